@@ -1,0 +1,65 @@
+//! A safe writer of OTF2 archives over the OTF2 C library (2.3 to 3.2).
+//!
+//! ```text
+//!   Archive::create ──► event_writer() ──► EvtWriter: enter, io_operation_begin, …   (any number)
+//!        │                    ▲                 │
+//!        │ intern(&str)       └── location ids  ▼
+//!        │                              close_event_writer(writer) ──► events of the location
+//!        ▼
+//!      finish(|defs| …) ──► local definitions, strings, global definitions, anchor file
+//! ```
+//!
+//! An archive is `NAME.otf2` (the anchor, written last), `NAME.def` and the directory `NAME/` with
+//! one `.evt` and one `.def` file per location. It is readable only once [`Archive::finish`] has
+//! returned `Ok`; an archive that failed or was dropped before has no anchor file.
+//!
+//! What the writer takes care of, because OTF2 does not:
+//!
+//! * an existing archive is refused, never overwritten;
+//! * events of one location never go back in time (they are moved to the location's last time and
+//!   counted), for OTF2 would drop them;
+//! * the memory of events that are not yet written has one budget for all locations, and the
+//!   number of open event files has a limit;
+//! * definitions are dense, in order, and refer to nothing that does not exist, for readers crash
+//!   on or refuse anything else;
+//! * the library prints nothing: what it reports becomes an [`Error`].
+//!
+//! An archive and its writers belong to one thread (they are `!Send`): OTF2 hangs now and then
+//! when several threads open and close writers.
+//!
+//! `unsafe` is confined to this crate's calls of C and to the callbacks that C calls.
+
+#![expect(unsafe_code, reason = "this crate is the boundary to the OTF2 C library")]
+
+mod archive;
+mod attributes;
+mod constants;
+mod definitions;
+mod entities;
+mod error;
+mod events;
+mod ffi;
+mod io_definitions;
+mod memory;
+mod refs;
+mod strings;
+mod values;
+
+pub use archive::{Archive, Options};
+pub use attributes::AttributeValue;
+pub use definitions::GlobalDefs;
+pub use entities::{IoParadigm, MetricMember, Region};
+pub use error::{Error, LibraryError, Result};
+pub use events::{EvtWriter, IoBegin};
+pub use memory::MemoryUse;
+pub use refs::{
+    AttributeRef, IoFileRef, IoHandleRef, IoParadigmRef, LocationGroupRef, LocationRef,
+    MetricMemberRef, MetricRef, RegionRef, StringRef, SystemTreeNodeRef,
+};
+pub use strings::STRING_BYTES_MAX;
+pub use values::{
+    AttributeType, IoAccessMode, IoCreationFlags, IoHandleFlags, IoOperationFlags, IoOperationMode,
+    IoParadigmClass, IoParadigmFlags, IoParadigmProperty, IoStatusFlags, LocationGroupType,
+    LocationType, MetricBase, MetricMode, MetricOccurrence, MetricScope, MetricType, Paradigm,
+    RecorderKind, RegionFlags, RegionRole, SeekOption, SystemTreeDomain,
+};

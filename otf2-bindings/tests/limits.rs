@@ -1,0 +1,346 @@
+//! Many locations, many definitions, a full disk.
+//!
+//! Some of it needs a process of its own: the test program then runs itself again with one of the
+//! ignored tests, under `ulimit` or in a mount namespace.
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::{env, fs};
+
+use common::{Scratch, assert_valid, define_minimum, empty_location, is_root, run, skip};
+use otf2_sys::{
+    Archive, Error, EvtWriter, GlobalDefs, IoFileRef, IoHandleFlags, IoHandleRef, IoParadigm,
+    IoParadigmClass, IoParadigmFlags, IoParadigmRef, LocationRef, MetricBase, MetricMember,
+    MetricMemberRef, MetricMode, MetricOccurrence, MetricRef, MetricType, Options, RecorderKind,
+    RegionRef, Result, SystemTreeNodeRef,
+};
+
+const READ: RegionRef = RegionRef::new(0);
+const LOCATIONS: usize = 3000;
+/// Values of one event, ten bytes each.
+const VALUES: u8 = 250;
+/// More than one chunk of 256 KiB.
+const EVENTS: u64 = 110;
+/// Tells the ignored tests where to write.
+const DIRECTORY: &str = "OTF2_SYS_TEST_DIRECTORY";
+
+/// Runs `shell` with `"$0" "$@"` being an ignored test of this program.
+fn run_again(launcher: &[&str], test: &str, dir: &Path) -> Output {
+    let program = env::current_exe().expect("the path of this program");
+    let (first, rest) = launcher.split_first().expect("a launcher");
+    Command::new(first)
+        .args(rest)
+        .arg(program)
+        .args(["--exact", test, "--ignored", "--nocapture"])
+        .env(DIRECTORY, dir)
+        .output()
+        .expect("run the test program again")
+}
+
+fn directory() -> PathBuf {
+    env::var_os(DIRECTORY).expect("run by another test only").into()
+}
+
+fn assert_passed(output: &Output) {
+    let (out, err) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success() && out.contains("1 passed"), "{out}\n{err}");
+}
+
+#[test]
+fn three_thousand_locations_need_no_more_than_1024_files() {
+    let dir = Scratch::new("locations");
+    let limited = "ulimit -n 1024; exec \"$0\" \"$@\"";
+    let output =
+        run_again(&["sh", "-c", limited], "child_writes_three_thousand_locations", dir.path());
+    assert_passed(&output);
+    let anchor = dir.path().join("traces.otf2");
+    let check = "ulimit -n 4096 && exec otf2-print --silent -Werror \"$0\"";
+    let anchor = anchor.to_str().expect("the path of the test is UTF-8");
+    if run("otf2-print", &["--version"]).is_none() {
+        return skip("otf2-print (Debian: otf2-tools) is not installed");
+    }
+    let judged = run("sh", &["-c", check, anchor]).expect("sh is installed");
+    if judged.status.code() == Some(2) {
+        return skip("readers need 3,000 open files, and the hard limit is lower");
+    }
+    let complaints = String::from_utf8_lossy(&judged.stderr);
+    assert!(judged.status.success() && complaints.is_empty(), "{complaints}");
+}
+
+#[test]
+#[ignore = "run by three_thousand_locations_need_no_more_than_1024_files"]
+fn child_writes_three_thousand_locations() -> Result<()> {
+    let limits = fs::read_to_string("/proc/self/limits").expect("read the limits");
+    let files = limits.lines().find(|line| line.starts_with("Max open files")).expect("a limit");
+    assert_eq!(files.split_whitespace().nth(3), Some("1024"), "{files}");
+
+    let options = Options { open_files_max: 900, ..Options::default() };
+    let mut archive = Archive::create(&directory(), "traces", options)?;
+    let mut writers = (0..LOCATIONS).map(|_| archive.event_writer()).collect::<Result<Vec<_>>>()?;
+    let values = [u64::MAX - 1; VALUES as usize];
+    for time in 0..EVENTS {
+        for writer in &mut writers {
+            writer.metric(time, MetricRef::new(0), &values, &[])?;
+        }
+    }
+    let used = archive.memory_use();
+    assert_eq!((used.open_files, used.open_files_max), (900, 900));
+    // 2,100 locations hold two chunks, the others one.
+    assert_eq!(used.event_bytes, (2100 * 2 + 900) * 256 * 1024);
+    assert_eq!(used.over_budget_bytes_max, used.event_bytes_max - 256 * 1024 * 1024);
+    let locations: Vec<LocationRef> = writers.iter().map(EvtWriter::location).collect();
+    for writer in writers {
+        assert_eq!(archive.close_event_writer(writer)?, EVENTS);
+    }
+    let used = archive.memory_use();
+    assert_eq!((used.open_files, used.event_bytes), (0, 0));
+    archive.finish(|defs| {
+        define_minimum(defs, &locations)?;
+        define_metric(defs)
+    })
+}
+
+fn define_metric(defs: &mut GlobalDefs<'_>) -> Result<()> {
+    let name = defs.string("value")?;
+    let member = MetricMember {
+        name,
+        description: name,
+        metric_type: MetricType::OTHER,
+        mode: MetricMode::ABSOLUTE_POINT,
+        base: MetricBase::DECIMAL,
+        exponent: 0,
+        unit: name,
+    };
+    let members: Vec<_> = (0..u32::from(VALUES)).map(MetricMemberRef::new).collect();
+    for &id in &members {
+        defs.metric_member(id, &member)?;
+    }
+    let (occurrence, recorder) = (MetricOccurrence::ASYNCHRONOUS, RecorderKind::ABSTRACT);
+    defs.metric_class(MetricRef::new(0), &members, occurrence, recorder)
+}
+
+/// With enough files, the memory of many locations stays at the budget.
+#[test]
+fn the_budget_holds_while_files_can_be_opened() -> Result<()> {
+    let dir = Scratch::new("budget");
+    let chunk = 256 * 1024;
+    let options = Options { memory_budget_bytes: 64 * chunk, open_files_max: 64 };
+    let mut archive = Archive::create(dir.path(), "traces", options)?;
+    let mut writers = (0..16).map(|_| archive.event_writer()).collect::<Result<Vec<_>>>()?;
+    for time in 0..200_000 {
+        for writer in &mut writers {
+            writer.enter(time, READ, &[])?;
+        }
+    }
+    let used = archive.memory_use();
+    assert_eq!(used.event_bytes_max, 64 * chunk, "four chunks for each location");
+    assert_eq!((used.over_budget_bytes_max, used.open_files), (0, 16));
+    let locations: Vec<LocationRef> = writers.iter().map(EvtWriter::location).collect();
+    for writer in writers {
+        archive.close_event_writer(writer)?;
+    }
+    archive.finish(|defs| define_minimum(defs, &locations))?;
+    assert_valid(&dir.path().join("traces.otf2"));
+    Ok(())
+}
+
+/// Events beyond the limit on files are kept, however many, and written when the writer is closed.
+#[test]
+fn kept_events_are_written_when_closing() -> Result<()> {
+    let dir = Scratch::new("kept");
+    let options = Options { open_files_max: 0, ..Options::default() };
+    let mut archive = Archive::create(dir.path(), "traces", options)?;
+    let mut writer = archive.event_writer()?;
+    for time in 0..1_000_000 {
+        writer.enter(time, READ, &[])?;
+    }
+    assert_eq!(archive.memory_use().open_files_max, 0);
+    let location = writer.location();
+    assert_eq!(archive.close_event_writer(writer)?, 1_000_000);
+    let files = fs::read_dir(dir.path().join("traces")).expect("list").count();
+    assert_eq!(files, 1, "the file that tried the space is gone");
+    archive.finish(|defs| define_minimum(defs, &[location]))?;
+    assert_valid(&dir.path().join("traces.otf2"));
+    Ok(())
+}
+
+/// Counts the definitions with the Python reader, which follows every reference.
+const COUNT_DEFINITIONS: &str = "
+import sys, otf2
+with otf2.reader.open(sys.argv[1]) as trace:
+    d = trace.definitions
+    print(len(d.io_files), len(d.io_handles), d.io_handles[99999].file.name)
+";
+
+#[test]
+fn a_hundred_thousand_files_are_defined_fast() -> Result<()> {
+    let dir = Scratch::new("files");
+    let count = 100_000_u32;
+    let mut archive = dir.archive()?;
+    let location = empty_location(&mut archive)?;
+    #[expect(clippy::disallowed_methods, reason = "measures time")]
+    let start = std::time::Instant::now();
+    archive.finish(|defs| -> Result<()> {
+        define_minimum(defs, &[location])?;
+        let (posix, empty) = (defs.string("POSIX")?, defs.string("")?);
+        let paradigm = IoParadigm {
+            identification: posix,
+            name: posix,
+            class: IoParadigmClass::SERIAL,
+            flags: IoParadigmFlags::OS,
+            properties: &[],
+        };
+        let (node, posix) = (SystemTreeNodeRef::new(0), IoParadigmRef::new(0));
+        defs.io_paradigm(posix, &paradigm)?;
+        for id in 0..count {
+            let name = defs.string(&format!("/a/directory/of/some/depth/file-{id}"))?;
+            let (file, handle) = (IoFileRef::new(id), IoHandleRef::new(id));
+            defs.io_regular_file(file, name, node)?;
+            defs.io_handle(handle, empty, Some(file), posix, IoHandleFlags::NONE, None)?;
+        }
+        Ok(())
+    })?;
+    // A fraction of a second; quadratic behaviour would take minutes.
+    assert!(start.elapsed().as_secs() < 20, "{:?}", start.elapsed());
+    let size = fs::metadata(dir.path().join("traces.def")).expect("the definitions").len();
+    assert!((5_000_000..15_000_000).contains(&size), "{size} bytes");
+
+    let anchor = dir.path().join("traces.otf2");
+    let anchor = anchor.to_str().expect("the path of the test is UTF-8");
+    let python = ["/usr/bin/python3", "python3"].into_iter().find(|python| {
+        run(python, &["-c", "import otf2"]).is_some_and(|output| output.status.success())
+    });
+    let Some(python) = python else {
+        skip("the Python reader (Debian: python3-otf2) is not installed");
+        return Ok(());
+    };
+    let output = run(python, &["-c", COUNT_DEFINITIONS, anchor]).expect("python is installed");
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout),
+        "100000 100000 /a/directory/of/some/depth/file-99999\n",
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    Ok(())
+}
+
+#[test]
+fn a_full_disk_is_reported_and_survived() {
+    if !is_root() {
+        #[expect(clippy::print_stderr, reason = "a skipped test says so")]
+        {
+            eprintln!("skipped: mounting a small file system needs root");
+        }
+        return;
+    }
+    let dir = Scratch::new("full");
+    let mount = "mount -t tmpfs -o size=6m tmpfs \"$OTF2_SYS_TEST_DIRECTORY\" || exit 77; \
+                 exec \"$0\" \"$@\"";
+    for test in [
+        "child_fills_the_disk_with_events",
+        "child_fills_the_disk_when_closing",
+        "child_fills_the_disk_with_kept_events",
+        "child_fills_the_disk_with_definitions",
+    ] {
+        let output = run_again(&["unshare", "-m", "sh", "-c", mount], test, dir.path());
+        if !output.status.success() && !String::from_utf8_lossy(&output.stdout).contains("running")
+        {
+            return skip("cannot mount a file system of its own here");
+        }
+        assert_passed(&output);
+        // Nothing of it is printed by the library itself.
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(!errors.contains("[OTF2]"), "{errors}");
+    }
+}
+
+#[test]
+#[ignore = "run by a_full_disk_is_reported_and_survived"]
+fn child_fills_the_disk_with_events() -> Result<()> {
+    let options = Options { memory_budget_bytes: 0, ..Options::default() };
+    let mut archive = Archive::create(&directory(), "traces", options)?;
+    let mut idle = archive.event_writer()?;
+    idle.enter(1, READ, &[])?;
+    let mut writer = archive.event_writer()?;
+    let mut error = None;
+    for time in 0..3_000_000 {
+        if let Err(failure) = writer.enter(time, READ, &[]) {
+            error = Some(failure);
+            break;
+        }
+    }
+    let error = error.expect("the disk cannot hold three million events");
+    assert!(error.is_out_of_space(), "{error:?}");
+    let text = error.to_string();
+    assert!(text.starts_with("write an event of location 1: No space left on device"), "{text}");
+    assert!(text.contains("(OTF2: ") && text.contains("/traces/1.evt"), "{text}");
+    assert_eq!(writer.leave(2_000_000, READ, &[]), Err(Error::Abandoned));
+    assert_eq!(idle.leave(2, READ, &[]), Err(Error::Abandoned));
+    assert_eq!(archive.close_event_writer(writer), Err(Error::Abandoned));
+    drop(idle);
+    assert!(archive.finish(|_| Ok::<(), Error>(())).is_err());
+    assert!(!directory().join("traces.otf2").exists());
+    Ok(())
+}
+
+/// Each location fits into memory; the disk is full when the last ones are closed.
+#[test]
+#[ignore = "run by a_full_disk_is_reported_and_survived"]
+fn child_fills_the_disk_when_closing() -> Result<()> {
+    let mut archive = Archive::create(&directory(), "traces", Options::default())?;
+    let mut writers = (0..4).map(|_| archive.event_writer()).collect::<Result<Vec<_>>>()?;
+    for time in 0..200_000 {
+        for writer in &mut writers {
+            writer.enter(time, READ, &[])?;
+        }
+    }
+    let closed: Vec<Result<u64>> =
+        writers.into_iter().map(|writer| archive.close_event_writer(writer)).collect();
+    assert_eq!(closed[0], Ok(200_000));
+    assert!(matches!(&closed[2], Err(error) if error.is_out_of_space()), "{closed:?}");
+    assert_eq!(closed[3], Err(Error::Abandoned));
+    drop(archive);
+    assert!(!directory().join("traces.otf2").exists());
+    Ok(())
+}
+
+/// No file may be opened, so all events are in memory when the writer is closed.
+#[test]
+#[ignore = "run by a_full_disk_is_reported_and_survived"]
+fn child_fills_the_disk_with_kept_events() -> Result<()> {
+    let options = Options { open_files_max: 0, ..Options::default() };
+    let mut archive = Archive::create(&directory(), "traces", options)?;
+    let mut writers = (0..3).map(|_| archive.event_writer()).collect::<Result<Vec<_>>>()?;
+    for time in 0..1_000_000 {
+        writers[1].enter(time, READ, &[])?;
+    }
+    assert!(archive.memory_use().event_bytes > 10_000_000);
+    let closed: Vec<Result<u64>> =
+        writers.into_iter().map(|writer| archive.close_event_writer(writer)).collect();
+    assert_eq!(closed[0], Ok(0));
+    assert!(matches!(&closed[1], Err(error) if error.is_out_of_space()), "{closed:?}");
+    assert_eq!(closed[2], Err(Error::Abandoned));
+    drop(archive);
+    assert!(!directory().join("traces.otf2").exists());
+    Ok(())
+}
+
+#[test]
+#[ignore = "run by a_full_disk_is_reported_and_survived"]
+fn child_fills_the_disk_with_definitions() -> Result<()> {
+    let archive = Archive::create(&directory(), "traces", Options::default())?;
+    let finished = archive.finish(|defs| -> Result<()> {
+        define_minimum(defs, &[])?;
+        for id in 0..300_000 {
+            defs.string(&format!("/a/directory/of/some/depth/file-{id}"))?;
+        }
+        Ok(())
+    });
+    let error = finished.expect_err("the disk cannot hold them");
+    assert!(error.is_out_of_space(), "{error:?}");
+    assert!(!directory().join("traces.otf2").exists());
+    Ok(())
+}

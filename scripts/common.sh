@@ -1,0 +1,102 @@
+# What setup and test share; sourced by them, with `root` = the checkout.
+# POSIX sh. Callers run under `set -eu`.
+# shellcheck shell=sh
+
+# losetup and mkfs are not in everybody's PATH. For cargo it stays as it is, if possible: the build of the OTF2 bindings
+# begins anew when PATH has changed.
+users_path=$PATH
+case :$PATH: in
+    *:/usr/sbin:*) ;;
+    *) PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin ;;
+esac
+export PATH
+
+program=${0##*/}
+say() { printf '%s: %s\n' "$program" "$*"; }
+fail() {
+    printf '%s: error: %s\n' "$program" "$*" >&2
+    exit 1
+}
+has() { command -v "$1" >/dev/null 2>&1; }
+is_root() { [ "$(id -u)" -eq 0 ]; }
+
+# Runs a command as root: through sudo, if we are somebody else.
+as_root() {
+    if is_root; then
+        "$@"
+    elif has sudo; then
+        sudo "$@"
+    else
+        fail "this needs root, and there is no sudo: $*"
+    fi
+}
+
+# Whoever called sudo has the Rust toolchain, and gets what is built. Empty: we ourselves.
+developer=
+if is_root && [ -n "${SUDO_USER:-}" ] && [ "$SUDO_USER" != root ]; then
+    developer=$SUDO_USER
+fi
+
+# Runs a command as the developer, with his cargo before that of the system.
+as_developer() {
+    set -- env "PATH=$rust_path" ${OTF2_DIR:+"OTF2_DIR=$OTF2_DIR"} \
+        ${OTF2_CONFIG:+"OTF2_CONFIG=$OTF2_CONFIG"} ${OTF2_STATIC:+"OTF2_STATIC=$OTF2_STATIC"} \
+        ${CI:+"CI=$CI"} "$@"
+    if [ -n "$developer" ]; then
+        sudo -u "$developer" -H -- "$@"
+    else
+        "$@"
+    fi
+}
+
+# Sets `rust_path`. rustup's shells have ~/.cargo/bin in their PATH, sudo's and those of cron have not.
+find_cargo() {
+    if [ -n "$developer" ]; then
+        rust_path=$(getent passwd "$developer" | cut -d: -f6)/.cargo/bin:$PATH
+        # Not the caller's: perhaps root's.
+        as_developer cargo --version >/dev/null 2>&1 || developer=''
+    fi
+    if [ -z "$developer" ]; then
+        rust_path=$users_path
+        is_root && rust_path=$PATH
+        own=${CARGO_HOME:-${HOME:-/root}/.cargo}/bin
+        case :$rust_path: in
+            *:"$own":*) ;;
+            *) rust_path=$own:$rust_path ;;
+        esac
+    fi
+    as_developer cargo --version >/dev/null 2>&1 ||
+        fail "cargo is not there: install a Rust toolchain (https://rustup.rs), $(wanted_rust) or newer"
+    found=$(as_developer rustc --version | cut -d' ' -f2)
+    is_at_least "$found" "$(wanted_rust)" ||
+        fail "Rust $found is too old, $(wanted_rust) is needed: rustup update stable"
+}
+
+# The oldest Rust that the workspace builds with.
+wanted_rust() { sed -n 's/^rust-version = "\(.*\)"/\1/p' "$root/Cargo.toml"; }
+
+# is_at_least 1.95.0 1.90
+is_at_least() {
+    [ "$(printf '%s\n%s\n' "$1" "$2" | sort -t. -k1,1n -k2,2n | head -n 1 | cut -d. -f1,2)" = "$2" ]
+}
+
+# cargo in the checkout, as the developer.
+run_cargo() { (cd "$root" && as_developer cargo "$@"); }
+
+# True if the build will find the OTF2 library. Where scripts/install-otf2 has put it, OTF2_DIR is set.
+has_otf2() {
+    if [ -n "${OTF2_DIR:-}" ] || [ -n "${OTF2_CONFIG:-}" ]; then
+        return 0
+    fi
+    if otf2-config --version >/dev/null 2>&1 || pkg-config --exists otf2 2>/dev/null; then
+        return 0
+    fi
+    if [ -f /usr/local/include/otf2/otf2.h ]; then
+        OTF2_DIR=/usr/local
+        export OTF2_DIR
+        return 0
+    fi
+    return 1
+}
+
+has_tracefs() { grep -q '^[^ ]* [^ ]* tracefs ' /proc/self/mounts; }

@@ -1,0 +1,145 @@
+//! How many of what, and how many bytes.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+
+use crate::event::syscall_table::{CALLS, CallId, Class};
+use crate::operation::block::{BlockRequest, BlockStep, DiskstatsClass};
+use crate::operation::model::SyscallOperation;
+use crate::operation::{Sink, Step};
+use crate::units::{DevId, KernelTime};
+
+/// Errors that `vfs_read()` and `vfs_write()` (`fs/read_write.c`) give before they count the call, and file systems
+/// after.
+const DOUBTFUL: [i32; 5] = [libc::EFAULT, libc::EINVAL, libc::EOVERFLOW, libc::EACCES, libc::EPERM];
+
+/// Totals of one system call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CallTotals {
+    /// Operations that ended.
+    pub count: u64,
+    /// Those that failed.
+    pub errors: u64,
+    /// Those that failed with EBADF or ESPIPE: they end before the kernel counts them in `/proc/PID/io`.
+    pub refused: u64,
+    /// Those that failed with an error that comes before the kernel counts them, or after.
+    pub doubtful: u64,
+    /// Sum of the results of the data calls that did not fail, in bytes.
+    pub bytes: u64,
+    /// Sum of the times between entry and exit, ns.
+    pub time_ns: u64,
+}
+
+/// Totals of one class of block requests on one device, as `/proc/diskstats` counts them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BlockTotals {
+    /// Requests completed.
+    pub requests: u64,
+    /// Sectors (512 bytes each).
+    pub sectors: u64,
+    /// Merges.
+    pub merges: u64,
+}
+
+/// The fold.
+#[derive(Clone, Debug)]
+pub struct Totals {
+    calls: Vec<CallTotals>,
+    /// By device and class.
+    pub blocks: BTreeMap<(DevId, DiskstatsClass), BlockTotals>,
+}
+
+impl Default for Totals {
+    fn default() -> Self {
+        Self { calls: vec![CallTotals::default(); CALLS.len()], blocks: BTreeMap::new() }
+    }
+}
+
+impl Totals {
+    /// Totals of the calls that occurred, in the order of the table.
+    pub fn calls(&self) -> impl Iterator<Item = (CallId, &CallTotals)> {
+        CallId::all().zip(&self.calls).filter(|it| it.1.count > 0)
+    }
+
+    /// Sum over the calls of a class.
+    pub fn class(&self, class: Class) -> CallTotals {
+        self.calls().filter(|it| it.0.call().class == class).fold(
+            CallTotals::default(),
+            |sum, (_, it)| CallTotals {
+                count: sum.count + it.count,
+                errors: sum.errors + it.errors,
+                refused: sum.refused + it.refused,
+                doubtful: sum.doubtful + it.doubtful,
+                bytes: sum.bytes + it.bytes,
+                time_ns: sum.time_ns + it.time_ns,
+            },
+        )
+    }
+
+    /// Totals of one call by name.
+    pub fn call(&self, name: &str) -> CallTotals {
+        self.calls().find(|it| it.0.call().name == name).map(|it| *it.1).unwrap_or_default()
+    }
+
+    fn syscall(&mut self, operation: &SyscallOperation) {
+        let Some(totals) = self.calls.get_mut(usize::from(operation.call.0)) else { return };
+        totals.count += 1;
+        totals.time_ns += operation.end.map_or(0, |it| it.0.saturating_sub(operation.start.0));
+        match operation.errno() {
+            Some(errno) => {
+                totals.errors += 1;
+                totals.refused += u64::from(matches!(errno, libc::EBADF | libc::ESPIPE));
+                totals.doubtful += u64::from(DOUBTFUL.contains(&errno));
+            }
+            None if matches!(
+                operation.call.call().class,
+                Class::Read | Class::Write | Class::Transfer
+            ) =>
+            {
+                totals.bytes += operation.ret.and_then(|it| u64::try_from(it).ok()).unwrap_or(0);
+            }
+            None => {}
+        }
+    }
+
+    fn request(&mut self, request: &BlockRequest) {
+        let Some(class) = request.diskstats_class() else { return };
+        let totals = self.blocks.entry((request.dev, class)).or_default();
+        totals.requests += 1;
+        totals.sectors += request.diskstats_sectors();
+        totals.merges += u64::from(request.merges);
+    }
+}
+
+impl Sink for Totals {
+    type Error = Infallible;
+
+    fn step(&mut self, _: KernelTime, step: &Step<'_>) -> Result<(), Infallible> {
+        if let Step::SyscallEnded(operation, _) = step {
+            self.syscall(operation);
+        } else if let Step::Block { step: BlockStep::Ended(request), .. } = step {
+            self.request(request);
+        }
+        Ok(())
+    }
+}
+
+/// A sink beside the totals.
+#[derive(Debug)]
+pub struct WithTotals<'a, S> {
+    /// The totals.
+    pub totals: &'a mut Totals,
+    /// The other sink.
+    pub sink: S,
+}
+
+impl<S: Sink> Sink for WithTotals<'_, S> {
+    type Error = S::Error;
+
+    fn step(&mut self, time: KernelTime, step: &Step<'_>) -> Result<(), S::Error> {
+        match self.totals.step(time, step) {
+            Ok(()) => self.sink.step(time, step),
+            Err(never) => match never {},
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! What could not become the next noun, and the books that must balance.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use crate::units::{CpuId, KernelTime, Pid, Tid};
+
+/// Why something could not be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum AnomalyKind {
+    /// The kernel dropped records because a ring was full (`PERF_RECORD_LOST`); `count` says how many.
+    Lost,
+    /// The record came after later ones had been passed on.
+    Late,
+    /// The record's bytes do not make sense.
+    Undecodable,
+    /// A `sys_exit` without its `sys_enter` of a thread that was seen before: the entry was lost, or came between the
+    /// moments at which entries and exits were switched off.
+    OrphanExit,
+    /// A `sys_enter` whose exit never came although the thread went on.
+    LostExit,
+    /// A block event that fits no request.
+    UnmatchedBlock,
+    /// A frame of the capture log is damaged; `count` says how many bytes were passed over.
+    DamagedLog,
+}
+
+impl AnomalyKind {
+    /// All kinds, in the order they are shown.
+    pub const ALL: &[Self] = &[
+        Self::Lost,
+        Self::Late,
+        Self::Undecodable,
+        Self::OrphanExit,
+        Self::LostExit,
+        Self::UnmatchedBlock,
+        Self::DamagedLog,
+    ];
+
+    /// The word for it in every output.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Lost => "lost",
+            Self::Late => "late",
+            Self::Undecodable => "undecodable",
+            Self::OrphanExit => "orphan-exit",
+            Self::LostExit => "lost-exit",
+            Self::UnmatchedBlock => "unmatched-block",
+            Self::DamagedLog => "damaged-log",
+        }
+    }
+}
+
+/// One thing that could not be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Anomaly {
+    /// Why.
+    pub kind: AnomalyKind,
+    /// When; the time of the record concerned.
+    pub time: KernelTime,
+    /// Where.
+    pub cpu: CpuId,
+    /// Whose, as far as known.
+    pub pid: Pid,
+    /// Whose, as far as known.
+    pub tid: Tid,
+    /// How many records (bytes for a damaged log) it stands for.
+    pub count: u64,
+    /// What exactly, for people.
+    pub detail: String,
+}
+
+/// Why a record that is fine was not used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Ignored {
+    /// Of a process that is not traced.
+    Foreign,
+    /// Of the tracer itself.
+    Own,
+    /// Of the launched child before its exec: the tracer's code, not the program's.
+    BeforeExec,
+    /// Of a task that the tracer's pid namespace does not show: all of them have the number 0.
+    Invisible,
+    /// The exit of a call that its thread was inside when the capture began.
+    UnderWay,
+    /// Perf's own bookkeeping (throttling and the like).
+    Bookkeeping,
+}
+
+impl Ignored {
+    /// All reasons, in the order they are shown.
+    pub const ALL: &[Self] = &[
+        Self::Foreign,
+        Self::Own,
+        Self::BeforeExec,
+        Self::Invisible,
+        Self::UnderWay,
+        Self::Bookkeeping,
+    ];
+
+    /// The word for it in every output.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Foreign => "foreign",
+            Self::Own => "own",
+            Self::BeforeExec => "before-exec",
+            Self::Invisible => "invisible",
+            Self::UnderWay => "under-way",
+            Self::Bookkeeping => "bookkeeping",
+        }
+    }
+}
+
+/// Two sets of books. Records: `records = events + anomalies + ignored`. System calls:
+/// `entries = pairs + open at the end + cut off + lost exits` and `exits = pairs + orphans`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ledger {
+    /// Records read from the log.
+    pub records: u64,
+    /// Records that became an event that was used.
+    pub events: u64,
+    /// Records that became an anomaly, by kind (a LOST record counts as one, whatever it stands for).
+    pub anomalous: BTreeMap<AnomalyKind, u64>,
+    /// Records that are fine but not used, by reason.
+    pub ignored: BTreeMap<Ignored, u64>,
+    /// Records that the kernel says it dropped: the sum over LOST records.
+    pub lost: u64,
+    /// `sys_enter` events used.
+    pub entries: u64,
+    /// `sys_exit` events used.
+    pub exits: u64,
+    /// Entry and exit found each other: system call operations.
+    pub pairs: u64,
+    /// Operations still open when the capture ended.
+    pub open_at_end: u64,
+    /// Operations cut off by the death of their thread.
+    pub cut_off: u64,
+    /// Entries whose exit was lost.
+    pub lost_exits: u64,
+    /// Exits whose entry is not in the capture.
+    pub orphan_exits: u64,
+    /// Block requests that came to an end.
+    pub requests: u64,
+    /// Block requests in flight when the capture ended.
+    pub requests_open: u64,
+    /// Block requests that are not of a traced process.
+    pub requests_foreign: u64,
+    /// Block events that fit no request.
+    pub unmatched: u64,
+    /// Operations on a descriptor whose name is not known.
+    pub unnamed: u64,
+    /// Followed processes that nobody followed has waited for: they ended after their parent, or run on.
+    pub unwaited: u64,
+    /// Programs that were started (execs) in the processes followed.
+    pub execs: u64,
+    /// Opens whose name was read too late to be sure.
+    pub unverified: u64,
+}
+
+impl Ledger {
+    /// A record became this anomaly.
+    pub fn anomalous(&mut self, kind: AnomalyKind) {
+        *self.anomalous.entry(kind).or_default() += 1;
+    }
+
+    /// A record was fine and not needed.
+    pub fn ignore(&mut self, reason: Ignored) {
+        *self.ignored.entry(reason).or_default() += 1;
+    }
+
+    /// How many records became anomalies.
+    pub fn anomalous_total(&self) -> u64 {
+        self.anomalous.values().sum()
+    }
+
+    /// How many records were not needed.
+    pub fn ignored_total(&self) -> u64 {
+        self.ignored.values().sum()
+    }
+
+    /// What does not add up, in words; empty when the books balance.
+    pub fn imbalances(&self) -> Vec<String> {
+        let sides = [
+            ("records", self.records, "events + anomalies + ignored", {
+                self.events + self.anomalous_total() + self.ignored_total()
+            }),
+            (
+                "system call entries",
+                self.entries,
+                "pairs + open at the end + cut off + lost exits",
+                { self.pairs + self.open_at_end + self.cut_off + self.lost_exits },
+            ),
+            ("system call exits", self.exits, "pairs + orphans", self.pairs + self.orphan_exits),
+        ];
+        sides
+            .into_iter()
+            .filter(|(_, left, _, right)| left != right)
+            .map(|(what, left, terms, right)| format!("{what}: {left}, but {terms} = {right}"))
+            .collect()
+    }
+}
+
+impl fmt::Display for Ledger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} records = {} events + {} anomalies + {} ignored",
+            self.records,
+            self.events,
+            self.anomalous_total(),
+            self.ignored_total()
+        )
+    }
+}

@@ -1,0 +1,353 @@
+//! Facts that cannot be had later, as the log keeps them.
+//!
+//! A FACTS frame is a row of facts: `u16` kind, `u32` length, and so many bytes. A reader passes over kinds that it
+//! does not know, and over bytes behind those that it knows. `bytes` below is a `u32` length and so many bytes; times
+//! are nanoseconds of the capture's clock; all integers little-endian.
+//!
+//! `stat` is `u32` mode (`st_mode`, 0 = not known), `u32` device (major in the upper 12 bits), `u64` inode, `u64` size.
+//!
+//! | kind | name | bytes |
+//! |---|---|---|
+//! | 1 | NAME | `i32` tid, `u32` CPU, `u64` record time, `u8` what (0 = argument string, 1 = target of `/proc/PID/fd/N`), `u64` read begin, `u64` read end, `i32` errno (0 = read), stat, bytes name, `u64` address (of the argument; 0 for a link) |
+//! | 2 | TASK | `u64` time, `i32` pid, `i32` tid, `i32` ppid, bytes comm |
+//! | 3 | FD | `u64` begin, `u64` end, `i32` pid, `i32` fd, `u32` flags (`/proc/PID/fdinfo`), `u64` position, `u8` shared (1 = another descriptor has, or may have, the same open file), stat, bytes link |
+//! | 4 | TEXT | `u64` time, `u16` which (see [`Text`]), `i32` pid or 0, bytes text |
+
+use super::format::Cursor;
+use crate::event::FileStat;
+use crate::units::{CpuId, DevId, Fd, KernelTime, Pid, Tid};
+
+/// What a name fact names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum NameOf {
+    /// The string that the path argument pointed to.
+    Argument,
+    /// What `/proc/PID/fd/N` of the returned descriptor pointed to.
+    Link,
+}
+
+/// One fact.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fact {
+    /// A name was read for the record of this thread at this time.
+    Name {
+        /// The thread that opened.
+        tid: Tid,
+        /// The CPU of its record.
+        cpu: CpuId,
+        /// The record (a `sys_exit`) that the read belongs to; joined by equality.
+        record_time: KernelTime,
+        /// What was read.
+        of: NameOf,
+        /// Clock before the read.
+        begin: KernelTime,
+        /// Clock after it.
+        end: KernelTime,
+        /// 0, or the errno that the read failed with.
+        errno: i32,
+        /// Where the argument stood in the program's memory (for an argument).
+        address: u64,
+        /// What the descriptor is (for a link).
+        stat: Option<FileStat>,
+        /// The name.
+        bytes: Vec<u8>,
+    },
+    /// A task that existed when the snapshot was taken.
+    Task {
+        /// When it was read.
+        time: KernelTime,
+        /// Its process.
+        pid: Pid,
+        /// The task.
+        tid: Tid,
+        /// The process's parent.
+        ppid: Pid,
+        /// Its name.
+        comm: Vec<u8>,
+    },
+    /// A descriptor that was open when the snapshot was taken.
+    Fd {
+        /// Clock before its position was read.
+        begin: KernelTime,
+        /// Clock after its position was read.
+        end: KernelTime,
+        /// The process.
+        pid: Pid,
+        /// The descriptor.
+        fd: Fd,
+        /// `O_*` flags, `O_CLOEXEC` included.
+        flags: u32,
+        /// File position, in bytes.
+        position: u64,
+        /// True if another descriptor, of whatever process, has the same open file, or may have.
+        shared: bool,
+        /// What it is.
+        stat: Option<FileStat>,
+        /// What `/proc/PID/fd/N` pointed to.
+        link: Vec<u8>,
+    },
+    /// A text of the kernel's, kept whole.
+    Text {
+        /// When it was read.
+        time: KernelTime,
+        /// Which.
+        which: Text,
+        /// The process it is about, or 0.
+        pid: Pid,
+        /// The text.
+        text: Vec<u8>,
+    },
+}
+
+/// Which text a [`Fact::Text`] is; an open set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Text(pub u16);
+
+impl Text {
+    /// `/proc/self/mountinfo`.
+    pub const MOUNTINFO: Self = Self(1);
+    /// `/proc/diskstats` at the start.
+    pub const DISKSTATS_START: Self = Self(2);
+    /// `/proc/diskstats` at the end.
+    pub const DISKSTATS_END: Self = Self(3);
+    /// `/proc/PID/io` of the launched program when it had ended but was not yet waited for.
+    pub const PROCESS_IO: Self = Self(4);
+    /// Where `/proc/PID/cwd` pointed at the start.
+    pub const CWD: Self = Self(5);
+    /// Where `/proc/PID/root` pointed at the start.
+    pub const ROOT: Self = Self(6);
+    /// Where `/proc/PID/exe` pointed at the start.
+    pub const EXE: Self = Self(7);
+    /// The snapshot is over: the text is empty, its time is what counts.
+    pub const SNAPSHOT_OVER: Self = Self(8);
+}
+
+mod kind {
+    pub(super) const NAME: u16 = 1;
+    pub(super) const TASK: u16 = 2;
+    pub(super) const FD: u16 = 3;
+    pub(super) const TEXT: u16 = 4;
+}
+
+impl Fact {
+    /// Appends the fact as the table above says.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let mut body = Body(Vec::with_capacity(64));
+        let kind = match self {
+            Self::Name { tid, cpu, record_time, of, begin, end, errno, address, stat, bytes } => {
+                let of = u8::from(*of == NameOf::Link);
+                body.i32(tid.0)
+                    .u32(cpu.0)
+                    .time(*record_time)
+                    .u8(of)
+                    .time(*begin)
+                    .time(*end)
+                    .i32(*errno);
+                body.stat(stat.as_ref()).bytes(bytes).u64(*address);
+                kind::NAME
+            }
+            Self::Task { time, pid, tid, ppid, comm } => {
+                body.time(*time).i32(pid.0).i32(tid.0).i32(ppid.0).bytes(comm);
+                kind::TASK
+            }
+            Self::Fd { begin, end, pid, fd, flags, position, shared, stat, link } => {
+                body.time(*begin).time(*end).i32(pid.0).i32(fd.0).u32(*flags).u64(*position);
+                body.u8(u8::from(*shared)).stat(stat.as_ref()).bytes(link);
+                kind::FD
+            }
+            Self::Text { time, which, pid, text } => {
+                body.time(*time).u16(which.0).i32(pid.0).bytes(text);
+                kind::TEXT
+            }
+        };
+        out.extend_from_slice(&kind.to_le_bytes());
+        out.extend_from_slice(&length_u32(&body.0).to_le_bytes());
+        out.extend_from_slice(&body.0);
+    }
+
+    fn decode(kind: u16, body: &[u8]) -> Option<Self> {
+        let mut body = Cursor(body);
+        Some(match kind {
+            kind::NAME => Self::Name {
+                tid: Tid(body.i32()?),
+                cpu: CpuId(body.u32()?),
+                record_time: KernelTime(body.u64()?),
+                of: if body.u8()? == 0 { NameOf::Argument } else { NameOf::Link },
+                begin: KernelTime(body.u64()?),
+                end: KernelTime(body.u64()?),
+                errno: body.i32()?,
+                stat: body.stat()?,
+                bytes: body.bytes()?.to_vec(),
+                address: body.u64()?,
+            },
+            kind::TASK => Self::Task {
+                time: KernelTime(body.u64()?),
+                pid: Pid(body.i32()?),
+                tid: Tid(body.i32()?),
+                ppid: Pid(body.i32()?),
+                comm: body.bytes()?.to_vec(),
+            },
+            kind::FD => Self::Fd {
+                begin: KernelTime(body.u64()?),
+                end: KernelTime(body.u64()?),
+                pid: Pid(body.i32()?),
+                fd: Fd(body.i32()?),
+                flags: body.u32()?,
+                position: body.u64()?,
+                shared: body.u8()? != 0,
+                stat: body.stat()?,
+                link: body.bytes()?.to_vec(),
+            },
+            kind::TEXT => Self::Text {
+                time: KernelTime(body.u64()?),
+                which: Text(body.u16()?),
+                pid: Pid(body.i32()?),
+                text: body.bytes()?.to_vec(),
+            },
+            _ => return None,
+        })
+    }
+}
+
+/// The facts of a FACTS frame, those of kinds that this version does not know left out.
+pub fn facts(payload: &[u8]) -> impl Iterator<Item = Fact> {
+    let mut rest = Cursor(payload);
+    std::iter::from_fn(move || {
+        loop {
+            let kind = rest.u16()?;
+            let body = rest.bytes()?;
+            if let Some(fact) = Fact::decode(kind, body) {
+                return Some(fact);
+            }
+        }
+    })
+}
+
+impl Cursor<'_> {
+    /// `Some(None)`: it is there and says that nothing is known.
+    fn stat(&mut self) -> Option<Option<FileStat>> {
+        let stat = FileStat {
+            mode: self.u32()?,
+            dev: DevId(self.u32()?),
+            ino: self.u64()?,
+            size: self.u64()?,
+        };
+        Some((stat.mode != 0).then_some(stat))
+    }
+}
+
+/// The body of a fact while it is put together.
+struct Body(Vec<u8>);
+
+impl Body {
+    fn put(&mut self, bytes: &[u8]) -> &mut Self {
+        self.0.extend_from_slice(bytes);
+        self
+    }
+
+    fn u8(&mut self, it: u8) -> &mut Self {
+        self.put(&[it])
+    }
+
+    fn u16(&mut self, it: u16) -> &mut Self {
+        self.put(&it.to_le_bytes())
+    }
+
+    fn u32(&mut self, it: u32) -> &mut Self {
+        self.put(&it.to_le_bytes())
+    }
+
+    fn i32(&mut self, it: i32) -> &mut Self {
+        self.put(&it.to_le_bytes())
+    }
+
+    fn u64(&mut self, it: u64) -> &mut Self {
+        self.put(&it.to_le_bytes())
+    }
+
+    fn time(&mut self, it: KernelTime) -> &mut Self {
+        self.u64(it.0)
+    }
+
+    fn stat(&mut self, it: Option<&FileStat>) -> &mut Self {
+        let it = it.copied().unwrap_or(FileStat { mode: 0, dev: DevId(0), ino: 0, size: 0 });
+        self.u32(it.mode).u32(it.dev.0).u64(it.ino).u64(it.size)
+    }
+
+    fn bytes(&mut self, it: &[u8]) -> &mut Self {
+        self.u32(length_u32(it)).put(it)
+    }
+}
+
+/// Names and `/proc` texts are at most a few MiB: the kernel's limits, not ours.
+fn length_u32(bytes: &[u8]) -> u32 {
+    u32::try_from(bytes.len()).expect("a fact is shorter than 4 GiB")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn samples() -> Vec<Fact> {
+        vec![
+            Fact::Name {
+                tid: Tid(7),
+                cpu: CpuId(1),
+                record_time: KernelTime(100),
+                of: NameOf::Link,
+                begin: KernelTime(101),
+                end: KernelTime(102),
+                errno: 0,
+                address: 0,
+                stat: Some(FileStat { mode: 0o100_644, dev: DevId::new(8, 1), ino: 12, size: 5 }),
+                bytes: b"/tmp/\xff".to_vec(),
+            },
+            Fact::Task {
+                time: KernelTime(1),
+                pid: Pid(2),
+                tid: Tid(3),
+                ppid: Pid(1),
+                comm: b"tar".to_vec(),
+            },
+            Fact::Fd {
+                begin: KernelTime(5),
+                end: KernelTime(6),
+                pid: Pid(2),
+                fd: Fd(3),
+                flags: 0o100_002,
+                position: 4099,
+                shared: true,
+                stat: None,
+                link: b"/data".to_vec(),
+            },
+            Fact::Text {
+                time: KernelTime(9),
+                which: Text::MOUNTINFO,
+                pid: Pid(0),
+                text: b"22 1 0:5 / /".to_vec(),
+            },
+        ]
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let mut bytes = Vec::new();
+        for fact in samples() {
+            fact.encode(&mut bytes);
+        }
+        assert_eq!(facts(&bytes).collect::<Vec<_>>(), samples());
+        for end in 0..bytes.len() {
+            let read: Vec<_> = facts(&bytes[..end]).collect();
+            assert_eq!(read, samples()[..read.len()], "prefix of {end} bytes");
+        }
+    }
+
+    #[test]
+    fn unknown_kinds_are_passed_over() {
+        let mut bytes =
+            [99u16.to_le_bytes().to_vec(), 3u32.to_le_bytes().to_vec(), vec![1, 2, 3]].concat();
+        let task = samples().swap_remove(1);
+        task.encode(&mut bytes);
+        assert_eq!(facts(&bytes).collect::<Vec<_>>(), [task]);
+    }
+}

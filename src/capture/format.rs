@@ -1,0 +1,248 @@
+//! The byte map of a capture log (`.iocap`), version 1.0. All integers are little-endian.
+//!
+//! # The file
+//!
+//! ```text
+//! offset  bytes
+//!      0      8  magic "IOTRCAP\n"
+//!      8      2  major version: a reader refuses another one than its own
+//!     10      2  minor version: grows with every addition that an older reader may pass over
+//!     12      4  reserved, 0
+//!     16         frames, one behind the other, until the end of the file
+//! ```
+//!
+//! The file is only ever appended to, a whole frame at a time. It needs no index and no end: whatever was written can
+//! be read.
+//!
+//! # A frame
+//!
+//! ```text
+//! offset  bytes
+//!      0      4  magic "IOFR": to find the next frame behind damaged bytes
+//!      4      1  kind (below)
+//!      5      1  codec: 0 = stored, 1 = zstd, 2 = zstd of records with differences for times ([`super::delta`])
+//!      6      2  layout of a data frame: index into the header's `layouts`; 0 otherwise
+//!      8      4  CPU of a data frame; u32::MAX otherwise
+//!     12      4  stream of a data frame: which of the CPU's rings (header's `rings`); 0 otherwise
+//!     16      8  first time: data: the earliest record, ROUND: its T, others: when it was written (ns, the capture's clock)
+//!     24      8  last time: data: the latest record; otherwise as above
+//!     32      4  number of records (data) or facts (facts); 0 otherwise
+//!     36      4  bytes of the payload as stored in the file
+//!     40      4  bytes of the payload decoded
+//!     44      4  CRC-32 (IEEE) of the stored payload
+//!     48      4  CRC-32 (IEEE) of the 48 bytes before
+//!     52         the payload
+//! ```
+//!
+//! # Kinds
+//!
+//! | kind | name | payload |
+//! |---|---|---|
+//! | 1 | HEADER | JSON, see [`super::header::Header`]; the first frame |
+//! | 2 | DATA | records of one ring exactly as the kernel wrote them, whole records only |
+//! | 3 | ROUND | empty; T = first time: all rings were taken after the clock showed T |
+//! | 4 | FACTS | facts, see [`super::fact`] |
+//! | 5 | END | JSON, see [`super::header::End`]; the last frame of a recording that ended in order |
+//!
+//! A reader passes over kinds that it does not know. A data frame of a tracefs ring page will be one more layout.
+
+/// First bytes of the file.
+pub const FILE_MAGIC: [u8; 8] = *b"IOTRCAP\n";
+/// Bytes before the first frame.
+pub const FILE_HEADER_BYTES: usize = 16;
+/// Version that this code writes and reads: a change that an older reader would misread.
+pub const MAJOR: u16 = 1;
+/// Version that this code writes: additions.
+pub const MINOR: u16 = 0;
+/// First bytes of a frame.
+pub const FRAME_MAGIC: [u8; 4] = *b"IOFR";
+/// Bytes of a frame before its payload.
+pub const FRAME_HEADER_BYTES: usize = 52;
+/// The longest payload, decoded or stored. A ring is at most 512 MiB and is cut into frames of a few MiB; a reader
+/// allocates no more than this whatever a damaged file says.
+pub const PAYLOAD_BYTES_MAX: u32 = 64 << 20;
+/// CPU number of frames that belong to none.
+pub const NO_CPU: u32 = u32::MAX;
+
+/// Kind of a frame; an open set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FrameKind(pub u8);
+
+impl FrameKind {
+    /// What the capture is and how its bytes are to be read.
+    pub const HEADER: Self = Self(1);
+    /// Records of one ring.
+    pub const DATA: Self = Self(2);
+    /// All rings were taken after this time.
+    pub const ROUND: Self = Self(3);
+    /// Names, snapshots, books.
+    pub const FACTS: Self = Self(4);
+    /// Totals; the recording ended in order.
+    pub const END: Self = Self(5);
+}
+
+/// How a payload is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Codec(pub u8);
+
+impl Codec {
+    /// As it is.
+    pub const STORED: Self = Self(0);
+    /// One zstd frame.
+    pub const ZSTD: Self = Self(1);
+    /// One zstd frame of records whose times are differences, see [`super::delta`].
+    pub const ZSTD_DELTA: Self = Self(2);
+}
+
+/// What stands before a payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrameHeader {
+    /// What the payload is.
+    pub kind: FrameKind,
+    /// How it is stored.
+    pub codec: Codec,
+    /// Index into the header's layouts (data frames).
+    pub layout: u16,
+    /// CPU number, or [`NO_CPU`].
+    pub cpu: u32,
+    /// Which of the CPU's rings (data frames).
+    pub stream: u32,
+    /// Nanoseconds of the capture's clock.
+    pub first_time: u64,
+    /// Nanoseconds of the capture's clock.
+    pub last_time: u64,
+    /// Records or facts inside.
+    pub items: u32,
+    /// Payload bytes in the file.
+    pub stored_bytes: u32,
+    /// Payload bytes decoded.
+    pub payload_bytes: u32,
+    /// Checksum of the stored payload.
+    pub payload_crc: u32,
+}
+
+impl FrameHeader {
+    /// The bytes in the file, checksum included.
+    pub fn encode(&self) -> [u8; FRAME_HEADER_BYTES] {
+        let mut bytes = [0; FRAME_HEADER_BYTES];
+        let fields: [&[u8]; 12] = [
+            &FRAME_MAGIC,
+            &[self.kind.0, self.codec.0],
+            &self.layout.to_le_bytes(),
+            &self.cpu.to_le_bytes(),
+            &self.stream.to_le_bytes(),
+            &self.first_time.to_le_bytes(),
+            &self.last_time.to_le_bytes(),
+            &self.items.to_le_bytes(),
+            &self.stored_bytes.to_le_bytes(),
+            &self.payload_bytes.to_le_bytes(),
+            &self.payload_crc.to_le_bytes(),
+            &[],
+        ];
+        for (to, from) in bytes.iter_mut().zip(fields.into_iter().flatten()) {
+            *to = *from;
+        }
+        let (covered, crc) = bytes.split_at_mut(FRAME_HEADER_BYTES - 4);
+        crc.copy_from_slice(&crc32fast::hash(covered).to_le_bytes());
+        bytes
+    }
+
+    /// From the bytes in the file; `None` if they are not a frame header or damaged.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let bytes: &[u8; FRAME_HEADER_BYTES] = bytes.get(..FRAME_HEADER_BYTES)?.try_into().ok()?;
+        let (covered, crc) = bytes.split_last_chunk::<4>()?;
+        if !bytes.starts_with(&FRAME_MAGIC) || u32::from_le_bytes(*crc) != crc32fast::hash(covered)
+        {
+            return None;
+        }
+        let mut fields = Cursor(covered.get(4..)?);
+        let header = Self {
+            kind: FrameKind(fields.u8()?),
+            codec: Codec(fields.u8()?),
+            layout: fields.u16()?,
+            cpu: fields.u32()?,
+            stream: fields.u32()?,
+            first_time: fields.u64()?,
+            last_time: fields.u64()?,
+            items: fields.u32()?,
+            stored_bytes: fields.u32()?,
+            payload_bytes: fields.u32()?,
+            payload_crc: fields.u32()?,
+        };
+        let sane =
+            header.stored_bytes <= PAYLOAD_BYTES_MAX && header.payload_bytes <= PAYLOAD_BYTES_MAX;
+        sane.then_some(header)
+    }
+}
+
+/// Reads integers and byte strings off the front of a slice; `None` once there is too little left.
+#[derive(Debug)]
+pub(crate) struct Cursor<'a>(pub(crate) &'a [u8]);
+
+impl<'a> Cursor<'a> {
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (first, rest) = self.0.split_first_chunk::<N>()?;
+        self.0 = rest;
+        Some(*first)
+    }
+
+    pub(crate) fn u8(&mut self) -> Option<u8> {
+        self.array::<1>().map(|[it]| it)
+    }
+
+    pub(crate) fn u16(&mut self) -> Option<u16> {
+        self.array().map(u16::from_le_bytes)
+    }
+
+    pub(crate) fn u32(&mut self) -> Option<u32> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    pub(crate) fn i32(&mut self) -> Option<i32> {
+        self.array().map(i32::from_le_bytes)
+    }
+
+    pub(crate) fn u64(&mut self) -> Option<u64> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    /// A `u32` length and so many bytes.
+    pub(crate) fn bytes(&mut self) -> Option<&'a [u8]> {
+        let length = usize::try_from(self.u32()?).ok()?;
+        let (bytes, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_header_is_what_the_map_says() {
+        let header = FrameHeader {
+            kind: FrameKind::DATA,
+            codec: Codec::ZSTD,
+            layout: 1,
+            cpu: 3,
+            stream: 1,
+            first_time: 0x0102_0304,
+            last_time: 0x0506_0708,
+            items: 9,
+            stored_bytes: 10,
+            payload_bytes: 11,
+            payload_crc: 12,
+        };
+        let bytes = header.encode();
+        assert_eq!(&bytes[..16], b"IOFR\x02\x01\x01\0\x03\0\0\0\x01\0\0\0");
+        assert_eq!(bytes[16..20], [4, 3, 2, 1]);
+        assert_eq!(bytes[36..40], [10, 0, 0, 0]);
+        assert_eq!(FrameHeader::decode(&bytes), Some(header));
+        for position in 0..bytes.len() {
+            let mut damaged = bytes;
+            damaged[position] ^= 0x10;
+            assert_eq!(FrameHeader::decode(&damaged), None, "byte {position}");
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! The JSON of the HEADER and END frames. These structs are the format: they are not used for anything else, a field
+//! is only ever added, and readers take a missing one for its default.
+
+use serde::{Deserialize, Serialize};
+
+/// What the capture is and how to read its records.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Header {
+    /// Version of iotrace-perf that wrote it.
+    pub tool_version: String,
+    /// The machine.
+    pub host: Host,
+    /// The clock of all times.
+    pub clock: Clock,
+    /// Whom it follows.
+    pub scope: Scope,
+    /// The tracer's own process, as the records show it.
+    pub own_pid: i32,
+    /// Names of the system calls recorded.
+    pub calls: Vec<String>,
+    /// Where file names come from: `reader`, `snapshot` or `off`.
+    pub names: String,
+    /// The `perf_event_attr.sample_type` of the data frames, by the frame's `layout`.
+    pub layouts: Vec<Layout>,
+    /// The rings, by the data frames' `stream`.
+    pub rings: Vec<Ring>,
+    /// The tracepoints that were opened.
+    pub tracepoints: Vec<Tracepoint>,
+    /// Block devices and their names.
+    pub disks: Vec<Disk>,
+}
+
+/// The machine of the capture.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Host {
+    /// `uname -n`.
+    pub hostname: String,
+    /// `uname -r`.
+    pub kernel_release: String,
+    /// `uname -v`.
+    pub kernel_version: String,
+    /// `uname -m`: decides the system call numbers.
+    pub machine: String,
+    /// Numbers of the CPUs that were online.
+    pub cpus: Vec<u32>,
+    /// Bytes of a page.
+    pub page_bytes: u64,
+}
+
+/// The clock of all times in the log.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Clock {
+    /// Its name: `CLOCK_MONOTONIC`.
+    pub name: String,
+    /// Its reading when the capture started, ns.
+    pub start_ns: u64,
+    /// Its reading when the last tracepoint had been switched on, ns: what happened between the start and this was seen
+    /// in part.
+    pub all_on_ns: u64,
+    /// `CLOCK_REALTIME` at the start, ns since 1970.
+    pub start_realtime_ns: u64,
+}
+
+/// Whom the capture follows.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Scope {
+    /// `system`, `launch` or `attach`.
+    pub mode: String,
+    /// The launched process, or those attached to.
+    pub roots: Vec<i32>,
+    /// True if records of other processes were kept although the scope is not the system.
+    pub foreign_kept: bool,
+    /// The launched command, each argument with bytes that are not UTF-8 escaped as `\xNN`.
+    pub command: Vec<String>,
+}
+
+/// How the records of a data frame are laid out.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Layout {
+    /// Where they are from: `perf`.
+    pub source: String,
+    /// `PERF_SAMPLE_*`; `sample_id_all` is set.
+    pub sample_type: u64,
+}
+
+/// One kind of ring; there is one of it on each CPU.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Ring {
+    /// `main` or `names`.
+    pub name: String,
+    /// Bytes of each.
+    pub bytes: u64,
+}
+
+/// A tracepoint that was opened on every CPU.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Tracepoint {
+    /// `raw_syscalls`, `block`, …
+    pub system: String,
+    /// `sys_enter`, …
+    pub name: String,
+    /// `common_type` of its records.
+    pub id: u16,
+    /// The `format` file, byte by byte.
+    pub format: String,
+    /// The filter set in the kernel; empty = none.
+    pub filter: String,
+    /// Index into `rings`.
+    pub ring: u32,
+}
+
+/// A block device.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Disk {
+    /// `MAJOR:MINOR`.
+    pub dev: String,
+    /// Its name under `/sys/block`.
+    pub name: String,
+    /// `/sys/block/NAME/queue/scheduler`, the active one.
+    pub scheduler: String,
+}
+
+/// How the recording ended and what the kernel counted.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct End {
+    /// The clock when the events were switched off, ns.
+    pub end_ns: u64,
+    /// `CLOCK_REALTIME` then.
+    pub end_realtime_ns: u64,
+    /// Why: `exit`, `interrupt`, `duration`, `disk-full`, …
+    pub reason: String,
+    /// Exit status of the launched program; `None`: none was launched or it runs on.
+    pub exit_code: Option<i32>,
+    /// The signal that killed the launched program.
+    pub exit_signal: Option<i32>,
+    /// What was counted, per tracepoint.
+    pub tracepoints: Vec<Counts>,
+    /// Records that were dropped because of the scope, before they reached the log.
+    pub foreign_dropped: u64,
+    /// What could not be written to the log, in records.
+    pub unwritten: u64,
+    /// What went wrong without ending the recording, in words.
+    pub warnings: Vec<String>,
+}
+
+/// Books of one tracepoint, summed over the CPUs.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Counts {
+    /// `system:name`.
+    pub name: String,
+    /// Index into `Header::rings`.
+    pub ring: u32,
+    /// What the perf counters say, after the filter.
+    pub hits: u64,
+    /// Samples found in the rings.
+    pub samples: u64,
+    /// Samples lost for want of room, by `PERF_FORMAT_LOST`; `None`: the kernel has no such count (before 6.0).
+    pub lost: Option<u64>,
+}

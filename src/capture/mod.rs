@@ -1,0 +1,11 @@
+//! The capture: the kernel's records as they were, and the facts that cannot be had later.
+//!
+//! [`format`] is the byte map, [`writer`] appends frames, [`reader`] reads them back from any bytes whatever.
+//! Nothing in here understands a record.
+
+pub mod delta;
+pub mod fact;
+pub mod format;
+pub mod header;
+pub mod reader;
+pub mod writer;

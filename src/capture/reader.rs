@@ -1,0 +1,211 @@
+//! Reads frames from any bytes whatever: it never panics, never allocates by an unchecked length, and passes on every
+//! frame that is whole. Damaged bytes are reported with their number; reading goes on at the next whole frame.
+
+use std::io::{self, Read};
+
+use thiserror::Error;
+
+use super::format::{
+    Codec, FILE_HEADER_BYTES, FILE_MAGIC, FRAME_HEADER_BYTES, FRAME_MAGIC, FrameHeader, FrameKind,
+    MAJOR, MINOR, PAYLOAD_BYTES_MAX,
+};
+
+/// Why a log cannot be read at all.
+#[derive(Debug, Error)]
+pub enum OpenError {
+    /// It does not begin like one.
+    #[error("this is not an iotrace-perf capture log (it does not begin with \"IOTRCAP\")")]
+    NotALog,
+    /// Written by an incompatible version.
+    #[error(
+        "the log has format version {major}.{minor}, this program reads {MAJOR}.x: use the version of iotrace-perf that wrote it"
+    )]
+    Version {
+        /// Its major version.
+        major: u16,
+        /// Its minor version.
+        minor: u16,
+    },
+    /// It cannot be read.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// What comes out of a log.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Item {
+    /// A whole frame, its payload decoded.
+    Frame(FrameHeader, Vec<u8>),
+    /// So many bytes are not a whole frame: damaged, or cut off at the end of the file.
+    Damaged {
+        /// Where they begin, in bytes from the start of the file.
+        offset: u64,
+        /// How many they are.
+        bytes: u64,
+        /// True if the file ends inside them: the tracer was killed, or the disk was full.
+        at_end: bool,
+    },
+}
+
+/// Reads a log from front to back.
+#[derive(Debug)]
+pub struct Reader<R> {
+    input: R,
+    /// Bytes taken from the input and not yet used.
+    buffer: Vec<u8>,
+    /// How many of them are used up.
+    used: usize,
+    /// Offset in the file of `buffer[used]`.
+    offset: u64,
+    at_end: bool,
+    minor: u16,
+}
+
+/// How much is asked of the input at a time.
+const READ_BYTES: usize = 1 << 20;
+
+impl<R: Read> Reader<R> {
+    /// Checks the start of the log.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError`]: not a log, another major version, not readable.
+    pub fn new(input: R) -> Result<Self, OpenError> {
+        let mut reader =
+            Self { input, buffer: Vec::new(), used: 0, offset: 0, at_end: false, minor: 0 };
+        reader.fill(FILE_HEADER_BYTES)?;
+        let start = reader.unused().get(..FILE_HEADER_BYTES).ok_or(OpenError::NotALog)?;
+        let mut fields =
+            super::format::Cursor(start.strip_prefix(&FILE_MAGIC).ok_or(OpenError::NotALog)?);
+        let (Some(major), Some(minor)) = (fields.u16(), fields.u16()) else {
+            return Err(OpenError::NotALog);
+        };
+        if major != MAJOR {
+            return Err(OpenError::Version { major, minor });
+        }
+        reader.minor = minor;
+        reader.consume(FILE_HEADER_BYTES);
+        Ok(reader)
+    }
+
+    /// True if the log was written by a newer minor version: it may hold things that are passed over.
+    pub fn is_newer(&self) -> bool {
+        self.minor > MINOR
+    }
+
+    /// The next frame or stretch of damaged bytes; `None` at the end.
+    ///
+    /// # Errors
+    ///
+    /// Those of the input.
+    pub fn next_item(&mut self) -> io::Result<Option<Item>> {
+        self.fill(FRAME_HEADER_BYTES)?;
+        if self.unused().is_empty() {
+            return Ok(None);
+        }
+        match self.whole_frame()? {
+            Some((header, payload)) => Ok(Some(Item::Frame(header, payload))),
+            None => self.skip_to_next_frame().map(Some),
+        }
+    }
+
+    /// The frame that begins here, if it is whole and undamaged; consumed only then.
+    fn whole_frame(&mut self) -> io::Result<Option<(FrameHeader, Vec<u8>)>> {
+        let Some(header) = FrameHeader::decode(self.unused()) else { return Ok(None) };
+        let stored_bytes = usize::try_from(header.stored_bytes).unwrap_or(usize::MAX);
+        let total = FRAME_HEADER_BYTES.saturating_add(stored_bytes);
+        self.fill(total)?;
+        let Some(stored) = self.unused().get(FRAME_HEADER_BYTES..total) else { return Ok(None) };
+        let Some(payload) = decode_payload(&header, stored) else { return Ok(None) };
+        self.consume(total);
+        Ok(Some((header, payload)))
+    }
+
+    /// Passes over bytes until a whole frame begins or the input ends.
+    fn skip_to_next_frame(&mut self) -> io::Result<Item> {
+        let offset = self.offset;
+        // At least one byte, so that a damaged frame is not found again.
+        self.consume(1);
+        loop {
+            let found = self.unused().windows(FRAME_MAGIC.len()).position(|it| it == FRAME_MAGIC);
+            match found {
+                Some(at) => {
+                    self.consume(at);
+                    self.fill(FRAME_HEADER_BYTES)?;
+                    if FrameHeader::decode(self.unused()).is_some() {
+                        break;
+                    }
+                    self.consume(FRAME_MAGIC.len().min(self.unused().len()));
+                }
+                None => {
+                    // The magic may be cut by the end of what has been read so far.
+                    let keep = FRAME_MAGIC.len() - 1;
+                    self.consume(self.unused().len().saturating_sub(keep));
+                    let before = self.unused().len();
+                    self.fill(before + 1)?;
+                    if self.unused().len() == before {
+                        self.consume(before);
+                        break;
+                    }
+                }
+            }
+        }
+        let at_end = self.unused().is_empty() && self.at_end;
+        Ok(Item::Damaged { offset, bytes: self.offset - offset, at_end })
+    }
+
+    fn unused(&self) -> &[u8] {
+        self.buffer.get(self.used..).unwrap_or_default()
+    }
+
+    fn consume(&mut self, count: usize) {
+        self.used += count;
+        self.offset += count as u64;
+    }
+
+    /// Reads until `wanted` unused bytes are there or the input ends.
+    fn fill(&mut self, wanted: usize) -> io::Result<()> {
+        if self.buffer.len() - self.used >= wanted || self.at_end {
+            return Ok(());
+        }
+        self.buffer.drain(..self.used);
+        self.used = 0;
+        while self.buffer.len() < wanted && !self.at_end {
+            let more = (&mut self.input).take(READ_BYTES as u64).read_to_end(&mut self.buffer)?;
+            self.at_end = more < READ_BYTES;
+        }
+        Ok(())
+    }
+}
+
+/// The decoded payload; `None` if it is not what the header says.
+fn decode_payload(header: &FrameHeader, stored: &[u8]) -> Option<Vec<u8>> {
+    if crc32fast::hash(stored) != header.payload_crc || header.payload_bytes > PAYLOAD_BYTES_MAX {
+        return None;
+    }
+    let length = usize::try_from(header.payload_bytes).ok()?;
+    let payload = match header.codec {
+        Codec::STORED => stored.to_vec(),
+        Codec::ZSTD => zstd::bulk::decompress(stored, length).ok()?,
+        Codec::ZSTD_DELTA => {
+            let mut records = zstd::bulk::decompress(stored, length).ok()?;
+            super::delta::decode(&mut records);
+            records
+        }
+        _ => return None,
+    };
+    (payload.len() == length).then_some(payload)
+}
+
+/// The value of a JSON frame of this kind.
+///
+/// # Errors
+///
+/// serde's, with the place in the text.
+pub fn json<T: serde::de::DeserializeOwned>(
+    header: &FrameHeader,
+    payload: &[u8],
+    kind: FrameKind,
+) -> Option<Result<T, serde_json::Error>> {
+    (header.kind == kind).then(|| serde_json::from_slice(payload))
+}

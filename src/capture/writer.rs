@@ -1,0 +1,207 @@
+//! Appends frames.
+
+use std::io::{self, Write};
+
+use super::format::{
+    Codec, FILE_MAGIC, FrameHeader, FrameKind, MAJOR, MINOR, NO_CPU, PAYLOAD_BYTES_MAX,
+};
+use crate::units::KernelTime;
+
+/// zstd's level: the fastest that still folds a tight loop to a few bytes per operation.
+const LEVEL: i32 = 1;
+
+/// Payloads shorter than this are stored as they are: compressing costs more than it saves.
+const COMPRESS_BYTES_MIN: usize = 128;
+
+/// What a data frame is about.
+#[derive(Clone, Copy, Debug)]
+pub struct DataFrame {
+    /// CPU of the ring.
+    pub cpu: u32,
+    /// Which of its rings.
+    pub stream: u32,
+    /// Index into the header's layouts.
+    pub layout: u16,
+    /// Earliest record.
+    pub first_time: KernelTime,
+    /// Latest record.
+    pub last_time: KernelTime,
+    /// Number of records.
+    pub records: u32,
+}
+
+impl DataFrame {
+    /// Takes in what a later piece of the same ring is about.
+    pub fn extend(&mut self, later: &Self) {
+        self.first_time = self.first_time.min(later.first_time);
+        self.last_time = self.last_time.max(later.last_time);
+        self.records += later.records;
+    }
+}
+
+/// Appends frames to a log.
+pub struct Writer<W> {
+    out: W,
+    compressor: zstd::bulk::Compressor<'static>,
+    scratch: Vec<u8>,
+    written: u64,
+}
+
+impl<W> std::fmt::Debug for Writer<W> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Writer").field("written", &self.written).finish_non_exhaustive()
+    }
+}
+
+impl<W: Write> Writer<W> {
+    /// Begins a log on `out`, which must be empty. `out` is given each frame in one `write_all`; it should not buffer,
+    /// or a crash costs what it holds.
+    ///
+    /// # Errors
+    ///
+    /// Those of `out`.
+    pub fn new(out: W) -> io::Result<Self> {
+        let mut writer = Self {
+            out,
+            compressor: zstd::bulk::Compressor::new(LEVEL)?,
+            scratch: Vec::new(),
+            written: 0,
+        };
+        let mut start = Vec::new();
+        start.extend_from_slice(&FILE_MAGIC);
+        start.extend_from_slice(&MAJOR.to_le_bytes());
+        start.extend_from_slice(&MINOR.to_le_bytes());
+        start.extend_from_slice(&[0; 4]);
+        writer.out.write_all(&start)?;
+        writer.written = start.len() as u64;
+        Ok(writer)
+    }
+
+    /// Appends records of one ring: whole ones, as the kernel wrote them. What is in `payload` afterwards means nothing.
+    ///
+    /// # Errors
+    ///
+    /// Those of the output; `InvalidInput` for a payload beyond [`PAYLOAD_BYTES_MAX`].
+    pub fn data(&mut self, frame: &DataFrame, payload: &mut [u8]) -> io::Result<()> {
+        super::delta::encode(payload);
+        let header = FrameHeader {
+            layout: frame.layout,
+            cpu: frame.cpu,
+            stream: frame.stream,
+            last_time: frame.last_time.0,
+            items: frame.records,
+            codec: Codec::ZSTD_DELTA,
+            ..blank(FrameKind::DATA, frame.first_time)
+        };
+        self.frame(header, payload)
+    }
+
+    /// Appends a ROUND frame: all rings were taken after the clock showed `time`.
+    ///
+    /// # Errors
+    ///
+    /// Those of the output.
+    pub fn round(&mut self, time: KernelTime) -> io::Result<()> {
+        self.frame(blank(FrameKind::ROUND, time), &[])
+    }
+
+    /// Appends facts; `payload` is `count` of them encoded.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Self::data`].
+    pub fn facts(&mut self, time: KernelTime, count: u32, payload: &[u8]) -> io::Result<()> {
+        self.frame(FrameHeader { items: count, ..blank(FrameKind::FACTS, time) }, payload)
+    }
+
+    /// Appends a frame of JSON (HEADER, END).
+    ///
+    /// # Errors
+    ///
+    /// As for [`Self::data`].
+    pub fn json(
+        &mut self,
+        kind: FrameKind,
+        time: KernelTime,
+        value: &impl serde::Serialize,
+    ) -> io::Result<()> {
+        let payload = serde_json::to_vec(value)?;
+        self.frame(blank(kind, time), &payload)
+    }
+
+    /// Bytes written so far.
+    pub fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// The output itself.
+    pub fn get_ref(&self) -> &W {
+        &self.out
+    }
+
+    fn frame(&mut self, mut header: FrameHeader, payload: &[u8]) -> io::Result<()> {
+        let too_long = || {
+            io::Error::new(io::ErrorKind::InvalidInput, "a frame is longer than the format allows")
+        };
+        header.payload_bytes = u32::try_from(payload.len())
+            .ok()
+            .filter(|&it| it <= PAYLOAD_BYTES_MAX)
+            .ok_or_else(too_long)?;
+        // Header and payload leave in one write: a crash can cut a frame, not mix two.
+        self.scratch.clear();
+        self.scratch.resize(super::format::FRAME_HEADER_BYTES, 0);
+        header.codec = self.append_encoded(header.codec, payload)?;
+        let (head, stored) = self.scratch.split_at_mut(super::format::FRAME_HEADER_BYTES);
+        header.stored_bytes = u32::try_from(stored.len()).map_err(|_| too_long())?;
+        header.payload_crc = crc32fast::hash(stored);
+        head.copy_from_slice(&header.encode());
+        self.out.write_all(&self.scratch)?;
+        self.written += self.scratch.len() as u64;
+        Ok(())
+    }
+
+    /// Appends the payload to the scratch buffer, compressed if the codec says so or if that makes it shorter.
+    fn append_encoded(&mut self, codec: Codec, payload: &[u8]) -> io::Result<Codec> {
+        if codec == Codec::ZSTD_DELTA || payload.len() >= COMPRESS_BYTES_MIN {
+            let compressed = self.compressor.compress(payload)?;
+            if codec == Codec::ZSTD_DELTA || compressed.len() < payload.len() {
+                self.scratch.extend_from_slice(&compressed);
+                return Ok(if codec == Codec::STORED { Codec::ZSTD } else { codec });
+            }
+        }
+        self.scratch.extend_from_slice(payload);
+        Ok(Codec::STORED)
+    }
+}
+
+/// A frame header with nothing in it but kind and time.
+fn blank(kind: FrameKind, time: KernelTime) -> FrameHeader {
+    FrameHeader {
+        kind,
+        codec: Codec::STORED,
+        layout: 0,
+        cpu: NO_CPU,
+        stream: 0,
+        first_time: time.0,
+        last_time: time.0,
+        items: 0,
+        stored_bytes: 0,
+        payload_bytes: 0,
+        payload_crc: 0,
+    }
+}
+
+impl Writer<std::fs::File> {
+    /// Cuts the file back to its first `length` bytes, the end of a whole frame, after a frame could not be written.
+    ///
+    /// # Errors
+    ///
+    /// Those of `ftruncate(2)` and `lseek(2)`.
+    pub fn rewind(&mut self, length: u64) -> io::Result<()> {
+        use std::io::Seek;
+        self.out.set_len(length)?;
+        self.out.seek(io::SeekFrom::Start(length))?;
+        self.written = length;
+        Ok(())
+    }
+}

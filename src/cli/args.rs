@@ -1,0 +1,189 @@
+//! What can be typed.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+
+const EXAMPLES: &str = "\
+Examples:
+  iotrace-perf -- ./app                  ./app with all its threads and children
+  iotrace-perf -a -- ./app               the whole machine while ./app runs
+  iotrace-perf -p PID -o trace.otf2      a running process, until it exits or Ctrl-C
+  iotrace-perf script iotrace_*/traces.iocap | less
+  vampir trace.otf2";
+
+/// Records I/O with the kernel's perf tracepoints; writes a capture log and an OTF2 trace.
+#[derive(Debug, Parser)]
+#[command(name = "iotrace-perf", version, after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    pub(super) verb: Option<Verb>,
+    #[command(flatten)]
+    pub(super) record: RecordArgs,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Verb {
+    /// Record (this is what happens without a verb)
+    Record(RecordArgs),
+    /// Make an OTF2 archive from a capture log
+    Convert(ConvertArgs),
+    /// Print a capture log, one line per operation
+    Script(ScriptArgs),
+    /// What a capture log holds: header, totals, books
+    Info(InfoArgs),
+    /// What this machine allows, and what would allow more
+    Doctor(DoctorArgs),
+}
+
+#[derive(Debug, ClapArgs)]
+pub(super) struct RecordArgs {
+    /// Record the whole machine, not only one process tree
+    #[arg(short = 'a', long)]
+    pub(super) all_cpus: bool,
+    /// Record these running processes, all their threads and children
+    #[arg(short, long, value_name = "PID", value_delimiter = ',', conflicts_with_all = ["all_cpus", "command"])]
+    pub(super) pid: Vec<i32>,
+    /// NAME.otf2, or DIR/ for DIR/traces.otf2; the capture log lies beside it. {DATE} {HOSTNAME} {PID} {RANK} {ENV=VAR} are filled in
+    #[arg(short, long, value_name = "NAME.otf2|DIR/", default_value = "iotrace_{DATE}/")]
+    pub(super) output: OsString,
+    /// System calls to record, by name, and `block` for block requests [default: all of both]
+    #[arg(short = 'e', long, value_name = "CALL,…", value_delimiter = ',')]
+    pub(super) events: Vec<String>,
+    /// Where the names of files come from
+    #[arg(long, value_name = "SOURCE", default_value = "auto")]
+    pub(super) names: NamesArg,
+    /// Size of each CPU's ring (K, M, G) [default: 8M, all together at most 512M]
+    #[arg(short = 'm', long, value_name = "SIZE", value_parser = parse_size)]
+    pub(super) buffer_size: Option<usize>,
+    /// Stop after this time (10s, 500ms, 2m)
+    #[arg(short = 'D', long, value_name = "TIME", value_parser = parse_duration)]
+    pub(super) duration: Option<Duration>,
+    /// Keep the records of other processes in the log
+    #[arg(long)]
+    pub(super) keep_foreign: bool,
+    /// Write only the capture log; `convert` makes the archive later, anywhere
+    #[arg(long)]
+    pub(super) no_archive: bool,
+    /// The program to run and its arguments
+    #[arg(last = true, value_name = "COMMAND")]
+    pub(super) command: Vec<OsString>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum NamesArg {
+    /// The best that this machine allows
+    Auto,
+    /// Read at each open by real-time threads (20 µs per open in a virtual machine, 3 to 5 µs on hardware)
+    Reader,
+    /// Only of what was open before the recording
+    Snapshot,
+    /// None
+    Off,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(super) struct ConvertArgs {
+    /// The capture log
+    pub(super) log: PathBuf,
+    /// NAME.otf2, or DIR/ for DIR/traces.otf2 [default: beside the log]
+    #[arg(short, long, value_name = "NAME.otf2|DIR/")]
+    pub(super) output: Option<OsString>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(super) struct ScriptArgs {
+    /// The capture log
+    pub(super) log: PathBuf,
+    /// JSON Lines: one object per operation (docs/json.md)
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(super) struct InfoArgs {
+    /// The capture log
+    pub(super) log: PathBuf,
+    /// One JSON object (docs/json.md)
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(super) struct DoctorArgs {
+    /// One JSON object
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+/// `64K`, `8M`, `1G`, or bytes.
+fn parse_size(text: &str) -> Result<usize, String> {
+    let (number, unit) =
+        text.split_at(text.trim_end_matches(|it: char| it.is_ascii_alphabetic()).len());
+    let shift = match unit.to_ascii_uppercase().as_str() {
+        "" | "B" => 0,
+        "K" | "KB" | "KIB" => 10,
+        "M" | "MB" | "MIB" => 20,
+        "G" | "GB" | "GIB" => 30,
+        _ => return Err(format!("unknown unit {unit}; use K, M or G")),
+    };
+    let number: usize =
+        number.parse().map_err(|_| "a number with K, M or G is needed, such as 8M".to_owned())?;
+    number
+        .checked_mul(1 << shift)
+        .filter(|&it| it <= 1 << 30)
+        .ok_or_else(|| "at most 1G".to_owned())
+}
+
+/// `10s`, `500ms`, `2m`, `1h`, or seconds.
+fn parse_duration(text: &str) -> Result<Duration, String> {
+    let (number, unit) =
+        text.split_at(text.trim_end_matches(|it: char| it.is_ascii_alphabetic()).len());
+    let seconds = match unit {
+        "ms" => 0.001,
+        "" | "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        _ => return Err(format!("unknown unit {unit}; use ms, s, m or h")),
+    };
+    let number: f64 = number
+        .parse()
+        .map_err(|_| "a number with ms, s, m or h is needed, such as 10s".to_owned())?;
+    Duration::try_from_secs_f64(number * seconds).map_err(|it| it.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_and_durations() {
+        assert_eq!(parse_size("512K"), Ok(512 << 10));
+        assert_eq!(parse_size("8MiB"), Ok(8 << 20));
+        assert!(parse_size("8X").is_err());
+        assert!(parse_size("9G").is_err());
+        assert_eq!(parse_duration("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(parse_duration("1.5"), Ok(Duration::from_millis(1500)));
+        assert!(parse_duration("-1s").is_err());
+    }
+
+    #[test]
+    fn the_promised_lines_parse() {
+        for line in [
+            "-a -- ./app -x",
+            "-- ./app",
+            "-p 12,13 -o trace.otf2",
+            "convert a.iocap",
+            "record -- ./app",
+        ] {
+            let words = std::iter::once("iotrace-perf").chain(line.split(' '));
+            assert!(Args::try_parse_from(words).is_ok(), "{line}");
+        }
+        for line in ["-a -p 1", "-p 1 -- ./app"] {
+            let words = std::iter::once("iotrace-perf").chain(line.split(' '));
+            assert!(Args::try_parse_from(words).is_err(), "{line}");
+        }
+    }
+}

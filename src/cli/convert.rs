@@ -1,0 +1,158 @@
+//! `iotrace-perf convert LOG`: log → OTF2.
+
+use std::convert::Infallible;
+use std::fs::File;
+use std::path::Path;
+use std::process::ExitCode;
+
+use super::args::ConvertArgs;
+use super::error::CliError;
+use super::exit_lines;
+use super::output::{Output, substitute};
+use crate::analysis::totals::{Totals, WithTotals};
+use crate::capture::fact::Text;
+use crate::capture::header::Header;
+use crate::capture::reader::Reader;
+use crate::operation::{Sink, Step};
+use crate::otf2::{EndFacts, OtfError, OtfOptions, OtfSink, OtfSummary};
+use crate::pipeline::{self, PipelineError, Summary};
+use crate::sys::{files, limits};
+use crate::units::KernelTime;
+
+/// What came of a log.
+#[derive(Debug)]
+pub(super) struct Converted {
+    pub(super) summary: Summary,
+    pub(super) totals: Totals,
+    pub(super) archive: Option<OtfSummary>,
+}
+
+pub(super) fn run(args: &ConvertArgs) -> Result<ExitCode, CliError> {
+    let output = match &args.output {
+        Some(text) => Output::parse(&substitute(text)?)?,
+        None => Output::beside(&args.log)?,
+    };
+    output.prepare()?;
+    let converted = convert(&args.log, Some(&output), &mut || true)?;
+    exit_lines::print(&args.log, Some(&output), &converted);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Works through the log; with an output, into an archive. `go_on` is asked now and then.
+pub(super) fn convert(
+    log: &Path,
+    output: Option<&Output>,
+    go_on: &mut dyn FnMut() -> bool,
+) -> Result<Converted, CliError> {
+    let (reader, header) = open(log)?;
+    match output {
+        None => read_log(log, reader, header, go_on),
+        Some(output) => write_archive(log, reader, header, output, go_on),
+    }
+}
+
+/// Opens a log and reads its header.
+pub(super) fn open(log: &Path) -> Result<(Reader<File>, Header), CliError> {
+    let file = File::open(log).map_err(|source| CliError::Open { path: log.into(), source })?;
+    pipeline::open::<_, Infallible>(file).map_err(|it| CliError::pipeline(log, &it))
+}
+
+/// Only counts.
+pub(super) fn read_log(
+    log: &Path,
+    reader: Reader<File>,
+    header: Header,
+    go_on: &mut dyn FnMut() -> bool,
+) -> Result<Converted, CliError> {
+    let mut totals = Totals::default();
+    let mut sink = WithTotals { totals: &mut totals, sink: Nothing };
+    let summary = pipeline::run(reader, header, &mut sink, go_on)
+        .map_err(|it| CliError::pipeline(log, &it))?;
+    Ok(Converted { summary, totals, archive: None })
+}
+
+fn write_archive(
+    log: &Path,
+    reader: Reader<File>,
+    header: Header,
+    output: &Output,
+    go_on: &mut dyn FnMut() -> bool,
+) -> Result<Converted, CliError> {
+    let options = OtfOptions {
+        // The other half is for what the library opens besides, and for us.
+        open_files_max: limits::raise_open_files() / 2,
+        block_on_threads: header.scope.mode != "system",
+        ..OtfOptions::default()
+    };
+    // If something of the name is there, made since it was looked for, it is not ours and stays.
+    let sink = OtfSink::create(&output.directory, &output.name, &header, options)
+        .map_err(|it| archive_error(log, output, &it))?;
+    let written = fill_archive(log, (reader, header), sink, output, go_on);
+    if written.is_err() {
+        output.remove_archive();
+    }
+    written
+}
+
+fn archive_error(log: &Path, output: &Output, error: &OtfError) -> CliError {
+    CliError::Archive { path: output.archive(), log: log.into(), message: error.to_string() }
+}
+
+/// Works through the log into an archive that was begun.
+fn fill_archive(
+    log: &Path,
+    (reader, header): (Reader<File>, Header),
+    sink: OtfSink,
+    output: &Output,
+    go_on: &mut dyn FnMut() -> bool,
+) -> Result<Converted, CliError> {
+    let failed = |error: &OtfError| archive_error(log, output, error);
+    let mut totals = Totals::default();
+    let mut sink = WithTotals { totals: &mut totals, sink };
+    let summary = pipeline::run(reader, header, &mut sink, go_on).map_err(|error| {
+        if let PipelineError::Sink(error) = &error {
+            failed(error)
+        } else {
+            CliError::pipeline(log, &error)
+        }
+    })?;
+    if let Some(mounts) = summary.text(Text::MOUNTINFO) {
+        sink.sink.set_mounts(mounts);
+    }
+    let archive = sink.sink.finish(&end_facts(&summary)).map_err(|it| failed(&it))?;
+    for path in output.archive_parts() {
+        files::give_to_caller(&path).map_err(|source| CliError::Create { path, source })?;
+    }
+    Ok(Converted { summary, totals, archive: Some(archive) })
+}
+
+/// What a reader of the archive must know of its completeness.
+fn end_facts(summary: &Summary) -> EndFacts {
+    let ledger = &summary.ledger;
+    let missing = summary.missing().map(|it| it.iter().map(|it| it.1).sum::<i64>().to_string());
+    let properties = [
+        ("lost", summary.lost().to_string()),
+        ("missing", missing.unwrap_or_else(|| "unknown".into())),
+        ("unmatched", ledger.unmatched.to_string()),
+        ("orphan_exits", ledger.orphan_exits.to_string()),
+        ("lost_exits", ledger.lost_exits.to_string()),
+        ("unnamed", ledger.unnamed.to_string()),
+        ("unverified_names", ledger.unverified.to_string()),
+        ("damaged_bytes", summary.damaged_bytes.to_string()),
+    ];
+    EndFacts {
+        end_time: summary.end_time(),
+        properties: properties.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
+    }
+}
+
+/// Takes steps and does nothing with them.
+struct Nothing;
+
+impl Sink for Nothing {
+    type Error = Infallible;
+
+    fn step(&mut self, _: KernelTime, _: &Step<'_>) -> Result<(), Infallible> {
+        Ok(())
+    }
+}

@@ -1,0 +1,213 @@
+//! `iotrace-perf doctor`: what this machine allows, tried and not guessed.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use serde_json::json;
+
+use super::args::DoctorArgs;
+use super::error::CliError;
+use crate::event::decode::BLOCK_POINTS;
+use crate::event::syscall_table::CallId;
+use crate::sys::perf::{PerfEvent, Wake};
+use crate::sys::ring::Ring;
+use crate::sys::tracefs::{Tracefs, TracefsError};
+use crate::sys::{limits, proc, thread};
+use crate::tracefs::EventFormat;
+
+/// One thing that was tried.
+#[derive(Debug)]
+struct Check {
+    name: &'static str,
+    ok: bool,
+    /// What was found.
+    found: String,
+    /// What would help, if it is not as it should be.
+    fix: Option<String>,
+}
+
+impl Check {
+    fn ok(name: &'static str, found: impl Into<String>) -> Self {
+        Self { name, ok: true, found: found.into(), fix: None }
+    }
+
+    fn bad(name: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { name, ok: false, found: found.into(), fix: Some(fix.into()) }
+    }
+}
+
+/// The exit status says whether a recording is possible.
+pub(super) fn run(args: &DoctorArgs) -> Result<ExitCode, CliError> {
+    let checks =
+        [kernel(), root(), tracefs(), tracepoints(), perf(), names(), open_files(), disks()];
+    let text = if args.json { as_json(&checks) } else { as_text(&checks) };
+    io::stdout().lock().write_all(text.as_bytes()).map_err(CliError::output)?;
+    let needed = ["tracefs", "perf events"];
+    let possible = checks.iter().filter(|it| needed.contains(&it.name)).all(|it| it.ok);
+    Ok(if possible { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn kernel() -> Check {
+    let host = proc::host();
+    let found = format!(
+        "{} on {}, {} CPUs, pages of {} bytes",
+        host.kernel_release,
+        host.machine,
+        host.cpus.len(),
+        host.page_bytes
+    );
+    let known = CallId::all().any(|it| it.call().number(&host.machine).is_some());
+    if known {
+        Check::ok("kernel", found)
+    } else {
+        Check::bad("kernel", found, "system call numbers of this machine are not in the table")
+    }
+}
+
+fn root() -> Check {
+    if nix::unistd::geteuid().is_root() {
+        Check::ok("user", "root")
+    } else {
+        Check::bad(
+            "user",
+            "not root: recording without root is not possible yet",
+            "sudo iotrace-perf …",
+        )
+    }
+}
+
+fn tracefs() -> Check {
+    match Tracefs::find().and_then(|it| it.format("raw_syscalls", "sys_enter").map(|_| it)) {
+        Ok(tracefs) => Check::ok("tracefs", tracefs.root().display().to_string()),
+        Err(error) => {
+            let fix = match error {
+                TracefsError::NotMounted => "sudo mount -t tracefs tracefs /sys/kernel/tracing",
+                TracefsError::Unreadable { .. } => "sudo iotrace-perf doctor",
+                TracefsError::Missing { .. } => "a kernel with CONFIG_FTRACE_SYSCALLS",
+            };
+            Check::bad("tracefs", error.to_string(), fix)
+        }
+    }
+}
+
+/// Which of the tracepoints that we use this kernel has.
+fn tracepoints() -> Check {
+    let readable =
+        Tracefs::find().and_then(|it| it.format("raw_syscalls", "sys_enter").map(|_| it));
+    let Ok(tracefs) = readable else {
+        return Check::bad("tracepoints", "unknown without tracefs", "see tracefs");
+    };
+    let machine = proc::host().machine;
+    let calls = CallId::all().filter(|it| it.call().number(&machine).is_some());
+    let syscalls = calls.map(|it| ("syscalls", format!("sys_enter_{}", it.call().name)));
+    let blocks = BLOCK_POINTS.iter().map(|it| ("block", it.0.to_owned()));
+    let all: Vec<(&str, String)> =
+        syscalls.chain(blocks).chain([("task", "task_newtask".to_owned())]).collect();
+    let missing: Vec<String> = all
+        .iter()
+        .filter(|(system, name)| tracefs.format(system, name).is_err())
+        .map(|(system, name)| format!("{system}:{name}"))
+        .collect();
+    if missing.is_empty() {
+        Check::ok("tracepoints", format!("all {}", all.len()))
+    } else {
+        let fix = "their events are left out; a newer kernel has them";
+        Check::bad(
+            "tracepoints",
+            format!("{} of {} are missing: {}", missing.len(), all.len(), missing.join(" ")),
+            fix,
+        )
+    }
+}
+
+/// Opens a tracepoint on the first CPU and maps a ring as a recording would.
+fn perf() -> Check {
+    let paranoid =
+        std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
+    let fix = format!("sudo iotrace-perf … (kernel.perf_event_paranoid is {})", paranoid.trim());
+    let format = Tracefs::find().and_then(|it| it.format("raw_syscalls", "sys_enter"));
+    let id = format
+        .ok()
+        .and_then(|it| EventFormat::parse(&it).ok()?.id)
+        .and_then(|it| u16::try_from(it).ok());
+    let Some(id) = id else {
+        return Check::bad("perf events", "not tried without tracefs", "see tracefs");
+    };
+    let cpu = limits::online_cpus().first().copied().unwrap_or(0);
+    let event = match PerfEvent::tracepoint(id, cpu, Wake::Watermark(4096)) {
+        Ok(event) => event,
+        Err(error) => return Check::bad("perf events", format!("cannot be opened: {error}"), fix),
+    };
+    let counts = event.counters().map(|it| it.lost.is_some()).unwrap_or(false);
+    match Ring::map(&event, 8 << 20) {
+        Ok(ring) => Check::ok(
+            "perf events",
+            format!(
+                "system-wide, rings of {} KiB, losses {}",
+                ring.data_size() >> 10,
+                if counts {
+                    "counted per tracepoint"
+                } else {
+                    "counted by LOST records only (before Linux 6.0)"
+                }
+            ),
+        ),
+        Err(error) => Check::bad(
+            "perf events",
+            format!("a ring of 8 MiB cannot be mapped: {error}"),
+            "--buffer-size 512K, or: ulimit -l unlimited",
+        ),
+    }
+}
+
+fn names() -> Check {
+    if thread::fifo_allowed(crate::tracer::names::PRIORITY) {
+        Check::ok("names", "read at each open by real-time threads (SCHED_FIFO)")
+    } else {
+        Check::bad(
+            "names",
+            "no real-time priority: only files that were open before have names",
+            "run as root, in a cgroup with a real-time budget",
+        )
+    }
+}
+
+fn open_files() -> Check {
+    let limit = limits::raise_open_files();
+    let cpus = u64::try_from(limits::online_cpus().len()).unwrap_or(u64::MAX);
+    // Each tracepoint is opened once on each CPU.
+    let needed = cpus.saturating_mul(24) + 64;
+    if limit >= needed {
+        Check::ok("open files", format!("{limit}"))
+    } else {
+        Check::bad(
+            "open files",
+            format!("{limit}, {needed} are needed on {cpus} CPUs"),
+            format!("ulimit -n {needed}"),
+        )
+    }
+}
+
+fn disks() -> Check {
+    let disks: Vec<String> = proc::disks()
+        .iter()
+        .filter(|it| !it.scheduler.is_empty() && !it.name.starts_with("ram"))
+        .map(|it| format!("{} ({}, {})", it.name, it.dev, it.scheduler))
+        .collect();
+    Check::ok("disks", disks.join(" "))
+}
+
+fn as_text(checks: &[Check]) -> String {
+    let line = |it: &Check| {
+        let fix =
+            it.fix.as_ref().map_or_else(String::new, |fix| format!("\n               → {fix}"));
+        format!("{} {:<12} {}{fix}\n", if it.ok { "ok " } else { "NO " }, it.name, it.found)
+    };
+    checks.iter().map(line).collect()
+}
+
+fn as_json(checks: &[Check]) -> String {
+    let entry =
+        |it: &Check| json!({"name": it.name, "ok": it.ok, "found": it.found, "fix": it.fix});
+    format!("{:#}\n", json!({"checks": checks.iter().map(entry).collect::<Vec<_>>()}))
+}

@@ -1,0 +1,160 @@
+//! The last lines: what was written, how large, how to open it, what was lost, and whether the books agree.
+
+use std::path::Path;
+
+use super::convert::Converted;
+use super::output::Output;
+use super::say;
+use crate::analysis::audit::{self, ProcessAudit};
+use crate::pipeline::Summary;
+
+/// OTF2's readers open two files for each location.
+const LOCATIONS_OF_USUAL_LIMIT: u64 = 1000;
+
+/// Prints them to standard error.
+pub(super) fn print(log: &Path, output: Option<&Output>, converted: &Converted) {
+    let bytes = std::fs::metadata(log).map_or(0, |it| it.len());
+    say(&format!("wrote {}", log.display()));
+    if let (Some(output), Some(archive)) = (output, &converted.archive) {
+        say(&format!("wrote {0}; open it: vampir {0}", output.archive().display()));
+        if archive.locations > LOCATIONS_OF_USUAL_LIMIT {
+            say(&format!(
+                "the archive has {} locations: its readers need as many open files: ulimit -n {}",
+                archive.locations,
+                2 * archive.locations + 64
+            ));
+        }
+    }
+    lines(bytes, converted).iter().for_each(|it| say(it));
+}
+
+/// What a reader of the operations must know: what is not there or doubtful.
+pub(super) fn print_doubts(summary: &Summary) {
+    say(&losses(summary));
+    doubts(summary).iter().for_each(|it| say(it));
+}
+
+/// Size, counts, losses, audit.
+pub(super) fn lines(bytes: u64, converted: &Converted) -> Vec<String> {
+    let summary = &converted.summary;
+    let ledger = &summary.ledger;
+    let operations = ledger.pairs;
+    let mut lines = vec![
+        format!(
+            "{} in the log: {operations} system calls{}, {} block requests",
+            size(bytes),
+            per_operation(bytes, operations),
+            ledger.requests
+        ),
+        counts(converted),
+        losses(summary),
+    ];
+    lines.extend(audit::process(summary, &converted.totals).map(|it| audit_line(&it)));
+    lines.extend(doubts(summary));
+    lines
+}
+
+/// The most frequent calls.
+fn counts(converted: &Converted) -> String {
+    let mut calls: Vec<_> = converted.totals.calls().collect();
+    calls.sort_by_key(|it| std::cmp::Reverse(it.1.count));
+    let shown: Vec<String> =
+        calls.iter().take(5).map(|(id, it)| format!("{} {}", id.call().name, it.count)).collect();
+    let more = calls.len().saturating_sub(shown.len());
+    let more = if more > 0 { format!(", {more} more") } else { String::new() };
+    format!("calls: {}{more}", if shown.is_empty() { "none".into() } else { shown.join(", ") })
+}
+
+/// What is not as it should be; every number, also the zeros.
+fn losses(summary: &Summary) -> String {
+    let ledger = &summary.ledger;
+    let missing = match summary.missing() {
+        None => "unknown (the recording did not end in order)".to_owned(),
+        Some(missing) if missing.is_empty() => "0".to_owned(),
+        Some(missing) => missing
+            .iter()
+            .map(|(name, count)| format!("{count} {name}"))
+            .collect::<Vec<_>>()
+            .join(" + "),
+    };
+    format!(
+        "lost {}, missing {missing}, unmatched {}, orphans {}, cut off {}, open at the end {} calls {} requests, \
+         unnamed {}, unverified names {}",
+        summary.lost(),
+        ledger.unmatched,
+        ledger.orphan_exits,
+        ledger.cut_off + ledger.lost_exits,
+        ledger.open_at_end,
+        ledger.requests_open,
+        ledger.unnamed,
+        ledger.unverified
+    )
+}
+
+/// What must not be overlooked.
+fn doubts(summary: &Summary) -> Vec<String> {
+    let mut lines = Vec::new();
+    if summary.lost() > 0 {
+        lines.push("records were lost because the rings were full: record again with larger ones: --buffer-size 64M".into());
+    }
+    for imbalance in summary.ledger.imbalances() {
+        lines.push(format!(
+            "error: the books do not balance: {imbalance}; please report this with the log"
+        ));
+    }
+    if summary.torn {
+        lines.push("the log ends in the middle of a frame: the tracer was killed or the disk was full; the rest is whole".into());
+    } else if summary.damaged_bytes > 0 {
+        lines.push(format!(
+            "{} bytes of the log are damaged and were passed over",
+            summary.damaged_bytes
+        ));
+    }
+    if summary.end.is_none() {
+        lines.push("the recording did not end in order: what happened after the last round is not in the log".into());
+    }
+    lines
+}
+
+fn audit_line(audit: &ProcessAudit) -> String {
+    let ProcessAudit { read, write, execs, unwaited } = audit;
+    if audit.agrees().is_none() {
+        return format!(
+            "audit: not comparable with /proc/PID/io: {unwaited} processes were not waited for, so they are not in it"
+        );
+    }
+    if audit.agrees() == Some(true) {
+        return format!(
+            "audit: equal to /proc/PID/io to the byte and call, but for {} bytes in {} reads by the kernel itself to \
+             start {execs} programs",
+            read.bytes, read.calls
+        );
+    }
+    format!(
+        "audit: unexplained against /proc/PID/io: read {:+} bytes {:+} calls, write {:+} bytes {:+} calls \
+         ({execs} programs started)",
+        read.bytes, read.calls, write.bytes, write.calls
+    )
+}
+
+fn per_operation(bytes: u64, operations: u64) -> String {
+    match operations {
+        0 => String::new(),
+        _ => {
+            let tenths = bytes.saturating_mul(10) / operations;
+            format!(" ({}.{} bytes each)", tenths / 10, tenths % 10)
+        }
+    }
+}
+
+/// A size for people.
+fn size(bytes: u64) -> String {
+    let units = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+    for (unit, name) in units {
+        if bytes >= unit {
+            let tenths = bytes.saturating_mul(10) / unit;
+            return format!("{}.{} {name}", tenths / 10, tenths % 10);
+        }
+    }
+    format!("{bytes} bytes")
+}

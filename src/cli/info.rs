@@ -1,0 +1,198 @@
+//! `iotrace-perf info LOG`: header, totals, books.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use serde_json::{Map, Value, json};
+
+use super::args::InfoArgs;
+use super::convert::{Converted, convert};
+use super::error::CliError;
+use super::exit_lines;
+use crate::analysis::audit::{self, ProcessAudit};
+use crate::analysis::totals::CallTotals;
+use crate::capture::format::{MAJOR, MINOR};
+use crate::capture::header::Counts;
+use crate::pipeline::Summary;
+
+pub(super) fn run(args: &InfoArgs) -> Result<ExitCode, CliError> {
+    let info = convert(&args.log, None, &mut || true)?;
+    let bytes = std::fs::metadata(&args.log).map_or(0, |it| it.len());
+    let mut out = io::stdout().lock();
+    let text =
+        if args.json { format!("{:#}\n", as_json(&info, bytes)) } else { as_text(&info, bytes) };
+    out.write_all(text.as_bytes()).map_err(CliError::output)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The documented object (docs/json.md).
+fn as_json(info: &Converted, bytes: u64) -> Value {
+    let parts =
+        [about(&info.summary, bytes), counts(&info.summary), doubts(&info.summary), details(info)];
+    Value::Object(parts.into_iter().flatten().collect())
+}
+
+/// Keys and values.
+fn object<const N: usize>(pairs: [(&str, Value); N]) -> Map<String, Value> {
+    pairs.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+}
+
+/// What was recorded, where, when, and how it ended.
+fn about(summary: &Summary, bytes: u64) -> Map<String, Value> {
+    let header = &summary.header;
+    let end = summary.end.as_ref();
+    object([
+        ("format_version", json!(format!("{MAJOR}.{MINOR}"))),
+        ("tool_version", json!(header.tool_version)),
+        ("hostname", json!(header.host.hostname)),
+        ("kernel_release", json!(header.host.kernel_release)),
+        ("machine", json!(header.host.machine)),
+        ("cpus", json!(header.host.cpus.len())),
+        ("mode", json!(header.scope.mode)),
+        ("command", json!(header.scope.command)),
+        ("roots", json!(header.scope.roots)),
+        ("names", json!(header.names)),
+        ("clock", json!(header.clock.name)),
+        ("start_ns", json!(header.clock.start_ns)),
+        ("start_realtime_ns", json!(header.clock.start_realtime_ns)),
+        ("duration_ns", json!(summary.end_time().0 - summary.start().0)),
+        ("bytes_on_disk", json!(bytes)),
+        ("complete", json!(end.is_some() && summary.damaged_bytes == 0)),
+        ("end_reason", json!(end.map(|it| &it.reason))),
+        ("exit_code", json!(end.and_then(|it| it.exit_code))),
+        ("exit_signal", json!(end.and_then(|it| it.exit_signal))),
+        ("warnings", json!(end.map(|it| &it.warnings))),
+    ])
+}
+
+/// How much there is.
+fn counts(summary: &Summary) -> Map<String, Value> {
+    let ledger = &summary.ledger;
+    object([
+        ("records", json!(ledger.records)),
+        ("events", json!(ledger.events)),
+        ("operations", json!(ledger.pairs)),
+        ("requests", json!(ledger.requests)),
+        ("open_at_end", json!(ledger.open_at_end)),
+        ("requests_open", json!(ledger.requests_open)),
+        ("requests_foreign", json!(ledger.requests_foreign)),
+    ])
+}
+
+/// What is not there, or not certain.
+fn doubts(summary: &Summary) -> Map<String, Value> {
+    let ledger = &summary.ledger;
+    let end = summary.end.as_ref();
+    let missing: Option<Map<String, Value>> = summary
+        .missing()
+        .map(|it| it.into_iter().map(|(name, count)| (name, count.into())).collect());
+    object([
+        ("lost", json!(summary.lost())),
+        ("missing", json!(missing)),
+        ("unmatched", json!(ledger.unmatched)),
+        ("unnamed", json!(ledger.unnamed)),
+        ("unverified", json!(ledger.unverified)),
+        ("orphan_exits", json!(ledger.orphan_exits)),
+        ("lost_exits", json!(ledger.lost_exits)),
+        ("cut_off", json!(ledger.cut_off)),
+        ("damaged_bytes", json!(summary.damaged_bytes)),
+        ("foreign_dropped", json!(end.map(|it| it.foreign_dropped))),
+        ("unwritten", json!(end.map(|it| it.unwritten))),
+        ("imbalances", json!(ledger.imbalances())),
+    ])
+}
+
+/// Totals by name, and the audit.
+fn details(info: &Converted) -> Map<String, Value> {
+    let ledger = &info.summary.ledger;
+    let calls: Map<String, Value> =
+        info.totals.calls().map(|(id, it)| (id.call().name.to_owned(), call(it))).collect();
+    let anomalies: Map<String, Value> = ledger
+        .anomalous
+        .iter()
+        .map(|(kind, count)| (kind.as_str().to_owned(), (*count).into()))
+        .collect();
+    let ignored: Map<String, Value> = ledger
+        .ignored
+        .iter()
+        .map(|(reason, count)| (reason.as_str().to_owned(), (*count).into()))
+        .collect();
+    let tracepoints: Option<Vec<Value>> =
+        info.summary.end.as_ref().map(|end| end.tracepoints.iter().map(tracepoint).collect());
+    object([
+        ("anomalies", json!(anomalies)),
+        ("ignored", json!(ignored)),
+        ("calls", json!(calls)),
+        ("audit", json!(audit::process(&info.summary, &info.totals).as_ref().map(audited))),
+        ("tracepoints", json!(tracepoints)),
+    ])
+}
+
+fn call(it: &CallTotals) -> Value {
+    json!({"count": it.count, "errors": it.errors, "bytes": it.bytes, "time_ns": it.time_ns})
+}
+
+fn tracepoint(it: &Counts) -> Value {
+    json!({"name": it.name, "hits": it.hits, "samples": it.samples, "lost": it.lost})
+}
+
+fn audited(it: &ProcessAudit) -> Value {
+    json!({
+        "agrees": it.agrees(),
+        "programs_started": it.execs,
+        "unwaited": it.unwaited,
+        "read_bytes_difference": it.read.bytes,
+        "read_calls_difference": it.read.calls,
+        "write_bytes_difference": it.write.bytes,
+        "write_calls_difference": it.write.calls,
+    })
+}
+
+fn as_text(info: &Converted, bytes: u64) -> String {
+    let summary = &info.summary;
+    let header = &summary.header;
+    let duration_ms = (summary.end_time().0 - summary.start().0) / 1_000_000;
+    let started =
+        jiff::Timestamp::from_nanosecond(header.clock.start_realtime_ns.into()).unwrap_or_default();
+    let end = summary.end.as_ref().map_or("did not end in order", |it| it.reason.as_str());
+    let mut lines = vec![
+        format!(
+            "host      {} ({}, {}, {} CPUs)",
+            header.host.hostname,
+            header.host.kernel_release,
+            header.host.machine,
+            header.host.cpus.len()
+        ),
+        format!(
+            "recorded  {started} for {}.{:03} s, {} mode, names: {}",
+            duration_ms / 1000,
+            duration_ms % 1000,
+            header.scope.mode,
+            header.names
+        ),
+        format!("command   {}", header.scope.command.join(" ")),
+        format!("ended     {end}"),
+        format!("books     {}", summary.ledger),
+    ];
+    lines.extend(exit_lines::lines(bytes, info));
+    for (id, it) in info.totals.calls() {
+        lines.push(format!(
+            "{:>18} {:>12} calls {:>8} errors {:>16} bytes {:>16} ns",
+            id.call().name,
+            it.count,
+            it.errors,
+            it.bytes,
+            it.time_ns
+        ));
+    }
+    for ((dev, class), it) in &info.totals.blocks {
+        lines.push(format!(
+            "{:>18} {:>12} {class:?} requests {:>16} sectors {:>8} merges",
+            dev.to_string(),
+            it.requests,
+            it.sectors,
+            it.merges
+        ));
+    }
+    lines.join("\n") + "\n"
+}

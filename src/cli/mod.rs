@@ -1,0 +1,58 @@
+//! What was typed → what is done. One file per verb.
+
+mod args;
+mod convert;
+mod doctor;
+mod error;
+mod exit_lines;
+mod info;
+mod output;
+mod record;
+mod script;
+mod signals;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Args, Verb};
+use error::CliError;
+
+/// Our own failures, as `env` and `timeout` have them: 125 = we failed, 126 = the program is not executable, 127 = it
+/// is not there.
+pub const FAILURE: u8 = 125;
+
+/// Runs the command. Ends with the traced program's status, if there was one.
+pub fn main() -> ExitCode {
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => {
+            // Help and version go to standard output and are no failure.
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() { FAILURE } else { 0 });
+        }
+    };
+    let result = match args.verb {
+        None => record::run(args.record),
+        Some(Verb::Record(record)) => record::run(record),
+        Some(Verb::Convert(convert)) => convert::run(&convert),
+        Some(Verb::Script(script)) => script::run(&script),
+        Some(Verb::Info(info)) => info::run(&info),
+        Some(Verb::Doctor(doctor)) => doctor::run(&doctor),
+    };
+    match result {
+        Ok(code) => code,
+        Err(CliError::BrokenPipe) => ExitCode::SUCCESS,
+        Err(error) => {
+            say(&format!("error: {error}"));
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+/// A line for the user. Standard output belongs to the traced program and to data.
+fn say(line: &str) {
+    // Nobody to tell if standard error is gone.
+    let _ = writeln!(std::io::stderr(), "iotrace-perf: {line}");
+}

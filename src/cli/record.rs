@@ -1,0 +1,200 @@
+//! `iotrace-perf [record] … -- COMMAND`.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use super::args::{NamesArg, RecordArgs};
+use super::error::CliError;
+use super::exit_lines;
+use super::output::{Output, substitute};
+use super::signals::Signals;
+use super::{convert, say};
+use crate::event::syscall_table::CallId;
+use crate::sys::spawn::Running;
+use crate::sys::{files, spawn};
+use crate::tracer::error::TracerError;
+use crate::tracer::session::{self, Follow, Interrupts, Names, Options, Outcome};
+
+/// Records, makes the archive, and ends as the program did.
+pub(super) fn run(args: RecordArgs) -> Result<ExitCode, CliError> {
+    let options = options(&args)?;
+    let output = Output::parse(&substitute(&args.output)?)?;
+    output.prepare()?;
+    // First of all, while we have one thread and our caller's limits and signals.
+    let held = match args.command.as_slice() {
+        [] => None,
+        command => Some(
+            spawn::hold(command)
+                .map_err(|source| CliError::Usage(format!("cannot fork: {source}")))?,
+        ),
+    };
+    files::keep_private();
+    let mut signals = Signals::new().map_err(CliError::Output)?;
+    let path = output.log();
+    let log = match files::create_new(&path) {
+        Ok(log) => log,
+        Err(source) => {
+            if let Some(held) = held {
+                held.abandon();
+            }
+            return Err(if source.kind() == std::io::ErrorKind::AlreadyExists {
+                CliError::Exists { path }
+            } else {
+                CliError::Create { path, source }
+            });
+        }
+    };
+    greet(&args, &path);
+    let outcome = match session::record(&options, &path.to_string_lossy(), log, held, &mut signals)
+    {
+        Ok(outcome) => outcome,
+        Err(error) => {
+            if !matches!(error, TracerError::LogThread) {
+                remove_useless(&output);
+            }
+            return Err(error.into());
+        }
+    };
+    report(&args, &output, outcome, signals)
+}
+
+/// Everything that is said and made after the recording.
+fn report(
+    args: &RecordArgs,
+    output: &Output,
+    outcome: Outcome,
+    mut signals: Signals,
+) -> Result<ExitCode, CliError> {
+    let path = output.log();
+    for warning in &outcome.end.warnings {
+        say(&format!("warning: {warning}"));
+    }
+    if let Some(error) = &outcome.log_error {
+        say(&format!(
+            "error: cannot write {}: {error}; {} records are missing at the end, the rest is readable; \
+             free some space or choose another place with -o",
+            path.display(),
+            outcome.end.unwritten
+        ));
+    }
+    let mut failed = outcome.log_error.is_some();
+    let mut go_on = || signals.take().is_empty();
+    let archive = (!args.no_archive).then_some(output);
+    match convert::convert(&path, archive, &mut go_on) {
+        Ok(converted) => exit_lines::print(&path, archive, &converted),
+        Err(CliError::Interrupted) => say(&format!(
+            "interrupted: no archive was made; the log is complete: iotrace-perf convert {}",
+            path.display()
+        )),
+        Err(error) => {
+            failed = true;
+            say(&format!("error: {error}"));
+        }
+    }
+    let _ = outcome.closing.join();
+    let ended = match outcome.running {
+        Some(program) => Some(wait_for(program, &mut signals)?),
+        None => outcome.ended,
+    };
+    Ok(match ended {
+        Some(spawn::Ended::Killed(signal)) => spawn::die_by(signal),
+        Some(spawn::Ended::Exited(code)) => {
+            ExitCode::from(u8::try_from(code & 0xff).unwrap_or(u8::MAX))
+        }
+        None if failed => ExitCode::from(super::FAILURE),
+        None => ExitCode::SUCCESS,
+    })
+}
+
+/// Waits for a program that outlived its recording; what is sent to us meanwhile is sent on.
+fn wait_for(program: Running, signals: &mut Signals) -> Result<spawn::Ended, CliError> {
+    loop {
+        if program.has_ended().map_err(CliError::Output)? {
+            return program.reap().map_err(CliError::Output);
+        }
+        spawn::wait_readable(signals.fd(), WAIT_MS);
+        for interrupt in signals.take().into_iter().filter(|it| !it.from_terminal) {
+            // It may have ended at this moment.
+            let _ = spawn::send_signal(program.pid(), interrupt.signal);
+        }
+    }
+}
+
+/// How often a program that outlived its recording is looked after.
+const WAIT_MS: u16 = 50;
+
+fn options(args: &RecordArgs) -> Result<Options, CliError> {
+    let follow = match (args.all_cpus, args.pid.as_slice(), args.command.is_empty()) {
+        (true, ..) => Follow::System,
+        (false, [], false) => Follow::Launched,
+        (false, [], true) => {
+            return Err(CliError::Usage(
+                "nothing to record: give a program (iotrace-perf -- ./app), a process (-p PID) or the whole machine (-a)"
+                    .into(),
+            ));
+        }
+        (false, pids, _) => Follow::Attached(pids.to_vec()),
+    };
+    let (calls, block) = events(&args.events)?;
+    Ok(Options {
+        follow,
+        calls,
+        block,
+        names: match args.names {
+            NamesArg::Auto | NamesArg::Reader => Names::Reader,
+            NamesArg::Snapshot => Names::Snapshot,
+            NamesArg::Off => Names::Off,
+        },
+        ring_bytes: args.buffer_size,
+        duration: args.duration,
+        keep_foreign: args.keep_foreign,
+        command: args.command.iter().map(escaped).collect(),
+    })
+}
+
+/// `-e read,write,block`.
+fn events(wanted: &[String]) -> Result<(Vec<CallId>, bool), CliError> {
+    if wanted.is_empty() {
+        return Ok((CallId::all().collect(), true));
+    }
+    let mut calls = Vec::new();
+    for name in wanted.iter().filter(|it| *it != "block") {
+        let call = CallId::by_name(name).ok_or_else(|| {
+            let all: Vec<&str> = CallId::all().map(|it| it.call().name).collect();
+            CliError::Usage(format!("unknown event {name}; there are: block {}", all.join(" ")))
+        })?;
+        calls.push(call);
+    }
+    calls.sort_unstable();
+    calls.dedup();
+    Ok((calls, wanted.iter().any(|it| it == "block")))
+}
+
+/// An argument for the header; bytes that are not UTF-8 as `\xNN`.
+fn escaped(argument: &OsString) -> String {
+    use std::os::unix::ffi::OsStrExt;
+    match argument.to_str() {
+        Some(text) => text.to_owned(),
+        None => argument.as_bytes().escape_ascii().to_string(),
+    }
+}
+
+/// Says what is recorded and how to stop where nothing else does.
+fn greet(args: &RecordArgs, path: &std::path::Path) {
+    if args.command.is_empty() && args.duration.is_none() {
+        let whom = match args.pid.as_slice() {
+            [] => "the whole machine".to_owned(),
+            pids => format!("process {pids:?}"),
+        };
+        say(&format!("recording {whom} to {}; stop with Ctrl-C", path.display()));
+    }
+}
+
+/// A recording that could not begin leaves nothing behind.
+fn remove_useless(output: &Output) {
+    let _ = std::fs::remove_file(output.log());
+    if output.own_directory {
+        // Stays if something else is in it.
+        let _ = std::fs::remove_dir(&output.directory);
+    }
+}

@@ -1,0 +1,64 @@
+//! `iotrace-perf script LOG`: log → text.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::process::ExitCode;
+
+use super::args::ScriptArgs;
+use super::error::CliError;
+use crate::capture::header::Header;
+use crate::operation::Sink;
+use crate::pipeline::{self, PipelineError, Summary};
+use crate::text::json::JsonLines;
+use crate::text::lines::Lines;
+use crate::units::{DevId, KernelTime};
+
+/// Bytes that are collected before they are written.
+const BUFFER_BYTES: usize = 256 << 10;
+
+pub(super) fn run(args: &ScriptArgs) -> Result<ExitCode, CliError> {
+    let file = File::open(&args.log)
+        .map_err(|source| CliError::Open { path: args.log.clone(), source })?;
+    let (reader, header) =
+        pipeline::open(file).map_err(|it| CliError::pipeline::<io::Error>(&args.log, &it))?;
+    let out = BufWriter::with_capacity(BUFFER_BYTES, io::stdout().lock());
+    let start = KernelTime(header.clock.start_ns);
+    let disks = disks(&header);
+    let summary = if args.json {
+        let mut sink = JsonLines::new(start, disks, out);
+        let summary = print(args, reader, header, &mut sink)?;
+        sink.finish().and_then(|mut it| it.flush()).map_err(CliError::output)?;
+        summary
+    } else {
+        let mut sink = Lines::new(start, disks, out).machine(&header.host.machine.clone());
+        let summary = print(args, reader, header, &mut sink)?;
+        sink.finish().and_then(|mut it| it.flush()).map_err(CliError::output)?;
+        summary
+    };
+    super::exit_lines::print_doubts(&summary);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print<S: Sink<Error = io::Error>>(
+    args: &ScriptArgs,
+    reader: crate::capture::reader::Reader<File>,
+    header: Header,
+    sink: &mut S,
+) -> Result<Summary, CliError> {
+    pipeline::run(reader, header, sink, &mut || true).map_err(|error| {
+        if let PipelineError::Sink(error) = error {
+            CliError::output(error)
+        } else {
+            CliError::pipeline(&args.log, &error)
+        }
+    })
+}
+
+/// The disks by number.
+pub(super) fn disks(header: &Header) -> Vec<(DevId, String)> {
+    let disk = |it: &crate::capture::header::Disk| {
+        let (major, minor) = it.dev.split_once(':')?;
+        Some((DevId::new(major.parse().ok()?, minor.parse().ok()?), it.name.clone()))
+    };
+    header.disks.iter().filter_map(disk).collect()
+}

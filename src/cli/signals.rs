@@ -1,0 +1,61 @@
+//! SIGINT, SIGTERM and the like, while we work.
+
+use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::iterator::SignalsInfo;
+use signal_hook::iterator::exfiltrator::WithOrigin;
+use signal_hook::low_level::siginfo::Origin;
+
+use crate::tracer::session::{Interrupt, Interrupts};
+
+/// The signals that concern us.
+const SIGNALS: [i32; 4] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT];
+
+/// Signals that have come and were not yet taken.
+pub(super) struct Signals {
+    arrived: SignalsInfo<WithOrigin>,
+    /// Readable when a signal has come.
+    wake: UnixStream,
+}
+
+impl Signals {
+    /// From now on these signals are ours. Those that our caller ignores stay ignored.
+    pub(super) fn new() -> io::Result<Self> {
+        let (wake, write) = UnixStream::pair()?;
+        wake.set_nonblocking(true)?;
+        let wanted: Vec<i32> = SIGNALS.into_iter().filter(|it| !is_ignored(*it)).collect();
+        // In this order a signal is noted before we are woken by it.
+        let arrived = SignalsInfo::new(&wanted)?;
+        for signal in &wanted {
+            signal_hook::low_level::pipe::register(*signal, write.try_clone()?)?;
+        }
+        Ok(Self { arrived, wake })
+    }
+}
+
+impl Interrupts for Signals {
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.wake.as_fd()
+    }
+
+    fn take(&mut self) -> Vec<Interrupt> {
+        let mut bytes = [0; 64];
+        while matches!(self.wake.read(&mut bytes), Ok(1..)) {}
+        // A signal that no process sent is the terminal's.
+        let interrupt =
+            |it: Origin| Interrupt { signal: it.signal, from_terminal: it.process.is_none() };
+        self.arrived.pending().map(interrupt).collect()
+    }
+}
+
+/// `nohup` and shells in the background start us with signals ignored.
+fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status
+        .lines()
+        .find_map(|it| u64::from_str_radix(it.strip_prefix("SigIgn:")?.trim(), 16).ok());
+    ignored.is_some_and(|it| it >> (signal - 1) & 1 == 1)
+}

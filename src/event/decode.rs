@@ -1,0 +1,248 @@
+//! Payload → [`EventKind`]: which tracepoint it is, and its fields by the capture's own formats.
+
+use thiserror::Error;
+
+use super::block::{BlockEvent, BlockPoint, Rwbs};
+use super::syscall_table::CallId;
+use super::task::TaskEvent;
+use super::{EventKind, SysEnter, SysExit};
+use crate::tracefs::{
+    ArrayField, BindError, EventFormat, FieldKind, FormatError, IntField, StringField,
+};
+use crate::units::{DevId, Tid};
+
+/// Why the formats of a capture cannot be used.
+#[derive(Clone, Debug, PartialEq, Error)]
+pub enum DecoderError {
+    /// A `format` text that does not parse.
+    #[error("the format of {tracepoint} is not understood: {source}")]
+    Format {
+        /// `system:name`.
+        tracepoint: String,
+        /// Where and why.
+        source: FormatError,
+    },
+    /// A field that is needed is not there.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+}
+
+/// Why a payload is no event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum DecodeError {
+    /// No tracepoint of the capture has this id.
+    #[error("tracepoint id {0} is not one of the capture's")]
+    UnknownTracepoint(u16),
+    /// Shorter than its format says.
+    #[error("the payload of tracepoint id {0} is too short")]
+    Short(u16),
+    /// The system call is not in the table.
+    #[error("system call number {0} is not in the table")]
+    UnknownCall(i64),
+}
+
+/// Reads payloads by the formats it was made from.
+#[derive(Debug, Default)]
+pub struct Decoder {
+    /// By `common_type`.
+    shapes: Vec<Option<Shape>>,
+    /// Row of the table by system call number.
+    calls: Vec<Option<CallId>>,
+}
+
+/// Where the fields of one tracepoint are.
+#[derive(Debug)]
+enum Shape {
+    RawEnter { id: IntField, args: ArrayField },
+    RawExit { id: IntField, ret: IntField },
+    Enter { call: CallId, args: Vec<IntField> },
+    Exit { call: CallId, ret: IntField },
+    Block(BlockShape),
+    NewTask { pid: IntField, clone_flags: IntField },
+}
+
+#[derive(Debug)]
+struct BlockShape {
+    point: BlockPoint,
+    dev: IntField,
+    sector: IntField,
+    nr_sector: IntField,
+    error: Option<IntField>,
+    rwbs: StringField,
+}
+
+/// The block tracepoints and what they mean here.
+pub const BLOCK_POINTS: [(&str, BlockPoint); 8] = [
+    ("block_getrq", BlockPoint::GetRq),
+    ("block_rq_insert", BlockPoint::Insert),
+    ("block_rq_issue", BlockPoint::Issue),
+    ("block_rq_complete", BlockPoint::Complete),
+    ("block_rq_requeue", BlockPoint::Requeue),
+    ("block_bio_backmerge", BlockPoint::BackMerge),
+    ("block_bio_frontmerge", BlockPoint::FrontMerge),
+    ("block_rq_merge", BlockPoint::RqMerge),
+];
+
+impl Decoder {
+    /// A decoder for a machine of this kind (`uname -m`).
+    pub fn new(machine: &str) -> Self {
+        let numbered: Vec<(usize, CallId)> = CallId::all()
+            .filter_map(|it| Some((usize::try_from(it.call().number(machine)?).ok()?, it)))
+            .collect();
+        let mut calls = vec![None; numbered.iter().map(|it| it.0 + 1).max().unwrap_or(0)];
+        for (number, call) in numbered {
+            if let Some(place) = calls.get_mut(number) {
+                *place = Some(call);
+            }
+        }
+        Self { shapes: Vec::new(), calls }
+    }
+
+    /// Adds a tracepoint by its `format` text. Tracepoints that the tracer has no use for are left out.
+    ///
+    /// # Errors
+    ///
+    /// [`DecoderError`] if the text or a needed field is not there.
+    pub fn add(
+        &mut self,
+        system: &str,
+        name: &str,
+        id: u16,
+        text: &str,
+    ) -> Result<(), DecoderError> {
+        let format = EventFormat::parse(text).map_err(|source| DecoderError::Format {
+            tracepoint: format!("{system}:{name}"),
+            source,
+        })?;
+        let place = usize::from(id);
+        if self.shapes.len() <= place {
+            self.shapes.resize_with(place + 1, || None);
+        }
+        if let Some(shape) = self.shapes.get_mut(place) {
+            *shape = Shape::of(system, name, &format)?;
+        }
+        Ok(())
+    }
+
+    /// The event of a payload.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`] if it is not one of the capture's tracepoints or too short.
+    pub fn decode(&self, payload: &[u8]) -> Result<EventKind, DecodeError> {
+        let id = common_type(payload).ok_or(DecodeError::Short(0))?;
+        let shape = self.shapes.get(usize::from(id)).and_then(Option::as_ref);
+        let shape = shape.ok_or(DecodeError::UnknownTracepoint(id))?;
+        let short = DecodeError::Short(id);
+        match shape {
+            Shape::RawEnter { id, args } => {
+                let call = self.call(id.read_i64(payload).ok_or(short)?)?;
+                let args = registers(|index| args.read_u64(payload, index));
+                Ok(EventKind::SysEnter(SysEnter { call, args: args.ok_or(short)? }))
+            }
+            Shape::RawExit { id, ret } => {
+                let call = self.call(id.read_i64(payload).ok_or(short)?)?;
+                let ret = ret.read_i64(payload).ok_or(short)?;
+                Ok(EventKind::SysExit(SysExit { call, ret, names: None }))
+            }
+            Shape::Enter { call, args } => {
+                let args =
+                    registers(|index| args.get(index).map_or(Some(0), |it| it.read_u64(payload)));
+                Ok(EventKind::SysEnter(SysEnter { call: *call, args: args.ok_or(short)? }))
+            }
+            Shape::Exit { call, ret } => {
+                let ret = ret.read_i64(payload).ok_or(short)?;
+                Ok(EventKind::SysExit(SysExit { call: *call, ret, names: None }))
+            }
+            Shape::Block(fields) => fields.read(payload).map(EventKind::Block).ok_or(short),
+            Shape::NewTask { pid, clone_flags } => {
+                let tid =
+                    pid.read_i64(payload).and_then(|it| i32::try_from(it).ok()).ok_or(short)?;
+                let clone_flags = clone_flags.read_u64(payload).ok_or(short)?;
+                Ok(EventKind::Task(TaskEvent::NewTask { tid: Tid(tid), clone_flags }))
+            }
+        }
+    }
+
+    fn call(&self, number: i64) -> Result<CallId, DecodeError> {
+        let place = usize::try_from(number).ok();
+        place.and_then(|it| *self.calls.get(it)?).ok_or(DecodeError::UnknownCall(number))
+    }
+}
+
+/// `common_type` of a payload: the id of its tracepoint. It is the first field of every format.
+pub fn common_type(payload: &[u8]) -> Option<u16> {
+    payload.first_chunk().map(|it| u16::from_le_bytes(*it))
+}
+
+fn registers(read: impl Fn(usize) -> Option<u64>) -> Option<[u64; 6]> {
+    let mut args = [0; 6];
+    for (index, arg) in args.iter_mut().enumerate() {
+        *arg = read(index)?;
+    }
+    Some(args)
+}
+
+impl Shape {
+    fn of(system: &str, name: &str, format: &EventFormat) -> Result<Option<Self>, BindError> {
+        if let Some(call) = name.strip_prefix("sys_enter_").and_then(CallId::by_name) {
+            return Ok(Some(Self::Enter { call, args: arguments(format)? }));
+        }
+        if let Some(call) = name.strip_prefix("sys_exit_").and_then(CallId::by_name) {
+            return Ok(Some(Self::Exit { call, ret: format.int("ret")? }));
+        }
+        if let Some(&(_, point)) = BLOCK_POINTS.iter().find(|it| it.0 == name) {
+            return Ok(Some(Self::Block(BlockShape::of(point, format)?)));
+        }
+        Ok(match (system, name) {
+            ("raw_syscalls", "sys_enter") => {
+                Some(Self::RawEnter { id: format.int("id")?, args: format.array("args")? })
+            }
+            ("raw_syscalls", "sys_exit") => {
+                Some(Self::RawExit { id: format.int("id")?, ret: format.int("ret")? })
+            }
+            ("task", "task_newtask") => Some(Self::NewTask {
+                pid: format.int("pid")?,
+                clone_flags: format.int("clone_flags")?,
+            }),
+            _ => None,
+        })
+    }
+}
+
+/// The argument fields of a `sys_enter_*` format: they stand behind `__syscall_nr` in the order of the call, and
+/// before the copies of strings that newer kernels add (`__filename_val`).
+fn arguments(format: &EventFormat) -> Result<Vec<IntField>, BindError> {
+    let is_argument = |it: &&crate::tracefs::Field| {
+        matches!(it.kind, FieldKind::Int | FieldKind::Pointer) && !it.name.starts_with("__")
+    };
+    format.event_fields().iter().filter(is_argument).map(|it| format.int(&it.name)).collect()
+}
+
+impl BlockShape {
+    fn of(point: BlockPoint, format: &EventFormat) -> Result<Self, BindError> {
+        Ok(Self {
+            point,
+            dev: format.int("dev")?,
+            sector: format.int("sector")?,
+            nr_sector: format.int("nr_sector")?,
+            error: format.int_opt("error")?,
+            rwbs: format.string("rwbs")?,
+        })
+    }
+
+    fn read(&self, payload: &[u8]) -> Option<BlockEvent> {
+        let error = match &self.error {
+            Some(field) => i32::try_from(field.read_i64(payload)?).ok()?,
+            None => 0,
+        };
+        Some(BlockEvent {
+            point: self.point,
+            dev: DevId(u32::try_from(self.dev.read_u64(payload)?).ok()?),
+            sector: self.sector.read_u64(payload)?,
+            nr_sector: u32::try_from(self.nr_sector.read_u64(payload)?).ok()?,
+            error,
+            rwbs: Rwbs::new(self.rwbs.read(payload)?),
+        })
+    }
+}

@@ -1,0 +1,129 @@
+//! Record + format → event: what a tracepoint hit means, in the kernel's words.
+//!
+//! In: the payload of a tracepoint, whichever source wrapped it, and the `format` text that describes it.
+//! Out: an [`Event`], or the reason why there is none. Nothing here knows rings, files or the order of things.
+
+pub mod block;
+pub mod decode;
+pub mod syscall_table;
+pub mod task;
+
+use crate::units::{CpuId, DevId, Fd, KernelTime, Pid, Tid};
+
+/// One decoded hit: when, where, who, what.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// When, by the kernel's clock.
+    pub time: KernelTime,
+    /// The CPU whose ring held it.
+    pub cpu: CpuId,
+    /// The process of the task that was running (not always the one it concerns: interrupts).
+    pub pid: Pid,
+    /// The task that was running.
+    pub tid: Tid,
+    /// What happened.
+    pub kind: EventKind,
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EventKind {
+    /// A thread entered a system call of the table.
+    SysEnter(SysEnter),
+    /// A thread left a system call of the table.
+    SysExit(SysExit),
+    /// The block layer spoke.
+    Block(block::BlockEvent),
+    /// A task was born, renamed, or died.
+    Task(task::TaskEvent),
+    /// The kernel dropped this many records of this ring before this point.
+    Lost(u64),
+    /// No hit, but a fact that has its place in time: a snapshot saw this descriptor.
+    SeenFd(Box<SeenFd>),
+}
+
+/// `sys_enter`: the call and its six argument registers as they were.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SysEnter {
+    /// The row of the table.
+    pub call: syscall_table::CallId,
+    /// The registers; those that the call does not use hold anything.
+    pub args: [u64; 6],
+}
+
+/// `sys_exit`: the call and what it returned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SysExit {
+    /// The row of the table.
+    pub call: syscall_table::CallId,
+    /// The result; -4095 to -1 is a negative errno.
+    pub ret: i64,
+    /// What was read beside an open while it was still inside the kernel, if anything was.
+    pub names: Option<Box<OpenNames>>,
+}
+
+/// The names that were read for one open.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OpenNames {
+    /// The string that the program passed.
+    pub argument: Option<Name>,
+    /// Where `/proc/PID/fd/N` pointed.
+    pub link: Option<Name>,
+    /// What it was, read with the link.
+    pub stat: Option<FileStat>,
+}
+
+/// A name and how far it can be trusted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Name {
+    /// The bytes as the kernel has them; not always UTF-8.
+    pub bytes: Vec<u8>,
+    /// True if it was read before anything could have changed it.
+    pub verified: bool,
+}
+
+/// What a file is (`statx(2)`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FileStat {
+    /// `st_mode`: type and permissions.
+    pub mode: u32,
+    /// The device that it lies on.
+    pub dev: DevId,
+    /// Its inode number.
+    pub ino: u64,
+    /// Its size when it was looked at, in bytes.
+    pub size: u64,
+}
+
+impl FileStat {
+    /// True if a position in it means something: a regular file or a block device.
+    pub fn has_position(&self) -> bool {
+        matches!(self.mode & libc::S_IFMT, libc::S_IFREG | libc::S_IFBLK)
+    }
+
+    /// True for a directory.
+    pub fn is_directory(&self) -> bool {
+        self.mode & libc::S_IFMT == libc::S_IFDIR
+    }
+}
+
+/// A descriptor as a snapshot saw it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SeenFd {
+    /// Clock before.
+    pub begin: KernelTime,
+    /// The process.
+    pub pid: Pid,
+    /// The descriptor.
+    pub fd: Fd,
+    /// `O_*` flags.
+    pub flags: u32,
+    /// Position, bytes; `None`: not to be relied on.
+    pub position: Option<u64>,
+    /// Others may move it.
+    pub shared: bool,
+    /// What it is.
+    pub stat: Option<FileStat>,
+    /// Where it points.
+    pub link: Vec<u8>,
+}

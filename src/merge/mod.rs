@@ -1,0 +1,141 @@
+//! Many nearly ordered streams → one ordered stream, in bounded memory.
+//!
+//! A ring is not sorted: the kernel takes the time before it reserves the space, and interrupts nest. But the disorder
+//! is bounded. Every round the tracer reads the clock (T) and then takes what is in all rings. A record whose time lies
+//! before the *previous* round's T was written long before this round took the rings, so all of those are here now:
+//!
+//! ```text
+//!            T1          T2          T3
+//!  cpu 0  i  i|i   i   i  |  i  i      |     i = a record at its time
+//!  cpu 1   i  | i     i   |i      i   i|
+//!             |           |            |
+//!  after round 2 everything before T1 is passed on, after round 3 everything before T2, …
+//! ```
+//!
+//! What still comes after its time was passed on is *late*: it is given back, to be counted.
+
+use crate::units::KernelTime;
+
+/// Sorts what is pushed; passes it on round by round.
+#[derive(Debug)]
+pub struct Merger<V> {
+    waiting: Vec<(KernelTime, V)>,
+    previous_round: KernelTime,
+    released: KernelTime,
+}
+
+impl<V> Default for Merger<V> {
+    fn default() -> Self {
+        Self { waiting: Vec::new(), previous_round: KernelTime::MIN, released: KernelTime::MIN }
+    }
+}
+
+impl<V> Merger<V> {
+    /// Adds an item of any stream. Items of one stream with equal times must be pushed in their order.
+    ///
+    /// # Errors
+    ///
+    /// Gives the item back if later items were passed on already.
+    pub fn push(&mut self, time: KernelTime, value: V) -> Result<(), V> {
+        if time < self.released {
+            return Err(value);
+        }
+        self.waiting.push((time, value));
+        Ok(())
+    }
+
+    /// A round is complete: all streams were taken after the clock showed `round`. Passes on, in order, everything
+    /// before the round before it.
+    pub fn round(&mut self, round: KernelTime) -> std::vec::Drain<'_, (KernelTime, V)> {
+        let until = self.previous_round;
+        self.previous_round = round.max(until);
+        self.release(until)
+    }
+
+    /// There is nothing more: passes on the rest, in order.
+    pub fn finish(&mut self) -> std::vec::Drain<'_, (KernelTime, V)> {
+        self.release(KernelTime::MAX)
+    }
+
+    /// Items that wait for their round.
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    fn release(&mut self, until: KernelTime) -> std::vec::Drain<'_, (KernelTime, V)> {
+        // Stable, and fast where streams are nearly sorted: it finds the runs and merges them.
+        self.waiting.sort_by_key(|&(time, _)| time);
+        let end = self.waiting.partition_point(|&(time, _)| time < until);
+        self.released = self.released.max(until);
+        self.waiting.drain(..end)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn times(drained: impl Iterator<Item = (KernelTime, u32)>) -> Vec<u64> {
+        drained.map(|(time, _)| time.0).collect()
+    }
+
+    #[test]
+    fn a_round_passes_on_what_lies_before_the_round_before() {
+        let mut merger = Merger::default();
+        for (time, value) in [(5, 0), (3, 0), (12, 1), (8, 1)] {
+            merger.push(KernelTime(time), value).expect("in time");
+        }
+        assert_eq!(times(merger.round(KernelTime(10))), Vec::<u64>::new());
+        merger.push(KernelTime(9), 2).expect("still in time");
+        assert_eq!(times(merger.round(KernelTime(20))), [3, 5, 8, 9]);
+        assert_eq!(merger.push(KernelTime(9), 7), Err(7), "late");
+        assert_eq!(times(merger.finish()), [12]);
+    }
+
+    proptest! {
+        /// Whatever is pushed comes out exactly once, in order, or is given back as late.
+        #[test]
+        fn out_is_in_sorted_and_whole(
+            rounds in prop::collection::vec(prop::collection::vec(0u64..1000, 0..30), 0..12),
+        ) {
+            let mut merger = Merger::default();
+            let (mut pushed, mut late, mut out) = (Vec::new(), Vec::new(), Vec::new());
+            for (number, round) in rounds.iter().enumerate() {
+                for &offset in round {
+                    let time = (number as u64) * 300 + offset;
+                    pushed.push(time);
+                    if merger.push(KernelTime(time), 0).is_err() {
+                        late.push(time);
+                    }
+                }
+                out.extend(times(merger.round(KernelTime((number as u64 + 1) * 300))));
+            }
+            out.extend(times(merger.finish()));
+            prop_assert!(out.is_sorted());
+            let mut all = [out, late].concat();
+            all.sort_unstable();
+            pushed.sort_unstable();
+            prop_assert_eq!(all, pushed);
+        }
+
+        /// With disorder shorter than a round, nothing is late.
+        #[test]
+        fn bounded_disorder_is_never_late(
+            items in prop::collection::vec((0u64..10_000, 0u64..250), 0..400),
+        ) {
+            let mut merger = Merger::default();
+            let mut arrivals: Vec<_> = items.iter().map(|&(time, delay)| (time + delay, time)).collect();
+            arrivals.sort_unstable();
+            let mut next_round = 250;
+            for (arrival, time) in arrivals {
+                while next_round <= arrival {
+                    merger.round(KernelTime(next_round));
+                    next_round += 250;
+                }
+                prop_assert!(merger.push(KernelTime(time), 0).is_ok());
+            }
+        }
+    }
+}

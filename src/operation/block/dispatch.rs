@@ -1,0 +1,125 @@
+//! On the way to the driver: insert, issue, requeue.
+
+use super::anomaly::AnomalyReason;
+use super::model::{BlockStep, Ending, FlushRole, RequestId};
+use super::states::{Deed, Fit, State};
+use super::tracker::Push;
+
+impl Push<'_> {
+    pub(super) fn inserted(&mut self) {
+        let (id, is_requeue) = self.find_or_begin(Deed::Insert);
+        self.settle_extent(id);
+        let time = self.at.time;
+        let now = self.device.change(id, |it| {
+            it.state = State::Queued;
+            it.request.inserted = it.request.inserted.or(Some(time));
+            it.request.requeues += u32::from(is_requeue);
+            it.request.inferred.requeue |= is_requeue;
+        });
+        if let Some(it) = now {
+            (self.out)(BlockStep::Inserted(&it.request));
+        }
+    }
+
+    pub(super) fn issued(&mut self) {
+        let (id, is_requeue) = self.find_or_begin(Deed::Issue);
+        self.settle_extent(id);
+        let (time, keeps_fua) = (self.at.time, self.event.rwbs.is_fua());
+        let now = self.device.change(id, |it| {
+            it.state = State::Issued;
+            match it.request.issued {
+                None => it.request.issued = Some(time),
+                Some(_) => it.request.reissued = Some(time),
+            }
+            it.request.requeues += u32::from(is_requeue);
+            it.request.inferred.requeue |= is_requeue;
+            // A device without FUA gets a flush after the data instead: the machinery took the letter away.
+            if it.request.rwbs.is_fua() && !keeps_fua {
+                it.request.flush = FlushRole::Sequence;
+            }
+        });
+        if let Some(it) = now {
+            (self.out)(BlockStep::Issued(&it.request));
+        }
+    }
+
+    pub(super) fn requeued(&mut self) {
+        let Some((id, _)) = self.find(Deed::Requeue) else {
+            return self.unmatched(AnomalyReason::UnmatchedRequeue);
+        };
+        let now = self.device.change(id, |it| {
+            it.state = State::Queued;
+            it.request.requeues += 1;
+        });
+        if let Some(it) = now {
+            (self.out)(BlockStep::Requeued(&it.request));
+        }
+    }
+
+    /// The request, and whether a requeue of it went unseen. One that is not known begins here: it is older than the
+    /// capture, or no bio asked for it (driver commands, requests cloned by a stacked device).
+    fn find_or_begin(&mut self, deed: Deed) -> (RequestId, bool) {
+        let found = self.find(deed);
+        if let Some((id, Fit::Expected | Fit::Unissued)) = found {
+            return (id, false);
+        }
+        // Merges are common and requeues rare, so of two guesses this one comes first.
+        if let Some(id) = self.grown_in_front() {
+            return (id, false);
+        }
+        match found {
+            Some((id, _)) => (id, true),
+            None => (self.begin(), false),
+        }
+    }
+
+    /// Without merge events: the request that something was put in front of. A merge keeps the lower request, so of
+    /// all that lie within the event's range it is the first, and the others were absorbed.
+    fn grown_in_front(&self) -> Option<RequestId> {
+        if self.options.merges_recorded {
+            return None;
+        }
+        let from = self.event.sector.saturating_add(1);
+        let to = self.event.sector.saturating_add(u64::from(self.event.nr_sector));
+        let none = RequestId(u64::MAX);
+        self.device.queued_within(self.class, from, to, none).map(|it| it.request.id)
+    }
+
+    /// Insert and issue tell a request's true place and length: what merges made of it, seen or not.
+    fn settle_extent(&mut self, id: RequestId) {
+        let Some(it) = self.device.get(id) else { return };
+        let (sector, nr_sector) = (self.sector(), self.event.nr_sector);
+        if (it.position, it.left) == (sector, nr_sector) {
+            return;
+        }
+        let old_end = it.position.saturating_add(u64::from(it.left));
+        let old_start = it.position;
+        self.device.change(id, |it| {
+            it.request.inferred.extent = true;
+            it.request.sector =
+                it.request.sector.saturating_sub(it.position.saturating_sub(sector));
+            it.request.nr_sector =
+                it.request.nr_sector.saturating_sub(it.left).saturating_add(nr_sector);
+            it.position = sector;
+            it.left = nr_sector;
+        });
+        if !self.options.merges_recorded {
+            let end = sector.saturating_add(u64::from(nr_sector));
+            self.absorb_unseen(id, sector, old_start);
+            self.absorb_unseen(id, old_end, end);
+        }
+    }
+
+    /// Ends what was queued in a range that `host` has grown over: one after the other, none over another.
+    fn absorb_unseen(&mut self, host: RequestId, from: u64, to: u64) {
+        let mut from = from;
+        while let Some(it) = self.device.queued_within(self.class, from, to, host) {
+            let (id, merges) = (it.request.id, it.request.merges);
+            from = it.position.saturating_add(u64::from(it.left));
+            self.device.change(host, |it| {
+                it.request.merges = it.request.merges.saturating_add(merges.saturating_add(1))
+            });
+            self.end(id, Ending::Absorbed { into: Some(host), at: self.at.time, inferred: true });
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! Merges: a request grows by a bio or by another request.
+
+use super::anomaly::AnomalyReason;
+use super::device::Tracked;
+use super::model::{BlockStep, Ending, RequestId};
+use super::states::{Deed, Fit, fit};
+use super::tracker::Push;
+
+impl Push<'_> {
+    pub(super) fn back_merged(&mut self) {
+        let host = self.host(self.device.ending_at(self.class, self.event.sector), None);
+        self.bio_merged(host, false);
+    }
+
+    pub(super) fn front_merged(&mut self) {
+        let behind = self.event.sector.saturating_add(u64::from(self.event.nr_sector));
+        let host = self.host(self.device.starting_at(self.class, behind), None);
+        self.bio_merged(host, true);
+    }
+
+    fn bio_merged(&mut self, host: Option<RequestId>, is_front: bool) {
+        match host {
+            Some(host) => self.grow(host, is_front, 1),
+            None => self.anomaly(AnomalyReason::MergeWithoutHost),
+        }
+    }
+
+    /// The event is about the absorbed request; it does not name the one that absorbs.
+    pub(super) fn absorbed(&mut self) {
+        let absorbed = self.find(Deed::Absorb).map(|(id, _)| id);
+        let host = self.host(self.device.ending_at(self.class, self.event.sector), absorbed);
+        let merges = absorbed.and_then(|id| self.device.get(id)).map_or(0, |it| it.request.merges);
+        if let Some(host) = host {
+            self.grow(host, false, merges.saturating_add(1));
+        }
+        match absorbed {
+            Some(id) => {
+                self.end(id, Ending::Absorbed { into: host, at: self.at.time, inferred: false })
+            }
+            None => self.unmatched(AnomalyReason::UnmatchedMerge),
+        }
+    }
+
+    /// Of several that could be meant: of the same task if there are, as plugs are a task's own, and the youngest.
+    /// A wrong guess is put right at insert or issue, which tell the true extent.
+    fn host<'d>(
+        &self,
+        candidates: impl DoubleEndedIterator<Item = &'d Tracked>,
+        except: Option<RequestId>,
+    ) -> Option<RequestId> {
+        let is_own = |it: &Tracked| it.request.submitter.is_some_and(|by| by.tid == self.at.tid);
+        candidates
+            .filter(|it| {
+                fit(it.state, Deed::Grow) == Fit::Expected && Some(it.request.id) != except
+            })
+            .max_by_key(|it| (is_own(it), it.request.id))
+            .map(|it| it.request.id)
+    }
+
+    fn grow(&mut self, host: RequestId, is_front: bool, merges: u32) {
+        let nr_sector = self.event.nr_sector;
+        let now = self.device.change(host, |it| {
+            it.left = it.left.saturating_add(nr_sector);
+            it.request.nr_sector = it.request.nr_sector.saturating_add(nr_sector);
+            it.request.merges = it.request.merges.saturating_add(merges);
+            if is_front {
+                it.position = it.position.saturating_sub(u64::from(nr_sector));
+                it.request.sector = it.request.sector.saturating_sub(u64::from(nr_sector));
+            }
+        });
+        if let Some(it) = now {
+            (self.out)(BlockStep::Merged(&it.request));
+        }
+    }
+}

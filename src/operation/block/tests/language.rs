@@ -1,0 +1,266 @@
+//! The line language: one event per line, `SECONDS [cpuN] tid N POINT MAJ:MIN RWBS SECTOR +LENGTH [error -N]`.
+//!
+//! A test is one text: its events, and below each, indented, the steps that it makes.
+
+use std::fmt::Write as _;
+
+use expect_test::Expect;
+
+use crate::event::block::{BlockEvent, BlockPoint, Rwbs};
+use crate::operation::block::{
+    At, BlockOptions, BlockRequest, BlockStep, BlockTracker, DiskstatsClass, Ending, FlushRole,
+    SubmitterSource, Unfinished,
+};
+use crate::units::{CpuId, DevId, KernelTime, Pid, Tid};
+
+/// One line; `None` if it is not an event.
+pub(super) fn parse(line: &str) -> Option<(At, BlockEvent)> {
+    let mut words = line.split_whitespace().peekable();
+    let time = words.next().filter(|it| it.starts_with(|it: char| it.is_ascii_digit()))?;
+    let (seconds, micros) = time.split_once('.').expect("a time");
+    let micros: u64 = micros.replace('_', "").parse().expect("six digits");
+    let nanos = (seconds.parse::<u64>().expect("seconds") * 1_000_000 + micros) * 1000;
+    let cpu =
+        words.next_if(|it| it.starts_with("cpu")).map_or(0, |it| it[3..].parse().expect("a CPU"));
+    assert_eq!(words.next(), Some("tid"), "{line}");
+    let tid = words.next().expect("a tid").parse().expect("a tid");
+    let point = match words.next().expect("a point") {
+        "getrq" => BlockPoint::GetRq,
+        "insert" => BlockPoint::Insert,
+        "issue" => BlockPoint::Issue,
+        "complete" => BlockPoint::Complete,
+        "requeue" => BlockPoint::Requeue,
+        "backmerge" => BlockPoint::BackMerge,
+        "frontmerge" => BlockPoint::FrontMerge,
+        "rq_merge" => BlockPoint::RqMerge,
+        other => panic!("{other}: {line}"),
+    };
+    let (major, minor) = words.next().and_then(|it| it.split_once(':')).expect("a device");
+    let rwbs = Rwbs::new(words.next().expect("letters").as_bytes());
+    let sector = match words.next().expect("a sector") {
+        "-1" => u64::MAX,
+        number => number.parse().expect("a sector"),
+    };
+    let nr_sector = words
+        .next()
+        .and_then(|it| it.strip_prefix('+'))
+        .expect("a length")
+        .parse()
+        .expect("a length");
+    let error = words
+        .next_if_eq(&"error")
+        .map_or(0, |_| words.next().expect("errno").parse().expect("errno"));
+    assert_eq!(words.next(), None, "{line}");
+    let dev = DevId::new(major.parse().expect("major"), minor.parse().expect("minor"));
+    let at = At { time: KernelTime(nanos), cpu: CpuId(cpu), pid: Pid(tid), tid: Tid(tid) };
+    Some((at, BlockEvent { point, dev, sector, nr_sector, error, rwbs }))
+}
+
+/// What every run must hold, whatever its events.
+#[derive(Debug, Default)]
+pub(super) struct Books {
+    /// Requests that ended, in the order in which they did.
+    pub ended: Vec<BlockRequest>,
+    /// Anomalies as text.
+    pub anomalies: Vec<String>,
+    open: std::collections::BTreeSet<u64>,
+    begun: u64,
+    steps: usize,
+}
+
+impl Books {
+    /// Books one step: requests begin once, under the next number, and end once.
+    pub(super) fn book(&mut self, step: &BlockStep<'_>) {
+        self.steps += 1;
+        match step {
+            BlockStep::Queued(it) => {
+                assert_eq!(it.id.0, self.begun, "numbers are dense");
+                self.begun += 1;
+                self.open.insert(it.id.0);
+                assert_eq!(it.ending, None);
+            }
+            BlockStep::Ended(it) => {
+                assert!(self.open.remove(&it.id.0), "ends once: {it:?}");
+                assert_eq!(it.completed.is_some(), it.ending == Some(Ending::Completed), "{it:?}");
+                self.ended.push(**it);
+            }
+            BlockStep::Merged(it)
+            | BlockStep::Inserted(it)
+            | BlockStep::Issued(it)
+            | BlockStep::Requeued(it)
+            | BlockStep::Progressed(it) => {
+                assert!(self.open.contains(&it.id.0), "{it:?}");
+                assert_eq!(it.ending, None);
+            }
+            BlockStep::Anomaly(it) => self.anomalies.push(it.reason.to_string()),
+        }
+    }
+
+    /// Nothing may be open after the end.
+    pub(super) fn close(&self) {
+        assert!(self.open.is_empty(), "{:?}", self.open);
+        assert_eq!(self.begun, self.ended.len() as u64);
+    }
+
+    /// Requests, sectors and merges as `/proc/diskstats` would count them.
+    pub(super) fn diskstats(&self, class: DiskstatsClass) -> (u64, u64, u64) {
+        let counted = self.ended.iter().filter(|it| it.diskstats_class() == Some(class));
+        counted.fold((0, 0, 0), |(requests, sectors, merges), it| {
+            (requests + 1, sectors + it.diskstats_sectors(), merges + u64::from(it.merges))
+        })
+    }
+}
+
+/// Runs events; every one must make at least one step.
+pub(super) fn run(
+    options: BlockOptions,
+    events: impl IntoIterator<Item = (At, BlockEvent)>,
+    mut see: impl FnMut(Option<&BlockEvent>, &BlockStep<'_>),
+) -> Books {
+    let mut tracker = BlockTracker::new(options);
+    let mut books = Books::default();
+    for (at, event) in events {
+        let before = books.steps;
+        tracker.push(&at, &event, &mut |step| {
+            books.book(&step);
+            see(Some(&event), &step);
+        });
+        assert!(books.steps > before, "not used and not an anomaly: {event:?}");
+    }
+    tracker.finish(&mut |step| {
+        books.book(&step);
+        see(None, &step);
+    });
+    books.close();
+    books
+}
+
+/// Runs the events of a text and compares all of it.
+#[track_caller]
+pub(super) fn check(text: Expect) {
+    check_with(BlockOptions::default(), text);
+}
+
+/// As [`check`], as if the merge and requeue events were not recorded.
+#[track_caller]
+pub(super) fn check_bare(text: Expect) {
+    let bare = BlockOptions {
+        merges_recorded: false,
+        requeues_recorded: false,
+        ..BlockOptions::default()
+    };
+    check_with(bare, text);
+}
+
+/// As [`check`], with options.
+#[track_caller]
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "a test reads better without a `&` before its text"
+)]
+pub(super) fn check_with(options: BlockOptions, text: Expect) {
+    text.assert_eq(&tell(options, text.data()));
+}
+
+const LOST: &str = "-- records lost --";
+const END: &str = "-- the end --";
+
+fn tell(options: BlockOptions, text: &str) -> String {
+    let is_input = |line: &&str| line.starts_with(|it: char| it.is_ascii_digit()) || *line == LOST;
+    let mut tracker = BlockTracker::new(options);
+    let mut books = Books::default();
+    let mut told = String::new();
+    let mut tell_step = |told: &mut String, step: BlockStep<'_>| {
+        books.book(&step);
+        writeln!(told, "    {}", show(&step)).expect("text");
+    };
+    for line in text.lines().map(str::trim).filter(is_input) {
+        writeln!(told, "{line}").expect("text");
+        match parse(line) {
+            None => tracker.records_lost(),
+            Some((at, event)) => tracker.push(&at, &event, &mut |step| tell_step(&mut told, step)),
+        }
+    }
+    writeln!(told, "{END}").expect("text");
+    tracker.finish(&mut |step| tell_step(&mut told, step));
+    books.close();
+    told
+}
+
+fn show(step: &BlockStep<'_>) -> String {
+    match step {
+        BlockStep::Queued(it) => format!("{} begins: {}{}", it.id, place(it), submitter(it)),
+        BlockStep::Merged(it) => format!("{} grew: {}", it.id, place(it)),
+        BlockStep::Inserted(it) => format!("{} inserted: {}", it.id, place(it)),
+        BlockStep::Issued(it) => format!("{} issued: {}{}", it.id, place(it), flush(it)),
+        BlockStep::Requeued(it) => format!("{} given back", it.id),
+        BlockStep::Progressed(it) if it.data_completed.is_some() => format!("{} data done", it.id),
+        BlockStep::Progressed(it) => {
+            format!("{} {} of {} B done", it.id, it.bytes_done, it.bytes())
+        }
+        BlockStep::Ended(it) => ended(it),
+        BlockStep::Anomaly(it) => format!("! {}", it.reason),
+    }
+}
+
+fn place(it: &BlockRequest) -> String {
+    format!("{} @{} +{}", it.op, it.sector, it.nr_sector)
+}
+
+fn submitter(it: &BlockRequest) -> String {
+    match it.submitter {
+        None => String::new(),
+        Some(by) if by.source == SubmitterSource::GetRq => format!(" by tid {}", by.tid),
+        Some(by) => format!(" perhaps by tid {}", by.tid),
+    }
+}
+
+fn flush(it: &BlockRequest) -> String {
+    match it.flush {
+        FlushRole::Device { serves: Some(link) } => {
+            format!(" for {} ({} waiting)", link.request, link.waiting)
+        }
+        FlushRole::Device { serves: None } => " for whom is not known".to_owned(),
+        FlushRole::None | FlushRole::Sequence | FlushRole::Demand => String::new(),
+    }
+}
+
+fn ended(it: &BlockRequest) -> String {
+    let mut text = match it.ending {
+        None => panic!("{it:?}"),
+        Some(Ending::Completed) => format!("{} done: {}, {} B", it.id, place(it), it.bytes_done),
+        Some(Ending::Absorbed { into, inferred, .. }) => {
+            let into = into.map_or("?".to_owned(), |id| id.to_string());
+            format!("{} absorbed by {into}{}", it.id, if inferred { ", not seen" } else { "" })
+        }
+        Some(Ending::Unfinished(Unfinished::CaptureEnd)) => format!("{} unfinished", it.id),
+        Some(Ending::Unfinished(Unfinished::GivenUp)) => format!("{} given up", it.id),
+    };
+    let micros =
+        |end: Option<KernelTime>, start: Option<KernelTime>| Some(end?.since(start?)?.0 / 1000);
+    if let Some(it) = micros(it.issued, it.begin()).filter(|_| it.queued.is_some()) {
+        write!(text, ", {it} us queued").expect("text");
+    }
+    if let Some(it) = micros(it.completed, it.reissued.or(it.issued)) {
+        write!(text, ", {it} us at the device").expect("text");
+    }
+    for (count, what) in [(it.merges, "merges"), (it.requeues, "requeues")] {
+        if count > 0 {
+            write!(text, ", {count} {what}").expect("text");
+        }
+    }
+    if let Some(errno) = it.error {
+        write!(text, ", errno {errno}").expect("text");
+    }
+    if it.inferred.extent {
+        text.push_str(", extent inferred");
+    }
+    if it.inferred.requeue {
+        text.push_str(", requeue inferred");
+    }
+    match it.diskstats_class() {
+        Some(class) => write!(text, " [{class:?} {}]", it.diskstats_sectors()).expect("text"),
+        None => text.push_str(" [not counted]"),
+    }
+    text
+}

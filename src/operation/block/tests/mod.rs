@@ -1,0 +1,8 @@
+//! Tests: events as lines in, the steps they make between them.
+
+mod captured;
+mod flushes;
+mod language;
+mod merges;
+mod properties;
+mod rules;

@@ -1,0 +1,261 @@
+//! The tracker: hands each event to its rule, begins requests, and ends those whose end was not seen.
+
+use rustc_hash::FxHashMap;
+
+use super::anomaly::{AnomalyReason, BlockAnomaly};
+use super::device::{Device, Tracked};
+use super::model::{
+    At, BlockRequest, BlockStep, Ending, FlushRole, Inferred, RequestId, Submitter,
+    SubmitterSource, Unfinished,
+};
+use super::states::{Deed, Fit, State, fit};
+use crate::event::block::{BlockEvent, BlockPoint, RequestOp};
+use crate::units::DevId;
+
+/// What the capture holds, and how much may be remembered of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockOptions {
+    /// Merge events are recorded. Without them a request that grew is recognised at insert and issue, and what it
+    /// grew over counts as absorbed by it.
+    pub merges_recorded: bool,
+    /// Requeue events are recorded. Without them a second insert or issue of a request means a requeue.
+    pub requeues_recorded: bool,
+    /// Requests in flight per device; beyond it the oldest is given up.
+    pub in_flight_limit: usize,
+}
+
+/// More than any device takes: queues hold at most some ten thousand requests (`nr_requests`), so what piles up to
+/// this are requests whose end was lost.
+const IN_FLIGHT_LIMIT: usize = 1 << 20;
+
+impl Default for BlockOptions {
+    fn default() -> Self {
+        Self { merges_recorded: true, requeues_recorded: true, in_flight_limit: IN_FLIGHT_LIMIT }
+    }
+}
+
+/// Block events in, the steps of block requests out.
+#[derive(Debug, Default)]
+pub struct BlockTracker {
+    options: BlockOptions,
+    devices: FxHashMap<DevId, Device>,
+    next_id: u64,
+    losses: u32,
+}
+
+impl BlockTracker {
+    /// A tracker that has seen nothing.
+    pub fn new(options: BlockOptions) -> Self {
+        Self { options, ..Self::default() }
+    }
+
+    /// Takes the next event; events of all devices come in time order. Gives at least one step for each.
+    pub fn push(&mut self, at: &At, event: &BlockEvent, out: &mut impl FnMut(BlockStep<'_>)) {
+        let device = self.devices.entry(event.dev).or_default();
+        let mut push = Push {
+            options: self.options,
+            next_id: &mut self.next_id,
+            losses: self.losses,
+            device,
+            at: *at,
+            event: *event,
+            class: event.rwbs.op(),
+            out,
+        };
+        push.dispatch();
+        push.enforce_limit();
+    }
+
+    /// Records were lost here: from now on requests that are in flight match only where newer ones do not.
+    pub fn records_lost(&mut self) {
+        self.losses = self.losses.saturating_add(1);
+    }
+
+    /// The capture ended: everything in flight comes out as unfinished, in the order of its beginning.
+    pub fn finish(&mut self, out: &mut impl FnMut(BlockStep<'_>)) {
+        let mut open: Vec<Tracked> =
+            self.devices.drain().flat_map(|(_, device)| device.drain()).collect();
+        open.sort_unstable_by_key(|it| it.request.id);
+        for mut it in open {
+            it.request.ending = Some(Ending::Unfinished(Unfinished::CaptureEnd));
+            out(BlockStep::Ended(&it.request));
+        }
+    }
+}
+
+/// One event on its way in. The rules are in `dispatch`, `complete`, `merge` and `flush`.
+pub(super) struct Push<'a> {
+    pub options: BlockOptions,
+    pub next_id: &'a mut u64,
+    pub losses: u32,
+    pub device: &'a mut Device,
+    pub at: At,
+    pub event: BlockEvent,
+    pub class: RequestOp,
+    pub out: &'a mut dyn FnMut(BlockStep<'_>),
+}
+
+impl Push<'_> {
+    fn dispatch(&mut self) {
+        match (self.event.point, self.class) {
+            (BlockPoint::GetRq, _) => {
+                self.begin();
+            }
+            (BlockPoint::Insert, RequestOp::Flush) => self.flush_inserted(),
+            (BlockPoint::Issue, RequestOp::Flush) => self.flush_issued(),
+            (BlockPoint::Requeue, RequestOp::Flush) => self.flush_requeued(),
+            (BlockPoint::Complete, RequestOp::Flush) => self.flush_completed(),
+            (BlockPoint::Insert, _) => self.inserted(),
+            (BlockPoint::Issue, _) => self.issued(),
+            (BlockPoint::Requeue, _) => self.requeued(),
+            (BlockPoint::Complete, _) => self.completed(),
+            (BlockPoint::BackMerge, _) => self.back_merged(),
+            (BlockPoint::FrontMerge, _) => self.front_merged(),
+            (BlockPoint::RqMerge, _) => self.absorbed(),
+        }
+    }
+
+    /// First sector of the event. Driver commands have none: 0 at issue, -1 at completion (`blk_rq_trace_sector()`).
+    pub(super) fn sector(&self) -> u64 {
+        if self.class == RequestOp::Other && self.event.sector == u64::MAX {
+            0
+        } else {
+            self.event.sector
+        }
+    }
+
+    /// Begins a request with this event.
+    pub(super) fn begin(&mut self) -> RequestId {
+        let id = RequestId(*self.next_id);
+        *self.next_id += 1;
+        let it = self.newborn(id);
+        self.device.add(it);
+        (self.out)(BlockStep::Queued(&it.request));
+        id
+    }
+
+    fn newborn(&self, id: RequestId) -> Tracked {
+        let BlockEvent { point, dev, nr_sector, rwbs, .. } = self.event;
+        let is_getrq = point == BlockPoint::GetRq;
+        let (state, flush, op) = match (self.class, is_getrq && rwbs.is_preflush(), nr_sector) {
+            (RequestOp::Flush, _, _) => {
+                (State::Queued, FlushRole::Device { serves: self.flush_link() }, RequestOp::Flush)
+            }
+            (_, true, 0) => (State::Demand, FlushRole::Demand, RequestOp::Flush),
+            (op, true, _) => (State::FlushWait, FlushRole::Sequence, op),
+            (op, false, _) => (State::Queued, FlushRole::None, op),
+        };
+        let request = BlockRequest {
+            id,
+            dev,
+            op,
+            rwbs,
+            sector: self.sector(),
+            nr_sector,
+            bytes_done: 0,
+            first_seen: point,
+            queued: is_getrq.then_some(self.at.time),
+            inserted: None,
+            issued: None,
+            reissued: None,
+            data_completed: None,
+            completed: None,
+            submitter: self.submitter(),
+            error: None,
+            merges: 0,
+            requeues: 0,
+            flush,
+            inferred: Inferred::default(),
+            ending: None,
+        };
+        Tracked {
+            request,
+            state,
+            class: self.class,
+            position: request.sector,
+            left: nr_sector,
+            losses_before: self.losses,
+        }
+    }
+
+    /// Flushes are sent by whoever runs the queue, and so are issued requests: that task is nobody's submitter.
+    fn submitter(&self) -> Option<Submitter> {
+        let source = match (self.event.point, self.class) {
+            (BlockPoint::GetRq, _) => SubmitterSource::GetRq,
+            (BlockPoint::Insert, op) if op != RequestOp::Flush => SubmitterSource::Insert,
+            _ => return None,
+        };
+        Some(Submitter { pid: self.at.pid, tid: self.at.tid, source })
+    }
+
+    /// The request that this event means, by the table, the length, losses in between, and age, in this order.
+    pub(super) fn find(&self, deed: Deed) -> Option<(RequestId, Fit)> {
+        self.device
+            .starting_at(self.class, self.sector())
+            .filter_map(|it| {
+                let fit = self.suits(it, deed)?;
+                let is_stale = it.losses_before != self.losses;
+                Some((fit, self.misfit(it, deed), is_stale, it.request.id))
+            })
+            .min()
+            .map(|(fit, _, _, id)| (id, fit))
+    }
+
+    fn suits(&self, it: &Tracked, deed: Deed) -> Option<Fit> {
+        let is_stale = it.losses_before != self.losses;
+        match fit(it.state, deed) {
+            Fit::Expected => Some(Fit::Expected),
+            // A request that has sectors to do cannot end by nothing before it went to the driver.
+            Fit::Unissued => {
+                (deed != Deed::CompleteNothing || it.left == 0).then_some(Fit::Unissued)
+            }
+            // What is given back returns as it was; another length is another request at the same place.
+            Fit::ImpliesRequeue => ((!self.options.requeues_recorded || is_stale)
+                && it.left == self.event.nr_sector)
+                .then_some(Fit::ImpliesRequeue),
+            Fit::Never => None,
+        }
+    }
+
+    /// How badly the lengths agree: 0 they do, 1 in a way that the kernel has, 2 only if events were missed.
+    fn misfit(&self, it: &Tracked, deed: Deed) -> u8 {
+        use std::cmp::Ordering::{Equal, Greater, Less};
+        match (it.left.cmp(&self.event.nr_sector), deed) {
+            (Equal, _) => 0,
+            (Greater, Deed::Complete | Deed::CompleteNothing) => 1, // done in parts
+            (Less, Deed::Insert | Deed::Issue | Deed::Absorb) => 1, // discards grow without a merge event
+            (Greater | Less, _) => 2,
+        }
+    }
+
+    /// No request suits: says whether one was there at all.
+    pub(super) fn unmatched(&mut self, reason: AnomalyReason) {
+        let found = self.device.starting_at(self.class, self.sector()).next();
+        let reason = match found {
+            Some(it) => AnomalyReason::WrongState { id: it.request.id, state: it.state },
+            None => reason,
+        };
+        self.anomaly(reason);
+    }
+
+    pub(super) fn anomaly(&mut self, reason: AnomalyReason) {
+        let anomaly = BlockAnomaly { at: self.at, event: self.event, reason };
+        (self.out)(BlockStep::Anomaly(&anomaly));
+    }
+
+    /// Takes a request out and tells how it ended.
+    pub(super) fn end(&mut self, id: RequestId, ending: Ending) {
+        if let Some(mut it) = self.device.remove(id) {
+            it.request.ending = Some(ending);
+            (self.out)(BlockStep::Ended(&it.request));
+        }
+    }
+
+    fn enforce_limit(&mut self) {
+        while self.device.len() > self.options.in_flight_limit {
+            let Some(oldest) = self.device.oldest() else { return };
+            self.anomaly(AnomalyReason::TooMany(oldest));
+            self.end(oldest, Ending::Unfinished(Unfinished::GivenUp));
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! Event → operation: begin and end paired, descriptors followed, told in steps.
+//!
+//! In: events in time order. Out: [`Step`]s in time order, to a [`Sink`]. Pure state machines: nothing here knows
+//! where events come from or what becomes of operations.
+
+pub mod block;
+pub mod fd_table;
+pub mod model;
+pub mod names;
+pub mod opening;
+pub mod process;
+pub mod syscall;
+pub mod tracker;
+
+#[cfg(test)]
+mod tracker_tests;
+
+use crate::anomaly::Anomaly;
+use crate::units::{Fd, KernelTime};
+use model::{FdEffect, ProcessInfo, ProcessKey, SyscallOperation, ThreadInfo, Unfinished};
+
+/// One thing that happened to an operation, a descriptor or a task.
+#[derive(Debug)]
+pub enum Step<'a> {
+    /// A process is seen for the first time; comes before everything else about it.
+    ProcessSeen(&'a ProcessInfo),
+    /// A thread is seen for the first time; its process was seen before.
+    ThreadSeen(&'a ThreadInfo),
+    /// A thread has another name now (an exec, `prctl`).
+    ThreadRenamed(&'a ThreadInfo),
+    /// A system call began: `end`, `ret` and, for an open, `file` are not there yet.
+    SyscallBegun(&'a SyscallOperation),
+    /// It ended; what it did to descriptors, in order.
+    SyscallEnded(&'a SyscallOperation, &'a [FdEffect]),
+    /// It will not end any more.
+    SyscallUnfinished(&'a SyscallOperation, Unfinished),
+    /// Descriptors went without a call: an exec closed them, or the last thread of the process died.
+    DescriptorsClosed(ProcessKey, &'a [Fd]),
+    /// A thread is gone; nothing about its system calls follows (block requests that it queued may).
+    ThreadEnded(&'a ThreadInfo),
+    /// A block request took a step; `thread` is the one that asked for it, if it is one of those recorded.
+    Block {
+        /// The step.
+        step: &'a block::BlockStep<'a>,
+        /// Who asked.
+        thread: Option<&'a ThreadInfo>,
+    },
+    /// Something could not become an operation.
+    Anomaly(&'a Anomaly),
+}
+
+/// Takes the steps: an archive writer, a printer, a fold.
+pub trait Sink {
+    /// What can go wrong in it.
+    type Error;
+
+    /// One step. Times never go back.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the sink runs into; it gets no further step then.
+    fn step(&mut self, time: KernelTime, step: &Step<'_>) -> Result<(), Self::Error>;
+}

@@ -1,0 +1,204 @@
+//! What an operation is, and the steps in which operations are told.
+
+use std::rc::Rc;
+
+use crate::event::FileStat;
+use crate::event::syscall_table::CallId;
+use crate::units::{CpuId, Fd, KernelTime, Pid, Tid};
+
+/// One incarnation of a process: pids are used again, these numbers are not. Dense from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ProcessKey(pub u32);
+
+/// One incarnation of a thread. Dense from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ThreadKey(pub u32);
+
+/// How a path came to be known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PathSource {
+    /// `/proc/PID/fd/N` read at the exit of the open, in time.
+    Link,
+    /// The argument read at the exit of the open, in time: as the program spelled it, not resolved.
+    Argument,
+    /// A `/proc` snapshot, for what was open before the recording.
+    Snapshot,
+    /// Read too late to be sure: may be another file's name.
+    Unverified,
+}
+
+impl PathSource {
+    /// The word for it in every output.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Link => "fd-link",
+            Self::Argument => "argument",
+            Self::Snapshot => "snapshot",
+            Self::Unverified => "unverified",
+        }
+    }
+}
+
+/// A path and where it is from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FilePath {
+    /// The bytes; not always UTF-8, and `pipe:[7]` and the like for what has no path.
+    pub bytes: Vec<u8>,
+    /// How it is known.
+    pub source: PathSource,
+}
+
+/// An open file as a descriptor sees it. Shared by `dup` and `fork`.
+#[derive(Debug)]
+pub struct OpenFile {
+    /// Dense number, never used again.
+    pub id: u64,
+    /// Its name, if known.
+    pub path: Option<FilePath>,
+    /// What it is, if known.
+    pub stat: Option<FileStat>,
+    /// `O_*` flags at open (access mode included); `None`: not known.
+    pub flags: Option<u32>,
+    /// True if it was there before the recording saw it made.
+    pub pre_created: bool,
+}
+
+/// What a call did to a descriptor of its process, in the order it happened.
+#[derive(Clone, Debug)]
+pub enum FdEffect {
+    /// A new descriptor for a newly opened file.
+    Created {
+        /// The descriptor.
+        fd: Fd,
+        /// The file.
+        file: Rc<OpenFile>,
+    },
+    /// A new descriptor for a file that is open already.
+    Duplicated {
+        /// The descriptor that was there.
+        from: Fd,
+        /// The new one.
+        to: Fd,
+        /// The file.
+        file: Rc<OpenFile>,
+        /// True if the new one is close-on-exec.
+        cloexec: bool,
+    },
+    /// The descriptor is gone.
+    Destroyed {
+        /// The descriptor.
+        fd: Fd,
+        /// The file it was for: the number may be in use for another one already.
+        file: Rc<OpenFile>,
+    },
+    /// The file position was set.
+    Seeked {
+        /// The descriptor.
+        fd: Fd,
+        /// The offset as asked for.
+        request: i64,
+        /// `SEEK_*`.
+        whence: u32,
+        /// The new position, in bytes.
+        result: u64,
+    },
+    /// `F_SETFL` or `F_SETFD`.
+    StatusChanged {
+        /// The descriptor.
+        fd: Fd,
+        /// The open file's `O_*` flags now; `None`: not known.
+        flags: Option<u32>,
+        /// Close-on-exec now; `None`: as before.
+        cloexec: Option<bool>,
+    },
+}
+
+/// One system call of one thread.
+#[derive(Clone, Debug)]
+pub struct SyscallOperation {
+    /// The row of the table.
+    pub call: CallId,
+    /// The thread's incarnation.
+    pub thread: ThreadKey,
+    /// The process's incarnation.
+    pub process: ProcessKey,
+    /// The process (tgid).
+    pub pid: Pid,
+    /// The thread.
+    pub tid: Tid,
+    /// The CPU at entry.
+    pub cpu: CpuId,
+    /// Time of `sys_enter`.
+    pub start: KernelTime,
+    /// Time of `sys_exit`; `None` while it is open.
+    pub end: Option<KernelTime>,
+    /// The six registers.
+    pub args: [u64; 6],
+    /// The result; `None` while it is open or if its exit was lost.
+    pub ret: Option<i64>,
+    /// The descriptor worked on: the argument, or for an open that succeeded the new one. The new one of a `dup` is in
+    /// `target`.
+    pub fd: Option<Fd>,
+    /// The file behind `fd`.
+    pub file: Option<Rc<OpenFile>>,
+    /// For an open that failed: the path asked for.
+    pub failed_path: Option<FilePath>,
+    /// The second descriptor and its file: the target of a transfer, or what a `dup` made.
+    pub target: Option<(Fd, Rc<OpenFile>)>,
+    /// Position of the first byte, in bytes; `None`: none, or not known for certain.
+    pub offset: Option<u64>,
+    /// Bytes asked for; `None` for calls that ask for none and for vectors that were not read.
+    pub bytes_requested: Option<u64>,
+}
+
+impl SyscallOperation {
+    /// The error number (positive), if the call failed.
+    pub fn errno(&self) -> Option<i32> {
+        match self.ret {
+            Some(ret @ -4095..=-1) => i32::try_from(-ret).ok(),
+            _ => None,
+        }
+    }
+
+    /// The path of the operation's file, from wherever it is known.
+    pub fn path(&self) -> Option<&FilePath> {
+        self.failed_path.as_ref().or_else(|| self.file.as_ref()?.path.as_ref())
+    }
+}
+
+/// Why an operation ended without its exit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Unfinished {
+    /// The capture ended first.
+    CaptureEnd,
+    /// The thread died or was replaced by an exec inside it.
+    ThreadEnd,
+    /// The thread's next entry came first: the exit was lost.
+    ExitLost,
+}
+
+/// A thread as the outputs show it.
+#[derive(Clone, Debug)]
+pub struct ThreadInfo {
+    /// Its incarnation.
+    pub key: ThreadKey,
+    /// Its process's incarnation.
+    pub process: ProcessKey,
+    /// The thread.
+    pub tid: Tid,
+    /// Its name now.
+    pub comm: Vec<u8>,
+}
+
+/// A process as the outputs show it.
+#[derive(Clone, Debug)]
+pub struct ProcessInfo {
+    /// Its incarnation.
+    pub key: ProcessKey,
+    /// The process.
+    pub pid: Pid,
+    /// The process that made it, if it is one of those recorded.
+    pub parent: Option<ProcessKey>,
+    /// Name of its first thread now.
+    pub comm: Vec<u8>,
+}

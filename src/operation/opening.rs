@@ -1,0 +1,148 @@
+//! The first moments of a capture, when the events are on and the snapshot is not over.
+//!
+//! A snapshot says what a descriptor was when it was looked at. The events of before are held back until it is over:
+//! a descriptor that nobody closed or made between the start and the look was the same from the start on.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::event::syscall_table::{Class, Role};
+use crate::event::task::TaskEvent;
+use crate::event::{Event, EventKind, SeenFd};
+use crate::units::{Fd, KernelTime, Pid, Tid};
+
+/// Events that are held at most; if a snapshot takes longer than this many, names begin where it saw them.
+const HELD_MAX: usize = 1 << 19;
+
+/// Holds the first events until the snapshot is over.
+#[derive(Debug, Default)]
+pub struct Opening {
+    held: Vec<Event>,
+    /// When the snapshot was over.
+    over: Option<KernelTime>,
+}
+
+/// What is told when the opening is over.
+#[derive(Debug, Default)]
+pub struct Opened {
+    /// Descriptors that were the same from the start on.
+    pub from_start: Vec<SeenFd>,
+    /// The events that were held.
+    pub events: Vec<Event>,
+}
+
+impl Opening {
+    /// The snapshot was over at this time.
+    pub fn snapshot_over(&mut self, at: KernelTime) {
+        self.over = Some(at);
+    }
+
+    /// Takes an event. True if the opening is over now.
+    pub fn hold(&mut self, event: Event) -> bool {
+        let over = self.over.is_some_and(|it| event.time > it);
+        self.held.push(event);
+        over || self.held.len() >= HELD_MAX
+    }
+
+    /// What is known of the first moments.
+    pub fn finish(self) -> Opened {
+        let changes = Changes::of(&self.held);
+        let seen = self.held.iter().filter_map(|it| {
+            if let EventKind::SeenFd(seen) = &it.kind { Some(seen) } else { None }
+        });
+        let from_start = seen
+            .filter(|it| !changes.before(it))
+            // It has moved since.
+            .map(|it| SeenFd { position: None, ..SeenFd::clone(it) })
+            .collect();
+        Opened { from_start, events: self.held }
+    }
+}
+
+/// When descriptors were first made or closed.
+#[derive(Debug, Default)]
+struct Changes {
+    of_fd: FxHashMap<(Pid, Fd), KernelTime>,
+    /// Of any descriptor of a process, or of one that is not known.
+    of_process: FxHashMap<Pid, KernelTime>,
+    /// What was lost may have been anything of anybody.
+    lost: Option<KernelTime>,
+}
+
+impl Changes {
+    fn of(events: &[Event]) -> Self {
+        let mut changes = Self::default();
+        let mut inside: FxHashSet<Tid> = FxHashSet::default();
+        for event in events {
+            changes.look_at(event, &mut inside);
+        }
+        changes
+    }
+
+    /// True if the descriptor may have been another one before it was looked at.
+    fn before(&self, seen: &SeenFd) -> bool {
+        let is_before = |it: Option<&KernelTime>| it.is_some_and(|&it| it <= seen.begin);
+        is_before(self.of_fd.get(&(seen.pid, seen.fd)))
+            || is_before(self.of_process.get(&seen.pid))
+            || is_before(self.lost.as_ref())
+    }
+
+    fn fd(&mut self, event: &Event, fd: i64) {
+        if let Ok(fd) = i32::try_from(fd) {
+            self.of_fd.entry((event.pid, Fd(fd))).or_insert(event.time);
+        }
+    }
+
+    fn process(&mut self, pid: Pid, time: KernelTime) {
+        self.of_process.entry(pid).or_insert(time);
+    }
+
+    fn look_at(&mut self, event: &Event, inside: &mut FxHashSet<Tid>) {
+        match &event.kind {
+            EventKind::SysEnter(enter) => {
+                inside.insert(event.tid);
+                let call = enter.call.call();
+                let argument = |role| call.arg(role).and_then(|it| enter.args.get(it)).copied();
+                let closed = match call.class {
+                    Class::Close => argument(Role::Fd),
+                    Class::Dup => argument(Role::Fd2),
+                    Class::CloseRange => return self.process(event.pid, event.time),
+                    Class::Open
+                    | Class::Read
+                    | Class::Write
+                    | Class::Seek
+                    | Class::Control
+                    | Class::Sync
+                    | Class::Transfer => None,
+                };
+                if let Some(fd) = closed {
+                    self.fd(event, (fd & 0xffff_ffff).cast_signed());
+                }
+            }
+            EventKind::SysExit(exit) => {
+                let entered = inside.remove(&event.tid);
+                match exit.call.call().class {
+                    // A result is a descriptor, or not: fcntl returns both.
+                    Class::Open | Class::Dup | Class::Control => self.fd(event, exit.ret),
+                    Class::Close | Class::CloseRange if !entered => {
+                        self.process(event.pid, event.time)
+                    }
+                    Class::Close
+                    | Class::CloseRange
+                    | Class::Read
+                    | Class::Write
+                    | Class::Seek
+                    | Class::Sync
+                    | Class::Transfer => {}
+                }
+            }
+            EventKind::Task(TaskEvent::Comm { pid, exec: true, .. }) => {
+                self.process(*pid, event.time)
+            }
+            EventKind::Task(TaskEvent::Fork { pid, ppid, .. }) if pid != ppid => {
+                self.process(*pid, event.time)
+            }
+            EventKind::Lost(_) => self.lost = self.lost.or(Some(event.time)),
+            EventKind::Task(_) | EventKind::Block(_) | EventKind::SeenFd(_) => {}
+        }
+    }
+}

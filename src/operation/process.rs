@@ -1,0 +1,274 @@
+//! Who is who: processes and threads, their names, and who is followed.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use rustc_hash::FxHashMap;
+
+use super::fd_table::SharedTable;
+use super::model::{ProcessInfo, ProcessKey, ThreadInfo, ThreadKey};
+use super::syscall::Pending;
+use crate::units::{KernelTime, Pid, Tid};
+
+/// Whom the capture follows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scope {
+    /// Everybody but the tracer; otherwise the roots and their descendants.
+    pub system: bool,
+    /// The launched process or those attached to.
+    pub roots: Vec<Pid>,
+    /// The roots were launched: what they do before their first exec is the tracer's own code.
+    pub launched: bool,
+    /// The tracer.
+    pub own: Pid,
+}
+
+/// A process.
+#[derive(Debug)]
+pub struct Process {
+    /// As the outputs show it.
+    pub info: ProcessInfo,
+    /// Number of the process that made it, as long as that incarnation lives.
+    pub parent: Option<Pid>,
+    /// Its operations are wanted.
+    pub followed: bool,
+    /// It has not become the program yet.
+    pub before_exec: bool,
+    /// Its descriptors.
+    pub fds: SharedTable,
+    /// The outputs know it.
+    pub announced: bool,
+    /// How many of its threads we know.
+    threads: u32,
+    leader_ended: bool,
+}
+
+impl Process {
+    /// True if no other thread or process has its descriptors, as far as known.
+    pub fn has_table_alone(&self) -> bool {
+        self.threads == 1 && Rc::strong_count(&self.fds) == 1
+    }
+}
+
+/// A thread.
+#[derive(Debug)]
+pub struct Thread {
+    /// As the outputs show it.
+    pub info: ThreadInfo,
+    /// Its process.
+    pub pid: Pid,
+    /// Its birth or a call of it was seen: it cannot be inside a call that is older than the capture.
+    pub seen: bool,
+    /// The call that it is inside.
+    pub pending: Option<Pending>,
+    /// The outputs know it.
+    pub announced: bool,
+}
+
+/// All processes and threads.
+#[derive(Debug)]
+pub struct Tasks {
+    scope: Scope,
+    processes: FxHashMap<i32, Process>,
+    threads: FxHashMap<i32, Thread>,
+    next_process: u32,
+    next_thread: u32,
+    /// Last child of each forking thread, until its clone flags come.
+    last_child: FxHashMap<i32, Tid>,
+}
+
+/// What is left of a thread.
+#[derive(Debug)]
+pub struct Gone {
+    /// The thread; `None` if it was never heard of.
+    pub thread: Option<Thread>,
+    /// Its process, if that was its last thread.
+    pub process: Option<Process>,
+}
+
+impl Tasks {
+    /// Nobody known yet but the roots.
+    pub fn new(scope: Scope) -> Self {
+        let mut tasks = Self {
+            processes: FxHashMap::default(),
+            threads: FxHashMap::default(),
+            next_process: 0,
+            next_thread: 0,
+            last_child: FxHashMap::default(),
+            scope,
+        };
+        for pid in tasks.scope.roots.clone() {
+            let launched = tasks.scope.launched;
+            let process = tasks.process(pid);
+            process.followed = true;
+            process.before_exec = launched;
+        }
+        tasks
+    }
+
+    /// The process; made if it was never heard of.
+    pub fn process(&mut self, pid: Pid) -> &mut Process {
+        let next = &mut self.next_process;
+        let followed = self.scope.system && pid != self.scope.own;
+        self.processes.entry(pid.0).or_insert_with(|| {
+            let key = ProcessKey(*next);
+            *next += 1;
+            Process {
+                info: ProcessInfo { key, pid, parent: None, comm: Vec::new() },
+                parent: None,
+                followed,
+                before_exec: false,
+                fds: SharedTable::default(),
+                announced: false,
+                threads: 0,
+                leader_ended: false,
+            }
+        })
+    }
+
+    /// The thread and its process; made if they were never heard of.
+    pub fn thread(&mut self, pid: Pid, tid: Tid) -> (&mut Process, &mut Thread) {
+        if self.threads.get(&tid.0).is_none_or(|it| it.pid != pid) {
+            self.make_thread(pid, tid);
+        }
+        self.process(pid);
+        // Both are there now; the entry API cannot say so for two maps at once.
+        let process = self.processes.get_mut(&pid.0).expect("made above");
+        let thread = self.threads.get_mut(&tid.0).expect("made above");
+        (process, thread)
+    }
+
+    /// True if a thread of another process has this number.
+    pub fn is_other(&self, pid: Pid, tid: Tid) -> bool {
+        self.threads.get(&tid.0).is_some_and(|it| it.pid != pid)
+    }
+
+    /// Takes out the thread that has this number in another process: its end, and the birth of the one that has the
+    /// number now, were not seen.
+    pub fn take_stale(&mut self, pid: Pid, tid: Tid) -> Option<Thread> {
+        self.is_other(pid, tid).then(|| self.take_thread(tid)).flatten()
+    }
+
+    /// Takes a thread out of its process.
+    fn take_thread(&mut self, tid: Tid) -> Option<Thread> {
+        let thread = self.threads.remove(&tid.0)?;
+        if let Some(process) = self.processes.get_mut(&thread.pid.0) {
+            process.threads = process.threads.saturating_sub(1);
+        }
+        Some(thread)
+    }
+
+    fn make_thread(&mut self, pid: Pid, tid: Tid) {
+        let key = ThreadKey(self.next_thread);
+        self.next_thread += 1;
+        let process = self.process(pid);
+        process.threads += 1;
+        let info =
+            ThreadInfo { key, process: process.info.key, tid, comm: process.info.comm.clone() };
+        self.threads
+            .insert(tid.0, Thread { info, pid, seen: false, pending: None, announced: false });
+    }
+
+    /// True if it has a parent among those that were seen to make it, and that one is gone.
+    pub fn is_orphan(&self, process: &Process) -> bool {
+        let parent = process.parent.and_then(|it| self.processes.get(&it.0));
+        process.parent.is_some() && parent.map(|it| it.info.key) != process.info.parent
+    }
+
+    /// Followed processes that were seen to be made and have not ended.
+    pub fn left(&self) -> u64 {
+        let left = self.processes.values().filter(|it| it.followed && it.parent.is_some());
+        u64::try_from(left.count()).unwrap_or(u64::MAX)
+    }
+
+    /// True for the tracer itself.
+    pub fn is_own(&self, pid: Pid) -> bool {
+        pid == self.scope.own
+    }
+
+    /// A task was born: a thread of its parent's process, or a process with a copy of its parent's descriptors. Gives
+    /// back the threads that had its numbers before and whose end was not seen.
+    pub fn fork(&mut self, now: KernelTime, parent: (Pid, Tid), child: (Pid, Tid)) -> Vec<Thread> {
+        self.last_child.insert(parent.1.0, child.1);
+        let mut replaced = Vec::from_iter(self.take_thread(child.1));
+        if parent.0 != child.0 {
+            replaced.extend(self.begin_process(now, parent.0, child.0));
+        }
+        self.make_thread(child.0, child.1);
+        let comm = self.threads.get(&parent.1.0).map(|it| it.info.comm.clone());
+        if let Some(thread) = self.threads.get_mut(&child.1.0) {
+            thread.seen = true;
+            thread.info.comm = comm.unwrap_or_else(|| std::mem::take(&mut thread.info.comm));
+        }
+        replaced
+    }
+
+    /// A process begins as a copy of its parent. Gives back the threads of one that had its number and has ended unseen.
+    fn begin_process(&mut self, now: KernelTime, parent: Pid, child: Pid) -> Vec<Thread> {
+        let replaced = match self.processes.remove(&child.0) {
+            Some(_) => self.take_threads(|_, thread| thread.pid == child),
+            None => Vec::new(),
+        };
+        let system = self.scope.system;
+        let from = self.process(parent);
+        let (followed, before_exec, key) = (from.followed, from.before_exec, from.info.key);
+        let fds = from.fds.borrow().copied(now);
+        let comm = from.info.comm.clone();
+        let process = self.process(child);
+        process.followed = if system { process.followed } else { followed };
+        process.before_exec = before_exec;
+        process.info.parent = Some(key);
+        process.parent = Some(parent);
+        process.info.comm = comm;
+        process.fds = Rc::new(RefCell::new(fds));
+        replaced
+    }
+
+    /// Takes out the threads for which this holds, in the order in which they were first seen.
+    fn take_threads(&mut self, is_wanted: impl Fn(i32, &Thread) -> bool) -> Vec<Thread> {
+        let mut taken: Vec<Thread> =
+            self.threads.extract_if(|tid, thread| is_wanted(*tid, thread)).map(|it| it.1).collect();
+        taken.sort_unstable_by_key(|it| it.info.key);
+        taken
+    }
+
+    /// The last child of this thread shares its descriptors, although it is another process.
+    pub fn share_files(&mut self, parent: (Pid, Tid)) {
+        let Some(child) = self.last_child.remove(&parent.1.0) else { return };
+        let Some(pid) = self.threads.get(&child.0).map(|it| it.pid).filter(|&it| it != parent.0)
+        else {
+            return;
+        };
+        let fds = Rc::clone(&self.process(parent.0).fds);
+        self.process(pid).fds = fds;
+    }
+
+    /// The task ended. What is left of it, and of its process if it was the last thread.
+    pub fn exit(&mut self, pid: Pid, tid: Tid) -> Gone {
+        self.last_child.remove(&tid.0);
+        let thread = self.take_thread(tid);
+        if let Some(process) = self.processes.get_mut(&pid.0) {
+            process.leader_ended |= pid.0 == tid.0;
+        }
+        let is_over =
+            self.processes.get(&pid.0).is_some_and(|it| it.leader_ended && it.threads == 0);
+        let process = if is_over { self.processes.remove(&pid.0) } else { None };
+        Gone { thread, process }
+    }
+
+    /// An exec: the other threads of the process are gone without a word, and the one that called it has the
+    /// process's number now.
+    pub fn other_threads(&mut self, pid: Pid) -> Vec<Thread> {
+        let gone = self.take_threads(|tid, thread| thread.pid == pid && tid != pid.0);
+        let process = self.process(pid);
+        process.threads =
+            process.threads.saturating_sub(u32::try_from(gone.len()).unwrap_or(u32::MAX));
+        process.leader_ended = false;
+        gone
+    }
+
+    /// Takes all threads out, in the order in which they were first seen.
+    pub fn drain_threads(&mut self) -> Vec<Thread> {
+        self.take_threads(|_, _| true)
+    }
+}

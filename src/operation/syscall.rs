@@ -1,0 +1,448 @@
+//! One system call from its entry to its exit: what it works on, and what it does to descriptors.
+
+use std::rc::Rc;
+
+use super::fd_table::{Description, Slot};
+use super::model::{FdEffect, FilePath, OpenFile, PathSource, SyscallOperation};
+use super::process::{Process, Thread};
+use crate::event::syscall_table::{Call, CallId, Class, Role};
+use crate::event::{Event, OpenNames, SysEnter, SysExit};
+use crate::units::{Fd, KernelTime};
+
+/// A call that has not ended.
+#[derive(Debug)]
+pub struct Pending {
+    /// As far as it is known.
+    pub operation: SyscallOperation,
+    /// The file whose position it moves.
+    moves: Option<Rc<Description>>,
+    /// The second file whose position it moves.
+    moves_target: Option<Rc<Description>>,
+    /// It is a write that goes to the end of the file for once (`RWF_APPEND`).
+    appends: bool,
+    /// The descriptor that it closes. It is free from the entry on: another thread may get it before the exit.
+    closed: Option<(Fd, Slot)>,
+}
+
+/// What is the same for all calls at a moment.
+#[derive(Debug)]
+pub struct Context<'a> {
+    /// Number for the next open file.
+    pub next_file: &'a mut u64,
+    /// How many losses there have been.
+    pub losses: u32,
+    /// What the capture follows.
+    pub followed: Followed,
+}
+
+/// Whether all calls were recorded that change descriptors and positions. What is not recorded cannot be followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Followed {
+    /// All calls that make and end descriptors.
+    pub descriptors: bool,
+    /// All of those, and all that move positions.
+    pub positions: bool,
+}
+
+impl Followed {
+    /// Everything.
+    pub const ALL: Self = Self { descriptors: true, positions: true };
+
+    /// What can be followed on a machine of this kind with these calls.
+    pub fn with(recorded: &[CallId], machine: &str) -> Self {
+        let all = |classes: &[Class]| {
+            CallId::all()
+                .filter(|it| it.call().number(machine).is_some())
+                .filter(|it| classes.contains(&it.call().class))
+                .all(|it| recorded.contains(&it))
+        };
+        let descriptors =
+            all(&[Class::Open, Class::Close, Class::CloseRange, Class::Dup, Class::Control]);
+        let positions = all(&[Class::Read, Class::Write, Class::Seek, Class::Transfer]);
+        Self { descriptors, positions: descriptors && positions }
+    }
+}
+
+impl Context<'_> {
+    fn file(&mut self, flags: Option<u32>, pre_created: bool) -> OpenFile {
+        let id = *self.next_file;
+        *self.next_file += 1;
+        OpenFile { id, path: None, stat: None, flags, pre_created }
+    }
+
+    /// The descriptor's file; one without a name if it was never heard of.
+    pub fn description(&mut self, process: &Process, fd: Fd) -> Rc<Description> {
+        let mut table = process.fds.borrow_mut();
+        if let Some(known) = table.get(fd, self.losses) {
+            if !self.followed.descriptors {
+                known.doubt();
+            }
+            if !self.followed.positions {
+                known.forget_position();
+            }
+            return known;
+        }
+        let description = Rc::new(Description::unknown(self.file(None, true), self.losses));
+        table.note(fd, Slot { description: Rc::clone(&description), cloexec: None });
+        description
+    }
+}
+
+/// The register of this role, as a descriptor.
+fn fd_of(call: &Call, role: Role, args: &[u64; 6]) -> Option<Fd> {
+    let register = *args.get(call.arg(role)?)?;
+    // The kernel looks at the lower 32 bits only.
+    let [a, b, c, d, ..] = register.to_le_bytes();
+    Some(Fd(i32::from_le_bytes([a, b, c, d])))
+}
+
+fn register(call: &Call, role: Role, args: &[u64; 6]) -> Option<u64> {
+    args.get(call.arg(role)?).copied()
+}
+
+/// The entry.
+pub fn begin(
+    event: &Event,
+    enter: &SysEnter,
+    process: &Process,
+    thread: &Thread,
+    context: &mut Context<'_>,
+) -> Pending {
+    let call = enter.call.call();
+    let args = &enter.args;
+    let fd = fd_of(call, Role::Fd, args).filter(|it| it.0 >= 0);
+    let mut pending = Pending {
+        operation: SyscallOperation {
+            call: enter.call,
+            thread: thread.info.key,
+            process: process.info.key,
+            pid: event.pid,
+            tid: event.tid,
+            cpu: event.cpu,
+            start: event.time,
+            end: None,
+            args: *args,
+            ret: None,
+            fd: fd_of(call, Role::Fd, args),
+            file: None,
+            failed_path: None,
+            target: None,
+            offset: None,
+            bytes_requested: register(call, Role::Count, args),
+        },
+        moves: None,
+        moves_target: None,
+        appends: false,
+        closed: None,
+    };
+    match call.class {
+        Class::Open => pending.operation.fd = None,
+        Class::CloseRange => {}
+        Class::Close => {
+            pending.closed =
+                fd.and_then(|fd| Some((fd, process.fds.borrow_mut().remove(fd, event.time)?)));
+            pending.operation.file = pending.closed.as_ref().map(|it| it.1.description.file());
+        }
+        Class::Read
+        | Class::Write
+        | Class::Seek
+        | Class::Dup
+        | Class::Control
+        | Class::Sync
+        | Class::Transfer => {
+            begin_on_file(&mut pending, call, fd, process, context);
+        }
+    }
+    pending
+}
+
+/// `pwritev2`: append to the file this time (`include/uapi/linux/fs.h`).
+const RWF_APPEND: u64 = 0x10;
+
+fn begin_on_file(
+    pending: &mut Pending,
+    call: &Call,
+    fd: Option<Fd>,
+    process: &Process,
+    context: &mut Context<'_>,
+) {
+    let args = pending.operation.args;
+    let description = fd.map(|it| context.description(process, it));
+    pending.operation.file = description.as_ref().map(|it| it.file());
+    pending.appends = register(call, Role::RwFlags, &args).is_some_and(|it| it & RWF_APPEND != 0);
+    let appends = call.class == Class::Write
+        && (pending.appends || description.as_ref().is_none_or(|it| it.appends()));
+    let own_position = match call.class {
+        Class::Read | Class::Write => match register(call, Role::Offset, &args) {
+            // preadv2 and pwritev2 take -1 for the file's own position.
+            None | Some(u64::MAX) => true,
+            Some(offset) => {
+                let at = i64::try_from(offset).ok().map(i64::cast_unsigned);
+                pending.operation.offset = at.filter(|_| !appends);
+                false
+            }
+        },
+        Class::Seek => true,
+        Class::Transfer => register(call, Role::OffsetPtr, &args) == Some(0),
+        Class::Open
+        | Class::Close
+        | Class::CloseRange
+        | Class::Dup
+        | Class::Control
+        | Class::Sync => false,
+    };
+    if call.class == Class::Transfer
+        && let Some(target) = fd_of(call, Role::Fd2, &args).filter(|it| it.0 >= 0)
+    {
+        let description = context.description(process, target);
+        pending.operation.target = Some((target, description.file()));
+        if register(call, Role::OffsetPtr2, &args).is_none_or(|it| it == 0) {
+            description.begin_move();
+            pending.moves_target = Some(description);
+        }
+    }
+    if own_position && let Some(description) = description {
+        description.begin_move();
+        pending.moves = Some(description);
+    }
+}
+
+/// The exit: the whole operation and its effects.
+pub fn end(
+    mut pending: Pending,
+    event: &Event,
+    exit: &SysExit,
+    process: &Process,
+    context: &mut Context<'_>,
+) -> (SyscallOperation, Vec<FdEffect>) {
+    let operation = &mut pending.operation;
+    operation.end = Some(event.time);
+    operation.ret = Some(exit.ret);
+    let call = operation.call.call();
+    let moves = (pending.moves, pending.moves_target);
+    settle_positions(operation, moves, pending.appends, event.time);
+    let mut effects = Effects { list: Vec::new(), process, now: event.time };
+    match call.class {
+        Class::Open => effects.open(operation, exit.names.as_deref(), context),
+        Class::Close => {
+            // close(2): the descriptor is gone even if the call reports an error of an earlier write.
+            effects.list.extend(pending.closed.map(|(fd, slot)| destroyed(fd, &slot)));
+        }
+        Class::CloseRange => effects.close_range(operation),
+        Class::Dup => effects.dup(operation, context),
+        Class::Control => effects.control(operation, context),
+        Class::Seek => effects.seek(operation),
+        Class::Read | Class::Write | Class::Sync | Class::Transfer => {}
+    }
+    if operation.errno() == Some(libc::EBADF) {
+        effects.forget_nobody(operation);
+    }
+    (pending.operation, effects.list)
+}
+
+/// Its exit will not come.
+pub fn abandon(pending: Pending, now: KernelTime) -> SyscallOperation {
+    for description in pending.moves.into_iter().chain(pending.moves_target) {
+        description.end_unknown(now);
+    }
+    pending.operation
+}
+
+fn destroyed(fd: Fd, slot: &Slot) -> FdEffect {
+    FdEffect::Destroyed { fd, file: slot.description.file() }
+}
+
+/// Moves the positions that the call moved, and notes where it worked.
+fn settle_positions(
+    operation: &mut SyscallOperation,
+    (moves, target): (Option<Rc<Description>>, Option<Rc<Description>>),
+    appends: bool,
+    now: KernelTime,
+) {
+    let ret = operation.ret.unwrap_or(0);
+    let moved = u64::try_from(ret).unwrap_or(0);
+    let class = operation.call.call().class;
+    if let Some(description) = moves {
+        if class == Class::Seek {
+            description.end_seek(u64::try_from(ret).ok(), now);
+        } else if appends {
+            description.end_unknown(now);
+        } else {
+            operation.offset = description.end_move(moved, class == Class::Write, now);
+        }
+        // A snapshot may have named it meanwhile.
+        operation.file = Some(description.file());
+    }
+    if let Some(description) = target {
+        description.end_move(moved, true, now);
+    }
+}
+
+/// Effects while they are collected.
+struct Effects<'a> {
+    list: Vec<FdEffect>,
+    process: &'a Process,
+    now: KernelTime,
+}
+
+impl Effects<'_> {
+    /// Gives a descriptor a file; what it had before was closed unseen, or by `dup2`.
+    fn put(&mut self, fd: Fd, description: &Rc<Description>, cloexec: Option<bool>) {
+        let slot = Slot { description: Rc::clone(description), cloexec };
+        let before = self.process.fds.borrow_mut().put(fd, slot, self.now);
+        self.list.extend(before.map(|it| destroyed(fd, &it)));
+    }
+
+    fn open(
+        &mut self,
+        operation: &mut SyscallOperation,
+        names: Option<&OpenNames>,
+        context: &mut Context<'_>,
+    ) {
+        let argument = names.and_then(|it| it.argument.as_ref());
+        let as_argument = argument.map(|it| FilePath {
+            bytes: it.bytes.clone(),
+            source: if it.verified { PathSource::Argument } else { PathSource::Unverified },
+        });
+        let Some(fd) = new_fd(operation) else {
+            operation.failed_path = as_argument;
+            return;
+        };
+        let link = names.and_then(|it| it.link.as_ref());
+        let flags = open_flags(operation);
+        let mut file = context.file(flags, false);
+        file.stat = names.and_then(|it| it.stat).filter(|_| link.is_some_and(|it| it.verified));
+        file.path = match link {
+            Some(link) if link.verified => {
+                Some(FilePath { bytes: link.bytes.clone(), source: PathSource::Link })
+            }
+            // The argument that was read in time is better than a link that was not.
+            late => as_argument.or_else(|| {
+                late.map(|it| FilePath { bytes: it.bytes.clone(), source: PathSource::Unverified })
+            }),
+        };
+        let description = Rc::new(Description::opened(file, context.losses));
+        let cloexec = flags.map(|it| it & libc::O_CLOEXEC.cast_unsigned() != 0);
+        self.put(fd, &description, cloexec);
+        operation.fd = Some(fd);
+        operation.file = Some(description.file());
+        self.list.push(FdEffect::Created { fd, file: description.file() });
+    }
+
+    fn close_range(&mut self, operation: &SyscallOperation) {
+        if operation.ret != Some(0) {
+            return;
+        }
+        let [first, last, flags, ..] = operation.args;
+        if flags & u64::from(libc::CLOSE_RANGE_UNSHARE) != 0 && !self.process.has_table_alone() {
+            // Threads of one process have different tables from now on, and which is whose is not followed.
+            self.process.fds.borrow_mut().split();
+            return;
+        }
+        let number = |it: u64| i64::from(u32::try_from(it & 0xffff_ffff).unwrap_or(u32::MAX));
+        let fds = self.process.fds.borrow().range(number(first), number(last));
+        for fd in fds {
+            if flags & u64::from(libc::CLOSE_RANGE_CLOEXEC) != 0 {
+                self.process.fds.borrow_mut().set_cloexec(fd, true);
+            } else if let Some(slot) = self.process.fds.borrow_mut().remove(fd, self.now) {
+                self.list.push(destroyed(fd, &slot));
+            }
+        }
+    }
+
+    fn dup(&mut self, operation: &mut SyscallOperation, context: &mut Context<'_>) {
+        let (Some(from), Some(to)) = (operation.fd, new_fd(operation)) else { return };
+        let flags = register(operation.call.call(), Role::DupFlags, &operation.args).unwrap_or(0);
+        self.duplicate(operation, from, to, flags & libc::O_CLOEXEC as u64 != 0, context);
+    }
+
+    fn duplicate(
+        &mut self,
+        operation: &mut SyscallOperation,
+        from: Fd,
+        to: Fd,
+        cloexec: bool,
+        context: &mut Context<'_>,
+    ) {
+        // dup2(n, n) does nothing.
+        if from == to {
+            return;
+        }
+        let description = context.description(self.process, from);
+        self.put(to, &description, Some(cloexec));
+        let file = description.file();
+        operation.target = Some((to, Rc::clone(&file)));
+        self.list.push(FdEffect::Duplicated { from, to, file, cloexec });
+    }
+
+    fn control(&mut self, operation: &mut SyscallOperation, context: &mut Context<'_>) {
+        let (Some(fd), Some(ret @ 0..)) = (operation.fd, operation.ret) else { return };
+        let command = operation.args.get(1).and_then(|&it| i32::try_from(it & 0xffff_ffff).ok());
+        let argument = operation.args.get(2).copied().unwrap_or(0);
+        match command {
+            Some(libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) => {
+                let to = Fd(i32::try_from(ret).unwrap_or(-1));
+                self.duplicate(operation, fd, to, command == Some(libc::F_DUPFD_CLOEXEC), context);
+            }
+            Some(libc::F_SETFD) => {
+                let cloexec = argument & libc::FD_CLOEXEC as u64 != 0;
+                self.process.fds.borrow_mut().set_cloexec(fd, cloexec);
+                let flags = context.description(self.process, fd).file().flags;
+                self.list.push(FdEffect::StatusChanged { fd, flags, cloexec: Some(cloexec) });
+            }
+            Some(libc::F_SETFL) => {
+                let description = context.description(self.process, fd);
+                description.set_flags(u32::try_from(argument & 0xffff_ffff).unwrap_or(0));
+                let flags = description.file().flags;
+                self.list.push(FdEffect::StatusChanged { fd, flags, cloexec: None });
+            }
+            _ => {}
+        }
+    }
+
+    fn seek(&mut self, operation: &SyscallOperation) {
+        let (Some(fd), Some(result)) =
+            (operation.fd, operation.ret.and_then(|it| u64::try_from(it).ok()))
+        else {
+            return;
+        };
+        let call = operation.call.call();
+        let request = register(call, Role::Offset, &operation.args).unwrap_or(0).cast_signed();
+        let whence =
+            register(call, Role::Whence, &operation.args).and_then(|it| u32::try_from(it).ok());
+        self.list.push(FdEffect::Seeked {
+            fd,
+            request,
+            whence: whence.unwrap_or(u32::MAX),
+            result,
+        });
+    }
+
+    /// "Bad file descriptor": what was made up for it at the entry is not there.
+    fn forget_nobody(&mut self, operation: &SyscallOperation) {
+        let Some(fd) = operation.fd else { return };
+        let mut table = self.process.fds.borrow_mut();
+        let nobody = table
+            .get(fd, u32::MAX)
+            .is_some_and(|it| it.file().pre_created && it.file().path.is_none());
+        if nobody {
+            table.remove(fd, self.now);
+        }
+    }
+}
+
+/// The descriptor that the call returned.
+fn new_fd(operation: &SyscallOperation) -> Option<Fd> {
+    operation.ret.filter(|it| *it >= 0).and_then(|it| i32::try_from(it).ok()).map(Fd)
+}
+
+/// The `O_*` flags of an open; those of `openat2` stand in memory that was not read.
+fn open_flags(operation: &SyscallOperation) -> Option<u32> {
+    let call = operation.call.call();
+    let creat = libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC;
+    match register(call, Role::OpenFlags, &operation.args) {
+        Some(flags) => u32::try_from(flags & 0xffff_ffff).ok(),
+        None if call.arg(Role::DirFd).is_none() => Some(creat.cast_unsigned()),
+        None => None,
+    }
+}

@@ -1,0 +1,578 @@
+//! The place where events become operations: finds who did it, pairs it, tells the steps, keeps the books.
+
+use rustc_hash::FxHashMap;
+
+use super::block::{At, BlockOptions, BlockRequest, BlockStep, BlockTracker, Ending, RequestId};
+use super::fd_table::{Description, Seen, Slot};
+use super::model::{OpenFile, ThreadInfo, Unfinished};
+use super::process::{Process, Scope, Tasks, Thread};
+use super::syscall::{self, Context, Followed};
+use super::{Sink, Step};
+use crate::anomaly::{Anomaly, AnomalyKind, Ignored, Ledger};
+use crate::event::block::BlockEvent;
+use crate::event::task::{CLONE_FILES, TaskEvent};
+use crate::event::{Event, EventKind, SeenFd, SysEnter, SysExit};
+use crate::units::{CpuId, KernelTime, Pid, Tid};
+
+/// Events in, steps out.
+#[derive(Debug)]
+pub struct Tracker {
+    tasks: Tasks,
+    block: BlockTracker,
+    /// Who asked for the requests in flight.
+    submitters: FxHashMap<RequestId, Option<ThreadInfo>>,
+    system: bool,
+    ledger: Ledger,
+    next_file: u64,
+    losses: u32,
+    followed: Followed,
+    /// When the last tracepoint had been switched on: what was learnt before may have been changed unseen.
+    all_on: KernelTime,
+    /// Descriptors that were at that moment what a snapshot saw later.
+    from_start: Vec<SeenFd>,
+}
+
+impl Tracker {
+    /// A tracker for such a capture.
+    pub fn new(scope: Scope, block: BlockOptions, followed: Followed, all_on: KernelTime) -> Self {
+        Self {
+            followed,
+            all_on,
+            from_start: Vec::new(),
+            system: scope.system,
+            tasks: Tasks::new(scope),
+            block: BlockTracker::new(block),
+            submitters: FxHashMap::default(),
+            ledger: Ledger::default(),
+            next_file: 0,
+            losses: 0,
+        }
+    }
+
+    /// The books so far.
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// The books, for those who find anomalies before they become events.
+    pub fn ledger_mut(&mut self) -> &mut Ledger {
+        &mut self.ledger
+    }
+
+    /// A task that a snapshot saw.
+    pub fn seen_task(&mut self, pid: Pid, tid: Tid, comm: &[u8]) {
+        // The stream and the snapshot disagree whose number it is: the stream will tell.
+        if self.tasks.is_other(pid, tid) {
+            return;
+        }
+        let (process, thread) = self.tasks.thread(pid, tid);
+        if thread.info.comm.is_empty() || !thread.announced {
+            thread.info.comm = comm.to_vec();
+        }
+        if pid.0 == tid.0 && !process.announced {
+            process.info.comm = comm.to_vec();
+        }
+    }
+
+    /// A descriptor that a snapshot saw, told when the stream has come to the time after it.
+    pub fn seen_fd(&mut self, seen: &SeenFd) {
+        self.come_to(seen.begin);
+        let losses = self.losses;
+        let process = self.tasks.process(seen.pid);
+        let mut table = process.fds.borrow_mut();
+        if !table.same_since(seen.fd, seen.begin) {
+            return;
+        }
+        let description = table.get(seen.fd, losses).unwrap_or_else(|| {
+            let file = OpenFile {
+                id: self.next_file,
+                path: None,
+                stat: None,
+                flags: None,
+                pre_created: true,
+            };
+            self.next_file += 1;
+            let description = std::rc::Rc::new(Description::unknown(file, losses));
+            table.note(
+                seen.fd,
+                Slot { description: std::rc::Rc::clone(&description), cloexec: None },
+            );
+            description
+        });
+        if description.file().pre_created {
+            table.set_cloexec(seen.fd, seen.flags & libc::O_CLOEXEC.cast_unsigned() != 0);
+        }
+        let at = Seen { begin: seen.begin, position: seen.position, losses };
+        description.learn(seen.link.clone(), seen.stat, seen.flags, seen.shared, at);
+    }
+
+    /// Descriptors that have been the same since everything was switched on, to be told before the events.
+    pub fn same_from_start(&mut self, seen: Vec<SeenFd>) {
+        self.from_start = seen;
+    }
+
+    /// Everything is switched on from some moment on; what was learnt before it may have been changed unseen.
+    fn come_to(&mut self, time: KernelTime) {
+        if time >= self.all_on {
+            self.all_on = KernelTime::MAX;
+            self.losses += 1;
+            for seen in std::mem::take(&mut self.from_start) {
+                self.seen_fd(&seen);
+            }
+        }
+    }
+
+    /// The next event.
+    ///
+    /// # Errors
+    ///
+    /// Those of the sink.
+    pub fn push<S: Sink>(&mut self, event: Event, sink: &mut S) -> Result<(), S::Error> {
+        self.come_to(event.time);
+        match &event.kind {
+            EventKind::SysEnter(enter) => self.enter(&event, enter, sink),
+            EventKind::SysExit(exit) => self.exit(&event, exit, sink),
+            EventKind::Block(block) => self.block(&event, block, sink),
+            EventKind::Task(task) => self.task(&event, task, sink),
+            EventKind::Lost(count) => self.lost(&event, *count, sink),
+            EventKind::SeenFd(seen) => {
+                self.seen_fd(seen);
+                Ok(())
+            }
+        }
+    }
+
+    /// Something before the events could not be used.
+    ///
+    /// # Errors
+    ///
+    /// Those of the sink.
+    pub fn anomaly<S: Sink>(&mut self, anomaly: &Anomaly, sink: &mut S) -> Result<(), S::Error> {
+        self.ledger.anomalous(anomaly.kind);
+        if matches!(anomaly.kind, AnomalyKind::Late | AnomalyKind::Undecodable) {
+            // To what is followed it is as good as lost.
+            self.losses += 1;
+            self.block.records_lost();
+        }
+        sink.step(anomaly.time, &Step::Anomaly(anomaly))
+    }
+
+    /// The capture is over: everything that is open ends as unfinished.
+    ///
+    /// # Errors
+    ///
+    /// Those of the sink.
+    pub fn finish<S: Sink>(&mut self, at: KernelTime, sink: &mut S) -> Result<(), S::Error> {
+        self.ledger.unwaited += self.tasks.left();
+        for mut thread in self.tasks.drain_threads() {
+            if let Some(pending) = thread.pending.take() {
+                self.ledger.open_at_end += 1;
+                let operation = syscall::abandon(pending, at);
+                sink.step(at, &Step::SyscallUnfinished(&operation, Unfinished::CaptureEnd))?;
+            }
+        }
+        let mut steps = Vec::new();
+        self.block.finish(&mut |step| steps.extend(owned(&step)));
+        for (step, request) in steps {
+            self.block_step(at, step, &request, sink)?;
+        }
+        Ok(())
+    }
+
+    /// Why this thread's records are not wanted, if they are not.
+    fn unwanted(&mut self, pid: Pid) -> Option<Ignored> {
+        if pid.0 <= 0 {
+            return Some(Ignored::Invisible);
+        }
+        if self.tasks.is_own(pid) {
+            return Some(Ignored::Own);
+        }
+        let process = self.tasks.process(pid);
+        match (process.followed, process.before_exec) {
+            (_, true) => Some(Ignored::BeforeExec),
+            (false, _) => Some(Ignored::Foreign),
+            (true, false) => None,
+        }
+    }
+
+    fn enter<S: Sink>(
+        &mut self,
+        event: &Event,
+        enter: &SysEnter,
+        sink: &mut S,
+    ) -> Result<(), S::Error> {
+        if let Some(reason) = self.unwanted(event.pid) {
+            self.ledger.ignore(reason);
+            return Ok(());
+        }
+        self.ledger.events += 1;
+        self.ledger.entries += 1;
+        self.end_stale(event.time, event.pid, event.tid, sink)?;
+        let (process, thread) = self.tasks.thread(event.pid, event.tid);
+        announce(event.time, process, thread, sink)?;
+        if let Some(pending) = thread.pending.take() {
+            let operation = syscall::abandon(pending, event.time);
+            self.ledger.lost_exits += 1;
+            sink.step(event.time, &Step::SyscallUnfinished(&operation, Unfinished::ExitLost))?;
+        }
+        let mut context = Context {
+            next_file: &mut self.next_file,
+            losses: self.losses,
+            followed: self.followed,
+        };
+        let pending = syscall::begin(event, enter, process, thread, &mut context);
+        thread.seen = true;
+        let pending = thread.pending.insert(pending);
+        sink.step(event.time, &Step::SyscallBegun(&pending.operation))
+    }
+
+    fn exit<S: Sink>(
+        &mut self,
+        event: &Event,
+        exit: &SysExit,
+        sink: &mut S,
+    ) -> Result<(), S::Error> {
+        if let Some(reason) = self.unwanted(event.pid) {
+            self.ledger.ignore(reason);
+            return Ok(());
+        }
+        self.end_stale(event.time, event.pid, event.tid, sink)?;
+        let (process, thread) = self.tasks.thread(event.pid, event.tid);
+        match thread.pending.take() {
+            Some(pending) if pending.operation.call == exit.call => {
+                self.ledger.events += 1;
+                self.ledger.exits += 1;
+                self.ledger.pairs += 1;
+                let mut context = Context {
+                    next_file: &mut self.next_file,
+                    losses: self.losses,
+                    followed: self.followed,
+                };
+                let (operation, effects) =
+                    syscall::end(pending, event, exit, process, &mut context);
+                count_names(&mut self.ledger, &operation);
+                sink.step(event.time, &Step::SyscallEnded(&operation, &effects))
+            }
+            other => {
+                // It may have moved any position of its process.
+                process.fds.borrow().forget_positions();
+                if !std::mem::replace(&mut thread.seen, true) && self.ledger.lost == 0 {
+                    self.ledger.ignore(Ignored::UnderWay);
+                    return Ok(());
+                }
+                self.ledger.exits += 1;
+                self.ledger.orphan_exits += 1;
+                if let Some(pending) = other {
+                    self.ledger.lost_exits += 1;
+                    let operation = syscall::abandon(pending, event.time);
+                    sink.step(
+                        event.time,
+                        &Step::SyscallUnfinished(&operation, Unfinished::ExitLost),
+                    )?;
+                }
+                let detail = format!("{} = {} without its entry", exit.call.call().name, exit.ret);
+                self.anomaly(&anomaly(event, AnomalyKind::OrphanExit, 1, detail), sink)
+            }
+        }
+    }
+
+    fn lost<S: Sink>(&mut self, event: &Event, count: u64, sink: &mut S) -> Result<(), S::Error> {
+        self.ledger.lost += count;
+        self.losses += 1;
+        self.block.records_lost();
+        let detail = format!("{count} records lost: the ring of CPU {} was full", event.cpu);
+        self.anomaly(&anomaly(event, AnomalyKind::Lost, count, detail), sink)
+    }
+
+    fn task<S: Sink>(
+        &mut self,
+        event: &Event,
+        task: &TaskEvent,
+        sink: &mut S,
+    ) -> Result<(), S::Error> {
+        let concerns = match task {
+            TaskEvent::Fork { ppid, .. } => *ppid,
+            TaskEvent::NewTask { .. } => event.pid,
+            TaskEvent::Comm { pid, .. } | TaskEvent::Exit { pid, .. } => *pid,
+        };
+        match self.unwanted(concerns) {
+            Some(Ignored::BeforeExec) | None => self.ledger.events += 1,
+            Some(reason) => self.ledger.ignore(reason),
+        }
+        match task {
+            TaskEvent::Fork { pid, tid, ppid, ptid } => {
+                let replaced = self.tasks.fork(event.time, (*ppid, *ptid), (*pid, *tid));
+                replaced.into_iter().try_for_each(|it| self.thread_gone(event.time, it, sink))
+            }
+            TaskEvent::NewTask { clone_flags, .. } => {
+                if clone_flags & CLONE_FILES != 0 {
+                    self.tasks.share_files((event.pid, event.tid));
+                }
+                Ok(())
+            }
+            TaskEvent::Comm { pid, tid, comm, exec } => {
+                self.renamed(event, (*pid, *tid), comm, *exec, sink)
+            }
+            TaskEvent::Exit { pid, tid } => self.ended(event.time, *pid, *tid, sink),
+        }
+    }
+
+    fn renamed<S: Sink>(
+        &mut self,
+        event: &Event,
+        (pid, tid): (Pid, Tid),
+        comm: &[u8],
+        exec: bool,
+        sink: &mut S,
+    ) -> Result<(), S::Error> {
+        if exec {
+            for thread in self.tasks.other_threads(pid) {
+                self.thread_gone(event.time, thread, sink)?;
+            }
+        }
+        self.end_stale(event.time, pid, tid, sink)?;
+        let (process, thread) = self.tasks.thread(pid, tid);
+        thread.info.comm = comm.to_vec();
+        if pid.0 == tid.0 {
+            process.info.comm = comm.to_vec();
+        }
+        if exec {
+            self.ledger.execs += u64::from(process.followed);
+            process.before_exec = false;
+            // An exec gives the process a table of its own.
+            let mut own = process.fds.borrow().clone();
+            let closed = own.exec(event.time);
+            process.fds = std::rc::Rc::new(std::cell::RefCell::new(own));
+            if process.announced && !closed.is_empty() {
+                sink.step(event.time, &Step::DescriptorsClosed(process.info.key, &closed))?;
+            }
+        }
+        if thread.announced {
+            sink.step(event.time, &Step::ThreadRenamed(&thread.info))?;
+        }
+        Ok(())
+    }
+
+    fn ended<S: Sink>(
+        &mut self,
+        at: KernelTime,
+        pid: Pid,
+        tid: Tid,
+        sink: &mut S,
+    ) -> Result<(), S::Error> {
+        let gone = self.tasks.exit(pid, tid);
+        if let Some(thread) = gone.thread {
+            self.thread_gone(at, thread, sink)?;
+        }
+        if let Some(process) = &gone.process {
+            let unwaited = process.followed && self.tasks.is_orphan(process);
+            self.ledger.unwaited += u64::from(unwaited);
+        }
+        if let Some(process) = gone.process.filter(|it| it.announced) {
+            // Others may share the table and live on.
+            let last = std::rc::Rc::strong_count(&process.fds) == 1;
+            let open = process.fds.borrow().all();
+            if last && !open.is_empty() {
+                sink.step(at, &Step::DescriptorsClosed(process.info.key, &open))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A thread of another process had this number: that one is gone.
+    fn end_stale<S: Sink>(
+        &mut self,
+        at: KernelTime,
+        pid: Pid,
+        tid: Tid,
+        sink: &mut S,
+    ) -> Result<(), S::Error> {
+        match self.tasks.take_stale(pid, tid) {
+            Some(thread) => self.thread_gone(at, thread, sink),
+            None => Ok(()),
+        }
+    }
+
+    fn thread_gone<S: Sink>(
+        &mut self,
+        at: KernelTime,
+        mut thread: Thread,
+        sink: &mut S,
+    ) -> Result<(), S::Error> {
+        if let Some(pending) = thread.pending.take() {
+            self.ledger.cut_off += 1;
+            let operation = syscall::abandon(pending, at);
+            sink.step(at, &Step::SyscallUnfinished(&operation, Unfinished::ThreadEnd))?;
+        }
+        if thread.announced {
+            sink.step(at, &Step::ThreadEnded(&thread.info))?;
+        }
+        Ok(())
+    }
+
+    fn block<S: Sink>(
+        &mut self,
+        event: &Event,
+        block: &BlockEvent,
+        sink: &mut S,
+    ) -> Result<(), S::Error> {
+        let at = At { time: event.time, cpu: event.cpu, pid: event.pid, tid: event.tid };
+        let mut steps = Vec::new();
+        let mut reasons = Vec::new();
+        self.block.push(&at, block, &mut |step| {
+            if let BlockStep::Anomaly(it) = step {
+                reasons.push(it.reason.to_string());
+            }
+            steps.extend(owned(&step));
+        });
+        let mut used = steps.is_empty() && reasons.is_empty();
+        for (step, request) in steps {
+            used |= self.block_step(event.time, step, &request, sink)?;
+        }
+        if reasons.is_empty() {
+            if used {
+                self.ledger.events += 1;
+            } else {
+                self.ledger.ignore(Ignored::Foreign);
+            }
+            return Ok(());
+        }
+        self.ledger.unmatched += 1;
+        let detail = format!(
+            "{:?} {} {} {} + {}: {}",
+            block.point,
+            block.dev,
+            block.rwbs,
+            block.sector,
+            block.nr_sector,
+            reasons.join("; ")
+        );
+        self.anomaly(&anomaly(event, AnomalyKind::UnmatchedBlock, 1, detail), sink)
+    }
+
+    /// Passes a step on if its request is wanted. True if it is.
+    fn block_step<S: Sink>(
+        &mut self,
+        at: KernelTime,
+        step: StepKind,
+        request: &BlockRequest,
+        sink: &mut S,
+    ) -> Result<bool, S::Error> {
+        if step == StepKind::Queued {
+            self.note_submitter(at, request, sink)?;
+        }
+        let submitter = self.submitters.get(&request.id).cloned();
+        let wanted = self.system || matches!(submitter, Some(Some(_)));
+        if step == StepKind::Ended {
+            self.submitters.remove(&request.id);
+            match (wanted, request.ending) {
+                (false, _) => self.ledger.requests_foreign += 1,
+                (true, Some(Ending::Unfinished(_))) => self.ledger.requests_open += 1,
+                (true, _) => self.ledger.requests += 1,
+            }
+        }
+        if wanted {
+            let step = step.of(request);
+            let thread = submitter.flatten();
+            sink.step(at, &Step::Block { step: &step, thread: thread.as_ref() })?;
+        }
+        Ok(wanted)
+    }
+
+    /// Remembers who asked for a request, as they are called now.
+    fn note_submitter<S: Sink>(
+        &mut self,
+        at: KernelTime,
+        request: &BlockRequest,
+        sink: &mut S,
+    ) -> Result<(), S::Error> {
+        let submitter = request.submitter.map(|it| (it.pid, it.tid));
+        let wanted = submitter.filter(|it| self.unwanted(it.0).is_none());
+        let info = match wanted {
+            Some((pid, tid)) => {
+                self.end_stale(at, pid, tid, sink)?;
+                let (process, thread) = self.tasks.thread(pid, tid);
+                announce(at, process, thread, sink)?;
+                Some(thread.info.clone())
+            }
+            None => None,
+        };
+        self.submitters.insert(request.id, info);
+        Ok(())
+    }
+}
+
+/// Tells the outputs about a thread before the first thing that it does.
+fn announce<S: Sink>(
+    at: KernelTime,
+    process: &mut Process,
+    thread: &mut Thread,
+    sink: &mut S,
+) -> Result<(), S::Error> {
+    if !process.announced {
+        process.announced = true;
+        sink.step(at, &Step::ProcessSeen(&process.info))?;
+    }
+    if !thread.announced {
+        thread.announced = true;
+        sink.step(at, &Step::ThreadSeen(&thread.info))?;
+    }
+    Ok(())
+}
+
+/// Operations whose file has no name, or a doubtful one.
+fn count_names(ledger: &mut Ledger, operation: &super::model::SyscallOperation) {
+    use super::model::PathSource;
+    let works_on_file = operation.file.is_some() || operation.call.call().has_path();
+    match operation.path() {
+        None if works_on_file && operation.errno() != Some(libc::EBADF) => ledger.unnamed += 1,
+        Some(path) if path.source == PathSource::Unverified => ledger.unverified += 1,
+        _ => {}
+    }
+}
+
+fn anomaly(event: &Event, kind: AnomalyKind, count: u64, detail: String) -> Anomaly {
+    let Event { time, cpu, pid, tid, .. } = *event;
+    let cpu: CpuId = cpu;
+    Anomaly { kind, time, cpu, pid, tid, count, detail }
+}
+
+/// A [`BlockStep`] without its request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum StepKind {
+    Queued,
+    Merged,
+    Inserted,
+    Issued,
+    Requeued,
+    Progressed,
+    Ended,
+}
+
+impl StepKind {
+    fn of(self, request: &BlockRequest) -> BlockStep<'_> {
+        match self {
+            Self::Queued => BlockStep::Queued(request),
+            Self::Merged => BlockStep::Merged(request),
+            Self::Inserted => BlockStep::Inserted(request),
+            Self::Issued => BlockStep::Issued(request),
+            Self::Requeued => BlockStep::Requeued(request),
+            Self::Progressed => BlockStep::Progressed(request),
+            Self::Ended => BlockStep::Ended(request),
+        }
+    }
+}
+
+/// A step that outlives the call that told it; anomalies are told apart from the others.
+fn owned(step: &BlockStep<'_>) -> Option<(StepKind, BlockRequest)> {
+    Some(match *step {
+        BlockStep::Queued(it) => (StepKind::Queued, *it),
+        BlockStep::Merged(it) => (StepKind::Merged, *it),
+        BlockStep::Inserted(it) => (StepKind::Inserted, *it),
+        BlockStep::Issued(it) => (StepKind::Issued, *it),
+        BlockStep::Requeued(it) => (StepKind::Requeued, *it),
+        BlockStep::Progressed(it) => (StepKind::Progressed, *it),
+        BlockStep::Ended(it) => (StepKind::Ended, *it),
+        BlockStep::Anomaly(_) => return None,
+    })
+}

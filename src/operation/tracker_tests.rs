@@ -1,0 +1,347 @@
+//! What the tracker says about calls, in a small language: one event a line, then what the sink was told.
+//!
+//! ```text
+//! 100 1/1 > openat                 time, process/thread, entry and arguments
+//! 101 1/1 < openat 3 /a            exit, result, the name that was read in time
+//! ```
+
+use std::convert::Infallible;
+use std::fmt::Write;
+
+use expect_test::{Expect, expect};
+
+use super::block::BlockOptions;
+use super::process::Scope;
+use super::syscall::Followed;
+use super::tracker::Tracker;
+use super::{Sink, Step};
+use crate::event::syscall_table::CallId;
+use crate::event::task::TaskEvent;
+use crate::event::{Event, EventKind, FileStat, Name, OpenNames, SeenFd, SysEnter, SysExit};
+use crate::units::{CpuId, DevId, Fd, KernelTime, Pid, Tid};
+
+#[derive(Default)]
+struct Told(String);
+
+impl Sink for Told {
+    type Error = Infallible;
+
+    fn step(&mut self, _: KernelTime, step: &Step<'_>) -> Result<(), Infallible> {
+        if let Step::SyscallEnded(it, _) = step {
+            let path = it.path().map(|it| String::from_utf8_lossy(&it.bytes).into_owned());
+            let source = it.path().map_or("", |it| it.source.as_str());
+            let offset = it.offset.map_or("?".into(), |it| it.to_string());
+            let fd = it.fd.map_or(-1, |it| it.0);
+            let name = it.call.call().name;
+            let _ = writeln!(
+                self.0,
+                "{}: {name} {fd} {} {source} at {offset} = {}",
+                it.tid,
+                path.unwrap_or_default(),
+                it.ret.unwrap_or(0)
+            );
+        }
+        Ok(())
+    }
+}
+
+const REGULAR: FileStat = FileStat { mode: libc::S_IFREG | 0o644, dev: DevId(1), ino: 2, size: 0 };
+
+fn kind(words: &[&str]) -> EventKind {
+    let number = |index: usize| words.get(index).and_then(|it| it.parse::<i64>().ok()).unwrap_or(0);
+    let task = |index: usize| {
+        let (pid, tid) = words[index].split_once('/').expect("pid/tid");
+        (Pid(pid.parse().expect("pid")), Tid(tid.parse().expect("tid")))
+    };
+    let call = || CallId::by_name(words[1]).expect("in the table");
+    match words[0] {
+        ">" => {
+            let args = [2, 3, 4, 5, 6, 7].map(|it| number(it).cast_unsigned());
+            EventKind::SysEnter(SysEnter { call: call(), args })
+        }
+        "<" => {
+            let name =
+                words.get(3).map(|it| Name { bytes: it.as_bytes().to_vec(), verified: true });
+            let names = OpenNames { argument: name.clone(), link: name, stat: Some(REGULAR) };
+            EventKind::SysExit(SysExit {
+                call: call(),
+                ret: number(2),
+                names: Some(Box::new(names)),
+            })
+        }
+        "fork" => {
+            let ((ppid, ptid), (pid, tid)) = (task(1), task(2));
+            EventKind::Task(TaskEvent::Fork { pid, tid, ppid, ptid })
+        }
+        "exec" => {
+            let (pid, tid) = task(1);
+            EventKind::Task(TaskEvent::Comm { pid, tid, comm: b"x".to_vec(), exec: true })
+        }
+        "lost" => EventKind::Lost(1),
+        other => panic!("no such line: {other}"),
+    }
+}
+
+#[track_caller]
+fn check(text: &str, expected: &Expect) {
+    let scope = Scope { system: true, roots: Vec::new(), launched: false, own: Pid(999) };
+    let mut tracker = Tracker::new(scope, BlockOptions::default(), Followed::ALL, KernelTime::MIN);
+    let mut told = Told::default();
+    for line in text.lines().map(str::trim).filter(|it| !it.is_empty()) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let time: u64 = words[0].parse().expect("a time");
+        if words[1] == "seen" {
+            let number = |index: usize| words[index].parse::<u64>().expect("a number");
+            tracker.seen_fd(&SeenFd {
+                begin: KernelTime(time),
+                pid: Pid(words[2].parse().expect("a pid")),
+                fd: Fd(words[3].parse().expect("a descriptor")),
+                flags: 2,
+                position: Some(number(4)),
+                shared: words[5] == "shared",
+                stat: Some(REGULAR),
+                link: b"/seen".to_vec(),
+            });
+            continue;
+        }
+        let (pid, tid) = words[1].split_once('/').expect("pid/tid");
+        let event = Event {
+            time: KernelTime(time),
+            cpu: CpuId(0),
+            pid: Pid(pid.parse().expect("a pid")),
+            tid: Tid(tid.parse().expect("a tid")),
+            kind: kind(&words[2..]),
+        };
+        let Ok(()) = tracker.push(event, &mut told);
+    }
+    let Ok(()) = tracker.finish(KernelTime(u64::MAX), &mut told);
+    assert!(
+        tracker.ledger().entries
+            == tracker.ledger().pairs
+                + tracker.ledger().open_at_end
+                + tracker.ledger().cut_off
+                + tracker.ledger().lost_exits
+    );
+    expected.assert_eq(&told.0);
+}
+
+const OPEN: &str = "100 1/1 > openat -100 0 2
+                    101 1/1 < openat 3 /a\n";
+
+fn after_open(text: &str, expected: &Expect) {
+    let first = format!("{OPEN}{text}");
+    check(&first, expected);
+}
+
+#[test]
+fn reads_follow_one_another() {
+    after_open(
+        "110 1/1 > read 3 0 10
+         111 1/1 < read 10
+         112 1/1 > read 3 0 10
+         113 1/1 < read 4
+         114 1/1 > pread64 3 0 10 500
+         115 1/1 < pread64 10
+         116 1/1 > lseek 3 100 0
+         117 1/1 < lseek 100
+         118 1/1 > write 3 0 5
+         119 1/1 < write 5
+         120 1/1 > read 3 0 10
+         121 1/1 < read 0",
+        &expect![[r#"
+            1: openat 3 /a fd-link at ? = 3
+            1: read 3 /a fd-link at 0 = 10
+            1: read 3 /a fd-link at 10 = 4
+            1: pread64 3 /a fd-link at 500 = 10
+            1: lseek 3 /a fd-link at ? = 100
+            1: write 3 /a fd-link at 100 = 5
+            1: read 3 /a fd-link at 105 = 0
+        "#]],
+    );
+}
+
+#[test]
+fn overlapping_reads_are_unknown_and_their_sum_is_not() {
+    after_open(
+        "110 1/1 > read 3 0 10
+         111 1/2 > read 3 0 10
+         112 1/1 < read 10
+         113 1/2 < read 10
+         114 1/2 > read 3 0 10
+         115 1/2 < read 10",
+        &expect![[r#"
+            1: openat 3 /a fd-link at ? = 3
+            1: read 3 /a fd-link at ? = 10
+            2: read 3 /a fd-link at ? = 10
+            2: read 3 /a fd-link at 20 = 10
+        "#]],
+    );
+}
+
+#[test]
+fn a_seek_inside_a_read_makes_the_position_unknown() {
+    after_open(
+        "110 1/1 > read 3 0 10
+         111 1/2 > lseek 3 0 0
+         112 1/2 < lseek 0
+         113 1/1 < read 10
+         114 1/1 > read 3 0 10
+         115 1/1 < read 10",
+        &expect![[r#"
+            1: openat 3 /a fd-link at ? = 3
+            2: lseek 3 /a fd-link at ? = 0
+            1: read 3 /a fd-link at ? = 10
+            1: read 3 /a fd-link at ? = 10
+        "#]],
+    );
+}
+
+#[test]
+fn duplicates_and_children_share_the_position() {
+    after_open(
+        "110 1/1 > dup2 3 7
+         111 1/1 < dup2 7
+         112 1/1 fork 1/1 2/2
+         113 2/2 > read 7 0 10
+         114 2/2 < read 10
+         115 1/1 > read 3 0 10
+         116 1/1 < read 10
+         117 1/1 > close 3
+         118 1/1 < close 0
+         119 1/1 > read 3 0 1
+         120 1/1 < read -9
+         121 2/2 > read 3 0 1
+         122 2/2 < read 1",
+        &expect![[r#"
+            1: openat 3 /a fd-link at ? = 3
+            1: dup2 3 /a fd-link at ? = 7
+            2: read 7 /a fd-link at 0 = 10
+            1: read 3 /a fd-link at 10 = 10
+            1: close 3 /a fd-link at ? = 0
+            1: read 3   at ? = -9
+            2: read 3 /a fd-link at 20 = 1
+        "#]],
+    );
+}
+
+#[test]
+fn appends_go_to_the_end_wherever_that_is() {
+    check(
+        "100 1/1 > openat -100 0 1026
+         101 1/1 < openat 3 /a
+         110 1/1 > write 3 0 10
+         111 1/1 < write 10
+         112 1/1 > pwrite64 3 0 10 0
+         113 1/1 < pwrite64 10
+         114 1/1 > read 3 0 10
+         115 1/1 < read 10",
+        &expect![[r#"
+            1: openat 3 /a fd-link at ? = 3
+            1: write 3 /a fd-link at ? = 10
+            1: pwrite64 3 /a fd-link at ? = 10
+            1: read 3 /a fd-link at ? = 10
+        "#]],
+    );
+}
+
+#[test]
+fn exec_closes_what_is_marked_and_keeps_the_rest() {
+    check(
+        "100 1/1 > openat -100 0 524288
+         101 1/1 < openat 3 /cloexec
+         102 1/1 > openat -100 0 0
+         103 1/1 < openat 4 /kept
+         104 1/1 exec 1/1
+         105 1/1 > read 3 0 1
+         106 1/1 < read 1
+         107 1/1 > read 4 0 1
+         108 1/1 < read 1",
+        &expect![[r#"
+            1: openat 3 /cloexec fd-link at ? = 3
+            1: openat 4 /kept fd-link at ? = 4
+            1: read 3   at ? = 1
+            1: read 4 /kept fd-link at 0 = 1
+        "#]],
+    );
+}
+
+#[test]
+fn a_snapshot_names_what_was_open_and_says_where_it_stands() {
+    check(
+        "100 1/1 > read 3 0 10
+         101 1/1 < read 10
+         110 seen 1 3 700 alone
+         111 1/1 > read 3 0 10
+         112 1/1 < read 10
+         120 seen 1 4 900 shared
+         121 1/1 > read 4 0 10
+         122 1/1 < read 10",
+        &expect![[r#"
+            1: read 3   at ? = 10
+            1: read 3 /seen snapshot at 700 = 10
+            1: read 4 /seen snapshot at ? = 10
+        "#]],
+    );
+}
+
+#[test]
+fn a_snapshot_that_overlaps_a_read_does_not_say_where_it_stands() {
+    check(
+        "105 1/1 > read 3 0 10
+         111 1/1 < read 10
+         110 seen 1 3 700 alone
+         112 1/1 > read 3 0 10
+         113 1/1 < read 10
+         114 1/1 > lseek 3 0 1
+         115 1/1 < lseek 720
+         116 1/1 > read 3 0 10
+         117 1/1 < read 10",
+        &expect![[r#"
+            1: read 3   at ? = 10
+            1: read 3 /seen snapshot at ? = 10
+            1: lseek 3 /seen snapshot at ? = 720
+            1: read 3 /seen snapshot at 720 = 10
+        "#]],
+    );
+}
+
+#[test]
+fn a_snapshot_of_what_was_closed_since_is_passed_over() {
+    check(
+        "115 1/1 > close 3
+         116 1/1 < close 0
+         110 seen 1 3 700 alone
+         117 1/1 > read 3 0 10
+         118 1/1 < read 10",
+        &expect![[r#"
+            1: close 3   at ? = 0
+            1: read 3   at ? = 10
+        "#]],
+    );
+}
+
+#[test]
+fn after_a_loss_names_are_doubtful_and_positions_unknown() {
+    after_open(
+        "105 0/0 lost
+         110 1/1 > read 3 0 10
+         111 1/1 < read 10",
+        &expect![[r#"
+            1: openat 3 /a fd-link at ? = 3
+            1: read 3 /a unverified at ? = 10
+        "#]],
+    );
+}
+
+#[test]
+fn an_exit_without_its_entry_may_have_moved_anything() {
+    after_open(
+        "105 1/2 < read 10
+         110 1/1 > read 3 0 10
+         111 1/1 < read 10",
+        &expect![[r#"
+            1: openat 3 /a fd-link at ? = 3
+            1: read 3 /a fd-link at ? = 10
+        "#]],
+    );
+}

@@ -1,0 +1,355 @@
+//! Block requests: non-blocking operations on a location per device, and on that of the thread that asked.
+//!
+//! ```text
+//!   Queued   → Begin               the device was idle: Enter busy
+//!   Issued   → Issued (the first)
+//!   Ended    → Complete            the device is idle: Leave busy
+//!     absorbed → Cancelled
+//! ```
+
+use otf2_sys::{
+    EvtWriter, IoAccessMode, IoBegin, IoHandleRef, IoOperationFlags, IoOperationMode,
+    IoStatusFlags, MetricRef,
+};
+use rustc_hash::FxHashMap;
+
+use super::attributes::Notes;
+use super::definitions::{Definitions, Owner};
+use super::error::OtfError;
+use super::handles::{Handle, Layer};
+use super::posix::Writing;
+use super::tasks::Tasks;
+use super::text::printable;
+use crate::capture::header::Disk;
+use crate::event::block::RequestOp;
+use crate::operation::block::{BlockRequest, BlockStep, Ending, RequestId};
+use crate::operation::model::{ThreadInfo, ThreadKey};
+use crate::units::DevId;
+
+/// The metric of requests in flight: true until the next value.
+pub(super) const IN_FLIGHT: MetricRef = MetricRef::new(0);
+/// The metric of bytes read and written so far.
+pub(super) const BYTES: MetricRef = MetricRef::new(1);
+
+/// A device that had a request.
+#[derive(Debug)]
+struct Device {
+    writer: EvtWriter,
+    handle: IoHandleRef,
+    in_flight: u64,
+    bytes_read: u64,
+    bytes_written: u64,
+}
+
+/// A request that has begun.
+#[derive(Clone, Copy, Debug)]
+struct Flight {
+    id: u64,
+    issued: bool,
+    on_thread: Option<OnThread>,
+}
+
+/// The same on the location of a thread.
+#[derive(Clone, Copy, Debug)]
+struct OnThread {
+    thread: ThreadKey,
+    handle: IoHandleRef,
+    id: u64,
+}
+
+/// How an operation on a request ends.
+#[derive(Debug)]
+struct Outcome {
+    cancelled: bool,
+    bytes: Option<u64>,
+    notes: Notes,
+}
+
+/// All devices and what they are asked.
+#[derive(Debug)]
+pub(super) struct Devices {
+    disks: Vec<Disk>,
+    devices: FxHashMap<DevId, Device>,
+    flights: FxHashMap<RequestId, Flight>,
+    on_threads: bool,
+}
+
+impl Devices {
+    pub(super) fn new(disks: Vec<Disk>, on_threads: bool) -> Self {
+        Self { disks, devices: FxHashMap::default(), flights: FxHashMap::default(), on_threads }
+    }
+
+    /// What the capture says about a device.
+    pub(super) fn disk(&self, dev: DevId) -> Option<&Disk> {
+        let number = dev.to_string();
+        self.disks.iter().find(|it| it.dev == number)
+    }
+
+    /// `sda`, or `dev 8:0` if the capture does not know it.
+    pub(super) fn name(&self, dev: DevId) -> String {
+        match self.disk(dev) {
+            Some(disk) if !disk.name.is_empty() => printable(disk.name.as_bytes()).into_owned(),
+            _ => format!("dev {dev}"),
+        }
+    }
+
+    /// One step of a request.
+    pub(super) fn step(
+        &mut self,
+        step: &BlockStep<'_>,
+        thread: Option<&ThreadInfo>,
+        tasks: &mut Tasks,
+        out: &mut Writing<'_>,
+    ) -> Result<(), OtfError> {
+        match step {
+            BlockStep::Queued(request) => self.begin(request, thread, tasks, out),
+            BlockStep::Issued(request) => self.issue(request, tasks, out),
+            BlockStep::Ended(request) => self.end(request, tasks, out),
+            // A merge makes the request longer, so that more may be done than was asked for. A requeue is followed by
+            // another issue, of which OTF2 takes one only.
+            BlockStep::Merged(_)
+            | BlockStep::Inserted(_)
+            | BlockStep::Requeued(_)
+            | BlockStep::Progressed(_)
+            | BlockStep::Anomaly(_) => Ok(()),
+        }
+    }
+
+    fn begin(
+        &mut self,
+        request: &BlockRequest,
+        thread: Option<&ThreadInfo>,
+        tasks: &mut Tasks,
+        out: &mut Writing<'_>,
+    ) -> Result<(), OtfError> {
+        let mut notes = Notes::new();
+        notes.sector(request.sector);
+        if let Some(submitter) = request.submitter {
+            notes.task(submitter.pid.0, submitter.tid.0);
+        }
+        if !is_plain(request.op) {
+            notes.operation(Some(out.definitions.archive.intern(request.op.as_str())?));
+        }
+        let id = out.slots.take();
+        let time = out.time;
+        let device = self.device(request.dev, out.definitions)?;
+        if device.in_flight == 0 {
+            device.writer.enter(time, out.definitions.regions.busy(), &[])?;
+        }
+        device.writer.io_operation_begin(
+            time,
+            &io_begin(request, device.handle, id),
+            notes.list(),
+        )?;
+        device.in_flight += 1;
+        device.writer.metric(time, IN_FLIGHT, &[device.in_flight], &[])?;
+        let on_thread = match thread.filter(|_| self.on_threads) {
+            Some(thread) => self.begin_on_thread(request, thread.key, &notes, tasks, out)?,
+            None => None,
+        };
+        self.flights.insert(request.id, Flight { id, issued: false, on_thread });
+        Ok(())
+    }
+
+    fn begin_on_thread(
+        &self,
+        request: &BlockRequest,
+        thread: ThreadKey,
+        notes: &Notes,
+        tasks: &mut Tasks,
+        out: &mut Writing<'_>,
+    ) -> Result<Option<OnThread>, OtfError> {
+        let handle = self.handle(Layer::BlockByThread, request.dev, out.definitions)?;
+        let Some(active) = tasks.active(thread, out.definitions)? else { return Ok(None) };
+        let id = out.slots.take();
+        active.writer.io_operation_begin(out.time, &io_begin(request, handle, id), notes.list())?;
+        *active.requests += 1;
+        Ok(Some(OnThread { thread, handle, id }))
+    }
+
+    fn issue(
+        &mut self,
+        request: &BlockRequest,
+        tasks: &mut Tasks,
+        out: &mut Writing<'_>,
+    ) -> Result<(), OtfError> {
+        let Some(flight) = self.flights.get_mut(&request.id) else { return Ok(()) };
+        if std::mem::replace(&mut flight.issued, true) {
+            return Ok(());
+        }
+        if let Some(device) = self.devices.get_mut(&request.dev) {
+            device.writer.io_operation_issued(out.time, device.handle, flight.id, &[])?;
+        }
+        if let Some(on_thread) = flight.on_thread
+            && let Some(active) = tasks.active(on_thread.thread, out.definitions)?
+        {
+            active.writer.io_operation_issued(out.time, on_thread.handle, on_thread.id, &[])?;
+        }
+        Ok(())
+    }
+
+    fn end(
+        &mut self,
+        request: &BlockRequest,
+        tasks: &mut Tasks,
+        out: &mut Writing<'_>,
+    ) -> Result<(), OtfError> {
+        // OTF2 wants every non-blocking operation issued before it ends.
+        self.issue(request, tasks, out)?;
+        let Some(flight) = self.flights.remove(&request.id) else { return Ok(()) };
+        let outcome = self.outcome(request);
+        if let Some(device) = self.devices.get_mut(&request.dev) {
+            finish(&mut device.writer, out.time, (device.handle, flight.id), &outcome)?;
+            device.ended(request, out)?;
+        }
+        out.slots.give_back(flight.id);
+        let Some(on_thread) = flight.on_thread else { return Ok(()) };
+        if let Some(active) = tasks.active(on_thread.thread, out.definitions)? {
+            finish(active.writer, out.time, (on_thread.handle, on_thread.id), &outcome)?;
+        }
+        out.slots.give_back(on_thread.id);
+        tasks.request_ended(on_thread.thread, out.definitions)
+    }
+
+    fn outcome(&self, request: &BlockRequest) -> Outcome {
+        let mut outcome = Outcome { cancelled: false, bytes: None, notes: Notes::new() };
+        match request.ending {
+            Some(Ending::Completed) => {
+                outcome.notes.errno(request.error);
+                outcome.bytes = Some(request.bytes_done)
+                    .filter(|_| request.error.is_none() && moves_data(request.op));
+            }
+            Some(Ending::Absorbed { into, .. }) => {
+                outcome.cancelled = true;
+                outcome
+                    .notes
+                    .merged_into(into.and_then(|it| self.flights.get(&it)).map(|it| it.id));
+            }
+            Some(Ending::Unfinished(_)) | None => {
+                outcome.notes.truncated();
+            }
+        }
+        outcome
+    }
+
+    fn device(
+        &mut self,
+        dev: DevId,
+        definitions: &mut Definitions,
+    ) -> Result<&mut Device, OtfError> {
+        if !self.devices.contains_key(&dev) {
+            let handle = self.handle(Layer::Block, dev, definitions)?;
+            let writer = definitions.open(Owner::Device(dev))?;
+            let device = Device { writer, handle, in_flight: 0, bytes_read: 0, bytes_written: 0 };
+            self.devices.insert(dev, device);
+        }
+        // It is there now; a map that is asked once cannot also make its value by fallible means.
+        Ok(self.devices.get_mut(&dev).expect("inserted above"))
+    }
+
+    fn handle(
+        &self,
+        layer: Layer,
+        dev: DevId,
+        definitions: &mut Definitions,
+    ) -> Result<IoHandleRef, OtfError> {
+        let name = definitions.archive.intern(&self.name(dev))?;
+        let pre_created = Some((IoAccessMode::READ_WRITE, IoStatusFlags::NONE));
+        definitions.handles.handle(Handle { layer, number: dev.0, file: None, name, pre_created })
+    }
+
+    /// Closes all locations of devices.
+    pub(super) fn close_all(&mut self, definitions: &mut Definitions) -> Result<(), OtfError> {
+        self.devices.drain().try_for_each(|(_, device)| definitions.close(device.writer))
+    }
+}
+
+impl Device {
+    /// One request less.
+    fn ended(&mut self, request: &BlockRequest, out: &mut Writing<'_>) -> Result<(), OtfError> {
+        let time = out.time;
+        self.in_flight = self.in_flight.saturating_sub(1);
+        self.writer.metric(time, IN_FLIGHT, &[self.in_flight], &[])?;
+        let sum = match mode(request.op) {
+            IoOperationMode::READ => Some(&mut self.bytes_read),
+            IoOperationMode::WRITE if is_plain(request.op) => Some(&mut self.bytes_written),
+            _ => None,
+        };
+        if let Some(sum) = sum.filter(|_| request.error.is_none() && request.bytes_done > 0) {
+            *sum += request.bytes_done;
+            self.writer.metric(time, BYTES, &[self.bytes_read, self.bytes_written], &[])?;
+        }
+        if self.in_flight == 0 {
+            self.writer.leave(time, out.definitions.regions.busy(), &[])?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether the request is about a number of bytes: flushes, zone management and driver commands are not.
+fn moves_data(op: RequestOp) -> bool {
+    match op {
+        RequestOp::Read
+        | RequestOp::Write
+        | RequestOp::Discard
+        | RequestOp::SecureErase
+        | RequestOp::WriteZeroes
+        | RequestOp::ZoneAppend => true,
+        RequestOp::Flush
+        | RequestOp::ZoneReset
+        | RequestOp::ZoneResetAll
+        | RequestOp::ZoneOpen
+        | RequestOp::ZoneClose
+        | RequestOp::ZoneFinish
+        | RequestOp::Other => false,
+    }
+}
+
+/// Whether the operation is what its mode says; an attribute says what the others are.
+fn is_plain(op: RequestOp) -> bool {
+    matches!(op, RequestOp::Read | RequestOp::Write | RequestOp::Flush | RequestOp::ZoneAppend)
+}
+
+/// OTF2 knows three modes: what is neither a read nor a flush counts as a write.
+fn mode(op: RequestOp) -> IoOperationMode {
+    match op {
+        RequestOp::Read => IoOperationMode::READ,
+        RequestOp::Flush => IoOperationMode::FLUSH,
+        RequestOp::Write
+        | RequestOp::Discard
+        | RequestOp::SecureErase
+        | RequestOp::WriteZeroes
+        | RequestOp::ZoneAppend
+        | RequestOp::ZoneReset
+        | RequestOp::ZoneResetAll
+        | RequestOp::ZoneOpen
+        | RequestOp::ZoneClose
+        | RequestOp::ZoneFinish
+        | RequestOp::Other => IoOperationMode::WRITE,
+    }
+}
+
+fn io_begin(request: &BlockRequest, handle: IoHandleRef, matching_id: u64) -> IoBegin {
+    let bytes_request = Some(request.bytes()).filter(|_| moves_data(request.op));
+    IoBegin {
+        handle,
+        mode: mode(request.op),
+        flags: IoOperationFlags::NON_BLOCKING,
+        bytes_request,
+        matching_id,
+    }
+}
+
+fn finish(
+    writer: &mut EvtWriter,
+    time: u64,
+    (handle, id): (IoHandleRef, u64),
+    outcome: &Outcome,
+) -> Result<(), OtfError> {
+    if outcome.cancelled {
+        writer.io_operation_cancelled(time, handle, id, outcome.notes.list())?;
+    } else {
+        writer.io_operation_complete(time, handle, outcome.bytes, id, outcome.notes.list())?;
+    }
+    Ok(())
+}

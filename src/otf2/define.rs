@@ -1,0 +1,184 @@
+//! The definitions, written at the end: what the numbers in the events mean.
+
+use std::collections::BTreeMap;
+
+use otf2_sys::{
+    AttributeValue, GlobalDefs, IoFileRef, IoHandleFlags, IoHandleRef, IoParadigm, IoParadigmClass,
+    IoParadigmFlags, IoParadigmRef, LocationGroupRef, LocationRef, Region, RegionFlags, RegionRef,
+    SystemTreeNodeRef,
+};
+
+use super::attributes::ATTRIBUTES;
+use super::block::Devices;
+use super::definitions::Owner;
+use super::error::OtfError;
+use super::files::{File, Files};
+use super::handles::{Handles, Layer};
+use super::mounts::Mounts;
+use super::options::EndFacts;
+use super::regions::Regions;
+use super::tasks::Tasks;
+use super::{define_metrics, define_places};
+use crate::capture::header::Header;
+
+/// Above all nodes: what a network file system's files are seen by.
+pub(super) const MACHINE: SystemTreeNodeRef = SystemTreeNodeRef::new(0);
+/// The computer of the capture.
+pub(super) const NODE: SystemTreeNodeRef = SystemTreeNodeRef::new(1);
+
+/// All that the definitions are made of.
+pub(super) struct Ending<'a> {
+    pub(super) files: &'a Files,
+    pub(super) handles: &'a Handles,
+    pub(super) regions: &'a Regions,
+    /// In the order of the locations' numbers.
+    pub(super) owners: &'a [(LocationRef, Owner)],
+    pub(super) tasks: &'a Tasks,
+    pub(super) devices: &'a Devices,
+    pub(super) mounts: &'a Mounts,
+    pub(super) capture: &'a Header,
+    pub(super) end: &'a EndFacts,
+}
+
+impl Ending<'_> {
+    /// Writes all of them, each kind before those that refer to it.
+    pub(super) fn write(&self, defs: &mut GlobalDefs<'_>) -> Result<(), OtfError> {
+        self.clock(defs)?;
+        for attribute in ATTRIBUTES {
+            let (name, description) =
+                (defs.string(attribute.name)?, defs.string(attribute.description)?);
+            defs.attribute(attribute.this, name, description, attribute.value_type)?;
+        }
+        define_places::write(self, defs)?;
+        self.regions(defs)?;
+        self.files(defs)?;
+        self.handles(defs)?;
+        if self.owners.iter().any(|it| matches!(it.1, Owner::Device(_))) {
+            define_metrics::write(defs)?;
+        }
+        Ok(())
+    }
+
+    /// From the start of the capture, or the first event if that is earlier, to the end or the last event.
+    fn clock(&self, defs: &mut GlobalDefs<'_>) -> Result<(), OtfError> {
+        let clock = &self.capture.clock;
+        let (first, last) = defs.event_times().unwrap_or((u64::MAX, 0));
+        let start = match clock.start_ns {
+            // A header without a clock.
+            0 if first < u64::MAX => first,
+            known => known,
+        };
+        let offset = start.min(first);
+        let length = self.end.end_time.0.max(last).saturating_sub(offset);
+        let is_known = clock.start_ns > 0 && clock.start_realtime_ns > 0;
+        let realtime = clock.start_realtime_ns.saturating_sub(start - offset);
+        Ok(defs.clock_properties(1_000_000_000, offset, length, is_known.then_some(realtime))?)
+    }
+
+    fn regions(&self, defs: &mut GlobalDefs<'_>) -> Result<(), OtfError> {
+        let empty = defs.string("")?;
+        for (id, region) in (0..).zip(self.regions.list()) {
+            let name = defs.string(region.name())?;
+            let definition = Region {
+                name,
+                canonical_name: name,
+                description: empty,
+                role: region.role(),
+                paradigm: otf2_sys::Paradigm::NONE,
+                flags: RegionFlags::NONE,
+                source_file: defs.string(region.source_file())?,
+                begin_line: 0,
+                end_line: 0,
+            };
+            defs.region(RegionRef::new(id), &definition)?;
+        }
+        Ok(())
+    }
+
+    fn files(&self, defs: &mut GlobalDefs<'_>) -> Result<(), OtfError> {
+        (0..)
+            .zip(self.files.list())
+            .try_for_each(|(id, file)| self.file(IoFileRef::new(id), file, defs))
+    }
+
+    fn file(
+        &self,
+        this: IoFileRef,
+        file: &File,
+        defs: &mut GlobalDefs<'_>,
+    ) -> Result<(), OtfError> {
+        let mount = self.mounts.of(&file.path);
+        let scope =
+            if mount.is_some_and(super::mounts::Mount::is_network) { MACHINE } else { NODE };
+        if file.is_directory {
+            defs.io_directory(this, file.name, scope)?;
+        } else {
+            defs.io_regular_file(this, file.name, scope)?;
+        }
+        let point = mount.map(super::mounts::Mount::point);
+        let properties = [
+            ("Mount Point", point.as_deref()),
+            ("Mount Source", mount.map(|it| it.source.as_str())),
+            ("File system", mount.map(|it| it.file_system.as_str())),
+            ("Name certainty", file.certainty.remark()),
+        ];
+        for (name, value) in properties {
+            if let Some(value) = value {
+                let (name, value) = (defs.string(name)?, defs.string(value)?);
+                defs.io_file_property(this, name, AttributeValue::String(value))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn handles(&self, defs: &mut GlobalDefs<'_>) -> Result<(), OtfError> {
+        let paradigms = self.paradigms(defs)?;
+        for (id, handle) in (0..).zip(self.handles.list()) {
+            let this = IoHandleRef::new(id);
+            let Some(&paradigm) = paradigms.get(&handle.layer) else { continue };
+            let is_pre_created = handle.pre_created.is_some();
+            let flags =
+                if is_pre_created { IoHandleFlags::PRE_CREATED } else { IoHandleFlags::NONE };
+            defs.io_handle(this, handle.name, handle.file, paradigm, flags, None)?;
+            if let Some((mode, status)) = handle.pre_created {
+                defs.io_pre_created_handle_state(this, mode, status)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The layers that occurred. POSIX is always there.
+    fn paradigms(
+        &self,
+        defs: &mut GlobalDefs<'_>,
+    ) -> Result<BTreeMap<Layer, IoParadigmRef>, OtfError> {
+        let occurs =
+            |layer| layer == Layer::Posix || self.handles.list().iter().any(|it| it.layer == layer);
+        let mut paradigms = BTreeMap::new();
+        for (id, layer) in (0..).zip(Layer::ALL.into_iter().filter(|&it| occurs(it))) {
+            let (identification, name) = layer.names();
+            let definition = IoParadigm {
+                identification: defs.string(identification)?,
+                name: defs.string(name)?,
+                class: IoParadigmClass::SERIAL,
+                flags: IoParadigmFlags::OS,
+                properties: &[],
+            };
+            defs.io_paradigm(IoParadigmRef::new(id), &definition)?;
+            paradigms.insert(layer, IoParadigmRef::new(id));
+        }
+        Ok(paradigms)
+    }
+}
+
+/// Groups of locations in the making.
+#[derive(Debug, Default)]
+pub(super) struct GroupNumbers(u32);
+
+impl GroupNumbers {
+    /// The next one.
+    pub(super) fn take(&mut self) -> LocationGroupRef {
+        self.0 += 1;
+        LocationGroupRef::new(self.0 - 1)
+    }
+}

@@ -1,0 +1,172 @@
+//! The system tree, processes and threads, devices.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use otf2_sys::{
+    AttributeValue, GlobalDefs, LocationGroupRef, LocationGroupType, LocationRef, LocationType,
+    SystemTreeDomain, SystemTreeNodeRef,
+};
+
+use super::define::{Ending, GroupNumbers, MACHINE, NODE};
+use super::definitions::Owner;
+use super::error::OtfError;
+use super::text::printable;
+use crate::operation::model::{ProcessKey, ThreadKey};
+use crate::units::DevId;
+
+const BLOCK_DEVICES: SystemTreeNodeRef = SystemTreeNodeRef::new(2);
+
+/// Writes them.
+pub(super) fn write(ending: &Ending<'_>, defs: &mut GlobalDefs<'_>) -> Result<(), OtfError> {
+    node(ending, defs)?;
+    let mut numbers = GroupNumbers::default();
+    let processes = processes(ending, &mut numbers, defs)?;
+    let devices = devices(ending, &mut numbers, defs)?;
+    for &(this, owner) in ending.owners {
+        match owner {
+            Owner::Nobody => nothing(this, defs)?,
+            Owner::Thread(key) => thread(ending, key, &processes, this, defs)?,
+            Owner::Device(dev) => {
+                let Some(&group) = devices.get(&dev) else { continue };
+                let name = defs.string(&format!("{} requests", ending.devices.name(dev)))?;
+                defs.location(this, name, LocationType::CPU_THREAD, group)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The machine and its one node.
+fn node(ending: &Ending<'_>, defs: &mut GlobalDefs<'_>) -> Result<(), OtfError> {
+    let (name, class) = (defs.string("Linux")?, defs.string("machine")?);
+    defs.system_tree_node(MACHINE, name, class, None)?;
+    defs.system_tree_node_domain(MACHINE, SystemTreeDomain::MACHINE)?;
+    let host = &ending.capture.host;
+    let hostname = if host.hostname.is_empty() { "localhost" } else { &host.hostname };
+    let (name, class) = (defs.string(&printable(hostname.as_bytes()))?, defs.string("node")?);
+    defs.system_tree_node(NODE, name, class, Some(MACHINE))?;
+    defs.system_tree_node_domain(NODE, SystemTreeDomain::SHARED_MEMORY)?;
+    let scope = &ending.capture.scope;
+    let (cpus, command) = (host.cpus.len().to_string(), scope.command.join(" "));
+    let facts = [
+        ("Kernel release", host.kernel_release.as_str()),
+        ("Kernel version", &host.kernel_version),
+        ("Architecture", &host.machine),
+        ("CPUs", if host.cpus.is_empty() { "" } else { &cpus }),
+        ("Capture mode", &scope.mode),
+        ("Command", &command),
+        ("File names", &ending.capture.names),
+        ("Tool version", &ending.capture.tool_version),
+    ];
+    let properties = ending.end.properties.iter().map(|it| (it.0.as_str(), it.1.as_str()));
+    for (name, value) in facts.into_iter().chain(properties) {
+        node_property(NODE, name, value, defs)?;
+    }
+    Ok(())
+}
+
+fn node_property(
+    node: SystemTreeNodeRef,
+    name: &str,
+    value: &str,
+    defs: &mut GlobalDefs<'_>,
+) -> Result<(), OtfError> {
+    if value.is_empty() {
+        return Ok(());
+    }
+    let (name, value) =
+        (defs.string(&printable(name.as_bytes()))?, defs.string(&printable(value.as_bytes()))?);
+    Ok(defs.system_tree_node_property(node, name, AttributeValue::String(value))?)
+}
+
+/// One group per process that has a location, parents mostly before their children.
+fn processes(
+    ending: &Ending<'_>,
+    numbers: &mut GroupNumbers,
+    defs: &mut GlobalDefs<'_>,
+) -> Result<BTreeMap<ProcessKey, LocationGroupRef>, OtfError> {
+    let mut keys: Vec<ProcessKey> = ending
+        .owners
+        .iter()
+        .filter_map(|it| match it.1 {
+            Owner::Thread(key) => ending.tasks.thread(key).map(|it| it.process),
+            Owner::Device(_) | Owner::Nobody => None,
+        })
+        .collect();
+    keys.sort_unstable();
+    keys.dedup();
+    let mut groups = BTreeMap::new();
+    for key in keys {
+        let Some(process) = ending.tasks.process(key) else { continue };
+        let this = numbers.take();
+        let name =
+            defs.string(&format!("{} [{}]", named(&process.comm, "process"), process.pid))?;
+        let creator = process.parent.and_then(|it| groups.get(&it)).copied();
+        defs.location_group(this, name, LocationGroupType::PROCESS, NODE, creator)?;
+        let property = defs.string("ProcessId")?;
+        defs.location_group_property(this, property, AttributeValue::Int32(process.pid.0))?;
+        groups.insert(key, this);
+    }
+    Ok(groups)
+}
+
+/// A name, or what stands for one that nobody told.
+fn named<'a>(comm: &'a [u8], otherwise: &'a str) -> Cow<'a, str> {
+    if comm.is_empty() { Cow::Borrowed(otherwise) } else { printable(comm) }
+}
+
+/// The name differs from the group's: a reader aborts where both are the same.
+fn thread(
+    ending: &Ending<'_>,
+    key: ThreadKey,
+    processes: &BTreeMap<ProcessKey, LocationGroupRef>,
+    this: LocationRef,
+    defs: &mut GlobalDefs<'_>,
+) -> Result<(), OtfError> {
+    let Some(thread) = ending.tasks.thread(key) else { return Ok(()) };
+    let Some(&group) = processes.get(&thread.process) else { return Ok(()) };
+    let name = defs.string(&format!("{}:{}", named(&thread.comm, "thread"), thread.tid))?;
+    defs.location(this, name, LocationType::CPU_THREAD, group)?;
+    let property = defs.string("ThreadId")?;
+    Ok(defs.location_property(this, property, AttributeValue::Int32(thread.tid.0))?)
+}
+
+/// One node and one group per device that had a request.
+fn devices(
+    ending: &Ending<'_>,
+    numbers: &mut GroupNumbers,
+    defs: &mut GlobalDefs<'_>,
+) -> Result<BTreeMap<DevId, LocationGroupRef>, OtfError> {
+    let mut groups = BTreeMap::new();
+    let devices = ending.owners.iter().filter_map(|it| match it.1 {
+        Owner::Device(dev) => Some(dev),
+        Owner::Thread(_) | Owner::Nobody => None,
+    });
+    for (id, dev) in (3..).zip(devices) {
+        if groups.is_empty() {
+            let (name, class) = (defs.string("block devices")?, defs.string("hardware")?);
+            defs.system_tree_node(BLOCK_DEVICES, name, class, Some(NODE))?;
+        }
+        let node = SystemTreeNodeRef::new(id);
+        let text = ending.devices.name(dev);
+        let (name, class) = (defs.string(&text)?, defs.string("disk")?);
+        defs.system_tree_node(node, name, class, Some(BLOCK_DEVICES))?;
+        node_property(node, "Device number", &dev.to_string(), defs)?;
+        let scheduler = ending.devices.disk(dev).map_or("", |it| &it.scheduler);
+        node_property(node, "I/O scheduler", scheduler, defs)?;
+        let group = numbers.take();
+        let name = defs.string(&format!("{text} queue"))?;
+        defs.location_group(group, name, LocationGroupType::PROCESS, node, None)?;
+        groups.insert(dev, group);
+    }
+    Ok(groups)
+}
+
+/// The one location of a trace in which nothing happened.
+fn nothing(this: LocationRef, defs: &mut GlobalDefs<'_>) -> Result<(), OtfError> {
+    let (group_name, name) = (defs.string("iotrace-perf")?, defs.string("nothing recorded")?);
+    let group = LocationGroupRef::new(0);
+    defs.location_group(group, group_name, LocationGroupType::PROCESS, NODE, None)?;
+    Ok(defs.location(this, name, LocationType::CPU_THREAD, group)?)
+}

@@ -1,0 +1,138 @@
+//! What events name, numbered while they are written and defined at the end.
+
+use otf2_sys::{
+    Archive, EvtWriter, IoAccessMode, IoHandleRef, IoStatusFlags, LocationRef, StringRef,
+};
+use rustc_hash::FxHashMap;
+
+use super::error::OtfError;
+use super::files::{Certainty, Files};
+use super::handles::{Handle, Handles, Layer};
+use super::regions::Regions;
+use super::text::printable;
+use crate::operation::model::{FilePath, OpenFile, PathSource, ThreadKey};
+use crate::units::{DevId, Fd};
+
+/// Different paths of failed opens that are kept. A search along a path fails for some thousand names; a program that
+/// makes up names without end must not fill the archive with them.
+const FAILED_PATHS_MAX: usize = 1 << 16;
+
+/// Whose location it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Owner {
+    Thread(ThreadKey),
+    Device(DevId),
+    /// Of a trace in which nothing happened; readers refuse one without a location.
+    Nobody,
+}
+
+/// The archive and the tables of what was named in it.
+#[derive(Debug)]
+pub(super) struct Definitions {
+    pub(super) archive: Archive,
+    pub(super) files: Files,
+    pub(super) handles: Handles,
+    pub(super) regions: Regions,
+    /// By the locations' numbers.
+    pub(super) owners: Vec<(LocationRef, Owner)>,
+    /// The text that is empty.
+    pub(super) empty: StringRef,
+    failed_paths: FxHashMap<Box<[u8]>, StringRef>,
+    /// See [`super::OtfSummary`].
+    pub(super) paths_left_out: u64,
+    pub(super) events: u64,
+    pub(super) clamped: u64,
+}
+
+impl Definitions {
+    pub(super) fn new(mut archive: Archive) -> Result<Self, OtfError> {
+        let empty = archive.intern("")?;
+        Ok(Self {
+            archive,
+            files: Files::default(),
+            handles: Handles::default(),
+            regions: Regions::new(),
+            owners: Vec::new(),
+            empty,
+            failed_paths: FxHashMap::default(),
+            paths_left_out: 0,
+            events: 0,
+            clamped: 0,
+        })
+    }
+
+    /// A new location.
+    pub(super) fn open(&mut self, owner: Owner) -> Result<EvtWriter, OtfError> {
+        let writer = self.archive.event_writer()?;
+        self.owners.push((writer.location(), owner));
+        Ok(writer)
+    }
+
+    /// The end of a location.
+    pub(super) fn close(&mut self, writer: EvtWriter) -> Result<(), OtfError> {
+        self.clamped += writer.clamped();
+        self.events += self.archive.close_event_writer(writer)?;
+        Ok(())
+    }
+
+    /// The handle of a descriptor.
+    pub(super) fn descriptor(
+        &mut self,
+        fd: Fd,
+        file: &OpenFile,
+        pre_created: Option<(IoAccessMode, IoStatusFlags)>,
+    ) -> Result<IoHandleRef, OtfError> {
+        let certainty = Certainty::of(file);
+        let mut handle = Handle {
+            layer: Layer::Posix,
+            number: fd.0.cast_unsigned(),
+            file: None,
+            name: self.empty,
+            pre_created,
+        };
+        match (&file.path, certainty) {
+            (Some(path), Some(certainty)) if is_file(path) => {
+                let is_directory = file.stat.is_some_and(|it| it.is_directory());
+                handle.file = Some(self.files.file(
+                    &path.bytes,
+                    certainty,
+                    is_directory,
+                    &mut self.archive,
+                )?);
+            }
+            (Some(path), _) => handle.name = self.archive.intern(&printable(&path.bytes))?,
+            (None, _) => handle.name = self.nameless(fd)?,
+        }
+        self.handles.handle(handle)
+    }
+
+    fn nameless(&mut self, fd: Fd) -> Result<StringRef, OtfError> {
+        Ok(match fd.0 {
+            0 => self.archive.intern("stdin")?,
+            1 => self.archive.intern("stdout")?,
+            2 => self.archive.intern("stderr")?,
+            other => self.archive.intern(&format!("fd {other}"))?,
+        })
+    }
+
+    /// The path of a failed open; `None`: there are too many.
+    pub(super) fn failed_path(&mut self, path: &FilePath) -> Result<Option<StringRef>, OtfError> {
+        if let Some(&known) = self.failed_paths.get(&*path.bytes) {
+            return Ok(Some(known));
+        }
+        if self.failed_paths.len() >= FAILED_PATHS_MAX {
+            self.paths_left_out += 1;
+            return Ok(None);
+        }
+        let name = self.archive.intern(&printable(&path.bytes))?;
+        self.failed_paths.insert(path.bytes.as_slice().into(), name);
+        Ok(Some(name))
+    }
+}
+
+/// False for `pipe:[7]`, `socket:[8]`, `anon_inode:[eventpoll]`: no path leads there.
+fn is_file(path: &FilePath) -> bool {
+    path.bytes.first() == Some(&b'/')
+        || path.source == PathSource::Argument
+        || !path.bytes.windows(2).any(|it| it == b":[") && !path.bytes.starts_with(b"anon_inode:")
+}

@@ -1,0 +1,128 @@
+//! `/proc/PID/mountinfo`: on which file system a path lies.
+
+use super::text::printable;
+
+/// One mount.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Mount {
+    point: Vec<u8>,
+    /// The file system type: `ext4`, `nfs4`, `fuse.sshfs`.
+    pub(super) file_system: String,
+    /// What is mounted: `/dev/sda2`, `server:/export`.
+    pub(super) source: String,
+}
+
+impl Mount {
+    /// Where it is mounted.
+    pub(super) fn point(&self) -> String {
+        printable(&self.point).into_owned()
+    }
+
+    /// Whether other machines see the same files under it. FUSE is not: nobody but its daemon knows.
+    pub(super) fn is_network(&self) -> bool {
+        const TYPES: &[&str] = &[
+            "9p",
+            "afs",
+            "beegfs",
+            "beegfs_nodev",
+            "ceph",
+            "cifs",
+            "fuse.ceph",
+            "fuse.glusterfs",
+            "fuse.sshfs",
+            "gfs2",
+            "gpfs",
+            "lustre",
+            "nfs",
+            "nfs4",
+            "ocfs2",
+            "orangefs",
+            "panfs",
+            "pvfs2",
+            "smb3",
+            "wekafs",
+        ];
+        TYPES.contains(&self.file_system.as_str())
+    }
+}
+
+/// The mounts of the capture's mount namespace.
+#[derive(Debug, Default)]
+pub(super) struct Mounts(Vec<Mount>);
+
+impl Mounts {
+    /// From the text (`Documentation/filesystems/proc.rst`, section 3.5); lines that make no sense are passed over.
+    pub(super) fn parse(text: &[u8]) -> Self {
+        Self(text.split(|&it| it == b'\n').filter_map(line).collect())
+    }
+
+    /// The mount that holds this path: the longest prefix, and of several at one point the last, which covers them.
+    pub(super) fn of(&self, path: &[u8]) -> Option<&Mount> {
+        self.0.iter().filter(|it| is_below(path, &it.point)).max_by_key(|it| it.point.len())
+    }
+}
+
+/// `36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue`; any number of fields before the `-`.
+fn line(line: &[u8]) -> Option<Mount> {
+    let mut fields = line.split(|&it| it == b' ');
+    let point = unescape(fields.nth(4)?);
+    let mut behind = fields.skip_while(|it| it != b"-").skip(1);
+    let file_system = printable(behind.next()?).into_owned();
+    let source = printable(&unescape(behind.next()?)).into_owned();
+    Some(Mount { point, file_system, source })
+}
+
+fn is_below(path: &[u8], point: &[u8]) -> bool {
+    let Some(rest) = path.strip_prefix(point) else { return false };
+    rest.first().is_none_or(|&it| it == b'/') || point == b"/"
+}
+
+/// Blanks, tabs, line ends and backslashes are written as `\` and three octal digits.
+fn unescape(field: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((&first, behind)) = rest.split_first() {
+        rest = behind;
+        match (first, behind) {
+            (b'\\', [a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', after @ ..]) => {
+                out.push((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'));
+                rest = after;
+            }
+            _ => out.push(first),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &[u8] = b"\
+        22 1 254:1 / / rw,relatime shared:1 - ext4 /dev/vda1 rw\n\
+        30 22 0:40 / /home rw - nfs4 server:/export\\040a rw\n\
+        31 22 0:41 / /mnt/a\\040b rw shared:5 master:2 - tmpfs tmpfs rw\n\
+        32 22 8:1 / /data rw - ext4 /dev/sda1 rw\n\
+        33 32 8:2 / /data rw - xfs /dev/sdb1 rw\n\
+        nonsense\n";
+
+    #[track_caller]
+    fn check(path: &str, expected: Option<(&str, &str, &str, bool)>) {
+        let mounts = Mounts::parse(TEXT);
+        let found = mounts.of(path.as_bytes());
+        let found = found
+            .map(|it| (it.point(), it.file_system.clone(), it.source.clone(), it.is_network()));
+        let expected = expected.map(|it| (it.0.to_owned(), it.1.to_owned(), it.2.to_owned(), it.3));
+        assert_eq!(found, expected, "{path}");
+    }
+
+    #[test]
+    fn the_longest_prefix_of_whole_names_wins() {
+        check("/etc/passwd", Some(("/", "ext4", "/dev/vda1", false)));
+        check("/home", Some(("/home", "nfs4", "server:/export a", true)));
+        check("/homes/x", Some(("/", "ext4", "/dev/vda1", false)));
+        check("/mnt/a b/c", Some(("/mnt/a b", "tmpfs", "tmpfs", false)));
+        check("/data/x", Some(("/data", "xfs", "/dev/sdb1", false)));
+        check("relative", None);
+    }
+}

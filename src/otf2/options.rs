@@ -1,0 +1,56 @@
+//! What the writer is told at the start and at the end, and what it tells back.
+
+use crate::units::KernelTime;
+
+/// How to write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OtfOptions {
+    /// How many event files may be open at once; best half of `RLIMIT_NOFILE`. Default: 512.
+    pub open_files_max: u64,
+    /// Bytes of events that all locations together may keep in memory. Default: 256 MiB.
+    pub memory_budget_bytes: u64,
+    /// Show block requests also on the thread that asked for them, under an I/O paradigm of their own so that no sum
+    /// counts them twice. Default: off.
+    pub block_on_threads: bool,
+}
+
+impl Default for OtfOptions {
+    fn default() -> Self {
+        let otf2_sys::Options { memory_budget_bytes, open_files_max } =
+            otf2_sys::Options::default();
+        Self { open_files_max, memory_budget_bytes, block_on_threads: false }
+    }
+}
+
+/// What is known when the last step is written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EndFacts {
+    /// When the recording ended; the trace reaches to here, or to its last event if that is later.
+    pub end_time: KernelTime,
+    /// Losses and the like, by name: become properties of the archive (`IOTRACE::NAME`, where what is not a letter, a
+    /// digit or `_` becomes `_`) and of the node in the system tree (by the name as it is).
+    pub properties: Vec<(String, String)>,
+}
+
+/// What was written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OtfSummary {
+    /// Threads and devices; readers need a file descriptor for each.
+    pub locations: u64,
+    /// Events of all of them.
+    pub events: u64,
+    /// Files and directories.
+    pub files: u64,
+    /// I/O handles.
+    pub handles: u64,
+    /// By how many bytes the memory budget was exceeded at worst.
+    pub over_budget_bytes: u64,
+    /// Events whose time lay before the one of the event before them on their location; they got that time.
+    pub clamped: u64,
+    /// Texts that were too long for the archive.
+    pub strings_cut: u64,
+    /// Failed opens whose path was left out, because too many different ones failed.
+    pub paths_left_out: u64,
+    /// Steps of threads that had ended; 0 unless the steps contradict themselves.
+    pub after_end: u64,
+}

@@ -1,0 +1,225 @@
+//! System calls: Enter and Leave around what they do to files.
+
+use otf2_sys::{IoBegin, IoHandleRef, IoOperationFlags, IoOperationMode};
+
+use super::activity::{Activity, Out};
+use super::attributes::Notes;
+use super::error::OtfError;
+use super::flags;
+use super::slots::Slots;
+use super::tasks::Active;
+use crate::event::syscall_table::Class;
+use crate::operation::model::{FdEffect, OpenFile, SyscallOperation};
+use crate::units::Fd;
+
+/// The operations that a thread is inside.
+#[derive(Debug, Default)]
+pub(super) struct Pending {
+    main: Option<Open>,
+    /// The second side of a transfer; its matching id is a slot.
+    target: Option<Open>,
+    /// The position was told at the beginning.
+    offset_told: bool,
+}
+
+/// An operation that has begun.
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    handle: IoHandleRef,
+    id: u64,
+}
+
+/// What a call of this class does to data.
+fn mode(class: Class) -> Option<IoOperationMode> {
+    match class {
+        // A transfer reads here and writes on its target.
+        Class::Read | Class::Transfer => Some(IoOperationMode::READ),
+        Class::Write => Some(IoOperationMode::WRITE),
+        Class::Sync => Some(IoOperationMode::FLUSH),
+        Class::Open
+        | Class::Close
+        | Class::CloseRange
+        | Class::Seek
+        | Class::Dup
+        | Class::Control => None,
+    }
+}
+
+/// A call began.
+#[inline]
+pub(super) fn begin(
+    operation: &SyscallOperation,
+    active: &mut Active<'_>,
+    out: &mut Writing<'_>,
+) -> Result<(), OtfError> {
+    let region = out.definitions.regions.call(operation.call);
+    active.writer.enter(out.time, region, &[])?;
+    *active.pending = Pending::default();
+    let class = operation.call.call().class;
+    let (Some(mode), Some(fd), Some(file)) = (mode(class), operation.fd, &operation.file) else {
+        return Ok(());
+    };
+    let bytes_request = if class == Class::Sync { None } else { operation.bytes_requested };
+    let id = 2 * active.writer.location().id();
+    let side = Side { fd, file, mode, bytes_request, id };
+    active.pending.offset_told = operation.offset.is_some();
+    active.pending.main = Some(begin_on(&side, operation.offset, active, out)?);
+    if class == Class::Transfer
+        && let Some((fd, file)) = &operation.target
+    {
+        let id = out.slots.take();
+        let side = Side { fd: *fd, file, mode: IoOperationMode::WRITE, bytes_request, id };
+        active.pending.target = Some(begin_on(&side, None, active, out)?);
+    }
+    Ok(())
+}
+
+/// What is the same for all steps at a moment.
+#[derive(Debug)]
+pub(super) struct Writing<'a> {
+    pub(super) time: u64,
+    pub(super) definitions: &'a mut super::definitions::Definitions,
+    pub(super) slots: &'a mut Slots,
+}
+
+/// One side of an operation.
+struct Side<'a> {
+    fd: Fd,
+    file: &'a OpenFile,
+    mode: IoOperationMode,
+    bytes_request: Option<u64>,
+    id: u64,
+}
+
+#[inline]
+fn begin_on(
+    side: &Side<'_>,
+    offset: Option<u64>,
+    active: &mut Active<'_>,
+    out: &mut Writing<'_>,
+) -> Result<Open, OtfError> {
+    let mut handles = Out { time: out.time, writer: active.writer, definitions: out.definitions };
+    let handle = active.activity.used(side.fd, side.file, &mut handles)?;
+    let begin = IoBegin {
+        handle,
+        mode: side.mode,
+        flags: IoOperationFlags::NONE,
+        bytes_request: side.bytes_request,
+        matching_id: side.id,
+    };
+    active.writer.io_operation_begin(out.time, &begin, Notes::new().offset(offset).list())?;
+    Ok(Open { handle, id: side.id })
+}
+
+/// A call ended: its operations, then what it did to descriptors, all before it leaves.
+#[inline]
+pub(super) fn end(
+    operation: &SyscallOperation,
+    effects: &[FdEffect],
+    active: &mut Active<'_>,
+    out: &mut Writing<'_>,
+) -> Result<(), OtfError> {
+    let errno = operation.errno();
+    let class = operation.call.call().class;
+    let transferred = if class == Class::Sync {
+        None
+    } else {
+        operation.ret.and_then(|it| u64::try_from(it).ok())
+    };
+    let offset = operation.offset.filter(|_| !active.pending.offset_told);
+    let mut notes = Notes::new();
+    notes.errno(errno);
+    // The position is that of the main side.
+    complete_target(transferred, &notes, active, out)?;
+    notes.offset(offset);
+    complete_main(transferred, &notes, active, out)?;
+    for effect in effects {
+        let mut handles =
+            Out { time: out.time, writer: active.writer, definitions: out.definitions };
+        apply(effect, operation, active.activity, &mut handles)?;
+    }
+    let mut notes = Notes::new();
+    if let Some(errno) = errno {
+        notes.errno(Some(errno));
+        if let Some(path) = &operation.failed_path {
+            notes.path(out.definitions.failed_path(path)?);
+        }
+        if errno == libc::EBADF {
+            refused(operation, active.activity);
+        }
+    }
+    let region = out.definitions.regions.call(operation.call);
+    Ok(active.writer.leave(out.time, region, notes.list())?)
+}
+
+/// A call will not end any more.
+pub(super) fn unfinished(
+    operation: &SyscallOperation,
+    active: &mut Active<'_>,
+    out: &mut Writing<'_>,
+) -> Result<(), OtfError> {
+    let mut notes = Notes::new();
+    notes.truncated();
+    complete_target(None, &notes, active, out)?;
+    complete_main(None, &notes, active, out)?;
+    let region = out.definitions.regions.call(operation.call);
+    Ok(active.writer.leave(out.time, region, notes.list())?)
+}
+
+#[inline]
+fn complete_main(
+    bytes: Option<u64>,
+    notes: &Notes,
+    active: &mut Active<'_>,
+    out: &mut Writing<'_>,
+) -> Result<(), OtfError> {
+    let Some(open) = active.pending.main.take() else { return Ok(()) };
+    Ok(active.writer.io_operation_complete(out.time, open.handle, bytes, open.id, notes.list())?)
+}
+
+#[inline]
+fn complete_target(
+    bytes: Option<u64>,
+    notes: &Notes,
+    active: &mut Active<'_>,
+    out: &mut Writing<'_>,
+) -> Result<(), OtfError> {
+    let Some(open) = active.pending.target.take() else { return Ok(()) };
+    active.writer.io_operation_complete(out.time, open.handle, bytes, open.id, notes.list())?;
+    out.slots.give_back(open.id);
+    Ok(())
+}
+
+fn apply(
+    effect: &FdEffect,
+    operation: &SyscallOperation,
+    activity: &mut Activity,
+    out: &mut Out<'_>,
+) -> Result<(), OtfError> {
+    match effect {
+        FdEffect::Created { fd, file } => activity.created(*fd, file, out),
+        FdEffect::Duplicated { from, to, file, cloexec } => {
+            activity.duplicated((*from, *to), file, *cloexec, out)
+        }
+        FdEffect::Destroyed { fd, file } => activity.destroyed(*fd, file, out),
+        FdEffect::Seeked { fd, request, whence, result } => {
+            let (Some(file), Some(whence)) = (&operation.file, flags::whence(*whence)) else {
+                return Ok(());
+            };
+            let handle = activity.used(*fd, file, out)?;
+            Ok(out.writer.io_seek(out.time, handle, *request, whence, *result, &[])?)
+        }
+        FdEffect::StatusChanged { fd, flags, cloexec } => match &operation.file {
+            Some(file) => activity.status_changed(*fd, file, (*flags, *cloexec), out),
+            None => Ok(()),
+        },
+    }
+}
+
+fn refused(operation: &SyscallOperation, activity: &mut Activity) {
+    let main = operation.fd.zip(operation.file.as_ref());
+    let target = operation.target.as_ref().map(|it| (it.0, &it.1));
+    for (fd, file) in main.into_iter().chain(target) {
+        activity.refused(fd, file);
+    }
+}

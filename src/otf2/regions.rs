@@ -1,0 +1,93 @@
+//! Regions: one per system call that occurred, and one for a busy device.
+
+use otf2_sys::{RegionRef, RegionRole};
+
+use crate::event::syscall_table::{CALLS, CallId, Class};
+
+/// What a region is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Region {
+    /// A system call.
+    Call(CallId),
+    /// A device with requests in flight.
+    Busy,
+}
+
+impl Region {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Call(call) => call.call().name,
+            Self::Busy => "busy",
+        }
+    }
+
+    /// Viewers group regions by their source file.
+    pub(super) fn source_file(self) -> &'static str {
+        match self {
+            Self::Call(_) => "POSIX I/O",
+            Self::Busy => "block layer I/O",
+        }
+    }
+
+    pub(super) fn role(self) -> RegionRole {
+        match self {
+            Self::Busy => RegionRole::FILE_IO,
+            Self::Call(call) => match call.call().class {
+                Class::Read | Class::Write | Class::Sync | Class::Transfer => RegionRole::FILE_IO,
+                Class::Open
+                | Class::Close
+                | Class::CloseRange
+                | Class::Seek
+                | Class::Dup
+                | Class::Control => RegionRole::FILE_IO_METADATA,
+            },
+        }
+    }
+}
+
+/// The regions that occurred, numbered by their first use.
+#[derive(Debug)]
+pub(super) struct Regions {
+    of_call: Vec<Option<RegionRef>>,
+    busy: Option<RegionRef>,
+    list: Vec<Region>,
+}
+
+impl Regions {
+    pub(super) fn new() -> Self {
+        // The last one is for numbers beyond the table, which all have the same name.
+        Self { of_call: vec![None; CALLS.len() + 1], busy: None, list: Vec::new() }
+    }
+
+    pub(super) fn call(&mut self, call: CallId) -> RegionRef {
+        let index = usize::from(call.0).min(CALLS.len());
+        match self.of_call.get(index).copied().flatten() {
+            Some(known) => known,
+            None => self.add(Region::Call(call), index),
+        }
+    }
+
+    pub(super) fn busy(&mut self) -> RegionRef {
+        match self.busy {
+            Some(known) => known,
+            None => self.add(Region::Busy, usize::MAX),
+        }
+    }
+
+    #[cold]
+    fn add(&mut self, region: Region, index: usize) -> RegionRef {
+        // At most one per row of the table, and two more.
+        let this = RegionRef::new(u32::try_from(self.list.len()).unwrap_or(u32::MAX));
+        self.list.push(region);
+        match self.of_call.get_mut(index) {
+            Some(place) => *place = Some(this),
+            None => self.busy = Some(this),
+        }
+        this
+    }
+
+    /// In the order of their numbers.
+    pub(super) fn list(&self) -> &[Region] {
+        &self.list
+    }
+}

@@ -1,0 +1,188 @@
+//! The sink: hands each step to its mapping, and finishes the archive.
+
+use std::path::Path;
+
+use otf2_sys::Archive;
+
+use super::block::Devices;
+use super::define::Ending;
+use super::definitions::{Definitions, Owner};
+use super::error::OtfError;
+use super::mounts::Mounts;
+use super::options::{EndFacts, OtfOptions, OtfSummary};
+use super::posix::{self, Writing};
+use super::slots::Slots;
+use super::tasks::Tasks;
+use super::text::printable;
+use crate::capture::header::Header;
+use crate::operation::model::SyscallOperation;
+use crate::operation::{Sink, Step};
+use crate::units::KernelTime;
+
+/// Writes steps as an OTF2 archive.
+#[derive(Debug)]
+pub struct OtfSink {
+    definitions: Definitions,
+    tasks: Tasks,
+    devices: Devices,
+    slots: Slots,
+    mounts: Mounts,
+    capture: Header,
+}
+
+impl OtfSink {
+    /// Creates `directory/name.otf2` with its parts `name.def` and `name/`; the directory is made if it is missing.
+    ///
+    /// # Errors
+    ///
+    /// An archive of that name exists, or cannot be written.
+    pub fn create(
+        directory: &Path,
+        name: &str,
+        capture: &Header,
+        options: OtfOptions,
+    ) -> Result<Self, OtfError> {
+        let OtfOptions { open_files_max, memory_budget_bytes, block_on_threads } = options;
+        let archive = Archive::create(
+            directory,
+            name,
+            otf2_sys::Options { memory_budget_bytes, open_files_max },
+        )?;
+        Ok(Self {
+            definitions: Definitions::new(archive)?,
+            tasks: Tasks::default(),
+            devices: Devices::new(capture.disks.clone(), block_on_threads),
+            slots: Slots::default(),
+            mounts: Mounts::default(),
+            capture: capture.clone(),
+        })
+    }
+
+    /// Gives the text of `/proc/PID/mountinfo` at the time of the capture; any time before [`OtfSink::finish`]. Says
+    /// on which file system each file lies; without it nothing is said.
+    pub fn set_mounts(&mut self, mountinfo: &[u8]) {
+        self.mounts = Mounts::parse(mountinfo);
+    }
+
+    /// Writes the definitions. The archive is readable only after this.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be written; then it has no anchor file `name.otf2`.
+    pub fn finish(mut self, end: &EndFacts) -> Result<OtfSummary, OtfError> {
+        self.tasks.close_all(&mut self.definitions)?;
+        self.devices.close_all(&mut self.definitions)?;
+        if self.definitions.owners.is_empty() {
+            let writer = self.definitions.open(Owner::Nobody)?;
+            self.definitions.close(writer)?;
+        }
+        self.describe(end)?;
+        let Self { definitions, tasks, devices, mounts, capture, .. } = self;
+        let Definitions { archive, files, handles, regions, owners, .. } = definitions;
+        let summary = OtfSummary {
+            locations: owners.len() as u64,
+            events: definitions.events,
+            files: files.list().len() as u64,
+            handles: handles.list().len() as u64,
+            over_budget_bytes: archive.memory_use().over_budget_bytes_max,
+            clamped: definitions.clamped,
+            strings_cut: archive.strings_cut(),
+            paths_left_out: definitions.paths_left_out,
+            after_end: tasks.after_end,
+        };
+        let ending = Ending {
+            files: &files,
+            handles: &handles,
+            regions: &regions,
+            owners: &owners,
+            tasks: &tasks,
+            devices: &devices,
+            mounts: &mounts,
+            capture: &capture,
+            end,
+        };
+        archive.finish(|defs| ending.write(defs))?;
+        Ok(summary)
+    }
+
+    /// What the anchor file says.
+    fn describe(&mut self, end: &EndFacts) -> Result<(), OtfError> {
+        let archive = &mut self.definitions.archive;
+        let version = match self.capture.tool_version.as_str() {
+            "" => env!("CARGO_PKG_VERSION"),
+            version => version,
+        };
+        archive.set_creator(&format!("iotrace-perf {version}"))?;
+        archive.set_machine_name(&printable(self.capture.host.hostname.as_bytes()))?;
+        let command = self.capture.scope.command.join(" ");
+        archive.set_description(&printable(command.as_bytes()))?;
+        for (name, value) in &end.properties {
+            let name: String =
+                name.chars().map(|it| if it.is_ascii_alphanumeric() { it } else { '_' }).collect();
+            archive.set_property(&format!("IOTRACE::{name}"), &printable(value.as_bytes()))?;
+        }
+        Ok(())
+    }
+
+    fn on_thread(
+        &mut self,
+        time: u64,
+        operation: &SyscallOperation,
+        write: impl FnOnce(&mut super::tasks::Active<'_>, &mut Writing<'_>) -> Result<(), OtfError>,
+    ) -> Result<(), OtfError> {
+        let Some(mut active) = self.tasks.active(operation.thread, &mut self.definitions)? else {
+            return Ok(());
+        };
+        write(
+            &mut active,
+            &mut Writing { time, definitions: &mut self.definitions, slots: &mut self.slots },
+        )
+    }
+}
+
+impl Sink for OtfSink {
+    type Error = OtfError;
+
+    #[inline]
+    fn step(&mut self, time: KernelTime, step: &Step<'_>) -> Result<(), OtfError> {
+        let time = time.0;
+        match step {
+            Step::SyscallBegun(operation) => {
+                self.on_thread(time, operation, |active, out| posix::begin(operation, active, out))
+            }
+            Step::SyscallEnded(operation, effects) => {
+                self.on_thread(time, operation, |active, out| {
+                    posix::end(operation, effects, active, out)
+                })
+            }
+            Step::SyscallUnfinished(operation, _) => {
+                self.on_thread(time, operation, |active, out| {
+                    posix::unfinished(operation, active, out)
+                })
+            }
+            Step::Block { step, thread } => {
+                let mut out =
+                    Writing { time, definitions: &mut self.definitions, slots: &mut self.slots };
+                self.devices.step(step, *thread, &mut self.tasks, &mut out)
+            }
+            Step::DescriptorsClosed(process, fds) => {
+                self.tasks.descriptors_closed(time, *process, fds, &mut self.definitions)
+            }
+            Step::ThreadEnded(info) => self.tasks.thread_ended(info, &mut self.definitions),
+            Step::ProcessSeen(info) => {
+                self.tasks.process_seen(info);
+                Ok(())
+            }
+            Step::ThreadSeen(info) => {
+                self.tasks.thread_seen(info);
+                Ok(())
+            }
+            Step::ThreadRenamed(info) => {
+                self.tasks.renamed(info);
+                Ok(())
+            }
+            // They are counted by whoever finds them, and told with `EndFacts`.
+            Step::Anomaly(_) => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! Processes and threads, and when their locations are opened and closed.
+//!
+//! ```text
+//!            first thing it does          ended, nothing in flight
+//!   unheard ────────────────────► open ───────────────────────────► closed
+//!                                   └─ the last of its process stays open while handles are
+//!                                      active, for the news that they are closed
+//! ```
+
+use std::collections::VecDeque;
+
+use otf2_sys::EvtWriter;
+
+use super::activity::{Activity, Out};
+use super::definitions::{Definitions, Owner};
+use super::error::OtfError;
+use super::posix::Pending;
+use crate::operation::model::{ProcessInfo, ProcessKey, ThreadInfo, ThreadKey};
+use crate::units::{Fd, Pid, Tid};
+
+/// Processes without a living location whose last one is kept open. More would mean that the news about their
+/// descriptors is not coming, and each costs 256 KiB.
+const WAITING_MAX: usize = 64;
+
+/// A process.
+#[derive(Debug)]
+pub(super) struct Process {
+    pub(super) pid: Pid,
+    pub(super) comm: Vec<u8>,
+    pub(super) parent: Option<ProcessKey>,
+    activity: Activity,
+    /// Its threads whose location is open.
+    open: Vec<ThreadKey>,
+    waiting: bool,
+}
+
+/// Where a thread's events go.
+#[derive(Debug)]
+enum Place {
+    Unheard,
+    Open(EvtWriter),
+    Closed,
+}
+
+/// A thread.
+#[derive(Debug)]
+pub(super) struct Thread {
+    pub(super) process: ProcessKey,
+    pub(super) tid: Tid,
+    pub(super) comm: Vec<u8>,
+    place: Place,
+    ended: bool,
+    /// Block requests that it asked for and that have not ended.
+    requests: u32,
+    pending: Pending,
+}
+
+/// What a step of a thread works on.
+pub(super) struct Active<'a> {
+    pub(super) writer: &'a mut EvtWriter,
+    pub(super) activity: &'a mut Activity,
+    pub(super) pending: &'a mut Pending,
+    pub(super) requests: &'a mut u32,
+}
+
+/// All of them, by their keys.
+#[derive(Debug, Default)]
+pub(super) struct Tasks {
+    processes: Vec<Option<Process>>,
+    threads: Vec<Option<Thread>>,
+    waiting: VecDeque<ProcessKey>,
+    /// Steps of threads whose location is closed.
+    pub(super) after_end: u64,
+}
+
+fn index(key: u32) -> usize {
+    usize::try_from(key).unwrap_or(usize::MAX)
+}
+
+fn put<T>(list: &mut Vec<Option<T>>, key: u32, value: T) {
+    let index = index(key);
+    if index >= list.len() {
+        list.resize_with(index + 1, || None);
+    }
+    if let Some(place) = list.get_mut(index) {
+        *place = Some(value);
+    }
+}
+
+impl Tasks {
+    pub(super) fn process(&self, key: ProcessKey) -> Option<&Process> {
+        self.processes.get(index(key.0))?.as_ref()
+    }
+
+    pub(super) fn thread(&self, key: ThreadKey) -> Option<&Thread> {
+        self.threads.get(index(key.0))?.as_ref()
+    }
+
+    fn process_mut(&mut self, key: ProcessKey) -> Option<&mut Process> {
+        self.processes.get_mut(index(key.0))?.as_mut()
+    }
+
+    fn thread_mut(&mut self, key: ThreadKey) -> Option<&mut Thread> {
+        self.threads.get_mut(index(key.0))?.as_mut()
+    }
+
+    pub(super) fn process_seen(&mut self, info: &ProcessInfo) {
+        let process = Process {
+            pid: info.pid,
+            comm: info.comm.clone(),
+            parent: info.parent,
+            activity: Activity::default(),
+            open: Vec::new(),
+            waiting: false,
+        };
+        put(&mut self.processes, info.key.0, process);
+    }
+
+    pub(super) fn thread_seen(&mut self, info: &ThreadInfo) {
+        let thread = Thread {
+            process: info.process,
+            tid: info.tid,
+            comm: info.comm.clone(),
+            place: Place::Unheard,
+            ended: false,
+            requests: 0,
+            pending: Pending::default(),
+        };
+        put(&mut self.threads, info.key.0, thread);
+    }
+
+    /// Locations and groups get the names that threads have at last.
+    pub(super) fn renamed(&mut self, info: &ThreadInfo) {
+        if let Some(thread) = self.thread_mut(info.key) {
+            thread.comm.clone_from(&info.comm);
+        }
+        if let Some(process) = self.process_mut(info.process)
+            && process.pid.0 == info.tid.0
+        {
+            process.comm.clone_from(&info.comm);
+        }
+    }
+
+    /// The thread with its location, which is opened if this is the first thing it does. `None`: it has ended.
+    #[inline]
+    pub(super) fn active(
+        &mut self,
+        key: ThreadKey,
+        definitions: &mut Definitions,
+    ) -> Result<Option<Active<'_>>, OtfError> {
+        let thread = self.thread_mut(key);
+        if !matches!(thread, Some(Thread { place: Place::Open(_), .. }))
+            && !self.open(key, definitions)?
+        {
+            self.after_end += 1;
+            return Ok(None);
+        }
+        let Some(Thread { place: Place::Open(writer), process, pending, requests, .. }) =
+            self.threads.get_mut(index(key.0)).and_then(Option::as_mut)
+        else {
+            return Ok(None);
+        };
+        let process = self.processes.get_mut(index(process.0)).and_then(Option::as_mut);
+        Ok(process.map(|it| Active { writer, activity: &mut it.activity, pending, requests }))
+    }
+
+    /// Opens the location of a thread that has none yet.
+    #[cold]
+    fn open(&mut self, key: ThreadKey, definitions: &mut Definitions) -> Result<bool, OtfError> {
+        let Some(thread) = self.threads.get_mut(index(key.0)).and_then(Option::as_mut) else {
+            return Ok(false);
+        };
+        let Some(process) =
+            self.processes.get_mut(index(thread.process.0)).and_then(Option::as_mut)
+        else {
+            return Ok(false);
+        };
+        if !matches!(thread.place, Place::Unheard) {
+            return Ok(false);
+        }
+        thread.place = Place::Open(definitions.open(Owner::Thread(key))?);
+        process.open.push(key);
+        let process = thread.process;
+        self.settle(process, definitions)?;
+        Ok(true)
+    }
+
+    /// A thread is gone.
+    pub(super) fn thread_ended(
+        &mut self,
+        info: &ThreadInfo,
+        definitions: &mut Definitions,
+    ) -> Result<(), OtfError> {
+        self.renamed(info);
+        if let Some(thread) = self.thread_mut(info.key) {
+            thread.ended = true;
+        }
+        self.settle(info.process, definitions)
+    }
+
+    /// A block request that the thread asked for has ended.
+    pub(super) fn request_ended(
+        &mut self,
+        key: ThreadKey,
+        definitions: &mut Definitions,
+    ) -> Result<(), OtfError> {
+        let Some(thread) = self.thread_mut(key) else { return Ok(()) };
+        thread.requests = thread.requests.saturating_sub(1);
+        let (ended, process) = (thread.ended, thread.process);
+        if ended { self.settle(process, definitions) } else { Ok(()) }
+    }
+
+    /// Descriptors of a process are gone without a call. This is told on the location of one that lives, if one does.
+    pub(super) fn descriptors_closed(
+        &mut self,
+        time: u64,
+        key: ProcessKey,
+        fds: &[Fd],
+        definitions: &mut Definitions,
+    ) -> Result<(), OtfError> {
+        let Some(process) = self.process(key) else { return Ok(()) };
+        let lives = |it: &&ThreadKey| self.thread(**it).is_some_and(|it| !it.ended);
+        let speaker = process.open.iter().find(lives).or_else(|| process.open.last()).copied();
+        if let Some(speaker) = speaker {
+            if let Some(active) = self.active(speaker, definitions)? {
+                active
+                    .activity
+                    .closed(fds, &mut Out { time, writer: active.writer, definitions })?;
+            }
+        } else if let Some(process) = self.process_mut(key) {
+            process.activity.forget();
+        }
+        self.settle(key, definitions)
+    }
+
+    /// Closes the locations of a process that nothing is to come for.
+    fn settle(&mut self, key: ProcessKey, definitions: &mut Definitions) -> Result<(), OtfError> {
+        let Some(process) = self.processes.get_mut(index(key.0)).and_then(Option::as_mut) else {
+            return Ok(());
+        };
+        let mut position = 0;
+        while let Some(&thread) = process.open.get(position) {
+            let thread = self.threads.get_mut(index(thread.0)).and_then(Option::as_mut);
+            let is_needed = process.open.len() == 1 && !process.activity.is_empty();
+            match thread {
+                Some(thread) if thread.ended && thread.requests == 0 && !is_needed => {
+                    process.open.remove(position);
+                    if let Place::Open(writer) = std::mem::replace(&mut thread.place, Place::Closed)
+                    {
+                        definitions.close(writer)?;
+                    }
+                }
+                Some(thread) if thread.ended && is_needed && !process.waiting => {
+                    process.waiting = true;
+                    self.waiting.push_back(key);
+                    position += 1;
+                }
+                _ => position += 1,
+            }
+        }
+        self.limit_waiting(definitions)
+    }
+
+    /// Gives up waiting for the oldest.
+    fn limit_waiting(&mut self, definitions: &mut Definitions) -> Result<(), OtfError> {
+        while self.waiting.len() > WAITING_MAX
+            && let Some(oldest) = self.waiting.pop_front()
+        {
+            let threads = &self.threads;
+            let Some(process) = self.processes.get_mut(index(oldest.0)).and_then(Option::as_mut)
+            else {
+                continue;
+            };
+            process.waiting = false;
+            let has_ended = |it: &ThreadKey| {
+                threads.get(index(it.0)).and_then(Option::as_ref).is_some_and(|it| it.ended)
+            };
+            if process.open.iter().all(has_ended) {
+                process.activity.forget();
+                self.settle(oldest, definitions)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Closes all that are open.
+    pub(super) fn close_all(&mut self, definitions: &mut Definitions) -> Result<(), OtfError> {
+        for thread in self.threads.iter_mut().flatten() {
+            if let Place::Open(writer) = std::mem::replace(&mut thread.place, Place::Closed) {
+                definitions.close(writer)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,124 @@
+//! The rules of OTF2 that `otf2-print` does not check: regions nest, operations begin and end once and in order, and
+//! only active handles are used. For archives without two events of different locations at one time.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// An operation that has begun.
+struct Open<'a> {
+    handle: u64,
+    location: &'a str,
+    issued: bool,
+}
+
+#[derive(Default)]
+struct Books<'a> {
+    group_of: BTreeMap<&'a str, u64>,
+    pre_created: BTreeSet<u64>,
+    /// By group and handle.
+    destroyed: BTreeSet<(u64, u64)>,
+    created: BTreeSet<(u64, u64)>,
+    regions: BTreeMap<&'a str, Vec<u64>>,
+    open: BTreeMap<&'a str, Open<'a>>,
+}
+
+/// Checks the events that follow from these definitions.
+#[track_caller]
+pub(super) fn check(definitions: &str, events: &str) {
+    let mut books = Books::default();
+    for line in definitions.lines() {
+        let words: Vec<&str> = line.split(' ').collect();
+        match *words.as_slice() {
+            ["LOCATION", id, ..] => {
+                books.group_of.insert(id, ids(line).pop().expect("a group"));
+            }
+            ["IO_HANDLE", id, ..] if line.contains("{PRE_CREATED}") => {
+                books.pre_created.insert(id.parse().expect("an id"));
+            }
+            _ => {}
+        }
+    }
+    for line in events.lines().filter(|it| !it.starts_with(' ')) {
+        books.event(line);
+    }
+    assert!(books.open.is_empty(), "not ended: {:?}", books.open.keys());
+    assert!(books.regions.values().all(Vec::is_empty), "not left: {:?}", books.regions);
+}
+
+impl<'a> Books<'a> {
+    #[track_caller]
+    fn event(&mut self, line: &'a str) {
+        let mut words = line.split(' ');
+        let (kind, location) = (words.next().expect("a kind"), words.next().expect("a location"));
+        let ids = ids(line);
+        let Some(&first) = ids.first() else { panic!("{line}") };
+        let regions = self.regions.entry(location).or_default();
+        match kind {
+            "ENTER" => regions.push(first),
+            "LEAVE" => assert_eq!(regions.pop(), Some(first), "{line}"),
+            "METRIC" => {}
+            _ => {
+                assert!(
+                    !regions.is_empty() || !kind.starts_with("IO_CREATE"),
+                    "outside of a call: {line}"
+                );
+                self.handles(kind, location, &ids, line);
+                self.operation(kind, location, first, line);
+            }
+        }
+    }
+
+    #[track_caller]
+    fn handles(&mut self, kind: &str, location: &str, ids: &[u64], line: &str) {
+        let group = *self.group_of.get(location).expect("a location");
+        let is_active = |books: &Self, id| {
+            let is_pre_created =
+                books.pre_created.contains(&id) && !books.destroyed.contains(&(group, id));
+            is_pre_created || books.created.contains(&(group, id))
+        };
+        let (used, new) = match (kind, ids) {
+            ("IO_CREATE_HANDLE", [new]) => (None, Some(*new)),
+            ("IO_DUPLICATE_HANDLE", [old, new]) => (Some(*old), Some(*new)),
+            // The descriptor may be closed while a call that uses it goes on.
+            ("IO_OPERATION_COMPLETE" | "IO_OPERATION_CANCELLED" | "IO_OPERATION_ISSUED", _) => {
+                (None, None)
+            }
+            (_, [used]) => (Some(*used), None),
+            other => panic!("{other:?}: {line}"),
+        };
+        assert!(used.is_none_or(|it| is_active(self, it)), "not active: {line}");
+        assert!(new.is_none_or(|it| !is_active(self, it)), "active already: {line}");
+        self.created.extend(new.map(|it| (group, it)));
+        if kind == "IO_DESTROY_HANDLE" {
+            self.destroyed.extend(used.map(|it| (group, it)));
+            used.map(|it| self.created.remove(&(group, it)));
+        }
+    }
+
+    #[track_caller]
+    fn operation(&mut self, kind: &str, location: &'a str, handle: u64, line: &'a str) {
+        let Some((_, id)) = line.split_once("Matching Id: ") else { return };
+        match kind {
+            "IO_OPERATION_BEGIN" => {
+                let open = Open { handle, location, issued: !line.contains("NON_BLOCKING") };
+                assert!(self.open.insert(id, open).is_none(), "the id is in use: {line}");
+            }
+            "IO_OPERATION_ISSUED" => {
+                let open = self.open.get_mut(id).unwrap_or_else(|| panic!("not begun: {line}"));
+                assert!(!std::mem::replace(&mut open.issued, true), "issued before: {line}");
+            }
+            _ => {
+                let open = self.open.remove(id).unwrap_or_else(|| panic!("not begun: {line}"));
+                assert_eq!(
+                    (open.handle, open.location, open.issued),
+                    (handle, location, true),
+                    "{line}"
+                );
+            }
+        }
+    }
+}
+
+/// The numbers that stand as `"name" <number>`.
+fn ids(line: &str) -> Vec<u64> {
+    line.split("\" <").skip(1).filter_map(|it| it.split_once('>')?.0.parse().ok()).collect()
+}

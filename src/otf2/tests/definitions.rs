@@ -1,0 +1,97 @@
+//! What the definitions say.
+
+use expect_test::expect;
+
+use super::super::OtfOptions;
+use super::check_with;
+
+const EVENTS: &str = "
+    10 7/7 enter openat -100 1 0
+    11 7/7 exit openat 3 link /a file
+    20 7/7 enter openat -100 1 65536
+    21 7/7 exit openat 4 link /net/d dir
+    30 7/7 enter openat -100 1 0
+    31 7/7 exit openat 5 late /a
+    40 7/7 enter openat -100 1 0
+    41 7/7 exit openat 6 argument a
+    50 7/7 fork 8/8
+    60 8/8 enter read 3 0 1
+    61 8/8 exit read 1
+    70 8/8 comm ca\u{1}t
+    80 8/8 block getrq 7:0 F 0 +0";
+
+#[test]
+fn definitions_say_who_and_where() {
+    let wanted = |line: &str| {
+        !["ATTRIBUTE", "STRING", "REGION", "METRIC"].iter().any(|it| line.starts_with(it))
+    };
+    check_with(
+        OtfOptions::default(),
+        EVENTS,
+        &["-G"],
+        wanted,
+        expect![[r#"
+            Definition ID Attributes
+            CLOCK_PROPERTIES Ticks per Seconds: 1000000000, Global Offset: 5, Length: 80, Date: 1970-01-01 00:00:00.001000000 +0000
+            SYSTEM_TREE_NODE 0 Name: "Linux" <23>, Class: "machine" <24>, Parent: UNDEFINED
+            SYSTEM_TREE_NODE_DOMAIN System Tree Node: "machine::Linux" <0>, Domain: MACHINE
+            SYSTEM_TREE_NODE 1 Name: "host" <25>, Class: "node" <26>, Parent: "machine::Linux" <0>
+            SYSTEM_TREE_NODE_DOMAIN System Tree Node: "node::host" <1>, Domain: SHARED_MEMORY
+            SYSTEM_TREE_NODE_PROPERTY System Tree Node: "node::host" <1>, Name: "Kernel release" <27>, Type: STRING, Value: "6.1" <28>
+            SYSTEM_TREE_NODE_PROPERTY System Tree Node: "node::host" <1>, Name: "LOST" <29>, Type: STRING, Value: "3 records" <30>
+            LOCATION_GROUP 0 Name: "process [7]" <31>, Type: PROCESS, Parent: "node::host" <1>, Creator: UNDEFINED
+            LOCATION_GROUP_PROPERTY Location Group: "process [7]" <0>, Name: "ProcessId" <32>, Type: INT32, Value: 7
+            LOCATION_GROUP 1 Name: "ca\x01t [8]" <33>, Type: PROCESS, Parent: "node::host" <1>, Creator: "process [7]" <0>
+            LOCATION_GROUP_PROPERTY Location Group: "ca\x01t [8]" <1>, Name: "ProcessId" <32>, Type: INT32, Value: 8
+            SYSTEM_TREE_NODE 2 Name: "block devices" <34>, Class: "hardware" <35>, Parent: "node::host" <1>
+            SYSTEM_TREE_NODE 3 Name: "loop0" <4>, Class: "disk" <36>, Parent: "hardware::block devices" <2>
+            SYSTEM_TREE_NODE_PROPERTY System Tree Node: "disk::loop0" <3>, Name: "Device number" <37>, Type: STRING, Value: "7:0" <38>
+            SYSTEM_TREE_NODE_PROPERTY System Tree Node: "disk::loop0" <3>, Name: "I/O scheduler" <39>, Type: STRING, Value: "none" <40>
+            LOCATION_GROUP 2 Name: "loop0 queue" <41>, Type: PROCESS, Parent: "disk::loop0" <3>, Creator: UNDEFINED
+            LOCATION 0 Name: "thread:7" <42>, Type: CPU_THREAD, # Events: 12, Group: "process [7]" <0>
+            LOCATION_PROPERTY Location: "thread:7" <0>, Name: "ThreadId" <43>, Type: INT32, Value: 7
+            LOCATION 1 Name: "ca\x01t:8" <44>, Type: CPU_THREAD, # Events: 4, Group: "ca\x01t [8]" <1>
+            LOCATION_PROPERTY Location: "ca\x01t:8" <1>, Name: "ThreadId" <43>, Type: INT32, Value: 8
+            LOCATION 2 Name: "loop0 requests" <45>, Type: CPU_THREAD, # Events: 7, Group: "loop0 queue" <2>
+            IO_REGULAR_FILE 0 Name: "/a" <1>, Scope: "node::host" <1>
+            IO_FILE_PROPERTY File: "file:///a" <0>, Name: "Mount Point" <51>, Type: STRING, Value: "/" <52>
+            IO_FILE_PROPERTY File: "file:///a" <0>, Name: "Mount Source" <53>, Type: STRING, Value: "/dev/vda1" <54>
+            IO_FILE_PROPERTY File: "file:///a" <0>, Name: "File system" <55>, Type: STRING, Value: "ext4" <56>
+            IO_DIRECTORY 1 Name: "/net/d" <2>, Scope: "machine::Linux" <0>
+            IO_FILE_PROPERTY File: "directory:///net/d" <1>, Name: "Mount Point" <51>, Type: STRING, Value: "/net" <57>
+            IO_FILE_PROPERTY File: "directory:///net/d" <1>, Name: "Mount Source" <53>, Type: STRING, Value: "server:/export" <58>
+            IO_FILE_PROPERTY File: "directory:///net/d" <1>, Name: "File system" <55>, Type: STRING, Value: "nfs4" <59>
+            IO_REGULAR_FILE 2 Name: "/a" <1>, Scope: "node::host" <1>
+            IO_FILE_PROPERTY File: "file:///a" <2>, Name: "Mount Point" <51>, Type: STRING, Value: "/" <52>
+            IO_FILE_PROPERTY File: "file:///a" <2>, Name: "Mount Source" <53>, Type: STRING, Value: "/dev/vda1" <54>
+            IO_FILE_PROPERTY File: "file:///a" <2>, Name: "File system" <55>, Type: STRING, Value: "ext4" <56>
+            IO_FILE_PROPERTY File: "file:///a" <2>, Name: "Name certainty" <60>, Type: STRING, Value: "unverified" <61>
+            IO_REGULAR_FILE 3 Name: "a" <3>, Scope: "node::host" <1>
+            IO_FILE_PROPERTY File: "file://a" <3>, Name: "Name certainty" <60>, Type: STRING, Value: "as spelled by the program" <62>
+            IO_PARADIGM 0 Identification: "POSIX" <63>, Name: "POSIX I/O" <47>, Class: SERIAL, Flags: {OS}, 0 Properties
+            IO_PARADIGM 1 Identification: "block_io" <64>, Name: "block layer I/O" <50>, Class: SERIAL, Flags: {OS}, 0 Properties
+            IO_HANDLE 0 Name: "" <0>, File: "file:///a" <0>, I/O Paradigm: "POSIX I/O" <0>, Flags: NONE, Communicator: UNDEFINED, Parent: UNDEFINED
+            IO_HANDLE 1 Name: "" <0>, File: "directory:///net/d" <1>, I/O Paradigm: "POSIX I/O" <0>, Flags: NONE, Communicator: UNDEFINED, Parent: UNDEFINED
+            IO_HANDLE 2 Name: "" <0>, File: "file:///a" <2>, I/O Paradigm: "POSIX I/O" <0>, Flags: NONE, Communicator: UNDEFINED, Parent: UNDEFINED
+            IO_HANDLE 3 Name: "" <0>, File: "file://a" <3>, I/O Paradigm: "POSIX I/O" <0>, Flags: NONE, Communicator: UNDEFINED, Parent: UNDEFINED
+            IO_HANDLE 4 Name: "" <0>, File: "file:///a" <0>, I/O Paradigm: "POSIX I/O" <0>, Flags: {PRE_CREATED}, Communicator: UNDEFINED, Parent: UNDEFINED
+            IO_PRE_CREATED_HANDLE_STATE Handle: "[POSIX I/O]file:///a" <4>, Access Mode: READ_ONLY, Status Flags: NONE
+            IO_HANDLE 5 Name: "loop0" <4>, File: UNDEFINED, I/O Paradigm: "block layer I/O" <1>, Flags: {PRE_CREATED}, Communicator: UNDEFINED, Parent: UNDEFINED
+            IO_PRE_CREATED_HANDLE_STATE Handle: "loop0" <5>, Access Mode: READ_WRITE, Status Flags: NONE
+        "#]],
+    );
+}
+
+#[test]
+fn an_archive_of_nothing_can_be_read() {
+    check_with(
+        OtfOptions::default(),
+        "",
+        &["-G"],
+        |it| it.starts_with("LOCATION"),
+        expect![[r#"
+        LOCATION_GROUP 0 Name: "iotrace-perf" <27>, Type: PROCESS, Parent: "node::host" <1>, Creator: UNDEFINED
+        LOCATION 0 Name: "nothing recorded" <28>, Type: CPU_THREAD, # Events: 0, Group: "iotrace-perf" <0>
+    "#]],
+    );
+}

@@ -1,0 +1,520 @@
+//! A capture log, from front to back, into a sink: read, merge, decode, name, pair.
+//!
+//! The same stages whatever becomes of the operations. Memory is bounded by two rounds of records, not by the length of
+//! the capture.
+
+use std::collections::VecDeque;
+use std::io::{self, Read};
+
+use thiserror::Error;
+
+use crate::anomaly::{Anomaly, AnomalyKind, Ignored, Ledger};
+use crate::capture::fact::{Fact, Text, facts};
+use crate::capture::format::{FrameHeader, FrameKind};
+use crate::capture::header::{End, Header};
+use crate::capture::reader::{Item, OpenError, Reader, json};
+use crate::event::decode::{Decoder, DecoderError};
+use crate::event::syscall_table::CallId;
+use crate::event::task::TaskEvent;
+use crate::event::{Event, EventKind, SeenFd};
+use crate::merge::Merger;
+use crate::operation::Sink;
+use crate::operation::block::BlockOptions;
+use crate::operation::names::{NameJoin, ReadName};
+use crate::operation::opening::Opening;
+use crate::operation::process::Scope;
+use crate::operation::syscall::Followed;
+use crate::operation::tracker::Tracker;
+use crate::record::parse::Body;
+use crate::record::{Record, RecordKind, SampleLayout, records};
+use crate::units::{CpuId, KernelTime, Pid, Tid};
+
+/// Why a log cannot be worked through.
+#[derive(Debug, Error)]
+pub enum PipelineError<E> {
+    /// It cannot be read at all.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// It has no header, so its records mean nothing.
+    #[error("the log has no readable header: nothing can be made of its records")]
+    NoHeader,
+    /// The header's JSON is not what this version expects.
+    #[error("the log's header is not understood: {0}")]
+    Header(serde_json::Error),
+    /// The formats in the header cannot be used.
+    #[error(transparent)]
+    Decoder(#[from] DecoderError),
+    /// A kind of record that this version does not read.
+    #[error("the log has records of a kind that this version does not read (layout {0})")]
+    Layout(usize),
+    /// The sink failed.
+    #[error("{0}")]
+    Sink(E),
+    /// Reading stopped in the middle of the log.
+    #[error("cannot read the log: {0}")]
+    Read(io::Error),
+    /// Somebody asked to stop.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// What is known of a log besides its operations.
+#[derive(Clone, Debug, Default)]
+pub struct Summary {
+    /// The header.
+    pub header: Header,
+    /// The end frame; `None` if the recording did not end in order.
+    pub end: Option<End>,
+    /// The books.
+    pub ledger: Ledger,
+    /// Texts of the kernel's.
+    pub texts: Vec<(Text, Pid, Vec<u8>)>,
+    /// Time of the last record, of the last round, or of the end.
+    pub last_time: KernelTime,
+    /// Bytes of the log that are damaged, or cut off at its end.
+    pub damaged_bytes: u64,
+    /// True if the log ends in the middle of a frame.
+    pub torn: bool,
+}
+
+impl Summary {
+    /// When the capture started.
+    pub fn start(&self) -> KernelTime {
+        KernelTime(self.header.clock.start_ns)
+    }
+
+    /// When it ended, as far as the log says.
+    pub fn end_time(&self) -> KernelTime {
+        self.last_time.max(self.start())
+    }
+
+    /// The text of this kind, if it was recorded.
+    pub fn text(&self, which: Text) -> Option<&[u8]> {
+        self.texts.iter().find(|it| it.0 == which).map(|it| it.2.as_slice())
+    }
+
+    /// Samples that the kernel lost and counted: by its counters if it has them, by its LOST records otherwise.
+    pub fn lost(&self) -> u64 {
+        let counted = self
+            .end
+            .as_ref()
+            .and_then(|end| end.tracepoints.iter().map(|it| it.lost).sum::<Option<u64>>());
+        counted.unwrap_or(0).max(self.ledger.lost)
+    }
+
+    /// Samples that went missing without a word: hits − samples − lost, by tracepoint; `None` without an end frame.
+    pub fn missing(&self) -> Option<Vec<(String, i64)>> {
+        let end = self.end.as_ref()?;
+        let missing = |it: &crate::capture::header::Counts| {
+            let known = it.samples.saturating_add(it.lost.unwrap_or(0));
+            (it.name.clone(), KernelTime(it.hits).signed_since(KernelTime(known)))
+        };
+        Some(end.tracepoints.iter().map(missing).filter(|it| it.1 != 0).collect())
+    }
+}
+
+/// Opens a log and reads its header.
+///
+/// # Errors
+///
+/// [`PipelineError`]: not a log, no header.
+pub fn open<R: Read, E>(input: R) -> Result<(Reader<R>, Header), PipelineError<E>> {
+    let mut reader = Reader::new(input)?;
+    match reader.next_item().map_err(PipelineError::Read)? {
+        Some(Item::Frame(header, payload)) => {
+            match json::<Header>(&header, &payload, FrameKind::HEADER) {
+                Some(Ok(header)) => Ok((reader, header)),
+                Some(Err(error)) => Err(PipelineError::Header(error)),
+                None => Err(PipelineError::NoHeader),
+            }
+        }
+        _ => Err(PipelineError::NoHeader),
+    }
+}
+
+/// Works through the rest of a log. `go_on` is asked at each round.
+///
+/// # Errors
+///
+/// [`PipelineError`]; the sink has got no further step then.
+pub fn run<R: Read, S: Sink>(
+    mut reader: Reader<R>,
+    header: Header,
+    sink: &mut S,
+    go_on: &mut dyn FnMut() -> bool,
+) -> Result<Summary, PipelineError<S::Error>> {
+    let mut pipeline = Pipeline::new(header)?;
+    while let Some(item) = reader.next_item().map_err(PipelineError::Read)? {
+        match item {
+            Item::Frame(frame, payload) => {
+                pipeline.frame(&frame, payload, sink)?;
+                if frame.kind == FrameKind::ROUND && !go_on() {
+                    return Err(PipelineError::Interrupted);
+                }
+            }
+            Item::Damaged { offset, bytes, at_end } => {
+                pipeline.damaged(offset, bytes, at_end, sink).map_err(PipelineError::Sink)?;
+            }
+        }
+    }
+    pipeline.finish(sink)
+}
+
+/// Records of one ring that wait for their turn.
+#[derive(Debug)]
+struct Buffer {
+    bytes: Vec<u8>,
+    cpu: CpuId,
+    layout: SampleLayout,
+    /// Records in it that have not had their turn.
+    left: usize,
+}
+
+/// What is sorted by time.
+#[derive(Debug)]
+enum Waiting {
+    /// A record: number of its buffer and place in it.
+    Record(u64, usize),
+    /// A descriptor that a snapshot saw.
+    Seen(Box<SeenFd>),
+}
+
+/// The stages and what waits between them.
+struct Pipeline {
+    decoder: Decoder,
+    layouts: Vec<SampleLayout>,
+    merger: Merger<Waiting>,
+    buffers: VecDeque<Buffer>,
+    /// Number of the first buffer.
+    first_buffer: u64,
+    names: NameJoin,
+    tracker: Tracker,
+    /// Until the snapshot is over.
+    opening: Option<Opening>,
+    /// Events of a round, between decoding and pairing.
+    events: Vec<Event>,
+    summary: Summary,
+}
+
+impl Pipeline {
+    fn new<E>(header: Header) -> Result<Self, PipelineError<E>> {
+        let mut decoder = Decoder::new(&header.host.machine);
+        for it in &header.tracepoints {
+            decoder.add(&it.system, &it.name, it.id, &it.format)?;
+        }
+        let layout = |(number, it): (usize, &crate::capture::header::Layout)| {
+            let known = (it.source == "perf").then(|| SampleLayout::new(it.sample_type)).flatten();
+            known.ok_or(PipelineError::Layout(number))
+        };
+        let layouts = header.layouts.iter().enumerate().map(layout).collect::<Result<_, _>>()?;
+        Ok(Self {
+            decoder,
+            layouts,
+            merger: Merger::default(),
+            buffers: VecDeque::new(),
+            first_buffer: 0,
+            names: NameJoin::new(followed(&header).descriptors),
+            tracker: tracker(&header),
+            opening: Some(Opening::default()),
+            events: Vec::new(),
+            summary: Summary {
+                last_time: KernelTime(header.clock.start_ns),
+                header,
+                ..Summary::default()
+            },
+        })
+    }
+
+    fn frame<S: Sink>(
+        &mut self,
+        frame: &FrameHeader,
+        payload: Vec<u8>,
+        sink: &mut S,
+    ) -> Result<(), PipelineError<S::Error>> {
+        match frame.kind {
+            FrameKind::DATA => self.data(frame, payload, sink)?,
+            FrameKind::FACTS => facts(&payload).for_each(|it| self.fact(it)),
+            FrameKind::ROUND => {
+                self.round(KernelTime(frame.first_time), sink).map_err(PipelineError::Sink)?
+            }
+            FrameKind::END => {
+                if let Some(Ok(end)) = json::<End>(frame, &payload, FrameKind::END) {
+                    self.summary.last_time = self.summary.last_time.max(KernelTime(end.end_ns));
+                    self.summary.end = Some(end);
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Finds the records of a frame and puts them where they wait.
+    fn data<S: Sink>(
+        &mut self,
+        frame: &FrameHeader,
+        bytes: Vec<u8>,
+        sink: &mut S,
+    ) -> Result<(), PipelineError<S::Error>> {
+        let layout = *self
+            .layouts
+            .get(usize::from(frame.layout))
+            .ok_or(PipelineError::Layout(frame.layout.into()))?;
+        let number = self.first_buffer + self.buffers.len() as u64;
+        let cpu = CpuId(frame.cpu);
+        let mut left = 0;
+        let mut refused = Vec::new();
+        for found in records(&bytes) {
+            self.tracker.ledger_mut().records += 1;
+            let (time, kind, detail) = match found {
+                Ok((start, record)) => match record.time(&layout) {
+                    Some(time) => match self.merger.push(time, Waiting::Record(number, start)) {
+                        Ok(()) => {
+                            left += 1;
+                            continue;
+                        }
+                        Err(_) => (
+                            time,
+                            AnomalyKind::Late,
+                            "came after later records had been passed on".into(),
+                        ),
+                    },
+                    None => (
+                        KernelTime(frame.first_time),
+                        AnomalyKind::Undecodable,
+                        "a record without a time".into(),
+                    ),
+                },
+                Err(error) => {
+                    (KernelTime(frame.first_time), AnomalyKind::Undecodable, error.to_string())
+                }
+            };
+            refused.push(Anomaly { kind, time, cpu, pid: Pid(-1), tid: Tid(-1), count: 1, detail });
+        }
+        self.summary.last_time = self.summary.last_time.max(KernelTime(frame.last_time));
+        self.buffers.push_back(Buffer { bytes, cpu, layout, left });
+        refused
+            .iter()
+            .try_for_each(|it| self.tracker.anomaly(it, sink))
+            .map_err(PipelineError::Sink)
+    }
+
+    fn fact(&mut self, fact: Fact) {
+        match fact {
+            Fact::Name { tid, record_time, of, end, errno, address, stat, bytes, .. } => {
+                self.names.add(tid, record_time, ReadName { of, end, errno, address, stat, bytes });
+            }
+            Fact::Task { pid, tid, comm, .. } => self.tracker.seen_task(pid, tid, &comm),
+            Fact::Fd { begin, end, pid, fd, flags, position, shared, stat, link } => {
+                let position = Some(position);
+                let seen = Box::new(SeenFd { begin, pid, fd, flags, position, shared, stat, link });
+                // A long snapshot comes when the stream has passed its time. Its names are judged all the same; whether
+                // its positions hold cannot be told any more.
+                if let Err(Waiting::Seen(late)) = self.merger.push(end, Waiting::Seen(seen)) {
+                    let late = SeenFd { position: None, ..*late };
+                    if self.opening.is_none() {
+                        self.tracker.seen_fd(&late);
+                    }
+                }
+            }
+            Fact::Text { which: Text::SNAPSHOT_OVER, time, .. } => {
+                if let Some(opening) = &mut self.opening {
+                    opening.snapshot_over(time);
+                }
+            }
+            // Where processes stood is of use to replay, not to what is derived here.
+            Fact::Text { which: Text::CWD | Text::ROOT | Text::EXE, .. } => {}
+            Fact::Text { which, pid, text, .. } => self.summary.texts.push((which, pid, text)),
+        }
+    }
+
+    fn round<S: Sink>(&mut self, time: KernelTime, sink: &mut S) -> Result<(), S::Error> {
+        self.summary.last_time = self.summary.last_time.max(time);
+        let due: Vec<_> = self.merger.round(time).collect();
+        if let Some((first, _)) = due.first() {
+            self.names.forget_before(*first);
+        }
+        self.pass_on(due, sink)
+    }
+
+    /// Decodes what is due, in order, and gives it to the tracker.
+    fn pass_on<S: Sink>(
+        &mut self,
+        due: Vec<(KernelTime, Waiting)>,
+        sink: &mut S,
+    ) -> Result<(), S::Error> {
+        for (time, waiting) in due {
+            match waiting {
+                Waiting::Record(buffer, start) => self.record(buffer, start, sink)?,
+                Waiting::Seen(seen) => {
+                    let (cpu, tid) = (CpuId(0), Tid(-1));
+                    let pid = seen.pid;
+                    self.event(Event { time, cpu, pid, tid, kind: EventKind::SeenFd(seen) }, sink)?;
+                }
+            }
+        }
+        while self.buffers.front().is_some_and(|it| it.left == 0) {
+            self.buffers.pop_front();
+            self.first_buffer += 1;
+        }
+        Ok(())
+    }
+
+    fn record<S: Sink>(&mut self, buffer: u64, start: usize, sink: &mut S) -> Result<(), S::Error> {
+        let place = usize::try_from(buffer - self.first_buffer).unwrap_or(usize::MAX);
+        let Some(buffer) = self.buffers.get_mut(place) else { return Ok(()) };
+        buffer.left -= 1;
+        let bytes = buffer.bytes.get(start..).unwrap_or_default();
+        let decoded = decode(&self.decoder, bytes, buffer.cpu, &buffer.layout);
+        match decoded {
+            Decoded::Event(event) => self.event(event, sink),
+            Decoded::Bookkeeping => {
+                self.tracker.ledger_mut().ignore(Ignored::Bookkeeping);
+                Ok(())
+            }
+            Decoded::Anomaly(anomaly) => self.tracker.anomaly(&anomaly, sink),
+        }
+    }
+
+    /// Gives an event its names, and passes on those that have theirs.
+    fn event<S: Sink>(&mut self, event: Event, sink: &mut S) -> Result<(), S::Error> {
+        let events = &mut self.events;
+        self.names.push(event, &mut |it| events.push(it));
+        self.drain_events(sink)
+    }
+
+    fn drain_events<S: Sink>(&mut self, sink: &mut S) -> Result<(), S::Error> {
+        let mut events = std::mem::take(&mut self.events);
+        for event in events.drain(..) {
+            match &mut self.opening {
+                None => self.tracker.push(event, sink)?,
+                Some(opening) => {
+                    if opening.hold(event) {
+                        self.end_opening(sink)?;
+                    }
+                }
+            }
+        }
+        // Its room is used again.
+        self.events = events;
+        Ok(())
+    }
+
+    /// The snapshot is over: the first events with what it says of them.
+    fn end_opening<S: Sink>(&mut self, sink: &mut S) -> Result<(), S::Error> {
+        let Some(opening) = self.opening.take() else { return Ok(()) };
+        let opened = opening.finish();
+        self.tracker.same_from_start(opened.from_start);
+        opened.events.into_iter().try_for_each(|it| self.tracker.push(it, sink))
+    }
+
+    fn damaged<S: Sink>(
+        &mut self,
+        offset: u64,
+        bytes: u64,
+        at_end: bool,
+        sink: &mut S,
+    ) -> Result<(), S::Error> {
+        self.summary.damaged_bytes += bytes;
+        self.summary.torn |= at_end;
+        let what = if at_end { "cut off at the end of the log" } else { "damaged" };
+        let anomaly = Anomaly {
+            kind: AnomalyKind::DamagedLog,
+            time: self.summary.last_time,
+            cpu: CpuId(0),
+            pid: Pid(-1),
+            tid: Tid(-1),
+            count: bytes,
+            detail: format!("{bytes} bytes from offset {offset} are {what}"),
+        };
+        // It stands for no record that was read, so it is not in the books of records.
+        sink.step(anomaly.time, &crate::operation::Step::Anomaly(&anomaly))
+    }
+
+    fn finish<S: Sink>(mut self, sink: &mut S) -> Result<Summary, PipelineError<S::Error>> {
+        let due: Vec<_> = self.merger.finish().collect();
+        self.pass_on(due, sink).map_err(PipelineError::Sink)?;
+        let events = &mut self.events;
+        self.names.finish(&mut |it| events.push(it));
+        self.drain_events(sink).map_err(PipelineError::Sink)?;
+        self.end_opening(sink).map_err(PipelineError::Sink)?;
+        self.tracker.finish(self.summary.last_time, sink).map_err(PipelineError::Sink)?;
+        self.summary.ledger = self.tracker.ledger().clone();
+        Ok(self.summary)
+    }
+}
+
+/// What a record turned out to be.
+enum Decoded {
+    Event(Event),
+    Bookkeeping,
+    Anomaly(Anomaly),
+}
+
+fn decode(decoder: &Decoder, bytes: &[u8], cpu: CpuId, layout: &SampleLayout) -> Decoded {
+    let record = RecordKind::first(bytes).map_err(|it| it.to_string());
+    let record = record.and_then(|it| it.0.parse(layout).map_err(|it| it.to_string()));
+    let Record { pid, tid, time, body } = match record {
+        Ok(record) => record,
+        Err(detail) => return undecodable(KernelTime::MIN, cpu, (Pid(-1), Tid(-1)), detail),
+    };
+    let kind = match body {
+        Body::Sample(payload) => match decoder.decode(payload) {
+            Ok(kind) => kind,
+            Err(error) => return undecodable(time, cpu, (pid, tid), error.to_string()),
+        },
+        Body::Lost(count) => EventKind::Lost(count),
+        Body::Comm { pid, tid, comm, exec } => {
+            EventKind::Task(TaskEvent::Comm { pid, tid, comm: comm.to_vec(), exec })
+        }
+        Body::Fork { pid, tid, ppid, ptid } => {
+            EventKind::Task(TaskEvent::Fork { pid, tid, ppid, ptid })
+        }
+        Body::Exit { pid, tid } => EventKind::Task(TaskEvent::Exit { pid, tid }),
+        Body::Other(_) => return Decoded::Bookkeeping,
+    };
+    Decoded::Event(Event { time, cpu, pid, tid, kind })
+}
+
+fn undecodable(time: KernelTime, cpu: CpuId, (pid, tid): (Pid, Tid), detail: String) -> Decoded {
+    Decoded::Anomaly(Anomaly {
+        kind: AnomalyKind::Undecodable,
+        time,
+        cpu,
+        pid,
+        tid,
+        count: 1,
+        detail,
+    })
+}
+
+/// What can be followed with the calls that were recorded.
+fn followed(header: &Header) -> Followed {
+    let calls: Vec<CallId> = header.calls.iter().filter_map(|it| CallId::by_name(it)).collect();
+    Followed::with(&calls, &header.host.machine)
+}
+
+fn tracker(header: &Header) -> Tracker {
+    let all_on = KernelTime(header.clock.all_on_ns);
+    Tracker::new(scope(header), block_options(header), followed(header), all_on)
+}
+
+fn scope(header: &Header) -> Scope {
+    Scope {
+        system: header.scope.mode == "system",
+        roots: header.scope.roots.iter().copied().map(Pid).collect(),
+        launched: !header.scope.command.is_empty(),
+        own: Pid(header.own_pid),
+    }
+}
+
+/// Which block tracepoints the capture has.
+fn block_options(header: &Header) -> BlockOptions {
+    let has = |name: &str| header.tracepoints.iter().any(|it| it.name == name);
+    BlockOptions {
+        merges_recorded: has("block_bio_backmerge")
+            && has("block_bio_frontmerge")
+            && has("block_rq_merge"),
+        requeues_recorded: has("block_rq_requeue"),
+        ..BlockOptions::default()
+    }
+}

@@ -1,0 +1,45 @@
+//! Numbers of the perf ABI (`include/uapi/linux/perf_event.h`, Linux 6.18; they never change).
+
+/// `PERF_RECORD_*`: the type in a record's header.
+pub mod record_type {
+    /// Records that the ring had no room for.
+    pub const LOST: u32 = 2;
+    /// A task's new name.
+    pub const COMM: u32 = 3;
+    /// A task's end.
+    pub const EXIT: u32 = 4;
+    /// A task's birth.
+    pub const FORK: u32 = 7;
+    /// A sample: here always a tracepoint hit.
+    pub const SAMPLE: u32 = 9;
+}
+
+/// `PERF_RECORD_MISC_COMM_EXEC`: the name comes from an exec.
+pub const MISC_COMM_EXEC: u16 = 1 << 13;
+
+/// `PERF_SAMPLE_*`: which fields a sample has.
+pub mod sample_type {
+    /// Instruction pointer.
+    pub const IP: u64 = 1 << 0;
+    /// Process and thread.
+    pub const TID: u64 = 1 << 1;
+    /// Time.
+    pub const TIME: u64 = 1 << 2;
+    /// Data address.
+    pub const ADDR: u64 = 1 << 3;
+    /// Event id.
+    pub const ID: u64 = 1 << 6;
+    /// CPU.
+    pub const CPU: u64 = 1 << 7;
+    /// Period.
+    pub const PERIOD: u64 = 1 << 8;
+    /// Stream id.
+    pub const STREAM_ID: u64 = 1 << 9;
+    /// Payload of the tracepoint.
+    pub const RAW: u64 = 1 << 10;
+    /// Event id at a fixed place.
+    pub const IDENTIFIER: u64 = 1 << 16;
+}
+
+/// Bytes of `struct perf_event_header`.
+pub const HEADER_BYTES: usize = 8;

@@ -1,0 +1,285 @@
+//! Record bytes → [`Record`].
+
+use thiserror::Error;
+
+use super::abi::{HEADER_BYTES, MISC_COMM_EXEC, record_type};
+use super::layout::SampleLayout;
+use crate::units::{KernelTime, Pid, Tid};
+
+/// Why record bytes make no sense.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum RecordError {
+    /// The header says less than a header's length, or more than there is.
+    #[error("a record claims {claimed} bytes where {left} are left")]
+    Size {
+        /// What its header says, in bytes.
+        claimed: usize,
+        /// What is there, in bytes.
+        left: usize,
+    },
+    /// The body is shorter than its type needs.
+    #[error("a record of type {kind} is too short: {bytes} bytes")]
+    Short {
+        /// `PERF_RECORD_*`.
+        kind: u32,
+        /// Length of the whole record.
+        bytes: usize,
+    },
+}
+
+/// One record, found but not read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordKind<'a> {
+    /// `PERF_RECORD_*`.
+    pub kind: u32,
+    /// `PERF_RECORD_MISC_*`.
+    pub misc: u16,
+    /// What stands behind the header.
+    pub body: &'a [u8],
+}
+
+/// One record, read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record<'a> {
+    /// Process of the current task, in the tracer's namespace.
+    pub pid: Pid,
+    /// The current task.
+    pub tid: Tid,
+    /// When.
+    pub time: KernelTime,
+    /// What it says.
+    pub body: Body<'a>,
+}
+
+/// What a record says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Body<'a> {
+    /// A tracepoint's payload.
+    Sample(&'a [u8]),
+    /// So many records of this ring were dropped before this one.
+    Lost(u64),
+    /// A task has a new name.
+    Comm {
+        /// Its process.
+        pid: Pid,
+        /// The task.
+        tid: Tid,
+        /// The name without its padding.
+        comm: &'a [u8],
+        /// By an exec.
+        exec: bool,
+    },
+    /// A task was born.
+    Fork {
+        /// Its process.
+        pid: Pid,
+        /// The task.
+        tid: Tid,
+        /// The parent's process.
+        ppid: Pid,
+        /// The parent.
+        ptid: Tid,
+    },
+    /// A task ended.
+    Exit {
+        /// Its process.
+        pid: Pid,
+        /// The task.
+        tid: Tid,
+    },
+    /// Another type of record, not looked at.
+    Other(u32),
+}
+
+fn u16_at(bytes: &[u8], offset: usize) -> Option<u16> {
+    Some(u16::from_le_bytes(bytes.get(offset..offset.checked_add(2)?)?.try_into().ok()?))
+}
+
+fn u32_at(bytes: &[u8], offset: usize) -> Option<u32> {
+    Some(u32::from_le_bytes(bytes.get(offset..offset.checked_add(4)?)?.try_into().ok()?))
+}
+
+fn u64_at(bytes: &[u8], offset: usize) -> Option<u64> {
+    Some(u64::from_le_bytes(bytes.get(offset..offset.checked_add(8)?)?.try_into().ok()?))
+}
+
+fn i32_at(bytes: &[u8], offset: usize) -> Option<i32> {
+    u32_at(bytes, offset).map(u32::cast_signed)
+}
+
+/// The records of a ring's bytes, in the order of the ring. After an error there are no more: where the next one
+/// begins is not known.
+pub fn records(bytes: &[u8]) -> impl Iterator<Item = Result<(usize, RecordKind<'_>), RecordError>> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let rest = bytes.get(at..).filter(|it| !it.is_empty())?;
+        let start = at;
+        match RecordKind::first(rest) {
+            Ok((record, size)) => {
+                at += size;
+                Some(Ok((start, record)))
+            }
+            Err(error) => {
+                at = bytes.len();
+                Some(Err(error))
+            }
+        }
+    })
+}
+
+impl<'a> RecordKind<'a> {
+    /// The record at the start of `bytes` and its length in bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`RecordError::Size`] if its header is cut or its length impossible.
+    pub fn first(bytes: &'a [u8]) -> Result<(Self, usize), RecordError> {
+        let misc = u16_at(bytes, 4).unwrap_or(0);
+        let size = usize::from(u16_at(bytes, 6).unwrap_or(0));
+        let (Some(kind), Some(body)) = (u32_at(bytes, 0), bytes.get(HEADER_BYTES..size)) else {
+            return Err(RecordError::Size { claimed: size, left: bytes.len() });
+        };
+        Ok((Self { kind, misc, body }, size))
+    }
+
+    /// Its time, without reading the rest.
+    pub fn time(&self, layout: &SampleLayout) -> Option<KernelTime> {
+        let at = match self.kind {
+            record_type::SAMPLE => layout.time,
+            _ => self.body.len().checked_sub(layout.trailer_time)?,
+        };
+        u64_at(self.body, at).map(KernelTime)
+    }
+
+    /// Process and thread that were running, without reading the rest.
+    pub fn task(&self, layout: &SampleLayout) -> Option<(Pid, Tid)> {
+        let at = match self.kind {
+            record_type::SAMPLE => layout.tid,
+            _ => self.body.len().checked_sub(layout.trailer_tid)?,
+        };
+        Some((Pid(i32_at(self.body, at)?), Tid(i32_at(self.body, at + 4)?)))
+    }
+
+    /// The tracepoint's payload, if it is a sample.
+    pub fn payload(&self, layout: &SampleLayout) -> Option<&'a [u8]> {
+        if self.kind != record_type::SAMPLE {
+            return None;
+        }
+        let size = usize::try_from(u32_at(self.body, layout.raw)?).ok()?;
+        let start = layout.raw + 4;
+        self.body.get(start..start.checked_add(size)?)
+    }
+
+    /// All its fields.
+    ///
+    /// # Errors
+    ///
+    /// [`RecordError::Short`] if they are not there.
+    pub fn parse(&self, layout: &SampleLayout) -> Result<Record<'a>, RecordError> {
+        self.fields(layout)
+            .ok_or(RecordError::Short { kind: self.kind, bytes: HEADER_BYTES + self.body.len() })
+    }
+
+    fn fields(&self, layout: &SampleLayout) -> Option<Record<'a>> {
+        let time = self.time(layout)?;
+        let (pid, tid) = self.task(layout)?;
+        let body = match self.kind {
+            record_type::SAMPLE => Body::Sample(self.payload(layout)?),
+            record_type::LOST => Body::Lost(u64_at(self.body, 8)?),
+            record_type::COMM => self.comm(layout)?,
+            record_type::FORK => {
+                let (pid, ppid, tid, ptid) = self.relation()?;
+                Body::Fork { pid, tid, ppid, ptid }
+            }
+            record_type::EXIT => {
+                let (pid, _, tid, _) = self.relation()?;
+                Body::Exit { pid, tid }
+            }
+            other => Body::Other(other),
+        };
+        Some(Record { pid, tid, time, body })
+    }
+
+    /// `u32 pid, ppid, tid, ptid` of FORK and EXIT.
+    fn relation(&self) -> Option<(Pid, Pid, Tid, Tid)> {
+        let field = |at| i32_at(self.body, at);
+        Some((Pid(field(0)?), Pid(field(4)?), Tid(field(8)?), Tid(field(12)?)))
+    }
+
+    /// `u32 pid, tid; char comm[]`, padded with NUL to eight bytes.
+    fn comm(&self, layout: &SampleLayout) -> Option<Body<'a>> {
+        let trailer = layout.trailer_tid;
+        let text = self.body.get(8..self.body.len().checked_sub(trailer)?)?;
+        let end = text.iter().position(|&it| it == 0).unwrap_or(text.len());
+        Some(Body::Comm {
+            pid: Pid(i32_at(self.body, 0)?),
+            tid: Tid(i32_at(self.body, 4)?),
+            comm: text.get(..end)?,
+            exec: self.misc & MISC_COMM_EXEC != 0,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::abi::sample_type as bit;
+    use super::*;
+
+    fn layout() -> SampleLayout {
+        SampleLayout::new(bit::TID | bit::TIME | bit::RAW).expect("complete")
+    }
+
+    fn record(kind: u32, misc: u16, body: &[u8]) -> Vec<u8> {
+        let size = u16::try_from(HEADER_BYTES + body.len()).expect("short");
+        [&kind.to_le_bytes()[..], &misc.to_le_bytes(), &size.to_le_bytes(), body].concat()
+    }
+
+    fn words(words: &[u32]) -> Vec<u8> {
+        words.iter().flat_map(|it| it.to_le_bytes()).collect()
+    }
+
+    #[test]
+    fn a_sample_has_task_time_and_payload() {
+        let bytes = record(record_type::SAMPLE, 0, &words(&[7, 8, 1000, 0, 4, 0xabcd]));
+        let (record, size) = RecordKind::first(&bytes).expect("whole");
+        assert_eq!(size, bytes.len());
+        let expected = Record {
+            pid: Pid(7),
+            tid: Tid(8),
+            time: KernelTime(1000),
+            body: Body::Sample(&[0xcd, 0xab, 0, 0]),
+        };
+        assert_eq!(record.parse(&layout()), Ok(expected));
+    }
+
+    #[test]
+    fn an_exec_is_told_from_a_rename() {
+        let body = [words(&[5, 5]), b"tar\0\0\0\0\0".to_vec(), words(&[5, 5, 9, 0])].concat();
+        for (misc, exec) in [(0, false), (MISC_COMM_EXEC, true)] {
+            let bytes = record(record_type::COMM, misc, &body);
+            let (record, _) = RecordKind::first(&bytes).expect("whole");
+            let comm = Body::Comm { pid: Pid(5), tid: Tid(5), comm: b"tar", exec };
+            assert_eq!(record.parse(&layout()).map(|it| it.body), Ok(comm));
+        }
+    }
+
+    #[test]
+    fn the_rest_after_a_cut_record_is_an_error_once() {
+        let mut bytes = record(record_type::EXIT, 0, &words(&[1, 0, 1, 0, 0, 0, 1, 1, 2, 0]));
+        let whole = bytes.len();
+        bytes.extend_from_slice(&[9, 0, 0, 0, 0, 0, 99]);
+        let found: Vec<_> = records(&bytes).collect();
+        assert_eq!(found.len(), 2);
+        assert!(matches!(found[0], Ok((0, _))));
+        assert_eq!(found[1], Err(RecordError::Size { claimed: 0, left: bytes.len() - whole }));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_bytes_give_records_or_errors(bytes: Vec<u8>) {
+            for (_, record) in records(&bytes).flatten() {
+                let _ = record.parse(&layout());
+            }
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Output files: never over something that is there, never through a link, given to the user behind `sudo`.
+
+use std::ffi::CString;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, lchown};
+use std::path::Path;
+
+use crate::event::FileStat;
+use crate::units::DevId;
+
+/// Makes a new file for writing.
+///
+/// # Errors
+///
+/// `AlreadyExists` if anything of that name is there, links included.
+pub fn create_new(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .custom_flags(libc::O_NOFOLLOW)
+        .open(path)?;
+    give_to_caller(path)?;
+    Ok(file)
+}
+
+/// Makes a new directory; its parent must be there.
+///
+/// # Errors
+///
+/// `AlreadyExists` if anything of that name is there.
+pub fn create_new_directory(path: &Path) -> io::Result<()> {
+    DirBuilder::new().mode(0o700).create(path)?;
+    give_to_caller(path)
+}
+
+/// What we make from now on is for us alone: a trace of the whole machine tells of everybody. The traced program was
+/// started before and keeps its own mask.
+pub fn keep_private() {
+    nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o077));
+}
+
+/// True if no stranger is likely to put links into the directory while we write there: not everybody may write to it, or
+/// it is sticky like `/tmp`; and it is not a directory that a stranger has made in such a place.
+///
+/// # Errors
+///
+/// Those of `stat(2)`.
+pub fn is_trustworthy(directory: &Path) -> io::Result<bool> {
+    let metadata = directory.metadata()?;
+    let is_sticky = |it: &fs::Metadata| it.mode() & libc::S_ISVTX != 0;
+    let own = metadata.uid() == nix::unistd::geteuid().as_raw()
+        || sudo_user().is_some_and(|it| it.0 == metadata.uid());
+    let everybody_writes = metadata.mode() & libc::S_IWOTH != 0;
+    if everybody_writes {
+        return Ok(is_sticky(&metadata));
+    }
+    Ok(own || !is_sticky(&directory.join("..").metadata()?))
+}
+
+/// Gives a file, or a directory and what is in it, to the user who called `sudo`.
+///
+/// # Errors
+///
+/// Those of `chown(2)`.
+pub fn give_to_caller(path: &Path) -> io::Result<()> {
+    let Some((user, group)) = sudo_user() else { return Ok(()) };
+    if path.symlink_metadata()?.is_dir() {
+        for entry in fs::read_dir(path)? {
+            give_to_caller(&entry?.path())?;
+        }
+    }
+    lchown(path, Some(user), Some(group))
+}
+
+/// User and group of whoever called `sudo`, if we run under it.
+fn sudo_user() -> Option<(u32, u32)> {
+    let number = |name| std::env::var(name).ok()?.parse().ok();
+    nix::unistd::geteuid().is_root().then_some(())?;
+    Some((number("SUDO_UID")?, number("SUDO_GID")?))
+}
+
+/// Device and inode of an open file: what it is, whatever its name.
+///
+/// # Errors
+///
+/// Those of `fstat(2)`.
+pub fn identity(file: &File) -> io::Result<(u64, u64)> {
+    let metadata = file.metadata()?;
+    Ok((metadata.dev(), metadata.ino()))
+}
+
+/// What the file behind `path` is, without asking a file server for what it does not have at hand.
+pub fn stat_behind(path: &str) -> Option<FileStat> {
+    let path = CString::new(path).ok()?;
+    let mask = libc::STATX_TYPE | libc::STATX_MODE | libc::STATX_INO | libc::STATX_SIZE;
+    // SAFETY: an all-zero statx is a valid value of it.
+    let mut found: libc::statx = unsafe { std::mem::zeroed() };
+    // SAFETY: the path ends with NUL; `found` is ours to write and as large as the kernel's struct.
+    let code = unsafe {
+        libc::statx(libc::AT_FDCWD, path.as_ptr(), libc::AT_STATX_DONT_SYNC, mask, &raw mut found)
+    };
+    (code == 0).then(|| FileStat {
+        mode: u32::from(found.stx_mode),
+        dev: DevId::new(found.stx_dev_major, found.stx_dev_minor),
+        ino: found.stx_ino,
+        size: found.stx_size,
+    })
+}

@@ -1,0 +1,17 @@
+//! The kernel boundary: everything that asks the kernel for something while a capture is made, and all `unsafe` of
+//! this package.
+//!
+//! What crosses it outwards is bytes and numbers: records as the kernel wrote them, texts of `/proc` and tracefs.
+//! Nothing in here understands a tracepoint.
+
+#![expect(unsafe_code, reason = "the one place for it; see each SAFETY note")]
+
+pub mod clock;
+pub mod files;
+pub mod limits;
+pub mod perf;
+pub mod proc;
+pub mod ring;
+pub mod spawn;
+pub mod thread;
+pub mod tracefs;

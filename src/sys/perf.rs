@@ -1,0 +1,197 @@
+//! `perf_event_open`: tracepoints of one CPU, the event that owns its ring, and their counters.
+
+use std::ffi::CStr;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use perf_event_open_sys as perf;
+use perf_event_open_sys::bindings as abi;
+
+use crate::record::abi::sample_type;
+
+/// The fields of every sample: the fewest that order and attribute it. Each more costs the traced program 70 to 150 ns
+/// per event.
+pub const SAMPLE_TYPE: u64 = sample_type::TID | sample_type::TIME | sample_type::RAW;
+
+/// When the reader of a ring is woken by an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wake {
+    /// Once so many bytes are in the ring.
+    Watermark(u32),
+    /// By every hit of this event.
+    Each,
+}
+
+/// What `read(2)` on an event says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Hits after the filter.
+    pub hits: u64,
+    /// Samples of it lost for want of room; `None`: the kernel does not count them (before 6.0).
+    pub lost: Option<u64>,
+}
+
+/// One open event.
+#[derive(Debug)]
+pub struct PerfEvent {
+    fd: OwnedFd,
+    counts_lost: bool,
+}
+
+impl PerfEvent {
+    /// A tracepoint on one CPU, every task, every hit, switched off.
+    ///
+    /// # Errors
+    ///
+    /// Those of `perf_event_open(2)`.
+    pub fn tracepoint(id: u16, cpu: u32, wake: Wake) -> io::Result<Self> {
+        let mut attr = attributes(wake);
+        attr.type_ = abi::PERF_TYPE_TRACEPOINT;
+        attr.config = u64::from(id);
+        attr.__bindgen_anon_1.sample_period = 1;
+        Self::open(attr, cpu)
+    }
+
+    /// An event that never fires but owns a ring and writes the births, names and ends of tasks into it.
+    ///
+    /// # Errors
+    ///
+    /// Those of `perf_event_open(2)`.
+    pub fn tasks(cpu: u32, wake: Wake) -> io::Result<Self> {
+        let mut attr = attributes(wake);
+        attr.type_ = abi::PERF_TYPE_SOFTWARE;
+        attr.config = u64::from(abi::PERF_COUNT_SW_DUMMY);
+        attr.set_task(1);
+        attr.set_comm(1);
+        attr.set_comm_exec(1);
+        Self::open(attr, cpu)
+    }
+
+    /// An event that never fires and only owns a ring.
+    ///
+    /// # Errors
+    ///
+    /// Those of `perf_event_open(2)`.
+    pub fn ring_owner(cpu: u32, wake: Wake) -> io::Result<Self> {
+        let mut attr = attributes(wake);
+        attr.type_ = abi::PERF_TYPE_SOFTWARE;
+        attr.config = u64::from(abi::PERF_COUNT_SW_DUMMY);
+        Self::open(attr, cpu)
+    }
+
+    fn open(mut attr: abi::perf_event_attr, cpu: u32) -> io::Result<Self> {
+        let lost = u64::from(abi::PERF_FORMAT_LOST);
+        attr.read_format = lost;
+        match Self::open_as_is(&mut attr, cpu) {
+            // Before 6.0 there is no such bit.
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+                attr.read_format = 0;
+                Self::open_as_is(&mut attr, cpu)
+            }
+            other => other,
+        }
+    }
+
+    fn open_as_is(attr: &mut abi::perf_event_attr, cpu: u32) -> io::Result<Self> {
+        let cpu = i32::try_from(cpu).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let flags = libc::c_ulong::from(abi::PERF_FLAG_FD_CLOEXEC);
+        // SAFETY: `attr` is a whole, initialised attr of the size it names, alive over the call; the kernel only
+        // writes its size back.
+        let fd = unsafe { perf::perf_event_open(attr, -1, cpu, -1, flags) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the kernel just made this descriptor for us; nobody else has it.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        Ok(Self { fd, counts_lost: attr.read_format != 0 })
+    }
+
+    /// Keeps hits that do not match out of the ring (filter language: `Documentation/trace/events.rst`).
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for a filter that the kernel does not understand or that is too long.
+    pub fn set_filter(&self, filter: &CStr) -> io::Result<()> {
+        // SAFETY: the string ends with NUL and lives over the call; the kernel copies it and does not write to it.
+        let code =
+            unsafe { perf::ioctls::SET_FILTER(self.fd.as_raw_fd(), filter.as_ptr().cast_mut()) };
+        check(code)
+    }
+
+    /// Sends this event's samples into the ring of `owner`, which is on the same CPU.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if the two do not share CPU and clock.
+    pub fn redirect(&self, owner: &Self) -> io::Result<()> {
+        // SAFETY: both descriptors are open events; the call changes nothing in our memory.
+        check(unsafe { perf::ioctls::SET_OUTPUT(self.fd.as_raw_fd(), owner.fd.as_raw_fd()) })
+    }
+
+    /// Switches the event on.
+    ///
+    /// # Errors
+    ///
+    /// Those of `ioctl(2)`.
+    pub fn enable(&self) -> io::Result<()> {
+        // SAFETY: an open event; the call changes nothing in our memory.
+        check(unsafe { perf::ioctls::ENABLE(self.fd.as_raw_fd(), 0) })
+    }
+
+    /// Switches the event off.
+    ///
+    /// # Errors
+    ///
+    /// Those of `ioctl(2)`.
+    pub fn disable(&self) -> io::Result<()> {
+        // SAFETY: an open event; the call changes nothing in our memory.
+        check(unsafe { perf::ioctls::DISABLE(self.fd.as_raw_fd(), 0) })
+    }
+
+    /// Its counters now.
+    ///
+    /// # Errors
+    ///
+    /// Those of `read(2)`.
+    pub fn counters(&self) -> io::Result<Counters> {
+        let mut bytes = [0; 16];
+        let wanted = if self.counts_lost { 16 } else { 8 };
+        let mut file = std::fs::File::from(self.fd.try_clone()?);
+        file.read_exact(bytes.get_mut(..wanted).unwrap_or_default())?;
+        let word = |at: usize| {
+            bytes.get(at..at + 8).and_then(|it| it.try_into().ok()).map_or(0, u64::from_le_bytes)
+        };
+        Ok(Counters { hits: word(0), lost: self.counts_lost.then(|| word(8)) })
+    }
+}
+
+impl AsFd for PerfEvent {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// What all our events have in common.
+fn attributes(wake: Wake) -> abi::perf_event_attr {
+    let mut attr = abi::perf_event_attr {
+        size: u32::try_from(size_of::<abi::perf_event_attr>()).unwrap_or_default(),
+        sample_type: SAMPLE_TYPE,
+        clockid: libc::CLOCK_MONOTONIC,
+        ..Default::default()
+    };
+    attr.set_disabled(1);
+    attr.set_use_clockid(1);
+    attr.set_sample_id_all(1);
+    match wake {
+        Wake::Watermark(bytes) => {
+            attr.set_watermark(1);
+            attr.__bindgen_anon_2.wakeup_watermark = bytes;
+        }
+        Wake::Each => attr.__bindgen_anon_2.wakeup_events = 1,
+    }
+    attr
+}
+
+fn check(code: i32) -> io::Result<()> {
+    if code < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}

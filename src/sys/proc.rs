@@ -1,0 +1,207 @@
+//! What `/proc` and `/sys` say, as facts with their times.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStringExt;
+use std::path::Path;
+
+use super::clock;
+use super::spawn::same_open_file;
+use crate::capture::fact::{Fact, Text};
+use crate::capture::header::{Disk, Host};
+use crate::units::{Fd, Pid, Tid};
+
+/// The machine.
+pub fn host() -> Host {
+    let uname = nix::sys::utsname::uname().ok();
+    let text = |it: Option<&std::ffi::OsStr>| {
+        it.map(|it| it.to_string_lossy().into_owned()).unwrap_or_default()
+    };
+    Host {
+        hostname: text(uname.as_ref().map(nix::sys::utsname::UtsName::nodename)),
+        kernel_release: text(uname.as_ref().map(nix::sys::utsname::UtsName::release)),
+        kernel_version: text(uname.as_ref().map(nix::sys::utsname::UtsName::version)),
+        machine: text(uname.as_ref().map(nix::sys::utsname::UtsName::machine)),
+        cpus: super::limits::online_cpus(),
+        page_bytes: super::ring::page_bytes() as u64,
+    }
+}
+
+/// True if there are processes that our pid namespace does not show.
+pub fn is_namespaced() -> bool {
+    // The number of the first namespace is fixed (PROC_PID_INIT_INO in include/linux/proc_ns.h).
+    let own = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+    own != Path::new("pid:[4026531836]")
+}
+
+/// The block devices and their schedulers.
+pub fn disks() -> Vec<Disk> {
+    let Ok(entries) = fs::read_dir("/sys/block") else { return Vec::new() };
+    let line =
+        |path: &Path| fs::read_to_string(path).map(|it| it.trim().to_owned()).unwrap_or_default();
+    let mut disks: Vec<Disk> = entries
+        .flatten()
+        .map(|entry| {
+            let scheduler = line(&entry.path().join("queue/scheduler"));
+            // "none [mq-deadline] kyber": the one in brackets is in use.
+            let active = scheduler.split(['[', ']']).nth(1).unwrap_or(&scheduler).to_owned();
+            Disk {
+                dev: line(&entry.path().join("dev")),
+                name: entry.file_name().to_string_lossy().into_owned(),
+                scheduler: active,
+            }
+        })
+        .collect();
+    disks.sort_by(|a, b| a.name.cmp(&b.name));
+    disks
+}
+
+/// A text of the kernel's, kept whole.
+///
+/// # Errors
+///
+/// Those of reading it.
+pub fn text(path: &str, which: Text, pid: Pid) -> io::Result<Fact> {
+    let text = fs::read(path)?;
+    Ok(Fact::Text { time: clock::now(), which, pid, text })
+}
+
+/// Where a process stands: its directories and its program, those that can be read.
+pub fn places(pid: Pid) -> Vec<Fact> {
+    let place = |(name, which): (&str, Text)| {
+        let link = fs::read_link(format!("/proc/{pid}/{name}")).ok()?;
+        let text = link.into_os_string().into_vec();
+        Some(Fact::Text { time: clock::now(), which, pid, text })
+    };
+    [("cwd", Text::CWD), ("root", Text::ROOT), ("exe", Text::EXE)]
+        .into_iter()
+        .filter_map(place)
+        .collect()
+}
+
+/// All processes of this pid namespace.
+pub fn processes() -> Vec<Pid> {
+    numbers_in(Path::new("/proc")).into_iter().map(Pid).collect()
+}
+
+/// `roots` and all that descend from them now.
+pub fn with_descendants(roots: &[Pid]) -> Vec<Pid> {
+    let mut tree: Vec<Pid> = roots.to_vec();
+    let parents: Vec<(Pid, Pid)> =
+        processes().into_iter().filter_map(|it| Some((it, stat(it)?.1))).collect();
+    let mut next = 0;
+    while let Some(&parent) = tree.get(next) {
+        let children: Vec<Pid> = parents
+            .iter()
+            .filter(|it| it.1 == parent && !tree.contains(&it.0))
+            .map(|it| it.0)
+            .collect();
+        tree.extend(children);
+        next += 1;
+    }
+    tree
+}
+
+/// All threads of a process, by name.
+pub fn tasks(pid: Pid) -> Vec<Fact> {
+    let Some((_, ppid)) = stat(pid) else { return Vec::new() };
+    let task = |tid: i32| {
+        let mut comm = fs::read(format!("/proc/{pid}/task/{tid}/comm")).ok()?;
+        comm.pop_if(|it| *it == b'\n');
+        Some(Fact::Task { time: clock::now(), pid, tid: Tid(tid), ppid, comm })
+    };
+    numbers_in(Path::new(&format!("/proc/{pid}/task"))).into_iter().filter_map(task).collect()
+}
+
+/// Number and parent of a process, from `/proc/PID/stat`. The name in it may hold anything, so it is read from the
+/// last parenthesis.
+fn stat(pid: Pid) -> Option<(Pid, Pid)> {
+    let text = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let end = text.iter().rposition(|&it| it == b')')?;
+    let rest = std::str::from_utf8(text.get(end + 1..)?).ok()?;
+    Some((pid, Pid(rest.split_whitespace().nth(1)?.parse().ok()?)))
+}
+
+/// An open descriptor: which, and where `/proc/PID/fd/N` points.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Descriptor {
+    /// The process.
+    pub pid: Pid,
+    /// The descriptor.
+    pub fd: Fd,
+    /// Where it points.
+    pub link: Vec<u8>,
+}
+
+/// The open descriptors of a process.
+pub fn descriptors(pid: Pid) -> Vec<Descriptor> {
+    let one = |fd: i32| {
+        let link = fs::read_link(format!("/proc/{pid}/fd/{fd}")).ok()?;
+        Some(Descriptor { pid, fd: Fd(fd), link: link.into_os_string().into_vec() })
+    };
+    numbers_in(Path::new(&format!("/proc/{pid}/fd"))).into_iter().filter_map(one).collect()
+}
+
+/// A descriptor's flags and position, as a fact with the times between which they held.
+pub fn descriptor_fact(descriptor: &Descriptor, shared: bool) -> Option<Fact> {
+    let Descriptor { pid, fd, link } = descriptor;
+    let begin = clock::now();
+    let text = fs::read_to_string(format!("/proc/{pid}/fdinfo/{fd}")).ok()?;
+    // The name again: the descriptor may have been used for another file meanwhile.
+    let link_after =
+        fs::read_link(format!("/proc/{pid}/fd/{fd}")).ok()?.into_os_string().into_vec();
+    let end = clock::now();
+    if link_after != *link {
+        return None;
+    }
+    let field = |name: &str| text.lines().find_map(|it| it.strip_prefix(name)).map(str::trim);
+    let flags = u32::from_str_radix(field("flags:")?, 8).ok()?;
+    let position = field("pos:")?.parse().ok()?;
+    let stat = super::files::stat_behind(&format!("/proc/{pid}/fd/{fd}"));
+    Some(Fact::Fd {
+        begin,
+        end,
+        pid: *pid,
+        fd: *fd,
+        flags,
+        position,
+        shared,
+        stat,
+        link: link.clone(),
+    })
+}
+
+/// Facts about the open descriptors of `tree`; `everybody` is all processes that could share one of them.
+pub fn descriptor_facts(tree: &[Pid], everybody: &[Pid]) -> Vec<Fact> {
+    let mut by_link: HashMap<Vec<u8>, Vec<(i32, i32)>> = HashMap::new();
+    let mut wanted = Vec::new();
+    for &pid in everybody {
+        for descriptor in descriptors(pid) {
+            // Only what has a path has a position worth following.
+            if descriptor.link.starts_with(b"/") {
+                by_link.entry(descriptor.link.clone()).or_default().push((pid.0, descriptor.fd.0));
+            }
+            if tree.contains(&pid) {
+                wanted.push(descriptor);
+            }
+        }
+    }
+    wanted.iter().filter_map(|it| descriptor_fact(it, is_shared(it, &by_link))).collect()
+}
+
+/// True if another descriptor, of this process or another, has the same open file, or may have.
+fn is_shared(descriptor: &Descriptor, by_link: &HashMap<Vec<u8>, Vec<(i32, i32)>>) -> bool {
+    let this = (descriptor.pid.0, descriptor.fd.0);
+    let others = by_link.get(&descriptor.link).map(Vec::as_slice).unwrap_or_default();
+    others.iter().any(|&other| other != this && same_open_file(this, other).unwrap_or(true))
+}
+
+/// The entries of a directory that are numbers.
+fn numbers_in(directory: &Path) -> Vec<i32> {
+    let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
+    let mut numbers: Vec<i32> =
+        entries.flatten().filter_map(|it| it.file_name().to_str()?.parse().ok()).collect();
+    numbers.sort_unstable();
+    numbers
+}

@@ -1,0 +1,276 @@
+//! Starts the program to trace: as our child, untouched, and not before we say so.
+//!
+//! The child is forked first of all, before we have threads, signal handlers or raised limits, so that it has what our
+//! caller gave us. It waits on a pipe; when the recording is on we let it go, and it becomes the program.
+
+use std::ffi::{CString, OsString};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+
+use nix::errno::Errno;
+use nix::fcntl::OFlag;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::unistd::{ForkResult, Pid, fork, pipe2};
+
+/// The program, forked but not yet started.
+#[derive(Debug)]
+pub struct Held {
+    pid: Pid,
+    go: File,
+    failure: File,
+}
+
+/// The program, running.
+#[derive(Debug)]
+pub struct Running {
+    pid: Pid,
+}
+
+/// How it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// By itself, with this status.
+    Exited(i32),
+    /// By this signal.
+    Killed(i32),
+}
+
+/// Whether SIGPIPE was ignored when we were started. The Rust runtime ignores it before `main`, so this is noted
+/// before that.
+static SIGPIPE_WAS_IGNORED: AtomicBool = AtomicBool::new(false);
+
+// SAFETY: the loader calls the functions of this section, with the C calling convention, once, before main.
+#[unsafe(link_section = ".init_array")]
+#[used]
+static NOTE_SURROUNDINGS: extern "C" fn() = note_surroundings;
+
+/// Which of standard input, output and error were closed when we were started, a bit each. The Rust runtime opens
+/// `/dev/null` in their place.
+static CLOSED: AtomicU8 = AtomicU8::new(0);
+
+/// Standard input, output, error.
+const STANDARD: [libc::c_int; 3] = [0, 1, 2];
+
+extern "C" fn note_surroundings() {
+    note_sigpipe();
+    for fd in STANDARD {
+        // SAFETY: plain numbers; the call changes nothing.
+        if unsafe { libc::fcntl(fd, libc::F_GETFD) } < 0 {
+            // ORDERING: written once before any thread exists.
+            CLOSED.fetch_or(1 << fd, Ordering::Relaxed);
+        }
+    }
+}
+
+fn note_sigpipe() {
+    // SAFETY: an all-zero sigaction is a valid value of it.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: a null pointer asks for the current action only; `action` is ours to write.
+    let code = unsafe { libc::sigaction(libc::SIGPIPE, std::ptr::null(), &raw mut action) };
+    let ignored = code == 0 && action.sa_sigaction == libc::SIG_IGN;
+    // ORDERING: written once before any thread exists.
+    SIGPIPE_WAS_IGNORED.store(ignored, Ordering::Relaxed);
+}
+
+/// Forks the child. To be called while this process has one thread.
+///
+/// # Errors
+///
+/// Those of `fork(2)` and `pipe(2)`; `InvalidInput` for an argument with a NUL inside.
+pub fn hold(command: &[OsString]) -> io::Result<Held> {
+    let argv = command
+        .iter()
+        .map(|it| CString::new(it.clone().into_vec()))
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|_| {
+            io::Error::new(io::ErrorKind::InvalidInput, "an argument has a NUL byte inside")
+        })?;
+    let mut pointers: Vec<*const libc::c_char> = argv.iter().map(|it| it.as_ptr()).collect();
+    pointers.push(std::ptr::null());
+    let (wait, go) = pipe2(OFlag::O_CLOEXEC)?;
+    let (failure, report) = pipe2(OFlag::O_CLOEXEC)?;
+    // SAFETY: this process has one thread (this function's contract), so the child may do anything that it may.
+    match unsafe { fork() }? {
+        ForkResult::Child => {
+            drop((go, failure));
+            become_program(&wait, &report, &pointers)
+        }
+        ForkResult::Parent { child } => {
+            Ok(Held { pid: child, go: go.into(), failure: failure.into() })
+        }
+    }
+}
+
+/// In the child: waits for the word, then becomes the program. Reports why not, if not.
+fn become_program(wait: &OwnedFd, report: &OwnedFd, argv: &[*const libc::c_char]) -> ! {
+    let mut word = [0];
+    if nix::unistd::read(wait.as_fd(), &mut word) != Ok(1) {
+        // The tracer gave up, or died.
+        exit_now(125);
+    }
+    // ORDERING: written once before any thread existed.
+    if !SIGPIPE_WAS_IGNORED.load(Ordering::Relaxed) {
+        // SAFETY: this process has one thread and no handler for the signal.
+        unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+    }
+    for fd in STANDARD {
+        // ORDERING: written once before any thread existed.
+        if CLOSED.load(Ordering::Relaxed) & 1 << fd != 0 {
+            // SAFETY: this process is about to become another program; nothing of ours uses the descriptor.
+            unsafe { libc::close(fd) };
+        }
+    }
+    if let Some(&program) = argv.first() {
+        // SAFETY: `argv` is a null-terminated array of pointers to strings that the caller keeps alive.
+        unsafe { libc::execvp(program, argv.as_ptr()) };
+    }
+    let errno = Errno::last_raw();
+    let _ = nix::unistd::write(report.as_fd(), &errno.to_le_bytes());
+    exit_now(127)
+}
+
+fn exit_now(code: i32) -> ! {
+    // SAFETY: ends the child without running the exit handlers that belong to the parent.
+    unsafe { libc::_exit(code) }
+}
+
+impl Held {
+    /// Its process id.
+    pub fn pid(&self) -> i32 {
+        self.pid.as_raw()
+    }
+
+    /// Lets it go.
+    ///
+    /// # Errors
+    ///
+    /// Why the program could not be executed, as `execve(2)` says it.
+    pub fn start(mut self) -> io::Result<Running> {
+        self.go.write_all(b"g")?;
+        let mut answer = [0; 4];
+        // The pipe closes by itself when the exec succeeds.
+        match self.failure.read_exact(&mut answer) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                Ok(Running { pid: self.pid })
+            }
+            Err(error) => Err(error),
+            Ok(()) => {
+                let _ = nix::sys::wait::waitpid(self.pid, None);
+                Err(io::Error::from_raw_os_error(i32::from_le_bytes(answer)))
+            }
+        }
+    }
+
+    /// Gives up: the child ends without having become the program.
+    pub fn abandon(self) {
+        drop(self.go);
+        let _ = nix::sys::wait::waitpid(self.pid, None);
+    }
+}
+
+impl Running {
+    /// Its process id.
+    pub fn pid(&self) -> i32 {
+        self.pid.as_raw()
+    }
+
+    /// True if it has ended and still has its `/proc` entry: its books can be read.
+    ///
+    /// # Errors
+    ///
+    /// Those of `waitid(2)`.
+    pub fn has_ended(&self) -> io::Result<bool> {
+        let pid = libc::id_t::try_from(self.pid.as_raw()).map_err(io::Error::other)?;
+        let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+        // SAFETY: an all-zero siginfo is a valid value of it.
+        let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+        // SAFETY: `info` is ours to write.
+        if unsafe { libc::waitid(libc::P_PID, pid, &raw mut info, flags) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: waitid fills this in, or leaves the 0.
+        Ok(unsafe { info.si_pid() } != 0)
+    }
+
+    /// Waits for its end and takes its status.
+    ///
+    /// # Errors
+    ///
+    /// Those of `waitpid(2)`.
+    pub fn reap(self) -> io::Result<Ended> {
+        loop {
+            // nix cannot name real-time signals, by which a program may die as well.
+            let mut status = 0;
+            // SAFETY: `status` is ours to write.
+            if unsafe { libc::waitpid(self.pid.as_raw(), &raw mut status, 0) } < 0 {
+                let error = io::Error::last_os_error();
+                if error.kind() != io::ErrorKind::Interrupted {
+                    return Err(error);
+                }
+            } else if libc::WIFEXITED(status) {
+                return Ok(Ended::Exited(libc::WEXITSTATUS(status)));
+            } else if libc::WIFSIGNALED(status) {
+                return Ok(Ended::Killed(libc::WTERMSIG(status)));
+            }
+        }
+    }
+}
+
+/// A descriptor that becomes readable when the process ends.
+///
+/// # Errors
+///
+/// `ESRCH` if there is no such process.
+pub fn process_fd(pid: i32) -> io::Result<OwnedFd> {
+    // SAFETY: plain numbers; the call changes nothing in our memory.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+    let fd = i32::try_from(fd).ok().filter(|&it| it >= 0).ok_or_else(io::Error::last_os_error)?;
+    // SAFETY: the kernel just made this descriptor for us; nobody else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Dies by this signal, as the traced program did, so that our caller sees what it would have seen.
+pub fn die_by(signal: i32) -> ! {
+    // The program left the core file, not we.
+    let _ = nix::sys::resource::setrlimit(nix::sys::resource::Resource::RLIMIT_CORE, 0, 0);
+    // SAFETY: plain numbers; the default action replaces ours.
+    unsafe { libc::signal(signal, libc::SIG_DFL) };
+    // SAFETY: plain numbers; ends this process.
+    unsafe { libc::raise(signal) };
+    exit_now(128 + signal)
+}
+
+/// Waits until the descriptor is readable, or for so many milliseconds.
+pub fn wait_readable(fd: BorrowedFd<'_>, milliseconds: u16) {
+    let mut fds = [PollFd::new(fd, PollFlags::POLLIN)];
+    // An interrupted wait is as good as any: the caller looks again.
+    let _ = poll(&mut fds, PollTimeout::from(milliseconds));
+}
+
+/// Sends a signal to a process.
+///
+/// # Errors
+///
+/// Those of `kill(2)`.
+pub fn send_signal(pid: i32, signal: i32) -> io::Result<()> {
+    let signal = nix::sys::signal::Signal::try_from(signal)?;
+    nix::sys::signal::kill(Pid::from_raw(pid), signal)?;
+    Ok(())
+}
+
+/// True if the two descriptors of the two processes are the same open file (`kcmp(2)`); `None` if the kernel will
+/// not say.
+pub fn same_open_file(first: (i32, i32), second: (i32, i32)) -> Option<bool> {
+    const KCMP_FILE: libc::c_int = 0;
+    // SAFETY: plain numbers; the call changes nothing in our memory.
+    let code =
+        unsafe { libc::syscall(libc::SYS_kcmp, first.0, second.0, KCMP_FILE, first.1, second.1) };
+    match code {
+        0 => Some(true),
+        1..=3 => Some(false),
+        _ => None,
+    }
+}

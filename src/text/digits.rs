@@ -1,0 +1,108 @@
+//! Numbers into a line: much of what a trace is, so written without the machinery of `std::fmt`.
+
+/// Nanoseconds in a second.
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// Decimal digits of the longest `u64`.
+const LONGEST: usize = 20;
+
+/// `number` in decimal.
+pub(super) fn unsigned(out: &mut Vec<u8>, number: u64) {
+    padded(out, number, 1);
+}
+
+/// `number` in decimal, with a minus sign if it has one.
+pub(super) fn signed(out: &mut Vec<u8>, number: i64) {
+    if number < 0 {
+        out.push(b'-');
+    }
+    unsigned(out, number.unsigned_abs());
+}
+
+/// `number` in hexadecimal, `0x` before it.
+pub(super) fn hex(out: &mut Vec<u8>, number: u64) {
+    out.extend_from_slice(format!("{number:#x}").as_bytes());
+}
+
+/// One byte as two lower-case hexadecimal digits.
+pub(super) fn hex_byte(out: &mut Vec<u8>, byte: u8) {
+    for nibble in [byte >> 4, byte & 0xf] {
+        out.push(if nibble < 10 { b'0' + nibble } else { b'a' + nibble - 10 });
+    }
+}
+
+/// Seconds with nine decimals, right-aligned in `width` columns (0: as short as it gets).
+pub(super) fn seconds(out: &mut Vec<u8>, ns: i64, width: usize) {
+    let from = out.len();
+    if ns < 0 {
+        out.push(b'-');
+    }
+    unsigned(out, ns.unsigned_abs() / SECOND_NS);
+    out.push(b'.');
+    padded(out, ns.unsigned_abs() % SECOND_NS, 9);
+    let missing = width.saturating_sub(out.len() - from);
+    out.splice(from..from, std::iter::repeat_n(b' ', missing));
+}
+
+/// Seconds with six decimals; what is below a microsecond is cut.
+pub(super) fn seconds_us(out: &mut Vec<u8>, ns: u64) {
+    unsigned(out, ns / SECOND_NS);
+    out.push(b'.');
+    padded(out, ns % SECOND_NS / 1000, 6);
+}
+
+/// `number` in decimal, with zeroes before it up to `least` digits (at most [`LONGEST`]).
+fn padded(out: &mut Vec<u8>, number: u64, least: usize) {
+    let mut digits = [b'0'; LONGEST];
+    let mut rest = number;
+    let mut used = 0;
+    for digit in digits.iter_mut().rev() {
+        if rest == 0 && used >= least {
+            break;
+        }
+        // A remainder of ten always fits; written so that no cast has to be trusted.
+        *digit = b'0' + u8::try_from(rest % 10).unwrap_or(0);
+        rest /= 10;
+        used += 1;
+    }
+    out.extend_from_slice(digits.get(LONGEST - used..).unwrap_or_default());
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    fn text(write: impl FnOnce(&mut Vec<u8>)) -> String {
+        let mut out = Vec::new();
+        write(&mut out);
+        String::from_utf8(out).expect("ASCII")
+    }
+
+    #[test]
+    fn times_keep_their_columns() {
+        for (ns, expected) in [
+            (0, "   0.000000000"),
+            (123_456, "   0.000123456"),
+            (-500, "  -0.000000500"),
+            (i64::MAX, "9223372036.854775807"),
+            (i64::MIN, "-9223372036.854775808"),
+        ] {
+            assert_eq!(text(|out| super::seconds(out, ns, 14)), expected);
+        }
+        assert_eq!(text(|out| super::seconds(out, 1, 0)), "0.000000001");
+        assert_eq!(text(|out| super::seconds_us(out, 1_999_999_999)), "1.999999");
+    }
+
+    proptest! {
+        #[test]
+        fn numbers_are_those_of_std(number: u64, negative: i64, byte: u8) {
+            for number in [number, 0, u64::MAX] {
+                prop_assert_eq!(text(|out| super::unsigned(out, number)), number.to_string());
+            }
+            for number in [negative, 0, i64::MIN, i64::MAX] {
+                prop_assert_eq!(text(|out| super::signed(out, number)), number.to_string());
+            }
+            prop_assert_eq!(text(|out| super::hex_byte(out, byte)), format!("{byte:02x}"));
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Other people's bytes, made harmless and kept whole.
+
+use super::digits;
+
+/// A JSON string, quotes included.
+///
+/// Beyond what JSON demands, every control character and everything that some reader takes for the end of a line
+/// (U+0085, U+2028, U+2029) is written as `\uXXXX`: a line stays one line, and a terminal is not driven by it.
+pub(super) fn json_string(out: &mut Vec<u8>, text: &str) {
+    out.push(b'"');
+    if text.bytes().all(|it| matches!(it, b' '..=b'~') && it != b'"' && it != b'\\') {
+        out.extend_from_slice(text.as_bytes());
+    } else {
+        for letter in text.chars() {
+            json_letter(out, letter);
+        }
+    }
+    out.push(b'"');
+}
+
+fn json_letter(out: &mut Vec<u8>, letter: char) {
+    match letter {
+        '"' | '\\' => {
+            out.push(b'\\');
+            push(out, letter);
+        }
+        letter if letter.is_control() || matches!(letter, '\u{2028}' | '\u{2029}') => {
+            // All of them lie below U+10000: no surrogates are needed.
+            out.extend_from_slice(format!("\\u{:04x}", u32::from(letter)).as_bytes());
+        }
+        letter => push(out, letter),
+    }
+}
+
+/// Bytes that are not UTF-8 as text: what is text stays, other bytes become `\xNN`, a backslash becomes two.
+pub(super) fn lossless(bytes: &[u8]) -> String {
+    let mut out = String::with_capacity(bytes.len() + 16);
+    for chunk in bytes.utf8_chunks() {
+        out.push_str(&chunk.valid().replace('\\', "\\\\"));
+        for byte in chunk.invalid() {
+            out.push_str(&format!("\\x{byte:02x}"));
+        }
+    }
+    out
+}
+
+/// Bytes for a line that people read: what is not UTF-8, control characters, invisible characters and those that
+/// turn the direction of writing become `\xNN` byte by byte, and so does each of `delimiters`; a backslash becomes
+/// two.
+pub(super) fn shown(out: &mut Vec<u8>, bytes: &[u8], delimiters: &[u8]) {
+    let plain = |it: &u8| matches!(it, b' '..=b'~') && *it != b'\\' && !delimiters.contains(it);
+    if bytes.iter().all(plain) {
+        out.extend_from_slice(bytes);
+        return;
+    }
+    for chunk in bytes.utf8_chunks() {
+        for letter in chunk.valid().chars() {
+            let delimits = u8::try_from(letter).is_ok_and(|it| delimiters.contains(&it));
+            if letter == '\\' {
+                out.extend_from_slice(b"\\\\");
+            } else if delimits || misleads(letter) {
+                hex_bytes(out, letter.encode_utf8(&mut [0; 4]).as_bytes());
+            } else {
+                push(out, letter);
+            }
+        }
+        hex_bytes(out, chunk.invalid());
+    }
+}
+
+/// True for what a terminal obeys instead of showing it, or shows as nothing.
+fn misleads(letter: char) -> bool {
+    letter.is_control()
+        || matches!(letter,
+            '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+}
+
+fn hex_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    for byte in bytes {
+        out.extend_from_slice(b"\\x");
+        digits::hex_byte(out, *byte);
+    }
+}
+
+fn push(out: &mut Vec<u8>, letter: char) {
+    out.extend_from_slice(letter.encode_utf8(&mut [0; 4]).as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+    use proptest::prelude::*;
+
+    fn shown(bytes: &[u8], delimiters: &[u8]) -> String {
+        let mut out = Vec::new();
+        super::shown(&mut out, bytes, delimiters);
+        String::from_utf8(out).expect("UTF-8 comes out, whatever goes in")
+    }
+
+    fn json(text: &str) -> String {
+        let mut out = Vec::new();
+        super::json_string(&mut out, text);
+        String::from_utf8(out).expect("UTF-8 comes out")
+    }
+
+    /// Undoes [`super::shown`] and [`super::lossless`].
+    fn unescape(text: &str) -> Vec<u8> {
+        let mut out = Vec::new();
+        let mut rest = text.as_bytes();
+        loop {
+            match rest {
+                [b'\\', b'\\', tail @ ..] => {
+                    out.push(b'\\');
+                    rest = tail;
+                }
+                [b'\\', b'x', high, low, tail @ ..] => {
+                    let digits = [*high, *low];
+                    let digits = std::str::from_utf8(&digits).expect("two digits");
+                    out.push(u8::from_str_radix(digits, 16).expect("two hexadecimal digits"));
+                    rest = tail;
+                }
+                [byte, tail @ ..] => {
+                    out.push(*byte);
+                    rest = tail;
+                }
+                [] => return out,
+            }
+        }
+    }
+
+    #[track_caller]
+    fn check(bytes: &[u8], delimiters: &[u8], expected: Expect) {
+        expected.assert_eq(&shown(bytes, delimiters));
+    }
+
+    #[test]
+    fn people_are_not_misled() {
+        check(b"/etc/passwd", b"\"", expect!["/etc/passwd"]);
+        check("/tmp/Übung ☃".as_bytes(), b"\"", expect!["/tmp/Übung ☃"]);
+        check(b"\x1b[2J\r\nroot\x7f", b"\"", expect![r"\x1b[2J\x0d\x0aroot\x7f"]);
+        check("\u{9b}2J".as_bytes(), b"\"", expect![r"\xc2\x9b2J"]);
+        check("a\u{202e}txt.exe".as_bytes(), b"\"", expect![r"a\xe2\x80\xaetxt.exe"]);
+        check(br#"a\x1b"b"#, b"\"", expect![r"a\\x1b\x22b"]);
+        check(b"a> = 5 <b", b"<>", expect![r"a\x3e = 5 \x3cb"]);
+        check(b"\xff\xc3(", b"\"", expect![r"\xff\xc3("]);
+    }
+
+    #[test]
+    fn json_strings_stay_on_one_line() {
+        expect![[r#""a\"\\\u000a\u001b\u007f\u009b\u0085\u2028ü☃""#]]
+            .assert_eq(&json("a\"\\\n\x1b\x7f\u{9b}\u{85}\u{2028}ü☃"));
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_is_lost(bytes in prop::collection::vec(any::<u8>(), 0..40), text in ".*") {
+            for input in [&bytes[..], text.as_bytes()] {
+                let line = shown(input, b"<>");
+                prop_assert_eq!(unescape(&line), input);
+                prop_assert!(!line.contains(|it: char| it.is_control() || it == '<' || it == '>'));
+                prop_assert_eq!(unescape(&super::lossless(input)), input);
+            }
+            let parsed: String = serde_json::from_str(&json(&text)).expect("valid JSON");
+            prop_assert_eq!(parsed, text);
+        }
+    }
+}

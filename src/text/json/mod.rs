@@ -1,0 +1,113 @@
+//! Operations as JSON Lines: one object per line, for programs. `docs/json.md` describes every key.
+//!
+//! Keys are only ever added, always come in the same order, and are left out only where `docs/json.md` says so.
+
+mod block;
+mod object;
+mod syscall;
+
+#[cfg(test)]
+mod tests;
+
+use std::io;
+
+use rustc_hash::FxHashMap;
+
+use crate::anomaly::Anomaly;
+use crate::operation::block::{BlockRequest, BlockStep};
+use crate::operation::model::{SyscallOperation, ThreadInfo, ThreadKey, Unfinished};
+use crate::operation::{Sink, Step};
+use crate::units::{DevId, KernelTime};
+use object::Object;
+
+/// Writes every operation that ends, and every anomaly, as one line of JSON.
+#[derive(Debug)]
+pub struct JsonLines<W> {
+    start: KernelTime,
+    disks: FxHashMap<DevId, String>,
+    /// The members that tell a thread's name, ready to be copied into each of its lines.
+    names: FxHashMap<ThreadKey, Vec<u8>>,
+    /// The line in work: kept for its capacity.
+    line: Vec<u8>,
+    out: W,
+}
+
+impl<W: io::Write> JsonLines<W> {
+    /// Times count from `start`; `disks` names the whole disks; each line is one `write_all` to `out`.
+    pub fn new(
+        start: KernelTime,
+        disks: impl IntoIterator<Item = (DevId, String)>,
+        out: W,
+    ) -> Self {
+        let disks = disks.into_iter().collect();
+        Self { start, disks, names: FxHashMap::default(), line: Vec::with_capacity(1024), out }
+    }
+
+    /// Flushes the writer and gives it back.
+    ///
+    /// # Errors
+    ///
+    /// The writer's own.
+    pub fn finish(mut self) -> io::Result<W> {
+        self.out.flush()?;
+        Ok(self.out)
+    }
+
+    fn name(&mut self, thread: &ThreadInfo) {
+        let mut members = Vec::new();
+        object::bytes_members(&mut members, "comm", "comm_bytes", Some(&thread.comm));
+        self.names.insert(thread.key, members);
+    }
+
+    fn syscall(
+        &mut self,
+        operation: &SyscallOperation,
+        unfinished: Option<Unfinished>,
+    ) -> io::Result<()> {
+        let name = self.names.get(&operation.thread).map_or(&b",\"comm\":null"[..], Vec::as_slice);
+        syscall::write(&mut self.line, self.start, name, operation, unfinished);
+        self.out.write_all(&self.line)
+    }
+
+    fn request(&mut self, request: &BlockRequest, thread: Option<&ThreadInfo>) -> io::Result<()> {
+        let disk = self.disks.get(&request.dev).map(String::as_str);
+        block::write(&mut self.line, self.start, disk, request, thread);
+        self.out.write_all(&self.line)
+    }
+
+    fn anomaly(&mut self, anomaly: &Anomaly) -> io::Result<()> {
+        let mut object = Object::begin(&mut self.line, "anomaly");
+        object.word("what", Some(anomaly.kind.as_str()));
+        object.signed("time_ns", Some(anomaly.time.signed_since(self.start)));
+        object.unsigned("cpu", Some(anomaly.cpu.0.into()));
+        object.signed("pid", Some(anomaly.pid.0.into()));
+        object.signed("tid", Some(anomaly.tid.0.into()));
+        object.unsigned("count", Some(anomaly.count));
+        object.text("detail", Some(&anomaly.detail));
+        object.end();
+        self.out.write_all(&self.line)
+    }
+}
+
+impl<W: io::Write> Sink for JsonLines<W> {
+    type Error = io::Error;
+
+    fn step(&mut self, _: KernelTime, step: &Step<'_>) -> io::Result<()> {
+        match step {
+            Step::ThreadSeen(thread) | Step::ThreadRenamed(thread) => self.name(thread),
+            Step::ThreadEnded(thread) => drop(self.names.remove(&thread.key)),
+            Step::SyscallEnded(operation, _) => self.syscall(operation, None)?,
+            Step::SyscallUnfinished(operation, why) => self.syscall(operation, Some(*why))?,
+            Step::Block { step: BlockStep::Ended(request), thread } => {
+                self.request(request, *thread)?
+            }
+            Step::Anomaly(anomaly) => self.anomaly(anomaly)?,
+            // A request's last step tells all of it, and its anomalies come as `Step::Anomaly` too.
+            Step::Block { .. }
+            | Step::ProcessSeen(_)
+            | Step::SyscallBegun(_)
+            | Step::DescriptorsClosed(..) => {}
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,100 @@
+//! One JSON object on one line, member by member. Keys are written as they are: they are ours, and plain.
+
+use super::super::{digits, escape};
+
+/// An object that is being written into a buffer.
+pub(super) struct Object<'a> {
+    out: &'a mut Vec<u8>,
+}
+
+impl<'a> Object<'a> {
+    /// Empties the buffer and begins an object whose first member is its kind.
+    pub(super) fn begin(out: &'a mut Vec<u8>, kind: &str) -> Self {
+        out.clear();
+        out.extend_from_slice(b"{\"kind\":\"");
+        out.extend_from_slice(kind.as_bytes());
+        out.push(b'"');
+        Self { out }
+    }
+
+    /// Ends the object and the line.
+    pub(super) fn end(self) {
+        self.out.extend_from_slice(b"}\n");
+    }
+
+    /// Members that were written before.
+    pub(super) fn members(&mut self, members: &[u8]) {
+        self.out.extend_from_slice(members);
+    }
+
+    /// A number that has no sign.
+    pub(super) fn unsigned(&mut self, key: &str, value: Option<u64>) {
+        begin_member(self.out, key);
+        match value {
+            Some(value) => digits::unsigned(self.out, value),
+            None => null(self.out),
+        }
+    }
+
+    /// A number that may be negative.
+    pub(super) fn signed(&mut self, key: &str, value: Option<i64>) {
+        begin_member(self.out, key);
+        match value {
+            Some(value) => digits::signed(self.out, value),
+            None => null(self.out),
+        }
+    }
+
+    /// One of our own words: nothing in it needs escaping.
+    pub(super) fn word(&mut self, key: &str, value: Option<&str>) {
+        begin_member(self.out, key);
+        match value {
+            Some(value) => {
+                self.out.push(b'"');
+                self.out.extend_from_slice(value.as_bytes());
+                self.out.push(b'"');
+            }
+            None => null(self.out),
+        }
+    }
+
+    /// Any text.
+    pub(super) fn text(&mut self, key: &str, value: Option<&str>) {
+        begin_member(self.out, key);
+        match value {
+            Some(value) => escape::json_string(self.out, value),
+            None => null(self.out),
+        }
+    }
+
+    /// Bytes that are mostly text, see [`bytes_members`].
+    pub(super) fn bytes(&mut self, key: &str, bytes_key: &str, value: Option<&[u8]>) {
+        bytes_members(self.out, key, bytes_key, value);
+    }
+}
+
+/// A member with the text; if the bytes are not UTF-8, it is escaped, and a second member has them in hexadecimal.
+pub(super) fn bytes_members(out: &mut Vec<u8>, key: &str, bytes_key: &str, value: Option<&[u8]>) {
+    begin_member(out, key);
+    let Some(bytes) = value else { return null(out) };
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        return escape::json_string(out, text);
+    }
+    escape::json_string(out, &escape::lossless(bytes));
+    begin_member(out, bytes_key);
+    out.push(b'"');
+    for byte in bytes {
+        digits::hex_byte(out, *byte);
+    }
+    out.push(b'"');
+}
+
+fn begin_member(out: &mut Vec<u8>, key: &str) {
+    out.extend_from_slice(b",\"");
+    out.extend_from_slice(key.as_bytes());
+    out.extend_from_slice(b"\":");
+}
+
+fn null(out: &mut Vec<u8>) {
+    out.extend_from_slice(b"null");
+}

@@ -1,0 +1,84 @@
+//! The line of a system call.
+
+use super::super::errno::ErrnoName;
+use super::super::register;
+use super::object::Object;
+use crate::event::syscall_table::{Class, Role};
+use crate::operation::model::{FilePath, SyscallOperation, Unfinished};
+use crate::units::{Fd, KernelTime};
+
+/// Writes the line into `line`; `name` are the members that tell the thread's name.
+pub(super) fn write(
+    line: &mut Vec<u8>,
+    start: KernelTime,
+    name: &[u8],
+    operation: &SyscallOperation,
+    unfinished: Option<Unfinished>,
+) {
+    let finished = unfinished.is_none();
+    let end = operation.end.filter(|_| finished);
+    let path = operation.path();
+
+    let mut object = Object::begin(line, "syscall");
+    object.word("name", Some(operation.call.call().name));
+    object.signed("pid", Some(operation.pid.0.into()));
+    object.signed("tid", Some(operation.tid.0.into()));
+    object.members(name);
+    object.unsigned("cpu", Some(operation.cpu.0.into()));
+    object.signed("start_ns", Some(operation.start.signed_since(start)));
+    object.unsigned("duration_ns", end.and_then(|it| it.since(operation.start)).map(|it| it.0));
+    descriptor(&mut object, "fd", operation.fd);
+    object.bytes("path", "path_bytes", path.map(|it| it.bytes.as_slice()));
+    object.word("path_source", path.map(|it| it.source.as_str()));
+    object.unsigned("offset", operation.offset);
+    object.unsigned("bytes_requested", operation.bytes_requested);
+    object.signed("result", operation.ret.filter(|_| finished));
+    let errno = operation.errno().filter(|_| finished).map(|it| ErrnoName(it).to_string());
+    object.word("errno", errno.as_deref());
+    further_files(&mut object, operation);
+    if let Some(why) = unfinished {
+        object.word("unfinished", Some(word(why)));
+    }
+    object.end();
+}
+
+/// Descriptors that only some calls have: a second file or the duplicate made, a directory.
+fn further_files(object: &mut Object<'_>, operation: &SyscallOperation) {
+    let target = operation.target.as_ref().map(|(fd, _)| *fd);
+    if let Some(fd) = target.or_else(|| register::descriptor(operation, Role::Fd2)) {
+        let path = second_path(operation);
+        descriptor(object, "fd2", Some(fd));
+        object.bytes("path2", "path2_bytes", path.map(|it| it.bytes.as_slice()));
+        object.word("path2_source", path.map(|it| it.source.as_str()));
+    }
+    if let Some(fd) = register::descriptor(operation, Role::DirFd) {
+        descriptor(object, "dirfd", Some(fd));
+    }
+}
+
+/// The path behind the second descriptor: a transfer's target, or what a call that duplicates made of it.
+fn second_path(operation: &SyscallOperation) -> Option<&FilePath> {
+    match &operation.target {
+        Some((_, file)) => file.path.as_ref(),
+        // dup2(n, n) does nothing, and succeeds: both are the same file.
+        None => {
+            let duplicated = operation.call.call().class == Class::Dup && operation.ret >= Some(0);
+            operation.path().filter(|_| duplicated)
+        }
+    }
+}
+
+fn descriptor(object: &mut Object<'_>, key: &str, fd: Option<Fd>) {
+    match fd {
+        Some(Fd::AT_FDCWD) => object.word(key, Some("AT_FDCWD")),
+        other => object.signed(key, other.map(|it| it.0.into())),
+    }
+}
+
+fn word(why: Unfinished) -> &'static str {
+    match why {
+        Unfinished::CaptureEnd => "capture-end",
+        Unfinished::ThreadEnd => "thread-end",
+        Unfinished::ExitLost => "exit-lost",
+    }
+}

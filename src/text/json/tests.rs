@@ -1,0 +1,255 @@
+use std::rc::Rc;
+
+use expect_test::{Expect, expect};
+use proptest::prelude::*;
+use serde_json::Value;
+
+use super::JsonLines;
+use crate::operation::Step;
+use crate::operation::block::BlockRequest;
+use crate::operation::model::{PathSource, SyscallOperation, Unfinished};
+use crate::text::testing::{self, CWD, START, at, call, file, tell};
+use crate::units::Fd;
+
+/// What the sink writes when it is told this.
+fn written(told: impl FnOnce(&mut JsonLines<Vec<u8>>)) -> String {
+    let mut sink = JsonLines::new(START, testing::disks(), Vec::new());
+    told(&mut sink);
+    String::from_utf8(sink.finish().expect("a vector takes everything")).expect("JSON is UTF-8")
+}
+
+/// Compares, and parses every line.
+#[track_caller]
+fn check(told: impl FnOnce(&mut JsonLines<Vec<u8>>), expected: Expect) -> Vec<Value> {
+    let text = written(told);
+    expected.assert_eq(&text);
+    text.lines().map(|it| serde_json::from_str(it).expect(it)).collect()
+}
+
+#[track_caller]
+fn check_calls(comm: &[u8], calls: &[SyscallOperation], expected: Expect) -> Vec<Value> {
+    check(
+        |sink| {
+            tell(sink, &Step::ThreadSeen(&testing::thread(comm)));
+            testing::tell_calls(sink, calls);
+        },
+        expected,
+    )
+}
+
+#[test]
+fn calls_on_one_file() {
+    let passwd = file(b"/etc/passwd", PathSource::Link);
+    let mut read = call("pread64", &[3, 0x7fff_0000, 4096, 1 << 40], 4096, Some(3), Some(&passwd));
+    (read.offset, read.bytes_requested) = (Some(1 << 40), Some(4096));
+    let mut early = call("close", &[3], 0, Some(3), Some(&passwd));
+    early.start = at(-7);
+    let open = call("openat", &[CWD, 0x7fff_0000, 0], 3, Some(3), Some(&passwd));
+    check_calls(
+        b"tar",
+        &[open, read, early],
+        expect![[r#"
+        {"kind":"syscall","name":"openat","pid":4711,"tid":4712,"comm":"tar","cpu":1,"start_ns":123456,"duration_ns":12543,"fd":3,"path":"/etc/passwd","path_source":"fd-link","offset":null,"bytes_requested":null,"result":3,"errno":null,"dirfd":"AT_FDCWD"}
+        {"kind":"syscall","name":"pread64","pid":4711,"tid":4712,"comm":"tar","cpu":1,"start_ns":123456,"duration_ns":12543,"fd":3,"path":"/etc/passwd","path_source":"fd-link","offset":1099511627776,"bytes_requested":4096,"result":4096,"errno":null}
+        {"kind":"syscall","name":"close","pid":4711,"tid":4712,"comm":"tar","cpu":1,"start_ns":-7,"duration_ns":136006,"fd":3,"path":"/etc/passwd","path_source":"fd-link","offset":null,"bytes_requested":null,"result":0,"errno":null}
+    "#]],
+    );
+}
+
+#[test]
+fn calls_that_fail() {
+    let odd = call("fsync", &[u64::MAX], -999, Some(-1), None);
+    check_calls(
+        b"tar",
+        &[
+            testing::failed_open(b"/nix", PathSource::Argument),
+            testing::failed_open(b"/n\xfc\\\x1b", PathSource::Unverified),
+            odd,
+        ],
+        expect![[r#"
+            {"kind":"syscall","name":"openat","pid":4711,"tid":4712,"comm":"tar","cpu":1,"start_ns":123456,"duration_ns":12543,"fd":null,"path":"/nix","path_source":"argument","offset":null,"bytes_requested":null,"result":-2,"errno":"ENOENT","dirfd":"AT_FDCWD"}
+            {"kind":"syscall","name":"openat","pid":4711,"tid":4712,"comm":"tar","cpu":1,"start_ns":123456,"duration_ns":12543,"fd":null,"path":"/n\\xfc\\\\\u001b","path_bytes":"2f6efc5c1b","path_source":"unverified","offset":null,"bytes_requested":null,"result":-2,"errno":"ENOENT","dirfd":"AT_FDCWD"}
+            {"kind":"syscall","name":"fsync","pid":4711,"tid":4712,"comm":"tar","cpu":1,"start_ns":123456,"duration_ns":12543,"fd":-1,"path":null,"path_source":null,"offset":null,"bytes_requested":null,"result":-999,"errno":"E999"}
+        "#]],
+    );
+}
+
+#[test]
+fn calls_on_two_files() {
+    let (from, to) = (file(b"/from", PathSource::Snapshot), file(b"/\xff", PathSource::Unverified));
+    let mut splice = call("splice", &[3, 0, 4, 0, 65536, 0], 512, Some(3), Some(&from));
+    splice.target = Some((Fd(4), to));
+    splice.bytes_requested = Some(65536);
+    let unknown = call("sendfile64", &[9, 3, 0, 10], 10, Some(3), Some(&from));
+    let mut dup = call("dup2", &[3, 10], 10, Some(3), Some(&from));
+    dup.target = Some((Fd(10), Rc::clone(&from)));
+    let same = call("dup2", &[3, 3], 3, Some(3), Some(&from));
+    let failed = call("dup3", &[3, 11, 0], -9, Some(3), Some(&from));
+    let mut control = call("fcntl", &[3, 1030, 5], 5, Some(3), Some(&from));
+    control.target = Some((Fd(5), Rc::clone(&from)));
+    check_calls(
+        b"tar",
+        &[splice, unknown, dup, same, failed, control],
+        expect![[r#"
+        {"kind":"syscall","name":"splice","pid":4711,"tid":4712,"comm":"tar","cpu":1,"start_ns":123456,"duration_ns":12543,"fd":3,"path":"/from","path_source":"snapshot","offset":null,"bytes_requested":65536,"result":512,"errno":null,"fd2":4,"path2":"/\\xff","path2_bytes":"2fff","path2_source":"unverified"}
+        {"kind":"syscall","name":"sendfile64","pid":4711,"tid":4712,"comm":"tar","cpu":1,"start_ns":123456,"duration_ns":12543,"fd":3,"path":"/from","path_source":"snapshot","offset":null,"bytes_requested":null,"result":10,"errno":null,"fd2":9,"path2":null,"path2_source":null}
+        {"kind":"syscall","name":"dup2","pid":4711,"tid":4712,"comm":"tar","cpu":1,"start_ns":123456,"duration_ns":12543,"fd":3,"path":"/from","path_source":"snapshot","offset":null,"bytes_requested":null,"result":10,"errno":null,"fd2":10,"path2":"/from","path2_source":"snapshot"}
+        {"kind":"syscall","name":"dup2","pid":4711,"tid":4712,"comm":"tar","cpu":1,"start_ns":123456,"duration_ns":12543,"fd":3,"path":"/from","path_source":"snapshot","offset":null,"bytes_requested":null,"result":3,"errno":null,"fd2":3,"path2":"/from","path2_source":"snapshot"}
+        {"kind":"syscall","name":"dup3","pid":4711,"tid":4712,"comm":"tar","cpu":1,"start_ns":123456,"duration_ns":12543,"fd":3,"path":"/from","path_source":"snapshot","offset":null,"bytes_requested":null,"result":-9,"errno":"EBADF","fd2":11,"path2":null,"path2_source":null}
+        {"kind":"syscall","name":"fcntl","pid":4711,"tid":4712,"comm":"tar","cpu":1,"start_ns":123456,"duration_ns":12543,"fd":3,"path":"/from","path_source":"snapshot","offset":null,"bytes_requested":null,"result":5,"errno":null,"fd2":5,"path2":"/from","path2_source":"snapshot"}
+    "#]],
+    );
+}
+
+#[test]
+fn calls_without_an_end() {
+    let passwd = file(b"/etc/passwd", PathSource::Link);
+    let mut read = call("read", &[3, 0, 10], 0, Some(3), Some(&passwd));
+    (read.end, read.ret) = (None, None);
+    check(
+        |sink| {
+            for why in [Unfinished::CaptureEnd, Unfinished::ThreadEnd, Unfinished::ExitLost] {
+                tell(sink, &Step::SyscallUnfinished(&read, why));
+            }
+        },
+        expect![[r#"
+            {"kind":"syscall","name":"read","pid":4711,"tid":4712,"comm":null,"cpu":1,"start_ns":123456,"duration_ns":null,"fd":3,"path":"/etc/passwd","path_source":"fd-link","offset":null,"bytes_requested":null,"result":null,"errno":null,"unfinished":"capture-end"}
+            {"kind":"syscall","name":"read","pid":4711,"tid":4712,"comm":null,"cpu":1,"start_ns":123456,"duration_ns":null,"fd":3,"path":"/etc/passwd","path_source":"fd-link","offset":null,"bytes_requested":null,"result":null,"errno":null,"unfinished":"thread-end"}
+            {"kind":"syscall","name":"read","pid":4711,"tid":4712,"comm":null,"cpu":1,"start_ns":123456,"duration_ns":null,"fd":3,"path":"/etc/passwd","path_source":"fd-link","offset":null,"bytes_requested":null,"result":null,"errno":null,"unfinished":"exit-lost"}
+        "#]],
+    );
+}
+
+#[test]
+fn names_of_threads_come_and_go() {
+    let sync = call("fsync", &[3], 0, Some(3), None);
+    check(
+        |sink| {
+            for comm in [&b"fio"[..], b"a\"b\\\n", b"\xe4\\"] {
+                tell(sink, &Step::ThreadRenamed(&testing::thread(comm)));
+                tell(sink, &Step::SyscallEnded(&sync, &[]));
+            }
+            tell(sink, &Step::ThreadEnded(&testing::thread(b"")));
+            tell(sink, &Step::SyscallEnded(&sync, &[]));
+        },
+        expect![[r#"
+            {"kind":"syscall","name":"fsync","pid":4711,"tid":4712,"comm":"fio","cpu":1,"start_ns":123456,"duration_ns":12543,"fd":3,"path":null,"path_source":null,"offset":null,"bytes_requested":null,"result":0,"errno":null}
+            {"kind":"syscall","name":"fsync","pid":4711,"tid":4712,"comm":"a\"b\\\u000a","cpu":1,"start_ns":123456,"duration_ns":12543,"fd":3,"path":null,"path_source":null,"offset":null,"bytes_requested":null,"result":0,"errno":null}
+            {"kind":"syscall","name":"fsync","pid":4711,"tid":4712,"comm":"\\xe4\\\\","comm_bytes":"e45c","cpu":1,"start_ns":123456,"duration_ns":12543,"fd":3,"path":null,"path_source":null,"offset":null,"bytes_requested":null,"result":0,"errno":null}
+            {"kind":"syscall","name":"fsync","pid":4711,"tid":4712,"comm":null,"cpu":1,"start_ns":123456,"duration_ns":12543,"fd":3,"path":null,"path_source":null,"offset":null,"bytes_requested":null,"result":0,"errno":null}
+        "#]],
+    );
+}
+
+#[test]
+fn block_requests() {
+    let lines = check(
+        |sink| {
+            for request in testing::requests() {
+                testing::tell_request(sink, &request, Some(&testing::thread(b"fio")));
+            }
+            testing::tell_request(sink, &testing::request(), None);
+        },
+        expect![[r#"
+            {"kind":"block","disk":"loop0","dev":"7:0","op":"write","sector":2048,"bytes":4096,"queued_ns":300000,"inserted_ns":301000,"issued_ns":303000,"completed_ns":383000,"pid":12,"comm":"fio","error":null,"tid":13,"rwbs":"WS","merges":2,"requeues":1,"ending":"completed","flush":"none","diskstats":"write","bytes_done":4096}
+            {"kind":"block","disk":"loop0","dev":"7:0","op":"read","sector":2048,"bytes":4096,"queued_ns":300000,"inserted_ns":null,"issued_ns":303000,"completed_ns":383000,"pid":12,"comm":"fio","error":"EIO","tid":13,"rwbs":"RA","merges":2,"requeues":1,"ending":"completed","flush":"none","diskstats":"read","bytes_done":4096}
+            {"kind":"block","disk":"loop0","dev":"7:0","op":"write","sector":2048,"bytes":4096,"queued_ns":300000,"inserted_ns":301000,"issued_ns":null,"completed_ns":null,"pid":12,"comm":"fio","error":null,"tid":13,"rwbs":"WS","merges":2,"requeues":1,"ending":"absorbed","flush":"none","diskstats":null,"bytes_done":0}
+            {"kind":"block","disk":"loop0","dev":"7:0","op":"write","sector":2048,"bytes":4096,"queued_ns":300000,"inserted_ns":301000,"issued_ns":303000,"completed_ns":null,"pid":12,"comm":"fio","error":null,"tid":13,"rwbs":"WS","merges":2,"requeues":1,"ending":"unfinished","flush":"none","diskstats":null,"bytes_done":0}
+            {"kind":"block","disk":"loop0","dev":"7:0","op":"write","sector":2048,"bytes":4096,"queued_ns":300000,"inserted_ns":301000,"issued_ns":303000,"completed_ns":null,"pid":12,"comm":"fio","error":null,"tid":13,"rwbs":"WS","merges":2,"requeues":1,"ending":"unfinished","flush":"none","diskstats":null,"bytes_done":0}
+            {"kind":"block","disk":"odd disk\u001b","dev":"8:16","op":"flush","sector":18446744073709551615,"bytes":0,"queued_ns":null,"inserted_ns":null,"issued_ns":-500,"completed_ns":383000,"pid":null,"comm":"fio","error":null,"tid":null,"rwbs":"FF","merges":2,"requeues":1,"ending":"completed","flush":"device","diskstats":"flush","bytes_done":0}
+            {"kind":"block","disk":null,"dev":"259:3","op":"discard","sector":18446744073709551614,"bytes":2199023255040,"queued_ns":300000,"inserted_ns":301000,"issued_ns":303000,"completed_ns":383000,"pid":12,"comm":"fio","error":null,"tid":13,"rwbs":"D","merges":2,"requeues":1,"ending":"completed","flush":"none","diskstats":"discard","bytes_done":4096}
+            {"kind":"block","disk":"loop0","dev":"7:0","op":"write","sector":2048,"bytes":4096,"queued_ns":300000,"inserted_ns":301000,"issued_ns":303000,"completed_ns":383000,"pid":12,"comm":null,"error":null,"tid":13,"rwbs":"WS","merges":2,"requeues":1,"ending":"completed","flush":"none","diskstats":"write","bytes_done":4096}
+        "#]],
+    );
+    let sectors: Vec<u64> = lines.iter().filter_map(|it| it.get("sector")?.as_u64()).collect();
+    assert_eq!(sectors, [2048, 2048, 2048, 2048, 2048, u64::MAX, u64::MAX - 1, 2048]);
+}
+
+#[test]
+fn anomalies() {
+    let lines = check(
+        |sink| {
+            tell(sink, &Step::Anomaly(&testing::lost()));
+        },
+        expect![[r#"
+            {"kind":"anomaly","what":"lost","time_ns":400000,"cpu":1,"pid":-1,"tid":4712,"count":17,"detail":"the ring \"was\" full\u000a\u001b[31m"}
+        "#]],
+    );
+    assert_eq!(lines[0]["detail"], testing::lost().detail.as_str());
+}
+
+#[test]
+fn every_key_is_documented() {
+    let document = include_str!("../../../docs/json.md");
+    let strange = file(b"\xff", PathSource::Link);
+    let mut all = call("openat", &[CWD, 0, 0], 3, Some(3), Some(&strange));
+    all.target = Some((Fd(4), Rc::clone(&strange)));
+    let text = written(|sink| {
+        tell(sink, &Step::ThreadSeen(&testing::thread(b"\xff")));
+        tell(sink, &Step::SyscallUnfinished(&all, Unfinished::ThreadEnd));
+        testing::tell_request(sink, &testing::request(), Some(&testing::thread(b"\xff")));
+        tell(sink, &Step::Anomaly(&testing::lost()));
+    });
+    for line in text.lines() {
+        let line: Value = serde_json::from_str(line).expect(line);
+        let kind = line["kind"].as_str().expect("a word");
+        let section =
+            document.split("\n## ").find(|it| it.starts_with(&format!("`\"kind\":\"{kind}\"`")));
+        let documented: Vec<&str> = section
+            .expect(kind)
+            .lines()
+            .filter_map(|it| it.strip_prefix("| `")?.split_once('`'))
+            .map(|(key, _)| key)
+            .collect();
+        let written: Vec<&str> =
+            line.as_object().expect("an object").keys().map(String::as_str).collect();
+        let sorted = |mut keys: Vec<&str>| {
+            keys.sort_unstable();
+            keys.join(" ")
+        };
+        assert_eq!(sorted(documented), sorted(written));
+    }
+}
+
+/// The bytes that the two keys stand for.
+fn bytes_of(line: &Value, key: &str) -> Vec<u8> {
+    match line.get(format!("{key}_bytes")) {
+        None => line[key].as_str().expect("text").as_bytes().to_vec(),
+        Some(hex) => {
+            let digits = hex.as_str().expect("hexadecimal digits").as_bytes();
+            let pairs = digits.chunks(2).map(|it| std::str::from_utf8(it).expect("ASCII"));
+            pairs.map(|it| u8::from_str_radix(it, 16).expect("two digits")).collect()
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn numbers_and_names_survive(
+        path in prop::collection::vec(any::<u8>(), 0..30),
+        comm in prop::collection::vec(any::<u8>(), 0..16),
+        numbers: (u64, u64, i64, u64, u32),
+    ) {
+        let (offset, requested, ret, sector, length) = numbers;
+        let mut read = call("pread64", &[3], ret, Some(3), Some(&file(&path, PathSource::Link)));
+        (read.offset, read.bytes_requested) = (Some(offset), Some(requested));
+        let request = BlockRequest { sector, nr_sector: length, ..testing::request() };
+        let text = written(|sink| {
+            tell(sink, &Step::ThreadSeen(&testing::thread(&comm)));
+            testing::tell_calls(sink, &[read]);
+            testing::tell_request(sink, &request, Some(&testing::thread(&comm)));
+        });
+        prop_assert!(!text.contains(|it: char| it.is_control() && it != '\n'));
+        let lines: Vec<Value> = text.lines().map(|it| serde_json::from_str(it).expect(it)).collect();
+        prop_assert_eq!(lines.len(), 2);
+        let (call, block) = (&lines[0], &lines[1]);
+        prop_assert_eq!(bytes_of(call, "path"), path);
+        prop_assert_eq!(bytes_of(call, "comm"), &comm[..]);
+        prop_assert_eq!(bytes_of(block, "comm"), comm);
+        prop_assert_eq!(call["offset"].as_u64(), Some(offset));
+        prop_assert_eq!(call["bytes_requested"].as_u64(), Some(requested));
+        prop_assert_eq!(call["result"].as_i64(), Some(ret));
+        prop_assert_eq!(block["sector"].as_u64(), Some(sector));
+        prop_assert_eq!(block["bytes"].as_u64(), Some(u64::from(length) * 512));
+    }
+}

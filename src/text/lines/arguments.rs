@@ -1,0 +1,110 @@
+//! The arguments of a system call, each by its role.
+
+use super::super::flags::{self, CommandArgument, OpenFlags};
+use super::super::{digits, escape, register};
+use crate::event::syscall_table::{Class, Role};
+use crate::operation::model::{FilePath, PathSource, SyscallOperation};
+use crate::units::Fd;
+
+/// Writes the arguments with commas between them.
+pub(super) fn write(line: &mut Vec<u8>, open_flags: &OpenFlags, operation: &SyscallOperation) {
+    let mut command = None;
+    let mut join: &[u8] = b"";
+    for (role, register) in operation.call.call().args.into_iter().zip(operation.args) {
+        if role == Role::Command {
+            command = Some(register::unsigned_int(register));
+        }
+        let meaning =
+            if role == Role::CommandArg { command.map(flags::command_argument) } else { None };
+        let pointer = matches!(role, Role::Opaque | Role::OffsetPtr | Role::OffsetPtr2);
+        if pointer || meaning == Some(CommandArgument::Hidden) {
+            continue;
+        }
+        line.extend_from_slice(join);
+        join = b", ";
+        match meaning {
+            Some(meaning) => command_argument(line, open_flags, meaning, register),
+            None => argument(line, open_flags, operation, role, register),
+        }
+    }
+}
+
+/// One argument that is shown.
+fn argument(
+    line: &mut Vec<u8>,
+    open_flags: &OpenFlags,
+    operation: &SyscallOperation,
+    role: Role,
+    register: u64,
+) {
+    let bits = register::unsigned_int(register);
+    let fd = Fd(register::int(register));
+    match role {
+        Role::Fd => descriptor(line, fd, operation.path()),
+        // What dup2 is given is a number and no file: its file of before is closed, the new one is the result.
+        Role::Fd2 if operation.call.call().class == Class::Dup => digits::signed(line, fd.0.into()),
+        Role::Fd2 => {
+            let file = operation.target.as_ref().map(|(_, file)| file);
+            descriptor(line, fd, file.and_then(|it| it.path.as_ref()));
+        }
+        Role::DirFd if fd == Fd::AT_FDCWD => line.extend_from_slice(b"AT_FDCWD"),
+        Role::DirFd => digits::signed(line, fd.0.into()),
+        Role::Path => match operation.path() {
+            Some(path) => name(line, b'"', path, b'"'),
+            None => line.push(b'?'),
+        },
+        Role::Count => digits::unsigned(line, register),
+        Role::Offset => {
+            line.extend_from_slice(b"offset ");
+            digits::signed(line, register.cast_signed());
+        }
+        Role::OpenFlags => flags::open(line, open_flags, bits),
+        Role::DupFlags => flags::bits(line, &flags::DUP, bits),
+        Role::Whence => flags::whence(line, bits),
+        Role::Command => flags::command(line, bits),
+        Role::BufferCount => {
+            line.extend_from_slice(b"iovcnt ");
+            digits::unsigned(line, register);
+        }
+        Role::LastFd => digits::unsigned(line, bits.into()),
+        Role::RangeFlags => flags::bits(line, &flags::CLOSE_RANGE, bits),
+        // What is not looked at is shown as it is, should it ever come here.
+        Role::CommandArg | Role::Opaque | Role::RwFlags | Role::OffsetPtr | Role::OffsetPtr2 => {
+            digits::hex(line, register)
+        }
+    }
+}
+
+/// The argument of a `fcntl` command, by what it means.
+fn command_argument(
+    line: &mut Vec<u8>,
+    open_flags: &OpenFlags,
+    meaning: CommandArgument,
+    register: u64,
+) {
+    let bits = register::unsigned_int(register);
+    match meaning {
+        CommandArgument::Number => digits::signed(line, register::int(register).into()),
+        CommandArgument::DescriptorFlags => flags::bits(line, &flags::DESCRIPTOR, bits),
+        CommandArgument::OpenFlags => flags::open(line, open_flags, bits),
+        CommandArgument::Bits | CommandArgument::Hidden => digits::hex(line, register),
+    }
+}
+
+/// A descriptor with the name behind it, if one is known.
+pub(super) fn descriptor(line: &mut Vec<u8>, fd: Fd, path: Option<&FilePath>) {
+    digits::signed(line, fd.0.into());
+    if let Some(path) = path {
+        name(line, b'<', path, b'>');
+    }
+}
+
+/// A name between delimiters, and a `?` if it is not sure.
+fn name(line: &mut Vec<u8>, open: u8, path: &FilePath, close: u8) {
+    line.push(open);
+    escape::shown(line, &path.bytes, &[open, close]);
+    line.push(close);
+    if path.source == PathSource::Unverified {
+        line.push(b'?');
+    }
+}

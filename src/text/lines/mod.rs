@@ -1,0 +1,193 @@
+//! Operations as lines for people: system calls as `strace` shows them, block requests in the spirit of `blkparse`.
+//!
+//! One line per operation, written when it ends, so the lines are in the order of the ends. The time is that of the
+//! *beginning*: seconds since the start of the capture, nine decimals, at least 14 columns wide, negative for what
+//! began before. Columns are separated by one space:
+//!
+//! ```text
+//! TIME           COMM[PID/TID] CPU  CALL(ARGUMENTS) = RESULT <SECONDS>
+//!    0.000123456 tar[4711/4712] cpu1 openat(AT_FDCWD, "/etc/passwd", O_RDONLY|O_CLOEXEC) = 3</etc/passwd> <0.000012>
+//!    0.000200000 tar[4711/4712] cpu1 pread64(3</etc/passwd>, 4096, offset 0) = 4096 <0.000003>
+//!    0.000300000 tar[4711/4712] cpu1 openat(AT_FDCWD, "/nix", O_RDONLY) = -1 ENOENT <0.000001>
+//!    0.000400000 tar[4711/4712] cpu1 read(3</etc/passwd>, 4096) = ? (capture ended)
+//!
+//! TIME           DISK DEV RWBS SECTOR + SECTORS Q2I s I2D s D2C s Q2C s ENDING COMM[PID/TID]
+//!    0.000300000 loop0 7:0 W 2048 + 8 Q2I 0.000001000 I2D 0.000002000 D2C 0.000080000 Q2C 0.000083000 completed fio[12/12]
+//!
+//! ! WHAT: count COUNT, TIME CPU [PID/TID]: DETAIL
+//! ! lost: count 17, 0.000400000 cpu1 [4711/4712]: the ring of cpu1 was full
+//! ```
+//!
+//! **System calls.** Buffers and pointers to structures are left out; the other arguments come in the order of the
+//! call. Offsets are marked `offset`, lengths of vectors `iovcnt`. A descriptor is followed by its file's name in
+//! angle brackets, a `?` after a name says that it was read too late to be sure ([`PathSource::Unverified`]), a `?`
+//! in the place of a path that it is not known. `SECONDS` is how long the call took, six decimals, the rest cut. A
+//! call without an exit has `?` for its result, with the reason, and no duration.
+//!
+//! **Block requests.** `DEV` is `MAJOR:MINOR`, `RWBS` the kernel's letters, `SECTOR` and `SECTORS` count 512 bytes.
+//! Four latencies in seconds, nine decimals, `-` if one of the two times is not known: `Q2I` from the allocation of
+//! the request (queued) to the I/O scheduler (inserted), `I2D` from there to the driver (issued), `D2C` in the
+//! driver and device (to completed), `Q2C` all of it. Without an I/O scheduler `Q2I` and `I2D` are `-`. `ENDING` is
+//! `completed`, the name of the error, `absorbed` (became a part of another request), `unfinished` (the capture
+//! ended) or `given-up`. The task at the end is the submitter.
+//!
+//! **Names.** `?` stands for a name that is not known. Control characters, invisible ones, and bytes that are not
+//! UTF-8 are shown as `\xNN`, a backslash as two; so are the delimiters: `"` within quotes, `<` and `>` within angle
+//! brackets, `[` in the name of a thread, the space in the name of a disk.
+//!
+//! [`PathSource::Unverified`]: crate::operation::model::PathSource::Unverified
+
+mod arguments;
+mod block;
+mod syscall;
+
+#[cfg(test)]
+mod tests;
+
+use std::io;
+
+use rustc_hash::FxHashMap;
+
+use super::flags::{self, OpenFlags};
+use super::{digits, escape};
+use crate::anomaly::Anomaly;
+use crate::operation::block::{BlockRequest, BlockStep};
+use crate::operation::model::{SyscallOperation, ThreadInfo, ThreadKey, Unfinished};
+use crate::operation::{Sink, Step};
+use crate::units::{DevId, KernelTime, Pid, Tid};
+
+/// Columns of the time at the beginning of a line.
+const TIME_WIDTH: usize = 14;
+
+/// Writes every operation that ends, and every anomaly, as one line for people.
+#[derive(Debug)]
+pub struct Lines<W> {
+    start: KernelTime,
+    open_flags: &'static OpenFlags,
+    /// Names of disks, escaped.
+    disks: FxHashMap<DevId, Vec<u8>>,
+    /// Names of threads, escaped.
+    names: FxHashMap<ThreadKey, Vec<u8>>,
+    /// The line in work: kept for its capacity.
+    line: Vec<u8>,
+    out: W,
+}
+
+impl<W: io::Write> Lines<W> {
+    /// Times count from `start`; `disks` names the whole disks; each line is one `write_all` to `out`.
+    pub fn new(
+        start: KernelTime,
+        disks: impl IntoIterator<Item = (DevId, String)>,
+        out: W,
+    ) -> Self {
+        let disks =
+            disks.into_iter().map(|(dev, name)| (dev, escaped(name.as_bytes(), b" "))).collect();
+        let names = FxHashMap::default();
+        let line = Vec::with_capacity(1024);
+        Self { start, open_flags: &flags::OPEN_GENERIC, disks, names, line, out }
+    }
+
+    /// The capture is from a machine of this kind (`uname -m`): four of the `O_*` flags depend on it. Without this
+    /// they are those of x86-64.
+    #[must_use]
+    pub fn machine(mut self, machine: &str) -> Self {
+        self.open_flags = flags::open_flags_of(machine);
+        self
+    }
+
+    /// Flushes the writer and gives it back.
+    ///
+    /// # Errors
+    ///
+    /// The writer's own.
+    pub fn finish(mut self) -> io::Result<W> {
+        self.out.flush()?;
+        Ok(self.out)
+    }
+
+    fn syscall(
+        &mut self,
+        operation: &SyscallOperation,
+        unfinished: Option<Unfinished>,
+    ) -> io::Result<()> {
+        self.line.clear();
+        digits::seconds(&mut self.line, operation.start.signed_since(self.start), TIME_WIDTH);
+        self.line.push(b' ');
+        let name = self.names.get(&operation.thread).map(Vec::as_slice);
+        task(&mut self.line, name, Some((operation.pid, operation.tid)));
+        self.line.extend_from_slice(b" cpu");
+        digits::unsigned(&mut self.line, operation.cpu.0.into());
+        self.line.push(b' ');
+        syscall::write(&mut self.line, self.open_flags, operation, unfinished);
+        self.out.write_all(&self.line)
+    }
+
+    fn request(&mut self, request: &BlockRequest, thread: Option<&ThreadInfo>) -> io::Result<()> {
+        self.line.clear();
+        let disk = self.disks.get(&request.dev).map(Vec::as_slice);
+        block::write(&mut self.line, self.start, disk, request);
+        self.line.push(b' ');
+        let name = thread.map(|it| escaped(&it.comm, b"["));
+        task(&mut self.line, name.as_deref(), request.submitter.map(|it| (it.pid, it.tid)));
+        self.line.push(b'\n');
+        self.out.write_all(&self.line)
+    }
+
+    fn anomaly(&mut self, anomaly: &Anomaly) -> io::Result<()> {
+        self.line.clear();
+        let what = anomaly.kind.as_str();
+        self.line.extend_from_slice(format!("! {what}: count {}, ", anomaly.count).as_bytes());
+        digits::seconds(&mut self.line, anomaly.time.signed_since(self.start), 0);
+        let who = format!(" cpu{} [{}/{}]: ", anomaly.cpu, anomaly.pid, anomaly.tid);
+        self.line.extend_from_slice(who.as_bytes());
+        escape::shown(&mut self.line, anomaly.detail.as_bytes(), b"");
+        self.line.push(b'\n');
+        self.out.write_all(&self.line)
+    }
+}
+
+impl<W: io::Write> Sink for Lines<W> {
+    type Error = io::Error;
+
+    fn step(&mut self, _: KernelTime, step: &Step<'_>) -> io::Result<()> {
+        match step {
+            Step::ThreadSeen(thread) | Step::ThreadRenamed(thread) => {
+                self.names.insert(thread.key, escaped(&thread.comm, b"["));
+            }
+            Step::ThreadEnded(thread) => drop(self.names.remove(&thread.key)),
+            Step::SyscallEnded(operation, _) => self.syscall(operation, None)?,
+            Step::SyscallUnfinished(operation, why) => self.syscall(operation, Some(*why))?,
+            Step::Block { step: BlockStep::Ended(request), thread } => {
+                self.request(request, *thread)?
+            }
+            Step::Anomaly(anomaly) => self.anomaly(anomaly)?,
+            // A request's last step tells all of it, and its anomalies come as `Step::Anomaly` too.
+            Step::Block { .. }
+            | Step::ProcessSeen(_)
+            | Step::SyscallBegun(_)
+            | Step::DescriptorsClosed(..) => {}
+        }
+        Ok(())
+    }
+}
+
+/// `COMM[PID/TID]`.
+fn task(line: &mut Vec<u8>, name: Option<&[u8]>, ids: Option<(Pid, Tid)>) {
+    line.extend_from_slice(name.unwrap_or(b"?"));
+    match ids {
+        Some((pid, tid)) => {
+            line.push(b'[');
+            digits::signed(line, pid.0.into());
+            line.push(b'/');
+            digits::signed(line, tid.0.into());
+            line.push(b']');
+        }
+        None => line.extend_from_slice(b"[?/?]"),
+    }
+}
+
+fn escaped(bytes: &[u8], delimiters: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(bytes.len());
+    escape::shown(&mut out, bytes, delimiters);
+    out
+}

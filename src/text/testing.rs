@@ -1,0 +1,194 @@
+//! Operations made by hand, for the tests of both forms.
+
+use std::rc::Rc;
+
+use crate::anomaly::{Anomaly, AnomalyKind};
+use crate::event::block::{BlockPoint, RequestOp, Rwbs};
+use crate::event::syscall_table::CallId;
+use crate::operation::block::{
+    BlockRequest, BlockStep, Ending, FlushRole, Inferred, RequestId, Submitter, SubmitterSource,
+    Unfinished,
+};
+use crate::operation::model::{
+    FilePath, OpenFile, PathSource, ProcessKey, SyscallOperation, ThreadInfo, ThreadKey,
+};
+use crate::operation::{Sink, Step};
+use crate::units::{CpuId, DevId, Fd, KernelTime, Pid, Tid};
+
+/// When the captures of the tests begin.
+pub(super) const START: KernelTime = KernelTime(5_000_000_000);
+
+/// The register of `AT_FDCWD` as programs pass it: a 32-bit number, the upper half left zero.
+pub(super) const CWD: u64 = 0xffff_ff9c;
+
+/// The disks of the tests.
+pub(super) fn disks() -> [(DevId, String); 2] {
+    [(DevId::new(7, 0), "loop0".to_owned()), (DevId::new(8, 16), "odd disk\x1b".to_owned())]
+}
+
+/// This many nanoseconds after the start.
+pub(super) fn at(ns: i64) -> KernelTime {
+    KernelTime(START.0.checked_add_signed(ns).expect("in range"))
+}
+
+/// Thread 4712 of process 4711.
+pub(super) fn thread(comm: &[u8]) -> ThreadInfo {
+    ThreadInfo { key: ThreadKey(0), process: ProcessKey(0), tid: Tid(4712), comm: comm.to_vec() }
+}
+
+/// A file of this name.
+pub(super) fn file(path: &[u8], source: PathSource) -> Rc<OpenFile> {
+    let path = Some(FilePath { bytes: path.to_vec(), source });
+    Rc::new(OpenFile { id: 1, path, stat: None, flags: None, pre_created: false })
+}
+
+/// A call of that thread that took 12 µs, on a descriptor and its file.
+pub(super) fn call(
+    name: &str,
+    args: &[u64],
+    ret: i64,
+    fd: Option<i32>,
+    file: Option<&Rc<OpenFile>>,
+) -> SyscallOperation {
+    let mut registers = [0; 6];
+    for (register, arg) in registers.iter_mut().zip(args) {
+        *register = *arg;
+    }
+    SyscallOperation {
+        call: CallId::by_name(name).expect(name),
+        thread: ThreadKey(0),
+        process: ProcessKey(0),
+        pid: Pid(4711),
+        tid: Tid(4712),
+        cpu: CpuId(1),
+        start: at(123_456),
+        end: Some(at(135_999)),
+        args: registers,
+        ret: Some(ret),
+        fd: fd.map(Fd),
+        file: file.cloned(),
+        failed_path: None,
+        target: None,
+        offset: None,
+        bytes_requested: None,
+    }
+}
+
+/// A failed open of this path.
+pub(super) fn failed_open(path: &[u8], source: PathSource) -> SyscallOperation {
+    let mut open = call("openat", &[CWD, 0x7fff_0000, 0o1101, 0o644], -2, None, None);
+    open.failed_path = Some(FilePath { bytes: path.to_vec(), source });
+    open
+}
+
+/// A write of 8 sectors that went all the way.
+pub(super) fn request() -> BlockRequest {
+    BlockRequest {
+        id: RequestId(0),
+        dev: DevId::new(7, 0),
+        op: RequestOp::Write,
+        rwbs: Rwbs::new(b"WS"),
+        sector: 2048,
+        nr_sector: 8,
+        bytes_done: 4096,
+        first_seen: BlockPoint::GetRq,
+        queued: Some(at(300_000)),
+        inserted: Some(at(301_000)),
+        issued: Some(at(303_000)),
+        reissued: None,
+        data_completed: None,
+        completed: Some(at(383_000)),
+        submitter: Some(Submitter { pid: Pid(12), tid: Tid(13), source: SubmitterSource::GetRq }),
+        error: None,
+        merges: 2,
+        requeues: 1,
+        flush: FlushRole::None,
+        inferred: Inferred::default(),
+        ending: Some(Ending::Completed),
+    }
+}
+
+/// Requests with every ending: an error, absorbed, unfinished, given up, of nobody, without a scheduler.
+pub(super) fn requests() -> Vec<BlockRequest> {
+    let plain = request();
+    let open = BlockRequest { completed: None, bytes_done: 0, ..plain };
+    let absorbed = Ending::Absorbed { into: Some(RequestId(7)), at: at(302_000), inferred: false };
+    vec![
+        plain,
+        BlockRequest {
+            error: Some(5),
+            inserted: None,
+            op: RequestOp::Read,
+            rwbs: Rwbs::new(b"RA"),
+            ..plain
+        },
+        BlockRequest { issued: None, ending: Some(absorbed), ..open },
+        BlockRequest { ending: Some(Ending::Unfinished(Unfinished::CaptureEnd)), ..open },
+        BlockRequest { ending: Some(Ending::Unfinished(Unfinished::GivenUp)), ..open },
+        BlockRequest {
+            dev: DevId::new(8, 16),
+            op: RequestOp::Flush,
+            rwbs: Rwbs::new(b"FF"),
+            sector: u64::MAX,
+            nr_sector: 0,
+            bytes_done: 0,
+            queued: None,
+            inserted: None,
+            issued: Some(at(-500)),
+            submitter: None,
+            flush: FlushRole::Device { serves: None },
+            ..plain
+        },
+        BlockRequest {
+            dev: DevId::new(259, 3),
+            op: RequestOp::Discard,
+            rwbs: Rwbs::new(b"D"),
+            sector: u64::MAX - 1,
+            nr_sector: u32::MAX,
+            ..plain
+        },
+    ]
+}
+
+/// Records that the kernel dropped, with a detail that tries to draw.
+pub(super) fn lost() -> Anomaly {
+    Anomaly {
+        kind: AnomalyKind::Lost,
+        time: at(400_000),
+        cpu: CpuId(1),
+        pid: Pid(-1),
+        tid: Tid(4712),
+        count: 17,
+        detail: "the ring \"was\" full\n\x1b[31m".to_owned(),
+    }
+}
+
+/// Gives a sink one step; what follows of it is in its writer.
+#[track_caller]
+pub(super) fn tell<S: Sink<Error = std::io::Error>>(sink: &mut S, step: &Step<'_>) {
+    sink.step(at(0), step).expect("a vector takes everything");
+}
+
+/// Gives a sink calls that ended.
+#[track_caller]
+pub(super) fn tell_calls<S: Sink<Error = std::io::Error>>(
+    sink: &mut S,
+    calls: &[SyscallOperation],
+) {
+    for call in calls {
+        tell(sink, &Step::SyscallEnded(call, &[]));
+    }
+}
+
+/// Gives a sink a request in all its steps; only the last may write anything.
+#[track_caller]
+pub(super) fn tell_request<S: Sink<Error = std::io::Error>>(
+    sink: &mut S,
+    request: &BlockRequest,
+    thread: Option<&ThreadInfo>,
+) {
+    for step in [BlockStep::Queued(request), BlockStep::Issued(request), BlockStep::Ended(request)]
+    {
+        tell(sink, &Step::Block { step: &step, thread });
+    }
+}

@@ -1,0 +1,41 @@
+//! The text of a tracefs `format` file, and the field accessors compiled from it.
+//!
+//! ```text
+//! events/block/block_rq_issue/format       EventFormat          payload of a record
+//! ┌──────────────────────────────────┐    ┌───────────┐ bind   ┌───────────────────────┐
+//! │ field:sector_t sector;  offset:16 │ →  │ fields[5] │   →    │ ..16 B.. sector ..... │
+//! └──────────────────────────────────┘    └───────────┘        └───────────────────────┘
+//!        once per event and run              names, kinds        IntField::read_u64(payload)
+//! ```
+//!
+//! Kernels move fields, widen them and rename them (`rwbs[8]` became
+//! `rwbs[10]` and pushed everything behind it), so no offset is written down
+//! anywhere in the tracer: this module asks the kernel's own description.
+//!
+//! [`EventFormat::parse`] accepts what the kernel's `f_show()`
+//! (`kernel/trace/trace_events.c`) can print, and refuses the rest with a line
+//! and a reason. What is accepted prints back as the same bytes, so a capture
+//! may keep the text itself or the parsed form.
+//!
+//! A *payload* here is a record from its first common field (`common_type`) on:
+//! the raw data of a perf sample, or the data of an entry of a tracefs ring.
+//! Both carry the same bytes. Accessors check every bound and read integers as
+//! little-endian, because captures are made on little-endian machines only.
+//!
+//! The module is pure: no file is opened, no other module of the crate is used.
+#![forbid(unsafe_code)]
+
+mod access;
+mod bind;
+mod error;
+mod field;
+mod format;
+mod parse;
+mod string;
+
+pub use access::{ArrayField, IntField};
+pub use bind::BindError;
+pub use error::{FormatError, FormatReason};
+pub use field::{Field, FieldKind};
+pub use format::EventFormat;
+pub use string::StringField;

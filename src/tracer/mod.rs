@@ -1,0 +1,23 @@
+//! Joins the kernel boundary to the log. While the program runs, only this happens:
+//!
+//! ```text
+//!  main rings ──► drain thread ──────► log thread ──► capture log
+//!  (per CPU)      copies, counts T     filters by tree, compresses, writes
+//!  names rings ─► reader threads ──┘
+//!  (per CPU)      read each name at once
+//! ```
+//!
+//! Nothing is decoded that need not be, nothing is merged, nothing is paired: all of that is a pure function of the
+//! log.
+
+pub mod drain;
+pub mod error;
+mod frames;
+pub mod log;
+pub mod names;
+pub mod plan;
+pub mod rings;
+pub mod session;
+pub mod snapshot;
+pub mod tree;
+mod watch;

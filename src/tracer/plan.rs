@@ -1,0 +1,190 @@
+//! Which tracepoints are opened, with which filter, into which ring.
+
+use crate::event::decode::BLOCK_POINTS;
+use crate::event::syscall_table::CallId;
+use crate::sys::perf::Wake;
+
+/// Which of a CPU's rings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RingOf {
+    /// The large one: nearly everything.
+    Main,
+    /// The small one, whose reader is woken by each open.
+    Names,
+}
+
+impl RingOf {
+    /// Its number in the log's header and data frames.
+    pub fn index(self) -> u32 {
+        match self {
+            Self::Main => 0,
+            Self::Names => 1,
+        }
+    }
+}
+
+/// One tracepoint to open on every CPU.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Planned {
+    /// `raw_syscalls`, `syscalls`, `block`, `task`.
+    pub system: &'static str,
+    /// The tracepoint.
+    pub name: String,
+    /// Kernel filter; empty = none.
+    pub filter: String,
+    /// Where its samples go.
+    pub ring: RingOf,
+    /// True if each hit wakes the ring's reader.
+    pub wakes: bool,
+    /// True if the recording is worth nothing without it; the others are left out, with a warning, on kernels that
+    /// lack them.
+    pub needed: bool,
+}
+
+impl Planned {
+    /// When it wakes its ring's reader.
+    pub fn wake(&self, watermark: u32) -> Wake {
+        if self.wakes { Wake::Each } else { Wake::Watermark(watermark) }
+    }
+}
+
+/// Up to so many system calls are opened one by one, more of them as the `raw_syscalls` pair with a filter.
+///
+/// Closing costs 43 ms for each tracepoint (two to a call) and 90 ms for the pair; a call that is not recorded pays 15
+/// to 50 ns with single tracepoints and 200 to 250 ns with the pair.
+pub const SINGLE_CALLS_MAX: usize = 4;
+
+/// What to record.
+#[derive(Clone, Debug)]
+pub struct Wanted<'a> {
+    /// System calls.
+    pub calls: &'a [CallId],
+    /// `uname -m`.
+    pub machine: &'a str,
+    /// Name of our own threads, whose system calls are kept out of the rings.
+    pub own_name: &'a str,
+    /// True if opens go to the names ring.
+    pub names_ring: bool,
+    /// True for block requests.
+    pub block: bool,
+}
+
+/// The tracepoints for it.
+pub fn plan(wanted: &Wanted<'_>) -> Vec<Planned> {
+    let not_ours = format!("COMM!=\"{}\"", wanted.own_name);
+    let there = |it: &&CallId| it.call().number(wanted.machine).is_some();
+    let (named, plain): (Vec<CallId>, Vec<CallId>) =
+        wanted.calls.iter().filter(there).partition(|it| wanted.names_ring && it.call().has_path());
+    let mut planned = vec![Planned {
+        system: "task",
+        name: "task_newtask".into(),
+        filter: String::new(),
+        ring: RingOf::Main,
+        wakes: false,
+        needed: false,
+    }];
+    if plain.len() > SINGLE_CALLS_MAX {
+        planned.extend(raw_pair(&plain, wanted.machine, &not_ours));
+    } else {
+        planned.extend(plain.iter().flat_map(|&it| single(it, RingOf::Main, &not_ours)));
+    }
+    planned.extend(named.iter().flat_map(|&it| single(it, RingOf::Names, &not_ours)));
+    if wanted.block {
+        planned.extend(BLOCK_POINTS.iter().map(|(name, _)| block(name)));
+    }
+    planned
+}
+
+fn raw_pair(calls: &[CallId], machine: &str, not_ours: &str) -> [Planned; 2] {
+    let ids: Vec<String> = calls
+        .iter()
+        .filter_map(|it| it.call().number(machine))
+        .map(|it| format!("id=={it}"))
+        .collect();
+    ["sys_enter", "sys_exit"].map(|name| Planned {
+        system: "raw_syscalls",
+        name: name.into(),
+        filter: format!("({})&&{not_ours}", ids.join("||")),
+        ring: RingOf::Main,
+        wakes: false,
+        needed: true,
+    })
+}
+
+/// The tracepoints of one call. An exit on the names ring wakes its reader: the name is read then, before the program
+/// goes on; the entry is there already.
+fn single(call: CallId, ring: RingOf, not_ours: &str) -> [Planned; 2] {
+    ["sys_enter", "sys_exit"].map(|side| Planned {
+        system: "syscalls",
+        name: format!("{side}_{}", call.call().name),
+        filter: not_ours.into(),
+        ring,
+        wakes: ring == RingOf::Names && side == "sys_exit",
+        needed: false,
+    })
+}
+
+/// Never with a filter: a completion carries the name and pid of whoever was interrupted.
+fn block(name: &str) -> Planned {
+    Planned {
+        system: "block",
+        name: name.into(),
+        filter: String::new(),
+        ring: RingOf::Main,
+        wakes: false,
+        needed: false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(calls: &[&str], names_ring: bool) -> Vec<String> {
+        let calls: Vec<CallId> = calls.iter().filter_map(|it| CallId::by_name(it)).collect();
+        let wanted = Wanted {
+            calls: &calls,
+            machine: "x86_64",
+            own_name: "iotrace:1",
+            names_ring,
+            block: false,
+        };
+        plan(&wanted).into_iter().map(|it| format!("{} {}", it.name, it.filter)).collect()
+    }
+
+    #[test]
+    fn a_small_set_is_opened_one_by_one() {
+        let expected = [
+            "task_newtask ",
+            "sys_enter_read COMM!=\"iotrace:1\"",
+            "sys_exit_read COMM!=\"iotrace:1\"",
+        ];
+        assert_eq!(names(&["read"], true), expected);
+    }
+
+    #[test]
+    fn a_large_set_shares_the_raw_pair_but_for_opens() {
+        let planned = names(&["read", "write", "close", "lseek", "dup", "openat"], true);
+        let ids = "(id==0||id==1||id==3||id==8||id==32)&&COMM!=\"iotrace:1\"";
+        assert_eq!(planned[1], format!("sys_enter {ids}"));
+        assert_eq!(planned[3], "sys_enter_openat COMM!=\"iotrace:1\"");
+        assert!(
+            names(&["read", "write", "close", "lseek", "dup", "openat"], false)[1]
+                .contains("id==257")
+        );
+    }
+
+    #[test]
+    fn the_filter_of_the_whole_table_fits_the_kernel() {
+        let calls: Vec<CallId> = CallId::all().collect();
+        let wanted = Wanted {
+            calls: &calls,
+            machine: "x86_64",
+            own_name: "iotrace:0123456",
+            names_ring: false,
+            block: true,
+        };
+        // perf_event_set_filter() copies at most a page (kernel/events/core.c).
+        assert!(plan(&wanted).iter().all(|it| it.filter.len() < 4096));
+    }
+}

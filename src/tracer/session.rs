@@ -1,0 +1,482 @@
+//! One recording, from the first descriptor to the last frame.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::mpsc::{Sender, channel, sync_channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use nix::sys::eventfd::{EfdFlags, EventFd};
+
+use super::drain::Drain;
+use super::error::TracerError;
+use super::frames::{begin_log, end_frame, header};
+use super::log::{Counted, Log, Message};
+use super::names::NamesReaders;
+use super::plan::{self, Wanted};
+use super::rings::{self, CpuRing, OpenEvents, RingSizes};
+use super::snapshot::{self, Subject};
+use super::tree::Tree;
+use super::watch::{awaited, nanoseconds, time_left, wait_for};
+use crate::capture::fact::Text;
+use crate::capture::format::FrameKind;
+use crate::capture::header::{End, Host};
+use crate::capture::writer::Writer;
+use crate::event::decode::{BLOCK_POINTS, Decoder};
+use crate::event::syscall_table::CallId;
+use crate::record::SampleLayout;
+use crate::sys::perf::SAMPLE_TYPE;
+use crate::sys::spawn::{Ended, Held, Running};
+use crate::sys::tracefs::Tracefs;
+use crate::sys::{clock, proc, spawn, thread};
+use crate::units::Pid;
+
+/// Where file names come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Names {
+    /// Real-time readers, at the moment of each open; and a snapshot of what was open before.
+    Reader,
+    /// Only what was open before.
+    Snapshot,
+    /// Nowhere.
+    Off,
+}
+
+impl Names {
+    /// The word for it in every output.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Reader => "reader",
+            Self::Snapshot => "snapshot",
+            Self::Off => "off",
+        }
+    }
+}
+
+/// Whom to follow.
+#[derive(Clone, Debug)]
+pub enum Follow {
+    /// Everybody.
+    System,
+    /// The launched program, its threads and children.
+    Launched,
+    /// These processes, their threads and children.
+    Attached(Vec<i32>),
+}
+
+/// What to record.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Whom.
+    pub follow: Follow,
+    /// Which system calls.
+    pub calls: Vec<CallId>,
+    /// Where file names come from.
+    pub names: Names,
+    /// True to record block requests.
+    pub block: bool,
+    /// Bytes of each main ring, if not the default.
+    pub ring_bytes: Option<usize>,
+    /// How long, if not until the end.
+    pub duration: Option<Duration>,
+    /// True to keep records of processes that are not followed.
+    pub keep_foreign: bool,
+    /// The launched command, for the header.
+    pub command: Vec<String>,
+}
+
+/// What the user does meanwhile.
+pub trait Interrupts {
+    /// Readable when a signal has come.
+    fn fd(&self) -> BorrowedFd<'_>;
+    /// The signals that have come since the last call.
+    fn take(&mut self) -> Vec<Interrupt>;
+}
+
+/// A signal that has come to us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interrupt {
+    /// Its number.
+    pub signal: i32,
+    /// A terminal sent it, to everybody in its foreground; not a process to us.
+    pub from_terminal: bool,
+}
+
+/// How a recording ended.
+#[derive(Debug)]
+pub struct Outcome {
+    /// How the launched program ended, if it has.
+    pub ended: Option<Ended>,
+    /// The launched program, if it runs on.
+    pub running: Option<Running>,
+    /// What the END frame says.
+    pub end: End,
+    /// Bytes of the log.
+    pub log_bytes: u64,
+    /// Why the log is cut short, if it is.
+    pub log_error: Option<io::Error>,
+    /// The thread that closes what is open in the kernel: it waits for the kernel, about 40 ms for each tracepoint.
+    pub closing: JoinHandle<()>,
+}
+
+/// Records. `held` is the program, forked first of all; it is let go when everything is on.
+///
+/// # Errors
+///
+/// [`TracerError`]; the held program has not run then.
+pub fn record(
+    options: &Options,
+    log_path: &str,
+    log: File,
+    held: Option<Held>,
+    interrupts: &mut dyn Interrupts,
+) -> Result<Outcome, TracerError> {
+    let session = match Session::open(options, log_path, log, held.as_ref()) {
+        Ok(session) => session,
+        Err(error) => {
+            if let Some(held) = held {
+                held.abandon();
+            }
+            return Err(error);
+        }
+    };
+    let ends = match awaited(options, held.as_ref()) {
+        Ok(ends) => ends,
+        Err(error) => {
+            if let Some(held) = held {
+                held.abandon();
+            }
+            return session.finish("not started", None).and(Err(error));
+        }
+    };
+    match held.map(Held::start).transpose() {
+        Ok(program) => {
+            let reason = session.watch(options, ends, program.as_ref(), interrupts);
+            session.finish(reason, program)
+        }
+        Err(source) => {
+            let program = options.command.first().cloned().unwrap_or_default();
+            session.finish("not started", None)?;
+            Err(TracerError::Program { program, source })
+        }
+    }
+}
+
+/// A recording that is on.
+struct Session {
+    events: OpenEvents,
+    to_log: Sender<Message>,
+    names: Arc<NamesReaders>,
+    name_threads: Vec<JoinHandle<io::Result<()>>>,
+    drain: JoinHandle<Vec<CpuRing>>,
+    stop_drain: Arc<EventFd>,
+    log: JoinHandle<(Writer<File>, Counted)>,
+    log_failed: Arc<EventFd>,
+    warnings: Vec<String>,
+}
+
+impl Session {
+    fn open(
+        options: &Options,
+        log_path: &str,
+        log: File,
+        held: Option<&Held>,
+    ) -> Result<Self, TracerError> {
+        crate::sys::limits::raise_open_files();
+        let mut warnings = Vec::new();
+        let host = proc::host();
+        let names = usable_names(options.names, &mut warnings);
+        if matches!(options.follow, Follow::System) && proc::is_namespaced() {
+            warnings.push(
+                "this is a pid namespace: processes outside of it are not recorded; use the host's: --pid=host"
+                    .to_owned(),
+            );
+        }
+        let own_name = own_name();
+        let sizes = RingSizes::for_cpus(host.cpus.len());
+        let sizes = options.ring_bytes.map_or(sizes, |it| sizes.with_main(it));
+        let opened = open_events(options, &host, names, &own_name, sizes, &mut warnings)?;
+        let layout = layout()?;
+        let decoder = Arc::new(decoder(&host.machine, &opened.events));
+        let names_readers = NamesReaders::new(opened.names, decoder, layout)
+            .map_err(TracerError::system("make an eventfd"))?;
+        let names_readers = Arc::new(names_readers);
+        let name_threads =
+            names_readers.start(&own_name).map_err(TracerError::system("start a thread"))?;
+        let start = clock::now();
+        let before = followed(options, held)?;
+        // Births and names first, so that whoever is seen is known.
+        let owners = opened.main.iter().try_for_each(|it| it.owner.enable());
+        owners
+            .and_then(|()| opened.events.enable())
+            .map_err(TracerError::system("switch the events on"))?;
+        let on = (start, clock::now());
+        let header = header(options, host, names, on, &before, &opened.events, sizes);
+        let writer = begin_log(log, &header, start).map_err(|source| TracerError::Log {
+            path: log_path.into(),
+            source,
+            help: log_help(),
+        })?;
+        // Once before and once after: a child whose parent ended meanwhile is in one of the two.
+        let tree = with_later(before, options, held)?;
+        let (to_log, messages) = channel();
+        let (spare, spares) = sync_channel(2 * opened.main.len());
+        let (log_failed, stop_drain) = (eventfd()?, eventfd()?);
+        let filter = filter(options, &tree, &opened.events);
+        let queued = Arc::new(AtomicUsize::new(0));
+        let log =
+            Log::new(writer, layout, filter, Arc::clone(&log_failed), spare, Arc::clone(&queued));
+        let log = spawn_named(&own_name, move || log.run(&messages))?;
+        let drain = Drain {
+            rings: opened.main,
+            names: Arc::clone(&names_readers),
+            log: to_log.clone(),
+            queued,
+            spare: spares,
+            empty: None,
+            stop: Arc::clone(&stop_drain),
+        };
+        let drain = spawn_named(&own_name, move || drain.run())?;
+        take_snapshot(options, names, tree, &to_log, &own_name)?;
+        Ok(Self {
+            events: opened.events,
+            to_log,
+            names: names_readers,
+            name_threads,
+            drain,
+            stop_drain,
+            log,
+            log_failed,
+            warnings,
+        })
+    }
+
+    /// Waits for what ends the recording, and says what it was.
+    fn watch(
+        &self,
+        options: &Options,
+        mut ends: Vec<OwnedFd>,
+        program: Option<&Running>,
+        interrupts: &mut dyn Interrupts,
+    ) -> &'static str {
+        let deadline = options.duration.map(|it| clock::now().0.saturating_add(nanoseconds(it)));
+        let has_end = program.is_some() || matches!(options.follow, Follow::Attached(_));
+        loop {
+            if has_end && ends.is_empty() {
+                return "exit";
+            }
+            let Some(timeout) = time_left(deadline) else { return "duration" };
+            let ready = wait_for(interrupts.fd(), &self.log_failed, &ends, timeout);
+            if ready.log_failed {
+                return "log not writable";
+            }
+            // From the back, so that the places of the others stay.
+            for place in ready.ended.into_iter().rev() {
+                ends.remove(place);
+            }
+            for interrupt in interrupts.take() {
+                match program {
+                    // Ctrl-C reaches it by itself: it is in the foreground with us.
+                    Some(_) if interrupt.from_terminal => {}
+                    Some(program) => {
+                        // It may have ended at this moment; then there is nothing to forward.
+                        let _ = spawn::send_signal(program.pid(), interrupt.signal);
+                    }
+                    None => return "interrupt",
+                }
+            }
+        }
+    }
+
+    /// Switches everything off, takes what is left, writes the last frame.
+    fn finish(
+        self,
+        reason: &'static str,
+        program: Option<Running>,
+    ) -> Result<Outcome, TracerError> {
+        let mut warnings = self.warnings;
+        let ended = program.as_ref().is_some_and(|it| it.has_ended().unwrap_or(false));
+        let books =
+            program.as_ref().filter(|_| ended).and_then(|it| snapshot::books_of_ended(it.pid()));
+        // From here on a recording exists: what goes wrong is told with it.
+        if let Err(error) = self.events.disable() {
+            warnings.push(format!("cannot switch the events off: {error}"));
+        }
+        let end_ns = clock::now().0;
+        let disks = proc::text("/proc/diskstats", Text::DISKSTATS_END, Pid(0)).ok();
+        snapshot::send(&self.to_log, books.into_iter().chain(disks).collect());
+        self.names.stop();
+        for thread in self.name_threads {
+            if let Ok(Err(error)) = thread.join() {
+                warnings.push(format!("the names of files opened on one CPU are missing: {error}"));
+            }
+        }
+        let _ = self.stop_drain.write(1);
+        let rings = self.drain.join();
+        drop(self.to_log);
+        let Ok((mut writer, counted)) = self.log.join() else {
+            return Err(TracerError::LogThread);
+        };
+        let (ended, running) = match program {
+            Some(program) if ended => (program.reap().ok(), None),
+            other => (None, other),
+        };
+        let counts = self.events.counts().unwrap_or_else(|error| {
+            warnings.push(format!(
+                "cannot read the counters, so what is missing is not known: {error}"
+            ));
+            Vec::new()
+        });
+        let end = end_frame(reason, end_ns, ended, counts, &counted, warnings);
+        let last = writer.json(FrameKind::END, clock::now(), &end);
+        let log_error = counted.error.or(last.err());
+        let (events, names) = (self.events, self.names);
+        let closing = std::thread::spawn(move || drop((rings, names, events)));
+        Ok(Outcome { ended, running, end, log_bytes: writer.written(), log_error, closing })
+    }
+}
+
+/// The readers need real-time priority: with less, names are wrong in silence.
+fn usable_names(wanted: Names, warnings: &mut Vec<String>) -> Names {
+    if wanted == Names::Reader && !thread::fifo_allowed(super::names::PRIORITY) {
+        warnings.push(
+            "no real-time priority to be had (SCHED_FIFO), so files opened during the recording have no names; \
+             run as root outside of a container without CAP_SYS_NICE"
+                .to_owned(),
+        );
+        return Names::Snapshot;
+    }
+    wanted
+}
+
+/// A name for our threads that no other process has, so that the kernel's filter can tell them apart in any pid
+/// namespace. At most 15 bytes.
+fn own_name() -> String {
+    let number = clock::now().0 ^ u64::from(std::process::id()) << 20;
+    format!("iotrace:{:07x}", number & 0xfff_ffff)
+}
+
+fn open_events(
+    options: &Options,
+    host: &Host,
+    names: Names,
+    own_name: &str,
+    sizes: RingSizes,
+    warnings: &mut Vec<String>,
+) -> Result<rings::Opened, TracerError> {
+    let wanted = Wanted {
+        calls: &options.calls,
+        machine: &host.machine,
+        own_name,
+        names_ring: names == Names::Reader,
+        block: options.block,
+    };
+    let tracefs = Tracefs::find()?;
+    let described = rings::describe(plan::plan(&wanted), &tracefs, warnings)?;
+    rings::open(described, &host.cpus, sizes)
+}
+
+fn layout() -> Result<SampleLayout, TracerError> {
+    SampleLayout::new(SAMPLE_TYPE).ok_or_else(|| TracerError::System {
+        what: "lay out samples",
+        source: io::ErrorKind::Unsupported.into(),
+    })
+}
+
+/// For the names readers: only the opens matter to them, and what cannot be read is found again by whoever reads the
+/// log, where it counts.
+fn decoder(machine: &str, events: &OpenEvents) -> Decoder {
+    let mut decoder = Decoder::new(machine);
+    for it in events.header() {
+        let _ = decoder.add(&it.system, &it.name, it.id, &it.format);
+    }
+    decoder
+}
+
+/// The processes that are followed at this moment; empty for the whole system.
+fn followed(options: &Options, held: Option<&Held>) -> Result<Vec<Pid>, TracerError> {
+    match &options.follow {
+        Follow::System | Follow::Launched => Ok(held.map(|it| Pid(it.pid())).into_iter().collect()),
+        Follow::Attached(roots) => {
+            let there = proc::processes();
+            if let Some(gone) = roots.iter().find(|it| !there.contains(&Pid(**it))) {
+                return Err(TracerError::NoProcess(*gone));
+            }
+            let roots: Vec<Pid> = roots.iter().copied().map(Pid).collect();
+            Ok(proc::with_descendants(&roots))
+        }
+    }
+}
+
+/// Those of before and those of now.
+fn with_later(
+    mut before: Vec<Pid>,
+    options: &Options,
+    held: Option<&Held>,
+) -> Result<Vec<Pid>, TracerError> {
+    if let Follow::Attached(_) = options.follow {
+        let now = followed(options, held)?;
+        before.extend(now);
+        before.sort_unstable();
+        before.dedup();
+    }
+    Ok(before)
+}
+
+/// What the log thread drops; `None` keeps everything.
+fn filter(options: &Options, tree: &[Pid], events: &OpenEvents) -> Option<Tree> {
+    if matches!(options.follow, Follow::System) || options.keep_foreign {
+        return None;
+    }
+    let is_block = |name: &str| BLOCK_POINTS.iter().any(|it| it.0 == name);
+    let global = events.header().into_iter().filter(|it| is_block(&it.name)).map(|it| it.id);
+    Some(Tree::new(tree.iter().map(|it| it.0), global))
+}
+
+/// Takes the snapshot in a thread of our own name, so that its thousand small reads are not recorded.
+fn take_snapshot(
+    options: &Options,
+    names: Names,
+    tree: Vec<Pid>,
+    to_log: &Sender<Message>,
+    own_name: &str,
+) -> Result<(), TracerError> {
+    let subject = match &options.follow {
+        Follow::System => Subject::System,
+        Follow::Launched => Subject::Tree { pids: tree, launched: true },
+        Follow::Attached(_) => Subject::Tree { pids: tree, launched: false },
+    };
+    let to_log = to_log.clone();
+    let with_files = names != Names::Off;
+    let thread = spawn_named(own_name, move || {
+        snapshot::take(&subject, with_files, &to_log);
+        snapshot::over(&to_log);
+    })?;
+    thread.join().map_err(|_| TracerError::System {
+        what: "take the snapshot of /proc",
+        source: io::Error::other("its thread failed"),
+    })
+}
+
+fn log_help() -> &'static str {
+    "; choose another place: -o DIR/"
+}
+
+fn eventfd() -> Result<Arc<EventFd>, TracerError> {
+    EventFd::from_value_and_flags(0, EfdFlags::EFD_CLOEXEC)
+        .map(Arc::new)
+        .map_err(|errno| TracerError::System { what: "make an eventfd", source: errno.into() })
+}
+
+fn spawn_named<T: Send + 'static>(
+    name: &str,
+    run: impl FnOnce() -> T + Send + 'static,
+) -> Result<JoinHandle<T>, TracerError> {
+    std::thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(run)
+        .map_err(TracerError::system("start a thread"))
+}

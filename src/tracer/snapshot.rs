@@ -1,0 +1,95 @@
+//! What was there before the recording: tasks, their names, their open files.
+
+use std::sync::mpsc::Sender;
+
+use super::log::Message;
+use crate::capture::fact::{Fact, Text};
+use crate::sys::{clock, proc};
+use crate::units::Pid;
+
+/// How often positions are looked at again when a running process is attached to: one look is of no use if a read was
+/// under way.
+const LOOKS: usize = 8;
+
+/// Whose snapshot.
+#[derive(Clone, Debug)]
+pub enum Subject {
+    /// Everybody.
+    System,
+    /// These processes; `launched` if they are still held and will not move before they are let go.
+    Tree {
+        /// The processes.
+        pids: Vec<Pid>,
+        /// True if they are held.
+        launched: bool,
+    },
+}
+
+/// Reads it all and sends it to the log; open files only `with_files`.
+pub fn take(subject: &Subject, with_files: bool, log: &Sender<Message>) {
+    let everybody = proc::processes();
+    let tree: Vec<Pid> = match subject {
+        Subject::System => everybody.clone(),
+        Subject::Tree { pids, .. } => pids.clone(),
+    };
+    let texts =
+        [("/proc/self/mountinfo", Text::MOUNTINFO), ("/proc/diskstats", Text::DISKSTATS_START)];
+    let mut facts: Vec<Fact> =
+        texts.iter().filter_map(|(path, text)| proc::text(path, *text, Pid(0)).ok()).collect();
+    facts.extend(tree.iter().flat_map(|&it| proc::tasks(it)));
+    facts.extend(tree.iter().flat_map(|&it| proc::places(it)));
+    send(log, facts);
+    if !with_files {
+        return;
+    }
+    match subject {
+        // The program has its descriptors from us and our caller, so all of them are shared.
+        Subject::Tree { launched: true, .. } => {
+            let descriptors = tree.iter().flat_map(|&it| proc::descriptors(it));
+            send(log, descriptors.filter_map(|it| proc::descriptor_fact(&it, true)).collect());
+        }
+        Subject::Tree { launched: false, .. } => {
+            facts_of_running(&tree, &everybody, log);
+        }
+        Subject::System => send(log, proc::descriptor_facts(&tree, &everybody)),
+    }
+}
+
+/// Says that there is no more of it.
+pub fn over(log: &Sender<Message>) {
+    let (time, which) = (clock::now(), Text::SNAPSHOT_OVER);
+    send(log, vec![Fact::Text { time, which, pid: Pid(0), text: Vec::new() }]);
+}
+
+/// Several looks at what moves.
+fn facts_of_running(tree: &[Pid], everybody: &[Pid], log: &Sender<Message>) {
+    let first = proc::descriptor_facts(tree, everybody);
+    let moving: Vec<(proc::Descriptor, bool)> = first.iter().filter_map(with_position).collect();
+    send(log, first);
+    for _ in 1..LOOKS {
+        let again = moving
+            .iter()
+            .filter_map(|(descriptor, shared)| proc::descriptor_fact(descriptor, *shared));
+        send(log, again.collect());
+    }
+}
+
+/// The descriptor of a fact, if it is of something that has a position.
+fn with_position(fact: &Fact) -> Option<(proc::Descriptor, bool)> {
+    let Fact::Fd { pid, fd, link, shared, .. } = fact else { return None };
+    let descriptor = proc::Descriptor { pid: *pid, fd: *fd, link: link.clone() };
+    link.starts_with(b"/").then_some((descriptor, *shared))
+}
+
+/// Sends facts.
+pub fn send(log: &Sender<Message>, facts: Vec<Fact>) {
+    if !facts.is_empty() {
+        // The log thread ends only after us.
+        let _ = log.send(Message::Facts(facts.into_iter().map(|it| (None, it)).collect()));
+    }
+}
+
+/// The books of a process that has ended and was not yet waited for.
+pub fn books_of_ended(pid: i32) -> Option<Fact> {
+    proc::text(&format!("/proc/{pid}/io"), Text::PROCESS_IO, Pid(pid)).ok()
+}

@@ -1,0 +1,73 @@
+//! What a recording waits for: the end of the program, signals, the time.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::eventfd::EventFd;
+
+use super::error::TracerError;
+use super::session::{Follow, Options};
+use crate::sys::clock;
+use crate::sys::spawn::{Held, process_fd};
+
+/// Descriptors that become readable when what is waited for has ended: the program, or those attached to.
+pub(super) fn awaited(options: &Options, held: Option<&Held>) -> Result<Vec<OwnedFd>, TracerError> {
+    let pids: Vec<i32> = match (held, &options.follow) {
+        (Some(program), _) => vec![program.pid()],
+        (None, Follow::Attached(pids)) => pids.clone(),
+        (None, _) => Vec::new(),
+    };
+    let mut fds = Vec::new();
+    for pid in pids {
+        match process_fd(pid) {
+            Ok(fd) => fds.push(fd),
+            // It has ended since it was looked at.
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
+            Err(error) => {
+                return Err(TracerError::System { what: "watch a process", source: error });
+            }
+        }
+    }
+    Ok(fds)
+}
+
+/// What has happened.
+pub(super) struct Ready {
+    /// The log cannot be written any more.
+    pub(super) log_failed: bool,
+    /// Places of the processes that have ended, ascending.
+    pub(super) ended: Vec<usize>,
+}
+
+/// Waits until one of them is readable, or for so long.
+pub(super) fn wait_for(
+    signals: BorrowedFd<'_>,
+    log_failed: &EventFd,
+    ends: &[OwnedFd],
+    timeout: PollTimeout,
+) -> Ready {
+    let mut fds = vec![
+        PollFd::new(signals, PollFlags::POLLIN),
+        PollFd::new(log_failed.as_fd(), PollFlags::POLLIN),
+    ];
+    fds.extend(ends.iter().map(|it| PollFd::new(it.as_fd(), PollFlags::POLLIN)));
+    // An interrupted wait is as good as any: the caller looks at everything again.
+    let _ = poll(&mut fds, timeout);
+    let ready: Vec<bool> = fds.iter().map(|it| it.any().unwrap_or(false)).collect();
+    let ended = ready.iter().skip(2).enumerate().filter(|it| *it.1).map(|it| it.0).collect();
+    Ready { log_failed: ready.get(1).copied().unwrap_or(false), ended }
+}
+
+/// How long may still be waited; `None` if the time is over.
+pub(super) fn time_left(deadline: Option<u64>) -> Option<PollTimeout> {
+    let Some(deadline) = deadline else { return Some(PollTimeout::NONE) };
+    let left = deadline.checked_sub(clock::now().0).filter(|&it| it > 0)?;
+    let milliseconds = i32::try_from(left.div_ceil(1_000_000)).unwrap_or(i32::MAX);
+    Some(PollTimeout::try_from(milliseconds).unwrap_or(PollTimeout::MAX))
+}
+
+/// As a number.
+pub(super) fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}

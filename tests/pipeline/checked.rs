@@ -1,0 +1,160 @@
+//! A sink that believes nothing: what the documentation of [`Step`] promises is checked at each step.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use iotrace_perf::anomaly::Ledger;
+use iotrace_perf::operation::block::{BlockStep, Ending, RequestId};
+use iotrace_perf::operation::model::{SyscallOperation, ThreadInfo, Unfinished};
+use iotrace_perf::operation::{Sink, Step};
+use iotrace_perf::units::KernelTime;
+
+/// Checks, then passes on.
+pub(crate) struct Checked<S> {
+    sink: S,
+    now: KernelTime,
+    processes: BTreeSet<u32>,
+    /// Threads seen, and whether they live.
+    threads: BTreeMap<u32, bool>,
+    /// Begin of the open call of each thread.
+    open: BTreeMap<u32, (u16, KernelTime)>,
+    requests: BTreeSet<RequestId>,
+    requests_ended: BTreeSet<RequestId>,
+    begun: u64,
+    ended: u64,
+    unfinished: BTreeMap<&'static str, u64>,
+    anomalies: u64,
+}
+
+impl<S: Sink> Checked<S> {
+    pub(crate) fn new(sink: S) -> Self {
+        Self {
+            sink,
+            now: KernelTime::MIN,
+            processes: BTreeSet::new(),
+            threads: BTreeMap::new(),
+            open: BTreeMap::new(),
+            requests: BTreeSet::new(),
+            requests_ended: BTreeSet::new(),
+            begun: 0,
+            ended: 0,
+            unfinished: BTreeMap::new(),
+            anomalies: 0,
+        }
+    }
+
+    /// Nothing is left open, and the books say what was told.
+    #[track_caller]
+    pub(crate) fn finish(self, ledger: &Ledger) -> S {
+        assert_eq!(ledger.imbalances(), Vec::<String>::new());
+        assert!(self.open.is_empty(), "calls that never ended: {:?}", self.open);
+        assert_eq!(self.requests, self.requests_ended, "each request ends");
+        assert_eq!(self.begun, ledger.entries, "entries");
+        assert_eq!(self.ended, ledger.pairs, "pairs");
+        let count = |why| self.unfinished.get(why).copied().unwrap_or(0);
+        assert_eq!(
+            (count("end"), count("thread"), count("lost")),
+            (ledger.open_at_end, ledger.cut_off, ledger.lost_exits)
+        );
+        assert_eq!(self.anomalies, ledger.anomalous_total(), "anomalies");
+        self.sink
+    }
+
+    fn begun(&mut self, time: KernelTime, operation: &SyscallOperation) {
+        assert_eq!(
+            self.threads.get(&operation.thread.0),
+            Some(&true),
+            "its thread was seen and lives: {operation:?}"
+        );
+        assert!(
+            self.processes.contains(&operation.process.0),
+            "its process was seen: {operation:?}"
+        );
+        assert_eq!((operation.start, operation.end, operation.ret), (time, None, None));
+        let before = self.open.insert(operation.thread.0, (operation.call.0, operation.start));
+        assert_eq!(before, None, "one call at a time: {operation:?}");
+        self.begun += 1;
+    }
+
+    /// The end of the call that is open, and of no other.
+    fn over(&mut self, operation: &SyscallOperation) {
+        let open = self.open.remove(&operation.thread.0);
+        assert_eq!(
+            open,
+            Some((operation.call.0, operation.start)),
+            "what ends has begun: {operation:?}"
+        );
+    }
+
+    fn thread(&self, info: &ThreadInfo) {
+        assert_eq!(self.threads.get(&info.key.0), Some(&true), "seen and alive: {info:?}");
+    }
+
+    fn block(&mut self, step: &BlockStep<'_>) {
+        let (request, ends) = match *step {
+            BlockStep::Queued(it)
+            | BlockStep::Merged(it)
+            | BlockStep::Inserted(it)
+            | BlockStep::Issued(it)
+            | BlockStep::Requeued(it)
+            | BlockStep::Progressed(it) => (it, false),
+            BlockStep::Ended(it) => (it, true),
+            BlockStep::Anomaly(it) => panic!("anomalies come as Step::Anomaly: {it:?}"),
+        };
+        assert!(!self.requests_ended.contains(&request.id), "a step after the end: {request:?}");
+        self.requests.insert(request.id);
+        assert_eq!(request.ending.is_some(), ends, "{request:?}");
+        if ends {
+            self.requests_ended.insert(request.id);
+        }
+        if request.ending == Some(Ending::Completed) {
+            assert!(request.completed.is_some(), "{request:?}");
+        }
+    }
+}
+
+impl<S: Sink> Sink for Checked<S> {
+    type Error = S::Error;
+
+    fn step(&mut self, time: KernelTime, step: &Step<'_>) -> Result<(), S::Error> {
+        assert!(time >= self.now, "time goes back from {:?} to {time:?}: {step:?}", self.now);
+        self.now = time;
+        match step {
+            Step::ProcessSeen(info) => assert!(self.processes.insert(info.key.0), "once: {info:?}"),
+            Step::ThreadSeen(info) => {
+                assert!(
+                    self.processes.contains(&info.process.0),
+                    "its process was seen before: {info:?}"
+                );
+                assert_eq!(self.threads.insert(info.key.0, true), None, "once: {info:?}");
+            }
+            Step::ThreadRenamed(info) => self.thread(info),
+            Step::ThreadEnded(info) => {
+                self.thread(info);
+                assert!(!self.open.contains_key(&info.key.0), "its call ended before: {info:?}");
+                self.threads.insert(info.key.0, false);
+            }
+            Step::SyscallBegun(operation) => self.begun(time, operation),
+            Step::SyscallEnded(operation, _) => {
+                self.over(operation);
+                assert_eq!((operation.end, operation.ret.is_some()), (Some(time), true));
+                self.ended += 1;
+            }
+            Step::SyscallUnfinished(operation, why) => {
+                self.over(operation);
+                assert_eq!((operation.end, operation.ret), (None, None));
+                let why = match why {
+                    Unfinished::CaptureEnd => "end",
+                    Unfinished::ThreadEnd => "thread",
+                    Unfinished::ExitLost => "lost",
+                };
+                *self.unfinished.entry(why).or_default() += 1;
+            }
+            Step::DescriptorsClosed(process, fds) => {
+                assert!(self.processes.contains(&process.0) && !fds.is_empty());
+            }
+            Step::Block { step, .. } => self.block(step),
+            Step::Anomaly(_) => self.anomalies += 1,
+        }
+        self.sink.step(time, step)
+    }
+}

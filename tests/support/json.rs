@@ -1,0 +1,157 @@
+//! What `iotrace-perf script --json` writes, one value in a line.
+
+use serde::Deserialize;
+
+/// One line.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+pub(crate) enum JsonLine {
+    Syscall(JsonOperation),
+    Block(JsonBlock),
+    Anomaly(JsonAnomaly),
+}
+
+/// A system call. `docs/json.md` says what the keys mean.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(crate) struct JsonOperation {
+    /// The kernel's name (`sendfile64`).
+    pub name: String,
+    pub pid: i32,
+    pub tid: i32,
+    pub comm: Option<String>,
+    #[serde(default)]
+    pub cpu: u32,
+    pub start_ns: i64,
+    pub duration_ns: Option<u64>,
+    #[serde(default, deserialize_with = "descriptor")]
+    pub fd: Option<i32>,
+    pub path: Option<String>,
+    /// In hexadecimal; only if the path is not UTF-8.
+    pub path_bytes: Option<String>,
+    /// "fd-link", "argument", "snapshot", "unverified".
+    pub path_source: Option<String>,
+    pub offset: Option<u64>,
+    pub bytes_requested: Option<u64>,
+    /// As the kernel returned it: minus the error's number if the call failed.
+    pub result: Option<i64>,
+    pub errno: Option<String>,
+    /// Target of a transfer, new descriptor of a duplication.
+    #[serde(default, deserialize_with = "descriptor")]
+    pub fd2: Option<i32>,
+    pub path2: Option<String>,
+    #[serde(default, deserialize_with = "descriptor")]
+    pub dirfd: Option<i32>,
+    /// Why there is no exit: "capture-end", "thread-end", "exit-lost".
+    pub unfinished: Option<String>,
+}
+
+impl JsonOperation {
+    /// The bytes of the path.
+    pub(crate) fn path(&self) -> Option<Vec<u8>> {
+        match &self.path_bytes {
+            Some(digits) => digits
+                .as_bytes()
+                .chunks(2)
+                .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok())
+                .collect(),
+            None => self.path.as_ref().map(|it| it.clone().into_bytes()),
+        }
+    }
+}
+
+/// A descriptor is a number, or the word for the working directory.
+fn descriptor<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<i32>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Descriptor {
+        Number(i32),
+        Word(String),
+    }
+    match Option::<Descriptor>::deserialize(deserializer)? {
+        None => Ok(None),
+        Some(Descriptor::Number(number)) => Ok(Some(number)),
+        Some(Descriptor::Word(word)) if word == "AT_FDCWD" => Ok(Some(nix::libc::AT_FDCWD)),
+        Some(Descriptor::Word(word)) => {
+            Err(serde::de::Error::custom(format!("`{word}` is no descriptor")))
+        }
+    }
+}
+
+/// A block request.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(crate) struct JsonBlock {
+    pub disk: Option<String>,
+    /// "MAJOR:MINOR" of the whole disk.
+    pub dev: String,
+    pub op: String,
+    pub sector: u64,
+    pub bytes: u64,
+    pub queued_ns: Option<i64>,
+    pub inserted_ns: Option<i64>,
+    pub issued_ns: Option<i64>,
+    pub completed_ns: Option<i64>,
+    pub pid: Option<i32>,
+    pub comm: Option<String>,
+    pub error: Option<String>,
+    pub tid: Option<i32>,
+    pub rwbs: Option<String>,
+    pub merges: u64,
+    pub requeues: Option<u64>,
+    /// "completed", "absorbed", "unfinished".
+    pub ending: Option<String>,
+    /// "none", "sequence", "demand", "device".
+    pub flush: Option<String>,
+    /// "read", "write", "discard", "flush".
+    pub diskstats: Option<String>,
+    pub bytes_done: u64,
+}
+
+/// Something that does not add up in a recording.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct JsonAnomaly {
+    pub what: String,
+    pub time_ns: i64,
+    pub cpu: u32,
+    pub pid: i32,
+    pub tid: i32,
+    pub count: u64,
+    pub detail: String,
+}
+
+/// Reads all lines; the error tells the line.
+pub(crate) fn parse(text: &str) -> Result<Vec<JsonLine>, String> {
+    let numbered = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+    numbered
+        .map(|(index, line)| {
+            serde_json::from_str(line)
+                .map_err(|error| format!("line {}: {error}: {line}", index + 1))
+        })
+        .collect()
+}
+
+/// The system calls among the lines.
+pub(crate) fn operations(lines: &[JsonLine]) -> Vec<JsonOperation> {
+    let of_line = |line: &JsonLine| match line {
+        JsonLine::Syscall(operation) => Some(operation.clone()),
+        JsonLine::Block(_) | JsonLine::Anomaly(_) => None,
+    };
+    lines.iter().filter_map(of_line).collect()
+}
+
+/// The block requests among the lines.
+pub(crate) fn requests(lines: &[JsonLine]) -> Vec<JsonBlock> {
+    let of_line = |line: &JsonLine| match line {
+        JsonLine::Block(request) => Some(request.clone()),
+        JsonLine::Syscall(_) | JsonLine::Anomaly(_) => None,
+    };
+    lines.iter().filter_map(of_line).collect()
+}
+
+/// The anomalies among the lines.
+pub(crate) fn anomalies(lines: &[JsonLine]) -> Vec<JsonAnomaly> {
+    let of_line = |line: &JsonLine| match line {
+        JsonLine::Anomaly(anomaly) => Some(anomaly.clone()),
+        JsonLine::Syscall(_) | JsonLine::Block(_) => None,
+    };
+    lines.iter().filter_map(of_line).collect()
+}

@@ -1,0 +1,62 @@
+//! A block device of one's own, backed by a file.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A loop device; detached when dropped.
+#[derive(Debug)]
+pub(crate) struct LoopDevice {
+    path: PathBuf,
+    name: String,
+}
+
+impl LoopDevice {
+    /// Makes a file of this size in a directory, and a device over it. Needs root.
+    pub(crate) fn new(dir: &Path, bytes: u64) -> io::Result<Self> {
+        let image = dir.join("disk.img");
+        File::create_new(&image)?.set_len(bytes)?;
+        let output = Command::new("losetup").args(["-f", "--show"]).arg(&image).output()?;
+        let path = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        let name = path.strip_prefix("/dev/").map(str::to_owned);
+        match name.filter(|_| output.status.success()) {
+            Some(name) => Ok(Self { path: path.into(), name }),
+            None => Err(io::Error::other(String::from_utf8_lossy(&output.stderr).into_owned())),
+        }
+    }
+
+    /// "/dev/loop3".
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// "loop3", as in `/proc/diskstats`.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The schedulers that the kernel offers for it, and which is in use.
+    pub(crate) fn schedulers(&self) -> io::Result<(Vec<String>, Option<String>)> {
+        let text = fs::read_to_string(self.queue("scheduler"))?;
+        let bare = |it: &str| it.trim_matches(['[', ']']).to_owned();
+        let used = text.split_whitespace().find(|it| it.starts_with('[')).map(bare);
+        Ok((text.split_whitespace().map(bare).collect(), used))
+    }
+
+    /// Changes the scheduler ("none", "mq-deadline").
+    pub(crate) fn set_scheduler(&self, scheduler: &str) -> io::Result<()> {
+        fs::write(self.queue("scheduler"), scheduler)
+    }
+
+    fn queue(&self, file: &str) -> PathBuf {
+        Path::new("/sys/block").join(&self.name).join("queue").join(file)
+    }
+}
+
+impl Drop for LoopDevice {
+    fn drop(&mut self) {
+        // Nobody is left to tell if it fails; a device in use goes away with its last user.
+        let _ = Command::new("losetup").arg("-d").arg(&self.path).status();
+    }
+}

@@ -1,0 +1,25 @@
+//! What the integration tests share: `mod support;` in a test makes it available.
+//!
+//! Witnesses that know nothing of our code judge what we wrote: `otf2-print` with our rules
+//! ([`otf2_check`]), strace ([`strace`]), the kernel's own counters ([`diskstats`]).
+
+#![expect(dead_code, reason = "each test program uses a part of it")]
+
+pub(crate) mod diskstats;
+pub(crate) mod json;
+pub(crate) mod loop_device;
+pub(crate) mod need;
+pub(crate) mod otf2_check;
+pub(crate) mod process;
+pub(crate) mod recording;
+pub(crate) mod strace;
+pub(crate) mod truth;
+
+use tempfile::TempDir;
+
+/// A directory that vanishes with the value, below the build's own: on a disk, not in memory, so
+/// that what is written there reaches a block device.
+pub(crate) fn scratch_dir(name: &str) -> TempDir {
+    let root = env!("CARGO_TARGET_TMPDIR");
+    tempfile::Builder::new().prefix(name).tempdir_in(root).expect("create a directory for the test")
+}

@@ -1,0 +1,103 @@
+//! What a test needs of the machine. Without it the test is skipped, and says so; in CI
+//! (`CI=true`) what its machine is known to have must be there.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// One thing that a test needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// Effective user id 0.
+    Root,
+    /// The tracing file system, readable.
+    Tracefs,
+    /// Tracepoints through `perf_event_open` for all processes.
+    PerfTracepoints,
+    /// A free loop device.
+    Loop,
+    /// The program `strace`.
+    Strace,
+    /// The program `otf2-print` (Debian: otf2-tools).
+    Otf2Print,
+    /// The program `fio`.
+    Fio,
+    /// Any other program of a package.
+    Program(&'static str),
+    /// A file or directory that only some kernels have; never demanded of CI.
+    KernelFile(&'static str),
+}
+
+/// True if the need is met. Otherwise says "skipped: …" and gives false.
+///
+/// # Panics
+///
+/// In CI, unless the need is one that depends on the kernel's version.
+pub(crate) fn require(need: Need) -> bool {
+    let in_ci = std::env::var("CI").as_deref() == Ok("true");
+    verdict(need, missing(need), in_ci)
+}
+
+/// As [`require`], for several; tells the first that is not met.
+pub(crate) fn require_all(needs: &[Need]) -> bool {
+    needs.iter().all(|&need| require(need))
+}
+
+/// What follows from a missing thing.
+#[expect(clippy::print_stderr, reason = "a skipped test says so")]
+pub(crate) fn verdict(need: Need, missing: Option<String>, in_ci: bool) -> bool {
+    let Some(reason) = missing else { return true };
+    let depends_on_kernel = matches!(need, Need::KernelFile(_));
+    assert!(!in_ci || depends_on_kernel, "cannot run in CI: {reason}");
+    eprintln!("skipped: {reason}");
+    false
+}
+
+/// Why a need is not met.
+fn missing(need: Need) -> Option<String> {
+    match need {
+        Need::Root => (!is_root()).then(|| "not root".to_owned()),
+        Need::Tracefs => {
+            let found = ["/sys/kernel/tracing/events", "/sys/kernel/debug/tracing/events"]
+                .iter()
+                .any(|it| std::fs::read_dir(it).is_ok());
+            (!found).then(|| "no readable tracing file system".to_owned())
+        }
+        Need::PerfTracepoints => {
+            if !Path::new("/sys/bus/event_source/devices/tracepoint").exists() {
+                return Some("the kernel has no perf tracepoints".to_owned());
+            }
+            let text = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").ok()?;
+            let level: i32 = text.trim().parse().ok()?;
+            (!is_root() && level > -1).then(|| format!("perf_event_paranoid is {level}, not root"))
+        }
+        Need::Loop => {
+            let found = is_root() && runs("losetup", &["-f"]);
+            (!found).then(|| "no loop devices".to_owned())
+        }
+        Need::Strace => missing_program("strace", "--version"),
+        Need::Otf2Print => missing_program("otf2-print", "--version"),
+        Need::Fio => missing_program("fio", "--version"),
+        Need::Program(name) => missing_program(name, "--version"),
+        Need::KernelFile(path) => {
+            (!Path::new(path).exists()).then(|| format!("the kernel has no {path}"))
+        }
+    }
+}
+
+fn is_root() -> bool {
+    nix::unistd::geteuid().is_root()
+}
+
+/// A program that does not know the option is there all the same: only its start counts.
+fn missing_program(name: &str, option: &str) -> Option<String> {
+    let mut command = Command::new(name);
+    let quiet = command.arg(option).stdin(Stdio::null()).stdout(Stdio::null());
+    let error = quiet.stderr(Stdio::null()).status().err()?;
+    Some(format!("{name}: {error}"))
+}
+
+fn runs(name: &str, arguments: &[&str]) -> bool {
+    let mut command = Command::new(name);
+    let quiet = command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null());
+    quiet.stderr(Stdio::null()).status().is_ok_and(|status| status.success())
+}

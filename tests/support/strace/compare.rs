@@ -1,0 +1,206 @@
+//! Our operations against strace's calls, thread by thread and call by call.
+
+use std::collections::BTreeMap;
+
+use super::arguments::{Annotated, split_arguments};
+use super::names::{errno_number, kernel_name};
+use super::{Call, Log};
+use crate::support::json::JsonOperation;
+
+/// What a comparison found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Comparison {
+    /// What differs; empty if all is well.
+    pub differences: Vec<String>,
+    /// Calls that both have.
+    pub calls: usize,
+    /// Paths of successful opens that were compared.
+    pub paths: usize,
+}
+
+impl Comparison {
+    fn add(&mut self, other: Self) {
+        self.differences.extend(other.differences);
+        self.calls += other.calls;
+        self.paths += other.paths;
+    }
+}
+
+/// The differences between a log of strace and our operations, for the calls of these names (the
+/// kernel's). Nothing to compare is a difference, too.
+///
+/// Compared are name, descriptors, result and error of every call of every thread that strace saw,
+/// in order; for opens also the path, if ours is the descriptor's link and strace ran with `-y`.
+/// strace runs below our tracer, so threads are known by the same numbers. Tolerated are only:
+///
+/// * operations of threads that strace did not see (itself);
+/// * in its first thread, operations before its first call: strace's own between fork and exec;
+/// * a call that never returned (killed, or ended by another thread's exec): it may be missing in
+///   ours, or have any result.
+pub(crate) fn compare(log: &Log, ours: &[JsonOperation], names: &[&str]) -> Vec<String> {
+    compare_counted(log, ours, names).differences
+}
+
+/// As [`compare`], and tells how much was compared.
+pub(crate) fn compare_counted(log: &Log, ours: &[JsonOperation], names: &[&str]) -> Comparison {
+    let mut comparison = Comparison::default();
+    let mut by_thread: BTreeMap<i32, Vec<&JsonOperation>> = BTreeMap::new();
+    for operation in ours.iter().filter(|it| names.contains(&it.name.as_str())) {
+        by_thread.entry(operation.tid).or_default().push(operation);
+    }
+    for (&tid, calls) in &log.calls {
+        let theirs: Vec<&Call> =
+            calls.iter().filter(|it| names.contains(&kernel_name(&it.name))).collect();
+        let mut ours = by_thread.remove(&tid).unwrap_or_default();
+        ours.sort_by_key(|it| it.start_ns);
+        let first = log.first == Some(tid);
+        comparison.add(aligned(tid, &theirs, &ours, first));
+    }
+    if comparison.calls == 0 {
+        comparison.differences.push("no call was compared".to_owned());
+    }
+    for line in &log.unknown {
+        comparison.differences.push(format!("a line of strace is not understood: {line}"));
+    }
+    comparison
+}
+
+/// Compares a thread; of the first one, what it did before its first call is left out. How much
+/// that is depends on how many calls that never returned are missing in ours.
+fn aligned(tid: i32, theirs: &[&Call], ours: &[&JsonOperation], first: bool) -> Comparison {
+    if !first {
+        return thread(tid, theirs, ours);
+    }
+    let least = ours.len().saturating_sub(theirs.len());
+    let unfinished = theirs.iter().filter(|it| it.unfinished).count();
+    let after = |skipped| thread(tid, theirs, ours.get(skipped..).unwrap_or_default());
+    let mut found = (least..=least + unfinished).map(after);
+    let best = found.find(|it| it.differences.is_empty());
+    best.unwrap_or_else(|| after(least))
+}
+
+fn thread(tid: i32, theirs: &[&Call], ours: &[&JsonOperation]) -> Comparison {
+    let mut comparison = Comparison::default();
+    let mut rest = ours.iter();
+    for (index, call) in theirs.iter().enumerate() {
+        let name = kernel_name(&call.name);
+        let next = rest.as_slice().first().copied();
+        if call.unfinished {
+            let there = next.is_some_and(|it| it.name == name && it.fd_matches(call));
+            if there {
+                rest.next();
+            }
+            continue;
+        }
+        let Some(operation) = rest.next() else {
+            let missing = theirs.iter().skip(index).filter(|it| !it.unfinished).count();
+            let text = show(call);
+            comparison.differences.push(format!("tid {tid}: {missing} calls missing from: {text}"));
+            return comparison;
+        };
+        if operation.name != name {
+            // What follows is shifted: more lines would say the same.
+            comparison.differences.push(format!(
+                "tid {tid} call {index}: strace has {}, ours is {operation:?}",
+                show(call)
+            ));
+            return comparison;
+        }
+        comparison.calls += 1;
+        for difference in differences(call, operation, &mut comparison.paths) {
+            comparison
+                .differences
+                .push(format!("tid {tid} call {index} {}: {difference}", show(call)));
+        }
+    }
+    for operation in rest {
+        comparison.differences.push(format!("tid {tid}: strace does not have {operation:?}"));
+    }
+    comparison
+}
+
+fn differences(call: &Call, ours: &JsonOperation, paths: &mut usize) -> Vec<String> {
+    let mut found = Vec::new();
+    if !ours.fd_matches(call) {
+        found.push(format!("descriptor {:?}, ours {:?}", expected_fd(call), ours.fd));
+    }
+    if ours.fd2 != expected_second(call) {
+        let expected = expected_second(call);
+        found.push(format!("second descriptor {expected:?}, ours {:?}", ours.fd2));
+    }
+    let number = call.errno.as_deref().map(errno_number);
+    let result = match number {
+        None => call.ret,
+        Some(number) => number.map(|it| -i64::from(it)),
+    };
+    if result.is_none() || ours.result != result {
+        found.push(format!("result {result:?}, ours {:?}", ours.result));
+    }
+    let our_errno = ours.errno.as_deref().map(errno_number);
+    if our_errno != number {
+        found.push(format!("error {:?}, ours {:?}", call.errno, ours.errno));
+    }
+    let opened = is_open(kernel_name(&call.name)) && call.errno.is_none();
+    if opened
+        && ours.path_source.as_deref() == Some("fd-link")
+        && let Some(path) = &call.ret_path
+    {
+        *paths += 1;
+        if ours.path().as_ref() != Some(path) {
+            let path = String::from_utf8_lossy(path);
+            found.push(format!("path {path:?}, ours {:?}", ours.path));
+        }
+    }
+    found
+}
+
+impl JsonOperation {
+    fn fd_matches(&self, call: &Call) -> bool {
+        let expected = expected_fd(call);
+        // A descriptor below 0 is none.
+        self.fd == expected || (self.fd.is_none() && expected.is_some_and(|it| it < 0))
+    }
+}
+
+fn is_open(kernel_name: &str) -> bool {
+    matches!(kernel_name, "open" | "openat" | "openat2" | "creat")
+}
+
+/// The descriptor that we tell for a call: of an open the new one, of a transfer the source.
+fn expected_fd(call: &Call) -> Option<i32> {
+    match kernel_name(&call.name) {
+        name if is_open(name) => returned_fd(call),
+        "sendfile64" => argument_fd(call, 1),
+        _ => call.fd,
+    }
+}
+
+/// The second one: the target of a transfer, the duplicate.
+fn expected_second(call: &Call) -> Option<i32> {
+    match kernel_name(&call.name) {
+        "dup" => returned_fd(call),
+        // What was asked for, and got, if the call did not fail.
+        "dup2" | "dup3" => argument_fd(call, 1),
+        "fcntl" if call.args_text.contains("F_DUPFD") => returned_fd(call),
+        "sendfile64" => call.fd,
+        "splice" | "copy_file_range" => argument_fd(call, 2),
+        _ => None,
+    }
+}
+
+fn returned_fd(call: &Call) -> Option<i32> {
+    call.ret.filter(|&it| it >= 0).and_then(|it| i32::try_from(it).ok())
+}
+
+fn argument_fd(call: &Call, index: usize) -> Option<i32> {
+    let (arguments, _) = split_arguments(&call.args_text);
+    arguments.get(index).and_then(|it| Annotated::parse(it).number?.try_into().ok())
+}
+
+fn show(call: &Call) -> String {
+    let Call { name, args_text, ret, errno, .. } = call;
+    let arguments: String = args_text.chars().take(120).collect();
+    let error = errno.as_deref().unwrap_or_default();
+    let result = ret.map_or("?".to_owned(), |it| it.to_string());
+    format!("`{name}({arguments}) = {result} {error}`")
+}
