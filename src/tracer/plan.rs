@@ -61,7 +61,7 @@ pub struct Wanted<'a> {
     pub calls: &'a [CallId],
     /// `uname -m`.
     pub machine: &'a str,
-    /// Name of our own threads, whose system calls are kept out of the rings.
+    /// Name of our own threads, whose opens must not wake the names readers.
     pub own_name: &'a str,
     /// True if opens go to the names ring.
     pub names_ring: bool,
@@ -84,9 +84,9 @@ pub fn plan(wanted: &Wanted<'_>) -> Vec<Planned> {
         needed: false,
     }];
     if plain.len() > SINGLE_CALLS_MAX {
-        planned.extend(raw_pair(&plain, wanted.machine, &not_ours));
+        planned.extend(raw_pair(&plain, wanted.machine));
     } else {
-        planned.extend(plain.iter().flat_map(|&it| single(it, RingOf::Main, &not_ours)));
+        planned.extend(plain.iter().flat_map(|&it| single(it, RingOf::Main, "")));
     }
     planned.extend(named.iter().flat_map(|&it| single(it, RingOf::Names, &not_ours)));
     if wanted.block {
@@ -95,20 +95,29 @@ pub fn plan(wanted: &Wanted<'_>) -> Vec<Planned> {
     planned
 }
 
-fn raw_pair(calls: &[CallId], machine: &str, not_ours: &str) -> [Planned; 2] {
-    let ids: Vec<String> = calls
-        .iter()
-        .filter_map(|it| it.call().number(machine))
-        .map(|it| format!("id=={it}"))
-        .collect();
+fn raw_pair(calls: &[CallId], machine: &str) -> [Planned; 2] {
+    let filter = id_filter(calls.iter().filter_map(|it| it.call().number(machine)).collect());
     ["sys_enter", "sys_exit"].map(|name| Planned {
         system: "raw_syscalls",
         name: name.into(),
-        filter: format!("({})&&{not_ours}", ids.join("||")),
+        filter: filter.clone(),
         ring: RingOf::Main,
         wakes: false,
         needed: true,
     })
+}
+
+/// A filter that these numbers pass. Every call of the machine pays for its terms, so neighbours share two.
+fn id_filter(mut numbers: Vec<u32>) -> String {
+    numbers.sort_unstable();
+    numbers.dedup();
+    let runs = numbers.chunk_by(|a, b| a + 1 == *b);
+    let terms = runs.filter_map(|run| match run {
+        [one] => Some(format!("id=={one}")),
+        [first, .., last] => Some(format!("(id>={first}&&id<={last})")),
+        [] => None,
+    });
+    terms.collect::<Vec<_>>().join("||")
 }
 
 /// The tracepoints of one call. An exit on the names ring wakes its reader: the name is read then, before the program
@@ -154,19 +163,14 @@ mod tests {
 
     #[test]
     fn a_small_set_is_opened_one_by_one() {
-        let expected = [
-            "task_newtask ",
-            "sys_enter_read COMM!=\"iotrace:1\"",
-            "sys_exit_read COMM!=\"iotrace:1\"",
-        ];
+        let expected = ["task_newtask ", "sys_enter_read ", "sys_exit_read "];
         assert_eq!(names(&["read"], true), expected);
     }
 
     #[test]
     fn a_large_set_shares_the_raw_pair_but_for_opens() {
         let planned = names(&["read", "write", "close", "lseek", "dup", "openat"], true);
-        let ids = "(id==0||id==1||id==3||id==8||id==32)&&COMM!=\"iotrace:1\"";
-        assert_eq!(planned[1], format!("sys_enter {ids}"));
+        assert_eq!(planned[1], "sys_enter (id>=0&&id<=1)||id==3||id==8||id==32");
         assert_eq!(planned[3], "sys_enter_openat COMM!=\"iotrace:1\"");
         assert!(
             names(&["read", "write", "close", "lseek", "dup", "openat"], false)[1]
