@@ -292,3 +292,24 @@ fn all_children_are_recorded() {
     assert_eq!((writes.len(), pids.len()), (15, 15), "{writes:#?}");
     assert!(pids.values().all(|&it| it == 3), "{pids:?}");
 }
+
+/// Fails if the audit's rules for calls that copy by themselves are not the kernel's: cp ends with a
+/// `copy_file_range` that finds nothing more to copy, which the kernel does not count.
+#[test]
+fn the_books_of_a_copy_are_equal() {
+    if !can_record(&[Need::Program("cp")]) {
+        return;
+    }
+    let dir = scratch_dir("record");
+    let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+    fs::write(&from, vec![7; 94_277]).expect("a file");
+    let [source, target] = [&from, &to].map(|it| it.to_str().expect("text"));
+    let (finished, recording) = record(&dir.path().join("trace"), &[], &["cp", source, target]);
+    finished.success();
+    recording.assert_whole();
+    assert_eq!(recording.info["audit"]["agrees"], true, "{:#}", recording.info["audit"]);
+    let copies: Vec<_> =
+        recording.operations().into_iter().filter(|it| it.name == "copy_file_range").collect();
+    assert!(copies.iter().any(|it| it.result == Some(0)), "{copies:#?}");
+    assert_eq!(fs::metadata(&to).expect("a copy").len(), 94_277);
+}

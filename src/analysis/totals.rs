@@ -20,7 +20,8 @@ pub struct CallTotals {
     pub count: u64,
     /// Those that failed.
     pub errors: u64,
-    /// Those that failed with EBADF or ESPIPE: they end before the kernel counts them in `/proc/PID/io`.
+    /// Those that ended before the kernel counts them in `/proc/PID/io`: with EBADF or ESPIPE, and `copy_file_range`
+    /// with nothing to copy (`vfs_copy_file_range()` in `fs/read_write.c`).
     pub refused: u64,
     /// Those that failed with an error that comes before the kernel counts them, or after.
     pub doubtful: u64,
@@ -85,17 +86,15 @@ impl Totals {
         let Some(totals) = self.calls.get_mut(usize::from(operation.call.0)) else { return };
         totals.count += 1;
         totals.time_ns += operation.end.map_or(0, |it| it.0.saturating_sub(operation.start.0));
+        let call = operation.call.call();
+        totals.refused += u64::from(call.name == "copy_file_range" && operation.ret == Some(0));
         match operation.errno() {
             Some(errno) => {
                 totals.errors += 1;
                 totals.refused += u64::from(matches!(errno, libc::EBADF | libc::ESPIPE));
                 totals.doubtful += u64::from(DOUBTFUL.contains(&errno));
             }
-            None if matches!(
-                operation.call.call().class,
-                Class::Read | Class::Write | Class::Transfer
-            ) =>
-            {
+            None if matches!(call.class, Class::Read | Class::Write | Class::Transfer) => {
                 totals.bytes += operation.ret.and_then(|it| u64::try_from(it).ok()).unwrap_or(0);
             }
             None => {}

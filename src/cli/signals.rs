@@ -14,25 +14,34 @@ use crate::tracer::session::{Interrupt, Interrupts};
 /// The signals that concern us.
 const SIGNALS: [i32; 4] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT];
 
+/// Those by which a user ends a recording: they count even where they are ignored, if somebody sends them to us. (Shells
+/// start what runs in the background with SIGINT ignored, so that the terminal's does not reach it.)
+const ENDING: [i32; 2] = [SIGINT, SIGTERM];
+
 /// Signals that have come and were not yet taken.
 pub(super) struct Signals {
     arrived: SignalsInfo<WithOrigin>,
     /// Readable when a signal has come.
     wake: UnixStream,
+    /// Our caller ignores these.
+    ignored: Vec<i32>,
 }
 
 impl Signals {
-    /// From now on these signals are ours. Those that our caller ignores stay ignored.
+    /// From now on these signals are ours. Those that our caller ignores stay ignored, but for the two that end a
+    /// recording, if a process sends them.
     pub(super) fn new() -> io::Result<Self> {
         let (wake, write) = UnixStream::pair()?;
         wake.set_nonblocking(true)?;
-        let wanted: Vec<i32> = SIGNALS.into_iter().filter(|it| !is_ignored(*it)).collect();
+        let ignored: Vec<i32> = SIGNALS.into_iter().filter(|it| is_ignored(*it)).collect();
+        let is_wanted = |it: &i32| ENDING.contains(it) || !ignored.contains(it);
+        let wanted: Vec<i32> = SIGNALS.into_iter().filter(is_wanted).collect();
         // In this order a signal is noted before we are woken by it.
         let arrived = SignalsInfo::new(&wanted)?;
         for signal in &wanted {
             signal_hook::low_level::pipe::register(*signal, write.try_clone()?)?;
         }
-        Ok(Self { arrived, wake })
+        Ok(Self { arrived, wake, ignored })
     }
 }
 
@@ -47,7 +56,9 @@ impl Interrupts for Signals {
         // A signal that no process sent is the terminal's.
         let interrupt =
             |it: Origin| Interrupt { signal: it.signal, from_terminal: it.process.is_none() };
-        self.arrived.pending().map(interrupt).collect()
+        let ignored = &self.ignored;
+        let counts = |it: &Interrupt| !(it.from_terminal && ignored.contains(&it.signal));
+        self.arrived.pending().map(interrupt).filter(counts).collect()
     }
 }
 
