@@ -7,6 +7,7 @@
 
 pub mod abi;
 pub mod layout;
+pub mod page;
 pub mod parse;
 
 pub use layout::SampleLayout;

@@ -1,0 +1,393 @@
+//! Pages of a tracefs ring → the hits in them.
+//!
+//! A page begins with the time of its first entry and the length of its data; where these stand `events/header_page`
+//! says. Then come entries, whose layout `events/header_event` describes (`include/linux/ring_buffer.h`):
+//!
+//! ```text
+//!   0        5                              32
+//!   ├────────┼──────────────────────────────┤
+//!   │type_len│ time_delta, ns               │  then, by type_len:
+//!   └────────┴──────────────────────────────┘
+//!     1 to 28   a hit of type_len × 4 bytes
+//!     0         u32 length + 4 of a long hit, and the hit
+//!     29        u32 length of what is to be passed over; nothing more on the page if time_delta is 0
+//!     30        u32 more bits of the time delta
+//!     31        u32 more bits of an absolute time, without its five highest bits
+//! ```
+//!
+//! A hit is the same payload that perf puts into a sample. In a capture log each page is cut behind its data.
+
+use thiserror::Error;
+
+use crate::units::KernelTime;
+
+/// The kernel dropped entries before this page.
+const MISSED_EVENTS: u64 = 1 << 31;
+/// How many stands behind the data.
+const MISSED_STORED: u64 = 1 << 30;
+/// The length of the data, below the flags.
+const LENGTH_MASK: u64 = (1 << 27) - 1;
+/// Bits of a time that an absolute time stamp leaves out.
+const TIME_HIGH: u64 = 0xf8 << 56;
+/// Bits of `time_delta`.
+const DELTA_BITS: u32 = 27;
+
+/// Where the parts of a page are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageLayout {
+    /// Offset of the length and flags, a `long` of the kernel.
+    commit: usize,
+    /// Bytes of a `long`.
+    long: usize,
+    /// Offset of the data.
+    data: usize,
+    /// Bytes of data that a page holds.
+    capacity: usize,
+}
+
+/// What a page holds, one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entry {
+    /// A hit: where its entry begins in the bytes, and its time.
+    Hit(usize, KernelTime),
+    /// So many were dropped before this time; `None`: the kernel had no room to say how many.
+    Lost(KernelTime, Option<u64>),
+}
+
+/// The bytes are no page, or end in the middle of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("no ring page at offset {offset}, where {left} bytes are left")]
+pub struct PageError {
+    /// Where.
+    pub offset: usize,
+    /// What is there, in bytes.
+    pub left: usize,
+}
+
+impl PageLayout {
+    /// From the text of `events/header_page`; `None` if it describes something else than this module reads.
+    pub fn parse(text: &str) -> Option<Self> {
+        let field = |wanted: &str| {
+            text.lines().find_map(|line| {
+                let mut parts = line.trim().split(';').map(str::trim);
+                let name = parts.next()?.strip_prefix("field:")?.rsplit(' ').next()?;
+                let offset = parts.next()?.strip_prefix("offset:")?.parse::<usize>().ok()?;
+                let size = parts.next()?.strip_prefix("size:")?.parse::<usize>().ok()?;
+                (name == wanted).then_some((offset, size))
+            })
+        };
+        let (timestamp, commit, data) = (field("timestamp")?, field("commit")?, field("data")?);
+        let fits = timestamp == (0, 8)
+            && commit.0 == 8
+            && matches!(commit.1, 4 | 8)
+            && data.0 >= commit.0 + commit.1
+            && data.0 <= 64;
+        fits.then_some(Self { commit: commit.0, long: commit.1, data: data.0, capacity: data.1 })
+    }
+
+    /// Bytes of a whole page in the ring.
+    pub fn page_bytes(&self) -> usize {
+        self.data + self.capacity
+    }
+
+    /// Length of the page at the start of `bytes` with what belongs to it, without the unused rest; `None` if the bytes
+    /// end before.
+    pub fn used_bytes(&self, bytes: &[u8]) -> Option<usize> {
+        self.head(bytes).map(|it| it.end).filter(|&it| it <= bytes.len())
+    }
+
+    fn head(&self, bytes: &[u8]) -> Option<Head> {
+        let time = u64_at(bytes, 0)?;
+        let commit = self.long_at(bytes, self.commit)?;
+        let data_end = self.data + usize::try_from(commit & LENGTH_MASK).ok()?;
+        let stored = commit & (MISSED_EVENTS | MISSED_STORED) == MISSED_EVENTS | MISSED_STORED;
+        let end = data_end + if stored { self.long } else { 0 };
+        let lost = (commit & MISSED_EVENTS != 0)
+            .then(|| if stored { self.long_at(bytes, data_end) } else { None });
+        Some(Head { time, data_end, end, lost })
+    }
+
+    fn long_at(&self, bytes: &[u8], offset: usize) -> Option<u64> {
+        match self.long {
+            4 => u32_at(bytes, offset).map(u64::from),
+            _ => u64_at(bytes, offset),
+        }
+    }
+}
+
+/// The beginning of a page.
+#[derive(Clone, Copy, Debug)]
+struct Head {
+    time: u64,
+    /// Where its data ends, from the start of the page.
+    data_end: usize,
+    /// Where the page ends.
+    end: usize,
+    /// Entries were dropped before it; so many, if that is known.
+    lost: Option<Option<u64>>,
+}
+
+/// The entries of pages one behind the other, in their order. After an error there are no more.
+pub fn entries(
+    bytes: &[u8],
+    layout: PageLayout,
+) -> impl Iterator<Item = Result<Entry, PageError>> + '_ {
+    let mut walk = Walk { bytes, layout, next_page: 0, at: 0, end: 0, time: 0 };
+    std::iter::from_fn(move || walk.next())
+}
+
+/// Where [`entries`] is.
+struct Walk<'a> {
+    bytes: &'a [u8],
+    layout: PageLayout,
+    /// Where the next page begins.
+    next_page: usize,
+    /// The next entry.
+    at: usize,
+    /// Where the entries of the page end.
+    end: usize,
+    time: u64,
+}
+
+impl Walk<'_> {
+    fn next(&mut self) -> Option<Result<Entry, PageError>> {
+        loop {
+            if self.at >= self.end {
+                match self.next_page() {
+                    Ok(Some(Some(lost))) => {
+                        return Some(Ok(Entry::Lost(KernelTime(self.time), lost)));
+                    }
+                    Ok(Some(None)) => continue,
+                    Ok(None) => return None,
+                    Err(error) => {
+                        // Where the next one begins is not known.
+                        (self.next_page, self.end) = (self.bytes.len(), 0);
+                        return Some(Err(error));
+                    }
+                }
+            }
+            let start = self.at;
+            match self.entry() {
+                Some(true) => return Some(Ok(Entry::Hit(start, KernelTime(self.time)))),
+                Some(false) => {}
+                None => {
+                    self.at = self.end;
+                    let left = self.end - start;
+                    return Some(Err(PageError { offset: start, left }));
+                }
+            }
+        }
+    }
+
+    /// Goes to the next page; `None` at the end of the bytes. What was lost before it, if anything was.
+    fn next_page(&mut self) -> Result<Option<Option<Option<u64>>>, PageError> {
+        let offset = self.next_page;
+        let rest = self.bytes.get(offset..).unwrap_or_default();
+        if rest.is_empty() {
+            return Ok(None);
+        }
+        let head = self.layout.head(rest).filter(|it| it.end <= rest.len());
+        let head = head.ok_or(PageError { offset, left: rest.len() })?;
+        self.time = head.time;
+        (self.at, self.end) = (offset + self.layout.data, offset + head.data_end);
+        self.next_page = offset + head.end;
+        Ok(Some(head.lost))
+    }
+
+    /// Passes over one entry; true if it is a hit. `None` if it does not fit the page.
+    fn entry(&mut self) -> Option<bool> {
+        let page = self.bytes.get(..self.end)?;
+        let Shape { kind, delta, length } = Shape::at(page, self.at)?;
+        let more = || u32_at(page, self.at + 4).map(|it| u64::from(it) << DELTA_BITS);
+        match kind {
+            Kind::Absolute => self.time = (more()? | delta) | (self.time & TIME_HIGH),
+            Kind::Extend => self.time = self.time.wrapping_add(more()? | delta),
+            // Nothing more on this page.
+            Kind::Padding if delta == 0 => {
+                self.at = self.end;
+                return Some(false);
+            }
+            Kind::Padding | Kind::Hit { .. } => self.time = self.time.wrapping_add(delta),
+        }
+        self.at = self.at.checked_add(length).filter(|&it| it <= self.end)?;
+        Some(matches!(kind, Kind::Hit { .. }))
+    }
+}
+
+/// One entry.
+#[derive(Clone, Copy, Debug)]
+struct Shape {
+    kind: Kind,
+    delta: u64,
+    /// Of the whole entry, bytes.
+    length: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    /// Its payload begins so far behind the entry's start.
+    Hit {
+        payload: usize,
+    },
+    Padding,
+    Extend,
+    Absolute,
+}
+
+impl Shape {
+    /// The entry that begins there.
+    fn at(bytes: &[u8], at: usize) -> Option<Self> {
+        let word = u32_at(bytes, at)?;
+        let long = || u32_at(bytes, at + 4).and_then(|it| usize::try_from(it).ok());
+        let (kind, length) = match word & 31 {
+            0 => (Kind::Hit { payload: 8 }, long()?.checked_add(7)? & !3),
+            29 if word >> 5 == 0 => (Kind::Padding, 0),
+            29 => (Kind::Padding, long()?.checked_add(4)?),
+            30 => (Kind::Extend, 8),
+            31 => (Kind::Absolute, 8),
+            // At most 28.
+            words => (Kind::Hit { payload: 4 }, 4 + 4 * usize::try_from(words).ok()?),
+        };
+        Some(Self { kind, delta: u64::from(word >> 5), length })
+    }
+}
+
+/// The payload of the hit whose entry begins at the start of `bytes`.
+pub fn payload(bytes: &[u8]) -> Option<&[u8]> {
+    let shape = Shape::at(bytes, 0)?;
+    match shape.kind {
+        Kind::Hit { payload } => bytes.get(payload..shape.length),
+        Kind::Padding | Kind::Extend | Kind::Absolute => None,
+    }
+}
+
+fn u32_at(bytes: &[u8], offset: usize) -> Option<u32> {
+    Some(u32::from_le_bytes(*bytes.get(offset..)?.first_chunk()?))
+}
+
+fn u64_at(bytes: &[u8], offset: usize) -> Option<u64> {
+    Some(u64::from_le_bytes(*bytes.get(offset..)?.first_chunk()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEADER_PAGE: &str = "\tfield: u64 timestamp;\toffset:0;\tsize:8;\tsigned:0;\n\
+         \tfield: local_t commit;\toffset:8;\tsize:8;\tsigned:1;\n\
+         \tfield: int overwrite;\toffset:8;\tsize:1;\tsigned:1;\n\
+         \tfield: char data;\toffset:16;\tsize:4080;\tsigned:0;\n";
+
+    fn layout() -> PageLayout {
+        PageLayout::parse(HEADER_PAGE).expect("the kernel's own")
+    }
+
+    fn page(time: u64, flags: u64, data: &[u32], lost: Option<u64>) -> Vec<u8> {
+        let data: Vec<u8> = data.iter().flat_map(|it| it.to_le_bytes()).collect();
+        let commit = flags | data.len() as u64;
+        let lost = lost.map(u64::to_le_bytes);
+        let parts: [&[u8]; 4] = [
+            &time.to_le_bytes(),
+            &commit.to_le_bytes(),
+            &data,
+            lost.as_ref().map_or(&[], <[u8; 8]>::as_slice),
+        ];
+        parts.concat()
+    }
+
+    fn entry(type_len: u32, delta: u32) -> u32 {
+        type_len | delta << 5
+    }
+
+    #[test]
+    fn the_layout_is_the_kernels() {
+        assert_eq!(layout(), PageLayout { commit: 8, long: 8, data: 16, capacity: 4080 });
+        assert_eq!(layout().page_bytes(), 4096);
+        assert_eq!(PageLayout::parse("field: u64 timestamp;\toffset:8;\tsize:8;"), None);
+        assert_eq!(PageLayout::parse(""), None);
+    }
+
+    #[test]
+    fn times_add_up_over_hits_extensions_and_padding() {
+        let data = [
+            entry(1, 5),
+            0xaaaa,
+            entry(30, 3),
+            1,
+            entry(0, 7),
+            12,
+            0xbbbb,
+            0xcccc,
+            entry(29, 1),
+            8,
+            0,
+            entry(31, 9),
+            2,
+            entry(2, 0),
+            0xdddd,
+            0xeeee,
+            entry(29, 0),
+            99,
+        ];
+        let bytes = page(1000, 0, &data, None);
+        let found: Vec<_> = entries(&bytes, layout()).collect::<Result<_, _>>().expect("whole");
+        let long = 1005 + 3 + (1 << 27) + 7;
+        let expected = [
+            Entry::Hit(16, KernelTime(1005)),
+            Entry::Hit(32, KernelTime(long)),
+            Entry::Hit(68, KernelTime((2 << 27) + 9)),
+        ];
+        assert_eq!(found, expected);
+        assert_eq!(payload(&bytes[16..]), Some(&0xaaaa_u32.to_le_bytes()[..]));
+        assert_eq!(payload(&bytes[32..]).map(<[u8]>::len), Some(8));
+        assert_eq!(payload(&bytes[24..]), None, "an extension");
+    }
+
+    #[test]
+    fn an_absolute_time_keeps_the_five_highest_bits() {
+        let high = 0x10 << 56;
+        let bytes = page(high + 5, 0, &[entry(31, 9), 0, entry(1, 1), 0], None);
+        let found: Vec<_> = entries(&bytes, layout()).flatten().collect();
+        assert_eq!(found, [Entry::Hit(24, KernelTime(high + 10))]);
+    }
+
+    #[test]
+    fn what_was_lost_is_told_before_the_page() {
+        let hit = [entry(1, 0), 0];
+        let stored = page(7, MISSED_EVENTS | MISSED_STORED, &hit, Some(23));
+        let unknown = page(9, MISSED_EVENTS, &hit, None);
+        let bytes = [page(1, 0, &hit, None), stored, unknown].concat();
+        let found: Vec<_> = entries(&bytes, layout()).flatten().collect();
+        let expected = [
+            Entry::Hit(16, KernelTime(1)),
+            Entry::Lost(KernelTime(7), Some(23)),
+            Entry::Hit(40, KernelTime(7)),
+            Entry::Lost(KernelTime(9), None),
+            Entry::Hit(72, KernelTime(9)),
+        ];
+        assert_eq!(found, expected);
+        assert_eq!(layout().used_bytes(&bytes[24..]), Some(32));
+    }
+
+    #[test]
+    fn a_cut_page_is_an_error_once() {
+        let bytes = page(7, 0, &[entry(1, 0), 0, entry(9, 0)], None);
+        let found: Vec<_> = entries(&bytes, layout()).collect();
+        assert_eq!(found.len(), 2);
+        assert_eq!(found[1], Err(PageError { offset: 24, left: 4 }));
+        let cut: Vec<_> = entries(&bytes[..20], layout()).collect();
+        assert_eq!(cut, [Err(PageError { offset: 0, left: 20 })]);
+        assert_eq!(layout().used_bytes(&bytes[..20]), None);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_bytes_give_entries_or_errors(bytes: Vec<u8>) {
+            for entry in entries(&bytes, layout()).flatten() {
+                if let Entry::Hit(start, _) = entry {
+                    let _ = payload(&bytes[start..]);
+                }
+            }
+        }
+    }
+}
