@@ -19,6 +19,8 @@ pub enum AnomalyKind {
     OrphanExit,
     /// A `sys_enter` whose exit never came although the thread went on.
     LostExit,
+    /// A hit of a thread whose process is not known: its birth was lost.
+    NoProcess,
     /// A block event that fits no request.
     UnmatchedBlock,
     /// A frame of the capture log is damaged; `count` says how many bytes were passed over.
@@ -33,6 +35,7 @@ impl AnomalyKind {
         Self::Undecodable,
         Self::OrphanExit,
         Self::LostExit,
+        Self::NoProcess,
         Self::UnmatchedBlock,
         Self::DamagedLog,
     ];
@@ -45,6 +48,7 @@ impl AnomalyKind {
             Self::Undecodable => "undecodable",
             Self::OrphanExit => "orphan-exit",
             Self::LostExit => "lost-exit",
+            Self::NoProcess => "no-process",
             Self::UnmatchedBlock => "unmatched-block",
             Self::DamagedLog => "damaged-log",
         }

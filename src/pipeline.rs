@@ -3,30 +3,37 @@
 //! The same stages whatever becomes of the operations. Memory is bounded by two rounds of records, not by the length of
 //! the capture.
 
+mod arrivals;
+mod decoding;
+mod summary;
+
 use std::collections::VecDeque;
 use std::io::{self, Read};
 
 use thiserror::Error;
 
-use crate::anomaly::{Anomaly, AnomalyKind, Ignored, Ledger};
+use arrivals::{Arrivals, Waiting};
+use decoding::{Decoded, decode, decode_hit, learn};
+pub use summary::Summary;
+
+use crate::anomaly::{Anomaly, AnomalyKind, Ignored};
 use crate::capture::fact::{Fact, Text, facts};
 use crate::capture::format::{FrameHeader, FrameKind};
 use crate::capture::header::{End, Header};
 use crate::capture::reader::{Item, OpenError, Reader, json};
 use crate::event::decode::{Decoder, DecoderError};
 use crate::event::syscall_table::CallId;
-use crate::event::task::TaskEvent;
 use crate::event::{Event, EventKind, SeenFd};
 use crate::merge::Merger;
 use crate::operation::Sink;
 use crate::operation::block::BlockOptions;
 use crate::operation::names::{NameJoin, ReadName};
 use crate::operation::opening::Opening;
+use crate::operation::owner::Owners;
 use crate::operation::process::Scope;
 use crate::operation::syscall::Followed;
 use crate::operation::tracker::Tracker;
-use crate::record::parse::Body;
-use crate::record::{Record, RecordKind, SampleLayout, records};
+use crate::record::Layout;
 use crate::units::{CpuId, KernelTime, Pid, Tid};
 
 /// Why a log cannot be worked through.
@@ -56,61 +63,6 @@ pub enum PipelineError<E> {
     /// Somebody asked to stop.
     #[error("interrupted")]
     Interrupted,
-}
-
-/// What is known of a log besides its operations.
-#[derive(Clone, Debug, Default)]
-pub struct Summary {
-    /// The header.
-    pub header: Header,
-    /// The end frame; `None` if the recording did not end in order.
-    pub end: Option<End>,
-    /// The books.
-    pub ledger: Ledger,
-    /// Texts of the kernel's.
-    pub texts: Vec<(Text, Pid, Vec<u8>)>,
-    /// Time of the last record, of the last round, or of the end.
-    pub last_time: KernelTime,
-    /// Bytes of the log that are damaged, or cut off at its end.
-    pub damaged_bytes: u64,
-    /// True if the log ends in the middle of a frame.
-    pub torn: bool,
-}
-
-impl Summary {
-    /// When the capture started.
-    pub fn start(&self) -> KernelTime {
-        KernelTime(self.header.clock.start_ns)
-    }
-
-    /// When it ended, as far as the log says.
-    pub fn end_time(&self) -> KernelTime {
-        self.last_time.max(self.start())
-    }
-
-    /// The text of this kind, if it was recorded.
-    pub fn text(&self, which: Text) -> Option<&[u8]> {
-        self.texts.iter().find(|it| it.0 == which).map(|it| it.2.as_slice())
-    }
-
-    /// Samples that the kernel lost and counted: by its counters if it has them, by its LOST records otherwise.
-    pub fn lost(&self) -> u64 {
-        let counted = self
-            .end
-            .as_ref()
-            .and_then(|end| end.tracepoints.iter().map(|it| it.lost).sum::<Option<u64>>());
-        counted.unwrap_or(0).max(self.ledger.lost)
-    }
-
-    /// Samples that went missing without a word: hits − samples − lost, by tracepoint; `None` without an end frame.
-    pub fn missing(&self) -> Option<Vec<(String, i64)>> {
-        let end = self.end.as_ref()?;
-        let missing = |it: &crate::capture::header::Counts| {
-            let known = it.samples.saturating_add(it.lost.unwrap_or(0));
-            (it.name.clone(), KernelTime(it.hits).signed_since(KernelTime(known)))
-        };
-        Some(end.tracepoints.iter().map(missing).filter(|it| it.1 != 0).collect())
-    }
 }
 
 /// Opens a log and reads its header.
@@ -165,24 +117,19 @@ pub fn run<R: Read, S: Sink>(
 struct Buffer {
     bytes: Vec<u8>,
     cpu: CpuId,
-    layout: SampleLayout,
+    layout: Layout,
     /// Records in it that have not had their turn.
     left: usize,
-}
-
-/// What is sorted by time.
-#[derive(Debug)]
-enum Waiting {
-    /// A record: number of its buffer and place in it.
-    Record(u64, usize),
-    /// A descriptor that a snapshot saw.
-    Seen(Box<SeenFd>),
 }
 
 /// The stages and what waits between them.
 struct Pipeline {
     decoder: Decoder,
-    layouts: Vec<SampleLayout>,
+    layouts: Vec<Layout>,
+    /// For records without a process.
+    owners: Owners,
+    /// Nothing is passed on before the snapshot is over: it says whose threads there are.
+    snapshot_over: bool,
     merger: Merger<Waiting>,
     buffers: VecDeque<Buffer>,
     /// Number of the first buffer.
@@ -202,14 +149,21 @@ impl Pipeline {
         for it in &header.tracepoints {
             decoder.add(&it.system, &it.name, it.id, &it.format)?;
         }
-        let layout = |(number, it): (usize, &crate::capture::header::Layout)| {
-            let known = (it.source == "perf").then(|| SampleLayout::new(it.sample_type)).flatten();
-            known.ok_or(PipelineError::Layout(number))
-        };
-        let layouts = header.layouts.iter().enumerate().map(layout).collect::<Result<_, _>>()?;
+        let layouts = header
+            .layouts
+            .iter()
+            .enumerate()
+            .map(|(number, it)| {
+                let known = Layout::of(&it.source, it.sample_type, &it.header_page);
+                known.ok_or(PipelineError::Layout(number))
+            })
+            .collect::<Result<Vec<_>, _>>()?;
+        let has_pages = layouts.iter().any(|it| matches!(it, Layout::Pages(_)));
         Ok(Self {
             decoder,
             layouts,
+            owners: Owners::default(),
+            snapshot_over: !has_pages,
             merger: Merger::default(),
             buffers: VecDeque::new(),
             first_buffer: 0,
@@ -261,35 +215,10 @@ impl Pipeline {
             .ok_or(PipelineError::Layout(frame.layout.into()))?;
         let number = self.first_buffer + self.buffers.len() as u64;
         let cpu = CpuId(frame.cpu);
-        let mut left = 0;
-        let mut refused = Vec::new();
-        for found in records(&bytes) {
-            self.tracker.ledger_mut().records += 1;
-            let (time, kind, detail) = match found {
-                Ok((start, record)) => match record.time(&layout) {
-                    Some(time) => match self.merger.push(time, Waiting::Record(number, start)) {
-                        Ok(()) => {
-                            left += 1;
-                            continue;
-                        }
-                        Err(_) => (
-                            time,
-                            AnomalyKind::Late,
-                            "came after later records had been passed on".into(),
-                        ),
-                    },
-                    None => (
-                        KernelTime(frame.first_time),
-                        AnomalyKind::Undecodable,
-                        "a record without a time".into(),
-                    ),
-                },
-                Err(error) => {
-                    (KernelTime(frame.first_time), AnomalyKind::Undecodable, error.to_string())
-                }
-            };
-            refused.push(Anomaly { kind, time, cpu, pid: Pid(-1), tid: Tid(-1), count: 1, detail });
-        }
+        let mut arrivals = Arrivals::new(&mut self.merger, number, cpu);
+        arrivals.take(&bytes, layout, KernelTime(frame.first_time));
+        let Arrivals { found, left, refused, .. } = arrivals;
+        self.tracker.ledger_mut().records += found;
         self.summary.last_time = self.summary.last_time.max(KernelTime(frame.last_time));
         self.buffers.push_back(Buffer { bytes, cpu, layout, left });
         refused
@@ -303,7 +232,10 @@ impl Pipeline {
             Fact::Name { tid, record_time, of, end, errno, address, stat, bytes, .. } => {
                 self.names.add(tid, record_time, ReadName { of, end, errno, address, stat, bytes });
             }
-            Fact::Task { pid, tid, comm, .. } => self.tracker.seen_task(pid, tid, &comm),
+            Fact::Task { pid, tid, comm, .. } => {
+                self.owners.seen(tid, pid);
+                self.tracker.seen_task(pid, tid, &comm);
+            }
             Fact::Fd { begin, end, pid, fd, flags, position, shared, stat, link } => {
                 let position = Some(position);
                 let seen = Box::new(SeenFd { begin, pid, fd, flags, position, shared, stat, link });
@@ -317,6 +249,7 @@ impl Pipeline {
                 }
             }
             Fact::Text { which: Text::SNAPSHOT_OVER, time, .. } => {
+                self.snapshot_over = true;
                 if let Some(opening) = &mut self.opening {
                     opening.snapshot_over(time);
                 }
@@ -329,6 +262,9 @@ impl Pipeline {
 
     fn round<S: Sink>(&mut self, time: KernelTime, sink: &mut S) -> Result<(), S::Error> {
         self.summary.last_time = self.summary.last_time.max(time);
+        if !self.snapshot_over {
+            return Ok(());
+        }
         let due: Vec<_> = self.merger.round(time).collect();
         if let Some((first, _)) = due.first() {
             self.names.forget_before(*first);
@@ -344,7 +280,11 @@ impl Pipeline {
     ) -> Result<(), S::Error> {
         for (time, waiting) in due {
             match waiting {
-                Waiting::Record(buffer, start) => self.record(buffer, start, sink)?,
+                Waiting::Record(buffer, start) => self.record(time, buffer, start, sink)?,
+                Waiting::Lost(cpu, count) => {
+                    let kind = EventKind::Lost(count);
+                    self.event(Event { time, cpu, pid: Pid(-1), tid: Tid(-1), kind }, sink)?;
+                }
                 Waiting::Seen(seen) => {
                     let (cpu, tid) = (CpuId(0), Tid(-1));
                     let pid = seen.pid;
@@ -359,14 +299,28 @@ impl Pipeline {
         Ok(())
     }
 
-    fn record<S: Sink>(&mut self, buffer: u64, start: usize, sink: &mut S) -> Result<(), S::Error> {
+    fn record<S: Sink>(
+        &mut self,
+        time: KernelTime,
+        buffer: u64,
+        start: usize,
+        sink: &mut S,
+    ) -> Result<(), S::Error> {
         let place = usize::try_from(buffer - self.first_buffer).unwrap_or(usize::MAX);
         let Some(buffer) = self.buffers.get_mut(place) else { return Ok(()) };
         buffer.left -= 1;
         let bytes = buffer.bytes.get(start..).unwrap_or_default();
-        let decoded = decode(&self.decoder, bytes, buffer.cpu, &buffer.layout);
+        let decoded = match &buffer.layout {
+            Layout::Perf(layout) => decode(&self.decoder, bytes, buffer.cpu, layout),
+            Layout::Pages(_) => decode_hit(&self.decoder, bytes, buffer.cpu, time, &self.owners),
+        };
         match decoded {
-            Decoded::Event(event) => self.event(event, sink),
+            Decoded::Event(event) => {
+                if let EventKind::Task(task) = &event.kind {
+                    learn(&mut self.owners, task);
+                }
+                self.event(event, sink)
+            }
             Decoded::Bookkeeping => {
                 self.tracker.ledger_mut().ignore(Ignored::Bookkeeping);
                 Ok(())
@@ -441,50 +395,6 @@ impl Pipeline {
         self.summary.ledger = self.tracker.ledger().clone();
         Ok(self.summary)
     }
-}
-
-/// What a record turned out to be.
-enum Decoded {
-    Event(Event),
-    Bookkeeping,
-    Anomaly(Anomaly),
-}
-
-fn decode(decoder: &Decoder, bytes: &[u8], cpu: CpuId, layout: &SampleLayout) -> Decoded {
-    let record = RecordKind::first(bytes).map_err(|it| it.to_string());
-    let record = record.and_then(|it| it.0.parse(layout).map_err(|it| it.to_string()));
-    let Record { pid, tid, time, body } = match record {
-        Ok(record) => record,
-        Err(detail) => return undecodable(KernelTime::MIN, cpu, (Pid(-1), Tid(-1)), detail),
-    };
-    let kind = match body {
-        Body::Sample(payload) => match decoder.decode(payload) {
-            Ok(kind) => kind,
-            Err(error) => return undecodable(time, cpu, (pid, tid), error.to_string()),
-        },
-        Body::Lost(count) => EventKind::Lost(count),
-        Body::Comm { pid, tid, comm, exec } => {
-            EventKind::Task(TaskEvent::Comm { pid, tid, comm: comm.to_vec(), exec })
-        }
-        Body::Fork { pid, tid, ppid, ptid } => {
-            EventKind::Task(TaskEvent::Fork { pid, tid, ppid, ptid })
-        }
-        Body::Exit { pid, tid } => EventKind::Task(TaskEvent::Exit { pid, tid }),
-        Body::Other(_) => return Decoded::Bookkeeping,
-    };
-    Decoded::Event(Event { time, cpu, pid, tid, kind })
-}
-
-fn undecodable(time: KernelTime, cpu: CpuId, (pid, tid): (Pid, Tid), detail: String) -> Decoded {
-    Decoded::Anomaly(Anomaly {
-        kind: AnomalyKind::Undecodable,
-        time,
-        cpu,
-        pid,
-        tid,
-        count: 1,
-        detail,
-    })
 }
 
 /// What can be followed with the calls that were recorded.

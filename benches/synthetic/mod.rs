@@ -1,6 +1,6 @@
 //! Records as the kernel writes them, made up: threads that read and write one after the other, each on its own CPU.
 
-use iotrace_perf::capture::format::FrameKind;
+use iotrace_perf::capture::format::{Codec, FrameKind};
 use iotrace_perf::capture::header::{Clock, Header, Host, Layout, Ring, Scope, Tracepoint};
 use iotrace_perf::capture::writer::{DataFrame, Writer};
 use iotrace_perf::event::syscall_table::CALLS;
@@ -43,7 +43,11 @@ pub(crate) fn header(cpus: u32) -> Header {
         clock: Clock { name: "CLOCK_MONOTONIC".into(), start_ns: 1, ..Clock::default() },
         calls: CALLS.iter().map(|it| it.name.to_owned()).collect(),
         scope: Scope { mode: "system".into(), ..Scope::default() },
-        layouts: vec![Layout { source: "perf".into(), sample_type: SAMPLE_TYPE }],
+        layouts: vec![Layout {
+            source: "perf".into(),
+            sample_type: SAMPLE_TYPE,
+            ..Layout::default()
+        }],
         rings: vec![Ring { name: "main".into(), bytes: 8 << 20 }],
         tracepoints: vec![
             tracepoint("sys_enter", ENTER, ENTER_FORMAT),
@@ -102,6 +106,7 @@ pub(crate) fn frame(cpu: u32, first: u64, calls: u64) -> DataFrame {
         cpu,
         stream: 0,
         layout: 0,
+        codec: Codec::ZSTD_DELTA,
         first_time: KernelTime(first * PERIOD),
         last_time: KernelTime((first + calls) * PERIOD),
         records: u32::try_from(2 * calls).expect("a few millions at most"),

@@ -21,7 +21,13 @@ pub struct Header {
     pub calls: Vec<String>,
     /// Where file names come from: `reader`, `snapshot` or `off`.
     pub names: String,
-    /// The `perf_event_attr.sample_type` of the data frames, by the frame's `layout`.
+    /// Where hits came from: `perf` or `tracefs`; empty in logs of versions that knew only perf.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub source: String,
+    /// Why from there, in words.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub source_reason: String,
+    /// How the records of data frames are laid out, by the frame's `layout`.
     pub layouts: Vec<Layout>,
     /// The rings, by the data frames' `stream`.
     pub rings: Vec<Ring>,
@@ -82,17 +88,23 @@ pub struct Scope {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Layout {
-    /// Where they are from: `perf`.
+    /// Where they are from: `perf` or `tracefs`.
     pub source: String,
-    /// `PERF_SAMPLE_*`; `sample_id_all` is set.
+    /// perf: `PERF_SAMPLE_*`; `sample_id_all` is set.
     pub sample_type: u64,
+    /// tracefs: the text of `events/header_page`, byte by byte.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub header_page: String,
+    /// tracefs: the text of `events/header_event`, byte by byte.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub header_event: String,
 }
 
 /// One kind of ring; there is one of it on each CPU.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Ring {
-    /// `main` or `names`.
+    /// What is in it: `main`, `names`, …
     pub name: String,
     /// Bytes of each.
     pub bytes: u64,
@@ -144,6 +156,9 @@ pub struct End {
     pub exit_signal: Option<i32>,
     /// What was counted, per tracepoint.
     pub tracepoints: Vec<Counts>,
+    /// What the kernel says of tracefs rings, summed over the CPUs.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub rings: Vec<RingCounts>,
     /// Records that were dropped because of the scope, before they reached the log.
     pub foreign_dropped: u64,
     /// What could not be written to the log, in records.
@@ -160,10 +175,28 @@ pub struct Counts {
     pub name: String,
     /// Index into `Header::rings`.
     pub ring: u32,
-    /// What the perf counters say, after the filter.
-    pub hits: u64,
+    /// What the perf counters say, after the filter; `None`: tracefs rings have no such counters.
+    pub hits: Option<u64>,
     /// Samples found in the rings.
     pub samples: u64,
     /// Samples lost for want of room, by `PERF_FORMAT_LOST`; `None`: the kernel has no such count (before 6.0).
     pub lost: Option<u64>,
+}
+
+/// Books of one kind of tracefs ring, summed over the CPUs: `per_cpu/cpuN/stats`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RingCounts {
+    /// Index into `Header::rings`.
+    pub ring: u32,
+    /// `read events`: hits that were taken out.
+    pub read: u64,
+    /// Hits found in what was taken out.
+    pub found: u64,
+    /// `overrun`: hits that were overwritten before they were taken.
+    pub overrun: u64,
+    /// `commit overrun` and `dropped events`: hits that had no room.
+    pub dropped: u64,
+    /// `entries`: hits that were still in the ring after the last look.
+    pub left: u64,
 }

@@ -22,6 +22,8 @@ pub struct DataFrame {
     pub stream: u32,
     /// Index into the header's layouts.
     pub layout: u16,
+    /// How it is stored: [`Codec::ZSTD_DELTA`] for perf's records, [`Codec::ZSTD`] for others.
+    pub codec: Codec,
     /// Earliest record.
     pub first_time: KernelTime,
     /// Latest record.
@@ -83,14 +85,16 @@ impl<W: Write> Writer<W> {
     ///
     /// Those of the output; `InvalidInput` for a payload beyond [`PAYLOAD_BYTES_MAX`].
     pub fn data(&mut self, frame: &DataFrame, payload: &mut [u8]) -> io::Result<()> {
-        super::delta::encode(payload);
+        if frame.codec == Codec::ZSTD_DELTA {
+            super::delta::encode(payload);
+        }
         let header = FrameHeader {
             layout: frame.layout,
             cpu: frame.cpu,
             stream: frame.stream,
             last_time: frame.last_time.0,
             items: frame.records,
-            codec: Codec::ZSTD_DELTA,
+            codec: frame.codec,
             ..blank(FrameKind::DATA, frame.first_time)
         };
         self.frame(header, payload)
@@ -166,7 +170,7 @@ impl<W: Write> Writer<W> {
             let compressed = self.compressor.compress(payload)?;
             if codec == Codec::ZSTD_DELTA || compressed.len() < payload.len() {
                 self.scratch.extend_from_slice(&compressed);
-                return Ok(if codec == Codec::STORED { Codec::ZSTD } else { codec });
+                return Ok(if codec == Codec::ZSTD_DELTA { codec } else { Codec::ZSTD });
             }
         }
         self.scratch.extend_from_slice(payload);

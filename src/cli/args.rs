@@ -55,6 +55,9 @@ pub(super) struct RecordArgs {
     /// Where the names of files come from
     #[arg(long, value_name = "SOURCE", default_value = "auto")]
     pub(super) names: NamesArg,
+    /// Where hits come from
+    #[arg(long, value_name = "SOURCE", default_value = "auto")]
+    pub(super) source: SourceArg,
     /// Size of each CPU's ring (K, M, G) [default: 8M, all together at most 512M]
     #[arg(short = 'm', long, value_name = "SIZE", value_parser = parse_size)]
     pub(super) buffer_size: Option<usize>,
@@ -70,6 +73,16 @@ pub(super) struct RecordArgs {
     /// The program to run and its arguments
     #[arg(last = true, value_name = "COMMAND")]
     pub(super) command: Vec<OsString>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum SourceArg {
+    /// The cheaper one that this machine allows
+    Auto,
+    /// Perf events
+    Perf,
+    /// Instances of tracefs: half the cost, and next to none for other processes
+    Tracefs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use super::args::{NamesArg, RecordArgs};
+use super::args::{NamesArg, RecordArgs, SourceArg};
 use super::error::CliError;
 use super::exit_lines;
 use super::output::{Output, substitute};
@@ -12,7 +12,9 @@ use super::{convert, say};
 use crate::event::syscall_table::CallId;
 use crate::sys::spawn::Running;
 use crate::sys::{files, spawn};
+use crate::tracer::choice::SourceWish;
 use crate::tracer::error::TracerError;
+use crate::tracer::plan::SourceKind;
 use crate::tracer::session::{self, Follow, Interrupts, Names, Options, Outcome};
 
 /// Records, makes the archive, and ends as the program did.
@@ -144,6 +146,11 @@ fn options(args: &RecordArgs) -> Result<Options, CliError> {
             NamesArg::Auto | NamesArg::Reader => Names::Reader,
             NamesArg::Snapshot => Names::Snapshot,
             NamesArg::Off => Names::Off,
+        },
+        source: match args.source {
+            SourceArg::Auto => SourceWish::Auto,
+            SourceArg::Perf => SourceWish::Only(SourceKind::Perf),
+            SourceArg::Tracefs => SourceWish::Only(SourceKind::Tracefs),
         },
         ring_bytes: args.buffer_size,
         duration: args.duration,

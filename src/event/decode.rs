@@ -48,6 +48,8 @@ pub struct Decoder {
     shapes: Vec<Option<Shape>>,
     /// Row of the table by system call number.
     calls: Vec<Option<CallId>>,
+    /// `common_pid`, which every format has at the same place.
+    common_pid: Option<IntField>,
 }
 
 /// Where the fields of one tracepoint are.
@@ -95,7 +97,7 @@ impl Decoder {
                 *place = Some(call);
             }
         }
-        Self { shapes: Vec::new(), calls }
+        Self { shapes: Vec::new(), calls, common_pid: None }
     }
 
     /// Adds a tracepoint by its `format` text. Tracepoints that the tracer has no use for are left out.
@@ -114,6 +116,7 @@ impl Decoder {
             tracepoint: format!("{system}:{name}"),
             source,
         })?;
+        self.common_pid = Some(format.int("common_pid")?);
         let place = usize::from(id);
         if self.shapes.len() <= place {
             self.shapes.resize_with(place + 1, || None);
@@ -162,6 +165,12 @@ impl Decoder {
                 Ok(EventKind::Task(TaskEvent::NewTask { tid: Tid(tid), clone_flags }))
             }
         }
+    }
+
+    /// The thread that was running, in the kernel's own numbers: `common_pid`.
+    pub fn thread(&self, payload: &[u8]) -> Option<Tid> {
+        let number = self.common_pid.as_ref()?.read_i64(payload)?;
+        i32::try_from(number).ok().map(Tid)
     }
 
     fn call(&self, number: i64) -> Result<CallId, DecodeError> {

@@ -8,6 +8,7 @@ pub mod fd_table;
 pub mod model;
 pub mod names;
 pub mod opening;
+pub mod owner;
 pub mod process;
 pub mod syscall;
 pub mod tracker;

@@ -149,7 +149,8 @@ impl Tracker {
     /// Those of the sink.
     pub fn anomaly<S: Sink>(&mut self, anomaly: &Anomaly, sink: &mut S) -> Result<(), S::Error> {
         self.ledger.anomalous(anomaly.kind);
-        if matches!(anomaly.kind, AnomalyKind::Late | AnomalyKind::Undecodable) {
+        use AnomalyKind::{Late, NoProcess, Undecodable};
+        if matches!(anomaly.kind, Late | Undecodable | NoProcess) {
             // To what is followed it is as good as lost.
             self.losses += 1;
             self.block.records_lost();

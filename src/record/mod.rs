@@ -11,4 +11,26 @@ pub mod page;
 pub mod parse;
 
 pub use layout::SampleLayout;
+pub use page::PageLayout;
 pub use parse::{Record, RecordError, RecordKind, records};
+
+/// How the bytes of a ring are laid out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// Perf's records, one behind the other.
+    Perf(SampleLayout),
+    /// Pages of a tracefs ring.
+    Pages(PageLayout),
+}
+
+impl Layout {
+    /// By the source's name and what describes its bytes: perf's `sample_type`, tracefs' `events/header_page`. `None` for
+    /// what this version does not read.
+    pub fn of(source: &str, sample_type: u64, header_page: &str) -> Option<Self> {
+        match source {
+            "perf" => SampleLayout::new(sample_type).map(Self::Perf),
+            "tracefs" => PageLayout::parse(header_page).map(Self::Pages),
+            _ => None,
+        }
+    }
+}

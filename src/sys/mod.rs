@@ -8,10 +8,12 @@
 
 pub mod clock;
 pub mod files;
+pub mod instance;
 pub mod limits;
 pub mod perf;
 pub mod proc;
 pub mod ring;
 pub mod spawn;
 pub mod thread;
+pub mod trace_ring;
 pub mod tracefs;

@@ -114,6 +114,12 @@ pub fn tasks(pid: Pid) -> Vec<Fact> {
     numbers_in(Path::new(&format!("/proc/{pid}/task"))).into_iter().filter_map(task).collect()
 }
 
+/// The threads of these processes, by number.
+pub fn threads(processes: &[Pid]) -> Vec<Tid> {
+    let of = |pid: &Pid| numbers_in(Path::new(&format!("/proc/{pid}/task")));
+    processes.iter().flat_map(of).map(Tid).collect()
+}
+
 /// Number and parent of a process, from `/proc/PID/stat`. The name in it may hold anything, so it is read from the
 /// last parenthesis.
 fn stat(pid: Pid) -> Option<(Pid, Pid)> {

@@ -1,7 +1,7 @@
 //! Where tracefs is, and the `format` files in it.
 
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
@@ -32,6 +32,9 @@ pub enum TracefsError {
     },
 }
 
+/// Longer than the texts that describe a ring.
+const TEXT_BYTES_MAX: usize = 4096;
+
 /// A mounted tracefs.
 #[derive(Clone, Debug)]
 pub struct Tracefs {
@@ -61,6 +64,21 @@ impl Tracefs {
     /// Its mount point.
     pub fn root(&self) -> &Path {
         &self.root
+    }
+
+    /// The text of a file in `events`: `header_page`, `header_event`.
+    ///
+    /// # Errors
+    ///
+    /// [`TracefsError::Unreadable`].
+    pub fn text(&self, name: &str) -> Result<String, TracefsError> {
+        let path = self.root.join("events").join(name);
+        // The kernel gives them by the first read only, whatever its length (show_header_page_file() in
+        // kernel/trace/trace_events.c).
+        let mut bytes = vec![0; TEXT_BYTES_MAX];
+        let read = File::open(&path).and_then(|mut it| it.read(&mut bytes));
+        bytes.truncate(read.map_err(|source| TracefsError::Unreadable { path, source })?);
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
     /// The text of a tracepoint's `format` file.

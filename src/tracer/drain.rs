@@ -11,13 +11,17 @@ use nix::sys::eventfd::EventFd;
 
 use super::log::{Data, Message};
 use super::names::NamesReaders;
-use super::plan::RingOf;
-use super::rings::CpuRing;
+use super::stream::{PAGES_LAYOUT, Stream, Take};
+use crate::sys::trace_ring::PagePipe;
 use crate::sys::{clock, thread};
 use crate::units::KernelTime;
 
 /// A round at least this often: bounds what a crash costs.
 const ROUND_MS: u16 = 100;
+
+/// Tracefs rings are looked at this often, at most and at least: they wake nobody, since a wake-up would be paid by the
+/// traced program. It follows how full they are found.
+const LOOK_MS: std::ops::RangeInclusive<u16> = 1..=20;
 
 /// A round at most this often: longer than any time a record may take from its time stamp to its place in the ring.
 const ROUND_NS_MIN: u64 = 50_000_000;
@@ -34,8 +38,12 @@ const PRIORITY: i32 = 1;
 /// Everything that the drain thread works with.
 #[derive(Debug)]
 pub struct Drain {
-    /// The main ring of each CPU.
-    pub rings: Vec<CpuRing>,
+    /// The rings.
+    pub rings: Vec<Stream>,
+    /// Carries pages.
+    pub pipe: PagePipe,
+    /// Bytes of a main ring.
+    pub ring_bytes: usize,
     /// The readers of the names rings.
     pub names: Arc<NamesReaders>,
     /// Where it all goes.
@@ -50,59 +58,87 @@ pub struct Drain {
     pub stop: Arc<EventFd>,
 }
 
+/// What is left when it is over.
+#[derive(Debug)]
+pub struct Drained {
+    /// The rings: they must be gone before the events are closed.
+    pub rings: Vec<Stream>,
+    /// The first thing that went wrong.
+    pub error: Option<std::io::Error>,
+}
+
 impl Drain {
-    /// Runs until told to stop; then takes what is left. Gives the rings back: they must be unmapped before the events
-    /// are closed.
-    pub fn run(mut self) -> Vec<CpuRing> {
+    /// Runs until told to stop; then takes what is left.
+    pub fn run(mut self) -> Drained {
         // It sleeps most of the time and copies when it runs; on a busy machine it must not wait for its turn while the
         // rings run over. Without the right to it, it takes its turn.
         let _ = thread::set_fifo(PRIORITY);
+        let has_pages = self.rings.iter().any(|it| it.layout() == PAGES_LAYOUT);
+        let mut look_ms = if has_pages { *LOOK_MS.start() } else { ROUND_MS };
         let mut last_round = clock::now();
+        let mut error = None;
         let mut over = false;
         while !over {
-            over = self.wait();
+            over = self.wait(look_ms);
             let before = clock::now();
-            let taken = self.take_all(over);
-            let due = before.0.saturating_sub(last_round.0) >= ROUND_NS_MIN;
-            if over || (taken && due) {
-                self.round(before);
-                last_round = before;
+            let due = over || before.0.saturating_sub(last_round.0) >= ROUND_NS_MIN;
+            match self.take_all(over, due) {
+                Ok(None) => {}
+                Ok(Some(fullest)) => {
+                    if has_pages {
+                        look_ms = next_look(look_ms, fullest, self.ring_bytes);
+                    }
+                    if due {
+                        self.round(before);
+                        last_round = before;
+                    }
+                }
+                Err(failed) => {
+                    // Once is enough to know that something is missing.
+                    error.get_or_insert(failed);
+                    thread::pause(PAUSE);
+                }
             }
         }
-        self.rings
+        Drained { rings: self.rings, error }
     }
 
-    /// Until a ring has reached its watermark, or a round is due. True if the recording is over.
-    fn wait(&self) -> bool {
+    /// Until a perf ring has reached its watermark, it is time to look, or the recording is over: then true.
+    fn wait(&self, look_ms: u16) -> bool {
         let mut fds = vec![PollFd::new(self.stop.as_fd(), PollFlags::POLLIN)];
-        fds.extend(self.rings.iter().map(|it| PollFd::new(it.owner.as_fd(), PollFlags::POLLIN)));
+        let wakes = self.rings.iter().filter(|it| it.owner().is_some());
+        fds.extend(wakes.map(|it| PollFd::new(it.as_fd(), PollFlags::POLLIN)));
         // An interrupted wait is as good as any.
-        let _ = poll(&mut fds, PollTimeout::from(ROUND_MS));
+        let _ = poll(&mut fds, PollTimeout::from(look_ms));
         fds.first().and_then(PollFd::any).unwrap_or(false)
     }
 
     /// Takes what is in the rings, unless the log is too far behind: then the kernel counts what it loses meanwhile. At
-    /// the end everything is taken. True if it was.
-    fn take_all(&mut self, over: bool) -> bool {
+    /// the end everything is taken. The most that was taken from one, in bytes; `None` if nothing was taken.
+    fn take_all(&mut self, over: bool, due: bool) -> std::io::Result<Option<usize>> {
         // ORDERING: only a measure of how far the log is behind.
         if !over && self.queued.load(Ordering::Relaxed) > QUEUED_BYTES_MAX {
             // Until it has caught up a little; the rings may stay readable all the time.
             thread::pause(PAUSE);
-            return false;
+            return Ok(None);
         }
+        let how = if due { Take::All } else { Take::Cheap };
+        let mut fullest = 0;
         for place in 0..self.rings.len() {
             let empty = self.empty.take().or_else(|| self.spare.try_recv().ok());
             let mut bytes = empty.unwrap_or_default();
             let Some(ring) = self.rings.get_mut(place) else { break };
-            ring.ring.take(&mut bytes);
-            let data = Data { cpu: ring.cpu, stream: RingOf::Main.index(), bytes };
+            let taken = ring.take(how, &mut self.pipe, &mut bytes);
+            fullest = fullest.max(bytes.len());
+            let data = Data { cpu: ring.cpu, ring: ring.ring, layout: ring.layout(), bytes };
             if data.bytes.is_empty() {
                 self.empty = Some(data.bytes);
             } else {
                 self.send(Message::Data(data));
             }
+            taken?;
         }
-        true
+        Ok(Some(fullest))
     }
 
     fn send(&self, message: Message) {
@@ -120,5 +156,34 @@ impl Drain {
             self.send(message);
         }
         self.send(Message::Round(before));
+    }
+}
+
+/// When to look again: so that a ring at the same rate is a quarter full by then, if it is now a little.
+fn next_look(look_ms: u16, fullest: usize, ring_bytes: usize) -> u16 {
+    let next = match fullest {
+        it if it > ring_bytes / 4 => look_ms / 2,
+        it if it < ring_bytes / 16 => look_ms + 1,
+        _ => look_ms,
+    };
+    // A small ring fills as much faster.
+    let longest = (usize::from(*LOOK_MS.end()) * ring_bytes) >> 23;
+    let longest =
+        u16::try_from(longest).unwrap_or(u16::MAX).clamp(*LOOK_MS.start(), *LOOK_MS.end());
+    next.clamp(*LOOK_MS.start(), longest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fuller_rings_are_looked_at_more_often() {
+        assert_eq!(next_look(8, 3 << 20, 8 << 20), 4);
+        assert_eq!(next_look(8, 1 << 20, 8 << 20), 8);
+        assert_eq!(next_look(8, 0, 8 << 20), 9);
+        assert_eq!(next_look(20, 0, 8 << 20), 20);
+        assert_eq!(next_look(1, 8 << 20, 8 << 20), 1);
+        assert_eq!(next_look(20, 0, 512 << 10), 1, "a small ring");
     }
 }

@@ -53,6 +53,17 @@ pub enum TracerError {
         /// The kernel's answer.
         source: io::Error,
     },
+    /// The wanted source cannot be had.
+    #[error("--source tracefs is not possible: {0}; use --source perf")]
+    Source(String),
+    /// Tracefs gives pages that are laid out in another way than we know.
+    #[error(
+        "this kernel's trace pages are laid out in an unknown way (events/header_page): use --source perf"
+    )]
+    Pages,
+    /// An instance of tracefs could not be made or set.
+    #[error("cannot set up a tracefs instance: {0}; use --source perf")]
+    Instance(io::Error),
     /// The filter was refused.
     #[error("the kernel refuses the filter of {tracepoint}: {source} (filter: {filter})")]
     Filter {

@@ -3,39 +3,42 @@
 use std::fs::File;
 use std::io;
 
+use super::choice::Choice;
 use super::log::Counted;
 use super::plan::RingOf;
-use super::rings::{OpenEvents, RingSizes};
 use super::session::{Follow, Names, Options};
+use super::source::{Books, Described, Source};
 use crate::capture::format::FrameKind;
-use crate::capture::header::{Clock, Counts, End, Header, Host, Layout, Ring, Scope};
+use crate::capture::header::{Clock, Counts, End, Header, Host, Ring, RingCounts, Scope};
 use crate::capture::writer::Writer;
-use crate::sys::perf::SAMPLE_TYPE;
 use crate::sys::spawn::Ended;
 use crate::sys::{clock, proc};
 use crate::units::{KernelTime, Pid};
 
-/// What the capture is. `on` is when the first and when the last tracepoint was switched on.
+/// What was decided and found before the recording.
+pub(super) struct About<'a> {
+    pub host: Host,
+    pub names: Names,
+    pub choice: &'a Choice,
+    /// When the first and when the last tracepoint was switched on.
+    pub on: (KernelTime, KernelTime),
+}
+
+/// What the capture is.
 pub(super) fn header(
     options: &Options,
-    host: Host,
-    names: Names,
-    (start, all_on): (KernelTime, KernelTime),
+    About { host, names, choice, on: (start, all_on) }: About<'_>,
     roots: &[Pid],
-    events: &OpenEvents,
-    sizes: RingSizes,
+    source: &dyn Source,
+    ring_bytes: &[usize],
 ) -> Header {
     let mode = match options.follow {
         Follow::System => "system",
         Follow::Launched => "launch",
         Follow::Attached(_) => "attach",
     };
-    let ring = |of: RingOf, name: &str, bytes: usize| {
-        (of.index(), Ring { name: name.into(), bytes: bytes as u64 })
-    };
-    let mut rings =
-        [ring(RingOf::Main, "main", sizes.main), ring(RingOf::Names, "names", sizes.names)];
-    rings.sort_by_key(|it| it.0);
+    let ring =
+        |(of, &bytes): (RingOf, &usize)| Ring { name: of.as_str().into(), bytes: bytes as u64 };
     Header {
         tool_version: env!("CARGO_PKG_VERSION").into(),
         clock: Clock {
@@ -54,9 +57,11 @@ pub(super) fn header(
         own_pid: i32::try_from(std::process::id()).unwrap_or(0),
         calls: options.calls.iter().map(|it| it.call().name.to_owned()).collect(),
         names: names.as_str().into(),
-        layouts: vec![Layout { source: "perf".into(), sample_type: SAMPLE_TYPE }],
-        rings: rings.map(|it| it.1).into(),
-        tracepoints: events.header(),
+        source: choice.source.as_str().into(),
+        source_reason: choice.reason.clone(),
+        layouts: source.layouts(),
+        rings: RingOf::ALL.into_iter().zip(ring_bytes).map(ring).collect(),
+        tracepoints: source.tracepoints().iter().map(Described::header).collect(),
         disks: proc::disks(),
         host,
     }
@@ -74,7 +79,7 @@ pub(super) fn end_frame(
     reason: &str,
     end_ns: u64,
     ended: Option<Ended>,
-    counts: Vec<(u16, Counts)>,
+    books: Books,
     counted: &Counted,
     warnings: Vec<String>,
 ) -> End {
@@ -82,6 +87,7 @@ pub(super) fn end_frame(
         samples: counted.samples(counts.ring, id),
         ..counts
     };
+    let with_found = |rings: RingCounts| RingCounts { found: counted.in_ring(rings.ring), ..rings };
     let (exit_code, exit_signal) = match ended {
         Some(Ended::Exited(code)) => (Some(code), None),
         Some(Ended::Killed(signal)) => (None, Some(signal)),
@@ -93,7 +99,8 @@ pub(super) fn end_frame(
         reason: reason.to_owned(),
         exit_code,
         exit_signal,
-        tracepoints: counts.into_iter().map(with_samples).collect(),
+        tracepoints: books.tracepoints.into_iter().map(with_samples).collect(),
+        rings: books.rings.into_iter().map(with_found).collect(),
         foreign_dropped: counted.foreign_dropped,
         unwritten: counted.unwritten,
         warnings,

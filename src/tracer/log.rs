@@ -8,11 +8,14 @@ use std::sync::mpsc::{Receiver, SyncSender};
 
 use nix::sys::eventfd::EventFd;
 
+use super::plan::RingOf;
 use super::tree::Tree;
 use crate::capture::fact::Fact;
+use crate::capture::format::Codec;
 use crate::capture::writer::{DataFrame, Writer};
 use crate::event::decode::common_type;
-use crate::record::{SampleLayout, records};
+use crate::record::page::{self, Entry};
+use crate::record::{Layout, PageLayout, SampleLayout, records};
 use crate::sys::clock;
 use crate::units::{KernelTime, Pid};
 
@@ -39,7 +42,9 @@ pub struct Data {
     /// The ring's CPU.
     pub cpu: u32,
     /// Which of its rings.
-    pub stream: u32,
+    pub ring: RingOf,
+    /// Index into the header's `layouts`.
+    pub layout: u16,
     /// The records.
     pub bytes: Vec<u8>,
 }
@@ -48,7 +53,7 @@ pub struct Data {
 #[derive(Debug, Default)]
 pub struct Counted {
     /// Samples by ring and `common_type`.
-    samples: [Vec<u64>; 2],
+    samples: [Vec<u64>; RingOf::ALL.len()],
     /// Records dropped because they are not of the tree.
     pub foreign_dropped: u64,
     /// Records that could not be written.
@@ -58,6 +63,12 @@ pub struct Counted {
 }
 
 impl Counted {
+    /// Samples in this ring.
+    pub fn in_ring(&self, stream: u32) -> u64 {
+        let ring = usize::try_from(stream).ok().and_then(|it| self.samples.get(it));
+        ring.map_or(0, |it| it.iter().sum())
+    }
+
     /// Samples of this tracepoint in this ring.
     pub fn samples(&self, stream: u32, id: u16) -> u64 {
         let ring = usize::try_from(stream).ok().and_then(|it| self.samples.get(it));
@@ -83,7 +94,8 @@ impl Counted {
 #[derive(Debug)]
 pub struct Log {
     writer: Writer<File>,
-    layout: SampleLayout,
+    /// By their index in the header.
+    layouts: Vec<Layout>,
     tree: Option<Tree>,
     /// In process mode: what waits until the next round has been looked through.
     held: Vec<Message>,
@@ -104,7 +116,7 @@ impl Log {
     /// A log that `writer` has begun. With a tree, only its records are kept.
     pub fn new(
         writer: Writer<File>,
-        layout: SampleLayout,
+        layouts: Vec<Layout>,
         tree: Option<Tree>,
         failed: Arc<EventFd>,
         spare: SyncSender<Vec<u8>>,
@@ -113,7 +125,7 @@ impl Log {
         let (held, current, filling) = (Vec::new(), Vec::new(), Vec::new());
         Self {
             writer,
-            layout,
+            layouts,
             tree,
             held,
             current,
@@ -141,9 +153,11 @@ impl Log {
     }
 
     fn hold(&mut self, message: Message) {
-        if let (Message::Data(data), Some(tree)) = (&message, &mut self.tree) {
+        if let (Message::Data(data), Some(tree)) = (&message, &mut self.tree)
+            && let Some(Layout::Perf(layout)) = self.layouts.get(usize::from(data.layout))
+        {
             for (_, record) in records(&data.bytes).flatten() {
-                tree.note(&record, &self.layout);
+                tree.note(&record, layout);
             }
         }
         let ends_round = matches!(message, Message::Round(_));
@@ -195,10 +209,16 @@ impl Log {
     /// Adds the records to the frame of their ring, and writes it when it is large enough: a long frame compresses a
     /// fifth better than the pieces in which a busy ring is taken.
     fn write_data(&mut self, data: Data) {
-        let Data { cpu, stream, mut bytes } = data;
+        let Data { cpu, ring, layout, mut bytes } = data;
         // ORDERING: only a measure of how far the log is behind.
         self.queued.fetch_sub(bytes.len(), Ordering::Relaxed);
-        let frame = self.look_through(cpu, stream, &mut bytes);
+        let stream = ring.index();
+        let Some(&its) = self.layouts.get(usize::from(layout)) else { return };
+        let frame = empty_frame(cpu, stream, layout, its);
+        let frame = match its {
+            Layout::Perf(layout) => self.look_through(frame, layout, &mut bytes),
+            Layout::Pages(layout) => self.look_through_pages(frame, layout, &mut bytes),
+        };
         if frame.records == 0 {
             return self.give_back(bytes);
         }
@@ -219,14 +239,16 @@ impl Log {
     /// Writes all frames that are being filled.
     fn flush(&mut self) {
         for (frame, mut bytes) in std::mem::take(&mut self.filling) {
+            let Some(&layout) = self.layouts.get(usize::from(frame.layout)) else { continue };
             let mut rest = bytes.as_mut_slice();
             // A large ring that ran full is more than one frame may hold.
             while !rest.is_empty() {
-                let (piece, behind) = rest.split_at_mut(whole_records(rest, FRAME_BYTES_MAX));
+                let length = whole_front(rest, FRAME_BYTES_MAX, layout);
+                let (piece, behind) = rest.split_at_mut(length);
                 let frame = if behind.is_empty() && piece.len() <= FRAME_BYTES {
                     frame
                 } else {
-                    summary(frame, piece, &self.layout)
+                    summary(frame, piece, layout)
                 };
                 self.try_write(u64::from(frame.records), |writer| writer.data(&frame, piece));
                 rest = behind;
@@ -242,22 +264,19 @@ impl Log {
     }
 
     /// Counts the records, finds their time range and cuts those out that are not of the tree.
-    fn look_through(&mut self, cpu: u32, stream: u32, bytes: &mut Vec<u8>) -> DataFrame {
-        let mut frame = DataFrame {
-            cpu,
-            stream,
-            layout: 0,
-            first_time: KernelTime::MAX,
-            last_time: KernelTime::MIN,
-            records: 0,
-        };
+    fn look_through(
+        &mut self,
+        mut frame: DataFrame,
+        layout: SampleLayout,
+        bytes: &mut Vec<u8>,
+    ) -> DataFrame {
         let mut kept = Vec::new();
         for (start, record) in records(bytes).flatten() {
-            if let Some(id) = record.payload(&self.layout).and_then(common_type) {
-                self.counted.sample(stream, id);
+            if let Some(id) = record.payload(&layout).and_then(common_type) {
+                self.counted.sample(frame.stream, id);
             }
             if let Some(tree) = &self.tree
-                && !tree.keeps(&record, &self.layout)
+                && !tree.keeps(&record, &layout)
             {
                 self.counted.foreign_dropped += 1;
                 continue;
@@ -265,14 +284,41 @@ impl Log {
             if self.tree.is_some() {
                 kept.push((start, crate::record::abi::HEADER_BYTES + record.body.len()));
             }
-            if let Some(time) = record.time(&self.layout) {
-                frame.first_time = frame.first_time.min(time);
-                frame.last_time = frame.last_time.max(time);
-            }
-            frame.records += 1;
+            note_record(&mut frame, record.time(&layout));
         }
         if self.tree.is_some() {
             compact(bytes, &kept);
+        }
+        frame
+    }
+
+    /// Counts the hits, finds their time range and cuts off the unused rest of each page. The kernel has dropped what is
+    /// not of the tree.
+    fn look_through_pages(
+        &mut self,
+        mut frame: DataFrame,
+        layout: PageLayout,
+        bytes: &mut Vec<u8>,
+    ) -> DataFrame {
+        let pages = bytes.chunks(layout.page_bytes()).enumerate();
+        let used = |(number, page): (usize, &[u8])| {
+            (number * layout.page_bytes(), layout.used_bytes(page).unwrap_or(page.len()))
+        };
+        let kept: Vec<_> = pages.map(used).collect();
+        compact(bytes, &kept);
+        for entry in page::entries(bytes, layout) {
+            match entry {
+                Ok(Entry::Hit(start, time)) => {
+                    let payload = page::payload(bytes.get(start..).unwrap_or_default());
+                    if let Some(id) = payload.and_then(common_type) {
+                        self.counted.sample(frame.stream, id);
+                    }
+                    note_record(&mut frame, Some(time));
+                }
+                Ok(Entry::Lost(time, _)) => note_record(&mut frame, Some(time)),
+                // It is found again by whoever reads the log, where it counts.
+                Err(_) => note_record(&mut frame, None),
+            }
         }
         frame
     }
@@ -294,25 +340,59 @@ impl Log {
     }
 }
 
-/// Length of the whole records at the front of `bytes` that fit into `limit`; at least one, or all if they make no sense.
-fn whole_records(bytes: &[u8], limit: usize) -> usize {
+fn empty_frame(cpu: u32, stream: u32, number: u16, layout: Layout) -> DataFrame {
+    let codec = match layout {
+        Layout::Perf(_) => Codec::ZSTD_DELTA,
+        // Their times are differences already.
+        Layout::Pages(_) => Codec::ZSTD,
+    };
+    let (first_time, last_time) = (KernelTime::MAX, KernelTime::MIN);
+    DataFrame { cpu, stream, layout: number, codec, first_time, last_time, records: 0 }
+}
+
+fn note_record(frame: &mut DataFrame, time: Option<KernelTime>) {
+    frame.records += 1;
+    if let Some(time) = time {
+        frame.first_time = frame.first_time.min(time);
+        frame.last_time = frame.last_time.max(time);
+    }
+}
+
+/// Length of the whole records or pages at the front of `bytes` that fit into `limit`; at least one, or all if they make
+/// no sense.
+fn whole_front(bytes: &[u8], limit: usize, layout: Layout) -> usize {
     if bytes.len() <= limit {
         return bytes.len();
     }
-    let starts = records(bytes).flatten().map(|it| it.0);
-    starts.take_while(|&it| it <= limit).last().filter(|&it| it > 0).unwrap_or(bytes.len())
+    let fits = |it: &usize| *it <= limit;
+    let last = match layout {
+        Layout::Perf(_) => records(bytes).flatten().map(|it| it.0).take_while(fits).last(),
+        Layout::Pages(layout) => page_starts(bytes, layout).take_while(fits).last(),
+    };
+    last.filter(|&it| it > 0).unwrap_or(bytes.len())
+}
+
+fn page_starts(bytes: &[u8], layout: PageLayout) -> impl Iterator<Item = usize> + '_ {
+    std::iter::successors(Some(0), move |&start| {
+        Some(start + layout.used_bytes(bytes.get(start..)?)?)
+    })
 }
 
 /// What a frame of these records of the same ring is about.
-fn summary(of: DataFrame, bytes: &[u8], layout: &SampleLayout) -> DataFrame {
-    let mut frame =
-        DataFrame { first_time: KernelTime::MAX, last_time: KernelTime::MIN, records: 0, ..of };
-    for (_, record) in records(bytes).flatten() {
-        if let Some(time) = record.time(layout) {
-            frame.first_time = frame.first_time.min(time);
-            frame.last_time = frame.last_time.max(time);
+fn summary(of: DataFrame, bytes: &[u8], layout: Layout) -> DataFrame {
+    let mut frame = empty_frame(of.cpu, of.stream, of.layout, layout);
+    match layout {
+        Layout::Perf(layout) => {
+            let times = records(bytes).flatten().map(|(_, it)| it.time(&layout));
+            times.for_each(|it| note_record(&mut frame, it));
         }
-        frame.records += 1;
+        Layout::Pages(layout) => {
+            let times = page::entries(bytes, layout).map(|it| match it {
+                Ok(Entry::Hit(_, time) | Entry::Lost(time, _)) => Some(time),
+                Err(_) => None,
+            });
+            times.for_each(|it| note_record(&mut frame, it));
+        }
     }
     frame
 }

@@ -10,14 +10,18 @@
 //! Nothing is decoded that need not be, nothing is merged, nothing is paired: all of that is a pure function of the
 //! log.
 
+pub mod choice;
 pub mod drain;
 pub mod error;
 mod frames;
 pub mod log;
 pub mod names;
+pub mod perf_source;
 pub mod plan;
-pub mod rings;
 pub mod session;
 pub mod snapshot;
+pub mod source;
+pub mod stream;
+pub mod tracefs_source;
 pub mod tree;
 mod watch;

@@ -19,15 +19,17 @@ use nix::unistd::Pid;
 use rustc_hash::FxHashMap;
 
 use super::log::{Data, Message};
-use super::plan::RingOf;
-use super::rings::CpuRing;
+use super::source::NamesRings;
+use super::stream::{Stream, Take};
 use crate::capture::fact::{Fact, NameOf};
 use crate::event::decode::Decoder;
 use crate::event::syscall_table::Role;
 use crate::event::{EventKind, FileStat};
+use crate::record::page::{self, Entry};
 use crate::record::parse::Body;
-use crate::record::{SampleLayout, records};
+use crate::record::{Layout, records};
 use crate::sys::files::stat_behind;
+use crate::sys::trace_ring::PagePipe;
 use crate::sys::{clock, thread};
 use crate::units::{self, CpuId, KernelTime, Tid};
 
@@ -52,10 +54,10 @@ pub struct NamesReaders {
 /// What one CPU's reader has.
 #[derive(Debug)]
 struct CpuNames {
-    ring: CpuRing,
+    exits: Taken,
+    entries: Option<Taken>,
     reading: Reading,
-    /// Records taken from the ring since the last round.
-    bytes: Vec<u8>,
+    pipe: PagePipe,
     /// Facts about them, with the process concerned.
     facts: Vec<(Option<units::Pid>, Fact)>,
     /// Its reader could not begin: its records are kept, without names.
@@ -64,11 +66,70 @@ struct CpuNames {
     arguments: FxHashMap<i32, u64>,
 }
 
+/// A ring and the records taken from it since the last round.
+#[derive(Debug)]
+struct Taken {
+    ring: Stream,
+    bytes: Vec<u8>,
+}
+
+impl Taken {
+    /// What is new in the ring.
+    fn more(&mut self, pipe: &mut PagePipe) -> &[u8] {
+        let start = self.bytes.len();
+        // What cannot be taken is counted by the kernel as left in the ring.
+        let _ = self.ring.take(Take::All, pipe, &mut self.bytes);
+        self.bytes.get(start..).unwrap_or_default()
+    }
+
+    fn message(&mut self) -> Option<Message> {
+        let bytes = std::mem::take(&mut self.bytes);
+        let Stream { cpu, ring, .. } = self.ring;
+        let layout = self.ring.layout();
+        (!bytes.is_empty()).then_some(Message::Data(Data { cpu, ring, layout, bytes }))
+    }
+}
+
 /// How records are read, the same on every CPU.
 #[derive(Clone, Debug)]
 struct Reading {
     decoder: Arc<Decoder>,
-    layout: SampleLayout,
+    /// By the index of the header.
+    layouts: Vec<Layout>,
+}
+
+/// What a hit says of whom and when; perf says of which process, too.
+#[derive(Clone, Copy, Debug)]
+struct Hit<'a> {
+    pid: Option<units::Pid>,
+    tid: Tid,
+    time: KernelTime,
+    payload: &'a [u8],
+}
+
+impl Reading {
+    fn each_hit(&self, layout: u16, bytes: &[u8], mut with: impl FnMut(Hit<'_>)) {
+        match self.layouts.get(usize::from(layout)) {
+            Some(Layout::Perf(layout)) => {
+                for (_, record) in records(bytes).flatten() {
+                    let Ok(record) = record.parse(layout) else { continue };
+                    let Body::Sample(payload) = record.body else { continue };
+                    let (pid, tid, time) = (Some(record.pid), record.tid, record.time);
+                    with(Hit { pid, tid, time, payload });
+                }
+            }
+            Some(Layout::Pages(layout)) => {
+                for entry in page::entries(bytes, *layout).flatten() {
+                    let Entry::Hit(start, time) = entry else { continue };
+                    let payload = page::payload(bytes.get(start..).unwrap_or_default());
+                    let thread = payload.and_then(|it| Some((it, self.decoder.thread(it)?)));
+                    let Some((payload, tid)) = thread else { continue };
+                    with(Hit { pid: None, tid, time, payload });
+                }
+            }
+            None => {}
+        }
+    }
 }
 
 impl NamesReaders {
@@ -76,26 +137,26 @@ impl NamesReaders {
     ///
     /// # Errors
     ///
-    /// Those of `eventfd(2)`.
+    /// Those of `eventfd(2)` and `pipe(2)`.
     pub fn new(
-        rings: Vec<CpuRing>,
+        rings: Vec<NamesRings>,
         decoder: Arc<Decoder>,
-        layout: SampleLayout,
+        layouts: Vec<Layout>,
     ) -> io::Result<Self> {
-        let reading = Reading { decoder, layout };
-        let cpus = rings
-            .into_iter()
-            .map(|ring| {
-                Mutex::new(CpuNames {
-                    ring,
-                    reading: reading.clone(),
-                    bytes: Vec::new(),
-                    facts: Vec::new(),
-                    has_no_reader: false,
-                    arguments: FxHashMap::default(),
-                })
-            })
-            .collect();
+        let reading = Reading { decoder, layouts };
+        let taken = |ring: Stream| Taken { ring, bytes: Vec::new() };
+        let cpu = |rings: NamesRings| {
+            Ok(Mutex::new(CpuNames {
+                exits: taken(rings.exits),
+                entries: rings.entries.map(taken),
+                reading: reading.clone(),
+                pipe: PagePipe::new()?,
+                facts: Vec::new(),
+                has_no_reader: false,
+                arguments: FxHashMap::default(),
+            }))
+        };
+        let cpus = rings.into_iter().map(cpu).collect::<io::Result<_>>()?;
         let wake =
             EventFd::from_value_and_flags(0, EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_SEMAPHORE)?;
         Ok(Self { cpus, stop: AtomicBool::new(false), wake })
@@ -131,14 +192,8 @@ impl NamesReaders {
                 // Nobody else takes it.
                 cpu.absorb(|_| None);
             }
-            let data = Data {
-                cpu: cpu.ring.cpu,
-                stream: RingOf::Names.index(),
-                bytes: std::mem::take(&mut cpu.bytes),
-            };
-            if !data.bytes.is_empty() {
-                messages.push(Message::Data(data));
-            }
+            messages.extend(cpu.exits.message());
+            messages.extend(cpu.entries.as_mut().and_then(Taken::message));
             if !cpu.facts.is_empty() {
                 messages.push(Message::Facts(std::mem::take(&mut cpu.facts)));
             }
@@ -150,7 +205,7 @@ impl NamesReaders {
         let Some(mine) = self.cpus.get(index) else { return Ok(()) };
         let (number, ready) = {
             let cpu = lock(mine);
-            (cpu.ring.cpu, cpu.ring.owner.as_fd().try_clone_to_owned()?)
+            (cpu.exits.ring.cpu, cpu.exits.ring.as_fd().try_clone_to_owned()?)
         };
         if let Err(error) = thread::pin(number).and_then(|()| thread::set_fifo(PRIORITY)) {
             lock(mine).has_no_reader = true;
@@ -179,35 +234,31 @@ impl NamesReaders {
 }
 
 impl CpuNames {
-    /// Takes what is in the ring and reads the name of each open that has ended.
+    /// Takes what is in the rings and reads the name of each open that has ended.
     fn absorb(&mut self, elsewhere: impl Fn(Tid) -> Option<u64>) {
-        let start = self.bytes.len();
-        self.ring.ring.take(&mut self.bytes);
-        let fresh = self.bytes.get(start..).unwrap_or_default();
-        let cpu = CpuId(self.ring.cpu);
-        for (_, record) in records(fresh).flatten() {
-            let Ok(record) = record.parse(&self.reading.layout) else { continue };
-            let Body::Sample(payload) = record.body else { continue };
-            match self.reading.decoder.decode(payload) {
-                Ok(EventKind::SysEnter(enter)) => {
-                    if let Some(&pointer) =
-                        enter.call.call().arg(Role::Path).and_then(|it| enter.args.get(it))
-                    {
-                        self.arguments.insert(record.tid.0, pointer);
-                    }
+        let Self { exits, entries, reading, pipe, facts, arguments, .. } = self;
+        let cpu = CpuId(exits.ring.cpu);
+        let mut each = |hit: Hit<'_>| match reading.decoder.decode(hit.payload) {
+            Ok(EventKind::SysEnter(enter)) => {
+                let argument = enter.call.call().arg(Role::Path);
+                if let Some(&pointer) = argument.and_then(|it| enter.args.get(it)) {
+                    arguments.insert(hit.tid.0, pointer);
                 }
-                Ok(EventKind::SysExit(exit)) => {
-                    let argument =
-                        self.arguments.remove(&record.tid.0).or_else(|| elsewhere(record.tid));
-                    let ended =
-                        Ended { cpu, tid: record.tid, record_time: record.time, ret: exit.ret };
-                    let read =
-                        ended.link().into_iter().chain(argument.map(|it| ended.argument(it)));
-                    self.facts.extend(read.map(|it| (Some(record.pid), it)));
-                }
-                _ => {}
             }
+            Ok(EventKind::SysExit(exit)) => {
+                let argument = arguments.remove(&hit.tid.0).or_else(|| elsewhere(hit.tid));
+                let ended = Ended { cpu, tid: hit.tid, record_time: hit.time, ret: exit.ret };
+                let read = ended.link().into_iter().chain(argument.map(|it| ended.argument(it)));
+                facts.extend(read.map(|it| (hit.pid, it)));
+            }
+            _ => {}
+        };
+        if let Some(entries) = entries {
+            let layout = entries.ring.layout();
+            reading.each_hit(layout, entries.more(pipe), &mut each);
         }
+        let layout = exits.ring.layout();
+        reading.each_hit(layout, exits.more(pipe), &mut each);
     }
 }
 

@@ -4,21 +4,58 @@ use crate::event::decode::BLOCK_POINTS;
 use crate::event::syscall_table::CallId;
 use crate::sys::perf::Wake;
 
+/// Where hits come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SourceKind {
+    /// Perf events: every kernel, also in a container that may use perf.
+    Perf,
+    /// Instances of tracefs: cheaper for the traced program, nearly free for others.
+    Tracefs,
+}
+
+impl SourceKind {
+    /// The word for it in every output.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Perf => "perf",
+            Self::Tracefs => "tracefs",
+        }
+    }
+}
+
 /// Which of a CPU's rings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RingOf {
     /// The large one: nearly everything.
     Main,
-    /// The small one, whose reader is woken by each open.
+    /// A small one, whose reader is woken by each exit of an open.
     Names,
+    /// With tracefs: the entries of opens. Any hit wakes the reader of a tracefs ring, so they have one of their own.
+    NamesEntries,
+    /// With tracefs in process mode: block requests, which may not be filtered by thread.
+    Block,
+    /// With tracefs: perf's births, names and ends of tasks.
+    Tasks,
 }
 
 impl RingOf {
+    /// All, by their number in the log's header and data frames.
+    pub const ALL: [Self; 5] =
+        [Self::Main, Self::Names, Self::NamesEntries, Self::Block, Self::Tasks];
+
     /// Its number in the log's header and data frames.
     pub fn index(self) -> u32 {
+        self as u32
+    }
+
+    /// Its name in the log's header.
+    pub fn as_str(self) -> &'static str {
         match self {
-            Self::Main => 0,
-            Self::Names => 1,
+            Self::Main => "main",
+            Self::Names => "names",
+            Self::NamesEntries => "names-entries",
+            Self::Block => "block",
+            Self::Tasks => "tasks",
         }
     }
 }
@@ -67,11 +104,14 @@ pub struct Wanted<'a> {
     pub names_ring: bool,
     /// True for block requests.
     pub block: bool,
+    /// Where from.
+    pub source: SourceKind,
+    /// True if everybody is followed.
+    pub system: bool,
 }
 
 /// The tracepoints for it.
 pub fn plan(wanted: &Wanted<'_>) -> Vec<Planned> {
-    let not_ours = format!("COMM!=\"{}\"", wanted.own_name);
     let there = |it: &&CallId| it.call().number(wanted.machine).is_some();
     let (named, plain): (Vec<CallId>, Vec<CallId>) =
         wanted.calls.iter().filter(there).partition(|it| wanted.names_ring && it.call().has_path());
@@ -83,14 +123,20 @@ pub fn plan(wanted: &Wanted<'_>) -> Vec<Planned> {
         wakes: false,
         needed: false,
     }];
-    if plain.len() > SINGLE_CALLS_MAX {
+    let is_perf = wanted.source == SourceKind::Perf;
+    if is_perf && plain.len() > SINGLE_CALLS_MAX {
         planned.extend(raw_pair(&plain, wanted.machine));
     } else {
-        planned.extend(plain.iter().flat_map(|&it| single(it, RingOf::Main, "")));
+        planned.extend(plain.iter().flat_map(|&it| single(it, [RingOf::Main; 2], "")));
     }
-    planned.extend(named.iter().flat_map(|&it| single(it, RingOf::Names, &not_ours)));
+    // With tracefs a list of threads keeps us out, but for the whole system.
+    let not_ours = format!("COMM!=\"{}\"", wanted.own_name);
+    let filter = if is_perf || wanted.system { not_ours.as_str() } else { "" };
+    let entries = if is_perf { RingOf::Names } else { RingOf::NamesEntries };
+    planned.extend(named.iter().flat_map(|&it| single(it, [entries, RingOf::Names], filter)));
     if wanted.block {
-        planned.extend(BLOCK_POINTS.iter().map(|(name, _)| block(name)));
+        let ring = if is_perf || wanted.system { RingOf::Main } else { RingOf::Block };
+        planned.extend(BLOCK_POINTS.iter().map(|(name, _)| block(name, ring)));
     }
     planned
 }
@@ -120,26 +166,28 @@ fn id_filter(mut numbers: Vec<u32>) -> String {
     terms.collect::<Vec<_>>().join("||")
 }
 
-/// The tracepoints of one call. An exit on the names ring wakes its reader: the name is read then, before the program
-/// goes on; the entry is there already.
-fn single(call: CallId, ring: RingOf, not_ours: &str) -> [Planned; 2] {
-    ["sys_enter", "sys_exit"].map(|side| Planned {
+/// The tracepoints of one call, entry and exit, and their rings. An exit on the names ring wakes its reader: the name
+/// is read then, before the program goes on; the entry is there already.
+fn single(call: CallId, rings: [RingOf; 2], filter: &str) -> [Planned; 2] {
+    let one = |side: &str, ring: RingOf, wakes: bool| Planned {
         system: "syscalls",
         name: format!("{side}_{}", call.call().name),
-        filter: not_ours.into(),
+        filter: filter.into(),
         ring,
-        wakes: ring == RingOf::Names && side == "sys_exit",
+        wakes,
         needed: false,
-    })
+    };
+    let [entries, exits] = rings;
+    [one("sys_enter", entries, false), one("sys_exit", exits, exits == RingOf::Names)]
 }
 
 /// Never with a filter: a completion carries the name and pid of whoever was interrupted.
-fn block(name: &str) -> Planned {
+fn block(name: &str, ring: RingOf) -> Planned {
     Planned {
         system: "block",
         name: name.into(),
         filter: String::new(),
-        ring: RingOf::Main,
+        ring,
         wakes: false,
         needed: false,
     }
@@ -157,6 +205,8 @@ mod tests {
             own_name: "iotrace:1",
             names_ring,
             block: false,
+            source: SourceKind::Perf,
+            system: false,
         };
         plan(&wanted).into_iter().map(|it| format!("{} {}", it.name, it.filter)).collect()
     }
@@ -179,6 +229,27 @@ mod tests {
     }
 
     #[test]
+    fn tracefs_needs_no_filter_but_separate_rings() {
+        let calls: Vec<CallId> = CallId::all().collect();
+        let wanted = Wanted {
+            calls: &calls,
+            machine: "x86_64",
+            own_name: "iotrace:1",
+            names_ring: true,
+            block: true,
+            source: SourceKind::Tracefs,
+            system: false,
+        };
+        let planned = plan(&wanted);
+        let ring = |name: &str| planned.iter().find(|it| it.name == name).map(|it| it.ring);
+        assert_eq!(ring("sys_enter_openat"), Some(RingOf::NamesEntries));
+        assert_eq!(ring("sys_exit_openat"), Some(RingOf::Names));
+        assert_eq!(ring("sys_exit_read"), Some(RingOf::Main));
+        assert_eq!(ring("block_rq_complete"), Some(RingOf::Block));
+        assert!(planned.iter().all(|it| it.filter.is_empty()));
+    }
+
+    #[test]
     fn the_filter_of_the_whole_table_fits_the_kernel() {
         let calls: Vec<CallId> = CallId::all().collect();
         let wanted = Wanted {
@@ -187,6 +258,8 @@ mod tests {
             own_name: "iotrace:0123456",
             names_ring: false,
             block: true,
+            source: SourceKind::Perf,
+            system: true,
         };
         // perf_event_set_filter() copies at most a page (kernel/events/core.c).
         assert!(plan(&wanted).iter().all(|it| it.filter.len() < 4096));

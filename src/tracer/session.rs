@@ -11,25 +11,29 @@ use std::time::Duration;
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
-use super::drain::Drain;
+use super::choice::{Choice, SourceWish, choose};
+use super::drain::{Drain, Drained};
 use super::error::TracerError;
-use super::frames::{begin_log, end_frame, header};
+use super::frames::{About, begin_log, end_frame, header};
 use super::log::{Counted, Log, Message};
 use super::names::NamesReaders;
-use super::plan::{self, Wanted};
-use super::rings::{self, CpuRing, OpenEvents, RingSizes};
+use super::plan::{self, SourceKind, Wanted};
 use super::snapshot::{self, Subject};
+use super::source::{self, Books, Opened, RingSizes, Source};
+use super::stream::Stream;
 use super::tree::Tree;
 use super::watch::{awaited, nanoseconds, time_left, wait_for};
+use super::{perf_source, tracefs_source};
 use crate::capture::fact::Text;
 use crate::capture::format::FrameKind;
 use crate::capture::header::{End, Host};
 use crate::capture::writer::Writer;
 use crate::event::decode::{BLOCK_POINTS, Decoder};
 use crate::event::syscall_table::CallId;
-use crate::record::SampleLayout;
-use crate::sys::perf::SAMPLE_TYPE;
+use crate::record::Layout;
+use crate::sys::perf::PerfEvent;
 use crate::sys::spawn::{Ended, Held, Running};
+use crate::sys::trace_ring::PagePipe;
 use crate::sys::tracefs::Tracefs;
 use crate::sys::{clock, proc, spawn, thread};
 use crate::units::Pid;
@@ -78,6 +82,8 @@ pub struct Options {
     pub names: Names,
     /// True to record block requests.
     pub block: bool,
+    /// Where hits are to come from.
+    pub source: SourceWish,
     /// Bytes of each main ring, if not the default.
     pub ring_bytes: Option<usize>,
     /// How long, if not until the end.
@@ -167,11 +173,11 @@ pub fn record(
 
 /// A recording that is on.
 struct Session {
-    events: OpenEvents,
+    source: Box<dyn Source>,
     to_log: Sender<Message>,
     names: Arc<NamesReaders>,
     name_threads: Vec<JoinHandle<io::Result<()>>>,
-    drain: JoinHandle<Vec<CpuRing>>,
+    drain: JoinHandle<Drained>,
     stop_drain: Arc<EventFd>,
     log: JoinHandle<(Writer<File>, Counted)>,
     log_failed: Arc<EventFd>,
@@ -198,23 +204,22 @@ impl Session {
         let own_name = own_name();
         let sizes = RingSizes::for_cpus(host.cpus.len());
         let sizes = options.ring_bytes.map_or(sizes, |it| sizes.with_main(it));
-        let opened = open_events(options, &host, names, &own_name, sizes, &mut warnings)?;
-        let layout = layout()?;
-        let decoder = Arc::new(decoder(&host.machine, &opened.events));
-        let names_readers = NamesReaders::new(opened.names, decoder, layout)
+        let (opened, choice) = open_events(options, &host, names, &own_name, sizes, &mut warnings)?;
+        let Opened { source, drained, names: names_rings, ring_bytes } = opened;
+        let layouts = layouts(source.as_ref())?;
+        let decoder = Arc::new(decoder(&host.machine, source.as_ref()));
+        let names_readers = NamesReaders::new(names_rings, decoder, layouts.clone())
             .map_err(TracerError::system("make an eventfd"))?;
         let names_readers = Arc::new(names_readers);
         let name_threads =
             names_readers.start(&own_name).map_err(TracerError::system("start a thread"))?;
-        let start = clock::now();
         let before = followed(options, held)?;
-        // Births and names first, so that whoever is seen is known.
-        let owners = opened.main.iter().try_for_each(|it| it.owner.enable());
-        owners
-            .and_then(|()| opened.events.enable())
+        follow(options, held, source.as_ref(), &mut warnings)?;
+        let start = clock::now();
+        switch_on(&drained, source.as_ref())
             .map_err(TracerError::system("switch the events on"))?;
-        let on = (start, clock::now());
-        let header = header(options, host, names, on, &before, &opened.events, sizes);
+        let about = About { host, names, choice: &choice, on: (start, clock::now()) };
+        let header = header(options, about, &before, source.as_ref(), &ring_bytes);
         let writer = begin_log(log, &header, start).map_err(|source| TracerError::Log {
             path: log_path.into(),
             source,
@@ -223,15 +228,17 @@ impl Session {
         // Once before and once after: a child whose parent ended meanwhile is in one of the two.
         let tree = with_later(before, options, held)?;
         let (to_log, messages) = channel();
-        let (spare, spares) = sync_channel(2 * opened.main.len());
+        let (spare, spares) = sync_channel(2 * drained.len());
         let (log_failed, stop_drain) = (eventfd()?, eventfd()?);
-        let filter = filter(options, &tree, &opened.events);
+        let filter = filter(options, &tree, source.as_ref());
         let queued = Arc::new(AtomicUsize::new(0));
         let log =
-            Log::new(writer, layout, filter, Arc::clone(&log_failed), spare, Arc::clone(&queued));
+            Log::new(writer, layouts, filter, Arc::clone(&log_failed), spare, Arc::clone(&queued));
         let log = spawn_named(&own_name, move || log.run(&messages))?;
         let drain = Drain {
-            rings: opened.main,
+            rings: drained,
+            pipe: PagePipe::new().map_err(TracerError::system("make a pipe"))?,
+            ring_bytes: sizes.main,
             names: Arc::clone(&names_readers),
             log: to_log.clone(),
             queued,
@@ -242,7 +249,7 @@ impl Session {
         let drain = spawn_named(&own_name, move || drain.run())?;
         take_snapshot(options, names, tree, &to_log, &own_name)?;
         Ok(Self {
-            events: opened.events,
+            source,
             to_log,
             names: names_readers,
             name_threads,
@@ -302,7 +309,7 @@ impl Session {
         let books =
             program.as_ref().filter(|_| ended).and_then(|it| snapshot::books_of_ended(it.pid()));
         // From here on a recording exists: what goes wrong is told with it.
-        if let Err(error) = self.events.disable() {
+        if let Err(error) = self.source.disable() {
             warnings.push(format!("cannot switch the events off: {error}"));
         }
         let end_ns = clock::now().0;
@@ -315,7 +322,10 @@ impl Session {
             }
         }
         let _ = self.stop_drain.write(1);
-        let rings = self.drain.join();
+        let drained = self.drain.join();
+        if let Ok(Drained { error: Some(error), .. }) = &drained {
+            warnings.push(format!("cannot read a ring, so records are missing: {error}"));
+        }
         drop(self.to_log);
         let Ok((mut writer, counted)) = self.log.join() else {
             return Err(TracerError::LogThread);
@@ -324,17 +334,17 @@ impl Session {
             Some(program) if ended => (program.reap().ok(), None),
             other => (None, other),
         };
-        let counts = self.events.counts().unwrap_or_else(|error| {
+        let counts = self.source.counts().unwrap_or_else(|error| {
             warnings.push(format!(
                 "cannot read the counters, so what is missing is not known: {error}"
             ));
-            Vec::new()
+            Books::default()
         });
         let end = end_frame(reason, end_ns, ended, counts, &counted, warnings);
         let last = writer.json(FrameKind::END, clock::now(), &end);
         let log_error = counted.error.or(last.err());
-        let (events, names) = (self.events, self.names);
-        let closing = std::thread::spawn(move || drop((rings, names, events)));
+        let (source, names) = (self.source, self.names);
+        let closing = std::thread::spawn(move || drop((drained, names, source)));
         Ok(Outcome { ended, running, end, log_bytes: writer.written(), log_error, closing })
     }
 }
@@ -366,32 +376,66 @@ fn open_events(
     own_name: &str,
     sizes: RingSizes,
     warnings: &mut Vec<String>,
-) -> Result<rings::Opened, TracerError> {
+) -> Result<(Opened, Choice), TracerError> {
+    let tracefs = Tracefs::find()?;
+    let choice = choose(options.source, &tracefs).map_err(TracerError::Source)?;
     let wanted = Wanted {
         calls: &options.calls,
         machine: &host.machine,
         own_name,
         names_ring: names == Names::Reader,
         block: options.block,
+        source: choice.source,
+        system: records_everybody(options),
     };
-    let tracefs = Tracefs::find()?;
-    let described = rings::describe(plan::plan(&wanted), &tracefs, warnings)?;
-    rings::open(described, &host.cpus, sizes)
+    let described = source::describe(plan::plan(&wanted), &tracefs, warnings)?;
+    let opened = match choice.source {
+        SourceKind::Perf => perf_source::open(described, &host.cpus, sizes),
+        SourceKind::Tracefs => tracefs_source::open(described, &tracefs, &host.cpus, sizes),
+    };
+    Ok((opened?, choice))
 }
 
-fn layout() -> Result<SampleLayout, TracerError> {
-    SampleLayout::new(SAMPLE_TYPE).ok_or_else(|| TracerError::System {
-        what: "lay out samples",
-        source: io::ErrorKind::Unsupported.into(),
-    })
+/// Has the kernel follow those that are to be recorded, where it does that.
+fn follow(
+    options: &Options,
+    held: Option<&Held>,
+    source: &dyn Source,
+    warnings: &mut Vec<String>,
+) -> Result<(), TracerError> {
+    if records_everybody(options) {
+        return Ok(());
+    }
+    let now_there = || proc::threads(&followed(options, held).unwrap_or_default());
+    if !source.follow(&now_there).map_err(TracerError::Instance)? {
+        warnings.push("the processes start others too fast: some may not be recorded".to_owned());
+    }
+    Ok(())
+}
+
+/// Births and names first, so that whoever is seen is known.
+fn switch_on(drained: &[Stream], source: &dyn Source) -> io::Result<()> {
+    drained.iter().filter_map(Stream::owner).try_for_each(PerfEvent::enable)?;
+    source.enable()
+}
+
+/// True if nothing is left out, in the kernel or here.
+fn records_everybody(options: &Options) -> bool {
+    matches!(options.follow, Follow::System) || options.keep_foreign
+}
+
+fn layouts(source: &dyn Source) -> Result<Vec<Layout>, TracerError> {
+    let layouts = source.layouts();
+    let known = layouts.iter().map(|it| Layout::of(&it.source, it.sample_type, &it.header_page));
+    known.collect::<Option<Vec<_>>>().ok_or(TracerError::Pages)
 }
 
 /// For the names readers: only the opens matter to them, and what cannot be read is found again by whoever reads the
 /// log, where it counts.
-fn decoder(machine: &str, events: &OpenEvents) -> Decoder {
+fn decoder(machine: &str, source: &dyn Source) -> Decoder {
     let mut decoder = Decoder::new(machine);
-    for it in events.header() {
-        let _ = decoder.add(&it.system, &it.name, it.id, &it.format);
+    for it in source.tracepoints() {
+        let _ = decoder.add(it.planned.system, &it.planned.name, it.id, &it.format);
     }
     decoder
 }
@@ -427,12 +471,13 @@ fn with_later(
 }
 
 /// What the log thread drops; `None` keeps everything.
-fn filter(options: &Options, tree: &[Pid], events: &OpenEvents) -> Option<Tree> {
-    if matches!(options.follow, Follow::System) || options.keep_foreign {
+fn filter(options: &Options, tree: &[Pid], source: &dyn Source) -> Option<Tree> {
+    if records_everybody(options) {
         return None;
     }
     let is_block = |name: &str| BLOCK_POINTS.iter().any(|it| it.0 == name);
-    let global = events.header().into_iter().filter(|it| is_block(&it.name)).map(|it| it.id);
+    let tracepoints = source.tracepoints().iter();
+    let global = tracepoints.filter(|it| is_block(&it.planned.name)).map(|it| it.id);
     Some(Tree::new(tree.iter().map(|it| it.0), global))
 }
 

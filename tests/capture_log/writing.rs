@@ -2,7 +2,7 @@
 
 use std::io::{self, Read, Seek, Write};
 
-use iotrace_perf::capture::format::{FILE_HEADER_BYTES, FrameKind, PAYLOAD_BYTES_MAX};
+use iotrace_perf::capture::format::{Codec, FILE_HEADER_BYTES, FrameKind, PAYLOAD_BYTES_MAX};
 use iotrace_perf::capture::reader::Item;
 use iotrace_perf::capture::writer::{DataFrame, Writer};
 use iotrace_perf::units::KernelTime;
@@ -90,9 +90,11 @@ fn any_records() -> impl Strategy<Value = Vec<u8>> {
 fn any_written() -> impl Strategy<Value = Written> {
     let data = (any::<[u32; 4]>(), any::<u16>(), any::<[u64; 2]>(), any_records()).prop_map(
         |(numbers, layout, times, bytes)| {
-            let [cpu, stream, records, _] = numbers;
+            let [cpu, stream, records, codec] = numbers;
+            let codec = if codec % 2 == 0 { Codec::ZSTD_DELTA } else { Codec::ZSTD };
             let [first_time, last_time] = times.map(KernelTime);
-            Written::Data(DataFrame { cpu, stream, layout, first_time, last_time, records }, bytes)
+            let frame = DataFrame { cpu, stream, layout, codec, first_time, last_time, records };
+            Written::Data(frame, bytes)
         },
     );
     prop_oneof![
@@ -149,6 +151,7 @@ fn a_full_disk_costs_only_what_did_not_fit() {
         cpu: 1,
         stream: 0,
         layout: 0,
+        codec: Codec::ZSTD_DELTA,
         first_time: KernelTime(1),
         last_time: KernelTime(9),
         records: 3,

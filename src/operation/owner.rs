@@ -1,0 +1,55 @@
+//! Which process a thread is of: a hit in a tracefs ring carries only the thread.
+//!
+//! Births and execs are learned as they pass, in the order of time; what was there before from the snapshot.
+
+use rustc_hash::FxHashMap;
+
+use crate::units::{Pid, Tid};
+
+/// The process of each thread that was heard of.
+#[derive(Debug)]
+pub struct Owners {
+    /// Ends are not followed: a number is overwritten by its next birth, and a dead thread still causes block requests.
+    by_tid: FxHashMap<i32, Pid>,
+}
+
+impl Default for Owners {
+    fn default() -> Self {
+        // The idle threads: 0 on each CPU, of no process that `/proc` shows.
+        Self { by_tid: FxHashMap::from_iter([(0, Pid(0))]) }
+    }
+}
+
+impl Owners {
+    /// The thread was born in this process, or has become it by an exec.
+    pub fn is_of(&mut self, tid: Tid, pid: Pid) {
+        self.by_tid.insert(tid.0, pid);
+    }
+
+    /// A snapshot saw the thread in this process. A birth that was recorded is later, and stays.
+    pub fn seen(&mut self, tid: Tid, pid: Pid) {
+        self.by_tid.entry(tid.0).or_insert(pid);
+    }
+
+    /// The thread's process, if it is known.
+    pub fn of(&self, tid: Tid) -> Option<Pid> {
+        self.by_tid.get(&tid.0).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_birth_counts_more_than_an_old_snapshot() {
+        let mut owners = Owners::default();
+        assert_eq!((owners.of(Tid(0)), owners.of(Tid(8))), (Some(Pid(0)), None));
+        owners.seen(Tid(8), Pid(7));
+        owners.is_of(Tid(9), Pid(9));
+        owners.seen(Tid(9), Pid(7));
+        assert_eq!((owners.of(Tid(8)), owners.of(Tid(9))), (Some(Pid(7)), Some(Pid(9))));
+        owners.is_of(Tid(8), Pid(8));
+        assert_eq!(owners.of(Tid(8)), Some(Pid(8)));
+    }
+}

@@ -1,0 +1,102 @@
+//! A frame's records, found and put where they wait for their turn.
+
+use crate::anomaly::{Anomaly, AnomalyKind};
+use crate::event::SeenFd;
+use crate::merge::Merger;
+use crate::record::page::{self, Entry};
+use crate::record::{Layout, records};
+use crate::units::{CpuId, KernelTime, Pid, Tid};
+
+/// What is sorted by time.
+#[derive(Debug)]
+pub(super) enum Waiting {
+    /// A record: number of its buffer and place in it.
+    Record(u64, usize),
+    /// So many records of this CPU's ring were dropped before.
+    Lost(CpuId, u64),
+    /// A descriptor that a snapshot saw.
+    Seen(Box<SeenFd>),
+}
+
+/// The records of one frame on their way to where they wait.
+pub(super) struct Arrivals<'a> {
+    merger: &'a mut Merger<Waiting>,
+    /// Number of the frame's buffer.
+    number: u64,
+    cpu: CpuId,
+    /// All of them.
+    pub(super) found: u64,
+    /// Those that wait in the buffer.
+    pub(super) left: usize,
+    /// Those that could not be used.
+    pub(super) refused: Vec<Anomaly>,
+}
+
+impl<'a> Arrivals<'a> {
+    /// Of buffer `number`.
+    pub(super) fn new(merger: &'a mut Merger<Waiting>, number: u64, cpu: CpuId) -> Self {
+        Self { merger, number, cpu, found: 0, left: 0, refused: Vec::new() }
+    }
+
+    /// All records of a frame; `frame_time` stands for the time of those that have none.
+    pub(super) fn take(&mut self, bytes: &[u8], layout: Layout, frame_time: KernelTime) {
+        match layout {
+            Layout::Perf(layout) => {
+                for found in records(bytes) {
+                    match found.map(|(start, it)| (start, it.time(&layout))) {
+                        Ok((start, Some(time))) => self.record(time, start),
+                        Ok((_, None)) => self.refuse(frame_time, "a record without a time"),
+                        Err(error) => self.refuse(frame_time, &error.to_string()),
+                    }
+                }
+            }
+            Layout::Pages(layout) => {
+                for found in page::entries(bytes, layout) {
+                    match found {
+                        Ok(Entry::Hit(start, time)) => self.record(time, start),
+                        // The kernel had no room to say how many: at least one.
+                        Ok(Entry::Lost(time, count)) => self.lost(time, count.unwrap_or(1)),
+                        Err(error) => self.refuse(frame_time, &error.to_string()),
+                    }
+                }
+            }
+        }
+    }
+
+    fn record(&mut self, time: KernelTime, start: usize) {
+        self.found += 1;
+        match self.merger.push(time, Waiting::Record(self.number, start)) {
+            Ok(()) => self.left += 1,
+            Err(_) => self.late(time),
+        }
+    }
+
+    fn lost(&mut self, time: KernelTime, count: u64) {
+        self.found += 1;
+        if self.merger.push(time, Waiting::Lost(self.cpu, count)).is_err() {
+            self.late(time);
+        }
+    }
+
+    fn refuse(&mut self, time: KernelTime, why: &str) {
+        self.found += 1;
+        self.anomaly(time, AnomalyKind::Undecodable, why);
+    }
+
+    fn late(&mut self, time: KernelTime) {
+        self.anomaly(time, AnomalyKind::Late, "came after later records had been passed on");
+    }
+
+    fn anomaly(&mut self, time: KernelTime, kind: AnomalyKind, detail: &str) {
+        let (cpu, detail) = (self.cpu, detail.to_owned());
+        self.refused.push(Anomaly {
+            kind,
+            time,
+            cpu,
+            pid: Pid(-1),
+            tid: Tid(-1),
+            count: 1,
+            detail,
+        });
+    }
+}

@@ -1,0 +1,104 @@
+//! A record's bytes → an event, or the reason why there is none.
+
+use crate::anomaly::{Anomaly, AnomalyKind};
+use crate::event::decode::Decoder;
+use crate::event::task::TaskEvent;
+use crate::event::{Event, EventKind};
+use crate::operation::owner::Owners;
+use crate::record::parse::Body;
+use crate::record::{Record, RecordKind, SampleLayout, page};
+use crate::units::{CpuId, KernelTime, Pid, Tid};
+
+/// What a record turned out to be.
+pub(super) enum Decoded {
+    Event(Event),
+    Bookkeeping,
+    Anomaly(Anomaly),
+}
+
+/// A record of perf.
+pub(super) fn decode(
+    decoder: &Decoder,
+    bytes: &[u8],
+    cpu: CpuId,
+    layout: &SampleLayout,
+) -> Decoded {
+    let record = RecordKind::first(bytes).map_err(|it| it.to_string());
+    let record = record.and_then(|it| it.0.parse(layout).map_err(|it| it.to_string()));
+    let Record { pid, tid, time, body } = match record {
+        Ok(record) => record,
+        Err(detail) => return undecodable(KernelTime::MIN, cpu, (Pid(-1), Tid(-1)), detail),
+    };
+    let kind = match body {
+        Body::Sample(payload) => match decoder.decode(payload) {
+            Ok(kind) => kind,
+            Err(error) => return undecodable(time, cpu, (pid, tid), error.to_string()),
+        },
+        Body::Lost(count) => EventKind::Lost(count),
+        Body::Comm { pid, tid, comm, exec } => {
+            EventKind::Task(TaskEvent::Comm { pid, tid, comm: comm.to_vec(), exec })
+        }
+        Body::Fork { pid, tid, ppid, ptid } => {
+            EventKind::Task(TaskEvent::Fork { pid, tid, ppid, ptid })
+        }
+        Body::Exit { pid, tid } => EventKind::Task(TaskEvent::Exit { pid, tid }),
+        Body::Other(_) => return Decoded::Bookkeeping,
+    };
+    Decoded::Event(Event { time, cpu, pid, tid, kind })
+}
+
+/// A hit in a page: it has no process, and its time was found with it.
+pub(super) fn decode_hit(
+    decoder: &Decoder,
+    bytes: &[u8],
+    cpu: CpuId,
+    time: KernelTime,
+    owners: &Owners,
+) -> Decoded {
+    let nobody = (Pid(-1), Tid(-1));
+    let Some(payload) = page::payload(bytes) else {
+        return undecodable(time, cpu, nobody, "not a hit".into());
+    };
+    let Some(tid) = decoder.thread(payload) else {
+        return undecodable(time, cpu, nobody, "a hit without a thread".into());
+    };
+    let kind = match decoder.decode(payload) {
+        Ok(kind) => kind,
+        Err(error) => return undecodable(time, cpu, (Pid(-1), tid), error.to_string()),
+    };
+    let is_of_a_task = !matches!(kind, EventKind::Block(_));
+    match owners.of(tid) {
+        // Block events interrupt anybody; who is not known is not one of those that are followed.
+        None if is_of_a_task => Decoded::Anomaly(Anomaly {
+            kind: AnomalyKind::NoProcess,
+            time,
+            cpu,
+            pid: Pid(-1),
+            tid,
+            count: 1,
+            detail: "the process of this thread is not known".into(),
+        }),
+        pid => Decoded::Event(Event { time, cpu, pid: pid.unwrap_or(Pid(-1)), tid, kind }),
+    }
+}
+
+/// Births and execs say whose a thread is.
+pub(super) fn learn(owners: &mut Owners, task: &TaskEvent) {
+    match *task {
+        TaskEvent::Fork { pid, tid, .. } => owners.is_of(tid, pid),
+        TaskEvent::Comm { pid, tid, exec: true, .. } => owners.is_of(tid, pid),
+        TaskEvent::Comm { .. } | TaskEvent::Exit { .. } | TaskEvent::NewTask { .. } => {}
+    }
+}
+
+fn undecodable(time: KernelTime, cpu: CpuId, (pid, tid): (Pid, Tid), detail: String) -> Decoded {
+    Decoded::Anomaly(Anomaly {
+        kind: AnomalyKind::Undecodable,
+        time,
+        cpu,
+        pid,
+        tid,
+        count: 1,
+        detail,
+    })
+}

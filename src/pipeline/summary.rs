@@ -1,0 +1,70 @@
+//! What is known of a log besides its operations.
+
+use crate::anomaly::Ledger;
+use crate::capture::fact::Text;
+use crate::capture::header::{Counts, End, Header, RingCounts};
+use crate::units::{KernelTime, Pid};
+
+/// What is known of a log besides its operations.
+#[derive(Clone, Debug, Default)]
+pub struct Summary {
+    /// The header.
+    pub header: Header,
+    /// The end frame; `None` if the recording did not end in order.
+    pub end: Option<End>,
+    /// The books.
+    pub ledger: Ledger,
+    /// Texts of the kernel's.
+    pub texts: Vec<(Text, Pid, Vec<u8>)>,
+    /// Time of the last record, of the last round, or of the end.
+    pub last_time: KernelTime,
+    /// Bytes of the log that are damaged, or cut off at its end.
+    pub damaged_bytes: u64,
+    /// True if the log ends in the middle of a frame.
+    pub torn: bool,
+}
+
+impl Summary {
+    /// When the capture started.
+    pub fn start(&self) -> KernelTime {
+        KernelTime(self.header.clock.start_ns)
+    }
+
+    /// When it ended, as far as the log says.
+    pub fn end_time(&self) -> KernelTime {
+        self.last_time.max(self.start())
+    }
+
+    /// The text of this kind, if it was recorded.
+    pub fn text(&self, which: Text) -> Option<&[u8]> {
+        self.texts.iter().find(|it| it.0 == which).map(|it| it.2.as_slice())
+    }
+
+    /// Samples that the kernel lost and counted: by its counters if it has them, by its LOST records otherwise.
+    pub fn lost(&self) -> u64 {
+        let counted = self.end.as_ref().and_then(|end| {
+            let by_tracepoint = end.tracepoints.iter().map(|it| it.lost).sum::<Option<u64>>()?;
+            let by_ring: u64 = end.rings.iter().map(|it| it.overrun + it.dropped).sum();
+            Some(by_tracepoint + by_ring)
+        });
+        counted.unwrap_or(0).max(self.ledger.lost)
+    }
+
+    /// Samples that went missing without a word, where that is not 0; `None` without an end frame. Of perf's
+    /// tracepoints: hits − samples − lost. Of a tracefs ring, which does not count hits by tracepoint: what the kernel
+    /// says was taken out and was not found in it, and what was left in it.
+    pub fn missing(&self) -> Option<Vec<(String, i64)>> {
+        let end = self.end.as_ref()?;
+        let less = |all: u64, known: u64| KernelTime(all).signed_since(KernelTime(known));
+        let of_tracepoint = |it: &Counts| {
+            Some((it.name.clone(), less(it.hits?, it.samples.saturating_add(it.lost.unwrap_or(0)))))
+        };
+        let of_ring = |it: &RingCounts| {
+            let ring = self.header.rings.get(usize::try_from(it.ring).ok()?)?;
+            Some((format!("ring {}", ring.name), less(it.read.saturating_add(it.left), it.found)))
+        };
+        let tracepoints = end.tracepoints.iter().filter_map(of_tracepoint);
+        let rings = end.rings.iter().filter_map(of_ring);
+        Some(tracepoints.chain(rings).filter(|it| it.1 != 0).collect())
+    }
+}

@@ -1,0 +1,205 @@
+//! An instance of tracefs: ring buffers and switches of our own, beside everybody else's
+//! (`Documentation/trace/ftrace.rst`, "Instances").
+//!
+//! It is a directory below `instances` and lives until it is removed: also when we do not. So each of ours is locked
+//! (`flock`) as long as its tracer lives, and whoever comes next removes those that nobody holds.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use nix::fcntl::{Flock, FlockArg};
+
+use super::trace_ring::TraceRing;
+use super::tracefs::Tracefs;
+use crate::units::Tid;
+
+/// What our instances' names begin with.
+const PREFIX: &str = "iotrace-";
+
+/// One instance; removed when dropped.
+#[derive(Debug)]
+pub struct Instance {
+    root: PathBuf,
+    /// Held while the instance is ours.
+    lock: Option<Flock<File>>,
+}
+
+/// What the kernel says of one CPU's ring (`per_cpu/cpuN/stats`), in hits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RingStats {
+    /// Still in it.
+    pub entries: u64,
+    /// Overwritten before they were read.
+    pub overrun: u64,
+    /// Without room: an interrupt ran into the page that was being written, or overwriting is off.
+    pub dropped: u64,
+    /// Taken out.
+    pub read: u64,
+}
+
+impl Instance {
+    /// Makes one, switched off, and removes those of dead tracers before.
+    ///
+    /// # Errors
+    ///
+    /// `EACCES`, `EPERM`: not root, or tracefs is mounted read-only; `ENOENT`: the kernel has no instances.
+    pub fn create(tracefs: &Tracefs, purpose: &str) -> io::Result<Self> {
+        let all = tracefs.root().join("instances");
+        // Nobody may take a new instance for a dead one before it is locked.
+        let guard = lock(&all, FlockArg::LockExclusive)?;
+        remove_dead(&all)?;
+        let root = all.join(format!("{PREFIX}{}-{purpose}", std::process::id()));
+        fs::create_dir(&root)?;
+        let lock = lock(&root, FlockArg::LockExclusiveNonblock);
+        drop(guard);
+        let instance = Self { root, lock: lock.ok() };
+        instance.write("tracing_on", "0")?;
+        Ok(instance)
+    }
+
+    /// Writes a setting.
+    ///
+    /// # Errors
+    ///
+    /// Those of the kernel; the message names the file.
+    pub fn write(&self, file: &str, value: &str) -> io::Result<()> {
+        self.write_to(OpenOptions::new().write(true).truncate(true), file, value)
+    }
+
+    /// Adds to a setting that is a list.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Self::write`].
+    pub fn append(&self, file: &str, value: &str) -> io::Result<()> {
+        self.write_to(OpenOptions::new().append(true), file, value)
+    }
+
+    fn write_to(&self, options: &OpenOptions, file: &str, value: &str) -> io::Result<()> {
+        let path = self.root.join(file);
+        let written = options.open(&path).and_then(|mut it| it.write_all(value.as_bytes()));
+        written.map_err(|error| at(&path, error))
+    }
+
+    /// Reads a setting or a count.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Self::write`].
+    pub fn read(&self, file: &str) -> io::Result<String> {
+        let path = self.root.join(file);
+        let mut text = String::new();
+        let read = File::open(&path).and_then(|mut it| it.read_to_string(&mut text));
+        read.map(|_| text).map_err(|error| at(&path, error))
+    }
+
+    /// Follows these threads and what they give birth to, and nobody else. Takes the place of the ones before.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Self::write`].
+    pub fn follow(&self, threads: &[Tid]) -> io::Result<()> {
+        let list: Vec<String> = threads.iter().map(|it| it.0.to_string()).collect();
+        // One write: each costs a grace period of the kernel, 10 to 25 ms. (A list longer than a page is cut into
+        // several by the kernel, which takes a part and wants the rest.)
+        self.write("set_event_pid", &format!("{}\n", list.join(" ")))
+    }
+
+    /// Adds threads to those that are followed.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Self::write`].
+    pub fn follow_too(&self, threads: &[Tid]) -> io::Result<()> {
+        let list: Vec<String> = threads.iter().map(|it| it.0.to_string()).collect();
+        self.append("set_event_pid", &format!("{}\n", list.join(" ")))
+    }
+
+    /// Those that are followed.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Self::read`].
+    pub fn followed(&self) -> io::Result<Vec<Tid>> {
+        let text = self.read("set_event_pid")?;
+        Ok(text.split_whitespace().filter_map(|it| it.parse().ok()).map(Tid).collect())
+    }
+
+    /// One CPU's ring, to read from.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Self::write`].
+    pub fn ring(&self, cpu: u32, page_bytes: usize) -> io::Result<TraceRing> {
+        let path = self.root.join(format!("per_cpu/cpu{cpu}/trace_pipe_raw"));
+        TraceRing::open(&path, page_bytes).map_err(|error| at(&path, error))
+    }
+
+    /// The books of one CPU's ring.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Self::read`].
+    pub fn stats(&self, cpu: u32) -> io::Result<RingStats> {
+        let text = self.read(&format!("per_cpu/cpu{cpu}/stats"))?;
+        let number = |name: &str| {
+            let line = text.lines().find_map(|it| it.strip_prefix(name)?.strip_prefix(':'));
+            line.and_then(|it| it.trim().parse().ok()).unwrap_or(0)
+        };
+        Ok(RingStats {
+            entries: number("entries"),
+            overrun: number("overrun"),
+            dropped: number("commit overrun") + number("dropped events"),
+            read: number("read events"),
+        })
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        // Nobody could be told; the next tracer removes what stays.
+        let _ = remove(&self.root);
+        self.lock.take();
+    }
+}
+
+/// Removes the instances of tracers that have died. How many there were.
+///
+/// # Errors
+///
+/// Those of reading `instances`.
+pub fn remove_stale(tracefs: &Tracefs) -> io::Result<usize> {
+    let all = tracefs.root().join("instances");
+    let _guard = lock(&all, FlockArg::LockExclusive)?;
+    remove_dead(&all)
+}
+
+fn remove_dead(all: &Path) -> io::Result<usize> {
+    let mut removed = 0;
+    for entry in fs::read_dir(all)?.flatten() {
+        let is_ours = entry.file_name().to_string_lossy().starts_with(PREFIX);
+        // Locked as long as its tracer lives.
+        if is_ours && lock(&entry.path(), FlockArg::LockExclusiveNonblock).is_ok() {
+            removed += usize::from(remove(&entry.path()).is_ok());
+        }
+    }
+    Ok(removed)
+}
+
+/// Events first: a ring that nothing writes to goes away at once.
+fn remove(instance: &Path) -> io::Result<()> {
+    let _ = fs::write(instance.join("tracing_on"), "0");
+    let _ = fs::write(instance.join("events/enable"), "0");
+    fs::remove_dir(instance)
+}
+
+fn lock(directory: &Path, how: FlockArg) -> io::Result<Flock<File>> {
+    let file = File::open(directory).map_err(|error| at(directory, error))?;
+    Flock::lock(file, how).map_err(|(_, errno)| at(directory, errno.into()))
+}
+
+/// The kernel's answers do not say which file they are about.
+fn at(path: &Path, error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}

@@ -1,0 +1,62 @@
+//! Which source a recording gets, and why.
+
+use nix::unistd::{AccessFlags, access};
+
+use super::plan::SourceKind;
+use crate::record::PageLayout;
+use crate::sys::proc;
+use crate::sys::tracefs::Tracefs;
+
+/// What the user wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SourceWish {
+    /// The cheaper one that there is.
+    Auto,
+    /// This one.
+    Only(SourceKind),
+}
+
+/// A source and the reason for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// Which.
+    pub source: SourceKind,
+    /// Why, in words.
+    pub reason: String,
+}
+
+/// The source for this wish, on this machine.
+///
+/// # Errors
+///
+/// Why the wanted one cannot be had.
+pub fn choose(wish: SourceWish, tracefs: &Tracefs) -> Result<Choice, String> {
+    let choice = |source, reason: &str| Choice { source, reason: reason.to_owned() };
+    match (wish, hindrance(tracefs)) {
+        (SourceWish::Only(SourceKind::Perf), _) => Ok(choice(SourceKind::Perf, "as wanted")),
+        (SourceWish::Only(SourceKind::Tracefs), None) => {
+            Ok(choice(SourceKind::Tracefs, "as wanted"))
+        }
+        (SourceWish::Only(SourceKind::Tracefs), Some(why)) => Err(why),
+        (SourceWish::Auto, None) => Ok(choice(SourceKind::Tracefs, "the cheaper one")),
+        (SourceWish::Auto, Some(why)) => Ok(choice(SourceKind::Perf, &why)),
+    }
+}
+
+/// What speaks against tracefs, if anything does.
+pub fn hindrance(tracefs: &Tracefs) -> Option<String> {
+    let instances = tracefs.root().join("instances");
+    if proc::is_namespaced() {
+        let why =
+            "tracefs rings carry the host's thread numbers, which this pid namespace does not show";
+        return Some(why.into());
+    }
+    if let Err(errno) = access(&instances, AccessFlags::W_OK | AccessFlags::X_OK) {
+        return Some(format!("{} cannot be written to: {errno}", instances.display()));
+    }
+    match tracefs.text("header_page") {
+        Ok(text) if PageLayout::parse(&text).is_some() => None,
+        Ok(_) => Some("this kernel's trace pages are laid out in an unknown way".into()),
+        Err(error) => Some(error.to_string()),
+    }
+}

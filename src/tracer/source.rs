@@ -1,0 +1,179 @@
+//! What both sources have in common: tracepoints are looked up, opened on every CPU, switched on and off, and counted.
+
+use std::io;
+
+use super::error::TracerError;
+use super::plan::{Planned, RingOf};
+use super::stream::Stream;
+use crate::capture::header::{Counts, Layout, RingCounts, Tracepoint};
+use crate::sys::ring::page_bytes;
+use crate::sys::tracefs::{Tracefs, TracefsError};
+use crate::tracefs::EventFormat;
+use crate::units::Tid;
+
+/// Tracepoints that are open in the kernel. Dropping it closes them.
+pub trait Source: Send + std::fmt::Debug {
+    /// Switches everything on, exits of system calls before their entries: no entry is seen whose exit is not.
+    ///
+    /// # Errors
+    ///
+    /// Those of the kernel.
+    fn enable(&self) -> io::Result<()>;
+
+    /// Switches everything off, entries before exits.
+    ///
+    /// # Errors
+    ///
+    /// Those of the kernel.
+    fn disable(&self) -> io::Result<()>;
+
+    /// Follows the threads that `now_there` gives, and their children, if the kernel does that for this source. False if
+    /// they gave birth so fast that some may be missing.
+    ///
+    /// # Errors
+    ///
+    /// Those of the kernel.
+    fn follow(&self, now_there: &dyn Fn() -> Vec<Tid>) -> io::Result<bool>;
+
+    /// The tracepoints, in the order of the plan.
+    fn tracepoints(&self) -> &[Described];
+
+    /// How the records of its rings are laid out.
+    fn layouts(&self) -> Vec<Layout>;
+
+    /// What the kernel counted of each tracepoint and of each kind of ring; what was found is left at 0: others count it.
+    ///
+    /// # Errors
+    ///
+    /// Those of the kernel.
+    fn counts(&self) -> io::Result<Books>;
+}
+
+/// What the kernel counted.
+#[derive(Clone, Debug, Default)]
+pub struct Books {
+    /// Of each tracepoint, with its `common_type`.
+    pub tracepoints: Vec<(u16, Counts)>,
+    /// Of each kind of tracefs ring.
+    pub rings: Vec<RingCounts>,
+}
+
+/// What was opened.
+#[derive(Debug)]
+pub struct Opened {
+    /// The tracepoints.
+    pub source: Box<dyn Source>,
+    /// What the drain thread takes.
+    pub drained: Vec<Stream>,
+    /// What the names readers take.
+    pub names: Vec<NamesRings>,
+    /// How large the rings are, by [`RingOf::index`]; 0: not there.
+    pub ring_bytes: [usize; RingOf::ALL.len()],
+}
+
+/// The rings of one CPU's names reader.
+#[derive(Debug)]
+pub struct NamesRings {
+    /// Exits of opens; with perf the entries, too.
+    pub exits: Stream,
+    /// With tracefs: their entries.
+    pub entries: Option<Stream>,
+}
+
+/// A tracepoint that this kernel has, with its description.
+#[derive(Clone, Debug)]
+pub struct Described {
+    /// What was planned.
+    pub planned: Planned,
+    /// Its `common_type`.
+    pub id: u16,
+    /// The text of its `format` file.
+    pub format: String,
+}
+
+impl Described {
+    /// `system:name`.
+    pub fn name(&self) -> String {
+        format!("{}:{}", self.planned.system, self.planned.name)
+    }
+
+    /// As the log's header keeps it.
+    pub fn header(&self) -> Tracepoint {
+        Tracepoint {
+            system: self.planned.system.into(),
+            name: self.planned.name.clone(),
+            id: self.id,
+            format: self.format.clone(),
+            filter: self.planned.filter.clone(),
+            ring: self.planned.ring.index(),
+        }
+    }
+}
+
+/// Looks up the planned tracepoints. Those that are not needed and not there go into `warnings`.
+///
+/// # Errors
+///
+/// If a needed one is not there or tracefs cannot be read.
+pub fn describe(
+    planned: Vec<Planned>,
+    tracefs: &Tracefs,
+    warnings: &mut Vec<String>,
+) -> Result<Vec<Described>, TracerError> {
+    let mut described = Vec::new();
+    for planned in planned {
+        let format = match tracefs.format(planned.system, &planned.name) {
+            Ok(format) => format,
+            Err(error @ TracefsError::Missing { .. }) if !planned.needed => {
+                warnings.push(format!("{error}: its events are not recorded"));
+                continue;
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let tracepoint = || format!("{}:{}", planned.system, planned.name);
+        let parsed = EventFormat::parse(&format)
+            .map_err(|source| TracerError::Format { tracepoint: tracepoint(), source })?;
+        let id = parsed.id.and_then(|it| u16::try_from(it).ok());
+        let id = id.ok_or_else(|| TracerError::NoId { tracepoint: tracepoint() })?;
+        described.push(Described { planned, id, format });
+    }
+    Ok(described)
+}
+
+/// How large the rings are.
+#[derive(Clone, Copy, Debug)]
+pub struct RingSizes {
+    /// Data bytes of each main ring, a power of two.
+    pub main: usize,
+    /// Data bytes of each small ring, a power of two.
+    pub small: usize,
+}
+
+/// All main rings together are at most this large.
+const MAIN_RINGS_BYTES_MAX: usize = 512 << 20;
+/// A main ring by default: at least 30 ms of the highest rate that one CPU can produce.
+const MAIN_RING_BYTES: usize = 8 << 20;
+/// A names ring holds the few opens that happen before their reader runs; births and ends of tasks are as few.
+const SMALL_RING_BYTES: usize = 256 << 10;
+
+impl RingSizes {
+    /// The default for so many CPUs.
+    pub fn for_cpus(cpus: usize) -> Self {
+        let share = MAIN_RINGS_BYTES_MAX / cpus.max(1);
+        let largest = 1usize << share.max(page_bytes()).ilog2();
+        Self { main: MAIN_RING_BYTES.min(largest), small: SMALL_RING_BYTES.max(page_bytes()) }
+    }
+
+    /// With main rings of at least so many bytes each.
+    pub fn with_main(self, bytes: usize) -> Self {
+        Self { main: bytes.max(page_bytes()).next_power_of_two(), ..self }
+    }
+
+    /// Of one ring.
+    pub fn of(self, ring: RingOf) -> usize {
+        match ring {
+            RingOf::Main | RingOf::Block => self.main,
+            RingOf::Names | RingOf::NamesEntries | RingOf::Tasks => self.small,
+        }
+    }
+}

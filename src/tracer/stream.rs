@@ -1,0 +1,99 @@
+//! One ring of one CPU, wherever it comes from: bytes out, in order.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use super::plan::RingOf;
+use crate::sys::perf::PerfEvent;
+use crate::sys::ring::Ring;
+use crate::sys::trace_ring::{PagePipe, TraceRing};
+
+/// Index of perf's records in the header's `layouts`.
+pub const PERF_LAYOUT: u16 = 0;
+/// Index of tracefs pages in the header's `layouts`.
+pub const PAGES_LAYOUT: u16 = 1;
+
+/// One ring of one CPU.
+#[derive(Debug)]
+pub struct Stream {
+    /// The CPU.
+    pub cpu: u32,
+    /// Which of its rings.
+    pub ring: RingOf,
+    from: From,
+}
+
+/// Where the bytes are.
+#[derive(Debug)]
+enum From {
+    /// Memory that the kernel shares with us. It is unmapped before its owner is closed: an event stays enabled while its
+    /// ring is mapped.
+    Perf { ring: Ring, owner: PerfEvent },
+    /// A file that gives pages.
+    Pages(TraceRing),
+}
+
+/// How much is taken out of a ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Take {
+    /// What costs the writer nothing.
+    Cheap,
+    /// All that was there when it began.
+    All,
+}
+
+impl Stream {
+    /// A perf ring and the event that owns it.
+    pub fn perf(cpu: u32, ring: RingOf, mapped: Ring, owner: PerfEvent) -> Self {
+        Self { cpu, ring, from: From::Perf { ring: mapped, owner } }
+    }
+
+    /// A ring of a tracefs instance.
+    pub fn pages(cpu: u32, ring: RingOf, from: TraceRing) -> Self {
+        Self { cpu, ring, from: From::Pages(from) }
+    }
+
+    /// The event that owns a perf ring.
+    pub fn owner(&self) -> Option<&PerfEvent> {
+        match &self.from {
+            From::Perf { owner, .. } => Some(owner),
+            From::Pages(_) => None,
+        }
+    }
+
+    /// Index into the header's `layouts`.
+    pub fn layout(&self) -> u16 {
+        match self.from {
+            From::Perf { .. } => PERF_LAYOUT,
+            From::Pages(_) => PAGES_LAYOUT,
+        }
+    }
+
+    /// Appends what is in the ring.
+    ///
+    /// # Errors
+    ///
+    /// Those of reading a tracefs ring.
+    pub fn take(&mut self, how: Take, pipe: &mut PagePipe, out: &mut Vec<u8>) -> io::Result<()> {
+        match &mut self.from {
+            From::Perf { ring, .. } => {
+                ring.take(out);
+                Ok(())
+            }
+            From::Pages(ring) => {
+                ring.take_pages(pipe, out)?;
+                if how == Take::All { ring.take_rest(out) } else { Ok(()) }
+            }
+        }
+    }
+}
+
+impl AsFd for Stream {
+    /// Readable when there is something to take: perf: at the watermark; tracefs: with `buffer_percent` 0, by each hit.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match &self.from {
+            From::Perf { owner, .. } => owner.as_fd(),
+            From::Pages(ring) => ring.as_fd(),
+        }
+    }
+}

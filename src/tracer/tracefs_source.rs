@@ -1,0 +1,220 @@
+//! Tracefs instances of our own: the planned tracepoints in the kernel's trace rings.
+//!
+//! Cheaper than perf for the traced program, nearly free for everybody else in process mode: the kernel keeps a list of
+//! threads (`set_event_pid`) that grows at forks (`event-fork`) and records nobody else. Each instance has its own
+//! list and its own rings:
+//!
+//! - `main`: nearly everything;
+//! - `block` (process mode): block requests. A completion carries the thread that was interrupted, so no list;
+//! - `names`: exits of opens. Any hit wakes the reader, so nothing else is in it;
+//! - `names-entries`: their entries, which the reader looks at when it is woken by an exit.
+//!
+//! Births, names and ends of tasks come from perf, in small rings: those records carry process and thread, and an end
+//! comes after the files of the task were closed; none of that is true of the tracepoints.
+
+use std::io;
+
+use super::error::TracerError;
+use super::perf_source::{layout, task_ring};
+use super::plan::RingOf;
+use super::source::{Books, Described, NamesRings, Opened, RingSizes, Source};
+use super::stream::Stream;
+use crate::capture::header::{Counts, Layout, RingCounts};
+use crate::record::PageLayout;
+use crate::sys::instance::Instance;
+use crate::sys::tracefs::Tracefs;
+use crate::units::Tid;
+
+/// Scans in a row that must find no new thread before all are followed (threads that are born and die while one
+/// looks). One scan lost up to all of a chain of forks, three lost none.
+const CLEAN_SCANS: u32 = 3;
+
+/// Scans at most: a tree that never rests is followed as far as it goes.
+const SCANS_MAX: u32 = 100;
+
+#[derive(Debug)]
+struct TracefsSource {
+    tracepoints: Vec<Described>,
+    instances: Vec<(RingOf, Instance)>,
+    cpus: Vec<u32>,
+    header_page: String,
+    header_event: String,
+}
+
+/// Makes the instances and opens their rings, switched off.
+///
+/// # Errors
+///
+/// [`TracerError`] says what could not be opened and what would help.
+pub fn open(
+    described: Vec<Described>,
+    tracefs: &Tracefs,
+    cpus: &[u32],
+    sizes: RingSizes,
+) -> Result<Opened, TracerError> {
+    let header_page = tracefs.text("header_page")?;
+    let header_event = tracefs.text("header_event")?;
+    let page = PageLayout::parse(&header_page).ok_or(TracerError::Pages)?;
+    let mut instances = Vec::new();
+    let mut ring_bytes = [0; RingOf::ALL.len()];
+    ring_bytes[RingOf::Tasks as usize] = sizes.of(RingOf::Tasks);
+    for ring in RingOf::ALL {
+        let its: Vec<&Described> = described.iter().filter(|it| it.planned.ring == ring).collect();
+        if !its.is_empty() {
+            let bytes = sizes.of(ring);
+            let instance = make(tracefs, ring, bytes, &its).map_err(TracerError::Instance)?;
+            if let Some(size) = ring_bytes.get_mut(ring as usize) {
+                *size = bytes;
+            }
+            instances.push((ring, instance));
+        }
+    }
+    let of = |wanted: RingOf| instances.iter().find(|it| it.0 == wanted).map(|it| &it.1);
+    let open_ring = |of: RingOf, instance: &Instance, cpu: u32| {
+        let ring = instance.ring(cpu, page.page_bytes()).map_err(TracerError::Instance)?;
+        Ok::<_, TracerError>(Stream::pages(cpu, of, ring))
+    };
+    let (mut drained, mut names) = (Vec::new(), Vec::new());
+    for &cpu in cpus {
+        drained.push(task_ring(cpu, RingOf::Tasks, sizes)?);
+        for ring in [RingOf::Main, RingOf::Block] {
+            drained.extend(of(ring).map(|it| open_ring(ring, it, cpu)).transpose()?);
+        }
+        if let Some(instance) = of(RingOf::Names) {
+            let exits = open_ring(RingOf::Names, instance, cpu)?;
+            let entries = of(RingOf::NamesEntries);
+            let entries = entries.map(|it| open_ring(RingOf::NamesEntries, it, cpu)).transpose()?;
+            names.push(NamesRings { exits, entries });
+        }
+    }
+    let cpus = cpus.to_vec();
+    let source = Box::new(TracefsSource {
+        tracepoints: described,
+        instances,
+        cpus,
+        header_page,
+        header_event,
+    });
+    Ok(Opened { source, drained, names, ring_bytes })
+}
+
+/// An instance with these tracepoints, all set but not on.
+fn make(
+    tracefs: &Tracefs,
+    ring: RingOf,
+    bytes: usize,
+    tracepoints: &[&Described],
+) -> io::Result<Instance> {
+    let instance = Instance::create(tracefs, ring.as_str())?;
+    instance.write("trace_clock", "mono")?;
+    instance.write("buffer_size_kb", &(bytes >> 10).to_string())?;
+    if ring == RingOf::Names {
+        // Each hit wakes who polls. (Before 5.0 there is no such file, and it is so.)
+        let _ = instance.write("buffer_percent", "0");
+    }
+    for tracepoint in tracepoints {
+        let planned = &tracepoint.planned;
+        let directory = format!("events/{}/{}", planned.system, planned.name);
+        if !planned.filter.is_empty() {
+            instance.write(&format!("{directory}/filter"), &planned.filter)?;
+        }
+        instance.write(&format!("{directory}/enable"), "1")?;
+    }
+    Ok(instance)
+}
+
+impl TracefsSource {
+    /// Those that record only who is followed.
+    fn following(&self) -> impl Iterator<Item = &Instance> {
+        self.instances.iter().filter(|it| it.0 != RingOf::Block).map(|it| &it.1)
+    }
+
+    fn switch(&self, order: impl IntoIterator<Item = RingOf>, on: &str) -> io::Result<()> {
+        for wanted in order {
+            let found = self.instances.iter().find(|it| it.0 == wanted);
+            found.map_or(Ok(()), |it| it.1.write("tracing_on", on))?;
+        }
+        Ok(())
+    }
+}
+
+/// Entries of opens last.
+const ORDER_ON: [RingOf; 4] = [RingOf::Block, RingOf::Names, RingOf::Main, RingOf::NamesEntries];
+
+impl Source for TracefsSource {
+    fn enable(&self) -> io::Result<()> {
+        self.switch(ORDER_ON, "1")
+    }
+
+    fn disable(&self) -> io::Result<()> {
+        self.switch(ORDER_ON.into_iter().rev(), "0")
+    }
+
+    fn follow(&self, now_there: &dyn Fn() -> Vec<Tid>) -> io::Result<bool> {
+        let first = now_there();
+        for instance in self.following() {
+            instance.write("options/event-fork", "1")?;
+            instance.follow(&first)?;
+        }
+        let mut all = true;
+        for instance in self.following() {
+            all &= follow_all(instance, now_there)?;
+        }
+        Ok(all)
+    }
+
+    fn tracepoints(&self) -> &[Described] {
+        &self.tracepoints
+    }
+
+    fn layouts(&self) -> Vec<Layout> {
+        let pages = Layout {
+            source: "tracefs".into(),
+            header_page: self.header_page.clone(),
+            header_event: self.header_event.clone(),
+            ..Layout::default()
+        };
+        vec![layout(), pages]
+    }
+
+    fn counts(&self) -> io::Result<Books> {
+        let tracepoint = |it: &Described| {
+            let ring = it.planned.ring.index();
+            // The rings count losses; 0 here keeps the sum right.
+            (it.id, Counts { name: it.name(), ring, lost: Some(0), ..Counts::default() })
+        };
+        let mut rings = Vec::new();
+        for (ring, instance) in &self.instances {
+            let mut sum = RingCounts { ring: ring.index(), ..RingCounts::default() };
+            for &cpu in &self.cpus {
+                let stats = instance.stats(cpu)?;
+                sum.read += stats.read;
+                sum.overrun += stats.overrun;
+                sum.dropped += stats.dropped;
+                sum.left += stats.entries;
+            }
+            rings.push(sum);
+        }
+        Ok(Books { tracepoints: self.tracepoints.iter().map(tracepoint).collect(), rings })
+    }
+}
+
+/// Adds who was born before the list followed its parent. False if there is no end of them.
+fn follow_all(instance: &Instance, now_there: &dyn Fn() -> Vec<Tid>) -> io::Result<bool> {
+    let mut clean = 0;
+    for _ in 0..SCANS_MAX {
+        let there = now_there();
+        let followed = instance.followed()?;
+        let missing: Vec<Tid> = there.into_iter().filter(|it| !followed.contains(it)).collect();
+        if missing.is_empty() {
+            clean += 1;
+            if clean == CLEAN_SCANS {
+                return Ok(true);
+            }
+        } else {
+            clean = 0;
+            instance.follow_too(&missing)?;
+        }
+    }
+    Ok(false)
+}
