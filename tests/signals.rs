@@ -10,6 +10,7 @@ use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
+use nix::fcntl::{Flock, FlockArg};
 use nix::pty::openpty;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -401,10 +402,14 @@ fn nothing_is_left_behind() {
     if require(Need::KernelFile("/sys/kernel/tracing/instances")) && require_all(&[Need::Root]) {
         let probes = fs::read_to_string("/sys/kernel/tracing/dynamic_events").unwrap_or_default();
         assert!(!probes.contains("iotrace"), "{probes}");
-        let instances = names(Path::new("/sys/kernel/tracing/instances"));
-        assert!(
-            !instances.iter().any(|it| it.to_string_lossy().contains("iotrace")),
-            "{instances:?}"
-        );
+        // Other tests record at the same time: theirs are locked.
+        let all = Path::new("/sys/kernel/tracing/instances");
+        let is_dead = |name: &std::ffi::OsString| {
+            let instance = fs::File::open(all.join(name));
+            let lock = instance.map(|it| Flock::lock(it, FlockArg::LockExclusiveNonblock));
+            name.to_string_lossy().contains("iotrace") && lock.is_ok_and(|it| it.is_ok())
+        };
+        let dead: Vec<_> = names(all).into_iter().filter(is_dead).collect();
+        assert!(dead.is_empty(), "{dead:?}");
     }
 }

@@ -96,6 +96,20 @@ impl PageLayout {
         self.head(bytes).map(|it| it.end).filter(|&it| it <= bytes.len())
     }
 
+    /// Cuts off the unused rest of each of the whole pages that begin at `start`, as they come out of a ring.
+    pub fn cut(&self, bytes: &mut Vec<u8>, start: usize) {
+        let mut end = start;
+        let mut page = start;
+        while page < bytes.len() {
+            let next = (page + self.page_bytes()).min(bytes.len());
+            let whole = bytes.get(page..next).unwrap_or_default();
+            let used = self.used_bytes(whole).unwrap_or(whole.len());
+            bytes.copy_within(page..page + used, end);
+            (page, end) = (next, end + used);
+        }
+        bytes.truncate(end);
+    }
+
     fn head(&self, bytes: &[u8]) -> Option<Head> {
         let time = u64_at(bytes, 0)?;
         let commit = self.long_at(bytes, self.commit)?;
@@ -367,6 +381,18 @@ mod tests {
         ];
         assert_eq!(found, expected);
         assert_eq!(layout().used_bytes(&bytes[24..]), Some(32));
+    }
+
+    #[test]
+    fn whole_pages_are_cut_behind_their_data() {
+        let used = [page(7, 0, &[entry(1, 0), 0], None), page(8, 0, &[], None)];
+        let mut bytes = vec![0xee; 3];
+        for page in &used {
+            bytes.extend(page);
+            bytes.resize(bytes.len() + 4096 - page.len(), 0xee);
+        }
+        layout().cut(&mut bytes, 3);
+        assert_eq!(bytes, [vec![0xee; 3], used.concat()].concat());
     }
 
     #[test]

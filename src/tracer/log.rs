@@ -217,7 +217,7 @@ impl Log {
         let frame = empty_frame(cpu, stream, layout, its);
         let frame = match its {
             Layout::Perf(layout) => self.look_through(frame, layout, &mut bytes),
-            Layout::Pages(layout) => self.look_through_pages(frame, layout, &mut bytes),
+            Layout::Pages(layout) => self.look_through_pages(frame, layout, &bytes),
         };
         if frame.records == 0 {
             return self.give_back(bytes);
@@ -292,20 +292,13 @@ impl Log {
         frame
     }
 
-    /// Counts the hits, finds their time range and cuts off the unused rest of each page. The kernel has dropped what is
-    /// not of the tree.
+    /// Counts the hits and finds their time range. The kernel has dropped what is not of the tree.
     fn look_through_pages(
         &mut self,
         mut frame: DataFrame,
         layout: PageLayout,
-        bytes: &mut Vec<u8>,
+        bytes: &[u8],
     ) -> DataFrame {
-        let pages = bytes.chunks(layout.page_bytes()).enumerate();
-        let used = |(number, page): (usize, &[u8])| {
-            (number * layout.page_bytes(), layout.used_bytes(page).unwrap_or(page.len()))
-        };
-        let kept: Vec<_> = pages.map(used).collect();
-        compact(bytes, &kept);
         for entry in page::entries(bytes, layout) {
             match entry {
                 Ok(Entry::Hit(start, time)) => {

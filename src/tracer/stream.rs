@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use super::plan::RingOf;
+use crate::record::PageLayout;
 use crate::sys::perf::PerfEvent;
 use crate::sys::ring::Ring;
 use crate::sys::trace_ring::{PagePipe, TraceRing};
@@ -30,7 +31,7 @@ enum From {
     /// ring is mapped.
     Perf { ring: Ring, owner: PerfEvent },
     /// A file that gives pages.
-    Pages(TraceRing),
+    Pages { ring: TraceRing, layout: PageLayout },
 }
 
 /// How much is taken out of a ring.
@@ -49,15 +50,15 @@ impl Stream {
     }
 
     /// A ring of a tracefs instance.
-    pub fn pages(cpu: u32, ring: RingOf, from: TraceRing) -> Self {
-        Self { cpu, ring, from: From::Pages(from) }
+    pub fn pages(cpu: u32, ring: RingOf, from: TraceRing, layout: PageLayout) -> Self {
+        Self { cpu, ring, from: From::Pages { ring: from, layout } }
     }
 
     /// The event that owns a perf ring.
     pub fn owner(&self) -> Option<&PerfEvent> {
         match &self.from {
             From::Perf { owner, .. } => Some(owner),
-            From::Pages(_) => None,
+            From::Pages { .. } => None,
         }
     }
 
@@ -65,11 +66,11 @@ impl Stream {
     pub fn layout(&self) -> u16 {
         match self.from {
             From::Perf { .. } => PERF_LAYOUT,
-            From::Pages(_) => PAGES_LAYOUT,
+            From::Pages { .. } => PAGES_LAYOUT,
         }
     }
 
-    /// Appends what is in the ring.
+    /// Appends what is in the ring: whole records, pages cut behind their data.
     ///
     /// # Errors
     ///
@@ -80,9 +81,14 @@ impl Stream {
                 ring.take(out);
                 Ok(())
             }
-            From::Pages(ring) => {
-                ring.take_pages(pipe, out)?;
-                if how == Take::All { ring.take_rest(out) } else { Ok(()) }
+            From::Pages { ring, layout } => {
+                let start = out.len();
+                let mut taken = ring.take_pages(pipe, out);
+                if how == Take::All {
+                    taken = taken.and_then(|()| ring.take_rest(out));
+                }
+                layout.cut(out, start);
+                taken
             }
         }
     }
@@ -93,7 +99,7 @@ impl AsFd for Stream {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match &self.from {
             From::Perf { owner, .. } => owner.as_fd(),
-            From::Pages(ring) => ring.as_fd(),
+            From::Pages { ring, .. } => ring.as_fd(),
         }
     }
 }

@@ -72,7 +72,7 @@ pub fn open(
     let of = |wanted: RingOf| instances.iter().find(|it| it.0 == wanted).map(|it| &it.1);
     let open_ring = |of: RingOf, instance: &Instance, cpu: u32| {
         let ring = instance.ring(cpu, page.page_bytes()).map_err(TracerError::Instance)?;
-        Ok::<_, TracerError>(Stream::pages(cpu, of, ring))
+        Ok::<_, TracerError>(Stream::pages(cpu, of, ring, page))
     };
     let (mut drained, mut names) = (Vec::new(), Vec::new());
     for &cpu in cpus {
