@@ -323,3 +323,43 @@ fn a_tracer_killed_before_the_start_runs_nothing() {
         });
     }
 }
+
+/// Fails if what a killed tracer leaves in the kernel is still there after the next recording, or if that removes what
+/// a living tracer needs.
+#[test]
+fn what_a_killed_tracer_leaves_is_removed() {
+    if !can_record(&[Need::KernelFile("/sys/kernel/tracing/instances")]) {
+        return;
+    }
+    let dir = scratch_dir("faults");
+    let all = Path::new("/sys/kernel/tracing/instances");
+    let of = |tracer: u32| {
+        let entries = fs::read_dir(all).expect("instances").flatten();
+        let prefix = format!("iotrace-{tracer}-");
+        entries.filter(|it| it.file_name().to_string_lossy().starts_with(&prefix)).count()
+    };
+    let begin = |name: &str| {
+        let place = dir.path().join(name);
+        let mut command = Command::new(BINARY);
+        command
+            .args(["--source", "tracefs", "--no-archive", "-o"])
+            .arg(format!("{}/", place.display()));
+        // It outlives its tracer.
+        command.args(["--", "sleep", "5"]).stdout(Stdio::null()).stderr(Stdio::null());
+        let tracer = command.spawn().expect("it starts");
+        wait_until("it records", || size(&place.join("traces.iocap")) > 0);
+        tracer
+    };
+    let (mut dead, mut alive) = (begin("dead"), begin("alive"));
+    wait_until("both have theirs", || of(dead.id()) > 1 && of(alive.id()) > 1);
+    dead.kill().expect("it runs");
+    dead.wait().expect("it is ours");
+    assert!(of(dead.id()) > 1, "nobody has removed them yet");
+    let mut next = Command::new(BINARY);
+    let said = process::run(next.arg("doctor"), TIMEOUT).expect("it ends").stdout();
+    assert_eq!(of(dead.id()), 0, "{said}");
+    assert!(of(alive.id()) > 1, "{said}");
+    kill(Pid::from_raw(alive.id().try_into().expect("a pid")), Signal::SIGTERM).expect("it runs");
+    alive.wait().expect("it is ours");
+    assert_eq!(of(alive.id()), 0);
+}

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
+use crate::sys::limits::parse_cpu_list;
+
 const EXAMPLES: &str = "\
 Examples:
   iotrace-perf -- ./app                  ./app with all its threads and children
@@ -61,6 +63,12 @@ pub(super) struct RecordArgs {
     /// Size of each CPU's ring (K, M, G) [default: 8M, all together at most 512M]
     #[arg(short = 'm', long, value_name = "SIZE", value_parser = parse_size)]
     pub(super) buffer_size: Option<usize>,
+    /// Run our threads with real-time priority (`SCHED_FIFO`, 1 to 38), so that they keep up beside programs that take all CPUs
+    #[arg(long, value_name = "PRIORITY", num_args = 0..=1, default_missing_value = "1", value_parser = clap::value_parser!(u8).range(1..=38))]
+    pub(super) realtime: Option<u8>,
+    /// Run our threads on these CPUs only (such as 0-3,8); names are read on the CPU of the open all the same
+    #[arg(long, value_name = "CPUS", value_parser = parse_cpus)]
+    pub(super) own_cpus: Option<Cpus>,
     /// Stop after this time (10s, 500ms, 2m)
     #[arg(short = 'D', long, value_name = "TIME", value_parser = parse_duration)]
     pub(super) duration: Option<Duration>,
@@ -131,6 +139,15 @@ pub(super) struct DoctorArgs {
     pub(super) json: bool,
 }
 
+/// A list of CPUs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Cpus(pub(super) Vec<u32>);
+
+/// `0-3,8`, as the kernel writes them.
+fn parse_cpus(text: &str) -> Result<Cpus, String> {
+    parse_cpu_list(text).map(Cpus).ok_or_else(|| "CPUs are given like 0-3,8".to_owned())
+}
+
 /// `64K`, `8M`, `1G`, or bytes.
 fn parse_size(text: &str) -> Result<usize, String> {
     let (number, unit) =
@@ -180,6 +197,8 @@ mod tests {
         assert_eq!(parse_duration("500ms"), Ok(Duration::from_millis(500)));
         assert_eq!(parse_duration("1.5"), Ok(Duration::from_millis(1500)));
         assert!(parse_duration("-1s").is_err());
+        assert_eq!(parse_cpus("0-2,8"), Ok(Cpus(vec![0, 1, 2, 8])));
+        assert!(parse_cpus("a").is_err());
     }
 
     #[test]

@@ -9,11 +9,13 @@ use super::args::DoctorArgs;
 use super::error::CliError;
 use crate::event::decode::BLOCK_POINTS;
 use crate::event::syscall_table::CallId;
+use crate::sys::instance::{self, Instance};
 use crate::sys::perf::{PerfEvent, Wake};
 use crate::sys::ring::Ring;
 use crate::sys::tracefs::{Tracefs, TracefsError};
 use crate::sys::{limits, proc, thread};
 use crate::tracefs::EventFormat;
+use crate::tracer::choice::hindrance;
 
 /// One thing that was tried.
 #[derive(Debug)]
@@ -38,8 +40,17 @@ impl Check {
 
 /// The exit status says whether a recording is possible.
 pub(super) fn run(args: &DoctorArgs) -> Result<ExitCode, CliError> {
-    let checks =
-        [kernel(), root(), tracefs(), tracepoints(), perf(), names(), open_files(), disks()];
+    let checks = [
+        kernel(),
+        root(),
+        tracefs(),
+        tracepoints(),
+        source(),
+        perf(),
+        names(),
+        open_files(),
+        disks(),
+    ];
     let text = if args.json { as_json(&checks) } else { as_text(&checks) };
     io::stdout().lock().write_all(text.as_bytes()).map_err(CliError::output)?;
     let needed = ["tracefs", "perf events"];
@@ -117,6 +128,28 @@ fn tracepoints() -> Check {
             format!("{} of {} are missing: {}", missing.len(), all.len(), missing.join(" ")),
             fix,
         )
+    }
+}
+
+/// Which source a recording would get. Makes an instance of tracefs as it would, and removes what dead tracers left.
+fn source() -> Check {
+    let Ok(tracefs) = Tracefs::find() else {
+        return Check::bad("source", "unknown without tracefs", "see tracefs");
+    };
+    let removed = instance::remove_stale(&tracefs).unwrap_or(0);
+    let cleaned = match removed {
+        0 => String::new(),
+        more => format!("; removed {more} instances of tracers that have died"),
+    };
+    let hindrance = hindrance(&tracefs)
+        .or_else(|| Instance::create(&tracefs, "doctor").err().map(|it| it.to_string()));
+    match hindrance {
+        None => Check::ok("source", format!("tracefs, the cheaper one{cleaned}")),
+        Some(why) => Check::bad(
+            "source",
+            format!("perf: {why}{cleaned}"),
+            "it works, at twice the cost; for tracefs: root outside of a container",
+        ),
     }
 }
 

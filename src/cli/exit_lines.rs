@@ -6,6 +6,7 @@ use super::convert::Converted;
 use super::output::Output;
 use super::say;
 use crate::analysis::audit::{self, ProcessAudit};
+use crate::anomaly::AnomalyKind;
 use crate::pipeline::Summary;
 
 /// OTF2's readers open two files for each location.
@@ -34,6 +35,13 @@ pub(super) fn print_doubts(summary: &Summary) {
     doubts(summary).iter().for_each(|it| say(it));
 }
 
+/// Where hits came from, and why from there. The first logs did not say it: they knew only perf.
+pub(super) fn source(summary: &Summary) -> (&str, &str) {
+    let header = &summary.header;
+    let source = if header.source.is_empty() { "perf" } else { &header.source };
+    (source, &header.source_reason)
+}
+
 /// Size, counts, losses, audit.
 pub(super) fn lines(bytes: u64, converted: &Converted) -> Vec<String> {
     let summary = &converted.summary;
@@ -47,11 +55,19 @@ pub(super) fn lines(bytes: u64, converted: &Converted) -> Vec<String> {
             ledger.requests
         ),
         counts(converted),
+        format!("source: {}", described_source(summary)),
         losses(summary),
     ];
     lines.extend(audit::process(summary, &converted.totals).map(|it| audit_line(&it)));
     lines.extend(doubts(summary));
     lines
+}
+
+fn described_source(summary: &Summary) -> String {
+    match source(summary) {
+        (source, "") => source.to_owned(),
+        (source, reason) => format!("{source} ({reason})"),
+    }
 }
 
 /// The most frequent calls.
@@ -96,6 +112,11 @@ fn doubts(summary: &Summary) -> Vec<String> {
     let mut lines = Vec::new();
     if summary.lost() > 0 {
         lines.push("records were lost because the rings were full: record again with larger ones: --buffer-size 64M".into());
+    }
+    for kind in [AnomalyKind::Late, AnomalyKind::Undecodable, AnomalyKind::NoProcess] {
+        if let Some(count) = summary.ledger.anomalous.get(&kind) {
+            lines.push(format!("{count} records could not be used: {}", kind.as_str()));
+        }
     }
     for imbalance in summary.ledger.imbalances() {
         lines.push(format!(

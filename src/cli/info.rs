@@ -8,11 +8,11 @@ use serde_json::{Map, Value, json};
 use super::args::InfoArgs;
 use super::convert::{Converted, convert};
 use super::error::CliError;
-use super::exit_lines;
+use super::exit_lines::{self, source};
 use crate::analysis::audit::{self, ProcessAudit};
 use crate::analysis::totals::CallTotals;
 use crate::capture::format::{MAJOR, MINOR};
-use crate::capture::header::Counts;
+use crate::capture::header::{Counts, End, RingCounts};
 use crate::pipeline::Summary;
 
 pub(super) fn run(args: &InfoArgs) -> Result<ExitCode, CliError> {
@@ -51,6 +51,8 @@ fn about(summary: &Summary, bytes: u64) -> Map<String, Value> {
         ("mode", json!(header.scope.mode)),
         ("command", json!(header.scope.command)),
         ("roots", json!(header.scope.roots)),
+        ("source", json!(source(summary).0)),
+        ("source_reason", json!(header.source_reason)),
         ("names", json!(header.names)),
         ("clock", json!(header.clock.name)),
         ("start_ns", json!(header.clock.start_ns)),
@@ -125,6 +127,7 @@ fn details(info: &Converted) -> Map<String, Value> {
         ("calls", json!(calls)),
         ("audit", json!(audit::process(&info.summary, &info.totals).as_ref().map(audited))),
         ("tracepoints", json!(tracepoints)),
+        ("rings", json!(info.summary.end.as_ref().map(|end| rings(&info.summary, end)))),
     ])
 }
 
@@ -134,6 +137,17 @@ fn call(it: &CallTotals) -> Value {
 
 fn tracepoint(it: &Counts) -> Value {
     json!({"name": it.name, "hits": it.hits, "samples": it.samples, "lost": it.lost})
+}
+
+/// The books of tracefs rings; perf's have none.
+fn rings(summary: &Summary, end: &End) -> Vec<Value> {
+    let ring = |it: &RingCounts| {
+        let place = usize::try_from(it.ring).unwrap_or(usize::MAX);
+        let name = summary.header.rings.get(place).map(|it| it.name.as_str());
+        json!({"name": name, "read": it.read, "found": it.found, "overrun": it.overrun, "dropped": it.dropped,
+            "left": it.left})
+    };
+    end.rings.iter().map(ring).collect()
 }
 
 fn audited(it: &ProcessAudit) -> Value {

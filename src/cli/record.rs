@@ -13,6 +13,7 @@ use crate::event::syscall_table::CallId;
 use crate::sys::spawn::Running;
 use crate::sys::{files, spawn};
 use crate::tracer::choice::SourceWish;
+use crate::tracer::drain::Place;
 use crate::tracer::error::TracerError;
 use crate::tracer::plan::SourceKind;
 use crate::tracer::session::{self, Follow, Interrupts, Names, Options, Outcome};
@@ -151,6 +152,10 @@ fn options(args: &RecordArgs) -> Result<Options, CliError> {
             SourceArg::Auto => SourceWish::Auto,
             SourceArg::Perf => SourceWish::Only(SourceKind::Perf),
             SourceArg::Tracefs => SourceWish::Only(SourceKind::Tracefs),
+        },
+        place: Place {
+            cpus: args.own_cpus.clone().map_or_else(Vec::new, |it| it.0),
+            realtime: args.realtime.map(i32::from),
         },
         ring_bytes: args.buffer_size,
         duration: args.duration,

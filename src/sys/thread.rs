@@ -11,8 +11,19 @@ use nix::unistd::Pid;
 ///
 /// `EINVAL` if the CPU is offline or outside our cpuset.
 pub fn pin(cpu: u32) -> io::Result<()> {
+    run_on(&[cpu])
+}
+
+/// Lets the calling thread run on these CPUs only.
+///
+/// # Errors
+///
+/// `EINVAL` if none of them is online and in our cpuset.
+pub fn run_on(cpus: &[u32]) -> io::Result<()> {
     let mut set = CpuSet::new();
-    set.set(usize::try_from(cpu).map_err(io::Error::other)?)?;
+    for &cpu in cpus {
+        set.set(usize::try_from(cpu).map_err(io::Error::other)?)?;
+    }
     sched_setaffinity(Pid::from_raw(0), &set)?;
     Ok(())
 }

@@ -1,9 +1,9 @@
 //! The drain thread: takes what is in the rings and hands it on, so that the kernel always has room.
 
 use std::os::fd::AsFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -24,7 +24,7 @@ const ROUND_MS: u16 = 100;
 const LOOK_MS: std::ops::RangeInclusive<u16> = 1..=20;
 
 /// A round at most this often: longer than any time a record may take from its time stamp to its place in the ring.
-const ROUND_NS_MIN: u64 = 50_000_000;
+pub const ROUND_NS_MIN: u64 = 50_000_000;
 
 /// Records that may wait for the log thread, in bytes.
 const QUEUED_BYTES_MAX: usize = 256 << 20;
@@ -38,24 +38,49 @@ const PRIORITY: i32 = 1;
 /// Everything that the drain thread works with.
 #[derive(Debug)]
 pub struct Drain {
-    /// The rings.
+    /// The rings of its group of CPUs.
     pub rings: Vec<Stream>,
+    /// Number of the group.
+    pub group: usize,
     /// Carries pages.
     pub pipe: PagePipe,
     /// Bytes of a main ring.
     pub ring_bytes: usize,
-    /// The readers of the names rings.
-    pub names: Arc<NamesReaders>,
+    /// The readers of the names rings; one of the drain threads looks after them.
+    pub names: Option<Arc<NamesReaders>>,
+    /// How it runs.
+    pub place: Place,
     /// Where it all goes.
     pub log: Sender<Message>,
     /// Bytes of data on their way there.
     pub queued: Arc<AtomicUsize>,
     /// Buffers that the log is done with.
-    pub spare: Receiver<Vec<u8>>,
+    pub spare: Arc<Mutex<Receiver<Vec<u8>>>>,
     /// A buffer that was not needed.
     pub empty: Option<Vec<u8>>,
     /// Readable when the recording is over.
     pub stop: Arc<EventFd>,
+}
+
+/// Where and how one of our threads runs.
+#[derive(Clone, Debug, Default)]
+pub struct Place {
+    /// On these CPUs only; empty: anywhere.
+    pub cpus: Vec<u32>,
+    /// Real-time priority that the user gives the log thread; the drain threads run above it.
+    pub realtime: Option<i32>,
+}
+
+impl Place {
+    /// Takes the place, with this real-time priority. Without the right to it, it takes its turn like everybody else.
+    pub fn take(&self, priority: Option<i32>) {
+        if let Some(priority) = priority {
+            let _ = thread::set_fifo(priority);
+        }
+        if !self.cpus.is_empty() {
+            let _ = thread::run_on(&self.cpus);
+        }
+    }
 }
 
 /// What is left when it is over.
@@ -72,7 +97,7 @@ impl Drain {
     pub fn run(mut self) -> Drained {
         // It sleeps most of the time and copies when it runs; on a busy machine it must not wait for its turn while the
         // rings run over. Without the right to it, it takes its turn.
-        let _ = thread::set_fifo(PRIORITY);
+        self.place.take(Some(self.place.realtime.map_or(PRIORITY, |it| it.saturating_add(1))));
         let has_pages = self.rings.iter().any(|it| it.layout() == PAGES_LAYOUT);
         let mut look_ms = if has_pages { *LOOK_MS.start() } else { ROUND_MS };
         let mut last_round = clock::now();
@@ -125,7 +150,9 @@ impl Drain {
         let how = if due { Take::All } else { Take::Cheap };
         let mut fullest = 0;
         for place in 0..self.rings.len() {
-            let empty = self.empty.take().or_else(|| self.spare.try_recv().ok());
+            // One that another group looks for at this moment is made anew.
+            let spare = || self.spare.try_lock().ok().and_then(|it| it.try_recv().ok());
+            let empty = self.empty.take().or_else(spare);
             let mut bytes = empty.unwrap_or_default();
             let Some(ring) = self.rings.get_mut(place) else { break };
             let taken = ring.take(how, &mut self.pipe, &mut bytes);
@@ -150,12 +177,13 @@ impl Drain {
         let _ = self.log.send(message);
     }
 
-    /// Everything that was written before `before` has been taken: says so, with what the names readers have.
+    /// Everything that was written to these rings before `before` has been taken: says so, with what the names readers
+    /// have.
     fn round(&self, before: KernelTime) {
-        for message in self.names.collect() {
+        for message in self.names.iter().flat_map(|it| it.collect()) {
             self.send(message);
         }
-        self.send(Message::Round(before));
+        self.send(Message::Round(self.group, before));
     }
 }
 

@@ -8,6 +8,7 @@ use std::sync::mpsc::{Receiver, SyncSender};
 
 use nix::sys::eventfd::EventFd;
 
+use super::drain::{Place, ROUND_NS_MIN};
 use super::plan::RingOf;
 use super::tree::Tree;
 use crate::capture::fact::Fact;
@@ -32,8 +33,8 @@ pub enum Message {
     Data(Data),
     /// Facts; those with a process are kept only if it is followed.
     Facts(Vec<(Option<Pid>, Fact)>),
-    /// All rings were taken after this time.
-    Round(KernelTime),
+    /// All rings of this group of CPUs were taken after this time.
+    Round(usize, KernelTime),
 }
 
 /// Records of one ring, whole.
@@ -101,45 +102,55 @@ pub struct Log {
     held: Vec<Message>,
     /// The round that is being received.
     current: Vec<Message>,
+    /// The time of each group's last round.
+    rounds: Vec<KernelTime>,
+    /// The last round of all groups.
+    last_round: KernelTime,
     /// Data frames that are being filled, one for each ring.
     filling: Vec<(DataFrame, Vec<u8>)>,
     counted: Counted,
+    links: Option<Links>,
+}
+
+/// What ties the log thread to the others.
+#[derive(Debug)]
+pub struct Links {
     /// Told when the log cannot be written any more.
-    failed: Arc<EventFd>,
+    pub failed: Arc<EventFd>,
     /// Where used buffers go back to.
-    spare: SyncSender<Vec<u8>>,
+    pub spare: SyncSender<Vec<u8>>,
     /// Bytes of data that were sent and not yet dealt with.
-    queued: Arc<AtomicUsize>,
+    pub queued: Arc<AtomicUsize>,
+    /// Number of drain threads.
+    pub groups: usize,
+    /// How it runs.
+    pub place: Place,
 }
 
 impl Log {
     /// A log that `writer` has begun. With a tree, only its records are kept.
-    pub fn new(
-        writer: Writer<File>,
-        layouts: Vec<Layout>,
-        tree: Option<Tree>,
-        failed: Arc<EventFd>,
-        spare: SyncSender<Vec<u8>>,
-        queued: Arc<AtomicUsize>,
-    ) -> Self {
-        let (held, current, filling) = (Vec::new(), Vec::new(), Vec::new());
+    pub fn new(writer: Writer<File>, layouts: Vec<Layout>, tree: Option<Tree>) -> Self {
         Self {
             writer,
             layouts,
             tree,
-            held,
-            current,
-            filling,
+            held: Vec::new(),
+            current: Vec::new(),
+            rounds: Vec::new(),
+            last_round: KernelTime::MIN,
+            filling: Vec::new(),
             counted: Counted::default(),
-            failed,
-            spare,
-            queued,
+            links: None,
         }
     }
 
     /// Runs until nobody can send any more. Gives back the writer for the last frame.
-    pub fn run(mut self, messages: &Receiver<Message>) -> (Writer<File>, Counted) {
+    pub fn run(mut self, links: Links, messages: &Receiver<Message>) -> (Writer<File>, Counted) {
+        links.place.take(links.place.realtime);
+        self.rounds = vec![KernelTime::MIN; links.groups];
+        self.links = Some(links);
         for message in messages {
+            let Some(message) = self.of_all_groups(message) else { continue };
             match self.tree {
                 None => self.write(message),
                 Some(_) => self.hold(message),
@@ -152,6 +163,21 @@ impl Log {
         (self.writer, self.counted)
     }
 
+    /// A round is complete when all groups have had theirs, and long enough after the one before: the earliest of their
+    /// times counts.
+    fn of_all_groups(&mut self, message: Message) -> Option<Message> {
+        let Message::Round(group, time) = message else { return Some(message) };
+        if let Some(round) = self.rounds.get_mut(group) {
+            *round = time;
+        }
+        let time = self.rounds.iter().copied().min()?;
+        if time.0 < self.last_round.0.saturating_add(ROUND_NS_MIN) {
+            return None;
+        }
+        self.last_round = time;
+        Some(Message::Round(group, time))
+    }
+
     fn hold(&mut self, message: Message) {
         if let (Message::Data(data), Some(tree)) = (&message, &mut self.tree)
             && let Some(Layout::Perf(layout)) = self.layouts.get(usize::from(data.layout))
@@ -160,7 +186,7 @@ impl Log {
                 tree.note(&record, layout);
             }
         }
-        let ends_round = matches!(message, Message::Round(_));
+        let ends_round = matches!(message, Message::Round(..));
         self.current.push(message);
         if ends_round {
             self.release();
@@ -181,7 +207,7 @@ impl Log {
         match message {
             Message::Data(data) => self.write_data(data),
             Message::Facts(facts) => self.write_facts(&facts),
-            Message::Round(time) => {
+            Message::Round(_, time) => {
                 self.flush();
                 self.try_write(0, |writer| writer.round(time));
             }
@@ -210,8 +236,10 @@ impl Log {
     /// fifth better than the pieces in which a busy ring is taken.
     fn write_data(&mut self, data: Data) {
         let Data { cpu, ring, layout, mut bytes } = data;
-        // ORDERING: only a measure of how far the log is behind.
-        self.queued.fetch_sub(bytes.len(), Ordering::Relaxed);
+        if let Some(links) = &self.links {
+            // ORDERING: only a measure of how far the log is behind.
+            links.queued.fetch_sub(bytes.len(), Ordering::Relaxed);
+        }
         let stream = ring.index();
         let Some(&its) = self.layouts.get(usize::from(layout)) else { return };
         let frame = empty_frame(cpu, stream, layout, its);
@@ -259,8 +287,10 @@ impl Log {
 
     fn give_back(&self, mut bytes: Vec<u8>) {
         bytes.clear();
-        // It is freed if there are enough, or nobody takes it any more.
-        let _ = self.spare.try_send(bytes);
+        if let Some(links) = &self.links {
+            // It is freed if there are enough, or nobody takes it any more.
+            let _ = links.spare.try_send(bytes);
+        }
     }
 
     /// Counts the records, finds their time range and cuts those out that are not of the tree.
@@ -328,7 +358,9 @@ impl Log {
             let _ = self.writer.rewind(good);
             self.counted.error = Some(error);
             self.counted.unwritten += records;
-            let _ = self.failed.write(1);
+            if let Some(links) = &self.links {
+                let _ = links.failed.write(1);
+            }
         }
     }
 }

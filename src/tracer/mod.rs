@@ -22,6 +22,7 @@ pub mod session;
 pub mod snapshot;
 pub mod source;
 pub mod stream;
+mod threads;
 pub mod tracefs_source;
 pub mod tree;
 mod watch;

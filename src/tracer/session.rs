@@ -4,38 +4,34 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
-use std::sync::mpsc::{Sender, channel, sync_channel};
+use std::sync::mpsc::Sender;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use nix::sys::eventfd::{EfdFlags, EventFd};
-
 use super::choice::{Choice, SourceWish, choose};
-use super::drain::{Drain, Drained};
+use super::drain::Place;
 use super::error::TracerError;
 use super::frames::{About, begin_log, end_frame, header};
-use super::log::{Counted, Log, Message};
+use super::log::{Log, Message};
 use super::names::NamesReaders;
 use super::plan::{self, SourceKind, Wanted};
 use super::snapshot::{self, Subject};
 use super::source::{self, Books, Opened, RingSizes, Source};
 use super::stream::Stream;
+use super::threads::{Threads, spawn_named};
 use super::tree::Tree;
 use super::watch::{awaited, nanoseconds, time_left, wait_for};
 use super::{perf_source, tracefs_source};
 use crate::capture::fact::Text;
 use crate::capture::format::FrameKind;
 use crate::capture::header::{End, Host};
-use crate::capture::writer::Writer;
 use crate::event::decode::{BLOCK_POINTS, Decoder};
 use crate::event::syscall_table::CallId;
 use crate::record::Layout;
 use crate::sys::perf::PerfEvent;
 use crate::sys::spawn::{Ended, Held, Running};
-use crate::sys::trace_ring::PagePipe;
 use crate::sys::tracefs::Tracefs;
-use crate::sys::{clock, proc, spawn, thread};
+use crate::sys::{clock, limits, proc, spawn, thread};
 use crate::units::Pid;
 
 /// Where file names come from.
@@ -84,6 +80,8 @@ pub struct Options {
     pub block: bool,
     /// Where hits are to come from.
     pub source: SourceWish,
+    /// Where and how our threads run.
+    pub place: Place,
     /// Bytes of each main ring, if not the default.
     pub ring_bytes: Option<usize>,
     /// How long, if not until the end.
@@ -174,13 +172,9 @@ pub fn record(
 /// A recording that is on.
 struct Session {
     source: Box<dyn Source>,
-    to_log: Sender<Message>,
+    threads: Threads,
     names: Arc<NamesReaders>,
     name_threads: Vec<JoinHandle<io::Result<()>>>,
-    drain: JoinHandle<Drained>,
-    stop_drain: Arc<EventFd>,
-    log: JoinHandle<(Writer<File>, Counted)>,
-    log_failed: Arc<EventFd>,
     warnings: Vec<String>,
 }
 
@@ -191,7 +185,7 @@ impl Session {
         log: File,
         held: Option<&Held>,
     ) -> Result<Self, TracerError> {
-        crate::sys::limits::raise_open_files();
+        limits::raise_open_files();
         let mut warnings = Vec::new();
         let host = proc::host();
         let names = usable_names(options.names, &mut warnings);
@@ -227,38 +221,11 @@ impl Session {
         })?;
         // Once before and once after: a child whose parent ended meanwhile is in one of the two.
         let tree = with_later(before, options, held)?;
-        let (to_log, messages) = channel();
-        let (spare, spares) = sync_channel(2 * drained.len());
-        let (log_failed, stop_drain) = (eventfd()?, eventfd()?);
-        let filter = filter(options, &tree, source.as_ref());
-        let queued = Arc::new(AtomicUsize::new(0));
-        let log =
-            Log::new(writer, layouts, filter, Arc::clone(&log_failed), spare, Arc::clone(&queued));
-        let log = spawn_named(&own_name, move || log.run(&messages))?;
-        let drain = Drain {
-            rings: drained,
-            pipe: PagePipe::new().map_err(TracerError::system("make a pipe"))?,
-            ring_bytes: sizes.main,
-            names: Arc::clone(&names_readers),
-            log: to_log.clone(),
-            queued,
-            spare: spares,
-            empty: None,
-            stop: Arc::clone(&stop_drain),
-        };
-        let drain = spawn_named(&own_name, move || drain.run())?;
-        take_snapshot(options, names, tree, &to_log, &own_name)?;
-        Ok(Self {
-            source,
-            to_log,
-            names: names_readers,
-            name_threads,
-            drain,
-            stop_drain,
-            log,
-            log_failed,
-            warnings,
-        })
+        let log = Log::new(writer, layouts, filter(options, &tree, source.as_ref()));
+        let threads =
+            Threads::start(log, drained, &names_readers, &options.place, sizes.main, &own_name)?;
+        take_snapshot(options, names, tree, &threads.to_log, &own_name)?;
+        Ok(Self { source, threads, names: names_readers, name_threads, warnings })
     }
 
     /// Waits for what ends the recording, and says what it was.
@@ -276,7 +243,7 @@ impl Session {
                 return "exit";
             }
             let Some(timeout) = time_left(deadline) else { return "duration" };
-            let ready = wait_for(interrupts.fd(), &self.log_failed, &ends, timeout);
+            let ready = wait_for(interrupts.fd(), &self.threads.log_failed, &ends, timeout);
             if ready.log_failed {
                 return "log not writable";
             }
@@ -314,20 +281,18 @@ impl Session {
         }
         let end_ns = clock::now().0;
         let disks = proc::text("/proc/diskstats", Text::DISKSTATS_END, Pid(0)).ok();
-        snapshot::send(&self.to_log, books.into_iter().chain(disks).collect());
+        snapshot::send(&self.threads.to_log, books.into_iter().chain(disks).collect());
         self.names.stop();
         for thread in self.name_threads {
             if let Ok(Err(error)) = thread.join() {
                 warnings.push(format!("the names of files opened on one CPU are missing: {error}"));
             }
         }
-        let _ = self.stop_drain.write(1);
-        let drained = self.drain.join();
-        if let Ok(Drained { error: Some(error), .. }) = &drained {
+        let (drained, written) = self.threads.finish();
+        for error in drained.iter().filter_map(|it| it.error.as_ref()) {
             warnings.push(format!("cannot read a ring, so records are missing: {error}"));
         }
-        drop(self.to_log);
-        let Ok((mut writer, counted)) = self.log.join() else {
+        let Some((mut writer, counted)) = written else {
             return Err(TracerError::LogThread);
         };
         let (ended, running) = match program {
@@ -508,20 +473,4 @@ fn take_snapshot(
 
 fn log_help() -> &'static str {
     "; choose another place: -o DIR/"
-}
-
-fn eventfd() -> Result<Arc<EventFd>, TracerError> {
-    EventFd::from_value_and_flags(0, EfdFlags::EFD_CLOEXEC)
-        .map(Arc::new)
-        .map_err(|errno| TracerError::System { what: "make an eventfd", source: errno.into() })
-}
-
-fn spawn_named<T: Send + 'static>(
-    name: &str,
-    run: impl FnOnce() -> T + Send + 'static,
-) -> Result<JoinHandle<T>, TracerError> {
-    std::thread::Builder::new()
-        .name(name.to_owned())
-        .spawn(run)
-        .map_err(TracerError::system("start a thread"))
 }

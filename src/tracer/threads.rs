@@ -1,0 +1,127 @@
+//! The threads that carry records from the rings to the log: one for each group of CPUs, and one that writes.
+
+use std::fs::File;
+use std::sync::atomic::AtomicUsize;
+use std::sync::mpsc::{Sender, channel, sync_channel};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+use nix::sys::eventfd::{EfdFlags, EventFd};
+
+use super::drain::{Drain, Drained, Place};
+use super::error::TracerError;
+use super::log::{Counted, Links, Log, Message};
+use super::names::NamesReaders;
+use super::stream::Stream;
+use crate::capture::writer::Writer;
+use crate::sys::limits;
+use crate::sys::trace_ring::PagePipe;
+
+/// The threads and what they are told by.
+pub(super) struct Threads {
+    /// To the log thread.
+    pub to_log: Sender<Message>,
+    /// Readable when the log cannot be written any more.
+    pub log_failed: Arc<EventFd>,
+    log: JoinHandle<(Writer<File>, Counted)>,
+    drains: Vec<JoinHandle<Drained>>,
+    stop: Arc<EventFd>,
+}
+
+impl Threads {
+    /// Starts them. `ring_bytes`: of a main ring.
+    pub(super) fn start(
+        log: Log,
+        rings: Vec<Stream>,
+        names: &Arc<NamesReaders>,
+        place: &Place,
+        ring_bytes: usize,
+        own_name: &str,
+    ) -> Result<Self, TracerError> {
+        let (to_log, messages) = channel();
+        let (spare, spares) = sync_channel(2 * rings.len());
+        let spares = Arc::new(Mutex::new(spares));
+        let (log_failed, stop) = (eventfd()?, eventfd()?);
+        let queued = Arc::new(AtomicUsize::new(0));
+        let groups = grouped(rings, &limits::numa_nodes());
+        let links = Links {
+            failed: Arc::clone(&log_failed),
+            spare,
+            queued: Arc::clone(&queued),
+            groups: groups.len(),
+            place: place.clone(),
+        };
+        let log = spawn_named(own_name, move || log.run(links, &messages))?;
+        let mut drains = Vec::new();
+        for (group, (cpus, rings)) in groups.into_iter().enumerate() {
+            let cpus = if place.cpus.is_empty() { cpus } else { place.cpus.clone() };
+            let drain = Drain {
+                rings,
+                group,
+                pipe: PagePipe::new().map_err(TracerError::system("make a pipe"))?,
+                ring_bytes,
+                names: (group == 0).then(|| Arc::clone(names)),
+                place: Place { cpus, ..place.clone() },
+                log: to_log.clone(),
+                queued: Arc::clone(&queued),
+                spare: Arc::clone(&spares),
+                empty: None,
+                stop: Arc::clone(&stop),
+            };
+            drains.push(spawn_named(own_name, move || drain.run())?);
+        }
+        Ok(Self { to_log, log_failed, log, drains, stop })
+    }
+
+    /// Takes and writes what is left. What the drain threads give back, and the log, if its thread has not failed.
+    pub(super) fn finish(self) -> (Vec<Drained>, Option<(Writer<File>, Counted)>) {
+        let _ = self.stop.write(1);
+        let drained = self.drains.into_iter().filter_map(|it| it.join().ok()).collect();
+        drop(self.to_log);
+        (drained, self.log.join().ok())
+    }
+}
+
+/// A drain thread serves at most so many CPUs.
+const GROUP_CPUS_MAX: usize = 32;
+
+/// The rings by groups of CPUs that one drain thread serves: CPUs of one node of memory, and not too many. With each
+/// group the CPUs that its thread runs on; none if there is only one group.
+fn grouped(rings: Vec<Stream>, nodes: &[Vec<u32>]) -> Vec<(Vec<u32>, Vec<Stream>)> {
+    let mut groups: Vec<(Vec<u32>, Vec<Stream>)> = nodes
+        .iter()
+        .flat_map(|it| it.chunks(GROUP_CPUS_MAX))
+        .map(|it| (it.to_vec(), Vec::new()))
+        .collect();
+    if groups.is_empty() {
+        groups.push((Vec::new(), Vec::new()));
+    }
+    for ring in rings {
+        let place = groups.iter().position(|it| it.0.contains(&ring.cpu)).unwrap_or(0);
+        if let Some(group) = groups.get_mut(place) {
+            group.1.push(ring);
+        }
+    }
+    groups.retain(|it| !it.1.is_empty());
+    if let [only] = groups.as_mut_slice() {
+        only.0.clear();
+    }
+    groups
+}
+
+fn eventfd() -> Result<Arc<EventFd>, TracerError> {
+    EventFd::from_value_and_flags(0, EfdFlags::EFD_CLOEXEC)
+        .map(Arc::new)
+        .map_err(|errno| TracerError::System { what: "make an eventfd", source: errno.into() })
+}
+
+/// Starts a thread of ours.
+pub(super) fn spawn_named<T: Send + 'static>(
+    name: &str,
+    run: impl FnOnce() -> T + Send + 'static,
+) -> Result<JoinHandle<T>, TracerError> {
+    std::thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(run)
+        .map_err(TracerError::system("start a thread"))
+}
