@@ -43,11 +43,13 @@ const ANCHOR_TEXT_BYTES_MAX: usize = 192 * 1024;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Bytes that all locations together may keep in memory before they write to their files. Each
-    /// open writer holds at least one chunk, whatever this says. Default: 256 MiB.
+    /// open writer has at least what it has written of one chunk of 256 KiB, whatever this says.
+    /// Default: 256 MiB.
     pub memory_budget_bytes: u64,
-    /// How many event files may be open at once, best derived from `RLIMIT_NOFILE`. A location
-    /// beyond that keeps all its events in memory until its writer is closed; closing needs one
-    /// file more for a moment. Default: 512.
+    /// How many event files may be open at once, best derived from `RLIMIT_NOFILE`; no more than
+    /// the budget has room for (4 MiB each), but 16. A location beyond that keeps its events, in a
+    /// nameless file when memory is short, until its writer is closed; closing needs one file more
+    /// for a moment. Default: 512.
     pub open_files_max: u64,
 }
 
@@ -155,11 +157,7 @@ impl Archive {
         catch_reports();
         let shared = Rc::new(Shared {
             raw: Cell::new(None),
-            pool: Pool::new(
-                options.memory_budget_bytes,
-                options.open_files_max,
-                dir.join(name).join("space.trial"),
-            ),
+            pool: Pool::new(options.memory_budget_bytes, options.open_files_max, &dir.join(name)),
             attributes: AttributeList::new()?,
             strings: RefCell::default(),
             locations: RefCell::default(),

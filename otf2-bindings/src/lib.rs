@@ -33,6 +33,7 @@
 
 mod archive;
 mod attributes;
+mod chunks;
 mod constants;
 mod definitions;
 mod entities;

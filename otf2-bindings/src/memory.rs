@@ -7,8 +7,11 @@
 //! * **memory**: a location may hold `budget / locations / chunk size` chunks, at least one, and
 //!   not more than a cache holds, unless files are getting scarce;
 //! * **open files**: a location whose file is not open may open it only while fewer than
-//!   `open_files_max` are open. Beyond that it keeps its events in memory until it is closed, and
-//!   what exceeds the budget that way is counted.
+//!   `open_files_max` are open, and while OTF2's buffers under the open files fit into the budget.
+//!   Beyond that it keeps its events until it is closed. What exceeds the budget then is moved to a
+//!   file of ours, chunk by chunk ([`super::chunks`]); what cannot be moved is counted.
+//!
+//! So the memory of an archive grows with the number of its locations, not with that of its events.
 //!
 //! Once something failed, nothing is written any more: OTF2 would try again at each buffer's end,
 //! and would write an anchor file that makes a broken archive look whole.
@@ -24,15 +27,15 @@
 //!   that is safe. Only a location kept in memory by the limit on files can hold more; for that one
 //!   the space on the disk is tried first.
 
-use std::alloc::{Layout, alloc, dealloc};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::fs::{self, File};
 use std::io::{self, Read};
-use std::path::PathBuf;
-use std::ptr::{NonNull, null_mut};
+use std::path::{Path, PathBuf};
+use std::ptr::null_mut;
 
+use crate::chunks::{Chunk, Chunks};
 use crate::constants::{OTF2_CHUNK_SIZE_MIN, OTF2_FILETYPE_EVENTS, OTF2_FLUSH, OTF2_NO_FLUSH};
 use crate::ffi::{
     OTF2_FileType, OTF2_FlushCallbacks, OTF2_FlushType, OTF2_LocationRef, OTF2_MemoryCallbacks,
@@ -49,8 +52,8 @@ pub(crate) const CHUNK_BYTES: u64 = OTF2_CHUNK_SIZE_MIN;
 const CHUNKS_PER_WRITE_MAX: u64 = FILE_BUFFER_BYTES / CHUNK_BYTES;
 const _: () = assert!(FILE_BUFFER_BYTES.is_multiple_of(CHUNK_BYTES));
 
-/// Chunks need no more alignment than the integers that the library copies into them.
-const CHUNK_ALIGN: usize = 16;
+/// Files that may be open however small the budget is.
+const OPEN_FILES_MIN: u64 = 16;
 
 /// When to write: no callback after the write, for it would add a `BufferFlush` event, which says
 /// that the traced program stood still meanwhile.
@@ -64,8 +67,8 @@ pub(crate) static MEMORY_CALLBACKS: OTF2_MemoryCallbacks =
 /// How much memory and how many files an archive uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryUse {
-    /// Bytes of event chunks that are allocated now. Besides, OTF2 has a buffer of 4 MiB for each
-    /// open file.
+    /// Bytes of event chunks that are in memory now; a chunk counts as a whole, however little is in
+    /// it. Besides, OTF2 has a buffer of 4 MiB for each open file.
     pub event_bytes: u64,
     /// The largest value of `event_bytes` so far.
     pub event_bytes_max: u64,
@@ -83,6 +86,7 @@ pub(crate) struct Pool {
     budget_bytes: u64,
     open_files_limit: u64,
     active_writers: Cell<u64>,
+    chunks: RefCell<Chunks>,
     state: Cell<State>,
     counts: Cell<MemoryUse>,
     /// The chunks of locations that are kept in memory and cannot be written with one call.
@@ -104,15 +108,18 @@ enum State {
 }
 
 impl Pool {
-    pub(crate) fn new(budget_bytes: u64, open_files_limit: u64, trial_file: PathBuf) -> Self {
+    /// `directory` is that of the event files.
+    pub(crate) fn new(budget_bytes: u64, open_files_max: u64, directory: &Path) -> Self {
+        let affordable = (budget_bytes / FILE_BUFFER_BYTES).max(OPEN_FILES_MIN);
         Self {
             budget_bytes,
-            open_files_limit,
+            open_files_limit: open_files_max.min(affordable),
             active_writers: Cell::new(0),
+            chunks: RefCell::new(Chunks::new(directory.join("events.kept"))),
             state: Cell::new(State::Writing),
             counts: Cell::new(MemoryUse::default()),
             kept: RefCell::default(),
-            trial_file,
+            trial_file: directory.join("space.trial"),
             no_space: RefCell::default(),
         }
     }
@@ -194,6 +201,45 @@ impl Pool {
         }
     }
 
+    /// A chunk more for this buffer; null if the machine has no more memory.
+    fn grow(&self, buffer: &mut Buffer) -> *mut c_void {
+        if buffer.is_events && self.counts.get().event_bytes >= self.budget_bytes {
+            self.relieve(buffer);
+        }
+        let chunk = buffer.spare.take().or_else(|| self.chunks.borrow_mut().take());
+        let Some(chunk) = chunk else { return null_mut() };
+        let start = chunk.as_ptr();
+        buffer.chunks.push(chunk);
+        if buffer.is_events {
+            self.events_grown(CHUNK_BYTES);
+        }
+        start.cast()
+    }
+
+    /// Memory is short: what this buffer has filled goes to the file.
+    fn relieve(&self, buffer: &mut Buffer) {
+        let mut moved = 0;
+        for chunk in buffer.chunks.iter_mut().rev().take_while(|it| !it.is_in_file()) {
+            // What cannot be moved stays.
+            if self.chunks.borrow_mut().move_to_file(chunk).is_ok() {
+                moved += CHUNK_BYTES;
+            }
+        }
+        self.events_shrunk(moved);
+    }
+
+    /// Takes all chunks of a buffer back but one.
+    fn shrink(&self, buffer: &mut Buffer) {
+        let mut chunks = self.chunks.borrow_mut();
+        while let Some(chunk) = buffer.chunks.pop() {
+            if buffer.spare.is_none() && !chunk.is_in_file() {
+                buffer.spare = Some(chunk);
+            } else {
+                chunks.give_back(chunk);
+            }
+        }
+    }
+
     fn events_grown(&self, bytes: u64) {
         let mut counts = self.counts.get();
         counts.event_bytes += bytes;
@@ -223,59 +269,26 @@ impl Pool {
     }
 }
 
+impl Drop for Pool {
+    fn drop(&mut self) {
+        if self.is_failed() {
+            // What the library did not close may point into it.
+            std::mem::forget(self.chunks.replace(Chunks::new(PathBuf::new())));
+        }
+    }
+}
+
 /// The chunks of one buffer of the library. It hangs at the buffer's "per buffer data" pointer
 /// from the first `allocate` to the last `free_all`.
 struct Buffer {
-    chunks: Vec<NonNull<u8>>,
+    chunks: Vec<Chunk>,
     /// A chunk kept back when the others are freed after a write. The library asks for one at once
     /// and cannot cope with a refusal then: it would go on with memory it has freed.
-    spare: Option<NonNull<u8>>,
-    layout: Layout,
+    spare: Option<Chunk>,
     is_events: bool,
     file_open: bool,
     /// Chunks in the file.
     written: u64,
-}
-
-impl Buffer {
-    /// A chunk, added to `chunks`; null if the machine has no more memory.
-    fn grow(&mut self) -> *mut c_void {
-        let chunk = self.spare.take().or_else(|| new_chunk(self.layout));
-        let Some(chunk) = chunk else { return null_mut() };
-        self.chunks.push(chunk);
-        chunk.as_ptr().cast()
-    }
-
-    /// Gives all chunks back but one.
-    fn shrink(&mut self) {
-        while let Some(chunk) = self.chunks.pop() {
-            if self.spare.is_none() {
-                self.spare = Some(chunk);
-            } else {
-                free_chunk(chunk, self.layout);
-            }
-        }
-    }
-}
-
-impl Drop for Buffer {
-    fn drop(&mut self) {
-        self.shrink();
-        if let Some(chunk) = self.spare.take() {
-            free_chunk(chunk, self.layout);
-        }
-    }
-}
-
-fn new_chunk(layout: Layout) -> Option<NonNull<u8>> {
-    // SAFETY: `layout` is not of size 0: `allocate` refuses that.
-    NonNull::new(unsafe { alloc(layout) })
-}
-
-fn free_chunk(chunk: NonNull<u8>, layout: Layout) {
-    // SAFETY: `Buffer` calls this once for each chunk, which came from `new_chunk` with the same
-    // layout; the library has given it back by calling `free_all`.
-    unsafe { dealloc(chunk.as_ptr(), layout) };
 }
 
 /// Called by the library before it writes a buffer to its file.
@@ -311,8 +324,12 @@ unsafe extern "C" fn allocate(
     // SAFETY: the library passes the address of the buffer's own pointer, null before first use,
     // and nothing else reads or writes it during this call.
     let slot: &mut *mut Buffer = unsafe { &mut *slot.cast() };
+    // All chunks are of the size that the archive was opened with.
+    if chunk_bytes != CHUNK_BYTES {
+        return null_mut();
+    }
     if slot.is_null() {
-        let Some(buffer) = new_buffer(file_type, chunk_bytes) else { return null_mut() };
+        let buffer = new_buffer(file_type);
         if buffer.is_events {
             pool.active_writers.set(pool.active_writers.get() + 1);
         }
@@ -328,25 +345,21 @@ unsafe extern "C" fn allocate(
     if must_write {
         return null_mut();
     }
-    let chunk = buffer.grow();
+    let chunk = pool.grow(buffer);
     if buffer.is_events && !chunk.is_null() {
-        pool.events_grown(CHUNK_BYTES);
         pool.note_kept(location, buffer);
     }
     chunk
 }
 
-fn new_buffer(file_type: OTF2_FileType, chunk_bytes: u64) -> Option<Box<Buffer>> {
-    let size = usize::try_from(chunk_bytes).ok().filter(|&size| size > 0)?;
-    let layout = Layout::from_size_align(size, CHUNK_ALIGN).ok()?;
-    Some(Box::new(Buffer {
+fn new_buffer(file_type: OTF2_FileType) -> Box<Buffer> {
+    Box::new(Buffer {
         chunks: Vec::new(),
         spare: None,
-        layout,
         is_events: file_type == OTF2_FILETYPE_EVENTS,
         file_open: false,
         written: 0,
-    }))
+    })
 }
 
 /// Called by the library after each write of a buffer, and (`last`) when the buffer is deleted.
@@ -367,7 +380,8 @@ unsafe extern "C" fn free_all(
     // SAFETY: not null, so it is the box that `allocate` leaked, which nothing else refers to now.
     let buffer: &mut Buffer = unsafe { &mut **slot };
     if buffer.is_events {
-        pool.events_shrunk(CHUNK_BYTES * buffer.chunks.len() as u64);
+        let in_memory = buffer.chunks.iter().filter(|it| !it.is_in_file());
+        pool.events_shrunk(CHUNK_BYTES * in_memory.count() as u64);
         if !last && !buffer.file_open {
             buffer.file_open = true;
             pool.kept.borrow_mut().remove(&location);
@@ -381,10 +395,11 @@ unsafe extern "C" fn free_all(
         }
     }
     buffer.written += buffer.chunks.len() as u64;
-    buffer.shrink();
+    pool.shrink(buffer);
     if last {
         let buffer = std::mem::replace(slot, null_mut());
         // SAFETY: the box that `allocate` leaked; the slot is cleared, so it is taken back once.
-        drop(unsafe { Box::from_raw(buffer) });
+        let buffer = unsafe { Box::from_raw(buffer) };
+        buffer.spare.into_iter().for_each(|it| pool.chunks.borrow_mut().give_back(it));
     }
 }
