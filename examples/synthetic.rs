@@ -1,0 +1,55 @@
+//! Writes a capture log of a machine and a length that nobody has at hand:
+//!
+//! ```text
+//! cargo run --release --example synthetic -- --cpus 256 --threads 10000 --processes 100 --records 10000000 -o big.iocap
+//! ```
+//!
+//! What is in it to the last record is printed, to be compared with what `iotrace-perf info big.iocap` says.
+
+use std::error::Error;
+use std::fs::File;
+use std::path::PathBuf;
+
+use clap::Parser;
+
+#[path = "../tests/support/synthetic/mod.rs"]
+mod synthetic;
+
+use synthetic::Shape;
+
+#[derive(Parser)]
+struct Arguments {
+    /// CPUs of the machine
+    #[arg(long, default_value_t = Shape::default().cpus)]
+    cpus: u32,
+    /// Threads, all at the same time
+    #[arg(long, default_value_t = Shape::default().threads)]
+    threads: u32,
+    /// Processes that they belong to
+    #[arg(long, default_value_t = Shape::default().processes)]
+    processes: u32,
+    /// Records in the log, about
+    #[arg(long, default_value_t = Shape::default().records)]
+    records: u64,
+    /// Records of the whole machine in a second, about
+    #[arg(long, default_value_t = Shape::default().records_per_second)]
+    records_per_second: u64,
+    /// Another one gives another capture
+    #[arg(long, default_value_t = Shape::default().seed)]
+    seed: u64,
+    /// The log; must not exist
+    #[arg(short, long)]
+    output: PathBuf,
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let Arguments { cpus, threads, processes, records, records_per_second, seed, output } =
+        Arguments::parse();
+    let shape = Shape { cpus, threads, processes, records, records_per_second, seed };
+    let truth = synthetic::write(&shape, File::create_new(output)?)?;
+    #[expect(clippy::print_stdout, reason = "that is what it is for")]
+    {
+        println!("{truth:#?}");
+    }
+    Ok(())
+}
