@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::rc::Rc;
 
 use iotrace_perf::capture::fact::{Fact, Text};
-use iotrace_perf::capture::format::FrameKind;
+use iotrace_perf::capture::format::{Codec, FrameKind};
 use iotrace_perf::capture::header::{Clock, Counts, Disk, End, Header, Host, Layout, Scope};
 use iotrace_perf::capture::header::{Ring as RingInfo, Tracepoint};
 use iotrace_perf::capture::writer::{DataFrame, Writer};
@@ -127,6 +127,7 @@ impl<W: Write> Log<W> {
             cpu: u32::try_from(cpu).expect("it was one"),
             stream,
             layout: 0,
+            codec: Codec::ZSTD_DELTA,
             first_time: KernelTime(taken.first_time),
             last_time: KernelTime(taken.last_time),
             records: taken.records,
@@ -159,7 +160,7 @@ impl<W: Write> Log<W> {
         let counts = |(it, &samples): (&Tracepoint, &u64)| Counts {
             name: format!("{}:{}", it.system, it.name),
             ring: it.ring,
-            hits: samples,
+            hits: Some(samples),
             samples,
             lost: Some(0),
         };
@@ -199,10 +200,15 @@ fn header(cpus: u32, tracepoints: Vec<Tracepoint>) -> Header {
         own_pid: OWN.pid.cast_signed(),
         calls: CALLS.iter().map(|it| it.name.to_owned()).collect(),
         names: "reader".into(),
-        layouts: vec![Layout { source: "perf".into(), sample_type: SAMPLE_TYPE }],
+        layouts: vec![Layout {
+            source: "perf".into(),
+            sample_type: SAMPLE_TYPE,
+            ..Layout::default()
+        }],
         rings: vec![ring("main", 2 << 20), ring("names", 256 << 10)],
         tracepoints,
         disks: (0..DISKS).map(disk).collect(),
+        ..Header::default()
     }
 }
 
