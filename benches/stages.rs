@@ -48,9 +48,13 @@ fn merge(criterion: &mut Criterion) {
                         assert!(pushed.is_ok(), "in time");
                     }
                 }
-                passed_on += merger.round(KernelTime((round + 1) * ROUND)).map(black_box).count();
+                passed_on += merger
+                    .round(KernelTime((round + 1) * ROUND))
+                    .into_iter()
+                    .map(black_box)
+                    .count();
             }
-            passed_on + merger.finish().map(black_box).count()
+            passed_on + merger.finish().into_iter().map(black_box).count()
         });
     });
     group.finish();

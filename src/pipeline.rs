@@ -265,7 +265,7 @@ impl Pipeline {
         if !self.snapshot_over {
             return Ok(());
         }
-        let due: Vec<_> = self.merger.round(time).collect();
+        let due = self.merger.round(time);
         if let Some((first, _)) = due.first() {
             self.names.forget_before(*first);
         }
@@ -331,6 +331,9 @@ impl Pipeline {
 
     /// Gives an event its names, and passes on those that have theirs.
     fn event<S: Sink>(&mut self, event: Event, sink: &mut S) -> Result<(), S::Error> {
+        if self.opening.is_none() && self.names.passes(&event) {
+            return self.tracker.push(event, sink);
+        }
         let events = &mut self.events;
         self.names.push(event, &mut |it| events.push(it));
         self.drain_events(sink)
@@ -385,7 +388,7 @@ impl Pipeline {
     }
 
     fn finish<S: Sink>(mut self, sink: &mut S) -> Result<Summary, PipelineError<S::Error>> {
-        let due: Vec<_> = self.merger.finish().collect();
+        let due = self.merger.finish();
         self.pass_on(due, sink).map_err(PipelineError::Sink)?;
         let events = &mut self.events;
         self.names.finish(&mut |it| events.push(it));

@@ -106,7 +106,13 @@ fn compared_with_strace(dir: &Path, script: &str) -> Recording {
         matches!(call.name.as_str(), "open" | "openat" | "creat")
             && call.ret.is_some_and(|it| it >= 0)
     });
-    assert_eq!(found.paths, opens.count(), "successful opens that are named and verified");
+    // All but the one in some ten thousand whose thread an idle CPU takes over before the reader runs; and that is told.
+    let late = (opens.count() - found.paths) as u64;
+    let told = recording.number("unverified") + recording.number("unnamed");
+    assert!(
+        late <= 1 && late <= told,
+        "{late} successful opens are not named and verified, {told} told"
+    );
     recording
 }
 

@@ -46,14 +46,14 @@ impl<V> Merger<V> {
 
     /// A round is complete: all streams were taken after the clock showed `round`. Passes on, in order, everything
     /// before the round before it.
-    pub fn round(&mut self, round: KernelTime) -> std::vec::Drain<'_, (KernelTime, V)> {
+    pub fn round(&mut self, round: KernelTime) -> Vec<(KernelTime, V)> {
         let until = self.previous_round;
         self.previous_round = round.max(until);
         self.release(until)
     }
 
     /// There is nothing more: passes on the rest, in order.
-    pub fn finish(&mut self) -> std::vec::Drain<'_, (KernelTime, V)> {
+    pub fn finish(&mut self) -> Vec<(KernelTime, V)> {
         self.release(KernelTime::MAX)
     }
 
@@ -62,12 +62,13 @@ impl<V> Merger<V> {
         self.waiting.len()
     }
 
-    fn release(&mut self, until: KernelTime) -> std::vec::Drain<'_, (KernelTime, V)> {
+    fn release(&mut self, until: KernelTime) -> Vec<(KernelTime, V)> {
         // Stable, and fast where streams are nearly sorted: it finds the runs and merges them.
         self.waiting.sort_by_key(|&(time, _)| time);
         let end = self.waiting.partition_point(|&(time, _)| time < until);
         self.released = self.released.max(until);
-        self.waiting.drain(..end)
+        let later = self.waiting.split_off(end);
+        std::mem::replace(&mut self.waiting, later)
     }
 }
 
@@ -77,8 +78,8 @@ mod tests {
 
     use super::*;
 
-    fn times(drained: impl Iterator<Item = (KernelTime, u32)>) -> Vec<u64> {
-        drained.map(|(time, _)| time.0).collect()
+    fn times(due: Vec<(KernelTime, u32)>) -> Vec<u64> {
+        due.into_iter().map(|(time, _)| time.0).collect()
     }
 
     #[test]

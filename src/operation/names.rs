@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 use crate::capture::fact::NameOf;
 use crate::event::syscall_table::{Class, Role};
 use crate::event::task::TaskEvent;
-use crate::event::{Event, EventKind, FileStat, Name, OpenNames};
+use crate::event::{Event, EventKind, FileStat, Name, OpenNames, SysEnter};
 use crate::units::{KernelTime, Pid, Tid};
 
 /// A name as it was read.
@@ -88,6 +88,13 @@ impl NameJoin {
     /// Names of exits before this time whose exit did not come are of no use any more.
     pub fn forget_before(&mut self, time: KernelTime) {
         self.read.retain(|key, _| key.1 >= time);
+    }
+
+    /// True if the next event is an end to no wait and begins none, as most are: it need not be pushed.
+    pub fn passes(&self, event: &Event) -> bool {
+        let has_path = |enter: &SysEnter| enter.call.call().has_path();
+        let is_open_entry = matches!(&event.kind, EventKind::SysEnter(it) if has_path(it));
+        self.open.is_empty() && !is_open_entry && !is_open_exit(event)
     }
 
     /// Takes the next event; passes on those that wait for nothing.

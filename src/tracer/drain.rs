@@ -11,23 +11,20 @@ use nix::sys::eventfd::EventFd;
 
 use super::log::{Data, Message};
 use super::names::NamesReaders;
-use super::stream::{PAGES_LAYOUT, Stream, Take};
+use super::stream::{Stream, Take};
 use crate::sys::trace_ring::PagePipe;
 use crate::sys::{clock, thread};
 use crate::units::KernelTime;
 
-/// A round at least this often: bounds what a crash costs.
-const ROUND_MS: u16 = 100;
-
-/// Tracefs rings are looked at this often, at most and at least: they wake nobody, since a wake-up would be paid by the
-/// traced program. It follows how full they are found.
+/// The rings are looked at this often, at most and at least, by how full they are found. They wake nobody before they
+/// are nearly full, since a wake-up is paid by the traced program.
 const LOOK_MS: std::ops::RangeInclusive<u16> = 1..=20;
 
 /// A round at most this often: longer than any time a record may take from its time stamp to its place in the ring.
 pub const ROUND_NS_MIN: u64 = 50_000_000;
 
 /// Records that may wait for the log thread, in bytes.
-const QUEUED_BYTES_MAX: usize = 256 << 20;
+const QUEUED_BYTES_MAX: usize = 96 << 20;
 
 /// How long the drain thread lets the log thread work when that is too far behind.
 const PAUSE: Duration = Duration::from_millis(5);
@@ -98,8 +95,7 @@ impl Drain {
         // It sleeps most of the time and copies when it runs; on a busy machine it must not wait for its turn while the
         // rings run over. Without the right to it, it takes its turn.
         self.place.take(Some(self.place.realtime.map_or(PRIORITY, |it| it.saturating_add(1))));
-        let has_pages = self.rings.iter().any(|it| it.layout() == PAGES_LAYOUT);
-        let mut look_ms = if has_pages { *LOOK_MS.start() } else { ROUND_MS };
+        let mut look_ms = *LOOK_MS.start();
         let mut last_round = clock::now();
         let mut error = None;
         let mut over = false;
@@ -110,9 +106,7 @@ impl Drain {
             match self.take_all(over, due) {
                 Ok(None) => {}
                 Ok(Some(fullest)) => {
-                    if has_pages {
-                        look_ms = next_look(look_ms, fullest, self.ring_bytes);
-                    }
+                    look_ms = next_look(look_ms, fullest, self.ring_bytes);
                     if due {
                         self.round(before);
                         last_round = before;
@@ -128,7 +122,7 @@ impl Drain {
         Drained { rings: self.rings, error }
     }
 
-    /// Until a perf ring has reached its watermark, it is time to look, or the recording is over: then true.
+    /// Until a perf ring is nearly full, it is time to look, or the recording is over: then true.
     fn wait(&self, look_ms: u16) -> bool {
         let mut fds = vec![PollFd::new(self.stop.as_fd(), PollFlags::POLLIN)];
         let wakes = self.rings.iter().filter(|it| it.owner().is_some());

@@ -12,9 +12,6 @@ use crate::sys::perf::{PerfEvent, SAMPLE_TYPE, Wake};
 use crate::sys::ring::Ring;
 use crate::units::Tid;
 
-/// The drain thread is woken when so much is in a ring, or a quarter of it.
-const WATERMARK_BYTES: usize = 512 << 10;
-
 /// Everything that is open in the kernel.
 #[derive(Debug)]
 struct PerfSource {
@@ -74,8 +71,9 @@ pub(super) fn layout() -> Layout {
     Layout { source: "perf".into(), sample_type: SAMPLE_TYPE, ..Layout::default() }
 }
 
+/// The drain thread looks by itself often enough; it is woken only when it is late.
 fn watermark(ring_bytes: usize) -> u32 {
-    u32::try_from((ring_bytes / 4).min(WATERMARK_BYTES)).unwrap_or(u32::MAX)
+    u32::try_from(ring_bytes / 2).unwrap_or(u32::MAX)
 }
 
 fn map(
