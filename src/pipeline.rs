@@ -230,6 +230,7 @@ impl Pipeline {
     fn fact(&mut self, fact: Fact) {
         match fact {
             Fact::Name { tid, record_time, of, end, errno, address, stat, bytes, .. } => {
+                self.summary.names_wait.add(tid, record_time, end);
                 self.names.add(tid, record_time, ReadName { of, end, errno, address, stat, bytes });
             }
             Fact::Task { pid, tid, comm, .. } => {

@@ -77,10 +77,11 @@ fn is_whole(summary: &Summary) -> bool {
         .all(|it| header.calls.iter().any(|recorded| recorded == it.name))
 }
 
-/// The books of the launched program against ours; `None` if there are none, or if not all calls were recorded that
-/// count in them.
+/// The books of the launched program against ours; `None` if there are none, if not all calls were recorded that count
+/// in them, or if others were recorded, too.
 pub fn process(summary: &Summary, totals: &Totals) -> Option<ProcessAudit> {
-    if !is_whole(summary) {
+    // The totals of a whole machine are of others, too.
+    if !is_whole(summary) || summary.header.scope.mode == "system" {
         return None;
     }
     let text = std::str::from_utf8(summary.text(Text::PROCESS_IO)?).ok()?;

@@ -165,6 +165,8 @@ pub struct End {
     pub unwritten: u64,
     /// What went wrong without ending the recording, in words.
     pub warnings: Vec<String>,
+    /// What the recording itself cost.
+    pub own: Own,
 }
 
 /// Books of one tracepoint, summed over the CPUs.
@@ -199,4 +201,15 @@ pub struct RingCounts {
     pub dropped: u64,
     /// `entries`: hits that were still in the ring after the last look.
     pub left: u64,
+}
+
+/// What the recording itself cost.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Own {
+    /// CPU time of the tracer until the events were off, ns.
+    pub cpu_ns: u64,
+    /// How much longer a recorded system call took, ns: measured at the start with a call of the tracer's own. `None`: not
+    /// measured.
+    pub call_cost_ns: Option<u64>,
 }

@@ -1,6 +1,7 @@
 //! The last lines: what was written, how large, how to open it, what was lost, and whether the books agree.
 
 use std::path::Path;
+use std::time::Duration;
 
 use super::convert::Converted;
 use super::output::Output;
@@ -58,6 +59,7 @@ pub(super) fn lines(bytes: u64, converted: &Converted) -> Vec<String> {
         format!("source: {}", described_source(summary)),
         losses(summary),
     ];
+    lines.extend(cost(summary));
     lines.extend(audit::process(summary, &converted.totals).map(|it| audit_line(&it)));
     lines.extend(doubts(summary));
     lines
@@ -68,6 +70,27 @@ fn described_source(summary: &Summary) -> String {
         (source, "") => source.to_owned(),
         (source, reason) => format!("{source} ({reason})"),
     }
+}
+
+/// What the recording cost; `None` if the log does not say.
+fn cost(summary: &Summary) -> Option<String> {
+    let own = &summary.end.as_ref()?.own;
+    let seconds = |ns: u64| Duration::from_nanos(ns).as_secs_f64();
+    let operations = summary.ledger.pairs;
+    let calls = own.call_cost_ns.map_or_else(
+        || "an unknown time for the calls".to_owned(),
+        |each| {
+            let all = seconds(each.saturating_mul(operations));
+            format!("{all:.3} s for {operations} calls ({each} ns each, measured at the start)")
+        },
+    );
+    let names = &summary.names_wait;
+    Some(format!(
+        "cost: the tracer used {:.3} s of CPU; the programs were held up by about {calls}, {:.3} s for {} names",
+        seconds(own.cpu_ns),
+        seconds(names.ns),
+        names.opens
+    ))
 }
 
 /// The most frequent calls.

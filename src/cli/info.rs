@@ -12,7 +12,7 @@ use super::exit_lines::{self, source};
 use crate::analysis::audit::{self, ProcessAudit};
 use crate::analysis::totals::CallTotals;
 use crate::capture::format::{MAJOR, MINOR};
-use crate::capture::header::{Counts, End, RingCounts};
+use crate::capture::header::{Counts, End, Own, RingCounts};
 use crate::pipeline::Summary;
 
 pub(super) fn run(args: &InfoArgs) -> Result<ExitCode, CliError> {
@@ -127,6 +127,7 @@ fn details(info: &Converted) -> Map<String, Value> {
         ("calls", json!(calls)),
         ("audit", json!(audit::process(&info.summary, &info.totals).as_ref().map(audited))),
         ("tracepoints", json!(tracepoints)),
+        ("cost", json!(info.summary.end.as_ref().map(|it| cost(&info.summary, &it.own)))),
         ("rings", json!(info.summary.end.as_ref().map(|end| rings(&info.summary, end)))),
     ])
 }
@@ -137,6 +138,16 @@ fn call(it: &CallTotals) -> Value {
 
 fn tracepoint(it: &Counts) -> Value {
     json!({"name": it.name, "hits": it.hits, "samples": it.samples, "lost": it.lost})
+}
+
+/// What the recording cost.
+fn cost(summary: &Summary, own: &Own) -> Value {
+    json!({
+        "tracer_cpu_ns": own.cpu_ns,
+        "call_cost_ns": own.call_cost_ns,
+        "names_wait_ns": summary.names_wait.ns,
+        "names_read": summary.names_wait.opens,
+    })
 }
 
 /// The books of tracefs rings; perf's have none.

@@ -3,7 +3,7 @@
 use crate::anomaly::Ledger;
 use crate::capture::fact::Text;
 use crate::capture::header::{Counts, End, Header, RingCounts};
-use crate::units::{KernelTime, Pid};
+use crate::units::{KernelTime, Pid, Tid};
 
 /// What is known of a log besides its operations.
 #[derive(Clone, Debug, Default)]
@@ -22,6 +22,38 @@ pub struct Summary {
     pub damaged_bytes: u64,
     /// True if the log ends in the middle of a frame.
     pub torn: bool,
+    /// What reading names cost the programs.
+    pub names_wait: NamesWait,
+}
+
+/// How long opens were held up until their names had been read: nothing else runs on that CPU meanwhile.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NamesWait {
+    /// Sum over all opens, ns.
+    pub ns: u64,
+    /// Number of opens.
+    pub opens: u64,
+    /// The last open, and how long it had waited when the first of its names was read.
+    last: Option<(Tid, KernelTime, u64)>,
+}
+
+impl NamesWait {
+    /// A name of the open whose exit was at `record_time` had been read at `end`.
+    pub(super) fn add(&mut self, tid: Tid, record_time: KernelTime, end: KernelTime) {
+        let waited = end.0.saturating_sub(record_time.0);
+        match &mut self.last {
+            // The next name of the same open.
+            Some((of, at, before)) if (*of, *at) == (tid, record_time) => {
+                self.ns += waited.saturating_sub(*before);
+                *before = waited.max(*before);
+            }
+            _ => {
+                self.ns += waited;
+                self.opens += 1;
+                self.last = Some((tid, record_time, waited));
+            }
+        }
+    }
 }
 
 impl Summary {

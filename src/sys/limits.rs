@@ -1,8 +1,9 @@
-//! Resource limits of this process, and the numbers of CPUs.
+//! Resource limits and use of this process, and the numbers of CPUs.
 
 use std::fs;
 
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage, setrlimit};
+use nix::sys::time::TimeValLike as _;
 
 /// Raises the soft limit of open files to the hard one and returns it. The traced program is started before and keeps
 /// its own.
@@ -12,6 +13,13 @@ pub fn raise_open_files() -> u64 {
         Ok(()) => hard,
         Err(_) => soft,
     }
+}
+
+/// CPU time that this process has used, all threads, ns.
+pub fn own_cpu_ns() -> u64 {
+    let Ok(usage) = getrusage(UsageWho::RUSAGE_SELF) else { return 0 };
+    let time = usage.user_time() + usage.system_time();
+    u64::try_from(time.num_microseconds()).unwrap_or(0) * 1000
 }
 
 /// Numbers of the CPUs that are online.

@@ -9,7 +9,7 @@ use super::plan::RingOf;
 use super::session::{Follow, Names, Options};
 use super::source::{Books, Described, Source};
 use crate::capture::format::FrameKind;
-use crate::capture::header::{Clock, Counts, End, Header, Host, Ring, RingCounts, Scope};
+use crate::capture::header::{Clock, Counts, End, Header, Host, Own, Ring, RingCounts, Scope};
 use crate::capture::writer::Writer;
 use crate::sys::spawn::Ended;
 use crate::sys::{clock, proc};
@@ -104,5 +104,6 @@ pub(super) fn end_frame(
         foreign_dropped: counted.foreign_dropped,
         unwritten: counted.unwritten,
         warnings,
+        own: Own::default(),
     }
 }

@@ -14,6 +14,7 @@ pub mod choice;
 pub mod drain;
 pub mod error;
 mod frames;
+mod gauge;
 pub mod log;
 pub mod names;
 pub mod perf_source;

@@ -12,6 +12,7 @@ use super::choice::{Choice, SourceWish, choose};
 use super::drain::Place;
 use super::error::TracerError;
 use super::frames::{About, begin_log, end_frame, header};
+use super::gauge::Gauge;
 use super::log::{Log, Message};
 use super::names::NamesReaders;
 use super::plan::{self, SourceKind, Wanted};
@@ -22,9 +23,9 @@ use super::threads::{Threads, spawn_named};
 use super::tree::Tree;
 use super::watch::{awaited, nanoseconds, time_left, wait_for};
 use super::{perf_source, tracefs_source};
-use crate::capture::fact::Text;
+use crate::capture::fact::{Fact, Text};
 use crate::capture::format::FrameKind;
-use crate::capture::header::{End, Host};
+use crate::capture::header::{End, Host, Own};
 use crate::event::decode::{BLOCK_POINTS, Decoder};
 use crate::event::syscall_table::CallId;
 use crate::record::Layout;
@@ -32,7 +33,7 @@ use crate::sys::perf::PerfEvent;
 use crate::sys::spawn::{Ended, Held, Running};
 use crate::sys::tracefs::Tracefs;
 use crate::sys::{clock, limits, proc, spawn, thread};
-use crate::units::Pid;
+use crate::units::{Pid, Tid};
 
 /// Where file names come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -175,6 +176,8 @@ struct Session {
     threads: Threads,
     names: Arc<NamesReaders>,
     name_threads: Vec<JoinHandle<io::Result<()>>>,
+    /// How much longer a recorded call takes.
+    call_cost_ns: Option<u64>,
     warnings: Vec<String>,
 }
 
@@ -208,7 +211,9 @@ impl Session {
         let name_threads =
             names_readers.start(&own_name).map_err(TracerError::system("start a thread"))?;
         let before = followed(options, held)?;
-        follow(options, held, source.as_ref(), &mut warnings)?;
+        let gauge = Gauge::start(&options.calls, &own_name)?;
+        let gauge_thread = gauge.as_ref().map(|it| it.tid);
+        follow(options, held, gauge_thread, source.as_ref(), &mut warnings)?;
         let start = clock::now();
         switch_on(&drained, source.as_ref())
             .map_err(TracerError::system("switch the events on"))?;
@@ -224,8 +229,12 @@ impl Session {
         let log = Log::new(writer, layouts, filter(options, &tree, source.as_ref()));
         let threads =
             Threads::start(log, drained, &names_readers, &options.place, sizes.main, &own_name)?;
+        let call_cost_ns = gauge.and_then(Gauge::finish);
+        if let Some(tid) = gauge_thread {
+            snapshot::send(&threads.to_log, vec![own_task(tid)]);
+        }
         take_snapshot(options, names, tree, &threads.to_log, &own_name)?;
-        Ok(Self { source, threads, names: names_readers, name_threads, warnings })
+        Ok(Self { source, threads, names: names_readers, name_threads, call_cost_ns, warnings })
     }
 
     /// Waits for what ends the recording, and says what it was.
@@ -305,7 +314,8 @@ impl Session {
             ));
             Books::default()
         });
-        let end = end_frame(reason, end_ns, ended, counts, &counted, warnings);
+        let own = Own { cpu_ns: limits::own_cpu_ns(), call_cost_ns: self.call_cost_ns };
+        let end = End { own, ..end_frame(reason, end_ns, ended, counts, &counted, warnings) };
         let last = writer.json(FrameKind::END, clock::now(), &end);
         let log_error = counted.error.or(last.err());
         let (source, names) = (self.source, self.names);
@@ -365,17 +375,28 @@ fn open_events(
 fn follow(
     options: &Options,
     held: Option<&Held>,
+    gauge: Option<Tid>,
     source: &dyn Source,
     warnings: &mut Vec<String>,
 ) -> Result<(), TracerError> {
     if records_everybody(options) {
         return Ok(());
     }
-    let now_there = || proc::threads(&followed(options, held).unwrap_or_default());
+    let now_there = || {
+        let mut threads = proc::threads(&followed(options, held).unwrap_or_default());
+        threads.extend(gauge);
+        threads
+    };
     if !source.follow(&now_there).map_err(TracerError::Instance)? {
         warnings.push("the processes start others too fast: some may not be recorded".to_owned());
     }
     Ok(())
+}
+
+/// A thread of ours, for those who read its records.
+fn own_task(tid: Tid) -> Fact {
+    let pid = Pid(std::process::id().cast_signed());
+    Fact::Task { time: clock::now(), pid, tid, ppid: Pid(0), comm: Vec::new() }
 }
 
 /// Births and names first, so that whoever is seen is known.
