@@ -23,6 +23,9 @@ const LOOK_MS: std::ops::RangeInclusive<u16> = 1..=20;
 /// A round at most this often: longer than any time a record may take from its time stamp to its place in the ring.
 pub const ROUND_NS_MIN: u64 = 50_000_000;
 
+/// A CPU whose ring has so many bytes at a look is busy with the program.
+const BUSY_BYTES: usize = 256 << 10;
+
 /// Records that may wait for the log thread, in bytes.
 const QUEUED_BYTES_MAX: usize = 96 << 20;
 
@@ -55,6 +58,8 @@ pub struct Drain {
     pub spare: Arc<Mutex<Receiver<Vec<u8>>>>,
     /// A buffer that was not needed.
     pub empty: Option<Vec<u8>>,
+    /// Where this thread does not run at the moment.
+    pub avoided: Option<u32>,
     /// Readable when the recording is over.
     pub stop: Arc<EventFd>,
 }
@@ -142,7 +147,7 @@ impl Drain {
             return Ok(None);
         }
         let how = if due { Take::All } else { Take::Cheap };
-        let mut fullest = 0;
+        let (mut fullest, mut busiest) = (0, None);
         for place in 0..self.rings.len() {
             // One that another group looks for at this moment is made anew.
             let spare = || self.spare.try_lock().ok().and_then(|it| it.try_recv().ok());
@@ -150,7 +155,9 @@ impl Drain {
             let mut bytes = empty.unwrap_or_default();
             let Some(ring) = self.rings.get_mut(place) else { break };
             let taken = ring.take(how, &mut self.pipe, &mut bytes);
-            fullest = fullest.max(bytes.len());
+            if bytes.len() > fullest {
+                (fullest, busiest) = (bytes.len(), Some(ring.cpu));
+            }
             let data = Data { cpu: ring.cpu, ring: ring.ring, layout: ring.layout(), bytes };
             if data.bytes.is_empty() {
                 self.empty = Some(data.bytes);
@@ -159,7 +166,21 @@ impl Drain {
             }
             taken?;
         }
+        self.avoid(busiest.filter(|_| fullest > BUSY_BYTES));
         Ok(Some(fullest))
+    }
+
+    /// Leaves the CPU where most is recorded to the program: a real-time thread that wakes there would take its time.
+    fn avoid(&mut self, busiest: Option<u32>) {
+        if busiest.is_none() || busiest == self.avoided {
+            return;
+        }
+        let others: Vec<u32> =
+            self.place.cpus.iter().copied().filter(|it| Some(*it) != busiest).collect();
+        // On its only CPU it stays.
+        if !others.is_empty() && thread::run_on(&others).is_ok() {
+            self.avoided = busiest;
+        }
     }
 
     fn send(&self, message: Message) {

@@ -54,7 +54,11 @@ impl Threads {
         let log = spawn_named(own_name, move || log.run(links, &messages))?;
         let mut drains = Vec::new();
         for (group, (cpus, rings)) in groups.into_iter().enumerate() {
-            let cpus = if place.cpus.is_empty() { cpus } else { place.cpus.clone() };
+            let cpus = match (place.cpus.as_slice(), cpus.as_slice()) {
+                ([], []) => limits::online_cpus(),
+                ([], _) => cpus,
+                _ => place.cpus.clone(),
+            };
             let drain = Drain {
                 rings,
                 group,
@@ -66,6 +70,7 @@ impl Threads {
                 queued: Arc::clone(&queued),
                 spare: Arc::clone(&spares),
                 empty: None,
+                avoided: None,
                 stop: Arc::clone(&stop),
             };
             drains.push(spawn_named(own_name, move || drain.run())?);
