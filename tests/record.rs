@@ -92,8 +92,24 @@ fn two_million_reads_and_writes() {
 
 /// Records `script` under strace, and compares the two call by call.
 fn compared_with_strace(dir: &Path, script: &str) -> Recording {
+    // Other tests load the machine, and a thread that an idle CPU takes over before the reader runs has a late name: that is
+    // told, and does not happen again and again.
+    let mut late = 0;
+    for attempt in 0..4 {
+        let (recording, late_names) = compared_once(&dir.join(attempt.to_string()), script);
+        if late_names == 0 {
+            return recording;
+        }
+        late = late_names;
+    }
+    panic!("in each of 4 runs names were late, {late} in the last");
+}
+
+/// Records once under strace. How many successful opens are not named and verified; all else is call by call the same.
+fn compared_once(dir: &Path, script: &str) -> (Recording, u64) {
+    fs::create_dir(dir).expect("make it");
     let log = dir.join("strace");
-    let log_text = log.to_str().expect("a path that is text");
+    let log_text = log.to_str().expect("text");
     let program = ["strace", "-f", "-y", "-o", log_text, "sh", "-c", script];
     let (finished, recording) = record(&dir.join("trace"), &[], &program);
     finished.success();
@@ -106,14 +122,10 @@ fn compared_with_strace(dir: &Path, script: &str) -> Recording {
         matches!(call.name.as_str(), "open" | "openat" | "creat")
             && call.ret.is_some_and(|it| it >= 0)
     });
-    // All but the one in some ten thousand whose thread an idle CPU takes over before the reader runs; and that is told.
     let late = (opens.count() - found.paths) as u64;
     let told = recording.number("unverified") + recording.number("unnamed");
-    assert!(
-        late <= 1 && late <= told,
-        "{late} successful opens are not named and verified, {told} told"
-    );
-    recording
+    assert!(late <= told, "{late} opens are not named and verified, {told} are told");
+    (recording, late)
 }
 
 /// A tree of files, some of them large, some with odd names.
