@@ -39,7 +39,7 @@ pub struct RingStats {
 }
 
 impl Instance {
-    /// Makes one, switched off, and removes those of dead tracers before.
+    /// Makes one, switched off.
     ///
     /// # Errors
     ///
@@ -48,7 +48,6 @@ impl Instance {
         let all = tracefs.root().join("instances");
         // Nobody may take a new instance for a dead one before it is locked.
         let guard = lock(&all, FlockArg::LockExclusive)?;
-        remove_dead(&all)?;
         let root = all.join(format!("{PREFIX}{}-{purpose}", std::process::id()));
         fs::create_dir(&root)?;
         let lock = lock(&root, FlockArg::LockExclusiveNonblock);
@@ -172,10 +171,6 @@ impl Drop for Instance {
 pub fn remove_stale(tracefs: &Tracefs) -> io::Result<usize> {
     let all = tracefs.root().join("instances");
     let _guard = lock(&all, FlockArg::LockExclusive)?;
-    remove_dead(&all)
-}
-
-fn remove_dead(all: &Path) -> io::Result<usize> {
     let mut removed = 0;
     for entry in fs::read_dir(all)?.flatten() {
         let is_ours = entry.file_name().to_string_lossy().starts_with(PREFIX);

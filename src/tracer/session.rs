@@ -29,6 +29,7 @@ use crate::capture::header::{End, Host, Own};
 use crate::event::decode::{BLOCK_POINTS, Decoder};
 use crate::event::syscall_table::CallId;
 use crate::record::Layout;
+use crate::sys::instance;
 use crate::sys::perf::PerfEvent;
 use crate::sys::spawn::{Ended, Held, Running};
 use crate::sys::tracefs::Tracefs;
@@ -353,6 +354,9 @@ fn open_events(
     warnings: &mut Vec<String>,
 ) -> Result<(Opened, Choice), TracerError> {
     let tracefs = Tracefs::find()?;
+    // Whatever our own source is: their rings hold memory, and may be written to. Where there are no instances there is
+    // nothing to remove.
+    let _ = instance::remove_stale(&tracefs);
     let choice = choose(options.source, &tracefs).map_err(TracerError::Source)?;
     let wanted = Wanted {
         calls: &options.calls,
