@@ -16,7 +16,7 @@ Examples:
   iotrace-perf script iotrace_*/traces.iocap | less
   vampir trace.otf2";
 
-/// Records I/O with the kernel's perf tracepoints; writes a capture log and an OTF2 trace.
+/// Records I/O with the kernel's tracepoints; writes a capture log and an OTF2 trace.
 #[derive(Debug, Parser)]
 #[command(name = "iotrace-perf", version, after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
 pub(super) struct Args {
