@@ -238,6 +238,7 @@ impl CpuNames {
     fn absorb(&mut self, elsewhere: impl Fn(Tid) -> Option<u64>) {
         let Self { exits, entries, reading, pipe, facts, arguments, .. } = self;
         let cpu = CpuId(exits.ring.cpu);
+        let mut ended = Vec::new();
         let mut each = |hit: Hit<'_>| match reading.decoder.decode(hit.payload) {
             Ok(EventKind::SysEnter(enter)) => {
                 let argument = enter.call.call().arg(Role::Path);
@@ -246,19 +247,24 @@ impl CpuNames {
                 }
             }
             Ok(EventKind::SysExit(exit)) => {
-                let argument = arguments.remove(&hit.tid.0).or_else(|| elsewhere(hit.tid));
-                let ended = Ended { cpu, tid: hit.tid, record_time: hit.time, ret: exit.ret };
-                let read = ended.link().into_iter().chain(argument.map(|it| ended.argument(it)));
-                facts.extend(read.map(|it| (hit.pid, it)));
+                let open = Ended { cpu, tid: hit.tid, record_time: hit.time, ret: exit.ret };
+                facts.extend(open.link().map(|it| (hit.pid, it)));
+                ended.push((hit.pid, open));
             }
             _ => {}
         };
+        // The links first: each moment more is one in which another CPU may take the thread over.
+        let layout = exits.ring.layout();
+        reading.each_hit(layout, exits.more(pipe), &mut each);
         if let Some(entries) = entries {
             let layout = entries.ring.layout();
             reading.each_hit(layout, entries.more(pipe), &mut each);
         }
-        let layout = exits.ring.layout();
-        reading.each_hit(layout, exits.more(pipe), &mut each);
+        for (pid, open) in ended {
+            // One of a later open of the thread is told by its address.
+            let argument = arguments.remove(&open.tid.0).or_else(|| elsewhere(open.tid));
+            facts.extend(argument.map(|it| (pid, open.argument(it))));
+        }
     }
 }
 
