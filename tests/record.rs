@@ -331,3 +331,23 @@ fn the_books_of_a_copy_are_equal() {
     assert!(copies.iter().any(|it| it.result == Some(0)), "{copies:#?}");
     assert_eq!(fs::metadata(&to).expect("a copy").len(), 94_277);
 }
+
+/// Fails if an open that waits longer than the rounds of a recording is not whole, or has no name.
+#[test]
+fn an_open_that_waits_is_one_operation() {
+    if !can_record(&[Need::Program("mkfifo")]) {
+        return;
+    }
+    let dir = scratch_dir("record");
+    let pipe = dir.path().join("pipe");
+    let script = "mkfifo $0; (sleep 0.5; echo x >$0) & cat $0; wait";
+    let program = ["sh", "-c", script, pipe.to_str().expect("text")];
+    let (finished, recording) = record(&dir.path().join("trace"), &[], &program);
+    finished.success();
+    recording.assert_whole();
+    assert_eq!(recording.number("orphan_exits"), 0, "{:#}", recording.info);
+    let operations = recording.operations();
+    let waited = operations.iter().find(|it| it.duration_ns.is_some_and(|it| it > 300_000_000));
+    let waited = waited.expect("the open of cat");
+    assert_eq!((waited.name.as_str(), waited.path.as_deref()), ("openat", pipe.to_str()));
+}

@@ -278,7 +278,7 @@ impl Tracker {
     }
 
     fn lost<S: Sink>(&mut self, event: &Event, count: u64, sink: &mut S) -> Result<(), S::Error> {
-        self.ledger.lost += count;
+        self.ledger.lost = self.ledger.lost.saturating_add(count);
         self.losses += 1;
         self.block.records_lost();
         let detail = format!("{count} records lost: the ring of CPU {} was full", event.cpu);

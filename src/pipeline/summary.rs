@@ -44,11 +44,11 @@ impl NamesWait {
         match &mut self.last {
             // The next name of the same open.
             Some((of, at, before)) if (*of, *at) == (tid, record_time) => {
-                self.ns += waited.saturating_sub(*before);
+                self.ns = self.ns.saturating_add(waited.saturating_sub(*before));
                 *before = waited.max(*before);
             }
             _ => {
-                self.ns += waited;
+                self.ns = self.ns.saturating_add(waited);
                 self.opens += 1;
                 self.last = Some((tid, record_time, waited));
             }
@@ -75,9 +75,10 @@ impl Summary {
     /// Samples that the kernel lost and counted: by its counters if it has them, by its LOST records otherwise.
     pub fn lost(&self) -> u64 {
         let counted = self.end.as_ref().and_then(|end| {
-            let by_tracepoint = end.tracepoints.iter().map(|it| it.lost).sum::<Option<u64>>()?;
-            let by_ring: u64 = end.rings.iter().map(|it| it.overrun + it.dropped).sum();
-            Some(by_tracepoint + by_ring)
+            let by_ring = end.rings.iter().flat_map(|it| [Some(it.overrun), Some(it.dropped)]);
+            let mut all = end.tracepoints.iter().map(|it| it.lost).chain(by_ring);
+            // Whatever a damaged log says.
+            all.try_fold(0_u64, |sum, it| Some(sum.saturating_add(it?)))
         });
         counted.unwrap_or(0).max(self.ledger.lost)
     }

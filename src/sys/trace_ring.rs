@@ -17,6 +17,9 @@ use nix::fcntl::{FcntlArg, OFlag, SpliceFFlags, fcntl, splice};
 /// Pages that a pipe carries at once: as large as the kernel lets everybody have (`/proc/sys/fs/pipe-max-size`).
 const PIPE_BYTES: usize = 1 << 20;
 
+/// Pages that are read after the full ones were taken.
+const REST_PAGES: usize = 4;
+
 /// The reader of one CPU's ring.
 #[derive(Debug)]
 pub struct TraceRing {
@@ -88,9 +91,9 @@ impl TraceRing {
     ///
     /// Those of `read(2)`.
     pub fn take_rest(&mut self, out: &mut Vec<u8>) -> io::Result<()> {
-        // The writer may go on as fast as we read. What was there at the call has been read after so many pages, if the
-        // full ones were taken before.
-        for _ in 0..PIPE_BYTES / self.page_bytes {
+        // The writer may go on as fast as we read, and we may be the writer ourselves (each read is a hit). The full pages
+        // were taken before, so what was there at the call is on the first page, or on the two around its end.
+        for _ in 0..REST_PAGES {
             if !self.read_page(out)? {
                 break;
             }

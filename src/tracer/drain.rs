@@ -58,6 +58,8 @@ pub struct Drain {
     pub spare: Arc<Mutex<Receiver<Vec<u8>>>>,
     /// A buffer that was not needed.
     pub empty: Option<Vec<u8>>,
+    /// The first thing that went wrong: once is enough to know that something is missing.
+    pub failed: Option<std::io::Error>,
     /// Where this thread does not run at the moment.
     pub avoided: Option<u32>,
     /// Readable when the recording is over.
@@ -102,29 +104,19 @@ impl Drain {
         self.place.take(Some(self.place.realtime.map_or(PRIORITY, |it| it.saturating_add(1))));
         let mut look_ms = *LOOK_MS.start();
         let mut last_round = clock::now();
-        let mut error = None;
         let mut over = false;
         while !over {
             over = self.wait(look_ms);
             let before = clock::now();
             let due = over || before.0.saturating_sub(last_round.0) >= ROUND_NS_MIN;
-            match self.take_all(over, due) {
-                Ok(None) => {}
-                Ok(Some(fullest)) => {
-                    look_ms = next_look(look_ms, fullest, self.ring_bytes);
-                    if due {
-                        self.round(before);
-                        last_round = before;
-                    }
-                }
-                Err(failed) => {
-                    // Once is enough to know that something is missing.
-                    error.get_or_insert(failed);
-                    thread::pause(PAUSE);
-                }
+            let Some(fullest) = self.take_all(over, due) else { continue };
+            look_ms = next_look(look_ms, fullest, self.ring_bytes);
+            if due {
+                self.round(before);
+                last_round = before;
             }
         }
-        Drained { rings: self.rings, error }
+        Drained { rings: self.rings, error: self.failed }
     }
 
     /// Until a perf ring is nearly full, it is time to look, or the recording is over: then true.
@@ -139,15 +131,16 @@ impl Drain {
 
     /// Takes what is in the rings, unless the log is too far behind: then the kernel counts what it loses meanwhile. At
     /// the end everything is taken. The most that was taken from one, in bytes; `None` if nothing was taken.
-    fn take_all(&mut self, over: bool, due: bool) -> std::io::Result<Option<usize>> {
+    fn take_all(&mut self, over: bool, due: bool) -> Option<usize> {
         // ORDERING: only a measure of how far the log is behind.
         if !over && self.queued.load(Ordering::Relaxed) > QUEUED_BYTES_MAX {
             // Until it has caught up a little; the rings may stay readable all the time.
             thread::pause(PAUSE);
-            return Ok(None);
+            return None;
         }
         let how = if due { Take::All } else { Take::Cheap };
         let (mut fullest, mut busiest) = (0, None);
+        let mut failed = Ok(());
         for place in 0..self.rings.len() {
             // One that another group looks for at this moment is made anew.
             let spare = || self.spare.try_lock().ok().and_then(|it| it.try_recv().ok());
@@ -164,10 +157,12 @@ impl Drain {
             } else {
                 self.send(Message::Data(data));
             }
-            taken?;
+            // The others are taken all the same.
+            failed = failed.and(taken);
         }
         self.avoid(busiest.filter(|_| fullest > BUSY_BYTES));
-        Ok(Some(fullest))
+        self.failed = self.failed.take().or(failed.err());
+        Some(fullest)
     }
 
     /// Leaves the CPU where most is recorded to the program: a real-time thread that wakes there would take its time.

@@ -150,6 +150,7 @@ impl Log {
         self.rounds = vec![KernelTime::MIN; links.groups];
         self.links = Some(links);
         for message in messages {
+            self.arrived(&message);
             let Some(message) = self.of_all_groups(message) else { continue };
             match self.tree {
                 None => self.write(message),
@@ -161,6 +162,14 @@ impl Log {
         self.release();
         self.flush();
         (self.writer, self.counted)
+    }
+
+    /// What is held here for two rounds is not what the log is behind with.
+    fn arrived(&self, message: &Message) {
+        if let (Message::Data(data), Some(links)) = (message, &self.links) {
+            // ORDERING: only a measure of how far the log is behind.
+            links.queued.fetch_sub(data.bytes.len(), Ordering::Relaxed);
+        }
     }
 
     /// A round is complete when all groups have had theirs, and long enough after the one before: the earliest of their
@@ -236,10 +245,6 @@ impl Log {
     /// fifth better than the pieces in which a busy ring is taken.
     fn write_data(&mut self, data: Data) {
         let Data { cpu, ring, layout, mut bytes } = data;
-        if let Some(links) = &self.links {
-            // ORDERING: only a measure of how far the log is behind.
-            links.queued.fetch_sub(bytes.len(), Ordering::Relaxed);
-        }
         let stream = ring.index();
         let Some(&its) = self.layouts.get(usize::from(layout)) else { return };
         let frame = empty_frame(cpu, stream, layout, its);

@@ -78,7 +78,10 @@ impl Taken {
     fn more(&mut self, pipe: &mut PagePipe) -> &[u8] {
         let start = self.bytes.len();
         // What cannot be taken is counted by the kernel as left in the ring.
-        let _ = self.ring.take(Take::All, pipe, &mut self.bytes);
+        if self.ring.take(Take::All, pipe, &mut self.bytes).is_err() {
+            // It may stay readable; nobody must wait for us meanwhile.
+            thread::pause(std::time::Duration::from_millis(1));
+        }
         self.bytes.get(start..).unwrap_or_default()
     }
 
@@ -162,21 +165,8 @@ impl NamesReaders {
         Ok(Self { cpus, stop: AtomicBool::new(false), wake })
     }
 
-    /// Starts a thread on each CPU, called `name`.
-    ///
-    /// # Errors
-    ///
-    /// Those of starting a thread.
-    pub fn start(self: &Arc<Self>, name: &str) -> io::Result<Vec<JoinHandle<io::Result<()>>>> {
-        let start = |index: usize| {
-            let readers = Arc::clone(self);
-            std::thread::Builder::new().name(name.to_owned()).spawn(move || readers.read_cpu(index))
-        };
-        (0..self.cpus.len()).map(start).collect()
-    }
-
     /// Ends the threads.
-    pub fn stop(&self) {
+    fn stop(&self) {
         // ORDERING: nothing else is published by this flag; the eventfd wakes the threads.
         self.stop.store(true, Ordering::Relaxed);
         let _ = self.wake.write(self.cpus.len() as u64);
@@ -188,9 +178,12 @@ impl NamesReaders {
         for cpu in &self.cpus {
             let mut cpu = lock(cpu);
             // ORDERING: as in stop().
-            if cpu.has_no_reader || self.stop.load(Ordering::Relaxed) {
-                // Nobody else takes it.
+            if cpu.has_no_reader || self.stop.load(Ordering::Relaxed) || cpu.entries.is_none() {
+                // Nobody else takes it; or entries are in the same ring.
                 cpu.absorb(|_| None);
+            } else {
+                // An open that waits for long has only an entry, which wakes nobody.
+                cpu.absorb_entries();
             }
             messages.extend(cpu.exits.message());
             messages.extend(cpu.entries.as_mut().and_then(Taken::message));
@@ -203,14 +196,16 @@ impl NamesReaders {
 
     fn read_cpu(&self, index: usize) -> io::Result<()> {
         let Some(mine) = self.cpus.get(index) else { return Ok(()) };
-        let (number, ready) = {
-            let cpu = lock(mine);
-            (cpu.exits.ring.cpu, cpu.exits.ring.as_fd().try_clone_to_owned()?)
+        let number = lock(mine).exits.ring.cpu;
+        let ready = lock(mine).exits.ring.as_fd().try_clone_to_owned();
+        let placed = || thread::pin(number).and_then(|()| thread::set_fifo(PRIORITY));
+        let ready = match ready.and_then(|it| placed().map(|()| it)) {
+            Ok(ready) => ready,
+            Err(error) => {
+                lock(mine).has_no_reader = true;
+                return Err(error);
+            }
         };
-        if let Err(error) = thread::pin(number).and_then(|()| thread::set_fifo(PRIORITY)) {
-            lock(mine).has_no_reader = true;
-            return Err(error);
-        }
         // ORDERING: as in stop().
         while !self.stop.load(Ordering::Relaxed) {
             let mut fds = [
@@ -233,7 +228,64 @@ impl NamesReaders {
     }
 }
 
+/// The readers' threads; they end when this goes.
+#[derive(Debug)]
+pub struct NamesThreads {
+    readers: Arc<NamesReaders>,
+    threads: Vec<JoinHandle<io::Result<()>>>,
+}
+
+impl NamesThreads {
+    /// Starts a thread on each CPU, called `name`.
+    ///
+    /// # Errors
+    ///
+    /// Those of starting a thread; then none runs.
+    pub fn start(readers: &Arc<NamesReaders>, name: &str) -> io::Result<Self> {
+        let mut started = Self { readers: Arc::clone(readers), threads: Vec::new() };
+        for index in 0..readers.cpus.len() {
+            let readers = Arc::clone(readers);
+            let builder = std::thread::Builder::new().name(name.to_owned());
+            started.threads.push(builder.spawn(move || readers.read_cpu(index))?);
+        }
+        Ok(started)
+    }
+
+    /// Ends them. What went wrong in them.
+    pub fn stop(mut self) -> Vec<io::Error> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Vec<io::Error> {
+        self.readers.stop();
+        let ended = std::mem::take(&mut self.threads).into_iter().map(JoinHandle::join);
+        ended.filter_map(|it| it.ok()?.err()).collect()
+    }
+}
+
+impl Drop for NamesThreads {
+    fn drop(&mut self) {
+        if !self.threads.is_empty() {
+            self.end();
+        }
+    }
+}
+
 impl CpuNames {
+    /// Takes what is in the ring of entries, and keeps where their arguments are.
+    fn absorb_entries(&mut self) {
+        let Self { entries: Some(entries), reading, pipe, arguments, .. } = self else { return };
+        let layout = entries.ring.layout();
+        reading.each_hit(layout, entries.more(pipe), |hit| {
+            if let Ok(EventKind::SysEnter(enter)) = reading.decoder.decode(hit.payload)
+                && let Some(&pointer) =
+                    enter.call.call().arg(Role::Path).and_then(|it| enter.args.get(it))
+            {
+                arguments.insert(hit.tid.0, pointer);
+            }
+        });
+    }
+
     /// Takes what is in the rings and reads the name of each open that has ended.
     fn absorb(&mut self, elsewhere: impl Fn(Tid) -> Option<u64>) {
         let Self { exits, entries, reading, pipe, facts, arguments, .. } = self;

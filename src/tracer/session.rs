@@ -14,7 +14,7 @@ use super::error::TracerError;
 use super::frames::{About, begin_log, end_frame, header};
 use super::gauge::Gauge;
 use super::log::{Log, Message};
-use super::names::NamesReaders;
+use super::names::{NamesReaders, NamesThreads};
 use super::plan::{self, SourceKind, Wanted};
 use super::snapshot::{self, Subject};
 use super::source::{self, Books, Opened, RingSizes, Source};
@@ -155,7 +155,8 @@ pub fn record(
             if let Some(held) = held {
                 held.abandon();
             }
-            return session.finish("not started", None).and(Err(error));
+            session.abandon();
+            return Err(error);
         }
     };
     match held.map(Held::start).transpose() {
@@ -165,7 +166,7 @@ pub fn record(
         }
         Err(source) => {
             let program = options.command.first().cloned().unwrap_or_default();
-            session.finish("not started", None)?;
+            session.abandon();
             Err(TracerError::Program { program, source })
         }
     }
@@ -176,7 +177,7 @@ struct Session {
     source: Box<dyn Source>,
     threads: Threads,
     names: Arc<NamesReaders>,
-    name_threads: Vec<JoinHandle<io::Result<()>>>,
+    name_threads: NamesThreads,
     /// How much longer a recorded call takes.
     call_cost_ns: Option<u64>,
     warnings: Vec<String>,
@@ -202,6 +203,7 @@ impl Session {
         let own_name = own_name();
         let sizes = RingSizes::for_cpus(host.cpus.len());
         let sizes = options.ring_bytes.map_or(sizes, |it| sizes.with_main(it));
+        let before = followed(options, held)?;
         let (opened, choice) = open_events(options, &host, names, &own_name, sizes, &mut warnings)?;
         let Opened { source, drained, names: names_rings, ring_bytes } = opened;
         let layouts = layouts(source.as_ref())?;
@@ -209,9 +211,8 @@ impl Session {
         let names_readers = NamesReaders::new(names_rings, decoder, layouts.clone())
             .map_err(TracerError::system("make an eventfd"))?;
         let names_readers = Arc::new(names_readers);
-        let name_threads =
-            names_readers.start(&own_name).map_err(TracerError::system("start a thread"))?;
-        let before = followed(options, held)?;
+        let name_threads = NamesThreads::start(&names_readers, &own_name)
+            .map_err(TracerError::system("start a thread"))?;
         let gauge = Gauge::start(&options.calls, &own_name)?;
         let gauge_thread = gauge.as_ref().map(|it| it.tid);
         follow(options, held, gauge_thread, source.as_ref(), &mut warnings)?;
@@ -275,6 +276,14 @@ impl Session {
         }
     }
 
+    /// There is nothing to record. What is open in the kernel is gone when this returns.
+    fn abandon(self) {
+        // Why there is nothing matters more than what goes wrong here.
+        if let Ok(outcome) = self.finish("not started", None) {
+            let _ = outcome.closing.join();
+        }
+    }
+
     /// Switches everything off, takes what is left, writes the last frame.
     fn finish(
         self,
@@ -292,11 +301,8 @@ impl Session {
         let end_ns = clock::now().0;
         let disks = proc::text("/proc/diskstats", Text::DISKSTATS_END, Pid(0)).ok();
         snapshot::send(&self.threads.to_log, books.into_iter().chain(disks).collect());
-        self.names.stop();
-        for thread in self.name_threads {
-            if let Ok(Err(error)) = thread.join() {
-                warnings.push(format!("the names of files opened on one CPU are missing: {error}"));
-            }
+        for error in self.name_threads.stop() {
+            warnings.push(format!("the names of files opened on one CPU are missing: {error}"));
         }
         let (drained, written) = self.threads.finish();
         for error in drained.iter().filter_map(|it| it.error.as_ref()) {
@@ -486,8 +492,9 @@ fn take_snapshot(
     };
     let to_log = to_log.clone();
     let with_files = names != Names::Off;
+    let all_tasks = records_everybody(options);
     let thread = spawn_named(own_name, move || {
-        snapshot::take(&subject, with_files, &to_log);
+        snapshot::take(&subject, all_tasks, with_files, &to_log);
         snapshot::over(&to_log);
     })?;
     thread.join().map_err(|_| TracerError::System {

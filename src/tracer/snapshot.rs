@@ -25,8 +25,9 @@ pub enum Subject {
     },
 }
 
-/// Reads it all and sends it to the log; open files only `with_files`.
-pub fn take(subject: &Subject, with_files: bool, log: &Sender<Message>) {
+/// Reads it all and sends it to the log; open files only `with_files`. With `all_tasks` the threads of everybody, for a hit
+/// tells only the thread.
+pub fn take(subject: &Subject, all_tasks: bool, with_files: bool, log: &Sender<Message>) {
     let everybody = proc::processes();
     let tree: Vec<Pid> = match subject {
         Subject::System => everybody.clone(),
@@ -36,7 +37,8 @@ pub fn take(subject: &Subject, with_files: bool, log: &Sender<Message>) {
         [("/proc/self/mountinfo", Text::MOUNTINFO), ("/proc/diskstats", Text::DISKSTATS_START)];
     let mut facts: Vec<Fact> =
         texts.iter().filter_map(|(path, text)| proc::text(path, *text, Pid(0)).ok()).collect();
-    facts.extend(tree.iter().flat_map(|&it| proc::tasks(it)));
+    let whose = if all_tasks { &everybody } else { &tree };
+    facts.extend(whose.iter().flat_map(|&it| proc::tasks(it)));
     facts.extend(tree.iter().flat_map(|&it| proc::places(it)));
     send(log, facts);
     if !with_files {

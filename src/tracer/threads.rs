@@ -70,6 +70,7 @@ impl Threads {
                 queued: Arc::clone(&queued),
                 spare: Arc::clone(&spares),
                 empty: None,
+                failed: None,
                 avoided: None,
                 stop: Arc::clone(&stop),
             };

@@ -107,6 +107,10 @@ fn make(
 ) -> io::Result<Instance> {
     let instance = Instance::create(tracefs, ring.as_str())?;
     instance.write("trace_clock", "mono")?;
+    // Inherited from the top instance, where somebody may have set them: each page says what was lost before it, and a ring
+    // is readable only if something is in it.
+    instance.write("options/overwrite", "1")?;
+    let _ = instance.write("options/block", "0");
     instance.write("buffer_size_kb", &(bytes >> 10).to_string())?;
     if ring == RingOf::Names {
         // Each hit wakes who polls. (Before 5.0 there is no such file, and it is so.)
