@@ -155,6 +155,7 @@ impl Pipeline {
             .enumerate()
             .map(|(number, it)| {
                 let known = Layout::of(&it.source, it.sample_type, &it.header_page);
+                let known = known.map(|its| if it.pages_continue { its.continued() } else { its });
                 known.ok_or(PipelineError::Layout(number))
             })
             .collect::<Result<Vec<_>, _>>()?;

@@ -8,10 +8,15 @@
 //!
 //! | kind | name | bytes |
 //! |---|---|---|
-//! | 1 | NAME | `i32` tid, `u32` CPU, `u64` record time, `u8` what (0 = argument string, 1 = target of `/proc/PID/fd/N`), `u64` read begin, `u64` read end, `i32` errno (0 = read), stat, bytes name, `u64` address (of the argument; 0 for a link) |
+//! | 1 | NAME, whole | as 5, but the name is all bytes |
 //! | 2 | TASK | `u64` time, `i32` pid, `i32` tid, `i32` ppid, bytes comm |
 //! | 3 | FD | `u64` begin, `u64` end, `i32` pid, `i32` fd, `u32` flags (`/proc/PID/fdinfo`), `u64` position, `u8` shared (1 = another descriptor has, or may have, the same open file), stat, bytes link |
 //! | 4 | TEXT | `u64` time, `u16` which (see [`Text`]), `i32` pid or 0, bytes text |
+//! | 5 | NAME | `i32` tid, `u32` CPU, `u64` record time, `u8` what (0 = argument string, 1 = target of `/proc/PID/fd/N`), `u64` read begin, `u64` read end, `i32` errno (0 = read), stat, name, `u64` address (of the argument; 0 for a link) |
+//!
+//! A name is `u16` front, `u16` back, bytes: so many bytes of the front of the link before it in the frame (of the last
+//! NAME of a link; none for the first), these bytes, and so many of that link's end. Files are opened directory by
+//! directory, and a link ends with the argument.
 
 use super::format::Cursor;
 use crate::event::FileStat;
@@ -122,16 +127,46 @@ impl Text {
     pub const SNAPSHOT_OVER: Self = Self(8);
 }
 
+/// Kind of a NAME.
+pub(super) const NAME: u16 = 5;
+
+/// Where its times stand from its start: the record's, the begin and the end of the read.
+pub(super) const NAME_TIMES: [usize; 3] = [HEAD_BYTES + 8, HEAD_BYTES + 17, HEAD_BYTES + 25];
+
+/// Kind and length, before the body.
+const HEAD_BYTES: usize = 6;
+
 mod kind {
-    pub(super) const NAME: u16 = 1;
+    pub(super) const WHOLE_NAME: u16 = 1;
     pub(super) const TASK: u16 = 2;
     pub(super) const FD: u16 = 3;
     pub(super) const TEXT: u16 = 4;
 }
 
+/// The facts of a frame, while they are put together.
+#[derive(Debug, Default)]
+pub struct FactsFrame {
+    /// As the table above says.
+    pub bytes: Vec<u8>,
+    /// How many.
+    pub count: u32,
+    /// The last name of a link.
+    link: Vec<u8>,
+}
+
+impl FactsFrame {
+    /// Adds one.
+    pub fn push(&mut self, fact: &Fact) {
+        fact.encode(&mut self.bytes, &self.link);
+        self.count += 1;
+        if let Fact::Name { of: NameOf::Link, bytes, .. } = fact {
+            self.link.clone_from(bytes);
+        }
+    }
+}
+
 impl Fact {
-    /// Appends the fact as the table above says.
-    pub fn encode(&self, out: &mut Vec<u8>) {
+    fn encode(&self, out: &mut Vec<u8>, link: &[u8]) {
         let mut body = Body(Vec::with_capacity(64));
         let kind = match self {
             Self::Name { tid, cpu, record_time, of, begin, end, errno, address, stat, bytes } => {
@@ -143,8 +178,8 @@ impl Fact {
                     .time(*begin)
                     .time(*end)
                     .i32(*errno);
-                body.stat(stat.as_ref()).bytes(bytes).u64(*address);
-                kind::NAME
+                body.stat(stat.as_ref()).name(bytes, link).u64(*address);
+                NAME
             }
             Self::Task { time, pid, tid, ppid, comm } => {
                 body.time(*time).i32(pid.0).i32(tid.0).i32(ppid.0).bytes(comm);
@@ -165,10 +200,10 @@ impl Fact {
         out.extend_from_slice(&body.0);
     }
 
-    fn decode(kind: u16, body: &[u8]) -> Option<Self> {
+    fn decode(kind: u16, body: &[u8], link: &[u8]) -> Option<Self> {
         let mut body = Cursor(body);
         Some(match kind {
-            kind::NAME => Self::Name {
+            NAME | kind::WHOLE_NAME => Self::Name {
                 tid: Tid(body.i32()?),
                 cpu: CpuId(body.u32()?),
                 record_time: KernelTime(body.u64()?),
@@ -177,7 +212,7 @@ impl Fact {
                 end: KernelTime(body.u64()?),
                 errno: body.i32()?,
                 stat: body.stat()?,
-                bytes: body.bytes()?.to_vec(),
+                bytes: body.name(if kind == NAME { Some(link) } else { None })?,
                 address: body.u64()?,
             },
             kind::TASK => Self::Task {
@@ -209,14 +244,25 @@ impl Fact {
     }
 }
 
+/// Kind and length of the fact that begins here, its head included.
+pub(super) fn head(bytes: &[u8]) -> Option<(u16, usize)> {
+    let mut head = Cursor(bytes);
+    let kind = head.u16()?;
+    Some((kind, usize::try_from(head.u32()?).ok()?.checked_add(HEAD_BYTES)?))
+}
+
 /// The facts of a FACTS frame, those of kinds that this version does not know left out.
 pub fn facts(payload: &[u8]) -> impl Iterator<Item = Fact> {
     let mut rest = Cursor(payload);
+    let mut link = Vec::new();
     std::iter::from_fn(move || {
         loop {
             let kind = rest.u16()?;
             let body = rest.bytes()?;
-            if let Some(fact) = Fact::decode(kind, body) {
+            if let Some(fact) = Fact::decode(kind, body, &link) {
+                if let Fact::Name { of: NameOf::Link, bytes, .. } = &fact {
+                    link.clone_from(bytes);
+                }
                 return Some(fact);
             }
         }
@@ -224,6 +270,14 @@ pub fn facts(payload: &[u8]) -> impl Iterator<Item = Fact> {
 }
 
 impl Cursor<'_> {
+    /// A name that has parts of this link; whole without one.
+    fn name(&mut self, link: Option<&[u8]>) -> Option<Vec<u8>> {
+        let Some(link) = link else { return Some(self.bytes()?.to_vec()) };
+        let (front, back) = (usize::from(self.u16()?), usize::from(self.u16()?));
+        let back = link.len().checked_sub(back)?;
+        Some([link.get(..front)?, self.bytes()?, link.get(back..)?].concat())
+    }
+
     /// `Some(None)`: it is there and says that nothing is known.
     fn stat(&mut self) -> Option<Option<FileStat>> {
         let stat = FileStat {
@@ -274,6 +328,16 @@ impl Body {
         self.u32(it.mode).u32(it.dev.0).u64(it.ino).u64(it.size)
     }
 
+    fn name(&mut self, it: &[u8], link: &[u8]) -> &mut Self {
+        let same = |(a, b): &(&u8, &u8)| a == b;
+        let front = it.iter().zip(link).take(MAX_SHARED).take_while(same).count();
+        let rest = it.get(front..).unwrap_or_default();
+        let pairs = rest.iter().rev().zip(link.iter().rev());
+        let back = pairs.take(MAX_SHARED).take_while(same).count();
+        let own = rest.get(..rest.len() - back).unwrap_or_default();
+        self.u16(length_u16(front)).u16(length_u16(back)).bytes(own)
+    }
+
     fn bytes(&mut self, it: &[u8]) -> &mut Self {
         self.u32(length_u32(it)).put(it)
     }
@@ -282,6 +346,13 @@ impl Body {
 /// Names and `/proc` texts are at most a few MiB: the kernel's limits, not ours.
 fn length_u32(bytes: &[u8]) -> u32 {
     u32::try_from(bytes.len()).expect("a fact is shorter than 4 GiB")
+}
+
+/// A name shares at most so many bytes with each end of another.
+const MAX_SHARED: usize = 0xffff;
+
+fn length_u16(shared: usize) -> u16 {
+    u16::try_from(shared).expect("at most MAX_SHARED")
 }
 
 #[cfg(test)]
@@ -331,10 +402,9 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        let mut bytes = Vec::new();
-        for fact in samples() {
-            fact.encode(&mut bytes);
-        }
+        let mut frame = FactsFrame::default();
+        samples().iter().for_each(|it| frame.push(it));
+        let bytes = frame.bytes;
         assert_eq!(facts(&bytes).collect::<Vec<_>>(), samples());
         for end in 0..bytes.len() {
             let read: Vec<_> = facts(&bytes[..end]).collect();
@@ -344,10 +414,55 @@ mod tests {
 
     #[test]
     fn unknown_kinds_are_passed_over() {
-        let mut bytes =
-            [99u16.to_le_bytes().to_vec(), 3u32.to_le_bytes().to_vec(), vec![1, 2, 3]].concat();
+        let bytes = [99u16.to_le_bytes().to_vec(), 3u32.to_le_bytes().to_vec(), vec![1, 2, 3]];
+        let mut frame = FactsFrame { bytes: bytes.concat(), ..FactsFrame::default() };
         let task = samples().swap_remove(1);
-        task.encode(&mut bytes);
-        assert_eq!(facts(&bytes).collect::<Vec<_>>(), [task]);
+        frame.push(&task);
+        assert_eq!(facts(&frame.bytes).collect::<Vec<_>>(), [task]);
+    }
+
+    fn name(of: NameOf, bytes: &[u8]) -> Fact {
+        let Some(Fact::Name { tid, cpu, record_time, begin, end, errno, address, stat, .. }) =
+            samples().into_iter().next()
+        else {
+            unreachable!("the first sample is a name")
+        };
+        let bytes = bytes.to_vec();
+        Fact::Name { tid, cpu, record_time, of, begin, end, errno, address, stat, bytes }
+    }
+
+    #[test]
+    fn a_name_of_before_is_read() {
+        let fact = name(NameOf::Link, b"/data/a");
+        let mut body = Body(Vec::new());
+        body.i32(7).u32(1).u64(100).u8(1).u64(101).u64(102).i32(0);
+        let Fact::Name { stat, .. } = &fact else { unreachable!("a name") };
+        body.stat(stat.as_ref()).bytes(b"/data/a").u64(0);
+        let mut whole = Body(Vec::new());
+        whole.u16(kind::WHOLE_NAME).bytes(&body.0);
+        assert_eq!(facts(&whole.0).collect::<Vec<_>>(), [fact]);
+    }
+
+    #[test]
+    fn a_name_that_has_more_of_the_link_than_it_is_long_is_passed_over() {
+        let mut frame = FactsFrame::default();
+        frame.push(&name(NameOf::Link, b"/data/a"));
+        frame.push(&name(NameOf::Argument, b"/data/b"));
+        let links_only = facts(&frame.bytes).count();
+        let front = 6_u16.to_le_bytes();
+        let at = frame.bytes.windows(2).rposition(|it| it == front).expect("front of the second");
+        frame.bytes[at] = 8;
+        assert_eq!((links_only, facts(&frame.bytes).count()), (2, 1));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_names_in_a_row(names in proptest::collection::vec(("[ab/]{0,6}", proptest::prelude::any::<bool>()), 0..12)) {
+            let link = |is_link: bool| if is_link { NameOf::Link } else { NameOf::Argument };
+            let written: Vec<Fact> = names.iter().map(|(it, is_link)| name(link(*is_link), it.as_bytes())).collect();
+            let mut frame = FactsFrame::default();
+            written.iter().for_each(|it| frame.push(it));
+            proptest::prop_assert_eq!(facts(&frame.bytes).collect::<Vec<_>>(), written);
+        }
     }
 }

@@ -20,7 +20,7 @@
 //! offset  bytes
 //!      0      4  magic "IOFR": to find the next frame behind damaged bytes
 //!      4      1  kind (below)
-//!      5      1  codec: 0 = stored, 1 = zstd, 2 = zstd of records with differences for times ([`super::delta`])
+//!      5      1  codec: 0 = stored, 1 = zstd, 2 = zstd of records or facts with differences for times ([`super::delta`])
 //!      6      2  layout of a data frame: index into the header's `layouts`; 0 otherwise
 //!      8      4  CPU of a data frame; u32::MAX otherwise
 //!     12      4  stream of a data frame: which of the CPU's rings (header's `rings`); 0 otherwise
@@ -90,7 +90,7 @@ impl Codec {
     pub const STORED: Self = Self(0);
     /// One zstd frame.
     pub const ZSTD: Self = Self(1);
-    /// One zstd frame of records whose times are differences, see [`super::delta`].
+    /// One zstd frame of records or facts whose times are differences, see [`super::delta`].
     pub const ZSTD_DELTA: Self = Self(2);
 }
 

@@ -98,6 +98,8 @@ pub struct Layout {
     /// tracefs: the text of `events/header_event`, byte by byte.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub header_event: String,
+    /// tracefs: in a frame the time of each page but the first is its difference to the last time of the page before.
+    pub pages_continue: bool,
 }
 
 /// One kind of ring; there is one of it on each CPU.

@@ -189,7 +189,7 @@ fn decode_payload(header: &FrameHeader, stored: &[u8]) -> Option<Vec<u8>> {
         Codec::ZSTD => zstd::bulk::decompress(stored, length).ok()?,
         Codec::ZSTD_DELTA => {
             let mut records = zstd::bulk::decompress(stored, length).ok()?;
-            super::delta::decode(&mut records);
+            super::delta::decode(header.kind, &mut records);
             records
         }
         _ => return None,

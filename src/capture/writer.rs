@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use super::fact::FactsFrame;
 use super::format::{
     Codec, FILE_MAGIC, FrameHeader, FrameKind, MAJOR, MINOR, NO_CPU, PAYLOAD_BYTES_MAX,
 };
@@ -85,9 +86,6 @@ impl<W: Write> Writer<W> {
     ///
     /// Those of the output; `InvalidInput` for a payload beyond [`PAYLOAD_BYTES_MAX`].
     pub fn data(&mut self, frame: &DataFrame, payload: &mut [u8]) -> io::Result<()> {
-        if frame.codec == Codec::ZSTD_DELTA {
-            super::delta::encode(payload);
-        }
         let header = FrameHeader {
             layout: frame.layout,
             cpu: frame.cpu,
@@ -106,16 +104,18 @@ impl<W: Write> Writer<W> {
     ///
     /// Those of the output.
     pub fn round(&mut self, time: KernelTime) -> io::Result<()> {
-        self.frame(blank(FrameKind::ROUND, time), &[])
+        self.frame(blank(FrameKind::ROUND, time), &mut [])
     }
 
-    /// Appends facts; `payload` is `count` of them encoded.
+    /// Appends facts. What is in them afterwards means nothing.
     ///
     /// # Errors
     ///
     /// As for [`Self::data`].
-    pub fn facts(&mut self, time: KernelTime, count: u32, payload: &[u8]) -> io::Result<()> {
-        self.frame(FrameHeader { items: count, ..blank(FrameKind::FACTS, time) }, payload)
+    pub fn facts(&mut self, time: KernelTime, facts: &mut FactsFrame) -> io::Result<()> {
+        let (items, codec) = (facts.count, Codec::ZSTD_DELTA);
+        let header = FrameHeader { items, codec, ..blank(FrameKind::FACTS, time) };
+        self.frame(header, &mut facts.bytes)
     }
 
     /// Appends a frame of JSON (HEADER, END).
@@ -129,8 +129,8 @@ impl<W: Write> Writer<W> {
         time: KernelTime,
         value: &impl serde::Serialize,
     ) -> io::Result<()> {
-        let payload = serde_json::to_vec(value)?;
-        self.frame(blank(kind, time), &payload)
+        let mut payload = serde_json::to_vec(value)?;
+        self.frame(blank(kind, time), &mut payload)
     }
 
     /// Bytes written so far.
@@ -143,7 +143,7 @@ impl<W: Write> Writer<W> {
         &self.out
     }
 
-    fn frame(&mut self, mut header: FrameHeader, payload: &[u8]) -> io::Result<()> {
+    fn frame(&mut self, mut header: FrameHeader, payload: &mut [u8]) -> io::Result<()> {
         let too_long = || {
             io::Error::new(io::ErrorKind::InvalidInput, "a frame is longer than the format allows")
         };
@@ -151,6 +151,9 @@ impl<W: Write> Writer<W> {
             .ok()
             .filter(|&it| it <= PAYLOAD_BYTES_MAX)
             .ok_or_else(too_long)?;
+        if header.codec == Codec::ZSTD_DELTA {
+            super::delta::encode(header.kind, payload);
+        }
         // Header and payload leave in one write: a crash can cut a frame, not mix two.
         self.scratch.clear();
         self.scratch.resize(super::format::FRAME_HEADER_BYTES, 0);

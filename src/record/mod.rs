@@ -24,13 +24,22 @@ pub enum Layout {
 }
 
 impl Layout {
-    /// By the source's name and what describes its bytes: perf's `sample_type`, tracefs' `events/header_page`. `None` for
-    /// what this version does not read.
+    /// By the source's name and what describes the bytes of its rings: perf's `sample_type`, tracefs' `events/header_page`.
+    /// `None` for what this version does not read.
     pub fn of(source: &str, sample_type: u64, header_page: &str) -> Option<Self> {
         match source {
             "perf" => SampleLayout::new(sample_type).map(Self::Perf),
             "tracefs" => PageLayout::parse(header_page).map(Self::Pages),
             _ => None,
+        }
+    }
+
+    /// As they are in a log whose pages continue one another.
+    #[must_use]
+    pub fn continued(self) -> Self {
+        match self {
+            Self::Pages(layout) => Self::Pages(layout.continued()),
+            Self::Perf(_) => self,
         }
     }
 }

@@ -15,7 +15,9 @@
 //!     31        u32 more bits of an absolute time, without its five highest bits
 //! ```
 //!
-//! A hit is the same payload that perf puts into a sample. In a capture log each page is cut behind its data.
+//! A hit is the same payload that perf puts into a sample. In a capture log each page is cut behind its data, and the times
+//! of a page *continue* those of the page before ([`PageLayout::continue_times`]): a page that is read in part begins anew
+//! each time, at the time of its last entry, which would cost more than the entries.
 
 use thiserror::Error;
 
@@ -43,6 +45,8 @@ pub struct PageLayout {
     data: usize,
     /// Bytes of data that a page holds.
     capacity: usize,
+    /// The time of a page counts from the last time of the page before; that of the first page from 0.
+    is_continued: bool,
 }
 
 /// What a page holds, one after the other.
@@ -82,7 +86,13 @@ impl PageLayout {
             && matches!(commit.1, 4 | 8)
             && data.0 >= commit.0 + commit.1
             && data.0 <= 64;
-        fits.then_some(Self { commit: commit.0, long: commit.1, data: data.0, capacity: data.1 })
+        fits.then_some(Self {
+            commit: commit.0,
+            long: commit.1,
+            data: data.0,
+            capacity: data.1,
+            is_continued: false,
+        })
     }
 
     /// Bytes of a whole page in the ring.
@@ -108,6 +118,30 @@ impl PageLayout {
             (page, end) = (next, end + used);
         }
         bytes.truncate(end);
+    }
+
+    /// The layout of pages after [`Self::continue_times`].
+    #[must_use]
+    pub fn continued(self) -> Self {
+        Self { is_continued: true, ..self }
+    }
+
+    /// Replaces the time of each of these pages, as they come out of a ring, by its difference to the last time of the page
+    /// before, modulo 2^64; that of the first stays.
+    pub fn continue_times(self, bytes: &mut [u8]) {
+        let mut differences = Vec::new();
+        let mut walk = Walk::new(bytes, self);
+        loop {
+            let (page, end) = (walk.next_page, walk.time);
+            let Ok(Some(_)) = walk.next_page() else { break };
+            differences.push((page, walk.time.wrapping_sub(end)));
+            walk.pass_page();
+        }
+        for (page, difference) in differences {
+            if let Some(time) = bytes.get_mut(page..).and_then(|it| it.first_chunk_mut::<8>()) {
+                *time = difference.to_le_bytes();
+            }
+        }
     }
 
     fn head(&self, bytes: &[u8]) -> Option<Head> {
@@ -146,7 +180,7 @@ pub fn entries(
     bytes: &[u8],
     layout: PageLayout,
 ) -> impl Iterator<Item = Result<Entry, PageError>> + '_ {
-    let mut walk = Walk { bytes, layout, next_page: 0, at: 0, end: 0, time: 0 };
+    let mut walk = Walk::new(bytes, layout);
     std::iter::from_fn(move || walk.next())
 }
 
@@ -163,7 +197,17 @@ struct Walk<'a> {
     time: u64,
 }
 
-impl Walk<'_> {
+impl<'a> Walk<'a> {
+    fn new(bytes: &'a [u8], layout: PageLayout) -> Self {
+        Self { bytes, layout, next_page: 0, at: 0, end: 0, time: 0 }
+    }
+
+    /// To the end of the page, or to where it makes no sense any more.
+    fn pass_page(&mut self) {
+        while self.at < self.end && self.entry().is_some() {}
+        self.at = self.end;
+    }
+
     fn next(&mut self) -> Option<Result<Entry, PageError>> {
         loop {
             if self.at >= self.end {
@@ -202,7 +246,10 @@ impl Walk<'_> {
         }
         let head = self.layout.head(rest).filter(|it| it.end <= rest.len());
         let head = head.ok_or(PageError { offset, left: rest.len() })?;
-        self.time = head.time;
+        self.time = match self.layout.is_continued {
+            true => self.time.wrapping_add(head.time),
+            false => head.time,
+        };
         (self.at, self.end) = (offset + self.layout.data, offset + head.data_end);
         self.next_page = offset + head.end;
         Ok(Some(head.lost))
@@ -315,7 +362,10 @@ mod tests {
 
     #[test]
     fn the_layout_is_the_kernels() {
-        assert_eq!(layout(), PageLayout { commit: 8, long: 8, data: 16, capacity: 4080 });
+        assert_eq!(
+            layout(),
+            PageLayout { commit: 8, long: 8, data: 16, capacity: 4080, is_continued: false }
+        );
         assert_eq!(layout().page_bytes(), 4096);
         assert_eq!(PageLayout::parse("field: u64 timestamp;\toffset:8;\tsize:8;"), None);
         assert_eq!(PageLayout::parse(""), None);
@@ -406,7 +456,34 @@ mod tests {
         assert_eq!(layout().used_bytes(&bytes[..20]), None);
     }
 
+    #[test]
+    fn the_times_of_a_page_continue_those_of_the_page_before() {
+        let hit = [entry(1, 5), 0];
+        let mut bytes = [page(1000, 0, &hit, None), page(1005, 0, &hit, None)].concat();
+        let before: Vec<_> = entries(&bytes, layout()).collect();
+        layout().continue_times(&mut bytes);
+        assert_eq!(bytes, [page(1000, 0, &hit, None), page(0, 0, &hit, None)].concat());
+        assert_eq!(entries(&bytes, layout().continued()).collect::<Vec<_>>(), before);
+    }
+
     proptest::proptest! {
+        #[test]
+        fn continued_times_are_the_same(
+            pages in proptest::collection::vec((
+                proptest::prelude::any::<u64>(),
+                proptest::collection::vec(proptest::prelude::any::<u32>(), 0..20),
+            ), 0..6),
+            tail: Vec<u8>,
+        ) {
+            let mut bytes: Vec<u8> =
+                pages.iter().flat_map(|(time, data)| page(*time, 0, data, None)).collect();
+            bytes.extend(tail);
+            let before: Vec<_> = entries(&bytes, layout()).collect();
+            layout().continue_times(&mut bytes);
+            let after: Vec<_> = entries(&bytes, layout().continued()).collect();
+            proptest::prop_assert_eq!(after, before);
+        }
+
         #[test]
         fn any_bytes_give_entries_or_errors(bytes: Vec<u8>) {
             for entry in entries(&bytes, layout()).flatten() {

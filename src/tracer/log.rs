@@ -11,7 +11,7 @@ use nix::sys::eventfd::EventFd;
 use super::drain::{Place, ROUND_NS_MIN};
 use super::plan::RingOf;
 use super::tree::Tree;
-use crate::capture::fact::Fact;
+use crate::capture::fact::{Fact, FactsFrame};
 use crate::capture::format::Codec;
 use crate::capture::writer::{DataFrame, Writer};
 use crate::event::decode::common_type;
@@ -95,7 +95,7 @@ impl Counted {
 #[derive(Debug)]
 pub struct Log {
     writer: Writer<File>,
-    /// By their index in the header.
+    /// Of the rings, by their index in the header.
     layouts: Vec<Layout>,
     tree: Option<Tree>,
     /// In process mode: what waits until the next round has been looked through.
@@ -228,15 +228,12 @@ impl Log {
             pid.is_none_or(|pid| self.tree.as_ref().is_none_or(|it| it.has(pid)))
         };
         let kept: Vec<&Fact> = facts.iter().filter(|it| is_kept(it.0)).map(|it| &it.1).collect();
-        let mut bytes = Vec::new();
-        let mut count = 0;
+        let mut frame = FactsFrame::default();
         for (number, fact) in kept.iter().enumerate() {
-            fact.encode(&mut bytes);
-            count += 1;
-            if bytes.len() >= FRAME_BYTES || number + 1 == kept.len() {
-                self.try_write(0, |writer| writer.facts(clock::now(), count, &bytes));
-                bytes.clear();
-                count = 0;
+            frame.push(fact);
+            if frame.bytes.len() >= FRAME_BYTES || number + 1 == kept.len() {
+                let mut full = std::mem::take(&mut frame);
+                self.try_write(0, |writer| writer.facts(clock::now(), &mut full));
             }
         }
     }
@@ -283,6 +280,9 @@ impl Log {
                 } else {
                     summary(frame, piece, layout)
                 };
+                if let Layout::Pages(layout) = layout {
+                    layout.continue_times(piece);
+                }
                 self.try_write(u64::from(frame.records), |writer| writer.data(&frame, piece));
                 rest = behind;
             }

@@ -176,6 +176,7 @@ impl Source for TracefsSource {
             source: "tracefs".into(),
             header_page: self.header_page.clone(),
             header_event: self.header_event.clone(),
+            pages_continue: true,
             ..Layout::default()
         };
         vec![layout(), pages]

@@ -2,6 +2,7 @@
 
 use std::io::{self, Read, Seek, Write};
 
+use iotrace_perf::capture::fact::FactsFrame;
 use iotrace_perf::capture::format::{Codec, FILE_HEADER_BYTES, FrameKind, PAYLOAD_BYTES_MAX};
 use iotrace_perf::capture::reader::Item;
 use iotrace_perf::capture::writer::{DataFrame, Writer};
@@ -19,12 +20,21 @@ enum Written {
     Json(Vec<String>),
 }
 
+/// A frame of these bytes, whatever they are.
+fn facts(count: u32, bytes: Vec<u8>) -> FactsFrame {
+    let mut frame = FactsFrame::default();
+    (frame.count, frame.bytes) = (count, bytes);
+    frame
+}
+
 impl Written {
     fn write<W: Write>(&self, writer: &mut Writer<W>) -> io::Result<()> {
         match self {
             Self::Data(frame, bytes) => writer.data(frame, &mut bytes.clone()),
             Self::Round(time) => writer.round(KernelTime(*time)),
-            Self::Facts(time, count, bytes) => writer.facts(KernelTime(*time), *count, bytes),
+            Self::Facts(time, count, bytes) => {
+                writer.facts(KernelTime(*time), &mut facts(*count, bytes.clone()))
+            }
             Self::Json(value) => writer.json(FrameKind::END, KernelTime(7), value),
         }
     }
@@ -209,8 +219,8 @@ fn after_a_rewind_the_log_goes_on() {
 #[test]
 fn a_payload_beyond_the_limit_is_not_written() {
     let mut writer = Writer::new(Vec::new()).expect("memory takes all");
-    let too_long = vec![0; PAYLOAD_BYTES_MAX as usize + 1];
-    let error = writer.facts(KernelTime(1), 1, &too_long).expect_err("too long");
+    let mut too_long = facts(1, vec![0; PAYLOAD_BYTES_MAX as usize + 1]);
+    let error = writer.facts(KernelTime(1), &mut too_long).expect_err("too long");
     assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
     writer.round(KernelTime(2)).expect("goes on");
     let items = items(writer.get_ref());

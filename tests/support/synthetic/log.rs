@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::rc::Rc;
 
-use iotrace_perf::capture::fact::{Fact, Text};
+use iotrace_perf::capture::fact::{Fact, FactsFrame, Text};
 use iotrace_perf::capture::format::{Codec, FrameKind};
 use iotrace_perf::capture::header::{Clock, Counts, Disk, End, Header, Host, Layout, Scope};
 use iotrace_perf::capture::header::{Ring as RingInfo, Tracepoint};
@@ -30,8 +30,7 @@ pub(super) struct Log<W> {
     /// Both rings of each CPU.
     rings: Vec<[Ring; 2]>,
     /// Facts of the round.
-    facts: Vec<u8>,
-    fact_count: u32,
+    facts: FactsFrame,
     header: Header,
     /// Samples by `Header::tracepoints`.
     samples: Vec<u64>,
@@ -47,8 +46,7 @@ impl<W: Write> Log<W> {
             writer,
             points,
             rings: (0..cpus).map(|_| Default::default()).collect(),
-            facts: Vec::new(),
-            fact_count: 0,
+            facts: FactsFrame::default(),
             samples: vec![0; header.tracepoints.len()],
             header,
         })
@@ -81,8 +79,7 @@ impl<W: Write> Log<W> {
     }
 
     pub(super) fn fact(&mut self, fact: Fact) {
-        fact.encode(&mut self.facts);
-        self.fact_count += 1;
+        self.facts.push(&fact);
     }
 
     pub(super) fn put(
@@ -149,9 +146,7 @@ impl<W: Write> Log<W> {
     }
 
     fn write_facts(&mut self, time: KernelTime) -> io::Result<()> {
-        self.writer.facts(time, std::mem::take(&mut self.fact_count), &self.facts)?;
-        self.facts.clear();
-        Ok(())
+        self.writer.facts(time, &mut std::mem::take(&mut self.facts))
     }
 
     /// All is taken; the books.
