@@ -85,6 +85,16 @@ impl TraceRing {
         }
     }
 
+    /// Appends the first page, or what is on it so far.
+    ///
+    /// # Errors
+    ///
+    /// Those of `read(2)`.
+    pub fn take_page(&mut self, out: &mut Vec<u8>) -> io::Result<()> {
+        self.is_partly_read |= self.read_page(out)?;
+        Ok(())
+    }
+
     /// Appends what is left, page by page, the one that is being written included.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! File names without BPF: read at the moment of the open, by a reader that the program cannot outrun.
 //!
 //! Each CPU has a small ring that holds only opens, and a thread pinned to that CPU with real-time priority, woken by
-//! each exit of an open. It runs before the program gets back to user mode: the argument is still in its buffer and the
+//! each exit of an open (with tracefs by each entry, too). It runs before the program gets back to user mode: the argument is still in its buffer and the
 //! descriptor still is what it was. It reads both, with the time before and after; whether nothing came in between is
 //! decided later, where all records are in order.
 
@@ -19,7 +19,6 @@ use nix::unistd::Pid;
 use rustc_hash::FxHashMap;
 
 use super::log::{Data, Message};
-use super::source::NamesRings;
 use super::stream::{Stream, Take};
 use crate::capture::fact::{Fact, NameOf};
 use crate::event::decode::Decoder;
@@ -54,8 +53,7 @@ pub struct NamesReaders {
 /// What one CPU's reader has.
 #[derive(Debug)]
 struct CpuNames {
-    exits: Taken,
-    entries: Option<Taken>,
+    opens: Taken,
     reading: Reading,
     pipe: PagePipe,
     /// Facts about them, with the process concerned.
@@ -75,10 +73,10 @@ struct Taken {
 
 impl Taken {
     /// What is new in the ring.
-    fn more(&mut self, pipe: &mut PagePipe) -> &[u8] {
+    fn more(&mut self, how: Take, pipe: &mut PagePipe) -> &[u8] {
         let start = self.bytes.len();
         // What cannot be taken is counted by the kernel as left in the ring.
-        if self.ring.take(Take::All, pipe, &mut self.bytes).is_err() {
+        if self.ring.take(how, pipe, &mut self.bytes).is_err() {
             // It may stay readable; nobody must wait for us meanwhile.
             thread::pause(std::time::Duration::from_millis(1));
         }
@@ -142,16 +140,14 @@ impl NamesReaders {
     ///
     /// Those of `eventfd(2)` and `pipe(2)`.
     pub fn new(
-        rings: Vec<NamesRings>,
+        rings: Vec<Stream>,
         decoder: Arc<Decoder>,
         layouts: Vec<Layout>,
     ) -> io::Result<Self> {
         let reading = Reading { decoder, layouts };
-        let taken = |ring: Stream| Taken { ring, bytes: Vec::new() };
-        let cpu = |rings: NamesRings| {
+        let cpu = |ring: Stream| {
             Ok(Mutex::new(CpuNames {
-                exits: taken(rings.exits),
-                entries: rings.entries.map(taken),
+                opens: Taken { ring, bytes: Vec::new() },
                 reading: reading.clone(),
                 pipe: PagePipe::new()?,
                 facts: Vec::new(),
@@ -178,15 +174,12 @@ impl NamesReaders {
         for cpu in &self.cpus {
             let mut cpu = lock(cpu);
             // ORDERING: as in stop().
-            if cpu.has_no_reader || self.stop.load(Ordering::Relaxed) || cpu.entries.is_none() {
-                // Nobody else takes it; or entries are in the same ring.
-                cpu.absorb(|_| None);
-            } else {
-                // An open that waits for long has only an entry, which wakes nobody.
-                cpu.absorb_entries();
+            if cpu.has_no_reader || self.stop.load(Ordering::Relaxed) || cpu.opens.ring.wakes_late()
+            {
+                // Nobody else takes it; or an open that waits for long has only an entry, which woke nobody.
+                cpu.absorb(Take::All, |_| None);
             }
-            messages.extend(cpu.exits.message());
-            messages.extend(cpu.entries.as_mut().and_then(Taken::message));
+            messages.extend(cpu.opens.message());
             if !cpu.facts.is_empty() {
                 messages.push(Message::Facts(std::mem::take(&mut cpu.facts)));
             }
@@ -196,8 +189,8 @@ impl NamesReaders {
 
     fn read_cpu(&self, index: usize) -> io::Result<()> {
         let Some(mine) = self.cpus.get(index) else { return Ok(()) };
-        let number = lock(mine).exits.ring.cpu;
-        let ready = lock(mine).exits.ring.as_fd().try_clone_to_owned();
+        let number = lock(mine).opens.ring.cpu;
+        let ready = lock(mine).opens.ring.as_fd().try_clone_to_owned();
         let placed = || thread::pin(number).and_then(|()| thread::set_fifo(PRIORITY));
         let ready = match ready.and_then(|it| placed().map(|()| it)) {
             Ok(ready) => ready,
@@ -213,7 +206,7 @@ impl NamesReaders {
                 PollFd::new(self.wake.as_fd(), PollFlags::POLLIN),
             ];
             let _ = poll(&mut fds, PollTimeout::NONE);
-            lock(mine).absorb(|tid| self.argument_elsewhere(index, tid));
+            lock(mine).absorb(Take::Page, |tid| self.argument_elsewhere(index, tid));
         }
         Ok(())
     }
@@ -222,7 +215,7 @@ impl NamesReaders {
     fn argument_elsewhere(&self, mine: usize, tid: Tid) -> Option<u64> {
         let others = self.cpus.iter().enumerate().filter(|it| it.0 != mine);
         others.filter_map(|(_, cpu)| cpu.try_lock().ok()).find_map(|mut cpu| {
-            cpu.absorb(|_| None);
+            cpu.absorb(Take::Page, |_| None);
             cpu.arguments.remove(&tid.0)
         })
     }
@@ -272,46 +265,29 @@ impl Drop for NamesThreads {
 }
 
 impl CpuNames {
-    /// Takes what is in the ring of entries, and keeps where their arguments are.
-    fn absorb_entries(&mut self) {
-        let Self { entries: Some(entries), reading, pipe, arguments, .. } = self else { return };
-        let layout = entries.ring.layout();
-        reading.each_hit(layout, entries.more(pipe), |hit| {
-            if let Ok(EventKind::SysEnter(enter)) = reading.decoder.decode(hit.payload)
-                && let Some(&pointer) =
-                    enter.call.call().arg(Role::Path).and_then(|it| enter.args.get(it))
-            {
-                arguments.insert(hit.tid.0, pointer);
+    /// Takes what is in the ring and reads the name of each open that has ended.
+    fn absorb(&mut self, how: Take, elsewhere: impl Fn(Tid) -> Option<u64>) {
+        let Self { opens, reading, pipe, facts, arguments, .. } = self;
+        let cpu = CpuId(opens.ring.cpu);
+        let mut ended = Vec::new();
+        let layout = opens.ring.layout();
+        reading.each_hit(layout, opens.more(how, pipe), |hit| {
+            match reading.decoder.decode(hit.payload) {
+                Ok(EventKind::SysEnter(enter)) => {
+                    let argument = enter.call.call().arg(Role::Path);
+                    if let Some(&pointer) = argument.and_then(|it| enter.args.get(it)) {
+                        arguments.insert(hit.tid.0, pointer);
+                    }
+                }
+                Ok(EventKind::SysExit(exit)) => {
+                    let open = Ended { cpu, tid: hit.tid, record_time: hit.time, ret: exit.ret };
+                    // The link first: each moment more is one in which another CPU may take the thread over.
+                    facts.extend(open.link().map(|it| (hit.pid, it)));
+                    ended.push((hit.pid, open));
+                }
+                _ => {}
             }
         });
-    }
-
-    /// Takes what is in the rings and reads the name of each open that has ended.
-    fn absorb(&mut self, elsewhere: impl Fn(Tid) -> Option<u64>) {
-        let Self { exits, entries, reading, pipe, facts, arguments, .. } = self;
-        let cpu = CpuId(exits.ring.cpu);
-        let mut ended = Vec::new();
-        let mut each = |hit: Hit<'_>| match reading.decoder.decode(hit.payload) {
-            Ok(EventKind::SysEnter(enter)) => {
-                let argument = enter.call.call().arg(Role::Path);
-                if let Some(&pointer) = argument.and_then(|it| enter.args.get(it)) {
-                    arguments.insert(hit.tid.0, pointer);
-                }
-            }
-            Ok(EventKind::SysExit(exit)) => {
-                let open = Ended { cpu, tid: hit.tid, record_time: hit.time, ret: exit.ret };
-                facts.extend(open.link().map(|it| (hit.pid, it)));
-                ended.push((hit.pid, open));
-            }
-            _ => {}
-        };
-        // The links first: each moment more is one in which another CPU may take the thread over.
-        let layout = exits.ring.layout();
-        reading.each_hit(layout, exits.more(pipe), &mut each);
-        if let Some(entries) = entries {
-            let layout = entries.ring.layout();
-            reading.each_hit(layout, entries.more(pipe), &mut each);
-        }
         for (pid, open) in ended {
             // One of a later open of the thread is told by its address.
             let argument = arguments.remove(&open.tid.0).or_else(|| elsewhere(open.tid));

@@ -5,7 +5,7 @@ use std::io;
 
 use super::error::TracerError;
 use super::plan::RingOf;
-use super::source::{Books, Described, NamesRings, Opened, RingSizes, Source};
+use super::source::{Books, Described, Opened, RingSizes, Source};
 use super::stream::Stream;
 use crate::capture::header::{Counts, Layout};
 use crate::sys::perf::{PerfEvent, SAMPLE_TYPE, Wake};
@@ -37,14 +37,14 @@ pub fn open(
         drained.push(task_ring(cpu, RingOf::Main, sizes)?);
         if has_names {
             let wake = Wake::Watermark(watermark(sizes.of(RingOf::Names)));
-            let exits = map(cpu, RingOf::Names, PerfEvent::ring_owner(cpu, wake), sizes)?;
-            names.push(NamesRings { exits, entries: None });
+            let opens = map(cpu, RingOf::Names, PerfEvent::ring_owner(cpu, wake), sizes)?;
+            names.push(opens);
         }
     }
     let mut events = Vec::new();
     for tracepoint in &described {
         let rings: Vec<&Stream> = if tracepoint.planned.ring == RingOf::Names {
-            names.iter().map(|it| &it.exits).collect()
+            names.iter().collect()
         } else {
             drained.iter().collect()
         };

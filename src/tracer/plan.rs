@@ -28,10 +28,8 @@ impl SourceKind {
 pub enum RingOf {
     /// The large one: nearly everything.
     Main,
-    /// A small one, whose reader is woken by each exit of an open.
+    /// A small one with the opens, whose reader is woken by each exit (tracefs: by each entry, too).
     Names,
-    /// With tracefs: the entries of opens. Any hit wakes the reader of a tracefs ring, so they have one of their own.
-    NamesEntries,
     /// With tracefs in process mode: block requests, which may not be filtered by thread.
     Block,
     /// With tracefs: perf's births, names and ends of tasks.
@@ -40,8 +38,7 @@ pub enum RingOf {
 
 impl RingOf {
     /// All, by their number in the log's header and data frames.
-    pub const ALL: [Self; 5] =
-        [Self::Main, Self::Names, Self::NamesEntries, Self::Block, Self::Tasks];
+    pub const ALL: [Self; 4] = [Self::Main, Self::Names, Self::Block, Self::Tasks];
 
     /// Its number in the log's header and data frames.
     pub fn index(self) -> u32 {
@@ -53,7 +50,6 @@ impl RingOf {
         match self {
             Self::Main => "main",
             Self::Names => "names",
-            Self::NamesEntries => "names-entries",
             Self::Block => "block",
             Self::Tasks => "tasks",
         }
@@ -127,13 +123,12 @@ pub fn plan(wanted: &Wanted<'_>) -> Vec<Planned> {
     if is_perf && plain.len() > SINGLE_CALLS_MAX {
         planned.extend(raw_pair(&plain, wanted.machine));
     } else {
-        planned.extend(plain.iter().flat_map(|&it| single(it, [RingOf::Main; 2], "")));
+        planned.extend(plain.iter().flat_map(|&it| single(it, RingOf::Main, "")));
     }
     // With tracefs a list of threads keeps us out, but for the whole system.
     let not_ours = format!("COMM!=\"{}\"", wanted.own_name);
     let filter = if is_perf || wanted.system { not_ours.as_str() } else { "" };
-    let entries = if is_perf { RingOf::Names } else { RingOf::NamesEntries };
-    planned.extend(named.iter().flat_map(|&it| single(it, [entries, RingOf::Names], filter)));
+    planned.extend(named.iter().flat_map(|&it| single(it, RingOf::Names, filter)));
     if wanted.block {
         let ring = if is_perf || wanted.system { RingOf::Main } else { RingOf::Block };
         planned.extend(BLOCK_POINTS.iter().map(|(name, _)| block(name, ring)));
@@ -166,10 +161,10 @@ fn id_filter(mut numbers: Vec<u32>) -> String {
     terms.collect::<Vec<_>>().join("||")
 }
 
-/// The tracepoints of one call, entry and exit, and their rings. An exit on the names ring wakes its reader: the name
-/// is read then, before the program goes on; the entry is there already.
-fn single(call: CallId, rings: [RingOf; 2], filter: &str) -> [Planned; 2] {
-    let one = |side: &str, ring: RingOf, wakes: bool| Planned {
+/// The tracepoints of one call, entry and exit. An exit on the names ring wakes its reader: the name is read then, before
+/// the program goes on; the entry is there already.
+fn single(call: CallId, ring: RingOf, filter: &str) -> [Planned; 2] {
+    let one = |side: &str, wakes: bool| Planned {
         system: "syscalls",
         name: format!("{side}_{}", call.call().name),
         filter: filter.into(),
@@ -177,8 +172,7 @@ fn single(call: CallId, rings: [RingOf; 2], filter: &str) -> [Planned; 2] {
         wakes,
         needed: false,
     };
-    let [entries, exits] = rings;
-    [one("sys_enter", entries, false), one("sys_exit", exits, exits == RingOf::Names)]
+    [one("sys_enter", false), one("sys_exit", ring == RingOf::Names)]
 }
 
 /// Never with a filter: a completion carries the name and pid of whoever was interrupted.
@@ -242,7 +236,7 @@ mod tests {
         };
         let planned = plan(&wanted);
         let ring = |name: &str| planned.iter().find(|it| it.name == name).map(|it| it.ring);
-        assert_eq!(ring("sys_enter_openat"), Some(RingOf::NamesEntries));
+        assert_eq!(ring("sys_enter_openat"), Some(RingOf::Names));
         assert_eq!(ring("sys_exit_openat"), Some(RingOf::Names));
         assert_eq!(ring("sys_exit_read"), Some(RingOf::Main));
         assert_eq!(ring("block_rq_complete"), Some(RingOf::Block));

@@ -65,19 +65,10 @@ pub struct Opened {
     pub source: Box<dyn Source>,
     /// What the drain thread takes.
     pub drained: Vec<Stream>,
-    /// What the names readers take.
-    pub names: Vec<NamesRings>,
+    /// What the names readers take: the opens, a ring for each CPU.
+    pub names: Vec<Stream>,
     /// How large the rings are, by [`RingOf::index`]; 0: not there.
     pub ring_bytes: [usize; RingOf::ALL.len()],
-}
-
-/// The rings of one CPU's names reader.
-#[derive(Debug)]
-pub struct NamesRings {
-    /// Exits of opens; with perf the entries, too.
-    pub exits: Stream,
-    /// With tracefs: their entries.
-    pub entries: Option<Stream>,
 }
 
 /// A tracepoint that this kernel has, with its description.
@@ -173,7 +164,7 @@ impl RingSizes {
     pub fn of(self, ring: RingOf) -> usize {
         match ring {
             RingOf::Main | RingOf::Block => self.main,
-            RingOf::Names | RingOf::NamesEntries | RingOf::Tasks => self.small,
+            RingOf::Names | RingOf::Tasks => self.small,
         }
     }
 }

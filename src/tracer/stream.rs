@@ -39,6 +39,8 @@ enum From {
 pub enum Take {
     /// What costs the writer nothing.
     Cheap,
+    /// One page, or what is on it so far; of a perf ring, all.
+    Page,
     /// All that was there when it began.
     All,
 }
@@ -52,6 +54,11 @@ impl Stream {
     /// A ring of a tracefs instance.
     pub fn pages(cpu: u32, ring: RingOf, from: TraceRing, layout: PageLayout) -> Self {
         Self { cpu, ring, from: From::Pages { ring: from, layout } }
+    }
+
+    /// True if what is in it may stay there without waking anybody.
+    pub fn wakes_late(&self) -> bool {
+        self.owner().is_some()
     }
 
     /// The event that owns a perf ring.
@@ -83,10 +90,11 @@ impl Stream {
             }
             From::Pages { ring, layout } => {
                 let start = out.len();
-                let mut taken = ring.take_pages(pipe, out);
-                if how == Take::All {
-                    taken = taken.and_then(|()| ring.take_rest(out));
-                }
+                let taken = match how {
+                    Take::Cheap => ring.take_pages(pipe, out),
+                    Take::Page => ring.take_page(out),
+                    Take::All => ring.take_pages(pipe, out).and_then(|()| ring.take_rest(out)),
+                };
                 layout.cut(out, start);
                 taken
             }

@@ -6,8 +6,7 @@
 //!
 //! - `main`: nearly everything;
 //! - `block` (process mode): block requests. A completion carries the thread that was interrupted, so no list;
-//! - `names`: exits of opens. Any hit wakes the reader, so nothing else is in it;
-//! - `names-entries`: their entries, which the reader looks at when it is woken by an exit.
+//! - `names`: opens. Any hit wakes the reader, so nothing else is in it.
 //!
 //! Births, names and ends of tasks come from perf, in small rings: those records carry process and thread, and an end
 //! comes after the files of the task were closed; none of that is true of the tracepoints.
@@ -17,7 +16,7 @@ use std::io;
 use super::error::TracerError;
 use super::perf_source::{layout, task_ring};
 use super::plan::RingOf;
-use super::source::{Books, Described, NamesRings, Opened, RingSizes, Source};
+use super::source::{Books, Described, Opened, RingSizes, Source};
 use super::stream::Stream;
 use crate::capture::header::{Counts, Layout, RingCounts};
 use crate::record::PageLayout;
@@ -80,12 +79,7 @@ pub fn open(
         for ring in [RingOf::Main, RingOf::Block] {
             drained.extend(of(ring).map(|it| open_ring(ring, it, cpu)).transpose()?);
         }
-        if let Some(instance) = of(RingOf::Names) {
-            let exits = open_ring(RingOf::Names, instance, cpu)?;
-            let entries = of(RingOf::NamesEntries);
-            let entries = entries.map(|it| open_ring(RingOf::NamesEntries, it, cpu)).transpose()?;
-            names.push(NamesRings { exits, entries });
-        }
+        names.extend(of(RingOf::Names).map(|it| open_ring(RingOf::Names, it, cpu)).transpose()?);
     }
     let cpus = cpus.to_vec();
     let source = Box::new(TracefsSource {
@@ -142,8 +136,8 @@ impl TracefsSource {
     }
 }
 
-/// Entries of opens last.
-const ORDER_ON: [RingOf; 4] = [RingOf::Block, RingOf::Names, RingOf::Main, RingOf::NamesEntries];
+/// What is asked for by others last.
+const ORDER_ON: [RingOf; 3] = [RingOf::Block, RingOf::Names, RingOf::Main];
 
 impl Source for TracefsSource {
     fn enable(&self) -> io::Result<()> {
