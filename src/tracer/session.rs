@@ -178,6 +178,8 @@ struct Session {
     threads: Threads,
     names: Arc<NamesReaders>,
     name_threads: NamesThreads,
+    /// Those that were online at the start.
+    cpus: Vec<u32>,
     /// How much longer a recorded call takes.
     call_cost_ns: Option<u64>,
     warnings: Vec<String>,
@@ -219,6 +221,7 @@ impl Session {
         let start = clock::now();
         switch_on(&drained, source.as_ref())
             .map_err(TracerError::system("switch the events on"))?;
+        let cpus = host.cpus.clone();
         let about = About { host, names, choice: &choice, on: (start, clock::now()) };
         let header = header(options, about, &before, source.as_ref(), &ring_bytes);
         let writer = begin_log(log, &header, start).map_err(|source| TracerError::Log {
@@ -236,7 +239,8 @@ impl Session {
             snapshot::send(&threads.to_log, vec![own_task(tid)]);
         }
         take_snapshot(options, names, tree, &threads.to_log, &own_name)?;
-        Ok(Self { source, threads, names: names_readers, name_threads, call_cost_ns, warnings })
+        let names = names_readers;
+        Ok(Self { source, threads, names, name_threads, cpus, call_cost_ns, warnings })
     }
 
     /// Waits for what ends the recording, and says what it was.
@@ -315,6 +319,7 @@ impl Session {
             Some(program) if ended => (program.reap().ok(), None),
             other => (None, other),
         };
+        warnings.extend(snapshot::late_cpus(&self.cpus));
         let counts = self.source.counts().unwrap_or_else(|error| {
             warnings.push(format!(
                 "cannot read the counters, so what is missing is not known: {error}"
@@ -364,21 +369,34 @@ fn open_events(
     // nothing to remove.
     let _ = instance::remove_stale(&tracefs);
     let choice = choose(options.source, &tracefs).map_err(TracerError::Source)?;
-    let wanted = Wanted {
-        calls: &options.calls,
-        machine: &host.machine,
-        own_name,
-        names_ring: names == Names::Reader,
-        block: options.block,
-        source: choice.source,
-        system: records_everybody(options),
+    let open = |source: SourceKind, warnings: &mut Vec<String>| {
+        let wanted = Wanted {
+            calls: &options.calls,
+            machine: &host.machine,
+            own_name,
+            names_ring: names == Names::Reader,
+            block: options.block,
+            source,
+            system: records_everybody(options),
+        };
+        let described = source::describe(plan::plan(&wanted), &tracefs, warnings)?;
+        match source {
+            SourceKind::Perf => perf_source::open(described, &host.cpus, sizes),
+            SourceKind::Tracefs => tracefs_source::open(described, &tracefs, &host.cpus, sizes),
+        }
     };
-    let described = source::describe(plan::plan(&wanted), &tracefs, warnings)?;
-    let opened = match choice.source {
-        SourceKind::Perf => perf_source::open(described, &host.cpus, sizes),
-        SourceKind::Tracefs => tracefs_source::open(described, &tracefs, &host.cpus, sizes),
+    let mut told = Vec::new();
+    let (opened, choice) = match open(choice.source, &mut told) {
+        // Memory for another set of rings, a kernel that forbids it: only trying tells.
+        Err(why) if choice.source == SourceKind::Tracefs && options.source == SourceWish::Auto => {
+            let source = SourceKind::Perf;
+            told.clear();
+            (open(source, &mut told)?, Choice { source, reason: why.to_string() })
+        }
+        opened => (opened?, choice),
     };
-    Ok((opened?, choice))
+    warnings.append(&mut told);
+    Ok((opened, choice))
 }
 
 /// Has the kernel follow those that are to be recorded, where it does that.

@@ -4,6 +4,7 @@ use std::sync::mpsc::Sender;
 
 use super::log::Message;
 use crate::capture::fact::{Fact, Text};
+use crate::sys::limits::online_cpus;
 use crate::sys::{clock, proc};
 use crate::units::Pid;
 
@@ -94,4 +95,12 @@ pub fn send(log: &Sender<Message>, facts: Vec<Fact>) {
 /// The books of a process that has ended and was not yet waited for.
 pub fn books_of_ended(pid: i32) -> Option<Fact> {
     proc::text(&format!("/proc/{pid}/io"), Text::PROCESS_IO, Pid(pid)).ok()
+}
+
+/// What to say of CPUs that are online now and were not at the start.
+pub(super) fn late_cpus(at_start: &[u32]) -> Option<String> {
+    let late: Vec<String> =
+        online_cpus().iter().filter(|it| !at_start.contains(it)).map(u32::to_string).collect();
+    let (which, has) = (late.join(", "), !late.is_empty());
+    has.then(|| format!("what ran on CPU {which} is missing: it came online during the recording"))
 }

@@ -21,6 +21,7 @@ use super::stream::Stream;
 use crate::capture::header::{Counts, Layout, RingCounts};
 use crate::record::PageLayout;
 use crate::sys::instance::Instance;
+use crate::sys::limits::online_cpus;
 use crate::sys::tracefs::Tracefs;
 use crate::units::Tid;
 
@@ -185,7 +186,9 @@ impl Source for TracefsSource {
         let mut rings = Vec::new();
         for (ring, instance) in &self.instances {
             let mut sum = RingCounts { ring: ring.index(), ..RingCounts::default() };
-            for &cpu in &self.cpus {
+            // Also of CPUs that came later: nobody read those, so it is missing.
+            let later = online_cpus().into_iter().filter(|it| !self.cpus.contains(it));
+            for cpu in self.cpus.iter().copied().chain(later) {
                 let stats = instance.stats(cpu)?;
                 sum.read += stats.read;
                 sum.overrun += stats.overrun;
