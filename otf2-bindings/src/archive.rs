@@ -7,7 +7,7 @@
 //! ```
 //!
 //! After a failure of the library its objects are not even closed (see `memory`): their memory, some
-//! MiB per open location, and their open files stay with the process.
+//! MiB per open writer of the library, and their open files stay with the process.
 //!
 //! The library's archive is shared by [`Archive`] and its [`EvtWriter`]s and closed with the last
 //! of them, so a writer can never outlive it.
@@ -32,8 +32,9 @@ use crate::ffi::{
     OTF2_Archive_SetMemoryCallbacks, OTF2_Archive_SetProperty,
     OTF2_Archive_SetSerialCollectiveCallbacks, OTF2_ErrorCode,
 };
-use crate::memory::{CHUNK_BYTES, FLUSH_CALLBACKS, MEMORY_CALLBACKS, MemoryUse, Pool};
+use crate::memory::{CHUNK_BYTES, FLUSH_CALLBACKS, MEMORY_CALLBACKS, MemoryUse, Pool, Shares};
 use crate::refs::StringRef;
+use crate::spool::Spool;
 use crate::strings::{Strings, terminated};
 
 /// The anchor file is one buffer of 256 KiB in the library; this leaves room for the rest of it.
@@ -42,20 +43,21 @@ const ANCHOR_TEXT_BYTES_MAX: usize = 192 * 1024;
 /// How an archive uses memory and files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Bytes that all locations together may keep in memory before they write to their files. Each
-    /// open writer has at least what it has written of one chunk of 256 KiB, whatever this says.
-    /// Default: 256 MiB.
+    /// Bytes of memory for the events of all locations. A quarter is for those that wait for a
+    /// writer of OTF2: beyond that a nameless file in the archive's directory has them, about half as large
+    /// as they are in the archive. The rest is for writers that stay open, 4.25 MiB each. Exceeded
+    /// by what closing a location needs (one such writer), and by less than a KiB for a location if there are more than
+    /// some ten thousand. Default: 64 MiB.
     pub memory_budget_bytes: u64,
-    /// How many event files may be open at once, best derived from `RLIMIT_NOFILE`; no more than
-    /// the budget has room for (4 MiB each), but 16. A location beyond that keeps its events, in a
-    /// nameless file when memory is short, until its writer is closed; closing needs one file more
-    /// for a moment. Default: 512.
+    /// How many event files may stay open, best derived from `RLIMIT_NOFILE`; no more than the
+    /// budget has room for. The locations that wait need one file together, and closing one needs one
+    /// more for a moment. Default: 512.
     pub open_files_max: u64,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { memory_budget_bytes: 256 * 1024 * 1024, open_files_max: 512 }
+        Self { memory_budget_bytes: 64 * 1024 * 1024, open_files_max: 512 }
     }
 }
 
@@ -71,6 +73,7 @@ pub(crate) struct Shared {
     /// Empty before `open` and after `close`.
     raw: Cell<Option<NonNull<OTF2_Archive>>>,
     pub(crate) pool: Pool,
+    pub(crate) spool: RefCell<Spool>,
     pub(crate) attributes: AttributeList,
     pub(crate) strings: RefCell<Strings>,
     pub(crate) locations: RefCell<Vec<LocationTotals>>,
@@ -155,9 +158,12 @@ impl Archive {
         let (c_dir, c_name) = c_names(dir, name)?;
         refuse_existing(dir, name)?;
         catch_reports();
+        let shares = Shares::of(options.memory_budget_bytes, options.open_files_max);
+        let file = dir.join(name).join("events.waiting");
         let shared = Rc::new(Shared {
             raw: Cell::new(None),
-            pool: Pool::new(options.memory_budget_bytes, options.open_files_max, &dir.join(name)),
+            pool: Pool::new(shares.writers),
+            spool: RefCell::new(Spool::new(shares.waiting_bytes, &file)),
             attributes: AttributeList::new()?,
             strings: RefCell::default(),
             locations: RefCell::default(),
@@ -240,7 +246,14 @@ impl Archive {
     /// What events occupy in memory, and how many of their files are open.
     #[must_use]
     pub fn memory_use(&self) -> MemoryUse {
-        self.shared.pool.counts()
+        let (waiting_bytes, waiting_bytes_max, waiting_file_bytes) =
+            self.shared.spool.borrow().bytes();
+        MemoryUse {
+            waiting_bytes,
+            waiting_bytes_max,
+            waiting_file_bytes,
+            ..self.shared.pool.counts()
+        }
     }
 
     /// A new location with its writer. Locations are numbered from 0 and never reopened.

@@ -2,6 +2,7 @@
 
 use std::ptr::{NonNull, null_mut};
 
+use crate::bytes::Field;
 use crate::constants::{
     OTF2_SUCCESS, OTF2_TYPE_DOUBLE, OTF2_TYPE_INT32, OTF2_TYPE_INT64, OTF2_TYPE_STRING,
     OTF2_TYPE_UINT32, OTF2_TYPE_UINT64,
@@ -16,6 +17,9 @@ use crate::values::AttributeType;
 
 /// The most attributes of one event; the record must fit into a chunk.
 const ATTRIBUTES_MAX: usize = 255;
+
+/// Additional values of an event; an empty slice costs nothing.
+pub(crate) type Attributes<'a> = &'a [(AttributeRef, AttributeValue)];
 
 /// The value of an attribute or of a property.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -54,6 +58,33 @@ impl AttributeValue {
     }
 }
 
+/// The type, then the value, in the shortest way.
+impl Field for AttributeValue {
+    fn put(self, bytes: &mut Vec<u8>) {
+        self.to_c().0.put(bytes);
+        match self {
+            Self::Uint32(value) => value.put(bytes),
+            Self::Uint64(value) => value.put(bytes),
+            Self::Int32(value) => i64::from(value).put(bytes),
+            Self::Int64(value) => value.put(bytes),
+            Self::Double(value) => value.to_bits().put(bytes),
+            Self::String(text) => text.id().put(bytes),
+        }
+    }
+
+    fn take(bytes: &mut &[u8]) -> Option<Self> {
+        Some(match u8::take(bytes)? {
+            OTF2_TYPE_UINT32 => Self::Uint32(Field::take(bytes)?),
+            OTF2_TYPE_UINT64 => Self::Uint64(Field::take(bytes)?),
+            OTF2_TYPE_INT32 => Self::Int32(i64::take(bytes)?.try_into().ok()?),
+            OTF2_TYPE_INT64 => Self::Int64(Field::take(bytes)?),
+            OTF2_TYPE_DOUBLE => Self::Double(f64::from_bits(Field::take(bytes)?)),
+            OTF2_TYPE_STRING => Self::String(StringRef::new(Field::take(bytes)?)),
+            _ => return None,
+        })
+    }
+}
+
 /// The library's list, filled for one event at a time; writing the event empties it.
 #[derive(Debug)]
 pub(crate) struct AttributeList(NonNull<OTF2_AttributeList>);
@@ -71,22 +102,29 @@ impl AttributeList {
         .map(Self)
     }
 
+    /// Whether an event could have these attributes: [`AttributeList::fill`] will not refuse them.
+    #[inline]
+    pub(crate) fn check(&self, attributes: Attributes<'_>) -> Result<()> {
+        let is_twice = |(index, it): (usize, &(AttributeRef, AttributeValue))| {
+            attributes.iter().take(index).any(|other| other.0 == it.0)
+        };
+        if attributes.len() > ATTRIBUTES_MAX || attributes.iter().enumerate().any(is_twice) {
+            self.fill(attributes)?;
+            self.clear();
+        }
+        Ok(())
+    }
+
     /// The list for an event with these attributes: null for none.
     #[inline]
-    pub(crate) fn fill(
-        &self,
-        attributes: &[(AttributeRef, AttributeValue)],
-    ) -> Result<*mut OTF2_AttributeList> {
+    pub(crate) fn fill(&self, attributes: Attributes<'_>) -> Result<*mut OTF2_AttributeList> {
         if attributes.is_empty() {
             return Ok(null_mut());
         }
         self.fill_some(attributes)
     }
 
-    fn fill_some(
-        &self,
-        attributes: &[(AttributeRef, AttributeValue)],
-    ) -> Result<*mut OTF2_AttributeList> {
+    fn fill_some(&self, attributes: Attributes<'_>) -> Result<*mut OTF2_AttributeList> {
         if attributes.len() > ATTRIBUTES_MAX {
             return Err(Error::TooMany {
                 what: "attributes",

@@ -283,11 +283,12 @@ pub(crate) fn failure(doing: &'static str, object: String, returned: OTF2_ErrorC
     })
 }
 
-/// The error for events that were not handed to the library, for lack of room on the disk.
-pub(crate) fn no_space(object: String, error: &std::io::Error) -> Error {
+/// The error for events that could not be kept until the library takes them, mostly for lack of room on the disk.
+#[cold]
+pub(crate) fn not_kept(object: String, error: &std::io::Error) -> Error {
     let is_full = error.kind() == std::io::ErrorKind::StorageFull;
     Error::Library(LibraryError {
-        doing: "write the events of",
+        doing: "keep the events of",
         object,
         code: if is_full { OTF2_ERROR_ENOSPC } else { 1 },
         name: error.raw_os_error().map(|number| number.to_string()).unwrap_or_default(),

@@ -1,37 +1,25 @@
 //! The events of one location.
 
-use std::ptr::NonNull;
 use std::rc::Rc;
 
 use crate::archive::{LocationTotals, Shared};
-use crate::attributes::AttributeValue;
-use crate::constants::{OTF2_SUCCESS, OTF2_TYPE_UINT64, OTF2_UNDEFINED_UINT64};
-use crate::error::{Error, Result, checked, checked_pointer, failure, no_space};
-use crate::ffi::{
-    OTF2_Archive_CloseEvtWriter, OTF2_Archive_GetEvtWriter, OTF2_AttributeList, OTF2_ErrorCode,
-    OTF2_EvtWriter, OTF2_EvtWriter_Enter, OTF2_EvtWriter_GetNumberOfEvents,
-    OTF2_EvtWriter_IoChangeStatusFlags, OTF2_EvtWriter_IoCreateHandle, OTF2_EvtWriter_IoDeleteFile,
-    OTF2_EvtWriter_IoDestroyHandle, OTF2_EvtWriter_IoDuplicateHandle,
-    OTF2_EvtWriter_IoOperationBegin, OTF2_EvtWriter_IoOperationCancelled,
-    OTF2_EvtWriter_IoOperationComplete, OTF2_EvtWriter_IoOperationIssued, OTF2_EvtWriter_IoSeek,
-    OTF2_EvtWriter_Leave, OTF2_EvtWriter_Metric, OTF2_MetricValue,
-};
+use crate::attributes::{AttributeValue, Attributes};
+use crate::bytes::OrUndefined;
+use crate::constants::OTF2_UNDEFINED_UINT64;
+use crate::error::{Error, Result, not_kept};
+use crate::library_writer::LibraryWriter;
+use crate::record::{Record, VALUES_MAX};
 use crate::refs::{
     AttributeRef, IoFileRef, IoHandleRef, IoParadigmRef, LocationRef, MetricRef, RegionRef,
 };
 use crate::values::{
     IoAccessMode, IoCreationFlags, IoOperationFlags, IoOperationMode, IoStatusFlags, SeekOption,
 };
+use crate::waiting::Waiting;
 
-/// Additional values of an event; an empty slice costs nothing.
-type Attributes<'a> = &'a [(AttributeRef, AttributeValue)];
-
-/// The types of the values of a metric event, as many as there can be.
-static METRIC_TYPES: [u8; u8::MAX as usize] = [OTF2_TYPE_UINT64; u8::MAX as usize];
-
-// A slice of u64 is handed to C as an array of the union.
-const _: () = assert!(size_of::<OTF2_MetricValue>() == size_of::<u64>());
-const _: () = assert!(align_of::<OTF2_MetricValue>() == align_of::<u64>());
+/// A location that has so much in the spool may get a writer of the library: as events that is about a chunk. With less
+/// it would not write to its file before it is closed anyway.
+const BUSY_BYTES: u64 = 128 * 1024;
 
 /// The beginning of an I/O operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,32 +49,38 @@ pub struct IoBegin {
 #[derive(Debug)]
 pub struct EvtWriter {
     shared: Rc<Shared>,
-    /// Empty after `close`.
-    raw: Option<NonNull<OTF2_EvtWriter>>,
+    output: Output,
     location: LocationRef,
     first_time: Option<u64>,
     last_time: u64,
     clamped: u64,
 }
 
+/// Where the events go.
+///
+/// ```text
+///             much to write, and few others have        closed
+///   Waiting ─────────────────────────────────► Library ────────► Closed
+///      └─────────────────────────────────────────────────────────▲
+///                              closed
+/// ```
+#[derive(Debug)]
+enum Output {
+    Waiting(Waiting),
+    Library(LibraryWriter),
+    /// Or nothing can be written any more.
+    Closed,
+}
+
 impl EvtWriter {
     /// Opens the next location of the archive.
     pub(crate) fn open(shared: &Rc<Shared>) -> Result<Self> {
-        let archive = shared.archive()?;
+        shared.archive()?;
         let id = shared.locations.borrow().len() as u64;
-        let raw = checked_pointer(
-            "create",
-            || format!("location {id}"),
-            || {
-                // SAFETY: the archive is open, has its callbacks, and its event files are open. The
-                // id is new, so the library makes a writer that nothing else uses.
-                unsafe { OTF2_Archive_GetEvtWriter(archive, id) }
-            },
-        )?;
         shared.locations.borrow_mut().push(LocationTotals::default());
         Ok(Self {
             shared: Rc::clone(shared),
-            raw: Some(raw),
+            output: Output::Waiting(Waiting::new(&mut shared.spool.borrow_mut())),
             location: LocationRef::new(id),
             first_time: None,
             last_time: 0,
@@ -118,26 +112,12 @@ impl EvtWriter {
 
     /// Writes the rest, closes the file and books the totals.
     pub(crate) fn close(&mut self) -> Result<u64> {
-        let Some(raw) = self.raw.take() else { return Err(Error::Abandoned) };
-        let Some(archive) = self.shared.archive_for_closing() else { return Err(Error::Abandoned) };
-        let abandoned = self.shared.pool.is_abandoned();
-        let object = || format!("location {}", self.location.id());
-        let mut events = 0;
-        let counted = checked("count the events of", object, || {
-            // SAFETY: the writer is open; the count is written to a local variable.
-            unsafe { OTF2_EvtWriter_GetNumberOfEvents(raw.as_ptr(), &raw mut events) }
-        });
-        let closed = checked("write the events of", object, || {
-            // SAFETY: the writer is open, of this archive, and taken out of `self`: closed once.
-            unsafe { OTF2_Archive_CloseEvtWriter(archive, raw.as_ptr()) }
-        });
-        if abandoned {
-            return Err(Error::Abandoned);
-        }
-        if let Some(error) = self.shared.pool.take_no_space() {
-            return Err(no_space(object(), &error));
-        }
-        counted.and(closed).inspect_err(|_| self.shared.pool.fail())?;
+        let library = match std::mem::replace(&mut self.output, Output::Closed) {
+            Output::Waiting(waiting) => self.hand_over(waiting)?,
+            Output::Library(library) => library,
+            Output::Closed => return Err(Error::Abandoned),
+        };
+        let events = library.close(&self.shared)?;
         self.book(events);
         Ok(events)
     }
@@ -157,22 +137,17 @@ impl EvtWriter {
         }
     }
 
-    /// Runs the call that writes one event, with a time that does not go back.
-    #[inline]
-    fn write(
-        &mut self,
-        time: u64,
-        attributes: Attributes<'_>,
-        call: impl FnOnce(*mut OTF2_EvtWriter, *mut OTF2_AttributeList, u64) -> OTF2_ErrorCode,
-    ) -> Result<()> {
-        let Some(raw) = self.raw.filter(|_| !self.shared.pool.is_abandoned()) else {
+    /// Writes one event, with a time that does not go back.
+    #[inline(always)]
+    fn write(&mut self, time: u64, attributes: Attributes<'_>, record: Record<'_>) -> Result<()> {
+        if self.shared.pool.is_abandoned() {
             return Err(Error::Abandoned);
-        };
-        let list = self.shared.attributes.fill(attributes)?;
+        }
         let written = time.max(self.last_time);
-        let code = call(raw.as_ptr(), list, written);
-        if code != OTF2_SUCCESS {
-            return Err(self.failed(code));
+        if let Output::Library(library) = &mut self.output {
+            library.write(&self.shared, written, record, attributes)?;
+        } else {
+            self.wait(written, record, attributes)?;
         }
         self.clamped += u64::from(time < self.last_time);
         self.first_time.get_or_insert(written);
@@ -180,18 +155,60 @@ impl EvtWriter {
         Ok(())
     }
 
-    /// Ends the archive after an event could not be written.
+    /// Writes one event while the location has no writer of the library, which it may get here.
+    #[inline(never)]
+    fn wait(&mut self, time: u64, record: Record<'_>, attributes: Attributes<'_>) -> Result<()> {
+        self.shared.attributes.check(attributes)?;
+        let bytes = record.bytes_max(attributes.len());
+        if matches!(&self.output, Output::Waiting(waiting) if !waiting.has_room(bytes)) {
+            self.make_room(bytes)?;
+        }
+        match &mut self.output {
+            Output::Waiting(waiting) => {
+                waiting.push(time - self.last_time, record, attributes);
+                Ok(())
+            }
+            Output::Library(library) => library.write(&self.shared, time, record, attributes),
+            Output::Closed => Err(Error::Abandoned),
+        }
+    }
+
     #[cold]
-    fn failed(&self, code: OTF2_ErrorCode) -> Error {
-        self.shared.pool.fail();
-        self.shared.attributes.clear();
-        failure("write an event of", format!("location {}", self.location.id()), code)
+    fn make_room(&mut self, bytes: usize) -> Result<()> {
+        let Output::Waiting(waiting) = &mut self.output else { return Ok(()) };
+        if waiting.bytes() < BUSY_BYTES || !self.shared.pool.has_writer_to_give() {
+            let made = waiting.make_room(bytes, &mut self.shared.spool.borrow_mut());
+            return made.map_err(|it| self.not_kept(&it));
+        }
+        let waiting = std::mem::take(waiting);
+        self.output = Output::Closed;
+        self.output = Output::Library(self.hand_over(waiting)?);
+        Ok(())
+    }
+
+    /// Gives what waits to a writer of the library.
+    fn hand_over(&self, waiting: Waiting) -> Result<LibraryWriter> {
+        let shared = &*self.shared;
+        let mut library = LibraryWriter::open(shared, self.location)?;
+        waiting.replay(
+            &mut shared.spool.borrow_mut(),
+            |time, record, attributes| library.write(shared, time, record, attributes),
+            |error| self.not_kept(&error),
+        )?;
+        Ok(library)
+    }
+
+    /// Ends the archive after events were lost on the way to the library.
+    #[cold]
+    fn not_kept(&self, error: &std::io::Error) -> Error {
+        self.shared.pool.abandon();
+        not_kept(format!("location {}", self.location.id()), error)
     }
 }
 
 impl Drop for EvtWriter {
     fn drop(&mut self) {
-        if self.raw.is_some()
+        if !matches!(self.output, Output::Closed)
             && let Err(error) = self.close()
         {
             self.shared.drop_error.borrow_mut().get_or_insert(error);
@@ -200,21 +217,18 @@ impl Drop for EvtWriter {
 }
 
 /// `None` as OTF2 writes it.
-const fn or_undefined(bytes: Option<u64>) -> u64 {
+const fn or_undefined(bytes: Option<u64>) -> OrUndefined {
     match bytes {
-        Some(bytes) => bytes,
-        None => OTF2_UNDEFINED_UINT64,
+        Some(bytes) => OrUndefined(bytes),
+        None => OrUndefined(OTF2_UNDEFINED_UINT64),
     }
 }
 
-/// A method per kind of event. In each of them:
-///
-/// SAFETY: `write` passes the open writer of this location, a list that is null or filled for this
-/// event, and a time that does not go back; the other arguments are numbers to the library.
+/// A method per kind of event.
 macro_rules! events {
     ($(
         $(#[$doc:meta])*
-        fn $name:ident($($argument:ident: $type:ty),*) = $function:ident($($value:expr),*);
+        fn $name:ident($($argument:ident: $type:ty),*) = $kind:ident { $($field:ident: $value:expr),* };
     )*) => {
         #[expect(clippy::missing_errors_doc, reason = "the same for all, see `EvtWriter`")]
         impl EvtWriter { $(
@@ -226,10 +240,7 @@ macro_rules! events {
                 $($argument: $type,)*
                 attributes: &[(AttributeRef, AttributeValue)],
             ) -> Result<()> {
-                self.write(time, attributes, |writer, list, time| {
-                    // SAFETY: see the comment on this macro.
-                    unsafe { $function(writer, list, time, $($value),*) }
-                })
+                self.write(time, attributes, Record::$kind { $($field: $value),* })
             }
         )* }
     };
@@ -237,53 +248,57 @@ macro_rules! events {
 
 events! {
     /// The thread enters a region.
-    fn enter(region: RegionRef) = OTF2_EvtWriter_Enter(region.id());
+    fn enter(region: RegionRef) = Enter { region: region.id() };
 
     /// The thread leaves the region it entered last.
-    fn leave(region: RegionRef) = OTF2_EvtWriter_Leave(region.id());
+    fn leave(region: RegionRef) = Leave { region: region.id() };
 
     /// The handle becomes active.
     fn io_create_handle(
         handle: IoHandleRef, mode: IoAccessMode, creation: IoCreationFlags, status: IoStatusFlags
-    ) = OTF2_EvtWriter_IoCreateHandle(handle.id(), mode.0, creation.0, status.0);
+    ) = IoCreateHandle { handle: handle.id(), mode: mode.0, creation: creation.0, status: status.0 };
 
     /// The handle is no longer active.
-    fn io_destroy_handle(handle: IoHandleRef) = OTF2_EvtWriter_IoDestroyHandle(handle.id());
+    fn io_destroy_handle(handle: IoHandleRef) = IoDestroyHandle { handle: handle.id() };
 
     /// `new` becomes active and stands for the same open file as `old`.
     fn io_duplicate_handle(old: IoHandleRef, new: IoHandleRef, status: IoStatusFlags)
-        = OTF2_EvtWriter_IoDuplicateHandle(old.id(), new.id(), status.0);
+        = IoDuplicateHandle { old: old.id(), new: new.id(), status: status.0 };
 
     /// The position of the handle changes: bytes asked for, counted from `whence`, and the new
     /// position in bytes from the start.
     fn io_seek(handle: IoHandleRef, offset_request: i64, whence: SeekOption, offset_result: u64)
-        = OTF2_EvtWriter_IoSeek(handle.id(), offset_request, whence.0, offset_result);
+        = IoSeek {
+            handle: handle.id(), request: offset_request, whence: whence.0, result: offset_result
+        };
 
     /// The status flags of the handle are these from now on.
     fn io_change_status_flags(handle: IoHandleRef, status: IoStatusFlags)
-        = OTF2_EvtWriter_IoChangeStatusFlags(handle.id(), status.0);
+        = IoChangeStatusFlags { handle: handle.id(), status: status.0 };
 
     /// The file was deleted.
     fn io_delete_file(paradigm: IoParadigmRef, file: IoFileRef)
-        = OTF2_EvtWriter_IoDeleteFile(paradigm.id(), file.id());
+        = IoDeleteFile { paradigm: paradigm.id(), file: file.id() };
 
     /// An operation begins.
-    fn io_operation_begin(begin: &IoBegin) = OTF2_EvtWriter_IoOperationBegin(
-        begin.handle.id(), begin.mode.0, begin.flags.0, or_undefined(begin.bytes_request),
-        begin.matching_id
-    );
+    fn io_operation_begin(begin: &IoBegin) = IoOperationBegin {
+        handle: begin.handle.id(), mode: begin.mode.0, flags: begin.flags.0,
+        bytes_request: or_undefined(begin.bytes_request), matching_id: begin.matching_id
+    };
 
     /// A non-blocking operation is on its way: the call that began it returns.
     fn io_operation_issued(handle: IoHandleRef, matching_id: u64)
-        = OTF2_EvtWriter_IoOperationIssued(handle.id(), matching_id);
+        = IoOperationIssued { handle: handle.id(), matching_id: matching_id };
 
     /// The operation is done; bytes transferred, or `None` if it failed or transfers no data.
     fn io_operation_complete(handle: IoHandleRef, bytes_result: Option<u64>, matching_id: u64)
-        = OTF2_EvtWriter_IoOperationComplete(handle.id(), or_undefined(bytes_result), matching_id);
+        = IoOperationComplete {
+            handle: handle.id(), bytes_result: or_undefined(bytes_result), matching_id: matching_id
+        };
 
     /// The non-blocking operation was cancelled.
     fn io_operation_cancelled(handle: IoHandleRef, matching_id: u64)
-        = OTF2_EvtWriter_IoOperationCancelled(handle.id(), matching_id);
+        = IoOperationCancelled { handle: handle.id(), matching_id: matching_id };
 }
 
 impl EvtWriter {
@@ -299,15 +314,10 @@ impl EvtWriter {
         values: &[u64],
         attributes: &[(AttributeRef, AttributeValue)],
     ) -> Result<()> {
-        let max = METRIC_TYPES.len();
-        let too_many = Error::TooMany { what: "metric values", given: values.len(), max };
-        let count = u8::try_from(values.len()).map_err(|_| too_many)?;
-        self.write(time, attributes, |writer, list, time| {
-            let types = METRIC_TYPES.as_ptr();
-            let values = values.as_ptr().cast();
-            // SAFETY: as for the other events; `types` and `values` have at least `count` elements,
-            // and a u64 is a valid element of the union (same size and alignment, see above).
-            unsafe { OTF2_EvtWriter_Metric(writer, list, time, metric.id(), count, types, values) }
-        })
+        let (given, max) = (values.len(), VALUES_MAX);
+        if given > max {
+            return Err(Error::TooMany { what: "metric values", given, max });
+        }
+        self.write(time, attributes, Record::Metric { metric: metric.id(), values })
     }
 }

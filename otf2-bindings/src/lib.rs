@@ -18,8 +18,8 @@
 //! * an existing archive is refused, never overwritten;
 //! * events of one location never go back in time (they are moved to the location's last time and
 //!   counted), for OTF2 would drop them;
-//! * the memory of events that are not yet written has one budget for all locations, and the
-//!   number of open event files has a limit;
+//! * the memory of events that are not yet written has one budget for all locations, however many,
+//!   and the number of open event files has a limit;
 //! * definitions are dense, in order, and refer to nothing that does not exist, for readers crash
 //!   on or refuse anything else;
 //! * the library prints nothing: what it reports becomes an [`Error`].
@@ -33,6 +33,7 @@
 
 mod archive;
 mod attributes;
+mod bytes;
 mod chunks;
 mod constants;
 mod definitions;
@@ -41,10 +42,14 @@ mod error;
 mod events;
 mod ffi;
 mod io_definitions;
+mod library_writer;
 mod memory;
+mod record;
 mod refs;
+mod spool;
 mod strings;
 mod values;
+mod waiting;
 
 pub use archive::{Archive, Options};
 pub use attributes::AttributeValue;

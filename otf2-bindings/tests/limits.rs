@@ -11,10 +11,10 @@ use std::{env, fs};
 
 use common::{Scratch, assert_valid, define_minimum, empty_location, is_root, run, skip};
 use otf2_sys::{
-    Archive, Error, EvtWriter, GlobalDefs, IoFileRef, IoHandleFlags, IoHandleRef, IoParadigm,
-    IoParadigmClass, IoParadigmFlags, IoParadigmRef, LocationRef, MetricBase, MetricMember,
-    MetricMemberRef, MetricMode, MetricOccurrence, MetricRef, MetricType, Options, RecorderKind,
-    RegionRef, Result, SystemTreeNodeRef,
+    Archive, AttributeRef, AttributeValue, Error, EvtWriter, GlobalDefs, IoFileRef, IoHandleFlags,
+    IoHandleRef, IoParadigm, IoParadigmClass, IoParadigmFlags, IoParadigmRef, LocationRef,
+    MemoryUse, MetricBase, MetricMember, MetricMemberRef, MetricMode, MetricOccurrence, MetricRef,
+    MetricType, Options, RecorderKind, RegionRef, Result, SystemTreeNodeRef,
 };
 
 const READ: RegionRef = RegionRef::new(0);
@@ -23,6 +23,10 @@ const LOCATIONS: usize = 3000;
 const VALUES: u8 = 250;
 /// More than one chunk of 256 KiB.
 const EVENTS: u64 = 110;
+/// The default.
+const BUDGET: u64 = 64 * 1024 * 1024;
+/// What it has room for: three quarters of it, 4.25 MiB each.
+const WRITERS: u64 = 11;
 /// Tells the ignored tests where to write.
 const DIRECTORY: &str = "OTF2_SYS_TEST_DIRECTORY";
 
@@ -77,8 +81,8 @@ fn child_writes_three_thousand_locations() -> Result<()> {
     let files = limits.lines().find(|line| line.starts_with("Max open files")).expect("a limit");
     assert_eq!(files.split_whitespace().nth(3), Some("1024"), "{files}");
 
-    let options = Options { open_files_max: 900, ..Options::default() };
-    let mut archive = Archive::create(&directory(), "traces", options)?;
+    assert_eq!(Options::default().memory_budget_bytes, BUDGET);
+    let mut archive = Archive::create(&directory(), "traces", Options::default())?;
     let mut writers = (0..LOCATIONS).map(|_| archive.event_writer()).collect::<Result<Vec<_>>>()?;
     let values = [u64::MAX - 1; VALUES as usize];
     for time in 0..EVENTS {
@@ -86,18 +90,20 @@ fn child_writes_three_thousand_locations() -> Result<()> {
             writer.metric(time, MetricRef::new(0), &values, &[])?;
         }
     }
+    // All have as much to write, and those that get no writer of the library share a quarter of the budget.
     let used = archive.memory_use();
-    // The budget has room for the buffers of 64 files.
-    assert_eq!((used.open_files, used.open_files_max), (64, 64));
-    // Each location has a chunk that it writes to; the full ones are not in memory any more.
-    assert_eq!(used.event_bytes, 3000 * 256 * 1024);
-    assert_eq!(used.over_budget_bytes_max, used.event_bytes_max - 256 * 1024 * 1024);
+    assert_eq!((used.open_files, used.library_writers), (WRITERS, WRITERS));
+    let waiting = BUDGET / 4;
+    assert!((waiting / 2..=waiting).contains(&used.waiting_bytes_max), "{used:?}");
+    assert!(used.waiting_file_bytes > 2 * BUDGET, "{used:?}");
     let locations: Vec<LocationRef> = writers.iter().map(EvtWriter::location).collect();
-    for writer in writers {
+    for writer in writers.into_iter().rev() {
         assert_eq!(archive.close_event_writer(writer)?, EVENTS);
     }
     let used = archive.memory_use();
-    assert_eq!((used.open_files, used.event_bytes), (0, 0));
+    assert_eq!((used.open_files, used.library_writers, used.waiting_bytes), (0, 0, 0));
+    // One more to close the others one by one.
+    assert_eq!((used.open_files_max, used.library_writers_max), (WRITERS + 1, WRITERS + 1));
     archive.finish(|defs| {
         define_minimum(defs, &locations)?;
         define_metric(defs)
@@ -123,47 +129,104 @@ fn define_metric(defs: &mut GlobalDefs<'_>) -> Result<()> {
     defs.metric_class(MetricRef::new(0), &members, occurrence, recorder)
 }
 
-/// With enough files, the memory of many locations stays at the budget.
-#[test]
-fn the_budget_holds_while_files_can_be_opened() -> Result<()> {
-    let dir = Scratch::new("budget");
-    let chunk = 256 * 1024;
-    let options = Options { memory_budget_bytes: 64 * chunk, open_files_max: 64 };
+/// Writes the same to sixteen locations, one after the other or all at the same time.
+fn write_sixteen(dir: &Scratch, options: Options, together: bool) -> Result<MemoryUse> {
+    const EVENTS: u64 = 200_000;
     let mut archive = Archive::create(dir.path(), "traces", options)?;
     let mut writers = (0..16).map(|_| archive.event_writer()).collect::<Result<Vec<_>>>()?;
-    for time in 0..200_000 {
-        for writer in &mut writers {
-            writer.enter(time, READ, &[])?;
+    let locations: Vec<LocationRef> = writers.iter().map(EvtWriter::location).collect();
+    if together {
+        for time in 0..EVENTS {
+            for writer in &mut writers {
+                write_some(writer, time)?;
+            }
         }
     }
-    let used = archive.memory_use();
-    assert_eq!(used.event_bytes_max, 64 * chunk, "four chunks for each location");
-    assert_eq!((used.over_budget_bytes_max, used.open_files), (0, 16));
-    let locations: Vec<LocationRef> = writers.iter().map(EvtWriter::location).collect();
-    for writer in writers {
-        archive.close_event_writer(writer)?;
+    for mut writer in writers {
+        if !together {
+            (0..EVENTS).try_for_each(|time| write_some(&mut writer, time))?;
+        }
+        assert_eq!(archive.close_event_writer(writer)?, EVENTS);
     }
+    let used = archive.memory_use();
     archive.finish(|defs| define_minimum(defs, &locations))?;
     assert_valid(&dir.path().join("traces.otf2"));
+    Ok(used)
+}
+
+/// An event; some are larger than others.
+fn write_some(writer: &mut EvtWriter, time: u64) -> Result<()> {
+    if time.is_multiple_of(1000) {
+        let value = AttributeValue::Uint64(u64::MAX - time);
+        let attributes: Vec<_> = (0..200).map(|it| (AttributeRef::new(it), value)).collect();
+        return writer.enter(time, READ, &attributes);
+    }
+    writer.enter(time / 3 * 3, READ, &[])
+}
+
+/// The files of events by name.
+fn event_files(dir: &Scratch) -> Vec<(PathBuf, Vec<u8>)> {
+    let list = fs::read_dir(dir.path().join("traces")).expect("list");
+    let mut files: Vec<_> = list
+        .map(|it| it.expect("list").path())
+        .filter(|it| it.extension().is_some_and(|it| it == "evt"))
+        .map(|it| (it.file_name().expect("a file").into(), fs::read(&it).expect("read")))
+        .collect();
+    files.sort();
+    files
+}
+
+/// What gets a writer of the library and when changes nothing in the archive.
+#[test]
+fn events_that_waited_are_the_same() -> Result<()> {
+    let (writers, none, few) =
+        (Scratch::new("writers"), Scratch::new("no-writers"), Scratch::new("few-writers"));
+    let default = Options::default();
+    let used = write_sixteen(&writers, default, false)?;
+    assert_eq!((used.library_writers_max, used.open_files_max), (1, 1), "one after the other");
+
+    let used = write_sixteen(&none, Options { open_files_max: 0, ..default }, true)?;
+    assert_eq!(used.library_writers_max, 1, "only to close");
+
+    let options = Options { open_files_max: 5, ..default };
+    let used = write_sixteen(&few, options, true)?;
+    assert_eq!(
+        (used.library_writers_max, used.open_files_max),
+        (5, 5),
+        "the first are closed first"
+    );
+
+    let expected = event_files(&writers);
+    assert!(expected.len() == 16 && expected.iter().all(|it| it.1.len() > 1_000_000));
+    assert!(event_files(&none) == expected, "waiting until the end");
+    assert!(event_files(&few) == expected, "a mixture");
     Ok(())
 }
 
-/// Events beyond the limit on files are kept, however many, and written when the writer is closed.
+/// The file of events that wait is as large as what waits at the same time, and nobody sees it.
 #[test]
-fn kept_events_are_written_when_closing() -> Result<()> {
-    let dir = Scratch::new("kept");
+fn the_space_of_closed_locations_is_used_again() -> Result<()> {
+    let dir = Scratch::new("again");
     let options = Options { open_files_max: 0, ..Options::default() };
     let mut archive = Archive::create(dir.path(), "traces", options)?;
-    let mut writer = archive.event_writer()?;
-    for time in 0..1_000_000 {
-        writer.enter(time, READ, &[])?;
+    let (mut locations, mut sizes) = (Vec::new(), Vec::new());
+    for _ in 0..5 {
+        let mut pair = [archive.event_writer()?, archive.event_writer()?];
+        for time in 0..100_000 {
+            write_some(&mut pair[0], time)?;
+            write_some(&mut pair[1], time)?;
+        }
+        for writer in pair {
+            locations.push(writer.location());
+            assert_eq!(archive.close_event_writer(writer)?, 100_000);
+        }
+        sizes.push(archive.memory_use().waiting_file_bytes);
     }
-    assert_eq!(archive.memory_use().open_files_max, 0);
-    let location = writer.location();
-    assert_eq!(archive.close_event_writer(writer)?, 1_000_000);
+    assert!(sizes[0] > 500_000 && sizes.iter().all(|it| *it == sizes[0]), "{sizes:?}");
+    assert_eq!(archive.memory_use().waiting_bytes, 0);
     let files = fs::read_dir(dir.path().join("traces")).expect("list").count();
-    assert_eq!(files, 1, "the file that tried the space is gone");
-    archive.finish(|defs| define_minimum(defs, &[location]))?;
+    assert_eq!(files, locations.len(), "only the locations' files have names");
+    archive.finish(|defs| define_minimum(defs, &locations))?;
     assert_valid(&dir.path().join("traces.otf2"));
     Ok(())
 }
@@ -240,7 +303,7 @@ fn a_full_disk_is_reported_and_survived() {
     for test in [
         "child_fills_the_disk_with_events",
         "child_fills_the_disk_when_closing",
-        "child_fills_the_disk_with_kept_events",
+        "child_fills_the_disk_with_events_that_wait",
         "child_fills_the_disk_with_definitions",
     ] {
         let output = run_again(&["unshare", "-m", "sh", "-c", mount], test, dir.path());
@@ -258,8 +321,7 @@ fn a_full_disk_is_reported_and_survived() {
 #[test]
 #[ignore = "run by a_full_disk_is_reported_and_survived"]
 fn child_fills_the_disk_with_events() -> Result<()> {
-    let options = Options { memory_budget_bytes: 0, ..Options::default() };
-    let mut archive = Archive::create(&directory(), "traces", options)?;
+    let mut archive = Archive::create(&directory(), "traces", Options::default())?;
     let mut idle = archive.event_writer()?;
     idle.enter(1, READ, &[])?;
     let mut writer = archive.event_writer()?;
@@ -305,22 +367,21 @@ fn child_fills_the_disk_when_closing() -> Result<()> {
     Ok(())
 }
 
-/// No file may be opened, so all events are in memory when the writer is closed.
+/// No location's file may be opened, so all events go to the file for those that wait.
 #[test]
 #[ignore = "run by a_full_disk_is_reported_and_survived"]
-fn child_fills_the_disk_with_kept_events() -> Result<()> {
+fn child_fills_the_disk_with_events_that_wait() -> Result<()> {
     let options = Options { open_files_max: 0, ..Options::default() };
     let mut archive = Archive::create(&directory(), "traces", options)?;
     let mut writers = (0..3).map(|_| archive.event_writer()).collect::<Result<Vec<_>>>()?;
-    for time in 0..1_000_000 {
-        writers[1].enter(time, READ, &[])?;
+    let written = (0..4_000_000).try_for_each(|time| writers[1].enter(time, READ, &[]));
+    let error = written.expect_err("the disk cannot hold four million events");
+    assert!(error.is_out_of_space(), "{error:?}");
+    let text = error.to_string();
+    assert!(text.starts_with("keep the events of location 1: No space left on device"), "{text}");
+    for writer in writers {
+        assert_eq!(archive.close_event_writer(writer), Err(Error::Abandoned));
     }
-    assert!(archive.memory_use().event_bytes > 10_000_000);
-    let closed: Vec<Result<u64>> =
-        writers.into_iter().map(|writer| archive.close_event_writer(writer)).collect();
-    assert_eq!(closed[0], Ok(0));
-    assert!(matches!(&closed[1], Err(error) if error.is_out_of_space()), "{closed:?}");
-    assert_eq!(closed[2], Err(Error::Abandoned));
     drop(archive);
     assert!(!directory().join("traces.otf2").exists());
     Ok(())

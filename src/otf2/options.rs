@@ -5,9 +5,9 @@ use crate::units::KernelTime;
 /// How to write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OtfOptions {
-    /// How many event files may be open at once; best half of `RLIMIT_NOFILE`. Default: 512.
+    /// How many event files may stay open, if memory allows; best half of `RLIMIT_NOFILE`. Default: 512.
     pub open_files_max: u64,
-    /// Bytes of events that all locations together may keep in memory. Default: 256 MiB.
+    /// Bytes of memory for the events of all locations together. Default: 64 MiB.
     pub memory_budget_bytes: u64,
     /// Show block requests also on the thread that asked for them, under an I/O paradigm of their own so that no sum
     /// counts them twice. Default: off.
@@ -43,8 +43,6 @@ pub struct OtfSummary {
     pub files: u64,
     /// I/O handles.
     pub handles: u64,
-    /// By how many bytes the memory budget was exceeded at worst.
-    pub over_budget_bytes: u64,
     /// Events whose time lay before the one of the event before them on their location; they got that time.
     pub clamped: u64,
     /// Texts that were too long for the archive.

@@ -84,7 +84,6 @@ impl OtfSink {
             events: definitions.events,
             files: files.list().len() as u64,
             handles: handles.list().len() as u64,
-            over_budget_bytes: archive.memory_use().over_budget_bytes_max,
             clamped: definitions.clamped,
             strings_cut: archive.strings_cut(),
             paths_left_out: definitions.paths_left_out,

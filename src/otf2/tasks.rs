@@ -19,7 +19,7 @@ use crate::operation::model::{ProcessInfo, ProcessKey, ThreadInfo, ThreadKey};
 use crate::units::{Fd, Pid, Tid};
 
 /// Processes without a living location whose last one is kept open. More would mean that the news about their
-/// descriptors is not coming, and each costs 256 KiB.
+/// descriptors is not coming, and each costs some memory.
 const WAITING_MAX: usize = 64;
 
 /// A process.
