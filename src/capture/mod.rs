@@ -7,5 +7,6 @@ pub mod delta;
 pub mod fact;
 pub mod format;
 pub mod header;
+mod payload;
 pub mod reader;
 pub mod writer;

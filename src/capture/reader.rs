@@ -6,9 +6,10 @@ use std::io::{self, Read};
 use thiserror::Error;
 
 use super::format::{
-    Codec, FILE_HEADER_BYTES, FILE_MAGIC, FRAME_HEADER_BYTES, FRAME_MAGIC, FrameHeader, FrameKind,
-    MAJOR, MINOR, PAYLOAD_BYTES_MAX,
+    FILE_HEADER_BYTES, FILE_MAGIC, FRAME_HEADER_BYTES, FRAME_MAGIC, FrameHeader, FrameKind, MAJOR,
+    MINOR,
 };
+use super::payload::Unpacker;
 
 /// Why a log cannot be read at all.
 #[derive(Debug, Error)]
@@ -51,6 +52,7 @@ pub enum Item {
 #[derive(Debug)]
 pub struct Reader<R> {
     input: R,
+    unpacker: Unpacker,
     /// Bytes taken from the input and not yet used.
     buffer: Vec<u8>,
     /// How many of them are used up.
@@ -58,6 +60,8 @@ pub struct Reader<R> {
     /// Offset in the file of `buffer[used]`.
     offset: u64,
     at_end: bool,
+    /// Why no more bytes of the input could be read; told when they are needed.
+    failed: Option<io::Error>,
     minor: u16,
 }
 
@@ -71,8 +75,16 @@ impl<R: Read> Reader<R> {
     ///
     /// [`OpenError`]: not a log, another major version, not readable.
     pub fn new(input: R) -> Result<Self, OpenError> {
-        let mut reader =
-            Self { input, buffer: Vec::new(), used: 0, offset: 0, at_end: false, minor: 0 };
+        let mut reader = Self {
+            input,
+            unpacker: Unpacker::default(),
+            buffer: Vec::new(),
+            used: 0,
+            offset: 0,
+            at_end: false,
+            failed: None,
+            minor: 0,
+        };
         reader.fill(FILE_HEADER_BYTES)?;
         let start = reader.unused().get(..FILE_HEADER_BYTES).ok_or(OpenError::NotALog)?;
         let mut fields =
@@ -99,26 +111,39 @@ impl<R: Read> Reader<R> {
     ///
     /// Those of the input.
     pub fn next_item(&mut self) -> io::Result<Option<Item>> {
-        self.fill(FRAME_HEADER_BYTES)?;
+        let header = self.header()?;
         if self.unused().is_empty() {
             return Ok(None);
         }
-        match self.whole_frame()? {
-            Some((header, payload)) => Ok(Some(Item::Frame(header, payload))),
-            None => self.skip_to_next_frame().map(Some),
+        if let Some(header) = header
+            && let Some(total) = self.intact(&header)?
+            && let Some(payload) = self.unpack(&header, total)
+        {
+            self.consume(total);
+            return Ok(Some(Item::Frame(header, payload)));
         }
+        self.skip_to_next_frame().map(Some)
     }
 
-    /// The frame that begins here, if it is whole and undamaged; consumed only then.
-    fn whole_frame(&mut self) -> io::Result<Option<(FrameHeader, Vec<u8>)>> {
-        let Some(header) = FrameHeader::decode(self.unused()) else { return Ok(None) };
+    /// The header that stands here, if one does.
+    fn header(&mut self) -> io::Result<Option<FrameHeader>> {
+        self.fill(FRAME_HEADER_BYTES)?;
+        Ok(FrameHeader::decode(self.unused()))
+    }
+
+    /// Length of the frame with the header that stands here, if it is there and its sum is right.
+    fn intact(&mut self, header: &FrameHeader) -> io::Result<Option<usize>> {
         let stored_bytes = usize::try_from(header.stored_bytes).unwrap_or(usize::MAX);
         let total = FRAME_HEADER_BYTES.saturating_add(stored_bytes);
         self.fill(total)?;
-        let Some(stored) = self.unused().get(FRAME_HEADER_BYTES..total) else { return Ok(None) };
-        let Some(payload) = decode_payload(&header, stored) else { return Ok(None) };
-        self.consume(total);
-        Ok(Some((header, payload)))
+        let stored = self.unused().get(FRAME_HEADER_BYTES..total);
+        Ok(stored.filter(|it| crc32fast::hash(it) == header.payload_crc).map(|_| total))
+    }
+
+    /// The payload of the frame of `total` bytes that stands here, if its contents are what the header says.
+    fn unpack(&mut self, header: &FrameHeader, total: usize) -> Option<Vec<u8>> {
+        let frame = self.buffer.get(self.used..self.used + total)?;
+        self.unpacker.unpack(header, frame.get(FRAME_HEADER_BYTES..)?)
     }
 
     /// Passes over bytes until a whole frame begins or the input ends.
@@ -171,30 +196,25 @@ impl<R: Read> Reader<R> {
         self.buffer.drain(..self.used);
         self.used = 0;
         while self.buffer.len() < wanted && !self.at_end {
-            let more = (&mut self.input).take(READ_BYTES as u64).read_to_end(&mut self.buffer)?;
-            self.at_end = more < READ_BYTES;
+            if let Some(error) = self.failed.take() {
+                return Err(error);
+            }
+            match (&mut self.input).take(READ_BYTES as u64).read_to_end(&mut self.buffer) {
+                Ok(more) => self.at_end = more < READ_BYTES,
+                // What was read before it is good.
+                Err(error) => self.failed = Some(error),
+            }
         }
         Ok(())
     }
 }
 
-/// The decoded payload; `None` if it is not what the header says.
-fn decode_payload(header: &FrameHeader, stored: &[u8]) -> Option<Vec<u8>> {
-    if crc32fast::hash(stored) != header.payload_crc || header.payload_bytes > PAYLOAD_BYTES_MAX {
-        return None;
+impl<R: Read> Iterator for Reader<R> {
+    type Item = io::Result<Item>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.next_item().transpose()
     }
-    let length = usize::try_from(header.payload_bytes).ok()?;
-    let payload = match header.codec {
-        Codec::STORED => stored.to_vec(),
-        Codec::ZSTD => zstd::bulk::decompress(stored, length).ok()?,
-        Codec::ZSTD_DELTA => {
-            let mut records = zstd::bulk::decompress(stored, length).ok()?;
-            super::delta::decode(header.kind, &mut records);
-            records
-        }
-        _ => return None,
-    };
-    (payload.len() == length).then_some(payload)
 }
 
 /// The value of a JSON frame of this kind.
