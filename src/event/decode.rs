@@ -140,8 +140,8 @@ impl Decoder {
         match shape {
             Shape::RawEnter { id, args } => {
                 let call = self.call(id.read_i64(payload).ok_or(short)?)?;
-                let args = registers(|index| args.read_u64(payload, index));
-                Ok(EventKind::SysEnter(SysEnter { call, args: args.ok_or(short)? }))
+                let args = args.read_first(payload).ok_or(short)?;
+                Ok(EventKind::SysEnter(SysEnter { call, args }))
             }
             Shape::RawExit { id, ret } => {
                 let call = self.call(id.read_i64(payload).ok_or(short)?)?;

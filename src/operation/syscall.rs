@@ -207,26 +207,26 @@ fn begin_on_file(
     }
 }
 
-/// The exit: the whole operation and its effects.
+/// The exit: makes the operation whole. Its effects.
 pub fn end(
-    mut pending: Pending,
+    pending: &mut Pending,
     event: &Event,
     exit: &SysExit,
     process: &Process,
     context: &mut Context<'_>,
-) -> (SyscallOperation, Vec<FdEffect>) {
+) -> Vec<FdEffect> {
     let operation = &mut pending.operation;
     operation.end = Some(event.time);
     operation.ret = Some(exit.ret);
     let call = operation.call.call();
-    let moves = (pending.moves, pending.moves_target);
+    let moves = (pending.moves.take(), pending.moves_target.take());
     settle_positions(operation, moves, pending.appends, event.time);
     let mut effects = Effects { list: Vec::new(), process, now: event.time };
     match call.class {
         Class::Open => effects.open(operation, exit.names.as_deref(), context),
         Class::Close => {
             // close(2): the descriptor is gone even if the call reports an error of an earlier write.
-            effects.list.extend(pending.closed.map(|(fd, slot)| destroyed(fd, &slot)));
+            effects.list.extend(pending.closed.take().map(|(fd, slot)| destroyed(fd, &slot)));
         }
         Class::CloseRange => effects.close_range(operation),
         Class::Dup => effects.dup(operation, context),
@@ -237,7 +237,7 @@ pub fn end(
     if operation.errno() == Some(libc::EBADF) {
         effects.forget_nobody(operation);
     }
-    (pending.operation, effects.list)
+    effects.list
 }
 
 /// Its exit will not come.

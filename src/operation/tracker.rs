@@ -239,7 +239,7 @@ impl Tracker {
         }
         self.end_stale(event.time, event.pid, event.tid, sink)?;
         let (process, thread) = self.tasks.thread(event.pid, event.tid);
-        match thread.pending.take() {
+        match &mut thread.pending {
             Some(pending) if pending.operation.call == exit.call => {
                 self.ledger.events += 1;
                 self.ledger.exits += 1;
@@ -249,12 +249,15 @@ impl Tracker {
                     losses: self.losses,
                     followed: self.followed,
                 };
-                let (operation, effects) =
-                    syscall::end(pending, event, exit, process, &mut context);
-                count_names(&mut self.ledger, &operation);
-                sink.step(event.time, &Step::SyscallEnded(&operation, &effects))
+                let effects = syscall::end(pending, event, exit, process, &mut context);
+                count_names(&mut self.ledger, &pending.operation);
+                let step = Step::SyscallEnded(&pending.operation, &effects);
+                let told = sink.step(event.time, &step);
+                thread.pending = None;
+                told
             }
             other => {
+                let other = other.take();
                 // It may have moved any position of its process.
                 process.fds.borrow().forget_positions();
                 if !std::mem::replace(&mut thread.seen, true) && self.ledger.lost == 0 {

@@ -111,6 +111,24 @@ impl ArrayField {
         let distance = index.checked_mul(self.width.bytes())?;
         self.width.read(payload, self.offset.checked_add(distance)?)
     }
+
+    /// The bits of the first elements, as by [`Self::read_u64`].
+    #[must_use]
+    pub fn read_first<const N: usize>(&self, payload: &[u8]) -> Option<[u64; N]> {
+        let mut values = [0; N];
+        if self.width == Width::Eight && N <= self.count {
+            // All at once: registers are read for every second hit.
+            let bytes = payload.get(self.offset..)?.get(..N.checked_mul(8)?)?;
+            for (value, bytes) in values.iter_mut().zip(bytes.chunks_exact(8)) {
+                *value = u64::from_le_bytes(*bytes.first_chunk()?);
+            }
+        } else {
+            for (index, value) in values.iter_mut().enumerate() {
+                *value = self.read_u64(payload, index)?;
+            }
+        }
+        Some(values)
+    }
 }
 
 #[cfg(test)]
@@ -156,5 +174,19 @@ mod tests {
 
         let far = ArrayField::new(usize::MAX, 8, usize::MAX).expect("an integer's size");
         assert_eq!(far.read_u64(&PAYLOAD, usize::MAX - 1), None);
+        assert_eq!(far.read_first::<1>(&PAYLOAD), None);
+    }
+
+    #[test]
+    fn the_first_elements_are_those_one_by_one() {
+        let payload: Vec<u8> = (0..40).collect();
+        for (size, count, length) in [(8, 6, 40), (8, 3, 40), (8, 3, 25), (8, 2, 40), (4, 3, 40)] {
+            let array = ArrayField::new(2, size, count).expect("an integer's size");
+            let payload = &payload[..length];
+            let one_by_one: Option<Vec<u64>> =
+                (0..3).map(|index| array.read_u64(payload, index)).collect();
+            let together = array.read_first::<3>(payload).map(Vec::from);
+            assert_eq!(together, one_by_one, "{count} of {size} bytes in {length}");
+        }
     }
 }
