@@ -132,8 +132,8 @@ struct Pipeline {
     snapshot_over: bool,
     merger: Merger<Waiting>,
     buffers: VecDeque<Buffer>,
-    /// Number of the first buffer.
-    first_buffer: u64,
+    /// Number of the first buffer; behind the last number comes 0 again.
+    first_buffer: u32,
     names: NameJoin,
     tracker: Tracker,
     /// Until the snapshot is over.
@@ -214,7 +214,8 @@ impl Pipeline {
             .layouts
             .get(usize::from(frame.layout))
             .ok_or(PipelineError::Layout(frame.layout.into()))?;
-        let number = self.first_buffer + self.buffers.len() as u64;
+        let waiting = u32::try_from(self.buffers.len()).unwrap_or(u32::MAX);
+        let number = self.first_buffer.wrapping_add(waiting);
         let cpu = CpuId(frame.cpu);
         let mut arrivals = Arrivals::new(&mut self.merger, number, cpu);
         arrivals.take(&bytes, layout, KernelTime(frame.first_time));
@@ -296,7 +297,7 @@ impl Pipeline {
         }
         while self.buffers.front().is_some_and(|it| it.left == 0) {
             self.buffers.pop_front();
-            self.first_buffer += 1;
+            self.first_buffer = self.first_buffer.wrapping_add(1);
         }
         Ok(())
     }
@@ -304,14 +305,14 @@ impl Pipeline {
     fn record<S: Sink>(
         &mut self,
         time: KernelTime,
-        buffer: u64,
-        start: usize,
+        buffer: u32,
+        start: u32,
         sink: &mut S,
     ) -> Result<(), S::Error> {
-        let place = usize::try_from(buffer - self.first_buffer).unwrap_or(usize::MAX);
+        let place = usize_of(buffer.wrapping_sub(self.first_buffer));
         let Some(buffer) = self.buffers.get_mut(place) else { return Ok(()) };
         buffer.left -= 1;
-        let bytes = buffer.bytes.get(start..).unwrap_or_default();
+        let bytes = buffer.bytes.get(usize_of(start)..).unwrap_or_default();
         let decoded = match &buffer.layout {
             Layout::Perf(layout) => decode(&self.decoder, bytes, buffer.cpu, layout),
             Layout::Pages(_) => decode_hit(&self.decoder, bytes, buffer.cpu, time, &self.owners),
@@ -400,6 +401,10 @@ impl Pipeline {
         self.summary.ledger = self.tracker.ledger().clone();
         Ok(self.summary)
     }
+}
+
+fn usize_of(number: u32) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
 }
 
 /// What can be followed with the calls that were recorded.

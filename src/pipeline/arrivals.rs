@@ -7,11 +7,11 @@ use crate::record::page::{self, Entry};
 use crate::record::{Layout, records};
 use crate::units::{CpuId, KernelTime, Pid, Tid};
 
-/// What is sorted by time.
+/// What is sorted by time. Kept small: sorting moves as many of these as there are records.
 #[derive(Debug)]
 pub(super) enum Waiting {
     /// A record: number of its buffer and place in it.
-    Record(u64, usize),
+    Record(u32, u32),
     /// So many records of this CPU's ring were dropped before.
     Lost(CpuId, u64),
     /// A descriptor that a snapshot saw.
@@ -22,7 +22,7 @@ pub(super) enum Waiting {
 pub(super) struct Arrivals<'a> {
     merger: &'a mut Merger<Waiting>,
     /// Number of the frame's buffer.
-    number: u64,
+    number: u32,
     cpu: CpuId,
     /// All of them.
     pub(super) found: u64,
@@ -34,7 +34,7 @@ pub(super) struct Arrivals<'a> {
 
 impl<'a> Arrivals<'a> {
     /// Of buffer `number`.
-    pub(super) fn new(merger: &'a mut Merger<Waiting>, number: u64, cpu: CpuId) -> Self {
+    pub(super) fn new(merger: &'a mut Merger<Waiting>, number: u32, cpu: CpuId) -> Self {
         Self { merger, number, cpu, found: 0, left: 0, refused: Vec::new() }
     }
 
@@ -65,6 +65,8 @@ impl<'a> Arrivals<'a> {
 
     fn record(&mut self, time: KernelTime, start: usize) {
         self.found += 1;
+        // A payload has no more than 64 MiB.
+        let start = u32::try_from(start).unwrap_or(u32::MAX);
         match self.merger.push(time, Waiting::Record(self.number, start)) {
             Ok(()) => self.left += 1,
             Err(_) => self.late(time),
