@@ -84,20 +84,20 @@ pub fn open<R: Read, E>(input: R) -> Result<(Reader<R>, Header), PipelineError<E
     }
 }
 
-/// Works through the rest of a log. `go_on` is asked at each round.
+/// Works through the rest of a log, whoever reads it. `go_on` is asked at each round.
 ///
 /// # Errors
 ///
 /// [`PipelineError`]; the sink has got no further step then.
-pub fn run<R: Read, S: Sink>(
-    mut reader: Reader<R>,
+pub fn run<S: Sink>(
+    items: impl Iterator<Item = io::Result<Item>>,
     header: Header,
     sink: &mut S,
     go_on: &mut dyn FnMut() -> bool,
 ) -> Result<Summary, PipelineError<S::Error>> {
     let mut pipeline = Pipeline::new(header)?;
-    while let Some(item) = reader.next_item().map_err(PipelineError::Read)? {
-        match item {
+    for item in items {
+        match item.map_err(PipelineError::Read)? {
             Item::Frame(frame, payload) => {
                 pipeline.frame(&frame, payload, sink)?;
                 if frame.kind == FrameKind::ROUND && !go_on() {

@@ -16,6 +16,8 @@ use iotrace_perf::pipeline::{self, PipelineError, Summary};
 use iotrace_perf::units::KernelTime;
 use proptest::prelude::*;
 
+#[path = "capture_log/ahead.rs"]
+mod ahead;
 #[path = "capture_log/writing.rs"]
 mod writing;
 

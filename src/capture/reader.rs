@@ -2,6 +2,7 @@
 //! frame that is whole. Damaged bytes are reported with their number; reading goes on at the next whole frame.
 
 use std::io::{self, Read};
+use std::sync::Arc;
 
 use thiserror::Error;
 
@@ -48,7 +49,7 @@ pub enum Item {
     },
 }
 
-/// Reads a log from front to back.
+/// Reads a log from front to back, in the caller's thread; see [`super::ahead`] for more of them.
 #[derive(Debug)]
 pub struct Reader<R> {
     input: R,
@@ -126,9 +127,29 @@ impl<R: Read> Reader<R> {
     }
 
     /// The header that stands here, if one does.
-    fn header(&mut self) -> io::Result<Option<FrameHeader>> {
+    pub(super) fn header(&mut self) -> io::Result<Option<FrameHeader>> {
         self.fill(FRAME_HEADER_BYTES)?;
         Ok(FrameHeader::decode(self.unused()))
+    }
+
+    /// Takes the bytes of the frame with the header that stands here, if all are there and as they were written.
+    pub(super) fn take_intact(&mut self, header: &FrameHeader) -> io::Result<Option<Arc<[u8]>>> {
+        let Some(total) = self.intact(header)? else { return Ok(None) };
+        let frame = self.unused().get(..total).map(Arc::from);
+        self.consume(total);
+        Ok(frame)
+    }
+
+    /// Puts back bytes that were taken last.
+    pub(super) fn put_back(&mut self, bytes: &[u8]) {
+        self.buffer.splice(..self.used, bytes.iter().copied());
+        self.used = 0;
+        self.offset -= bytes.len() as u64;
+    }
+
+    /// The input failed when its bytes were not needed yet.
+    pub(super) fn fail_later(&mut self, error: io::Error) {
+        self.failed = Some(error);
     }
 
     /// Length of the frame with the header that stands here, if it is there and its sum is right.

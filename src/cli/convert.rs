@@ -10,9 +10,9 @@ use super::error::CliError;
 use super::exit_lines;
 use super::output::{Output, substitute};
 use crate::analysis::totals::{Totals, WithTotals};
+use crate::capture::ahead::Ahead;
 use crate::capture::fact::Text;
 use crate::capture::header::Header;
-use crate::capture::reader::Reader;
 use crate::operation::{Sink, Step};
 use crate::otf2::{EndFacts, OtfError, OtfOptions, OtfSink, OtfSummary};
 use crate::pipeline::{self, PipelineError, Summary};
@@ -44,36 +44,38 @@ pub(super) fn convert(
     output: Option<&Output>,
     go_on: &mut dyn FnMut() -> bool,
 ) -> Result<Converted, CliError> {
-    let (reader, header) = open(log)?;
+    let (items, header) = open(log)?;
     match output {
-        None => read_log(log, reader, header, go_on),
-        Some(output) => write_archive(log, reader, header, output, go_on),
+        None => read_log(log, items, header, go_on),
+        Some(output) => write_archive(log, items, header, output, go_on),
     }
 }
 
 /// Opens a log and reads its header.
-pub(super) fn open(log: &Path) -> Result<(Reader<File>, Header), CliError> {
+pub(super) fn open(log: &Path) -> Result<(Ahead<File>, Header), CliError> {
     let file = File::open(log).map_err(|source| CliError::Open { path: log.into(), source })?;
-    pipeline::open::<_, Infallible>(file).map_err(|it| CliError::pipeline(log, &it))
+    let (reader, header) =
+        pipeline::open::<_, Infallible>(file).map_err(|it| CliError::pipeline(log, &it))?;
+    Ok((Ahead::new(reader), header))
 }
 
 /// Only counts.
 pub(super) fn read_log(
     log: &Path,
-    reader: Reader<File>,
+    items: Ahead<File>,
     header: Header,
     go_on: &mut dyn FnMut() -> bool,
 ) -> Result<Converted, CliError> {
     let mut totals = Totals::default();
     let mut sink = WithTotals { totals: &mut totals, sink: Nothing };
-    let summary = pipeline::run(reader, header, &mut sink, go_on)
+    let summary = pipeline::run(items, header, &mut sink, go_on)
         .map_err(|it| CliError::pipeline(log, &it))?;
     Ok(Converted { summary, totals, archive: None })
 }
 
 fn write_archive(
     log: &Path,
-    reader: Reader<File>,
+    items: Ahead<File>,
     header: Header,
     output: &Output,
     go_on: &mut dyn FnMut() -> bool,
@@ -87,7 +89,7 @@ fn write_archive(
     // If something of the name is there, made since it was looked for, it is not ours and stays.
     let sink = OtfSink::create(&output.directory, &output.name, &header, options)
         .map_err(|it| archive_error(log, output, &it))?;
-    let written = fill_archive(log, (reader, header), sink, output, go_on);
+    let written = fill_archive(log, (items, header), sink, output, go_on);
     if written.is_err() {
         output.remove_archive();
     }
@@ -101,7 +103,7 @@ fn archive_error(log: &Path, output: &Output, error: &OtfError) -> CliError {
 /// Works through the log into an archive that was begun.
 fn fill_archive(
     log: &Path,
-    (reader, header): (Reader<File>, Header),
+    (items, header): (Ahead<File>, Header),
     sink: OtfSink,
     output: &Output,
     go_on: &mut dyn FnMut() -> bool,
@@ -109,7 +111,7 @@ fn fill_archive(
     let failed = |error: &OtfError| archive_error(log, output, error);
     let mut totals = Totals::default();
     let mut sink = WithTotals { totals: &mut totals, sink };
-    let summary = pipeline::run(reader, header, &mut sink, go_on).map_err(|error| {
+    let summary = pipeline::run(items, header, &mut sink, go_on).map_err(|error| {
         if let PipelineError::Sink(error) = &error {
             failed(error)
         } else {

@@ -5,7 +5,9 @@ use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
 
 use super::args::ScriptArgs;
+use super::convert::open;
 use super::error::CliError;
+use crate::capture::ahead::Ahead;
 use crate::capture::header::Header;
 use crate::operation::Sink;
 use crate::pipeline::{self, PipelineError, Summary};
@@ -17,21 +19,18 @@ use crate::units::{DevId, KernelTime};
 const BUFFER_BYTES: usize = 256 << 10;
 
 pub(super) fn run(args: &ScriptArgs) -> Result<ExitCode, CliError> {
-    let file = File::open(&args.log)
-        .map_err(|source| CliError::Open { path: args.log.clone(), source })?;
-    let (reader, header) =
-        pipeline::open(file).map_err(|it| CliError::pipeline::<io::Error>(&args.log, &it))?;
+    let (items, header) = open(&args.log)?;
     let out = BufWriter::with_capacity(BUFFER_BYTES, io::stdout().lock());
     let start = KernelTime(header.clock.start_ns);
     let disks = disks(&header);
     let summary = if args.json {
         let mut sink = JsonLines::new(start, disks, out);
-        let summary = print(args, reader, header, &mut sink)?;
+        let summary = print(args, items, header, &mut sink)?;
         sink.finish().and_then(|mut it| it.flush()).map_err(CliError::output)?;
         summary
     } else {
         let mut sink = Lines::new(start, disks, out).machine(&header.host.machine.clone());
-        let summary = print(args, reader, header, &mut sink)?;
+        let summary = print(args, items, header, &mut sink)?;
         sink.finish().and_then(|mut it| it.flush()).map_err(CliError::output)?;
         summary
     };
@@ -41,11 +40,11 @@ pub(super) fn run(args: &ScriptArgs) -> Result<ExitCode, CliError> {
 
 fn print<S: Sink<Error = io::Error>>(
     args: &ScriptArgs,
-    reader: crate::capture::reader::Reader<File>,
+    items: Ahead<File>,
     header: Header,
     sink: &mut S,
 ) -> Result<Summary, CliError> {
-    pipeline::run(reader, header, sink, &mut || true).map_err(|error| {
+    pipeline::run(items, header, sink, &mut || true).map_err(|error| {
         if let PipelineError::Sink(error) = error {
             CliError::output(error)
         } else {
