@@ -21,7 +21,7 @@ enum Part {
     /// Its sums are right and its contents are not.
     Senseless(Codec, Vec<u8>, u32),
     /// Its sums are right, it cannot be unpacked, and inside are parts that can.
-    Around(Vec<Part>),
+    Around(Vec<Self>),
     /// Whole and not compressible: longer than what is asked of the input at a time is a row of these.
     Long(usize),
     /// No frame.
