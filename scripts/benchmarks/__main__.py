@@ -30,7 +30,9 @@ class Bench:
     program: str
     workloads: Path
     scratch: Path
+    # Of the reads, which the ratios are about; and of all others.
     rounds: int
+    others: int
     quick: bool
     full: bool
 
@@ -42,6 +44,7 @@ def arguments():
     names = [it.name for it in all_workloads(Files(Path("."), True), Path("."))]
     parser = argparse.ArgumentParser(prog="scripts/bench", description="Measures what tracing costs.")
     parser.add_argument("--rounds", type=int, help="how often each is measured [default: 9]")
+    parser.add_argument("--others", type=int, help="how often all but reads and read-alone [default: as these]")
     parser.add_argument("--only", help=f"some of: {', '.join(PARTS)}; or of the costs: {', '.join(names)}")
     parser.add_argument("--quick", action="store_true", help=f"short runs, {QUICK_ROUNDS} rounds")
     parser.add_argument("--full", action="store_true", help="a log of 100 million events, too")
@@ -57,8 +60,9 @@ def arguments():
             parser.error(f"unknown name {name}; there are {', '.join(PARTS + names)}")
     if given.rounds is None:
         given.rounds = QUICK_ROUNDS if given.quick else 9
-    if given.rounds < 1:
-        parser.error("--rounds: at least 1")
+    given.others = given.others or given.rounds
+    if given.rounds < 1 or given.others < 1:
+        parser.error("--rounds, --others: at least 1")
     if not given.program or not given.workloads:
         parser.error("call scripts/bench: it builds what is measured")
     return given
@@ -116,7 +120,7 @@ def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     parent = given.scratch or given.workloads.parent
     with scratch(parent) as place, contextlib.closing(Files(place, given.quick)) as files:
-        bench = Bench(str(given.program), given.workloads, place, given.rounds, given.quick, given.full)
+        bench = Bench(str(given.program), given.workloads, place, given.rounds, given.others, given.quick, given.full)
         busy_before = machine.busy()
         about = machine.describe(bench.program, place)
         text, costs = measure(bench, given.only, files)

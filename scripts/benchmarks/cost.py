@@ -71,7 +71,8 @@ def run(bench, workload):
     tools = tools_for(bench, workload)
     cases = {tool.name: (lambda tool=tool: trial(tool)) for tool in tools}
     slow = {tool.name for tool in tools if tool.is_slow}
-    cost = Cost(workload, measure(workload.name, cases, bench.rounds), lost)
+    rounds = bench.rounds if workload.name in ("reads", "read-alone") else bench.others
+    cost = Cost(workload, measure(workload.name, cases, rounds), lost)
     return cost, _text(cost, slow)
 
 

@@ -56,7 +56,7 @@ def _flat_out(bench, count, threads):
             return figure
 
     tools = _tools(bench)
-    series = measure(work.name, {tool.name: (lambda tool=tool: trial(tool)) for tool in tools}, bench.rounds)
+    series = measure(work.name, {tool.name: (lambda tool=tool: trial(tool)) for tool in tools}, bench.others)
     made = {tool.name: count_for(tool) * threads for tool in tools}
     head = ["", "rounds", "one read", "reads made", "found", "said to be lost (records)", "missing (records)"]
     rows = []

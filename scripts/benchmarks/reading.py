@@ -48,7 +48,7 @@ def _rows(bench, events):
             return [[label, f"n/a: {failed}"]]
         memory = {}
         cases = {verb: (lambda verb=verb: _read(bench, verb, log, memory)) for verb in VERBS}
-        rounds = min(bench.rounds, ROUNDS_OF_LONG) if events >= LONG_EVENTS else bench.rounds
+        rounds = min(bench.others, ROUNDS_OF_LONG) if events >= LONG_EVENTS else bench.others
         series = measure(f"reading {label}", cases, rounds)
     return [_row(label, verb, one, info["operations"], memory) for verb, one in series.items()]
 

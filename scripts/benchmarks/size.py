@@ -19,7 +19,7 @@ def run(bench, workloads):
         Strace(),
         TraceCmd(points.RAW_PAIR, 8192),
     ]
-    rounds = min(ROUNDS_MAX, bench.rounds)
+    rounds = min(ROUNDS_MAX, bench.others)
     columns = {
         name: measure(f"size of {name}", _cases(bench, tools, workloads[name]), rounds) for name in ("dd", "tar")
     }

@@ -39,7 +39,7 @@ def run(bench):
             after.setdefault(tool.name, []).append(done.ended_ns - began_ns)
             return done.wall_ns
 
-    series = measure("startup", {tool.name: (lambda tool=tool: trial(tool)) for tool in _tools(bench)}, bench.rounds)
+    series = measure("startup", {tool.name: (lambda tool=tool: trial(tool)) for tool in _tools(bench)}, bench.others)
     rows = []
     for name, one in series.items():
         if not one:
