@@ -85,7 +85,7 @@ pub enum Ignored {
     BeforeExec,
     /// Of a task that the tracer's pid namespace does not show: all of them have the number 0.
     Invisible,
-    /// The exit of a call that its thread was inside when the capture began.
+    /// The exit of a call that its thread was inside when the capture began, or when it was born.
     UnderWay,
     /// Perf's own bookkeeping (throttling and the like).
     Bookkeeping,

@@ -257,8 +257,11 @@ impl Pipeline {
                     opening.snapshot_over(time);
                 }
             }
-            // Where processes stood is of use to replay, not to what is derived here.
-            Fact::Text { which: Text::CWD | Text::ROOT | Text::EXE, .. } => {}
+            Fact::Text { which: which @ (Text::CWD | Text::ROOT), pid, text, .. } => {
+                self.tracker.seen_place(pid, which, &text);
+            }
+            // Of use to replay, not to what is derived here.
+            Fact::Text { which: Text::EXE, .. } => {}
             Fact::Text { which, pid, text, .. } => self.summary.texts.push((which, pid, text)),
         }
     }

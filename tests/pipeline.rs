@@ -10,7 +10,7 @@ use iotrace_perf::capture::fact::{Text, facts};
 use iotrace_perf::capture::format::FrameKind;
 use iotrace_perf::capture::header::Header;
 use iotrace_perf::capture::reader::{Item, Reader};
-use iotrace_perf::event::syscall_table::{CALLS, CallId, Class};
+use iotrace_perf::event::syscall_table::{CallId, Class};
 use iotrace_perf::operation::Sink;
 use iotrace_perf::pipeline::{self, Summary};
 use iotrace_perf::text::lines::Lines;
@@ -23,7 +23,7 @@ mod checked;
 
 use checked::Checked;
 
-const CORPUS: &str = "tests/corpus/logs/v1";
+const CORPUS: &str = "tests/corpus/logs";
 /// Bounds of the corpus: it stays for ever.
 const LOG_BYTES_MAX: u64 = 100 << 10;
 const CORPUS_BYTES_MAX: u64 = 1 << 20;
@@ -37,14 +37,17 @@ fn read(name: &str, ending: &str) -> Vec<u8> {
     std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The files with this ending, without it.
+/// The files with this ending, without it: `v1/dd`.
 fn names(ending: &str) -> Vec<String> {
-    let entries = std::fs::read_dir(corpus()).expect("the corpus");
-    let paths = entries.map(|it| it.expect("readable").path());
-    let mut names: Vec<String> = paths
-        .filter(|it| it.extension().is_some_and(|it| it == ending))
-        .filter_map(|it| Some(it.file_stem()?.to_str()?.to_owned()))
-        .collect();
+    let mut names = Vec::new();
+    for version in ["v1", "v2"] {
+        let entries = std::fs::read_dir(corpus().join(version)).expect("the corpus");
+        let paths = entries.map(|it| it.expect("readable").path());
+        let files = paths
+            .filter(|it| it.extension().is_some_and(|it| it == ending))
+            .filter_map(|it| Some(format!("{version}/{}", it.file_stem()?.to_str()?)));
+        names.extend(files);
+    }
     names.sort();
     names
 }
@@ -142,9 +145,9 @@ fn the_corpus_is_small_and_described() {
         logs.iter().flat_map(|name| ["iocap", "txt"].map(|ending| read(name, ending).len() as u64));
     assert!(sizes.clone().all(|it| it <= LOG_BYTES_MAX), "one is too large");
     assert!(sizes.sum::<u64>() <= CORPUS_BYTES_MAX, "the corpus is too large");
-    let readme = std::fs::read_to_string(corpus().join("../README.md"))
-        .expect("tests/corpus/logs/README.md");
-    let rows = readme.lines().filter_map(|it| it.strip_prefix("| `v1/")?.split_once(".iocap`"));
+    let readme =
+        std::fs::read_to_string(corpus().join("README.md")).expect("tests/corpus/logs/README.md");
+    let rows = readme.lines().filter_map(|it| it.strip_prefix("| `")?.split_once(".iocap`"));
     let mut described: Vec<&str> = rows.map(|it| it.0).collect();
     described.sort_unstable();
     assert_eq!(described, logs, "the table in tests/corpus/logs/README.md");
@@ -216,7 +219,7 @@ impl Sink for Writes {
 /// "Run a prime number of events and check that the numbers match."
 #[test]
 fn twenty_three_writes_are_twenty_three_operations() {
-    let (summary, totals, writes) = run(&read("dd", "iocap"), Writes::default());
+    let (summary, totals, writes) = run(&read("v1/dd", "iocap"), Writes::default());
     let of_file: Vec<i64> =
         writes.0.iter().filter(|it| it.1 == "/tmp/iotrace-corpus/zeroes").map(|it| it.2).collect();
     assert_eq!(of_file, [4099; 23]);
@@ -234,7 +237,7 @@ fn twenty_three_writes_are_twenty_three_operations() {
 
 #[test]
 fn losses_are_told_and_nothing_is_made_up() {
-    let (summary, _, Nothing) = run(&read("lost", "iocap"), Nothing);
+    let (summary, _, Nothing) = run(&read("v1/lost", "iocap"), Nothing);
     assert!(summary.ledger.lost > 0, "the workload overflows its ring");
     assert_eq!(summary.lost(), summary.ledger.lost, "the LOST records and the counters agree");
     let missing = summary.missing().expect("it ended in order");
@@ -243,7 +246,7 @@ fn losses_are_told_and_nothing_is_made_up() {
 
 #[test]
 fn each_request_of_the_device_is_one_operation() {
-    let (summary, totals, Nothing) = run(&read("fio", "iocap"), Nothing);
+    let (summary, totals, Nothing) = run(&read("v1/fio", "iocap"), Nothing);
     let device = disks(&summary.header)
         .into_iter()
         .find(|it| it.1.starts_with("loop"))
@@ -281,7 +284,7 @@ fn a_log_without_its_end_still_balances() {
 
 #[test]
 fn who_asks_to_stop_is_heard() {
-    let log = read("fio", "iocap");
+    let log = read("v1/fio", "iocap");
     let (reader, header) = pipeline::open::<_, Infallible>(log.as_slice()).expect("a log");
     let stopped = pipeline::run(reader, header, &mut Nothing, &mut || false);
     assert!(matches!(stopped, Err(pipeline::PipelineError::Interrupted)), "{stopped:?}");
@@ -302,7 +305,7 @@ impl Sink for FailsAt {
 
 #[test]
 fn a_sink_that_fails_gets_no_further_step() {
-    let log = read("pipes", "iocap");
+    let log = read("v1/pipes", "iocap");
     for number in (0..200).step_by(7) {
         let (reader, header) = pipeline::open::<_, u64>(log.as_slice()).expect("a log");
         let failed = pipeline::run(reader, header, &mut FailsAt(number), &mut || true);
@@ -341,7 +344,7 @@ fn the_corpus_holds_the_facts_that_it_says() {
 
 #[test]
 fn calls_in_the_texts_are_rows_of_the_table() {
-    let header = header_of(&read("dd", "iocap"));
+    let header = header_of(&read("v1/dd", "iocap"));
     assert!(header.calls.iter().all(|it| CallId::by_name(it).is_some()), "{:?}", header.calls);
-    assert_eq!(header.calls.len(), CALLS.len(), "the corpus was recorded with all calls");
+    assert!(header.calls.len() >= 26, "the corpus was recorded with all calls that there were");
 }

@@ -46,8 +46,8 @@ pub struct Options {
     /// Bytes of memory for the events of all locations. A quarter is for those that wait for a
     /// writer of OTF2: beyond that a nameless file in the archive's directory has them, about half as large
     /// as they are in the archive. The rest is for writers that stay open, 4.25 MiB each. Exceeded
-    /// by what closing a location needs (one such writer), and by less than a KiB for a location if there are more than
-    /// some ten thousand. Default: 64 MiB.
+    /// by what closing a location needs (one such writer), and by up to 2 KiB for each location if there are more than
+    /// some four thousand. Default: 64 MiB.
     pub memory_budget_bytes: u64,
     /// How many event files may stay open, best derived from `RLIMIT_NOFILE`; no more than the
     /// budget has room for. The locations that wait need one file together, and closing one needs one
@@ -134,6 +134,13 @@ impl Drop for Shared {
         self.pool.abandon();
         // An abandoned archive writes nothing, so there is nothing to report.
         let _ = self.close();
+    }
+}
+
+/// What was not finished is not wanted: events that wait are not written out for it.
+impl Drop for Archive {
+    fn drop(&mut self) {
+        self.shared.pool.abandon();
     }
 }
 

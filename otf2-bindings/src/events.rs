@@ -190,12 +190,19 @@ impl EvtWriter {
     fn hand_over(&self, waiting: Waiting) -> Result<LibraryWriter> {
         let shared = &*self.shared;
         let mut library = LibraryWriter::open(shared, self.location)?;
-        waiting.replay(
+        let replayed = waiting.replay(
             &mut shared.spool.borrow_mut(),
             |time, record, attributes| library.write(shared, time, record, attributes),
             |error| self.not_kept(&error),
-        )?;
-        Ok(library)
+        );
+        match replayed {
+            Ok(()) => Ok(library),
+            Err(error) => {
+                // The archive is abandoned; its library must not have an open writer when it is closed.
+                let _ = library.close(shared);
+                Err(error)
+            }
+        }
     }
 
     /// Ends the archive after events were lost on the way to the library.

@@ -43,7 +43,7 @@ class Bench:
 def arguments():
     names = [it.name for it in all_workloads(Files(Path("."), True), Path("."))]
     parser = argparse.ArgumentParser(prog="scripts/bench", description="Measures what tracing costs.")
-    parser.add_argument("--rounds", type=int, help="how often each is measured [default: 9]")
+    parser.add_argument("--rounds", type=int, help="how often the reads are measured [default: 9]")
     parser.add_argument("--others", type=int, help="how often all but reads and read-alone [default: as these]")
     parser.add_argument("--only", help=f"some of: {', '.join(PARTS)}; or of the costs: {', '.join(names)}")
     parser.add_argument("--quick", action="store_true", help=f"short runs, {QUICK_ROUNDS} rounds")
@@ -60,7 +60,7 @@ def arguments():
             parser.error(f"unknown name {name}; there are {', '.join(PARTS + names)}")
     if given.rounds is None:
         given.rounds = QUICK_ROUNDS if given.quick else 9
-    given.others = given.others or given.rounds
+    given.others = given.rounds if given.others is None else given.others
     if given.rounds < 1 or given.others < 1:
         parser.error("--rounds, --others: at least 1")
     if not given.program or not given.workloads:
@@ -127,7 +127,7 @@ def main():
     command = "scripts/bench " + " ".join(it for it in sys.argv[1:] if it not in _paths(given))
     text = (
         f"# Benchmarks\n\n{about}\nMeasured by `{command.strip()}` on {datetime.date.today()}: "
-        f"{given.rounds} interleaved rounds, each in another order. The load of the machine was {busy_before:.2f} "
+        f"{given.rounds} interleaved rounds of the reads, {given.others} of all others, each in another order. The load of the machine was {busy_before:.2f} "
         f"before.\n\n{PICTURE if costs else ''}{text}"
     )
     print(text)

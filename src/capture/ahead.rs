@@ -41,6 +41,8 @@ pub struct Ahead<R> {
     bytes: usize,
     /// What comes next is no intact frame.
     is_blocked: bool,
+    /// Up to this offset the reader goes alone: what was put back would be put back again and again.
+    alone_until: u64,
     threads: Threads,
 }
 
@@ -76,6 +78,7 @@ impl<R: Read> Ahead<R> {
             waiting: VecDeque::new(),
             bytes: 0,
             is_blocked: false,
+            alone_until: 0,
             threads: Threads::start(threads),
         }
     }
@@ -123,6 +126,7 @@ impl<R: Read> Ahead<R> {
     fn put_back(&mut self, first: Taken) {
         let frames = std::iter::once(first).chain(self.waiting.drain(..));
         let bytes: Vec<u8> = frames.flat_map(|it| it.frame.to_vec()).collect();
+        self.alone_until = self.reader.offset();
         self.reader.put_back(&bytes);
         self.bytes = 0;
     }
@@ -132,7 +136,7 @@ impl<R: Read> Iterator for Ahead<R> {
     type Item = io::Result<Item>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.threads.is_empty() {
+        if self.threads.is_empty() || self.reader.offset() < self.alone_until {
             return self.reader.next();
         }
         self.look_ahead();

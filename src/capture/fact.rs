@@ -12,7 +12,7 @@
 //! | 2 | TASK | `u64` time, `i32` pid, `i32` tid, `i32` ppid, bytes comm |
 //! | 3 | FD | `u64` begin, `u64` end, `i32` pid, `i32` fd, `u32` flags (`/proc/PID/fdinfo`), `u64` position, `u8` shared (1 = another descriptor has, or may have, the same open file), stat, bytes link |
 //! | 4 | TEXT | `u64` time, `u16` which (see [`Text`]), `i32` pid or 0, bytes text |
-//! | 5 | NAME | `i32` tid, `u32` CPU, `u64` record time, `u8` what (0 = argument string, 1 = target of `/proc/PID/fd/N`), `u64` read begin, `u64` read end, `i32` errno (0 = read), stat, name, `u64` address (of the argument; 0 for a link) |
+//! | 5 | NAME | `i32` tid, `u32` CPU, `u64` record time, `u8` what (0 = argument string, 1 = target of `/proc/PID/fd/N`, 2 = the bytes that another argument points to), `u64` read begin, `u64` read end, `i32` errno (0 = read), stat, name, `u64` address (of what was read; 0 for a link) |
 //!
 //! A name is `u16` front, `u16` back, bytes: so many bytes of the front of the link before it in the frame (of the last
 //! NAME of a link; none for the first), these bytes, and so many of that link's end. Files are opened directory by
@@ -29,6 +29,8 @@ pub enum NameOf {
     Argument,
     /// What `/proc/PID/fd/N` of the returned descriptor pointed to.
     Link,
+    /// The bytes that another argument pointed to.
+    Memory,
 }
 
 /// One fact.
@@ -127,6 +129,15 @@ impl Text {
     pub const SNAPSHOT_OVER: Self = Self(8);
 }
 
+/// A frame of facts is closed when it has so many bytes.
+const FULL_BYTES: usize = 4 << 20;
+
+/// All names of a frame together, whole, have at most so many bytes: a reader takes no more, whatever a damaged file says.
+const NAMES_BYTES_MAX: usize = 64 << 20;
+
+/// A name has no more than this from another: a path is at most 4 KiB (`PATH_MAX`), a vector 16.
+const NAME_BYTES_MAX: usize = 32 << 10;
+
 /// Kind of a NAME.
 pub(super) const NAME: u16 = 5;
 
@@ -152,6 +163,8 @@ pub struct FactsFrame {
     pub count: u32,
     /// The last name of a link.
     link: Vec<u8>,
+    /// Bytes of all names, whole.
+    names: usize,
 }
 
 impl FactsFrame {
@@ -159,9 +172,17 @@ impl FactsFrame {
     pub fn push(&mut self, fact: &Fact) {
         fact.encode(&mut self.bytes, &self.link);
         self.count += 1;
-        if let Fact::Name { of: NameOf::Link, bytes, .. } = fact {
-            self.link.clone_from(bytes);
+        if let Fact::Name { of, bytes, .. } = fact {
+            self.names += bytes.len();
+            if *of == NameOf::Link {
+                self.link.clone_from(bytes);
+            }
         }
+    }
+
+    /// True if it is as large as one should be.
+    pub fn is_full(&self) -> bool {
+        self.bytes.len() >= FULL_BYTES || self.names >= NAMES_BYTES_MAX / 2
     }
 }
 
@@ -170,7 +191,11 @@ impl Fact {
         let mut body = Body(Vec::with_capacity(64));
         let kind = match self {
             Self::Name { tid, cpu, record_time, of, begin, end, errno, address, stat, bytes } => {
-                let of = u8::from(*of == NameOf::Link);
+                let of = match of {
+                    NameOf::Argument => 0,
+                    NameOf::Link => 1,
+                    NameOf::Memory => 2,
+                };
                 body.i32(tid.0)
                     .u32(cpu.0)
                     .time(*record_time)
@@ -207,7 +232,12 @@ impl Fact {
                 tid: Tid(body.i32()?),
                 cpu: CpuId(body.u32()?),
                 record_time: KernelTime(body.u64()?),
-                of: if body.u8()? == 0 { NameOf::Argument } else { NameOf::Link },
+                of: match body.u8()? {
+                    0 => NameOf::Argument,
+                    1 => NameOf::Link,
+                    2 => NameOf::Memory,
+                    _ => return None,
+                },
                 begin: KernelTime(body.u64()?),
                 end: KernelTime(body.u64()?),
                 errno: body.i32()?,
@@ -255,13 +285,20 @@ pub(super) fn head(bytes: &[u8]) -> Option<(u16, usize)> {
 pub fn facts(payload: &[u8]) -> impl Iterator<Item = Fact> {
     let mut rest = Cursor(payload);
     let mut link = Vec::new();
+    let mut names = 0;
     std::iter::from_fn(move || {
         loop {
             let kind = rest.u16()?;
             let body = rest.bytes()?;
             if let Some(fact) = Fact::decode(kind, body, &link) {
-                if let Fact::Name { of: NameOf::Link, bytes, .. } = &fact {
-                    link.clone_from(bytes);
+                if let Fact::Name { of, bytes, .. } = &fact {
+                    names += bytes.len();
+                    if names > NAMES_BYTES_MAX {
+                        return None;
+                    }
+                    if *of == NameOf::Link {
+                        link.clone_from(bytes);
+                    }
                 }
                 return Some(fact);
             }
@@ -274,6 +311,9 @@ impl Cursor<'_> {
     fn name(&mut self, link: Option<&[u8]>) -> Option<Vec<u8>> {
         let Some(link) = link else { return Some(self.bytes()?.to_vec()) };
         let (front, back) = (usize::from(self.u16()?), usize::from(self.u16()?));
+        if front + back > NAME_BYTES_MAX {
+            return None;
+        }
         let back = link.len().checked_sub(back)?;
         Some([link.get(..front)?, self.bytes()?, link.get(back..)?].concat())
     }
@@ -330,10 +370,10 @@ impl Body {
 
     fn name(&mut self, it: &[u8], link: &[u8]) -> &mut Self {
         let same = |(a, b): &(&u8, &u8)| a == b;
-        let front = it.iter().zip(link).take(MAX_SHARED).take_while(same).count();
+        let front = it.iter().zip(link).take(NAME_BYTES_MAX / 2).take_while(same).count();
         let rest = it.get(front..).unwrap_or_default();
         let pairs = rest.iter().rev().zip(link.iter().rev());
-        let back = pairs.take(MAX_SHARED).take_while(same).count();
+        let back = pairs.take(NAME_BYTES_MAX / 2).take_while(same).count();
         let own = rest.get(..rest.len() - back).unwrap_or_default();
         self.u16(length_u16(front)).u16(length_u16(back)).bytes(own)
     }
@@ -348,11 +388,8 @@ fn length_u32(bytes: &[u8]) -> u32 {
     u32::try_from(bytes.len()).expect("a fact is shorter than 4 GiB")
 }
 
-/// A name shares at most so many bytes with each end of another.
-const MAX_SHARED: usize = 0xffff;
-
 fn length_u16(shared: usize) -> u16 {
-    u16::try_from(shared).expect("at most MAX_SHARED")
+    u16::try_from(shared).expect("at most half of NAME_BYTES_MAX")
 }
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
-//! The byte map of a capture log (`.iocap`), version 1.0. All integers are little-endian.
+//! The byte map of a capture log (`.iocap`), version 2.0. All integers are little-endian.
 //!
 //! # The file
 //!
 //! ```text
 //! offset  bytes
 //!      0      8  magic "IOTRCAP\n"
-//!      8      2  major version: a reader refuses another one than its own
+//!      8      2  major version: a reader refuses one that it does not know; this one reads 1, too
 //!     10      2  minor version: grows with every addition that an older reader may pass over
 //!     12      4  reserved, 0
 //!     16         frames, one behind the other, until the end of the file
@@ -39,19 +39,22 @@
 //! | kind | name | payload |
 //! |---|---|---|
 //! | 1 | HEADER | JSON, see [`super::header::Header`]; the first frame |
-//! | 2 | DATA | records of one ring exactly as the kernel wrote them, whole records only |
+//! | 2 | DATA | whole records of one ring, as the kernel wrote them; of a tracefs ring its pages, cut behind their data |
 //! | 3 | ROUND | empty; T = first time: all rings were taken after the clock showed T |
 //! | 4 | FACTS | facts, see [`super::fact`] |
 //! | 5 | END | JSON, see [`super::header::End`]; the last frame of a recording that ended in order |
 //!
-//! A reader passes over kinds that it does not know. A data frame of a tracefs ring page will be one more layout.
+//! A reader passes over kinds that it does not know.
 
 /// First bytes of the file.
 pub const FILE_MAGIC: [u8; 8] = *b"IOTRCAP\n";
 /// Bytes before the first frame.
 pub const FILE_HEADER_BYTES: usize = 16;
-/// Version that this code writes and reads: a change that an older reader would misread.
-pub const MAJOR: u16 = 1;
+/// Version that this code writes and reads: a change that an older reader would misread. (2: names share parts, times of
+/// facts and of pages are differences.)
+pub const MAJOR: u16 = 2;
+/// The oldest that it reads.
+pub const MAJOR_OLDEST: u16 = 1;
 /// Version that this code writes: additions.
 pub const MINOR: u16 = 0;
 /// First bytes of a frame.

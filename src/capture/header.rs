@@ -21,6 +21,8 @@ pub struct Header {
     pub calls: Vec<String>,
     /// Where file names come from: `reader`, `snapshot` or `off`.
     pub names: String,
+    /// What was read of the calls' arguments: `registers`, or `exact` if also what they point to.
+    pub args: String,
     /// Where hits came from: `perf` or `tracefs`; empty in logs of versions that knew only perf.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub source: String,

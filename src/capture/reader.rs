@@ -8,7 +8,7 @@ use thiserror::Error;
 
 use super::format::{
     FILE_HEADER_BYTES, FILE_MAGIC, FRAME_HEADER_BYTES, FRAME_MAGIC, FrameHeader, FrameKind, MAJOR,
-    MINOR,
+    MAJOR_OLDEST, MINOR,
 };
 use super::payload::Unpacker;
 
@@ -20,7 +20,7 @@ pub enum OpenError {
     NotALog,
     /// Written by an incompatible version.
     #[error(
-        "the log has format version {major}.{minor}, this program reads {MAJOR}.x: use the version of iotrace-perf that wrote it"
+        "the log has format version {major}.{minor}, this program reads {MAJOR_OLDEST}.x to {MAJOR}.x: use the version of iotrace-perf that wrote it"
     )]
     Version {
         /// Its major version.
@@ -93,7 +93,7 @@ impl<R: Read> Reader<R> {
         let (Some(major), Some(minor)) = (fields.u16(), fields.u16()) else {
             return Err(OpenError::NotALog);
         };
-        if major != MAJOR {
+        if !(MAJOR_OLDEST..=MAJOR).contains(&major) {
             return Err(OpenError::Version { major, minor });
         }
         reader.minor = minor;
@@ -138,6 +138,11 @@ impl<R: Read> Reader<R> {
         let frame = self.unused().get(..total).map(Arc::from);
         self.consume(total);
         Ok(frame)
+    }
+
+    /// Where in the file it is.
+    pub(super) fn offset(&self) -> u64 {
+        self.offset
     }
 
     /// Puts back bytes that were taken last.

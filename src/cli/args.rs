@@ -38,6 +38,8 @@ pub(super) enum Verb {
     Info(InfoArgs),
     /// What this machine allows, and what would allow more
     Doctor(DoctorArgs),
+    /// The events that can be recorded, and which are by default
+    List,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -51,12 +53,15 @@ pub(super) struct RecordArgs {
     /// NAME.otf2, or DIR/ for DIR/traces.otf2; the capture log lies beside it. {DATE} {HOSTNAME} {PID} {RANK} {ENV=VAR} are filled in
     #[arg(short, long, value_name = "NAME.otf2|DIR/", default_value = "iotrace_{DATE}/")]
     pub(super) output: OsString,
-    /// System calls to record, by name, and `block` for block requests [default: all of both]
-    #[arg(short = 'e', long, value_name = "CALL,…", value_delimiter = ',')]
+    /// What to record: system calls, `block` for block requests, %GROUPs of calls, and `!` for what not: `-e %data,%sync,!splice`; `iotrace-perf list` has them all [default: %default]
+    #[arg(short = 'e', long, value_name = "EVENT,…", value_delimiter = ',')]
     pub(super) events: Vec<String>,
     /// Where the names of files come from
     #[arg(long, value_name = "SOURCE", default_value = "auto")]
     pub(super) names: NamesArg,
+    /// What is read of the arguments of calls
+    #[arg(long, value_name = "HOW", default_value = "registers")]
+    pub(super) args: ArgsArg,
     /// Where hits come from
     #[arg(long, value_name = "SOURCE", default_value = "auto")]
     pub(super) source: SourceArg,
@@ -91,6 +96,14 @@ pub(super) enum SourceArg {
     Perf,
     /// Instances of tracefs: half the cost, and next to none for other processes
     Tracefs,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum ArgsArg {
+    /// What the registers say
+    Registers,
+    /// Also what they point to: lengths of vectors, positions, the flags of openat2, the descriptors of a pipe; each such call costs as much as an open
+    Exact,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -4,6 +4,7 @@ mod args;
 mod convert;
 mod doctor;
 mod error;
+mod events;
 mod exit_lines;
 mod info;
 mod output;
@@ -40,6 +41,7 @@ pub fn main() -> ExitCode {
         Some(Verb::Script(script)) => script::run(&script),
         Some(Verb::Info(info)) => info::run(&info),
         Some(Verb::Doctor(doctor)) => doctor::run(&doctor),
+        Some(Verb::List) => events::run(),
     };
     match result {
         Ok(code) => code,

@@ -3,13 +3,13 @@
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use super::args::{NamesArg, RecordArgs, SourceArg};
+use super::args::{ArgsArg, NamesArg, RecordArgs, SourceArg};
 use super::error::CliError;
+use super::events::wanted_events;
 use super::exit_lines;
 use super::output::{Output, substitute};
 use super::signals::Signals;
 use super::{convert, say};
-use crate::event::syscall_table::CallId;
 use crate::sys::spawn::Running;
 use crate::sys::{files, spawn};
 use crate::tracer::choice::SourceWish;
@@ -138,7 +138,7 @@ fn options(args: &RecordArgs) -> Result<Options, CliError> {
         }
         (false, pids, _) => Follow::Attached(pids.to_vec()),
     };
-    let (calls, block) = events(&args.events)?;
+    let (calls, block) = wanted_events(&args.events)?;
     Ok(Options {
         follow,
         calls,
@@ -148,6 +148,7 @@ fn options(args: &RecordArgs) -> Result<Options, CliError> {
             NamesArg::Snapshot => Names::Snapshot,
             NamesArg::Off => Names::Off,
         },
+        exact_args: args.args == ArgsArg::Exact,
         source: match args.source {
             SourceArg::Auto => SourceWish::Auto,
             SourceArg::Perf => SourceWish::Only(SourceKind::Perf),
@@ -162,24 +163,6 @@ fn options(args: &RecordArgs) -> Result<Options, CliError> {
         keep_foreign: args.keep_foreign,
         command: args.command.iter().map(escaped).collect(),
     })
-}
-
-/// `-e read,write,block`.
-fn events(wanted: &[String]) -> Result<(Vec<CallId>, bool), CliError> {
-    if wanted.is_empty() {
-        return Ok((CallId::all().collect(), true));
-    }
-    let mut calls = Vec::new();
-    for name in wanted.iter().filter(|it| *it != "block") {
-        let call = CallId::by_name(name).ok_or_else(|| {
-            let all: Vec<&str> = CallId::all().map(|it| it.call().name).collect();
-            CliError::Usage(format!("unknown event {name}; there are: block {}", all.join(" ")))
-        })?;
-        calls.push(call);
-    }
-    calls.sort_unstable();
-    calls.dedup();
-    Ok((calls, wanted.iter().any(|it| it == "block")))
 }
 
 /// An argument for the header; bytes that are not UTF-8 as `\xNN`.

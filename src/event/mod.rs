@@ -5,6 +5,7 @@
 
 pub mod block;
 pub mod decode;
+mod syscall_rows;
 pub mod syscall_table;
 pub mod task;
 
@@ -58,15 +59,19 @@ pub struct SysExit {
     pub call: syscall_table::CallId,
     /// The result; -4095 to -1 is a negative errno.
     pub ret: i64,
-    /// What was read beside an open while it was still inside the kernel, if anything was.
-    pub names: Option<Box<OpenNames>>,
+    /// What was read beside the call while it was still inside the kernel, if anything was.
+    pub names: Option<Box<ReadNames>>,
 }
 
-/// The names that were read for one open.
+/// The names that were read for one call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct OpenNames {
-    /// The string that the program passed.
+pub struct ReadNames {
+    /// The path that the program passed.
     pub argument: Option<Name>,
+    /// The second path that it passed.
+    pub second: Option<Name>,
+    /// What other arguments point to, by their addresses.
+    pub memory: Vec<(u64, Name)>,
     /// Where `/proc/PID/fd/N` pointed.
     pub link: Option<Name>,
     /// What it was, read with the link.

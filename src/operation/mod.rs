@@ -9,6 +9,7 @@ pub mod model;
 pub mod names;
 pub mod opening;
 pub mod owner;
+pub mod place;
 pub mod process;
 pub mod syscall;
 pub mod tracker;

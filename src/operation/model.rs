@@ -21,6 +21,8 @@ pub enum PathSource {
     Link,
     /// The argument read at the exit of the open, in time: as the program spelled it, not resolved.
     Argument,
+    /// What is made by such a call always has this name (a socket, an eventfd).
+    Call,
     /// A `/proc` snapshot, for what was open before the recording.
     Snapshot,
     /// Read too late to be sure: may be another file's name.
@@ -33,6 +35,7 @@ impl PathSource {
         match self {
             Self::Link => "fd-link",
             Self::Argument => "argument",
+            Self::Call => "call",
             Self::Snapshot => "snapshot",
             Self::Unverified => "unverified",
         }
@@ -113,6 +116,31 @@ pub enum FdEffect {
     },
 }
 
+/// Paths that a call was given.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Named {
+    /// That of the file that it works on.
+    pub first: Option<Given>,
+    /// The other one.
+    pub second: Option<Given>,
+}
+
+/// A path that a call was given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Given {
+    /// As the program spelled it.
+    pub path: FilePath,
+    /// From the root, if it is known where it begins; not resolved.
+    pub absolute: Option<Vec<u8>>,
+}
+
+impl Given {
+    /// From the root if that is known, else as spelled.
+    pub fn whole(&self) -> &[u8] {
+        self.absolute.as_deref().unwrap_or(&self.path.bytes)
+    }
+}
+
 /// One system call of one thread.
 #[derive(Clone, Debug)]
 pub struct SyscallOperation {
@@ -141,12 +169,16 @@ pub struct SyscallOperation {
     pub fd: Option<Fd>,
     /// The file behind `fd`.
     pub file: Option<Rc<OpenFile>>,
-    /// For an open that failed: the path asked for.
-    pub failed_path: Option<FilePath>,
+    /// The paths that it was given; none for an open that succeeded, whose path is that of its file.
+    pub named: Option<Box<Named>>,
     /// The second descriptor and its file: the target of a transfer, or what a `dup` made.
     pub target: Option<(Fd, Rc<OpenFile>)>,
     /// Position of the first byte, in bytes; `None`: none, or not known for certain.
     pub offset: Option<u64>,
+    /// The same of the target of a transfer.
+    pub target_offset: Option<u64>,
+    /// Flags of an open that stand in memory, if that was read.
+    pub flags_in_memory: Option<u32>,
     /// Bytes asked for; `None` for calls that ask for none and for vectors that were not read.
     pub bytes_requested: Option<u64>,
 }
@@ -162,7 +194,13 @@ impl SyscallOperation {
 
     /// The path of the operation's file, from wherever it is known.
     pub fn path(&self) -> Option<&FilePath> {
-        self.failed_path.as_ref().or_else(|| self.file.as_ref()?.path.as_ref())
+        let named = self.named.as_ref().and_then(|it| it.first.as_ref());
+        named.map(|it| &it.path).or_else(|| self.file.as_ref()?.path.as_ref())
+    }
+
+    /// The second path: the new name of a rename or link, what a symbolic link is to contain.
+    pub fn second_path(&self) -> Option<&FilePath> {
+        self.named.as_ref()?.second.as_ref().map(|it| &it.path)
     }
 }
 

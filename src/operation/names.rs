@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 use crate::capture::fact::NameOf;
 use crate::event::syscall_table::{Class, Role};
 use crate::event::task::TaskEvent;
-use crate::event::{Event, EventKind, FileStat, Name, OpenNames, SysEnter};
+use crate::event::{Event, EventKind, FileStat, Name, ReadNames, SysEnter};
 use crate::units::{KernelTime, Pid, Tid};
 
 /// A name as it was read.
@@ -37,8 +37,8 @@ pub struct ReadName {
 pub struct NameJoin {
     /// Every call that closes was recorded; if not, nothing shows that a link was too late.
     sees_closes: bool,
-    /// Where the path of the open stands that a thread is inside.
-    entered: FxHashMap<Tid, u64>,
+    /// The call that a thread is inside, if something can be read beside it.
+    entered: FxHashMap<Tid, SysEnter>,
     /// Names by thread and time of the exit that they were read for.
     read: FxHashMap<(Tid, KernelTime), Vec<ReadName>>,
     /// Events that wait behind an open.
@@ -92,20 +92,21 @@ impl NameJoin {
 
     /// True if the next event is an end to no wait and begins none, as most are: it need not be pushed.
     pub fn passes(&self, event: &Event) -> bool {
-        let has_path = |enter: &SysEnter| enter.call.call().has_path();
-        let is_open_entry = matches!(&event.kind, EventKind::SysEnter(it) if has_path(it));
-        self.open.is_empty() && !is_open_entry && !is_open_exit(event)
+        let is_beside = match &event.kind {
+            EventKind::SysEnter(enter) => enter.call.call().is_read_beside(),
+            _ => is_exit_with_names(event),
+        };
+        self.open.is_empty() && !is_beside
     }
 
     /// Takes the next event; passes on those that wait for nothing.
     pub fn push(&mut self, event: Event, out: &mut impl FnMut(Event)) {
         if let EventKind::SysEnter(enter) = &event.kind
-            && let Some(address) =
-                enter.call.call().arg(Role::Path).and_then(|it| enter.args.get(it))
+            && enter.call.call().is_read_beside()
         {
-            self.entered.insert(event.tid, *address);
+            self.entered.insert(event.tid, *enter);
         }
-        if self.open.is_empty() && !is_open_exit(&event) {
+        if self.open.is_empty() && !is_exit_with_names(&event) {
             out(event);
             return;
         }
@@ -131,8 +132,17 @@ impl NameJoin {
             && let Some(mut read) = self.read.remove(&(event.tid, event.time))
         {
             // A reader may have taken the address of an older open of the thread.
-            let entered = self.entered.remove(&event.tid);
-            read.retain(|it| it.of == NameOf::Link || Some(it.address) == entered);
+            let entered = self.entered.remove(&event.tid).filter(|it| it.call == exit.call);
+            let addresses = entered.as_ref().map(addresses).unwrap_or_default();
+            let has = |address| {
+                let call = entered.as_ref().map(|it| (it.call.call(), &it.args));
+                call.is_some_and(|(call, args)| call.memory(args).any(|it| it.0 == address))
+            };
+            read.retain(|it| match it.of {
+                NameOf::Link => true,
+                NameOf::Argument => addresses.contains(&Some(it.address)),
+                NameOf::Memory => has(it.address),
+            });
             let number = self.first + self.waiting.len() as u64;
             let end = |of| {
                 read.iter()
@@ -146,12 +156,12 @@ impl NameJoin {
                 pid: event.pid,
                 tid: event.tid,
                 fd: exit.ret,
-                argument_end: end(NameOf::Argument),
+                argument_end: end(NameOf::Argument).max(end(NameOf::Memory)),
                 link_end: end(NameOf::Link),
                 argument_good: self.sees_closes,
                 link_good: self.sees_closes,
             });
-            exit.names = Some(Box::new(names(read)));
+            exit.names = Some(Box::new(names(read, addresses)));
         }
         self.waiting.push_back(event);
     }
@@ -180,7 +190,8 @@ impl NameJoin {
         if let Some(Event { kind: EventKind::SysExit(exit), .. }) = self.waiting.get_mut(place)
             && let Some(names) = &mut exit.names
         {
-            if let Some(name) = &mut names.argument {
+            let memory = names.memory.iter_mut().map(|it| &mut it.1);
+            for name in names.argument.iter_mut().chain(&mut names.second).chain(memory) {
                 name.verified = judged.argument_good;
             }
             if let Some(name) = &mut names.link {
@@ -200,20 +211,36 @@ impl NameJoin {
     }
 }
 
-/// The exit of a call that names a file.
-fn is_open_exit(event: &Event) -> bool {
-    matches!(&event.kind, EventKind::SysExit(exit) if exit.call.call().has_path())
+/// The exit of a call beside which something can be read.
+fn is_exit_with_names(event: &Event) -> bool {
+    matches!(&event.kind, EventKind::SysExit(exit) if exit.call.call().is_read_beside())
+}
+
+/// Where the paths stand that a call is given.
+fn addresses(enter: &SysEnter) -> [Option<u64>; 2] {
+    let call = enter.call.call();
+    [Role::Path, Role::Path2].map(|it| enter.args.get(call.arg(it)?).copied())
 }
 
 /// What could be read.
-fn names(read: Vec<ReadName>) -> OpenNames {
-    let mut names = OpenNames::default();
+fn names(read: Vec<ReadName>, entered: [Option<u64>; 2]) -> ReadNames {
+    let mut names = ReadNames::default();
     for it in read.into_iter().filter(|it| it.errno == 0) {
-        let name = Some(Name { bytes: it.bytes, verified: false });
+        let name = Name { bytes: it.bytes, verified: false };
         match it.of {
-            NameOf::Argument => names.argument = name,
+            NameOf::Argument => {
+                // A file may be renamed to itself.
+                let [first, second] = entered.map(|address| address == Some(it.address));
+                if second {
+                    names.second = Some(name.clone());
+                }
+                if first {
+                    names.argument = Some(name);
+                }
+            }
+            NameOf::Memory => names.memory.push((it.address, name)),
             NameOf::Link => {
-                names.link = name;
+                names.link = Some(name);
                 names.stat = it.stat;
             }
         }
@@ -251,13 +278,7 @@ fn may_close(kind: &EventKind, fd: i64) -> bool {
                 Class::Close => is_fd(Role::Fd),
                 Class::Dup => is_fd(Role::Fd2),
                 Class::CloseRange => true,
-                Class::Open
-                | Class::Read
-                | Class::Write
-                | Class::Seek
-                | Class::Control
-                | Class::Sync
-                | Class::Transfer => false,
+                _ => false,
             }
         }
         // A close that began before the open ended: which descriptor is not said here.

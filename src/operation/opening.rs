@@ -106,13 +106,7 @@ impl Changes {
                     Class::Close => argument(Role::Fd),
                     Class::Dup => argument(Role::Fd2),
                     Class::CloseRange => return self.process(event.pid, event.time),
-                    Class::Open
-                    | Class::Read
-                    | Class::Write
-                    | Class::Seek
-                    | Class::Control
-                    | Class::Sync
-                    | Class::Transfer => None,
+                    _ => None,
                 };
                 if let Some(fd) = closed {
                     self.fd(event, (fd & 0xffff_ffff).cast_signed());
@@ -122,17 +116,15 @@ impl Changes {
                 let entered = inside.remove(&event.tid);
                 match exit.call.call().class {
                     // A result is a descriptor, or not: fcntl returns both.
-                    Class::Open | Class::Dup | Class::Control => self.fd(event, exit.ret),
+                    Class::Open | Class::Dup | Class::Control | Class::Make(_) => {
+                        self.fd(event, exit.ret)
+                    }
+                    // Which two it does not say.
+                    Class::MakePair => self.process(event.pid, event.time),
                     Class::Close | Class::CloseRange if !entered => {
                         self.process(event.pid, event.time)
                     }
-                    Class::Close
-                    | Class::CloseRange
-                    | Class::Read
-                    | Class::Write
-                    | Class::Seek
-                    | Class::Sync
-                    | Class::Transfer => {}
+                    _ => {}
                 }
             }
             EventKind::Task(TaskEvent::Comm { pid, exec: true, .. }) => {

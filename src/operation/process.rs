@@ -7,6 +7,7 @@ use rustc_hash::FxHashMap;
 
 use super::fd_table::SharedTable;
 use super::model::{ProcessInfo, ProcessKey, ThreadInfo, ThreadKey};
+use super::place::Place;
 use super::syscall::Pending;
 use crate::units::{KernelTime, Pid, Tid};
 
@@ -36,6 +37,8 @@ pub struct Process {
     pub before_exec: bool,
     /// Its descriptors.
     pub fds: SharedTable,
+    /// Where its paths begin.
+    pub place: RefCell<Place>,
     /// The outputs know it.
     pub announced: bool,
     /// How many of its threads we know.
@@ -119,6 +122,7 @@ impl Tasks {
                 followed,
                 before_exec: false,
                 fds: SharedTable::default(),
+                place: RefCell::default(),
                 announced: false,
                 threads: 0,
                 leader_ended: false,
@@ -213,6 +217,7 @@ impl Tasks {
         let from = self.process(parent);
         let (followed, before_exec, key) = (from.followed, from.before_exec, from.info.key);
         let fds = from.fds.borrow().copied(now);
+        let place = from.place.clone();
         let comm = from.info.comm.clone();
         let process = self.process(child);
         process.followed = if system { process.followed } else { followed };
@@ -221,6 +226,7 @@ impl Tasks {
         process.parent = Some(parent);
         process.info.comm = comm;
         process.fds = Rc::new(RefCell::new(fds));
+        process.place = place;
         replaced
     }
 

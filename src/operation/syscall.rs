@@ -3,10 +3,11 @@
 use std::rc::Rc;
 
 use super::fd_table::{Description, Slot};
-use super::model::{FdEffect, FilePath, OpenFile, PathSource, SyscallOperation};
+use super::model::{FdEffect, FilePath, Given, Named, OpenFile, PathSource, SyscallOperation};
+use super::place::Base;
 use super::process::{Process, Thread};
-use crate::event::syscall_table::{Call, CallId, Class, Role};
-use crate::event::{Event, OpenNames, SysEnter, SysExit};
+use crate::event::syscall_table::{Call, CallId, Class, IOVEC_BYTES, Role};
+use crate::event::{Event, Name, ReadNames, SysEnter, SysExit};
 use crate::units::{Fd, KernelTime};
 
 /// A call that has not ended.
@@ -38,9 +39,9 @@ pub struct Context<'a> {
 /// Whether all calls were recorded that change descriptors and positions. What is not recorded cannot be followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Followed {
-    /// All calls that make and end descriptors.
+    /// All calls that end descriptors or put others in their place. (What is made unseen has a number that is free.)
     pub descriptors: bool,
-    /// All of those, and all that move positions.
+    /// All of those, and all that move positions or change how they move.
     pub positions: bool,
 }
 
@@ -56,9 +57,9 @@ impl Followed {
                 .filter(|it| classes.contains(&it.call().class))
                 .all(|it| recorded.contains(&it))
         };
-        let descriptors =
-            all(&[Class::Open, Class::Close, Class::CloseRange, Class::Dup, Class::Control]);
-        let positions = all(&[Class::Read, Class::Write, Class::Seek, Class::Transfer]);
+        let descriptors = all(&[Class::Close, Class::CloseRange, Class::Dup]);
+        let positions =
+            all(&[Class::Control, Class::Read, Class::Write, Class::Seek, Class::Transfer]);
         Self { descriptors, positions: descriptors && positions }
     }
 }
@@ -125,9 +126,11 @@ pub fn begin(
             ret: None,
             fd: fd_of(call, Role::Fd, args),
             file: None,
-            failed_path: None,
+            named: None,
             target: None,
             offset: None,
+            target_offset: None,
+            flags_in_memory: None,
             bytes_requested: register(call, Role::Count, args),
         },
         moves: None,
@@ -143,15 +146,7 @@ pub fn begin(
                 fd.and_then(|fd| Some((fd, process.fds.borrow_mut().remove(fd, event.time)?)));
             pending.operation.file = pending.closed.as_ref().map(|it| it.1.description.file());
         }
-        Class::Read
-        | Class::Write
-        | Class::Seek
-        | Class::Dup
-        | Class::Control
-        | Class::Sync
-        | Class::Transfer => {
-            begin_on_file(&mut pending, call, fd, process, context);
-        }
+        _ => begin_on_file(&mut pending, call, fd, process, context),
     }
     pending
 }
@@ -184,19 +179,19 @@ fn begin_on_file(
         },
         Class::Seek => true,
         Class::Transfer => register(call, Role::OffsetPtr, &args) == Some(0),
-        Class::Open
-        | Class::Close
-        | Class::CloseRange
-        | Class::Dup
-        | Class::Control
-        | Class::Sync => false,
+        _ => {
+            let of_file = description.as_ref().and_then(|_| register(call, Role::Offset, &args));
+            pending.operation.offset = of_file;
+            false
+        }
     };
-    if call.class == Class::Transfer
+    if matches!(call.class, Class::Transfer | Class::Pipe)
         && let Some(target) = fd_of(call, Role::Fd2, &args).filter(|it| it.0 >= 0)
     {
         let description = context.description(process, target);
         pending.operation.target = Some((target, description.file()));
-        if register(call, Role::OffsetPtr2, &args).is_none_or(|it| it == 0) {
+        let is_moved = register(call, Role::OffsetPtr2, &args).is_none_or(|it| it == 0);
+        if call.class == Class::Transfer && is_moved {
             description.begin_move();
             pending.moves_target = Some(description);
         }
@@ -221,9 +216,13 @@ pub fn end(
     let call = operation.call.call();
     let moves = (pending.moves.take(), pending.moves_target.take());
     settle_positions(operation, moves, pending.appends, event.time);
+    let names = exit.names.as_deref();
+    let pair = look_behind(operation, names.map_or(&[], |it| &it.memory));
     let mut effects = Effects { list: Vec::new(), process, now: event.time };
     match call.class {
-        Class::Open => effects.open(operation, exit.names.as_deref(), context),
+        Class::Open => effects.open(operation, names, context),
+        Class::Make(object) => effects.make(operation, object, context),
+        Class::MakePair => effects.make_pair(operation, pair, context),
         Class::Close => {
             // close(2): the descriptor is gone even if the call reports an error of an earlier write.
             effects.list.extend(pending.closed.take().map(|(fd, slot)| destroyed(fd, &slot)));
@@ -232,7 +231,13 @@ pub fn end(
         Class::Dup => effects.dup(operation, context),
         Class::Control => effects.control(operation, context),
         Class::Seek => effects.seek(operation),
-        Class::Read | Class::Write | Class::Sync | Class::Transfer => {}
+        _ => {
+            operation.named =
+                names.map(|it| Box::new(named(it, operation, process, context.losses)));
+            if operation.ret == Some(0) {
+                move_place(operation, process);
+            }
+        }
     }
     if operation.errno() == Some(libc::EBADF) {
         effects.forget_nobody(operation);
@@ -274,7 +279,7 @@ fn settle_positions(
         operation.file = Some(description.file());
     }
     if let Some(description) = target {
-        description.end_move(moved, true, now);
+        operation.target_offset = description.end_move(moved, true, now);
     }
 }
 
@@ -296,18 +301,19 @@ impl Effects<'_> {
     fn open(
         &mut self,
         operation: &mut SyscallOperation,
-        names: Option<&OpenNames>,
+        names: Option<&ReadNames>,
         context: &mut Context<'_>,
     ) {
-        let argument = names.and_then(|it| it.argument.as_ref());
-        let as_argument = argument.map(|it| FilePath {
-            bytes: it.bytes.clone(),
-            source: if it.verified { PathSource::Argument } else { PathSource::Unverified },
-        });
         let Some(fd) = new_fd(operation) else {
-            operation.failed_path = as_argument;
+            operation.named =
+                names.map(|it| Box::new(named(it, operation, self.process, context.losses)));
             return;
         };
+        let given = names.and_then(|it| named(it, operation, self.process, context.losses).first);
+        let as_argument = given.map(|it| FilePath {
+            bytes: it.absolute.unwrap_or(it.path.bytes),
+            source: it.path.source,
+        });
         let link = names.and_then(|it| it.link.as_ref());
         let flags = open_flags(operation);
         let mut file = context.file(flags, false);
@@ -327,6 +333,37 @@ impl Effects<'_> {
         operation.fd = Some(fd);
         operation.file = Some(description.file());
         self.list.push(FdEffect::Created { fd, file: description.file() });
+    }
+
+    /// Makes a descriptor for what has no path.
+    fn make(&mut self, operation: &mut SyscallOperation, object: &str, context: &mut Context<'_>) {
+        let Some(fd) = new_fd(operation) else { return };
+        operation.fd = Some(fd);
+        operation.file = Some(self.made(fd, object, context));
+    }
+
+    /// Makes two, if it is known which.
+    fn make_pair(
+        &mut self,
+        operation: &mut SyscallOperation,
+        pair: Option<[Fd; 2]>,
+        context: &mut Context<'_>,
+    ) {
+        let Some([first, second]) = pair.filter(|_| operation.ret == Some(0)) else { return };
+        let is_pipe = operation.call.call().arg(Role::Pair) == Some(0);
+        let object = if is_pipe { "pipe:[?]" } else { "socket:[?]" };
+        operation.fd = Some(first);
+        operation.file = Some(self.made(first, object, context));
+        operation.target = Some((second, self.made(second, object, context)));
+    }
+
+    fn made(&mut self, fd: Fd, object: &str, context: &mut Context<'_>) -> Rc<OpenFile> {
+        let mut file = context.file(None, false);
+        file.path = Some(FilePath { bytes: object.into(), source: PathSource::Call });
+        let description = Rc::new(Description::opened(file, context.losses));
+        self.put(fd, &description, None);
+        self.list.push(FdEffect::Created { fd, file: description.file() });
+        description.file()
     }
 
     fn close_range(&mut self, operation: &SyscallOperation) {
@@ -431,6 +468,101 @@ impl Effects<'_> {
     }
 }
 
+/// The paths that a call was given.
+fn named(names: &ReadNames, operation: &SyscallOperation, process: &Process, losses: u32) -> Named {
+    let given = |name: &Option<Name>, directory: Role| {
+        let name = name.as_ref()?;
+        let source = if name.verified { PathSource::Argument } else { PathSource::Unverified };
+        let path = FilePath { bytes: name.bytes.clone(), source };
+        let absolute = absolute(&path, directory, operation, (process, losses));
+        Some(Given { path, absolute })
+    };
+    Named { first: given(&names.argument, Role::DirFd), second: given(&names.second, Role::DirFd2) }
+}
+
+/// The whole path; what a symbolic link contains is none before somebody follows it.
+fn absolute(
+    path: &FilePath,
+    directory: Role,
+    operation: &SyscallOperation,
+    (process, losses): (&Process, u32),
+) -> Option<Vec<u8>> {
+    let call = operation.call.call();
+    if directory == Role::DirFd2 && call.is_symlink() {
+        return None;
+    }
+    let fd = fd_of(call, directory, &operation.args).filter(|it| *it != Fd::AT_FDCWD);
+    let open = fd.and_then(|it| process.fds.borrow().get(it, losses)).map(|it| it.file());
+    let sure = open.as_ref().and_then(|it| it.path.as_ref());
+    let sure = sure.filter(|it| matches!(it.source, PathSource::Link | PathSource::Snapshot));
+    let base = match fd {
+        None => Base::Working,
+        Some(_) => Base::Directory(sure.map(|it| it.bytes.as_slice())),
+    };
+    process.place.borrow().absolute(base, &path.bytes)
+}
+
+/// `chdir`, `fchdir` and `chroot` that succeeded.
+fn move_place(operation: &SyscallOperation, process: &Process) {
+    let class = operation.call.call().class;
+    if !matches!(class, Class::Place | Class::Root) {
+        return;
+    }
+    let given = operation.named.as_ref().and_then(|it| it.first.as_ref());
+    let sure = given.filter(|it| it.path.source == PathSource::Argument);
+    let of_file = operation.file.as_ref().and_then(|it| it.path.as_ref());
+    let of_file = of_file.filter(|it| matches!(it.source, PathSource::Link | PathSource::Snapshot));
+    let to = sure.and_then(|it| it.absolute.clone()).or_else(|| of_file.map(|it| it.bytes.clone()));
+    let mut place = process.place.borrow_mut();
+    if class == Class::Root {
+        place.enter_root(to);
+    } else {
+        place.enter(to);
+    }
+}
+
+/// What the arguments point to, where it was read in time: lengths of buffers, positions, flags; and the two descriptors
+/// that a call has made.
+fn look_behind(operation: &mut SyscallOperation, memory: &[(u64, Name)]) -> Option<[Fd; 2]> {
+    let mut pair = None;
+    if memory.is_empty() {
+        return pair;
+    }
+    let call = operation.call.call();
+    // The kernel has moved a position by what it has done.
+    let moved = operation.ret.and_then(|it| u64::try_from(it).ok()).unwrap_or(0);
+    for (role, address) in call.args.into_iter().zip(operation.args) {
+        let read = memory.iter().find(|it| it.0 == address && it.1.verified);
+        let Some(bytes) = read.map(|it| it.1.bytes.as_slice()) else { continue };
+        let number = || bytes.first_chunk().map(|it| u64::from_le_bytes(*it));
+        match role {
+            Role::Buffers => operation.bytes_requested = Some(sum_of_buffers(bytes)),
+            Role::OffsetPtr => operation.offset = number().and_then(|it| it.checked_sub(moved)),
+            Role::OffsetPtr2 => {
+                operation.target_offset = number().and_then(|it| it.checked_sub(moved));
+            }
+            Role::How => {
+                operation.flags_in_memory = number().and_then(|it| u32::try_from(it).ok());
+            }
+            Role::Pair => {
+                pair = number().map(|it| {
+                    let [a, b, c, d, e, f, g, h] = it.to_le_bytes();
+                    [[a, b, c, d], [e, f, g, h]].map(|it| Fd(i32::from_le_bytes(it)))
+                });
+            }
+            _ => {}
+        }
+    }
+    pair
+}
+
+/// Lengths of all buffers of a vector.
+fn sum_of_buffers(vector: &[u8]) -> u64 {
+    let length = |it: &[u8]| it.last_chunk().map_or(0, |it| u64::from_le_bytes(*it));
+    let bytes = usize::try_from(IOVEC_BYTES).unwrap_or(usize::MAX);
+    vector.chunks_exact(bytes).fold(0, |sum, it| sum.saturating_add(length(it)))
+}
+
 /// The descriptor that the call returned.
 fn new_fd(operation: &SyscallOperation) -> Option<Fd> {
     operation.ret.filter(|it| *it >= 0).and_then(|it| i32::try_from(it).ok()).map(Fd)
@@ -443,6 +575,6 @@ fn open_flags(operation: &SyscallOperation) -> Option<u32> {
     match register(call, Role::OpenFlags, &operation.args) {
         Some(flags) => u32::try_from(flags & 0xffff_ffff).ok(),
         None if call.arg(Role::DirFd).is_none() => Some(creat.cast_unsigned()),
-        None => None,
+        None => operation.flags_in_memory,
     }
 }

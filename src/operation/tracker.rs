@@ -9,7 +9,9 @@ use super::process::{Process, Scope, Tasks, Thread};
 use super::syscall::{self, Context, Followed};
 use super::{Sink, Step};
 use crate::anomaly::{Anomaly, AnomalyKind, Ignored, Ledger};
+use crate::capture::fact::Text;
 use crate::event::block::BlockEvent;
+use crate::event::syscall_table::Class;
 use crate::event::task::{CLONE_FILES, TaskEvent};
 use crate::event::{Event, EventKind, SeenFd, SysEnter, SysExit};
 use crate::units::{CpuId, KernelTime, Pid, Tid};
@@ -71,6 +73,16 @@ impl Tracker {
         }
         if pid.0 == tid.0 && !process.announced {
             process.info.comm = comm.to_vec();
+        }
+    }
+
+    /// Where a process stood when a snapshot saw it.
+    pub fn seen_place(&mut self, pid: Pid, which: Text, path: &[u8]) {
+        let mut place = self.tasks.process(pid).place.borrow_mut();
+        if which == Text::CWD {
+            place.seen_directory(path);
+        } else if which == Text::ROOT {
+            place.seen_root(path);
         }
     }
 
@@ -258,6 +270,12 @@ impl Tracker {
             }
             other => {
                 let other = other.take();
+                // A child comes out of the call that its parent went into; so does who has another number since an exec.
+                if other.is_none() && exit.ret == 0 && exit.call.call().class == Class::Process {
+                    thread.seen = true;
+                    self.ledger.ignore(Ignored::UnderWay);
+                    return Ok(());
+                }
                 // It may have moved any position of its process.
                 process.fds.borrow().forget_positions();
                 if !std::mem::replace(&mut thread.seen, true) && self.ledger.lost == 0 {

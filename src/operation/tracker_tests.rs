@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! 100 1/1 > openat                 time, process/thread, entry and arguments
-//! 101 1/1 < openat 3 /a            exit, result, the name that was read in time
+//! 101 1/1 < openat 3 /a            exit, result, the name that was read in time (and the second one)
+//! 5 cwd 1 /data                    a snapshot saw where process 1 is
 //! ```
 
 use std::convert::Infallible;
@@ -15,9 +16,10 @@ use super::process::Scope;
 use super::syscall::Followed;
 use super::tracker::Tracker;
 use super::{Sink, Step};
+use crate::capture::fact::Text;
 use crate::event::syscall_table::CallId;
 use crate::event::task::TaskEvent;
-use crate::event::{Event, EventKind, FileStat, Name, OpenNames, SeenFd, SysEnter, SysExit};
+use crate::event::{Event, EventKind, FileStat, Name, ReadNames, SeenFd, SysEnter, SysExit};
 use crate::units::{CpuId, DevId, Fd, KernelTime, Pid, Tid};
 
 #[derive(Default)]
@@ -33,13 +35,18 @@ impl Sink for Told {
             let offset = it.offset.map_or("?".into(), |it| it.to_string());
             let fd = it.fd.map_or(-1, |it| it.0);
             let name = it.call.call().name;
-            let _ = writeln!(
+            let _ = write!(
                 self.0,
                 "{}: {name} {fd} {} {source} at {offset} = {}",
                 it.tid,
                 path.unwrap_or_default(),
                 it.ret.unwrap_or(0)
             );
+            let given = it.named.iter().flat_map(|it| it.first.iter().chain(&it.second));
+            for given in given {
+                let _ = write!(self.0, " [{}]", String::from_utf8_lossy(given.whole()));
+            }
+            self.0.push('\n');
         }
         Ok(())
     }
@@ -60,9 +67,17 @@ fn kind(words: &[&str]) -> EventKind {
             EventKind::SysEnter(SysEnter { call: call(), args })
         }
         "<" => {
-            let name =
-                words.get(3).map(|it| Name { bytes: it.as_bytes().to_vec(), verified: true });
-            let names = OpenNames { argument: name.clone(), link: name, stat: Some(REGULAR) };
+            let name = |index: usize| {
+                words.get(index).map(|it| Name { bytes: it.as_bytes().to_vec(), verified: true })
+            };
+            let (argument, second) = (name(3), name(4));
+            let names = ReadNames {
+                link: argument.clone(),
+                argument,
+                second,
+                memory: Vec::new(),
+                stat: Some(REGULAR),
+            };
             EventKind::SysExit(SysExit {
                 call: call(),
                 ret: number(2),
@@ -90,6 +105,12 @@ fn check(text: &str, expected: &Expect) {
     for line in text.lines().map(str::trim).filter(|it| !it.is_empty()) {
         let words: Vec<&str> = line.split_whitespace().collect();
         let time: u64 = words[0].parse().expect("a time");
+        if let "cwd" | "root" = words[1] {
+            let which = if words[1] == "cwd" { Text::CWD } else { Text::ROOT };
+            let pid = Pid(words[2].parse().expect("a pid"));
+            tracker.seen_place(pid, which, words[3].as_bytes());
+            continue;
+        }
         if words[1] == "seen" {
             let number = |index: usize| words[index].parse::<u64>().expect("a number");
             tracker.seen_fd(&SeenFd {
@@ -343,5 +364,77 @@ fn an_exit_without_its_entry_may_have_moved_anything() {
             1: openat 3 /a fd-link at ? = 3
             1: read 3 /a fd-link at ? = 10
         "#]],
+    );
+}
+
+const AT_HOME: &str = "1 cwd 1 /data
+                       1 root 1 /\n";
+
+#[test]
+fn paths_begin_where_the_process_is() {
+    let text = "
+        100 1/1 > unlink 0
+        101 1/1 < unlink 0 a/b
+        110 1/1 > rename 0 0
+        111 1/1 < rename 0 ./a /b
+        120 1/1 > chdir 0
+        121 1/1 < chdir 0 deeper
+        130 1/1 > unlink 0
+        131 1/1 < unlink -2 a
+        140 1/1 > openat -100 0 2
+        141 1/1 < openat 5 /other/place
+        150 1/1 > unlinkat 5 0 0
+        151 1/1 < unlinkat 0 a
+        160 1/1 > fchdir 5
+        161 1/1 < fchdir 0
+        170 1/1 > unlink 0
+        171 1/1 < unlink 0 a
+        180 1/1 fork 1/1 2/2
+        190 1/1 > chroot 0
+        191 1/1 < chroot 0 /jail
+        200 1/1 > unlink 0
+        201 1/1 < unlink 0 /a
+        210 2/2 > unlink 0
+        211 2/2 < unlink 0 /a
+        220 2/2 > symlink 0 0
+        221 2/2 < symlink 0 new ../contents
+        230 2/2 > unlinkat 77 0 0
+        231 2/2 < unlinkat -9 a";
+    check(
+        &format!("{AT_HOME}{text}"),
+        &expect![[r#"
+        1: unlink -1 a/b argument at ? = 0 [/data/a/b]
+        1: rename -1 ./a argument at ? = 0 [/data/a] [/b]
+        1: chdir -1 deeper argument at ? = 0 [/data/deeper]
+        1: unlink -1 a argument at ? = -2 [/data/deeper/a]
+        1: openat 5 /other/place fd-link at ? = 5
+        1: unlinkat -1 a argument at ? = 0 [/other/place/a]
+        1: fchdir 5 /other/place fd-link at ? = 0
+        1: unlink -1 a argument at ? = 0 [/other/place/a]
+        1: chroot -1 /jail argument at ? = 0 [/jail]
+        1: unlink -1 /a argument at ? = 0 [/jail/a]
+        2: unlink -1 /a argument at ? = 0 [/a]
+        2: symlink -1 new argument at ? = 0 [/other/place/new] [../contents]
+        2: unlinkat -1 a argument at ? = -9 [a]
+    "#]],
+    );
+}
+
+#[test]
+fn what_has_no_path_is_called_by_what_made_it() {
+    let text = "
+        100 1/1 > socket 1 1 0
+        101 1/1 < socket 3
+        110 1/1 > read 3 0 10
+        111 1/1 < read 4
+        120 1/1 > eventfd2 0 0
+        121 1/1 < eventfd2 -24";
+    check(
+        text,
+        &expect![[r#"
+        1: socket 3 socket:[?] call at ? = 3
+        1: read 3 socket:[?] call at ? = 4
+        1: eventfd2 -1   at ? = -24
+    "#]],
     );
 }

@@ -26,12 +26,13 @@ attributes! {
     // Score-P's name and words.
     1 OFFSET      = "Offset"     UINT64 "Absolute read/write offset within a file.";
     2 TRUNCATED   = "truncated"  UINT32 "1: the end of this was not recorded; it is shown when nothing more could come.";
-    3 PATH        = "path"       STRING "The path that could not be opened.";
+    3 PATH        = "path"       STRING "The path that the call was given.";
     4 SECTOR      = "Sector"     UINT64 "First sector of the request, in units of 512 bytes.";
     5 PID         = "pid"        INT32  "The process that asked for the request.";
     6 TID         = "tid"        INT32  "The thread that asked for the request.";
     7 OPERATION   = "operation"  STRING "What the request asks, where it is neither a read, a write nor a flush.";
     8 MERGED_INTO = "MergedInto" UINT64 "Matching id, on the device's location, of the request that this one became part of.";
+    9 SECOND_PATH = "path2"      STRING "The second path that the call was given: a new name, the contents of a symbolic link.";
 }
 
 /// The attributes of one event, on the stack.
@@ -72,6 +73,10 @@ impl Notes {
 
     pub(super) fn path(&mut self, path: Option<StringRef>) -> &mut Self {
         self.add(PATH, path.map(AttributeValue::String))
+    }
+
+    pub(super) fn second_path(&mut self, path: Option<StringRef>) -> &mut Self {
+        self.add(SECOND_PATH, path.map(AttributeValue::String))
     }
 
     pub(super) fn sector(&mut self, sector: u64) -> &mut Self {

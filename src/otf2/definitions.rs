@@ -1,7 +1,7 @@
 //! What events name, numbered while they are written and defined at the end.
 
 use otf2_sys::{
-    Archive, EvtWriter, IoAccessMode, IoHandleRef, IoStatusFlags, LocationRef, StringRef,
+    Archive, EvtWriter, IoAccessMode, IoFileRef, IoHandleRef, IoStatusFlags, LocationRef, StringRef,
 };
 use rustc_hash::FxHashMap;
 
@@ -15,7 +15,7 @@ use crate::units::{DevId, Fd};
 
 /// Different paths of failed opens that are kept. A search along a path fails for some thousand names; a program that
 /// makes up names without end must not fill the archive with them.
-const FAILED_PATHS_MAX: usize = 1 << 16;
+const GIVEN_PATHS_MAX: usize = 1 << 16;
 
 /// Whose location it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub(super) struct Definitions {
     pub(super) owners: Vec<(LocationRef, Owner)>,
     /// The text that is empty.
     pub(super) empty: StringRef,
-    failed_paths: FxHashMap<Box<[u8]>, StringRef>,
+    given_paths: FxHashMap<Box<[u8]>, StringRef>,
     /// See [`super::OtfSummary`].
     pub(super) paths_left_out: u64,
     pub(super) events: u64,
@@ -54,7 +54,7 @@ impl Definitions {
             regions: Regions::new(),
             owners: Vec::new(),
             empty,
-            failed_paths: FxHashMap::default(),
+            given_paths: FxHashMap::default(),
             paths_left_out: 0,
             events: 0,
             clamped: 0,
@@ -106,6 +106,11 @@ impl Definitions {
         self.handles.handle(handle)
     }
 
+    /// What was removed under this path.
+    pub(super) fn removed(&mut self, path: &[u8]) -> Result<IoFileRef, OtfError> {
+        self.files.removed(path, &mut self.archive)
+    }
+
     fn nameless(&mut self, fd: Fd) -> Result<StringRef, OtfError> {
         Ok(match fd.0 {
             0 => self.archive.intern("stdin")?,
@@ -115,23 +120,26 @@ impl Definitions {
         })
     }
 
-    /// The path of a failed open; `None`: there are too many.
-    pub(super) fn failed_path(&mut self, path: &FilePath) -> Result<Option<StringRef>, OtfError> {
-        if let Some(&known) = self.failed_paths.get(&*path.bytes) {
+    /// A path that a call was given; `None`: there are too many.
+    pub(super) fn given_path(&mut self, path: &[u8]) -> Result<Option<StringRef>, OtfError> {
+        if let Some(&known) = self.given_paths.get(path) {
             return Ok(Some(known));
         }
-        if self.failed_paths.len() >= FAILED_PATHS_MAX {
+        if self.given_paths.len() >= GIVEN_PATHS_MAX {
             self.paths_left_out += 1;
             return Ok(None);
         }
-        let name = self.archive.intern(&printable(&path.bytes))?;
-        self.failed_paths.insert(path.bytes.as_slice().into(), name);
+        let name = self.archive.intern(&printable(path))?;
+        self.given_paths.insert(path.into(), name);
         Ok(Some(name))
     }
 }
 
 /// False for `pipe:[7]`, `socket:[8]`, `anon_inode:[eventpoll]`: no path leads there.
 fn is_file(path: &FilePath) -> bool {
+    if path.source == PathSource::Call {
+        return false;
+    }
     path.bytes.first() == Some(&b'/')
         || path.source == PathSource::Argument
         || !path.bytes.windows(2).any(|it| it == b":[") && !path.bytes.starts_with(b"anon_inode:")

@@ -25,7 +25,7 @@ impl Certainty {
     /// That of a file's name, if it has one.
     pub(super) fn of(file: &OpenFile) -> Option<Self> {
         file.path.as_ref().map(|it| match it.source {
-            PathSource::Link | PathSource::Snapshot => Self::Resolved,
+            PathSource::Link | PathSource::Snapshot | PathSource::Call => Self::Resolved,
             PathSource::Argument => Self::Spelled,
             PathSource::Unverified => Self::Unverified,
         })
@@ -60,6 +60,17 @@ pub(super) struct Files {
 }
 
 impl Files {
+    /// The definition of what was removed under this path: the file that was open under it, if one was.
+    pub(super) fn removed(
+        &mut self,
+        path: &[u8],
+        archive: &mut Archive,
+    ) -> Result<IoFileRef, OtfError> {
+        let known = self.resolved.contains_key(path);
+        let certainty = if known { Certainty::Resolved } else { Certainty::Spelled };
+        self.file(path, certainty, false, archive)
+    }
+
     /// The file of this path.
     pub(super) fn file(
         &mut self,

@@ -1,6 +1,6 @@
 //! Definitions of I/O handles, shared by all processes and all times.
 
-use otf2_sys::{IoAccessMode, IoFileRef, IoHandleRef, IoStatusFlags, StringRef};
+use otf2_sys::{IoAccessMode, IoFileRef, IoHandleRef, IoParadigmRef, IoStatusFlags, StringRef};
 use rustc_hash::FxHashMap;
 
 use super::error::OtfError;
@@ -15,6 +15,9 @@ pub(super) enum Layer {
     /// The same requests, on the location of the thread that asked for them.
     BlockByThread,
 }
+
+/// That of [`Layer::Posix`], which is always there and the first.
+pub(super) const POSIX: IoParadigmRef = IoParadigmRef::new(0);
 
 impl Layer {
     pub(super) const ALL: [Self; 3] = [Self::Posix, Self::Block, Self::BlockByThread];

@@ -6,10 +6,11 @@ use super::activity::{Activity, Out};
 use super::attributes::Notes;
 use super::error::OtfError;
 use super::flags;
+use super::handles::POSIX;
 use super::slots::Slots;
 use super::tasks::Active;
 use crate::event::syscall_table::Class;
-use crate::operation::model::{FdEffect, OpenFile, SyscallOperation};
+use crate::operation::model::{FdEffect, OpenFile, PathSource, SyscallOperation};
 use crate::units::Fd;
 
 /// The operations that a thread is inside.
@@ -36,12 +37,7 @@ fn mode(class: Class) -> Option<IoOperationMode> {
         Class::Read | Class::Transfer => Some(IoOperationMode::READ),
         Class::Write => Some(IoOperationMode::WRITE),
         Class::Sync => Some(IoOperationMode::FLUSH),
-        Class::Open
-        | Class::Close
-        | Class::CloseRange
-        | Class::Seek
-        | Class::Dup
-        | Class::Control => None,
+        _ => None,
     }
 }
 
@@ -139,17 +135,32 @@ pub(super) fn end(
         apply(effect, operation, active.activity, &mut handles)?;
     }
     let mut notes = Notes::new();
-    if let Some(errno) = errno {
-        notes.errno(Some(errno));
-        if let Some(path) = &operation.failed_path {
-            notes.path(out.definitions.failed_path(path)?);
+    notes.errno(errno);
+    if let Some(named) = &operation.named {
+        if let Some(given) = &named.first {
+            notes.path(out.definitions.given_path(given.whole())?);
         }
-        if errno == libc::EBADF {
-            refused(operation, active.activity);
+        if let Some(given) = &named.second {
+            notes.second_path(out.definitions.given_path(given.whole())?);
         }
+    }
+    if errno == Some(libc::EBADF) {
+        refused(operation, active.activity);
+    }
+    if let Some(path) = removed(operation) {
+        let file = out.definitions.removed(path)?;
+        active.writer.io_delete_file(out.time, POSIX, file, &[])?;
     }
     let region = out.definitions.regions.call(operation.call);
     Ok(active.writer.leave(out.time, region, notes.list())?)
+}
+
+/// The path that the call has removed, if it is certain.
+fn removed(operation: &SyscallOperation) -> Option<&[u8]> {
+    let has = operation.call.call().class == Class::Remove && operation.ret == Some(0);
+    let given = operation.named.as_ref().filter(|_| has)?.first.as_ref()?;
+    let is_sure = given.path.source == PathSource::Argument;
+    given.absolute.as_deref().filter(|_| is_sure)
 }
 
 /// A call will not end any more.

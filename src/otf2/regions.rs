@@ -33,13 +33,10 @@ impl Region {
         match self {
             Self::Busy => RegionRole::FILE_IO,
             Self::Call(call) => match call.call().class {
-                Class::Read | Class::Write | Class::Sync | Class::Transfer => RegionRole::FILE_IO,
-                Class::Open
-                | Class::Close
-                | Class::CloseRange
-                | Class::Seek
-                | Class::Dup
-                | Class::Control => RegionRole::FILE_IO_METADATA,
+                Class::Read | Class::Write | Class::Sync | Class::Transfer | Class::Pipe => {
+                    RegionRole::FILE_IO
+                }
+                _ => RegionRole::FILE_IO_METADATA,
             },
         }
     }

@@ -10,7 +10,8 @@ use crate::operation::block::{
     Unfinished,
 };
 use crate::operation::model::{
-    FilePath, OpenFile, PathSource, ProcessKey, SyscallOperation, ThreadInfo, ThreadKey,
+    FilePath, Given, Named, OpenFile, PathSource, ProcessKey, SyscallOperation, ThreadInfo,
+    ThreadKey,
 };
 use crate::operation::{Sink, Step};
 use crate::units::{CpuId, DevId, Fd, KernelTime, Pid, Tid};
@@ -67,17 +68,28 @@ pub(super) fn call(
         ret: Some(ret),
         fd: fd.map(Fd),
         file: file.cloned(),
-        failed_path: None,
+        named: None,
         target: None,
+        target_offset: None,
+        flags_in_memory: None,
         offset: None,
         bytes_requested: None,
     }
 }
 
+/// Both paths of a rename.
+pub(super) fn renamed(path: &[u8]) -> Named {
+    let path = FilePath { bytes: path.to_vec(), source: PathSource::Argument };
+    let given = Given { absolute: Some([b"/", path.bytes.as_slice()].concat()), path };
+    Named { first: Some(given.clone()), second: Some(given) }
+}
+
 /// A failed open of this path.
 pub(super) fn failed_open(path: &[u8], source: PathSource) -> SyscallOperation {
     let mut open = call("openat", &[CWD, 0x7fff_0000, 0o1101, 0o644], -2, None, None);
-    open.failed_path = Some(FilePath { bytes: path.to_vec(), source });
+    let path = FilePath { bytes: path.to_vec(), source };
+    let first = Some(Given { path, absolute: None });
+    open.named = Some(Box::new(Named { first, second: None }));
     open
 }
 

@@ -57,6 +57,7 @@ pub(super) fn header(
         own_pid: i32::try_from(std::process::id()).unwrap_or(0),
         calls: options.calls.iter().map(|it| it.call().name.to_owned()).collect(),
         names: names.as_str().into(),
+        args: if options.exact_args { "exact" } else { "registers" }.into(),
         source: choice.source.as_str().into(),
         source_reason: choice.reason.clone(),
         layouts: source.layouts(),

@@ -231,7 +231,7 @@ impl Log {
         let mut frame = FactsFrame::default();
         for (number, fact) in kept.iter().enumerate() {
             frame.push(fact);
-            if frame.bytes.len() >= FRAME_BYTES || number + 1 == kept.len() {
+            if frame.is_full() || number + 1 == kept.len() {
                 let mut full = std::mem::take(&mut frame);
                 self.try_write(0, |writer| writer.facts(clock::now(), &mut full));
             }

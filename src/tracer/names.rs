@@ -22,8 +22,8 @@ use super::log::{Data, Message};
 use super::stream::{Stream, Take};
 use crate::capture::fact::{Fact, NameOf};
 use crate::event::decode::Decoder;
-use crate::event::syscall_table::Role;
-use crate::event::{EventKind, FileStat};
+use crate::event::syscall_table::{Class, Role};
+use crate::event::{EventKind, FileStat, SysEnter};
 use crate::record::page::{self, Entry};
 use crate::record::parse::Body;
 use crate::record::{Layout, records};
@@ -58,10 +58,8 @@ struct CpuNames {
     pipe: PagePipe,
     /// Facts about them, with the process concerned.
     facts: Vec<(Option<units::Pid>, Fact)>,
-    /// Its reader could not begin: its records are kept, without names.
-    has_no_reader: bool,
-    /// Path argument of the opens that were entered on this CPU.
-    arguments: FxHashMap<i32, u64>,
+    /// The calls that were entered on this CPU and have not ended.
+    entered: FxHashMap<i32, SysEnter>,
 }
 
 /// A ring and the records taken from it since the last round.
@@ -97,6 +95,8 @@ struct Reading {
     decoder: Arc<Decoder>,
     /// By the index of the header.
     layouts: Vec<Layout>,
+    /// What arguments point to is read, too.
+    exact_args: bool,
 }
 
 /// What a hit says of whom and when; perf says of which process, too.
@@ -143,16 +143,16 @@ impl NamesReaders {
         rings: Vec<Stream>,
         decoder: Arc<Decoder>,
         layouts: Vec<Layout>,
+        exact_args: bool,
     ) -> io::Result<Self> {
-        let reading = Reading { decoder, layouts };
+        let reading = Reading { decoder, layouts, exact_args };
         let cpu = |ring: Stream| {
             Ok(Mutex::new(CpuNames {
                 opens: Taken { ring, bytes: Vec::new() },
                 reading: reading.clone(),
                 pipe: PagePipe::new()?,
                 facts: Vec::new(),
-                has_no_reader: false,
-                arguments: FxHashMap::default(),
+                entered: FxHashMap::default(),
             }))
         };
         let cpus = rings.into_iter().map(cpu).collect::<io::Result<_>>()?;
@@ -173,12 +173,8 @@ impl NamesReaders {
         let mut messages = Vec::new();
         for cpu in &self.cpus {
             let mut cpu = lock(cpu);
-            // ORDERING: as in stop().
-            if cpu.has_no_reader || self.stop.load(Ordering::Relaxed) || cpu.opens.ring.wakes_late()
-            {
-                // Nobody else takes it; or an open that waits for long has only an entry, which woke nobody.
-                cpu.absorb(Take::All, |_| None);
-            }
+            // What comes next says that all rings were taken; the reader may not have run yet.
+            cpu.absorb(Take::All, |_| None);
             messages.extend(cpu.opens.message());
             if !cpu.facts.is_empty() {
                 messages.push(Message::Facts(std::mem::take(&mut cpu.facts)));
@@ -192,13 +188,8 @@ impl NamesReaders {
         let number = lock(mine).opens.ring.cpu;
         let ready = lock(mine).opens.ring.as_fd().try_clone_to_owned();
         let placed = || thread::pin(number).and_then(|()| thread::set_fifo(PRIORITY));
-        let ready = match ready.and_then(|it| placed().map(|()| it)) {
-            Ok(ready) => ready,
-            Err(error) => {
-                lock(mine).has_no_reader = true;
-                return Err(error);
-            }
-        };
+        // Without it the records are taken at each round, and names are read then, too late.
+        let ready = ready.and_then(|it| placed().map(|()| it))?;
         // ORDERING: as in stop().
         while !self.stop.load(Ordering::Relaxed) {
             let mut fds = [
@@ -206,17 +197,17 @@ impl NamesReaders {
                 PollFd::new(self.wake.as_fd(), PollFlags::POLLIN),
             ];
             let _ = poll(&mut fds, PollTimeout::NONE);
-            lock(mine).absorb(Take::Page, |tid| self.argument_elsewhere(index, tid));
+            lock(mine).absorb(Take::Page, |tid| self.entered_elsewhere(index, tid));
         }
         Ok(())
     }
 
-    /// An open that was entered on another CPU: its entry is in that CPU's ring, whose reader was not woken by it.
-    fn argument_elsewhere(&self, mine: usize, tid: Tid) -> Option<u64> {
+    /// A call that was entered on another CPU: its entry is in that CPU's ring.
+    fn entered_elsewhere(&self, mine: usize, tid: Tid) -> Option<SysEnter> {
         let others = self.cpus.iter().enumerate().filter(|it| it.0 != mine);
         others.filter_map(|(_, cpu)| cpu.try_lock().ok()).find_map(|mut cpu| {
-            cpu.absorb(Take::Page, |_| None);
-            cpu.arguments.remove(&tid.0)
+            cpu.absorb(Take::All, |_| None);
+            cpu.entered.remove(&tid.0)
         })
     }
 }
@@ -266,21 +257,20 @@ impl Drop for NamesThreads {
 
 impl CpuNames {
     /// Takes what is in the ring and reads the name of each open that has ended.
-    fn absorb(&mut self, how: Take, elsewhere: impl Fn(Tid) -> Option<u64>) {
-        let Self { opens, reading, pipe, facts, arguments, .. } = self;
+    fn absorb(&mut self, how: Take, elsewhere: impl Fn(Tid) -> Option<SysEnter>) {
+        let Self { opens, reading, pipe, facts, entered, .. } = self;
         let cpu = CpuId(opens.ring.cpu);
         let mut ended = Vec::new();
         let layout = opens.ring.layout();
         reading.each_hit(layout, opens.more(how, pipe), |hit| {
             match reading.decoder.decode(hit.payload) {
                 Ok(EventKind::SysEnter(enter)) => {
-                    let argument = enter.call.call().arg(Role::Path);
-                    if let Some(&pointer) = argument.and_then(|it| enter.args.get(it)) {
-                        arguments.insert(hit.tid.0, pointer);
-                    }
+                    entered.insert(hit.tid.0, enter);
                 }
                 Ok(EventKind::SysExit(exit)) => {
-                    let open = Ended { cpu, tid: hit.tid, record_time: hit.time, ret: exit.ret };
+                    let is_open = exit.call.call().class == Class::Open;
+                    let (tid, record_time, ret) = (hit.tid, hit.time, exit.ret);
+                    let open = Ended { cpu, tid, record_time, is_open, ret };
                     // The link first: each moment more is one in which another CPU may take the thread over.
                     facts.extend(open.link().map(|it| (hit.pid, it)));
                     ended.push((hit.pid, open));
@@ -290,25 +280,41 @@ impl CpuNames {
         });
         for (pid, open) in ended {
             // One of a later open of the thread is told by its address.
-            let argument = arguments.remove(&open.tid.0).or_else(|| elsewhere(open.tid));
-            facts.extend(argument.map(|it| (pid, open.argument(it))));
+            let enter = entered.remove(&open.tid.0).or_else(|| elsewhere(open.tid));
+            let Some(enter) = enter else { continue };
+            facts.extend(paths(&enter).into_iter().flatten().map(|it| (pid, open.argument(it))));
+            if reading.exact_args {
+                let memory = enter.call.call().memory(&enter.args);
+                facts.extend(memory.map(|it| (pid, open.memory(it))));
+            }
         }
     }
 }
 
-/// An open that has ended.
+/// Where the paths stand that a call is given; one that is the second one, too, is read once.
+fn paths(enter: &SysEnter) -> [Option<u64>; 2] {
+    let call = enter.call.call();
+    let [first, second] =
+        [Role::Path, Role::Path2].map(|it| enter.args.get(call.arg(it)?).copied());
+    [first, second.filter(|_| second != first)]
+}
+
+/// A call that has ended.
 #[derive(Clone, Copy, Debug)]
 struct Ended {
     cpu: CpuId,
     tid: Tid,
     record_time: KernelTime,
+    /// What it returns is a descriptor.
+    is_open: bool,
     ret: i64,
 }
 
 impl Ended {
-    /// Where its descriptor points and what that is, if it succeeded.
+    /// Where its descriptor points and what that is, if it made one.
     fn link(&self) -> Option<Fact> {
-        let path = (self.ret >= 0).then(|| format!("/proc/{}/fd/{}", self.tid, self.ret))?;
+        let path = (self.is_open && self.ret >= 0)
+            .then(|| format!("/proc/{}/fd/{}", self.tid, self.ret))?;
         let begin = clock::now();
         let link = nix::fcntl::readlink(path.as_str()).map(OsStringExt::into_vec);
         let stat = stat_behind(&path);
@@ -319,6 +325,12 @@ impl Ended {
     fn argument(&self, pointer: u64) -> Fact {
         let begin = clock::now();
         self.fact(NameOf::Argument, pointer, begin, string_at(self.tid, pointer), None)
+    }
+
+    /// The bytes that another argument points to.
+    fn memory(&self, (address, bytes): (u64, usize)) -> Fact {
+        let begin = clock::now();
+        self.fact(NameOf::Memory, address, begin, bytes_at(self.tid, address, bytes), None)
     }
 
     fn fact(
@@ -337,6 +349,18 @@ impl Ended {
         };
         Fact::Name { tid, cpu, record_time, of, begin, end, errno, address, stat, bytes }
     }
+}
+
+/// So many bytes at this address of the thread's memory; all of them.
+fn bytes_at(tid: Tid, address: u64, bytes: usize) -> nix::Result<Vec<u8>> {
+    let base = usize::try_from(address).map_err(|_| nix::errno::Errno::EFAULT)?;
+    let mut read = vec![0; bytes];
+    let length = process_vm_readv(
+        Pid::from_raw(tid.0),
+        &mut [IoSliceMut::new(&mut read)],
+        &[RemoteIoVec { base, len: bytes }],
+    )?;
+    if length < bytes { Err(nix::errno::Errno::EFAULT) } else { Ok(read) }
 }
 
 /// The string at this address of the thread's memory, without its NUL.

@@ -1,7 +1,7 @@
 //! Which tracepoints are opened, with which filter, into which ring.
 
 use crate::event::decode::BLOCK_POINTS;
-use crate::event::syscall_table::CallId;
+use crate::event::syscall_table::{Call, CallId, Class};
 use crate::sys::perf::Wake;
 
 /// Where hits come from.
@@ -96,8 +96,10 @@ pub struct Wanted<'a> {
     pub machine: &'a str,
     /// Name of our own threads, whose opens must not wake the names readers.
     pub own_name: &'a str,
-    /// True if opens go to the names ring.
+    /// True if calls with names go to the names ring.
     pub names_ring: bool,
+    /// True if calls with memory that tells more go there, too.
+    pub exact_args: bool,
     /// True for block requests.
     pub block: bool,
     /// Where from.
@@ -108,9 +110,16 @@ pub struct Wanted<'a> {
 
 /// The tracepoints for it.
 pub fn plan(wanted: &Wanted<'_>) -> Vec<Planned> {
+    let is_perf = wanted.source == SourceKind::Perf;
     let there = |it: &&CallId| it.call().number(wanted.machine).is_some();
+    // Each of perf's tracepoints costs 40 ms at the end, so there only the opens have some of their own.
+    let has_names =
+        |call: &Call| if is_perf { call.class == Class::Open } else { call.has_names() };
+    let is_named = |call: &Call| {
+        wanted.names_ring && has_names(call) || wanted.exact_args && call.has_memory()
+    };
     let (named, plain): (Vec<CallId>, Vec<CallId>) =
-        wanted.calls.iter().filter(there).partition(|it| wanted.names_ring && it.call().has_path());
+        wanted.calls.iter().filter(there).partition(|it| is_named(it.call()));
     let mut planned = vec![Planned {
         system: "task",
         name: "task_newtask".into(),
@@ -119,7 +128,6 @@ pub fn plan(wanted: &Wanted<'_>) -> Vec<Planned> {
         wakes: false,
         needed: false,
     }];
-    let is_perf = wanted.source == SourceKind::Perf;
     if is_perf && plain.len() > SINGLE_CALLS_MAX {
         planned.extend(raw_pair(&plain, wanted.machine));
     } else {
@@ -198,6 +206,7 @@ mod tests {
             machine: "x86_64",
             own_name: "iotrace:1",
             names_ring,
+            exact_args: false,
             block: false,
             source: SourceKind::Perf,
             system: false,
@@ -230,6 +239,7 @@ mod tests {
             machine: "x86_64",
             own_name: "iotrace:1",
             names_ring: true,
+            exact_args: false,
             block: true,
             source: SourceKind::Tracefs,
             system: false,
@@ -251,6 +261,7 @@ mod tests {
             machine: "x86_64",
             own_name: "iotrace:0123456",
             names_ring: false,
+            exact_args: false,
             block: true,
             source: SourceKind::Perf,
             system: true,

@@ -78,6 +78,8 @@ pub struct Options {
     pub calls: Vec<CallId>,
     /// Where file names come from.
     pub names: Names,
+    /// True to read the memory that arguments point to, too.
+    pub exact_args: bool,
     /// True to record block requests.
     pub block: bool,
     /// Where hits are to come from.
@@ -210,8 +212,9 @@ impl Session {
         let Opened { source, drained, names: names_rings, ring_bytes } = opened;
         let layouts = layouts(source.as_ref())?;
         let decoder = Arc::new(decoder(&host.machine, source.as_ref()));
-        let names_readers = NamesReaders::new(names_rings, decoder, layouts.clone())
-            .map_err(TracerError::system("make an eventfd"))?;
+        let names_readers =
+            NamesReaders::new(names_rings, decoder, layouts.clone(), options.exact_args)
+                .map_err(TracerError::system("make an eventfd"))?;
         let names_readers = Arc::new(names_readers);
         let name_threads = NamesThreads::start(&names_readers, &own_name)
             .map_err(TracerError::system("start a thread"))?;
@@ -221,16 +224,17 @@ impl Session {
         let start = clock::now();
         switch_on(&drained, source.as_ref())
             .map_err(TracerError::system("switch the events on"))?;
+        // Once before and once after: a child whose parent ended meanwhile is in one of the two. Who was born between the two
+        // was there before its parent's births are told, so it is a root like the others.
+        let tree = with_later(before, options, held)?;
         let cpus = host.cpus.clone();
         let about = About { host, names, choice: &choice, on: (start, clock::now()) };
-        let header = header(options, about, &before, source.as_ref(), &ring_bytes);
+        let header = header(options, about, &tree, source.as_ref(), &ring_bytes);
         let writer = begin_log(log, &header, start).map_err(|source| TracerError::Log {
             path: log_path.into(),
             source,
             help: log_help(),
         })?;
-        // Once before and once after: a child whose parent ended meanwhile is in one of the two.
-        let tree = with_later(before, options, held)?;
         let log = Log::new(writer, layouts, filter(options, &tree, source.as_ref()));
         let threads =
             Threads::start(log, drained, &names_readers, &options.place, sizes.main, &own_name)?;
@@ -375,6 +379,7 @@ fn open_events(
             machine: &host.machine,
             own_name,
             names_ring: names == Names::Reader,
+            exact_args: options.exact_args,
             block: options.block,
             source,
             system: records_everybody(options),
@@ -391,7 +396,11 @@ fn open_events(
         Err(why) if choice.source == SourceKind::Tracefs && options.source == SourceWish::Auto => {
             let source = SourceKind::Perf;
             told.clear();
-            (open(source, &mut told)?, Choice { source, reason: why.to_string() })
+            let reason = match why {
+                TracerError::Instance(error) => error.to_string(),
+                other => other.to_string(),
+            };
+            (open(source, &mut told)?, Choice { source, reason })
         }
         opened => (opened?, choice),
     };

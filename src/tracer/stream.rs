@@ -56,11 +56,6 @@ impl Stream {
         Self { cpu, ring, from: From::Pages { ring: from, layout } }
     }
 
-    /// True if what is in it may stay there without waking anybody.
-    pub fn wakes_late(&self) -> bool {
-        self.owner().is_some()
-    }
-
     /// The event that owns a perf ring.
     pub fn owner(&self) -> Option<&PerfEvent> {
         match &self.from {

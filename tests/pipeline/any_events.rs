@@ -6,7 +6,7 @@ use std::convert::Infallible;
 use iotrace_perf::event::block::{BlockEvent, BlockPoint, Rwbs};
 use iotrace_perf::event::syscall_table::{CALLS, CallId};
 use iotrace_perf::event::task::TaskEvent;
-use iotrace_perf::event::{Event, EventKind, FileStat, Name, OpenNames, SeenFd, SysEnter, SysExit};
+use iotrace_perf::event::{Event, EventKind, FileStat, Name, ReadNames, SeenFd, SysEnter, SysExit};
 use iotrace_perf::operation::block::BlockOptions;
 use iotrace_perf::operation::process::Scope;
 use iotrace_perf::operation::syscall::Followed;
@@ -71,16 +71,17 @@ fn stat() -> impl Strategy<Value = Option<FileStat>> {
     }))
 }
 
-fn names() -> impl Strategy<Value = Option<Box<OpenNames>>> {
+fn names() -> impl Strategy<Value = Option<Box<ReadNames>>> {
     let name = || {
         prop::option::of(
             any::<bool>().prop_map(|verified| Name { bytes: b"/a".to_vec(), verified }),
         )
     };
     let names = (name(), name(), stat());
-    prop::option::of(
-        names.prop_map(|(argument, link, stat)| Box::new(OpenNames { argument, link, stat })),
-    )
+    prop::option::of(names.prop_map(|(argument, link, stat)| {
+        let (second, memory) = (argument.clone(), Vec::new());
+        Box::new(ReadNames { argument, second, memory, link, stat })
+    }))
 }
 
 fn task() -> impl Strategy<Value = TaskEvent> {

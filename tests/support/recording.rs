@@ -6,6 +6,7 @@ use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use iotrace_perf::event::syscall_table::CallId;
 use serde_json::Value;
 
 use super::json::{JsonAnomaly, JsonBlock, JsonLine, JsonOperation};
@@ -22,35 +23,10 @@ pub(crate) const TIMEOUT: Duration = Duration::from_secs(120);
 /// What every recording needs.
 const NEEDS: [Need; 3] = [Need::Root, Need::Tracefs, Need::PerfTracepoints];
 
-/// Names of all system calls that are recorded.
-pub(crate) const CALLS: &[&str] = &[
-    "read",
-    "write",
-    "open",
-    "close",
-    "lseek",
-    "pread64",
-    "pwrite64",
-    "readv",
-    "writev",
-    "dup",
-    "dup2",
-    "sendfile64",
-    "fcntl",
-    "fsync",
-    "fdatasync",
-    "creat",
-    "openat",
-    "splice",
-    "dup3",
-    "preadv",
-    "pwritev",
-    "copy_file_range",
-    "preadv2",
-    "pwritev2",
-    "close_range",
-    "openat2",
-];
+/// Names of the system calls that are recorded by default.
+pub(crate) fn default_calls() -> Vec<&'static str> {
+    CallId::default_set().map(|it| it.call().name).collect()
+}
 
 /// True if this machine can record, and has what else is needed.
 pub(crate) fn can_record(more: &[Need]) -> bool {

@@ -87,6 +87,8 @@ fn possible(
             None => {}
         },
         ["fork", child] if alive.keys().any(|it| process(it) == process(child)) => return None,
+        // Whoever calls it, it has the process's number when the kernel says so.
+        ["comm", _, "exec"] if task.split_once('/').is_none_or(|it| it.0 != it.1) => return None,
         ["comm", _, "exec"] => alive.retain(|it, _| process(it) != process(task)),
         ["death"] => {
             alive.remove(task);

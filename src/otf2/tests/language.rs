@@ -20,7 +20,7 @@ use crate::capture::header::{Clock, Disk, Header, Host};
 use crate::event::block::{BlockEvent, BlockPoint, Rwbs};
 use crate::event::syscall_table::CallId;
 use crate::event::task::TaskEvent;
-use crate::event::{Event, EventKind, FileStat, Name, OpenNames, SeenFd, SysEnter, SysExit};
+use crate::event::{Event, EventKind, FileStat, Name, ReadNames, SeenFd, SysEnter, SysExit};
 use crate::operation::block::BlockOptions;
 use crate::operation::process::Scope;
 use crate::operation::syscall::Followed;
@@ -131,7 +131,7 @@ fn enter(rest: &[&str]) -> EventKind {
 }
 
 fn exit(rest: &[&str]) -> EventKind {
-    let mut names = OpenNames::default();
+    let mut names = ReadNames::default();
     let mut words = rest[2..].iter();
     while let Some(&word) = words.next() {
         let mut name = |verified| {

@@ -4,7 +4,7 @@ use super::super::errno::ErrnoName;
 use super::super::register;
 use super::object::Object;
 use crate::event::syscall_table::{Class, Role};
-use crate::operation::model::{FilePath, SyscallOperation, Unfinished};
+use crate::operation::model::{FilePath, Given, SyscallOperation, Unfinished};
 use crate::units::{Fd, KernelTime};
 
 /// Writes the line into `line`; `name` are the members that tell the thread's name.
@@ -30,6 +30,8 @@ pub(super) fn write(
     descriptor(&mut object, "fd", operation.fd);
     object.bytes("path", "path_bytes", path.map(|it| it.bytes.as_slice()));
     object.word("path_source", path.map(|it| it.source.as_str()));
+    let given = operation.named.as_deref();
+    absolute(&mut object, "path_absolute", given.and_then(|it| it.first.as_ref()));
     object.unsigned("offset", operation.offset);
     object.unsigned("bytes_requested", operation.bytes_requested);
     object.signed("result", operation.ret.filter(|_| finished));
@@ -42,22 +44,43 @@ pub(super) fn write(
     object.end();
 }
 
-/// Descriptors that only some calls have: a second file or the duplicate made, a directory.
+/// What only some calls have: a second file or the duplicate made, a second path, directories.
 fn further_files(object: &mut Object<'_>, operation: &SyscallOperation) {
     let target = operation.target.as_ref().map(|(fd, _)| *fd);
-    if let Some(fd) = target.or_else(|| register::descriptor(operation, Role::Fd2)) {
-        let path = second_path(operation);
+    let fd2 = target.or_else(|| register::descriptor(operation, Role::Fd2));
+    if let Some(fd) = fd2 {
         descriptor(object, "fd2", Some(fd));
+    }
+    if fd2.is_some() || operation.call.call().arg(Role::Path2).is_some() {
+        let path = second_path(operation);
         object.bytes("path2", "path2_bytes", path.map(|it| it.bytes.as_slice()));
         object.word("path2_source", path.map(|it| it.source.as_str()));
+        let given = operation.named.as_deref();
+        absolute(object, "path2_absolute", given.and_then(|it| it.second.as_ref()));
     }
-    if let Some(fd) = register::descriptor(operation, Role::DirFd) {
-        descriptor(object, "dirfd", Some(fd));
+    if operation.call.call().class == Class::Transfer {
+        object.unsigned("offset2", operation.target_offset);
+    }
+    for (key, role) in [("dirfd", Role::DirFd), ("dirfd2", Role::DirFd2)] {
+        if let Some(fd) = register::descriptor(operation, role) {
+            descriptor(object, key, Some(fd));
+        }
     }
 }
 
-/// The path behind the second descriptor: a transfer's target, or what a call that duplicates made of it.
+/// From the root, for a path that was given and begins at a known place.
+fn absolute(object: &mut Object<'_>, key: &str, given: Option<&Given>) {
+    if let Some(path) = given.and_then(|it| it.absolute.as_deref()) {
+        object.bytes(key, &format!("{key}_bytes"), Some(path));
+    }
+}
+
+/// The second path that was given, or the one behind the second descriptor: a transfer's target, or what a call that
+/// duplicates made of it.
 fn second_path(operation: &SyscallOperation) -> Option<&FilePath> {
+    if let Some(path) = operation.second_path() {
+        return Some(path);
+    }
     match &operation.target {
         Some((_, file)) => file.path.as_ref(),
         // dup2(n, n) does nothing, and succeeds: both are the same file.

@@ -16,7 +16,7 @@ pub(super) fn write(line: &mut Vec<u8>, open_flags: &OpenFlags, operation: &Sysc
         }
         let meaning =
             if role == Role::CommandArg { command.map(flags::command_argument) } else { None };
-        let pointer = matches!(role, Role::Opaque | Role::OffsetPtr | Role::OffsetPtr2);
+        let pointer = role.is_pointer();
         if pointer || meaning == Some(CommandArgument::Hidden) {
             continue;
         }
@@ -47,12 +47,14 @@ fn argument(
             let file = operation.target.as_ref().map(|(_, file)| file);
             descriptor(line, fd, file.and_then(|it| it.path.as_ref()));
         }
-        Role::DirFd if fd == Fd::AT_FDCWD => line.extend_from_slice(b"AT_FDCWD"),
-        Role::DirFd => digits::signed(line, fd.0.into()),
-        Role::Path => match operation.path() {
-            Some(path) => name(line, b'"', path, b'"'),
-            None => line.push(b'?'),
-        },
+        Role::DirFd | Role::DirFd2 if fd == Fd::AT_FDCWD => line.extend_from_slice(b"AT_FDCWD"),
+        Role::DirFd | Role::DirFd2 => digits::signed(line, fd.0.into()),
+        Role::Path => quoted(line, operation.path()),
+        Role::Path2 => quoted(line, operation.second_path()),
+        Role::Length => {
+            line.extend_from_slice(b"length ");
+            digits::signed(line, register.cast_signed());
+        }
         Role::Count => digits::unsigned(line, register),
         Role::Offset => {
             line.extend_from_slice(b"offset ");
@@ -69,9 +71,14 @@ fn argument(
         Role::LastFd => digits::unsigned(line, bits.into()),
         Role::RangeFlags => flags::bits(line, &flags::CLOSE_RANGE, bits),
         // What is not looked at is shown as it is, should it ever come here.
-        Role::CommandArg | Role::Opaque | Role::RwFlags | Role::OffsetPtr | Role::OffsetPtr2 => {
-            digits::hex(line, register)
-        }
+        Role::CommandArg
+        | Role::Opaque
+        | Role::RwFlags
+        | Role::OffsetPtr
+        | Role::OffsetPtr2
+        | Role::Buffers
+        | Role::How
+        | Role::Pair => digits::hex(line, register),
     }
 }
 
@@ -96,6 +103,14 @@ pub(super) fn descriptor(line: &mut Vec<u8>, fd: Fd, path: Option<&FilePath>) {
     digits::signed(line, fd.0.into());
     if let Some(path) = path {
         name(line, b'<', path, b'>');
+    }
+}
+
+/// A path that was given; `?` if it is not known.
+fn quoted(line: &mut Vec<u8>, path: Option<&FilePath>) {
+    match path {
+        Some(path) => name(line, b'"', path, b'"'),
+        None => line.push(b'?'),
     }
 }
 

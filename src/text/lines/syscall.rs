@@ -37,17 +37,11 @@ fn result(line: &mut Vec<u8>, open_flags: &OpenFlags, operation: &SyscallOperati
         return;
     }
     let made = match operation.call.call().class {
-        Class::Open | Class::Dup => true,
+        Class::Open | Class::Dup | Class::Make(_) => true,
         Class::Control => {
             matches!(command(operation), Some(flags::F_DUPFD | flags::F_DUPFD_CLOEXEC))
         }
-        Class::Close
-        | Class::CloseRange
-        | Class::Read
-        | Class::Write
-        | Class::Seek
-        | Class::Sync
-        | Class::Transfer => false,
+        _ => false,
     };
     match i32::try_from(ret) {
         Ok(fd) if made => descriptor(line, Fd(fd), operation.path()),

@@ -6,6 +6,7 @@ use super::arguments::{Annotated, split_arguments};
 use super::names::{errno_number, kernel_name};
 use super::{Call, Log};
 use crate::support::json::JsonOperation;
+use iotrace_perf::event::syscall_table::{CALLS, Class, Role};
 
 /// What a comparison found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -16,6 +17,8 @@ pub(crate) struct Comparison {
     pub calls: usize,
     /// Paths of successful opens that were compared.
     pub paths: usize,
+    /// Paths that calls were given.
+    pub given: usize,
 }
 
 impl Comparison {
@@ -23,6 +26,7 @@ impl Comparison {
         self.differences.extend(other.differences);
         self.calls += other.calls;
         self.paths += other.paths;
+        self.given += other.given;
     }
 }
 
@@ -107,11 +111,11 @@ fn thread(tid: i32, theirs: &[&Call], ours: &[&JsonOperation]) -> Comparison {
             return comparison;
         }
         comparison.calls += 1;
-        for difference in differences(call, operation, &mut comparison.paths) {
-            comparison
-                .differences
-                .push(format!("tid {tid} call {index} {}: {difference}", show(call)));
-        }
+        let mut found = differences(call, operation, &mut comparison.paths);
+        found.extend(given_path(call, operation, &mut comparison.given));
+        let found = found.into_iter();
+        let lines = found.map(|it| format!("tid {tid} call {index} {}: {it}", show(call)));
+        comparison.differences.extend(lines);
     }
     for operation in rest {
         comparison.differences.push(format!("tid {tid}: strace does not have {operation:?}"));
@@ -154,6 +158,19 @@ fn differences(call: &Call, ours: &JsonOperation, paths: &mut usize) -> Vec<Stri
     found
 }
 
+/// The path that a call was given, if ours was read in time.
+fn given_path(call: &Call, ours: &JsonOperation, given: &mut usize) -> Option<String> {
+    let expected = call.path_argument.as_ref()?;
+    if ours.path_source.as_deref() != Some("argument")
+        || is_open(&ours.name) && ours.result >= Some(0)
+    {
+        return None;
+    }
+    *given += 1;
+    let differs = ours.path().as_ref() != Some(expected);
+    differs.then(|| format!("given {:?}, ours {:?}", String::from_utf8_lossy(expected), ours.path))
+}
+
 impl JsonOperation {
     fn fd_matches(&self, call: &Call) -> bool {
         let expected = expected_fd(call);
@@ -168,10 +185,12 @@ fn is_open(kernel_name: &str) -> bool {
 
 /// The descriptor that we tell for a call: of an open the new one, of a transfer the source.
 fn expected_fd(call: &Call) -> Option<i32> {
-    match kernel_name(&call.name) {
-        name if is_open(name) => returned_fd(call),
-        "sendfile64" => argument_fd(call, 1),
-        _ => call.fd,
+    let name = kernel_name(&call.name);
+    let row = CALLS.iter().find(|it| it.name == name);
+    match row.map(|it| (it.class, it.arg(Role::Fd))) {
+        Some((Class::Open | Class::Make(_), _)) => returned_fd(call),
+        Some((_, Some(index))) => argument_fd(call, index),
+        _ => None,
     }
 }
 
@@ -184,6 +203,7 @@ fn expected_second(call: &Call) -> Option<i32> {
         "fcntl" if call.args_text.contains("F_DUPFD") => returned_fd(call),
         "sendfile64" => call.fd,
         "splice" | "copy_file_range" => argument_fd(call, 2),
+        "tee" => argument_fd(call, 1),
         _ => None,
     }
 }

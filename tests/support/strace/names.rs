@@ -1,5 +1,6 @@
 //! Names: strace's and the kernel's.
 
+use iotrace_perf::event::syscall_table::CALLS;
 use nix::errno::Errno;
 
 /// The kernel's name of a call (`sys_enter_NAME`), from strace's.
@@ -11,23 +12,32 @@ pub(crate) fn kernel_name(strace_name: &str) -> &str {
         "fstat" => "newfstat",
         "uname" => "newuname",
         "umount2" => "umount",
-        other => other,
+        other => numbered(other).unwrap_or(other),
     }
+}
+
+/// A call that is newer than strace: `syscall_0x1c4`.
+fn numbered(strace_name: &str) -> Option<&'static str> {
+    let number = u32::from_str_radix(strace_name.strip_prefix("syscall_0x")?, 16).ok()?;
+    let machine = std::env::consts::ARCH;
+    CALLS.iter().find(|it| it.number(machine) == Some(number)).map(|it| it.name)
 }
 
 /// Which argument of a call is its (first) path.
 pub(super) fn path_argument(strace_name: &str) -> Option<usize> {
     match strace_name {
+        "symlink" => Some(1),
+        "symlinkat" => Some(2),
         "open" | "creat" | "stat" | "lstat" | "access" | "unlink" | "rmdir" | "mkdir"
-        | "rename" | "link" | "symlink" | "readlink" | "chdir" | "chroot" | "truncate"
-        | "chmod" | "chown" | "lchown" | "statfs" | "execve" | "mknod" | "utime" | "utimes"
-        | "getxattr" | "lgetxattr" | "setxattr" | "acct" | "swapon" | "swapoff" | "umount2" => {
-            Some(0)
-        }
+        | "rename" | "link" | "readlink" | "chdir" | "chroot" | "truncate" | "chmod" | "chown"
+        | "lchown" | "statfs" | "execve" | "mknod" | "utime" | "utimes" | "getxattr"
+        | "lgetxattr" | "setxattr" | "lsetxattr" | "listxattr" | "llistxattr" | "removexattr"
+        | "lremovexattr" | "acct" | "swapon" | "swapoff" | "umount2" => Some(0),
         "openat" | "openat2" | "newfstatat" | "statx" | "faccessat" | "faccessat2" | "unlinkat"
         | "mkdirat" | "mknodat" | "renameat" | "renameat2" | "linkat" | "readlinkat"
         | "fchmodat" | "fchmodat2" | "fchownat" | "utimensat" | "futimesat" | "execveat"
-        | "name_to_handle_at" => Some(1),
+        | "name_to_handle_at" | "open_tree" | "setxattrat" | "getxattrat" | "listxattrat"
+        | "removexattrat" => Some(1),
         _ => None,
     }
 }

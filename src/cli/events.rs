@@ -1,0 +1,119 @@
+//! `-e`: which events are recorded; and the list of them all.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::process::ExitCode;
+
+use super::error::CliError;
+use crate::event::syscall_table::{CallId, DEFAULT_GROUPS, GROUPS};
+
+/// Block requests, beside the system calls.
+const BLOCK: &str = "block";
+
+/// The calls that `-e` asks for, and whether block requests are recorded; without it the default.
+///
+/// Each word adds, or takes away if `!` stands before it: a call, `block`, `%GROUP`, `%file` (calls with a path), `%meta`,
+/// `%default`, `%all`. If the first one takes away, it does so from the default.
+pub(super) fn wanted_events(words: &[String]) -> Result<(Vec<CallId>, bool), CliError> {
+    let mut wanted = Wanted::default();
+    if words.first().is_none_or(|it| it.starts_with('!')) {
+        wanted.change("%default", true)?;
+    }
+    for word in words {
+        match word.strip_prefix('!') {
+            Some(word) => wanted.change(word, false)?,
+            None => wanted.change(word, true)?,
+        }
+    }
+    if wanted.calls.is_empty() && !wanted.block {
+        return Err(CliError::Usage("-e leaves nothing to record".into()));
+    }
+    Ok((wanted.calls.into_iter().collect(), wanted.block))
+}
+
+#[derive(Debug, Default)]
+struct Wanted {
+    calls: BTreeSet<CallId>,
+    block: bool,
+}
+
+impl Wanted {
+    fn change(&mut self, word: &str, add: bool) -> Result<(), CliError> {
+        let calls = calls(word);
+        let with_block = matches!(word, BLOCK | "%all" | "%default");
+        if calls.is_empty() && !with_block {
+            return Err(CliError::Usage(format!(
+                "unknown event {word}; those that there are: iotrace-perf list"
+            )));
+        }
+        if add {
+            self.calls.extend(calls);
+        } else {
+            self.calls.retain(|it| !calls.contains(it));
+        }
+        if with_block {
+            self.block = add;
+        }
+        Ok(())
+    }
+}
+
+/// The calls that a word of `-e` stands for.
+fn calls(word: &str) -> Vec<CallId> {
+    let of_group = |group: &str| -> Vec<CallId> {
+        CallId::all().filter(|it| it.call().class.group() == group).collect()
+    };
+    match word.strip_prefix('%') {
+        None => CallId::by_common_name(word).into_iter().collect(),
+        Some("all") => CallId::all().collect(),
+        Some("default") => CallId::default_set().collect(),
+        Some("file") => CallId::all().filter(|it| it.call().has_path()).collect(),
+        Some("meta") => ["name", "stat", "attr"].into_iter().flat_map(of_group).collect(),
+        Some(group) => of_group(group),
+    }
+}
+
+/// Prints the groups, their calls, and what is the default.
+pub(super) fn run() -> Result<ExitCode, CliError> {
+    let mut text = String::new();
+    for (group, what) in GROUPS {
+        let mark = if DEFAULT_GROUPS.contains(group) { " (default)" } else { "" };
+        let calls = CallId::all().map(CallId::call).filter(|it| it.class.group() == *group);
+        let names: Vec<&str> = calls.map(|it| it.name).collect();
+        text += &format!("%{group}{mark}: {what}\n    {}\n", names.join(" "));
+    }
+    text += "block (default): block requests of all devices\n\
+             %file: every call with a path; %meta: %name, %stat and %attr; %default; %all\n";
+    std::io::stdout().write_all(text.as_bytes()).map_err(CliError::output)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(words: &[&str]) -> Option<(Vec<&'static str>, bool)> {
+        let words: Vec<String> = words.iter().map(|&it| it.into()).collect();
+        let (calls, block) = wanted_events(&words).ok()?;
+        Some((calls.into_iter().map(|it| it.call().name).collect(), block))
+    }
+
+    #[test]
+    fn words_add_and_take_away() {
+        assert_eq!(names(&["read", "block"]), Some((vec!["read"], true)));
+        assert_eq!(names(&["stat"]), Some((vec!["newstat"], false)));
+        let (sync, block) = names(&["%sync", "!sync"]).expect("a group");
+        assert!(sync.contains(&"fsync") && !sync.contains(&"sync") && !block);
+        assert_eq!(names(&["nosuchcall"]), None);
+        assert_eq!(names(&["%nosuchgroup"]), None);
+        assert_eq!(names(&["read", "!read"]), None);
+    }
+
+    #[test]
+    fn without_a_word_and_without_some_it_is_the_default() {
+        let (all, block) = names(&[]).expect("the default");
+        assert!(block && all.contains(&"openat") && !all.contains(&"newstat"));
+        let (fewer, block) = names(&["!openat", "!block"]).expect("the default without two");
+        assert!(!block && fewer.len() + 1 == all.len());
+    }
+}

@@ -1,0 +1,124 @@
+//! Where the paths of a process begin: its working directory and its root.
+//!
+//! Both come from the snapshot, are copied at a fork, and move with `chdir`, `fchdir` and `chroot`. What is not known for
+//! certain makes the paths that begin there unknown, not wrong. Paths are put together, not resolved: `..` and symbolic
+//! links stay, for what they lead to is the file system's to say.
+
+/// Absolute paths, as the tracer sees them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    directory: Option<Vec<u8>>,
+    root: Option<Vec<u8>>,
+}
+
+/// What a relative path begins at.
+#[derive(Clone, Copy, Debug)]
+pub enum Base<'a> {
+    /// The working directory.
+    Working,
+    /// A directory that is open; `None`: its path is not known.
+    Directory(Option<&'a [u8]>),
+}
+
+impl Place {
+    /// A snapshot saw the working directory; what a call said is newer.
+    pub fn seen_directory(&mut self, path: &[u8]) {
+        self.directory.get_or_insert_with(|| path.to_vec());
+    }
+
+    /// A snapshot saw the root; what a call said is newer.
+    pub fn seen_root(&mut self, path: &[u8]) {
+        self.root.get_or_insert_with(|| path.to_vec());
+    }
+
+    /// `chdir`, `fchdir`: it is there now.
+    pub fn enter(&mut self, directory: Option<Vec<u8>>) {
+        self.directory = directory;
+    }
+
+    /// `chroot`: absolute paths begin there now.
+    pub fn enter_root(&mut self, root: Option<Vec<u8>>) {
+        self.root = root;
+    }
+
+    /// The whole of a path; `None` if what it begins at is not known.
+    pub fn absolute(&self, base: Base<'_>, path: &[u8]) -> Option<Vec<u8>> {
+        let base = match base {
+            _ if path.starts_with(b"/") => self.root.as_deref(),
+            Base::Working => self.directory.as_deref(),
+            Base::Directory(path) => path,
+        };
+        Some(joined(base?, path))
+    }
+}
+
+/// One behind the other, without empty parts and `.`.
+fn joined(base: &[u8], path: &[u8]) -> Vec<u8> {
+    let parts = path.split(|&it| it == b'/').filter(|it| !it.is_empty() && *it != b".");
+    let mut whole = base.strip_suffix(b"/").unwrap_or(base).to_vec();
+    for part in parts {
+        whole.push(b'/');
+        whole.extend_from_slice(part);
+    }
+    if whole.is_empty() {
+        whole.push(b'/');
+    }
+    whole
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(place: &Place, base: Base<'_>, path: &str) -> Option<String> {
+        place.absolute(base, path.as_bytes()).map(|it| String::from_utf8(it).expect("made of text"))
+    }
+
+    fn at_home() -> Place {
+        let mut place = Place::default();
+        place.seen_directory(b"/data/here");
+        place.seen_root(b"/");
+        place
+    }
+
+    #[test]
+    fn relative_paths_begin_at_the_working_directory() {
+        let place = at_home();
+        let whole = |path| text(&place, Base::Working, path).expect("known");
+        assert_eq!(whole("a/b"), "/data/here/a/b");
+        assert_eq!(whole("./a//b/."), "/data/here/a/b");
+        assert_eq!(whole("../a"), "/data/here/../a");
+        assert_eq!(whole(""), "/data/here");
+        assert_eq!(whole("/etc/"), "/etc");
+        assert_eq!(whole("/"), "/");
+    }
+
+    #[test]
+    fn or_at_an_open_directory() {
+        let place = at_home();
+        assert_eq!(text(&place, Base::Directory(Some(b"/")), "a").as_deref(), Some("/a"));
+        assert_eq!(text(&place, Base::Directory(None), "a"), None);
+        assert_eq!(text(&place, Base::Directory(None), "/a").as_deref(), Some("/a"));
+    }
+
+    #[test]
+    fn absolute_ones_begin_at_the_root() {
+        let mut place = at_home();
+        place.enter_root(Some(b"/srv/jail".to_vec()));
+        assert_eq!(text(&place, Base::Working, "/a").as_deref(), Some("/srv/jail/a"));
+        assert_eq!(text(&place, Base::Working, "a").as_deref(), Some("/data/here/a"));
+        place.enter_root(None);
+        assert_eq!(text(&place, Base::Working, "/a"), None);
+    }
+
+    #[test]
+    fn calls_know_better_than_a_snapshot() {
+        let mut place = Place::default();
+        assert_eq!(text(&place, Base::Working, "a"), None);
+        place.enter(Some(b"/tmp".to_vec()));
+        place.seen_directory(b"/data/here");
+        assert_eq!(text(&place, Base::Working, "a").as_deref(), Some("/tmp/a"));
+        place.enter(None);
+        assert_eq!(text(&place, Base::Working, "a"), None);
+    }
+}
