@@ -4,35 +4,42 @@ mod support;
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::path::Path;
 
 use iotrace_perf::event::syscall_table::{CALLS, Call, Class, Role};
 use support::need::Need;
-use support::recording::{can_record, compile, record};
+use support::recording::{Recording, can_record, compile, record};
 use support::scratch_dir;
 use support::strace::Log;
 use support::strace::arguments::{Annotated, quoted, split_arguments};
 use support::strace::compare::compare_counted;
 use support::strace::names::kernel_name;
 
-/// Records `tests/programs/calls.c` under strace with all events.
+/// Records `tests/programs/calls.c` under strace: ours and strace's log of the same run.
+fn recorded_under_strace(dir: &Path, options: &[&str], strace: &[&str]) -> (Recording, Log) {
+    let program = compile("calls.c", dir);
+    let (place, log) = (dir.join("place"), dir.join("strace"));
+    fs::create_dir(&place).expect("make it");
+    let [place, log_text] = [&place, &log].map(|it| it.to_str().expect("text"));
+    let first = ["strace", "-f", "-o", log_text];
+    let under = [&first, strace, &[program.as_str(), place]].concat();
+    let (finished, recording) = record(&dir.join("trace"), options, &under);
+    finished.success();
+    recording.assert_whole();
+    (recording, Log::read(&log).expect("strace wrote a log"))
+}
+
+/// Fails if a call is missing, or differs from what strace saw of it in the same run.
 #[test]
 fn every_call_is_what_strace_saw() {
     if !can_record(&[Need::Strace]) {
         return;
     }
     let dir = scratch_dir("calls");
-    let program = compile("calls.c", dir.path());
-    let (place, log) = (dir.path().join("place"), dir.path().join("strace"));
-    fs::create_dir(&place).expect("make it");
-    let [place, log_text] = [&place, &log].map(|it| it.to_str().expect("text"));
-    // The C library's strings may be longer than what strace shows by default.
-    let under = ["strace", "-f", "-y", "-s", "4096", "-o", log_text, program.as_str(), place];
-    let (finished, recording) = record(&dir.path().join("trace"), &["-e", "%all"], &under);
-    finished.success();
-    recording.assert_whole();
+    // Strings may be longer than what strace shows by default.
+    let (recording, log) =
+        recorded_under_strace(dir.path(), &["-e", "%all"], &["-y", "-s", "4096"]);
     recording.assert_archive(&dir.path().join("archive"));
-
-    let log = Log::read(&log).expect("strace wrote a log");
     let operations = recording.operations();
     let names: Vec<&str> = CALLS.iter().map(|it| it.name).filter(|it| is_compared(it)).collect();
     let found = compare_counted(&log, &operations, &names);
@@ -40,7 +47,7 @@ fn every_call_is_what_strace_saw() {
     assert!(found.given > 60, "{} paths were compared", found.given);
 
     let made: BTreeSet<&str> = operations.iter().map(|it| it.name.as_str()).collect();
-    let tracepoints = std::path::Path::new("/sys/kernel/tracing/events/syscalls");
+    let tracepoints = Path::new("/sys/kernel/tracing/events/syscalls");
     let is_there = |it: &&Call| tracepoints.join(format!("sys_enter_{}", it.name)).exists();
     let machine = std::env::consts::ARCH;
     let rows = CALLS.iter().filter(|it| it.number(machine).is_some()).filter(is_there);
@@ -61,16 +68,8 @@ fn exact_arguments_are_what_strace_shows() {
         return;
     }
     let dir = scratch_dir("calls");
-    let program = compile("calls.c", dir.path());
-    let (place, log) = (dir.path().join("place"), dir.path().join("strace"));
-    fs::create_dir(&place).expect("make it");
-    let [place, log_text] = [&place, &log].map(|it| it.to_str().expect("text"));
-    let under = ["strace", "-f", "-o", log_text, program.as_str(), place];
     let options = ["-e", "%default,vmsplice", "--args", "exact"];
-    let (finished, recording) = record(&dir.path().join("trace"), &options, &under);
-    finished.success();
-    recording.assert_whole();
-    let log = Log::read(&log).expect("strace wrote a log");
+    let (recording, log) = recorded_under_strace(dir.path(), &options, &[]);
     let operations = recording.operations();
     let mut checked = BTreeSet::new();
     for name in VECTORS.into_iter().chain(PAIRS) {
