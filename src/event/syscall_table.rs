@@ -261,6 +261,11 @@ impl Call {
         self.arg(Role::Path2) == Some(0)
     }
 
+    /// Where the paths stand that the call is given: that of its file, and the second one.
+    pub fn paths(&self, args: &[u64; 6]) -> [Option<u64>; 2] {
+        [Role::Path, Role::Path2].map(|it| args.get(self.arg(it)?).copied())
+    }
+
     /// The memory that tells more of a call than its registers: address and bytes of each piece.
     pub fn memory(&self, args: &[u64; 6]) -> impl Iterator<Item = (u64, usize)> {
         let buffers = self.arg(Role::BufferCount).and_then(|it| args.get(it)).copied();

@@ -133,7 +133,8 @@ impl NameJoin {
         {
             // A reader may have taken the address of an older open of the thread.
             let entered = self.entered.remove(&event.tid).filter(|it| it.call == exit.call);
-            let addresses = entered.as_ref().map(addresses).unwrap_or_default();
+            let addresses =
+                entered.as_ref().map(|it| it.call.call().paths(&it.args)).unwrap_or_default();
             let has = |address| {
                 let call = entered.as_ref().map(|it| (it.call.call(), &it.args));
                 call.is_some_and(|(call, args)| call.memory(args).any(|it| it.0 == address))
@@ -214,12 +215,6 @@ impl NameJoin {
 /// The exit of a call beside which something can be read.
 fn is_exit_with_names(event: &Event) -> bool {
     matches!(&event.kind, EventKind::SysExit(exit) if exit.call.call().is_read_beside())
-}
-
-/// Where the paths stand that a call is given.
-fn addresses(enter: &SysEnter) -> [Option<u64>; 2] {
-    let call = enter.call.call();
-    [Role::Path, Role::Path2].map(|it| enter.args.get(call.arg(it)?).copied())
 }
 
 /// What could be read.

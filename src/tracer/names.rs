@@ -22,7 +22,7 @@ use super::log::{Data, Message};
 use super::stream::{Stream, Take};
 use crate::capture::fact::{Fact, NameOf};
 use crate::event::decode::Decoder;
-use crate::event::syscall_table::{Class, Role};
+use crate::event::syscall_table::Class;
 use crate::event::{EventKind, FileStat, SysEnter};
 use crate::record::page::{self, Entry};
 use crate::record::parse::Body;
@@ -293,9 +293,7 @@ impl CpuNames {
 
 /// Where the paths stand that a call is given; one that is the second one, too, is read once.
 fn paths(enter: &SysEnter) -> [Option<u64>; 2] {
-    let call = enter.call.call();
-    let [first, second] =
-        [Role::Path, Role::Path2].map(|it| enter.args.get(call.arg(it)?).copied());
+    let [first, second] = enter.call.call().paths(&enter.args);
     [first, second.filter(|_| second != first)]
 }
 
