@@ -23,6 +23,8 @@ pub enum AnomalyKind {
     NoProcess,
     /// A block event that fits no request.
     UnmatchedBlock,
+    /// The result of an asynchronous operation that is not in the capture.
+    OrphanResult,
     /// A frame of the capture log is damaged; `count` says how many bytes were passed over.
     DamagedLog,
 }
@@ -37,6 +39,7 @@ impl AnomalyKind {
         Self::LostExit,
         Self::NoProcess,
         Self::UnmatchedBlock,
+        Self::OrphanResult,
         Self::DamagedLog,
     ];
 
@@ -50,6 +53,7 @@ impl AnomalyKind {
             Self::LostExit => "lost-exit",
             Self::NoProcess => "no-process",
             Self::UnmatchedBlock => "unmatched-block",
+            Self::OrphanResult => "orphan-result",
             Self::DamagedLog => "damaged-log",
         }
     }
@@ -115,8 +119,9 @@ impl Ignored {
     }
 }
 
-/// Two sets of books. Records: `records = events + anomalies + ignored`. System calls:
-/// `entries = pairs + open at the end + cut off + lost exits` and `exits = pairs + orphans`.
+/// Three sets of books. Records: `records = events + anomalies + ignored`. System calls:
+/// `entries = pairs + open at the end + cut off + lost exits` and `exits = pairs + orphans`. Asynchronous operations:
+/// `begun = ended + open at the end + unseen`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ledger {
     /// Records read from the log.
@@ -151,6 +156,20 @@ pub struct Ledger {
     pub requests_foreign: u64,
     /// Block events that fit no request.
     pub unmatched: u64,
+    /// Asynchronous operations: those that began.
+    pub asynchronous: u64,
+    /// Those of them whose result was seen.
+    pub async_ended: u64,
+    /// Those that were open when the capture ended.
+    pub async_open: u64,
+    /// Those whose result was not seen: none was asked for, the program fetched it without a call, or ended.
+    pub async_unseen: u64,
+    /// Those that moved bytes of a file, or opened one, whose name is not known.
+    pub async_nameless: u64,
+    /// Results of operations that are not in the capture.
+    pub async_orphans: u64,
+    /// Operations and results of `io_submit` and `io_getevents` that could not be read.
+    pub async_unread: u64,
     /// Operations on a descriptor whose name is not known.
     pub unnamed: u64,
     /// Followed processes that nobody followed has waited for: they ended after their parent, or run on.
@@ -195,6 +214,9 @@ impl Ledger {
                 { self.pairs + self.open_at_end + self.cut_off + self.lost_exits },
             ),
             ("system call exits", self.exits, "pairs + orphans", self.pairs + self.orphan_exits),
+            ("asynchronous operations", self.asynchronous, "ended + open at the end + unseen", {
+                self.async_ended + self.async_open + self.async_unseen
+            }),
         ];
         sides
             .into_iter()

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 
+use crate::event::async_table::Opcode;
 use crate::event::syscall_table::{CALLS, CallId, Class};
+use crate::operation::asynchronous::AsyncOperation;
 use crate::operation::block::{BlockRequest, BlockStep, DiskstatsClass};
 use crate::operation::model::SyscallOperation;
 use crate::operation::{Sink, Step};
@@ -46,13 +48,19 @@ pub struct BlockTotals {
 #[derive(Clone, Debug)]
 pub struct Totals {
     calls: Vec<CallTotals>,
+    /// Asynchronous operations that ended, by what they are.
+    pub asynchronous: BTreeMap<Opcode, CallTotals>,
     /// By device and class.
     pub blocks: BTreeMap<(DevId, DiskstatsClass), BlockTotals>,
 }
 
 impl Default for Totals {
     fn default() -> Self {
-        Self { calls: vec![CallTotals::default(); CALLS.len()], blocks: BTreeMap::new() }
+        Self {
+            calls: vec![CallTotals::default(); CALLS.len()],
+            asynchronous: BTreeMap::new(),
+            blocks: BTreeMap::new(),
+        }
     }
 }
 
@@ -101,6 +109,14 @@ impl Totals {
         }
     }
 
+    fn asynchronous(&mut self, operation: &AsyncOperation) {
+        let totals = self.asynchronous.entry(operation.opcode).or_default();
+        totals.count += 1;
+        totals.time_ns += operation.end.map_or(0, |it| it.0.saturating_sub(operation.start.0));
+        totals.errors += u64::from(operation.errno().is_some());
+        totals.bytes = totals.bytes.saturating_add(operation.bytes().unwrap_or(0));
+    }
+
     fn request(&mut self, request: &BlockRequest) {
         let Some(class) = request.diskstats_class() else { return };
         let totals = self.blocks.entry((request.dev, class)).or_default();
@@ -116,6 +132,8 @@ impl Sink for Totals {
     fn step(&mut self, _: KernelTime, step: &Step<'_>) -> Result<(), Infallible> {
         if let Step::SyscallEnded(operation, _) = step {
             self.syscall(operation);
+        } else if let Step::AsyncEnded(operation, _) = step {
+            self.asynchronous(operation);
         } else if let Step::Block { step: BlockStep::Ended(request), .. } = step {
             self.request(request);
         }

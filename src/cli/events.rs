@@ -10,11 +10,25 @@ use crate::event::syscall_table::{CallId, DEFAULT_GROUPS, GROUPS};
 /// Block requests, beside the system calls.
 const BLOCK: &str = "block";
 
-/// The calls that `-e` asks for, and whether block requests are recorded; without it the default.
+/// The operations of io_uring, which are no system calls; also in `%async`.
+const URING: &str = "io_uring";
+
+/// What `-e` asks for.
+#[derive(Debug, Default)]
+pub(super) struct Wanted {
+    /// These calls.
+    pub(super) calls: BTreeSet<CallId>,
+    /// Block requests.
+    pub(super) block: bool,
+    /// The operations of io_uring.
+    pub(super) uring: bool,
+}
+
+/// What `-e` asks for; without it the default.
 ///
-/// Each word adds, or takes away if `!` stands before it: a call, `block`, `%GROUP`, `%file` (calls with a path), `%meta`,
-/// `%default`, `%all`. If the first one takes away, it does so from the default.
-pub(super) fn wanted_events(words: &[String]) -> Result<(Vec<CallId>, bool), CliError> {
+/// Each word adds, or takes away if `!` stands before it: a call, `block`, `io_uring`, `%GROUP`, `%file` (calls with a path),
+/// `%meta`, `%default`, `%all`. If the first one takes away, it does so from the default.
+pub(super) fn wanted_events(words: &[String]) -> Result<Wanted, CliError> {
     let mut wanted = Wanted::default();
     if words.first().is_none_or(|it| it.starts_with('!')) {
         wanted.change("%default", true)?;
@@ -25,23 +39,18 @@ pub(super) fn wanted_events(words: &[String]) -> Result<(Vec<CallId>, bool), Cli
             None => wanted.change(word, true)?,
         }
     }
-    if wanted.calls.is_empty() && !wanted.block {
+    if wanted.calls.is_empty() && !wanted.block && !wanted.uring {
         return Err(CliError::Usage("-e leaves nothing to record".into()));
     }
-    Ok((wanted.calls.into_iter().collect(), wanted.block))
-}
-
-#[derive(Debug, Default)]
-struct Wanted {
-    calls: BTreeSet<CallId>,
-    block: bool,
+    Ok(wanted)
 }
 
 impl Wanted {
     fn change(&mut self, word: &str, add: bool) -> Result<(), CliError> {
         let calls = calls(word);
         let with_block = matches!(word, BLOCK | "%all" | "%default");
-        if calls.is_empty() && !with_block {
+        let with_uring = matches!(word, URING | "%async" | "%all" | "%default");
+        if calls.is_empty() && !with_block && !with_uring {
             return Err(CliError::Usage(format!(
                 "unknown event {word}; those that there are: iotrace-perf list"
             )));
@@ -53,6 +62,9 @@ impl Wanted {
         }
         if with_block {
             self.block = add;
+        }
+        if with_uring {
+            self.uring = add;
         }
         Ok(())
     }
@@ -83,6 +95,7 @@ pub(super) fn run() -> Result<ExitCode, CliError> {
         text += &format!("%{group}{mark}: {what}\n    {}\n", names.join(" "));
     }
     text += "block (default): block requests of all devices\n\
+             io_uring (default, in %async): the operations that programs ask of io_uring, by its own tracepoints\n\
              %file: every call with a path; %meta: %name, %stat and %attr; %default; %all\n";
     std::io::stdout().write_all(text.as_bytes()).map_err(CliError::output)?;
     Ok(ExitCode::SUCCESS)
@@ -94,8 +107,8 @@ mod tests {
 
     fn names(words: &[&str]) -> Option<(Vec<&'static str>, bool)> {
         let words: Vec<String> = words.iter().map(|&it| it.into()).collect();
-        let (calls, block) = wanted_events(&words).ok()?;
-        Some((calls.into_iter().map(|it| it.call().name).collect(), block))
+        let wanted = wanted_events(&words).ok()?;
+        Some((wanted.calls.into_iter().map(|it| it.call().name).collect(), wanted.block))
     }
 
     #[test]
@@ -107,6 +120,13 @@ mod tests {
         assert_eq!(names(&["nosuchcall"]), None);
         assert_eq!(names(&["%nosuchgroup"]), None);
         assert_eq!(names(&["read", "!read"]), None);
+    }
+
+    #[test]
+    fn operations_of_io_uring_come_with_their_group() {
+        let has = |word: &str| wanted_events(&[word.to_owned()]).is_ok_and(|it| it.uring);
+        assert!(has("%async") && has("io_uring") && has("%default") && has("!read"));
+        assert!(!has("read") && !has("!io_uring"));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use super::convert::Converted;
 use super::output::Output;
 use super::say;
 use crate::analysis::audit::{self, ProcessAudit};
-use crate::anomaly::AnomalyKind;
+use crate::anomaly::{AnomalyKind, Ledger};
 use crate::pipeline::Summary;
 
 /// OTF2's readers open two files for each location.
@@ -50,9 +50,10 @@ pub(super) fn lines(bytes: u64, converted: &Converted) -> Vec<String> {
     let operations = ledger.pairs;
     let mut lines = vec![
         format!(
-            "{} in the log: {operations} system calls{}, {} block requests",
+            "{} in the log: {operations} system calls{}, {}{} block requests",
             size(bytes),
             per_operation(bytes, operations),
+            asynchronous(ledger),
             ledger.requests
         ),
         counts(converted),
@@ -130,6 +131,37 @@ fn losses(summary: &Summary) -> String {
     )
 }
 
+/// Asynchronous operations, where there are some.
+fn asynchronous(ledger: &Ledger) -> String {
+    match ledger.asynchronous {
+        0 => String::new(),
+        _ => format!("{} asynchronous operations, ", ledger.async_ended),
+    }
+}
+
+/// What is not known of asynchronous operations.
+fn asynchronous_doubts(ledger: &Ledger) -> Option<String> {
+    let counts = [
+        (ledger.async_open, "were open at the end"),
+        (ledger.async_unseen, "have no result that was seen"),
+        (
+            ledger.async_nameless,
+            "worked on files whose names are not known (registered with a ring, or opened by it)",
+        ),
+        (ledger.async_orphans, "results are of operations that are not in the log"),
+        (
+            ledger.async_unread,
+            "operations or results of io_submit and io_getevents could not be read",
+        ),
+    ];
+    let told: Vec<String> = counts
+        .iter()
+        .filter(|it| it.0 > 0)
+        .map(|(count, what)| format!("{count} {what}"))
+        .collect();
+    (!told.is_empty()).then(|| format!("asynchronous operations: {}", told.join("; ")))
+}
+
 /// What must not be overlooked.
 fn doubts(summary: &Summary) -> Vec<String> {
     let mut lines = Vec::new();
@@ -141,6 +173,7 @@ fn doubts(summary: &Summary) -> Vec<String> {
             lines.push(format!("{count} records could not be used: {}", kind.as_str()));
         }
     }
+    lines.extend(asynchronous_doubts(&summary.ledger));
     for imbalance in summary.ledger.imbalances() {
         lines.push(format!(
             "error: the books do not balance: {imbalance}; please report this with the log"

@@ -74,8 +74,10 @@ fn counts(summary: &Summary) -> Map<String, Value> {
         ("records", json!(ledger.records)),
         ("events", json!(ledger.events)),
         ("operations", json!(ledger.pairs)),
+        ("async_operations", json!(ledger.async_ended)),
         ("requests", json!(ledger.requests)),
         ("open_at_end", json!(ledger.open_at_end)),
+        ("async_open", json!(ledger.async_open)),
         ("requests_open", json!(ledger.requests_open)),
         ("requests_foreign", json!(ledger.requests_foreign)),
     ])
@@ -92,6 +94,10 @@ fn doubts(summary: &Summary) -> Map<String, Value> {
         ("lost", json!(summary.lost())),
         ("missing", json!(missing)),
         ("unmatched", json!(ledger.unmatched)),
+        ("async_unseen", json!(ledger.async_unseen)),
+        ("async_nameless", json!(ledger.async_nameless)),
+        ("async_orphans", json!(ledger.async_orphans)),
+        ("async_unread", json!(ledger.async_unread)),
         ("unnamed", json!(ledger.unnamed)),
         ("unverified", json!(ledger.unverified)),
         ("orphan_exits", json!(ledger.orphan_exits)),
@@ -109,6 +115,12 @@ fn details(info: &Converted) -> Map<String, Value> {
     let ledger = &info.summary.ledger;
     let calls: Map<String, Value> =
         info.totals.calls().map(|(id, it)| (id.call().name.to_owned(), call(it))).collect();
+    let asynchronous: Map<String, Value> = info
+        .totals
+        .asynchronous
+        .iter()
+        .map(|(opcode, it)| (opcode.to_string(), call(it)))
+        .collect();
     let anomalies: Map<String, Value> = ledger
         .anomalous
         .iter()
@@ -125,6 +137,7 @@ fn details(info: &Converted) -> Map<String, Value> {
         ("anomalies", json!(anomalies)),
         ("ignored", json!(ignored)),
         ("calls", json!(calls)),
+        ("async", json!(asynchronous)),
         ("audit", json!(audit::process(&info.summary, &info.totals).as_ref().map(audited))),
         ("tracepoints", json!(tracepoints)),
         ("cost", json!(info.summary.end.as_ref().map(|it| cost(&info.summary, &it.own)))),
@@ -204,6 +217,16 @@ fn as_text(info: &Converted, bytes: u64) -> String {
         lines.push(format!(
             "{:>18} {:>12} calls {:>8} errors {:>16} bytes {:>16} ns",
             id.call().name,
+            it.count,
+            it.errors,
+            it.bytes,
+            it.time_ns
+        ));
+    }
+    for (opcode, it) in &info.totals.asynchronous {
+        lines.push(format!(
+            "{:>18} {:>12} times {:>8} errors {:>16} bytes {:>16} ns",
+            opcode.to_string(),
             it.count,
             it.errors,
             it.bytes,

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use super::args::{ArgsArg, NamesArg, RecordArgs, SourceArg};
 use super::error::CliError;
-use super::events::wanted_events;
+use super::events::{Wanted, wanted_events};
 use super::exit_lines;
 use super::output::{Output, substitute};
 use super::signals::Signals;
@@ -138,11 +138,12 @@ fn options(args: &RecordArgs) -> Result<Options, CliError> {
         }
         (false, pids, _) => Follow::Attached(pids.to_vec()),
     };
-    let (calls, block) = wanted_events(&args.events)?;
+    let Wanted { calls, block, uring } = wanted_events(&args.events)?;
     Ok(Options {
         follow,
-        calls,
+        calls: calls.into_iter().collect(),
         block,
+        uring,
         names: match args.names {
             NamesArg::Auto | NamesArg::Reader => Names::Reader,
             NamesArg::Snapshot => Names::Snapshot,

@@ -5,6 +5,7 @@ use thiserror::Error;
 use super::block::{BlockEvent, BlockPoint, Rwbs};
 use super::syscall_table::CallId;
 use super::task::TaskEvent;
+use super::uring::{URING_POINTS, UringShape};
 use super::{EventKind, SysEnter, SysExit};
 use crate::tracefs::{
     ArrayField, BindError, EventFormat, FieldKind, FormatError, IntField, StringField,
@@ -60,6 +61,7 @@ enum Shape {
     Enter { call: CallId, args: Vec<IntField> },
     Exit { call: CallId, ret: IntField },
     Block(BlockShape),
+    Uring(UringShape),
     NewTask { pid: IntField, clone_flags: IntField },
 }
 
@@ -158,6 +160,7 @@ impl Decoder {
                 Ok(EventKind::SysExit(SysExit { call: *call, ret, names: None }))
             }
             Shape::Block(fields) => fields.read(payload).map(EventKind::Block).ok_or(short),
+            Shape::Uring(fields) => fields.read(payload).map(EventKind::Uring).ok_or(short),
             Shape::NewTask { pid, clone_flags } => {
                 let tid =
                     pid.read_i64(payload).and_then(|it| i32::try_from(it).ok()).ok_or(short)?;
@@ -202,6 +205,9 @@ impl Shape {
         }
         if let Some(&(_, point)) = BLOCK_POINTS.iter().find(|it| it.0 == name) {
             return Ok(Some(Self::Block(BlockShape::of(point, format)?)));
+        }
+        if let Some(&(_, point)) = URING_POINTS.iter().find(|it| it.0 == name) {
+            return Ok(Some(Self::Uring(UringShape::of(point, format)?)));
         }
         Ok(match (system, name) {
             ("raw_syscalls", "sys_enter") => {

@@ -3,11 +3,13 @@
 //! In: the payload of a tracepoint, whichever source wrapped it, and the `format` text that describes it.
 //! Out: an [`Event`], or the reason why there is none. Nothing here knows rings, files or the order of things.
 
+pub mod async_table;
 pub mod block;
 pub mod decode;
 mod syscall_rows;
 pub mod syscall_table;
 pub mod task;
+pub mod uring;
 
 use crate::units::{CpuId, DevId, Fd, KernelTime, Pid, Tid};
 
@@ -35,6 +37,8 @@ pub enum EventKind {
     SysExit(SysExit),
     /// The block layer spoke.
     Block(block::BlockEvent),
+    /// io_uring spoke.
+    Uring(uring::UringEvent),
     /// A task was born, renamed, or died.
     Task(task::TaskEvent),
     /// The kernel dropped this many records of this ring before this point.

@@ -7,8 +7,8 @@
 use super::syscall_table::Class as C;
 use super::syscall_table::Role::{
     BufferCount, Buffers, Command, CommandArg, Count, DirFd, DirFd2, DupFlags, Fd, Fd2, How,
-    LastFd, Length, Offset, OffsetPtr, OffsetPtr2, Opaque as __, OpenFlags, Pair, Path, Path2,
-    RangeFlags, RwFlags, Whence,
+    IoEvents, Iocbs, LastFd, Length, Offset, OffsetPtr, OffsetPtr2, Opaque as __, OpenFlags, Pair,
+    Path, Path2, RangeFlags, RegisterCount, RegisterOp, Registered, RwFlags, Whence,
 };
 use super::syscall_table::{Call, row};
 
@@ -94,8 +94,8 @@ pub const CALLS: &[Call] = &[
     row("fremovexattr",    199, Some(16),  C::Attribute,  [Fd, __, __, __, __, __]),
     row("io_setup",        206, Some(0),   C::Async,      [__, __, __, __, __, __]),
     row("io_destroy",      207, Some(1),   C::Async,      [__, __, __, __, __, __]),
-    row("io_getevents",    208, Some(4),   C::Async,      [__, __, __, __, __, __]),
-    row("io_submit",       209, Some(2),   C::Async,      [__, __, __, __, __, __]),
+    row("io_getevents",    208, Some(4),   C::Async,      [__, __, __, IoEvents, __, __]),
+    row("io_submit",       209, Some(2),   C::Async,      [__, __, Iocbs, __, __, __]),
     row("io_cancel",       210, Some(3),   C::Async,      [__, __, __, __, __, __]),
     row("epoll_create",    213, None,      C::Make("anon_inode:[eventpoll]"), [__, __, __, __, __, __]),
     row("getdents64",      217, Some(61),  C::List,       [Fd, __, Count, __, __, __]),
@@ -149,10 +149,10 @@ pub const CALLS: &[Call] = &[
     row("preadv2",         327, Some(286), C::Read,       [Fd, Buffers, BufferCount, Offset, __, RwFlags]),
     row("pwritev2",        328, Some(287), C::Write,      [Fd, Buffers, BufferCount, Offset, __, RwFlags]),
     row("statx",           332, Some(291), C::Stat,       [DirFd, Path, __, __, __, __]),
-    row("io_pgetevents",   333, Some(292), C::Async,      [__, __, __, __, __, __]),
+    row("io_pgetevents",   333, Some(292), C::Async,      [__, __, __, IoEvents, __, __]),
     row("io_uring_setup",  425, Some(425), C::Make("anon_inode:[io_uring]"), [__, __, __, __, __, __]),
     row("io_uring_enter",  426, Some(426), C::Async,      [Fd, __, __, __, __, __]),
-    row("io_uring_register", 427, Some(427), C::Async,    [Fd, __, __, __, __, __]),
+    row("io_uring_register", 427, Some(427), C::Async,    [Fd, RegisterOp, Registered, RegisterCount, __, __]),
     row("open_tree",       428, Some(428), C::Open,       [DirFd, Path, __, __, __, __]),
     row("fsopen",          430, Some(430), C::Make("anon_inode:[fscontext]"), [__, __, __, __, __, __]),
     row("fsmount",         432, Some(432), C::Make("fsmount"), [__, __, __, __, __, __]),

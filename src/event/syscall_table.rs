@@ -53,6 +53,16 @@ pub enum Role {
     How,
     /// Pointer to where the call puts two descriptors.
     Pair,
+    /// Pointer to pointers to what `io_submit` is to do, as many as it returns.
+    Iocbs,
+    /// Pointer to where the results of such operations are put, as many as the call returns.
+    IoEvents,
+    /// `IORING_REGISTER_*` of `io_uring_register`.
+    RegisterOp,
+    /// Pointer to what is registered.
+    Registered,
+    /// How many are registered.
+    RegisterCount,
     /// Number of buffers of a vectored call.
     BufferCount,
     /// Last descriptor of `close_range`.
@@ -64,8 +74,13 @@ pub enum Role {
 impl Role {
     /// True for an address that says nothing by itself.
     pub fn is_pointer(self) -> bool {
-        use Role::{Buffers, How, OffsetPtr, OffsetPtr2, Opaque, Pair};
-        matches!(self, Opaque | OffsetPtr | OffsetPtr2 | Buffers | How | Pair)
+        use Role::{
+            Buffers, How, IoEvents, Iocbs, OffsetPtr, OffsetPtr2, Opaque, Pair, Registered,
+        };
+        matches!(
+            self,
+            Opaque | OffsetPtr | OffsetPtr2 | Buffers | How | Pair | Iocbs | IoEvents | Registered
+        )
     }
 }
 
@@ -131,7 +146,7 @@ pub enum Class {
 }
 
 /// What `-e %GROUP` stands for, besides [`Class::group`]s.
-pub const DEFAULT_GROUPS: &[&str] = &["data", "desc", "sync", "name"];
+pub const DEFAULT_GROUPS: &[&str] = &["data", "desc", "sync", "name", "async"];
 
 /// The groups and what is in them.
 pub const GROUPS: &[(&str, &str)] = &[
@@ -151,6 +166,12 @@ pub const GROUPS: &[(&str, &str)] = &[
 ];
 
 impl Class {
+    /// True if descriptors are not the same after it.
+    pub fn changes_descriptors(self) -> bool {
+        use Class::{Close, CloseRange, Dup, Make, MakePair, Open};
+        matches!(self, Open | Close | CloseRange | Dup | Make(_) | MakePair)
+    }
+
     /// The group that it belongs to, one of [`GROUPS`].
     pub fn group(self) -> &'static str {
         match self {
@@ -236,6 +257,40 @@ pub const IOVEC_BYTES: u64 = 16;
 /// Buffers of one call at most (`UIO_MAXIOV`).
 const IOVECS_MAX: u64 = 1024;
 
+/// Bytes of a `struct iocb` (`include/uapi/linux/aio_abi.h`).
+pub const IOCB_BYTES: usize = 64;
+
+/// Bytes of a `struct io_event`.
+pub const IO_EVENT_BYTES: usize = 32;
+
+/// Operations that are read of one call. More are in no queue that anybody makes; of what is beyond it nothing is known.
+const IOCBS_MAX: u64 = 4096;
+
+/// `include/uapi/linux/io_uring.h`.
+const IORING_REGISTER_FILES: u64 = 2;
+
+/// Descriptors that are read of one call; only where there is a single file is it known which one an operation uses.
+const REGISTERED_MAX: u64 = 1024;
+
+/// Memory that a call was given, and how it is laid out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Memory {
+    /// So many bytes.
+    Bytes(usize),
+    /// So many pointers to a `struct iocb`. What is read of each: the pointer, the structure, and 8 bytes with the sum of its
+    /// buffers' lengths (of a vectored one; all ones if that is not known).
+    Iocbs(usize),
+}
+
+/// Bytes that stand in a fact for each `struct iocb`.
+pub const IOCB_READ_BYTES: usize = 8 + IOCB_BYTES + 8;
+
+impl Memory {
+    fn of(bytes: u64, count: u64) -> Self {
+        Self::Bytes(usize::try_from(bytes * count).unwrap_or(0))
+    }
+}
+
 impl Call {
     /// The number on a machine of this kind (`uname -m`); `None` if it has no such call or the kind is unknown.
     pub fn number(&self, machine: &str) -> Option<u32> {
@@ -266,19 +321,31 @@ impl Call {
         [Role::Path, Role::Path2].map(|it| args.get(self.arg(it)?).copied())
     }
 
-    /// The memory that tells more of a call than its registers: address and bytes of each piece.
-    pub fn memory(&self, args: &[u64; 6]) -> impl Iterator<Item = (u64, usize)> {
+    /// The memory that tells more of a call than its registers, where it stands and what it is.
+    pub fn memory(&self, args: &[u64; 6], ret: i64) -> impl Iterator<Item = (u64, Memory)> {
         let buffers = self.arg(Role::BufferCount).and_then(|it| args.get(it)).copied();
+        let done = u64::try_from(ret).unwrap_or(0);
+        let files = self.registered_files(args).unwrap_or(0);
         self.args.into_iter().zip(*args).filter_map(move |(role, address)| {
-            let bytes = match role {
-                Role::Buffers => IOVEC_BYTES * buffers.unwrap_or(0).min(IOVECS_MAX),
-                Role::OffsetPtr | Role::OffsetPtr2 | Role::Pair => 8,
-                Role::How => 24,
-                _ => 0,
+            let memory = match role {
+                Role::Buffers => Memory::of(IOVEC_BYTES, buffers.unwrap_or(0).min(IOVECS_MAX)),
+                Role::OffsetPtr | Role::OffsetPtr2 | Role::Pair => Memory::Bytes(8),
+                Role::How => Memory::Bytes(24),
+                Role::IoEvents => Memory::of(IO_EVENT_BYTES as u64, done.min(IOCBS_MAX)),
+                Role::Registered => Memory::of(4, files.min(REGISTERED_MAX)),
+                Role::Iocbs => Memory::Iocbs(usize::try_from(done.min(IOCBS_MAX)).ok()?),
+                _ => return None,
             };
-            let bytes = usize::try_from(bytes).unwrap_or(0);
-            (address != 0 && bytes > 0).then_some((address, bytes))
+            let is_there = !matches!(memory, Memory::Bytes(0) | Memory::Iocbs(0));
+            (address != 0 && is_there).then_some((address, memory))
         })
+    }
+
+    /// How many descriptors `io_uring_register` was given as the ring's files; `None`: it does something else.
+    pub fn registered_files(&self, args: &[u64; 6]) -> Option<u64> {
+        let of = |role| args.get(self.arg(role)?).copied();
+        let is_meant = of(Role::RegisterOp)? & 0xffff_ffff == IORING_REGISTER_FILES;
+        of(Role::RegisterCount).filter(|_| is_meant).map(|it| it & 0xffff_ffff)
     }
 
     /// True if there may be such memory.
@@ -292,9 +359,14 @@ impl Call {
         self.has_path() || self.class == Class::Open
     }
 
+    /// True if nothing is known of what it does without what stands in memory: that is always read.
+    pub fn is_list(&self) -> bool {
+        self.args.iter().any(|it| matches!(it, Role::Iocbs | Role::IoEvents | Role::Registered))
+    }
+
     /// True if something can be read beside the call.
     pub fn is_read_beside(&self) -> bool {
-        self.has_names() || self.has_memory()
+        self.has_names() || self.has_memory() || self.is_list()
     }
 }
 

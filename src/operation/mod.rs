@@ -3,6 +3,7 @@
 //! In: events in time order. Out: [`Step`]s in time order, to a [`Sink`]. Pure state machines: nothing here knows
 //! where events come from or what becomes of operations.
 
+pub mod asynchronous;
 pub mod block;
 pub mod fd_table;
 pub mod model;
@@ -15,10 +16,13 @@ pub mod syscall;
 pub mod tracker;
 
 #[cfg(test)]
+mod async_tests;
+#[cfg(test)]
 mod tracker_tests;
 
 use crate::anomaly::Anomaly;
 use crate::units::{Fd, KernelTime};
+use asynchronous::{AsyncOperation, NoResult};
 use model::{FdEffect, ProcessInfo, ProcessKey, SyscallOperation, ThreadInfo, Unfinished};
 
 /// One thing that happened to an operation, a descriptor or a task.
@@ -36,6 +40,14 @@ pub enum Step<'a> {
     SyscallEnded(&'a SyscallOperation, &'a [FdEffect]),
     /// It will not end any more.
     SyscallUnfinished(&'a SyscallOperation, Unfinished),
+    /// An asynchronous operation began; its file comes with the next step, if it has one.
+    AsyncBegun(&'a AsyncOperation),
+    /// Its file is known now.
+    AsyncFile(&'a AsyncOperation),
+    /// Its (last) result is there; what it did to descriptors.
+    AsyncEnded(&'a AsyncOperation, &'a [FdEffect]),
+    /// There will be no result.
+    AsyncUnfinished(&'a AsyncOperation, NoResult),
     /// Descriptors went without a call: an exec closed them, or the last thread of the process died.
     DescriptorsClosed(ProcessKey, &'a [Fd]),
     /// A thread is gone; nothing about its system calls follows (block requests that it queued may).

@@ -132,12 +132,13 @@ impl NameJoin {
             && let Some(mut read) = self.read.remove(&(event.tid, event.time))
         {
             // A reader may have taken the address of an older open of the thread.
+            let ret = exit.ret;
             let entered = self.entered.remove(&event.tid).filter(|it| it.call == exit.call);
             let addresses =
                 entered.as_ref().map(|it| it.call.call().paths(&it.args)).unwrap_or_default();
             let has = |address| {
                 let call = entered.as_ref().map(|it| (it.call.call(), &it.args));
-                call.is_some_and(|(call, args)| call.memory(args).any(|it| it.0 == address))
+                call.is_some_and(|(call, args)| call.memory(args, ret).any(|it| it.0 == address))
             };
             read.retain(|it| match it.of {
                 NameOf::Link => true,
@@ -284,6 +285,8 @@ fn may_close(kind: &EventKind, fd: i64) -> bool {
         EventKind::Task(TaskEvent::Exit { .. }) => true,
         // The close may be what was lost.
         EventKind::Lost(_) => true,
+        // Which one it closes is not said.
+        EventKind::Uring(event) => event.opcode().class() == Class::Close,
         EventKind::Task(_) | EventKind::Block(_) | EventKind::SeenFd(_) => false,
     }
 }

@@ -134,7 +134,14 @@ impl Changes {
                 self.process(*pid, event.time)
             }
             EventKind::Lost(_) => self.lost = self.lost.or(Some(event.time)),
-            EventKind::Task(_) | EventKind::Block(_) | EventKind::SeenFd(_) => {}
+            // Which descriptor it makes or closes is told later, or never.
+            EventKind::Uring(it) if it.opcode().class().changes_descriptors() => {
+                self.process(event.pid, event.time);
+            }
+            EventKind::Uring(_)
+            | EventKind::Task(_)
+            | EventKind::Block(_)
+            | EventKind::SeenFd(_) => {}
         }
     }
 }

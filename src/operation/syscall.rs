@@ -253,6 +253,26 @@ pub fn abandon(pending: Pending, now: KernelTime) -> SyscallOperation {
     pending.operation
 }
 
+/// A descriptor that was made by an asynchronous operation: for an `object` that always has this name, or for a file whose
+/// name nobody told.
+pub fn made_elsewhere(
+    fd: Fd,
+    object: Option<&str>,
+    process: &Process,
+    now: KernelTime,
+    context: &mut Context<'_>,
+) -> (Rc<OpenFile>, Vec<FdEffect>) {
+    let mut effects = Effects { list: Vec::new(), process, now };
+    if let Some(object) = object {
+        let file = effects.made(fd, object, context);
+        return (file, effects.list);
+    }
+    let description = Rc::new(Description::unknown(context.file(None, false), context.losses));
+    effects.put(fd, &description, None);
+    effects.list.push(FdEffect::Created { fd, file: description.file() });
+    (description.file(), effects.list)
+}
+
 fn destroyed(fd: Fd, slot: &Slot) -> FdEffect {
     FdEffect::Destroyed { fd, file: slot.description.file() }
 }

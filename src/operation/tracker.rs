@@ -1,8 +1,15 @@
 //! The place where events become operations: finds who did it, pairs it, tells the steps, keeps the books.
 
+mod aio;
+mod asynchronous;
+mod block;
+mod uring;
+
 use rustc_hash::FxHashMap;
 
-use super::block::{At, BlockOptions, BlockRequest, BlockStep, BlockTracker, Ending, RequestId};
+use self::asynchronous::Asynchronous;
+use self::block::owned;
+use super::block::{BlockOptions, BlockTracker, RequestId};
 use super::fd_table::{Description, Seen, Slot};
 use super::model::{OpenFile, ThreadInfo, Unfinished};
 use super::process::{Process, Scope, Tasks, Thread};
@@ -10,8 +17,7 @@ use super::syscall::{self, Context, Followed};
 use super::{Sink, Step};
 use crate::anomaly::{Anomaly, AnomalyKind, Ignored, Ledger};
 use crate::capture::fact::Text;
-use crate::event::block::BlockEvent;
-use crate::event::syscall_table::Class;
+use crate::event::syscall_table::{Class, Role};
 use crate::event::task::{CLONE_FILES, TaskEvent};
 use crate::event::{Event, EventKind, SeenFd, SysEnter, SysExit};
 use crate::units::{CpuId, KernelTime, Pid, Tid};
@@ -21,6 +27,7 @@ use crate::units::{CpuId, KernelTime, Pid, Tid};
 pub struct Tracker {
     tasks: Tasks,
     block: BlockTracker,
+    asynchronous: Asynchronous,
     /// Who asked for the requests in flight.
     submitters: FxHashMap<RequestId, Option<ThreadInfo>>,
     system: bool,
@@ -44,6 +51,7 @@ impl Tracker {
             system: scope.system,
             tasks: Tasks::new(scope),
             block: BlockTracker::new(block),
+            asynchronous: Asynchronous::default(),
             submitters: FxHashMap::default(),
             ledger: Ledger::default(),
             next_file: 0,
@@ -145,6 +153,7 @@ impl Tracker {
             EventKind::SysEnter(enter) => self.enter(&event, enter, sink),
             EventKind::SysExit(exit) => self.exit(&event, exit, sink),
             EventKind::Block(block) => self.block(&event, block, sink),
+            EventKind::Uring(uring) => self.uring(&event, uring, sink),
             EventKind::Task(task) => self.task(&event, task, sink),
             EventKind::Lost(count) => self.lost(&event, *count, sink),
             EventKind::SeenFd(seen) => {
@@ -184,6 +193,7 @@ impl Tracker {
                 sink.step(at, &Step::SyscallUnfinished(&operation, Unfinished::CaptureEnd))?;
             }
         }
+        self.async_finish(at, sink)?;
         let mut steps = Vec::new();
         self.block.finish(&mut |step| steps.extend(owned(&step)));
         for (step, request) in steps {
@@ -264,9 +274,16 @@ impl Tracker {
                 let effects = syscall::end(pending, event, exit, process, &mut context);
                 count_names(&mut self.ledger, &pending.operation);
                 let step = Step::SyscallEnded(&pending.operation, &effects);
-                let told = sink.step(event.time, &step);
-                thread.pending = None;
-                told
+                sink.step(event.time, &step)?;
+                let ended = thread.pending.take().map(|it| it.operation);
+                match ended.filter(|it| it.call.call().is_list()) {
+                    Some(it) if it.call.call().arg(Role::Registered).is_some() => {
+                        self.uring_registered(&it, exit);
+                        Ok(())
+                    }
+                    Some(it) => self.aio(event, &it, exit, sink),
+                    None => Ok(()),
+                }
             }
             other => {
                 let other = other.take();
@@ -390,6 +407,9 @@ impl Tracker {
             let unwaited = process.followed && self.tasks.is_orphan(process);
             self.ledger.unwaited += u64::from(unwaited);
         }
+        if let Some(process) = &gone.process {
+            self.async_process_ended(at, process.info.key, sink)?;
+        }
         if let Some(process) = gone.process.filter(|it| it.announced) {
             // Others may share the table and live on.
             let last = std::rc::Rc::strong_count(&process.fds) == 1;
@@ -431,97 +451,6 @@ impl Tracker {
         }
         Ok(())
     }
-
-    fn block<S: Sink>(
-        &mut self,
-        event: &Event,
-        block: &BlockEvent,
-        sink: &mut S,
-    ) -> Result<(), S::Error> {
-        let at = At { time: event.time, cpu: event.cpu, pid: event.pid, tid: event.tid };
-        let mut steps = Vec::new();
-        let mut reasons = Vec::new();
-        self.block.push(&at, block, &mut |step| {
-            if let BlockStep::Anomaly(it) = step {
-                reasons.push(it.reason.to_string());
-            }
-            steps.extend(owned(&step));
-        });
-        let mut used = steps.is_empty() && reasons.is_empty();
-        for (step, request) in steps {
-            used |= self.block_step(event.time, step, &request, sink)?;
-        }
-        if reasons.is_empty() {
-            if used {
-                self.ledger.events += 1;
-            } else {
-                self.ledger.ignore(Ignored::Foreign);
-            }
-            return Ok(());
-        }
-        self.ledger.unmatched += 1;
-        let detail = format!(
-            "{:?} {} {} {} + {}: {}",
-            block.point,
-            block.dev,
-            block.rwbs,
-            block.sector,
-            block.nr_sector,
-            reasons.join("; ")
-        );
-        self.anomaly(&anomaly(event, AnomalyKind::UnmatchedBlock, 1, detail), sink)
-    }
-
-    /// Passes a step on if its request is wanted. True if it is.
-    fn block_step<S: Sink>(
-        &mut self,
-        at: KernelTime,
-        step: StepKind,
-        request: &BlockRequest,
-        sink: &mut S,
-    ) -> Result<bool, S::Error> {
-        if step == StepKind::Queued {
-            self.note_submitter(at, request, sink)?;
-        }
-        let submitter = self.submitters.get(&request.id).cloned();
-        let wanted = self.system || matches!(submitter, Some(Some(_)));
-        if step == StepKind::Ended {
-            self.submitters.remove(&request.id);
-            match (wanted, request.ending) {
-                (false, _) => self.ledger.requests_foreign += 1,
-                (true, Some(Ending::Unfinished(_))) => self.ledger.requests_open += 1,
-                (true, _) => self.ledger.requests += 1,
-            }
-        }
-        if wanted {
-            let step = step.of(request);
-            let thread = submitter.flatten();
-            sink.step(at, &Step::Block { step: &step, thread: thread.as_ref() })?;
-        }
-        Ok(wanted)
-    }
-
-    /// Remembers who asked for a request, as they are called now.
-    fn note_submitter<S: Sink>(
-        &mut self,
-        at: KernelTime,
-        request: &BlockRequest,
-        sink: &mut S,
-    ) -> Result<(), S::Error> {
-        let submitter = request.submitter.map(|it| (it.pid, it.tid));
-        let wanted = submitter.filter(|it| self.unwanted(it.0).is_none());
-        let info = match wanted {
-            Some((pid, tid)) => {
-                self.end_stale(at, pid, tid, sink)?;
-                let (process, thread) = self.tasks.thread(pid, tid);
-                announce(at, process, thread, sink)?;
-                Some(thread.info.clone())
-            }
-            None => None,
-        };
-        self.submitters.insert(request.id, info);
-        Ok(())
-    }
 }
 
 /// Tells the outputs about a thread before the first thing that it does.
@@ -557,44 +486,4 @@ fn anomaly(event: &Event, kind: AnomalyKind, count: u64, detail: String) -> Anom
     let Event { time, cpu, pid, tid, .. } = *event;
     let cpu: CpuId = cpu;
     Anomaly { kind, time, cpu, pid, tid, count, detail }
-}
-
-/// A [`BlockStep`] without its request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum StepKind {
-    Queued,
-    Merged,
-    Inserted,
-    Issued,
-    Requeued,
-    Progressed,
-    Ended,
-}
-
-impl StepKind {
-    fn of(self, request: &BlockRequest) -> BlockStep<'_> {
-        match self {
-            Self::Queued => BlockStep::Queued(request),
-            Self::Merged => BlockStep::Merged(request),
-            Self::Inserted => BlockStep::Inserted(request),
-            Self::Issued => BlockStep::Issued(request),
-            Self::Requeued => BlockStep::Requeued(request),
-            Self::Progressed => BlockStep::Progressed(request),
-            Self::Ended => BlockStep::Ended(request),
-        }
-    }
-}
-
-/// A step that outlives the call that told it; anomalies are told apart from the others.
-fn owned(step: &BlockStep<'_>) -> Option<(StepKind, BlockRequest)> {
-    Some(match *step {
-        BlockStep::Queued(it) => (StepKind::Queued, *it),
-        BlockStep::Merged(it) => (StepKind::Merged, *it),
-        BlockStep::Inserted(it) => (StepKind::Inserted, *it),
-        BlockStep::Issued(it) => (StepKind::Issued, *it),
-        BlockStep::Requeued(it) => (StepKind::Requeued, *it),
-        BlockStep::Progressed(it) => (StepKind::Progressed, *it),
-        BlockStep::Ended(it) => (StepKind::Ended, *it),
-        BlockStep::Anomaly(_) => return None,
-    })
 }

@@ -30,7 +30,7 @@ attributes! {
     4 SECTOR      = "Sector"     UINT64 "First sector of the request, in units of 512 bytes.";
     5 PID         = "pid"        INT32  "The process that asked for the request.";
     6 TID         = "tid"        INT32  "The thread that asked for the request.";
-    7 OPERATION   = "operation"  STRING "What the request asks, where it is neither a read, a write nor a flush.";
+    7 OPERATION   = "operation"  STRING "What the request asks, where it is neither a read, a write nor a flush; what an asynchronous operation is.";
     8 MERGED_INTO = "MergedInto" UINT64 "Matching id, on the device's location, of the request that this one became part of.";
     9 SECOND_PATH = "path2"      STRING "The second path that the call was given: a new name, the contents of a symbolic link.";
 }

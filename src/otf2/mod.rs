@@ -31,6 +31,7 @@
 //! are unique among all open operations of the archive, which some readers need, and short.
 
 mod activity;
+mod asynchronous;
 mod attributes;
 mod block;
 mod define;

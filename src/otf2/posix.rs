@@ -31,7 +31,7 @@ struct Open {
 }
 
 /// What a call of this class does to data.
-fn mode(class: Class) -> Option<IoOperationMode> {
+pub(super) fn mode(class: Class) -> Option<IoOperationMode> {
     match class {
         // A transfer reads here and writes on its target.
         Class::Read | Class::Transfer => Some(IoOperationMode::READ),

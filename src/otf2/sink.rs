@@ -4,6 +4,7 @@ use std::path::Path;
 
 use otf2_sys::Archive;
 
+use super::asynchronous::AsyncOperations;
 use super::block::Devices;
 use super::define::Ending;
 use super::definitions::{Definitions, Owner};
@@ -25,6 +26,7 @@ pub struct OtfSink {
     definitions: Definitions,
     tasks: Tasks,
     devices: Devices,
+    asynchronous: AsyncOperations,
     slots: Slots,
     mounts: Mounts,
     capture: Header,
@@ -52,6 +54,7 @@ impl OtfSink {
             definitions: Definitions::new(archive)?,
             tasks: Tasks::default(),
             devices: Devices::new(capture.disks.clone(), block_on_threads),
+            asynchronous: AsyncOperations::default(),
             slots: Slots::default(),
             mounts: Mounts::default(),
             capture: capture.clone(),
@@ -123,6 +126,12 @@ impl OtfSink {
         Ok(())
     }
 
+    /// What a step of an asynchronous operation works on.
+    fn off_thread(&mut self, time: u64) -> (&mut AsyncOperations, &mut Tasks, Writing<'_>) {
+        let out = Writing { time, definitions: &mut self.definitions, slots: &mut self.slots };
+        (&mut self.asynchronous, &mut self.tasks, out)
+    }
+
     fn on_thread(
         &mut self,
         time: u64,
@@ -163,6 +172,22 @@ impl Sink for OtfSink {
                 let mut out =
                     Writing { time, definitions: &mut self.definitions, slots: &mut self.slots };
                 self.devices.step(step, *thread, &mut self.tasks, &mut out)
+            }
+            Step::AsyncBegun(operation) => {
+                let (asynchronous, tasks, mut out) = self.off_thread(time);
+                asynchronous.begun(operation, tasks, &mut out)
+            }
+            Step::AsyncFile(operation) => {
+                let (asynchronous, tasks, mut out) = self.off_thread(time);
+                asynchronous.file(operation, tasks, &mut out)
+            }
+            Step::AsyncEnded(operation, effects) => {
+                let (asynchronous, tasks, mut out) = self.off_thread(time);
+                asynchronous.ended(operation, effects, tasks, &mut out)
+            }
+            Step::AsyncUnfinished(operation, _) => {
+                let (asynchronous, tasks, mut out) = self.off_thread(time);
+                asynchronous.unfinished(operation, tasks, &mut out)
             }
             Step::DescriptorsClosed(process, fds) => {
                 self.tasks.descriptors_closed(time, *process, fds, &mut self.definitions)

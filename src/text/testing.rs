@@ -3,8 +3,10 @@
 use std::rc::Rc;
 
 use crate::anomaly::{Anomaly, AnomalyKind};
+use crate::event::async_table::{Interface, Opcode};
 use crate::event::block::{BlockPoint, RequestOp, Rwbs};
 use crate::event::syscall_table::CallId;
+use crate::operation::asynchronous::AsyncOperation;
 use crate::operation::block::{
     BlockRequest, BlockStep, Ending, FlushRole, Inferred, RequestId, Submitter, SubmitterSource,
     Unfinished,
@@ -91,6 +93,59 @@ pub(super) fn failed_open(path: &[u8], source: PathSource) -> SyscallOperation {
     let first = Some(Given { path, absolute: None });
     open.named = Some(Box::new(Named { first, second: None }));
     open
+}
+
+/// An operation of a ring on a file, that took 80 µs.
+pub(super) fn asynchronous(file: &Rc<OpenFile>) -> AsyncOperation {
+    AsyncOperation {
+        id: 0,
+        opcode: Opcode { interface: Interface::IoUring, number: 22 },
+        thread: ThreadKey(0),
+        process: ProcessKey(0),
+        pid: Pid(4711),
+        tid: Tid(4712),
+        cpu: CpuId(1),
+        start: at(210_000),
+        end: Some(at(290_000)),
+        user_data: u64::MAX,
+        fd: Some(Fd(3)),
+        file: Some(Rc::clone(file)),
+        target: None,
+        fixed_file: false,
+        offset: None,
+        bytes_requested: None,
+        result: Some(4096),
+        results: 1,
+        bytes_before: 0,
+        by_worker: false,
+        flags: 0,
+    }
+}
+
+/// Several of them: plain, known to the last, of a registered file, failed, with several results, of a kind of tomorrow, with
+/// two files.
+pub(super) fn asynchronous_ones() -> Vec<AsyncOperation> {
+    let one = asynchronous(&file(b"/data/a\xff", PathSource::Link));
+    let of_aio = Opcode { interface: Interface::Aio, number: 1 };
+    let of_tomorrow = Opcode { interface: Interface::IoUring, number: 999 };
+    vec![
+        one.clone(),
+        AsyncOperation {
+            opcode: of_aio,
+            offset: Some(8192),
+            bytes_requested: Some(4096),
+            ..one.clone()
+        },
+        AsyncOperation { fd: None, file: None, fixed_file: true, by_worker: true, ..one.clone() },
+        AsyncOperation { result: Some(-9), ..one.clone() },
+        AsyncOperation { results: 3, bytes_before: 150, result: Some(0), ..one.clone() },
+        AsyncOperation { opcode: of_tomorrow, fd: None, file: None, ..one.clone() },
+        AsyncOperation {
+            opcode: Opcode { interface: Interface::IoUring, number: 30 },
+            target: Some((Fd(9), file(b"/data/b\xff", PathSource::Link))),
+            ..one
+        },
+    ]
 }
 
 /// A write of 8 sectors that went all the way.

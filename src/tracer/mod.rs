@@ -16,6 +16,7 @@ pub mod error;
 mod frames;
 mod gauge;
 pub mod log;
+mod memory;
 pub mod names;
 pub mod perf_source;
 pub mod plan;

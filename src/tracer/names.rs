@@ -5,7 +5,8 @@
 //! descriptor still is what it was. It reads both, with the time before and after; whether nothing came in between is
 //! decided later, where all records are in order.
 
-use std::io::{self, IoSliceMut};
+use std::collections::VecDeque;
+use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStringExt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,15 +15,14 @@ use std::thread::JoinHandle;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
-use nix::sys::uio::{RemoteIoVec, process_vm_readv};
-use nix::unistd::Pid;
 use rustc_hash::FxHashMap;
 
 use super::log::{Data, Message};
+use super::memory;
 use super::stream::{Stream, Take};
 use crate::capture::fact::{Fact, NameOf};
 use crate::event::decode::Decoder;
-use crate::event::syscall_table::Class;
+use crate::event::syscall_table::{Class, Memory};
 use crate::event::{EventKind, FileStat, SysEnter};
 use crate::record::page::{self, Entry};
 use crate::record::parse::Body;
@@ -35,13 +35,6 @@ use crate::units::{self, CpuId, KernelTime, Tid};
 /// Above every ordinary task, below the kernel's own interrupt threads (50).
 pub const PRIORITY: i32 = 40;
 
-/// The longest path that the kernel takes, with its NUL (`PATH_MAX`).
-const PATH_BYTES_MAX: usize = 4096;
-
-/// Bytes at a time when the argument is read: short names need one call, and no read crosses a page that may not be
-/// there.
-const ARGUMENT_CHUNK_BYTES: usize = 256;
-
 /// All readers.
 #[derive(Debug)]
 pub struct NamesReaders {
@@ -53,6 +46,8 @@ pub struct NamesReaders {
 /// What one CPU's reader has.
 #[derive(Debug)]
 struct CpuNames {
+    /// Its place among the readers.
+    index: usize,
     opens: Taken,
     reading: Reading,
     pipe: PagePipe,
@@ -146,8 +141,9 @@ impl NamesReaders {
         exact_args: bool,
     ) -> io::Result<Self> {
         let reading = Reading { decoder, layouts, exact_args };
-        let cpu = |ring: Stream| {
+        let cpu = |(index, ring): (usize, Stream)| {
             Ok(Mutex::new(CpuNames {
+                index,
                 opens: Taken { ring, bytes: Vec::new() },
                 reading: reading.clone(),
                 pipe: PagePipe::new()?,
@@ -155,7 +151,7 @@ impl NamesReaders {
                 entered: FxHashMap::default(),
             }))
         };
-        let cpus = rings.into_iter().map(cpu).collect::<io::Result<_>>()?;
+        let cpus = rings.into_iter().enumerate().map(cpu).collect::<io::Result<_>>()?;
         let wake =
             EventFd::from_value_and_flags(0, EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_SEMAPHORE)?;
         Ok(Self { cpus, stop: AtomicBool::new(false), wake })
@@ -171,10 +167,11 @@ impl NamesReaders {
     /// What was taken and read since the last call.
     pub fn collect(&self) -> Vec<Message> {
         let mut messages = Vec::new();
+        // What comes next says that all rings were taken; the readers may not have run yet.
+        let strays = self.cpus.iter().flat_map(|it| lock(it).absorb(Take::All)).collect();
+        self.settle(strays);
         for cpu in &self.cpus {
             let mut cpu = lock(cpu);
-            // What comes next says that all rings were taken; the reader may not have run yet.
-            cpu.absorb(Take::All, |_| None);
             messages.extend(cpu.opens.message());
             if !cpu.facts.is_empty() {
                 messages.push(Message::Facts(std::mem::take(&mut cpu.facts)));
@@ -197,18 +194,28 @@ impl NamesReaders {
                 PollFd::new(self.wake.as_fd(), PollFlags::POLLIN),
             ];
             let _ = poll(&mut fds, PollTimeout::NONE);
-            lock(mine).absorb(Take::Page, |tid| self.entered_elsewhere(index, tid));
+            let strays = lock(mine).absorb(Take::Page);
+            self.settle(strays);
         }
         Ok(())
     }
 
-    /// A call that was entered on another CPU: its entry is in that CPU's ring.
-    fn entered_elsewhere(&self, mine: usize, tid: Tid) -> Option<SysEnter> {
-        let others = self.cpus.iter().enumerate().filter(|it| it.0 != mine);
-        others.filter_map(|(_, cpu)| cpu.try_lock().ok()).find_map(|mut cpu| {
-            cpu.absorb(Take::All, |_| None);
-            cpu.entered.remove(&tid.0)
-        })
+    /// Reads for calls that were entered on another CPU: the entry is in that CPU's ring. What else is found there is read,
+    /// too: its reader will not see it any more.
+    fn settle(&self, strays: Vec<Stray>) {
+        let mut waiting = VecDeque::from(strays);
+        while let Some(stray) = waiting.pop_front() {
+            let entered = self.cpus.iter().find_map(|cpu| {
+                let mut cpu = lock(cpu);
+                waiting.extend(cpu.absorb(Take::All));
+                cpu.entered.remove(&stray.ended.tid.0)
+            });
+            let its_cpu = self.cpus.get(stray.index);
+            if let (Some(enter), Some(its_cpu)) = (entered, its_cpu) {
+                let mut its_cpu = lock(its_cpu);
+                its_cpu.read(stray.pid, &stray.ended, &enter);
+            }
+        }
     }
 }
 
@@ -256,9 +263,9 @@ impl Drop for NamesThreads {
 }
 
 impl CpuNames {
-    /// Takes what is in the ring and reads the name of each open that has ended.
-    fn absorb(&mut self, how: Take, elsewhere: impl Fn(Tid) -> Option<SysEnter>) {
-        let Self { opens, reading, pipe, facts, entered, .. } = self;
+    /// Takes what is in the ring and reads the name of each open that has ended. Those that were entered elsewhere.
+    fn absorb(&mut self, how: Take) -> Vec<Stray> {
+        let Self { opens, reading, pipe, facts, entered, index } = self;
         let cpu = CpuId(opens.ring.cpu);
         let mut ended = Vec::new();
         let layout = opens.ring.layout();
@@ -270,25 +277,45 @@ impl CpuNames {
                 Ok(EventKind::SysExit(exit)) => {
                     let is_open = exit.call.call().class == Class::Open;
                     let (tid, record_time, ret) = (hit.tid, hit.time, exit.ret);
-                    let open = Ended { cpu, tid, record_time, is_open, ret };
+                    let call = Ended { cpu, tid, record_time, is_open, ret };
                     // The link first: each moment more is one in which another CPU may take the thread over.
-                    facts.extend(open.link().map(|it| (hit.pid, it)));
-                    ended.push((hit.pid, open));
+                    facts.extend(call.link().map(|it| (hit.pid, it)));
+                    // One of a later open of the thread is told by its address.
+                    ended.push((hit.pid, call, entered.remove(&hit.tid.0)));
                 }
                 _ => {}
             }
         });
-        for (pid, open) in ended {
-            // One of a later open of the thread is told by its address.
-            let enter = entered.remove(&open.tid.0).or_else(|| elsewhere(open.tid));
-            let Some(enter) = enter else { continue };
-            facts.extend(paths(&enter).into_iter().flatten().map(|it| (pid, open.argument(it))));
-            if reading.exact_args {
-                let memory = enter.call.call().memory(&enter.args);
-                facts.extend(memory.map(|it| (pid, open.memory(it))));
+        let index = *index;
+        let mut strays = Vec::new();
+        for (pid, ended, enter) in ended {
+            match enter {
+                Some(enter) => self.read(pid, &ended, &enter),
+                None => strays.push(Stray { index, pid, ended }),
             }
         }
+        strays
     }
+
+    /// Reads what a call was given that has ended.
+    fn read(&mut self, pid: Option<units::Pid>, ended: &Ended, enter: &SysEnter) {
+        let paths = paths(enter).into_iter().flatten();
+        self.facts.extend(paths.map(|it| (pid, ended.argument(it))));
+        let call = enter.call.call();
+        if self.reading.exact_args || call.is_list() {
+            let memory = call.memory(&enter.args, ended.ret);
+            self.facts.extend(memory.map(|it| (pid, ended.memory(it))));
+        }
+    }
+}
+
+/// A call that has ended on one CPU and was entered on another one.
+#[derive(Debug)]
+struct Stray {
+    /// The reader whose facts its names are.
+    index: usize,
+    pid: Option<units::Pid>,
+    ended: Ended,
 }
 
 /// Where the paths stand that a call is given; one that is the second one, too, is read once.
@@ -322,13 +349,17 @@ impl Ended {
     /// The string that its argument points to.
     fn argument(&self, pointer: u64) -> Fact {
         let begin = clock::now();
-        self.fact(NameOf::Argument, pointer, begin, string_at(self.tid, pointer), None)
+        self.fact(NameOf::Argument, pointer, begin, memory::string_at(self.tid, pointer), None)
     }
 
     /// The bytes that another argument points to.
-    fn memory(&self, (address, bytes): (u64, usize)) -> Fact {
+    fn memory(&self, (address, memory): (u64, Memory)) -> Fact {
         let begin = clock::now();
-        self.fact(NameOf::Memory, address, begin, bytes_at(self.tid, address, bytes), None)
+        let read = match memory {
+            Memory::Bytes(bytes) => memory::bytes_at(self.tid, address, bytes),
+            Memory::Iocbs(count) => memory::iocbs_at(self.tid, address, count),
+        };
+        self.fact(NameOf::Memory, address, begin, read, None)
     }
 
     fn fact(
@@ -347,43 +378,6 @@ impl Ended {
         };
         Fact::Name { tid, cpu, record_time, of, begin, end, errno, address, stat, bytes }
     }
-}
-
-/// So many bytes at this address of the thread's memory; all of them.
-fn bytes_at(tid: Tid, address: u64, bytes: usize) -> nix::Result<Vec<u8>> {
-    let base = usize::try_from(address).map_err(|_| nix::errno::Errno::EFAULT)?;
-    let mut read = vec![0; bytes];
-    let length = process_vm_readv(
-        Pid::from_raw(tid.0),
-        &mut [IoSliceMut::new(&mut read)],
-        &[RemoteIoVec { base, len: bytes }],
-    )?;
-    if length < bytes { Err(nix::errno::Errno::EFAULT) } else { Ok(read) }
-}
-
-/// The string at this address of the thread's memory, without its NUL.
-fn string_at(tid: Tid, pointer: u64) -> nix::Result<Vec<u8>> {
-    let mut string = Vec::new();
-    let mut address = usize::try_from(pointer).map_err(|_| nix::errno::Errno::EFAULT)?;
-    while string.len() < PATH_BYTES_MAX {
-        // Aligned chunks: one never crosses into a page that the string does not reach.
-        let length = ARGUMENT_CHUNK_BYTES - address % ARGUMENT_CHUNK_BYTES;
-        let mut chunk = [0; ARGUMENT_CHUNK_BYTES];
-        let Some(part) = chunk.get_mut(..length) else { break };
-        let read = process_vm_readv(
-            Pid::from_raw(tid.0),
-            &mut [IoSliceMut::new(part)],
-            &[RemoteIoVec { base: address, len: length }],
-        )?;
-        let part = part.get(..read).unwrap_or_default();
-        if let Some(end) = part.iter().position(|&it| it == 0) {
-            string.extend_from_slice(part.get(..end).unwrap_or_default());
-            return Ok(string);
-        }
-        string.extend_from_slice(part);
-        address += read;
-    }
-    Err(nix::errno::Errno::ENAMETOOLONG)
 }
 
 /// A reader that panicked has lost its own names, not those of others.

@@ -2,6 +2,7 @@
 
 use crate::event::decode::BLOCK_POINTS;
 use crate::event::syscall_table::{Call, CallId, Class};
+use crate::event::uring::{URING_POINTS, UringPoint};
 use crate::sys::perf::Wake;
 
 /// Where hits come from.
@@ -30,7 +31,7 @@ pub enum RingOf {
     Main,
     /// A small one with the opens, whose reader is woken by each exit (tracefs: by each entry, too).
     Names,
-    /// With tracefs in process mode: block requests, which may not be filtered by thread.
+    /// With tracefs in process mode: block requests and io_uring's operations, which may not be filtered by thread.
     Block,
     /// With tracefs: perf's births, names and ends of tasks.
     Tasks,
@@ -56,10 +57,21 @@ impl RingOf {
     }
 }
 
+/// What it means if a kernel lacks a tracepoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// The recording is worth nothing without it.
+    Must,
+    /// It is left out, with a warning.
+    Wanted,
+    /// Kernels that lack it say the same in another way, or have nothing to say there.
+    Optional,
+}
+
 /// One tracepoint to open on every CPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Planned {
-    /// `raw_syscalls`, `syscalls`, `block`, `task`.
+    /// `raw_syscalls`, `syscalls`, `block`, `io_uring`, `task`.
     pub system: &'static str,
     /// The tracepoint.
     pub name: String,
@@ -69,12 +81,26 @@ pub struct Planned {
     pub ring: RingOf,
     /// True if each hit wakes the ring's reader.
     pub wakes: bool,
-    /// True if the recording is worth nothing without it; the others are left out, with a warning, on kernels that
-    /// lack them.
-    pub needed: bool,
+    /// What it means if a kernel lacks it.
+    pub need: Need,
+}
+
+impl UringPoint {
+    /// Every kernel has the others under one name or another, or in one.
+    fn need(self) -> Need {
+        match self {
+            Self::Create | Self::FileGet | Self::Complete => Need::Wanted,
+            Self::Submit | Self::Worker | Self::Failed | Self::Overflow => Need::Optional,
+        }
+    }
 }
 
 impl Planned {
+    /// True if the thread of its records says nothing about whom they concern.
+    pub fn is_of_anybody(&self) -> bool {
+        matches!(self.system, "block" | "io_uring")
+    }
+
     /// When it wakes its ring's reader.
     pub fn wake(&self, watermark: u32) -> Wake {
         if self.wakes { Wake::Each } else { Wake::Watermark(watermark) }
@@ -102,6 +128,8 @@ pub struct Wanted<'a> {
     pub exact_args: bool,
     /// True for block requests.
     pub block: bool,
+    /// True for the operations of io_uring.
+    pub uring: bool,
     /// Where from.
     pub source: SourceKind,
     /// True if everybody is followed.
@@ -116,7 +144,8 @@ pub fn plan(wanted: &Wanted<'_>) -> Vec<Planned> {
     let has_names =
         |call: &Call| if is_perf { call.class == Class::Open } else { call.has_names() };
     let is_named = |call: &Call| {
-        wanted.names_ring && has_names(call) || wanted.exact_args && call.has_memory()
+        let is_read = has_names(call) || call.is_list();
+        wanted.names_ring && is_read || wanted.exact_args && call.has_memory()
     };
     let (named, plain): (Vec<CallId>, Vec<CallId>) =
         wanted.calls.iter().filter(there).partition(|it| is_named(it.call()));
@@ -126,7 +155,7 @@ pub fn plan(wanted: &Wanted<'_>) -> Vec<Planned> {
         filter: String::new(),
         ring: RingOf::Main,
         wakes: false,
-        needed: false,
+        need: Need::Wanted,
     }];
     if is_perf && plain.len() > SINGLE_CALLS_MAX {
         planned.extend(raw_pair(&plain, wanted.machine));
@@ -137,9 +166,14 @@ pub fn plan(wanted: &Wanted<'_>) -> Vec<Planned> {
     let not_ours = format!("COMM!=\"{}\"", wanted.own_name);
     let filter = if is_perf || wanted.system { not_ours.as_str() } else { "" };
     planned.extend(named.iter().flat_map(|&it| single(it, RingOf::Names, filter)));
+    let global = if is_perf || wanted.system { RingOf::Main } else { RingOf::Block };
     if wanted.block {
-        let ring = if is_perf || wanted.system { RingOf::Main } else { RingOf::Block };
-        planned.extend(BLOCK_POINTS.iter().map(|(name, _)| block(name, ring)));
+        let blocks = BLOCK_POINTS.iter();
+        planned.extend(blocks.map(|it| unfiltered("block", it.0, global, Need::Wanted)));
+    }
+    if wanted.uring {
+        let rings = URING_POINTS.iter();
+        planned.extend(rings.map(|it| unfiltered("io_uring", it.0, global, it.1.need())));
     }
     planned
 }
@@ -152,7 +186,7 @@ fn raw_pair(calls: &[CallId], machine: &str) -> [Planned; 2] {
         filter: filter.clone(),
         ring: RingOf::Main,
         wakes: false,
-        needed: true,
+        need: Need::Must,
     })
 }
 
@@ -178,21 +212,15 @@ fn single(call: CallId, ring: RingOf, filter: &str) -> [Planned; 2] {
         filter: filter.into(),
         ring,
         wakes,
-        needed: false,
+        need: Need::Wanted,
     };
     [one("sys_enter", false), one("sys_exit", ring == RingOf::Names)]
 }
 
-/// Never with a filter: a completion carries the name and pid of whoever was interrupted.
-fn block(name: &str, ring: RingOf) -> Planned {
-    Planned {
-        system: "block",
-        name: name.into(),
-        filter: String::new(),
-        ring,
-        wakes: false,
-        needed: false,
-    }
+/// Never with a filter: a completion carries the name and pid of whoever was interrupted, and the kernel's own threads, which
+/// work for a ring, are not born as a program's are.
+fn unfiltered(system: &'static str, name: &str, ring: RingOf, need: Need) -> Planned {
+    Planned { system, name: name.into(), filter: String::new(), ring, wakes: false, need }
 }
 
 #[cfg(test)]
@@ -208,6 +236,7 @@ mod tests {
             names_ring,
             exact_args: false,
             block: false,
+            uring: false,
             source: SourceKind::Perf,
             system: false,
         };
@@ -241,6 +270,7 @@ mod tests {
             names_ring: true,
             exact_args: false,
             block: true,
+            uring: true,
             source: SourceKind::Tracefs,
             system: false,
         };
@@ -250,6 +280,7 @@ mod tests {
         assert_eq!(ring("sys_exit_openat"), Some(RingOf::Names));
         assert_eq!(ring("sys_exit_read"), Some(RingOf::Main));
         assert_eq!(ring("block_rq_complete"), Some(RingOf::Block));
+        assert_eq!(ring("io_uring_complete"), Some(RingOf::Block));
         assert!(planned.iter().all(|it| it.filter.is_empty()));
     }
 
@@ -263,6 +294,7 @@ mod tests {
             names_ring: false,
             exact_args: false,
             block: true,
+            uring: true,
             source: SourceKind::Perf,
             system: true,
         };

@@ -26,7 +26,7 @@ use super::{perf_source, tracefs_source};
 use crate::capture::fact::{Fact, Text};
 use crate::capture::format::FrameKind;
 use crate::capture::header::{End, Host, Own};
-use crate::event::decode::{BLOCK_POINTS, Decoder};
+use crate::event::decode::Decoder;
 use crate::event::syscall_table::CallId;
 use crate::record::Layout;
 use crate::sys::instance;
@@ -82,6 +82,8 @@ pub struct Options {
     pub exact_args: bool,
     /// True to record block requests.
     pub block: bool,
+    /// True to record the operations of io_uring.
+    pub uring: bool,
     /// Where hits are to come from.
     pub source: SourceWish,
     /// Where and how our threads run.
@@ -381,6 +383,7 @@ fn open_events(
             names_ring: names == Names::Reader,
             exact_args: options.exact_args,
             block: options.block,
+            uring: options.uring,
             source,
             system: records_everybody(options),
         };
@@ -498,9 +501,8 @@ fn filter(options: &Options, tree: &[Pid], source: &dyn Source) -> Option<Tree> 
     if records_everybody(options) {
         return None;
     }
-    let is_block = |name: &str| BLOCK_POINTS.iter().any(|it| it.0 == name);
     let tracepoints = source.tracepoints().iter();
-    let global = tracepoints.filter(|it| is_block(&it.planned.name)).map(|it| it.id);
+    let global = tracepoints.filter(|it| it.planned.is_of_anybody()).map(|it| it.id);
     Some(Tree::new(tree.iter().map(|it| it.0), global))
 }
 

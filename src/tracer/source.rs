@@ -3,7 +3,7 @@
 use std::io;
 
 use super::error::TracerError;
-use super::plan::{Planned, RingOf};
+use super::plan::{Need, Planned, RingOf};
 use super::stream::Stream;
 use crate::capture::header::{Counts, Layout, RingCounts, Tracepoint};
 use crate::sys::ring::page_bytes;
@@ -115,7 +115,8 @@ pub fn describe(
     for planned in planned {
         let format = match tracefs.format(planned.system, &planned.name) {
             Ok(format) => format,
-            Err(error @ TracefsError::Missing { .. }) if !planned.needed => {
+            Err(TracefsError::Missing { .. }) if planned.need == Need::Optional => continue,
+            Err(error @ TracefsError::Missing { .. }) if planned.need == Need::Wanted => {
                 warnings.push(format!("{error}: its events are not recorded"));
                 continue;
             }

@@ -19,7 +19,7 @@ use crate::units::{KernelTime, Pid};
 #[derive(Debug)]
 pub struct Tree {
     members: FxHashSet<i32>,
-    /// Tracepoints whose records concern everybody (`block:*`): an interrupt's current task says nothing.
+    /// Tracepoints whose records concern everybody (`block:*`, `io_uring:*`): the current task says nothing.
     global: FxHashSet<u16>,
     /// Births seen since the last [`Self::learn`].
     births: Vec<(KernelTime, i32, i32)>,

@@ -17,6 +17,7 @@ pub(crate) struct Checked<S> {
     threads: BTreeMap<u32, bool>,
     /// Begin of the open call of each thread.
     open: BTreeMap<u32, (u16, KernelTime)>,
+    asynchronous: BTreeSet<u64>,
     requests: BTreeSet<RequestId>,
     requests_ended: BTreeSet<RequestId>,
     begun: u64,
@@ -33,6 +34,7 @@ impl<S: Sink> Checked<S> {
             processes: BTreeSet::new(),
             threads: BTreeMap::new(),
             open: BTreeMap::new(),
+            asynchronous: BTreeSet::new(),
             requests: BTreeSet::new(),
             requests_ended: BTreeSet::new(),
             begun: 0,
@@ -47,6 +49,7 @@ impl<S: Sink> Checked<S> {
     pub(crate) fn finish(self, ledger: &Ledger) -> S {
         assert_eq!(ledger.imbalances(), Vec::<String>::new());
         assert!(self.open.is_empty(), "calls that never ended: {:?}", self.open);
+        assert_eq!(self.asynchronous, BTreeSet::new(), "asynchronous operations that never ended");
         assert_eq!(self.requests, self.requests_ended, "each request ends");
         assert_eq!(self.begun, ledger.entries, "entries");
         assert_eq!(self.ended, ledger.pairs, "pairs");
@@ -151,6 +154,18 @@ impl<S: Sink> Sink for Checked<S> {
             }
             Step::DescriptorsClosed(process, fds) => {
                 assert!(self.processes.contains(&process.0) && !fds.is_empty());
+            }
+            Step::AsyncBegun(it) => assert!(self.asynchronous.insert(it.id), "once: {it:?}"),
+            Step::AsyncFile(it) => {
+                assert!(self.asynchronous.contains(&it.id) && it.file.is_some(), "{it:?}");
+            }
+            Step::AsyncEnded(it, _) => {
+                assert!(self.asynchronous.remove(&it.id), "what ends has begun: {it:?}");
+                assert!(it.end >= Some(it.start) && it.result.is_some(), "{it:?}");
+            }
+            Step::AsyncUnfinished(it, _) => {
+                assert!(self.asynchronous.remove(&it.id), "what ends has begun: {it:?}");
+                assert_eq!((it.end, it.result), (None, None));
             }
             Step::Block { step, .. } => self.block(step),
             Step::Anomaly(_) => self.anomalies += 1,

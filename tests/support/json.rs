@@ -7,6 +7,7 @@ use serde::Deserialize;
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub(crate) enum JsonLine {
     Syscall(JsonOperation),
+    Async(JsonAsync),
     Block(JsonBlock),
     Anomaly(JsonAnomaly),
 }
@@ -77,6 +78,33 @@ fn descriptor<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Optio
     }
 }
 
+/// An asynchronous operation.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(crate) struct JsonAsync {
+    /// "io_uring" or "aio".
+    pub interface: String,
+    pub name: Option<String>,
+    pub pid: i32,
+    pub tid: i32,
+    pub start_ns: i64,
+    pub duration_ns: Option<u64>,
+    pub user_data: u64,
+    pub fd: Option<i32>,
+    pub path: Option<String>,
+    pub offset: Option<u64>,
+    pub bytes_requested: Option<u64>,
+    pub result: Option<i64>,
+    pub bytes: Option<u64>,
+    /// Keys of what was not read.
+    #[serde(default)]
+    pub unread: Vec<String>,
+    /// "registered".
+    pub file: Option<String>,
+    /// "worker".
+    pub done_by: Option<String>,
+    pub unfinished: Option<String>,
+}
+
 /// A block request.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(crate) struct JsonBlock {
@@ -133,7 +161,16 @@ pub(crate) fn parse(text: &str) -> Result<Vec<JsonLine>, String> {
 pub(crate) fn operations(lines: &[JsonLine]) -> Vec<JsonOperation> {
     let of_line = |line: &JsonLine| match line {
         JsonLine::Syscall(operation) => Some(operation.clone()),
-        JsonLine::Block(_) | JsonLine::Anomaly(_) => None,
+        JsonLine::Async(_) | JsonLine::Block(_) | JsonLine::Anomaly(_) => None,
+    };
+    lines.iter().filter_map(of_line).collect()
+}
+
+/// The asynchronous operations among the lines.
+pub(crate) fn asynchronous(lines: &[JsonLine]) -> Vec<JsonAsync> {
+    let of_line = |line: &JsonLine| match line {
+        JsonLine::Async(operation) => Some(operation.clone()),
+        JsonLine::Syscall(_) | JsonLine::Block(_) | JsonLine::Anomaly(_) => None,
     };
     lines.iter().filter_map(of_line).collect()
 }
@@ -142,7 +179,7 @@ pub(crate) fn operations(lines: &[JsonLine]) -> Vec<JsonOperation> {
 pub(crate) fn requests(lines: &[JsonLine]) -> Vec<JsonBlock> {
     let of_line = |line: &JsonLine| match line {
         JsonLine::Block(request) => Some(request.clone()),
-        JsonLine::Syscall(_) | JsonLine::Anomaly(_) => None,
+        JsonLine::Syscall(_) | JsonLine::Async(_) | JsonLine::Anomaly(_) => None,
     };
     lines.iter().filter_map(of_line).collect()
 }
@@ -151,7 +188,7 @@ pub(crate) fn requests(lines: &[JsonLine]) -> Vec<JsonBlock> {
 pub(crate) fn anomalies(lines: &[JsonLine]) -> Vec<JsonAnomaly> {
     let of_line = |line: &JsonLine| match line {
         JsonLine::Anomaly(anomaly) => Some(anomaly.clone()),
-        JsonLine::Syscall(_) | JsonLine::Block(_) => None,
+        JsonLine::Syscall(_) | JsonLine::Async(_) | JsonLine::Block(_) => None,
     };
     lines.iter().filter_map(of_line).collect()
 }

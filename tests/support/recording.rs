@@ -9,7 +9,7 @@ use std::time::Duration;
 use iotrace_perf::event::syscall_table::CallId;
 use serde_json::Value;
 
-use super::json::{JsonAnomaly, JsonBlock, JsonLine, JsonOperation};
+use super::json::{JsonAnomaly, JsonAsync, JsonBlock, JsonLine, JsonOperation};
 use super::need::{Need, require_all};
 use super::process::{self, Finished};
 use super::{json, otf2_check};
@@ -106,6 +106,12 @@ impl Recording {
         let mut operations = json::operations(&self.lines());
         operations.sort_by_key(|it| it.start_ns);
         operations
+    }
+
+    /// The asynchronous operations.
+    #[track_caller]
+    pub(crate) fn asynchronous(&self) -> Vec<JsonAsync> {
+        json::asynchronous(&self.lines())
     }
 
     /// The block requests.

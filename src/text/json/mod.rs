@@ -2,6 +2,7 @@
 //!
 //! Keys are only ever added, always come in the same order, and are left out only where `docs/json.md` says so.
 
+mod asynchronous;
 mod block;
 mod object;
 mod syscall;
@@ -14,11 +15,15 @@ use std::io;
 use rustc_hash::FxHashMap;
 
 use crate::anomaly::Anomaly;
+use crate::operation::asynchronous::{AsyncOperation, NoResult};
 use crate::operation::block::{BlockRequest, BlockStep};
 use crate::operation::model::{SyscallOperation, ThreadInfo, ThreadKey, Unfinished};
 use crate::operation::{Sink, Step};
 use crate::units::{DevId, KernelTime};
 use object::Object;
+
+/// The members for a thread whose name is not known.
+const NO_NAME: &[u8] = b",\"comm\":null";
 
 /// Writes every operation that ends, and every anomaly, as one line of JSON.
 #[derive(Debug)]
@@ -64,8 +69,18 @@ impl<W: io::Write> JsonLines<W> {
         operation: &SyscallOperation,
         unfinished: Option<Unfinished>,
     ) -> io::Result<()> {
-        let name = self.names.get(&operation.thread).map_or(&b",\"comm\":null"[..], Vec::as_slice);
+        let name = self.names.get(&operation.thread).map_or(NO_NAME, Vec::as_slice);
         syscall::write(&mut self.line, self.start, name, operation, unfinished);
+        self.out.write_all(&self.line)
+    }
+
+    fn asynchronous(
+        &mut self,
+        operation: &AsyncOperation,
+        unfinished: Option<NoResult>,
+    ) -> io::Result<()> {
+        let name = self.names.get(&operation.thread).map_or(NO_NAME, Vec::as_slice);
+        asynchronous::write(&mut self.line, self.start, name, operation, unfinished);
         self.out.write_all(&self.line)
     }
 
@@ -102,8 +117,12 @@ impl<W: io::Write> Sink for JsonLines<W> {
                 self.request(request, *thread)?
             }
             Step::Anomaly(anomaly) => self.anomaly(anomaly)?,
+            Step::AsyncEnded(operation, _) => self.asynchronous(operation, None)?,
+            Step::AsyncUnfinished(operation, why) => self.asynchronous(operation, Some(*why))?,
             // A request's last step tells all of it, and its anomalies come as `Step::Anomaly` too.
             Step::Block { .. }
+            | Step::AsyncBegun(_)
+            | Step::AsyncFile(_)
             | Step::ProcessSeen(_)
             | Step::SyscallBegun(_)
             | Step::DescriptorsClosed(..) => {}

@@ -58,6 +58,19 @@ impl<'a> Object<'a> {
         }
     }
 
+    /// Some of our own words.
+    pub(super) fn words(&mut self, key: &str, values: &[&str]) {
+        begin_member(self.out, key);
+        self.out.push(b'[');
+        for (index, value) in values.iter().enumerate() {
+            let join: &[u8] = if index == 0 { b"\"" } else { b",\"" };
+            self.out.extend_from_slice(join);
+            self.out.extend_from_slice(value.as_bytes());
+            self.out.push(b'"');
+        }
+        self.out.push(b']');
+    }
+
     /// Any text.
     pub(super) fn text(&mut self, key: &str, value: Option<&str>) {
         begin_member(self.out, key);

@@ -38,6 +38,10 @@ pub(super) fn write(
     let errno = operation.errno().filter(|_| finished).map(|it| ErrnoName(it).to_string());
     object.word("errno", errno.as_deref());
     further_files(&mut object, operation);
+    let unread: Vec<&str> = unread(operation).collect();
+    if !unread.is_empty() {
+        object.words("unread", &unread);
+    }
     if let Some(why) = unfinished {
         object.word("unfinished", Some(word(why)));
     }
@@ -66,6 +70,19 @@ fn further_files(object: &mut Object<'_>, operation: &SyscallOperation) {
             descriptor(object, key, Some(fd));
         }
     }
+}
+
+/// The keys of what stands in the program's memory and was not read.
+fn unread(operation: &SyscallOperation) -> impl Iterator<Item = &'static str> {
+    let roles = operation.call.call().args.into_iter().zip(operation.args);
+    let told = roles.filter(|it| it.1 != 0).filter_map(|(role, _)| match role {
+        Role::Buffers => Some(("bytes_requested", operation.bytes_requested.is_none())),
+        Role::OffsetPtr => Some(("offset", operation.offset.is_none())),
+        Role::OffsetPtr2 => Some(("offset2", operation.target_offset.is_none())),
+        Role::Pair => Some(("fd", operation.ret == Some(0) && operation.fd.is_none())),
+        _ => None,
+    });
+    told.filter(|it| it.1).map(|it| it.0)
 }
 
 /// From the root, for a path that was given and begins at a known place.

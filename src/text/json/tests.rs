@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::JsonLines;
 use crate::operation::Step;
+use crate::operation::asynchronous::{AsyncOperation, NoResult};
 use crate::operation::block::BlockRequest;
 use crate::operation::model::{PathSource, SyscallOperation, Unfinished};
 use crate::text::testing::{self, CWD, START, at, call, file, tell};
@@ -143,6 +144,38 @@ fn names_of_threads_come_and_go() {
 }
 
 #[test]
+fn asynchronous_operations() {
+    check(
+        |sink| {
+            tell(sink, &Step::ThreadSeen(&testing::thread(b"fio")));
+            for operation in testing::asynchronous_ones() {
+                tell(sink, &Step::AsyncEnded(&operation, &[]));
+            }
+            let open = testing::asynchronous(&file(b"/data/a", PathSource::Link));
+            let open = AsyncOperation { end: None, result: None, results: 0, ..open };
+            for why in
+                [NoResult::CaptureEnd, NoResult::ProcessEnd, NoResult::Skipped, NoResult::Unseen]
+            {
+                tell(sink, &Step::AsyncUnfinished(&open, why));
+            }
+        },
+        expect![[r#"
+            {"kind":"async","interface":"io_uring","name":"READ","opcode":22,"pid":4711,"tid":4712,"comm":"fio","cpu":1,"start_ns":210000,"duration_ns":80000,"user_data":18446744073709551615,"fd":3,"path":"/data/a\\xff","path_bytes":"2f646174612f61ff","path_source":"fd-link","offset":null,"bytes_requested":null,"result":4096,"errno":null,"bytes":4096,"results":1,"unread":["offset","bytes_requested"]}
+            {"kind":"async","interface":"aio","name":"PWRITE","opcode":1,"pid":4711,"tid":4712,"comm":"fio","cpu":1,"start_ns":210000,"duration_ns":80000,"user_data":18446744073709551615,"fd":3,"path":"/data/a\\xff","path_bytes":"2f646174612f61ff","path_source":"fd-link","offset":8192,"bytes_requested":4096,"result":4096,"errno":null,"bytes":4096,"results":1}
+            {"kind":"async","interface":"io_uring","name":"READ","opcode":22,"pid":4711,"tid":4712,"comm":"fio","cpu":1,"start_ns":210000,"duration_ns":80000,"user_data":18446744073709551615,"fd":null,"path":null,"path_source":null,"offset":null,"bytes_requested":null,"result":4096,"errno":null,"bytes":4096,"results":1,"unread":["path","offset","bytes_requested"],"file":"registered","done_by":"worker"}
+            {"kind":"async","interface":"io_uring","name":"READ","opcode":22,"pid":4711,"tid":4712,"comm":"fio","cpu":1,"start_ns":210000,"duration_ns":80000,"user_data":18446744073709551615,"fd":3,"path":"/data/a\\xff","path_bytes":"2f646174612f61ff","path_source":"fd-link","offset":null,"bytes_requested":null,"result":-9,"errno":"EBADF","bytes":0,"results":1,"unread":["offset","bytes_requested"]}
+            {"kind":"async","interface":"io_uring","name":"READ","opcode":22,"pid":4711,"tid":4712,"comm":"fio","cpu":1,"start_ns":210000,"duration_ns":80000,"user_data":18446744073709551615,"fd":3,"path":"/data/a\\xff","path_bytes":"2f646174612f61ff","path_source":"fd-link","offset":null,"bytes_requested":null,"result":0,"errno":null,"bytes":150,"results":3,"unread":["offset","bytes_requested"]}
+            {"kind":"async","interface":"io_uring","name":null,"opcode":999,"pid":4711,"tid":4712,"comm":"fio","cpu":1,"start_ns":210000,"duration_ns":80000,"user_data":18446744073709551615,"fd":null,"path":null,"path_source":null,"offset":null,"bytes_requested":null,"result":4096,"errno":null,"bytes":null,"results":1}
+            {"kind":"async","interface":"io_uring","name":"SPLICE","opcode":30,"pid":4711,"tid":4712,"comm":"fio","cpu":1,"start_ns":210000,"duration_ns":80000,"user_data":18446744073709551615,"fd":3,"path":"/data/a\\xff","path_bytes":"2f646174612f61ff","path_source":"fd-link","offset":null,"bytes_requested":null,"result":4096,"errno":null,"bytes":4096,"results":1,"fd2":9,"path2":"/data/b\\xff","path2_bytes":"2f646174612f62ff","path2_source":"fd-link","unread":["offset","bytes_requested"]}
+            {"kind":"async","interface":"io_uring","name":"READ","opcode":22,"pid":4711,"tid":4712,"comm":"fio","cpu":1,"start_ns":210000,"duration_ns":null,"user_data":18446744073709551615,"fd":3,"path":"/data/a","path_source":"fd-link","offset":null,"bytes_requested":null,"result":null,"errno":null,"bytes":null,"results":0,"unread":["offset","bytes_requested"],"unfinished":"capture-end"}
+            {"kind":"async","interface":"io_uring","name":"READ","opcode":22,"pid":4711,"tid":4712,"comm":"fio","cpu":1,"start_ns":210000,"duration_ns":null,"user_data":18446744073709551615,"fd":3,"path":"/data/a","path_source":"fd-link","offset":null,"bytes_requested":null,"result":null,"errno":null,"bytes":null,"results":0,"unread":["offset","bytes_requested"],"unfinished":"process-end"}
+            {"kind":"async","interface":"io_uring","name":"READ","opcode":22,"pid":4711,"tid":4712,"comm":"fio","cpu":1,"start_ns":210000,"duration_ns":null,"user_data":18446744073709551615,"fd":3,"path":"/data/a","path_source":"fd-link","offset":null,"bytes_requested":null,"result":null,"errno":null,"bytes":null,"results":0,"unread":["offset","bytes_requested"],"unfinished":"result-skipped"}
+            {"kind":"async","interface":"io_uring","name":"READ","opcode":22,"pid":4711,"tid":4712,"comm":"fio","cpu":1,"start_ns":210000,"duration_ns":null,"user_data":18446744073709551615,"fd":3,"path":"/data/a","path_source":"fd-link","offset":null,"bytes_requested":null,"result":null,"errno":null,"bytes":null,"results":0,"unread":["offset","bytes_requested"],"unfinished":"result-unseen"}
+        "#]],
+    );
+}
+
+#[test]
 fn block_requests() {
     let lines = check(
         |sink| {
@@ -195,6 +228,12 @@ fn every_key_is_documented() {
             &Step::SyscallEnded(&call("copy_file_range", &[3, 0, 4, 0, 1], 1, Some(3), None), &[]),
         );
         tell(sink, &Step::SyscallEnded(&renamed, &[]));
+        for operation in testing::asynchronous_ones() {
+            tell(sink, &Step::AsyncEnded(&operation, &[]));
+        }
+        let open = testing::asynchronous(&strange);
+        tell(sink, &Step::AsyncUnfinished(&open, NoResult::Unseen));
+        tell(sink, &Step::SyscallEnded(&call("readv", &[3, 80, 2], 1, Some(3), None), &[]));
         testing::tell_request(sink, &testing::request(), Some(&testing::thread(b"\xff")));
         tell(sink, &Step::Anomaly(&testing::lost()));
     });
@@ -204,7 +243,7 @@ fn every_key_is_documented() {
         let kind = line["kind"].as_str().expect("a word").to_owned();
         keys.entry(kind).or_default().extend(line.as_object().expect("an object").keys().cloned());
     }
-    assert_eq!(keys.len(), 3);
+    assert_eq!(keys.len(), 4);
     for (kind, written) in keys {
         let section =
             document.split("\n## ").find(|it| it.starts_with(&format!("`\"kind\":\"{kind}\"`")));

@@ -78,6 +78,11 @@ fn argument(
         | Role::OffsetPtr2
         | Role::Buffers
         | Role::How
+        | Role::Iocbs
+        | Role::Registered
+        | Role::RegisterOp
+        | Role::RegisterCount
+        | Role::IoEvents
         | Role::Pair => digits::hex(line, register),
     }
 }
@@ -115,7 +120,7 @@ fn quoted(line: &mut Vec<u8>, path: Option<&FilePath>) {
 }
 
 /// A name between delimiters, and a `?` if it is not sure.
-fn name(line: &mut Vec<u8>, open: u8, path: &FilePath, close: u8) {
+pub(super) fn name(line: &mut Vec<u8>, open: u8, path: &FilePath, close: u8) {
     line.push(open);
     escape::shown(line, &path.bytes, &[open, close]);
     line.push(close);

@@ -11,6 +11,10 @@
 //!    0.000300000 tar[4711/4712] cpu1 openat(AT_FDCWD, "/nix", O_RDONLY) = -1 ENOENT <0.000001>
 //!    0.000400000 tar[4711/4712] cpu1 read(3</etc/passwd>, 4096) = ? (capture ended)
 //!
+//! TIME           COMM[PID/TID] CPU  INTERFACE:OPERATION(ARGUMENTS) = RESULT <SECONDS>
+//!    0.000210000 fio[12/12] cpu0 io_uring:READ(7</data/a>, ?, offset ?) = 4096 <0.000080>
+//!    0.000220000 fio[12/12] cpu0 aio:PWRITE(5</data/b>, 4096, offset 8192) = 4096 <0.000091>
+//!
 //! TIME           DISK DEV RWBS SECTOR + SECTORS Q2I s I2D s D2C s Q2C s ENDING COMM[PID/TID]
 //!    0.000300000 loop0 7:0 W 2048 + 8 Q2I 0.000001000 I2D 0.000002000 D2C 0.000080000 Q2C 0.000083000 completed fio[12/12]
 //!
@@ -23,6 +27,10 @@
 //! angle brackets, a `?` after a name says that it was read too late to be sure ([`PathSource::Unverified`]), a `?`
 //! in the place of a path that it is not known. `SECONDS` is how long the call took, six decimals, the rest cut. A
 //! call without an exit has `?` for its result, with the reason, and no duration.
+//!
+//! **Asynchronous operations.** `?` stands for bytes and offsets that nobody has told. They begin when the kernel takes them
+//! from the queue (`aio`: when `io_submit` began) and end when the result is in the other queue (`aio`: when
+//! `io_getevents` returned with it).
 //!
 //! **Block requests.** `DEV` is `MAJOR:MINOR`, `RWBS` the kernel's letters, `SECTOR` and `SECTORS` count 512 bytes.
 //! Four latencies in seconds, nine decimals, `-` if one of the two times is not known: `Q2I` from the allocation of
@@ -38,6 +46,7 @@
 //! [`PathSource::Unverified`]: crate::operation::model::PathSource::Unverified
 
 mod arguments;
+mod asynchronous;
 mod block;
 mod syscall;
 
@@ -51,10 +60,11 @@ use rustc_hash::FxHashMap;
 use super::flags::{self, OpenFlags};
 use super::{digits, escape};
 use crate::anomaly::Anomaly;
+use crate::operation::asynchronous::{AsyncOperation, NoResult};
 use crate::operation::block::{BlockRequest, BlockStep};
 use crate::operation::model::{SyscallOperation, ThreadInfo, ThreadKey, Unfinished};
 use crate::operation::{Sink, Step};
-use crate::units::{DevId, KernelTime, Pid, Tid};
+use crate::units::{CpuId, DevId, KernelTime, Pid, Tid};
 
 /// Columns of the time at the beginning of a line.
 const TIME_WIDTH: usize = 14;
@@ -110,16 +120,33 @@ impl<W: io::Write> Lines<W> {
         operation: &SyscallOperation,
         unfinished: Option<Unfinished>,
     ) -> io::Result<()> {
-        self.line.clear();
-        digits::seconds(&mut self.line, operation.start.signed_since(self.start), TIME_WIDTH);
-        self.line.push(b' ');
-        let name = self.names.get(&operation.thread).map(Vec::as_slice);
-        task(&mut self.line, name, Some((operation.pid, operation.tid)));
-        self.line.extend_from_slice(b" cpu");
-        digits::unsigned(&mut self.line, operation.cpu.0.into());
-        self.line.push(b' ');
+        let SyscallOperation { start, thread, pid, tid, cpu, .. } = *operation;
+        self.begin(start, thread, (pid, tid), cpu);
         syscall::write(&mut self.line, self.open_flags, operation, unfinished);
         self.out.write_all(&self.line)
+    }
+
+    fn asynchronous(
+        &mut self,
+        operation: &AsyncOperation,
+        unfinished: Option<NoResult>,
+    ) -> io::Result<()> {
+        let AsyncOperation { start, thread, pid, tid, cpu, .. } = *operation;
+        self.begin(start, thread, (pid, tid), cpu);
+        asynchronous::write(&mut self.line, operation, unfinished);
+        self.out.write_all(&self.line)
+    }
+
+    /// The columns before what was asked for.
+    fn begin(&mut self, at: KernelTime, thread: ThreadKey, ids: (Pid, Tid), cpu: CpuId) {
+        self.line.clear();
+        digits::seconds(&mut self.line, at.signed_since(self.start), TIME_WIDTH);
+        self.line.push(b' ');
+        let name = self.names.get(&thread).map(Vec::as_slice);
+        task(&mut self.line, name, Some(ids));
+        self.line.extend_from_slice(b" cpu");
+        digits::unsigned(&mut self.line, cpu.0.into());
+        self.line.push(b' ');
     }
 
     fn request(&mut self, request: &BlockRequest, thread: Option<&ThreadInfo>) -> io::Result<()> {
@@ -161,8 +188,12 @@ impl<W: io::Write> Sink for Lines<W> {
                 self.request(request, *thread)?
             }
             Step::Anomaly(anomaly) => self.anomaly(anomaly)?,
+            Step::AsyncEnded(operation, _) => self.asynchronous(operation, None)?,
+            Step::AsyncUnfinished(operation, why) => self.asynchronous(operation, Some(*why))?,
             // A request's last step tells all of it, and its anomalies come as `Step::Anomaly` too.
             Step::Block { .. }
+            | Step::AsyncBegun(_)
+            | Step::AsyncFile(_)
             | Step::ProcessSeen(_)
             | Step::SyscallBegun(_)
             | Step::DescriptorsClosed(..) => {}

@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use super::Lines;
 use crate::event::syscall_table::CallId;
 use crate::operation::Step;
+use crate::operation::asynchronous::{AsyncOperation, NoResult};
 use crate::operation::model::{PathSource, SyscallOperation, Unfinished};
 use crate::text::testing::{self, CWD, START, at, call, file, tell};
 use crate::units::Fd;
@@ -182,6 +183,39 @@ fn names_of_threads_come_and_go() {
             --------------
                0.000123456 x\x5b1/1] \x07\xe4[4711/4712] cpu1 fsync(3) = 0 <0.000012>
                0.000123456 ?[4711/4712] cpu1 fsync(3) = 0 <0.000012>
+        "#]],
+    );
+}
+
+#[test]
+fn asynchronous_operations() {
+    check(
+        |sink| {
+            tell(sink, &Step::ThreadSeen(&testing::thread(b"fio")));
+            for operation in testing::asynchronous_ones() {
+                tell(sink, &Step::AsyncEnded(&operation, &[]));
+            }
+            let open = testing::asynchronous(&file(b"/data/a", PathSource::Link));
+            let open = AsyncOperation { end: None, result: None, results: 0, ..open };
+            for why in
+                [NoResult::CaptureEnd, NoResult::ProcessEnd, NoResult::Skipped, NoResult::Unseen]
+            {
+                tell(sink, &Step::AsyncUnfinished(&open, why));
+            }
+        },
+        expect![[r#"
+            --------------
+               0.000210000 fio[4711/4712] cpu1 io_uring:READ(3</data/a\xff>, ?, offset ?) = 4096 <0.000080>
+               0.000210000 fio[4711/4712] cpu1 aio:PWRITE(3</data/a\xff>, 4096, offset 8192) = 4096 <0.000080>
+               0.000210000 fio[4711/4712] cpu1 io_uring:READ(registered file, ?, offset ?) = 4096 <0.000080>
+               0.000210000 fio[4711/4712] cpu1 io_uring:READ(3</data/a\xff>, ?, offset ?) = -1 EBADF <0.000080>
+               0.000210000 fio[4711/4712] cpu1 io_uring:READ(3</data/a\xff>, ?, offset ?) = 0 in 3 results <0.000080>
+               0.000210000 fio[4711/4712] cpu1 io_uring:999() = 4096 <0.000080>
+               0.000210000 fio[4711/4712] cpu1 io_uring:SPLICE(3</data/a\xff>, 9</data/b\xff>, ?, offset ?) = 4096 <0.000080>
+               0.000210000 fio[4711/4712] cpu1 io_uring:READ(3</data/a>, ?, offset ?) = ? (capture ended)
+               0.000210000 fio[4711/4712] cpu1 io_uring:READ(3</data/a>, ?, offset ?) = ? (process ended)
+               0.000210000 fio[4711/4712] cpu1 io_uring:READ(3</data/a>, ?, offset ?) = ? (result not asked for)
+               0.000210000 fio[4711/4712] cpu1 io_uring:READ(3</data/a>, ?, offset ?) = ? (result not seen)
         "#]],
     );
 }

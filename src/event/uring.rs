@@ -1,0 +1,152 @@
+//! What the `io_uring:*` tracepoints say, with the kernel's field names.
+//!
+//! They name a request by its address and by the `user_data` that the program gave it; that of a descriptor comes with
+//! `io_uring_file_get`. Offsets and lengths stand in memory that the program shares with the kernel, and no tracepoint tells
+//! them, but for requests that are refused at once (`io_uring_req_failed`).
+
+use super::async_table::{Interface, Opcode};
+use crate::tracefs::{BindError, EventFormat, IntField};
+
+/// Which tracepoint spoke (`include/trace/events/io_uring.h`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum UringPoint {
+    /// `io_uring_create`: a ring was made.
+    Create,
+    /// `io_uring_submit_req`, and `io_uring_submit_sqe` before 6.3: the kernel took a request from the submission queue.
+    Submit,
+    /// `io_uring_file_get`: a request got the file of a descriptor. Files that are registered with the ring have none.
+    FileGet,
+    /// `io_uring_queue_async_work`: a request went to a worker thread, since it would have to wait.
+    Worker,
+    /// `io_uring_req_failed`: a request was refused when it was taken; nothing was submitted.
+    Failed,
+    /// `io_uring_complete`: a result was put into the completion queue.
+    Complete,
+    /// `io_uring_cqe_overflow`: a result was put aside, since that queue is full. Some kernels say so besides
+    /// [`UringPoint::Complete`], some instead of it.
+    Overflow,
+}
+
+/// The tracepoints and what they mean here.
+pub const URING_POINTS: [(&str, UringPoint); 8] = [
+    ("io_uring_create", UringPoint::Create),
+    ("io_uring_submit_req", UringPoint::Submit),
+    ("io_uring_submit_sqe", UringPoint::Submit),
+    ("io_uring_file_get", UringPoint::FileGet),
+    ("io_uring_queue_async_work", UringPoint::Worker),
+    ("io_uring_req_failed", UringPoint::Failed),
+    ("io_uring_complete", UringPoint::Complete),
+    ("io_uring_cqe_overflow", UringPoint::Overflow),
+];
+
+/// One hit. What its tracepoint does not tell is 0 or none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UringEvent {
+    /// Which tracepoint.
+    pub point: UringPoint,
+    /// The ring: address in the kernel (`ctx`).
+    pub ctx: u64,
+    /// The request: address in the kernel. None before 5.17, and for results that are not those of a request.
+    pub req: Option<u64>,
+    /// What the program calls the request.
+    pub user_data: u64,
+    /// `IORING_OP_*`.
+    pub opcode: u8,
+    /// The descriptor.
+    pub fd: i32,
+    /// The result; -4095 to -1 is a negative errno. Of a refused request, the error.
+    pub res: i64,
+    /// `IOSQE_*` in the low byte, the kernel's own flags above.
+    pub flags: u64,
+    /// `IORING_CQE_F_*`.
+    pub cflags: u32,
+    /// A thread of the kernel's took it from the queue (`IORING_SETUP_SQPOLL`).
+    pub sq_thread: bool,
+    /// File position that a refused request asked for.
+    pub off: Option<u64>,
+    /// Bytes that a refused request asked for.
+    pub len: Option<u64>,
+}
+
+impl UringEvent {
+    /// What is asked for; `NOP` where the tracepoint does not tell.
+    pub fn opcode(&self) -> Opcode {
+        Opcode { interface: Interface::IoUring, number: self.opcode.into() }
+    }
+}
+
+/// `IOSQE_FIXED_FILE`: the file is one that is registered with the ring (`include/uapi/linux/io_uring.h`).
+pub const IOSQE_FIXED_FILE: u64 = 1 << 0;
+
+/// `IOSQE_CQE_SKIP_SUCCESS`: there is no result unless it fails.
+pub const IOSQE_CQE_SKIP_SUCCESS: u64 = 1 << 6;
+
+/// `IORING_CQE_F_MORE`: more results of the same request follow.
+pub const IORING_CQE_F_MORE: u32 = 1 << 1;
+
+/// `IORING_CQE_F_NOTIF`: no result, but word that the buffer of a zero-copy send is free.
+pub const IORING_CQE_F_NOTIF: u32 = 1 << 3;
+
+/// Where the fields of one tracepoint are; kernels differ in which there are.
+#[derive(Debug)]
+pub(super) struct UringShape {
+    point: UringPoint,
+    ctx: IntField,
+    req: Option<IntField>,
+    user_data: Option<IntField>,
+    opcode: Option<IntField>,
+    fd: Option<IntField>,
+    res: Option<IntField>,
+    flags: Option<IntField>,
+    cflags: Option<IntField>,
+    sq_thread: Option<IntField>,
+    off: Option<IntField>,
+    len: Option<IntField>,
+}
+
+impl UringShape {
+    pub(super) fn of(point: UringPoint, format: &EventFormat) -> Result<Self, BindError> {
+        let result = if point == UringPoint::Failed { "error" } else { "res" };
+        Ok(Self {
+            point,
+            ctx: format.int("ctx")?,
+            req: format.int_opt("req")?,
+            user_data: format.int_opt("user_data")?,
+            opcode: format.int_opt("opcode")?,
+            fd: format.int_opt("fd")?,
+            res: format.int_opt(result)?,
+            flags: format.int_opt("flags")?,
+            cflags: format.int_opt("cflags")?,
+            sq_thread: format.int_opt("sq_thread")?,
+            off: format.int_opt("off")?,
+            len: format.int_opt("len")?,
+        })
+    }
+
+    /// None: the payload is too short.
+    pub(super) fn read(&self, payload: &[u8]) -> Option<UringEvent> {
+        let optional = |field: &Option<IntField>| match field {
+            Some(field) => field.read_u64(payload).map(Some),
+            None => Some(None),
+        };
+        let number = |field: &Option<IntField>| optional(field).map(Option::unwrap_or_default);
+        let signed = |field: &Option<IntField>| match field {
+            Some(field) => field.read_i64(payload),
+            None => Some(0),
+        };
+        Some(UringEvent {
+            point: self.point,
+            ctx: self.ctx.read_u64(payload)?,
+            req: optional(&self.req)?.filter(|&it| it != 0),
+            user_data: number(&self.user_data)?,
+            opcode: u8::try_from(number(&self.opcode)?).ok()?,
+            fd: i32::try_from(signed(&self.fd)?).ok()?,
+            res: signed(&self.res)?,
+            flags: number(&self.flags)?,
+            cflags: u32::try_from(number(&self.cflags)? & 0xffff_ffff).ok()?,
+            sq_thread: number(&self.sq_thread)? != 0,
+            off: optional(&self.off)?,
+            len: optional(&self.len)?,
+        })
+    }
+}

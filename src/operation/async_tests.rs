@@ -1,0 +1,375 @@
+//! What the tracker says about asynchronous operations, in a small language: one event a line, then what the sink was told.
+//!
+//! ```text
+//! 100 1 create RING FD              time, process, io_uring_create
+//! 101 1 submit RING REQ DATA OP [FLAGS]
+//! 102 1 file RING REQ FD
+//! 103 1 complete RING REQ DATA RESULT [CFLAGS]     and overflow, failed, worker
+//! 104 1 > io_submit 7 1 80          entry of a call; < io_submit 1 IOCB:OP:FD:BYTES:OFFSET: its exit, and what was read
+//! 105 1 < io_getevents 1 IOCB:RESULT
+//! ```
+
+use std::convert::Infallible;
+use std::fmt::Write;
+
+use expect_test::{Expect, expect};
+
+use super::block::BlockOptions;
+use super::process::Scope;
+use super::syscall::Followed;
+use super::tracker::Tracker;
+use super::{Sink, Step};
+use crate::event::syscall_table::{CallId, Role};
+use crate::event::task::TaskEvent;
+use crate::event::uring::{URING_POINTS, UringEvent};
+use crate::event::{Event, EventKind, Name, ReadNames, SysEnter, SysExit};
+use crate::units::{CpuId, KernelTime, Pid, Tid};
+
+#[derive(Default)]
+struct Told(String);
+
+impl Sink for Told {
+    type Error = Infallible;
+
+    fn step(&mut self, time: KernelTime, step: &Step<'_>) -> Result<(), Infallible> {
+        let (word, it) = match step {
+            Step::AsyncBegun(it) => ("begun".to_owned(), it),
+            Step::AsyncFile(it) => ("file".to_owned(), it),
+            Step::AsyncEnded(it, effects) => (format!("ended, {} effects", effects.len()), it),
+            Step::AsyncUnfinished(it, why) => (format!("no result ({})", why.as_str()), it),
+            Step::Anomaly(it) => {
+                let _ = writeln!(self.0, "{}: ! {}: {}", time.0, it.kind.as_str(), it.detail);
+                return Ok(());
+            }
+            _ => return Ok(()),
+        };
+        let fd = it.fd.map_or("-".into(), |it| it.0.to_string());
+        let result = it.result.map_or("?".into(), |it| it.to_string());
+        let offset = it.offset.map_or("?".into(), |it| it.to_string());
+        let _ = writeln!(
+            self.0,
+            "{}: #{} {} on {fd} at {offset} = {result}, {:?} bytes in {}: {word}",
+            time.0,
+            it.id,
+            it.opcode,
+            it.bytes(),
+            it.results
+        );
+        Ok(())
+    }
+}
+
+fn number(word: &str) -> u64 {
+    word.parse::<i64>().expect("a number").cast_unsigned()
+}
+
+fn uring(words: &[&str]) -> Option<EventKind> {
+    let name = match words[0] {
+        "submit" => "io_uring_submit_req",
+        "file" => "io_uring_file_get",
+        "worker" => "io_uring_queue_async_work",
+        "failed" => "io_uring_req_failed",
+        "overflow" => "io_uring_cqe_overflow",
+        "create" => "io_uring_create",
+        "complete" => "io_uring_complete",
+        _ => return None,
+    };
+    let point = URING_POINTS.iter().find(|it| it.0 == name).expect("in the table").1;
+    let at = |place: usize| words.get(place).map_or(0, |it| number(it));
+    let mut event = UringEvent {
+        point,
+        ctx: at(1),
+        req: Some(at(2)).filter(|it| *it != 0),
+        user_data: at(3),
+        opcode: 0,
+        fd: 0,
+        res: 0,
+        flags: 0,
+        cflags: 0,
+        sq_thread: false,
+        off: None,
+        len: None,
+    };
+    let int = |place: usize| i32::try_from(at(place).cast_signed()).expect("an int");
+    match words[0] {
+        "create" => (event.req, event.fd) = (None, int(2)),
+        "file" => (event.user_data, event.fd) = (0, int(3)),
+        "submit" | "failed" => {
+            event.opcode = u8::try_from(at(4)).expect("an opcode");
+            event.flags = at(5);
+            event.off = (words[0] == "failed").then_some(512);
+        }
+        _ => (event.res, event.cflags) = (at(4).cast_signed(), int(5).cast_unsigned()),
+    }
+    Some(EventKind::Uring(event))
+}
+
+/// What was read of one argument: an iocb with its address, or a result.
+fn read(word: &str) -> Vec<u8> {
+    let parts: Vec<u64> = word.split(':').map(number).collect();
+    let words = match parts.as_slice() {
+        &[iocb, op, fd, bytes, offset] => {
+            vec![iocb, 0, 0, op | fd << 32, 0, bytes, offset, 0, 0, u64::MAX]
+        }
+        &[iocb, result] => vec![0, iocb, result, 0],
+        other => panic!("{other:?}"),
+    };
+    words.into_iter().flat_map(u64::to_le_bytes).collect()
+}
+
+fn kind(words: &[&str]) -> EventKind {
+    if let Some(kind) = uring(words) {
+        return kind;
+    }
+    match words[0] {
+        ">" => {
+            let mut args = [0; 6];
+            for (arg, word) in args.iter_mut().zip(&words[2..]) {
+                *arg = number(word);
+            }
+            let call = CallId::by_name(words[1]).expect("in the table");
+            EventKind::SysEnter(SysEnter { call, args })
+        }
+        "<" => {
+            let call = CallId::by_name(words[1]).expect("in the table");
+            let bytes: Vec<u8> = words[3..].iter().flat_map(|it| read(it)).collect();
+            let role = if words[1] == "io_submit" { Role::Iocbs } else { Role::IoEvents };
+            // Every pointer of these tests is 80.
+            let memory = call.call().arg(role).map(|_| (80, Name { bytes, verified: true }));
+            let names = ReadNames { memory: memory.into_iter().collect(), ..ReadNames::default() };
+            let ret = number(words[2]).cast_signed();
+            EventKind::SysExit(SysExit { call, ret, names: Some(Box::new(names)) })
+        }
+        "exit" => EventKind::Task(TaskEvent::Exit { pid: Pid(1), tid: Tid(1) }),
+        other => panic!("no such line: {other}"),
+    }
+}
+
+#[track_caller]
+fn check(text: &str, expected: &Expect) {
+    let scope = Scope { system: true, roots: Vec::new(), launched: false, own: Pid(999) };
+    let mut tracker = Tracker::new(scope, BlockOptions::default(), Followed::ALL, KernelTime::MIN);
+    let mut told = Told::default();
+    for line in text.lines().map(str::trim).filter(|it| !it.is_empty()) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let tid: i32 = words[1].parse().expect("a thread");
+        let event = Event {
+            time: KernelTime(words[0].parse().expect("a time")),
+            cpu: CpuId(0),
+            pid: Pid(1),
+            tid: Tid(tid),
+            kind: kind(&words[2..]),
+        };
+        tracker.ledger_mut().records += 1;
+        let Ok(()) = tracker.push(event, &mut told);
+    }
+    let Ok(()) = tracker.finish(KernelTime(1000), &mut told);
+    assert_eq!(tracker.ledger().imbalances(), Vec::<String>::new());
+    expected.assert_eq(&told.0);
+}
+
+#[test]
+fn a_request_gets_its_file_and_its_result() {
+    check(
+        "
+        100 1 create 9 3
+        101 1 submit 9 71 5 22
+        102 1 file 9 71 4
+        103 1 submit 9 72 5 23
+        104 1 file 9 72 4
+        105 2 complete 9 72 5 4096
+        106 2 complete 9 71 5 -9
+        ",
+        &expect![[r#"
+            101: #0 io_uring:READ on - at ? = ?, None bytes in 0: begun
+            102: #0 io_uring:READ on 4 at ? = ?, None bytes in 0: file
+            103: #1 io_uring:WRITE on - at ? = ?, None bytes in 0: begun
+            104: #1 io_uring:WRITE on 4 at ? = ?, None bytes in 0: file
+            105: #1 io_uring:WRITE on 4 at ? = 4096, Some(4096) bytes in 1: ended, 0 effects
+            106: #0 io_uring:READ on 4 at ? = -9, Some(0) bytes in 1: ended, 0 effects
+        "#]],
+    );
+}
+
+#[test]
+fn one_with_several_results_ends_with_the_last() {
+    check(
+        "
+        100 1 create 9 3
+        101 1 submit 9 71 5 49
+        102 1 file 9 71 4
+        103 1 complete 9 0 5 100 2
+        104 1 complete 9 0 5 50 2
+        105 1 complete 9 71 5 0
+        ",
+        &expect![[r#"
+            101: #0 io_uring:READ_MULTISHOT on - at ? = ?, None bytes in 0: begun
+            102: #0 io_uring:READ_MULTISHOT on 4 at ? = ?, None bytes in 0: file
+            105: #0 io_uring:READ_MULTISHOT on 4 at ? = 0, Some(150) bytes in 3: ended, 0 effects
+        "#]],
+    );
+}
+
+#[test]
+fn a_full_queue_tells_a_result_again_or_instead() {
+    check(
+        "
+        100 1 create 9 3
+        101 1 submit 9 71 5 22
+        102 1 complete 9 71 5 8
+        103 1 overflow 9 0 5 8
+        104 1 submit 9 72 6 22
+        105 1 overflow 9 0 6 9
+        ",
+        &expect![[r#"
+            101: #0 io_uring:READ on - at ? = ?, None bytes in 0: begun
+            102: #0 io_uring:READ on - at ? = 8, Some(8) bytes in 1: ended, 0 effects
+            104: #1 io_uring:READ on - at ? = ?, None bytes in 0: begun
+            105: #1 io_uring:READ on - at ? = 9, Some(9) bytes in 1: ended, 0 effects
+        "#]],
+    );
+}
+
+#[test]
+fn what_has_no_result_ends_when_its_place_is_used_again() {
+    check(
+        "
+        100 1 create 9 3
+        101 1 submit 9 71 5 22 64
+        102 1 submit 9 71 6 22
+        103 1 submit 9 71 7 22
+        104 1 exit
+        ",
+        &expect![[r#"
+            101: #0 io_uring:READ on - at ? = ?, None bytes in 0: begun
+            102: #0 io_uring:READ on - at ? = ?, None bytes in 0: no result (result-skipped)
+            102: #1 io_uring:READ on - at ? = ?, None bytes in 0: begun
+            103: #1 io_uring:READ on - at ? = ?, None bytes in 0: no result (result-unseen)
+            103: #2 io_uring:READ on - at ? = ?, None bytes in 0: begun
+            104: #2 io_uring:READ on - at ? = ?, None bytes in 0: no result (process-end)
+        "#]],
+    );
+}
+
+#[test]
+fn kernels_without_addresses_are_followed_in_order() {
+    check(
+        "
+        100 1 create 9 3
+        101 1 file 9 0 4
+        102 1 submit 9 0 5 22
+        103 1 file 9 0 6
+        104 1 submit 9 0 5 22
+        105 1 complete 9 0 5 10
+        106 1 complete 9 0 5 20
+        ",
+        &expect![[r#"
+            102: #0 io_uring:READ on - at ? = ?, None bytes in 0: begun
+            102: #0 io_uring:READ on 4 at ? = ?, None bytes in 0: file
+            104: #1 io_uring:READ on - at ? = ?, None bytes in 0: begun
+            104: #1 io_uring:READ on 6 at ? = ?, None bytes in 0: file
+            105: #0 io_uring:READ on 4 at ? = 10, Some(10) bytes in 1: ended, 0 effects
+            106: #1 io_uring:READ on 6 at ? = 20, Some(20) bytes in 1: ended, 0 effects
+        "#]],
+    );
+}
+
+#[test]
+fn results_of_what_was_not_seen_are_told_where_they_must_have_been() {
+    check(
+        "
+        100 1 complete 8 71 5 10
+        101 1 create 9 3
+        102 1 complete 9 71 5 10
+        103 1 complete 9 0 5 10
+        104 1 complete 9 71 5 10 8
+        ",
+        &expect![[r#"
+            102: ! orphan-result: io_uring: result 10 of a request (user_data 0x5) that was not seen before
+        "#]],
+    );
+}
+
+#[test]
+fn a_refused_request_tells_where_it_wanted_to_go() {
+    check(
+        "
+        100 1 create 9 3
+        101 1 failed 9 71 5 22
+        102 1 complete 9 71 5 -22
+        ",
+        &expect![[r#"
+            101: #0 io_uring:READ on - at 512 = ?, None bytes in 0: begun
+            102: #0 io_uring:READ on - at 512 = -22, Some(0) bytes in 1: ended, 0 effects
+        "#]],
+    );
+}
+
+#[test]
+fn an_open_makes_a_descriptor() {
+    check(
+        "
+        100 1 create 9 3
+        101 1 submit 9 71 5 18
+        102 1 complete 9 71 5 7
+        ",
+        &expect![[r#"
+            101: #0 io_uring:OPENAT on - at ? = ?, None bytes in 0: begun
+            102: #0 io_uring:OPENAT on 7 at ? = 7, None bytes in 1: ended, 1 effects
+        "#]],
+    );
+}
+
+#[test]
+fn iocbs_are_told_with_all_that_they_ask() {
+    check(
+        "
+        100 1 > io_submit 7 2 80
+        101 1 < io_submit 2 4096:0:5:512:1024 8192:1:5:512:2048
+        102 2 > io_getevents 7 1 2 80
+        103 2 < io_getevents 2 8192:512 4096:-5
+        ",
+        &expect![[r#"
+            101: #0 aio:PREAD on - at 1024 = ?, None bytes in 0: begun
+            101: #0 aio:PREAD on 5 at 1024 = ?, None bytes in 0: file
+            101: #1 aio:PWRITE on - at 2048 = ?, None bytes in 0: begun
+            101: #1 aio:PWRITE on 5 at ? = ?, None bytes in 0: file
+            103: #1 aio:PWRITE on 5 at ? = 512, Some(512) bytes in 1: ended, 0 effects
+            103: #0 aio:PREAD on 5 at 1024 = -5, Some(0) bytes in 1: ended, 0 effects
+        "#]],
+    );
+}
+
+#[test]
+fn a_result_may_come_before_its_call_has_ended() {
+    check(
+        "
+        100 1 > io_submit 7 1 80
+        101 2 > io_getevents 7 1 1 80
+        102 2 < io_getevents 1 4096:512
+        103 1 < io_submit 1 4096:0:5:512:1024
+        ",
+        &expect![[r#"
+            103: #0 aio:PREAD on - at 1024 = ?, None bytes in 0: begun
+            103: #0 aio:PREAD on 5 at 1024 = ?, None bytes in 0: file
+            103: #0 aio:PREAD on 5 at 1024 = 512, Some(512) bytes in 1: ended, 0 effects
+        "#]],
+    );
+}
+
+#[test]
+fn what_could_not_be_read_is_counted() {
+    check(
+        "
+        100 1 > io_submit 7 2 80
+        101 1 < io_submit 2 4096:0:5:512:1024
+        102 1 > io_submit 7 1 80
+        103 1 < io_submit -11
+        ",
+        &expect![[r#"
+            101: #0 aio:PREAD on - at 1024 = ?, None bytes in 0: begun
+            101: #0 aio:PREAD on 5 at 1024 = ?, None bytes in 0: file
+            1000: #0 aio:PREAD on 5 at 1024 = ?, None bytes in 0: no result (capture-end)
+        "#]],
+    );
+}

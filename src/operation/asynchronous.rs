@@ -1,0 +1,204 @@
+//! Operations that are asked for now and done later: those of io_uring and of `io_submit`.
+//!
+//! ```text
+//!             taken by the kernel         file known        result
+//!  (nothing) ─────────────────────► begun ──────────► begun ──────► ended
+//!                                     │                 │
+//!                                     └─ no result, or none that was seen ─► unfinished
+//! ```
+//!
+//! io_uring's are found by the address of the kernel's request; kernels before 5.17 do not tell it, and there requests of
+//! one ring with the same `user_data` are taken to end in the order in which they began. Those of `io_submit` are found
+//! by the address of their `struct iocb`.
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use rustc_hash::FxHashMap;
+
+use super::fd_table::Description;
+use super::model::{OpenFile, ProcessKey, ThreadKey};
+use crate::event::async_table::Opcode;
+use crate::units::{CpuId, Fd, KernelTime, Pid, Tid};
+
+/// One asynchronous operation.
+#[derive(Clone, Debug)]
+pub struct AsyncOperation {
+    /// Dense number, never used again.
+    pub id: u64,
+    /// What was asked for.
+    pub opcode: Opcode,
+    /// The thread from which the kernel took it: with `IORING_SETUP_SQPOLL` the kernel's own thread of that process.
+    pub thread: ThreadKey,
+    /// Its process.
+    pub process: ProcessKey,
+    /// Its process (tgid).
+    pub pid: Pid,
+    /// The thread.
+    pub tid: Tid,
+    /// The CPU where it was taken.
+    pub cpu: CpuId,
+    /// When the kernel took it. Of `io_submit`: when that call began.
+    pub start: KernelTime,
+    /// When its result was there. Of `io_submit`: when `io_getevents` returned with it.
+    pub end: Option<KernelTime>,
+    /// What the program calls it: `user_data`, or the address of its `struct iocb`.
+    pub user_data: u64,
+    /// The descriptor; `None`: it has none, or a file that is registered with the ring.
+    pub fd: Option<Fd>,
+    /// The file behind it.
+    pub file: Option<Rc<OpenFile>>,
+    /// A second descriptor and its file.
+    pub target: Option<(Fd, Rc<OpenFile>)>,
+    /// It works on a file that is registered with the ring, and which one is not told.
+    pub fixed_file: bool,
+    /// Position of the first byte, in bytes; `None`: none, or not known.
+    pub offset: Option<u64>,
+    /// Bytes asked for; `None`: none, or not known.
+    pub bytes_requested: Option<u64>,
+    /// The (last) result; -4095 to -1 is a negative errno.
+    pub result: Option<i64>,
+    /// Results so far.
+    pub results: u32,
+    /// Bytes of all results before the last one.
+    pub bytes_before: u64,
+    /// A worker thread of the kernel's did it.
+    pub by_worker: bool,
+    /// `IOSQE_*` and the kernel's own flags.
+    pub flags: u64,
+}
+
+impl AsyncOperation {
+    /// The error number (positive), if it failed.
+    pub fn errno(&self) -> Option<i32> {
+        match self.result {
+            Some(result @ -4095..=-1) => i32::try_from(-result).ok(),
+            _ => None,
+        }
+    }
+
+    /// Bytes that were moved; `None` if it moves none.
+    pub fn bytes(&self) -> Option<u64> {
+        let last = self.result.and_then(|it| u64::try_from(it).ok()).unwrap_or(0);
+        let is_over = self.result.is_some() && self.opcode.has_bytes();
+        is_over.then(|| self.bytes_before.saturating_add(last))
+    }
+}
+
+/// Why an asynchronous operation has no result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum NoResult {
+    /// The capture ended first.
+    CaptureEnd,
+    /// Its process ended first.
+    ProcessEnd,
+    /// It asked for none unless it fails (`IOSQE_CQE_SKIP_SUCCESS`): it was done.
+    Skipped,
+    /// Its place was used again: the result was lost, or fetched by the program without a call.
+    Unseen,
+}
+
+impl NoResult {
+    /// The word for it in every output.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::CaptureEnd => "capture-end",
+            Self::ProcessEnd => "process-end",
+            Self::Skipped => "result-skipped",
+            Self::Unseen => "result-unseen",
+        }
+    }
+}
+
+/// What tells an operation from all others that have not ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Key {
+    /// A request of a ring: addresses of both.
+    Request(u64, u64),
+    /// A request without an address, by its operation's number.
+    Nameless(u64),
+    /// The `struct iocb` at this address of the process.
+    Iocb(ProcessKey, u64),
+}
+
+/// An operation that has not ended.
+#[derive(Debug)]
+pub struct Flight {
+    /// As far as it is known.
+    pub operation: AsyncOperation,
+    /// The ring, for io_uring.
+    pub ring: u64,
+    /// The file whose position it may move.
+    pub moves: Option<Rc<Description>>,
+}
+
+/// All that have not ended.
+#[derive(Debug, Default)]
+pub struct InFlight {
+    flights: FxHashMap<Key, Flight>,
+    /// Keys by ring and `user_data`, oldest first.
+    by_data: FxHashMap<(u64, u64), VecDeque<Key>>,
+    /// How many there are of each process that has some.
+    of_process: FxHashMap<ProcessKey, usize>,
+}
+
+impl InFlight {
+    /// The operation.
+    pub fn get(&mut self, key: Key) -> Option<&mut Flight> {
+        self.flights.get_mut(&key)
+    }
+
+    /// The oldest of a ring with this `user_data`.
+    pub fn oldest(&self, ring: u64, user_data: u64) -> Option<Key> {
+        self.by_data.get(&(ring, user_data))?.front().copied()
+    }
+
+    /// Takes an operation in. Gives back the one that had its place.
+    pub fn begin(&mut self, key: Key, flight: Flight) -> Option<Flight> {
+        let replaced = self.end(key);
+        self.by_data.entry((flight.ring, flight.operation.user_data)).or_default().push_back(key);
+        *self.of_process.entry(flight.operation.process).or_default() += 1;
+        self.flights.insert(key, flight);
+        replaced
+    }
+
+    /// Takes an operation out.
+    pub fn end(&mut self, key: Key) -> Option<Flight> {
+        let flight = self.flights.remove(&key)?;
+        let data = (flight.ring, flight.operation.user_data);
+        if let Some(keys) = self.by_data.get_mut(&data) {
+            keys.retain(|it| *it != key);
+            if keys.is_empty() {
+                self.by_data.remove(&data);
+            }
+        }
+        if let Some(count) = self.of_process.get_mut(&flight.operation.process) {
+            *count -= 1;
+            if *count == 0 {
+                self.of_process.remove(&flight.operation.process);
+            }
+        }
+        Some(flight)
+    }
+
+    /// Takes out all of a process, oldest first.
+    pub fn end_process(&mut self, process: ProcessKey) -> Vec<Flight> {
+        if !self.of_process.contains_key(&process) {
+            return Vec::new();
+        }
+        self.end_those(|it| it.operation.process == process)
+    }
+
+    /// Takes out all, oldest first.
+    pub fn end_all(&mut self) -> Vec<Flight> {
+        self.end_those(|_| true)
+    }
+
+    fn end_those(&mut self, is_meant: impl Fn(&Flight) -> bool) -> Vec<Flight> {
+        let keys: Vec<Key> =
+            self.flights.iter().filter(|it| is_meant(it.1)).map(|it| *it.0).collect();
+        let mut ended: Vec<Flight> = keys.into_iter().filter_map(|it| self.end(it)).collect();
+        ended.sort_unstable_by_key(|it| it.operation.id);
+        ended
+    }
+}

@@ -1,0 +1,125 @@
+//! `io_submit` and `io_getevents`: from what they were given, which was read beside them.
+
+use super::Tracker;
+use super::asynchronous::{operation, read_beside};
+use crate::event::async_table::{Interface, Opcode};
+use crate::event::syscall_table::{IO_EVENT_BYTES, IOCB_READ_BYTES, Role};
+use crate::event::{Event, SysExit};
+use crate::operation::Sink;
+use crate::operation::asynchronous::{Flight, Key};
+use crate::operation::model::SyscallOperation;
+use crate::units::Fd;
+
+/// Early results that are kept at most; older operations than the capture have results, too.
+const EARLY_MAX: usize = 1 << 16;
+
+impl Tracker {
+    /// `io_submit` or `io_getevents` has ended: what it was given was read beside it.
+    pub(super) fn aio<S: Sink>(
+        &mut self,
+        event: &Event,
+        call: &SyscallOperation,
+        exit: &SysExit,
+        sink: &mut S,
+    ) -> Result<(), S::Error> {
+        let Some(count) = usize::try_from(exit.ret).ok().filter(|&it| it > 0) else {
+            return Ok(());
+        };
+        let row = call.call.call();
+        let submits = row.arg(Role::Iocbs);
+        let role = if submits.is_some() { Role::Iocbs } else { Role::IoEvents };
+        let bytes = read_beside(call, exit, role);
+        let size = if submits.is_some() { IOCB_READ_BYTES } else { IO_EVENT_BYTES };
+        let told = bytes.chunks_exact(size).take(count);
+        self.ledger.async_unread += (count - told.len()) as u64;
+        for one in told {
+            match submits {
+                Some(_) => self.aio_submitted(event, call, &Iocb::of(one), sink)?,
+                None => self.aio_result(event, call, one, sink)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn aio_submitted<S: Sink>(
+        &mut self,
+        event: &Event,
+        call: &SyscallOperation,
+        iocb: &Iocb,
+        sink: &mut S,
+    ) -> Result<(), S::Error> {
+        let (process, thread) = self.tasks.thread(event.pid, event.tid);
+        let mut operation = operation(iocb.opcode, iocb.address, event, process, thread);
+        let key = Key::Iocb(operation.process, iocb.address);
+        operation.id = self.asynchronous.number();
+        operation.start = call.start;
+        operation.cpu = call.cpu;
+        operation.offset =
+            u64::try_from(iocb.offset).ok().filter(|_| operation.opcode.has_offset());
+        operation.bytes_requested = iocb.bytes.filter(|_| operation.opcode.has_bytes());
+        let flight = Flight { operation, ring: 0, moves: None };
+        self.begin_async(event.time, key, flight, sink)?;
+        self.async_file(event, key, iocb.fd, sink)?;
+        let early = self.asynchronous.early_result.remove(&key);
+        match early.filter(|it| it.0 >= call.start) {
+            Some((end, result)) => match self.asynchronous.in_flight.end(key) {
+                Some(flight) => self.end_async(event.time, end, flight, result, sink),
+                None => Ok(()),
+            },
+            None => Ok(()),
+        }
+    }
+
+    fn aio_result<S: Sink>(
+        &mut self,
+        event: &Event,
+        call: &SyscallOperation,
+        read: &[u8],
+        sink: &mut S,
+    ) -> Result<(), S::Error> {
+        let (address, result) = (word(read, 8), word(read, 16).cast_signed());
+        let key = Key::Iocb(call.process, address);
+        if let Some(flight) = self.asynchronous.in_flight.end(key) {
+            return self.end_async(event.time, event.time, flight, result, sink);
+        }
+        if self.asynchronous.early_result.len() < EARLY_MAX {
+            self.asynchronous.early_result.insert(key, (event.time, result));
+        } else {
+            self.ledger.async_orphans += 1;
+        }
+        Ok(())
+    }
+}
+
+/// A `struct iocb` (`include/uapi/linux/aio_abi.h`; little-endian).
+struct Iocb {
+    address: u64,
+    opcode: Opcode,
+    fd: Fd,
+    /// Bytes asked for; of a vectored one the sum of its buffers, if that could be read.
+    bytes: Option<u64>,
+    offset: i64,
+}
+
+impl Iocb {
+    fn of(read: &[u8]) -> Self {
+        let number = (word(read, 8 + 16) & 0xffff) as u16;
+        let [_, _, _, _, a, b, c, d] = word(read, 8 + 16).to_le_bytes();
+        let opcode = Opcode { interface: Interface::Aio, number };
+        let is_vector = opcode.asked().name.ends_with('V');
+        let bytes = if is_vector { word(read, IOCB_READ_BYTES - 8) } else { word(read, 8 + 32) };
+        Self {
+            address: word(read, 0),
+            opcode,
+            fd: Fd(i32::from_le_bytes([a, b, c, d])),
+            bytes: Some(bytes).filter(|it| *it != u64::MAX),
+            offset: word(read, 8 + 40).cast_signed(),
+        }
+    }
+}
+
+/// The eight bytes at this place; 0 behind the end.
+fn word(read: &[u8], place: usize) -> u64 {
+    let bytes = read.get(place..).and_then(|it| it.first_chunk());
+    bytes.map_or(0, |it| u64::from_le_bytes(*it))
+}

@@ -1,0 +1,261 @@
+//! Asynchronous operations, whoever they were asked of: how they begin, get their file, and end.
+
+use std::rc::Rc;
+
+use rustc_hash::FxHashMap;
+
+use super::Tracker;
+use crate::event::async_table::{Interface, Opcode};
+use crate::event::syscall_table::{Class, Role};
+use crate::event::uring::{IOSQE_CQE_SKIP_SUCCESS, UringEvent};
+use crate::event::{Event, SysExit};
+use crate::operation::asynchronous::{AsyncOperation, Flight, InFlight, Key, NoResult};
+use crate::operation::fd_table::Description;
+use crate::operation::model::{FdEffect, ProcessKey, SyscallOperation};
+use crate::operation::process::{Process, Thread};
+use crate::operation::syscall;
+use crate::operation::{Sink, Step};
+use crate::units::{Fd, KernelTime, Tid};
+
+/// What is known between events.
+#[derive(Debug, Default)]
+pub(super) struct Asynchronous {
+    pub(super) in_flight: InFlight,
+    pub(super) next: u64,
+    /// Rings that were seen made, by their addresses: they have no request that is older than the capture.
+    pub(super) rings: FxHashMap<u64, Ring>,
+    /// The last result of a ring: some kernels tell it again when the queue is full.
+    pub(super) last: FxHashMap<u64, (u64, i64, Tid)>,
+    /// Kernels that do not tell a request's address tell its descriptor before the request.
+    pub(super) early_file: FxHashMap<(u64, Tid), Fd>,
+    /// Results of `io_getevents` that came before the call that asked for them had ended.
+    pub(super) early_result: FxHashMap<Key, (KernelTime, i64)>,
+}
+
+/// A ring of io_uring.
+#[derive(Debug)]
+pub(super) struct Ring {
+    pub(super) process: ProcessKey,
+    pub(super) fd: Fd,
+    /// The one file that is registered with it; `None`: not one, or not known.
+    pub(super) file: Option<Rc<Description>>,
+}
+
+/// A new operation of a thread.
+pub(super) fn operation(
+    opcode: Opcode,
+    user_data: u64,
+    event: &Event,
+    process: &Process,
+    thread: &Thread,
+) -> AsyncOperation {
+    AsyncOperation {
+        id: 0,
+        opcode,
+        thread: thread.info.key,
+        process: process.info.key,
+        pid: event.pid,
+        tid: event.tid,
+        cpu: event.cpu,
+        start: event.time,
+        end: None,
+        user_data,
+        fd: None,
+        file: None,
+        target: None,
+        fixed_file: false,
+        offset: None,
+        bytes_requested: None,
+        result: None,
+        results: 0,
+        bytes_before: 0,
+        by_worker: false,
+        flags: 0,
+    }
+}
+
+impl Tracker {
+    pub(super) fn begin_async<S: Sink>(
+        &mut self,
+        at: KernelTime,
+        key: Key,
+        flight: Flight,
+        sink: &mut S,
+    ) -> Result<(), S::Error> {
+        let begun = flight.operation.clone();
+        if let Some(old) = self.asynchronous.in_flight.begin(key, flight) {
+            let is_skipped = old.operation.flags & IOSQE_CQE_SKIP_SUCCESS != 0;
+            let why = if is_skipped { NoResult::Skipped } else { NoResult::Unseen };
+            self.async_unfinished(at, old, why, sink)?;
+        }
+        self.ledger.asynchronous += 1;
+        sink.step(at, &Step::AsyncBegun(&begun))
+    }
+
+    pub(super) fn async_file<S: Sink>(
+        &mut self,
+        event: &Event,
+        key: Key,
+        fd: Fd,
+        sink: &mut S,
+    ) -> Result<(), S::Error> {
+        let Some(flight) = self.asynchronous.in_flight.get(key) else { return Ok(()) };
+        let process = self.tasks.process(event.pid);
+        let mut context = syscall::Context {
+            next_file: &mut self.next_file,
+            losses: self.losses,
+            followed: self.followed,
+        };
+        let description = context.description(process, fd);
+        let operation = &mut flight.operation;
+        // It may be asked for again; what has two files asks for another one.
+        if let Some(first) = operation.fd {
+            if first == fd {
+                return Ok(());
+            }
+            operation.target = Some((fd, description.file()));
+            return Ok(());
+        }
+        operation.fd = Some(fd);
+        operation.file = Some(description.file());
+        // Whether it uses the file's own position stands where no tracepoint tells it; `io_submit` never does.
+        let may_move = matches!(operation.opcode.class(), Class::Read | Class::Write);
+        if may_move && operation.opcode.interface == Interface::IoUring {
+            description.begin_move();
+            flight.moves = Some(description);
+        } else if operation.opcode.class() == Class::Write && description.appends() {
+            operation.offset = None;
+        }
+        let begun = operation.clone();
+        sink.step(event.time, &Step::AsyncFile(&begun))
+    }
+
+    pub(super) fn end_async<S: Sink>(
+        &mut self,
+        now: KernelTime,
+        end: KernelTime,
+        mut flight: Flight,
+        result: i64,
+        sink: &mut S,
+    ) -> Result<(), S::Error> {
+        if let Some(description) = flight.moves.take() {
+            description.end_unknown(now);
+        }
+        let operation = &mut flight.operation;
+        operation.end = Some(end);
+        operation.result = Some(result);
+        operation.results += 1;
+        let effects = self.async_effects(operation, now);
+        self.ledger.async_ended += 1;
+        let works_on_file = operation.opcode.has_bytes() || operation.opcode.class() == Class::Open;
+        let name = operation.file.as_ref().and_then(|it| it.path.as_ref());
+        let is_nameless = works_on_file && result >= 0 && name.is_none();
+        self.ledger.async_nameless += u64::from(is_nameless);
+        sink.step(now, &Step::AsyncEnded(operation, &effects))
+    }
+
+    /// What it did to descriptors. A new one may be a place in the ring's own table: that has a number, too, so what is known
+    /// of the descriptor with this number does not hold any more, and nothing takes its place.
+    fn async_effects(&mut self, operation: &mut AsyncOperation, now: KernelTime) -> Vec<FdEffect> {
+        let class = operation.opcode.class();
+        let object = match class {
+            Class::Make(object) => Some(object),
+            Class::Open => None,
+            _ => return Vec::new(),
+        };
+        let fd = operation.result.filter(|it| *it >= 0).and_then(|it| i32::try_from(it).ok());
+        let Some(fd) = fd.map(Fd) else { return Vec::new() };
+        let process = self.tasks.process(operation.pid);
+        let mut context = syscall::Context {
+            next_file: &mut self.next_file,
+            losses: self.losses,
+            followed: self.followed,
+        };
+        let (file, effects) = syscall::made_elsewhere(fd, object, process, now, &mut context);
+        operation.fd = Some(fd);
+        operation.file = Some(file);
+        effects
+    }
+
+    fn async_unfinished<S: Sink>(
+        &mut self,
+        now: KernelTime,
+        mut flight: Flight,
+        why: NoResult,
+        sink: &mut S,
+    ) -> Result<(), S::Error> {
+        if let Some(description) = flight.moves.take() {
+            description.end_unknown(now);
+        }
+        let counter = match why {
+            NoResult::CaptureEnd => &mut self.ledger.async_open,
+            NoResult::ProcessEnd | NoResult::Skipped | NoResult::Unseen => {
+                &mut self.ledger.async_unseen
+            }
+        };
+        *counter += 1;
+        sink.step(now, &Step::AsyncUnfinished(&flight.operation, why))
+    }
+
+    /// A process has ended, and with it what it asked for.
+    pub(super) fn async_process_ended<S: Sink>(
+        &mut self,
+        at: KernelTime,
+        process: ProcessKey,
+        sink: &mut S,
+    ) -> Result<(), S::Error> {
+        for flight in self.asynchronous.in_flight.end_process(process) {
+            // What comes of it later is nobody's.
+            self.asynchronous.rings.remove(&flight.ring);
+            self.async_unfinished(at, flight, NoResult::ProcessEnd, sink)?;
+        }
+        Ok(())
+    }
+
+    /// The capture is over.
+    pub(super) fn async_finish<S: Sink>(
+        &mut self,
+        at: KernelTime,
+        sink: &mut S,
+    ) -> Result<(), S::Error> {
+        self.ledger.async_orphans += self.asynchronous.early_result.len() as u64;
+        for flight in self.asynchronous.in_flight.end_all() {
+            self.async_unfinished(at, flight, NoResult::CaptureEnd, sink)?;
+        }
+        Ok(())
+    }
+}
+
+impl Asynchronous {
+    pub(super) fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next - 1
+    }
+
+    pub(super) fn forget_file(&mut self, ring: u64) {
+        if let Some(ring) = self.rings.get_mut(&ring) {
+            ring.file = None;
+        }
+    }
+
+    /// The operation that an event of io_uring is about.
+    pub(super) fn key(&self, it: &UringEvent) -> Option<Key> {
+        match it.req {
+            Some(req) => Some(Key::Request(it.ctx, req)),
+            None => self.in_flight.oldest(it.ctx, it.user_data),
+        }
+    }
+
+    /// True if the ring has just told this result, in the same breath.
+    pub(super) fn is_told(&mut self, event: &Event, it: &UringEvent) -> bool {
+        self.last.remove(&it.ctx) == Some((it.user_data, it.res, event.tid))
+    }
+}
+
+/// What stands where the argument of this role points to, if it was read in time.
+pub(super) fn read_beside<'a>(call: &SyscallOperation, exit: &'a SysExit, role: Role) -> &'a [u8] {
+    let address = call.call.call().arg(role).and_then(|it| call.args.get(it)).copied();
+    let names = exit.names.as_deref();
+    let read = names.and_then(|it| it.memory.iter().find(|it| Some(it.0) == address));
+    read.filter(|it| it.1.verified).map_or(&[], |it| &it.1.bytes)
+}

@@ -1,0 +1,196 @@
+//! io_uring: from its tracepoints, and from what it was given to register.
+
+use super::asynchronous::{Ring, operation, read_beside};
+use super::{Tracker, announce, anomaly};
+use crate::anomaly::{AnomalyKind, Ignored};
+use crate::event::syscall_table::Role;
+use crate::event::uring::{
+    IORING_CQE_F_MORE, IORING_CQE_F_NOTIF, IOSQE_FIXED_FILE, UringEvent, UringPoint,
+};
+use crate::event::{Event, SysExit};
+use crate::operation::Sink;
+use crate::operation::asynchronous::{Flight, Key};
+use crate::operation::model::SyscallOperation;
+use crate::units::Fd;
+
+/// `IORING_REGISTER_USE_REGISTERED_RING` (`include/uapi/linux/io_uring.h`).
+const USE_REGISTERED_RING: u64 = 1 << 31;
+
+/// `IORING_REGISTER_FILES`, `_UNREGISTER_FILES`, `_FILES_UPDATE`, `_FILES2`, `_FILES_UPDATE2`, `_FILE_ALLOC_RANGE`.
+const FILE_OPERATIONS: [u64; 6] = [2, 3, 6, 13, 14, 25];
+
+impl Tracker {
+    /// io_uring spoke.
+    pub(super) fn uring<S: Sink>(
+        &mut self,
+        event: &Event,
+        it: &UringEvent,
+        sink: &mut S,
+    ) -> Result<(), S::Error> {
+        // Results may be told by whoever runs; whose they are the request says.
+        let result = matches!(it.point, UringPoint::Complete | UringPoint::Overflow);
+        if result {
+            return self.uring_result(event, it, sink);
+        }
+        if let Some(reason) = self.unwanted(event.pid) {
+            self.ledger.ignore(reason);
+            return Ok(());
+        }
+        self.ledger.events += 1;
+        self.end_stale(event.time, event.pid, event.tid, sink)?;
+        match it.point {
+            UringPoint::Create => {
+                let process = self.tasks.process(event.pid).info.key;
+                let ring = Ring { process, fd: Fd(it.fd), file: None };
+                self.asynchronous.rings.insert(it.ctx, ring);
+                Ok(())
+            }
+            UringPoint::Submit | UringPoint::Failed => self.uring_taken(event, it, sink),
+            UringPoint::FileGet => self.uring_file(event, it, sink),
+            UringPoint::Worker => {
+                let key = self.asynchronous.key(it);
+                if let Some(flight) = key.and_then(|it| self.asynchronous.in_flight.get(it)) {
+                    flight.operation.by_worker = true;
+                }
+                Ok(())
+            }
+            UringPoint::Complete | UringPoint::Overflow => Ok(()),
+        }
+    }
+
+    /// A request was taken from the queue.
+    fn uring_taken<S: Sink>(
+        &mut self,
+        event: &Event,
+        it: &UringEvent,
+        sink: &mut S,
+    ) -> Result<(), S::Error> {
+        let (process, thread) = self.tasks.thread(event.pid, event.tid);
+        announce(event.time, process, thread, sink)?;
+        let mut operation = operation(it.opcode(), it.user_data, event, process, thread);
+        operation.flags = it.flags;
+        operation.fixed_file = it.flags & IOSQE_FIXED_FILE != 0;
+        let ring = self.asynchronous.rings.get(&it.ctx).filter(|_| operation.fixed_file);
+        operation.file = ring.and_then(|it| Some(it.file.as_ref()?.file()));
+        let class = operation.opcode.class();
+        if class.changes_descriptors() || operation.opcode.asked().name == "FILES_UPDATE" {
+            // It may change the ring's files instead.
+            self.asynchronous.forget_file(it.ctx);
+        }
+        if it.point == UringPoint::Failed {
+            operation.offset = it.off.filter(|_| operation.opcode.has_offset());
+            operation.bytes_requested = it.len.filter(|_| operation.opcode.has_bytes());
+        }
+        let id = self.asynchronous.number();
+        operation.id = id;
+        let key = it.req.map_or(Key::Nameless(id), |req| Key::Request(it.ctx, req));
+        self.begin_async(event.time, key, Flight { operation, ring: it.ctx, moves: None }, sink)?;
+        match self.asynchronous.early_file.remove(&(it.ctx, event.tid)) {
+            Some(fd) if it.req.is_none() => self.async_file(event, key, fd, sink),
+            _ => Ok(()),
+        }
+    }
+
+    /// A request got its file, by this descriptor of its process.
+    fn uring_file<S: Sink>(
+        &mut self,
+        event: &Event,
+        it: &UringEvent,
+        sink: &mut S,
+    ) -> Result<(), S::Error> {
+        match it.req {
+            Some(req) => self.async_file(event, Key::Request(it.ctx, req), Fd(it.fd), sink),
+            None => {
+                self.asynchronous.early_file.insert((it.ctx, event.tid), Fd(it.fd));
+                Ok(())
+            }
+        }
+    }
+
+    /// A result of io_uring.
+    fn uring_result<S: Sink>(
+        &mut self,
+        event: &Event,
+        it: &UringEvent,
+        sink: &mut S,
+    ) -> Result<(), S::Error> {
+        if it.point == UringPoint::Overflow && self.asynchronous.is_told(event, it) {
+            self.ledger.events += 1;
+            return Ok(());
+        }
+        let found = self.asynchronous.key(it).filter(|_| it.cflags & IORING_CQE_F_NOTIF == 0);
+        let Some(key) = found.filter(|it| self.asynchronous.in_flight.get(*it).is_some()) else {
+            return self.uring_stray(event, it, sink);
+        };
+        self.ledger.events += 1;
+        if it.point == UringPoint::Complete {
+            self.asynchronous.last.insert(it.ctx, (it.user_data, it.res, event.tid));
+        }
+        if it.cflags & IORING_CQE_F_MORE != 0 {
+            if let Some(flight) = self.asynchronous.in_flight.get(key) {
+                flight.operation.results += 1;
+                let bytes = u64::try_from(it.res).unwrap_or(0);
+                flight.operation.bytes_before = flight.operation.bytes_before.saturating_add(bytes);
+            }
+            return Ok(());
+        }
+        match self.asynchronous.in_flight.end(key) {
+            Some(flight) => self.end_async(event.time, event.time, flight, it.res, sink),
+            None => Ok(()),
+        }
+    }
+
+    /// A result of a request that is not known.
+    fn uring_stray<S: Sink>(
+        &mut self,
+        event: &Event,
+        it: &UringEvent,
+        sink: &mut S,
+    ) -> Result<(), S::Error> {
+        if let Some(reason) = self.unwanted(event.pid) {
+            self.ledger.ignore(reason);
+            return Ok(());
+        }
+        // Rings send messages to each other, and a send's buffer is told free: those are nobody's results.
+        let is_request = it.req.is_some() && it.cflags & IORING_CQE_F_NOTIF == 0;
+        if !is_request {
+            self.ledger.events += 1;
+            return Ok(());
+        }
+        if !self.asynchronous.rings.contains_key(&it.ctx) {
+            self.ledger.ignore(Ignored::UnderWay);
+            return Ok(());
+        }
+        self.ledger.async_orphans += 1;
+        let detail = format!(
+            "io_uring: result {} of a request (user_data {:#x}) that was not seen before",
+            it.res, it.user_data
+        );
+        self.anomaly(&anomaly(event, AnomalyKind::OrphanResult, 1, detail), sink)
+    }
+
+    /// `io_uring_register` has ended: a ring may have other files now.
+    pub(super) fn uring_registered(&mut self, call: &SyscallOperation, exit: &SysExit) {
+        if exit.ret < 0 {
+            return;
+        }
+        let row = call.call.call();
+        let place = row.arg(Role::RegisterOp).and_then(|it| call.args.get(it));
+        let operation = place.map_or(0, |it| it & 0xffff_ffff);
+        let files = row.registered_files(&call.args);
+        let told = read_beside(call, exit, Role::Registered).as_chunks().0;
+        let fds: Vec<i32> = told.iter().map(|it| i32::from_le_bytes(*it)).collect();
+        let process = self.tasks.process(call.pid);
+        let only = match (fds.as_slice(), files) {
+            ([fd], Some(1)) if *fd >= 0 => process.fds.borrow().get(Fd(*fd), self.losses),
+            _ => None,
+        };
+        // The ring may be given by its number among registered rings.
+        let is_any = operation & USE_REGISTERED_RING != 0;
+        for ring in self.asynchronous.rings.values_mut().filter(|it| it.process == call.process) {
+            if is_any || Some(ring.fd) == call.fd && FILE_OPERATIONS.contains(&operation) {
+                ring.file = only.clone().filter(|_| !is_any);
+            }
+        }
+    }
+}

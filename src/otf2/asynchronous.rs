@@ -1,0 +1,178 @@
+//! Asynchronous operations: non-blocking ones on the location of the thread from which the kernel took them.
+//!
+//! They begin, and are issued, when their file is known. Those on a file that is registered with a ring begin at once, on a
+//! handle that stands for all such files. What moves no bytes and writes nothing out has no operation here.
+
+use otf2_sys::{
+    IoAccessMode, IoBegin, IoHandleRef, IoOperationFlags, IoOperationMode, IoStatusFlags,
+};
+use rustc_hash::FxHashMap;
+
+use super::activity::Out;
+use super::attributes::Notes;
+use super::definitions::Definitions;
+use super::error::OtfError;
+use super::handles::{Handle, Layer};
+use super::posix::{self, Writing};
+use super::tasks::Tasks;
+use crate::operation::asynchronous::AsyncOperation;
+use crate::operation::model::FdEffect;
+use crate::units::Fd;
+
+/// The operations that have begun.
+#[derive(Debug, Default)]
+pub(super) struct AsyncOperations {
+    open: FxHashMap<u64, Open>,
+}
+
+/// One of them.
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    handle: IoHandleRef,
+    id: u64,
+}
+
+/// The number of the handles that stand for registered files: no descriptor has it.
+const REGISTERED: Fd = Fd(-1);
+
+/// How they are open is not told.
+const READ_WRITE: (IoAccessMode, IoStatusFlags) = (IoAccessMode::READ_WRITE, IoStatusFlags::NONE);
+
+impl AsyncOperations {
+    /// It began.
+    pub(super) fn begun(
+        &mut self,
+        operation: &AsyncOperation,
+        tasks: &mut Tasks,
+        out: &mut Writing<'_>,
+    ) -> Result<(), OtfError> {
+        if !operation.fixed_file {
+            return Ok(());
+        }
+        let handle = match operation.file.as_deref() {
+            Some(file) => out.definitions.descriptor(REGISTERED, file, Some(READ_WRITE))?,
+            None => registered_files(out.definitions)?,
+        };
+        self.begin(operation, Some(handle), tasks, out)
+    }
+
+    /// Its file is known.
+    pub(super) fn file(
+        &mut self,
+        operation: &AsyncOperation,
+        tasks: &mut Tasks,
+        out: &mut Writing<'_>,
+    ) -> Result<(), OtfError> {
+        self.begin(operation, None, tasks, out)
+    }
+
+    fn begin(
+        &mut self,
+        operation: &AsyncOperation,
+        handle: Option<IoHandleRef>,
+        tasks: &mut Tasks,
+        out: &mut Writing<'_>,
+    ) -> Result<(), OtfError> {
+        let Some(mode) = posix::mode(operation.opcode.class()) else { return Ok(()) };
+        if self.open.contains_key(&operation.id) {
+            return Ok(());
+        }
+        let word = operation_name(operation, out.definitions)?;
+        let Some(active) = tasks.active(operation.thread, out.definitions)? else { return Ok(()) };
+        let mut handles =
+            Out { time: out.time, writer: active.writer, definitions: out.definitions };
+        let handle = match (handle, operation.fd, &operation.file) {
+            (Some(handle), ..) => handle,
+            (None, Some(fd), Some(file)) => active.activity.used(fd, file, &mut handles)?,
+            (None, ..) => return Ok(()),
+        };
+        let id = out.slots.take();
+        let bytes_request = operation.bytes_requested.filter(|_| mode != IoOperationMode::FLUSH);
+        let flags = IoOperationFlags::NON_BLOCKING;
+        let begin = IoBegin { handle, mode, flags, bytes_request, matching_id: id };
+        let mut notes = Notes::new();
+        notes.offset(operation.offset).operation(Some(word));
+        active.writer.io_operation_begin(out.time, &begin, notes.list())?;
+        active.writer.io_operation_issued(out.time, handle, id, &[])?;
+        *active.requests += 1;
+        self.open.insert(operation.id, Open { handle, id });
+        Ok(())
+    }
+
+    /// It ended; `effects`: what it did to descriptors.
+    pub(super) fn ended(
+        &mut self,
+        operation: &AsyncOperation,
+        effects: &[FdEffect],
+        tasks: &mut Tasks,
+        out: &mut Writing<'_>,
+    ) -> Result<(), OtfError> {
+        let mut notes = Notes::new();
+        notes.errno(operation.errno());
+        self.complete(operation, &notes, tasks, out)?;
+        for effect in effects {
+            let FdEffect::Created { fd, file } = effect else { continue };
+            let Some(active) = tasks.active(operation.thread, out.definitions)? else {
+                return Ok(());
+            };
+            let mut handles =
+                Out { time: out.time, writer: active.writer, definitions: out.definitions };
+            active.activity.created(*fd, file, &mut handles)?;
+        }
+        Ok(())
+    }
+
+    /// It has no result.
+    pub(super) fn unfinished(
+        &mut self,
+        operation: &AsyncOperation,
+        tasks: &mut Tasks,
+        out: &mut Writing<'_>,
+    ) -> Result<(), OtfError> {
+        let mut notes = Notes::new();
+        notes.truncated();
+        self.complete(operation, &notes, tasks, out)
+    }
+
+    fn complete(
+        &mut self,
+        operation: &AsyncOperation,
+        notes: &Notes,
+        tasks: &mut Tasks,
+        out: &mut Writing<'_>,
+    ) -> Result<(), OtfError> {
+        let Some(open) = self.open.remove(&operation.id) else { return Ok(()) };
+        out.slots.give_back(open.id);
+        if let Some(active) = tasks.active(operation.thread, out.definitions)? {
+            let bytes = operation.bytes().filter(|_| operation.errno().is_none());
+            active.writer.io_operation_complete(
+                out.time,
+                open.handle,
+                bytes,
+                open.id,
+                notes.list(),
+            )?;
+        }
+        tasks.request_ended(operation.thread, out.definitions)
+    }
+}
+
+/// The handle that stands for all files that are registered with rings.
+fn registered_files(definitions: &mut Definitions) -> Result<IoHandleRef, OtfError> {
+    let name = definitions.archive.intern("io_uring: registered files")?;
+    definitions.handles.handle(Handle {
+        layer: Layer::Posix,
+        number: REGISTERED.0.cast_unsigned(),
+        file: None,
+        name,
+        pre_created: Some(READ_WRITE),
+    })
+}
+
+/// `io_uring:READ`.
+fn operation_name(
+    operation: &AsyncOperation,
+    definitions: &mut Definitions,
+) -> Result<otf2_sys::StringRef, OtfError> {
+    Ok(definitions.archive.intern(&operation.opcode.to_string())?)
+}

@@ -1,0 +1,127 @@
+//! Asynchronous I/O, against what the program itself says that it asked for and got, and against fio's own sums.
+
+mod support;
+
+use std::path::Path;
+
+use serde_json::Value;
+use support::json::JsonAsync;
+use support::need::Need;
+use support::recording::{Recording, can_record, compile, record};
+use support::scratch_dir;
+
+/// Runs until one in which everything was read in time.
+const RUNS_MAX: u32 = 4;
+
+/// What tracepoints do not tell of io_uring's operations: it stands in memory that the program shares with the kernel.
+const UNTOLD: [&str; 2] = ["offset", "bytes_requested"];
+
+/// Fails if an operation is missing, or if anything that is told of it is not what the program says.
+#[test]
+fn every_operation_is_what_the_program_asked_for() {
+    if !can_record(&[]) {
+        return;
+    }
+    for options in [&[][..], &["-a"]] {
+        let dir = scratch_dir("asynchronous");
+        let program = compile("asynchronous.c", dir.path());
+        let place = dir.path().to_str().expect("text");
+        let (finished, recording) = record(&dir.path().join("trace"), options, &[&program, place]);
+        let said = finished.success().stdout();
+        recording.assert_whole();
+        recording.assert_archive(&dir.path().join("archive"));
+        let pids = recording.operations();
+        let program = pids.iter().find(|it| it.name == "io_submit").expect("it submits").pid;
+        let ours: Vec<JsonAsync> =
+            recording.asynchronous().into_iter().filter(|it| it.pid == program).collect();
+        assert_eq!(ours.len(), said.lines().count(), "{ours:#?}");
+        for line in said.lines() {
+            compare(line, &ours, dir.path());
+        }
+        assert!(ours.iter().any(|it| it.done_by.as_deref() == Some("worker")));
+        let polled = ours.iter().filter(|it| it.interface == "io_uring" && it.tid != it.pid);
+        assert_eq!(polled.count(), 18, "those that the kernel's own thread took");
+        for key in ["async_open", "async_unseen", "async_orphans", "async_unread"] {
+            assert!(options == ["-a"] || recording.number(key) == 0, "{key}");
+        }
+    }
+}
+
+/// One line: interface, name, `user_data`, descriptor, offset, bytes, result.
+#[track_caller]
+fn compare(line: &str, ours: &[JsonAsync], place: &Path) {
+    let words: Vec<&str> = line.split(' ').collect();
+    let &[interface, name, data, fd, offset, bytes, result] = words.as_slice() else {
+        panic!("{line}")
+    };
+    let is_it = |it: &&JsonAsync| it.interface == interface && it.user_data.to_string() == data;
+    let mut found = ours.iter().filter(is_it);
+    let (Some(our), None) = (found.next(), found.next()) else { panic!("{line}") };
+    assert_eq!(our.name.as_deref(), Some(name), "{line}");
+    assert_eq!(our.result.map(|it| it.to_string()).as_deref(), Some(result), "{line} {our:?}");
+    let said = |it: &str| it.parse::<u64>().ok();
+    assert_eq!(our.fd.map(i64::from), said(fd).map(u64::cast_signed), "{line} {our:?}");
+    for (key, ours, theirs) in [
+        ("offset", our.offset, said(offset)),
+        ("bytes_requested", our.bytes_requested, said(bytes)),
+    ] {
+        let is_unread = our.unread.iter().any(|it| it == key);
+        assert!(ours == theirs && !is_unread || ours.is_none() && is_unread, "{line} {our:?}");
+        assert!(!is_unread || interface == "io_uring" && UNTOLD.contains(&key), "{line} {our:?}");
+    }
+    let has_file = our.fd.is_some() || our.file.is_some();
+    let has_name = has_file && name != "OPENAT" && result != "-9";
+    let file = our.path.as_deref().map(Path::new);
+    assert_eq!(file.is_some_and(|it| it.starts_with(place)), has_name, "{line} {our:?}");
+    assert!(our.unfinished.is_none() && our.duration_ns.is_some(), "{line} {our:?}");
+}
+
+/// Fails if bytes and operations of a file are not those that fio counts.
+#[test]
+fn bytes_are_those_that_fio_counts() {
+    if !can_record(&[Need::Fio]) {
+        return;
+    }
+    for options in [
+        &["--ioengine=libaio", "--direct=1", "--iodepth=16"][..],
+        &["--ioengine=libaio", "--iodepth=4", "--fsync=8"],
+        &["--ioengine=io_uring", "--direct=1", "--iodepth=16"],
+        &["--ioengine=io_uring", "--iodepth=8", "--force_async=1"],
+        &["--ioengine=io_uring", "--iodepth=8", "--sqthread_poll=1"],
+    ] {
+        let dir = scratch_dir("asynchronous");
+        let file = dir.path().join("data");
+        let job = format!("--filename={}", file.display());
+        let first =
+            ["fio", "--name=job", "--rw=randrw", "--bs=4k", "--size=2m", "--output-format=json"];
+        let program = [&first, options, &[job.as_str()]].concat();
+        let Some((report, recording)) = recorded_in_time(&dir.path().join("trace"), &program)
+        else {
+            panic!("{options:?}: what io_submit was given was read too late in every run")
+        };
+        let path = file.to_str();
+        let ours: Vec<JsonAsync> =
+            recording.asynchronous().into_iter().filter(|it| it.path.as_deref() == path).collect();
+        for (side, word) in [("read", "READ"), ("write", "WRITE")] {
+            let theirs = &report["jobs"][0][side];
+            let is_side = |it: &&JsonAsync| {
+                it.name.as_deref().is_some_and(|it| it.trim_start_matches('P').starts_with(word))
+            };
+            let sum: u64 = ours.iter().filter(is_side).filter_map(|it| it.bytes).sum();
+            assert_eq!(Some(sum), theirs["io_bytes"].as_u64(), "{options:?} {side}");
+            let count = ours.iter().filter(is_side).count() as u64;
+            assert_eq!(Some(count), theirs["total_ios"].as_u64(), "{options:?} {side}");
+        }
+    }
+}
+
+/// What fio reports, and what was recorded. On a busy machine a reader may come too late, which is counted: then again.
+fn recorded_in_time(output: &Path, program: &[&str]) -> Option<(Value, Recording)> {
+    (0..RUNS_MAX).find_map(|run| {
+        let output = output.with_extension(run.to_string());
+        let (finished, recording) = record(&output, &[], program);
+        let report = serde_json::from_str(&finished.success().stdout()).expect("JSON");
+        recording.assert_whole();
+        (recording.number("async_unread") == 0).then_some((report, recording))
+    })
+}
