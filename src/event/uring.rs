@@ -46,7 +46,8 @@ pub struct UringEvent {
     pub point: UringPoint,
     /// The ring: address in the kernel (`ctx`).
     pub ctx: u64,
-    /// The request: address in the kernel. None before 5.17, and for results that are not those of a request.
+    /// The request: address in the kernel; 0 for a result that is not that of a request. None: the kernel does not tell (5.10 and
+    /// 5.15, and there some tracepoints do).
     pub req: Option<u64>,
     /// What the program calls the request.
     pub user_data: u64,
@@ -137,7 +138,7 @@ impl UringShape {
         Some(UringEvent {
             point: self.point,
             ctx: self.ctx.read_u64(payload)?,
-            req: optional(&self.req)?.filter(|&it| it != 0),
+            req: optional(&self.req)?,
             user_data: number(&self.user_data)?,
             opcode: u8::try_from(number(&self.opcode)?).ok()?,
             fd: i32::try_from(signed(&self.fd)?).ok()?,

@@ -8,6 +8,8 @@
 //! 104 1 > io_submit 7 1 80          entry of a call; < io_submit 1 IOCB:OP:FD:BYTES:OFFSET: its exit, and what was read
 //! 105 1 < io_getevents 1 IOCB:RESULT
 //! ```
+//!
+//! A REQ of -1 is one that the kernel does not tell, 0 none.
 
 use std::convert::Infallible;
 use std::fmt::Write;
@@ -79,7 +81,7 @@ fn uring(words: &[&str]) -> Option<EventKind> {
     let mut event = UringEvent {
         point,
         ctx: at(1),
-        req: Some(at(2)).filter(|it| *it != 0),
+        req: Some(at(2)).filter(|it| *it != u64::MAX),
         user_data: at(3),
         opcode: 0,
         fd: 0,
@@ -256,12 +258,13 @@ fn kernels_without_addresses_are_followed_in_order() {
     check(
         "
         100 1 create 9 3
-        101 1 file 9 0 4
-        102 1 submit 9 0 5 22
-        103 1 file 9 0 6
-        104 1 submit 9 0 5 22
-        105 1 complete 9 0 5 10
-        106 1 complete 9 0 5 20
+        101 1 file 9 -1 4
+        102 1 submit 9 -1 5 22
+        103 1 file 9 -1 6
+        104 1 submit 9 -1 5 22
+        105 1 complete 9 -1 5 10
+        106 1 complete 9 -1 5 20
+        107 1 complete 9 -1 6 -9
         ",
         &expect![[r#"
             102: #0 io_uring:READ on - at ? = ?, None bytes in 0: begun
@@ -270,6 +273,31 @@ fn kernels_without_addresses_are_followed_in_order() {
             104: #1 io_uring:READ on 6 at ? = ?, None bytes in 0: file
             105: #0 io_uring:READ on 4 at ? = 10, Some(10) bytes in 1: ended, 0 effects
             106: #1 io_uring:READ on 6 at ? = 20, Some(20) bytes in 1: ended, 0 effects
+            107: ! orphan-result: io_uring: result -9 of a request (user_data 0x6) that was not seen before
+        "#]],
+    );
+}
+
+#[test]
+fn some_kernels_tell_addresses_only_at_the_beginning() {
+    check(
+        "
+        100 1 create 9 3
+        101 1 file 9 -1 4
+        102 1 submit 9 71 5 22
+        103 1 complete 9 -1 5 10
+        104 1 file 9 -1 99
+        105 1 complete 9 -1 6 -9
+        106 1 submit 9 71 7 0
+        107 1 complete 9 -1 7 0
+        ",
+        &expect![[r#"
+            102: #0 io_uring:READ on - at ? = ?, None bytes in 0: begun
+            102: #0 io_uring:READ on 4 at ? = ?, None bytes in 0: file
+            103: #0 io_uring:READ on 4 at ? = 10, Some(10) bytes in 1: ended, 0 effects
+            105: ! orphan-result: io_uring: result -9 of a request (user_data 0x6) that was not seen before
+            106: #1 io_uring:NOP on - at ? = ?, None bytes in 0: begun
+            107: #1 io_uring:NOP on - at ? = 0, None bytes in 1: ended, 0 effects
         "#]],
     );
 }

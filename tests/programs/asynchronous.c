@@ -31,11 +31,14 @@ static char buffer[65536];
 static struct iovec vector[2] = {{buffer, 1000}, {buffer + 4096, 2000}};
 
 static int make_ring(struct ring *ring, unsigned flags) {
-    struct io_uring_params p = {.flags = flags, .sq_thread_idle = 2000};
+    struct io_uring_params p = {.flags = flags};
     ring->fd = syscall(SYS_io_uring_setup, 8, &p);
     if (ring->fd < 0)
         return -1;
-    char *rings = mmap(NULL, 65536, PROT_READ | PROT_WRITE, MAP_SHARED, ring->fd, IORING_OFF_SQ_RING);
+    // Both queues are in one piece, which may be no longer than it is.
+    size_t sq = p.sq_off.array + p.sq_entries * sizeof(unsigned);
+    size_t cq = p.cq_off.cqes + p.cq_entries * sizeof(struct io_uring_cqe);
+    char *rings = mmap(NULL, sq > cq ? sq : cq, PROT_READ | PROT_WRITE, MAP_SHARED, ring->fd, IORING_OFF_SQ_RING);
     ring->sqes = mmap(NULL, 8 * sizeof *ring->sqes, PROT_READ | PROT_WRITE, MAP_SHARED, ring->fd, IORING_OFF_SQES);
     if (rings == MAP_FAILED || ring->sqes == MAP_FAILED || !(p.features & IORING_FEAT_SINGLE_MMAP))
         return -1;

@@ -241,8 +241,8 @@ impl Asynchronous {
     /// The operation that an event of io_uring is about.
     pub(super) fn key(&self, it: &UringEvent) -> Option<Key> {
         match it.req {
-            Some(req) => Some(Key::Request(it.ctx, req)),
-            None => self.in_flight.oldest(it.ctx, it.user_data),
+            Some(req @ 1..) => Some(Key::Request(it.ctx, req)),
+            Some(0) | None => self.in_flight.oldest(it.ctx, it.user_data),
         }
     }
 

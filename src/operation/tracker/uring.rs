@@ -86,8 +86,8 @@ impl Tracker {
         let key = it.req.map_or(Key::Nameless(id), |req| Key::Request(it.ctx, req));
         self.begin_async(event.time, key, Flight { operation, ring: it.ctx, moves: None }, sink)?;
         match self.asynchronous.early_file.remove(&(it.ctx, event.tid)) {
-            Some(fd) if it.req.is_none() => self.async_file(event, key, fd, sink),
-            _ => Ok(()),
+            Some(fd) => self.async_file(event, key, fd, sink),
+            None => Ok(()),
         }
     }
 
@@ -152,7 +152,7 @@ impl Tracker {
             return Ok(());
         }
         // Rings send messages to each other, and a send's buffer is told free: those are nobody's results.
-        let is_request = it.req.is_some() && it.cflags & IORING_CQE_F_NOTIF == 0;
+        let is_request = it.req != Some(0) && it.cflags & IORING_CQE_F_NOTIF == 0;
         if !is_request {
             self.ledger.events += 1;
             return Ok(());
@@ -161,6 +161,8 @@ impl Tracker {
             self.ledger.ignore(Ignored::UnderWay);
             return Ok(());
         }
+        // A descriptor that was told for it is not that of the next one.
+        self.asynchronous.early_file.remove(&(it.ctx, event.tid));
         self.ledger.async_orphans += 1;
         let detail = format!(
             "io_uring: result {} of a request (user_data {:#x}) that was not seen before",
