@@ -7,11 +7,11 @@ use std::path::Path;
 use serde_json::Value;
 use support::json::JsonAsync;
 use support::need::Need;
-use support::recording::{Recording, can_record, compile, record};
+use support::recording::{Recording, alone, can_record, compile, record};
 use support::scratch_dir;
 
 /// Runs until one in which everything was read in time.
-const RUNS_MAX: u32 = 4;
+const RUNS_MAX: u32 = 8;
 
 /// What tracepoints do not tell of io_uring's operations: it stands in memory that the program shares with the kernel.
 const UNTOLD: [&str; 2] = ["offset", "bytes_requested"];
@@ -22,6 +22,7 @@ fn every_operation_is_what_the_program_asked_for() {
     if !can_record(&[]) {
         return;
     }
+    let _alone = alone();
     for options in [&[][..], &["-a"]] {
         let dir = scratch_dir("asynchronous");
         let program = compile("asynchronous.c", dir.path());
@@ -82,6 +83,7 @@ fn bytes_are_those_that_fio_counts() {
     if !can_record(&[Need::Fio]) {
         return;
     }
+    let _alone = alone();
     for options in [
         &["--ioengine=libaio", "--direct=1", "--iodepth=16"][..],
         &["--ioengine=libaio", "--iodepth=4", "--fsync=8"],
@@ -93,7 +95,7 @@ fn bytes_are_those_that_fio_counts() {
         let file = dir.path().join("data");
         let job = format!("--filename={}", file.display());
         let first =
-            ["fio", "--name=job", "--rw=randrw", "--bs=4k", "--size=2m", "--output-format=json"];
+            ["fio", "--name=job", "--rw=randrw", "--bs=4k", "--size=512k", "--output-format=json"];
         let program = [&first, options, &[job.as_str()]].concat();
         let Some((report, recording)) = recorded_in_time(&dir.path().join("trace"), &program)
         else {
@@ -112,7 +114,20 @@ fn bytes_are_those_that_fio_counts() {
             let count = ours.iter().filter(is_side).count() as u64;
             assert_eq!(Some(count), theirs["total_ios"].as_u64(), "{options:?} {side}");
         }
+        assert!(ours.iter().filter_map(|it| it.offset).all(|it| it % 4096 == 0 && it < 512 << 10));
+        let is_told = options.contains(&"--ioengine=libaio")
+            || options.contains(&"--direct=1") && tells_direct_io(dir.path());
+        let told =
+            ours.iter().filter(|it| it.name.as_deref() != Some("FSYNC") && it.offset.is_some());
+        assert!(!is_told || told.count() == 128, "{options:?}: {ours:#?}");
     }
+}
+
+/// True if the file system of this place says where direct I/O goes.
+fn tells_direct_io(place: &Path) -> bool {
+    let event = Path::new("/sys/kernel/tracing/events/iomap/iomap_dio_rw_begin");
+    let kind = nix::sys::statfs::statfs(place).expect("it is there").filesystem_type();
+    event.exists() && kind == nix::sys::statfs::EXT4_SUPER_MAGIC
 }
 
 /// What fio reports, and what was recorded. On a busy machine a reader may come too late, which is counted: then again.

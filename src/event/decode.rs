@@ -3,6 +3,7 @@
 use thiserror::Error;
 
 use super::block::{BlockEvent, BlockPoint, Rwbs};
+use super::file_io::{FILE_IO_POINTS, FileIoShape};
 use super::syscall_table::CallId;
 use super::task::TaskEvent;
 use super::uring::{URING_POINTS, UringShape};
@@ -62,6 +63,7 @@ enum Shape {
     Exit { call: CallId, ret: IntField },
     Block(BlockShape),
     Uring(UringShape),
+    FileIo(FileIoShape),
     NewTask { pid: IntField, clone_flags: IntField },
 }
 
@@ -160,6 +162,7 @@ impl Decoder {
                 Ok(EventKind::SysExit(SysExit { call: *call, ret, names: None }))
             }
             Shape::Block(fields) => fields.read(payload).map(EventKind::Block).ok_or(short),
+            Shape::FileIo(fields) => fields.read(payload).map(EventKind::FileIo).ok_or(short),
             Shape::Uring(fields) => fields.read(payload).map(EventKind::Uring).ok_or(short),
             Shape::NewTask { pid, clone_flags } => {
                 let tid =
@@ -208,6 +211,9 @@ impl Shape {
         }
         if let Some(&(_, point)) = URING_POINTS.iter().find(|it| it.0 == name) {
             return Ok(Some(Self::Uring(UringShape::of(point, format)?)));
+        }
+        if let Some(it) = FILE_IO_POINTS.iter().find(|it| (it.0, it.1) == (system, name)) {
+            return Ok(Some(Self::FileIo(FileIoShape::of(it.2, format)?)));
         }
         Ok(match (system, name) {
             ("raw_syscalls", "sys_enter") => {

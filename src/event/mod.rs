@@ -6,6 +6,7 @@
 pub mod async_table;
 pub mod block;
 pub mod decode;
+pub mod file_io;
 mod syscall_rows;
 pub mod syscall_table;
 pub mod task;
@@ -39,6 +40,8 @@ pub enum EventKind {
     Block(block::BlockEvent),
     /// io_uring spoke.
     Uring(uring::UringEvent),
+    /// A file system began the I/O of the thread that is running.
+    FileIo(file_io::FileIo),
     /// A task was born, renamed, or died.
     Task(task::TaskEvent),
     /// The kernel dropped this many records of this ring before this point.

@@ -21,11 +21,12 @@ use super::process::Scope;
 use super::syscall::Followed;
 use super::tracker::Tracker;
 use super::{Sink, Step};
+use crate::event::file_io::FileIo;
 use crate::event::syscall_table::{CallId, Role};
 use crate::event::task::TaskEvent;
 use crate::event::uring::{URING_POINTS, UringEvent};
-use crate::event::{Event, EventKind, Name, ReadNames, SysEnter, SysExit};
-use crate::units::{CpuId, KernelTime, Pid, Tid};
+use crate::event::{Event, EventKind, FileStat, Name, ReadNames, SeenFd, SysEnter, SysExit};
+use crate::units::{CpuId, DevId, Fd, KernelTime, Pid, Tid};
 
 #[derive(Default)]
 struct Told(String);
@@ -142,6 +143,22 @@ fn kind(words: &[&str]) -> EventKind {
             let ret = number(words[2]).cast_signed();
             EventKind::SysExit(SysExit { call, ret, names: Some(Box::new(names)) })
         }
+        "direct" => EventKind::FileIo(FileIo {
+            dev: DevId(1),
+            ino: number(words[1]),
+            position: number(words[2]),
+            count: number(words[3]),
+        }),
+        "seen" => EventKind::SeenFd(Box::new(SeenFd {
+            begin: KernelTime(1),
+            pid: Pid(1),
+            fd: Fd(i32::try_from(number(words[1])).expect("an int")),
+            flags: 0,
+            position: Some(0),
+            shared: false,
+            stat: Some(FileStat { mode: libc::S_IFREG, dev: DevId(1), ino: 2, size: 0 }),
+            link: b"/seen".to_vec(),
+        })),
         "exit" => EventKind::Task(TaskEvent::Exit { pid: Pid(1), tid: Tid(1) }),
         other => panic!("no such line: {other}"),
     }
@@ -162,7 +179,8 @@ fn check(text: &str, expected: &Expect) {
             tid: Tid(tid),
             kind: kind(&words[2..]),
         };
-        tracker.ledger_mut().records += 1;
+        // What a snapshot saw is no record.
+        tracker.ledger_mut().records += u64::from(words[2] != "seen");
         let Ok(()) = tracker.push(event, &mut told);
     }
     let Ok(()) = tracker.finish(KernelTime(1000), &mut told);
@@ -329,6 +347,39 @@ fn a_refused_request_tells_where_it_wanted_to_go() {
         &expect![[r#"
             101: #0 io_uring:READ on - at 512 = ?, None bytes in 0: begun
             102: #0 io_uring:READ on - at 512 = -22, Some(0) bytes in 1: ended, 0 effects
+        "#]],
+    );
+}
+
+#[test]
+fn a_file_system_tells_where_direct_io_goes() {
+    check(
+        "
+        10 1 seen 4
+        100 1 create 9 3
+        101 1 submit 9 71 5 22
+        102 1 file 9 71 4
+        103 2 direct 2 512 100
+        104 1 direct 2 8192 4096
+        105 1 direct 2 1 1
+        106 1 submit 9 72 6 22
+        107 1 file 9 72 4
+        108 1 direct 3 8192 4096
+        109 1 submit 9 73 7 22
+        110 1 file 9 73 4
+        111 1 worker 9 73 7
+        112 1 direct 2 8192 4096
+        ",
+        &expect![[r#"
+            101: #0 io_uring:READ on - at ? = ?, None bytes in 0: begun
+            102: #0 io_uring:READ on 4 at ? = ?, None bytes in 0: file
+            106: #1 io_uring:READ on - at ? = ?, None bytes in 0: begun
+            107: #1 io_uring:READ on 4 at ? = ?, None bytes in 0: file
+            109: #2 io_uring:READ on - at ? = ?, None bytes in 0: begun
+            110: #2 io_uring:READ on 4 at ? = ?, None bytes in 0: file
+            1000: #0 io_uring:READ on 4 at 8192 = ?, None bytes in 0: no result (capture-end)
+            1000: #1 io_uring:READ on 4 at ? = ?, None bytes in 0: no result (capture-end)
+            1000: #2 io_uring:READ on 4 at ? = ?, None bytes in 0: no result (capture-end)
         "#]],
     );
 }

@@ -287,7 +287,9 @@ fn may_close(kind: &EventKind, fd: i64) -> bool {
         EventKind::Lost(_) => true,
         // Which one it closes is not said.
         EventKind::Uring(event) => event.opcode().class() == Class::Close,
-        EventKind::Task(_) | EventKind::Block(_) | EventKind::SeenFd(_) => false,
+        EventKind::Task(_) | EventKind::Block(_) | EventKind::FileIo(_) | EventKind::SeenFd(_) => {
+            false
+        }
     }
 }
 

@@ -139,6 +139,7 @@ impl Changes {
                 self.process(event.pid, event.time);
             }
             EventKind::Uring(_)
+            | EventKind::FileIo(_)
             | EventKind::Task(_)
             | EventKind::Block(_)
             | EventKind::SeenFd(_) => {}

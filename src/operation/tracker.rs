@@ -154,6 +154,10 @@ impl Tracker {
             EventKind::SysExit(exit) => self.exit(&event, exit, sink),
             EventKind::Block(block) => self.block(&event, block, sink),
             EventKind::Uring(uring) => self.uring(&event, uring, sink),
+            EventKind::FileIo(io) => {
+                self.file_io(&event, io);
+                Ok(())
+            }
             EventKind::Task(task) => self.task(&event, task, sink),
             EventKind::Lost(count) => self.lost(&event, *count, sink),
             EventKind::SeenFd(seen) => {

@@ -30,6 +30,8 @@ pub(super) struct AsyncOperations {
 struct Open {
     handle: IoHandleRef,
     id: u64,
+    /// The position was told at the beginning.
+    offset_told: bool,
 }
 
 /// The number of the handles that stand for registered files: no descriptor has it.
@@ -95,7 +97,8 @@ impl AsyncOperations {
         active.writer.io_operation_begin(out.time, &begin, notes.list())?;
         active.writer.io_operation_issued(out.time, handle, id, &[])?;
         *active.requests += 1;
-        self.open.insert(operation.id, Open { handle, id });
+        let offset_told = operation.offset.is_some();
+        self.open.insert(operation.id, Open { handle, id, offset_told });
         Ok(())
     }
 
@@ -109,7 +112,7 @@ impl AsyncOperations {
     ) -> Result<(), OtfError> {
         let mut notes = Notes::new();
         notes.errno(operation.errno());
-        self.complete(operation, &notes, tasks, out)?;
+        self.complete(operation, notes, tasks, out)?;
         for effect in effects {
             let FdEffect::Created { fd, file } = effect else { continue };
             let Some(active) = tasks.active(operation.thread, out.definitions)? else {
@@ -131,18 +134,19 @@ impl AsyncOperations {
     ) -> Result<(), OtfError> {
         let mut notes = Notes::new();
         notes.truncated();
-        self.complete(operation, &notes, tasks, out)
+        self.complete(operation, notes, tasks, out)
     }
 
     fn complete(
         &mut self,
         operation: &AsyncOperation,
-        notes: &Notes,
+        mut notes: Notes,
         tasks: &mut Tasks,
         out: &mut Writing<'_>,
     ) -> Result<(), OtfError> {
         let Some(open) = self.open.remove(&operation.id) else { return Ok(()) };
         out.slots.give_back(open.id);
+        notes.offset(operation.offset.filter(|_| !open.offset_told));
         if let Some(active) = tasks.active(operation.thread, out.definitions)? {
             let bytes = operation.bytes().filter(|_| operation.errno().is_none());
             active.writer.io_operation_complete(

@@ -1,6 +1,7 @@
 //! Which tracepoints are opened, with which filter, into which ring.
 
 use crate::event::decode::BLOCK_POINTS;
+use crate::event::file_io::FILE_IO_POINTS;
 use crate::event::syscall_table::{Call, CallId, Class};
 use crate::event::uring::{URING_POINTS, UringPoint};
 use crate::sys::perf::Wake;
@@ -174,6 +175,8 @@ pub fn plan(wanted: &Wanted<'_>) -> Vec<Planned> {
     if wanted.uring {
         let rings = URING_POINTS.iter();
         planned.extend(rings.map(|it| unfiltered("io_uring", it.0, global, it.1.need())));
+        let inside = FILE_IO_POINTS.iter();
+        planned.extend(inside.map(|it| unfiltered(it.0, it.1, RingOf::Main, Need::Optional)));
     }
     planned
 }

@@ -28,6 +28,8 @@ pub(super) struct Asynchronous {
     pub(super) last: FxHashMap<u64, (u64, i64, Tid)>,
     /// Kernels that do not tell a request's address tell its descriptor before the request.
     pub(super) early_file: FxHashMap<(u64, Tid), Fd>,
+    /// What a thread has got the file of and begins now.
+    pub(super) beginning: FxHashMap<Tid, Key>,
     /// Results of `io_getevents` that came before the call that asked for them had ended.
     pub(super) early_result: FxHashMap<Key, (KernelTime, i64)>,
 }

@@ -3,6 +3,7 @@
 use super::asynchronous::{Ring, operation, read_beside};
 use super::{Tracker, announce, anomaly};
 use crate::anomaly::{AnomalyKind, Ignored};
+use crate::event::file_io::FileIo;
 use crate::event::syscall_table::Role;
 use crate::event::uring::{
     IORING_CQE_F_MORE, IORING_CQE_F_NOTIF, IOSQE_FIXED_FILE, UringEvent, UringPoint,
@@ -27,6 +28,7 @@ impl Tracker {
         it: &UringEvent,
         sink: &mut S,
     ) -> Result<(), S::Error> {
+        self.asynchronous.beginning.remove(&event.tid);
         // Results may be told by whoever runs; whose they are the request says.
         let result = matches!(it.point, UringPoint::Complete | UringPoint::Overflow);
         if result {
@@ -99,7 +101,11 @@ impl Tracker {
         sink: &mut S,
     ) -> Result<(), S::Error> {
         match it.req {
-            Some(req) => self.async_file(event, Key::Request(it.ctx, req), Fd(it.fd), sink),
+            Some(req) => {
+                let key = Key::Request(it.ctx, req);
+                self.asynchronous.beginning.insert(event.tid, key);
+                self.async_file(event, key, Fd(it.fd), sink)
+            }
             None => {
                 self.asynchronous.early_file.insert((it.ctx, event.tid), Fd(it.fd));
                 Ok(())
@@ -169,6 +175,23 @@ impl Tracker {
             it.res, it.user_data
         );
         self.anomaly(&anomaly(event, AnomalyKind::OrphanResult, 1, detail), sink)
+    }
+
+    /// A file system begins direct I/O in this thread: if io_uring has just got the file for a request, it is this request's.
+    pub(super) fn file_io(&mut self, event: &Event, io: &FileIo) {
+        if let Some(reason) = self.unwanted(event.pid) {
+            self.ledger.ignore(reason);
+            return;
+        }
+        self.ledger.events += 1;
+        let key = self.asynchronous.beginning.remove(&event.tid);
+        let flight = key.and_then(|it| self.asynchronous.in_flight.get(it));
+        let Some(Flight { operation, .. }) = flight else { return };
+        let stat = operation.file.as_ref().and_then(|it| it.stat);
+        if stat.is_some_and(|it| (it.dev, it.ino) == (io.dev, io.ino)) {
+            operation.offset = Some(io.position);
+            operation.bytes_requested = Some(io.count);
+        }
     }
 
     /// `io_uring_register` has ended: a ring may have other files now.
