@@ -84,7 +84,14 @@ fn benchmark(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("otf2");
     group.sample_size(10).throughput(Throughput::Elements(OPERATIONS));
     let path = Some(FilePath { bytes: b"/data/a".to_vec(), source: PathSource::Link });
-    let file = Rc::new(OpenFile { id: 0, path, stat: None, flags: Some(0), pre_created: false });
+    let file = Rc::new(OpenFile {
+        id: 0,
+        path,
+        first_path: None,
+        stat: None,
+        flags: Some(0),
+        pre_created: false,
+    });
     let mut begun: Vec<SyscallOperation> = (0..THREADS).map(|it| operation(it, &file)).collect();
     for (name, has_offset) in [("read", false), ("read at a known position", true)] {
         group.bench_function(name, |bencher| {

@@ -178,6 +178,8 @@ pub struct Ledger {
     pub execs: u64,
     /// Opens whose name was read too late to be sure.
     pub unverified: u64,
+    /// Renames and removals whose paths are not known: open files keep names that may not be theirs any more.
+    pub unfollowed: u64,
 }
 
 impl Ledger {

@@ -247,7 +247,7 @@ impl Pipeline {
                 if let Err(Waiting::Seen(late)) = self.merger.push(end, Waiting::Seen(seen)) {
                     let late = SeenFd { position: None, ..*late };
                     if self.opening.is_none() {
-                        self.tracker.seen_fd(&late);
+                        self.tracker.seen_fd(&late, end);
                     }
                 }
             }

@@ -174,6 +174,13 @@ fn doubts(summary: &Summary) -> Vec<String> {
         }
     }
     lines.extend(asynchronous_doubts(&summary.ledger));
+    match summary.ledger.unfollowed {
+        0 => {}
+        count => lines.push(format!(
+            "{count} renames and removals were not followed, for their paths were not read: files that were open then \
+             keep their names; --source tracefs reads them"
+        )),
+    }
     for imbalance in summary.ledger.imbalances() {
         lines.push(format!(
             "error: the books do not balance: {imbalance}; please report this with the log"

@@ -100,6 +100,7 @@ fn doubts(summary: &Summary) -> Map<String, Value> {
         ("async_unread", json!(ledger.async_unread)),
         ("unnamed", json!(ledger.unnamed)),
         ("unverified", json!(ledger.unverified)),
+        ("unfollowed", json!(ledger.unfollowed)),
         ("orphan_exits", json!(ledger.orphan_exits)),
         ("lost_exits", json!(ledger.lost_exits)),
         ("cut_off", json!(ledger.cut_off)),

@@ -83,6 +83,8 @@ pub struct ReadNames {
     pub link: Option<Name>,
     /// What it was, read with the link.
     pub stat: Option<FileStat>,
+    /// Clock after the last of the reads.
+    pub read: KernelTime,
 }
 
 /// A name and how far it can be trusted.

@@ -8,7 +8,7 @@ use super::syscall_table::Class as C;
 use super::syscall_table::Role::{
     BufferCount, Buffers, Command, CommandArg, Count, DirFd, DirFd2, DupFlags, Fd, Fd2, How,
     IoEvents, Iocbs, LastFd, Length, Offset, OffsetPtr, OffsetPtr2, Opaque as __, OpenFlags, Pair,
-    Path, Path2, RangeFlags, RegisterCount, RegisterOp, Registered, RwFlags, Whence,
+    Path, Path2, RangeFlags, RegisterCount, RegisterOp, Registered, RenameFlags, RwFlags, Whence,
 };
 use super::syscall_table::{Call, row};
 
@@ -60,7 +60,7 @@ pub const CALLS: &[Call] = &[
     row("getdents",         78, None,      C::List,       [Fd, __, Count, __, __, __]),
     row("chdir",            80, Some(49),  C::Place,      [Path, __, __, __, __, __]),
     row("fchdir",           81, Some(50),  C::Place,      [Fd, __, __, __, __, __]),
-    row("rename",           82, None,      C::Name,       [Path, Path2, __, __, __, __]),
+    row("rename",           82, None,      C::Rename,     [Path, Path2, __, __, __, __]),
     row("mkdir",            83, None,      C::Name,       [Path, __, __, __, __, __]),
     row("rmdir",            84, None,      C::Remove,     [Path, __, __, __, __, __]),
     row("creat",            85, None,      C::Open,       [Path, __, __, __, __, __]),
@@ -110,7 +110,7 @@ pub const CALLS: &[Call] = &[
     row("futimesat",       261, None,      C::Attribute,  [DirFd, Path, __, __, __, __]),
     row("newfstatat",      262, Some(79),  C::Stat,       [DirFd, Path, __, __, __, __]),
     row("unlinkat",        263, Some(35),  C::Remove,     [DirFd, Path, __, __, __, __]),
-    row("renameat",        264, Some(38),  C::Name,       [DirFd, Path, DirFd2, Path2, __, __]),
+    row("renameat",        264, Some(38),  C::Rename,     [DirFd, Path, DirFd2, Path2, __, __]),
     row("linkat",          265, Some(37),  C::Name,       [DirFd, Path, DirFd2, Path2, __, __]),
     row("symlinkat",       266, Some(36),  C::Name,       [Path2, DirFd, Path, __, __, __]),
     row("readlinkat",      267, Some(78),  C::Stat,       [DirFd, Path, __, Count, __, __]),
@@ -141,7 +141,7 @@ pub const CALLS: &[Call] = &[
     row("open_by_handle_at", 304, Some(265), C::Open,     [DirFd, __, OpenFlags, __, __, __]),
     row("syncfs",          306, Some(267), C::Sync,       [Fd, __, __, __, __, __]),
     row("sendmmsg",        307, Some(269), C::Socket,     [Fd, __, __, __, __, __]),
-    row("renameat2",       316, Some(276), C::Name,       [DirFd, Path, DirFd2, Path2, __, __]),
+    row("renameat2",       316, Some(276), C::Rename,     [DirFd, Path, DirFd2, Path2, RenameFlags, __]),
     row("memfd_create",    319, Some(279), C::Make("/memfd:?"), [__, __, __, __, __, __]),
     row("execveat",        322, Some(281), C::Process,    [DirFd, __, __, __, __, __]),
     row("userfaultfd",     323, Some(282), C::Make("anon_inode:[userfaultfd]"), [__, __, __, __, __, __]),

@@ -69,6 +69,8 @@ pub enum Role {
     LastFd,
     /// `CLOSE_RANGE_*`.
     RangeFlags,
+    /// `RENAME_*`.
+    RenameFlags,
 }
 
 impl Role {
@@ -113,8 +115,10 @@ pub enum Class {
     Make(&'static str),
     /// Makes two descriptors and tells them in memory.
     MakePair,
-    /// Makes or renames files.
+    /// Makes files.
     Name,
+    /// Gives files other names.
+    Rename,
     /// Removes files.
     Remove,
     /// Changes how long a file is or what space it has.
@@ -185,7 +189,9 @@ impl Class {
             | Self::Make(_)
             | Self::MakePair => "desc",
             Self::Sync => "sync",
-            Self::Name | Self::Remove | Self::Resize | Self::Place | Self::Root => "name",
+            Self::Name | Self::Rename | Self::Remove | Self::Resize | Self::Place | Self::Root => {
+                "name"
+            }
             Self::Stat | Self::List => "stat",
             Self::Attribute | Self::Advise | Self::Lock | Self::Ioctl => "attr",
             Self::Map => "map",
@@ -311,6 +317,11 @@ impl Call {
         self.arg(Role::Path).is_some()
     }
 
+    /// True if files have other names behind it, or none.
+    pub fn changes_names(&self) -> bool {
+        matches!(self.class, Class::Rename | Class::Remove)
+    }
+
     /// True if its second path is what a symbolic link is to contain.
     pub fn is_symlink(&self) -> bool {
         self.arg(Role::Path2) == Some(0)
@@ -362,6 +373,11 @@ impl Call {
     /// True if nothing is known of what it does without what stands in memory: that is always read.
     pub fn is_list(&self) -> bool {
         self.args.iter().any(|it| matches!(it, Role::Iocbs | Role::IoEvents | Role::Registered))
+    }
+
+    /// True if the end of the call says more than what it did to its descriptors.
+    pub fn has_consequences(&self) -> bool {
+        self.changes_names() || self.is_list()
     }
 
     /// True if something can be read beside the call.

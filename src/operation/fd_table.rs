@@ -73,6 +73,11 @@ impl Description {
     /// The name may be another file's, and the position is unknown.
     pub fn doubt(&self) {
         self.position.set(None);
+        self.doubt_name();
+    }
+
+    /// The name may be another file's; where it stands is known as before.
+    pub fn doubt_name(&self) {
         let old = self.file();
         let Some(path) = old.path.as_ref().filter(|it| it.source != PathSource::Unverified) else {
             return;
@@ -81,8 +86,16 @@ impl Description {
         self.file.replace(Rc::new(OpenFile { path, ..copy(&old) }));
     }
 
+    /// It has another name from now on.
+    pub fn rename(&self, bytes: Vec<u8>) {
+        let old = self.file();
+        let path = Some(FilePath { bytes, source: PathSource::Renamed });
+        let first_path = old.first_path().cloned();
+        self.file.replace(Rc::new(OpenFile { path, first_path, ..copy(&old) }));
+    }
+
     /// What a `/proc` snapshot says about a file that was open before: its name, and its position if nobody moved it
-    /// between `begin` and now.
+    /// between `begin` and now. True if the name is new.
     pub fn learn(
         &self,
         path: Vec<u8>,
@@ -90,9 +103,10 @@ impl Description {
         flags: u32,
         shared: bool,
         at: Seen,
-    ) {
+    ) -> bool {
         let old = self.file();
-        if old.pre_created && old.path.is_none() {
+        let is_new = old.pre_created && old.path.is_none();
+        if is_new {
             let path = Some(FilePath { bytes: path, source: PathSource::Snapshot });
             self.file.replace(Rc::new(OpenFile { path, stat, flags: Some(flags), ..copy(&old) }));
             self.appends.set(may_append(Some(flags)));
@@ -106,6 +120,7 @@ impl Description {
         {
             self.position.set(at.position);
         }
+        is_new
     }
 
     /// A call that moves the position begins.
@@ -201,6 +216,7 @@ fn copy(file: &OpenFile) -> OpenFile {
     OpenFile {
         id: file.id,
         path: file.path.clone(),
+        first_path: file.first_path.clone(),
         stat: file.stat,
         flags: file.flags,
         pre_created: file.pre_created,

@@ -6,17 +6,21 @@
 pub mod asynchronous;
 pub mod block;
 pub mod fd_table;
+pub mod file_names;
 pub mod model;
 pub mod names;
 pub mod opening;
 pub mod owner;
 pub mod place;
 pub mod process;
+pub mod renaming;
 pub mod syscall;
 pub mod tracker;
 
 #[cfg(test)]
 mod async_tests;
+#[cfg(test)]
+mod file_names_tests;
 #[cfg(test)]
 mod tracker_tests;
 

@@ -25,6 +25,8 @@ pub enum PathSource {
     Call,
     /// A `/proc` snapshot, for what was open before the recording.
     Snapshot,
+    /// One of those that the kernel told, followed through renames and removals that were recorded.
+    Renamed,
     /// Read too late to be sure: may be another file's name.
     Unverified,
 }
@@ -37,6 +39,7 @@ impl PathSource {
             Self::Argument => "argument",
             Self::Call => "call",
             Self::Snapshot => "snapshot",
+            Self::Renamed => "renamed",
             Self::Unverified => "unverified",
         }
     }
@@ -51,6 +54,13 @@ pub struct FilePath {
     pub source: PathSource,
 }
 
+impl FilePath {
+    /// True for what the kernel calls the file: no part of it is a symbolic link.
+    pub fn is_resolved(&self) -> bool {
+        matches!(self.source, PathSource::Link | PathSource::Snapshot | PathSource::Renamed)
+    }
+}
+
 /// An open file as a descriptor sees it. Shared by `dup` and `fork`.
 #[derive(Debug)]
 pub struct OpenFile {
@@ -58,6 +68,8 @@ pub struct OpenFile {
     pub id: u64,
     /// Its name, if known.
     pub path: Option<FilePath>,
+    /// The name that it had at first, if it has got another one by a rename or has been removed.
+    pub first_path: Option<FilePath>,
     /// What it is, if known.
     pub stat: Option<FileStat>,
     /// `O_*` flags at open (access mode included); `None`: not known.
@@ -181,6 +193,14 @@ pub struct SyscallOperation {
     pub flags_in_memory: Option<u32>,
     /// Bytes asked for; `None` for calls that ask for none and for vectors that were not read.
     pub bytes_requested: Option<u64>,
+}
+
+impl OpenFile {
+    /// The name that it had before it was followed to another one.
+    pub fn first_path(&self) -> Option<&FilePath> {
+        let renamed = self.path.as_ref().is_some_and(|it| it.source == PathSource::Renamed);
+        self.first_path.as_ref().filter(|_| renamed).or(self.path.as_ref())
+    }
 }
 
 impl SyscallOperation {

@@ -163,7 +163,8 @@ impl NameJoin {
                 argument_good: self.sees_closes,
                 link_good: self.sees_closes,
             });
-            exit.names = Some(Box::new(names(read, addresses)));
+            let until = read.iter().map(|it| it.end).max().unwrap_or_default();
+            exit.names = Some(Box::new(ReadNames { read: until, ..names(read, addresses) }));
         }
         self.waiting.push_back(event);
     }

@@ -3,11 +3,12 @@
 //! A snapshot says what a descriptor was when it was looked at. The events of before are held back until it is over:
 //! a descriptor that nobody closed or made between the start and the look was the same from the start on.
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
-use crate::event::syscall_table::{Class, Role};
+use super::file_names::{has_part, last};
+use crate::event::syscall_table::{CallId, Class, Role};
 use crate::event::task::TaskEvent;
-use crate::event::{Event, EventKind, SeenFd};
+use crate::event::{Event, EventKind, ReadNames, SeenFd};
 use crate::units::{Fd, KernelTime, Pid, Tid};
 
 /// Events that are held at most; if a snapshot takes longer than this many, names begin where it saw them.
@@ -47,10 +48,11 @@ impl Opening {
     pub fn finish(self) -> Opened {
         let changes = Changes::of(&self.held);
         let seen = self.held.iter().filter_map(|it| {
-            if let EventKind::SeenFd(seen) = &it.kind { Some(seen) } else { None }
+            if let EventKind::SeenFd(seen) = &it.kind { Some((it.time, seen)) } else { None }
         });
         let from_start = seen
-            .filter(|it| !changes.before(it))
+            .filter(|(at, it)| !changes.before(it) && !changes.renamed(&it.link, *at))
+            .map(|it| it.1)
             // It has moved since.
             .map(|it| SeenFd { position: None, ..SeenFd::clone(it) })
             .collect();
@@ -58,12 +60,17 @@ impl Opening {
     }
 }
 
+/// The calls that threads are inside, and since when.
+type Inside = FxHashMap<Tid, (KernelTime, CallId)>;
+
 /// When descriptors were first made or closed.
 #[derive(Debug, Default)]
 struct Changes {
     of_fd: FxHashMap<(Pid, Fd), KernelTime>,
     /// Of any descriptor of a process, or of one that is not known.
     of_process: FxHashMap<Pid, KernelTime>,
+    /// Calls that changed names of files: when they began, and the last parts of those names; `None`: not known.
+    of_names: Vec<(KernelTime, Option<[Vec<u8>; 2]>)>,
     /// What was lost may have been anything of anybody.
     lost: Option<KernelTime>,
 }
@@ -71,10 +78,13 @@ struct Changes {
 impl Changes {
     fn of(events: &[Event]) -> Self {
         let mut changes = Self::default();
-        let mut inside: FxHashSet<Tid> = FxHashSet::default();
+        let mut inside = Inside::default();
         for event in events {
             changes.look_at(event, &mut inside);
         }
+        // What these do is not told here.
+        let open = inside.into_values().filter(|it| it.1.call().changes_names());
+        changes.of_names.extend(open.map(|it| (it.0, None)));
         changes
     }
 
@@ -84,6 +94,14 @@ impl Changes {
         is_before(self.of_fd.get(&(seen.pid, seen.fd)))
             || is_before(self.of_process.get(&seen.pid))
             || is_before(self.lost.as_ref())
+    }
+
+    /// True if the file may have had another name before it was looked at, which was over at `at`.
+    fn renamed(&self, link: &[u8], at: KernelTime) -> bool {
+        let link = link.strip_suffix(b" (deleted)").unwrap_or(link);
+        self.of_names.iter().filter(|it| it.0 <= at).any(|(_, parts)| {
+            parts.as_ref().is_none_or(|it| it.iter().any(|it| has_part(link, it)))
+        })
     }
 
     fn fd(&mut self, event: &Event, fd: i64) {
@@ -96,10 +114,10 @@ impl Changes {
         self.of_process.entry(pid).or_insert(time);
     }
 
-    fn look_at(&mut self, event: &Event, inside: &mut FxHashSet<Tid>) {
+    fn look_at(&mut self, event: &Event, inside: &mut Inside) {
         match &event.kind {
             EventKind::SysEnter(enter) => {
-                inside.insert(event.tid);
+                inside.insert(event.tid, (event.time, enter.call));
                 let call = enter.call.call();
                 let argument = |role| call.arg(role).and_then(|it| enter.args.get(it)).copied();
                 let closed = match call.class {
@@ -114,6 +132,10 @@ impl Changes {
             }
             EventKind::SysExit(exit) => {
                 let entered = inside.remove(&event.tid);
+                if exit.call.call().changes_names() && exit.ret == 0 {
+                    let began = entered.map_or(KernelTime::MIN, |it| it.0);
+                    self.of_names.push((began, last_parts(exit.names.as_deref())));
+                }
                 match exit.call.call().class {
                     // A result is a descriptor, or not: fcntl returns both.
                     Class::Open | Class::Dup | Class::Control | Class::Make(_) => {
@@ -121,7 +143,7 @@ impl Changes {
                     }
                     // Which two it does not say.
                     Class::MakePair => self.process(event.pid, event.time),
-                    Class::Close | Class::CloseRange if !entered => {
+                    Class::Close | Class::CloseRange if entered.is_none() => {
                         self.process(event.pid, event.time)
                     }
                     _ => {}
@@ -145,4 +167,12 @@ impl Changes {
             | EventKind::SeenFd(_) => {}
         }
     }
+}
+
+/// The last parts of the paths that a call was given, if they were read in time; of a call with one path twice the same.
+fn last_parts(names: Option<&ReadNames>) -> Option<[Vec<u8>; 2]> {
+    let first = names?.argument.as_ref()?;
+    let second = names?.second.as_ref().unwrap_or(first);
+    let all_good = first.verified && second.verified;
+    all_good.then(|| [first, second].map(|it| last(&it.bytes).to_vec()))
 }

@@ -4,6 +4,8 @@
 //! certain makes the paths that begin there unknown, not wrong. Paths are put together, not resolved: `..` and symbolic
 //! links stay, for what they lead to is the file system's to say.
 
+use super::file_names::{Change, FileNames, Spot, has_part, is_below};
+
 /// Absolute paths, as the tracer sees them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Place {
@@ -41,6 +43,16 @@ impl Place {
         self.root = root;
     }
 
+    /// Files have other names now: it may be below one of them. What may have been moved and is not known to have been
+    /// is not known any more.
+    pub fn follow(&mut self, change: &Change, names: &FileNames) {
+        for path in [&mut self.directory, &mut self.root] {
+            if let Some(old) = path {
+                *path = followed(std::mem::take(old), change, names);
+            }
+        }
+    }
+
     /// The whole of a path; `None` if what it begins at is not known.
     pub fn absolute(&self, base: Base<'_>, path: &[u8]) -> Option<Vec<u8>> {
         let base = match base {
@@ -50,6 +62,22 @@ impl Place {
         };
         Some(joined(base?, path))
     }
+}
+
+/// Where a directory is after a change of names.
+fn followed(path: Vec<u8>, change: &Change, names: &FileNames) -> Option<Vec<u8>> {
+    let Change::Renamed { from, to, exchange } = change else { return Some(path) };
+    let moved = |from: &Spot, to: &Spot| {
+        let rest = path.strip_prefix(from.path.as_slice())?;
+        let is_it = rest.is_empty() || is_below(&path, &from.path);
+        is_it.then(|| to.sure.then(|| [to.path.as_slice(), rest].concat()))
+    };
+    let all_sure = from.sure && (to.sure || !exchange) && names.is_real(&path);
+    if !all_sure && change.names().any(|it| has_part(&path, it)) {
+        return None;
+    }
+    let there = moved(from, to);
+    there.or_else(|| moved(to, from).filter(|_| *exchange)).unwrap_or(Some(path))
 }
 
 /// One behind the other, without empty parts and `.`.

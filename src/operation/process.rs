@@ -185,6 +185,11 @@ impl Tasks {
         u64::try_from(left.count()).unwrap_or(u64::MAX)
     }
 
+    /// Where the paths of each process begin.
+    pub fn places(&self) -> impl Iterator<Item = &RefCell<Place>> {
+        self.processes.values().map(|it| &it.place)
+    }
+
     /// True for the tracer itself.
     pub fn is_own(&self, pid: Pid) -> bool {
         pid == self.scope.own

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use super::fd_table::{Description, Slot};
+use super::file_names::FileNames;
 use super::model::{FdEffect, FilePath, Given, Named, OpenFile, PathSource, SyscallOperation};
 use super::place::Base;
 use super::process::{Process, Thread};
@@ -30,6 +31,8 @@ pub struct Pending {
 pub struct Context<'a> {
     /// Number for the next open file.
     pub next_file: &'a mut u64,
+    /// Names of all open files.
+    pub names: &'a mut FileNames,
     /// How many losses there have been.
     pub losses: u32,
     /// What the capture follows.
@@ -68,7 +71,7 @@ impl Context<'_> {
     fn file(&mut self, flags: Option<u32>, pre_created: bool) -> OpenFile {
         let id = *self.next_file;
         *self.next_file += 1;
-        OpenFile { id, path: None, stat: None, flags, pre_created }
+        OpenFile { id, path: None, first_path: None, stat: None, flags, pre_created }
     }
 
     /// The descriptor's file; one without a name if it was never heard of.
@@ -348,6 +351,7 @@ impl Effects<'_> {
             }),
         };
         let description = Rc::new(Description::opened(file, context.losses));
+        context.names.note(&description, names.map_or(self.now, |it| it.read.max(self.now)));
         let cloexec = flags.map(|it| it & libc::O_CLOEXEC.cast_unsigned() != 0);
         self.put(fd, &description, cloexec);
         operation.fd = Some(fd);
@@ -514,7 +518,7 @@ fn absolute(
     let fd = fd_of(call, directory, &operation.args).filter(|it| *it != Fd::AT_FDCWD);
     let open = fd.and_then(|it| process.fds.borrow().get(it, losses)).map(|it| it.file());
     let sure = open.as_ref().and_then(|it| it.path.as_ref());
-    let sure = sure.filter(|it| matches!(it.source, PathSource::Link | PathSource::Snapshot));
+    let sure = sure.filter(|it| it.is_resolved());
     let base = match fd {
         None => Base::Working,
         Some(_) => Base::Directory(sure.map(|it| it.bytes.as_slice())),
@@ -531,7 +535,7 @@ fn move_place(operation: &SyscallOperation, process: &Process) {
     let given = operation.named.as_ref().and_then(|it| it.first.as_ref());
     let sure = given.filter(|it| it.path.source == PathSource::Argument);
     let of_file = operation.file.as_ref().and_then(|it| it.path.as_ref());
-    let of_file = of_file.filter(|it| matches!(it.source, PathSource::Link | PathSource::Snapshot));
+    let of_file = of_file.filter(|it| it.is_resolved());
     let to = sure.and_then(|it| it.absolute.clone()).or_else(|| of_file.map(|it| it.bytes.clone()));
     let mut place = process.place.borrow_mut();
     if class == Class::Root {

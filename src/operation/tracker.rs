@@ -11,10 +11,11 @@ use self::asynchronous::Asynchronous;
 use self::block::owned;
 use super::block::{BlockOptions, BlockTracker, RequestId};
 use super::fd_table::{Description, Seen, Slot};
-use super::model::{OpenFile, ThreadInfo, Unfinished};
+use super::file_names::FileNames;
+use super::model::{OpenFile, SyscallOperation, ThreadInfo, Unfinished};
 use super::process::{Process, Scope, Tasks, Thread};
 use super::syscall::{self, Context, Followed};
-use super::{Sink, Step};
+use super::{Sink, Step, renaming};
 use crate::anomaly::{Anomaly, AnomalyKind, Ignored, Ledger};
 use crate::capture::fact::Text;
 use crate::event::syscall_table::{Class, Role};
@@ -34,6 +35,8 @@ pub struct Tracker {
     ledger: Ledger,
     next_file: u64,
     losses: u32,
+    /// Names of open files.
+    names: FileNames,
     followed: Followed,
     /// When the last tracepoint had been switched on: what was learnt before may have been changed unseen.
     all_on: KernelTime,
@@ -56,6 +59,7 @@ impl Tracker {
             ledger: Ledger::default(),
             next_file: 0,
             losses: 0,
+            names: FileNames::default(),
         }
     }
 
@@ -86,6 +90,7 @@ impl Tracker {
 
     /// Where a process stood when a snapshot saw it.
     pub fn seen_place(&mut self, pid: Pid, which: Text, path: &[u8]) {
+        self.names.note_directory(path);
         let mut place = self.tasks.process(pid).place.borrow_mut();
         if which == Text::CWD {
             place.seen_directory(path);
@@ -95,7 +100,7 @@ impl Tracker {
     }
 
     /// A descriptor that a snapshot saw, told when the stream has come to the time after it.
-    pub fn seen_fd(&mut self, seen: &SeenFd) {
+    pub fn seen_fd(&mut self, seen: &SeenFd, now: KernelTime) {
         self.come_to(seen.begin);
         let losses = self.losses;
         let process = self.tasks.process(seen.pid);
@@ -107,6 +112,7 @@ impl Tracker {
             let file = OpenFile {
                 id: self.next_file,
                 path: None,
+                first_path: None,
                 stat: None,
                 flags: None,
                 pre_created: true,
@@ -123,7 +129,12 @@ impl Tracker {
             table.set_cloexec(seen.fd, seen.flags & libc::O_CLOEXEC.cast_unsigned() != 0);
         }
         let at = Seen { begin: seen.begin, position: seen.position, losses };
-        description.learn(seen.link.clone(), seen.stat, seen.flags, seen.shared, at);
+        if description.learn(seen.link.clone(), seen.stat, seen.flags, seen.shared, at) {
+            if self.names.changed_since(seen.begin) {
+                description.doubt_name();
+            }
+            self.names.note(&description, now);
+        }
     }
 
     /// Descriptors that have been the same since everything was switched on, to be told before the events.
@@ -136,8 +147,10 @@ impl Tracker {
         if time >= self.all_on {
             self.all_on = KernelTime::MAX;
             self.losses += 1;
+            self.names.certain_at(self.losses);
             for seen in std::mem::take(&mut self.from_start) {
-                self.seen_fd(&seen);
+                // Nobody has changed its name since the start.
+                self.seen_fd(&seen, KernelTime::MIN);
             }
         }
     }
@@ -161,7 +174,7 @@ impl Tracker {
             EventKind::Task(task) => self.task(&event, task, sink),
             EventKind::Lost(count) => self.lost(&event, *count, sink),
             EventKind::SeenFd(seen) => {
-                self.seen_fd(seen);
+                self.seen_fd(seen, event.time);
                 Ok(())
             }
         }
@@ -244,6 +257,7 @@ impl Tracker {
         }
         let mut context = Context {
             next_file: &mut self.next_file,
+            names: &mut self.names,
             losses: self.losses,
             followed: self.followed,
         };
@@ -272,6 +286,7 @@ impl Tracker {
                 self.ledger.pairs += 1;
                 let mut context = Context {
                     next_file: &mut self.next_file,
+                    names: &mut self.names,
                     losses: self.losses,
                     followed: self.followed,
                 };
@@ -280,12 +295,8 @@ impl Tracker {
                 let step = Step::SyscallEnded(&pending.operation, &effects);
                 sink.step(event.time, &step)?;
                 let ended = thread.pending.take().map(|it| it.operation);
-                match ended.filter(|it| it.call.call().is_list()) {
-                    Some(it) if it.call.call().arg(Role::Registered).is_some() => {
-                        self.uring_registered(&it, exit);
-                        Ok(())
-                    }
-                    Some(it) => self.aio(event, &it, exit, sink),
+                match ended.filter(|it| it.call.call().has_consequences()) {
+                    Some(it) => self.follow(event, &it, exit, sink),
                     None => Ok(()),
                 }
             }
@@ -317,6 +328,32 @@ impl Tracker {
                 self.anomaly(&anomaly(event, AnomalyKind::OrphanExit, 1, detail), sink)
             }
         }
+    }
+
+    /// What else follows from a call that has ended.
+    fn follow<S: Sink>(
+        &mut self,
+        event: &Event,
+        operation: &SyscallOperation,
+        exit: &SysExit,
+        sink: &mut S,
+    ) -> Result<(), S::Error> {
+        let call = operation.call.call();
+        if call.changes_names() {
+            self.follow_names(operation);
+        } else if call.arg(Role::Registered).is_some() {
+            self.uring_registered(operation, exit);
+        } else if call.is_list() {
+            return self.aio(event, operation, exit, sink);
+        }
+        Ok(())
+    }
+
+    /// Open files may have other names after this call.
+    fn follow_names(&mut self, operation: &SyscallOperation) {
+        self.names.doubt_since(self.losses);
+        let known = renaming::follow(operation, &mut self.names, &self.tasks);
+        self.ledger.unfollowed += u64::from(!known);
     }
 
     fn lost<S: Sink>(&mut self, event: &Event, count: u64, sink: &mut S) -> Result<(), S::Error> {
@@ -476,7 +513,7 @@ fn announce<S: Sink>(
 }
 
 /// Operations whose file has no name, or a doubtful one.
-fn count_names(ledger: &mut Ledger, operation: &super::model::SyscallOperation) {
+fn count_names(ledger: &mut Ledger, operation: &SyscallOperation) {
     use super::model::PathSource;
     let works_on_file = operation.file.is_some() || operation.call.call().has_path();
     match operation.path() {

@@ -54,6 +54,12 @@ impl Sink for Told {
 
 const REGULAR: FileStat = FileStat { mode: libc::S_IFREG | 0o644, dev: DevId(1), ino: 2, size: 0 };
 
+/// Each path has its own; one with `~` behind it is another name of the same file.
+fn inode(path: &str) -> u64 {
+    let bytes = path.trim_end_matches('~').bytes();
+    bytes.fold(0, |sum, it| 31 * sum % 1_000_000_007 + u64::from(it))
+}
+
 fn kind(words: &[&str]) -> EventKind {
     let number = |index: usize| words.get(index).and_then(|it| it.parse::<i64>().ok()).unwrap_or(0);
     let task = |index: usize| {
@@ -76,7 +82,8 @@ fn kind(words: &[&str]) -> EventKind {
                 argument,
                 second,
                 memory: Vec::new(),
-                stat: Some(REGULAR),
+                stat: Some(FileStat { ino: words.get(3).map_or(0, |it| inode(it)), ..REGULAR }),
+                read: KernelTime::MIN,
             };
             EventKind::SysExit(SysExit {
                 call: call(),
@@ -98,7 +105,7 @@ fn kind(words: &[&str]) -> EventKind {
 }
 
 #[track_caller]
-fn check(text: &str, expected: &Expect) {
+pub(super) fn check(text: &str, expected: &Expect) {
     let scope = Scope { system: true, roots: Vec::new(), launched: false, own: Pid(999) };
     let mut tracker = Tracker::new(scope, BlockOptions::default(), Followed::ALL, KernelTime::MIN);
     let mut told = Told::default();
@@ -113,7 +120,7 @@ fn check(text: &str, expected: &Expect) {
         }
         if words[1] == "seen" {
             let number = |index: usize| words[index].parse::<u64>().expect("a number");
-            tracker.seen_fd(&SeenFd {
+            let seen = SeenFd {
                 begin: KernelTime(time),
                 pid: Pid(words[2].parse().expect("a pid")),
                 fd: Fd(words[3].parse().expect("a descriptor")),
@@ -122,7 +129,8 @@ fn check(text: &str, expected: &Expect) {
                 shared: words[5] == "shared",
                 stat: Some(REGULAR),
                 link: b"/seen".to_vec(),
-            });
+            };
+            tracker.seen_fd(&seen, KernelTime(time));
             continue;
         }
         let (pid, tid) = words[1].split_once('/').expect("pid/tid");

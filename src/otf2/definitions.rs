@@ -90,7 +90,7 @@ impl Definitions {
             name: self.empty,
             pre_created,
         };
-        match (&file.path, certainty) {
+        match (file.first_path(), certainty) {
             (Some(path), Some(certainty)) if is_file(path) => {
                 let is_directory = file.stat.is_some_and(|it| it.is_directory());
                 handle.file = Some(self.files.file(

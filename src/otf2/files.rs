@@ -25,7 +25,10 @@ impl Certainty {
     /// That of a file's name, if it has one.
     pub(super) fn of(file: &OpenFile) -> Option<Self> {
         file.path.as_ref().map(|it| match it.source {
-            PathSource::Link | PathSource::Snapshot | PathSource::Call => Self::Resolved,
+            // A name that changes stays here what it was at first.
+            PathSource::Link | PathSource::Snapshot | PathSource::Renamed | PathSource::Call => {
+                Self::Resolved
+            }
             PathSource::Argument => Self::Spelled,
             PathSource::Unverified => Self::Unverified,
         })

@@ -45,6 +45,10 @@ const fn open_flags(direct: u32, largefile: u32, directory: u32, nofollow: u32) 
 /// `CLOSE_RANGE_*` (`include/uapi/linux/close_range.h`).
 pub(super) static CLOSE_RANGE: [Flag; 2] = [(2, "CLOSE_RANGE_UNSHARE"), (4, "CLOSE_RANGE_CLOEXEC")];
 
+/// `RENAME_*` (`include/uapi/linux/fs.h`).
+pub(super) static RENAME: [Flag; 3] =
+    [(1, "RENAME_NOREPLACE"), (2, "RENAME_EXCHANGE"), (4, "RENAME_WHITEOUT")];
+
 /// Flags of a descriptor (`include/uapi/asm-generic/fcntl.h`).
 pub(super) static DESCRIPTOR: [Flag; 1] = [(1, "FD_CLOEXEC")];
 

@@ -42,7 +42,7 @@ pub(super) fn thread(comm: &[u8]) -> ThreadInfo {
 /// A file of this name.
 pub(super) fn file(path: &[u8], source: PathSource) -> Rc<OpenFile> {
     let path = Some(FilePath { bytes: path.to_vec(), source });
-    Rc::new(OpenFile { id: 1, path, stat: None, flags: None, pre_created: false })
+    Rc::new(OpenFile { id: 1, path, first_path: None, stat: None, flags: None, pre_created: false })
 }
 
 /// A call of that thread that took 12 µs, on a descriptor and its file.

@@ -80,7 +80,7 @@ fn names() -> impl Strategy<Value = Option<Box<ReadNames>>> {
     let names = (name(), name(), stat());
     prop::option::of(names.prop_map(|(argument, link, stat)| {
         let (second, memory) = (argument.clone(), Vec::new());
-        Box::new(ReadNames { argument, second, memory, link, stat })
+        Box::new(ReadNames { argument, second, memory, link, stat, read: KernelTime::MIN })
     }))
 }
 
@@ -214,7 +214,7 @@ fn feed(mut tracker: Tracker, all: Vec<Fed>) {
                 tracker.push(event, &mut sink).expect("cannot fail");
             }
             Input::SeenTask(pid, tid) => tracker.seen_task(Pid(pid), Tid(tid), b"seen"),
-            Input::SeenFd(seen) => tracker.seen_fd(&seen),
+            Input::SeenFd(seen) => tracker.seen_fd(&seen, seen.begin),
         }
     }
     tracker.finish(time, &mut sink).expect("cannot fail");

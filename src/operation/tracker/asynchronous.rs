@@ -104,6 +104,7 @@ impl Tracker {
         let Some(flight) = self.asynchronous.in_flight.get(key) else { return Ok(()) };
         let process = self.tasks.process(event.pid);
         let mut context = syscall::Context {
+            names: &mut self.names,
             next_file: &mut self.next_file,
             losses: self.losses,
             followed: self.followed,
@@ -169,6 +170,7 @@ impl Tracker {
         let Some(fd) = fd.map(Fd) else { return Vec::new() };
         let process = self.tasks.process(operation.pid);
         let mut context = syscall::Context {
+            names: &mut self.names,
             next_file: &mut self.next_file,
             losses: self.losses,
             followed: self.followed,

@@ -56,6 +56,8 @@ impl<'a> Books<'a> {
             "ENTER" => regions.push(first),
             "LEAVE" => assert_eq!(regions.pop(), Some(first), "{line}"),
             "METRIC" => {}
+            // Of a file, not of a handle.
+            "IO_DELETE_FILE" => assert!(!regions.is_empty(), "outside of a call: {line}"),
             _ => {
                 assert!(
                     !regions.is_empty() || !kind.starts_with("IO_CREATE"),

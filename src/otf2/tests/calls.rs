@@ -355,3 +355,43 @@ fn a_descriptor_used_again_before_its_close_has_ended() {
         "#]],
     );
 }
+
+#[test]
+fn a_file_that_is_renamed_stays_one_file() {
+    check(
+        "root 7 /
+         10 7/7 enter openat -100 0 0
+         11 7/7 exit openat 3 link /data/a file
+         12 7/7 enter rename 0 0
+         13 7/7 exit rename 0 argument /data/a second /data/b
+         14 7/7 enter read 3 0 1
+         15 7/7 exit read 1
+         16 7/7 fork 8/8
+         17 8/8 enter read 3 0 1
+         18 8/8 exit read 1
+         19 8/8 enter unlink 0
+         20 8/8 exit unlink 0 argument /data/b",
+        expect![[r#"
+            ENTER 0 10 Region: "openat" <0>
+            IO_CREATE_HANDLE 0 11 Handle: "[POSIX I/O]file:///data/a" <0>, Access Mode: READ_ONLY, Creation Flags: NONE, Status Flags: NONE
+            LEAVE 0 11 Region: "openat" <0>
+            ENTER 0 12 Region: "rename" <1>
+            LEAVE 0 13 Region: "rename" <1>
+                ("path" <3>; STRING; "/data/a" <1>), ("path2" <9>; STRING; "/data/b" <2>)
+            ENTER 0 14 Region: "read" <2>
+            IO_OPERATION_BEGIN 0 14 Handle: "[POSIX I/O]file:///data/a" <0>, Mode: READ, Operation Flags: NONE, Bytes Request: 1, Matching Id: 0
+            IO_OPERATION_COMPLETE 0 15 Handle: "[POSIX I/O]file:///data/a" <0>, Bytes Result: 1, Matching Id: 0
+                ("Offset" <1>; UINT64; 0)
+            LEAVE 0 15 Region: "read" <2>
+            ENTER 1 17 Region: "read" <2>
+            IO_OPERATION_BEGIN 1 17 Handle: "[POSIX I/O]file:///data/a" <1>, Mode: READ, Operation Flags: NONE, Bytes Request: 1, Matching Id: 2
+            IO_OPERATION_COMPLETE 1 18 Handle: "[POSIX I/O]file:///data/a" <1>, Bytes Result: 1, Matching Id: 2
+                ("Offset" <1>; UINT64; 1)
+            LEAVE 1 18 Region: "read" <2>
+            ENTER 1 19 Region: "unlink" <3>
+            IO_DELETE_FILE 1 20 I/O Paradigm: "POSIX I/O" <0>, File: "file:///data/b" <1>
+            LEAVE 1 20 Region: "unlink" <3>
+                ("path" <3>; STRING; "/data/b" <2>)
+        "#]],
+    );
+}

@@ -4,7 +4,8 @@
 //!   10 7/7 enter read 3 0 4096              the call and its registers
 //!   20 7/7 exit read 100                    the call and its result
 //!   20 7/7 exit openat 3 link /data/a       and what the names of an open were found to be: `link`, `late` (a link
-//!                                           that was read too late), `argument`; `dir` for a directory
+//!                                           that was read too late), `argument`, `second`; `dir` for a directory
+//!   root 7 /                                where absolute paths of process 7 begin
 //!   30 7/7 fork 8/8      31 8/8 comm cat exec      32 8/8 death
 //!   40 7/7 block getrq 7:0 W 2048 +8        41 0/0 block complete 7:0 W 2048 +8 error -5
 //! ```
@@ -16,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::super::{EndFacts, OtfError, OtfOptions, OtfSink, OtfSummary};
+use crate::capture::fact::Text;
 use crate::capture::header::{Clock, Disk, Header, Host};
 use crate::event::block::{BlockEvent, BlockPoint, Rwbs};
 use crate::event::syscall_table::CallId;
@@ -58,7 +60,11 @@ pub(super) fn make(text: &str, options: OtfOptions, mounts: &str) -> Result<Made
     let mut last = 5;
     for line in text.lines().map(str::trim).filter(|it| !it.is_empty()) {
         if let Some(seen) = line.strip_prefix("snapshot ") {
-            tracker.seen_fd(&snapshot(seen));
+            tracker.seen_fd(&snapshot(seen), KernelTime(5));
+            continue;
+        }
+        if let Some((pid, root)) = line.strip_prefix("root ").and_then(|it| it.split_once(' ')) {
+            tracker.seen_place(Pid(pid.parse().expect("a pid")), Text::ROOT, root.as_bytes());
             continue;
         }
         let event = parse(line);
@@ -144,6 +150,7 @@ fn exit(rest: &[&str]) -> EventKind {
             "link" => names.link = name(true),
             "late" => names.link = name(false),
             "argument" => names.argument = name(true),
+            "second" => names.second = name(true),
             "dir" => {
                 names.stat = Some(FileStat { mode: libc::S_IFDIR, dev: DevId(0), ino: 1, size: 0 })
             }

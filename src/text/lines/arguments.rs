@@ -70,6 +70,7 @@ fn argument(
         }
         Role::LastFd => digits::unsigned(line, bits.into()),
         Role::RangeFlags => flags::bits(line, &flags::CLOSE_RANGE, bits),
+        Role::RenameFlags => flags::bits(line, &flags::RENAME, bits),
         // What is not looked at is shown as it is, should it ever come here.
         Role::CommandArg
         | Role::Opaque

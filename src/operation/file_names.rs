@@ -1,0 +1,409 @@
+//! Names of open files through renames and removals.
+//!
+//! A name is what the file was called when it was opened. A rename of it, or of a directory above it, gives it another
+//! one; a removal, or a rename onto it, makes it `NAME (deleted)`, as the kernel says in `/proc/PID/fd`. Names that the
+//! kernel has told are resolved; what a call is given may lead through symbolic links. So a call is followed only if it
+//! is certain what it touched:
+//!
+//! ```text
+//!   path of the call          ─┬─ directory is real ──► the open files of that name, and those below it
+//!   (from the root, without .. │  (the kernel has told a name below it, and nobody has moved it since)
+//!    but behind a real one)    └─ else ──────────────► open files with such a part in their names become doubtful
+//! ```
+//!
+//! A name that was read while the call was under way may be from before or after it: it becomes doubtful, too. What
+//! stays unseen is what is not recorded: calls of other programs, and directories that are mounted at two places.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+use std::rc::{Rc, Weak};
+
+use super::fd_table::Description;
+use super::model::{FilePath, PathSource};
+use crate::units::KernelTime;
+
+/// Behind the name of a file that has none any more (`d_path()` in `fs/d_path.c`).
+const DELETED: &[u8] = b" (deleted)";
+
+/// Directories that are remembered as real: what is not remembered only makes names doubtful.
+const REAL_MAX: usize = 1024;
+
+/// The names are looked through for closed files when there are so many, at least.
+const SWEEP_MIN: usize = 64;
+
+/// Names of open files, and the directories that are known not to be symbolic links.
+#[derive(Debug, Default)]
+pub struct FileNames {
+    open: BTreeMap<Vec<u8>, Vec<Known>>,
+    /// How many there are in `open`, closed ones included.
+    count: usize,
+    /// When the closed ones are taken out.
+    sweep_at: usize,
+    real: BTreeSet<Vec<u8>>,
+    /// How many losses there had been when `real` was certain.
+    losses: u32,
+    /// When the last call ended that changed names.
+    changed: KernelTime,
+}
+
+/// An open file under its name.
+#[derive(Clone, Debug)]
+struct Known {
+    description: Weak<Description>,
+    /// Its name is that of what is below a directory only: it has none of its own any more.
+    deleted: bool,
+    /// When the name was read, at the latest.
+    read: KernelTime,
+}
+
+/// A place that a call named.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spot {
+    /// From the root.
+    pub path: Vec<u8>,
+    /// No symbolic link leads there.
+    pub sure: bool,
+}
+
+/// What a call did to names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// What was at the first place is at the second; and the other way round if `exchange`.
+    Renamed {
+        /// The old place.
+        from: Spot,
+        /// The new one.
+        to: Spot,
+        /// Both change places.
+        exchange: bool,
+    },
+    /// A file or an empty directory is gone.
+    Removed(Spot),
+}
+
+/// When a call was entered and when it was left.
+#[derive(Clone, Copy, Debug)]
+pub struct Span {
+    /// The entry.
+    pub start: KernelTime,
+    /// The exit.
+    pub end: KernelTime,
+}
+
+impl FileNames {
+    /// An open file, whose name was read at this time at the latest.
+    pub fn note(&mut self, description: &Rc<Description>, read: KernelTime) {
+        let file = description.file();
+        let Some(path) = file.path.as_ref().filter(|it| it.bytes.starts_with(b"/")) else { return };
+        if matches!(path.source, PathSource::Unverified | PathSource::Call) {
+            return;
+        }
+        if path.is_resolved() {
+            let is_directory = file.stat.is_some_and(|it| it.is_directory());
+            self.note_directory(if is_directory { &path.bytes } else { parent(&path.bytes) });
+        }
+        if self.count >= self.sweep_at.max(SWEEP_MIN) {
+            self.sweep();
+        }
+        let description = Rc::downgrade(description);
+        self.add(path.bytes.clone(), Known { description, deleted: false, read });
+    }
+
+    /// A directory whose path the kernel has told: none of its parts is a symbolic link.
+    pub fn note_directory(&mut self, path: &[u8]) {
+        if path.len() <= 1 || !path.starts_with(b"/") || path.ends_with(DELETED) {
+            return;
+        }
+        if !self.real.contains(path) {
+            if self.real.len() >= REAL_MAX {
+                self.real.clear();
+            }
+            self.real.insert(path.to_vec());
+        }
+    }
+
+    /// Where processes are was read after everything had been switched on, which counts as a loss to what was before.
+    pub fn certain_at(&mut self, losses: u32) {
+        self.losses = losses;
+    }
+
+    /// After records were lost, directories may have been moved unseen.
+    pub fn doubt_since(&mut self, losses: u32) {
+        if self.losses != losses {
+            self.losses = losses;
+            self.real.clear();
+        }
+    }
+
+    /// True if names may have changed after this time.
+    pub fn changed_since(&self, time: KernelTime) -> bool {
+        self.changed >= time
+    }
+
+    /// The place that this path from the root leads to, without following its last part.
+    pub fn spot(&self, path: &[u8]) -> Spot {
+        let mut real = Vec::new();
+        let mut sure = true;
+        for part in path.split(|&it| it == b'/').filter(|it| !it.is_empty()) {
+            if part == b".." {
+                sure &= self.is_real(&real);
+                real.truncate(parent(&real).len());
+            } else {
+                real.push(b'/');
+                real.extend_from_slice(part);
+            }
+        }
+        if !sure || path.ends_with(b"/..") {
+            return Spot { path: path.to_vec(), sure: false };
+        }
+        let sure = self.is_real(parent(&real)) || self.is_open(&real);
+        Spot { path: real, sure }
+    }
+
+    /// True if it is known that no part of this path is a symbolic link.
+    pub fn is_real(&self, directory: &[u8]) -> bool {
+        directory.len() <= 1
+            || self.real.contains(directory)
+            || self
+                .real
+                .range::<[u8], _>((Bound::Excluded(below(directory).as_slice()), Bound::Unbounded))
+                .next()
+                .is_some_and(|it| is_below(it, directory))
+    }
+
+    /// True if the kernel has told the name of an open file here or below.
+    fn is_open(&self, path: &[u8]) -> bool {
+        let told = |it: &Known| {
+            let file = it.description.upgrade().map(|it| it.file());
+            !it.deleted
+                && file.is_some_and(|it| it.path.as_ref().is_some_and(FilePath::is_resolved))
+        };
+        let here = self.open.get_key_value(path).into_iter();
+        here.chain(self.range_below(path)).any(|it| it.1.iter().any(told))
+    }
+
+    /// A call has changed names. The places of processes must have followed it before.
+    pub fn follow(&mut self, change: &Change, span: Span) {
+        self.changed = self.changed.max(span.end);
+        match change {
+            Change::Removed(spot) if spot.sure => {
+                self.delete(&spot.path, span);
+                drop(self.forget_directories(&spot.path));
+            }
+            Change::Removed(spot) => {
+                self.doubt(|path| last(path) == last(&spot.path));
+                self.forget_directories_like(&spot.path);
+            }
+            Change::Renamed { from, to, exchange } => {
+                // Two names of one file: rename(2) does nothing.
+                if !self.is_same_file(&from.path, &to.path) {
+                    self.rename(from, to, *exchange, span);
+                }
+            }
+        }
+    }
+
+    fn rename(&mut self, from: &Spot, to: &Spot, exchange: bool, span: Span) {
+        let doubtful = [(from, true), (to, exchange)];
+        for (spot, with_below) in doubtful.into_iter().filter(|it| !it.0.sure) {
+            let name = last(&spot.path).to_vec();
+            self.doubt(|path| last(path) == name || with_below && has_part(path, &name));
+        }
+        let moved = if from.sure { self.take(&from.path) } else { Vec::new() };
+        let replaced = if exchange && to.sure { self.take(&to.path) } else { Vec::new() };
+        if !exchange && to.sure {
+            self.delete(&to.path, span);
+        }
+        for (list, old, new) in [(moved, from, to), (replaced, to, from)] {
+            for (path, known) in list {
+                self.put_moved((path, known), &old.path, new, span);
+            }
+        }
+        self.move_directories(from, to, exchange);
+    }
+
+    /// What is known of directories, after a rename.
+    fn move_directories(&mut self, from: &Spot, to: &Spot, exchange: bool) {
+        if !(from.sure && to.sure) {
+            return [from, to].iter().for_each(|it| self.forget_directories_like(&it.path));
+        }
+        let moved = self.forget_directories(&from.path);
+        let replaced = self.forget_directories(&to.path);
+        let back = if exchange { replaced } else { Vec::new() };
+        for (list, old, new) in [(moved, from, to), (back, to, from)] {
+            for path in list {
+                let rest = path.get(old.path.len()..).unwrap_or_default();
+                self.real.insert([new.path.as_slice(), rest].concat());
+            }
+        }
+    }
+
+    /// Gives an open file its new name, if that is certain.
+    fn put_moved(&mut self, (path, known): (Vec<u8>, Known), old: &[u8], new: &Spot, span: Span) {
+        let Some(description) = known.description.upgrade() else { return };
+        if !new.sure || !is_certain(&description, &known, span) {
+            description.doubt_name();
+            return;
+        }
+        let mut name = new.path.clone();
+        name.extend_from_slice(path.get(old.len()..).unwrap_or_default());
+        description.rename(shown(&name, known.deleted));
+        self.add(name, Known { read: span.end, ..known });
+    }
+
+    /// What is open under this name has none any more.
+    fn delete(&mut self, path: &[u8], span: Span) {
+        let Some(list) = self.open.get_mut(path) else { return };
+        let before = list.len();
+        list.retain_mut(|known| {
+            let Some(description) = known.description.upgrade() else { return false };
+            if known.deleted {
+                return true;
+            }
+            if !is_certain(&description, known, span) {
+                description.doubt_name();
+                return false;
+            }
+            description.rename(shown(path, true));
+            (known.deleted, known.read) = (true, span.end);
+            true
+        });
+        self.count -= before - list.len();
+        if list.is_empty() {
+            self.open.remove(path);
+        }
+    }
+
+    /// These names may be wrong from now on; they are not followed any more.
+    fn doubt(&mut self, is_touched: impl Fn(&[u8]) -> bool) {
+        let mut doubted = 0;
+        self.open.retain(|path, list| {
+            let touched = is_touched(path);
+            if touched {
+                doubted += list.len();
+                list.iter()
+                    .filter_map(|it| it.description.upgrade())
+                    .for_each(|it| it.doubt_name());
+            }
+            !touched
+        });
+        self.count -= doubted;
+    }
+
+    /// Takes out what is open under this name (but what has lost it), and all below.
+    fn take(&mut self, path: &[u8]) -> Vec<(Vec<u8>, Known)> {
+        let mut taken = Vec::new();
+        if let Some(mut list) = self.open.remove(path) {
+            taken.extend(list.extract_if(.., |it| !it.deleted).map(|it| (path.to_vec(), it)));
+            if !list.is_empty() {
+                self.open.insert(path.to_vec(), list);
+            }
+        }
+        let keys: Vec<Vec<u8>> = self.range_below(path).map(|it| it.0.clone()).collect();
+        for key in keys {
+            let list = self.open.remove(&key).unwrap_or_default();
+            taken.extend(list.into_iter().map(|it| (key.clone(), it)));
+        }
+        self.count -= taken.len();
+        taken
+    }
+
+    fn range_below(&self, path: &[u8]) -> impl Iterator<Item = (&Vec<u8>, &Vec<Known>)> {
+        let first = below(path);
+        self.open
+            .range::<[u8], _>((Bound::Excluded(first.as_slice()), Bound::Unbounded))
+            .take_while(move |it| it.0.starts_with(&first))
+            .collect::<Vec<_>>()
+            .into_iter()
+    }
+
+    fn add(&mut self, path: Vec<u8>, known: Known) {
+        self.open.entry(path).or_default().push(known);
+        self.count += 1;
+    }
+
+    /// Takes out what is closed.
+    fn sweep(&mut self) {
+        self.open.retain(|_, list| {
+            list.retain(|it| it.description.strong_count() > 0);
+            !list.is_empty()
+        });
+        self.count = self.open.values().map(Vec::len).sum();
+        self.sweep_at = 2 * self.count;
+    }
+
+    /// Takes out this directory and all below.
+    fn forget_directories(&mut self, path: &[u8]) -> Vec<Vec<u8>> {
+        let first = below(path);
+        let range = (Bound::Excluded(first.as_slice()), Bound::Unbounded);
+        let below = self.real.range::<[u8], _>(range).take_while(|it| it.starts_with(&first));
+        let all: Vec<Vec<u8>> = self.real.get(path).into_iter().chain(below).cloned().collect();
+        for path in &all {
+            self.real.remove(path);
+        }
+        all
+    }
+
+    fn forget_directories_like(&mut self, path: &[u8]) {
+        let name = last(path);
+        self.real.retain(|it| !has_part(it, name));
+    }
+
+    /// True if files are open under both names and are one.
+    fn is_same_file(&self, one: &[u8], other: &[u8]) -> bool {
+        let files = |path: &[u8]| {
+            let known = self.open.get(path).into_iter().flatten().filter(|it| !it.deleted);
+            let stat = known.filter_map(|it| it.description.upgrade()?.file().stat);
+            stat.map(|it| (it.dev, it.ino)).collect::<BTreeSet<_>>()
+        };
+        one == other || !files(one).is_disjoint(&files(other))
+    }
+}
+
+/// True if the name that the file had when the call began is known.
+fn is_certain(description: &Description, known: &Known, span: Span) -> bool {
+    let file = description.file();
+    known.read < span.start && file.path.as_ref().is_some_and(FilePath::is_resolved)
+}
+
+/// The name as the kernel tells it.
+fn shown(path: &[u8], deleted: bool) -> Vec<u8> {
+    [path, if deleted { DELETED } else { b"" }].concat()
+}
+
+/// What every path below this one begins with.
+fn below(path: &[u8]) -> Vec<u8> {
+    [path.strip_suffix(b"/").unwrap_or(path), b"/"].concat()
+}
+
+/// True if `path` lies below `directory`.
+pub(super) fn is_below(path: &[u8], directory: &[u8]) -> bool {
+    path.strip_prefix(directory).is_some_and(|it| it.starts_with(b"/"))
+}
+
+/// Everything before the last part, without the `/` between; empty for what is in the root.
+fn parent(path: &[u8]) -> &[u8] {
+    let end = path.iter().rposition(|&it| it == b'/').unwrap_or(0);
+    path.get(..end).unwrap_or_default()
+}
+
+/// The last part.
+pub(super) fn last(path: &[u8]) -> &[u8] {
+    path.rsplit(|&it| it == b'/').find(|it| !it.is_empty()).unwrap_or_default()
+}
+
+/// True if it is one of the parts.
+pub(super) fn has_part(path: &[u8], name: &[u8]) -> bool {
+    path.split(|&it| it == b'/').any(|it| it == name)
+}
+
+impl Change {
+    /// Last parts of the paths that it concerns.
+    pub fn names(&self) -> impl Iterator<Item = &[u8]> {
+        let (first, second) = match self {
+            Self::Removed(spot) => (spot, None),
+            Self::Renamed { from, to, .. } => (from, Some(to)),
+        };
+        [Some(first), second].into_iter().flatten().map(|it| last(&it.path))
+    }
+}

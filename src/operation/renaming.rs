@@ -1,0 +1,41 @@
+//! What calls that rename and remove do to the names of open files and to where processes are.
+
+use super::file_names::{Change, FileNames, Span};
+use super::model::{Given, PathSource, SyscallOperation};
+use super::process::Tasks;
+use crate::event::syscall_table::{Class, Role};
+
+/// Both places are exchanged (`include/uapi/linux/fs.h`).
+const RENAME_EXCHANGE: u64 = 2;
+
+/// Follows a call that has ended. False if it has changed names and it is not known which.
+pub fn follow(operation: &SyscallOperation, names: &mut FileNames, tasks: &Tasks) -> bool {
+    let call = operation.call.call();
+    if !call.changes_names() || operation.ret != Some(0) {
+        return true;
+    }
+    let Some(change) = change(operation, names) else { return false };
+    // Where processes are is judged by the directories as they were.
+    if call.class == Class::Rename {
+        tasks.places().for_each(|it| it.borrow_mut().follow(&change, names));
+    }
+    let end = operation.end.unwrap_or(operation.start);
+    names.follow(&change, Span { start: operation.start, end });
+    true
+}
+
+/// What it has done; `None` if its paths are not known.
+fn change(operation: &SyscallOperation, names: &FileNames) -> Option<Change> {
+    let spot = |given: &Option<Given>| {
+        let given = given.as_ref().filter(|it| it.path.source == PathSource::Argument)?;
+        given.absolute.as_ref().map(|it| names.spot(it))
+    };
+    let named = operation.named.as_ref()?;
+    let call = operation.call.call();
+    if call.class == Class::Remove {
+        return Some(Change::Removed(spot(&named.first)?));
+    }
+    let flags = call.arg(Role::RenameFlags).and_then(|it| operation.args.get(it));
+    let exchange = flags.is_some_and(|it| it & RENAME_EXCHANGE != 0);
+    Some(Change::Renamed { from: spot(&named.first)?, to: spot(&named.second)?, exchange })
+}
