@@ -91,6 +91,8 @@ pub enum Ignored {
     Invisible,
     /// The exit of a call that its thread was inside when the capture began, or when it was born.
     UnderWay,
+    /// Of a program that makes calls of another table than this machine's own: a 32-bit program.
+    OtherTable,
     /// Perf's own bookkeeping (throttling and the like).
     Bookkeeping,
 }
@@ -103,6 +105,7 @@ impl Ignored {
         Self::BeforeExec,
         Self::Invisible,
         Self::UnderWay,
+        Self::OtherTable,
         Self::Bookkeeping,
     ];
 
@@ -114,6 +117,7 @@ impl Ignored {
             Self::BeforeExec => "before-exec",
             Self::Invisible => "invisible",
             Self::UnderWay => "under-way",
+            Self::OtherTable => "other-table",
             Self::Bookkeeping => "bookkeeping",
         }
     }
@@ -180,6 +184,30 @@ pub struct Ledger {
     pub unverified: u64,
     /// Renames and removals whose paths are not known: open files keep names that may not be theirs any more.
     pub unfollowed: u64,
+    /// Programs whose calls are of another table than this machine's own.
+    pub other: OtherPrograms,
+}
+
+/// Programs whose calls cannot be told: how many there are, and the first of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OtherPrograms {
+    /// How many were found.
+    pub count: u64,
+    /// Process and name of the first [`OTHER_SHOWN_MAX`].
+    pub first: Vec<(Pid, Vec<u8>)>,
+}
+
+/// So many programs of another table are told by name.
+pub const OTHER_SHOWN_MAX: usize = 8;
+
+impl OtherPrograms {
+    /// One more.
+    pub fn add(&mut self, pid: Pid, comm: &[u8]) {
+        self.count += 1;
+        if self.first.len() < OTHER_SHOWN_MAX {
+            self.first.push((pid, comm.to_vec()));
+        }
+    }
 }
 
 impl Ledger {

@@ -260,8 +260,8 @@ impl Pipeline {
             Fact::Text { which: which @ (Text::CWD | Text::ROOT), pid, text, .. } => {
                 self.tracker.seen_place(pid, which, &text);
             }
-            // Of use to replay, not to what is derived here.
-            Fact::Text { which: Text::EXE, .. } => {}
+            Fact::Text { which: Text::EXE, pid, .. } => self.tracker.seen_program(pid),
+            Fact::Text { which: Text::BITS, pid, .. } => self.tracker.seen_other_table(pid),
             Fact::Text { which, pid, text, .. } => self.summary.texts.push((which, pid, text)),
         }
     }
@@ -413,7 +413,7 @@ fn usize_of(number: u32) -> usize {
 /// What can be followed with the calls that were recorded.
 fn followed(header: &Header) -> Followed {
     let calls: Vec<CallId> = header.calls.iter().filter_map(|it| CallId::by_name(it)).collect();
-    Followed::with(&calls, &header.host.machine)
+    Followed::with(&calls, &header.host.machine, header.exec_exits)
 }
 
 fn tracker(header: &Header) -> Tracker {

@@ -127,6 +127,9 @@ impl Text {
     pub const EXE: Self = Self(7);
     /// The snapshot is over: the text is empty, its time is what counts.
     pub const SNAPSHOT_OVER: Self = Self(8);
+    /// Bits of an address of the program that a process ran at the start, in decimal; only if they are not those of the
+    /// kernel.
+    pub const BITS: Self = Self(9);
 }
 
 /// A frame of facts is closed when it has so many bytes.

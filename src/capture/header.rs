@@ -29,6 +29,8 @@ pub struct Header {
     /// Why from there, in words.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub source_reason: String,
+    /// True if the end of each exec was recorded by its own number, which tells what calls the new program makes.
+    pub exec_exits: bool,
     /// How the records of data frames are laid out, by the frame's `layout`.
     pub layouts: Vec<Layout>,
     /// The rings, by the data frames' `stream`.

@@ -7,7 +7,7 @@ use super::convert::Converted;
 use super::output::Output;
 use super::say;
 use crate::analysis::audit::{self, ProcessAudit};
-use crate::anomaly::{AnomalyKind, Ledger};
+use crate::anomaly::{AnomalyKind, Ignored, Ledger};
 use crate::pipeline::Summary;
 
 /// OTF2's readers open two files for each location.
@@ -174,6 +174,7 @@ fn doubts(summary: &Summary) -> Vec<String> {
         }
     }
     lines.extend(asynchronous_doubts(&summary.ledger));
+    lines.extend(other_programs(summary));
     match summary.ledger.unfollowed {
         0 => {}
         count => lines.push(format!(
@@ -198,6 +199,26 @@ fn doubts(summary: &Summary) -> Vec<String> {
         lines.push("the recording did not end in order: what happened after the last round is not in the log".into());
     }
     lines
+}
+
+/// Programs whose calls could not be told.
+fn other_programs(summary: &Summary) -> Option<String> {
+    let other = &summary.ledger.other;
+    if other.count == 0 {
+        return None;
+    }
+    let records = summary.ledger.ignored.get(&Ignored::OtherTable).copied().unwrap_or(0);
+    let names = other.first.iter();
+    let mut shown: Vec<String> =
+        names.map(|(pid, comm)| format!("{pid} ({})", comm.escape_ascii())).collect();
+    if other.count > shown.len() as u64 {
+        shown.push(format!("{} more", other.count - shown.len() as u64));
+    }
+    Some(format!(
+        "32-bit programs: {}: their calls have other numbers than those of this kernel's own programs and are left out, \
+         {records} records of them",
+        shown.join(", ")
+    ))
 }
 
 fn audit_line(audit: &ProcessAudit) -> String {

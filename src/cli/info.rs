@@ -101,6 +101,7 @@ fn doubts(summary: &Summary) -> Map<String, Value> {
         ("unnamed", json!(ledger.unnamed)),
         ("unverified", json!(ledger.unverified)),
         ("unfollowed", json!(ledger.unfollowed)),
+        ("other_programs", json!(ledger.other.count)),
         ("orphan_exits", json!(ledger.orphan_exits)),
         ("lost_exits", json!(ledger.lost_exits)),
         ("cut_off", json!(ledger.cut_off)),

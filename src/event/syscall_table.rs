@@ -317,6 +317,11 @@ impl Call {
         self.arg(Role::Path).is_some()
     }
 
+    /// True if it makes another program of its process.
+    pub fn is_exec(&self) -> bool {
+        matches!(self.name, "execve" | "execveat")
+    }
+
     /// True if files have other names behind it, or none.
     pub fn changes_names(&self) -> bool {
         matches!(self.class, Class::Rename | Class::Remove)

@@ -26,6 +26,8 @@ pub struct Description {
     moved: Cell<KernelTime>,
     /// Somebody who is not followed may move it.
     shared_outside: Cell<bool>,
+    /// So many programs whose calls are not seen may move it.
+    held: Cell<u32>,
     /// Writes go to the end of the file, wherever the position is: `O_APPEND`, or flags that are not known.
     appends: Cell<bool>,
     /// How many losses there had been when it was last certain.
@@ -52,6 +54,7 @@ impl Description {
             overlapped: Cell::new(false),
             moved: Cell::new(KernelTime::MIN),
             shared_outside: Cell::new(true),
+            held: Cell::new(0),
             appends: Cell::new(true),
             certain_at: Cell::new(losses),
         }
@@ -163,6 +166,16 @@ impl Description {
         self.appends.get()
     }
 
+    /// A program whose calls may not be seen has it, too.
+    pub fn hold(&self) {
+        self.held.set(self.held.get() + 1);
+    }
+
+    /// That program's calls are seen.
+    pub fn release(&self) {
+        self.held.set(self.held.get().saturating_sub(1));
+    }
+
     /// Somebody may have moved it.
     pub fn forget_position(&self) {
         self.position.set(None);
@@ -191,7 +204,8 @@ impl Description {
 
     /// Only regular files and block devices have a position worth telling, and only if we see everybody who moves it.
     fn has_position(&self) -> bool {
-        !self.shared_outside.get() && self.file.borrow().stat.is_some_and(|it| it.has_position())
+        let is_seen = !self.shared_outside.get() && self.held.get() == 0;
+        is_seen && self.file.borrow().stat.is_some_and(|it| it.has_position())
     }
 }
 
@@ -326,6 +340,11 @@ impl FdTable {
             self.remove(*fd, now);
         }
         closed
+    }
+
+    /// All open files.
+    pub fn descriptions(&self) -> Vec<Rc<Description>> {
+        self.slots.values().map(|it| Rc::clone(&it.description)).collect()
     }
 
     /// The descriptors, ascending.

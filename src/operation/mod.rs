@@ -3,6 +3,7 @@
 //! In: events in time order. Out: [`Step`]s in time order, to a [`Sink`]. Pure state machines: nothing here knows
 //! where events come from or what becomes of operations.
 
+pub mod abi;
 pub mod asynchronous;
 pub mod block;
 pub mod fd_table;
@@ -17,6 +18,8 @@ pub mod renaming;
 pub mod syscall;
 pub mod tracker;
 
+#[cfg(test)]
+mod abi_tests;
 #[cfg(test)]
 mod async_tests;
 #[cfg(test)]

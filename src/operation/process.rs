@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
 
+use super::abi::Abi;
 use super::fd_table::SharedTable;
 use super::model::{ProcessInfo, ProcessKey, ThreadInfo, ThreadKey};
 use super::place::Place;
@@ -39,6 +40,8 @@ pub struct Process {
     pub fds: SharedTable,
     /// Where its paths begin.
     pub place: RefCell<Place>,
+    /// Which calls it makes.
+    pub abi: Abi,
     /// The outputs know it.
     pub announced: bool,
     /// How many of its threads we know.
@@ -47,6 +50,12 @@ pub struct Process {
 }
 
 impl Process {
+    /// What is known of its files is not true any more.
+    pub fn forget_files(&mut self) {
+        self.fds = SharedTable::default();
+        self.place = RefCell::default();
+    }
+
     /// True if no other thread or process has its descriptors, as far as known.
     pub fn has_table_alone(&self) -> bool {
         self.threads == 1 && Rc::strong_count(&self.fds) == 1
@@ -104,6 +113,7 @@ impl Tasks {
             let launched = tasks.scope.launched;
             let process = tasks.process(pid);
             process.followed = true;
+            process.abi.is_user();
             process.before_exec = launched;
         }
         tasks
@@ -123,6 +133,7 @@ impl Tasks {
                 before_exec: false,
                 fds: SharedTable::default(),
                 place: RefCell::default(),
+                abi: Abi::default(),
                 announced: false,
                 threads: 0,
                 leader_ended: false,
@@ -187,7 +198,12 @@ impl Tasks {
 
     /// Where the paths of each process begin.
     pub fn places(&self) -> impl Iterator<Item = &RefCell<Place>> {
-        self.processes.values().map(|it| &it.place)
+        self.processes().map(|it| &it.place)
+    }
+
+    /// All processes.
+    pub fn processes(&self) -> impl Iterator<Item = &Process> {
+        self.processes.values()
     }
 
     /// True for the tracer itself.
@@ -223,6 +239,7 @@ impl Tasks {
         let (followed, before_exec, key) = (from.followed, from.before_exec, from.info.key);
         let fds = from.fds.borrow().copied(now);
         let place = from.place.clone();
+        let abi = from.abi.of_child();
         let comm = from.info.comm.clone();
         let process = self.process(child);
         process.followed = if system { process.followed } else { followed };
@@ -232,6 +249,7 @@ impl Tasks {
         process.info.comm = comm;
         process.fds = Rc::new(RefCell::new(fds));
         process.place = place;
+        process.abi = abi;
         replaced
     }
 

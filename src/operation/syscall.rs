@@ -46,14 +46,16 @@ pub struct Followed {
     pub descriptors: bool,
     /// All of those, and all that move positions or change how they move.
     pub positions: bool,
+    /// The ends of the calls that start programs, whatever else.
+    pub execs: bool,
 }
 
 impl Followed {
-    /// Everything.
-    pub const ALL: Self = Self { descriptors: true, positions: true };
+    /// Everything but the ends of execs, without which no program is taken for one of another table.
+    pub const ALL: Self = Self { descriptors: true, positions: true, execs: false };
 
     /// What can be followed on a machine of this kind with these calls.
-    pub fn with(recorded: &[CallId], machine: &str) -> Self {
+    pub fn with(recorded: &[CallId], machine: &str, execs: bool) -> Self {
         let all = |classes: &[Class]| {
             CallId::all()
                 .filter(|it| it.call().number(machine).is_some())
@@ -63,7 +65,7 @@ impl Followed {
         let descriptors = all(&[Class::Close, Class::CloseRange, Class::Dup]);
         let positions =
             all(&[Class::Control, Class::Read, Class::Write, Class::Seek, Class::Transfer]);
-        Self { descriptors, positions: descriptors && positions }
+        Self { descriptors, positions: descriptors && positions, execs }
     }
 }
 

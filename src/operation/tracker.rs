@@ -3,21 +3,21 @@
 mod aio;
 mod asynchronous;
 mod block;
+mod snapshot;
 mod uring;
 
 use rustc_hash::FxHashMap;
 
 use self::asynchronous::Asynchronous;
 use self::block::owned;
+use super::abi::Verdict;
 use super::block::{BlockOptions, BlockTracker, RequestId};
-use super::fd_table::{Description, Seen, Slot};
 use super::file_names::FileNames;
-use super::model::{OpenFile, SyscallOperation, ThreadInfo, Unfinished};
+use super::model::{SyscallOperation, ThreadInfo, Unfinished};
 use super::process::{Process, Scope, Tasks, Thread};
 use super::syscall::{self, Context, Followed};
 use super::{Sink, Step, renaming};
 use crate::anomaly::{Anomaly, AnomalyKind, Ignored, Ledger};
-use crate::capture::fact::Text;
 use crate::event::syscall_table::{Class, Role};
 use crate::event::task::{CLONE_FILES, TaskEvent};
 use crate::event::{Event, EventKind, SeenFd, SysEnter, SysExit};
@@ -73,73 +73,20 @@ impl Tracker {
         &mut self.ledger
     }
 
-    /// A task that a snapshot saw.
-    pub fn seen_task(&mut self, pid: Pid, tid: Tid, comm: &[u8]) {
-        // The stream and the snapshot disagree whose number it is: the stream will tell.
-        if self.tasks.is_other(pid, tid) {
-            return;
+    /// True if this record of a call is one of another table.
+    fn is_of_other_table(&mut self, pid: Pid, ends_exec: bool) -> bool {
+        let process = self.tasks.process(pid);
+        let verdict = process.abi.judge(ends_exec, self.losses);
+        if verdict == Verdict::NativeAgain {
+            process.forget_files();
+        } else if verdict == Verdict::OtherNow {
+            self.ledger.other.add(pid, &process.info.comm);
         }
-        let (process, thread) = self.tasks.thread(pid, tid);
-        if thread.info.comm.is_empty() || !thread.announced {
-            thread.info.comm = comm.to_vec();
+        let is_other = matches!(verdict, Verdict::Other | Verdict::OtherNow);
+        if is_other {
+            self.ledger.ignore(Ignored::OtherTable);
         }
-        if pid.0 == tid.0 && !process.announced {
-            process.info.comm = comm.to_vec();
-        }
-    }
-
-    /// Where a process stood when a snapshot saw it.
-    pub fn seen_place(&mut self, pid: Pid, which: Text, path: &[u8]) {
-        self.names.note_directory(path);
-        let mut place = self.tasks.process(pid).place.borrow_mut();
-        if which == Text::CWD {
-            place.seen_directory(path);
-        } else if which == Text::ROOT {
-            place.seen_root(path);
-        }
-    }
-
-    /// A descriptor that a snapshot saw, told when the stream has come to the time after it.
-    pub fn seen_fd(&mut self, seen: &SeenFd, now: KernelTime) {
-        self.come_to(seen.begin);
-        let losses = self.losses;
-        let process = self.tasks.process(seen.pid);
-        let mut table = process.fds.borrow_mut();
-        if !table.same_since(seen.fd, seen.begin) {
-            return;
-        }
-        let description = table.get(seen.fd, losses).unwrap_or_else(|| {
-            let file = OpenFile {
-                id: self.next_file,
-                path: None,
-                first_path: None,
-                stat: None,
-                flags: None,
-                pre_created: true,
-            };
-            self.next_file += 1;
-            let description = std::rc::Rc::new(Description::unknown(file, losses));
-            table.note(
-                seen.fd,
-                Slot { description: std::rc::Rc::clone(&description), cloexec: None },
-            );
-            description
-        });
-        if description.file().pre_created {
-            table.set_cloexec(seen.fd, seen.flags & libc::O_CLOEXEC.cast_unsigned() != 0);
-        }
-        let at = Seen { begin: seen.begin, position: seen.position, losses };
-        if description.learn(seen.link.clone(), seen.stat, seen.flags, seen.shared, at) {
-            if self.names.changed_since(seen.begin) {
-                description.doubt_name();
-            }
-            self.names.note(&description, now);
-        }
-    }
-
-    /// Descriptors that have been the same since everything was switched on, to be told before the events.
-    pub fn same_from_start(&mut self, seen: Vec<SeenFd>) {
-        self.from_start = seen;
+        is_other
     }
 
     /// Everything is switched on from some moment on; what was learnt before it may have been changed unseen.
@@ -203,6 +150,11 @@ impl Tracker {
     /// Those of the sink.
     pub fn finish<S: Sink>(&mut self, at: KernelTime, sink: &mut S) -> Result<(), S::Error> {
         self.ledger.unwaited += self.tasks.left();
+        for process in self.tasks.processes().filter(|it| it.followed) {
+            if process.abi.is_silent(at, self.losses) {
+                self.ledger.other.add(process.info.pid, &process.info.comm);
+            }
+        }
         for mut thread in self.tasks.drain_threads() {
             if let Some(pending) = thread.pending.take() {
                 self.ledger.open_at_end += 1;
@@ -245,6 +197,9 @@ impl Tracker {
             self.ledger.ignore(reason);
             return Ok(());
         }
+        if self.is_of_other_table(event.pid, false) {
+            return Ok(());
+        }
         self.ledger.events += 1;
         self.ledger.entries += 1;
         self.end_stale(event.time, event.pid, event.tid, sink)?;
@@ -275,6 +230,9 @@ impl Tracker {
     ) -> Result<(), S::Error> {
         if let Some(reason) = self.unwanted(event.pid) {
             self.ledger.ignore(reason);
+            return Ok(());
+        }
+        if self.is_of_other_table(event.pid, exit.call.call().is_exec() && exit.ret == 0) {
             return Ok(());
         }
         self.end_stale(event.time, event.pid, event.tid, sink)?;
@@ -422,6 +380,9 @@ impl Tracker {
             // An exec gives the process a table of its own.
             let mut own = process.fds.borrow().clone();
             let closed = own.exec(event.time);
+            if self.followed.execs && self.all_on == KernelTime::MAX {
+                process.abi.exec(&own, event.time, self.losses);
+            }
             process.fds = std::rc::Rc::new(std::cell::RefCell::new(own));
             if process.announced && !closed.is_empty() {
                 sink.step(event.time, &Step::DescriptorsClosed(process.info.key, &closed))?;
@@ -447,6 +408,9 @@ impl Tracker {
         if let Some(process) = &gone.process {
             let unwaited = process.followed && self.tasks.is_orphan(process);
             self.ledger.unwaited += u64::from(unwaited);
+            if process.followed && process.abi.end(self.losses) {
+                self.ledger.other.add(pid, &process.info.comm);
+            }
         }
         if let Some(process) = &gone.process {
             self.async_process_ended(at, process.info.key, sink)?;

@@ -99,6 +99,10 @@ fn kind(words: &[&str]) -> EventKind {
             let (pid, tid) = task(1);
             EventKind::Task(TaskEvent::Comm { pid, tid, comm: b"x".to_vec(), exec: true })
         }
+        "end" => {
+            let (pid, tid) = task(1);
+            EventKind::Task(TaskEvent::Exit { pid, tid })
+        }
         "lost" => EventKind::Lost(1),
         other => panic!("no such line: {other}"),
     }
@@ -106,8 +110,14 @@ fn kind(words: &[&str]) -> EventKind {
 
 #[track_caller]
 pub(super) fn check(text: &str, expected: &Expect) {
+    check_with(Followed::ALL, text, expected);
+}
+
+/// With what was recorded.
+#[track_caller]
+pub(super) fn check_with(followed: Followed, text: &str, expected: &Expect) {
     let scope = Scope { system: true, roots: Vec::new(), launched: false, own: Pid(999) };
-    let mut tracker = Tracker::new(scope, BlockOptions::default(), Followed::ALL, KernelTime::MIN);
+    let mut tracker = Tracker::new(scope, BlockOptions::default(), followed, KernelTime::MIN);
     let mut told = Told::default();
     for line in text.lines().map(str::trim).filter(|it| !it.is_empty()) {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -151,6 +161,9 @@ pub(super) fn check(text: &str, expected: &Expect) {
                 + tracker.ledger().cut_off
                 + tracker.ledger().lost_exits
     );
+    for (pid, _) in &tracker.ledger().other.first {
+        let _ = writeln!(told.0, "{pid} makes calls of another table");
+    }
     expected.assert_eq(&told.0);
 }
 

@@ -74,10 +74,29 @@ pub fn places(pid: Pid) -> Vec<Fact> {
         let text = link.into_os_string().into_vec();
         Some(Fact::Text { time: clock::now(), which, pid, text })
     };
-    [("cwd", Text::CWD), ("root", Text::ROOT), ("exe", Text::EXE)]
-        .into_iter()
-        .filter_map(place)
-        .collect()
+    let links = [("cwd", Text::CWD), ("root", Text::ROOT), ("exe", Text::EXE)];
+    links.into_iter().filter_map(place).chain(other_bits(pid)).collect()
+}
+
+/// Bits of an address of the program that the process runs, if they are not our own.
+fn other_bits(pid: Pid) -> Option<Fact> {
+    let auxv = fs::read(format!("/proc/{pid}/auxv")).ok()?;
+    let text = b"32".to_vec();
+    is_32_bit(&auxv).then(|| Fact::Text { time: clock::now(), which: Text::BITS, pid, text })
+}
+
+/// `AT_PHENT`: bytes of a program header (`include/uapi/linux/auxvec.h`, `include/uapi/linux/elf.h`).
+const AT_PHENT: u32 = 4;
+
+/// Bytes of an `Elf32_Phdr`; an `Elf64_Phdr` has 56.
+const PROGRAM_HEADER_32: u32 = 32;
+
+/// True for the auxiliary vector of a 32-bit program: pairs of 4 bytes, not of 8.
+fn is_32_bit(auxv: &[u8]) -> bool {
+    let (words, _) = auxv.as_chunks::<4>();
+    let mut pairs = words.chunks_exact(2).map(<[[u8; 4]]>::concat);
+    let wanted = [AT_PHENT, PROGRAM_HEADER_32].map(u32::to_le_bytes).concat();
+    pairs.any(|it| it == wanted)
 }
 
 /// All processes of this pid namespace.

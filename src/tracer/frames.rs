@@ -5,7 +5,7 @@ use std::io;
 
 use super::choice::Choice;
 use super::log::Counted;
-use super::plan::RingOf;
+use super::plan::{self, RingOf};
 use super::session::{Follow, Names, Options};
 use super::source::{Books, Described, Source};
 use crate::capture::format::FrameKind;
@@ -60,6 +60,7 @@ pub(super) fn header(
         args: if options.exact_args { "exact" } else { "registers" }.into(),
         source: choice.source.as_str().into(),
         source_reason: choice.reason.clone(),
+        exec_exits: plan::has_exec_exits(source.tracepoints().iter().map(|it| &it.planned)),
         layouts: source.layouts(),
         rings: RingOf::ALL.into_iter().zip(ring_bytes).map(ring).collect(),
         tracepoints: source.tracepoints().iter().map(Described::header).collect(),

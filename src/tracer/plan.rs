@@ -162,6 +162,9 @@ pub fn plan(wanted: &Wanted<'_>) -> Vec<Planned> {
         planned.extend(raw_pair(&plain, wanted.machine));
     } else {
         planned.extend(plain.iter().flat_map(|&it| single(it, RingOf::Main, "")));
+        if !is_perf {
+            planned.extend(exec_exits(wanted.calls));
+        }
     }
     // With tracefs a list of threads keeps us out, but for the whole system.
     let not_ours = format!("COMM!=\"{}\"", wanted.own_name);
@@ -183,13 +186,43 @@ pub fn plan(wanted: &Wanted<'_>) -> Vec<Planned> {
 
 fn raw_pair(calls: &[CallId], machine: &str) -> [Planned; 2] {
     let filter = id_filter(calls.iter().filter_map(|it| it.call().number(machine)).collect());
-    ["sys_enter", "sys_exit"].map(|name| Planned {
+    let exits = [filter.clone(), exec_exits_term(machine)].join("||");
+    [("sys_enter", filter), ("sys_exit", exits)].map(|(name, filter)| Planned {
         system: "raw_syscalls",
         name: name.into(),
-        filter: filter.clone(),
+        filter,
         ring: RingOf::Main,
         wakes: false,
         need: Need::Must,
+    })
+}
+
+/// The calls that start programs. Their ends are recorded whatever is wanted: they tell which table of calls the new program
+/// uses (`operation::abi`).
+fn execs() -> impl Iterator<Item = CallId> {
+    CallId::all().filter(|it| it.call().is_exec())
+}
+
+/// What lets them pass the filter of all exits.
+fn exec_exits_term(machine: &str) -> String {
+    let numbers = execs().filter_map(|it| it.call().number(machine)).collect();
+    format!("(ret==0&&({}))", id_filter(numbers))
+}
+
+/// Those that are not wanted anyway, with tracefs. (A tracepoint of perf costs 40 ms at the end; where it has few calls,
+/// `syscalls:*` is silent about those of other tables, so nothing is misread.)
+fn exec_exits(wanted: &[CallId]) -> impl Iterator<Item = Planned> {
+    execs().filter(|it| !wanted.contains(it)).filter_map(|it| {
+        let [_, exit] = single(it, RingOf::Main, "ret==0");
+        exit.into()
+    })
+}
+
+/// True if the ends of all calls that start programs are recorded by their own numbers.
+pub fn has_exec_exits<'a>(planned: impl Iterator<Item = &'a Planned> + Clone) -> bool {
+    execs().all(|call| {
+        let name = format!("sys_exit_{}", call.call().name);
+        planned.clone().any(|it| it.name == name || it.filter.contains("(ret==0&&("))
     })
 }
 

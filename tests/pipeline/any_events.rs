@@ -196,7 +196,7 @@ fn options() -> impl Strategy<Value = BlockOptions> {
 fn followed() -> impl Strategy<Value = (Followed, KernelTime)> {
     let followed = prop_oneof![
         4 => Just(Followed::ALL),
-        1 => any::<[bool; 2]>().prop_map(|[descriptors, positions]| Followed { descriptors, positions }),
+        1 => any::<[bool; 3]>().prop_map(|[descriptors, positions, execs]| Followed { descriptors, positions, execs }),
     ];
     (followed, prop_oneof![0u64..40, Just(u64::MAX)].prop_map(KernelTime))
 }

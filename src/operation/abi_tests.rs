@@ -1,0 +1,127 @@
+//! Programs that make calls of another table, in the language of `tracker_tests`.
+
+use expect_test::{Expect, expect};
+
+use super::syscall::Followed;
+use super::tracker_tests::check_with;
+
+/// `/a` is open as 3, and process 2 has it from process 1; then `text`, then process 1 reads twice.
+#[track_caller]
+fn after(text: &str, expected: &Expect) {
+    let text = format!(
+        "100 1/1 > openat -100 0 2
+         101 1/1 < openat 3 /a
+         110 1/1 fork 1/1 2/2
+         {text}
+         900 1/1 > read 3 0 10
+         901 1/1 < read 10
+         902 1/1 > lseek 3 0 0
+         903 1/1 < lseek 0
+         904 1/1 > read 3 0 10
+         905 1/1 < read 10"
+    );
+    check_with(Followed { execs: true, ..Followed::ALL }, &text, expected);
+}
+
+#[test]
+fn the_end_of_an_exec_says_that_the_program_is_one_of_ours() {
+    after(
+        "120 2/2 exec 2/2
+         121 2/2 < execve 0
+         130 2/2 > read 3 0 5
+         131 2/2 < read 5",
+        &expect![[r#"
+            1: openat 3 /a fd-link at ? = 3
+            2: read 3 /a fd-link at 0 = 5
+            1: read 3 /a fd-link at 5 = 10
+            1: lseek 3 /a fd-link at ? = 0
+            1: read 3 /a fd-link at 0 = 10
+        "#]],
+    );
+}
+
+#[test]
+fn any_other_record_says_that_it_is_not() {
+    after(
+        "120 2/2 exec 2/2
+         121 2/2 < munmap 0
+         130 2/2 > close 3
+         131 2/2 < close 5
+         132 2/2 fork 2/2 3/3
+         133 3/3 > read 3 0 5
+         134 3/3 < read 5",
+        &expect![[r#"
+            1: openat 3 /a fd-link at ? = 3
+            1: read 3 /a fd-link at ? = 10
+            1: lseek 3 /a fd-link at ? = 0
+            1: read 3 /a fd-link at ? = 10
+            2 makes calls of another table
+        "#]],
+    );
+}
+
+#[test]
+fn so_does_silence() {
+    after(
+        "120 2/2 exec 2/2
+         130 2/2 end 2/2",
+        &expect![[r#"
+            1: openat 3 /a fd-link at ? = 3
+            1: read 3 /a fd-link at ? = 10
+            1: lseek 3 /a fd-link at ? = 0
+            1: read 3 /a fd-link at ? = 10
+            2 makes calls of another table
+        "#]],
+    );
+    after(
+        "120 2/2 exec 2/2",
+        &expect![[r#"
+        1: openat 3 /a fd-link at ? = 3
+        1: read 3 /a fd-link at ? = 10
+        1: lseek 3 /a fd-link at ? = 0
+        1: read 3 /a fd-link at ? = 10
+        2 makes calls of another table
+    "#]],
+    );
+}
+
+#[test]
+fn what_such_a_program_did_to_its_descriptors_is_not_known() {
+    after(
+        "120 2/2 exec 2/2
+         121 2/2 > newstat 3
+         130 2/2 exec 2/2
+         131 2/2 < execve 0
+         140 2/2 > read 3 0 5
+         141 2/2 < read 5",
+        &expect![[r#"
+            1: openat 3 /a fd-link at ? = 3
+            2: read 3   at ? = 5
+            1: read 3 /a fd-link at ? = 10
+            1: lseek 3 /a fd-link at ? = 0
+            1: read 3 /a fd-link at ? = 10
+            2 makes calls of another table
+        "#]],
+    );
+}
+
+#[test]
+fn nothing_is_concluded_from_what_was_lost_or_of_the_kernel_itself() {
+    after(
+        "120 2/2 exec 2/2
+         121 0/0 lost
+         130 2/2 > read 3 0 5
+         131 2/2 < read 5
+         140 7/7 exec 7/7
+         141 7/7 > read 3 0 5
+         142 7/7 < read 5",
+        &expect![[r#"
+            1: openat 3 /a fd-link at ? = 3
+            2: read 3 /a unverified at ? = 5
+            7: read 3   at ? = 5
+            1: read 3 /a unverified at ? = 10
+            1: lseek 3 /a unverified at ? = 0
+            1: read 3 /a unverified at 0 = 10
+        "#]],
+    );
+}

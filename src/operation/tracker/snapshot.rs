@@ -1,0 +1,93 @@
+//! What a look at `/proc` has seen.
+
+use super::Tracker;
+use crate::capture::fact::Text;
+use crate::event::SeenFd;
+use crate::operation::fd_table::{Description, Seen, Slot};
+use crate::operation::model::OpenFile;
+use crate::units::{KernelTime, Pid, Tid};
+
+impl Tracker {
+    /// A task that a snapshot saw.
+    pub fn seen_task(&mut self, pid: Pid, tid: Tid, comm: &[u8]) {
+        // The stream and the snapshot disagree whose number it is: the stream will tell.
+        if self.tasks.is_other(pid, tid) {
+            return;
+        }
+        let (process, thread) = self.tasks.thread(pid, tid);
+        if thread.info.comm.is_empty() || !thread.announced {
+            thread.info.comm = comm.to_vec();
+        }
+        if pid.0 == tid.0 && !process.announced {
+            process.info.comm = comm.to_vec();
+        }
+    }
+
+    /// Where a process stood when a snapshot saw it.
+    pub fn seen_place(&mut self, pid: Pid, which: Text, path: &[u8]) {
+        self.names.note_directory(path);
+        let mut place = self.tasks.process(pid).place.borrow_mut();
+        if which == Text::CWD {
+            place.seen_directory(path);
+        } else if which == Text::ROOT {
+            place.seen_root(path);
+        }
+    }
+
+    /// A process runs a program, as a snapshot saw.
+    pub fn seen_program(&mut self, pid: Pid) {
+        self.tasks.process(pid).abi.is_user();
+    }
+
+    /// That program makes calls of another table.
+    pub fn seen_other_table(&mut self, pid: Pid) {
+        let process = self.tasks.process(pid);
+        process.abi.seen_other();
+        if process.followed {
+            self.ledger.other.add(pid, &process.info.comm);
+        }
+    }
+
+    /// A descriptor that a snapshot saw, told when the stream has come to the time after it.
+    pub fn seen_fd(&mut self, seen: &SeenFd, now: KernelTime) {
+        self.come_to(seen.begin);
+        let losses = self.losses;
+        let process = self.tasks.process(seen.pid);
+        let mut table = process.fds.borrow_mut();
+        if !table.same_since(seen.fd, seen.begin) {
+            return;
+        }
+        let description = table.get(seen.fd, losses).unwrap_or_else(|| {
+            let file = OpenFile {
+                id: self.next_file,
+                path: None,
+                first_path: None,
+                stat: None,
+                flags: None,
+                pre_created: true,
+            };
+            self.next_file += 1;
+            let description = std::rc::Rc::new(Description::unknown(file, losses));
+            table.note(
+                seen.fd,
+                Slot { description: std::rc::Rc::clone(&description), cloexec: None },
+            );
+            description
+        });
+        if description.file().pre_created {
+            table.set_cloexec(seen.fd, seen.flags & libc::O_CLOEXEC.cast_unsigned() != 0);
+        }
+        let at = Seen { begin: seen.begin, position: seen.position, losses };
+        if description.learn(seen.link.clone(), seen.stat, seen.flags, seen.shared, at) {
+            if self.names.changed_since(seen.begin) {
+                description.doubt_name();
+            }
+            self.names.note(&description, now);
+        }
+    }
+
+    /// Descriptors that have been the same since everything was switched on, to be told before the events.
+    pub fn same_from_start(&mut self, seen: Vec<SeenFd>) {
+        self.from_start = seen;
+    }
+}
