@@ -157,3 +157,33 @@ fn a_32_bit_program_that_runs_already_is_told() {
     assert_eq!(recording.operations().len(), 0);
     assert!(recording.info["ignored"]["other-table"].as_u64() > Some(5), "{:#}", recording.info);
 }
+
+/// Fails if a descriptor that came over a socket is called by a wrong name, is not found again where what was received is
+/// recorded, or if a position is believed that the receiver has moved.
+#[test]
+fn descriptors_that_come_over_a_socket_are_found_again_or_unknown() {
+    if !can_record(&[]) {
+        return;
+    }
+    for (options, known) in [(["-e", "%default"], 2), (["-e", "%default,%socket"], 5)] {
+        let dir = scratch_dir("passes");
+        let (recording, log) = recorded("passes.c", dir.path(), &options);
+        recording.assert_archive(&dir.path().join("archive"));
+        let operations = recording.operations();
+        let mut right = 0;
+        for line in log.lines() {
+            let (offset, name) = line.split_once(' ').expect("OFFSET NAME");
+            let is_it =
+                |it: &&JsonOperation| it.name == "pread64" && it.offset == offset.parse().ok();
+            let read = operations.iter().find(is_it).expect("it was recorded");
+            assert!(read.path.as_deref().is_none_or(|it| it == name), "{name}: {read:?}");
+            right += usize::from(read.path.is_some());
+        }
+        assert_eq!(right, known, "names with {options:?}");
+        let moved = |it: &&JsonOperation| {
+            it.name == "read" && it.path.as_deref().is_some_and(|it| it.ends_with("/c"))
+        };
+        let moved = operations.iter().find(moved).expect("the parent's read");
+        assert!(known == 2 || moved.offset.is_none(), "{moved:?}");
+    }
+}

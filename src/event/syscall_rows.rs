@@ -7,8 +7,9 @@
 use super::syscall_table::Class as C;
 use super::syscall_table::Role::{
     BufferCount, Buffers, Command, CommandArg, Count, DirFd, DirFd2, DupFlags, Fd, Fd2, How,
-    IoEvents, Iocbs, LastFd, Length, Offset, OffsetPtr, OffsetPtr2, Opaque as __, OpenFlags, Pair,
-    Path, Path2, RangeFlags, RegisterCount, RegisterOp, Registered, RenameFlags, RwFlags, Whence,
+    IoEvents, Iocbs, LastFd, Length, Message, Messages, Offset, OffsetPtr, OffsetPtr2,
+    Opaque as __, OpenFlags, Pair, Path, Path2, RangeFlags, RegisterCount, RegisterOp, Registered,
+    RenameFlags, RwFlags, Whence,
 };
 use super::syscall_table::{Call, row};
 
@@ -44,7 +45,7 @@ pub const CALLS: &[Call] = &[
     row("sendto",           44, Some(206), C::Socket,     [Fd, __, Count, __, __, __]),
     row("recvfrom",         45, Some(207), C::Socket,     [Fd, __, Count, __, __, __]),
     row("sendmsg",          46, Some(211), C::Socket,     [Fd, __, __, __, __, __]),
-    row("recvmsg",          47, Some(212), C::Socket,     [Fd, __, __, __, __, __]),
+    row("recvmsg",          47, Some(212), C::Socket,     [Fd, Message, __, __, __, __]),
     row("socketpair",       53, Some(199), C::MakePair,   [__, __, __, Pair, __, __]),
     row("clone",            56, Some(220), C::Process,    [__, __, __, __, __, __]),
     row("fork",             57, None,      C::Process,    [__, __, __, __, __, __]),
@@ -136,7 +137,7 @@ pub const CALLS: &[Call] = &[
     row("preadv",          295, Some(69),  C::Read,       [Fd, Buffers, BufferCount, Offset, __, __]),
     row("pwritev",         296, Some(70),  C::Write,      [Fd, Buffers, BufferCount, Offset, __, __]),
     row("perf_event_open", 298, Some(241), C::Make("anon_inode:[perf_event]"), [__, __, __, __, __, __]),
-    row("recvmmsg",        299, Some(243), C::Socket,     [Fd, __, __, __, __, __]),
+    row("recvmmsg",        299, Some(243), C::Socket,     [Fd, Messages, __, __, __, __]),
     row("fanotify_init",   300, Some(262), C::Make("anon_inode:[fanotify]"), [__, __, __, __, __, __]),
     row("open_by_handle_at", 304, Some(265), C::Open,     [DirFd, __, OpenFlags, __, __, __]),
     row("syncfs",          306, Some(267), C::Sync,       [Fd, __, __, __, __, __]),

@@ -71,18 +71,21 @@ pub enum Role {
     RangeFlags,
     /// `RENAME_*`.
     RenameFlags,
+    /// Pointer to a message (`struct user_msghdr`), in which descriptors may come.
+    Message,
+    /// Pointer to several of them (`struct mmsghdr`).
+    Messages,
 }
 
 impl Role {
     /// True for an address that says nothing by itself.
     pub fn is_pointer(self) -> bool {
         use Role::{
-            Buffers, How, IoEvents, Iocbs, OffsetPtr, OffsetPtr2, Opaque, Pair, Registered,
+            Buffers, How, IoEvents, Iocbs, Message, Messages, OffsetPtr, OffsetPtr2, Opaque, Pair,
+            Registered,
         };
-        matches!(
-            self,
-            Opaque | OffsetPtr | OffsetPtr2 | Buffers | How | Pair | Iocbs | IoEvents | Registered
-        )
+        matches!(self, Opaque | OffsetPtr | OffsetPtr2 | Buffers | How | Pair)
+            || matches!(self, Iocbs | IoEvents | Registered | Message | Messages)
     }
 }
 
@@ -370,9 +373,14 @@ impl Call {
         self.args.iter().any(|it| roles.contains(it))
     }
 
+    /// True if descriptors may come with what it receives.
+    pub fn receives_descriptors(&self) -> bool {
+        self.arg(Role::Message).or(self.arg(Role::Messages)).is_some()
+    }
+
     /// True if there is a name to be read beside the call: its tracepoints go to the names ring.
     pub fn has_names(&self) -> bool {
-        self.has_path() || self.class == Class::Open
+        self.has_path() || self.class == Class::Open || self.receives_descriptors()
     }
 
     /// True if nothing is known of what it does without what stands in memory: that is always read.

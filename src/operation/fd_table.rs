@@ -171,6 +171,11 @@ impl Description {
         self.held.set(self.held.get() + 1);
     }
 
+    /// Somebody may move it, and it is not known which descriptor is theirs.
+    pub fn share_outside(&self) {
+        self.shared_outside.set(true);
+    }
+
     /// That program's calls are seen.
     pub fn release(&self) {
         self.held.set(self.held.get().saturating_sub(1));

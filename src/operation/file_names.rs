@@ -109,6 +109,13 @@ impl FileNames {
         self.add(path.bytes.clone(), Known { description, deleted: false, read });
     }
 
+    /// Somebody has an open file of this name, and it may be any of those that are known: their positions may be moved
+    /// unseen.
+    pub fn share(&self, path: &[u8]) {
+        let known = self.open.get(path).into_iter().flatten();
+        known.filter_map(|it| it.description.upgrade()).for_each(|it| it.share_outside());
+    }
+
     /// A directory whose path the kernel has told: none of its parts is a symbolic link.
     pub fn note_directory(&mut self, path: &[u8]) {
         if path.len() <= 1 || !path.starts_with(b"/") || path.ends_with(DELETED) {

@@ -159,13 +159,23 @@ pub struct Descriptor {
     pub link: Vec<u8>,
 }
 
+/// An open descriptor of a process.
+pub fn descriptor(pid: Pid, fd: Fd) -> Option<Descriptor> {
+    let link = fs::read_link(format!("/proc/{pid}/fd/{fd}")).ok()?;
+    Some(Descriptor { pid, fd, link: link.into_os_string().into_vec() })
+}
+
+/// The process of a thread.
+pub fn process_of(tid: Tid) -> Option<Pid> {
+    let status = fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
+    let line = status.lines().find_map(|it| it.strip_prefix("Tgid:"))?;
+    line.trim().parse().ok().map(Pid)
+}
+
 /// The open descriptors of a process.
 pub fn descriptors(pid: Pid) -> Vec<Descriptor> {
-    let one = |fd: i32| {
-        let link = fs::read_link(format!("/proc/{pid}/fd/{fd}")).ok()?;
-        Some(Descriptor { pid, fd: Fd(fd), link: link.into_os_string().into_vec() })
-    };
-    numbers_in(Path::new(&format!("/proc/{pid}/fd"))).into_iter().filter_map(one).collect()
+    let all = numbers_in(Path::new(&format!("/proc/{pid}/fd"))).into_iter();
+    all.filter_map(|it| descriptor(pid, Fd(it))).collect()
 }
 
 /// A descriptor's flags and position, as a fact with the times between which they held.

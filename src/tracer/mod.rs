@@ -18,6 +18,7 @@ mod gauge;
 pub mod log;
 mod memory;
 pub mod names;
+mod passed;
 pub mod perf_source;
 pub mod plan;
 pub mod session;

@@ -19,6 +19,7 @@ use rustc_hash::FxHashMap;
 
 use super::log::{Data, Message};
 use super::memory;
+use super::passed::received;
 use super::stream::{Stream, Take};
 use crate::capture::fact::{Fact, NameOf};
 use crate::event::decode::Decoder;
@@ -302,6 +303,10 @@ impl CpuNames {
         let paths = paths(enter).into_iter().flatten();
         self.facts.extend(paths.map(|it| (pid, ended.argument(it))));
         let call = enter.call.call();
+        if call.receives_descriptors() {
+            let received = received(ended.tid, enter, ended.ret).into_iter();
+            self.facts.extend(received.map(|it| (pid, it)));
+        }
         if self.reading.exact_args || call.is_list() {
             let memory = call.memory(&enter.args, ended.ret);
             self.facts.extend(memory.map(|it| (pid, ended.memory(it))));

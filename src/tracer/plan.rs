@@ -141,9 +141,12 @@ pub struct Wanted<'a> {
 pub fn plan(wanted: &Wanted<'_>) -> Vec<Planned> {
     let is_perf = wanted.source == SourceKind::Perf;
     let there = |it: &&CallId| it.call().number(wanted.machine).is_some();
-    // Each of perf's tracepoints costs 40 ms at the end, so there only the opens have some of their own.
-    let has_names =
-        |call: &Call| if is_perf { call.class == Class::Open } else { call.has_names() };
+    // Each of perf's tracepoints costs 40 ms at the end, so there only the opens have some of their own, and
+    // what receives descriptors.
+    let has_names = |call: &Call| {
+        let is_needed = call.class == Class::Open || call.receives_descriptors();
+        if is_perf { is_needed } else { call.has_names() }
+    };
     let is_named = |call: &Call| {
         let is_read = has_names(call) || call.is_list();
         wanted.names_ring && is_read || wanted.exact_args && call.has_memory()

@@ -51,6 +51,9 @@ impl Tracker {
     /// A descriptor that a snapshot saw, told when the stream has come to the time after it.
     pub fn seen_fd(&mut self, seen: &SeenFd, now: KernelTime) {
         self.come_to(seen.begin);
+        if seen.shared {
+            self.names.share(&seen.link);
+        }
         let losses = self.losses;
         let process = self.tasks.process(seen.pid);
         let mut table = process.fds.borrow_mut();

@@ -84,6 +84,8 @@ fn argument(
         | Role::RegisterOp
         | Role::RegisterCount
         | Role::IoEvents
+        | Role::Message
+        | Role::Messages
         | Role::Pair => digits::hex(line, register),
     }
 }
