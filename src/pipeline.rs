@@ -27,11 +27,11 @@ use crate::event::{Event, EventKind, SeenFd};
 use crate::merge::Merger;
 use crate::operation::Sink;
 use crate::operation::block::BlockOptions;
+use crate::operation::context::Followed;
 use crate::operation::names::{NameJoin, ReadName};
 use crate::operation::opening::Opening;
 use crate::operation::owner::Owners;
 use crate::operation::process::Scope;
-use crate::operation::syscall::Followed;
 use crate::operation::tracker::Tracker;
 use crate::record::Layout;
 use crate::units::{CpuId, KernelTime, Pid, Tid};
@@ -413,7 +413,7 @@ fn usize_of(number: u32) -> usize {
 /// What can be followed with the calls that were recorded.
 fn followed(header: &Header) -> Followed {
     let calls: Vec<CallId> = header.calls.iter().filter_map(|it| CallId::by_name(it)).collect();
-    Followed::with(&calls, &header.host.machine, header.exec_exits)
+    Followed::with(&calls, &header.host.machine, header.exec_exits, header.host.page_bytes)
 }
 
 fn tracker(header: &Header) -> Tracker {

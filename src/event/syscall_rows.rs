@@ -6,10 +6,10 @@
 
 use super::syscall_table::Class as C;
 use super::syscall_table::Role::{
-    BufferCount, Buffers, Command, CommandArg, Count, DirFd, DirFd2, DupFlags, Fd, Fd2, How,
-    IoEvents, Iocbs, LastFd, Length, Message, Messages, Offset, OffsetPtr, OffsetPtr2,
-    Opaque as __, OpenFlags, Pair, Path, Path2, RangeFlags, RegisterCount, RegisterOp, Registered,
-    RenameFlags, RwFlags, Whence,
+    Address, BufferCount, Buffers, Command, CommandArg, Count, DirFd, DirFd2, DupFlags, Fd, Fd2,
+    How, IoEvents, Iocbs, LastFd, Length, MapFlags, Message, Messages, Offset, OffsetPtr,
+    OffsetPtr2, OldCount, Opaque as __, OpenFlags, Pair, Path, Path2, RangeFlags, RegisterCount,
+    RegisterOp, Registered, RenameFlags, RwFlags, Whence,
 };
 use super::syscall_table::{Call, row};
 
@@ -24,8 +24,8 @@ pub const CALLS: &[Call] = &[
     row("newfstat",          5, Some(80),  C::Stat,       [Fd, __, __, __, __, __]),
     row("newlstat",          6, None,      C::Stat,       [Path, __, __, __, __, __]),
     row("lseek",             8, Some(62),  C::Seek,       [Fd, Offset, Whence, __, __, __]),
-    row("mmap",              9, Some(222), C::Map,        [__, Count, __, __, Fd, Offset]),
-    row("munmap",           11, Some(215), C::Map,        [__, Count, __, __, __, __]),
+    row("mmap",              9, Some(222), C::Map,        [__, Count, __, MapFlags, Fd, Offset]),
+    row("munmap",           11, Some(215), C::Map,        [Address, Count, __, __, __, __]),
     row("ioctl",            16, Some(29),  C::Ioctl,      [Fd, __, __, __, __, __]),
     row("pread64",          17, Some(67),  C::Read,       [Fd, __, Count, Offset, __, __]),
     row("pwrite64",         18, Some(68),  C::Write,      [Fd, __, Count, Offset, __, __]),
@@ -33,9 +33,9 @@ pub const CALLS: &[Call] = &[
     row("writev",           20, Some(66),  C::Write,      [Fd, Buffers, BufferCount, __, __, __]),
     row("access",           21, None,      C::Stat,       [Path, __, __, __, __, __]),
     row("pipe",             22, None,      C::MakePair,   [Pair, __, __, __, __, __]),
-    row("mremap",           25, Some(216), C::Map,        [__, __, Count, __, __, __]),
-    row("msync",            26, Some(227), C::Sync,       [__, Count, __, __, __, __]),
-    row("madvise",          28, Some(233), C::Map,        [__, Count, __, __, __, __]),
+    row("mremap",           25, Some(216), C::Map,        [Address, OldCount, Count, MapFlags, __, __]),
+    row("msync",            26, Some(227), C::Sync,       [Address, Count, __, __, __, __]),
+    row("madvise",          28, Some(233), C::Map,        [Address, Count, __, __, __, __]),
     row("dup",              32, Some(23),  C::Dup,        [Fd, __, __, __, __, __]),
     row("dup2",             33, None,      C::Dup,        [Fd, Fd2, __, __, __, __]),
     row("sendfile64",       40, Some(71),  C::Transfer,   [Fd2, Fd, OffsetPtr, Count, __, __]),

@@ -43,5 +43,8 @@ pub enum TaskEvent {
     },
 }
 
+/// The child shares its parent's memory (`include/uapi/linux/sched.h`).
+pub const CLONE_VM: u64 = 0x100;
+
 /// The child shares its parent's descriptor table (`include/uapi/linux/sched.h`).
 pub const CLONE_FILES: u64 = 0x400;

@@ -2,7 +2,7 @@
 
 use expect_test::{Expect, expect};
 
-use super::syscall::Followed;
+use super::context::Followed;
 use super::tracker_tests::check_with;
 
 /// `/a` is open as 3, and process 2 has it from process 1; then `text`, then process 1 reads twice.

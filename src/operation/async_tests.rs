@@ -17,8 +17,8 @@ use std::fmt::Write;
 use expect_test::{Expect, expect};
 
 use super::block::BlockOptions;
+use super::context::Followed;
 use super::process::Scope;
-use super::syscall::Followed;
 use super::tracker::Tracker;
 use super::{Sink, Step};
 use crate::event::file_io::FileIo;

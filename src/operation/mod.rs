@@ -6,8 +6,10 @@
 pub mod abi;
 pub mod asynchronous;
 pub mod block;
+pub mod context;
 pub mod fd_table;
 pub mod file_names;
+pub mod mappings;
 pub mod model;
 pub mod names;
 pub mod opening;
@@ -24,6 +26,8 @@ mod abi_tests;
 mod async_tests;
 #[cfg(test)]
 mod file_names_tests;
+#[cfg(test)]
+mod mappings_tests;
 #[cfg(test)]
 mod tracker_tests;
 

@@ -7,9 +7,11 @@ use rustc_hash::FxHashMap;
 
 use super::abi::Abi;
 use super::fd_table::SharedTable;
+use super::mappings::SharedMappings;
 use super::model::{ProcessInfo, ProcessKey, ThreadInfo, ThreadKey};
 use super::place::Place;
 use super::syscall::Pending;
+use crate::event::task::{CLONE_FILES, CLONE_VM};
 use crate::units::{KernelTime, Pid, Tid};
 
 /// Whom the capture follows.
@@ -38,6 +40,8 @@ pub struct Process {
     pub before_exec: bool,
     /// Its descriptors.
     pub fds: SharedTable,
+    /// Files in its memory.
+    pub memory: SharedMappings,
     /// Where its paths begin.
     pub place: RefCell<Place>,
     /// Which calls it makes.
@@ -53,6 +57,7 @@ impl Process {
     /// What is known of its files is not true any more.
     pub fn forget_files(&mut self) {
         self.fds = SharedTable::default();
+        self.memory = SharedMappings::default();
         self.place = RefCell::default();
     }
 
@@ -132,6 +137,7 @@ impl Tasks {
                 followed,
                 before_exec: false,
                 fds: SharedTable::default(),
+                memory: SharedMappings::default(),
                 place: RefCell::default(),
                 abi: Abi::default(),
                 announced: false,
@@ -238,6 +244,7 @@ impl Tasks {
         let from = self.process(parent);
         let (followed, before_exec, key) = (from.followed, from.before_exec, from.info.key);
         let fds = from.fds.borrow().copied(now);
+        let memory = from.memory.borrow().clone();
         let place = from.place.clone();
         let abi = from.abi.of_child();
         let comm = from.info.comm.clone();
@@ -248,6 +255,7 @@ impl Tasks {
         process.parent = Some(parent);
         process.info.comm = comm;
         process.fds = Rc::new(RefCell::new(fds));
+        process.memory = Rc::new(RefCell::new(memory));
         process.place = place;
         process.abi = abi;
         replaced
@@ -261,15 +269,22 @@ impl Tasks {
         taken
     }
 
-    /// The last child of this thread shares its descriptors, although it is another process.
-    pub fn share_files(&mut self, parent: (Pid, Tid)) {
+    /// The last child of this thread shares its descriptors or its memory, although it is another process.
+    pub fn share(&mut self, parent: (Pid, Tid), clone_flags: u64) {
         let Some(child) = self.last_child.remove(&parent.1.0) else { return };
         let Some(pid) = self.threads.get(&child.0).map(|it| it.pid).filter(|&it| it != parent.0)
         else {
             return;
         };
-        let fds = Rc::clone(&self.process(parent.0).fds);
-        self.process(pid).fds = fds;
+        let from = self.process(parent.0);
+        let (fds, memory) = (Rc::clone(&from.fds), Rc::clone(&from.memory));
+        let child = self.process(pid);
+        if clone_flags & CLONE_FILES != 0 {
+            child.fds = fds;
+        }
+        if clone_flags & CLONE_VM != 0 {
+            child.memory = memory;
+        }
     }
 
     /// The task ended. What is left of it, and of its process if it was the last thread.

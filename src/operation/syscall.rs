@@ -2,12 +2,13 @@
 
 use std::rc::Rc;
 
+use super::context::Context;
 use super::fd_table::{Description, Slot};
-use super::file_names::FileNames;
+use super::mappings::{self, Mapping};
 use super::model::{FdEffect, FilePath, Given, Named, OpenFile, PathSource, SyscallOperation};
 use super::place::Base;
 use super::process::{Process, Thread};
-use crate::event::syscall_table::{Call, CallId, Class, IOVEC_BYTES, Role};
+use crate::event::syscall_table::{Call, Class, IOVEC_BYTES, Role};
 use crate::event::{Event, Name, ReadNames, SysEnter, SysExit};
 use crate::units::{Fd, KernelTime};
 
@@ -24,74 +25,10 @@ pub struct Pending {
     appends: bool,
     /// The descriptor that it closes. It is free from the entry on: another thread may get it before the exit.
     closed: Option<(Fd, Slot)>,
-}
-
-/// What is the same for all calls at a moment.
-#[derive(Debug)]
-pub struct Context<'a> {
-    /// Number for the next open file.
-    pub next_file: &'a mut u64,
-    /// Names of all open files.
-    pub names: &'a mut FileNames,
-    /// How many losses there have been.
-    pub losses: u32,
-    /// What the capture follows.
-    pub followed: Followed,
-}
-
-/// Whether all calls were recorded that change descriptors and positions. What is not recorded cannot be followed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Followed {
-    /// All calls that end descriptors or put others in their place. (What is made unseen has a number that is free.)
-    pub descriptors: bool,
-    /// All of those, and all that move positions or change how they move.
-    pub positions: bool,
-    /// The ends of the calls that start programs, whatever else.
-    pub execs: bool,
-}
-
-impl Followed {
-    /// Everything but the ends of execs, without which no program is taken for one of another table.
-    pub const ALL: Self = Self { descriptors: true, positions: true, execs: false };
-
-    /// What can be followed on a machine of this kind with these calls.
-    pub fn with(recorded: &[CallId], machine: &str, execs: bool) -> Self {
-        let all = |classes: &[Class]| {
-            CallId::all()
-                .filter(|it| it.call().number(machine).is_some())
-                .filter(|it| classes.contains(&it.call().class))
-                .all(|it| recorded.contains(&it))
-        };
-        let descriptors = all(&[Class::Close, Class::CloseRange, Class::Dup]);
-        let positions =
-            all(&[Class::Control, Class::Read, Class::Write, Class::Seek, Class::Transfer]);
-        Self { descriptors, positions: descriptors && positions, execs }
-    }
-}
-
-impl Context<'_> {
-    fn file(&mut self, flags: Option<u32>, pre_created: bool) -> OpenFile {
-        let id = *self.next_file;
-        *self.next_file += 1;
-        OpenFile { id, path: None, first_path: None, stat: None, flags, pre_created }
-    }
-
-    /// The descriptor's file; one without a name if it was never heard of.
-    pub fn description(&mut self, process: &Process, fd: Fd) -> Rc<Description> {
-        let mut table = process.fds.borrow_mut();
-        if let Some(known) = table.get(fd, self.losses) {
-            if !self.followed.descriptors {
-                known.doubt();
-            }
-            if !self.followed.positions {
-                known.forget_position();
-            }
-            return known;
-        }
-        let description = Rc::new(Description::unknown(self.file(None, true), self.losses));
-        table.note(fd, Slot { description: Rc::clone(&description), cloexec: None });
-        description
-    }
+    /// The file that it maps.
+    mapped: Option<Rc<Description>>,
+    /// The mappings that it takes away, for the same reason.
+    unmapped: Vec<Mapping>,
 }
 
 /// The register of this role, as a descriptor.
@@ -142,6 +79,8 @@ pub fn begin(
         moves_target: None,
         appends: false,
         closed: None,
+        mapped: None,
+        unmapped: Vec::new(),
     };
     match call.class {
         Class::Open => pending.operation.fd = None,
@@ -152,6 +91,9 @@ pub fn begin(
             pending.operation.file = pending.closed.as_ref().map(|it| it.1.description.file());
         }
         _ => begin_on_file(&mut pending, call, fd, process, context),
+    }
+    if let Some((mut memory, page_bytes)) = context.memory(call, process) {
+        pending.unmapped = mappings::begin(&mut pending.operation, &mut memory, page_bytes);
     }
     pending
 }
@@ -201,6 +143,9 @@ fn begin_on_file(
             pending.moves_target = Some(description);
         }
     }
+    if call.maps() {
+        pending.mapped.clone_from(&description);
+    }
     if own_position && let Some(description) = description {
         description.begin_move();
         pending.moves = Some(description);
@@ -215,6 +160,7 @@ pub fn end(
     process: &Process,
     context: &mut Context<'_>,
 ) -> Vec<FdEffect> {
+    let (mapped, unmapped) = (pending.mapped.take(), std::mem::take(&mut pending.unmapped));
     let operation = &mut pending.operation;
     operation.end = Some(event.time);
     operation.ret = Some(exit.ret);
@@ -243,6 +189,11 @@ pub fn end(
                 move_place(operation, process);
             }
         }
+    }
+    if call.changes_mappings()
+        && let Some((mut memory, page_bytes)) = context.memory(call, process)
+    {
+        mappings::end(operation, mapped, unmapped, &mut memory, page_bytes);
     }
     if operation.errno() == Some(libc::EBADF) {
         effects.forget_nobody(operation);

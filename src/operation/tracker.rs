@@ -12,14 +12,15 @@ use self::asynchronous::Asynchronous;
 use self::block::owned;
 use super::abi::Verdict;
 use super::block::{BlockOptions, BlockTracker, RequestId};
+use super::context::{Context, Followed};
 use super::file_names::FileNames;
 use super::model::{SyscallOperation, ThreadInfo, Unfinished};
 use super::process::{Process, Scope, Tasks, Thread};
-use super::syscall::{self, Context, Followed};
+use super::syscall;
 use super::{Sink, Step, renaming};
 use crate::anomaly::{Anomaly, AnomalyKind, Ignored, Ledger};
 use crate::event::syscall_table::{Class, Role};
-use crate::event::task::{CLONE_FILES, TaskEvent};
+use crate::event::task::{CLONE_FILES, CLONE_VM, TaskEvent};
 use crate::event::{Event, EventKind, SeenFd, SysEnter, SysExit};
 use crate::units::{CpuId, KernelTime, Pid, Tid};
 
@@ -343,8 +344,8 @@ impl Tracker {
                 replaced.into_iter().try_for_each(|it| self.thread_gone(event.time, it, sink))
             }
             TaskEvent::NewTask { clone_flags, .. } => {
-                if clone_flags & CLONE_FILES != 0 {
-                    self.tasks.share_files((event.pid, event.tid));
+                if clone_flags & (CLONE_FILES | CLONE_VM) != 0 {
+                    self.tasks.share((event.pid, event.tid), *clone_flags);
                 }
                 Ok(())
             }
@@ -384,6 +385,7 @@ impl Tracker {
                 process.abi.exec(&own, event.time, self.losses);
             }
             process.fds = std::rc::Rc::new(std::cell::RefCell::new(own));
+            process.memory = std::rc::Rc::default();
             if process.announced && !closed.is_empty() {
                 sink.step(event.time, &Step::DescriptorsClosed(process.info.key, &closed))?;
             }

@@ -12,8 +12,8 @@ use std::fmt::Write;
 use expect_test::{Expect, expect};
 
 use super::block::BlockOptions;
+use super::context::Followed;
 use super::process::Scope;
-use super::syscall::Followed;
 use super::tracker::Tracker;
 use super::{Sink, Step};
 use crate::capture::fact::Text;

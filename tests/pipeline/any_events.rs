@@ -8,8 +8,8 @@ use iotrace_perf::event::syscall_table::{CALLS, CallId};
 use iotrace_perf::event::task::TaskEvent;
 use iotrace_perf::event::{Event, EventKind, FileStat, Name, ReadNames, SeenFd, SysEnter, SysExit};
 use iotrace_perf::operation::block::BlockOptions;
+use iotrace_perf::operation::context::Followed;
 use iotrace_perf::operation::process::Scope;
-use iotrace_perf::operation::syscall::Followed;
 use iotrace_perf::operation::tracker::Tracker;
 use iotrace_perf::operation::{Sink, Step};
 use iotrace_perf::units::{CpuId, DevId, Fd, KernelTime, Pid, Tid};
@@ -196,7 +196,7 @@ fn options() -> impl Strategy<Value = BlockOptions> {
 fn followed() -> impl Strategy<Value = (Followed, KernelTime)> {
     let followed = prop_oneof![
         4 => Just(Followed::ALL),
-        1 => any::<[bool; 3]>().prop_map(|[descriptors, positions, execs]| Followed { descriptors, positions, execs }),
+        1 => any::<[bool; 3]>().prop_map(|[descriptors, positions, execs]| Followed { descriptors, positions, execs, mappings: positions.then_some(4096) }),
     ];
     (followed, prop_oneof![0u64..40, Just(u64::MAX)].prop_map(KernelTime))
 }

@@ -10,6 +10,7 @@ use crate::event::syscall_table::{Class, Role};
 use crate::event::uring::{IOSQE_CQE_SKIP_SUCCESS, UringEvent};
 use crate::event::{Event, SysExit};
 use crate::operation::asynchronous::{AsyncOperation, Flight, InFlight, Key, NoResult};
+use crate::operation::context::Context;
 use crate::operation::fd_table::Description;
 use crate::operation::model::{FdEffect, ProcessKey, SyscallOperation};
 use crate::operation::process::{Process, Thread};
@@ -103,7 +104,7 @@ impl Tracker {
     ) -> Result<(), S::Error> {
         let Some(flight) = self.asynchronous.in_flight.get(key) else { return Ok(()) };
         let process = self.tasks.process(event.pid);
-        let mut context = syscall::Context {
+        let mut context = Context {
             names: &mut self.names,
             next_file: &mut self.next_file,
             losses: self.losses,
@@ -169,7 +170,7 @@ impl Tracker {
         let fd = operation.result.filter(|it| *it >= 0).and_then(|it| i32::try_from(it).ok());
         let Some(fd) = fd.map(Fd) else { return Vec::new() };
         let process = self.tasks.process(operation.pid);
-        let mut context = syscall::Context {
+        let mut context = Context {
             names: &mut self.names,
             next_file: &mut self.next_file,
             losses: self.losses,

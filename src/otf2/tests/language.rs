@@ -24,8 +24,8 @@ use crate::event::syscall_table::CallId;
 use crate::event::task::TaskEvent;
 use crate::event::{Event, EventKind, FileStat, Name, ReadNames, SeenFd, SysEnter, SysExit};
 use crate::operation::block::BlockOptions;
+use crate::operation::context::Followed;
 use crate::operation::process::Scope;
-use crate::operation::syscall::Followed;
 use crate::operation::tracker::Tracker;
 use crate::units::{CpuId, DevId, Fd, KernelTime, Pid, Tid};
 

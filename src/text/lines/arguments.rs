@@ -55,7 +55,8 @@ fn argument(
             line.extend_from_slice(b"length ");
             digits::signed(line, register.cast_signed());
         }
-        Role::Count => digits::unsigned(line, register),
+        Role::Count | Role::OldCount => digits::unsigned(line, register),
+        Role::Address => address(line, register, operation),
         Role::Offset => {
             line.extend_from_slice(b"offset ");
             digits::signed(line, register.cast_signed());
@@ -84,6 +85,7 @@ fn argument(
         | Role::RegisterOp
         | Role::RegisterCount
         | Role::IoEvents
+        | Role::MapFlags
         | Role::Message
         | Role::Messages
         | Role::Pair => digits::hex(line, register),
@@ -111,6 +113,18 @@ pub(super) fn descriptor(line: &mut Vec<u8>, fd: Fd, path: Option<&FilePath>) {
     digits::signed(line, fd.0.into());
     if let Some(path) = path {
         name(line, b'<', path, b'>');
+    }
+}
+
+/// An address, and what it shows.
+fn address(line: &mut Vec<u8>, register: u64, operation: &SyscallOperation) {
+    digits::hex(line, register);
+    if let Some(path) = operation.path() {
+        name(line, b'<', path, b'>');
+        if let Some(offset) = operation.offset {
+            line.push(b'+');
+            digits::unsigned(line, offset);
+        }
     }
 }
 

@@ -45,6 +45,10 @@ fn result(line: &mut Vec<u8>, open_flags: &OpenFlags, operation: &SyscallOperati
     };
     match i32::try_from(ret) {
         Ok(fd) if made => descriptor(line, Fd(fd), operation.path()),
+        // An address.
+        Err(_) if operation.call.call().changes_mappings() => {
+            digits::hex(line, ret.cast_unsigned())
+        }
         Ok(_) | Err(_) => digits::signed(line, ret),
     }
     let Ok(bits) = u32::try_from(ret) else { return };

@@ -1,0 +1,198 @@
+//! Files in the memory of a process: which addresses show which bytes of which file.
+//!
+//! A mapping outlives its descriptor. It comes with `mmap`, moves with `mremap`, goes with `munmap` and with everything
+//! that is mapped over it, is copied at a fork and gone after an exec. What the kernel maps by itself to start a program is
+//! not known here.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use super::fd_table::Description;
+use super::model::SyscallOperation;
+use crate::event::syscall_table::{Class, Role};
+
+/// Mappings of files, by their first addresses; none overlaps another.
+#[derive(Clone, Debug, Default)]
+pub struct Mappings {
+    ranges: BTreeMap<u64, Mapping>,
+    /// How many losses there had been when they were certain.
+    losses: u32,
+}
+
+/// Addresses from `start` to before `end`, and what they show.
+#[derive(Clone, Debug)]
+pub struct Mapping {
+    start: u64,
+    end: u64,
+    description: Rc<Description>,
+    /// What `start` shows: bytes from the beginning of the file.
+    offset: u64,
+}
+
+/// A memory that processes may share.
+pub type SharedMappings = Rc<RefCell<Mappings>>;
+
+impl Mapping {
+    /// A mapping of so many bytes.
+    pub fn new(start: u64, bytes: u64, description: Rc<Description>, offset: u64) -> Self {
+        Self { start, end: start.saturating_add(bytes), description, offset }
+    }
+
+    /// The part of it from `start` to before `end`, which lie within it.
+    fn part(&self, start: u64, end: u64) -> Self {
+        let offset = self.offset.saturating_add(start - self.start);
+        Self { start, end, description: Rc::clone(&self.description), offset }
+    }
+}
+
+impl Mappings {
+    /// What is at this address: the open file, and the offset of the byte.
+    pub fn at(&self, address: u64) -> Option<(&Rc<Description>, u64)> {
+        let (_, mapping) = self.ranges.range(..=address).next_back()?;
+        let is_in = address < mapping.end;
+        is_in
+            .then(|| (&mapping.description, mapping.offset.saturating_add(address - mapping.start)))
+    }
+
+    /// After records were lost, anything may be mapped anywhere.
+    pub fn doubt_since(&mut self, losses: u32) {
+        if self.losses != losses {
+            self.losses = losses;
+            self.ranges.clear();
+        }
+    }
+
+    /// Shows a file, and nothing any more that was there before.
+    pub fn put(&mut self, mapping: Mapping) {
+        self.take(mapping.start, mapping.end);
+        if mapping.start < mapping.end {
+            self.ranges.insert(mapping.start, mapping);
+        }
+    }
+
+    /// Takes out what is shown from `start` to before `end`.
+    pub fn take(&mut self, start: u64, end: u64) -> Vec<Mapping> {
+        let mut touched =
+            self.ranges.range(start..end.max(start)).map(|it| *it.0).collect::<Vec<_>>();
+        let before = self.ranges.range(..start).next_back().filter(|it| it.1.end > start);
+        touched.extend(before.map(|it| *it.0));
+        let mut taken = Vec::new();
+        for mapping in touched.iter().filter_map(|it| self.ranges.remove(it)).collect::<Vec<_>>() {
+            let (first, last) = (mapping.start.max(start), mapping.end.min(end));
+            for (from, to) in [(mapping.start, first), (last, mapping.end)] {
+                if from < to {
+                    self.ranges.insert(from, mapping.part(from, to));
+                }
+            }
+            if first < last {
+                taken.push(mapping.part(first, last));
+            }
+        }
+        taken
+    }
+
+    /// Puts back what was taken out, where nothing else is by now.
+    fn put_back(&mut self, mapping: Mapping) {
+        if self.ranges.range(mapping.start..mapping.end).next().is_none() {
+            self.ranges.insert(mapping.start, mapping);
+        }
+    }
+}
+
+/// `MAP_ANONYMOUS`: no file, whatever the descriptor is.
+const MAP_ANONYMOUS: u64 = libc::MAP_ANONYMOUS as u64;
+
+/// The old addresses stay what they are.
+const MREMAP_DONTUNMAP: u64 = 4;
+
+/// The registers of a call that changes mappings.
+struct Registers {
+    address: u64,
+    bytes: u64,
+    old_bytes: u64,
+    flags: u64,
+}
+
+impl Registers {
+    /// Lengths are rounded to pages, as the kernel does.
+    fn of(operation: &SyscallOperation, page_bytes: u64) -> Self {
+        let call = operation.call.call();
+        let register = |role| {
+            call.arg(role).and_then(|it| operation.args.get(it)).copied().unwrap_or_default()
+        };
+        let pages = |role| {
+            let bytes: u64 = register(role);
+            bytes.checked_next_multiple_of(page_bytes).unwrap_or(u64::MAX)
+        };
+        Self {
+            address: register(Role::Address),
+            bytes: pages(Role::Count),
+            old_bytes: pages(Role::OldCount),
+            flags: register(Role::MapFlags),
+        }
+    }
+}
+
+/// The entry of a call with an address: finds the file behind it, and takes out what the call will take away (another thread
+/// may map something there before the exit comes). What it has taken.
+pub fn begin(
+    operation: &mut SyscallOperation,
+    mappings: &mut Mappings,
+    page_bytes: u64,
+) -> Vec<Mapping> {
+    let it = Registers::of(operation, page_bytes);
+    let call = operation.call.call();
+    if call.arg(Role::Address).is_none() {
+        return Vec::new();
+    }
+    if let Some((description, offset)) = mappings.at(it.address) {
+        operation.file = Some(description.file());
+        operation.offset = Some(offset);
+    }
+    let is_remap = call.arg(Role::OldCount).is_some();
+    let keeps = is_remap && (it.flags & MREMAP_DONTUNMAP != 0 || it.old_bytes == 0);
+    match call.class {
+        Class::Map if keeps => mappings.at(it.address).map_or_else(Vec::new, |(file, offset)| {
+            vec![Mapping::new(it.address, it.bytes, Rc::clone(file), offset)]
+        }),
+        Class::Map if is_remap => {
+            mappings.take(it.address, it.address.saturating_add(it.old_bytes))
+        }
+        Class::Map if call.unmaps() => {
+            mappings.take(it.address, it.address.saturating_add(it.bytes))
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// The exit. `mapped` is the open file behind the descriptor of an `mmap`.
+pub fn end(
+    operation: &SyscallOperation,
+    mapped: Option<Rc<Description>>,
+    taken: Vec<Mapping>,
+    mappings: &mut Mappings,
+    page_bytes: u64,
+) {
+    let call = operation.call.call();
+    let it = Registers::of(operation, page_bytes);
+    // Addresses are no negative numbers, but errors are.
+    let result = operation.ret.filter(|ret| !(-4095..0).contains(ret)).map(i64::cast_unsigned);
+    let Some(result) = result else {
+        taken.into_iter().for_each(|it| mappings.put_back(it));
+        return;
+    };
+    if call.arg(Role::OldCount).is_some() {
+        mappings.take(result, result.saturating_add(it.bytes));
+        if let Some(first) = taken.first().filter(|first| first.start == it.address) {
+            let description = Rc::clone(&first.description);
+            mappings.put(Mapping::new(result, it.bytes, description, first.offset));
+        }
+    } else if call.maps() {
+        mappings.take(result, result.saturating_add(it.bytes));
+        let offset = call.arg(Role::Offset).and_then(|it| operation.args.get(it)).copied();
+        if let Some(description) = mapped.filter(|_| it.flags & MAP_ANONYMOUS == 0) {
+            mappings.put(Mapping::new(result, it.bytes, description, offset.unwrap_or_default()));
+        }
+    }
+}
