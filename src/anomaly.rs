@@ -93,6 +93,8 @@ pub enum Ignored {
     UnderWay,
     /// Of a program that makes calls of another table than this machine's own: a 32-bit program.
     OtherTable,
+    /// A page fault in memory of which no file is known: nobody's, or mapped by the kernel to start a program.
+    NoFile,
     /// Perf's own bookkeeping (throttling and the like).
     Bookkeeping,
 }
@@ -106,6 +108,7 @@ impl Ignored {
         Self::Invisible,
         Self::UnderWay,
         Self::OtherTable,
+        Self::NoFile,
         Self::Bookkeeping,
     ];
 
@@ -118,6 +121,7 @@ impl Ignored {
             Self::Invisible => "invisible",
             Self::UnderWay => "under-way",
             Self::OtherTable => "other-table",
+            Self::NoFile => "no-file",
             Self::Bookkeeping => "bookkeeping",
         }
     }

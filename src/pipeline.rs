@@ -261,6 +261,9 @@ impl Pipeline {
                 self.tracker.seen_place(pid, which, &text);
             }
             Fact::Text { which: Text::EXE, pid, .. } => self.tracker.seen_program(pid),
+            Fact::Text { which: Text::MAPS, pid, time, text } => {
+                self.tracker.seen_maps(time, pid, text);
+            }
             Fact::Text { which: Text::BITS, pid, .. } => self.tracker.seen_other_table(pid),
             Fact::Text { which, pid, text, .. } => self.summary.texts.push((which, pid, text)),
         }

@@ -5,9 +5,10 @@ mod support;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 
-use support::json::JsonOperation;
+use support::json::{JsonFault, JsonOperation, faults};
+use support::need::Need;
 use support::process;
 use support::recording::{
     Recording, TIMEOUT, can_record, compile, record, recorder, size, wait_until,
@@ -132,26 +133,17 @@ fn a_32_bit_program_that_runs_already_is_told() {
         return;
     };
     // It waits for its first byte.
-    let (reader, writer) = std::io::pipe().expect("a pipe");
     let script = format!("exec {program} 7<&0");
-    let mut child =
-        Command::new("sh").args(["-c", &script]).stdin(reader).spawn().expect("it starts");
-    let pid = child.id().to_string();
-    let is_it =
-        || fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|it| it == "other_table\n");
-    wait_until("it runs", is_it);
-    let recorder = recorder(&dir.path().join("trace"), &["--source", "perf", "-p", &pid], &[]);
-    let recorder = std::thread::spawn(move || {
-        let mut recorder = recorder;
-        process::run(&mut recorder, TIMEOUT).expect("it ends").success()
-    });
-    wait_until("the log begins", || size(&dir.path().join("trace/traces.iocap")) > 0);
-    std::thread::sleep(std::time::Duration::from_millis(300));
-    std::io::Write::write_all(&mut &writer, &[0; 10]).expect("it takes them");
-    drop(writer);
-    recorder.join().expect("it ends");
-    child.wait().expect("it ends");
-    let recording = Recording::open(&dir.path().join("trace/traces.iocap"));
+    let mut child = Command::new("sh")
+        .args(["-c", &script])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("it starts");
+    let comm = format!("/proc/{}/comm", child.id());
+    wait_until("it runs", || fs::read_to_string(&comm).is_ok_and(|it| it == "other_table\n"));
+    let options = ["--source", "perf"];
+    let recording = recorded_from_now_on(&mut child, &dir.path().join("trace"), &options, &[0; 10]);
     recording.assert_whole();
     assert_eq!(recording.number("other_programs"), 1);
     assert_eq!(recording.operations().len(), 0);
@@ -186,4 +178,124 @@ fn descriptors_that_come_over_a_socket_are_found_again_or_unknown() {
         let moved = operations.iter().find(moved).expect("the parent's read");
         assert!(known == 2 || moved.offset.is_none(), "{moved:?}");
     }
+}
+
+/// Attaches to a process that waits for input, gives it these bytes, and records it to its end.
+fn recorded_from_now_on(
+    child: &mut Child,
+    output: &Path,
+    options: &[&str],
+    input: &[u8],
+) -> Recording {
+    let pid = child.id().to_string();
+    let mut recorder = recorder(output, &[options, &["-p", &pid]].concat(), &[]);
+    let log = output.join("traces.iocap");
+    let recording = std::thread::spawn(move || {
+        process::run(&mut recorder, TIMEOUT).expect("it ends").success()
+    });
+    wait_until("the log begins", || size(&log) > 0);
+    // Everything is on when the log begins; the snapshot is not over.
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    let mut stdin = child.stdin.take().expect("a pipe");
+    std::io::Write::write_all(&mut stdin, input).expect("it takes them");
+    drop(stdin);
+    recording.join().expect("it ends");
+    child.wait().expect("it ends");
+    Recording::open(&log)
+}
+
+/// Fails if what was mapped before the recording is not known from `/proc/PID/maps`.
+#[test]
+fn what_was_mapped_before_is_known() {
+    if !can_record(&[Need::KernelFile("/sys/kernel/tracing/events/exceptions/page_fault_user")]) {
+        return;
+    }
+    let dir = scratch_dir("maps");
+    let program = compile("maps.c", dir.path());
+    let (place, log) = (dir.path().join("place"), dir.path().join("log"));
+    fs::create_dir(&place).expect("make it");
+    let mut waiting = Command::new(program);
+    let mut child =
+        waiting.arg(&place).arg(&log).arg("wait").stdin(Stdio::piped()).spawn().expect("it starts");
+    let maps = format!("/proc/{}/maps", child.id());
+    wait_until("it has mapped", || {
+        fs::read_to_string(&maps).is_ok_and(|it| it.contains("/place/mapped"))
+    });
+    let options = ["-e", "%default,%map,fault"];
+    let recording = recorded_from_now_on(&mut child, &dir.path().join("trace"), &options, b"x");
+    recording.assert_whole();
+    let all = faults(&recording.lines());
+    let of_file = |it: &&JsonFault| it.path.as_deref().is_some_and(|it| it.contains("/place/"));
+    let ours: Vec<_> =
+        all.iter().filter(of_file).map(|it| (it.address.unwrap_or(0), it.offset)).collect();
+    let text = fs::read_to_string(log).expect("the program wrote a log");
+    let touched: Vec<(u64, u64)> = text
+        .lines()
+        .map(|line| {
+            let mut words = line.split(' ');
+            let address =
+                u64::from_str_radix(words.next().expect("an address"), 16).expect("hexadecimal");
+            (address, words.next().and_then(|it| it.parse().ok()).expect("an offset"))
+        })
+        .collect();
+    assert_eq!(ours, touched);
+    assert_eq!(all.iter().find(of_file).and_then(|it| it.path_source.as_deref()), Some("snapshot"));
+}
+
+/// Fails if a page that the program touches is not told with its file and offset, or if a call with an address does not lead
+/// to the file that is mapped there.
+#[test]
+fn what_is_touched_in_memory_is_told_with_its_file() {
+    if !can_record(&[Need::KernelFile("/sys/kernel/tracing/events/exceptions/page_fault_user")]) {
+        return;
+    }
+    let dir = scratch_dir("maps");
+    let (recording, log) = recorded("maps.c", dir.path(), &["-e", "%default,%map,fault"]);
+    recording.assert_archive(&dir.path().join("archive"));
+    let file = |name: &str| dir.path().join("place").join(name).to_str().expect("text").to_owned();
+    let (before, after) = (file("mapped"), file("renamed"));
+    let lines = recording.lines();
+    let all = faults(&lines);
+    assert_eq!(u64::try_from(all.len()).ok(), recording.info["faults"].as_u64());
+    let ours: Vec<_> = all
+        .iter()
+        .filter(|it| it.path.as_ref().is_some_and(|it| [&before, &after].contains(&it)))
+        .collect();
+    let shown: Vec<String> = ours
+        .iter()
+        .map(|it| {
+            let access = it.access.as_deref().unwrap_or("?");
+            format!("{:x} {} {access}", it.address.unwrap_or(0), it.offset)
+        })
+        .collect();
+    let touched: Vec<&str> = log.lines().collect();
+    assert_eq!(shown, touched);
+    // Where the rename's paths are not read, the file keeps its name.
+    let after = if recording.number("unfollowed") == 0 { after } else { before.clone() };
+    let names: Vec<&str> = ours.iter().filter_map(|it| it.path.as_deref()).collect();
+    assert_eq!(names[..3], [&before; 3].map(String::as_str));
+    assert!(names[3..].iter().all(|it| *it == after), "{names:?}");
+    assert!(recording.info["ignored"]["no-file"].as_u64() > Some(0), "{:#}", recording.info);
+
+    let operations = recording.operations();
+    let page = u64::try_from(
+        nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE)
+            .expect("it is known")
+            .expect("it is known"),
+    )
+    .expect("positive");
+    let of = |name: &str| {
+        let is_it = |it: &&JsonOperation| {
+            it.name == name && it.path.as_ref().is_some_and(|it| [&before, &after].contains(&it))
+        };
+        let places = operations.iter().filter(is_it);
+        places
+            .map(|it| (it.path.clone().unwrap_or_default(), it.offset.unwrap_or(0) / page))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(of("mmap"), [(before.clone(), 64)]);
+    assert_eq!(of("msync"), [(before.clone(), 128)]);
+    assert_eq!(of("mremap"), [(after.clone(), 64)]);
+    assert_eq!(of("madvise"), [(after.clone(), 96)]);
+    assert_eq!(of("munmap"), [(after.clone(), 64), (after.clone(), 80)]);
 }

@@ -48,6 +48,8 @@ pub struct BlockTotals {
 #[derive(Clone, Debug)]
 pub struct Totals {
     calls: Vec<CallTotals>,
+    /// Page faults on files.
+    pub faults: u64,
     /// Asynchronous operations that ended, by what they are.
     pub asynchronous: BTreeMap<Opcode, CallTotals>,
     /// By device and class.
@@ -57,6 +59,7 @@ pub struct Totals {
 impl Default for Totals {
     fn default() -> Self {
         Self {
+            faults: 0,
             calls: vec![CallTotals::default(); CALLS.len()],
             asynchronous: BTreeMap::new(),
             blocks: BTreeMap::new(),
@@ -132,6 +135,8 @@ impl Sink for Totals {
     fn step(&mut self, _: KernelTime, step: &Step<'_>) -> Result<(), Infallible> {
         if let Step::SyscallEnded(operation, _) = step {
             self.syscall(operation);
+        } else if let Step::Fault(_) = step {
+            self.faults += 1;
         } else if let Step::AsyncEnded(operation, _) = step {
             self.asynchronous(operation);
         } else if let Step::Block { step: BlockStep::Ended(request), .. } = step {

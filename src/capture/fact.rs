@@ -130,6 +130,8 @@ impl Text {
     /// Bits of an address of the program that a process ran at the start, in decimal; only if they are not those of the
     /// kernel.
     pub const BITS: Self = Self(9);
+    /// `/proc/PID/maps`; its time is that before it was read.
+    pub const MAPS: Self = Self(10);
 }
 
 /// A frame of facts is closed when it has so many bytes.

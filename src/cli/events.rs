@@ -13,6 +13,9 @@ const BLOCK: &str = "block";
 /// The operations of io_uring, which are no system calls; also in `%async`.
 const URING: &str = "io_uring";
 
+/// Page faults on files; never by default or with a group, for there are many.
+const FAULT: &str = "fault";
+
 /// What `-e` asks for.
 #[derive(Debug, Default)]
 pub(super) struct Wanted {
@@ -22,11 +25,13 @@ pub(super) struct Wanted {
     pub(super) block: bool,
     /// The operations of io_uring.
     pub(super) uring: bool,
+    /// Page faults on files, and the calls that map them.
+    pub(super) faults: bool,
 }
 
 /// What `-e` asks for; without it the default.
 ///
-/// Each word adds, or takes away if `!` stands before it: a call, `block`, `io_uring`, `%GROUP`, `%file` (calls with a path),
+/// Each word adds, or takes away if `!` stands before it: a call, `block`, `io_uring`, `fault`, `%GROUP`, `%file` (calls with a path),
 /// `%meta`, `%default`, `%all`. If the first one takes away, it does so from the default.
 pub(super) fn wanted_events(words: &[String]) -> Result<Wanted, CliError> {
     let mut wanted = Wanted::default();
@@ -47,10 +52,12 @@ pub(super) fn wanted_events(words: &[String]) -> Result<Wanted, CliError> {
 
 impl Wanted {
     fn change(&mut self, word: &str, add: bool) -> Result<(), CliError> {
-        let calls = calls(word);
+        let with_faults = word == FAULT;
+        // Which file an address shows is known only from the calls that map.
+        let calls = if with_faults && add { mapping_calls() } else { calls(word) };
         let with_block = matches!(word, BLOCK | "%all" | "%default");
         let with_uring = matches!(word, URING | "%async" | "%all" | "%default");
-        if calls.is_empty() && !with_block && !with_uring {
+        if calls.is_empty() && !with_block && !with_uring && !with_faults {
             return Err(CliError::Usage(format!(
                 "unknown event {word}; those that there are: iotrace-perf list"
             )));
@@ -66,8 +73,16 @@ impl Wanted {
         if with_uring {
             self.uring = add;
         }
+        if with_faults {
+            self.faults = add;
+        }
         Ok(())
     }
+}
+
+/// The calls that say which file an address shows.
+fn mapping_calls() -> Vec<CallId> {
+    CallId::all().filter(|it| it.call().changes_mappings()).collect()
 }
 
 /// The calls that a word of `-e` stands for.
@@ -96,6 +111,7 @@ pub(super) fn run() -> Result<ExitCode, CliError> {
     }
     text += "block (default): block requests of all devices\n\
              io_uring (default, in %async): the operations that programs ask of io_uring, by its own tracepoints\n\
+             fault: page faults on files that are mapped into memory, and the calls that map them\n\
              %file: every call with a path; %meta: %name, %stat and %attr; %default; %all\n";
     std::io::stdout().write_all(text.as_bytes()).map_err(CliError::output)?;
     Ok(ExitCode::SUCCESS)

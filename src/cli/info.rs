@@ -139,6 +139,7 @@ fn details(info: &Converted) -> Map<String, Value> {
         ("anomalies", json!(anomalies)),
         ("ignored", json!(ignored)),
         ("calls", json!(calls)),
+        ("faults", json!(info.totals.faults)),
         ("async", json!(asynchronous)),
         ("audit", json!(audit::process(&info.summary, &info.totals).as_ref().map(audited))),
         ("tracepoints", json!(tracepoints)),

@@ -138,12 +138,13 @@ fn options(args: &RecordArgs) -> Result<Options, CliError> {
         }
         (false, pids, _) => Follow::Attached(pids.to_vec()),
     };
-    let Wanted { calls, block, uring } = wanted_events(&args.events)?;
+    let Wanted { calls, block, uring, faults } = wanted_events(&args.events)?;
     Ok(Options {
         follow,
         calls: calls.into_iter().collect(),
         block,
         uring,
+        faults,
         names: match args.names {
             NamesArg::Auto | NamesArg::Reader => Names::Reader,
             NamesArg::Snapshot => Names::Snapshot,

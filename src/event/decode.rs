@@ -3,6 +3,7 @@
 use thiserror::Error;
 
 use super::block::{BlockEvent, BlockPoint, Rwbs};
+use super::fault::FaultShape;
 use super::file_io::{FILE_IO_POINTS, FileIoShape};
 use super::syscall_table::CallId;
 use super::task::TaskEvent;
@@ -64,6 +65,7 @@ enum Shape {
     Block(BlockShape),
     Uring(UringShape),
     FileIo(FileIoShape),
+    Fault(FaultShape),
     NewTask { pid: IntField, clone_flags: IntField },
 }
 
@@ -163,6 +165,7 @@ impl Decoder {
             }
             Shape::Block(fields) => fields.read(payload).map(EventKind::Block).ok_or(short),
             Shape::FileIo(fields) => fields.read(payload).map(EventKind::FileIo).ok_or(short),
+            Shape::Fault(fields) => fields.read(payload).map(EventKind::Fault).ok_or(short),
             Shape::Uring(fields) => fields.read(payload).map(EventKind::Uring).ok_or(short),
             Shape::NewTask { pid, clone_flags } => {
                 let tid =
@@ -214,6 +217,9 @@ impl Shape {
         }
         if let Some(it) = FILE_IO_POINTS.iter().find(|it| (it.0, it.1) == (system, name)) {
             return Ok(Some(Self::FileIo(FileIoShape::of(it.2, format)?)));
+        }
+        if let Some(fault) = FaultShape::of(name, format)? {
+            return Ok(Some(Self::Fault(fault)));
         }
         Ok(match (system, name) {
             ("raw_syscalls", "sys_enter") => {

@@ -6,6 +6,7 @@
 pub mod async_table;
 pub mod block;
 pub mod decode;
+pub mod fault;
 pub mod file_io;
 mod syscall_rows;
 pub mod syscall_table;
@@ -42,6 +43,8 @@ pub enum EventKind {
     Uring(uring::UringEvent),
     /// A file system began the I/O of the thread that is running.
     FileIo(file_io::FileIo),
+    /// A program touched what was not in memory.
+    Fault(fault::FaultEvent),
     /// A task was born, renamed, or died.
     Task(task::TaskEvent),
     /// The kernel dropped this many records of this ring before this point.

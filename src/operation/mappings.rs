@@ -11,6 +11,7 @@ use std::rc::Rc;
 use super::fd_table::Description;
 use super::model::SyscallOperation;
 use crate::event::syscall_table::{Class, Role};
+use crate::units::DevId;
 
 /// Mappings of files, by their first addresses; none overlaps another.
 #[derive(Clone, Debug, Default)]
@@ -55,6 +56,14 @@ impl Mappings {
             .then(|| (&mapping.description, mapping.offset.saturating_add(address - mapping.start)))
     }
 
+    /// The open file that is mapped anywhere and lies there.
+    pub fn file(&self, dev: DevId, ino: u64) -> Option<Rc<Description>> {
+        let mut all = self.ranges.values().map(|it| &it.description);
+        let is_it =
+            |it: &&Rc<Description>| it.file().stat.is_some_and(|it| (it.dev, it.ino) == (dev, ino));
+        all.find(is_it).map(Rc::clone)
+    }
+
     /// After records were lost, anything may be mapped anywhere.
     pub fn doubt_since(&mut self, losses: u32) {
         if self.losses != losses {
@@ -73,8 +82,10 @@ impl Mappings {
 
     /// Takes out what is shown from `start` to before `end`.
     pub fn take(&mut self, start: u64, end: u64) -> Vec<Mapping> {
-        let mut touched =
-            self.ranges.range(start..end.max(start)).map(|it| *it.0).collect::<Vec<_>>();
+        if end <= start {
+            return Vec::new();
+        }
+        let mut touched = self.ranges.range(start..end).map(|it| *it.0).collect::<Vec<_>>();
         let before = self.ranges.range(..start).next_back().filter(|it| it.1.end > start);
         touched.extend(before.map(|it| *it.0));
         let mut taken = Vec::new();
@@ -195,4 +206,45 @@ pub fn end(
             mappings.put(Mapping::new(result, it.bytes, description, offset.unwrap_or_default()));
         }
     }
+}
+
+/// A file in memory, by `/proc/PID/maps`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MappedFile<'a> {
+    /// First address.
+    pub start: u64,
+    /// Behind the last address.
+    pub end: u64,
+    /// What the first address shows, bytes from the beginning.
+    pub offset: u64,
+    /// The device that it lies on.
+    pub dev: DevId,
+    /// Its inode number.
+    pub ino: u64,
+    /// Its path.
+    pub path: &'a [u8],
+}
+
+/// The files of a `/proc/PID/maps` (`proc_pid_maps(5)`); lines of memory that is no file's are passed over.
+pub fn mapped_files(text: &[u8]) -> impl Iterator<Item = MappedFile<'_>> {
+    text.split(|&it| it == b'\n').filter_map(|line| {
+        let path = line.get(line.iter().position(|&it| it == b'/')?..)?;
+        let head = std::str::from_utf8(line.get(..line.len() - path.len())?).ok()?;
+        let [range, _, offset, dev, ino] = *head.split_whitespace().collect::<Vec<_>>() else {
+            return None;
+        };
+        let hex = |it: &str| u64::from_str_radix(it, 16).ok();
+        let (start, end) = range.split_once('-')?;
+        let (major, minor) = dev.split_once(':')?;
+        let number = |it: &str| u32::from_str_radix(it, 16).ok();
+        let dev = DevId::new(number(major)?, number(minor)?);
+        Some(MappedFile {
+            start: hex(start)?,
+            end: hex(end)?,
+            offset: hex(offset)?,
+            dev,
+            ino: ino.parse().ok()?,
+            path,
+        })
+    })
 }

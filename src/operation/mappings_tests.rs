@@ -2,7 +2,9 @@
 
 use expect_test::{Expect, expect};
 
+use super::mappings::{MappedFile, mapped_files};
 use super::tracker_tests::check;
+use crate::units::DevId;
 
 /// `/a` is open as 3, its bytes from 4096 to 16384 are at 65536, and 3 is closed; then `text`.
 #[track_caller]
@@ -158,4 +160,68 @@ fn after_a_loss_nothing_is_known() {
             1: msync -1   at ? = 0
         "#]],
     );
+}
+
+#[test]
+fn a_fault_is_told_where_a_file_is_known() {
+    after(
+        "110 1/1 fault 65537 read
+         111 1/2 fault 77823 write
+         112 1/1 fault 77824 write
+         113 1/1 page /a
+         114 1/1 page /other
+         117 1/1 fault 65536
+         118 1/1 exec 1/1
+         119 1/1 fault 65536 read",
+        &expect![[r#"
+            1: openat 3 /a fd-link at ? = 3
+            1: mmap 3 /a fd-link at 4096 = 65536
+            1: close 3 /a fd-link at ? = 0
+            1: fault /a at 4097 read
+            2: fault /a at 16383 write
+            1: fault /a at 12288 ?
+            1: fault /a at 4096 ?
+        "#]],
+    );
+}
+
+#[test]
+fn a_look_at_the_memory_counts_from_its_time_on() {
+    after(
+        "1 root 1 /
+         108 1/1 fault 1048576 read
+         110 maps 1 00100000-00102000 r--s 00003000 00:01 7 /with blanks
+         111 1/1 fault 1048577 read
+         112 1/1 fault 65536 read
+         113 1/1 > munmap 1048576 4096
+         114 1/1 < munmap 0
+         115 1/1 fault 1048577 read
+         116 1/1 fault 1052672 write",
+        &expect![[r#"
+            1: openat 3 /a fd-link at ? = 3
+            1: mmap 3 /a fd-link at 4096 = 65536
+            1: close 3 /a fd-link at ? = 0
+            1: fault /with blanks at 12289 read
+            1: munmap -1 /with blanks snapshot at 12288 = 0
+            1: fault /with blanks at 16384 write
+        "#]],
+    );
+}
+
+#[test]
+fn lines_of_maps_that_are_no_files_are_passed_over() {
+    let text = b"00400000-00401000 r-xp 00001000 fd:01 42 /bin/a b (deleted)\n\
+        7ffc00000000-7ffc00001000 rw-p 00000000 00:00 0 [stack]\n\
+        00500000-00501000 rw-p 00000000 00:00 0 \n\
+        nonsense /x\n";
+    let found: Vec<MappedFile<'_>> = mapped_files(text).collect();
+    let expected = MappedFile {
+        start: 0x40_0000,
+        end: 0x40_1000,
+        offset: 4096,
+        dev: DevId::new(0xfd, 1),
+        ino: 42,
+        path: b"/bin/a b (deleted)",
+    };
+    assert_eq!(found, [expected]);
 }

@@ -7,6 +7,7 @@ pub mod abi;
 pub mod asynchronous;
 pub mod block;
 pub mod context;
+pub mod fault;
 pub mod fd_table;
 pub mod file_names;
 pub mod mappings;
@@ -34,6 +35,7 @@ mod tracker_tests;
 use crate::anomaly::Anomaly;
 use crate::units::{Fd, KernelTime};
 use asynchronous::{AsyncOperation, NoResult};
+use fault::Fault;
 use model::{FdEffect, ProcessInfo, ProcessKey, SyscallOperation, ThreadInfo, Unfinished};
 
 /// One thing that happened to an operation, a descriptor or a task.
@@ -63,6 +65,8 @@ pub enum Step<'a> {
     DescriptorsClosed(ProcessKey, &'a [Fd]),
     /// A thread is gone; nothing about its system calls follows (block requests that it queued may).
     ThreadEnded(&'a ThreadInfo),
+    /// A program touched a page of a file in memory that was not there.
+    Fault(&'a Fault),
     /// A block request took a step; `thread` is the one that asked for it, if it is one of those recorded.
     Block {
         /// The step.

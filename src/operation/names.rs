@@ -288,9 +288,11 @@ fn may_close(kind: &EventKind, fd: i64) -> bool {
         EventKind::Lost(_) => true,
         // Which one it closes is not said.
         EventKind::Uring(event) => event.opcode().class() == Class::Close,
-        EventKind::Task(_) | EventKind::Block(_) | EventKind::FileIo(_) | EventKind::SeenFd(_) => {
-            false
-        }
+        EventKind::Task(_)
+        | EventKind::Block(_)
+        | EventKind::Fault(_)
+        | EventKind::FileIo(_)
+        | EventKind::SeenFd(_) => false,
     }
 }
 

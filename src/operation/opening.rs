@@ -164,6 +164,7 @@ impl Changes {
             | EventKind::FileIo(_)
             | EventKind::Task(_)
             | EventKind::Block(_)
+            | EventKind::Fault(_)
             | EventKind::SeenFd(_) => {}
         }
     }

@@ -3,8 +3,11 @@
 mod aio;
 mod asynchronous;
 mod block;
+mod fault;
 mod snapshot;
 mod uring;
+
+use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
 
@@ -43,6 +46,8 @@ pub struct Tracker {
     all_on: KernelTime,
     /// Descriptors that were at that moment what a snapshot saw later.
     from_start: Vec<SeenFd>,
+    /// Looks at the memory of processes that wait for their time.
+    seen_maps: VecDeque<fault::SeenMaps>,
 }
 
 impl Tracker {
@@ -52,6 +57,7 @@ impl Tracker {
             followed,
             all_on,
             from_start: Vec::new(),
+            seen_maps: VecDeque::new(),
             system: scope.system,
             tasks: Tasks::new(scope),
             block: BlockTracker::new(block),
@@ -101,6 +107,9 @@ impl Tracker {
                 self.seen_fd(&seen, KernelTime::MIN);
             }
         }
+        if !self.seen_maps.is_empty() {
+            self.look_at_maps(time);
+        }
     }
 
     /// The next event.
@@ -114,6 +123,7 @@ impl Tracker {
             EventKind::SysEnter(enter) => self.enter(&event, enter, sink),
             EventKind::SysExit(exit) => self.exit(&event, exit, sink),
             EventKind::Block(block) => self.block(&event, block, sink),
+            EventKind::Fault(fault) => self.fault(&event, fault, sink),
             EventKind::Uring(uring) => self.uring(&event, uring, sink),
             EventKind::FileIo(io) => {
                 self.file_io(&event, io);

@@ -17,6 +17,7 @@ use super::process::Scope;
 use super::tracker::Tracker;
 use super::{Sink, Step};
 use crate::capture::fact::Text;
+use crate::event::fault::{FaultEvent, FaultPlace};
 use crate::event::syscall_table::CallId;
 use crate::event::task::TaskEvent;
 use crate::event::{Event, EventKind, FileStat, Name, ReadNames, SeenFd, SysEnter, SysExit};
@@ -29,6 +30,12 @@ impl Sink for Told {
     type Error = Infallible;
 
     fn step(&mut self, _: KernelTime, step: &Step<'_>) -> Result<(), Infallible> {
+        if let Step::Fault(it) = step {
+            let path = it.file.path.as_ref();
+            let path = path.map(|it| String::from_utf8_lossy(&it.bytes).into_owned());
+            let (path, access) = (path.unwrap_or_default(), it.access().unwrap_or("?"));
+            let _ = writeln!(self.0, "{}: fault {path} at {} {access}", it.tid, it.offset);
+        }
         if let Step::SyscallEnded(it, _) = step {
             let path = it.path().map(|it| String::from_utf8_lossy(&it.bytes).into_owned());
             let source = it.path().map_or("", |it| it.source.as_str());
@@ -103,6 +110,14 @@ fn kind(words: &[&str]) -> EventKind {
             let (pid, tid) = task(1);
             EventKind::Task(TaskEvent::Exit { pid, tid })
         }
+        "fault" => {
+            let place = FaultPlace::Address(number(1).cast_unsigned());
+            EventKind::Fault(FaultEvent { place, write: words.get(2).map(|it| *it == "write") })
+        }
+        "page" => {
+            let place = FaultPlace::Page { dev: DevId(1), ino: inode(words[1]), index: 3 };
+            EventKind::Fault(FaultEvent { place, write: None })
+        }
         "lost" => EventKind::Lost(1),
         other => panic!("no such line: {other}"),
     }
@@ -126,6 +141,11 @@ pub(super) fn check_with(followed: Followed, text: &str, expected: &Expect) {
             let which = if words[1] == "cwd" { Text::CWD } else { Text::ROOT };
             let pid = Pid(words[2].parse().expect("a pid"));
             tracker.seen_place(pid, which, words[3].as_bytes());
+            continue;
+        }
+        if words[1] == "maps" {
+            let pid = Pid(words[2].parse().expect("a pid"));
+            tracker.seen_maps(KernelTime(time), pid, words[3..].join(" ").into_bytes());
             continue;
         }
         if words[1] == "seen" {

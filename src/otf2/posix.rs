@@ -144,6 +144,12 @@ pub(super) fn end(
             notes.second_path(out.definitions.given_path(given.whole())?);
         }
     }
+    if operation.fd.is_none()
+        && let Some(path) = operation.file.as_ref().and_then(|it| it.first_path())
+    {
+        // What is mapped at an address.
+        notes.path(out.definitions.given_path(&path.bytes)?).offset(operation.offset);
+    }
     if errno == Some(libc::EBADF) {
         refused(operation, active.activity);
     }

@@ -9,6 +9,8 @@ use crate::event::syscall_table::{CALLS, CallId, Class};
 pub(super) enum Region {
     /// A system call.
     Call(CallId),
+    /// A page fault on a file.
+    Fault,
     /// A device with requests in flight.
     Busy,
 }
@@ -17,6 +19,7 @@ impl Region {
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Call(call) => call.call().name,
+            Self::Fault => "page fault",
             Self::Busy => "busy",
         }
     }
@@ -24,14 +27,14 @@ impl Region {
     /// Viewers group regions by their source file.
     pub(super) fn source_file(self) -> &'static str {
         match self {
-            Self::Call(_) => "POSIX I/O",
+            Self::Call(_) | Self::Fault => "POSIX I/O",
             Self::Busy => "block layer I/O",
         }
     }
 
     pub(super) fn role(self) -> RegionRole {
         match self {
-            Self::Busy => RegionRole::FILE_IO,
+            Self::Busy | Self::Fault => RegionRole::FILE_IO,
             Self::Call(call) => match call.call().class {
                 Class::Read | Class::Write | Class::Sync | Class::Transfer | Class::Pipe => {
                     RegionRole::FILE_IO
@@ -47,39 +50,43 @@ impl Region {
 pub(super) struct Regions {
     of_call: Vec<Option<RegionRef>>,
     busy: Option<RegionRef>,
+    fault: Option<RegionRef>,
     list: Vec<Region>,
 }
 
 impl Regions {
     pub(super) fn new() -> Self {
         // The last one is for numbers beyond the table, which all have the same name.
-        Self { of_call: vec![None; CALLS.len() + 1], busy: None, list: Vec::new() }
+        Self { of_call: vec![None; CALLS.len() + 1], busy: None, fault: None, list: Vec::new() }
     }
 
     pub(super) fn call(&mut self, call: CallId) -> RegionRef {
         let index = usize::from(call.0).min(CALLS.len());
         match self.of_call.get(index).copied().flatten() {
             Some(known) => known,
-            None => self.add(Region::Call(call), index),
+            None => {
+                let this = self.add(Region::Call(call));
+                self.of_call.get_mut(index).into_iter().for_each(|it| *it = Some(this));
+                this
+            }
         }
     }
 
     pub(super) fn busy(&mut self) -> RegionRef {
-        match self.busy {
-            Some(known) => known,
-            None => self.add(Region::Busy, usize::MAX),
-        }
+        let known = self.busy.unwrap_or_else(|| self.add(Region::Busy));
+        *self.busy.insert(known)
+    }
+
+    pub(super) fn fault(&mut self) -> RegionRef {
+        let known = self.fault.unwrap_or_else(|| self.add(Region::Fault));
+        *self.fault.insert(known)
     }
 
     #[cold]
-    fn add(&mut self, region: Region, index: usize) -> RegionRef {
-        // At most one per row of the table, and two more.
+    fn add(&mut self, region: Region) -> RegionRef {
+        // At most one per row of the table, and three more.
         let this = RegionRef::new(u32::try_from(self.list.len()).unwrap_or(u32::MAX));
         self.list.push(region);
-        match self.of_call.get_mut(index) {
-            Some(place) => *place = Some(this),
-            None => self.busy = Some(this),
-        }
         this
     }
 

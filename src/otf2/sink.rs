@@ -5,6 +5,7 @@ use std::path::Path;
 use otf2_sys::Archive;
 
 use super::asynchronous::AsyncOperations;
+use super::attributes::Notes;
 use super::block::Devices;
 use super::define::Ending;
 use super::definitions::{Definitions, Owner};
@@ -16,6 +17,7 @@ use super::slots::Slots;
 use super::tasks::Tasks;
 use super::text::printable;
 use crate::capture::header::Header;
+use crate::operation::fault::Fault;
 use crate::operation::model::SyscallOperation;
 use crate::operation::{Sink, Step};
 use crate::units::KernelTime;
@@ -132,6 +134,21 @@ impl OtfSink {
         (&mut self.asynchronous, &mut self.tasks, out)
     }
 
+    /// A fault has no bytes that would be known to have moved, and no end: a region without length, with file and offset.
+    fn fault(&mut self, time: u64, fault: &Fault) -> Result<(), OtfError> {
+        let Some(active) = self.tasks.active(fault.thread, &mut self.definitions)? else {
+            return Ok(());
+        };
+        let region = self.definitions.regions.fault();
+        active.writer.enter(time, region, &[])?;
+        let mut notes = Notes::new();
+        if let Some(path) = fault.file.first_path() {
+            notes.path(self.definitions.given_path(&path.bytes)?);
+        }
+        notes.offset(Some(fault.offset));
+        Ok(active.writer.leave(time, region, notes.list())?)
+    }
+
     fn on_thread(
         &mut self,
         time: u64,
@@ -173,6 +190,7 @@ impl Sink for OtfSink {
                     Writing { time, definitions: &mut self.definitions, slots: &mut self.slots };
                 self.devices.step(step, *thread, &mut self.tasks, &mut out)
             }
+            Step::Fault(fault) => self.fault(time, fault),
             Step::AsyncBegun(operation) => {
                 let (asynchronous, tasks, mut out) = self.off_thread(time);
                 asynchronous.begun(operation, tasks, &mut out)

@@ -78,6 +78,13 @@ pub fn places(pid: Pid) -> Vec<Fact> {
     links.into_iter().filter_map(place).chain(other_bits(pid)).collect()
 }
 
+/// What is in the memory of a process; the time is that before the look.
+pub fn maps(pid: Pid) -> Option<Fact> {
+    let time = clock::now();
+    let text = fs::read(format!("/proc/{pid}/maps")).ok()?;
+    Some(Fact::Text { time, which: Text::MAPS, pid, text })
+}
+
 /// Bits of an address of the program that the process runs, if they are not our own.
 fn other_bits(pid: Pid) -> Option<Fact> {
     let auxv = fs::read(format!("/proc/{pid}/auxv")).ok()?;

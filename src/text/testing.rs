@@ -11,6 +11,7 @@ use crate::operation::block::{
     BlockRequest, BlockStep, Ending, FlushRole, Inferred, RequestId, Submitter, SubmitterSource,
     Unfinished,
 };
+use crate::operation::fault::Fault;
 use crate::operation::model::{
     FilePath, Given, Named, OpenFile, PathSource, ProcessKey, SyscallOperation, ThreadInfo,
     ThreadKey,
@@ -93,6 +94,22 @@ pub(super) fn failed_open(path: &[u8], source: PathSource) -> SyscallOperation {
     let first = Some(Given { path, absolute: None });
     open.named = Some(Box::new(Named { first, second: None }));
     open
+}
+
+/// A touch of a file in memory.
+pub(super) fn fault(file: &Rc<OpenFile>) -> Fault {
+    Fault {
+        thread: ThreadKey(0),
+        process: ProcessKey(0),
+        pid: Pid(4711),
+        tid: Tid(4712),
+        cpu: CpuId(1),
+        time: at(500_000),
+        address: Some(0x7f00_0000_1007),
+        write: Some(true),
+        file: Rc::clone(file),
+        offset: 4103,
+    }
 }
 
 /// An operation of a ring on a file, that took 80 µs.

@@ -131,6 +131,8 @@ pub struct Wanted<'a> {
     pub block: bool,
     /// True for the operations of io_uring.
     pub uring: bool,
+    /// The tracepoint of page faults, if they are wanted.
+    pub faults: Option<(&'static str, &'static str)>,
     /// Where from.
     pub source: SourceKind,
     /// True if everybody is followed.
@@ -177,6 +179,9 @@ pub fn plan(wanted: &Wanted<'_>) -> Vec<Planned> {
     if wanted.block {
         let blocks = BLOCK_POINTS.iter();
         planned.extend(blocks.map(|it| unfiltered("block", it.0, global, Need::Wanted)));
+    }
+    if let Some((system, name)) = wanted.faults {
+        planned.push(unfiltered(system, name, RingOf::Main, Need::Must));
     }
     if wanted.uring {
         let rings = URING_POINTS.iter();
@@ -276,6 +281,7 @@ mod tests {
             exact_args: false,
             block: false,
             uring: false,
+            faults: None,
             source: SourceKind::Perf,
             system: false,
         };
@@ -310,6 +316,7 @@ mod tests {
             exact_args: false,
             block: true,
             uring: true,
+            faults: None,
             source: SourceKind::Tracefs,
             system: false,
         };
@@ -334,6 +341,7 @@ mod tests {
             exact_args: false,
             block: true,
             uring: true,
+            faults: None,
             source: SourceKind::Perf,
             system: true,
         };

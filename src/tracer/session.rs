@@ -16,7 +16,7 @@ use super::gauge::Gauge;
 use super::log::{Log, Message};
 use super::names::{NamesReaders, NamesThreads};
 use super::plan::{self, SourceKind, Wanted};
-use super::snapshot::{self, Subject};
+use super::snapshot::{self, Subject, What};
 use super::source::{self, Books, Opened, RingSizes, Source};
 use super::stream::Stream;
 use super::threads::{Threads, spawn_named};
@@ -84,6 +84,8 @@ pub struct Options {
     pub block: bool,
     /// True to record the operations of io_uring.
     pub uring: bool,
+    /// True to record page faults on files.
+    pub faults: bool,
     /// Where hits are to come from.
     pub source: SourceWish,
     /// Where and how our threads run.
@@ -384,6 +386,7 @@ fn open_events(
             exact_args: options.exact_args,
             block: options.block,
             uring: options.uring,
+            faults: options.faults.then(|| source::fault_point(&tracefs)),
             source,
             system: records_everybody(options),
         };
@@ -520,10 +523,15 @@ fn take_snapshot(
         Follow::Attached(_) => Subject::Tree { pids: tree, launched: false },
     };
     let to_log = to_log.clone();
-    let with_files = names != Names::Off;
-    let all_tasks = records_everybody(options);
+    let what = What {
+        all_tasks: records_everybody(options),
+        files: names != Names::Off,
+        maps: CallId::all()
+            .filter(|it| it.call().changes_mappings())
+            .all(|it| options.calls.contains(&it)),
+    };
     let thread = spawn_named(own_name, move || {
-        snapshot::take(&subject, all_tasks, with_files, &to_log);
+        snapshot::take(&subject, what, &to_log);
         snapshot::over(&to_log);
     })?;
     thread.join().map_err(|_| TracerError::System {

@@ -26,9 +26,19 @@ pub enum Subject {
     },
 }
 
-/// Reads it all and sends it to the log; open files only `with_files`. With `all_tasks` the threads of everybody, for a hit
-/// tells only the thread.
-pub fn take(subject: &Subject, all_tasks: bool, with_files: bool, log: &Sender<Message>) {
+/// What is looked at besides.
+#[derive(Clone, Copy, Debug)]
+pub struct What {
+    /// The threads of everybody, for a hit tells only the thread.
+    pub all_tasks: bool,
+    /// Open files.
+    pub files: bool,
+    /// Files that are mapped into memory.
+    pub maps: bool,
+}
+
+/// Reads it all and sends it to the log.
+pub fn take(subject: &Subject, what: What, log: &Sender<Message>) {
     let everybody = proc::processes();
     let tree: Vec<Pid> = match subject {
         Subject::System => everybody.clone(),
@@ -38,11 +48,14 @@ pub fn take(subject: &Subject, all_tasks: bool, with_files: bool, log: &Sender<M
         [("/proc/self/mountinfo", Text::MOUNTINFO), ("/proc/diskstats", Text::DISKSTATS_START)];
     let mut facts: Vec<Fact> =
         texts.iter().filter_map(|(path, text)| proc::text(path, *text, Pid(0)).ok()).collect();
-    let whose = if all_tasks { &everybody } else { &tree };
+    let whose = if what.all_tasks { &everybody } else { &tree };
     facts.extend(whose.iter().flat_map(|&it| proc::tasks(it)));
     facts.extend(tree.iter().flat_map(|&it| proc::places(it)));
     send(log, facts);
-    if !with_files {
+    if what.maps {
+        send(log, tree.iter().filter_map(|&it| proc::maps(it)).collect());
+    }
+    if !what.files {
         return;
     }
     match subject {

@@ -6,6 +6,7 @@ use super::error::TracerError;
 use super::plan::{Need, Planned, RingOf};
 use super::stream::Stream;
 use crate::capture::header::{Counts, Layout, RingCounts, Tracepoint};
+use crate::event::fault::FAULT_POINTS;
 use crate::sys::ring::page_bytes;
 use crate::sys::tracefs::{Tracefs, TracefsError};
 use crate::tracefs::EventFormat;
@@ -130,6 +131,12 @@ pub fn describe(
         described.push(Described { planned, id, format });
     }
     Ok(described)
+}
+
+/// The tracepoint of this kernel that tells most of page faults.
+pub fn fault_point(tracefs: &Tracefs) -> (&'static str, &'static str) {
+    let [best, other] = FAULT_POINTS;
+    if tracefs.format(best.0, best.1).is_ok() { best } else { other }
 }
 
 /// How large the rings are.

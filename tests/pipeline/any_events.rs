@@ -4,6 +4,7 @@
 use std::convert::Infallible;
 
 use iotrace_perf::event::block::{BlockEvent, BlockPoint, Rwbs};
+use iotrace_perf::event::fault::{FaultEvent, FaultPlace};
 use iotrace_perf::event::syscall_table::{CALLS, CallId};
 use iotrace_perf::event::task::TaskEvent;
 use iotrace_perf::event::{Event, EventKind, FileStat, Name, ReadNames, SeenFd, SysEnter, SysExit};
@@ -129,6 +130,14 @@ fn block() -> impl Strategy<Value = BlockEvent> {
     )
 }
 
+fn fault() -> impl Strategy<Value = FaultEvent> {
+    let address = any::<bool>().prop_map(|it| FaultPlace::Address(if it { 4096 } else { 2 }));
+    let page =
+        (0..3u64).prop_map(|index| FaultPlace::Page { dev: DevId::new(7, 0), ino: 2, index });
+    (prop_oneof![address, page], any::<Option<bool>>())
+        .prop_map(|(place, write)| FaultEvent { place, write })
+}
+
 fn seen_fd() -> impl Strategy<Value = Box<SeenFd>> {
     (id(), -1i32..6, any::<u32>(), any::<u64>(), any::<bool>(), stat()).prop_map(
         |(pid, fd, flags, position, shared, stat)| {
@@ -157,6 +166,7 @@ fn input() -> impl Strategy<Value = Input> {
         8 => exit.prop_map(Input::Event),
         4 => task().prop_map(|it| Input::Event(EventKind::Task(it))),
         4 => block().prop_map(|it| Input::Event(EventKind::Block(it))),
+        2 => fault().prop_map(|it| Input::Event(EventKind::Fault(it))),
         1 => (1u64..9).prop_map(|it| Input::Event(EventKind::Lost(it))),
         1 => (id(), id()).prop_map(|(pid, tid)| Input::SeenTask(pid, tid)),
         1 => seen_fd().prop_map(Input::SeenFd),

@@ -155,6 +155,10 @@ impl<S: Sink> Sink for Checked<S> {
             Step::DescriptorsClosed(process, fds) => {
                 assert!(self.processes.contains(&process.0) && !fds.is_empty());
             }
+            Step::Fault(it) => {
+                assert_eq!(it.time, time);
+                assert_eq!(self.threads.get(&it.thread.0), Some(&true), "{it:?}");
+            }
             Step::AsyncBegun(it) => assert!(self.asynchronous.insert(it.id), "once: {it:?}"),
             Step::AsyncFile(it) => {
                 assert!(self.asynchronous.contains(&it.id) && it.file.is_some(), "{it:?}");

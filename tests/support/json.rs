@@ -8,6 +8,7 @@ use serde::Deserialize;
 pub(crate) enum JsonLine {
     Syscall(JsonOperation),
     Async(JsonAsync),
+    Fault(JsonFault),
     Block(JsonBlock),
     Anomaly(JsonAnomaly),
 }
@@ -105,6 +106,29 @@ pub(crate) struct JsonAsync {
     pub unfinished: Option<String>,
 }
 
+/// A page fault on a file.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(crate) struct JsonFault {
+    pub pid: i32,
+    pub comm: Option<String>,
+    pub time_ns: i64,
+    pub address: Option<u64>,
+    /// "read", "write".
+    pub access: Option<String>,
+    pub path: Option<String>,
+    pub path_source: Option<String>,
+    pub offset: u64,
+}
+
+/// The page faults among the lines.
+pub(crate) fn faults(lines: &[JsonLine]) -> Vec<JsonFault> {
+    let fault = |it: &JsonLine| match it {
+        JsonLine::Fault(fault) => Some(fault.clone()),
+        _ => None,
+    };
+    lines.iter().filter_map(fault).collect()
+}
+
 /// A block request.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(crate) struct JsonBlock {
@@ -161,7 +185,7 @@ pub(crate) fn parse(text: &str) -> Result<Vec<JsonLine>, String> {
 pub(crate) fn operations(lines: &[JsonLine]) -> Vec<JsonOperation> {
     let of_line = |line: &JsonLine| match line {
         JsonLine::Syscall(operation) => Some(operation.clone()),
-        JsonLine::Async(_) | JsonLine::Block(_) | JsonLine::Anomaly(_) => None,
+        JsonLine::Async(_) | JsonLine::Fault(_) | JsonLine::Block(_) | JsonLine::Anomaly(_) => None,
     };
     lines.iter().filter_map(of_line).collect()
 }
@@ -170,7 +194,9 @@ pub(crate) fn operations(lines: &[JsonLine]) -> Vec<JsonOperation> {
 pub(crate) fn asynchronous(lines: &[JsonLine]) -> Vec<JsonAsync> {
     let of_line = |line: &JsonLine| match line {
         JsonLine::Async(operation) => Some(operation.clone()),
-        JsonLine::Syscall(_) | JsonLine::Block(_) | JsonLine::Anomaly(_) => None,
+        JsonLine::Syscall(_) | JsonLine::Fault(_) | JsonLine::Block(_) | JsonLine::Anomaly(_) => {
+            None
+        }
     };
     lines.iter().filter_map(of_line).collect()
 }
@@ -179,7 +205,9 @@ pub(crate) fn asynchronous(lines: &[JsonLine]) -> Vec<JsonAsync> {
 pub(crate) fn requests(lines: &[JsonLine]) -> Vec<JsonBlock> {
     let of_line = |line: &JsonLine| match line {
         JsonLine::Block(request) => Some(request.clone()),
-        JsonLine::Syscall(_) | JsonLine::Async(_) | JsonLine::Anomaly(_) => None,
+        JsonLine::Syscall(_) | JsonLine::Async(_) | JsonLine::Fault(_) | JsonLine::Anomaly(_) => {
+            None
+        }
     };
     lines.iter().filter_map(of_line).collect()
 }
@@ -188,7 +216,7 @@ pub(crate) fn requests(lines: &[JsonLine]) -> Vec<JsonBlock> {
 pub(crate) fn anomalies(lines: &[JsonLine]) -> Vec<JsonAnomaly> {
     let of_line = |line: &JsonLine| match line {
         JsonLine::Anomaly(anomaly) => Some(anomaly.clone()),
-        JsonLine::Syscall(_) | JsonLine::Async(_) | JsonLine::Block(_) => None,
+        JsonLine::Syscall(_) | JsonLine::Async(_) | JsonLine::Fault(_) | JsonLine::Block(_) => None,
     };
     lines.iter().filter_map(of_line).collect()
 }

@@ -40,13 +40,16 @@ pub(crate) fn alone() -> MutexGuard<'static, ()> {
     MACHINE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The source that all recordings take (`perf`, `tracefs`) instead of the default: scripts/test runs them with both.
+/// The source that all recordings take (`perf`, `tracefs`) instead of the default, but for those that
+/// ask for one: scripts/test runs them with both.
 const SOURCE: &str = "IOTRACE_TEST_SOURCE";
 
 /// `iotrace-perf OPTIONS -o OUTPUT/ --no-archive -- PROGRAM`; without the dashes if there is no program.
 pub(crate) fn recorder(output: &Path, options: &[&str], program: &[&str]) -> Command {
     let mut command = Command::new(BINARY);
-    if let Ok(source) = std::env::var(SOURCE) {
+    if let Ok(source) = std::env::var(SOURCE)
+        && !options.contains(&"--source")
+    {
         command.args(["--source", &source]);
     }
     command.args(options).arg("--no-archive").arg("-o").arg(directory(output));

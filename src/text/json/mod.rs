@@ -4,6 +4,7 @@
 
 mod asynchronous;
 mod block;
+mod fault;
 mod object;
 mod syscall;
 
@@ -17,6 +18,7 @@ use rustc_hash::FxHashMap;
 use crate::anomaly::Anomaly;
 use crate::operation::asynchronous::{AsyncOperation, NoResult};
 use crate::operation::block::{BlockRequest, BlockStep};
+use crate::operation::fault::Fault;
 use crate::operation::model::{SyscallOperation, ThreadInfo, ThreadKey, Unfinished};
 use crate::operation::{Sink, Step};
 use crate::units::{DevId, KernelTime};
@@ -84,6 +86,12 @@ impl<W: io::Write> JsonLines<W> {
         self.out.write_all(&self.line)
     }
 
+    fn fault(&mut self, fault: &Fault) -> io::Result<()> {
+        let name = self.names.get(&fault.thread).map_or(NO_NAME, Vec::as_slice);
+        fault::write(&mut self.line, self.start, name, fault);
+        self.out.write_all(&self.line)
+    }
+
     fn request(&mut self, request: &BlockRequest, thread: Option<&ThreadInfo>) -> io::Result<()> {
         let disk = self.disks.get(&request.dev).map(String::as_str);
         block::write(&mut self.line, self.start, disk, request, thread);
@@ -117,6 +125,7 @@ impl<W: io::Write> Sink for JsonLines<W> {
                 self.request(request, *thread)?
             }
             Step::Anomaly(anomaly) => self.anomaly(anomaly)?,
+            Step::Fault(fault) => self.fault(fault)?,
             Step::AsyncEnded(operation, _) => self.asynchronous(operation, None)?,
             Step::AsyncUnfinished(operation, why) => self.asynchronous(operation, Some(*why))?,
             // A request's last step tells all of it, and its anomalies come as `Step::Anomaly` too.

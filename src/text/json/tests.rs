@@ -235,6 +235,7 @@ fn every_key_is_documented() {
         tell(sink, &Step::AsyncUnfinished(&open, NoResult::Unseen));
         tell(sink, &Step::SyscallEnded(&call("readv", &[3, 80, 2], 1, Some(3), None), &[]));
         testing::tell_request(sink, &testing::request(), Some(&testing::thread(b"\xff")));
+        tell(sink, &Step::Fault(&testing::fault(&strange)));
         tell(sink, &Step::Anomaly(&testing::lost()));
     });
     let mut keys: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
@@ -243,7 +244,7 @@ fn every_key_is_documented() {
         let kind = line["kind"].as_str().expect("a word").to_owned();
         keys.entry(kind).or_default().extend(line.as_object().expect("an object").keys().cloned());
     }
-    assert_eq!(keys.len(), 4);
+    assert_eq!(keys.len(), 5);
     for (kind, written) in keys {
         let section =
             document.split("\n## ").find(|it| it.starts_with(&format!("`\"kind\":\"{kind}\"`")));

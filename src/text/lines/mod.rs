@@ -33,6 +33,8 @@
 //! from the queue (`aio`: when `io_submit` began) and end when the result is in the other queue (`aio`: when
 //! `io_getevents` returned with it).
 //!
+//! **Page faults.** `fault(ADDRESS<FILE>+OFFSET, read)`; they have no end.
+//!
 //! **Block requests.** `DEV` is `MAJOR:MINOR`, `RWBS` the kernel's letters, `SECTOR` and `SECTORS` count 512 bytes.
 //! Four latencies in seconds, nine decimals, `-` if one of the two times is not known: `Q2I` from the allocation of
 //! the request (queued) to the I/O scheduler (inserted), `I2D` from there to the driver (issued), `D2C` in the
@@ -49,6 +51,7 @@
 mod arguments;
 mod asynchronous;
 mod block;
+mod fault;
 mod syscall;
 
 #[cfg(test)]
@@ -63,6 +66,7 @@ use super::{digits, escape};
 use crate::anomaly::Anomaly;
 use crate::operation::asynchronous::{AsyncOperation, NoResult};
 use crate::operation::block::{BlockRequest, BlockStep};
+use crate::operation::fault::Fault;
 use crate::operation::model::{SyscallOperation, ThreadInfo, ThreadKey, Unfinished};
 use crate::operation::{Sink, Step};
 use crate::units::{CpuId, DevId, KernelTime, Pid, Tid};
@@ -138,6 +142,13 @@ impl<W: io::Write> Lines<W> {
         self.out.write_all(&self.line)
     }
 
+    fn fault(&mut self, fault: &Fault) -> io::Result<()> {
+        let Fault { time, thread, pid, tid, cpu, .. } = *fault;
+        self.begin(time, thread, (pid, tid), cpu);
+        fault::write(&mut self.line, fault);
+        self.out.write_all(&self.line)
+    }
+
     /// The columns before what was asked for.
     fn begin(&mut self, at: KernelTime, thread: ThreadKey, ids: (Pid, Tid), cpu: CpuId) {
         self.line.clear();
@@ -189,6 +200,7 @@ impl<W: io::Write> Sink for Lines<W> {
                 self.request(request, *thread)?
             }
             Step::Anomaly(anomaly) => self.anomaly(anomaly)?,
+            Step::Fault(fault) => self.fault(fault)?,
             Step::AsyncEnded(operation, _) => self.asynchronous(operation, None)?,
             Step::AsyncUnfinished(operation, why) => self.asynchronous(operation, Some(*why))?,
             // A request's last step tells all of it, and its anomalies come as `Step::Anomaly` too.

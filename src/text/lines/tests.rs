@@ -7,6 +7,7 @@ use super::Lines;
 use crate::event::syscall_table::CallId;
 use crate::operation::Step;
 use crate::operation::asynchronous::{AsyncOperation, NoResult};
+use crate::operation::fault::Fault;
 use crate::operation::model::{PathSource, SyscallOperation, Unfinished};
 use crate::text::testing::{self, CWD, START, at, call, file, tell};
 use crate::units::Fd;
@@ -272,4 +273,36 @@ proptest! {
         prop_assert!(line.starts_with("   0.000123456 tar[4711/4712] cpu1 "));
         prop_assert!(line.ends_with(" <0.000012>"));
     }
+}
+
+#[test]
+fn page_faults() {
+    let told = testing::fault(&file(b"/data/a>", PathSource::Link));
+    let unknown = Fault {
+        address: None,
+        write: None,
+        ..testing::fault(&file(b"/b", PathSource::Unverified))
+    };
+    let text = written(|sink| {
+        tell(sink, &Step::Fault(&told));
+        tell(sink, &Step::Fault(&unknown));
+    });
+    expect![[r#"
+           0.000500000 tar[4711/4712] cpu1 fault(0x7f0000001007</data/a\x3e>+4103, write)
+           0.000500000 tar[4711/4712] cpu1 fault(?</b>?+4103, ?)
+    "#]]
+    .assert_eq(&text);
+}
+
+#[test]
+fn addresses_in_memory() {
+    let mut sync = call("msync", &[0x7f00_0000_1000, 8192, 4], 0, None, None);
+    let mapped = file(b"/data/a", PathSource::Renamed);
+    (sync.file, sync.offset) = (Some(Rc::clone(&mapped)), Some(4096));
+    let moved = call("mremap", &[0x7f00_0000_1000, 4096, 8192, 1], 0x7f00_0001_0000, None, None);
+    let text = written(|sink| testing::tell_calls(sink, &[sync, moved]));
+    expect![[r#"
+           0.000123456 tar[4711/4712] cpu1 msync(0x7f0000001000</data/a>+4096, 8192) = 0 <0.000012>
+           0.000123456 tar[4711/4712] cpu1 mremap(0x7f0000001000, 4096, 8192) = 0x7f0000010000 <0.000012>
+    "#]].assert_eq(&text);
 }

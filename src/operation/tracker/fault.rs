@@ -1,0 +1,121 @@
+//! Page faults: which file they concern.
+
+use std::rc::Rc;
+
+use super::{Tracker, announce};
+use crate::anomaly::Ignored;
+use crate::event::fault::{FaultEvent, FaultPlace};
+use crate::event::{Event, FileStat};
+use crate::operation::fault::Fault;
+use crate::operation::fd_table::Description;
+use crate::operation::mappings::{Mapping, Mappings, mapped_files};
+use crate::operation::model::{FilePath, OpenFile, PathSource};
+use crate::operation::{Sink, Step};
+use crate::units::{KernelTime, Pid};
+
+/// A look at `/proc/PID/maps` that waits for its time.
+#[derive(Debug)]
+pub(super) struct SeenMaps {
+    /// When the look began: what a call did after that is done to it again.
+    pub(super) begin: KernelTime,
+    pub(super) pid: Pid,
+    pub(super) text: Vec<u8>,
+}
+
+impl Tracker {
+    /// The files in the memory of a process, by `/proc/PID/maps`, which somebody began to read at this time.
+    pub fn seen_maps(&mut self, begin: KernelTime, pid: Pid, text: Vec<u8>) {
+        self.seen_maps.push_back(SeenMaps { begin, pid, text });
+    }
+
+    /// The looks before this time.
+    pub(super) fn look_at_maps(&mut self, time: KernelTime) {
+        while self.seen_maps.front().is_some_and(|it| it.begin <= time)
+            && let Some(seen) = self.seen_maps.pop_front()
+        {
+            self.put_maps(&seen);
+        }
+    }
+
+    fn put_maps(&mut self, seen: &SeenMaps) {
+        let mut mappings = Mappings::default();
+        mappings.doubt_since(self.losses);
+        let mut last: Option<Rc<Description>> = None;
+        for it in mapped_files(&seen.text) {
+            // The parts of a file stand one behind the other.
+            let same = last
+                .take()
+                .filter(|last| last.file().path.as_ref().is_some_and(|path| path.bytes == it.path));
+            let description = same.unwrap_or_else(|| {
+                let path = Some(FilePath { bytes: it.path.to_vec(), source: PathSource::Snapshot });
+                let stat = Some(FileStat { mode: 0, dev: it.dev, ino: it.ino, size: 0 });
+                let id = self.next_file;
+                self.next_file += 1;
+                let file =
+                    OpenFile { id, path, first_path: None, stat, flags: None, pre_created: true };
+                let description = Rc::new(Description::unknown(file, self.losses));
+                self.names.note(&description, seen.begin);
+                description
+            });
+            let bytes = it.end.saturating_sub(it.start);
+            mappings.put(Mapping::new(it.start, bytes, Rc::clone(&description), it.offset));
+            last = Some(description);
+        }
+        *self.tasks.process(seen.pid).memory.borrow_mut() = mappings;
+    }
+
+    /// A page fault.
+    pub(super) fn fault<S: Sink>(
+        &mut self,
+        event: &Event,
+        fault: &FaultEvent,
+        sink: &mut S,
+    ) -> Result<(), S::Error> {
+        if let Some(reason) = self.unwanted(event.pid) {
+            self.ledger.ignore(reason);
+            return Ok(());
+        }
+        if self.is_of_other_table(event.pid, false) {
+            return Ok(());
+        }
+        let page_bytes = self.followed.mappings.unwrap_or_default();
+        let process = self.tasks.process(event.pid);
+        let mut memory = process.memory.borrow_mut();
+        memory.doubt_since(self.losses);
+        let found = match fault.place {
+            FaultPlace::Address(address) => {
+                memory.at(address).map(|(file, at)| (Rc::clone(file), at))
+            }
+            FaultPlace::Page { dev, ino, index } => {
+                memory.file(dev, ino).map(|it| (it, index.saturating_mul(page_bytes)))
+            }
+        };
+        drop(memory);
+        let Some((description, offset)) = found else {
+            self.ledger.ignore(Ignored::NoFile);
+            return Ok(());
+        };
+        self.ledger.events += 1;
+        self.end_stale(event.time, event.pid, event.tid, sink)?;
+        let (process, thread) = self.tasks.thread(event.pid, event.tid);
+        announce(event.time, process, thread, sink)?;
+        let address = match fault.place {
+            FaultPlace::Address(address) => Some(address),
+            FaultPlace::Page { .. } => None,
+        };
+        let Event { time, cpu, pid, tid, .. } = *event;
+        let told = Fault {
+            thread: thread.info.key,
+            process: process.info.key,
+            pid,
+            tid,
+            cpu,
+            time,
+            address,
+            write: fault.write,
+            file: description.file(),
+            offset,
+        };
+        sink.step(event.time, &Step::Fault(&told))
+    }
+}
