@@ -11,7 +11,7 @@ use support::json::{JsonFault, JsonOperation, faults};
 use support::need::Need;
 use support::process;
 use support::recording::{
-    Recording, TIMEOUT, can_record, compile, record, recorder, size, wait_until,
+    Recording, TIMEOUT, alone, can_record, compile, record, recorder, size, wait_until,
 };
 use support::scratch_dir;
 
@@ -38,10 +38,16 @@ fn open_files_are_called_what_the_kernel_calls_them() {
     if !can_record(&[]) {
         return;
     }
-    let dir = scratch_dir("renames");
-    let (recording, log) = recorded("renames.c", dir.path(), &["--source", "tracefs"]);
+    let _alone = alone();
+    // A path that was read too late, on a busy machine, is counted and not followed: then nothing is shown here.
+    let recorded_well = (0..5).find_map(|_| {
+        let dir = scratch_dir("renames");
+        let (recording, log) = recorded("renames.c", dir.path(), &["--source", "tracefs"]);
+        (recording.number("unfollowed") == 0).then_some((dir, recording, log))
+    });
+    let (dir, recording, log) =
+        recorded_well.expect("one of five recordings read all paths in time");
     recording.assert_archive(&dir.path().join("archive"));
-    assert_eq!(recording.number("unfollowed"), 0);
     let operations = recording.operations();
     let reads: BTreeMap<u64, &JsonOperation> = operations
         .iter()
@@ -92,6 +98,7 @@ fn calls_of_a_32_bit_program_are_left_out_and_told() {
     if !can_record(&[]) {
         return;
     }
+    let _alone = alone();
     let dir = scratch_dir("table");
     let Some(program) = other_table(dir.path()) else {
         eprintln!("skipped: no 32-bit programs here");
@@ -127,6 +134,7 @@ fn a_32_bit_program_that_runs_already_is_told() {
     if !can_record(&[]) {
         return;
     }
+    let _alone = alone();
     let dir = scratch_dir("table");
     let Some(program) = other_table(dir.path()) else {
         eprintln!("skipped: no 32-bit programs here");
@@ -157,6 +165,7 @@ fn descriptors_that_come_over_a_socket_are_found_again_or_unknown() {
     if !can_record(&[]) {
         return;
     }
+    let _alone = alone();
     for (options, known) in [(["-e", "%default"], 2), (["-e", "%default,%socket"], 5)] {
         let dir = scratch_dir("passes");
         let (recording, log) = recorded("passes.c", dir.path(), &options);
@@ -210,6 +219,7 @@ fn what_was_mapped_before_is_known() {
     if !can_record(&[Need::KernelFile("/sys/kernel/tracing/events/exceptions/page_fault_user")]) {
         return;
     }
+    let _alone = alone();
     let dir = scratch_dir("maps");
     let program = compile("maps.c", dir.path());
     let (place, log) = (dir.path().join("place"), dir.path().join("log"));
@@ -249,6 +259,7 @@ fn what_is_touched_in_memory_is_told_with_its_file() {
     if !can_record(&[Need::KernelFile("/sys/kernel/tracing/events/exceptions/page_fault_user")]) {
         return;
     }
+    let _alone = alone();
     let dir = scratch_dir("maps");
     let (recording, log) = recorded("maps.c", dir.path(), &["-e", "%default,%map,fault"]);
     recording.assert_archive(&dir.path().join("archive"));
