@@ -278,20 +278,19 @@ proptest! {
 #[test]
 fn page_faults() {
     let told = testing::fault(&file(b"/data/a>", PathSource::Link));
-    let unknown = Fault {
-        address: None,
-        write: None,
-        ..testing::fault(&file(b"/b", PathSource::Unverified))
-    };
-    let text = written(|sink| {
-        tell(sink, &Step::Fault(&told));
-        tell(sink, &Step::Fault(&unknown));
-    });
-    expect![[r#"
-           0.000500000 tar[4711/4712] cpu1 fault(0x7f0000001007</data/a\x3e>+4103, write)
-           0.000500000 tar[4711/4712] cpu1 fault(?</b>?+4103, ?)
-    "#]]
-    .assert_eq(&text);
+    let file = file(b"/b", PathSource::Unverified);
+    let unknown = Fault { address: None, write: None, ..testing::fault(&file) };
+    check(
+        |sink| {
+            tell(sink, &Step::Fault(&told));
+            tell(sink, &Step::Fault(&unknown));
+        },
+        expect![[r#"
+            --------------
+               0.000500000 tar[4711/4712] cpu1 fault(0x7f0000001007</data/a\x3e>+4103, write)
+               0.000500000 tar[4711/4712] cpu1 fault(?</b>?+4103, ?)
+        "#]],
+    );
 }
 
 #[test]
@@ -300,9 +299,12 @@ fn addresses_in_memory() {
     let mapped = file(b"/data/a", PathSource::Renamed);
     (sync.file, sync.offset) = (Some(Rc::clone(&mapped)), Some(4096));
     let moved = call("mremap", &[0x7f00_0000_1000, 4096, 8192, 1], 0x7f00_0001_0000, None, None);
-    let text = written(|sink| testing::tell_calls(sink, &[sync, moved]));
-    expect![[r#"
+    check_calls(
+        &[sync, moved],
+        expect![[r#"
+        --------------
            0.000123456 tar[4711/4712] cpu1 msync(0x7f0000001000</data/a>+4096, 8192) = 0 <0.000012>
            0.000123456 tar[4711/4712] cpu1 mremap(0x7f0000001000, 4096, 8192) = 0x7f0000010000 <0.000012>
-    "#]].assert_eq(&text);
+    "#]],
+    );
 }
