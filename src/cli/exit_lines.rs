@@ -179,7 +179,7 @@ fn doubts(summary: &Summary) -> Vec<String> {
         0 => {}
         count => lines.push(format!(
             "{count} renames and removals were not followed, for their paths were not read: files that were open then \
-             keep their names; --source tracefs reads them"
+             keep their names. Those of system calls are read with --source tracefs, those of io_uring never"
         )),
     }
     for imbalance in summary.ledger.imbalances() {

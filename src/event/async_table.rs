@@ -86,7 +86,7 @@ const IO_URING: &[Asked] = &[
     row(32, "REMOVE_BUFFERS",  Class::Async),
     row(33, "TEE",             Class::Pipe),
     row(34, "SHUTDOWN",        Class::Socket),
-    row(35, "RENAMEAT",        Class::Name),
+    row(35, "RENAMEAT",        Class::Rename),
     row(36, "UNLINKAT",        Class::Remove),
     row(37, "MKDIRAT",         Class::Name),
     row(38, "SYMLINKAT",       Class::Name),

@@ -155,6 +155,9 @@ impl Tracker {
         let name = operation.file.as_ref().and_then(|it| it.path.as_ref());
         let is_nameless = works_on_file && result >= 0 && name.is_none();
         self.ledger.async_nameless += u64::from(is_nameless);
+        // Its paths stand in memory that nobody reads.
+        let renames = matches!(operation.opcode.class(), Class::Rename | Class::Remove);
+        self.ledger.unfollowed += u64::from(renames && result == 0);
         sink.step(now, &Step::AsyncEnded(operation, &effects))
     }
 
