@@ -35,11 +35,15 @@ const SWEEP_MIN: usize = 64;
 #[derive(Debug, Default)]
 pub struct FileNames {
     open: BTreeMap<Vec<u8>, Vec<Known>>,
-    /// How many there are in `open`, closed ones included.
+    /// Those that are not in `open` yet: most are closed before anything is renamed.
+    new: Vec<Known>,
+    /// How many there are in both, closed ones included.
     count: usize,
     /// When the closed ones are taken out.
     sweep_at: usize,
     real: BTreeSet<Vec<u8>>,
+    /// The one that was told last: mostly it is the same again.
+    last_real: Vec<u8>,
     /// How many losses there had been when `real` was certain.
     losses: u32,
     /// When the last call ended that changed names.
@@ -106,21 +110,43 @@ impl FileNames {
             self.sweep();
         }
         let description = Rc::downgrade(description);
-        self.add(path.bytes.clone(), Known { description, deleted: false, read });
+        self.new.push(Known { description, deleted: false, read });
+        self.count += 1;
+    }
+
+    /// Sorts in what was opened since the last time. To be called before names are looked up.
+    pub fn sort_in(&mut self) {
+        let new = std::mem::take(&mut self.new);
+        self.count -= new.len();
+        for known in new {
+            let file = known.description.upgrade().map(|it| it.file());
+            let path = file.as_ref().and_then(|it| it.path.as_ref());
+            // It may have become doubtful since.
+            if let Some(path) = path.filter(|it| it.source != PathSource::Unverified) {
+                self.add(path.bytes.clone(), known);
+            }
+        }
     }
 
     /// Somebody has an open file of this name, and it may be any of those that are known: their positions may be moved
     /// unseen.
-    pub fn share(&self, path: &[u8]) {
+    pub fn share(&mut self, path: &[u8]) {
+        self.sort_in();
         let known = self.open.get(path).into_iter().flatten();
         known.filter_map(|it| it.description.upgrade()).for_each(|it| it.share_outside());
     }
 
     /// A directory whose path the kernel has told: none of its parts is a symbolic link.
     pub fn note_directory(&mut self, path: &[u8]) {
-        if path.len() <= 1 || !path.starts_with(b"/") || path.ends_with(DELETED) {
+        if path == self.last_real
+            || path.len() <= 1
+            || !path.starts_with(b"/")
+            || path.ends_with(DELETED)
+        {
             return;
         }
+        self.last_real.clear();
+        self.last_real.extend_from_slice(path);
         if !self.real.contains(path) {
             if self.real.len() >= REAL_MAX {
                 self.real.clear();
@@ -138,6 +164,7 @@ impl FileNames {
     pub fn doubt_since(&mut self, losses: u32) {
         if self.losses != losses {
             self.losses = losses;
+            self.last_real.clear();
             self.real.clear();
         }
     }
@@ -335,12 +362,14 @@ impl FileNames {
             list.retain(|it| it.description.strong_count() > 0);
             !list.is_empty()
         });
-        self.count = self.open.values().map(Vec::len).sum();
+        self.new.retain(|it| it.description.strong_count() > 0);
+        self.count = self.new.len() + self.open.values().map(Vec::len).sum::<usize>();
         self.sweep_at = 2 * self.count;
     }
 
     /// Takes out this directory and all below.
     fn forget_directories(&mut self, path: &[u8]) -> Vec<Vec<u8>> {
+        self.last_real.clear();
         let first = below(path);
         let range = (Bound::Excluded(first.as_slice()), Bound::Unbounded);
         let below = self.real.range::<[u8], _>(range).take_while(|it| it.starts_with(&first));
@@ -352,6 +381,7 @@ impl FileNames {
     }
 
     fn forget_directories_like(&mut self, path: &[u8]) {
+        self.last_real.clear();
         let name = last(path);
         self.real.retain(|it| !has_part(it, name));
     }

@@ -14,6 +14,7 @@ pub fn follow(operation: &SyscallOperation, names: &mut FileNames, tasks: &Tasks
     if !call.changes_names() || operation.ret != Some(0) {
         return true;
     }
+    names.sort_in();
     let Some(change) = change(operation, names) else { return false };
     // Where processes are is judged by the directories as they were.
     if call.class == Class::Rename {
