@@ -354,9 +354,10 @@ impl Call {
         self.args.iter().any(|it| roles.contains(it))
     }
 
-    /// True if there is a name to be read beside the call: its tracepoints go to the names ring.
+    /// True if there is a name to be read beside the call: its tracepoints go to the names ring. At the exit of an exec the
+    /// memory that its path stood in is gone.
     pub fn has_names(&self) -> bool {
-        self.has_path() || self.class == Class::Open
+        self.has_path() && self.class != Class::Process || self.class == Class::Open
     }
 
     /// True if nothing is known of what it does without what stands in memory: that is always read.
@@ -364,9 +365,9 @@ impl Call {
         self.args.iter().any(|it| matches!(it, Role::Iocbs | Role::IoEvents | Role::Registered))
     }
 
-    /// True if something can be read beside the call.
+    /// True if something can be read beside the call or seen inside it.
     pub fn is_read_beside(&self) -> bool {
-        self.has_names() || self.has_memory() || self.is_list()
+        self.has_path() || self.has_names() || self.has_memory() || self.is_list()
     }
 }
 

@@ -6,6 +6,8 @@
 pub mod asynchronous;
 pub mod block;
 pub mod fd_table;
+mod given;
+mod inside;
 pub mod model;
 pub mod names;
 pub mod opening;

@@ -142,7 +142,8 @@ impl Changes {
             | EventKind::FileIo(_)
             | EventKind::Task(_)
             | EventKind::Block(_)
-            | EventKind::SeenFd(_) => {}
+            | EventKind::SeenFd(_)
+            | EventKind::Probed(_) => {}
         }
     }
 }

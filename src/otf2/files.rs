@@ -26,8 +26,8 @@ impl Certainty {
     pub(super) fn of(file: &OpenFile) -> Option<Self> {
         file.path.as_ref().map(|it| match it.source {
             PathSource::Link | PathSource::Snapshot | PathSource::Call => Self::Resolved,
-            PathSource::Argument => Self::Spelled,
-            PathSource::Unverified => Self::Unverified,
+            PathSource::Argument | PathSource::Kernel | PathSource::Event => Self::Spelled,
+            PathSource::Unverified | PathSource::EventCut => Self::Unverified,
         })
     }
 
