@@ -334,7 +334,9 @@ fn renames(kind: &EventKind) -> bool {
         EventKind::SysExit(exit) => exit.call,
         _ => return false,
     };
-    matches!(call.call().class, Class::Name | Class::Remove)
+    let call = call.call();
+    // What takes two paths and makes no symbolic link is a rename, or a link that becomes one with the next removal.
+    call.class == Class::Remove || call.arg(Role::Path2).is_some() && !call.is_symlink()
 }
 
 /// True if the event may mean that this descriptor is closed or used for something else.

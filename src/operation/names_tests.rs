@@ -74,6 +74,8 @@ fn a_rename_by_anybody_makes_a_link_doubtful() {
     check(vec![enter(120, 8, "rename", 5)], (true, false));
     check(vec![exit(120, 8, "unlink", 0)], (true, false));
     check(vec![enter(131, 8, "rename", 5)], (true, true));
+    check(vec![enter(120, 8, "mkdir", 5)], (true, true));
+    check(vec![enter(120, 8, "symlink", 5)], (true, true));
 }
 
 fn probed(time: u64, tid: i32, address: u64, bytes: &str) -> Event {
