@@ -256,6 +256,20 @@ fn probes_name_every_call_with_a_path() {
     }
 }
 
+#[test]
+fn entries_of_calls_carry_paths() {
+    let (summary, _, sources) = run(&read("v2/event", "iocap"), Sources::default());
+    assert_eq!(summary.header.names, "event");
+    let of_events = sources.0.iter().filter(|it| it.1 == "event-string");
+    let paths: Vec<&str> = of_events.map(|it| it.0.as_str()).collect();
+    assert!(paths.windows(2).any(|it| it == ["first", "second"]), "{paths:?}");
+    assert!(
+        sources.0.iter().all(|it| ["event-string", "snapshot"].contains(&it.1)),
+        "{:?}",
+        sources.0
+    );
+}
+
 /// "Run a prime number of events and check that the numbers match."
 #[test]
 fn twenty_three_writes_are_twenty_three_operations() {

@@ -106,7 +106,7 @@ pub struct ReadNames {
     pub memory: Vec<(u64, Name)>,
     /// Where `/proc/PID/fd/N` pointed.
     pub link: Option<Name>,
-    /// What it was, read with the link or seen by a probe.
+    /// What it was, read with the link, in time, or seen by a probe.
     pub stat: Option<FileStat>,
 }
 

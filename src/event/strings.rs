@@ -22,6 +22,11 @@ pub struct EventString {
     pub from: StringFrom,
 }
 
+/// A byte of a path as the kernel shows it: what it can print in Latin-1 (`isprint()` in `lib/ctype.c`), else a dot.
+pub fn event_byte(byte: u8) -> u8 {
+    if matches!(byte, 0x20..=0x7e | 0xa0..=0xff) { byte } else { b'.' }
+}
+
 /// The paths of a call, and the copies of them.
 #[derive(Debug, Default)]
 pub(super) struct EventStrings(Vec<(IntField, StringField)>);

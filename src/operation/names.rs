@@ -14,7 +14,7 @@ use rustc_hash::FxHashMap;
 
 use super::inside::Inside;
 use crate::capture::fact::NameOf;
-use crate::event::strings::EventString;
+use crate::event::strings::{EventString, event_byte};
 use crate::event::syscall_table::{Class, Role};
 use crate::event::task::TaskEvent;
 use crate::event::{Event, EventKind, FileStat, Name, ReadNames, StringFrom, SysEnter};
@@ -67,7 +67,12 @@ struct Judged {
     argument_end: KernelTime,
     link_end: KernelTime,
     argument_good: bool,
+    /// The descriptor still was what the open made it.
     link_good: bool,
+    /// And nobody had given its file another name.
+    name_good: bool,
+    /// What the file is was read, not seen by a probe.
+    stat_is_read: bool,
 }
 
 /// Waiting events: a read that took longer than this many of them is judged as not in time. A named limit instead of
@@ -204,6 +209,8 @@ impl NameJoin {
                 link_end: end(NameOf::Link),
                 argument_good: self.sees_closes,
                 link_good: self.sees_closes,
+                name_good: true,
+                stat_is_read: exit.names.as_ref().is_none_or(|it| it.stat.is_none()),
             });
             let seen = exit.names.take().map(|it| *it).unwrap_or_default();
             exit.names = Some(Box::new(better(names(read, addresses), seen)));
@@ -243,7 +250,10 @@ impl NameJoin {
                 name.verified = judged.argument_good;
             }
             if let Some(name) = &mut names.link {
-                name.verified = judged.link_good;
+                name.verified = judged.link_good && judged.name_good;
+            }
+            if judged.stat_is_read && !judged.link_good {
+                names.stat = None;
             }
         }
     }
@@ -264,20 +274,28 @@ fn is_exit_with_names(event: &Event) -> bool {
     matches!(&event.kind, EventKind::SysExit(exit) if exit.call.call().is_read_beside())
 }
 
+/// True if an event would show this path in such a way.
+fn shows(string: &[u8], from: StringFrom, path: &[u8]) -> bool {
+    let mut shown = path.iter().map(|&it| event_byte(it));
+    let same = string.iter().all(|it| shown.next() == Some(*it));
+    same && (from == StringFrom::EventCut || shown.next().is_none())
+}
+
 /// Of what was read and what was seen inside the call the better.
 fn better(read: ReadNames, seen: ReadNames) -> ReadNames {
     let pick = |read: (Option<Name>, StringFrom), seen: (Option<Name>, StringFrom)| match (
         &read.0, &seen.0,
     ) {
         (Some(_), Some(_)) if seen.1 > read.1 => seen,
+        // The program went on and used its memory for something else, without a call that would show it.
+        (Some(name), Some(string)) if !shows(&string.bytes, seen.1, &name.bytes) => seen,
         (None, _) => seen,
         _ => read,
     };
     let ([r1, r2], [s1, s2]) = (read.from, seen.from);
     let (argument, from) = pick((read.argument, r1), (seen.argument, s1));
     let (second, from2) = pick((read.second, r2), (seen.second, s2));
-    // That of a link is kept with it: it may be doubtful.
-    let stat = if read.link.is_some() { read.stat } else { seen.stat };
+    let stat = seen.stat.or(read.stat);
     ReadNames { argument, second, from: [from, from2], stat, ..read }
 }
 
@@ -315,7 +333,7 @@ impl Judged {
         }
         // The descriptor stays what it is, its name does not: whoever renames or removes it, and wherever.
         if event.time <= self.link_end && renames(&event.kind) {
-            self.link_good = false;
+            self.name_good = false;
         }
         let is_lost = matches!(event.kind, EventKind::Lost(_));
         if (is_lost || event.pid == self.pid)

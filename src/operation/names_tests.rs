@@ -78,6 +78,28 @@ fn a_rename_by_anybody_makes_a_link_doubtful() {
     check(vec![enter(120, 8, "symlink", 5)], (true, true));
 }
 
+/// What a descriptor is stays true when its file is renamed, but not when it is closed.
+#[test]
+fn a_rename_leaves_what_the_file_is() {
+    for (call, remains) in [("rename", true), ("close", false)] {
+        let mut join = NameJoin::new(true);
+        let stat = Some(FileStat { mode: libc::S_IFREG, dev: Default::default(), ino: 7, size: 0 });
+        let (end, bytes) = (KernelTime(130), b"/a".to_vec());
+        let link = ReadName { of: NameOf::Link, end, errno: 0, address: 0, stat, bytes };
+        join.add(Tid(7), KernelTime(100), link);
+        let mut out = Vec::new();
+        for it in [enter(90, 7, "openat", 0), exit(100, 7, "openat", 5), enter(120, 8, call, 5)] {
+            join.push(it, &mut |it| out.push(it));
+        }
+        join.finish(&mut |it| out.push(it));
+        let EventKind::SysExit(SysExit { names: Some(names), .. }) = &out[1].kind else {
+            panic!("{:?}", out[1])
+        };
+        assert_eq!(names.stat, stat.filter(|_| remains), "{call}");
+        assert!(names.link.as_ref().is_some_and(|it| !it.verified), "{call}");
+    }
+}
+
 fn probed(time: u64, tid: i32, address: u64, bytes: &str) -> Event {
     let (address, bytes) = (Some(address), Some(bytes.into()));
     event(time, tid, EventKind::Probed(Box::new(Probed::Path { address, bytes })))
@@ -137,21 +159,25 @@ fn a_path_of_another_call_of_the_thread_is_not_taken() {
 
 #[test]
 fn strings_of_an_entry_are_the_last_choice() {
-    let string = |from| EventString { address: 0, bytes: b"/event".into(), from };
+    let string = |bytes: &str, from| EventString { address: 0, bytes: bytes.into(), from };
     let read = |errno| ReadName {
         of: NameOf::Argument,
         end: KernelTime(130),
         errno,
         address: 0,
         stat: None,
-        bytes: b"/read".to_vec(),
+        bytes: b"/\x81read".to_vec(),
     };
     let mut join = NameJoin::new(true);
     let mut out = Vec::new();
-    for (time, from, errno) in
-        [(100, StringFrom::Event, 0), (200, StringFrom::EventCut, libc::EFAULT)]
-    {
-        join.carries(vec![string(from)]);
+    for (time, bytes, from, errno) in [
+        (100, "/.read", StringFrom::Event, 0),
+        (200, "/.re", StringFrom::EventCut, 0),
+        (300, "/event", StringFrom::EventCut, libc::EFAULT),
+        // What was read is not what the call was entered with.
+        (400, "/.rea", StringFrom::Event, 0),
+    ] {
+        join.carries(vec![string(bytes, from)]);
         join.push(enter(time, 7, "unlink", 0), &mut |it| out.push(it));
         join.add(Tid(7), KernelTime(time + 10), read(errno));
         join.push(exit(time + 10, 7, "unlink", 0), &mut |it| out.push(it));
@@ -163,8 +189,13 @@ fn strings_of_an_entry_are_the_last_choice() {
     });
     let found: Vec<(Vec<u8>, StringFrom)> =
         names.map(|it| (it.argument.expect("there").bytes, it.from[0])).collect();
-    let expected =
-        [(b"/read".to_vec(), StringFrom::Memory), (b"/event".to_vec(), StringFrom::EventCut)];
+    let expected: [(&[u8], StringFrom); 4] = [
+        (b"/\x81read", StringFrom::Memory),
+        (b"/\x81read", StringFrom::Memory),
+        (b"/event", StringFrom::EventCut),
+        (b"/.rea", StringFrom::Event),
+    ];
+    let found: Vec<(&[u8], StringFrom)> = found.iter().map(|it| (&*it.0, it.1)).collect();
     assert_eq!(found, expected);
 }
 

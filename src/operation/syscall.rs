@@ -334,8 +334,7 @@ impl Effects<'_> {
         let link = names.and_then(|it| it.link.as_ref());
         let flags = open_flags(operation);
         let mut file = context.file(flags, false);
-        // Without a link it is from a probe, which sees it inside the call.
-        file.stat = names.and_then(|it| it.stat).filter(|_| link.is_none_or(|it| it.verified));
+        file.stat = names.and_then(|it| it.stat);
         file.path = match link {
             Some(link) if link.verified => {
                 Some(FilePath { bytes: link.bytes.clone(), source: PathSource::Link })

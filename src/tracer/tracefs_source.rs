@@ -120,8 +120,7 @@ fn make(
     }
     // From Linux 6.19 on entries carry what pointers of the program point to: paths, but also the first bytes of what is
     // written. That is nobody's business.
-    let copied =
-        if ring == RingOf::Names && names_from == Names::Event { STRING_BYTES } else { "0" };
+    let copied = if ring == RingOf::Names && names_from.has_ring() { STRING_BYTES } else { "0" };
     let _ = instance.write("syscall_user_buf_size", copied);
     for tracepoint in tracepoints {
         let planned = &tracepoint.planned;
