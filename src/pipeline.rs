@@ -13,7 +13,7 @@ use std::io::{self, Read};
 use thiserror::Error;
 
 use arrivals::{Arrivals, Waiting};
-use decoding::{Decoded, decode, decode_hit, learn};
+use decoding::{Decoded, decode, decode_hit, learn, strings};
 pub use summary::Summary;
 
 use crate::anomaly::{Anomaly, AnomalyKind, Ignored};
@@ -135,6 +135,8 @@ struct Pipeline {
     /// Number of the first buffer; behind the last number comes 0 again.
     first_buffer: u32,
     names: NameJoin,
+    /// Entries may carry paths, and names are wanted.
+    takes_strings: bool,
     tracker: Tracker,
     /// Until the snapshot is over.
     opening: Option<Opening>,
@@ -159,6 +161,7 @@ impl Pipeline {
                 known.ok_or(PipelineError::Layout(number))
             })
             .collect::<Result<Vec<_>, _>>()?;
+        let takes_strings = decoder.has_strings() && header.names != "off";
         let has_pages = layouts.iter().any(|it| matches!(it, Layout::Pages(_)));
         Ok(Self {
             decoder,
@@ -169,6 +172,7 @@ impl Pipeline {
             buffers: VecDeque::new(),
             first_buffer: 0,
             names: NameJoin::new(followed(&header).descriptors),
+            takes_strings,
             tracker: tracker(&header),
             opening: Some(Opening::default()),
             events: Vec::new(),
@@ -327,6 +331,12 @@ impl Pipeline {
             Decoded::Event(event) => {
                 if let EventKind::Task(task) = &event.kind {
                     learn(&mut self.owners, task);
+                }
+                if let EventKind::SysEnter(enter) = &event.kind
+                    && self.takes_strings
+                    && enter.call.call().has_path()
+                {
+                    self.names.carries(strings(&self.decoder, bytes, &buffer.layout));
                 }
                 self.event(event, sink)
             }

@@ -216,6 +216,60 @@ impl Sink for Writes {
     }
 }
 
+/// Sources of all paths that calls were given, and of what they opened.
+#[derive(Default)]
+struct Sources(Vec<(String, &'static str)>);
+
+impl Sink for Sources {
+    type Error = Infallible;
+
+    fn step(
+        &mut self,
+        _: KernelTime,
+        step: &iotrace_perf::operation::Step<'_>,
+    ) -> Result<(), Infallible> {
+        if let iotrace_perf::operation::Step::SyscallEnded(operation, _) = step
+            && operation.call.call().has_path()
+        {
+            let paths = [operation.path(), operation.second_path()];
+            self.0.extend(
+                paths.into_iter().flatten().map(|it| {
+                    (String::from_utf8_lossy(&it.bytes).into_owned(), it.source.as_str())
+                }),
+            );
+        }
+        Ok(())
+    }
+}
+
+/// The two kernels copy the paths of a rename in different orders.
+#[test]
+fn probes_name_every_call_with_a_path() {
+    for name in ["v2/kprobe-old", "v2/kprobe-new"] {
+        let (summary, _, sources) = run(&read(name, "iocap"), Sources::default());
+        assert_eq!(summary.header.names, "kprobe");
+        assert!(sources.0.iter().all(|it| it.1 == "kernel-string"), "{name}: {:?}", sources.0);
+        let paths: Vec<&str> = sources.0.iter().map(|it| it.0.as_str()).collect();
+        assert!(paths.windows(2).any(|it| it == ["first", "second"]), "{name}: {paths:?}");
+        assert!(paths.contains(&"/tmp/iotrace-corpus/inner/a copy"), "{name}: {paths:?}");
+        assert_eq!((summary.ledger.unnamed, summary.ledger.unverified), (0, 0), "{name}");
+    }
+}
+
+#[test]
+fn entries_of_calls_carry_paths() {
+    let (summary, _, sources) = run(&read("v2/event", "iocap"), Sources::default());
+    assert_eq!(summary.header.names, "event");
+    let of_events = sources.0.iter().filter(|it| it.1 == "event-string");
+    let paths: Vec<&str> = of_events.map(|it| it.0.as_str()).collect();
+    assert!(paths.windows(2).any(|it| it == ["first", "second"]), "{paths:?}");
+    assert!(
+        sources.0.iter().all(|it| ["event-string", "snapshot"].contains(&it.1)),
+        "{:?}",
+        sources.0
+    );
+}
+
 /// "Run a prime number of events and check that the numbers match."
 #[test]
 fn twenty_three_writes_are_twenty_three_operations() {

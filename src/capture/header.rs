@@ -19,8 +19,11 @@ pub struct Header {
     pub own_pid: i32,
     /// Names of the system calls recorded.
     pub calls: Vec<String>,
-    /// Where file names come from: `reader`, `snapshot` or `off`.
+    /// Where file names come from: `kprobe`, `reader`, `event`, `snapshot` or `off`.
     pub names: String,
+    /// Why from there, in words; for `kprobe` what the probes show. Empty in logs of versions that knew only readers.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub names_reason: String,
     /// What was read of the calls' arguments: `registers`, or `exact` if also what they point to.
     pub args: String,
     /// Where hits came from: `perf` or `tracefs`; empty in logs of versions that knew only perf.

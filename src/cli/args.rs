@@ -110,8 +110,12 @@ pub(super) enum ArgsArg {
 pub(super) enum NamesArg {
     /// The best that this machine allows
     Auto,
+    /// The kernel's own copy of each path, by probes inside the kernel (with --source tracefs)
+    Kprobe,
     /// Read at each open by real-time threads (20 µs per open in a virtual machine, 3 to 5 µs on hardware)
     Reader,
+    /// The beginning of each path as the entry of the call shows it (from Linux 6.19 on): at most 165 bytes, with perf 63
+    Event,
     /// Only of what was open before the recording
     Snapshot,
     /// None

@@ -7,19 +7,20 @@ use serde_json::json;
 
 use super::args::DoctorArgs;
 use super::error::CliError;
+use super::ladder;
 use crate::event::decode::BLOCK_POINTS;
 use crate::event::syscall_table::CallId;
 use crate::sys::instance::{self, Instance};
 use crate::sys::perf::{PerfEvent, Wake};
 use crate::sys::ring::Ring;
 use crate::sys::tracefs::{Tracefs, TracefsError};
-use crate::sys::{limits, proc, thread};
+use crate::sys::{limits, proc};
 use crate::tracefs::EventFormat;
 use crate::tracer::choice::hindrance;
 
 /// One thing that was tried.
 #[derive(Debug)]
-struct Check {
+pub(super) struct Check {
     name: &'static str,
     ok: bool,
     /// What was found.
@@ -29,28 +30,24 @@ struct Check {
 }
 
 impl Check {
-    fn ok(name: &'static str, found: impl Into<String>) -> Self {
+    pub(super) fn ok(name: &'static str, found: impl Into<String>) -> Self {
         Self { name, ok: true, found: found.into(), fix: None }
     }
 
-    fn bad(name: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
+    pub(super) fn bad(
+        name: &'static str,
+        found: impl Into<String>,
+        fix: impl Into<String>,
+    ) -> Self {
         Self { name, ok: false, found: found.into(), fix: Some(fix.into()) }
     }
 }
 
 /// The exit status says whether a recording is possible.
 pub(super) fn run(args: &DoctorArgs) -> Result<ExitCode, CliError> {
-    let checks = [
-        kernel(),
-        root(),
-        tracefs(),
-        tracepoints(),
-        source(),
-        perf(),
-        names(),
-        open_files(),
-        disks(),
-    ];
+    let mut checks = vec![kernel(), root(), tracefs(), tracepoints(), source(), perf()];
+    checks.extend(ladder::checks());
+    checks.extend([open_files(), disks()]);
     let text = if args.json { as_json(&checks) } else { as_text(&checks) };
     io::stdout().lock().write_all(text.as_bytes()).map_err(CliError::output)?;
     let needed = ["tracefs", "perf events"];
@@ -190,18 +187,6 @@ fn perf() -> Check {
             format!("a ring of 8 MiB cannot be mapped: {error}"),
             "--buffer-size 512K, or: ulimit -l unlimited",
         ),
-    }
-}
-
-fn names() -> Check {
-    if thread::fifo_allowed(crate::tracer::names::PRIORITY) {
-        Check::ok("names", "read at each open by real-time threads (SCHED_FIFO)")
-    } else {
-        Check::bad(
-            "names",
-            "no real-time priority: only files that were open before have names",
-            "run as root, in a cgroup with a real-time budget",
-        )
     }
 }
 

@@ -58,6 +58,7 @@ pub(super) fn lines(bytes: u64, converted: &Converted) -> Vec<String> {
         ),
         counts(converted),
         format!("source: {}", described_source(summary)),
+        format!("names: {}", described_names(summary)),
         losses(summary),
     ];
     lines.extend(cost(summary));
@@ -70,6 +71,15 @@ fn described_source(summary: &Summary) -> String {
     match source(summary) {
         (source, "") => source.to_owned(),
         (source, reason) => format!("{source} ({reason})"),
+    }
+}
+
+/// Where names are from, and why from there.
+fn described_names(summary: &Summary) -> String {
+    let header = &summary.header;
+    match header.names_reason.as_str() {
+        "" => header.names.clone(),
+        reason => format!("{} ({reason})", header.names),
     }
 }
 

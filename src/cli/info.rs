@@ -54,6 +54,7 @@ fn about(summary: &Summary, bytes: u64) -> Map<String, Value> {
         ("source", json!(source(summary).0)),
         ("source_reason", json!(header.source_reason)),
         ("names", json!(header.names)),
+        ("names_reason", json!(header.names_reason)),
         ("clock", json!(header.clock.name)),
         ("start_ns", json!(header.clock.start_ns)),
         ("start_realtime_ns", json!(header.clock.start_realtime_ns)),
@@ -205,11 +206,10 @@ fn as_text(info: &Converted, bytes: u64) -> String {
             header.host.cpus.len()
         ),
         format!(
-            "recorded  {started} for {}.{:03} s, {} mode, names: {}",
+            "recorded  {started} for {}.{:03} s, {} mode",
             duration_ms / 1000,
             duration_ms % 1000,
             header.scope.mode,
-            header.names
         ),
         format!("command   {}", header.scope.command.join(" ")),
         format!("ended     {end}"),

@@ -7,6 +7,7 @@ mod error;
 mod events;
 mod exit_lines;
 mod info;
+mod ladder;
 mod output;
 mod record;
 mod script;

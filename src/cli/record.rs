@@ -15,8 +15,9 @@ use crate::sys::{files, spawn};
 use crate::tracer::choice::SourceWish;
 use crate::tracer::drain::Place;
 use crate::tracer::error::TracerError;
+use crate::tracer::naming::{Names, NamesWish};
 use crate::tracer::plan::SourceKind;
-use crate::tracer::session::{self, Follow, Interrupts, Names, Options, Outcome};
+use crate::tracer::session::{self, Follow, Interrupts, Options, Outcome};
 
 /// Records, makes the archive, and ends as the program did.
 pub(super) fn run(args: RecordArgs) -> Result<ExitCode, CliError> {
@@ -146,9 +147,12 @@ fn options(args: &RecordArgs) -> Result<Options, CliError> {
         uring,
         faults,
         names: match args.names {
-            NamesArg::Auto | NamesArg::Reader => Names::Reader,
-            NamesArg::Snapshot => Names::Snapshot,
-            NamesArg::Off => Names::Off,
+            NamesArg::Auto => NamesWish::Auto,
+            NamesArg::Kprobe => NamesWish::Only(Names::Kprobe),
+            NamesArg::Reader => NamesWish::Only(Names::Reader),
+            NamesArg::Event => NamesWish::Only(Names::Event),
+            NamesArg::Snapshot => NamesWish::Only(Names::Snapshot),
+            NamesArg::Off => NamesWish::Only(Names::Off),
         },
         exact_args: args.args == ArgsArg::Exact,
         source: match args.source {

@@ -5,6 +5,8 @@ use thiserror::Error;
 use super::block::{BlockEvent, BlockPoint, Rwbs};
 use super::fault::FaultShape;
 use super::file_io::{FILE_IO_POINTS, FileIoShape};
+use super::probed::ProbeShape;
+use super::strings::{EventString, EventStrings};
 use super::syscall_table::CallId;
 use super::task::TaskEvent;
 use super::uring::{URING_POINTS, UringShape};
@@ -60,13 +62,14 @@ pub struct Decoder {
 enum Shape {
     RawEnter { id: IntField, args: ArrayField },
     RawExit { id: IntField, ret: IntField },
-    Enter { call: CallId, args: Vec<IntField> },
+    Enter { call: CallId, args: Vec<IntField>, strings: EventStrings },
     Exit { call: CallId, ret: IntField },
     Block(BlockShape),
     Uring(UringShape),
     FileIo(FileIoShape),
     Fault(FaultShape),
     NewTask { pid: IntField, clone_flags: IntField },
+    Probe(ProbeShape),
 }
 
 #[derive(Debug)]
@@ -154,7 +157,7 @@ impl Decoder {
                 let ret = ret.read_i64(payload).ok_or(short)?;
                 Ok(EventKind::SysExit(SysExit { call, ret, names: None }))
             }
-            Shape::Enter { call, args } => {
+            Shape::Enter { call, args, .. } => {
                 let args =
                     registers(|index| args.get(index).map_or(Some(0), |it| it.read_u64(payload)));
                 Ok(EventKind::SysEnter(SysEnter { call: *call, args: args.ok_or(short)? }))
@@ -173,6 +176,23 @@ impl Decoder {
                 let clone_flags = clone_flags.read_u64(payload).ok_or(short)?;
                 Ok(EventKind::Task(TaskEvent::NewTask { tid: Tid(tid), clone_flags }))
             }
+            Shape::Probe(fields) => fields.read(payload).map(EventKind::Probed).ok_or(short),
+        }
+    }
+
+    /// True if entries of calls carry paths themselves.
+    pub fn has_strings(&self) -> bool {
+        let carries =
+            |it: &Shape| matches!(it, Shape::Enter { strings, .. } if !strings.is_empty());
+        self.shapes.iter().flatten().any(carries)
+    }
+
+    /// The paths that the entry of a call carries itself, where the kernel copies them (from Linux 6.19 on).
+    pub fn strings(&self, payload: &[u8]) -> Vec<EventString> {
+        let shape = common_type(payload).and_then(|it| self.shapes.get(usize::from(it))?.as_ref());
+        match shape {
+            Some(Shape::Enter { strings, .. }) => strings.read(payload),
+            _ => Vec::new(),
         }
     }
 
@@ -204,7 +224,8 @@ fn registers(read: impl Fn(usize) -> Option<u64>) -> Option<[u64; 6]> {
 impl Shape {
     fn of(system: &str, name: &str, format: &EventFormat) -> Result<Option<Self>, BindError> {
         if let Some(call) = name.strip_prefix("sys_enter_").and_then(CallId::by_name) {
-            return Ok(Some(Self::Enter { call, args: arguments(format)? }));
+            let strings = EventStrings::of(call, format)?;
+            return Ok(Some(Self::Enter { call, args: arguments(format)?, strings }));
         }
         if let Some(call) = name.strip_prefix("sys_exit_").and_then(CallId::by_name) {
             return Ok(Some(Self::Exit { call, ret: format.int("ret")? }));
@@ -220,6 +241,9 @@ impl Shape {
         }
         if let Some(fault) = FaultShape::of(name, format)? {
             return Ok(Some(Self::Fault(fault)));
+        }
+        if let Some(shape) = ProbeShape::of(system, name, format)? {
+            return Ok(Some(Self::Probe(shape)));
         }
         Ok(match (system, name) {
             ("raw_syscalls", "sys_enter") => {

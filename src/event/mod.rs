@@ -8,6 +8,8 @@ pub mod block;
 pub mod decode;
 pub mod fault;
 pub mod file_io;
+pub mod probed;
+pub mod strings;
 mod syscall_rows;
 pub mod syscall_table;
 pub mod task;
@@ -51,6 +53,27 @@ pub enum EventKind {
     Lost(u64),
     /// No hit, but a fact that has its place in time: a snapshot saw this descriptor.
     SeenFd(Box<SeenFd>),
+    /// A probe of ours saw something inside a system call.
+    Probed(Box<Probed>),
+}
+
+/// What a probe of ours saw inside a system call of the thread: the kernel's own words, at the moment of their use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Probed {
+    /// The kernel has copied a path out of the program's memory.
+    Path {
+        /// Where it stood there; `None`: this kernel does not say.
+        address: Option<u64>,
+        /// The path, without its NUL; `None`: it could not be copied.
+        bytes: Option<Vec<u8>>,
+    },
+    /// A descriptor was given a file.
+    File {
+        /// The descriptor.
+        fd: Fd,
+        /// What the file is.
+        stat: FileStat,
+    },
 }
 
 /// `sys_enter`: the call and its six argument registers as they were.
@@ -80,14 +103,31 @@ pub struct ReadNames {
     pub argument: Option<Name>,
     /// The second path that it passed.
     pub second: Option<Name>,
+    /// Where these two are from.
+    pub from: [StringFrom; 2],
     /// What other arguments point to, by their addresses.
     pub memory: Vec<(u64, Name)>,
     /// Where `/proc/PID/fd/N` pointed.
     pub link: Option<Name>,
-    /// What it was, read with the link.
+    /// What it was, read with the link, in time, or seen by a probe.
     pub stat: Option<FileStat>,
     /// Clock after the last of the reads.
     pub read: KernelTime,
+}
+
+/// Where the string of an argument is from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum StringFrom {
+    /// Copied by the system call's own tracepoint, which cuts off what is long and shows a dot for what it cannot print.
+    /// This one ends like those that were cut.
+    EventCut,
+    /// The same, and whole.
+    Event,
+    /// Read from the program's memory, beside the call.
+    #[default]
+    Memory,
+    /// The kernel's own copy, which it worked with.
+    Kernel,
 }
 
 /// A name and how far it can be trusted.

@@ -51,7 +51,7 @@ pub const CALLS: &[Call] = &[
     row("fork",             57, None,      C::Process,    [__, __, __, __, __, __]),
     row("vfork",            58, None,      C::Process,    [__, __, __, __, __, __]),
     // Its path stands in memory that is gone at its exit.
-    row("execve",           59, Some(221), C::Process,    [__, __, __, __, __, __]),
+    row("execve",           59, Some(221), C::Process,    [Path, __, __, __, __, __]),
     row("fcntl",            72, Some(25),  C::Control,    [Fd, Command, CommandArg, __, __, __]),
     row("flock",            73, Some(32),  C::Lock,       [Fd, __, __, __, __, __]),
     row("fsync",            74, Some(82),  C::Sync,       [Fd, __, __, __, __, __]),
@@ -144,7 +144,7 @@ pub const CALLS: &[Call] = &[
     row("sendmmsg",        307, Some(269), C::Socket,     [Fd, __, __, __, __, __]),
     row("renameat2",       316, Some(276), C::Rename,     [DirFd, Path, DirFd2, Path2, RenameFlags, __]),
     row("memfd_create",    319, Some(279), C::Make("/memfd:?"), [__, __, __, __, __, __]),
-    row("execveat",        322, Some(281), C::Process,    [DirFd, __, __, __, __, __]),
+    row("execveat",        322, Some(281), C::Process,    [DirFd, Path, __, __, __, __]),
     row("userfaultfd",     323, Some(282), C::Make("anon_inode:[userfaultfd]"), [__, __, __, __, __, __]),
     row("copy_file_range", 326, Some(285), C::Transfer,   [Fd, OffsetPtr, Fd2, OffsetPtr2, Count, __]),
     row("preadv2",         327, Some(286), C::Read,       [Fd, Buffers, BufferCount, Offset, __, RwFlags]),

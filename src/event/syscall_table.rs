@@ -399,9 +399,11 @@ impl Call {
         self.arg(Role::Message).or(self.arg(Role::Messages)).is_some()
     }
 
-    /// True if there is a name to be read beside the call: its tracepoints go to the names ring.
+    /// True if there is a name to be read beside the call: its tracepoints go to the names ring. At the exit of an exec the
+    /// memory that its path stood in is gone.
     pub fn has_names(&self) -> bool {
-        self.has_path() || self.class == Class::Open || self.receives_descriptors()
+        let is_there = self.has_path() && self.class != Class::Process;
+        is_there || self.class == Class::Open || self.receives_descriptors()
     }
 
     /// True if nothing is known of what it does without what stands in memory: that is always read.
@@ -414,9 +416,9 @@ impl Call {
         self.changes_names() || self.is_list()
     }
 
-    /// True if something can be read beside the call.
+    /// True if something can be read beside the call or seen inside it.
     pub fn is_read_beside(&self) -> bool {
-        self.has_names() || self.has_memory() || self.is_list()
+        self.has_path() || self.has_names() || self.has_memory() || self.is_list()
     }
 }
 

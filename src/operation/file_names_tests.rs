@@ -269,7 +269,7 @@ fn after_a_loss_directories_may_be_other_ones() {
         &expect![[r#"
             1: openat 3 /data/d/a fd-link at ? = 3
             1: openat 4 /data/b fd-link at ? = 4
-            1: rename -1 e argument at ? = 0 [/data/e] [/data/d]
+            1: rename -1 e argument at ? = 0 [e] [d]
             1: read 3 /data/d/a unverified at ? = 1
             1: read 4 /data/b unverified at ? = 1
         "#]],

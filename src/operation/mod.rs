@@ -10,6 +10,8 @@ pub mod context;
 pub mod fault;
 pub mod fd_table;
 pub mod file_names;
+mod given;
+mod inside;
 pub mod mappings;
 pub mod model;
 pub mod names;

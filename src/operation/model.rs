@@ -21,6 +21,12 @@ pub enum PathSource {
     Link,
     /// The argument read at the exit of the open, in time: as the program spelled it, not resolved.
     Argument,
+    /// The kernel's own copy of the argument, recorded inside the call: as the program spelled it.
+    Kernel,
+    /// The argument as the call's tracepoint shows it: bytes that cannot be printed are dots.
+    Event,
+    /// The same, and what is missing behind it was cut off.
+    EventCut,
     /// What is made by such a call always has this name (a socket, an eventfd).
     Call,
     /// A `/proc` snapshot, for what was open before the recording.
@@ -37,11 +43,24 @@ impl PathSource {
         match self {
             Self::Link => "fd-link",
             Self::Argument => "argument",
+            Self::Kernel => "kernel-string",
+            Self::Event => "event-string",
+            Self::EventCut => "event-string-cut",
             Self::Call => "call",
             Self::Snapshot => "snapshot",
             Self::Renamed => "renamed",
             Self::Unverified => "unverified",
         }
+    }
+
+    /// It is what the program spelled, to the byte.
+    pub fn is_spelled(self) -> bool {
+        matches!(self, Self::Argument | Self::Kernel)
+    }
+
+    /// It may be another file's name, or only the beginning of one.
+    pub fn is_doubtful(self) -> bool {
+        matches!(self, Self::Unverified | Self::EventCut)
     }
 }
 

@@ -4,15 +4,20 @@
 //! thread's next record; for a descriptor, before any close or re-use of it by a thread of the process. So the event of
 //! an open's exit waits until the end of its reads has passed in the stream, some 20 µs, and so does everything behind
 //! it.
+//!
+//! What probes and the entries of calls say themselves needs no verdict: it stands in the stream, between the entry and
+//! the exit of the thread's call, and is told by the address of the argument.
 
 use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
 
+use super::inside::Inside;
 use crate::capture::fact::NameOf;
+use crate::event::strings::{EventString, event_byte};
 use crate::event::syscall_table::{Class, Role};
 use crate::event::task::TaskEvent;
-use crate::event::{Event, EventKind, FileStat, Name, ReadNames, SysEnter};
+use crate::event::{Event, EventKind, FileStat, Name, ReadNames, StringFrom, SysEnter};
 use crate::units::{KernelTime, Pid, Tid};
 
 /// A name as it was read.
@@ -38,7 +43,9 @@ pub struct NameJoin {
     /// Every call that closes was recorded; if not, nothing shows that a link was too late.
     sees_closes: bool,
     /// The call that a thread is inside, if something can be read beside it.
-    entered: FxHashMap<Tid, SysEnter>,
+    entered: FxHashMap<Tid, Inside>,
+    /// What the next entry of a thread carries.
+    strings: Vec<EventString>,
     /// Names by thread and time of the exit that they were read for.
     read: FxHashMap<(Tid, KernelTime), Vec<ReadName>>,
     /// Events that wait behind an open.
@@ -60,7 +67,12 @@ struct Judged {
     argument_end: KernelTime,
     link_end: KernelTime,
     argument_good: bool,
+    /// The descriptor still was what the open made it.
     link_good: bool,
+    /// And nobody had given its file another name.
+    name_good: bool,
+    /// What the file is was read, not seen by a probe.
+    stat_is_read: bool,
 }
 
 /// Waiting events: a read that took longer than this many of them is judged as not in time. A named limit instead of
@@ -73,6 +85,7 @@ impl NameJoin {
         Self {
             sees_closes,
             entered: FxHashMap::default(),
+            strings: Vec::new(),
             read: FxHashMap::default(),
             waiting: VecDeque::new(),
             open: VecDeque::new(),
@@ -90,23 +103,27 @@ impl NameJoin {
         self.read.retain(|key, _| key.1 >= time);
     }
 
+    /// The paths that the entry carries that is pushed next.
+    pub fn carries(&mut self, strings: Vec<EventString>) {
+        self.strings = strings;
+    }
+
     /// True if the next event is an end to no wait and begins none, as most are: it need not be pushed.
     pub fn passes(&self, event: &Event) -> bool {
         let is_beside = match &event.kind {
             EventKind::SysEnter(enter) => enter.call.call().is_read_beside(),
+            EventKind::Probed(_) | EventKind::Lost(_) => true,
             _ => is_exit_with_names(event),
         };
         self.open.is_empty() && !is_beside
     }
 
     /// Takes the next event; passes on those that wait for nothing.
-    pub fn push(&mut self, event: Event, out: &mut impl FnMut(Event)) {
-        if let EventKind::SysEnter(enter) = &event.kind
-            && enter.call.call().is_read_beside()
-        {
-            self.entered.insert(event.tid, *enter);
-        }
-        if self.open.is_empty() && !is_exit_with_names(&event) {
+    pub fn push(&mut self, mut event: Event, out: &mut impl FnMut(Event)) {
+        let entered = self.look_inside(&mut event);
+        let read = is_exit_with_names(&event).then(|| self.read.remove(&(event.tid, event.time)));
+        let read = read.flatten();
+        if self.open.is_empty() && read.is_none() {
             out(event);
             return;
         }
@@ -114,7 +131,7 @@ impl NameJoin {
             judged.look_at(&event);
         }
         self.settle(event.time);
-        self.enqueue(event);
+        self.enqueue(event, read, entered);
         if self.waiting.len() > WAITING_MAX {
             self.give_up();
         }
@@ -127,13 +144,43 @@ impl NameJoin {
         self.pass_on(out);
     }
 
-    fn enqueue(&mut self, mut event: Event) {
+    /// What the event says of the call that its thread is inside; that call's entry if this is its exit, which gets the
+    /// names that were seen inside.
+    fn look_inside(&mut self, event: &mut Event) -> Option<SysEnter> {
+        match &mut event.kind {
+            EventKind::SysEnter(enter) if enter.call.call().is_read_beside() => {
+                let strings = std::mem::take(&mut self.strings);
+                self.entered.insert(event.tid, Inside::new(*enter, strings));
+            }
+            EventKind::Probed(probed) => {
+                if let Some(inside) = self.entered.get_mut(&event.tid) {
+                    inside.probed(probed);
+                }
+            }
+            // What follows may be of another call.
+            EventKind::Lost(_) => self.entered.clear(),
+            EventKind::SysExit(exit) => {
+                let inside = self.entered.remove(&event.tid);
+                let inside = inside.filter(|it| it.enter.call == exit.call)?;
+                exit.names = inside.names(exit.ret).map(Box::new);
+                return Some(inside.enter);
+            }
+            _ => {}
+        }
+        None
+    }
+
+    fn enqueue(
+        &mut self,
+        mut event: Event,
+        read: Option<Vec<ReadName>>,
+        entered: Option<SysEnter>,
+    ) {
         if let EventKind::SysExit(exit) = &mut event.kind
-            && let Some(mut read) = self.read.remove(&(event.tid, event.time))
+            && let Some(mut read) = read
         {
             // A reader may have taken the address of an older open of the thread.
             let ret = exit.ret;
-            let entered = self.entered.remove(&event.tid).filter(|it| it.call == exit.call);
             let addresses =
                 entered.as_ref().map(|it| it.call.call().paths(&it.args)).unwrap_or_default();
             let has = |address| {
@@ -162,9 +209,13 @@ impl NameJoin {
                 link_end: end(NameOf::Link),
                 argument_good: self.sees_closes,
                 link_good: self.sees_closes,
+                name_good: true,
+                stat_is_read: exit.names.as_ref().is_none_or(|it| it.stat.is_none()),
             });
-            let until = read.iter().map(|it| it.end).max().unwrap_or_default();
-            exit.names = Some(Box::new(ReadNames { read: until, ..names(read, addresses) }));
+            let seen = exit.names.take().map(|it| *it).unwrap_or_default();
+            let read_until = read.iter().map(|it| it.end).max().unwrap_or_default();
+            let names = better(names(read, addresses), seen);
+            exit.names = Some(Box::new(ReadNames { read: read_until, ..names }));
         }
         self.waiting.push_back(event);
     }
@@ -194,11 +245,17 @@ impl NameJoin {
             && let Some(names) = &mut exit.names
         {
             let memory = names.memory.iter_mut().map(|it| &mut it.1);
-            for name in names.argument.iter_mut().chain(&mut names.second).chain(memory) {
+            let strings = [&mut names.argument, &mut names.second].into_iter().zip(names.from);
+            let read =
+                strings.filter(|it| it.1 == StringFrom::Memory).filter_map(|it| it.0.as_mut());
+            for name in read.chain(memory) {
                 name.verified = judged.argument_good;
             }
             if let Some(name) = &mut names.link {
-                name.verified = judged.link_good;
+                name.verified = judged.link_good && judged.name_good;
+            }
+            if judged.stat_is_read && !judged.link_good {
+                names.stat = None;
             }
         }
     }
@@ -217,6 +274,31 @@ impl NameJoin {
 /// The exit of a call beside which something can be read.
 fn is_exit_with_names(event: &Event) -> bool {
     matches!(&event.kind, EventKind::SysExit(exit) if exit.call.call().is_read_beside())
+}
+
+/// True if an event would show this path in such a way.
+fn shows(string: &[u8], from: StringFrom, path: &[u8]) -> bool {
+    let mut shown = path.iter().map(|&it| event_byte(it));
+    let same = string.iter().all(|it| shown.next() == Some(*it));
+    same && (from == StringFrom::EventCut || shown.next().is_none())
+}
+
+/// Of what was read and what was seen inside the call the better.
+fn better(read: ReadNames, seen: ReadNames) -> ReadNames {
+    let pick = |read: (Option<Name>, StringFrom), seen: (Option<Name>, StringFrom)| match (
+        &read.0, &seen.0,
+    ) {
+        (Some(_), Some(_)) if seen.1 > read.1 => seen,
+        // The program went on and used its memory for something else, without a call that would show it.
+        (Some(name), Some(string)) if !shows(&string.bytes, seen.1, &name.bytes) => seen,
+        (None, _) => seen,
+        _ => read,
+    };
+    let ([r1, r2], [s1, s2]) = (read.from, seen.from);
+    let (argument, from) = pick((read.argument, r1), (seen.argument, s1));
+    let (second, from2) = pick((read.second, r2), (seen.second, s2));
+    let stat = seen.stat.or(read.stat);
+    ReadNames { argument, second, from: [from, from2], stat, ..read }
 }
 
 /// What could be read.
@@ -251,6 +333,10 @@ impl Judged {
         if event.tid == self.tid {
             self.argument_good &= event.time > self.argument_end;
         }
+        // The descriptor stays what it is, its name does not: whoever renames or removes it, and wherever.
+        if event.time <= self.link_end && renames(&event.kind) {
+            self.name_good = false;
+        }
         let is_lost = matches!(event.kind, EventKind::Lost(_));
         if (is_lost || event.pid == self.pid)
             && event.time <= self.link_end
@@ -259,6 +345,18 @@ impl Judged {
             self.link_good = false;
         }
     }
+}
+
+/// True if a file may get another name or lose it in this call.
+fn renames(kind: &EventKind) -> bool {
+    let call = match kind {
+        EventKind::SysEnter(enter) => enter.call,
+        EventKind::SysExit(exit) => exit.call,
+        _ => return false,
+    };
+    let call = call.call();
+    // What takes two paths and makes no symbolic link is a rename, or a link that becomes one with the next removal.
+    call.class == Class::Remove || call.arg(Role::Path2).is_some() && !call.is_symlink()
 }
 
 /// True if the event may mean that this descriptor is closed or used for something else.
@@ -292,85 +390,11 @@ fn may_close(kind: &EventKind, fd: i64) -> bool {
         | EventKind::Block(_)
         | EventKind::Fault(_)
         | EventKind::FileIo(_)
-        | EventKind::SeenFd(_) => false,
+        | EventKind::SeenFd(_)
+        | EventKind::Probed(_) => false,
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::event::syscall_table::CallId;
-    use crate::event::{SysEnter, SysExit};
-    use crate::units::CpuId;
-
-    fn event(time: u64, tid: i32, kind: EventKind) -> Event {
-        Event { time: KernelTime(time), cpu: CpuId(0), pid: Pid(7), tid: Tid(tid), kind }
-    }
-
-    fn call(name: &str) -> CallId {
-        CallId::by_name(name).expect("in the table")
-    }
-
-    fn exit(time: u64, tid: i32, name: &str, ret: i64) -> Event {
-        event(time, tid, EventKind::SysExit(SysExit { call: call(name), ret, names: None }))
-    }
-
-    fn enter(time: u64, tid: i32, name: &str, first: u64) -> Event {
-        let args = [first, 0, 0, 0, 0, 0];
-        event(time, tid, EventKind::SysEnter(SysEnter { call: call(name), args }))
-    }
-
-    /// Opens fd 5 at 100 with its names read at 130, then `after`. Were argument and link good?
-    #[track_caller]
-    fn check(after: Vec<Event>, good: (bool, bool)) {
-        let mut join = NameJoin::new(true);
-        for of in [NameOf::Link, NameOf::Argument] {
-            let name = ReadName {
-                of,
-                end: KernelTime(130),
-                errno: 0,
-                address: 0,
-                stat: None,
-                bytes: b"/a".to_vec(),
-            };
-            join.add(Tid(7), KernelTime(100), name);
-        }
-        let mut out = Vec::new();
-        let count = after.len() + 1;
-        join.push(enter(90, 7, "openat", 0), &mut |it| out.push(it));
-        out.clear();
-        join.push(exit(100, 7, "openat", 5), &mut |it| out.push(it));
-        assert!(out.is_empty(), "waits for its verdict");
-        for it in after {
-            join.push(it, &mut |it| out.push(it));
-        }
-        join.finish(&mut |it| out.push(it));
-        assert_eq!(out.len(), count);
-        assert!(out.is_sorted_by_key(|it| it.time));
-        let EventKind::SysExit(SysExit { names: Some(names), .. }) = &out[0].kind else {
-            panic!("{:?}", out[0])
-        };
-        let verified = |it: &Option<Name>| it.as_ref().is_some_and(|it| it.verified);
-        assert_eq!((verified(&names.argument), verified(&names.link)), good);
-    }
-
-    #[test]
-    fn a_name_read_in_time_is_good() {
-        check(vec![], (true, true));
-        check(vec![enter(131, 7, "read", 5)], (true, true));
-        check(vec![enter(120, 8, "close", 4), enter(140, 7, "close", 5)], (true, true));
-    }
-
-    #[test]
-    fn a_thread_that_went_on_makes_its_argument_doubtful() {
-        check(vec![enter(120, 7, "read", 5)], (false, true));
-        check(vec![enter(120, 7, "close", 5)], (false, false));
-    }
-
-    #[test]
-    fn a_close_by_another_thread_makes_it_doubtful() {
-        check(vec![enter(120, 8, "close", 5)], (true, false));
-        check(vec![exit(120, 8, "close", 0)], (true, false));
-        check(vec![enter(120, 8, "close_range", 3)], (true, false));
-    }
-}
+#[path = "names_tests.rs"]
+mod tests;

@@ -165,7 +165,8 @@ impl Changes {
             | EventKind::Task(_)
             | EventKind::Block(_)
             | EventKind::Fault(_)
-            | EventKind::SeenFd(_) => {}
+            | EventKind::SeenFd(_)
+            | EventKind::Probed(_) => {}
         }
     }
 }

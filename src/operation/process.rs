@@ -196,6 +196,13 @@ impl Tasks {
         process.parent.is_some() && parent.map(|it| it.info.key) != process.info.parent
     }
 
+    /// Any of them may have gone elsewhere unseen. (Who leaves its root is another matter: that is not for everybody.)
+    pub fn forget_directories(&mut self) {
+        for process in self.processes.values() {
+            process.place.borrow_mut().enter(None);
+        }
+    }
+
     /// Followed processes that were seen to be made and have not ended.
     pub fn left(&self) -> u64 {
         let left = self.processes.values().filter(|it| it.followed && it.parent.is_some());

@@ -1,7 +1,7 @@
 //! What calls that rename and remove do to the names of open files and to where processes are.
 
 use super::file_names::{Change, FileNames, Span};
-use super::model::{Given, PathSource, SyscallOperation};
+use super::model::{Given, SyscallOperation};
 use super::process::Tasks;
 use crate::event::syscall_table::{Class, Role};
 
@@ -28,7 +28,7 @@ pub fn follow(operation: &SyscallOperation, names: &mut FileNames, tasks: &Tasks
 /// What it has done; `None` if its paths are not known.
 fn change(operation: &SyscallOperation, names: &FileNames) -> Option<Change> {
     let spot = |given: &Option<Given>| {
-        let given = given.as_ref().filter(|it| it.path.source == PathSource::Argument)?;
+        let given = given.as_ref().filter(|it| it.path.source.is_spelled())?;
         given.absolute.as_ref().map(|it| names.spot(it))
     };
     let named = operation.named.as_ref()?;

@@ -4,9 +4,9 @@ use std::rc::Rc;
 
 use super::context::Context;
 use super::fd_table::{Description, Slot};
+use super::given::{as_file_path, move_place, named};
 use super::mappings::{self, Mapping};
-use super::model::{FdEffect, FilePath, Given, Named, OpenFile, PathSource, SyscallOperation};
-use super::place::Base;
+use super::model::{FdEffect, FilePath, OpenFile, PathSource, SyscallOperation};
 use super::process::{Process, Thread};
 use crate::event::syscall_table::{Call, Class, IOVEC_BYTES, Role};
 use crate::event::{Event, Name, ReadNames, SysEnter, SysExit};
@@ -32,7 +32,7 @@ pub struct Pending {
 }
 
 /// The register of this role, as a descriptor.
-fn fd_of(call: &Call, role: Role, args: &[u64; 6]) -> Option<Fd> {
+pub(super) fn fd_of(call: &Call, role: Role, args: &[u64; 6]) -> Option<Fd> {
     let register = *args.get(call.arg(role)?)?;
     // The kernel looks at the lower 32 bits only.
     let [a, b, c, d, ..] = register.to_le_bytes();
@@ -286,14 +286,11 @@ impl Effects<'_> {
             return;
         };
         let given = names.and_then(|it| named(it, operation, self.process, context.losses).first);
-        let as_argument = given.map(|it| FilePath {
-            bytes: it.absolute.unwrap_or(it.path.bytes),
-            source: it.path.source,
-        });
+        let as_argument = given.map(as_file_path);
         let link = names.and_then(|it| it.link.as_ref());
         let flags = open_flags(operation);
         let mut file = context.file(flags, false);
-        file.stat = names.and_then(|it| it.stat).filter(|_| link.is_some_and(|it| it.verified));
+        file.stat = names.and_then(|it| it.stat);
         file.path = match link {
             Some(link) if link.verified => {
                 Some(FilePath { bytes: link.bytes.clone(), source: PathSource::Link })
@@ -442,59 +439,6 @@ impl Effects<'_> {
         if nobody {
             table.remove(fd, self.now);
         }
-    }
-}
-
-/// The paths that a call was given.
-fn named(names: &ReadNames, operation: &SyscallOperation, process: &Process, losses: u32) -> Named {
-    let given = |name: &Option<Name>, directory: Role| {
-        let name = name.as_ref()?;
-        let source = if name.verified { PathSource::Argument } else { PathSource::Unverified };
-        let path = FilePath { bytes: name.bytes.clone(), source };
-        let absolute = absolute(&path, directory, operation, (process, losses));
-        Some(Given { path, absolute })
-    };
-    Named { first: given(&names.argument, Role::DirFd), second: given(&names.second, Role::DirFd2) }
-}
-
-/// The whole path; what a symbolic link contains is none before somebody follows it.
-fn absolute(
-    path: &FilePath,
-    directory: Role,
-    operation: &SyscallOperation,
-    (process, losses): (&Process, u32),
-) -> Option<Vec<u8>> {
-    let call = operation.call.call();
-    if directory == Role::DirFd2 && call.is_symlink() {
-        return None;
-    }
-    let fd = fd_of(call, directory, &operation.args).filter(|it| *it != Fd::AT_FDCWD);
-    let open = fd.and_then(|it| process.fds.borrow().get(it, losses)).map(|it| it.file());
-    let sure = open.as_ref().and_then(|it| it.path.as_ref());
-    let sure = sure.filter(|it| it.is_resolved());
-    let base = match fd {
-        None => Base::Working,
-        Some(_) => Base::Directory(sure.map(|it| it.bytes.as_slice())),
-    };
-    process.place.borrow().absolute(base, &path.bytes)
-}
-
-/// `chdir`, `fchdir` and `chroot` that succeeded.
-fn move_place(operation: &SyscallOperation, process: &Process) {
-    let class = operation.call.call().class;
-    if !matches!(class, Class::Place | Class::Root) {
-        return;
-    }
-    let given = operation.named.as_ref().and_then(|it| it.first.as_ref());
-    let sure = given.filter(|it| it.path.source == PathSource::Argument);
-    let of_file = operation.file.as_ref().and_then(|it| it.path.as_ref());
-    let of_file = of_file.filter(|it| it.is_resolved());
-    let to = sure.and_then(|it| it.absolute.clone()).or_else(|| of_file.map(|it| it.bytes.clone()));
-    let mut place = process.place.borrow_mut();
-    if class == Class::Root {
-        place.enter_root(to);
-    } else {
-        place.enter(to);
     }
 }
 

@@ -135,6 +135,14 @@ impl Tracker {
                 self.seen_fd(seen, event.time);
                 Ok(())
             }
+            // What it says has been joined to its call.
+            EventKind::Probed(_) => {
+                match self.unwanted(event.pid) {
+                    Some(reason) => self.ledger.ignore(reason),
+                    None => self.ledger.events += 1,
+                }
+                Ok(())
+            }
         }
     }
 
@@ -148,8 +156,7 @@ impl Tracker {
         use AnomalyKind::{Late, NoProcess, Undecodable};
         if matches!(anomaly.kind, Late | Undecodable | NoProcess) {
             // To what is followed it is as good as lost.
-            self.losses += 1;
-            self.block.records_lost();
+            self.records_lost();
         }
         sink.step(anomaly.time, &Step::Anomaly(anomaly))
     }
@@ -325,10 +332,16 @@ impl Tracker {
         self.ledger.unfollowed += u64::from(!known);
     }
 
-    fn lost<S: Sink>(&mut self, event: &Event, count: u64, sink: &mut S) -> Result<(), S::Error> {
-        self.ledger.lost = self.ledger.lost.saturating_add(count);
+    /// Anything may have happened that was not seen.
+    fn records_lost(&mut self) {
         self.losses += 1;
         self.block.records_lost();
+        self.tasks.forget_directories();
+    }
+
+    fn lost<S: Sink>(&mut self, event: &Event, count: u64, sink: &mut S) -> Result<(), S::Error> {
+        self.ledger.lost = self.ledger.lost.saturating_add(count);
+        self.records_lost();
         let detail = format!("{count} records lost: the ring of CPU {} was full", event.cpu);
         self.anomaly(&anomaly(event, AnomalyKind::Lost, count, detail), sink)
     }
@@ -490,11 +503,10 @@ fn announce<S: Sink>(
 
 /// Operations whose file has no name, or a doubtful one.
 fn count_names(ledger: &mut Ledger, operation: &SyscallOperation) {
-    use super::model::PathSource;
-    let works_on_file = operation.file.is_some() || operation.call.call().has_path();
+    let works_on_file = operation.file.is_some() || operation.call.call().has_names();
     match operation.path() {
         None if works_on_file && operation.errno() != Some(libc::EBADF) => ledger.unnamed += 1,
-        Some(path) if path.source == PathSource::Unverified => ledger.unverified += 1,
+        Some(path) if path.source.is_doubtful() => ledger.unverified += 1,
         _ => {}
     }
 }

@@ -20,7 +20,9 @@ use crate::capture::fact::Text;
 use crate::event::fault::{FaultEvent, FaultPlace};
 use crate::event::syscall_table::CallId;
 use crate::event::task::TaskEvent;
-use crate::event::{Event, EventKind, FileStat, Name, ReadNames, SeenFd, SysEnter, SysExit};
+use crate::event::{
+    Event, EventKind, FileStat, Name, ReadNames, SeenFd, StringFrom, SysEnter, SysExit,
+};
 use crate::units::{CpuId, DevId, Fd, KernelTime, Pid, Tid};
 
 #[derive(Default)]
@@ -79,18 +81,21 @@ fn kind(words: &[&str]) -> EventKind {
             let args = [2, 3, 4, 5, 6, 7].map(|it| number(it).cast_unsigned());
             EventKind::SysEnter(SysEnter { call: call(), args })
         }
-        "<" => {
+        // As a probe sees them, or the names readers.
+        "<k" | "<" => {
             let name = |index: usize| {
                 words.get(index).map(|it| Name { bytes: it.as_bytes().to_vec(), verified: true })
             };
             let (argument, second) = (name(3), name(4));
+            let is_probe = words[0] == "<k";
+            let from = if is_probe { StringFrom::Kernel } else { StringFrom::Memory };
             let names = ReadNames {
-                link: argument.clone(),
+                link: argument.clone().filter(|_| !is_probe),
                 argument,
                 second,
-                memory: Vec::new(),
+                from: [from; 2],
                 stat: Some(FileStat { ino: words.get(3).map_or(0, |it| inode(it)), ..REGULAR }),
-                read: KernelTime::MIN,
+                ..ReadNames::default()
             };
             EventKind::SysExit(SysExit {
                 call: call(),
@@ -477,5 +482,70 @@ fn what_has_no_path_is_called_by_what_made_it() {
         1: read 3 socket:[?] call at ? = 4
         1: eventfd2 -1   at ? = -24
     "#]],
+    );
+}
+
+#[test]
+fn what_a_probe_saw_leads_from_where_the_process_is() {
+    check(
+        "0 cwd 1 /data
+         0 root 1 /
+         100 1/1 > openat -100 0 0
+         101 1/1 <k openat 3 dir
+         110 1/1 > openat 3 0 0
+         111 1/1 <k openat 4 ./a
+         120 1/1 > read 4 0 10
+         121 1/1 < read 10
+         130 1/1 > rename 0 0
+         131 1/1 <k rename 0 a /b
+         140 1/1 > openat -100 0 0
+         141 1/1 <k openat -2 /none",
+        &expect![[r#"
+            1: openat 3 /data/dir kernel-string at ? = 3
+            1: openat 4 /data/dir/a kernel-string at ? = 4
+            1: read 4 /data/dir/a kernel-string at 0 = 10
+            1: rename -1 a kernel-string at ? = 0 [/data/a] [/b]
+            1: openat -1 /none kernel-string at ? = -2 [/none]
+        "#]],
+    );
+}
+
+#[test]
+fn from_a_root_that_is_not_known_it_is_doubtful() {
+    check(
+        "100 1/1 > openat -100 0 0
+         101 1/1 <k openat 3 /a
+         110 1/1 > openat -100 0 0
+         111 1/1 <k openat 4 a",
+        &expect![[r#"
+            1: openat 3 /a unverified at ? = 3
+            1: openat 4 a kernel-string at ? = 4
+        "#]],
+    );
+}
+
+#[test]
+fn after_a_loss_nobody_knows_where_the_process_is() {
+    check(
+        "0 cwd 1 /data
+         0 root 1 /
+         100 1/1 > chdir 0
+         101 1/1 <k chdir 0 here
+         110 1/1 > openat -100 0 0
+         111 1/1 <k openat 3 a
+         112 1/1 lost
+         120 1/1 > openat -100 0 0
+         121 1/1 <k openat 4 a
+         130 1/1 > chdir 0
+         131 1/1 <k chdir 0 /there
+         140 1/1 > openat -100 0 0
+         141 1/1 <k openat 5 a",
+        &expect![[r#"
+            1: chdir -1 here kernel-string at ? = 0 [/data/here]
+            1: openat 3 /data/here/a kernel-string at ? = 3
+            1: openat 4 a kernel-string at ? = 4
+            1: chdir -1 /there kernel-string at ? = 0 [/there]
+            1: openat 5 /there/a kernel-string at ? = 5
+        "#]],
     );
 }

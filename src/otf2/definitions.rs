@@ -141,6 +141,6 @@ fn is_file(path: &FilePath) -> bool {
         return false;
     }
     path.bytes.first() == Some(&b'/')
-        || path.source == PathSource::Argument
+        || path.source.is_spelled()
         || !path.bytes.windows(2).any(|it| it == b":[") && !path.bytes.starts_with(b"anon_inode:")
 }

@@ -29,8 +29,8 @@ impl Certainty {
             PathSource::Link | PathSource::Snapshot | PathSource::Renamed | PathSource::Call => {
                 Self::Resolved
             }
-            PathSource::Argument => Self::Spelled,
-            PathSource::Unverified => Self::Unverified,
+            PathSource::Argument | PathSource::Kernel | PathSource::Event => Self::Spelled,
+            PathSource::Unverified | PathSource::EventCut => Self::Unverified,
         })
     }
 

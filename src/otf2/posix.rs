@@ -10,7 +10,7 @@ use super::handles::POSIX;
 use super::slots::Slots;
 use super::tasks::Active;
 use crate::event::syscall_table::Class;
-use crate::operation::model::{FdEffect, OpenFile, PathSource, SyscallOperation};
+use crate::operation::model::{FdEffect, OpenFile, SyscallOperation};
 use crate::units::Fd;
 
 /// The operations that a thread is inside.
@@ -165,7 +165,7 @@ pub(super) fn end(
 fn removed(operation: &SyscallOperation) -> Option<&[u8]> {
     let has = operation.call.call().class == Class::Remove && operation.ret == Some(0);
     let given = operation.named.as_ref().filter(|_| has)?.first.as_ref()?;
-    let is_sure = given.path.source == PathSource::Argument;
+    let is_sure = given.path.source.is_spelled();
     given.absolute.as_deref().filter(|_| is_sure)
 }
 

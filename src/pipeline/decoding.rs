@@ -2,11 +2,12 @@
 
 use crate::anomaly::{Anomaly, AnomalyKind};
 use crate::event::decode::Decoder;
+use crate::event::strings::EventString;
 use crate::event::task::TaskEvent;
 use crate::event::{Event, EventKind};
 use crate::operation::owner::Owners;
 use crate::record::parse::Body;
-use crate::record::{Record, RecordKind, SampleLayout, page};
+use crate::record::{Layout, Record, RecordKind, SampleLayout, page};
 use crate::units::{CpuId, KernelTime, Pid, Tid};
 
 /// What a record turned out to be.
@@ -80,6 +81,18 @@ pub(super) fn decode_hit(
         }),
         pid => Decoded::Event(Event { time, cpu, pid: pid.unwrap_or(Pid(-1)), tid, kind }),
     }
+}
+
+/// The paths that a record carries, the entry of a call.
+pub(super) fn strings(decoder: &Decoder, bytes: &[u8], layout: &Layout) -> Vec<EventString> {
+    let payload = match layout {
+        Layout::Pages(_) => page::payload(bytes),
+        Layout::Perf(layout) => {
+            let record = RecordKind::first(bytes).ok().and_then(|it| it.0.parse(layout).ok());
+            record.and_then(|it| if let Body::Sample(it) = it.body { Some(it) } else { None })
+        }
+    };
+    payload.map(|it| decoder.strings(it)).unwrap_or_default()
 }
 
 /// Births and execs say whose a thread is.

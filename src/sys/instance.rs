@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use nix::fcntl::{Flock, FlockArg};
 
+use super::kprobes;
 use super::trace_ring::TraceRing;
 use super::tracefs::Tracefs;
 use crate::units::Tid;
@@ -163,7 +164,7 @@ impl Drop for Instance {
     }
 }
 
-/// Removes the instances of tracers that have died. How many there were.
+/// Removes the instances of tracers that have died, and their probes. How many instances there were.
 ///
 /// # Errors
 ///
@@ -179,6 +180,13 @@ pub fn remove_stale(tracefs: &Tracefs) -> io::Result<usize> {
             removed += usize::from(remove(&entry.path()).is_ok());
         }
     }
+    // Who has probes has an instance, too, which was made before them and goes after them.
+    let has_instance = |pid: u32| {
+        let of_it = format!("{PREFIX}{pid}-");
+        let left = fs::read_dir(tracefs.root().join("instances")).into_iter().flatten().flatten();
+        left.into_iter().any(|it| it.file_name().to_string_lossy().starts_with(&of_it))
+    };
+    kprobes::remove_stale(tracefs, has_instance);
     Ok(removed)
 }
 

@@ -9,6 +9,7 @@
 pub mod clock;
 pub mod files;
 pub mod instance;
+pub mod kprobes;
 pub mod limits;
 pub mod perf;
 pub mod proc;

@@ -56,6 +56,9 @@ pub enum TracerError {
     /// The wanted source cannot be had.
     #[error("--source tracefs is not possible: {0}; use --source perf")]
     Source(String),
+    /// The wanted names cannot be had.
+    #[error("the names of files cannot be had in this way: {0}; use --names auto")]
+    Names(String),
     /// Tracefs gives pages that are laid out in another way than we know.
     #[error(
         "this kernel's trace pages are laid out in an unknown way (events/header_page): use --source perf"

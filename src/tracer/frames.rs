@@ -5,8 +5,9 @@ use std::io;
 
 use super::choice::Choice;
 use super::log::Counted;
+use super::naming::Naming;
 use super::plan::{self, RingOf};
-use super::session::{Follow, Names, Options};
+use super::session::{Follow, Options};
 use super::source::{Books, Described, Source};
 use crate::capture::format::FrameKind;
 use crate::capture::header::{Clock, Counts, End, Header, Host, Own, Ring, RingCounts, Scope};
@@ -18,7 +19,7 @@ use crate::units::{KernelTime, Pid};
 /// What was decided and found before the recording.
 pub(super) struct About<'a> {
     pub host: Host,
-    pub names: Names,
+    pub naming: &'a Naming,
     pub choice: &'a Choice,
     /// When the first and when the last tracepoint was switched on.
     pub on: (KernelTime, KernelTime),
@@ -27,7 +28,7 @@ pub(super) struct About<'a> {
 /// What the capture is.
 pub(super) fn header(
     options: &Options,
-    About { host, names, choice, on: (start, all_on) }: About<'_>,
+    About { host, naming, choice, on: (start, all_on) }: About<'_>,
     roots: &[Pid],
     source: &dyn Source,
     ring_bytes: &[usize],
@@ -56,7 +57,8 @@ pub(super) fn header(
         },
         own_pid: i32::try_from(std::process::id()).unwrap_or(0),
         calls: options.calls.iter().map(|it| it.call().name.to_owned()).collect(),
-        names: names.as_str().into(),
+        names: naming.names.as_str().into(),
+        names_reason: naming.reason.clone(),
         args: if options.exact_args { "exact" } else { "registers" }.into(),
         source: choice.source.as_str().into(),
         source_reason: choice.reason.clone(),

@@ -10,6 +10,7 @@
 //! Nothing is decoded that need not be, nothing is merged, nothing is paired: all of that is a pure function of the
 //! log.
 
+mod btf;
 pub mod choice;
 pub mod drain;
 pub mod error;
@@ -18,9 +19,11 @@ mod gauge;
 pub mod log;
 mod memory;
 pub mod names;
+pub mod naming;
 mod passed;
 pub mod perf_source;
 pub mod plan;
+pub mod probes;
 pub mod session;
 pub mod snapshot;
 pub mod source;
@@ -28,4 +31,5 @@ pub mod stream;
 mod threads;
 pub mod tracefs_source;
 pub mod tree;
+mod trial;
 mod watch;

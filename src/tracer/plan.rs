@@ -1,5 +1,7 @@
 //! Which tracepoints are opened, with which filter, into which ring.
 
+use std::borrow::Cow;
+
 use crate::event::decode::BLOCK_POINTS;
 use crate::event::file_io::FILE_IO_POINTS;
 use crate::event::syscall_table::{Call, CallId, Class};
@@ -72,8 +74,8 @@ pub enum Need {
 /// One tracepoint to open on every CPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Planned {
-    /// `raw_syscalls`, `syscalls`, `block`, `io_uring`, `task`.
-    pub system: &'static str,
+    /// `raw_syscalls`, `syscalls`, `block`, `io_uring`, `task`, or the group of our probes.
+    pub system: Cow<'static, str>,
     /// The tracepoint.
     pub name: String,
     /// Kernel filter; empty = none.
@@ -99,7 +101,7 @@ impl UringPoint {
 impl Planned {
     /// True if the thread of its records says nothing about whom they concern.
     pub fn is_of_anybody(&self) -> bool {
-        matches!(self.system, "block" | "io_uring")
+        matches!(&*self.system, "block" | "io_uring")
     }
 
     /// When it wakes its ring's reader.
@@ -125,6 +127,8 @@ pub struct Wanted<'a> {
     pub own_name: &'a str,
     /// True if calls with names go to the names ring.
     pub names_ring: bool,
+    /// True if calls go there, too, of which nothing is known without what stands in memory.
+    pub lists: bool,
     /// True if calls with memory that tells more go there, too.
     pub exact_args: bool,
     /// True for block requests.
@@ -137,6 +141,8 @@ pub struct Wanted<'a> {
     pub source: SourceKind,
     /// True if everybody is followed.
     pub system: bool,
+    /// Our probes: system and name of each.
+    pub probes: &'a [(String, String)],
 }
 
 /// The tracepoints for it.
@@ -150,13 +156,13 @@ pub fn plan(wanted: &Wanted<'_>) -> Vec<Planned> {
         if is_perf { is_needed } else { call.has_names() }
     };
     let is_named = |call: &Call| {
-        let is_read = has_names(call) || call.is_list();
-        wanted.names_ring && is_read || wanted.exact_args && call.has_memory()
+        let is_read = wanted.names_ring && has_names(call) || wanted.lists && call.is_list();
+        is_read || wanted.exact_args && call.has_memory()
     };
     let (named, plain): (Vec<CallId>, Vec<CallId>) =
         wanted.calls.iter().filter(there).partition(|it| is_named(it.call()));
     let mut planned = vec![Planned {
-        system: "task",
+        system: "task".into(),
         name: "task_newtask".into(),
         filter: String::new(),
         ring: RingOf::Main,
@@ -189,6 +195,15 @@ pub fn plan(wanted: &Wanted<'_>) -> Vec<Planned> {
         let inside = FILE_IO_POINTS.iter();
         planned.extend(inside.map(|it| unfiltered(it.0, it.1, RingOf::Main, Need::Optional)));
     }
+    // In the ring of the calls: what they see lies between entry and exit of a thread's call.
+    planned.extend(wanted.probes.iter().map(|(system, name)| Planned {
+        system: system.clone().into(),
+        name: name.clone(),
+        filter: String::new(),
+        ring: RingOf::Main,
+        wakes: false,
+        need: Need::Must,
+    }));
     planned
 }
 
@@ -196,7 +211,7 @@ fn raw_pair(calls: &[CallId], machine: &str) -> [Planned; 2] {
     let filter = id_filter(calls.iter().filter_map(|it| it.call().number(machine)).collect());
     let exits = [filter.clone(), exec_exits_term(machine)].join("||");
     [("sys_enter", filter), ("sys_exit", exits)].map(|(name, filter)| Planned {
-        system: "raw_syscalls",
+        system: "raw_syscalls".into(),
         name: name.into(),
         filter,
         ring: RingOf::Main,
@@ -251,7 +266,7 @@ fn id_filter(mut numbers: Vec<u32>) -> String {
 /// the program goes on; the entry is there already.
 fn single(call: CallId, ring: RingOf, filter: &str) -> [Planned; 2] {
     let one = |side: &str, wakes: bool| Planned {
-        system: "syscalls",
+        system: "syscalls".into(),
         name: format!("{side}_{}", call.call().name),
         filter: filter.into(),
         ring,
@@ -264,7 +279,14 @@ fn single(call: CallId, ring: RingOf, filter: &str) -> [Planned; 2] {
 /// Never with a filter: a completion carries the name and pid of whoever was interrupted, and the kernel's own threads, which
 /// work for a ring, are not born as a program's are.
 fn unfiltered(system: &'static str, name: &str, ring: RingOf, need: Need) -> Planned {
-    Planned { system, name: name.into(), filter: String::new(), ring, wakes: false, need }
+    Planned {
+        system: system.into(),
+        name: name.into(),
+        filter: String::new(),
+        ring,
+        wakes: false,
+        need,
+    }
 }
 
 #[cfg(test)]
@@ -278,12 +300,14 @@ mod tests {
             machine: "x86_64",
             own_name: "iotrace:1",
             names_ring,
+            lists: names_ring,
             exact_args: false,
             block: false,
             uring: false,
             faults: None,
             source: SourceKind::Perf,
             system: false,
+            probes: &[],
         };
         plan(&wanted).into_iter().map(|it| format!("{} {}", it.name, it.filter)).collect()
     }
@@ -313,12 +337,14 @@ mod tests {
             machine: "x86_64",
             own_name: "iotrace:1",
             names_ring: true,
+            lists: true,
             exact_args: false,
             block: true,
             uring: true,
             faults: None,
             source: SourceKind::Tracefs,
             system: false,
+            probes: &[],
         };
         let planned = plan(&wanted);
         let ring = |name: &str| planned.iter().find(|it| it.name == name).map(|it| it.ring);
@@ -331,6 +357,32 @@ mod tests {
     }
 
     #[test]
+    fn probes_are_in_the_ring_of_the_calls() {
+        let probes = [("iotrace_7".to_owned(), "path0_7".to_owned())];
+        let calls: Vec<CallId> = CallId::by_name("openat").into_iter().collect();
+        let planned = plan(&Wanted {
+            calls: &calls,
+            machine: "x86_64",
+            own_name: "iotrace:1",
+            names_ring: false,
+            lists: false,
+            exact_args: false,
+            block: false,
+            uring: false,
+            faults: None,
+            source: SourceKind::Tracefs,
+            system: false,
+            probes: &probes,
+        });
+        let rings: Vec<(&str, RingOf)> = planned.iter().map(|it| (&*it.system, it.ring)).collect();
+        let main = |it| (it, RingOf::Main);
+        // The ends of `execve` and `execveat` are there whatever is wanted.
+        let syscalls = ["syscalls"; 4];
+        let expected = [&["task"][..], &syscalls, &["iotrace_7"]].concat();
+        assert_eq!(rings, expected.into_iter().map(main).collect::<Vec<_>>());
+    }
+
+    #[test]
     fn the_filter_of_the_whole_table_fits_the_kernel() {
         let calls: Vec<CallId> = CallId::all().collect();
         let wanted = Wanted {
@@ -338,12 +390,14 @@ mod tests {
             machine: "x86_64",
             own_name: "iotrace:0123456",
             names_ring: false,
+            lists: false,
             exact_args: false,
             block: true,
             uring: true,
             faults: None,
             source: SourceKind::Perf,
             system: true,
+            probes: &[],
         };
         // perf_event_set_filter() copies at most a page (kernel/events/core.c).
         assert!(plan(&wanted).iter().all(|it| it.filter.len() < 4096));

@@ -15,7 +15,9 @@ use super::frames::{About, begin_log, end_frame, header};
 use super::gauge::Gauge;
 use super::log::{Log, Message};
 use super::names::{NamesReaders, NamesThreads};
+use super::naming::{self, Ground, Names, NamesWish, Naming};
 use super::plan::{self, SourceKind, Wanted};
+use super::probes::Probes;
 use super::snapshot::{self, Subject, What};
 use super::source::{self, Books, Opened, RingSizes, Source};
 use super::stream::Stream;
@@ -33,30 +35,8 @@ use crate::sys::instance;
 use crate::sys::perf::PerfEvent;
 use crate::sys::spawn::{Ended, Held, Running};
 use crate::sys::tracefs::Tracefs;
-use crate::sys::{clock, limits, proc, spawn, thread};
+use crate::sys::{clock, limits, proc, spawn};
 use crate::units::{Pid, Tid};
-
-/// Where file names come from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Names {
-    /// Real-time readers, at the moment of each open; and a snapshot of what was open before.
-    Reader,
-    /// Only what was open before.
-    Snapshot,
-    /// Nowhere.
-    Off,
-}
-
-impl Names {
-    /// The word for it in every output.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Reader => "reader",
-            Self::Snapshot => "snapshot",
-            Self::Off => "off",
-        }
-    }
-}
 
 /// Whom to follow.
 #[derive(Clone, Debug)]
@@ -77,7 +57,7 @@ pub struct Options {
     /// Which system calls.
     pub calls: Vec<CallId>,
     /// Where file names come from.
-    pub names: Names,
+    pub names: NamesWish,
     /// True to read the memory that arguments point to, too.
     pub exact_args: bool,
     /// True to record block requests.
@@ -181,6 +161,8 @@ pub fn record(
 /// A recording that is on.
 struct Session {
     source: Box<dyn Source>,
+    /// What tells names inside the kernel. They go after the source, which records them.
+    probes: Option<Probes>,
     threads: Threads,
     names: Arc<NamesReaders>,
     name_threads: NamesThreads,
@@ -201,7 +183,6 @@ impl Session {
         limits::raise_open_files();
         let mut warnings = Vec::new();
         let host = proc::host();
-        let names = usable_names(options.names, &mut warnings);
         if matches!(options.follow, Follow::System) && proc::is_namespaced() {
             warnings.push(
                 "this is a pid namespace: processes outside of it are not recorded; use the host's: --pid=host"
@@ -212,7 +193,9 @@ impl Session {
         let sizes = RingSizes::for_cpus(host.cpus.len());
         let sizes = options.ring_bytes.map_or(sizes, |it| sizes.with_main(it));
         let before = followed(options, held)?;
-        let (opened, choice) = open_events(options, &host, names, &own_name, sizes, &mut warnings)?;
+        let (opened, choice, naming) =
+            open_events(options, &host, &own_name, sizes, &mut warnings)?;
+        let names = naming.names;
         let Opened { source, drained, names: names_rings, ring_bytes } = opened;
         let layouts = layouts(source.as_ref())?;
         let decoder = Arc::new(decoder(&host.machine, source.as_ref()));
@@ -232,7 +215,7 @@ impl Session {
         // was there before its parent's births are told, so it is a root like the others.
         let tree = with_later(before, options, held)?;
         let cpus = host.cpus.clone();
-        let about = About { host, names, choice: &choice, on: (start, clock::now()) };
+        let about = About { host, naming: &naming, choice: &choice, on: (start, clock::now()) };
         let header = header(options, about, &tree, source.as_ref(), &ring_bytes);
         let writer = begin_log(log, &header, start).map_err(|source| TracerError::Log {
             path: log_path.into(),
@@ -247,8 +230,8 @@ impl Session {
             snapshot::send(&threads.to_log, vec![own_task(tid)]);
         }
         take_snapshot(options, names, tree, &threads.to_log, &own_name)?;
-        let names = names_readers;
-        Ok(Self { source, threads, names, name_threads, cpus, call_cost_ns, warnings })
+        let (names, probes) = (names_readers, naming.probes);
+        Ok(Self { source, probes, threads, names, name_threads, cpus, call_cost_ns, warnings })
     }
 
     /// Waits for what ends the recording, and says what it was.
@@ -327,6 +310,7 @@ impl Session {
             Some(program) if ended => (program.reap().ok(), None),
             other => (None, other),
         };
+        warnings.extend(self.probes.as_ref().and_then(missed_names));
         warnings.extend(snapshot::late_cpus(&self.cpus));
         let counts = self.source.counts().unwrap_or_else(|error| {
             warnings.push(format!(
@@ -338,23 +322,10 @@ impl Session {
         let end = End { own, ..end_frame(reason, end_ns, ended, counts, &counted, warnings) };
         let last = writer.json(FrameKind::END, clock::now(), &end);
         let log_error = counted.error.or(last.err());
-        let (source, names) = (self.source, self.names);
-        let closing = std::thread::spawn(move || drop((drained, names, source)));
+        let (source, names, probes) = (self.source, self.names, self.probes);
+        let closing = std::thread::spawn(move || drop((drained, names, source, probes)));
         Ok(Outcome { ended, running, end, log_bytes: writer.written(), log_error, closing })
     }
-}
-
-/// The readers need real-time priority: with less, names are wrong in silence.
-fn usable_names(wanted: Names, warnings: &mut Vec<String>) -> Names {
-    if wanted == Names::Reader && !thread::fifo_allowed(super::names::PRIORITY) {
-        warnings.push(
-            "no real-time priority to be had (SCHED_FIFO), so files opened during the recording have no names; \
-             run as root outside of a container without CAP_SYS_NICE"
-                .to_owned(),
-        );
-        return Names::Snapshot;
-    }
-    wanted
 }
 
 /// A name for our threads that no other process has, so that the kernel's filter can tell them apart in any pid
@@ -364,46 +335,34 @@ fn own_name() -> String {
     format!("iotrace:{:07x}", number & 0xfff_ffff)
 }
 
+/// What was opened, from where, and what tells names.
+type OpenedEvents = (Opened, Choice, Naming);
+
 fn open_events(
     options: &Options,
     host: &Host,
-    names: Names,
     own_name: &str,
     sizes: RingSizes,
     warnings: &mut Vec<String>,
-) -> Result<(Opened, Choice), TracerError> {
+) -> Result<OpenedEvents, TracerError> {
     let tracefs = Tracefs::find()?;
     // Whatever our own source is: their rings hold memory, and may be written to. Where there are no instances there is
     // nothing to remove.
     let _ = instance::remove_stale(&tracefs);
     let choice = choose(options.source, &tracefs).map_err(TracerError::Source)?;
     let open = |source: SourceKind, warnings: &mut Vec<String>| {
-        let wanted = Wanted {
-            calls: &options.calls,
-            machine: &host.machine,
-            own_name,
-            names_ring: names == Names::Reader,
-            exact_args: options.exact_args,
-            block: options.block,
-            uring: options.uring,
-            faults: options.faults.then(|| source::fault_point(&tracefs)),
-            source,
-            system: records_everybody(options),
-        };
-        let described = source::describe(plan::plan(&wanted), &tracefs, warnings)?;
-        match source {
-            SourceKind::Perf => perf_source::open(described, &host.cpus, sizes),
-            SourceKind::Tracefs => tracefs_source::open(described, &tracefs, &host.cpus, sizes),
-        }
+        open_from(source, options, host, own_name, (&tracefs, sizes), warnings)
     };
     let mut told = Vec::new();
-    let (opened, choice) = match open(choice.source, &mut told) {
+    let ((opened, naming), choice) = match open(choice.source, &mut told) {
         // Memory for another set of rings, a kernel that forbids it: only trying tells.
         Err(why) if choice.source == SourceKind::Tracefs && options.source == SourceWish::Auto => {
             let source = SourceKind::Perf;
             told.clear();
             let reason = match why {
                 TracerError::Instance(error) => error.to_string(),
+                // It is not the source that cannot be had.
+                TracerError::Names(why) => return Err(TracerError::Names(why)),
                 other => other.to_string(),
             };
             (open(source, &mut told)?, Choice { source, reason })
@@ -411,7 +370,61 @@ fn open_events(
         opened => (opened?, choice),
     };
     warnings.append(&mut told);
-    Ok((opened, choice))
+    Ok((opened, choice, naming))
+}
+
+/// Opens all from this source.
+fn open_from(
+    source: SourceKind,
+    options: &Options,
+    host: &Host,
+    own_name: &str,
+    (tracefs, sizes): (&Tracefs, RingSizes),
+    warnings: &mut Vec<String>,
+) -> Result<(Opened, Naming), TracerError> {
+    let (machine, calls) = (host.machine.as_str(), options.calls.as_slice());
+    let ground = Ground { tracefs, source, machine, own_name, calls };
+    let naming = naming::choose(options.names, ground, warnings).map_err(TracerError::Names)?;
+    let probes = naming.probes.iter().flat_map(Probes::tracepoints);
+    let probes: Vec<(String, String)> =
+        probes.map(|(group, name)| (group.to_owned(), name.to_owned())).collect();
+    let wanted = Wanted {
+        calls,
+        machine,
+        own_name,
+        names_ring: naming.names.has_ring(),
+        lists: naming.names.reads(),
+        exact_args: options.exact_args,
+        block: options.block,
+        uring: options.uring,
+        faults: options.faults.then(|| source::fault_point(tracefs)),
+        source,
+        system: records_everybody(options),
+        probes: &probes,
+    };
+    let described = source::describe(plan::plan(&wanted), tracefs, warnings)?;
+    let mut opened = match source {
+        SourceKind::Perf => perf_source::open(described, &host.cpus, sizes)?,
+        SourceKind::Tracefs => {
+            tracefs_source::open(described, tracefs, &host.cpus, sizes, naming.names)?
+        }
+    };
+    if naming.names == Names::Event && !options.exact_args {
+        // Nothing is to be read beside these calls.
+        opened.drained.append(&mut opened.names);
+    }
+    Ok((opened, naming))
+}
+
+/// Threads that found no place inside a probed function: the names of their calls are not there.
+fn missed_names(probes: &Probes) -> Option<String> {
+    match probes.missed() {
+        Ok(0) => None,
+        Ok(missed) => Some(format!(
+            "kprobes were missed {missed} times, by whichever program: at most so many names are not known"
+        )),
+        Err(error) => Some(format!("whether kprobes were missed is not known: {error}")),
+    }
 }
 
 /// Has the kernel follow those that are to be recorded, where it does that.
@@ -464,7 +477,7 @@ fn layouts(source: &dyn Source) -> Result<Vec<Layout>, TracerError> {
 fn decoder(machine: &str, source: &dyn Source) -> Decoder {
     let mut decoder = Decoder::new(machine);
     for it in source.tracepoints() {
-        let _ = decoder.add(it.planned.system, &it.planned.name, it.id, &it.format);
+        let _ = decoder.add(&it.planned.system, &it.planned.name, it.id, &it.format);
     }
     decoder
 }

@@ -92,7 +92,7 @@ impl Described {
     /// As the log's header keeps it.
     pub fn header(&self) -> Tracepoint {
         Tracepoint {
-            system: self.planned.system.into(),
+            system: self.planned.system.to_string(),
             name: self.planned.name.clone(),
             id: self.id,
             format: self.format.clone(),
@@ -114,7 +114,7 @@ pub fn describe(
 ) -> Result<Vec<Described>, TracerError> {
     let mut described = Vec::new();
     for planned in planned {
-        let format = match tracefs.format(planned.system, &planned.name) {
+        let format = match tracefs.format(&planned.system, &planned.name) {
             Ok(format) => format,
             Err(TracefsError::Missing { .. }) if planned.need == Need::Optional => continue,
             Err(error @ TracefsError::Missing { .. }) if planned.need == Need::Wanted => {

@@ -14,6 +14,7 @@
 use std::io;
 
 use super::error::TracerError;
+use super::naming::Names;
 use super::perf_source::{layout, task_ring};
 use super::plan::RingOf;
 use super::source::{Books, Described, Opened, RingSizes, Source};
@@ -31,6 +32,9 @@ const CLEAN_SCANS: u32 = 3;
 
 /// Scans at most: a tree that never rests is followed as far as it goes.
 const SCANS_MAX: u32 = 100;
+
+/// The kernel's own limit for `syscall_user_buf_size` (`Documentation/trace/ftrace.rst`).
+const STRING_BYTES: &str = "165";
 
 #[derive(Debug)]
 struct TracefsSource {
@@ -51,6 +55,7 @@ pub fn open(
     tracefs: &Tracefs,
     cpus: &[u32],
     sizes: RingSizes,
+    names_from: Names,
 ) -> Result<Opened, TracerError> {
     let header_page = tracefs.text("header_page")?;
     let header_event = tracefs.text("header_event")?;
@@ -62,7 +67,8 @@ pub fn open(
         let its: Vec<&Described> = described.iter().filter(|it| it.planned.ring == ring).collect();
         if !its.is_empty() {
             let bytes = sizes.of(ring);
-            let instance = make(tracefs, ring, bytes, &its).map_err(TracerError::Instance)?;
+            let instance =
+                make(tracefs, ring, bytes, &its, names_from).map_err(TracerError::Instance)?;
             if let Some(size) = ring_bytes.get_mut(ring as usize) {
                 *size = bytes;
             }
@@ -99,6 +105,7 @@ fn make(
     ring: RingOf,
     bytes: usize,
     tracepoints: &[&Described],
+    names_from: Names,
 ) -> io::Result<Instance> {
     let instance = Instance::create(tracefs, ring.as_str())?;
     instance.write("trace_clock", "mono")?;
@@ -111,6 +118,10 @@ fn make(
         // Each hit wakes who polls. (Before 5.0 there is no such file, and it is so.)
         let _ = instance.write("buffer_percent", "0");
     }
+    // From Linux 6.19 on entries carry what pointers of the program point to: paths, but also the first bytes of what is
+    // written. That is nobody's business.
+    let copied = if ring == RingOf::Names && names_from.has_ring() { STRING_BYTES } else { "0" };
+    let _ = instance.write("syscall_user_buf_size", copied);
     for tracepoint in tracepoints {
         let planned = &tracepoint.planned;
         let directory = format!("events/{}/{}", planned.system, planned.name);

@@ -81,7 +81,9 @@ fn names() -> impl Strategy<Value = Option<Box<ReadNames>>> {
     let names = (name(), name(), stat());
     prop::option::of(names.prop_map(|(argument, link, stat)| {
         let (second, memory) = (argument.clone(), Vec::new());
-        Box::new(ReadNames { argument, second, memory, link, stat, read: KernelTime::MIN })
+        let from = Default::default();
+        let read = KernelTime::MIN;
+        Box::new(ReadNames { argument, second, from, memory, link, stat, read })
     }))
 }
 

@@ -3,7 +3,7 @@
 use super::super::flags::{self, CommandArgument, OpenFlags};
 use super::super::{digits, escape, register};
 use crate::event::syscall_table::{Class, Role};
-use crate::operation::model::{FilePath, PathSource, SyscallOperation};
+use crate::operation::model::{FilePath, SyscallOperation};
 use crate::units::Fd;
 
 /// Writes the arguments with commas between them.
@@ -141,7 +141,7 @@ pub(super) fn name(line: &mut Vec<u8>, open: u8, path: &FilePath, close: u8) {
     line.push(open);
     escape::shown(line, &path.bytes, &[open, close]);
     line.push(close);
-    if path.source == PathSource::Unverified {
+    if path.source.is_doubtful() {
         line.push(b'?');
     }
 }

@@ -25,7 +25,7 @@
 //! **System calls.** Buffers and pointers to structures are left out; the other arguments come in the order of the
 //! call. Offsets are marked `offset`, lengths of vectors `iovcnt`. An address in memory is followed by the file that is mapped
 //! there, and `+` with the offset in it. A descriptor is followed by its file's name in
-//! angle brackets, a `?` after a name says that it was read too late to be sure ([`PathSource::Unverified`]), a `?`
+//! angle brackets, a `?` after a name says that it is not sure ([`PathSource::is_doubtful`]), a `?`
 //! in the place of a path that it is not known. `SECONDS` is how long the call took, six decimals, the rest cut. A
 //! call without an exit has `?` for its result, with the reason, and no duration.
 //!
@@ -46,7 +46,7 @@
 //! UTF-8 are shown as `\xNN`, a backslash as two; so are the delimiters: `"` within quotes, `<` and `>` within angle
 //! brackets, `[` in the name of a thread, the space in the name of a disk.
 //!
-//! [`PathSource::Unverified`]: crate::operation::model::PathSource::Unverified
+//! [`PathSource::is_doubtful`]: crate::operation::model::PathSource::is_doubtful
 
 mod arguments;
 mod asynchronous;

@@ -1,0 +1,76 @@
+//! The part of `doctor` that tries each rung of names, and says which a recording would take.
+
+use super::doctor::Check;
+use crate::event::syscall_table::CallId;
+use crate::sys::tracefs::Tracefs;
+use crate::sys::{proc, thread};
+use crate::tracer::choice::{SourceWish, choose};
+use crate::tracer::names::PRIORITY;
+use crate::tracer::naming::{self, Ground, Names, NamesWish};
+
+/// The rungs, best first, and what `--names auto` would take.
+pub(super) fn checks() -> Vec<Check> {
+    let Ok(tracefs) = Tracefs::find() else {
+        return vec![Check::bad("names", "unknown without tracefs", "see tracefs")];
+    };
+    let machine = proc::host().machine;
+    let calls: Vec<CallId> = CallId::default_set().collect();
+    let source = match choose(SourceWish::Auto, &tracefs) {
+        Ok(choice) => choice.source,
+        Err(why) => return vec![Check::bad("names", why, "see source")],
+    };
+    let own_name = "iotrace:doctor";
+    let ground = Ground { tracefs: &tracefs, source, machine: &machine, own_name, calls: &calls };
+    vec![auto(ground), kprobe(ground), reader(), event(&tracefs)]
+}
+
+fn auto(ground: Ground<'_>) -> Check {
+    let mut warnings = Vec::new();
+    match naming::choose(NamesWish::Auto, ground, &mut warnings) {
+        Ok(it) if it.names == Names::Snapshot => Check::bad(
+            "names",
+            "only files that were open before have names",
+            "run as root, in a cgroup with a real-time budget",
+        ),
+        Ok(it) => Check::ok("names", format!("{} is what --names auto takes", it.names.as_str())),
+        Err(why) => Check::bad("names", why, "--names snapshot"),
+    }
+}
+
+fn kprobe(ground: Ground<'_>) -> Check {
+    let wish = NamesWish::Only(Names::Kprobe);
+    let mut warnings = Vec::new();
+    match naming::choose(wish, ground, &mut warnings) {
+        Ok(it) => match it.probes {
+            Some(probes) if probes.covers.everything() => Check::ok("names kprobe", it.reason),
+            Some(_) => Check::bad("names kprobe", it.reason, "--names auto prefers the reader"),
+            // Another rung was taken for it.
+            None => Check::bad("names kprobe", it.reason, "--source tracefs"),
+        },
+        Err(why) => Check::bad("names kprobe", why, "it works without: the next rung is taken"),
+    }
+}
+
+fn reader() -> Check {
+    if thread::fifo_allowed(PRIORITY) {
+        let found = "the paths of all calls but execve (perf: of opens), and what files are, read at each call \
+                     by real-time threads (SCHED_FIFO)";
+        Check::ok("names reader", found)
+    } else {
+        Check::bad(
+            "names reader",
+            "no real-time priority (SCHED_FIFO)",
+            "run as root, in a cgroup with a real-time budget",
+        )
+    }
+}
+
+fn event(tracefs: &Tracefs) -> Check {
+    match naming::events_hindrance(tracefs) {
+        None => Check::ok(
+            "names event",
+            "the first bytes of the paths of all calls (tracefs 165; perf 63, of opens); not what files are",
+        ),
+        Some(why) => Check::bad("names event", why, "it works without: the other rungs are better"),
+    }
+}

@@ -1,0 +1,91 @@
+//! The paths that a call was given: where they are from, and where they lead.
+
+use super::model::{FilePath, Given, Named, PathSource, SyscallOperation};
+use super::place::Base;
+use super::process::Process;
+use super::syscall::fd_of;
+use crate::event::syscall_table::{Class, Role};
+use crate::event::{Name, ReadNames, StringFrom};
+use crate::units::Fd;
+
+/// The name of the file that an open was given this path for.
+pub(super) fn as_file_path(given: Given) -> FilePath {
+    let Given { path: FilePath { bytes, source }, absolute } = given;
+    // From a root that is not known it is whose name?
+    let is_lost = absolute.is_none() && source == PathSource::Kernel && bytes.starts_with(b"/");
+    let source = if is_lost { PathSource::Unverified } else { source };
+    FilePath { bytes: absolute.unwrap_or(bytes), source }
+}
+
+/// The paths that a call was given.
+pub(super) fn named(
+    names: &ReadNames,
+    operation: &SyscallOperation,
+    process: &Process,
+    losses: u32,
+) -> Named {
+    let given = |name: &Option<Name>, from: StringFrom, directory: Role| {
+        let name = name.as_ref()?;
+        let source = match from {
+            StringFrom::Memory if !name.verified => PathSource::Unverified,
+            StringFrom::Memory => PathSource::Argument,
+            StringFrom::Kernel => PathSource::Kernel,
+            StringFrom::Event => PathSource::Event,
+            StringFrom::EventCut => PathSource::EventCut,
+        };
+        let path = FilePath { bytes: name.bytes.clone(), source };
+        let absolute = absolute(&path, directory, operation, (process, losses));
+        Some(Given { path, absolute })
+    };
+    let [first, second] = names.from;
+    Named {
+        first: given(&names.argument, first, Role::DirFd),
+        second: given(&names.second, second, Role::DirFd2),
+    }
+}
+
+/// The whole path; what a symbolic link contains is none before somebody follows it.
+fn absolute(
+    path: &FilePath,
+    directory: Role,
+    operation: &SyscallOperation,
+    (process, losses): (&Process, u32),
+) -> Option<Vec<u8>> {
+    let call = operation.call.call();
+    if directory == Role::DirFd2 && call.is_symlink() {
+        return None;
+    }
+    let fd = fd_of(call, directory, &operation.args).filter(|it| *it != Fd::AT_FDCWD);
+    let open = fd.and_then(|it| process.fds.borrow().get(it, losses)).map(|it| it.file());
+    let sure = open.as_ref().and_then(|it| it.path.as_ref());
+    let sure = sure.filter(|it| is_whole(it));
+    let base = match fd {
+        None => Base::Working,
+        Some(_) => Base::Directory(sure.map(|it| it.bytes.as_slice())),
+    };
+    process.place.borrow().absolute(base, &path.bytes)
+}
+
+/// It leads from the root to where it leads.
+fn is_whole(path: &FilePath) -> bool {
+    path.is_resolved() || path.source == PathSource::Kernel && path.bytes.starts_with(b"/")
+}
+
+/// `chdir`, `fchdir` and `chroot` that succeeded.
+pub(super) fn move_place(operation: &SyscallOperation, process: &Process) {
+    let class = operation.call.call().class;
+    if !matches!(class, Class::Place | Class::Root) {
+        return;
+    }
+    let given = operation.named.as_ref().and_then(|it| it.first.as_ref());
+    let sure = given.filter(|it| it.path.source.is_spelled());
+    let of_file = operation.file.as_ref().and_then(|it| it.path.as_ref());
+    let of_file = of_file.filter(|it| is_whole(it));
+    let to = sure.and_then(|it| it.absolute.clone()).or_else(|| of_file.map(|it| it.bytes.clone()));
+    let mut place = process.place.borrow_mut();
+    if class == Class::Root {
+        place.enter_root(to);
+    } else {
+        place.enter(to);
+    }
+}

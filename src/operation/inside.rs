@@ -1,0 +1,154 @@
+//! What is seen inside a system call, from its entry to its exit: the paths that the kernel itself copied, and the file
+//! that the new descriptor got.
+//!
+//! A path belongs to the argument with its address. The order of the paths says nothing: some kernels copy the second
+//! path of a rename first.
+
+use crate::event::strings::EventString;
+use crate::event::{FileStat, Name, Probed, ReadNames, StringFrom, SysEnter};
+use crate::units::Fd;
+
+/// A call that a thread is inside.
+#[derive(Debug)]
+pub(super) struct Inside {
+    /// Its entry.
+    pub(super) enter: SysEnter,
+    strings: Vec<EventString>,
+    /// Of the first and the second argument.
+    paths: [Option<Vec<u8>>; 2],
+    file: Option<(Fd, FileStat)>,
+}
+
+impl Inside {
+    /// A call that was just entered; `strings` are what its entry carries.
+    pub(super) fn new(enter: SysEnter, strings: Vec<EventString>) -> Self {
+        Self { enter, strings, paths: [None, None], file: None }
+    }
+
+    /// A probe saw something inside it.
+    pub(super) fn probed(&mut self, probed: &Probed) {
+        match probed {
+            Probed::Path { address, bytes: Some(bytes) } => {
+                let given = self.enter.call.call().paths(&self.enter.args);
+                // Without an address it is known only of a call that has one path.
+                let is_it = |it: Option<u64>| match address {
+                    Some(address) => it == Some(*address),
+                    None => it.is_some() && given[1].is_none(),
+                };
+                for (path, given) in self.paths.iter_mut().zip(given) {
+                    // The first time: what comes later is of the kernel's own opens.
+                    if is_it(given) && path.is_none() {
+                        *path = Some(bytes.clone());
+                    }
+                }
+            }
+            Probed::Path { bytes: None, .. } => {}
+            Probed::File { fd, stat } => self.file = Some((*fd, *stat)),
+        }
+    }
+
+    /// The names that are known of it when it has returned `ret`; `None`: none.
+    pub(super) fn names(&self, ret: i64) -> Option<ReadNames> {
+        let given = self.enter.call.call().paths(&self.enter.args);
+        let of_event = |address: Option<u64>| {
+            let string = self.strings.iter().find(|it| Some(it.address) == address);
+            string.map(|it| (it.bytes.clone(), it.from))
+        };
+        let mut found = self.paths.iter().zip(given).map(|(path, address)| {
+            let of_kernel = path.clone().map(|it| (it, StringFrom::Kernel));
+            of_kernel.or_else(|| of_event(address))
+        });
+        let (first, second) = (found.next().flatten(), found.next().flatten());
+        let stat = self.file.filter(|it| i64::from(it.0.0) == ret).map(|it| it.1);
+        if first.is_none() && second.is_none() && stat.is_none() {
+            return None;
+        }
+        let from =
+            |it: &Option<(Vec<u8>, StringFrom)>| it.as_ref().map(|it| it.1).unwrap_or_default();
+        let from = [from(&first), from(&second)];
+        let name = |it: (Vec<u8>, StringFrom)| Name { bytes: it.0, verified: true };
+        let (argument, second) = (first.map(name), second.map(name));
+        Some(ReadNames { argument, second, from, stat, ..ReadNames::default() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::syscall_table::CallId;
+
+    fn inside(call: &str, args: [u64; 6]) -> Inside {
+        let call = CallId::by_name(call).expect("in the table");
+        Inside::new(SysEnter { call, args }, Vec::new())
+    }
+
+    fn path(address: Option<u64>, bytes: &str) -> Probed {
+        Probed::Path { address, bytes: Some(bytes.into()) }
+    }
+
+    fn text(name: &Option<Name>) -> Option<&str> {
+        name.as_ref().map(|it| std::str::from_utf8(&it.bytes).expect("text"))
+    }
+
+    #[track_caller]
+    fn check(inside: &Inside, ret: i64, first: Option<&str>, second: Option<&str>) {
+        let names = inside.names(ret).unwrap_or_default();
+        assert_eq!((text(&names.argument), text(&names.second)), (first, second));
+    }
+
+    #[test]
+    fn paths_are_told_by_their_addresses_in_any_order() {
+        let mut rename = inside("rename", [10, 20, 0, 0, 0, 0]);
+        rename.probed(&path(Some(20), "/new"));
+        check(&rename, 0, None, Some("/new"));
+        rename.probed(&path(Some(10), "/old"));
+        rename.probed(&path(Some(30), "/of the kernel"));
+        check(&rename, 0, Some("/old"), Some("/new"));
+    }
+
+    #[test]
+    fn one_string_may_be_both_paths() {
+        let mut rename = inside("rename", [10, 10, 0, 0, 0, 0]);
+        rename.probed(&path(Some(10), "/same"));
+        check(&rename, 0, Some("/same"), Some("/same"));
+    }
+
+    #[test]
+    fn without_an_address_only_the_first_path_of_a_call_with_one() {
+        let mut open = inside("openat", [0, 10, 0, 0, 0, 0]);
+        open.probed(&path(None, "/a"));
+        open.probed(&path(None, "/interpreter"));
+        check(&open, 3, Some("/a"), None);
+        let mut rename = inside("rename", [10, 20, 0, 0, 0, 0]);
+        rename.probed(&path(None, "/a"));
+        check(&rename, 0, None, None);
+    }
+
+    #[test]
+    fn what_could_not_be_copied_is_not_known() {
+        let mut open = inside("openat", [0, 10, 0, 0, 0, 0]);
+        open.probed(&Probed::Path { address: Some(10), bytes: None });
+        assert_eq!(open.names(-14), None);
+    }
+
+    #[test]
+    fn a_file_is_that_of_the_descriptor_which_the_call_returned() {
+        let stat = FileStat { mode: libc::S_IFREG, dev: Default::default(), ino: 7, size: 0 };
+        let mut open = inside("openat", [0, 10, 0, 0, 0, 0]);
+        open.probed(&Probed::File { fd: Fd(3), stat });
+        assert_eq!(open.names(3).and_then(|it| it.stat), Some(stat));
+        assert_eq!(open.names(4), None);
+    }
+
+    #[test]
+    fn the_kernels_string_is_better_than_the_events() {
+        let call = CallId::by_name("openat").expect("in the table");
+        let string = EventString { address: 10, bytes: b"/a.".into(), from: StringFrom::Event };
+        let enter = SysEnter { call, args: [0, 10, 0, 0, 0, 0] };
+        let mut open = Inside::new(enter, vec![string]);
+        check(&open, 3, Some("/a."), None);
+        open.probed(&path(Some(10), "/a\u{e4}"));
+        check(&open, 3, Some("/a\u{e4}"), None);
+        assert_eq!(open.names(3).unwrap_or_default().from[0], StringFrom::Kernel);
+    }
+}

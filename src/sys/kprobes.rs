@@ -1,0 +1,160 @@
+//! Kprobe events of our own (`Documentation/trace/kprobetrace.rst`): a line in `kprobe_events` makes one, another takes
+//! it away.
+//!
+//! They outlive their tracer. Its process number is in the name of their group, and as long as it lives it holds an
+//! instance (`super::instance`), so whoever comes next knows whose are left and removes them.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use super::tracefs::Tracefs;
+use crate::event::probed::GROUP_PREFIX;
+
+/// The file with all definitions.
+const DEFINITIONS: &str = "kprobe_events";
+
+/// Threads that may be inside a probed function at the same time: from entry to return each needs a place, and who
+/// finds none is missed. Some wait in there for a disk.
+const RETURNS_MAX: u32 = 1024;
+
+/// Where a probe stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum At {
+    /// At the entry of the function.
+    Entry,
+    /// At its return.
+    Return,
+}
+
+/// Our probes; removed when dropped. No instance may record them any more then.
+#[derive(Debug)]
+pub struct ProbeGroup {
+    tracefs: PathBuf,
+    name: String,
+    /// Names of its events.
+    events: Vec<String>,
+}
+
+impl ProbeGroup {
+    /// A group without probes.
+    ///
+    /// # Errors
+    ///
+    /// Why there can be none: the kernel has no kprobe events, or they are not for us.
+    pub fn new(tracefs: &Tracefs) -> io::Result<Self> {
+        let path = tracefs.root().join(DEFINITIONS);
+        let name = format!("{GROUP_PREFIX}{}", std::process::id());
+        // To append: cutting the file removes everybody's.
+        OpenOptions::new().append(true).open(&path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => io::Error::new(
+                error.kind(),
+                "this kernel has no kprobe events (it is built without CONFIG_KPROBE_EVENTS)",
+            ),
+            _ => io::Error::new(error.kind(), format!("{}: {error}", path.display())),
+        })?;
+        Ok(Self { tracefs: tracefs.root().to_owned(), name, events: Vec::new() })
+    }
+
+    /// Its name: the system of its events.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Names of its events.
+    pub fn events(&self) -> &[String] {
+        &self.events
+    }
+
+    /// Makes a probe called `event` on a function, with these fields.
+    ///
+    /// # Errors
+    ///
+    /// Those of the kernel: `ENOENT`, `EINVAL`: no such function, or a field that it does not know; `EPERM`: locked down.
+    pub fn define(&mut self, at: At, event: &str, function: &str, fields: &str) -> io::Result<()> {
+        let kind = match at {
+            At::Entry => "p".to_owned(),
+            At::Return => format!("r{RETURNS_MAX}"),
+        };
+        let (group, event) = (&self.name, format!("{event}_{}", std::process::id()));
+        self.write(&format!("{kind}:{group}/{event} {function} {fields}\n"))?;
+        self.events.push(event);
+        Ok(())
+    }
+
+    /// Removes all its probes.
+    pub fn clear(&mut self) {
+        for event in std::mem::take(&mut self.events) {
+            // One that stays is removed by the next tracer.
+            let _ = self.write(&format!("-:{}/{event}\n", self.name));
+        }
+    }
+
+    /// How many hits the kernel has missed.
+    ///
+    /// # Errors
+    ///
+    /// Those of reading `kprobe_profile`.
+    pub fn missed(&self) -> io::Result<u64> {
+        let text = fs::read_to_string(self.tracefs.join("kprobe_profile"))?;
+        Ok(self.events.iter().map(|it| missed(&text, it)).sum())
+    }
+
+    fn write(&self, line: &str) -> io::Result<()> {
+        let path = self.tracefs.join(DEFINITIONS);
+        OpenOptions::new().append(true).open(path)?.write_all(line.as_bytes())
+    }
+}
+
+impl Drop for ProbeGroup {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+/// Removes the probes of tracers that are gone: `is_alive` says whether one of this process number is there.
+pub(super) fn remove_stale(tracefs: &Tracefs, is_alive: impl Fn(u32) -> bool) {
+    let path = tracefs.root().join(DEFINITIONS);
+    let text = fs::read_to_string(&path).unwrap_or_default();
+    for (_, event) in text.lines().filter_map(ours).filter(|it| !is_alive(it.0)) {
+        let file = OpenOptions::new().append(true).open(&path);
+        // Somebody may still record it.
+        let _ = file.and_then(|mut it| it.write_all(format!("-:{event}\n").as_bytes()));
+    }
+}
+
+/// Process number and `GROUP/EVENT` of a line of definitions, if it is of a tracer.
+fn ours(line: &str) -> Option<(u32, &str)> {
+    let event = line.split_once(':')?.1.split_whitespace().next()?;
+    let group = event.split_once('/')?.0;
+    Some((group.strip_prefix(GROUP_PREFIX)?.parse().ok()?, event))
+}
+
+/// The last column of an event's line in `kprobe_profile`.
+fn missed(profile: &str, event: &str) -> u64 {
+    let lines = profile.lines().map(|it| it.split_whitespace().collect::<Vec<_>>());
+    let of_event = lines.filter(|it| it.first() == Some(&event));
+    of_event.filter_map(|it| it.get(2)?.parse::<u64>().ok()).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_our_own_are_ours() {
+        let line = "r1024:iotrace_42/path_42 do_getname name=+0(+0($retval)):string";
+        assert_eq!(ours(line), Some((42, "iotrace_42/path_42")));
+        assert_eq!(ours("p:kprobes/vfs_read vfs_read"), None);
+        assert_eq!(ours("p:iotrace_x/path vfs_read"), None);
+        assert_eq!(ours("p:iotrace_42 vfs_read"), None);
+        assert_eq!(ours(""), None);
+    }
+
+    #[test]
+    fn misses_stand_in_the_last_column() {
+        let profile = "  path_42          1200        3\n  path_421          7        9\n";
+        assert_eq!(missed(profile, "path_42"), 3);
+        assert_eq!(missed(profile, "file_42"), 0);
+    }
+}

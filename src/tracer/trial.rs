@@ -1,0 +1,216 @@
+//! Calls whose paths are known, and what probes have shown of them.
+//!
+//! The calls come from a thread of ours, and all but one of them fail: there is no such file.
+
+use std::ffi::{CStr, CString};
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
+
+use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, open, readlink, renameat};
+use nix::sys::stat::{FchmodatFlags, Mode, fchmodat, stat};
+use nix::unistd::{AccessFlags, access, chdir, execve, linkat, mkdir, symlinkat, truncate, unlink};
+
+use super::stream::{Stream, Take};
+use super::threads::spawn_named;
+use crate::event::decode::Decoder;
+use crate::event::{EventKind, Probed};
+use crate::record::PageLayout;
+use crate::record::page::{self, Entry};
+use crate::sys::trace_ring::PagePipe;
+use crate::units::{Fd, Tid};
+
+/// A file that is always there: its inode number is that of the kernel's inode.
+const FILE: &str = "/proc/self/status";
+
+/// A call that fails, with the paths it is given; the second is used by few.
+type Failing = fn(&CStr, &CStr);
+
+/// One for each way in which the kernel takes paths.
+const FAILING: &[(&str, usize, Failing)] = &[
+    ("open", 1, |it, _| {
+        let _ = open(it, OFlag::O_RDONLY, Mode::empty());
+    }),
+    ("stat", 1, |it, _| {
+        let _ = stat(it);
+    }),
+    ("access", 1, |it, _| {
+        let _ = access(it, AccessFlags::F_OK);
+    }),
+    ("readlink", 1, |it, _| {
+        let _ = readlink(it);
+    }),
+    ("chdir", 1, |it, _| {
+        let _ = chdir(it);
+    }),
+    ("truncate", 1, |it, _| {
+        let _ = truncate(it, 0);
+    }),
+    ("chmod", 1, |it, _| {
+        let _ = fchmodat(AT_FDCWD, it, Mode::empty(), FchmodatFlags::FollowSymlink);
+    }),
+    ("unlink", 1, |it, _| {
+        let _ = unlink(it);
+    }),
+    ("mkdir", 1, |it, _| {
+        let _ = mkdir(it, Mode::empty());
+    }),
+    ("rename", 2, |it, to| {
+        let _ = renameat(AT_FDCWD, it, AT_FDCWD, to);
+    }),
+    ("link", 2, |it, to| {
+        let _ = linkat(AT_FDCWD, it, AT_FDCWD, to, AtFlags::empty());
+    }),
+    ("symlink", 2, |it, to| {
+        let _ = symlinkat(it, AT_FDCWD, to);
+    }),
+    ("execve", 1, |it, _| {
+        let _ = execve::<&CStr, &CStr>(it, &[], &[]);
+    }),
+];
+
+/// A call that was made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Call {
+    /// What it is called here.
+    pub name: &'static str,
+    /// Address and text of its paths.
+    paths: Vec<(u64, Vec<u8>)>,
+}
+
+/// What was done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Calls {
+    /// Who did it.
+    pub tid: Tid,
+    pub list: Vec<Call>,
+    /// Descriptor, type and permissions, and inode number of a file that was opened.
+    pub file: (Fd, u32, u64),
+}
+
+/// Makes the calls.
+///
+/// # Errors
+///
+/// If no thread can be started, or the one file that must be there is not.
+pub(super) fn make_calls(own_name: &str) -> io::Result<Calls> {
+    let thread = spawn_named(own_name, || {
+        let list = FAILING.iter().map(|&(name, paths, call)| make(name, paths, call)).collect();
+        let file = File::open(FILE)?;
+        let (fd, about) = (Fd(file.as_raw_fd()), file.metadata()?);
+        let tid = Tid(nix::unistd::gettid().as_raw());
+        Ok(Calls { tid, list, file: (fd, about.mode(), about.ino()) })
+    });
+    thread.map_err(io::Error::other)?.join().map_err(|_| io::Error::other("its thread failed"))?
+}
+
+fn make(name: &'static str, paths: usize, call: Failing) -> Call {
+    // Nothing can be made or found below /proc. The second path of a link is looked at only if the first is there.
+    let path = |which: &str| match (name, which) {
+        ("link", "first") => CString::new(FILE),
+        _ => CString::new(format!("/proc/iotrace-trial/{name}-{which}")),
+    };
+    let (first, second) = (path("first").unwrap_or_default(), path("second").unwrap_or_default());
+    call(&first, &second);
+    let given = [&first, &second].into_iter().take(paths);
+    let address = |it: &CStr| it.as_ptr().addr() as u64;
+    Call { name, paths: given.map(|it| (address(it), it.to_bytes().to_vec())).collect() }
+}
+
+/// What probes have shown of one thread.
+#[derive(Debug, Default)]
+pub(super) struct Seen(Vec<Probed>);
+
+impl Seen {
+    /// All that is in the rings of this thread.
+    ///
+    /// # Errors
+    ///
+    /// Those of reading a ring.
+    pub(super) fn take(
+        rings: &mut [Stream],
+        decoder: &Decoder,
+        layout: PageLayout,
+        tid: Tid,
+    ) -> io::Result<Self> {
+        let mut pipe = PagePipe::new()?;
+        let mut seen = Vec::new();
+        for ring in rings {
+            let mut bytes = Vec::new();
+            ring.take(Take::All, &mut pipe, &mut bytes)?;
+            for entry in page::entries(&bytes, layout).flatten() {
+                let Entry::Hit(start, _) = entry else { continue };
+                let payload = page::payload(bytes.get(start..).unwrap_or_default());
+                let payload = payload.filter(|it| decoder.thread(it) == Some(tid));
+                if let Some(Ok(EventKind::Probed(probed))) = payload.map(|it| decoder.decode(it)) {
+                    seen.push(*probed);
+                }
+            }
+        }
+        Ok(Self(seen))
+    }
+
+    /// All paths of the call, each at its address.
+    pub(super) fn shows(&self, call: &Call) -> bool {
+        // Without addresses two paths cannot be told apart.
+        let is_path = |probed: &Probed, (at, text): &(u64, Vec<u8>)| match probed {
+            Probed::Path { address, bytes } => {
+                let is_there = address.map_or(call.paths.len() == 1, |it| it == *at);
+                is_there && bytes.as_ref() == Some(text)
+            }
+            Probed::File { .. } => false,
+        };
+        call.paths.iter().all(|path| self.0.iter().any(|it| is_path(it, path)))
+    }
+
+    /// The descriptor with what its file is.
+    pub(super) fn shows_file(&self, (fd, mode, ino): (Fd, u32, u64)) -> bool {
+        let is_it = |it: &Probed| {
+            matches!(it, Probed::File { fd: its, stat }
+            if *its == fd && stat.mode == mode && stat.ino == ino)
+        };
+        self.0.iter().any(is_it)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::FileStat;
+
+    fn path(address: Option<u64>, text: &str) -> Probed {
+        Probed::Path { address, bytes: Some(text.into()) }
+    }
+
+    #[test]
+    fn each_path_must_be_at_its_address() {
+        let paths = vec![(10, b"/a".to_vec()), (20, b"/b".to_vec())];
+        let rename = Call { name: "rename", paths };
+        let shows = |seen: Vec<Probed>| Seen(seen).shows(&rename);
+        assert!(shows(vec![path(Some(20), "/b"), path(Some(10), "/a")]));
+        assert!(!shows(vec![path(Some(20), "/a"), path(Some(10), "/b")]));
+        assert!(!shows(vec![path(Some(10), "/a")]));
+        assert!(!shows(vec![path(None, "/a"), path(None, "/b")]));
+        let open = Call { name: "open", paths: vec![(10, b"/a".to_vec())] };
+        assert!(Seen(vec![path(None, "/a")]).shows(&open));
+        assert!(!Seen(vec![Probed::Path { address: Some(10), bytes: None }]).shows(&open));
+    }
+
+    #[test]
+    fn a_file_must_be_the_same() {
+        let stat = FileStat { mode: 0o100_444, dev: Default::default(), ino: 7, size: 0 };
+        let seen = Seen(vec![Probed::File { fd: Fd(3), stat }]);
+        assert!(seen.shows_file((Fd(3), 0o100_444, 7)));
+        assert!(!seen.shows_file((Fd(4), 0o100_444, 7)));
+        assert!(!seen.shows_file((Fd(3), 0o100_444, 8)));
+    }
+
+    #[test]
+    fn the_calls_are_made_and_fail() {
+        let calls = make_calls("iotrace:test").expect("a thread");
+        assert_eq!(calls.list.len(), FAILING.len());
+        assert!(calls.list.iter().all(|it| it.paths.iter().all(|it| it.0 != 0)));
+        assert_eq!(calls.file.1 & libc::S_IFMT, libc::S_IFREG);
+    }
+}
