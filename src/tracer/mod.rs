@@ -15,6 +15,7 @@ pub mod drain;
 pub mod error;
 mod frames;
 mod gauge;
+mod hold;
 pub mod log;
 mod memory;
 pub mod names;
