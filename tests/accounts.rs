@@ -13,7 +13,7 @@ use nix::unistd::Pid;
 use serde_json::Value;
 
 use iotrace_perf::event::syscall_table::Class;
-use support::books::{Books, by_file, class};
+use support::books::{Books, add_asynchronous, by_file, class};
 use support::json::JsonOperation;
 use support::need::Need;
 use support::postgres::Server;
@@ -70,7 +70,7 @@ fn transactions(journal: Journal, count: usize) -> String {
 }
 
 /// Fails if a byte of a database is not there, is counted twice, or is put on another file; if a synchronisation is
-/// missing: under strace call by call, then alone against the kernel's books, SQLite's file and the first run.
+/// missing: under strace call by call, then alone against the kernel's books, that of `SQLite` and the first run.
 #[track_caller]
 fn sqlite(journal: Journal, count: usize) {
     if !can_record(&[Need::Strace, Need::Program("sqlite3")]) {
@@ -148,7 +148,7 @@ struct Engine {
     options: &'static [&'static str],
 }
 
-/// Those whose data moves in system calls.
+/// A new engine is a new row: whatever moves its bytes, they must be those that fio counts.
 const ENGINES: &[Engine] = &[
     Engine { name: "sync", options: &[] },
     Engine { name: "psync", options: &[] },
@@ -157,6 +157,8 @@ const ENGINES: &[Engine] = &[
     Engine { name: "pvsync", options: &[] },
     Engine { name: "pvsync2", options: &[] },
     Engine { name: "posixaio", options: &["--iodepth=4"] },
+    Engine { name: "libaio", options: &["--iodepth=4"] },
+    Engine { name: "io_uring", options: &["--iodepth=4"] },
 ];
 
 /// Bytes of a block, blocks of a file; primes.
@@ -176,8 +178,9 @@ fn fio_counts_the_same_bytes() {
     for engine in ENGINES {
         let place = dir.path().join(engine.name);
         fs::create_dir(&place).expect("make it");
-        let (recording, jobs) = fio(engine, &place);
-        let found = by_file(&recording.operations());
+        let (recording, jobs) = fio_in_time(engine, &place);
+        let mut found = by_file(&recording.operations());
+        add_asynchronous(&mut found, &recording.asynchronous());
         for (file, counted) in jobs {
             assert_eq!(counted[0] + counted[1], (BLOCK_BYTES * BLOCKS) as u64, "{}", engine.name);
             assert!(counted.iter().all(|&it| it > 0), "{}: {counted:?}", engine.name);
@@ -186,6 +189,19 @@ fn fio_counts_the_same_bytes() {
         }
         assert_eq!(residual(&recording), start, "{}: {:#}", engine.name, recording.info["audit"]);
     }
+}
+
+/// What `io_submit` is given stands in memory: on a busy machine it may be read too late, which is counted. Then again.
+fn fio_in_time(engine: &Engine, place: &Path) -> (Recording, Vec<(String, [u64; 2])>) {
+    for attempt in 0..4 {
+        let place = place.join(attempt.to_string());
+        fs::create_dir(&place).expect("make it");
+        let (recording, jobs) = fio(engine, &place);
+        if recording.number("async_unread") == 0 {
+            return (recording, jobs);
+        }
+    }
+    panic!("{}: what io_submit was given was read too late in each of 4 runs", engine.name);
 }
 
 /// Two jobs, each on a file of its own: the recording, and what fio says it has read and written.

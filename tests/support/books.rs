@@ -5,7 +5,7 @@ use std::fs;
 
 use iotrace_perf::event::syscall_table::{CALLS, Class};
 
-use super::json::JsonOperation;
+use super::json::{JsonAsync, JsonOperation};
 
 /// Bytes and calls as the kernel counts them (`rchar`, `syscr`, `wchar`, `syscw`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -95,6 +95,19 @@ pub(crate) fn by_file(operations: &[JsonOperation]) -> BTreeMap<String, [u64; 2]
         }
     }
     files
+}
+
+/// Adds what asynchronous operations moved: the kernel does not count it in `/proc/PID/io`.
+pub(crate) fn add_asynchronous(files: &mut BTreeMap<String, [u64; 2]>, operations: &[JsonAsync]) {
+    for operation in operations {
+        let name = operation.name.as_deref().unwrap_or_default();
+        let kind = name.strip_prefix('P').unwrap_or(name);
+        let side = usize::from(kind.starts_with("WRITE"));
+        let moves = kind.starts_with("READ") || kind.starts_with("WRITE");
+        if let (true, Some(path), Some(bytes)) = (moves, &operation.path, operation.bytes) {
+            files.entry(path.clone()).or_default()[side] += bytes;
+        }
+    }
 }
 
 /// What the table says of a call.

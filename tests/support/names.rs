@@ -139,7 +139,9 @@ pub(crate) struct Bags {
     unknown: usize,
     /// By what descriptors link to.
     links: BTreeMap<String, usize>,
-    /// By what the calls were given, from the root where that is known.
+    /// By what the calls were given, from the root.
+    absolute: BTreeMap<String, usize>,
+    /// By what they were given, where that does not begin at the root.
     given: BTreeMap<String, usize>,
 }
 
@@ -157,7 +159,8 @@ impl Bags {
                 }
             };
             count(&mut bags.links, truth.became);
-            count(&mut bags.given, truth.absolute.or(truth.given));
+            count(&mut bags.absolute, truth.absolute);
+            count(&mut bags.given, truth.given.filter(|it| !it.starts_with(b"/")));
         }
         bags
     }
@@ -168,16 +171,19 @@ impl Bags {
         for operation in operations.iter().filter(|it| is_open(&it.name) && it.unfinished.is_none())
         {
             bags.opens += 1;
-            let bag = match operation.path_source.as_deref() {
-                None | Some("unverified") => {
+            let absolute = operation.path_absolute.clone().map(String::into_bytes);
+            let path = operation.path().unwrap_or_default();
+            let (bag, path) = match (operation.path_source.as_deref(), absolute) {
+                (None | Some("unverified"), _) => {
                     bags.unknown += 1;
                     continue;
                 }
-                Some("fd-link") => &mut bags.links,
-                Some(_) => &mut bags.given,
+                (Some("fd-link"), _) => (&mut bags.links, path),
+                (Some(_), Some(absolute)) => (&mut bags.absolute, absolute),
+                (Some(_), None) if path.starts_with(b"/") => (&mut bags.absolute, path),
+                // Where it begins is not known.
+                (Some(_), None) => (&mut bags.given, path),
             };
-            let absolute = operation.path_absolute.clone().map(String::into_bytes);
-            let path = absolute.or_else(|| operation.path()).unwrap_or_default();
             *bag.entry(normal(&path, place)).or_default() += 1;
         }
         bags
@@ -186,7 +192,9 @@ impl Bags {
     /// Ours against what is true: a name that is there more often than it was opened is wrong.
     pub(crate) fn score(&self, ours: &Self) -> Score {
         let mut score = Score { opens: ours.opens, unknown: ours.unknown, ..Score::default() };
-        for (truth, ours) in [(&self.links, &ours.links), (&self.given, &ours.given)] {
+        let links = (&self.links, &ours.links);
+        let absolute = (&self.absolute, &ours.absolute);
+        for (truth, ours) in [links, absolute, (&self.given, &ours.given)] {
             for (path, &told) in ours {
                 let opened = truth.get(path).copied().unwrap_or(0);
                 score.right += told.min(opened);

@@ -121,7 +121,7 @@ fn run(program: &str, arguments: &[&str], dir: &Path) {
 fn documents(wanted: usize) -> Vec<String> {
     let entries = fs::read_dir(DOCUMENTS).map(|it| it.flatten().collect::<Vec<_>>());
     let mut folders: Vec<PathBuf> =
-        entries.unwrap_or_default().iter().map(|it| it.path()).collect();
+        entries.unwrap_or_default().iter().map(fs::DirEntry::path).collect();
     folders.retain(|it| !it.is_symlink() && it.is_dir());
     folders.sort();
     let (mut files, mut chosen) = (0, Vec::new());
