@@ -6,7 +6,7 @@
 //! decided later, where all records are in order.
 //!
 //! Records show whether a descriptor was closed. They do not show what a program does with its memory: it may put another
-//! path where the argument stood, and make no call that is recorded. So an argument counts only if its thread stood still
+//! path where the argument stood, and make no call that is recorded. So a path counts only if its thread stood still
 //! until it was read ([`Hold`]).
 
 use std::collections::VecDeque;
@@ -314,20 +314,22 @@ impl CpuNames {
 
     /// Reads what a call was given that has ended.
     fn read(&mut self, pid: Option<units::Pid>, ended: &Ended, enter: &SysEnter, hold: Hold) {
-        let mut read: Vec<Fact> =
+        let read: Vec<Fact> =
             paths(enter).into_iter().flatten().map(|it| ended.argument(it)).collect();
+        let stood_still =
+            read.is_empty() || hold.keeps(ended.tid, ended.cpu, &mut self.whereabouts);
+        let read = read.into_iter().map(|it| if stood_still { it } else { too_late(it) });
+        self.facts.extend(read.map(|it| (pid, it)));
         let call = enter.call.call();
         if call.receives_descriptors() {
             let received = received(ended.tid, enter, ended.ret).into_iter();
             self.facts.extend(received.map(|it| (pid, it)));
         }
         if self.reading.exact_args || call.is_list() {
-            read.extend(call.memory(&enter.args, ended.ret).map(|it| ended.memory(it)));
+            // Programs rarely change these before their next call, which is mostly one that is recorded.
+            let memory = call.memory(&enter.args, ended.ret);
+            self.facts.extend(memory.map(|it| (pid, ended.memory(it))));
         }
-        let stood_still =
-            read.is_empty() || hold.keeps(ended.tid, ended.cpu, &mut self.whereabouts);
-        let read = read.into_iter().map(|it| if stood_still { it } else { too_late(it) });
-        self.facts.extend(read.map(|it| (pid, it)));
     }
 }
 
