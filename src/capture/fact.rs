@@ -50,7 +50,7 @@ pub enum Fact {
         begin: KernelTime,
         /// Clock after it.
         end: KernelTime,
-        /// 0, or the errno that the read failed with.
+        /// 0, or the errno that the read failed with; `ESTALE` if the thread may have gone on before it.
         errno: i32,
         /// Where the argument stood in the program's memory (for an argument).
         address: u64,

@@ -1,9 +1,15 @@
-//! Our own threads: their CPU and priority.
+//! Our own threads: their CPU and priority. Others': the CPU they are on.
 
+use std::fs::File;
 use std::io;
+use std::os::unix::fs::FileExt;
 
 use nix::sched::{CpuSet, sched_setaffinity};
+use nix::sys::resource::{UsageWho, getrusage};
 use nix::unistd::Pid;
+use rustc_hash::FxHashMap;
+
+use crate::units::{CpuId, Tid};
 
 /// Binds the calling thread to one CPU.
 ///
@@ -49,4 +55,101 @@ pub fn fifo_allowed(priority: i32) -> bool {
 /// Lets others run for so long.
 pub fn pause(time: std::time::Duration) {
     std::thread::sleep(time);
+}
+
+/// How often the calling thread has gone to sleep since it began (`ru_nvcsw`, getrusage(2)); being preempted is none.
+pub fn sleeps() -> i64 {
+    // The number is only compared with itself: one that cannot be had never changes, and it can always be had.
+    getrusage(UsageWho::RUSAGE_THREAD).map_or(0, |it| it.voluntary_context_switches())
+}
+
+/// Which CPUs threads are on.
+#[derive(Debug, Default)]
+pub struct Whereabouts {
+    /// Their files, which take twice as long to open as to read.
+    files: FxHashMap<i32, File>,
+}
+
+/// Files that are kept open: more than threads that take turns on one CPU in the time of a few calls.
+const FILES_MAX: usize = 16;
+
+/// A line of `/proc/PID/stat` has 52 numbers and a name of at most 64 bytes; most numbers are small.
+const STAT_BYTES: usize = 1024;
+
+impl Whereabouts {
+    /// The CPU that a thread is on, or that it ran on last. `None`: it is gone, or `/proc` does not say.
+    pub fn cpu_of(&mut self, tid: Tid) -> Option<CpuId> {
+        let mut line = [0; STAT_BYTES];
+        // A file that was opened for another thread of this number has nothing to say any more.
+        if let Some(file) = self.files.get(&tid.0)
+            && let Some(cpu) = read_cpu(file, &mut line)
+        {
+            return Some(cpu);
+        }
+        // Below `task` are the numbers of the thread alone: those of the process would be added up from all its threads.
+        let file = File::open(format!("/proc/{tid}/task/{tid}/stat")).ok()?;
+        let cpu = read_cpu(&file, &mut line)?;
+        if self.files.len() >= FILES_MAX {
+            self.files.clear();
+        }
+        self.files.insert(tid.0, file);
+        Some(cpu)
+    }
+}
+
+/// The name in parentheses may have anything in it. Behind it stands field 3, and 39 is the CPU (`proc_pid_stat(5)`).
+fn read_cpu(file: &File, line: &mut [u8]) -> Option<CpuId> {
+    let length = file.read_at(line, 0).ok()?;
+    let stat = line.get(..length)?;
+    let name_end = stat.iter().rposition(|&it| it == b')')?;
+    let field = stat.get(name_end + 2..)?.split(|&it| it == b' ').nth(39 - 3)?;
+    std::str::from_utf8(field).ok()?.parse().ok().map(CpuId)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_is_where_it_was_put() {
+        // In a thread of its own: a test must not move the others.
+        let pinned = std::thread::spawn(|| {
+            pin(0).expect("the first CPU is there");
+            let mut whereabouts = Whereabouts::default();
+            let own = Tid(nix::unistd::gettid().as_raw());
+            [whereabouts.cpu_of(own), whereabouts.cpu_of(own), whereabouts.cpu_of(Tid(i32::MAX))]
+        });
+        let found = pinned.join().expect("it ends");
+        assert_eq!(found, [Some(CpuId(0)), Some(CpuId(0)), None]);
+    }
+
+    #[test]
+    fn a_thread_that_is_gone_is_nowhere() {
+        let mut whereabouts = Whereabouts::default();
+        let (tell, told) = std::sync::mpsc::channel();
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let thread = std::thread::spawn(move || {
+            tell.send(nix::unistd::gettid().as_raw()).expect("somebody listens");
+            ended.recv().expect_err("the other side goes");
+        });
+        let tid = Tid(told.recv().expect("a number"));
+        assert!(whereabouts.cpu_of(tid).is_some());
+        drop(end);
+        thread.join().expect("it ends");
+        // The kernel lets the joiner go a moment before the thread is taken off the list.
+        for _ in 0..1000 {
+            if whereabouts.cpu_of(tid).is_none() {
+                return;
+            }
+            pause(std::time::Duration::from_millis(1));
+        }
+        panic!("it is still told where it is");
+    }
+
+    #[test]
+    fn sleeping_is_counted() {
+        let before = sleeps();
+        pause(std::time::Duration::from_millis(1));
+        assert!(sleeps() > before);
+    }
 }

@@ -16,6 +16,7 @@ pub mod drain;
 pub mod error;
 mod frames;
 mod gauge;
+mod hold;
 pub mod log;
 mod memory;
 pub mod names;

@@ -4,6 +4,10 @@
 //! each exit of an open (with tracefs by each entry, too). It runs before the program gets back to user mode: the argument is still in its buffer and the
 //! descriptor still is what it was. It reads both, with the time before and after; whether nothing came in between is
 //! decided later, where all records are in order.
+//!
+//! Records show whether a descriptor was closed. They do not show what a program does with its memory: it may put another
+//! path where the argument stood, and make no call that is recorded. So a path counts only if its thread stood still
+//! until it was read ([`Hold`]).
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,6 +21,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use rustc_hash::FxHashMap;
 
+use super::hold::{Hold, too_late};
 use super::log::{Data, Message};
 use super::memory;
 use super::passed::received;
@@ -29,6 +34,7 @@ use crate::record::page::{self, Entry};
 use crate::record::parse::Body;
 use crate::record::{Layout, records};
 use crate::sys::files::stat_behind;
+use crate::sys::thread::Whereabouts;
 use crate::sys::trace_ring::PagePipe;
 use crate::sys::{clock, thread};
 use crate::units::{self, CpuId, KernelTime, Tid};
@@ -54,6 +60,7 @@ struct CpuNames {
     pipe: PagePipe,
     /// Facts about them, with the process concerned.
     facts: Vec<(Option<units::Pid>, Fact)>,
+    whereabouts: Whereabouts,
     /// The calls that were entered on this CPU and have not ended.
     entered: FxHashMap<i32, SysEnter>,
 }
@@ -149,6 +156,7 @@ impl NamesReaders {
                 reading: reading.clone(),
                 pipe: PagePipe::new()?,
                 facts: Vec::new(),
+                whereabouts: Whereabouts::default(),
                 entered: FxHashMap::default(),
             }))
         };
@@ -169,7 +177,8 @@ impl NamesReaders {
     pub fn collect(&self) -> Vec<Message> {
         let mut messages = Vec::new();
         // What comes next says that all rings were taken; the readers may not have run yet.
-        let strays = self.cpus.iter().flat_map(|it| lock(it).absorb(Take::All)).collect();
+        let all = |it: &Mutex<CpuNames>| lock(it).absorb(Take::All, Hold::NONE);
+        let strays = self.cpus.iter().flat_map(all).collect();
         self.settle(strays);
         for cpu in &self.cpus {
             let mut cpu = lock(cpu);
@@ -188,14 +197,19 @@ impl NamesReaders {
         let placed = || thread::pin(number).and_then(|()| thread::set_fifo(PRIORITY));
         // Without it the records are taken at each round, and names are read then, too late.
         let ready = ready.and_then(|it| placed().map(|()| it))?;
+        let mut woken = thread::sleeps();
         // ORDERING: as in stop().
         while !self.stop.load(Ordering::Relaxed) {
+            // What was recorded while we slept elsewhere than here did not find us waiting.
+            let waited = thread::sleeps() == woken;
             let mut fds = [
                 PollFd::new(ready.as_fd(), PollFlags::POLLIN),
                 PollFd::new(self.wake.as_fd(), PollFlags::POLLIN),
             ];
             let _ = poll(&mut fds, PollTimeout::NONE);
-            let strays = lock(mine).absorb(Take::Page);
+            woken = thread::sleeps();
+            let hold = if waited { Hold::since(woken) } else { Hold::NONE };
+            let strays = lock(mine).absorb(Take::Page, hold);
             self.settle(strays);
         }
         Ok(())
@@ -208,13 +222,13 @@ impl NamesReaders {
         while let Some(stray) = waiting.pop_front() {
             let entered = self.cpus.iter().find_map(|cpu| {
                 let mut cpu = lock(cpu);
-                waiting.extend(cpu.absorb(Take::All));
+                waiting.extend(cpu.absorb(Take::All, Hold::NONE));
                 cpu.entered.remove(&stray.ended.tid.0)
             });
             let its_cpu = self.cpus.get(stray.index);
             if let (Some(enter), Some(its_cpu)) = (entered, its_cpu) {
                 let mut its_cpu = lock(its_cpu);
-                its_cpu.read(stray.pid, &stray.ended, &enter);
+                its_cpu.read(stray.pid, &stray.ended, &enter, stray.hold);
             }
         }
     }
@@ -265,8 +279,8 @@ impl Drop for NamesThreads {
 
 impl CpuNames {
     /// Takes what is in the ring and reads the name of each open that has ended. Those that were entered elsewhere.
-    fn absorb(&mut self, how: Take) -> Vec<Stray> {
-        let Self { opens, reading, pipe, facts, entered, index } = self;
+    fn absorb(&mut self, how: Take, hold: Hold) -> Vec<Stray> {
+        let Self { opens, reading, pipe, facts, entered, index, .. } = self;
         let cpu = CpuId(opens.ring.cpu);
         let mut ended = Vec::new();
         let layout = opens.ring.layout();
@@ -291,23 +305,28 @@ impl CpuNames {
         let mut strays = Vec::new();
         for (pid, ended, enter) in ended {
             match enter {
-                Some(enter) => self.read(pid, &ended, &enter),
-                None => strays.push(Stray { index, pid, ended }),
+                Some(enter) => self.read(pid, &ended, &enter, hold),
+                None => strays.push(Stray { index, pid, ended, hold }),
             }
         }
         strays
     }
 
     /// Reads what a call was given that has ended.
-    fn read(&mut self, pid: Option<units::Pid>, ended: &Ended, enter: &SysEnter) {
-        let paths = paths(enter).into_iter().flatten();
-        self.facts.extend(paths.map(|it| (pid, ended.argument(it))));
+    fn read(&mut self, pid: Option<units::Pid>, ended: &Ended, enter: &SysEnter, hold: Hold) {
+        let read: Vec<Fact> =
+            paths(enter).into_iter().flatten().map(|it| ended.argument(it)).collect();
+        let stood_still =
+            read.is_empty() || hold.keeps(ended.tid, ended.cpu, &mut self.whereabouts);
+        let read = read.into_iter().map(|it| if stood_still { it } else { too_late(it) });
+        self.facts.extend(read.map(|it| (pid, it)));
         let call = enter.call.call();
         if call.receives_descriptors() {
             let received = received(ended.tid, enter, ended.ret).into_iter();
             self.facts.extend(received.map(|it| (pid, it)));
         }
         if self.reading.exact_args || call.is_list() {
+            // Programs rarely change these before their next call, which is mostly one that is recorded.
             let memory = call.memory(&enter.args, ended.ret);
             self.facts.extend(memory.map(|it| (pid, ended.memory(it))));
         }
@@ -321,6 +340,8 @@ struct Stray {
     index: usize,
     pid: Option<units::Pid>,
     ended: Ended,
+    /// Of the reader that found it.
+    hold: Hold,
 }
 
 /// Where the paths stand that a call is given; one that is the second one, too, is read once.

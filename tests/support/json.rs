@@ -32,6 +32,7 @@ pub(crate) struct JsonOperation {
     pub path_bytes: Option<String>,
     /// "fd-link", "argument", "snapshot", "unverified".
     pub path_source: Option<String>,
+    pub path_absolute: Option<String>,
     pub offset: Option<u64>,
     pub bytes_requested: Option<u64>,
     /// As the kernel returned it: minus the error's number if the call failed.
@@ -41,6 +42,9 @@ pub(crate) struct JsonOperation {
     #[serde(default, deserialize_with = "descriptor")]
     pub fd2: Option<i32>,
     pub path2: Option<String>,
+    /// As `path_bytes`.
+    pub path2_bytes: Option<String>,
+    pub path2_source: Option<String>,
     #[serde(default, deserialize_with = "descriptor")]
     pub dirfd: Option<i32>,
     /// Why there is no exit: "capture-end", "thread-end", "exit-lost".
@@ -50,15 +54,20 @@ pub(crate) struct JsonOperation {
 impl JsonOperation {
     /// The bytes of the path.
     pub(crate) fn path(&self) -> Option<Vec<u8>> {
-        match &self.path_bytes {
-            Some(digits) => digits
-                .as_bytes()
-                .chunks(2)
-                .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok())
-                .collect(),
-            None => self.path.as_ref().map(|it| it.clone().into_bytes()),
-        }
+        bytes(self.path.as_ref(), self.path_bytes.as_ref())
     }
+
+    /// The bytes of the second path.
+    pub(crate) fn path2(&self) -> Option<Vec<u8>> {
+        bytes(self.path2.as_ref(), self.path2_bytes.as_ref())
+    }
+}
+
+/// What is no text stands in hexadecimal.
+fn bytes(text: Option<&String>, digits: Option<&String>) -> Option<Vec<u8>> {
+    let Some(digits) = digits else { return text.map(|it| it.clone().into_bytes()) };
+    let pairs = digits.as_bytes().chunks(2);
+    pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect()
 }
 
 /// A descriptor is a number, or the word for the working directory.

@@ -5,15 +5,19 @@
 
 #![expect(dead_code, reason = "each test program uses a part of it")]
 
+pub(crate) mod books;
 pub(crate) mod diskstats;
 pub(crate) mod json;
 pub(crate) mod loop_device;
+pub(crate) mod names;
 pub(crate) mod need;
 pub(crate) mod otf2_check;
+pub(crate) mod postgres;
 pub(crate) mod process;
 pub(crate) mod recording;
 pub(crate) mod strace;
 pub(crate) mod truth;
+pub(crate) mod workloads;
 
 use tempfile::TempDir;
 

@@ -4,6 +4,8 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use super::postgres;
+
 /// One thing that a test needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Need {
@@ -21,6 +23,8 @@ pub(crate) enum Need {
     Otf2Print,
     /// The program `fio`.
     Fio,
+    /// PostgreSQL's server, with `psql` and `pgbench`.
+    Postgres,
     /// Any other program of a package.
     Program(&'static str),
     /// A file or directory that only some kernels have; never demanded of CI.
@@ -77,6 +81,7 @@ fn missing(need: Need) -> Option<String> {
         Need::Strace => missing_program("strace", "--version"),
         Need::Otf2Print => missing_program("otf2-print", "--version"),
         Need::Fio => missing_program("fio", "--version"),
+        Need::Postgres => postgres::programs().is_none().then(|| "no PostgreSQL server".to_owned()),
         Need::Program(name) => missing_program(name, "--version"),
         Need::KernelFile(path) => {
             (!Path::new(path).exists()).then(|| format!("the kernel has no {path}"))

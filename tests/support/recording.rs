@@ -187,8 +187,13 @@ impl Recording {
 /// Compiles a program of `tests/programs` into this directory; its path.
 #[track_caller]
 pub(crate) fn compile(name: &str, into: &Path) -> String {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(name);
-    let program = into.join(name).with_extension("");
+    compile_file(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(name), into)
+}
+
+/// Compiles a C file into this directory; the program's path.
+#[track_caller]
+pub(crate) fn compile_file(source: &Path, into: &Path) -> String {
+    let program = into.join(source.file_stem().expect("a file"));
     let mut compiler = Command::new("cc");
     compiler.args(["-O1", "-pthread", "-o"]).arg(&program).arg(source);
     process::run(&mut compiler, TIMEOUT).expect("it ends").success();

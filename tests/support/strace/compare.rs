@@ -1,11 +1,12 @@
 //! Our operations against strace's calls, thread by thread and call by call.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::arguments::{Annotated, split_arguments};
+use super::arguments::{Annotated, quoted, split_arguments};
 use super::names::{errno_number, kernel_name};
 use super::{Call, Log};
 use crate::support::json::JsonOperation;
+use crate::support::names::{Score, Truth, is_open};
 use iotrace_perf::event::syscall_table::{CALLS, Class, Role};
 
 /// What a comparison found.
@@ -19,6 +20,10 @@ pub(crate) struct Comparison {
     pub paths: usize,
     /// Paths that calls were given.
     pub given: usize,
+    /// Names of all opens. Those that are wrong are differences, too.
+    pub opens: Score,
+    /// Names of descriptors that calls worked on.
+    pub held: usize,
 }
 
 impl Comparison {
@@ -27,6 +32,8 @@ impl Comparison {
         self.calls += other.calls;
         self.paths += other.paths;
         self.given += other.given;
+        self.held += other.held;
+        self.opens.add(other.opens);
     }
 }
 
@@ -34,8 +41,8 @@ impl Comparison {
 /// kernel's). Nothing to compare is a difference, too.
 ///
 /// Compared are name, descriptors, result and error of every call of every thread that strace saw,
-/// in order; for opens also the path, if ours is the descriptor's link and strace ran with `-y`.
-/// strace runs below our tracer, so threads are known by the same numbers. Tolerated are only:
+/// in order; the paths that calls are given, if ours were read in time; and, if strace ran with `-y`, what opens became
+/// and what descriptors are. strace runs below our tracer, so threads are known by the same numbers. Tolerated are only:
 ///
 /// * operations of threads that strace did not see (itself);
 /// * in its first thread, operations before its first call: strace's own between fork and exec;
@@ -48,6 +55,7 @@ pub(crate) fn compare(log: &Log, ours: &[JsonOperation], names: &[&str]) -> Vec<
 /// As [`compare`], and tells how much was compared.
 pub(crate) fn compare_counted(log: &Log, ours: &[JsonOperation], names: &[&str]) -> Comparison {
     let mut comparison = Comparison::default();
+    let moved = Moved::of(log);
     let mut by_thread: BTreeMap<i32, Vec<&JsonOperation>> = BTreeMap::new();
     for operation in ours.iter().filter(|it| names.contains(&it.name.as_str())) {
         by_thread.entry(operation.tid).or_default().push(operation);
@@ -58,7 +66,7 @@ pub(crate) fn compare_counted(log: &Log, ours: &[JsonOperation], names: &[&str])
         let mut ours = by_thread.remove(&tid).unwrap_or_default();
         ours.sort_by_key(|it| it.start_ns);
         let first = log.first == Some(tid);
-        comparison.add(aligned(tid, &theirs, &ours, first));
+        comparison.add(aligned(tid, &theirs, &ours, first, &moved));
     }
     if comparison.calls == 0 {
         comparison.differences.push("no call was compared".to_owned());
@@ -71,19 +79,25 @@ pub(crate) fn compare_counted(log: &Log, ours: &[JsonOperation], names: &[&str])
 
 /// Compares a thread; of the first one, what it did before its first call is left out. How much
 /// that is depends on how many calls that never returned are missing in ours.
-fn aligned(tid: i32, theirs: &[&Call], ours: &[&JsonOperation], first: bool) -> Comparison {
+fn aligned(
+    tid: i32,
+    theirs: &[&Call],
+    ours: &[&JsonOperation],
+    first: bool,
+    moved: &Moved,
+) -> Comparison {
     if !first {
-        return thread(tid, theirs, ours);
+        return thread(tid, theirs, ours, moved);
     }
     let least = ours.len().saturating_sub(theirs.len());
     let unfinished = theirs.iter().filter(|it| it.unfinished).count();
-    let after = |skipped| thread(tid, theirs, ours.get(skipped..).unwrap_or_default());
+    let after = |skipped| thread(tid, theirs, ours.get(skipped..).unwrap_or_default(), moved);
     let mut found = (least..=least + unfinished).map(after);
     let best = found.find(|it| it.differences.is_empty());
     best.unwrap_or_else(|| after(least))
 }
 
-fn thread(tid: i32, theirs: &[&Call], ours: &[&JsonOperation]) -> Comparison {
+fn thread(tid: i32, theirs: &[&Call], ours: &[&JsonOperation], moved: &Moved) -> Comparison {
     let mut comparison = Comparison::default();
     let mut rest = ours.iter();
     for (index, call) in theirs.iter().enumerate() {
@@ -111,10 +125,15 @@ fn thread(tid: i32, theirs: &[&Call], ours: &[&JsonOperation]) -> Comparison {
             return comparison;
         }
         comparison.calls += 1;
-        let mut found = differences(call, operation, &mut comparison.paths);
-        found.extend(given_path(call, operation, &mut comparison.given));
-        let found = found.into_iter();
-        let lines = found.map(|it| format!("tid {tid} call {index} {}: {it}", show(call)));
+        let mut found = differences(call, operation);
+        if is_open(name) {
+            found.extend(opened(call, operation, &mut comparison));
+        } else {
+            found.extend(given_paths(call, operation, &mut comparison.given));
+            found.extend(held_path(call, operation, moved, &mut comparison.held));
+        }
+        let lines =
+            found.into_iter().map(|it| format!("tid {tid} call {index} {}: {it}", show(call)));
         comparison.differences.extend(lines);
     }
     for operation in rest {
@@ -123,7 +142,7 @@ fn thread(tid: i32, theirs: &[&Call], ours: &[&JsonOperation]) -> Comparison {
     comparison
 }
 
-fn differences(call: &Call, ours: &JsonOperation, paths: &mut usize) -> Vec<String> {
+fn differences(call: &Call, ours: &JsonOperation) -> Vec<String> {
     let mut found = Vec::new();
     if !ours.fd_matches(call) {
         found.push(format!("descriptor {:?}, ours {:?}", expected_fd(call), ours.fd));
@@ -144,31 +163,95 @@ fn differences(call: &Call, ours: &JsonOperation, paths: &mut usize) -> Vec<Stri
     if our_errno != number {
         found.push(format!("error {:?}, ours {:?}", call.errno, ours.errno));
     }
-    let opened = is_open(kernel_name(&call.name)) && call.errno.is_none();
-    if opened
-        && ours.path_source.as_deref() == Some("fd-link")
-        && let Some(path) = &call.ret_path
-    {
-        *paths += 1;
-        if ours.path().as_ref() != Some(path) {
-            let path = String::from_utf8_lossy(path);
-            found.push(format!("path {path:?}, ours {:?}", ours.path));
+    found
+}
+
+/// What is wrong with an open's name.
+fn opened(call: &Call, ours: &JsonOperation, comparison: &mut Comparison) -> Vec<String> {
+    let is_source = |it: &str| ours.path_source.as_deref() == Some(it);
+    let failed = call.errno.is_some();
+    if !failed && call.ret_path.is_none() {
+        // Without `-y`: what it became is not known.
+        return Vec::new();
+    }
+    comparison.paths += usize::from(!failed && is_source("fd-link"));
+    comparison.given += usize::from(failed && is_source("argument"));
+    let mut score = Score::default();
+    score.judge(&Truth::of(call), ours);
+    let wrong = score.wrong.clone();
+    comparison.opens.add(score);
+    wrong
+}
+
+/// The paths that a call was given, if ours were read in time.
+fn given_paths(call: &Call, ours: &JsonOperation, given: &mut usize) -> Vec<String> {
+    let row = CALLS.iter().find(|it| it.name == kernel_name(&call.name));
+    let (arguments, _) = split_arguments(&call.args_text);
+    let second = row.and_then(|it| arguments.get(it.arg(Role::Path2)?)).and_then(|it| quoted(it));
+    let first = (&call.path_argument, &ours.path_source, ours.path());
+    let second = (&second, &ours.path2_source, ours.path2());
+    let mut found = Vec::new();
+    for (expected, source, told) in [first, second] {
+        let Some(expected) = expected else { continue };
+        if source.as_deref() != Some("argument") {
+            continue;
+        }
+        *given += 1;
+        if told.as_ref() != Some(expected) {
+            let expected = String::from_utf8_lossy(expected);
+            found.push(format!("given {expected:?}, ours {ours:?}"));
         }
     }
     found
 }
 
-/// The path that a call was given, if ours was read in time.
-fn given_path(call: &Call, ours: &JsonOperation, given: &mut usize) -> Option<String> {
-    let expected = call.path_argument.as_ref()?;
-    if ours.path_source.as_deref() != Some("argument")
-        || is_open(&ours.name) && ours.result >= Some(0)
-    {
+/// The file behind the descriptor that a call works on. Ours is what it was called when it was opened.
+fn held_path(call: &Call, ours: &JsonOperation, moved: &Moved, held: &mut usize) -> Option<String> {
+    let row = CALLS.iter().find(|it| it.name == kernel_name(&call.name))?;
+    let is_resolved = matches!(ours.path_source.as_deref(), Some("fd-link" | "snapshot"));
+    let expected = call.fd_path.as_deref().filter(|it| it.starts_with(b"/"))?;
+    if row.arg(Role::Fd) != Some(0) || !is_resolved {
         return None;
     }
-    *given += 1;
-    let differs = ours.path().as_ref() != Some(expected);
-    differs.then(|| format!("given {:?}, ours {:?}", String::from_utf8_lossy(expected), ours.path))
+    *held += 1;
+    let told = ours.path()?;
+    let name = expected.strip_suffix(b" (deleted)").unwrap_or(expected);
+    let is_same = told == expected || told == name || moved.may_be(&told, name);
+    (!is_same).then(|| format!("works on {:?}, ours {ours:?}", String::from_utf8_lossy(expected)))
+}
+
+/// Files that got other names during the run: the last parts of what was given.
+#[derive(Debug, Default)]
+struct Moved {
+    from: BTreeSet<Vec<u8>>,
+    to: BTreeSet<Vec<u8>>,
+}
+
+impl Moved {
+    fn of(log: &Log) -> Self {
+        let mut moved = Self::default();
+        let moves = |it: &Call| it.name.starts_with("rename") || it.name.starts_with("link");
+        for (_, call) in log.all().filter(|it| it.1.errno.is_none() && moves(it.1)) {
+            let Some(row) = CALLS.iter().find(|it| it.name == kernel_name(&call.name)) else {
+                continue;
+            };
+            let (arguments, _) = split_arguments(&call.args_text);
+            let path = |role| quoted(arguments.get(row.arg(role)?)?);
+            if let (Some(from), Some(to)) = (path(Role::Path), path(Role::Path2)) {
+                moved.from.insert(last_part(&from).to_vec());
+                moved.to.insert(last_part(&to).to_vec());
+            }
+        }
+        moved
+    }
+
+    fn may_be(&self, before: &[u8], now: &[u8]) -> bool {
+        self.from.contains(last_part(before)) && self.to.contains(last_part(now))
+    }
+}
+
+fn last_part(path: &[u8]) -> &[u8] {
+    path.rsplit(|&it| it == b'/').next().unwrap_or_default()
 }
 
 impl JsonOperation {
@@ -177,10 +260,6 @@ impl JsonOperation {
         // A descriptor below 0 is none.
         self.fd == expected || (self.fd.is_none() && expected.is_some_and(|it| it < 0))
     }
-}
-
-fn is_open(kernel_name: &str) -> bool {
-    matches!(kernel_name, "open" | "openat" | "openat2" | "creat")
 }
 
 /// The descriptor that we tell for a call: of an open the new one, of a transfer the source.

@@ -1,0 +1,88 @@
+//! Whether a thread stood still while something was read beside it.
+//!
+//! A reader with real-time priority takes its CPU from the thread whose record woke it, inside the kernel. That thread
+//! runs again when the reader sleeps, or at once if another CPU takes it over: then it may change its memory, and nothing
+//! that is recorded need show it. So both are asked for after the read.
+
+use crate::capture::fact::Fact;
+use crate::sys::thread::{self, Whereabouts};
+use crate::units::{CpuId, Tid};
+
+/// Whether a reader has had its CPU for itself since the kernel woke it: then it has not slept again since. A thread whose
+/// record woke it has not left the kernel, unless another CPU took the thread over.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Hold(
+    /// How often the reader had slept when it woke; `None`: the record did not find it waiting.
+    Option<i64>,
+);
+
+impl Hold {
+    /// Of a thread that is not the CPU's own reader.
+    pub(super) const NONE: Self = Self(None);
+
+    /// Of a reader that a record has found waiting, and that has slept so often ([`thread::sleeps`]) until it woke.
+    pub(super) const fn since(sleeps: i64) -> Self {
+        Self(Some(sleeps))
+    }
+
+    /// True if this thread, which made a record on this CPU, has not run until now.
+    pub(super) fn keeps(self, tid: Tid, cpu: CpuId, whereabouts: &mut Whereabouts) -> bool {
+        let is_here = self.0.is_some() && whereabouts.cpu_of(tid) == Some(cpu);
+        is_here && self.0 == Some(thread::sleeps())
+    }
+}
+
+/// Other bytes may have been put there before they were read: what was read is not kept.
+pub(super) fn too_late(mut fact: Fact) -> Fact {
+    if let Fact::Name { errno, bytes, .. } = &mut fact {
+        *errno = nix::errno::Errno::ESTALE as i32;
+        bytes.clear();
+    }
+    fact
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::capture::fact::NameOf;
+    use crate::units::KernelTime;
+
+    fn own() -> Tid {
+        Tid(nix::unistd::gettid().as_raw())
+    }
+
+    #[test]
+    fn a_reader_that_slept_or_is_elsewhere_holds_nobody() {
+        let reader = || {
+            thread::pin(0).expect("the first CPU is there");
+            let mut whereabouts = Whereabouts::default();
+            let mut keeps = |hold: Hold, cpu| hold.keeps(own(), CpuId(cpu), &mut whereabouts);
+            let hold = Hold::since(thread::sleeps());
+            let at_first = keeps(hold, 0);
+            let elsewhere = keeps(hold, 1) || keeps(Hold::NONE, 0);
+            thread::pause(std::time::Duration::from_millis(1));
+            (at_first, elsewhere, keeps(hold, 0))
+        };
+        let found = std::thread::spawn(reader).join().expect("it ends");
+        assert_eq!(found, (true, false, false));
+    }
+
+    #[test]
+    fn what_was_read_too_late_is_not_kept() {
+        let begin = KernelTime(7);
+        let fact = Fact::Name {
+            tid: own(),
+            cpu: CpuId(0),
+            record_time: begin,
+            of: NameOf::Argument,
+            begin,
+            end: begin,
+            errno: 0,
+            address: 9,
+            stat: None,
+            bytes: b"/of/the/next".to_vec(),
+        };
+        let Fact::Name { errno, address, bytes, .. } = too_late(fact) else { panic!("a name") };
+        assert_eq!((errno, address, bytes), (116, 9, Vec::new()), "ESTALE");
+    }
+}

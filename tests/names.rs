@@ -1,0 +1,201 @@
+//! The names of real programs' files: call by call against strace in the same run, and in free runs against what strace
+//! saw of another one, or what the program itself knows.
+//!
+//! A reader may come late, and then it says so: how many names are right may be tried again. A name that is wrong and
+//! not marked may never be.
+
+mod support;
+
+#[path = "support/names_tests.rs"]
+mod names_tests;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fs;
+use std::path::Path;
+
+use support::json::JsonOperation;
+use support::names::{Bags, Score, is_open};
+use support::need::{Need, require_all};
+use support::recording::{alone, can_record, default_calls, record};
+use support::scratch_dir;
+use support::strace::Log;
+use support::strace::compare::compare_counted;
+use support::workloads::{Prepared, STORM_FILES, STORM_THREADS, Workload};
+
+/// Runs after which too few right names are a failure. Others load the machine.
+const ATTEMPTS: usize = 4;
+
+/// Repeats a run until enough names are right.
+#[track_caller]
+fn good_soon(what: &str, of_1000: usize, mut run: impl FnMut(usize) -> Score) {
+    let mut said = Vec::new();
+    for attempt in 0..ATTEMPTS {
+        let score = run(attempt);
+        assert_eq!(score.wrong, Vec::<String>::new(), "{what}: wrong and not marked");
+        if score.is_good(of_1000) {
+            return;
+        }
+        said.push(score);
+    }
+    panic!(
+        "{what}: less than {of_1000} of 1000 names are right in each of {ATTEMPTS} runs: {said:?}"
+    );
+}
+
+/// One run under strace: the names of its opens, and its log. All that is recorded is what strace saw.
+fn under_strace(prepared: &Prepared, number: usize, least: usize) -> (Score, Bags) {
+    let (place, program) = prepared.next(number);
+    let path = place.join("strace");
+    let strace = ["strace", "-f", "-y", "-o", path.to_str().expect("text")];
+    let program = strace.into_iter().chain(program.iter().map(String::as_str));
+    let program: Vec<&str> = program.collect();
+    let (finished, recording) = record(&place.join("trace"), &[], &program);
+    finished.success();
+    recording.assert_whole();
+    let log = Log::read(&path).expect("strace wrote a log");
+    let found = compare_counted(&log, &recording.operations(), &default_calls());
+    assert_eq!(found.differences, Vec::<String>::new(), "{}", prepared.workload.name);
+    assert!(found.opens.opens >= least, "{:?}", found.opens);
+    assert!(found.held > 0, "descriptors of other calls have names, too");
+    let told = recording.number("unverified") + recording.number("unnamed");
+    assert!(found.opens.unknown as u64 <= told, "{:?}, {told} are told", found.opens);
+    (found.opens, Bags::of_log(&log, &place))
+}
+
+/// One run with nothing that slows it down.
+fn free(prepared: &Prepared, number: usize, truth: &Bags) -> Score {
+    let (place, program) = prepared.next(number);
+    let program: Vec<&str> = program.iter().map(String::as_str).collect();
+    let (finished, recording) = record(&place.join("trace"), &[], &program);
+    finished.success();
+    recording.assert_whole();
+    truth.score(&Bags::of_operations(&recording.operations(), &place))
+}
+
+/// How many of 1000 names must be right.
+const MOST: usize = 999;
+
+/// At least so many opens, all as strace says; then the same program alone.
+fn check(name: &str, least: usize, of_1000: usize) {
+    let workload = Workload::of(name);
+    if !can_record(&[Need::Strace]) || !require_all(workload.needs) {
+        return;
+    }
+    let _alone = alone();
+    let dir = scratch_dir("names");
+    let prepared = workload.prepare(dir.path());
+    let mut truth = Bags::default();
+    good_soon(&format!("{name} under strace"), of_1000, |attempt| {
+        let (score, bags) = under_strace(&prepared, attempt, least);
+        truth = bags;
+        score
+    });
+    let alone = |attempt| free(&prepared, ATTEMPTS + attempt, &truth);
+    good_soon(&format!("{name} alone"), of_1000, alone);
+}
+
+/// Fails if the name of one of many files, opened and closed at once, is that of another; if directories have none.
+#[test]
+fn tar_of_documents() {
+    check("tar", 100, MOST);
+}
+
+/// Fails if lock files, renames, temporary names, or descriptors that went to a child have wrong names.
+#[test]
+fn git_clone() {
+    check("git clone", 300, MOST);
+}
+
+/// Fails if the opens of a dynamic loader are not all there, each of 60 short processes anew.
+#[test]
+fn find_with_heads() {
+    check("find -exec head", 300, MOST);
+}
+
+/// Fails if a path is told that was put where the argument had stood, before that was read: nothing that is recorded shows
+/// it. A thread that another CPU takes over before its argument is read has no name, and of such opens there are many here.
+#[test]
+fn find_with_heads_that_search() {
+    check("the same, searching", 1000, 980);
+}
+
+/// Fails if paths that lead nowhere have wrong names (most of an import are), or if descriptors that end with an exec,
+/// or do not, are taken for one another.
+#[test]
+fn python_imports() {
+    check("python3 imports", 200, MOST);
+}
+
+/// Fails if temporary files, or headers that are looked for in many places, have wrong names.
+#[test]
+fn compile_with_gcc() {
+    check("gcc", 500, MOST);
+}
+
+/// Fails if an open among those of other threads, which use the same numbers at the same time, has the name of another.
+#[test]
+fn a_storm_of_opens() {
+    if !can_record(&[]) {
+        return;
+    }
+    let _alone = alone();
+    let dir = scratch_dir("names");
+    let prepared = Workload::of("storm of 4 threads").prepare(dir.path());
+    good_soon("storm alone", MOST, |attempt| storm(&prepared, attempt));
+}
+
+/// Every open, read and close of the storm against what the program read from the file.
+fn storm(prepared: &Prepared, number: usize) -> Score {
+    let (place, program) = prepared.next(number);
+    let program: Vec<&str> = program.iter().map(String::as_str).collect();
+    let (finished, recording) = record(&place.join("trace"), &[], &program);
+    finished.success();
+    recording.assert_whole();
+    let mut truth = read_storm(&place.join("log"));
+    let mut score = Score::default();
+    let mut current: BTreeMap<i32, (i32, String)> = BTreeMap::new();
+    let operations = recording.operations();
+    let storms = operations.iter().filter(|it| truth.contains_key(&it.tid)).collect::<Vec<_>>();
+    for operation in storms {
+        if is_open(&operation.name) {
+            let opens = truth.get_mut(&operation.tid).expect("filtered");
+            let (fd, path) = opens.pop_front().expect("as many opens as the program made");
+            assert_eq!(operation.result, Some(i64::from(fd)), "{path}: {operation:?}");
+            score.opens += 1;
+            judge(&mut score, operation, &path);
+            current.insert(operation.tid, (fd, path));
+        } else if let Some((fd, path)) = current.get(&operation.tid)
+            && operation.fd == Some(*fd)
+        {
+            // What is known of the open is what is known of its descriptor.
+            let mut of_descriptor = Score::default();
+            judge(&mut of_descriptor, operation, path);
+            score.wrong.extend(of_descriptor.wrong);
+        }
+    }
+    assert!(truth.values().all(VecDeque::is_empty), "opens that are not recorded: {truth:?}");
+    assert_eq!(score.opens, STORM_THREADS * STORM_FILES);
+    score
+}
+
+/// The paths of the storm are from the root and lead through no link: what was given is what it became.
+fn judge(score: &mut Score, ours: &JsonOperation, path: &str) {
+    let is_told = !matches!(ours.path_source.as_deref(), None | Some("unverified"));
+    match is_told {
+        true if ours.path.as_deref() == Some(path) => score.right += 1,
+        true => score.wrong.push(format!("path {path:?}, ours {ours:?}")),
+        false => score.unknown += 1,
+    }
+}
+
+/// Descriptor and file of each open of a thread, in order.
+fn read_storm(path: &Path) -> BTreeMap<i32, VecDeque<(i32, String)>> {
+    let mut threads: BTreeMap<i32, VecDeque<(i32, String)>> = BTreeMap::new();
+    for line in fs::read_to_string(path).expect("the program wrote it").lines() {
+        let words: Vec<&str> = line.splitn(3, ' ').collect();
+        let [tid, fd, path] = words.as_slice() else { panic!("{line}") };
+        let number = |it: &str| it.parse::<i32>().expect("a number");
+        threads.entry(number(tid)).or_default().push_back((number(fd), (*path).to_owned()));
+    }
+    threads
+}
