@@ -7,9 +7,9 @@
 use super::syscall_table::Class as C;
 use super::syscall_table::Role::{
     Address, BufferCount, Buffers, Command, CommandArg, Count, DirFd, DirFd2, DupFlags, Fd, Fd2,
-    How, IoEvents, Iocbs, LastFd, Length, MapFlags, Message, Messages, Offset, OffsetPtr,
-    OffsetPtr2, OldCount, Opaque as __, OpenFlags, Pair, Path, Path2, RangeFlags, RegisterCount,
-    RegisterOp, Registered, RenameFlags, RwFlags, Whence,
+    How, IoEvents, Iocbs, LastFd, Length, MapFlags, MemoryFlags, Message, Messages, Offset,
+    OffsetPtr, OffsetPtr2, OldCount, Opaque as __, OpenFlags, Pair, Path, Path2, RangeFlags,
+    RegisterCount, RegisterOp, Registered, RenameFlags, RwFlags, Whence,
 };
 use super::syscall_table::{Call, row};
 
@@ -143,7 +143,7 @@ pub const CALLS: &[Call] = &[
     row("syncfs",          306, Some(267), C::Sync,       [Fd, __, __, __, __, __]),
     row("sendmmsg",        307, Some(269), C::Socket,     [Fd, __, __, __, __, __]),
     row("renameat2",       316, Some(276), C::Rename,     [DirFd, Path, DirFd2, Path2, RenameFlags, __]),
-    row("memfd_create",    319, Some(279), C::Make("/memfd:?"), [__, __, __, __, __, __]),
+    row("memfd_create",    319, Some(279), C::Open,       [__, MemoryFlags, __, __, __, __]),
     row("execveat",        322, Some(281), C::Process,    [DirFd, Path, __, __, __, __]),
     row("userfaultfd",     323, Some(282), C::Make("anon_inode:[userfaultfd]"), [__, __, __, __, __, __]),
     row("copy_file_range", 326, Some(285), C::Transfer,   [Fd, OffsetPtr, Fd2, OffsetPtr2, Count, __]),

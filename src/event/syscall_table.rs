@@ -39,6 +39,8 @@ pub enum Role {
     RwFlags,
     /// `O_*` flags of an open.
     OpenFlags,
+    /// `MFD_*` of `memfd_create`.
+    MemoryFlags,
     /// `O_CLOEXEC` of `dup3`.
     DupFlags,
     /// `SEEK_*`.
@@ -98,7 +100,7 @@ impl Role {
 /// What the call does; decides the descriptor model and the OTF2 record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Class {
-    /// Makes a descriptor for a path.
+    /// Makes a descriptor for a file.
     Open,
     /// Ends a descriptor.
     Close,

@@ -492,6 +492,10 @@ fn new_fd(operation: &SyscallOperation) -> Option<Fd> {
 /// The `O_*` flags of an open; those of `openat2` stand in memory that was not read.
 fn open_flags(operation: &SyscallOperation) -> Option<u32> {
     let call = operation.call.call();
+    if let Some(flags) = register(call, Role::MemoryFlags, &operation.args) {
+        let cloexec = if flags & u64::from(libc::MFD_CLOEXEC) == 0 { 0 } else { libc::O_CLOEXEC };
+        return Some((libc::O_RDWR | cloexec).cast_unsigned());
+    }
     let creat = libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC;
     match register(call, Role::OpenFlags, &operation.args) {
         Some(flags) => u32::try_from(flags & 0xffff_ffff).ok(),

@@ -45,6 +45,10 @@ pub(crate) struct JsonOperation {
     /// As `path_bytes`.
     pub path2_bytes: Option<String>,
     pub path2_source: Option<String>,
+    pub offset2: Option<u64>,
+    /// Keys of what stands in memory and was not read.
+    #[serde(default)]
+    pub unread: Vec<String>,
     #[serde(default, deserialize_with = "descriptor")]
     pub dirfd: Option<i32>,
     /// Why there is no exit: "capture-end", "thread-end", "exit-lost".

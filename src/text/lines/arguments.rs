@@ -75,6 +75,7 @@ fn argument(
         // What is not looked at is shown as it is, should it ever come here.
         Role::CommandArg
         | Role::Opaque
+        | Role::MemoryFlags
         | Role::RwFlags
         | Role::OffsetPtr
         | Role::OffsetPtr2
