@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares logs with what the recorded program did, and prints a table.
 
-    scripts/vm/check-names-compare BINARY FOLDER...
+    scripts/vm/check_names_compare.py BINARY FOLDER...
 
 Each FOLDER is of one kernel and has SOURCE-RUNG.iocap and SOURCE-RUNG.truth, see
 scripts/vm/check-names-work.c. A name is
