@@ -380,6 +380,7 @@ impl Pipeline {
         let Some(opening) = self.opening.take() else { return Ok(()) };
         let opened = opening.finish();
         self.tracker.same_from_start(opened.from_start);
+        opened.moved.iter().for_each(|it| self.tracker.lose_place(*it));
         opened.events.into_iter().try_for_each(|it| self.tracker.push(it, sink))
     }
 

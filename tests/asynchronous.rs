@@ -27,9 +27,11 @@ fn every_operation_is_what_the_program_asked_for() {
         let dir = scratch_dir("asynchronous");
         let program = compile("asynchronous.c", dir.path());
         let place = dir.path().to_str().expect("text");
-        let (finished, recording) = record(&dir.path().join("trace"), options, &[&program, place]);
-        let said = finished.success().stdout();
-        recording.assert_whole();
+        let program = [program.as_str(), place];
+        let trace = dir.path().join("trace");
+        let Some((said, recording)) = recorded_in_time(&trace, options, &program) else {
+            panic!("{options:?}: what io_submit was given was read too late in every run")
+        };
         recording.assert_archive(&dir.path().join("archive"));
         let pids = recording.operations();
         let program = pids.iter().find(|it| it.name == "io_submit").expect("it submits").pid;
@@ -97,10 +99,11 @@ fn bytes_are_those_that_fio_counts() {
         let first =
             ["fio", "--name=job", "--rw=randrw", "--bs=4k", "--size=512k", "--output-format=json"];
         let program = [&first, options, &[job.as_str()]].concat();
-        let Some((report, recording)) = recorded_in_time(&dir.path().join("trace"), &program)
-        else {
+        let trace = dir.path().join("trace");
+        let Some((report, recording)) = recorded_in_time(&trace, &[], &program) else {
             panic!("{options:?}: what io_submit was given was read too late in every run")
         };
+        let report: Value = serde_json::from_str(&report).expect("JSON");
         let path = file.to_str();
         let ours: Vec<JsonAsync> =
             recording.asynchronous().into_iter().filter(|it| it.path.as_deref() == path).collect();
@@ -130,13 +133,17 @@ fn tells_direct_io(place: &Path) -> bool {
     event.exists() && kind == nix::sys::statfs::EXT4_SUPER_MAGIC
 }
 
-/// What fio reports, and what was recorded. On a busy machine a reader may come too late, which is counted: then again.
-fn recorded_in_time(output: &Path, program: &[&str]) -> Option<(Value, Recording)> {
+/// What the program prints, and what was recorded. On a busy machine a reader may come too late, which is counted: then again.
+fn recorded_in_time(
+    output: &Path,
+    options: &[&str],
+    program: &[&str],
+) -> Option<(String, Recording)> {
     (0..RUNS_MAX).find_map(|run| {
         let output = output.with_extension(run.to_string());
-        let (finished, recording) = record(&output, &[], program);
-        let report = serde_json::from_str(&finished.success().stdout()).expect("JSON");
+        let (finished, recording) = record(&output, options, program);
+        let printed = finished.success().stdout();
         recording.assert_whole();
-        (recording.number("async_unread") == 0).then_some((report, recording))
+        (recording.number("async_unread") == 0).then_some((printed, recording))
     })
 }

@@ -7,6 +7,7 @@ use std::fs;
 use std::path::Path;
 
 use iotrace_perf::event::syscall_table::{CALLS, Call, Class, Role};
+use support::json::JsonOperation;
 use support::need::Need;
 use support::recording::{Recording, can_record, compile, record};
 use support::scratch_dir;
@@ -67,10 +68,19 @@ fn exact_arguments_are_what_strace_shows() {
     if !can_record(&[Need::Strace]) {
         return;
     }
-    let dir = scratch_dir("calls");
     let options = ["-e", "%default,vmsplice", "--args", "exact"];
-    let (recording, log) = recorded_under_strace(dir.path(), &options, &[]);
-    let operations = recording.operations();
+    let runs = (0..RUNS_MAX).map(|_| {
+        let dir = scratch_dir("calls");
+        let (recording, log) = recorded_under_strace(dir.path(), &options, &[]);
+        (recording.operations(), log)
+    });
+    // A reader that comes too late says so; strace wakes the thread on any CPU.
+    let is_late = |it: &JsonOperation| {
+        let is_meant = VECTORS.iter().chain(&PAIRS).any(|name| *name == it.name);
+        is_meant && it.unread.iter().any(|key| matches!(key.as_str(), "bytes_requested" | "fd"))
+    };
+    let mut in_time = runs.filter(|it| !it.0.iter().any(is_late));
+    let (operations, log) = in_time.next().expect("a run in which all was read in time");
     let mut checked = BTreeSet::new();
     for name in VECTORS.into_iter().chain(PAIRS) {
         let theirs: Vec<_> = log.all().map(|it| it.1).filter(|it| it.name == name).collect();
@@ -100,6 +110,9 @@ fn exact_arguments_are_what_strace_shows() {
     }
     assert!(checked.len() >= VECTORS.len(), "{checked:?}");
 }
+
+/// Runs until one in which everything was read in time.
+const RUNS_MAX: u32 = 20;
 
 const VECTORS: [&str; 7] =
     ["readv", "writev", "preadv", "pwritev", "preadv2", "pwritev2", "vmsplice"];

@@ -23,6 +23,9 @@ const UNREAD: [(&str, &str); 11] = [
     ("splice", "offset2"),
 ];
 
+/// Runs until one in which everything was read in time.
+const RUNS_MAX: u32 = 8;
+
 /// Where the loader reads, and the program looks where it stands.
 const BESIDES: [&str; 4] = ["/proc/", "/etc/", "/lib", "/usr/"];
 
@@ -72,16 +75,13 @@ fn every_call_worked_where_the_program_says() {
     }
     let _alone = alone();
     for arguments in ["registers", "exact"] {
-        let dir = scratch_dir("positions");
-        let program = compile("positions.c", dir.path());
-        let place = dir.path().join("place");
-        std::fs::create_dir(&place).expect("make it");
-        let place = place.to_str().expect("text");
-        let options = ["--args", arguments];
-        let (finished, recording) = record(&dir.path().join("trace"), &options, &[&program, place]);
-        let text = finished.success().stdout();
-        recording.assert_whole();
-        let mut operations = recording.operations();
+        let is_exact = arguments == "exact";
+        let runs = (0..RUNS_MAX).map(|_| recorded(arguments));
+        let in_time =
+            |it: &(String, Vec<JsonOperation>)| it.1.iter().all(|it| !is_late(it, is_exact));
+        let Some((text, mut operations)) = runs.into_iter().find(in_time) else {
+            panic!("{arguments}: something was read too late in every run")
+        };
         for (pid, said) in said(&text) {
             let ours: Vec<JsonOperation> = operations.extract_if(.., |it| it.pid == pid).collect();
             let mut ours = ours.iter();
@@ -97,10 +97,31 @@ fn every_call_worked_where_the_program_says() {
                             .is_none_or(|it| !BESIDES.iter().any(|dir| it.starts_with(dir)))
                 };
                 let our = ours.find(is_it).unwrap_or_else(|| panic!("not there: {said:?}"));
-                compare(&said, our, arguments == "exact");
+                compare(&said, our, is_exact);
             }
         }
     }
+}
+
+/// What the program says, and what was recorded.
+fn recorded(arguments: &str) -> (String, Vec<JsonOperation>) {
+    let dir = scratch_dir("positions");
+    let program = compile("positions.c", dir.path());
+    let place = dir.path().join("place");
+    std::fs::create_dir(&place).expect("make it");
+    let place = place.to_str().expect("text");
+    let options = ["--args", arguments];
+    let (finished, recording) = record(&dir.path().join("trace"), &options, &[&program, place]);
+    let text = finished.success().stdout();
+    recording.assert_whole();
+    (text, recording.operations())
+}
+
+/// On a busy machine a reader may come too late, which is told: a name that is not sure, memory that was to be read and was not.
+fn is_late(our: &JsonOperation, is_exact: bool) -> bool {
+    let is_named = matches!(our.name.as_str(), "rename" | "unlink");
+    let is_doubtful = our.path_source.as_deref() == Some("unverified");
+    is_doubtful || is_named && our.path.is_none() || is_exact && !our.unread.is_empty()
 }
 
 #[track_caller]

@@ -193,8 +193,8 @@ fn perf() -> Check {
 fn open_files() -> Check {
     let limit = limits::raise_open_files();
     let cpus = u64::try_from(limits::online_cpus().len()).unwrap_or(u64::MAX);
-    // Each tracepoint is opened once on each CPU.
-    let needed = cpus.saturating_mul(24) + 64;
+    // Each tracepoint is opened once on each CPU: of the default set, some 45 with perf.
+    let needed = cpus.saturating_mul(48) + 64;
     if limit >= needed {
         Check::ok("open files", format!("{limit}"))
     } else {

@@ -429,9 +429,8 @@ fn a_result_may_come_before_its_call_has_ended() {
         103 1 < io_submit 1 4096:0:5:512:1024
         ",
         &expect![[r#"
-            103: #0 aio:PREAD on - at 1024 = ?, None bytes in 0: begun
-            103: #0 aio:PREAD on 5 at 1024 = ?, None bytes in 0: file
-            103: #0 aio:PREAD on 5 at 1024 = 512, Some(512) bytes in 1: ended, 0 effects
+            103: #0 aio:PREAD on - at ? = ?, None bytes in 0: begun
+            103: #0 aio:PREAD on - at ? = 512, Some(512) bytes in 1: ended, 0 effects
         "#]],
     );
 }

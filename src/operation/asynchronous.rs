@@ -167,7 +167,14 @@ impl InFlight {
         let flight = self.flights.remove(&key)?;
         let data = (flight.ring, flight.operation.user_data);
         if let Some(keys) = self.by_data.get_mut(&data) {
-            keys.retain(|it| *it != key);
+            // Mostly it is the oldest or the newest: looking through all is for the others.
+            if keys.front() == Some(&key) {
+                keys.pop_front();
+            } else if keys.back() == Some(&key) {
+                keys.pop_back();
+            } else {
+                keys.retain(|it| *it != key);
+            }
             if keys.is_empty() {
                 self.by_data.remove(&data);
             }

@@ -60,6 +60,11 @@ impl Description {
         }
     }
 
+    /// True if the name is known and not doubtful.
+    pub fn is_certain(&self) -> bool {
+        self.file.borrow().path.as_ref().is_some_and(|it| !it.source.is_doubtful())
+    }
+
     /// The file.
     pub fn file(&self) -> Rc<OpenFile> {
         Rc::clone(&self.file.borrow())
@@ -275,6 +280,21 @@ impl FdTable {
             slot.description.doubt();
         }
         Some(Rc::clone(&slot.description))
+    }
+
+    /// The descriptor's open file, whatever may have become of it meanwhile.
+    pub fn peek(&self, fd: Fd) -> Option<&Description> {
+        self.slots.get(&fd.0).map(|it| it.description.as_ref())
+    }
+
+    /// One of them was closed, and it is not known which.
+    pub fn doubt_all(&self) {
+        self.slots.values().for_each(|it| it.description.doubt());
+    }
+
+    /// Somebody may move the position of any of them unseen.
+    pub fn share_all(&self) {
+        self.slots.values().for_each(|it| it.description.share_outside());
     }
 
     /// A table like this one, for a process that begins now.

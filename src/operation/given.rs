@@ -55,6 +55,10 @@ fn absolute(
     if directory == Role::DirFd2 && call.is_symlink() {
         return None;
     }
+    // `openat2` may be told to begin at its directory all the same.
+    if call.arg(Role::How).is_some() && path.bytes.starts_with(b"/") {
+        return None;
+    }
     let fd = fd_of(call, directory, &operation.args).filter(|it| *it != Fd::AT_FDCWD);
     let open = fd.and_then(|it| process.fds.borrow().get(it, losses)).map(|it| it.file());
     let sure = open.as_ref().and_then(|it| it.path.as_ref());

@@ -3,7 +3,7 @@
 //! A snapshot says what a descriptor was when it was looked at. The events of before are held back until it is over:
 //! a descriptor that nobody closed or made between the start and the look was the same from the start on.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::file_names::{has_part, last};
 use crate::event::syscall_table::{CallId, Class, Role};
@@ -27,6 +27,8 @@ pub struct Opening {
 pub struct Opened {
     /// Descriptors that were the same from the start on.
     pub from_start: Vec<SeenFd>,
+    /// Processes that went elsewhere before the snapshot was over: it may have seen them there.
+    pub moved: FxHashSet<Pid>,
     /// The events that were held.
     pub events: Vec<Event>,
 }
@@ -56,7 +58,13 @@ impl Opening {
             // It has moved since.
             .map(|it| SeenFd { position: None, ..SeenFd::clone(it) })
             .collect();
-        Opened { from_start, events: self.held }
+        let is_before = |it: &&Event| self.over.is_none_or(|over| it.time <= over);
+        let moves = |it: &&Event| {
+            matches!(&it.kind, EventKind::SysExit(exit)
+                if exit.ret == 0 && matches!(exit.call.call().class, Class::Place | Class::Root))
+        };
+        let moved = self.held.iter().filter(is_before).filter(moves).map(|it| it.pid).collect();
+        Opened { from_start, moved, events: self.held }
     }
 }
 

@@ -22,6 +22,10 @@ pub enum Base<'a> {
     Directory(Option<&'a [u8]>),
 }
 
+/// The longest path that the kernel takes (`PATH_MAX`). What is put together from `sub` and `..` again and again gets longer:
+/// then it is not known any more.
+const PATH_BYTES_MAX: usize = 4096;
+
 impl Place {
     /// A snapshot saw the working directory; what a call said is newer.
     pub fn seen_directory(&mut self, path: &[u8]) {
@@ -35,12 +39,12 @@ impl Place {
 
     /// `chdir`, `fchdir`: it is there now.
     pub fn enter(&mut self, directory: Option<Vec<u8>>) {
-        self.directory = directory;
+        self.directory = directory.filter(|it| it.len() <= PATH_BYTES_MAX);
     }
 
     /// `chroot`: absolute paths begin there now.
     pub fn enter_root(&mut self, root: Option<Vec<u8>>) {
-        self.root = root;
+        self.root = root.filter(|it| it.len() <= PATH_BYTES_MAX);
     }
 
     /// Files have other names now: it may be below one of them. What may have been moved and is not known to have been

@@ -54,6 +54,10 @@ pub fn begin(
     let call = enter.call.call();
     let args = &enter.args;
     let fd = fd_of(call, Role::Fd, args).filter(|it| it.0 >= 0);
+    // Of memory without a file the kernel does not look at the descriptor.
+    let is_anonymous = register(call, Role::MapFlags, args)
+        .is_some_and(|it| it & libc::MAP_ANONYMOUS.cast_unsigned() as u64 != 0);
+    let fd = fd.filter(|_| !is_anonymous);
     let mut pending = Pending {
         operation: SyscallOperation {
             call: enter.call,
@@ -98,8 +102,11 @@ pub fn begin(
     pending
 }
 
+/// All bits of it: one of them is `O_DIRECTORY`.
+const TMPFILE: u32 = libc::O_TMPFILE.cast_unsigned();
+
 /// `pwritev2`: append to the file this time (`include/uapi/linux/fs.h`).
-const RWF_APPEND: u64 = 0x10;
+pub(super) const RWF_APPEND: u64 = 0x10;
 
 fn begin_on_file(
     pending: &mut Pending,
@@ -209,20 +216,14 @@ pub fn abandon(pending: Pending, now: KernelTime) -> SyscallOperation {
     pending.operation
 }
 
-/// A descriptor that was made by an asynchronous operation: for an `object` that always has this name, or for a file whose
-/// name nobody told.
+/// A descriptor that was made by an asynchronous operation, for something whose name nobody told.
 pub fn made_elsewhere(
     fd: Fd,
-    object: Option<&str>,
     process: &Process,
     now: KernelTime,
     context: &mut Context<'_>,
 ) -> (Rc<OpenFile>, Vec<FdEffect>) {
     let mut effects = Effects { list: Vec::new(), process, now };
-    if let Some(object) = object {
-        let file = effects.made(fd, object, context);
-        return (file, effects.list);
-    }
     let description = Rc::new(Description::unknown(context.file(None, false), context.losses));
     effects.put(fd, &description, None);
     effects.list.push(FdEffect::Created { fd, file: description.file() });
@@ -286,9 +287,11 @@ impl Effects<'_> {
             return;
         };
         let given = names.and_then(|it| named(it, operation, self.process, context.losses).first);
-        let as_argument = given.map(as_file_path);
-        let link = names.and_then(|it| it.link.as_ref());
         let flags = open_flags(operation);
+        // The path is that of the directory in which a file without a name is made.
+        let is_nameless = flags.is_some_and(|it| it & TMPFILE == TMPFILE);
+        let as_argument = given.filter(|_| !is_nameless).map(as_file_path);
+        let link = names.and_then(|it| it.link.as_ref());
         let mut file = context.file(flags, false);
         file.stat = names.and_then(|it| it.stat);
         file.path = match link {
@@ -433,9 +436,8 @@ impl Effects<'_> {
     fn forget_nobody(&mut self, operation: &SyscallOperation) {
         let Some(fd) = operation.fd else { return };
         let mut table = self.process.fds.borrow_mut();
-        let nobody = table
-            .get(fd, u32::MAX)
-            .is_some_and(|it| it.file().pre_created && it.file().path.is_none());
+        let nobody =
+            table.peek(fd).is_some_and(|it| it.file().pre_created && it.file().path.is_none());
         if nobody {
             table.remove(fd, self.now);
         }

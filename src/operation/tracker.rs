@@ -220,6 +220,7 @@ impl Tracker {
         }
         self.ledger.events += 1;
         self.ledger.entries += 1;
+        self.asynchronous.leave(event.tid);
         self.end_stale(event.time, event.pid, event.tid, sink)?;
         let (process, thread) = self.tasks.thread(event.pid, event.tid);
         announce(event.time, process, thread, sink)?;

@@ -57,10 +57,12 @@ pub fn pause(time: std::time::Duration) {
     std::thread::sleep(time);
 }
 
-/// How often the calling thread has gone to sleep since it began (`ru_nvcsw`, getrusage(2)); being preempted is none.
-pub fn sleeps() -> i64 {
+/// How often the calling thread has left its CPU to others since it began (`ru_nvcsw` and `ru_nivcsw`, getrusage(2)): it slept,
+/// or was made to stop, by the kernel's limit for real-time threads, too.
+pub fn switches() -> i64 {
     // The number is only compared with itself: one that cannot be had never changes, and it can always be had.
-    getrusage(UsageWho::RUSAGE_THREAD).map_or(0, |it| it.voluntary_context_switches())
+    getrusage(UsageWho::RUSAGE_THREAD)
+        .map_or(0, |it| it.voluntary_context_switches() + it.involuntary_context_switches())
 }
 
 /// Which CPUs threads are on.
@@ -148,8 +150,8 @@ mod tests {
 
     #[test]
     fn sleeping_is_counted() {
-        let before = sleeps();
+        let before = switches();
         pause(std::time::Duration::from_millis(1));
-        assert!(sleeps() > before);
+        assert!(switches() > before);
     }
 }

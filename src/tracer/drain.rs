@@ -27,10 +27,10 @@ pub const ROUND_NS_MIN: u64 = 50_000_000;
 const BUSY_BYTES: usize = 256 << 10;
 
 /// Records that may wait for the log thread, in bytes.
-const QUEUED_BYTES_MAX: usize = 96 << 20;
+pub(super) const QUEUED_BYTES_MAX: usize = 96 << 20;
 
 /// How long the drain thread lets the log thread work when that is too far behind.
-const PAUSE: Duration = Duration::from_millis(5);
+pub(super) const PAUSE: Duration = Duration::from_millis(5);
 
 /// The lowest real-time priority: before all ordinary threads, behind everything that has its own.
 const PRIORITY: i32 = 1;

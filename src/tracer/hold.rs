@@ -20,7 +20,7 @@ impl Hold {
     /// Of a thread that is not the CPU's own reader.
     pub(super) const NONE: Self = Self(None);
 
-    /// Of a reader that a record has found waiting, and that has slept so often ([`thread::sleeps`]) until it woke.
+    /// Of a reader that a record has found waiting, and that has slept so often ([`thread::switches`]) until it woke.
     pub(super) const fn since(sleeps: i64) -> Self {
         Self(Some(sleeps))
     }
@@ -28,7 +28,7 @@ impl Hold {
     /// True if this thread, which made a record on this CPU, has not run until now.
     pub(super) fn keeps(self, tid: Tid, cpu: CpuId, whereabouts: &mut Whereabouts) -> bool {
         let is_here = self.0.is_some() && whereabouts.cpu_of(tid) == Some(cpu);
-        is_here && self.0 == Some(thread::sleeps())
+        is_here && self.0 == Some(thread::switches())
     }
 }
 
@@ -57,7 +57,7 @@ mod tests {
             thread::pin(0).expect("the first CPU is there");
             let mut whereabouts = Whereabouts::default();
             let mut keeps = |hold: Hold, cpu| hold.keeps(own(), CpuId(cpu), &mut whereabouts);
-            let hold = Hold::since(thread::sleeps());
+            let hold = Hold::since(thread::switches());
             let at_first = keeps(hold, 0);
             let elsewhere = keeps(hold, 1) || keeps(Hold::NONE, 0);
             thread::pause(std::time::Duration::from_millis(1));

@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStringExt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
@@ -21,6 +21,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use rustc_hash::FxHashMap;
 
+use super::drain::{PAUSE, QUEUED_BYTES_MAX};
 use super::hold::{Hold, too_late};
 use super::log::{Data, Message};
 use super::memory;
@@ -28,7 +29,7 @@ use super::passed::received;
 use super::stream::{Stream, Take};
 use crate::capture::fact::{Fact, NameOf};
 use crate::event::decode::Decoder;
-use crate::event::syscall_table::{Class, Memory};
+use crate::event::syscall_table::{CallId, Class, Memory};
 use crate::event::{EventKind, FileStat, SysEnter};
 use crate::record::page::{self, Entry};
 use crate::record::parse::Body;
@@ -47,6 +48,8 @@ pub const PRIORITY: i32 = 40;
 pub struct NamesReaders {
     cpus: Vec<Mutex<CpuNames>>,
     stop: AtomicBool,
+    /// How far the log is behind.
+    queued: Arc<AtomicUsize>,
     wake: EventFd,
 }
 
@@ -163,7 +166,12 @@ impl NamesReaders {
         let cpus = rings.into_iter().enumerate().map(cpu).collect::<io::Result<_>>()?;
         let wake =
             EventFd::from_value_and_flags(0, EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_SEMAPHORE)?;
-        Ok(Self { cpus, stop: AtomicBool::new(false), wake })
+        Ok(Self { cpus, stop: AtomicBool::new(false), wake, queued: Arc::default() })
+    }
+
+    /// How far the log is behind, in bytes; beyond [`QUEUED_BYTES_MAX`] nothing is taken from the rings.
+    pub fn queued(&self) -> Arc<AtomicUsize> {
+        Arc::clone(&self.queued)
     }
 
     /// Ends the threads.
@@ -197,17 +205,23 @@ impl NamesReaders {
         let placed = || thread::pin(number).and_then(|()| thread::set_fifo(PRIORITY));
         // Without it the records are taken at each round, and names are read then, too late.
         let ready = ready.and_then(|it| placed().map(|()| it))?;
-        let mut woken = thread::sleeps();
+        let mut woken = thread::switches();
         // ORDERING: as in stop().
         while !self.stop.load(Ordering::Relaxed) {
             // What was recorded while we slept elsewhere than here did not find us waiting.
-            let waited = thread::sleeps() == woken;
+            let waited = thread::switches() == woken;
             let mut fds = [
                 PollFd::new(ready.as_fd(), PollFlags::POLLIN),
                 PollFd::new(self.wake.as_fd(), PollFlags::POLLIN),
             ];
             let _ = poll(&mut fds, PollTimeout::NONE);
-            woken = thread::sleeps();
+            woken = thread::switches();
+            // ORDERING: only a measure of how far the log is behind.
+            if self.queued.load(Ordering::Relaxed) > QUEUED_BYTES_MAX {
+                // The kernel counts what it loses until the log has caught up; the ring may stay readable all the time.
+                thread::pause(PAUSE);
+                continue;
+            }
             let hold = if waited { Hold::since(woken) } else { Hold::NONE };
             let strays = lock(mine).absorb(Take::Page, hold);
             self.settle(strays);
@@ -223,7 +237,9 @@ impl NamesReaders {
             let entered = self.cpus.iter().find_map(|cpu| {
                 let mut cpu = lock(cpu);
                 waiting.extend(cpu.absorb(Take::All, Hold::NONE));
-                cpu.entered.remove(&stray.ended.tid.0)
+                let tid = stray.ended.tid.0;
+                let is_its = cpu.entered.get(&tid).is_some_and(|it| it.call == stray.ended.call);
+                is_its.then(|| cpu.entered.remove(&tid)).flatten()
             });
             let its_cpu = self.cpus.get(stray.index);
             if let (Some(enter), Some(its_cpu)) = (entered, its_cpu) {
@@ -292,11 +308,12 @@ impl CpuNames {
                 Ok(EventKind::SysExit(exit)) => {
                     let is_open = exit.call.call().class == Class::Open;
                     let (tid, record_time, ret) = (hit.tid, hit.time, exit.ret);
-                    let call = Ended { cpu, tid, record_time, is_open, ret };
+                    let call = Ended { cpu, tid, record_time, call: exit.call, is_open, ret };
                     // The link first: each moment more is one in which another CPU may take the thread over.
                     facts.extend(call.link().map(|it| (hit.pid, it)));
                     // One of a later open of the thread is told by its address.
-                    ended.push((hit.pid, call, entered.remove(&hit.tid.0)));
+                    let enter = entered.remove(&hit.tid.0).filter(|it| it.call == exit.call);
+                    ended.push((hit.pid, call, enter));
                 }
                 _ => {}
             }
@@ -314,21 +331,19 @@ impl CpuNames {
 
     /// Reads what a call was given that has ended.
     fn read(&mut self, pid: Option<units::Pid>, ended: &Ended, enter: &SysEnter, hold: Hold) {
-        let read: Vec<Fact> =
+        let mut read: Vec<Fact> =
             paths(enter).into_iter().flatten().map(|it| ended.argument(it)).collect();
+        let call = enter.call.call();
+        if self.reading.exact_args || call.is_list() {
+            read.extend(call.memory(&enter.args, ended.ret).map(|it| ended.memory(it)));
+        }
         let stood_still =
             read.is_empty() || hold.keeps(ended.tid, ended.cpu, &mut self.whereabouts);
         let read = read.into_iter().map(|it| if stood_still { it } else { too_late(it) });
         self.facts.extend(read.map(|it| (pid, it)));
-        let call = enter.call.call();
         if call.receives_descriptors() {
             let received = received(ended.tid, enter, ended.ret).into_iter();
             self.facts.extend(received.map(|it| (pid, it)));
-        }
-        if self.reading.exact_args || call.is_list() {
-            // Programs rarely change these before their next call, which is mostly one that is recorded.
-            let memory = call.memory(&enter.args, ended.ret);
-            self.facts.extend(memory.map(|it| (pid, ended.memory(it))));
         }
     }
 }
@@ -356,6 +371,7 @@ struct Ended {
     cpu: CpuId,
     tid: Tid,
     record_time: KernelTime,
+    call: CallId,
     /// What it returns is a descriptor.
     is_open: bool,
     ret: i64,

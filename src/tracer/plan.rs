@@ -187,7 +187,7 @@ pub fn plan(wanted: &Wanted<'_>) -> Vec<Planned> {
         planned.extend(blocks.map(|it| unfiltered("block", it.0, global, Need::Wanted)));
     }
     if let Some((system, name)) = wanted.faults {
-        planned.push(unfiltered(system, name, RingOf::Main, Need::Must));
+        planned.push(unfiltered(system, name, RingOf::Main, Need::Wanted));
     }
     if wanted.uring {
         let rings = URING_POINTS.iter();

@@ -35,7 +35,7 @@ use crate::sys::instance;
 use crate::sys::perf::PerfEvent;
 use crate::sys::spawn::{Ended, Held, Running};
 use crate::sys::tracefs::Tracefs;
-use crate::sys::{clock, limits, proc, spawn};
+use crate::sys::{clock, limits, proc, spawn, thread};
 use crate::units::{Pid, Tid};
 
 /// Whom to follow.
@@ -200,7 +200,7 @@ impl Session {
         let layouts = layouts(source.as_ref())?;
         let decoder = Arc::new(decoder(&host.machine, source.as_ref()));
         let names_readers =
-            NamesReaders::new(names_rings, decoder, layouts.clone(), options.exact_args)
+            NamesReaders::new(names_rings, decoder, layouts.clone(), exact_args(options))
                 .map_err(TracerError::system("make an eventfd"))?;
         let names_readers = Arc::new(names_readers);
         let name_threads = NamesThreads::start(&names_readers, &own_name)
@@ -394,7 +394,7 @@ fn open_from(
         own_name,
         names_ring: naming.names.has_ring(),
         lists: naming.names.reads(),
-        exact_args: options.exact_args,
+        exact_args: exact_args(options),
         block: options.block,
         uring: options.uring,
         faults: options.faults.then(|| source::fault_point(tracefs)),
@@ -409,11 +409,23 @@ fn open_from(
             tracefs_source::open(described, tracefs, &host.cpus, sizes, naming.names)?
         }
     };
-    if naming.names == Names::Event && !options.exact_args {
+    if options.exact_args && !exact_args(options) {
+        warnings.push(
+            "no real-time priority to be had (SCHED_FIFO), so what arguments point to is not read; run as root outside of a \
+             container without CAP_SYS_NICE"
+                .to_owned(),
+        );
+    }
+    if naming.names == Names::Event && !exact_args(options) {
         // Nothing is to be read beside these calls.
         opened.drained.append(&mut opened.names);
     }
     Ok((opened, naming))
+}
+
+/// True if what arguments point to is read: with less than real-time priority it would be too late, and nobody would know.
+fn exact_args(options: &Options) -> bool {
+    options.exact_args && thread::fifo_allowed(super::names::PRIORITY)
 }
 
 /// Threads that found no place inside a probed function: the names of their calls are not there.

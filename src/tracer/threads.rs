@@ -1,7 +1,6 @@
 //! The threads that carry records from the rings to the log: one for each group of CPUs, and one that writes.
 
 use std::fs::File;
-use std::sync::atomic::AtomicUsize;
 use std::sync::mpsc::{Sender, channel, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -42,7 +41,7 @@ impl Threads {
         let (spare, spares) = sync_channel(2 * rings.len());
         let spares = Arc::new(Mutex::new(spares));
         let (log_failed, stop) = (eventfd()?, eventfd()?);
-        let queued = Arc::new(AtomicUsize::new(0));
+        let queued = names.queued();
         let groups = grouped(rings, &limits::numa_nodes());
         let links = Links {
             failed: Arc::clone(&log_failed),

@@ -8,6 +8,7 @@ use crate::event::{Event, SysExit};
 use crate::operation::Sink;
 use crate::operation::asynchronous::{Flight, Key};
 use crate::operation::model::SyscallOperation;
+use crate::operation::syscall::RWF_APPEND;
 use crate::units::Fd;
 
 /// Early results that are kept at most; older operations than the capture have results, too.
@@ -31,7 +32,8 @@ impl Tracker {
         let bytes = read_beside(call, exit, role);
         let size = if submits.is_some() { IOCB_READ_BYTES } else { IO_EVENT_BYTES };
         let told = bytes.chunks_exact(size).take(count);
-        self.ledger.async_unread += (count - told.len()) as u64;
+        let unread = (count - told.len()) as u64;
+        self.ledger.async_unread = self.ledger.async_unread.saturating_add(unread);
         for one in told {
             match submits {
                 Some(_) => self.aio_submitted(event, call, &Iocb::of(one), sink)?,
@@ -56,12 +58,19 @@ impl Tracker {
         operation.cpu = call.cpu;
         operation.offset =
             u64::try_from(iocb.offset).ok().filter(|_| operation.opcode.has_offset());
+        operation.offset = operation.offset.filter(|_| !iocb.appends);
         operation.bytes_requested = iocb.bytes.filter(|_| operation.opcode.has_bytes());
+        // Somebody has its result already, and may have used its memory again before it was read.
+        let early = self.asynchronous.early_result.remove(&key).filter(|it| it.0 >= call.start);
+        if early.is_some() {
+            (operation.offset, operation.bytes_requested) = (None, None);
+        }
         let flight = Flight { operation, ring: 0, moves: None };
         self.begin_async(event.time, key, flight, sink)?;
-        self.async_file(event, key, iocb.fd, sink)?;
-        let early = self.asynchronous.early_result.remove(&key);
-        match early.filter(|it| it.0 >= call.start) {
+        if early.is_none() {
+            self.async_file(event, key, iocb.fd, sink)?;
+        }
+        match early {
             Some((end, result)) => match self.asynchronous.in_flight.end(key) {
                 Some(flight) => self.end_async(event.time, end, flight, result, sink),
                 None => Ok(()),
@@ -99,6 +108,8 @@ struct Iocb {
     /// Bytes asked for; of a vectored one the sum of its buffers, if that could be read.
     bytes: Option<u64>,
     offset: i64,
+    /// It goes to the end of the file, wherever that is (`RWF_APPEND`).
+    appends: bool,
 }
 
 impl Iocb {
@@ -114,6 +125,7 @@ impl Iocb {
             fd: Fd(i32::from_le_bytes([a, b, c, d])),
             bytes: Some(bytes).filter(|it| *it != u64::MAX),
             offset: word(read, 8 + 40).cast_signed(),
+            appends: word(read, 8 + 8) >> 32 & RWF_APPEND != 0,
         }
     }
 }

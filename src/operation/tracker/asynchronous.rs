@@ -117,13 +117,18 @@ impl Tracker {
             if first == fd {
                 return Ok(());
             }
+            description.share_outside();
             operation.target = Some((fd, description.file()));
             return Ok(());
         }
         operation.fd = Some(fd);
         operation.file = Some(description.file());
         // Whether it uses the file's own position stands where no tracepoint tells it; `io_submit` never does.
-        let may_move = matches!(operation.opcode.class(), Class::Read | Class::Write);
+        let class = operation.opcode.class();
+        let may_move = matches!(class, Class::Read | Class::Write);
+        if class == Class::Pipe {
+            description.share_outside();
+        }
         if may_move && operation.opcode.interface == Interface::IoUring {
             description.begin_move();
             flight.moves = Some(description);
@@ -161,25 +166,30 @@ impl Tracker {
         sink.step(now, &Step::AsyncEnded(operation, &effects))
     }
 
-    /// What it did to descriptors. A new one may be a place in the ring's own table: that has a number, too, so what is known
-    /// of the descriptor with this number does not hold any more, and nothing takes its place.
+    /// What it did to descriptors. A new one may be a place in the ring's own table instead, which has a number, too: a number
+    /// that is certainly in use is no new descriptor; of another one nothing is known but that it may be there. Which one a
+    /// close has ended is not told, so none is certain any more.
     fn async_effects(&mut self, operation: &mut AsyncOperation, now: KernelTime) -> Vec<FdEffect> {
         let class = operation.opcode.class();
-        let object = match class {
-            Class::Make(object) => Some(object),
-            Class::Open => None,
-            _ => return Vec::new(),
-        };
+        if class == Class::Close && operation.result == Some(0) {
+            self.tasks.process(operation.pid).fds.borrow().doubt_all();
+        }
+        if !matches!(class, Class::Make(_) | Class::Open) {
+            return Vec::new();
+        }
         let fd = operation.result.filter(|it| *it >= 0).and_then(|it| i32::try_from(it).ok());
         let Some(fd) = fd.map(Fd) else { return Vec::new() };
         let process = self.tasks.process(operation.pid);
+        if process.fds.borrow().peek(fd).is_some_and(Description::is_certain) {
+            return Vec::new();
+        }
         let mut context = Context {
             names: &mut self.names,
             next_file: &mut self.next_file,
             losses: self.losses,
             followed: self.followed,
         };
-        let (file, effects) = syscall::made_elsewhere(fd, object, process, now, &mut context);
+        let (file, effects) = syscall::made_elsewhere(fd, process, now, &mut context);
         operation.fd = Some(fd);
         operation.file = Some(file);
         effects
@@ -243,6 +253,13 @@ impl Asynchronous {
     pub(super) fn forget_file(&mut self, ring: u64) {
         if let Some(ring) = self.rings.get_mut(&ring) {
             ring.file = None;
+        }
+    }
+
+    /// A thread does something else than what it had got the file for.
+    pub(super) fn leave(&mut self, tid: Tid) {
+        if !self.beginning.is_empty() {
+            self.beginning.remove(&tid);
         }
     }
 

@@ -34,6 +34,13 @@ impl Tracker {
         }
     }
 
+    /// Where a process stood is not known: it moved while the snapshot looked.
+    pub fn lose_place(&mut self, pid: Pid) {
+        let mut place = self.tasks.process(pid).place.borrow_mut();
+        place.enter(None);
+        place.enter_root(None);
+    }
+
     /// A process runs a program, as a snapshot saw.
     pub fn seen_program(&mut self, pid: Pid) {
         self.tasks.process(pid).abi.is_user();

@@ -11,6 +11,7 @@ use crate::event::uring::{
 use crate::event::{Event, SysExit};
 use crate::operation::Sink;
 use crate::operation::asynchronous::{Flight, Key};
+use crate::operation::fd_table::Description;
 use crate::operation::model::SyscallOperation;
 use crate::units::Fd;
 
@@ -206,6 +207,14 @@ impl Tracker {
         let told = read_beside(call, exit, Role::Registered).as_chunks().0;
         let fds: Vec<i32> = told.iter().map(|it| i32::from_le_bytes(*it)).collect();
         let process = self.tasks.process(call.pid);
+        // Whoever works on a registered file may use its own position, and nothing tells.
+        let is_about_files = files.is_some() || FILE_OPERATIONS.contains(&operation);
+        if is_about_files && told.len() as u64 == files.unwrap_or(u64::MAX) {
+            let table = process.fds.borrow();
+            fds.iter().filter_map(|it| table.peek(Fd(*it))).for_each(Description::share_outside);
+        } else if is_about_files || operation & USE_REGISTERED_RING != 0 {
+            process.fds.borrow().share_all();
+        }
         let only = match (fds.as_slice(), files) {
             ([fd], Some(1)) if *fd >= 0 => process.fds.borrow().get(Fd(*fd), self.losses),
             _ => None,
