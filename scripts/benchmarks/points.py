@@ -12,11 +12,11 @@ READ_PAIR = ["syscalls:sys_enter_read", "syscalls:sys_exit_read"]
 
 def call_numbers():
     """Of every system call in the table, on this machine."""
-    rows = re.findall(r'row\("\w+", +(\d+), (?:Some\((\d+)\)|None)', (SOURCE / "syscall_table.rs").read_text())
+    rows = re.findall(r'row\("\w+", +(\d+), (?:Some\((\d+)\)|None)', (SOURCE / "syscall_rows.rs").read_text())
     is_x86 = os.uname().machine == "x86_64"
     numbers = [int(x86) if is_x86 else int(generic) for x86, generic in rows if is_x86 or generic]
     if not numbers:
-        raise SystemExit("bench: no rows were found in src/event/syscall_table.rs")
+        raise SystemExit("bench: no rows were found in src/event/syscall_rows.rs")
     return sorted(numbers)
 
 

@@ -146,12 +146,9 @@ def main(binary, folders):
             cells += [counts["name", it] for it in columns]
             cells += [offsets] + [counts["offset", it] for it in ("right", "unknown", "wrong")]
             print("| " + " | ".join(str(it) for it in cells) + " |")
-            is_reader = truth_path.stem.endswith("reader")
-            failed = [it for it in wrong if not (is_reader and it[0] == "name")]
             for what, line in wrong[:20]:
-                word = "FAILED" if failed else "wrong"
-                print(f"{word}: {folder}: {truth_path.stem}: {what}: {line}", file=sys.stderr)
-            is_bad |= bool(failed)
+                print(f"FAILED: {folder}: {truth_path.stem}: {what}: {line}", file=sys.stderr)
+            is_bad |= bool(wrong)
     return 1 if is_bad else 0
 
 
