@@ -190,6 +190,72 @@ pub struct Ledger {
     pub unfollowed: u64,
     /// Programs whose calls are of another table than this machine's own.
     pub other: OtherPrograms,
+    /// How much is known of what stands behind block requests.
+    pub behind: BehindBooks,
+}
+
+/// How something is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Link {
+    /// The kernel said it.
+    Exact,
+    /// It follows from what the kernel said, but something else is possible.
+    Inferred,
+    /// Not at all.
+    Unknown,
+}
+
+impl Link {
+    /// The word for it in every output.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Exact => "exact",
+            Self::Inferred => "inferred",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// Sectors of requests that were done, by how it is known what lies there and who wanted it; only those with contents.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BehindBooks {
+    /// Of a file, the journal or metadata: exact, inferred, unknown.
+    pub files: ByLink,
+    /// Asked for by a program: exact (it queued the bio), inferred (it wrote those bytes last), unknown.
+    pub programs: ByLink,
+    /// Asked for by the kernel for itself: journals and metadata.
+    pub kernel: u64,
+    /// Extents that file systems told in blocks of a size that is not known.
+    pub unsized_extents: u64,
+    /// Extents that were given up for want of room.
+    pub given_up: u64,
+}
+
+/// A number for each way in which something is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ByLink {
+    /// Of [`Link::Exact`].
+    pub exact: u64,
+    /// Of [`Link::Inferred`].
+    pub inferred: u64,
+    /// Of [`Link::Unknown`].
+    pub unknown: u64,
+}
+
+impl ByLink {
+    /// That of one.
+    pub fn of(&mut self, link: Link) -> &mut u64 {
+        match link {
+            Link::Exact => &mut self.exact,
+            Link::Inferred => &mut self.inferred,
+            Link::Unknown => &mut self.unknown,
+        }
+    }
+
+    /// All of them.
+    pub fn sum(&self) -> u64 {
+        self.exact + self.inferred + self.unknown
+    }
 }
 
 /// Programs whose calls cannot be told: how many there are, and the first of them.

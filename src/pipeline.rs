@@ -34,7 +34,7 @@ use crate::operation::owner::Owners;
 use crate::operation::process::Scope;
 use crate::operation::tracker::Tracker;
 use crate::record::Layout;
-use crate::units::{CpuId, KernelTime, Pid, Tid};
+use crate::units::{CpuId, DevId, KernelTime, Pid, Tid};
 
 /// Why a log cannot be worked through.
 #[derive(Debug, Error)]
@@ -239,9 +239,9 @@ impl Pipeline {
                 self.summary.names_wait.add(tid, record_time, end);
                 self.names.add(tid, record_time, ReadName { of, end, errno, address, stat, bytes });
             }
-            Fact::Task { pid, tid, comm, .. } => {
+            Fact::Task { pid, tid, ppid, comm, .. } => {
                 self.owners.seen(tid, pid);
-                self.tracker.seen_task(pid, tid, &comm);
+                self.tracker.seen_task(pid, tid, ppid, &comm);
             }
             Fact::Fd { begin, end, pid, fd, flags, position, shared, stat, link } => {
                 let position = Some(position);
@@ -267,6 +267,11 @@ impl Pipeline {
             Fact::Text { which: Text::EXE, pid, .. } => self.tracker.seen_program(pid),
             Fact::Text { which: Text::MAPS, pid, time, text } => {
                 self.tracker.seen_maps(time, pid, text);
+            }
+            Fact::Text { which: Text::BLOCKS, text, .. } => {
+                for (dev, bytes) in blocks(&text) {
+                    self.tracker.seen_blocks(dev, bytes);
+                }
             }
             Fact::Text { which: Text::BITS, pid, .. } => self.tracker.seen_other_table(pid),
             Fact::Text { which, pid, text, .. } => self.summary.texts.push((which, pid, text)),
@@ -418,6 +423,16 @@ impl Pipeline {
         self.summary.ledger = self.tracker.ledger().clone();
         Ok(self.summary)
     }
+}
+
+/// The lines of [`Text::BLOCKS`] that can be read.
+fn blocks(text: &[u8]) -> Vec<(DevId, u64)> {
+    let line = |it: &str| {
+        let (dev, bytes) = it.split_once(' ')?;
+        let (major, minor) = dev.split_once(':')?;
+        Some((DevId::new(major.parse().ok()?, minor.parse().ok()?), bytes.parse().ok()?))
+    };
+    String::from_utf8_lossy(text).lines().filter_map(line).collect()
 }
 
 fn usize_of(number: u32) -> usize {

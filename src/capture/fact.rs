@@ -132,6 +132,8 @@ impl Text {
     pub const BITS: Self = Self(9);
     /// `/proc/PID/maps`; its time is that before it was read.
     pub const MAPS: Self = Self(10);
+    /// Bytes of a block of the file systems whose events count in blocks: a line `MAJOR:MINOR BYTES` for each.
+    pub const BLOCKS: Self = Self(11);
 }
 
 /// A frame of facts is closed when it has so many bytes.

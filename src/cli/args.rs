@@ -135,9 +135,23 @@ pub(super) struct ConvertArgs {
 pub(super) struct ScriptArgs {
     /// The capture log
     pub(super) log: PathBuf,
-    /// JSON Lines: one object per operation (docs/json.md)
-    #[arg(long)]
+    /// In which form
+    #[arg(long, value_enum, default_value_t = ScriptFormat::Text, value_name = "FORM")]
+    pub(super) format: ScriptFormat,
+    /// As --format json
+    #[arg(long, conflicts_with = "format")]
     pub(super) json: bool,
+}
+
+/// Forms of `script`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum ScriptFormat {
+    /// Lines for people
+    Text,
+    /// JSON Lines: one object per operation (docs/json.md)
+    Json,
+    /// Accesses of files and disks as b-com's I/O tracer writes them: TIME;R|W;ADDRESS;BYTES;VFS|BLK;COMM;PID
+    Iotracer,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::args::DoctorArgs;
 use super::error::CliError;
 use super::ladder;
-use crate::event::decode::BLOCK_POINTS;
+use crate::event::block_shape::BLOCK_POINTS;
 use crate::event::syscall_table::CallId;
 use crate::sys::instance::{self, Instance};
 use crate::sys::perf::{PerfEvent, Wake};

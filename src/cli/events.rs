@@ -10,6 +10,9 @@ use crate::event::syscall_table::{CallId, DEFAULT_GROUPS, GROUPS};
 /// Block requests, beside the system calls.
 const BLOCK: &str = "block";
 
+/// What file systems say about where files lie: so that requests have files.
+const EXTENTS: &str = "extents";
+
 /// The operations of io_uring, which are no system calls; also in `%async`.
 const URING: &str = "io_uring";
 
@@ -23,6 +26,8 @@ pub(super) struct Wanted {
     pub(super) calls: BTreeSet<CallId>,
     /// Block requests.
     pub(super) block: bool,
+    /// What file systems say about where files lie.
+    pub(super) extents: bool,
     /// The operations of io_uring.
     pub(super) uring: bool,
     /// Page faults on files, and the calls that map them.
@@ -31,7 +36,7 @@ pub(super) struct Wanted {
 
 /// What `-e` asks for; without it the default.
 ///
-/// Each word adds, or takes away if `!` stands before it: a call, `block`, `io_uring`, `fault`, `%GROUP`, `%file` (calls with a path),
+/// Each word adds, or takes away if `!` stands before it: a call, `block`, `extents`, `io_uring`, `fault`, `%GROUP`, `%file` (calls with a path),
 /// `%meta`, `%default`, `%all`. If the first one takes away, it does so from the default.
 pub(super) fn wanted_events(words: &[String]) -> Result<Wanted, CliError> {
     let mut wanted = Wanted::default();
@@ -56,8 +61,9 @@ impl Wanted {
         // Which file an address shows is known only from the calls that map.
         let calls = if with_faults && add { mapping_calls() } else { calls(word) };
         let with_block = matches!(word, BLOCK | "%all" | "%default");
+        let with_extents = matches!(word, EXTENTS | "%all" | "%default");
         let with_uring = matches!(word, URING | "%async" | "%all" | "%default");
-        if calls.is_empty() && !with_block && !with_uring && !with_faults {
+        if calls.is_empty() && !with_block && !with_uring && !with_faults && !with_extents {
             return Err(CliError::Usage(format!(
                 "unknown event {word}; those that there are: iotrace-perf list"
             )));
@@ -69,6 +75,9 @@ impl Wanted {
         }
         if with_block {
             self.block = add;
+        }
+        if with_extents {
+            self.extents = add;
         }
         if with_uring {
             self.uring = add;
@@ -110,6 +119,8 @@ pub(super) fn run() -> Result<ExitCode, CliError> {
         text += &format!("%{group}{mark}: {what}\n    {}\n", names.join(" "));
     }
     text += "block (default): block requests of all devices\n\
+             extents (default): what ext4, xfs and others say about where files lie, and when they write their journal: so that block \
+             requests have files\n\
              io_uring (default, in %async): the operations that programs ask of io_uring, by its own tracepoints\n\
              fault: page faults on files that are mapped into memory, and the calls that map them\n\
              %file: every call with a path; %meta: %name, %stat and %attr; %default; %all\n";

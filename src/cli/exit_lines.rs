@@ -7,8 +7,9 @@ use super::convert::Converted;
 use super::output::Output;
 use super::say;
 use crate::analysis::audit::{self, ProcessAudit};
-use crate::anomaly::{AnomalyKind, Ignored, Ledger};
+use crate::anomaly::{AnomalyKind, ByLink, Ignored, Ledger};
 use crate::pipeline::Summary;
+use crate::units::SECTOR_BYTES;
 
 /// OTF2's readers open two files for each location.
 const LOCATIONS_OF_USUAL_LIMIT: u64 = 1000;
@@ -61,6 +62,7 @@ pub(super) fn lines(bytes: u64, converted: &Converted) -> Vec<String> {
         format!("names: {}", described_names(summary)),
         losses(summary),
     ];
+    lines.extend(behind(ledger));
     lines.extend(cost(summary));
     lines.extend(audit::process(summary, &converted.totals).map(|it| audit_line(&it)));
     lines.extend(doubts(summary));
@@ -81,6 +83,30 @@ fn described_names(summary: &Summary) -> String {
         "" => header.names.clone(),
         reason => format!("{} ({reason})", header.names),
     }
+}
+
+/// How much of what devices did is known to be of which file, and for which program.
+fn behind(ledger: &Ledger) -> Option<String> {
+    let books = &ledger.behind;
+    let all = books.files.sum();
+    if all == 0 {
+        return None;
+    }
+    let share = |sectors: u64| {
+        let tenths = sectors.saturating_mul(1000) / all;
+        format!("{}.{} %", tenths / 10, tenths % 10)
+    };
+    let shares = |it: &ByLink| {
+        let ByLink { exact, inferred, unknown } = *it;
+        format!("exact {}, inferred {}, unknown {}", share(exact), share(inferred), share(unknown))
+    };
+    Some(format!(
+        "behind {} of block requests: the file {}; the program {}, the kernel's own {}",
+        size(all.saturating_mul(SECTOR_BYTES)),
+        shares(&books.files),
+        shares(&books.programs),
+        share(books.kernel)
+    ))
 }
 
 /// What the recording cost; `None` if the log does not say.
@@ -172,6 +198,23 @@ fn asynchronous_doubts(ledger: &Ledger) -> Option<String> {
     (!told.is_empty()).then(|| format!("asynchronous operations: {}", told.join("; ")))
 }
 
+/// What could not be kept of where files lie.
+fn extents_doubts(ledger: &Ledger) -> Option<String> {
+    let counts = [
+        (
+            ledger.behind.unsized_extents,
+            "are in blocks of a size that is not known (a file system that this mount namespace does not show)",
+        ),
+        (ledger.behind.given_up, "were given up for want of room"),
+    ];
+    let told: Vec<String> = counts
+        .iter()
+        .filter(|it| it.0 > 0)
+        .map(|(count, what)| format!("{count} {what}"))
+        .collect();
+    (!told.is_empty()).then(|| format!("extents of files: {}", told.join("; ")))
+}
+
 /// What must not be overlooked.
 fn doubts(summary: &Summary) -> Vec<String> {
     let mut lines = Vec::new();
@@ -184,6 +227,7 @@ fn doubts(summary: &Summary) -> Vec<String> {
         }
     }
     lines.extend(asynchronous_doubts(&summary.ledger));
+    lines.extend(extents_doubts(&summary.ledger));
     lines.extend(other_programs(summary));
     match summary.ledger.unfollowed {
         0 => {}

@@ -139,11 +139,12 @@ fn options(args: &RecordArgs) -> Result<Options, CliError> {
         }
         (false, pids, _) => Follow::Attached(pids.to_vec()),
     };
-    let Wanted { calls, block, uring, faults } = wanted_events(&args.events)?;
+    let Wanted { calls, block, extents, uring, faults } = wanted_events(&args.events)?;
     Ok(Options {
         follow,
         calls: calls.into_iter().collect(),
         block,
+        extents,
         uring,
         faults,
         names: match args.names {

@@ -4,13 +4,14 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
 
-use super::args::ScriptArgs;
+use super::args::{ScriptArgs, ScriptFormat};
 use super::convert::open;
 use super::error::CliError;
 use crate::capture::ahead::Ahead;
 use crate::capture::header::Header;
 use crate::operation::Sink;
 use crate::pipeline::{self, PipelineError, Summary};
+use crate::text::iotracer::IotracerLines;
 use crate::text::json::JsonLines;
 use crate::text::lines::Lines;
 use crate::units::{DevId, KernelTime};
@@ -23,16 +24,31 @@ pub(super) fn run(args: &ScriptArgs) -> Result<ExitCode, CliError> {
     let out = BufWriter::with_capacity(BUFFER_BYTES, io::stdout().lock());
     let start = KernelTime(header.clock.start_ns);
     let disks = disks(&header);
-    let summary = if args.json {
-        let mut sink = JsonLines::new(start, disks, out);
-        let summary = print(args, items, header, &mut sink)?;
-        sink.finish().and_then(|mut it| it.flush()).map_err(CliError::output)?;
-        summary
-    } else {
-        let mut sink = Lines::new(start, disks, out).machine(&header.host.machine.clone());
-        let summary = print(args, items, header, &mut sink)?;
-        sink.finish().and_then(|mut it| it.flush()).map_err(CliError::output)?;
-        summary
+    let form = if args.json { ScriptFormat::Json } else { args.format };
+    let summary = match form {
+        ScriptFormat::Json => {
+            let mut sink = JsonLines::new(start, disks, out);
+            let summary = print(args, items, header, &mut sink)?;
+            sink.finish().and_then(|mut it| it.flush()).map_err(CliError::output)?;
+            summary
+        }
+        ScriptFormat::Text => {
+            let mut sink = Lines::new(start, disks, out).machine(&header.host.machine.clone());
+            let summary = print(args, items, header, &mut sink)?;
+            sink.finish().and_then(|mut it| it.flush()).map_err(CliError::output)?;
+            summary
+        }
+        ScriptFormat::Iotracer => {
+            let mut sink = IotracerLines::new(start, out);
+            let summary = print(args, items, header, &mut sink)?;
+            let (_, left_out) = sink.finish().map_err(CliError::output)?;
+            if left_out > 0 {
+                super::say(&format!(
+                    "{left_out} accesses are left out: their offset is not known, or they are neither a read nor a write"
+                ));
+            }
+            summary
+        }
     };
     super::exit_lines::print_doubts(&summary);
     Ok(ExitCode::SUCCESS)

@@ -23,6 +23,30 @@ pub enum BlockPoint {
     FrontMerge,
     /// `block_rq_merge`: this request was absorbed by the one that ends where it starts.
     RqMerge,
+    /// `block_bio_queue`: a bio was handed to the block layer. Current task = who handed it in.
+    BioQueue,
+    /// `block_split`: a bio was too long for its device; what is told is the part in front.
+    Split,
+    /// `block_bio_remap`: what was asked of one device (a partition, a stack of disks) is asked of another.
+    Remap,
+    /// `block_bio_complete`: a bio was done that never became a request (dm, md, zram), or that failed before.
+    BioComplete,
+}
+
+impl BlockPoint {
+    /// True if it tells of bios, false if of requests.
+    pub fn is_of_bio(self) -> bool {
+        matches!(self, Self::BioQueue | Self::Split | Self::Remap | Self::BioComplete)
+    }
+}
+
+/// A place on a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Place {
+    /// The device.
+    pub dev: DevId,
+    /// Its sector, in units of 512 bytes.
+    pub sector: u64,
 }
 
 /// What a request asks of the device, as far as the `rwbs` letters tell.
@@ -120,6 +144,11 @@ impl Rwbs {
         self.split().2.first() == Some(&b'F')
     }
 
+    /// `M` among the flags: the file system calls it metadata (`REQ_META`).
+    pub fn is_meta(&self) -> bool {
+        self.split().2.contains(&b'M')
+    }
+
     /// Preflush, the operation, and the letters of the flags behind it.
     fn split(&self) -> (bool, RequestOp, &[u8]) {
         let (preflush, rest) = match self.as_bytes() {
@@ -165,16 +194,20 @@ impl fmt::Debug for Rwbs {
 pub struct BlockEvent {
     /// Which tracepoint.
     pub point: BlockPoint,
-    /// `dev`: the whole disk's number (partitions are already resolved).
+    /// `dev`: the whole disk's number (partitions are already resolved). Of a remap the device that is asked now: that of
+    /// the whole disk too, even where the sector counts from the start of a partition.
     pub dev: DevId,
     /// `sector`: first sector, in units of 512 bytes; `u64::MAX` for the empty flush completion.
     pub sector: u64,
-    /// `nr_sector`: length in sectors of 512 bytes; 0 for flushes and for the end of a flush sequence.
+    /// `nr_sector`: length in sectors of 512 bytes; 0 for flushes and for the end of a flush sequence. Of a split the
+    /// length of the part in front (`new_sector` is where the rest begins).
     pub nr_sector: u32,
-    /// `error`: a negative errno, 0 = no error; only `block_rq_complete` has it.
+    /// `error`: a negative errno, 0 = no error; only completions have it.
     pub error: i32,
     /// `rwbs`.
     pub rwbs: Rwbs,
+    /// `old_dev`, `old_sector`: what was asked; only `block_bio_remap` has it.
+    pub from: Option<Place>,
 }
 
 #[cfg(test)]

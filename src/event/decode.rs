@@ -2,19 +2,18 @@
 
 use thiserror::Error;
 
-use super::block::{BlockEvent, BlockPoint, Rwbs};
+use super::block_shape::{BLOCK_POINTS, BlockShape};
 use super::fault::FaultShape;
 use super::file_io::{FILE_IO_POINTS, FileIoShape};
+use super::fs::{FS_POINTS, FsShape};
 use super::probed::ProbeShape;
 use super::strings::{EventString, EventStrings};
 use super::syscall_table::CallId;
 use super::task::TaskEvent;
 use super::uring::{URING_POINTS, UringShape};
 use super::{EventKind, SysEnter, SysExit};
-use crate::tracefs::{
-    ArrayField, BindError, EventFormat, FieldKind, FormatError, IntField, StringField,
-};
-use crate::units::{DevId, Tid};
+use crate::tracefs::{ArrayField, BindError, EventFormat, FieldKind, FormatError, IntField};
+use crate::units::Tid;
 
 /// Why the formats of a capture cannot be used.
 #[derive(Clone, Debug, PartialEq, Error)]
@@ -67,32 +66,11 @@ enum Shape {
     Block(BlockShape),
     Uring(UringShape),
     FileIo(FileIoShape),
+    Fs(FsShape),
     Fault(FaultShape),
     NewTask { pid: IntField, clone_flags: IntField },
     Probe(ProbeShape),
 }
-
-#[derive(Debug)]
-struct BlockShape {
-    point: BlockPoint,
-    dev: IntField,
-    sector: IntField,
-    nr_sector: IntField,
-    error: Option<IntField>,
-    rwbs: StringField,
-}
-
-/// The block tracepoints and what they mean here.
-pub const BLOCK_POINTS: [(&str, BlockPoint); 8] = [
-    ("block_getrq", BlockPoint::GetRq),
-    ("block_rq_insert", BlockPoint::Insert),
-    ("block_rq_issue", BlockPoint::Issue),
-    ("block_rq_complete", BlockPoint::Complete),
-    ("block_rq_requeue", BlockPoint::Requeue),
-    ("block_bio_backmerge", BlockPoint::BackMerge),
-    ("block_bio_frontmerge", BlockPoint::FrontMerge),
-    ("block_rq_merge", BlockPoint::RqMerge),
-];
 
 impl Decoder {
     /// A decoder for a machine of this kind (`uname -m`).
@@ -168,6 +146,7 @@ impl Decoder {
             }
             Shape::Block(fields) => fields.read(payload).map(EventKind::Block).ok_or(short),
             Shape::FileIo(fields) => fields.read(payload).map(EventKind::FileIo).ok_or(short),
+            Shape::Fs(fields) => fields.read(payload).map(EventKind::Fs).ok_or(short),
             Shape::Fault(fields) => fields.read(payload).map(EventKind::Fault).ok_or(short),
             Shape::Uring(fields) => fields.read(payload).map(EventKind::Uring).ok_or(short),
             Shape::NewTask { pid, clone_flags } => {
@@ -239,6 +218,9 @@ impl Shape {
         if let Some(it) = FILE_IO_POINTS.iter().find(|it| (it.0, it.1) == (system, name)) {
             return Ok(Some(Self::FileIo(FileIoShape::of(it.2, format)?)));
         }
+        if let Some(it) = FS_POINTS.iter().find(|it| (it.0, it.1) == (system, name)) {
+            return Ok(Some(Self::Fs(FsShape::of(it.2, format)?)));
+        }
         if let Some(fault) = FaultShape::of(name, format)? {
             return Ok(Some(Self::Fault(fault)));
         }
@@ -268,32 +250,4 @@ fn arguments(format: &EventFormat) -> Result<Vec<IntField>, BindError> {
         matches!(it.kind, FieldKind::Int | FieldKind::Pointer) && !it.name.starts_with("__")
     };
     format.event_fields().iter().filter(is_argument).map(|it| format.int(&it.name)).collect()
-}
-
-impl BlockShape {
-    fn of(point: BlockPoint, format: &EventFormat) -> Result<Self, BindError> {
-        Ok(Self {
-            point,
-            dev: format.int("dev")?,
-            sector: format.int("sector")?,
-            nr_sector: format.int("nr_sector")?,
-            error: format.int_opt("error")?,
-            rwbs: format.string("rwbs")?,
-        })
-    }
-
-    fn read(&self, payload: &[u8]) -> Option<BlockEvent> {
-        let error = match &self.error {
-            Some(field) => i32::try_from(field.read_i64(payload)?).ok()?,
-            None => 0,
-        };
-        Some(BlockEvent {
-            point: self.point,
-            dev: DevId(u32::try_from(self.dev.read_u64(payload)?).ok()?),
-            sector: self.sector.read_u64(payload)?,
-            nr_sector: u32::try_from(self.nr_sector.read_u64(payload)?).ok()?,
-            error,
-            rwbs: Rwbs::new(self.rwbs.read(payload)?),
-        })
-    }
 }

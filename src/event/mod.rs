@@ -5,9 +5,11 @@
 
 pub mod async_table;
 pub mod block;
+pub mod block_shape;
 pub mod decode;
 pub mod fault;
 pub mod file_io;
+pub mod fs;
 pub mod probed;
 pub mod strings;
 mod syscall_rows;
@@ -45,6 +47,8 @@ pub enum EventKind {
     Uring(uring::UringEvent),
     /// A file system began the I/O of the thread that is running.
     FileIo(file_io::FileIo),
+    /// A file system said where contents of files lie.
+    Fs(fs::FsEvent),
     /// A program touched what was not in memory.
     Fault(fault::FaultEvent),
     /// A task was born, renamed, or died.

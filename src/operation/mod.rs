@@ -5,6 +5,7 @@
 
 pub mod abi;
 pub mod asynchronous;
+pub mod behind;
 pub mod block;
 pub mod context;
 pub mod fault;
@@ -75,6 +76,8 @@ pub enum Step<'a> {
         step: &'a block::BlockStep<'a>,
         /// Who asked.
         thread: Option<&'a ThreadInfo>,
+        /// What stands behind it, by sector: with its last step.
+        pieces: &'a [behind::Piece],
     },
     /// Something could not become an operation.
     Anomaly(&'a Anomaly),

@@ -390,6 +390,7 @@ fn may_close(kind: &EventKind, fd: i64) -> bool {
         | EventKind::Block(_)
         | EventKind::Fault(_)
         | EventKind::FileIo(_)
+        | EventKind::Fs(_)
         | EventKind::SeenFd(_)
         | EventKind::Probed(_) => false,
     }

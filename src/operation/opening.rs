@@ -169,6 +169,7 @@ impl Changes {
                 self.process(event.pid, event.time);
             }
             EventKind::Uring(_)
+            | EventKind::Fs(_)
             | EventKind::FileIo(_)
             | EventKind::Task(_)
             | EventKind::Block(_)

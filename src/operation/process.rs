@@ -27,6 +27,9 @@ pub struct Scope {
     pub own: Pid,
 }
 
+/// The parent of the kernel's own threads, in the first pid namespace (`rest_init()` in `init/main.c`).
+pub const KTHREADD: Pid = Pid(2);
+
 /// A process.
 #[derive(Debug)]
 pub struct Process {
@@ -46,6 +49,8 @@ pub struct Process {
     pub place: RefCell<Place>,
     /// Which calls it makes.
     pub abi: Abi,
+    /// One of the kernel's own threads.
+    pub is_kernel: bool,
     /// The outputs know it.
     pub announced: bool,
     /// How many of its threads we know.
@@ -140,6 +145,7 @@ impl Tasks {
                 memory: SharedMappings::default(),
                 place: RefCell::default(),
                 abi: Abi::default(),
+                is_kernel: pid == KTHREADD,
                 announced: false,
                 threads: 0,
                 leader_ended: false,
@@ -209,6 +215,16 @@ impl Tasks {
         u64::try_from(left.count()).unwrap_or(u64::MAX)
     }
 
+    /// True for one of the kernel's own threads, as far as known.
+    pub fn is_kernel(&self, pid: Pid) -> bool {
+        self.processes.get(&pid.0).is_some_and(|it| it.is_kernel)
+    }
+
+    /// The thread, if it was heard of.
+    pub fn known_thread(&self, tid: Tid) -> Option<&Thread> {
+        self.threads.get(&tid.0)
+    }
+
     /// Where the paths of each process begin.
     pub fn places(&self) -> impl Iterator<Item = &RefCell<Place>> {
         self.processes().map(|it| &it.place)
@@ -258,6 +274,7 @@ impl Tasks {
         let process = self.process(child);
         process.followed = if system { process.followed } else { followed };
         process.before_exec = before_exec;
+        process.is_kernel = parent == KTHREADD;
         process.info.parent = Some(key);
         process.parent = Some(parent);
         process.info.comm = comm;

@@ -12,8 +12,9 @@ use std::collections::VecDeque;
 use rustc_hash::FxHashMap;
 
 use self::asynchronous::Asynchronous;
-use self::block::owned;
+use self::block::{Asked, owned};
 use super::abi::Verdict;
+use super::behind::Files;
 use super::block::{BlockOptions, BlockTracker, RequestId};
 use super::context::{Context, Followed};
 use super::file_names::FileNames;
@@ -33,8 +34,10 @@ pub struct Tracker {
     tasks: Tasks,
     block: BlockTracker,
     asynchronous: Asynchronous,
-    /// Who asked for the requests in flight.
-    submitters: FxHashMap<RequestId, Option<ThreadInfo>>,
+    /// The requests in flight.
+    requests: FxHashMap<RequestId, Asked>,
+    /// What stands behind them.
+    files: Files,
     system: bool,
     ledger: Ledger,
     next_file: u64,
@@ -62,7 +65,8 @@ impl Tracker {
             tasks: Tasks::new(scope),
             block: BlockTracker::new(block),
             asynchronous: Asynchronous::default(),
-            submitters: FxHashMap::default(),
+            requests: FxHashMap::default(),
+            files: Files::default(),
             ledger: Ledger::default(),
             next_file: 0,
             losses: 0,
@@ -123,6 +127,10 @@ impl Tracker {
             EventKind::SysEnter(enter) => self.enter(&event, enter, sink),
             EventKind::SysExit(exit) => self.exit(&event, exit, sink),
             EventKind::Block(block) => self.block(&event, block, sink),
+            EventKind::Fs(said) => {
+                self.file_system(&event, said);
+                Ok(())
+            }
             EventKind::Fault(fault) => self.fault(&event, fault, sink),
             EventKind::Uring(uring) => self.uring(&event, uring, sink),
             EventKind::FileIo(io) => {
@@ -184,8 +192,13 @@ impl Tracker {
         let mut steps = Vec::new();
         self.block.finish(&mut |step| steps.extend(owned(&step)));
         for (step, request) in steps {
-            self.block_step(at, step, &request, sink)?;
+            let (cpu, pid, tid) = (CpuId(0), Pid(-1), Tid(-1));
+            let kind = EventKind::Lost(0);
+            self.block_step(&Event { time: at, cpu, pid, tid, kind }, step, &request, sink)?;
         }
+        let (unsized_, given_up) = self.files.not_kept();
+        self.ledger.behind.unsized_extents = unsized_;
+        self.ledger.behind.given_up = given_up;
         Ok(())
     }
 
@@ -272,6 +285,9 @@ impl Tracker {
                 let step = Step::SyscallEnded(&pending.operation, &effects);
                 sink.step(event.time, &step)?;
                 let ended = thread.pending.take().map(|it| it.operation);
+                if let Some(it) = &ended {
+                    note_file(&mut self.files, it, &thread.info);
+                }
                 match ended.filter(|it| it.call.call().has_consequences()) {
                     Some(it) => self.follow(event, &it, exit, sink),
                     None => Ok(()),
@@ -337,6 +353,7 @@ impl Tracker {
     fn records_lost(&mut self) {
         self.losses += 1;
         self.block.records_lost();
+        self.files.records_lost();
         self.tasks.forget_directories();
     }
 
@@ -500,6 +517,25 @@ fn announce<S: Sink>(
         sink.step(at, &Step::ThreadSeen(&thread.info))?;
     }
     Ok(())
+}
+
+/// What is to be known of a file when its blocks are read or written.
+fn note_file(files: &mut Files, operation: &SyscallOperation, by: &ThreadInfo) {
+    let done = operation.ret.and_then(|it| u64::try_from(it).ok());
+    match operation.call.call().class {
+        Class::Open => operation.file.iter().for_each(|it| files.opened(it)),
+        Class::Write => {
+            if let (Some(file), Some(bytes)) = (&operation.file, done) {
+                files.wrote(by, operation.pid, file, operation.offset, bytes);
+            }
+        }
+        Class::Transfer => {
+            if let (Some((_, file)), Some(bytes)) = (&operation.target, done) {
+                files.wrote(by, operation.pid, file, operation.target_offset, bytes);
+            }
+        }
+        _ => {}
+    }
 }
 
 /// Operations whose file has no name, or a doubtful one.

@@ -33,6 +33,9 @@ attributes! {
     7 OPERATION   = "operation"  STRING "What the request asks, where it is neither a read, a write nor a flush; what an asynchronous operation is.";
     8 MERGED_INTO = "MergedInto" UINT64 "Matching id, on the device's location, of the request that this one became part of.";
     9 SECOND_PATH = "path2"      STRING "The second path that the call was given: a new name, the contents of a symbolic link.";
+    10 LINK       = "link"       STRING "How it is known which file the request is about: exact, inferred, unknown; or what it is instead.";
+    11 PIECES     = "pieces"     UINT32 "Of how many pieces the request is: of other files, places or bios; path and offset are those of the first.";
+    12 VIA        = "via"        STRING "The devices that were asked before this one, the nearest first: a partition, a stacked device.";
 }
 
 /// The attributes of one event, on the stack.
@@ -44,7 +47,7 @@ pub(super) struct Notes {
 
 impl Notes {
     /// No event has more.
-    const MAX: usize = 4;
+    const MAX: usize = 7;
 
     pub(super) fn new() -> Self {
         Self { list: [(ERRNO, AttributeValue::Int32(0)); Self::MAX], length: 0 }
@@ -93,6 +96,18 @@ impl Notes {
 
     pub(super) fn merged_into(&mut self, id: Option<u64>) -> &mut Self {
         self.add(MERGED_INTO, id.map(AttributeValue::Uint64))
+    }
+
+    /// What stands behind a request.
+    pub(super) fn behind(
+        &mut self,
+        link: StringRef,
+        pieces: u32,
+        via: Option<StringRef>,
+    ) -> &mut Self {
+        self.add(LINK, Some(AttributeValue::String(link)))
+            .add(PIECES, Some(AttributeValue::Uint32(pieces)))
+            .add(VIA, via.map(AttributeValue::String))
     }
 
     pub(super) fn list(&self) -> &[(AttributeRef, AttributeValue)] {

@@ -22,6 +22,7 @@ use super::tasks::Tasks;
 use super::text::printable;
 use crate::capture::header::Disk;
 use crate::event::block::RequestOp;
+use crate::operation::behind::{Behind, Piece};
 use crate::operation::block::{BlockRequest, BlockStep, Ending, RequestId};
 use crate::operation::model::{ThreadInfo, ThreadKey};
 use crate::units::DevId;
@@ -97,14 +98,14 @@ impl Devices {
     pub(super) fn step(
         &mut self,
         step: &BlockStep<'_>,
-        thread: Option<&ThreadInfo>,
+        (thread, pieces): (Option<&ThreadInfo>, &[Piece]),
         tasks: &mut Tasks,
         out: &mut Writing<'_>,
     ) -> Result<(), OtfError> {
         match step {
             BlockStep::Queued(request) => self.begin(request, thread, tasks, out),
             BlockStep::Issued(request) => self.issue(request, tasks, out),
-            BlockStep::Ended(request) => self.end(request, tasks, out),
+            BlockStep::Ended(request) => self.end(request, pieces, tasks, out),
             // A merge makes the request longer, so that more may be done than was asked for. A requeue is followed by
             // another issue, of which OTF2 takes one only.
             BlockStep::Merged(_)
@@ -191,13 +192,15 @@ impl Devices {
     fn end(
         &mut self,
         request: &BlockRequest,
+        pieces: &[Piece],
         tasks: &mut Tasks,
         out: &mut Writing<'_>,
     ) -> Result<(), OtfError> {
         // OTF2 wants every non-blocking operation issued before it ends.
         self.issue(request, tasks, out)?;
         let Some(flight) = self.flights.remove(&request.id) else { return Ok(()) };
-        let outcome = self.outcome(request);
+        let mut outcome = self.outcome(request);
+        self.note_pieces(pieces, &mut outcome.notes, out.definitions)?;
         if let Some(device) = self.devices.get_mut(&request.dev) {
             finish(&mut device.writer, out.time, (device.handle, flight.id), &outcome)?;
             device.ended(request, out)?;
@@ -209,6 +212,34 @@ impl Devices {
         }
         out.slots.give_back(on_thread.id);
         tasks.request_ended(on_thread.thread, out.definitions)
+    }
+
+    /// What stands behind a request: in full that of its first piece.
+    fn note_pieces(
+        &self,
+        pieces: &[Piece],
+        notes: &mut Notes,
+        definitions: &mut Definitions,
+    ) -> Result<(), OtfError> {
+        let Some(first) = pieces.first() else { return Ok(()) };
+        let link = match &first.behind {
+            Behind::File { offset, file, link, .. } => {
+                if let Some(path) = file.as_ref().and_then(|it| it.path.as_ref()) {
+                    notes.path(Some(definitions.archive.intern(&printable(&path.bytes))?));
+                }
+                notes.offset(*offset);
+                link.as_str()
+            }
+            other => other.as_str(),
+        };
+        let via: Vec<String> = first.levels.iter().map(|it| self.name(it.dev)).collect();
+        let via = match via.as_slice() {
+            [] => None,
+            names => Some(definitions.archive.intern(&names.join(" <- "))?),
+        };
+        let link = definitions.archive.intern(link)?;
+        notes.behind(link, u32::try_from(pieces.len()).unwrap_or(u32::MAX), via);
+        Ok(())
     }
 
     fn outcome(&self, request: &BlockRequest) -> Outcome {

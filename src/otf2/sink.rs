@@ -185,10 +185,10 @@ impl Sink for OtfSink {
                     posix::unfinished(operation, active, out)
                 })
             }
-            Step::Block { step, thread } => {
+            Step::Block { step, thread, pieces } => {
                 let mut out =
                     Writing { time, definitions: &mut self.definitions, slots: &mut self.slots };
-                self.devices.step(step, *thread, &mut self.tasks, &mut out)
+                self.devices.step(step, (*thread, pieces), &mut self.tasks, &mut out)
             }
             Step::Fault(fault) => self.fault(time, fault),
             Step::AsyncBegun(operation) => {

@@ -11,6 +11,7 @@ pub mod files;
 pub mod instance;
 pub mod kprobes;
 pub mod limits;
+pub mod mounts;
 pub mod perf;
 pub mod proc;
 pub mod ring;

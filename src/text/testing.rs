@@ -2,14 +2,15 @@
 
 use std::rc::Rc;
 
-use crate::anomaly::{Anomaly, AnomalyKind};
+use crate::anomaly::{Anomaly, AnomalyKind, Link};
 use crate::event::async_table::{Interface, Opcode};
-use crate::event::block::{BlockPoint, RequestOp, Rwbs};
+use crate::event::block::{BlockPoint, Place, RequestOp, Rwbs};
 use crate::event::syscall_table::CallId;
 use crate::operation::asynchronous::AsyncOperation;
+use crate::operation::behind::{Behind, Piece, Writer};
 use crate::operation::block::{
-    BlockRequest, BlockStep, Ending, FlushRole, Inferred, RequestId, Submitter, SubmitterSource,
-    Unfinished,
+    At, BlockRequest, BlockStep, Ending, FlushRole, Inferred, RequestId, Submitter,
+    SubmitterSource, Unfinished,
 };
 use crate::operation::fault::Fault;
 use crate::operation::model::{
@@ -188,27 +189,29 @@ pub(super) fn request() -> BlockRequest {
         requeues: 1,
         flush: FlushRole::None,
         inferred: Inferred::default(),
+        is_stillborn: false,
         ending: Some(Ending::Completed),
+        parts: Rc::default(),
     }
 }
 
 /// Requests with every ending: an error, absorbed, unfinished, given up, of nobody, without a scheduler.
 pub(super) fn requests() -> Vec<BlockRequest> {
     let plain = request();
-    let open = BlockRequest { completed: None, bytes_done: 0, ..plain };
+    let open = BlockRequest { completed: None, bytes_done: 0, ..plain.clone() };
     let absorbed = Ending::Absorbed { into: Some(RequestId(7)), at: at(302_000), inferred: false };
     vec![
-        plain,
+        plain.clone(),
         BlockRequest {
             error: Some(5),
             inserted: None,
             op: RequestOp::Read,
             rwbs: Rwbs::new(b"RA"),
-            ..plain
+            ..plain.clone()
         },
-        BlockRequest { issued: None, ending: Some(absorbed), ..open },
-        BlockRequest { ending: Some(Ending::Unfinished(Unfinished::CaptureEnd)), ..open },
-        BlockRequest { ending: Some(Ending::Unfinished(Unfinished::GivenUp)), ..open },
+        BlockRequest { issued: None, ending: Some(absorbed), ..open.clone() },
+        BlockRequest { ending: Some(Ending::Unfinished(Unfinished::CaptureEnd)), ..open.clone() },
+        BlockRequest { ending: Some(Ending::Unfinished(Unfinished::GivenUp)), ..open.clone() },
         BlockRequest {
             dev: DevId::new(8, 16),
             op: RequestOp::Flush,
@@ -221,7 +224,7 @@ pub(super) fn requests() -> Vec<BlockRequest> {
             issued: Some(at(-500)),
             submitter: None,
             flush: FlushRole::Device { serves: None },
-            ..plain
+            ..plain.clone()
         },
         BlockRequest {
             dev: DevId::new(259, 3),
@@ -229,8 +232,42 @@ pub(super) fn requests() -> Vec<BlockRequest> {
             rwbs: Rwbs::new(b"D"),
             sector: u64::MAX - 1,
             nr_sector: u32::MAX,
-            ..plain
+            ..plain.clone()
         },
+    ]
+}
+
+/// Pieces of a request: of a file on a partition, of a file without a name that two have written, of a journal.
+pub(super) fn pieces() -> Vec<Piece> {
+    let by = |pid: i32| At { time: at(290_000), cpu: CpuId(0), pid: Pid(pid), tid: Tid(pid) };
+    let path = FilePath { bytes: b"/mnt/a file;\x1b\xff".to_vec(), source: PathSource::Link };
+    let file = OpenFile {
+        id: 3,
+        path: Some(path),
+        first_path: None,
+        stat: None,
+        flags: None,
+        pre_created: false,
+    };
+    let writer =
+        |pid: i32| Writer { process: ProcessKey(0), pid: Pid(pid), comm: (*b"dd\xfe").into() };
+    let key = (DevId::new(259, 1), 12);
+    let piece = |sector: u64, queued: At, behind: Behind| Piece {
+        sector,
+        nr_sector: 8,
+        queued,
+        levels: [Place { dev: DevId::new(259, 1), sector: sector - 2048 }].into(),
+        behind,
+        by_kernel: queued.pid == Pid(9),
+        writers: Vec::new(),
+    };
+    let named =
+        Behind::File { key, offset: Some(4096), file: Some(Rc::new(file)), link: Link::Exact };
+    let nameless = Behind::File { key, offset: None, file: None, link: Link::Inferred };
+    vec![
+        piece(2048, by(12), named),
+        Piece { writers: vec![writer(12), writer(13)], ..piece(2056, by(9), nameless) },
+        piece(2064, by(9), Behind::Journal),
     ]
 }
 
@@ -269,10 +306,10 @@ pub(super) fn tell_calls<S: Sink<Error = std::io::Error>>(
 pub(super) fn tell_request<S: Sink<Error = std::io::Error>>(
     sink: &mut S,
     request: &BlockRequest,
-    thread: Option<&ThreadInfo>,
+    (thread, pieces): (Option<&ThreadInfo>, &[Piece]),
 ) {
     for step in [BlockStep::Queued(request), BlockStep::Issued(request), BlockStep::Ended(request)]
     {
-        tell(sink, &Step::Block { step: &step, thread });
+        tell(sink, &Step::Block { step: &step, thread, pieces });
     }
 }

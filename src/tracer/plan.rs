@@ -2,8 +2,9 @@
 
 use std::borrow::Cow;
 
-use crate::event::decode::BLOCK_POINTS;
+use crate::event::block_shape::BLOCK_POINTS;
 use crate::event::file_io::FILE_IO_POINTS;
+use crate::event::fs::FS_POINTS;
 use crate::event::syscall_table::{Call, CallId, Class};
 use crate::event::uring::{URING_POINTS, UringPoint};
 use crate::sys::perf::Wake;
@@ -101,7 +102,7 @@ impl UringPoint {
 impl Planned {
     /// True if the thread of its records says nothing about whom they concern.
     pub fn is_of_anybody(&self) -> bool {
-        matches!(&*self.system, "block" | "io_uring")
+        matches!(&*self.system, "block" | "io_uring" | "ext4" | "iomap" | "jbd2")
     }
 
     /// When it wakes its ring's reader.
@@ -133,6 +134,8 @@ pub struct Wanted<'a> {
     pub exact_args: bool,
     /// True for block requests.
     pub block: bool,
+    /// True for what file systems say about where files lie.
+    pub extents: bool,
     /// True for the operations of io_uring.
     pub uring: bool,
     /// The tracepoint of page faults, if they are wanted.
@@ -185,6 +188,11 @@ pub fn plan(wanted: &Wanted<'_>) -> Vec<Planned> {
     if wanted.block {
         let blocks = BLOCK_POINTS.iter();
         planned.extend(blocks.map(|it| unfiltered("block", it.0, global, Need::Wanted)));
+    }
+    if wanted.extents {
+        // Where a file lies is said by whoever asks first, often one of the kernel's threads.
+        let said = FS_POINTS.iter();
+        planned.extend(said.map(|it| unfiltered(it.0, it.1, global, Need::Optional)));
     }
     if let Some((system, name)) = wanted.faults {
         planned.push(unfiltered(system, name, RingOf::Main, Need::Wanted));
@@ -303,6 +311,7 @@ mod tests {
             lists: names_ring,
             exact_args: false,
             block: false,
+            extents: false,
             uring: false,
             faults: None,
             source: SourceKind::Perf,
@@ -340,6 +349,7 @@ mod tests {
             lists: true,
             exact_args: false,
             block: true,
+            extents: true,
             uring: true,
             faults: None,
             source: SourceKind::Tracefs,
@@ -368,6 +378,7 @@ mod tests {
             lists: false,
             exact_args: false,
             block: false,
+            extents: false,
             uring: false,
             faults: None,
             source: SourceKind::Tracefs,
@@ -393,6 +404,7 @@ mod tests {
             lists: false,
             exact_args: false,
             block: true,
+            extents: true,
             uring: true,
             faults: None,
             source: SourceKind::Perf,

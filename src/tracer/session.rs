@@ -32,6 +32,7 @@ use crate::event::decode::Decoder;
 use crate::event::syscall_table::CallId;
 use crate::record::Layout;
 use crate::sys::instance;
+use crate::sys::mounts::{self, MountWatch};
 use crate::sys::perf::PerfEvent;
 use crate::sys::spawn::{Ended, Held, Running};
 use crate::sys::tracefs::Tracefs;
@@ -62,6 +63,8 @@ pub struct Options {
     pub exact_args: bool,
     /// True to record block requests.
     pub block: bool,
+    /// True to record what file systems say about where files lie.
+    pub extents: bool,
     /// True to record the operations of io_uring.
     pub uring: bool,
     /// True to record page faults on files.
@@ -166,6 +169,8 @@ struct Session {
     threads: Threads,
     names: Arc<NamesReaders>,
     name_threads: NamesThreads,
+    /// If it is to be known how large the blocks of file systems are.
+    mounts: Option<MountWatch>,
     /// Those that were online at the start.
     cpus: Vec<u32>,
     /// How much longer a recorded call takes.
@@ -229,9 +234,23 @@ impl Session {
         if let Some(tid) = gauge_thread {
             snapshot::send(&threads.to_log, vec![own_task(tid)]);
         }
+        // Before the snapshot: who mounts something meanwhile is heard.
+        let mounts = options.extents.then(MountWatch::new).transpose();
+        let mounts = mounts.map_err(TracerError::system("watch what is mounted"))?;
         take_snapshot(options, names, tree, &threads.to_log, &own_name)?;
         let (names, probes) = (names_readers, naming.probes);
-        Ok(Self { source, probes, threads, names, name_threads, cpus, call_cost_ns, warnings })
+        let session = Self {
+            source,
+            probes,
+            threads,
+            names,
+            name_threads,
+            mounts,
+            cpus,
+            call_cost_ns,
+            warnings,
+        };
+        Ok(session)
     }
 
     /// Waits for what ends the recording, and says what it was.
@@ -249,9 +268,13 @@ impl Session {
                 return "exit";
             }
             let Some(timeout) = time_left(deadline) else { return "duration" };
-            let ready = wait_for(interrupts.fd(), &self.threads.log_failed, &ends, timeout);
+            let failed = &self.threads.log_failed;
+            let ready = wait_for(interrupts.fd(), failed, self.mounts.as_ref(), &ends, timeout);
             if ready.log_failed {
                 return "log not writable";
+            }
+            if ready.mounts_changed {
+                snapshot::send(&self.threads.to_log, Vec::from_iter(mounts::block_sizes().ok()));
             }
             // From the back, so that the places of the others stay.
             for place in ready.ended.into_iter().rev() {
@@ -396,6 +419,7 @@ fn open_from(
         lists: naming.names.reads(),
         exact_args: exact_args(options),
         block: options.block,
+        extents: options.extents,
         uring: options.uring,
         faults: options.faults.then(|| source::fault_point(tracefs)),
         source,
@@ -551,6 +575,7 @@ fn take_snapshot(
     let what = What {
         all_tasks: records_everybody(options),
         files: names != Names::Off,
+        blocks: options.extents,
         maps: CallId::all()
             .filter(|it| it.call().changes_mappings())
             .all(|it| options.calls.contains(&it)),

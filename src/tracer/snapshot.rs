@@ -5,7 +5,7 @@ use std::sync::mpsc::Sender;
 use super::log::Message;
 use crate::capture::fact::{Fact, Text};
 use crate::sys::limits::online_cpus;
-use crate::sys::{clock, proc};
+use crate::sys::{clock, mounts, proc};
 use crate::units::Pid;
 
 /// How often positions are looked at again when a running process is attached to: one look is of no use if a read was
@@ -35,6 +35,8 @@ pub struct What {
     pub files: bool,
     /// Files that are mapped into memory.
     pub maps: bool,
+    /// How large the blocks of file systems are.
+    pub blocks: bool,
 }
 
 /// Reads it all and sends it to the log.
@@ -51,6 +53,9 @@ pub fn take(subject: &Subject, what: What, log: &Sender<Message>) {
     let whose = if what.all_tasks { &everybody } else { &tree };
     facts.extend(whose.iter().flat_map(|&it| proc::tasks(it)));
     facts.extend(tree.iter().flat_map(|&it| proc::places(it)));
+    if what.blocks {
+        facts.extend(mounts::block_sizes().ok());
+    }
     send(log, facts);
     if what.maps {
         send(log, tree.iter().filter_map(|&it| proc::maps(it)).collect());

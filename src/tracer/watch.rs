@@ -9,6 +9,7 @@ use nix::sys::eventfd::EventFd;
 use super::error::TracerError;
 use super::session::{Follow, Options};
 use crate::sys::clock;
+use crate::sys::mounts::MountWatch;
 use crate::sys::spawn::{Held, process_fd};
 
 /// Descriptors that become readable when what is waited for has ended: the program, or those attached to.
@@ -36,6 +37,8 @@ pub(super) fn awaited(options: &Options, held: Option<&Held>) -> Result<Vec<Owne
 pub(super) struct Ready {
     /// The log cannot be written any more.
     pub(super) log_failed: bool,
+    /// Something was mounted or unmounted.
+    pub(super) mounts_changed: bool,
     /// Places of the processes that have ended, ascending.
     pub(super) ended: Vec<usize>,
 }
@@ -44,6 +47,7 @@ pub(super) struct Ready {
 pub(super) fn wait_for(
     signals: BorrowedFd<'_>,
     log_failed: &EventFd,
+    mounts: Option<&MountWatch>,
     ends: &[OwnedFd],
     timeout: PollTimeout,
 ) -> Ready {
@@ -52,11 +56,13 @@ pub(super) fn wait_for(
         PollFd::new(log_failed.as_fd(), PollFlags::POLLIN),
     ];
     fds.extend(ends.iter().map(|it| PollFd::new(it.as_fd(), PollFlags::POLLIN)));
+    fds.extend(mounts.map(|it| PollFd::new(it.as_fd(), PollFlags::POLLPRI)));
     // An interrupted wait is as good as any: the caller looks at everything again.
     let _ = poll(&mut fds, timeout);
     let ready: Vec<bool> = fds.iter().map(|it| it.any().unwrap_or(false)).collect();
-    let ended = ready.iter().skip(2).enumerate().filter(|it| *it.1).map(|it| it.0).collect();
-    Ready { log_failed: ready.get(1).copied().unwrap_or(false), ended }
+    let at = |place: usize| ready.get(place).copied().unwrap_or(false);
+    let ended = (0..ends.len()).filter(|it| at(it + 2)).collect();
+    Ready { log_failed: at(1), mounts_changed: at(ends.len() + 2), ended }
 }
 
 /// How long may still be waited; `None` if the time is over.

@@ -3,8 +3,9 @@
 
 use std::convert::Infallible;
 
-use iotrace_perf::event::block::{BlockEvent, BlockPoint, Rwbs};
+use iotrace_perf::event::block::{BlockEvent, BlockPoint, Place, Rwbs};
 use iotrace_perf::event::fault::{FaultEvent, FaultPlace};
+use iotrace_perf::event::fs::{Extent, FsEvent, Unit};
 use iotrace_perf::event::syscall_table::{CALLS, CallId};
 use iotrace_perf::event::task::TaskEvent;
 use iotrace_perf::event::{Event, EventKind, FileStat, Name, ReadNames, SeenFd, SysEnter, SysExit};
@@ -116,6 +117,11 @@ fn block() -> impl Strategy<Value = BlockEvent> {
         BlockPoint::BackMerge,
         BlockPoint::FrontMerge,
         BlockPoint::RqMerge,
+        BlockPoint::BioQueue,
+        BlockPoint::BioQueue,
+        BlockPoint::Split,
+        BlockPoint::Remap,
+        BlockPoint::BioComplete,
     ]);
     let letters = prop::sample::select(vec!["R", "WS", "FWFSM", "FWS", "FF", "DS", "N", ""]);
     let sector = prop_oneof![8 => (0u64..4).prop_map(|it| it * 8), 1 => Just(u64::MAX)];
@@ -128,8 +134,25 @@ fn block() -> impl Strategy<Value = BlockEvent> {
             nr_sector,
             error,
             rwbs: Rwbs::new(letters.as_bytes()),
+            from: (point == BlockPoint::Remap)
+                .then_some(Place { dev: DevId::new(7, 1), sector: sector / 2 }),
         },
     )
+}
+
+fn file_system() -> impl Strategy<Value = FsEvent> {
+    let dev = DevId::new(7, 0);
+    let unit = prop::sample::select(vec![Unit::Bytes, Unit::Blocks]);
+    let extent = (0..3u64, unit, 0..9u64, 0..9u64, any::<u64>()).prop_map(
+        move |(ino, unit, offset, length, address)| {
+            FsEvent::Extent(Extent { dev, ino, on: dev, unit, offset, length, address })
+        },
+    );
+    prop_oneof![
+        4 => extent,
+        1 => (any::<u64>(), any::<u64>()).prop_map(move |(block, count)| FsEvent::Freed { dev, block, count }),
+        1 => prop::sample::select(vec![FsEvent::CommitBegins, FsEvent::CommitEnds, FsEvent::NoExtent]),
+    ]
 }
 
 fn fault() -> impl Strategy<Value = FaultEvent> {
@@ -168,6 +191,7 @@ fn input() -> impl Strategy<Value = Input> {
         8 => exit.prop_map(Input::Event),
         4 => task().prop_map(|it| Input::Event(EventKind::Task(it))),
         4 => block().prop_map(|it| Input::Event(EventKind::Block(it))),
+        2 => file_system().prop_map(|it| Input::Event(EventKind::Fs(it))),
         2 => fault().prop_map(|it| Input::Event(EventKind::Fault(it))),
         1 => (1u64..9).prop_map(|it| Input::Event(EventKind::Lost(it))),
         1 => (id(), id()).prop_map(|(pid, tid)| Input::SeenTask(pid, tid)),
@@ -225,7 +249,9 @@ fn feed(mut tracker: Tracker, all: Vec<Fed>) {
                 let event = Event { time, cpu: CpuId(0), pid: Pid(pid), tid: Tid(tid), kind };
                 tracker.push(event, &mut sink).expect("cannot fail");
             }
-            Input::SeenTask(pid, tid) => tracker.seen_task(Pid(pid), Tid(tid), b"seen"),
+            Input::SeenTask(pid, tid) => {
+                tracker.seen_task(Pid(pid), Tid(tid), Pid(pid / 2), b"seen")
+            }
             Input::SeenFd(seen) => tracker.seen_fd(&seen, seen.begin),
         }
     }

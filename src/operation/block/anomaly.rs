@@ -48,6 +48,12 @@ pub enum AnomalyReason {
     /// A request completed without error and without having been issued: its issue was lost. The event was used.
     #[error("request {0} completed without an issue")]
     NotIssued(RequestId),
+    /// A bio was done whose queuing was not seen, on a device that has no requests.
+    #[error("unmatched completion of a bio: no such bio was seen before")]
+    UnmatchedBio,
+    /// More bios wait on a device than are remembered: the oldest was given up. The event was used.
+    #[error("too many bios: the oldest was given up")]
+    TooManyBios,
     /// This event's request was one too many in flight on its device: the oldest was given up. The event was used.
     #[error("too many requests in flight: request {0} was given up")]
     TooMany(RequestId),

@@ -10,7 +10,7 @@ use super::states::State;
 use crate::event::block::RequestOp;
 
 /// A request in flight.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Tracked {
     /// What will be told.
     pub request: BlockRequest,
@@ -95,7 +95,7 @@ impl Device {
         let it = self.requests.get_mut(&id)?;
         let before = Keys::of(it);
         change(it);
-        let now = *it;
+        let now = it.clone();
         let after = Keys::of(&now);
         if before != after {
             self.unindex(&before, id);

@@ -1,6 +1,9 @@
 //! Merges: a request grows by a bio or by another request.
 
+use std::rc::Rc;
+
 use super::anomaly::AnomalyReason;
+use super::bio::Part;
 use super::device::Tracked;
 use super::model::{BlockStep, Ending, RequestId};
 use super::states::{Deed, Fit, fit};
@@ -20,7 +23,10 @@ impl Push<'_> {
 
     fn bio_merged(&mut self, host: Option<RequestId>, is_front: bool) {
         match host {
-            Some(host) => self.grow(host, is_front, 1),
+            Some(host) => {
+                let part = self.bios.take(&self.at, &self.event);
+                self.grow(host, is_front, 1, part);
+            }
             None => self.anomaly(AnomalyReason::MergeWithoutHost),
         }
     }
@@ -29,9 +35,12 @@ impl Push<'_> {
     pub(super) fn absorbed(&mut self) {
         let absorbed = self.find(Deed::Absorb).map(|(id, _)| id);
         let host = self.host(self.device.ending_at(self.class, self.event.sector), absorbed);
-        let merges = absorbed.and_then(|id| self.device.get(id)).map_or(0, |it| it.request.merges);
+        let request = absorbed.and_then(|id| self.device.get(id)).map(|it| &it.request);
+        let merges = request.map_or(0, |it| it.merges);
+        let parts = request.map(|it| Rc::clone(&it.parts));
         if let Some(host) = host {
-            self.grow(host, false, merges.saturating_add(1));
+            let parts = parts.iter().flat_map(|it| it.iter().cloned());
+            self.grow(host, false, merges.saturating_add(1), parts);
         }
         match absorbed {
             Some(id) => {
@@ -57,9 +66,16 @@ impl Push<'_> {
             .map(|it| it.request.id)
     }
 
-    fn grow(&mut self, host: RequestId, is_front: bool, merges: u32) {
+    fn grow(
+        &mut self,
+        host: RequestId,
+        is_front: bool,
+        merges: u32,
+        parts: impl IntoIterator<Item = Part>,
+    ) {
         let nr_sector = self.event.nr_sector;
         let now = self.device.change(host, |it| {
+            Rc::make_mut(&mut it.request.parts).extend(parts);
             it.left = it.left.saturating_add(nr_sector);
             it.request.nr_sector = it.request.nr_sector.saturating_add(nr_sector);
             it.request.merges = it.request.merges.saturating_add(merges);

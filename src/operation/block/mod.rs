@@ -21,6 +21,8 @@
 //! Nothing here reads a clock, a file or a ring.
 
 mod anomaly;
+mod bio;
+mod bios;
 mod complete;
 mod device;
 mod dispatch;
@@ -34,6 +36,7 @@ mod tracker;
 mod tests;
 
 pub use anomaly::{AnomalyReason, BlockAnomaly};
+pub use bio::Part;
 pub use model::{
     At, BlockRequest, BlockStep, DiskstatsClass, Ending, FlushLink, FlushRole, Inferred, RequestId,
     Submitter, SubmitterSource, Unfinished,

@@ -1,8 +1,9 @@
 //! What a block request is, and the steps in which requests are told.
 
 use std::fmt;
+use std::rc::Rc;
 
-use super::BlockAnomaly;
+use super::{BlockAnomaly, Part};
 use crate::event::block::{BlockPoint, RequestOp, Rwbs};
 use crate::units::{CpuId, DevId, KernelTime, Pid, SECTOR_BYTES, Tid};
 
@@ -29,8 +30,8 @@ impl fmt::Display for RequestId {
     }
 }
 
-/// One request to one block device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// One request to one block device; or one bio, if the device has no requests (dm, md, zram).
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockRequest {
     /// Its number.
     pub id: RequestId,
@@ -46,7 +47,8 @@ pub struct BlockRequest {
     pub nr_sector: u32,
     /// Bytes that completions reported done, failed ones included (as `/proc/diskstats` counts them).
     pub bytes_done: u64,
-    /// The event that showed it first. Any but [`BlockPoint::GetRq`]: it is older than the capture, or the kernel made it.
+    /// The event that showed it first. [`BlockPoint::BioQueue`]: it is a bio. Any but these and [`BlockPoint::GetRq`]: it is older
+    /// than the capture, or the kernel made it.
     pub first_seen: BlockPoint,
     /// When it was allocated for a task's bio.
     pub queued: Option<KernelTime>,
@@ -72,14 +74,23 @@ pub struct BlockRequest {
     pub flush: FlushRole,
     /// What no event said.
     pub inferred: Inferred,
+    /// A bio that failed before it became a request of its device.
+    pub is_stillborn: bool,
     /// How it ended; `None` while it is in flight.
     pub ending: Option<Ending>,
+    /// The bios that it came in, as far as they were seen: in the order in which they became part of it.
+    pub parts: Rc<Vec<Part>>,
 }
 
 impl BlockRequest {
+    /// When the first bio of it was handed to the block layer, at the uppermost device.
+    pub fn bio_queued(&self) -> Option<KernelTime> {
+        self.parts.iter().map(|it| it.queued.time).min()
+    }
+
     /// The first time that is known of it.
     pub fn begin(&self) -> Option<KernelTime> {
-        self.queued.or(self.inserted).or(self.issued)
+        self.bio_queued().or(self.queued).or(self.inserted).or(self.issued)
     }
 
     /// Length in bytes.
@@ -94,7 +105,7 @@ impl BlockRequest {
     /// that the flush machinery sends are counted in a class of their own; the empty write that asked for one
     /// counts as a write. Every operation but reads, discards and flushes is a write.
     pub fn diskstats_class(&self) -> Option<DiskstatsClass> {
-        if self.ending != Some(Ending::Completed) {
+        if self.ending != Some(Ending::Completed) || self.is_stillborn {
             return None;
         }
         if matches!(self.flush, FlushRole::Device { .. }) {
@@ -115,7 +126,8 @@ impl BlockRequest {
             | RequestOp::ZoneFinish => Some(DiskstatsClass::Write),
             // Driver commands are not counted, and have no bio that a request would be allocated for.
             RequestOp::Other => {
-                (self.first_seen == BlockPoint::GetRq).then_some(DiskstatsClass::Write)
+                let has_bio = matches!(self.first_seen, BlockPoint::GetRq | BlockPoint::BioQueue);
+                has_bio.then_some(DiskstatsClass::Write)
             }
         }
     }
@@ -153,7 +165,9 @@ pub struct Submitter {
 /// How a submitter is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SubmitterSource {
-    /// The task was running when the request was allocated: certain.
+    /// The task queued its (first) bio, at the uppermost device: certain.
+    Bio,
+    /// The task was running when the request was allocated: certain, but for what drivers of stacked devices pass on.
     GetRq,
     /// The task was running at the insert: mostly the one that asked, but a worker may insert for others.
     Insert,

@@ -1,8 +1,11 @@
 //! The tracker: hands each event to its rule, begins requests, and ends those whose end was not seen.
 
+use std::rc::Rc;
+
 use rustc_hash::FxHashMap;
 
 use super::anomaly::{AnomalyReason, BlockAnomaly};
+use super::bio::{BioLayer, Part};
 use super::device::{Device, Tracked};
 use super::model::{
     At, BlockRequest, BlockStep, Ending, FlushRole, Inferred, RequestId, Submitter,
@@ -37,9 +40,10 @@ impl Default for BlockOptions {
 /// Block events in, the steps of block requests out.
 #[derive(Debug, Default)]
 pub struct BlockTracker {
-    options: BlockOptions,
+    pub(super) options: BlockOptions,
     devices: FxHashMap<DevId, Device>,
-    next_id: u64,
+    pub(super) bios: BioLayer,
+    pub(super) next_id: u64,
     losses: u32,
 }
 
@@ -49,11 +53,15 @@ impl BlockTracker {
         Self { options, ..Self::default() }
     }
 
-    /// Takes the next event; events of all devices come in time order. Gives at least one step for each.
+    /// Takes the next event; events of all devices come in time order. Gives at least one step for each of a request.
     pub fn push(&mut self, at: &At, event: &BlockEvent, out: &mut impl FnMut(BlockStep<'_>)) {
+        if event.point.is_of_bio() {
+            return self.push_bio(at, event, out);
+        }
         let device = self.devices.entry(event.dev).or_default();
         let mut push = Push {
             options: self.options,
+            bios: &mut self.bios,
             next_id: &mut self.next_id,
             losses: self.losses,
             device,
@@ -69,6 +77,7 @@ impl BlockTracker {
     /// Records were lost here: from now on requests that are in flight match only where newer ones do not.
     pub fn records_lost(&mut self) {
         self.losses = self.losses.saturating_add(1);
+        self.bios.records_lost();
     }
 
     /// The capture ended: everything in flight comes out as unfinished, in the order of its beginning.
@@ -76,6 +85,7 @@ impl BlockTracker {
         let mut open: Vec<Tracked> =
             self.devices.drain().flat_map(|(_, device)| device.drain()).collect();
         open.sort_unstable_by_key(|it| it.request.id);
+        self.finish_bios(out);
         for mut it in open {
             it.request.ending = Some(Ending::Unfinished(Unfinished::CaptureEnd));
             out(BlockStep::Ended(&it.request));
@@ -86,6 +96,7 @@ impl BlockTracker {
 /// One event on its way in. The rules are in `dispatch`, `complete`, `merge` and `flush`.
 pub(super) struct Push<'a> {
     pub options: BlockOptions,
+    pub bios: &'a mut BioLayer,
     pub next_id: &'a mut u64,
     pub losses: u32,
     pub device: &'a mut Device,
@@ -112,6 +123,14 @@ impl Push<'_> {
             (BlockPoint::BackMerge, _) => self.back_merged(),
             (BlockPoint::FrontMerge, _) => self.front_merged(),
             (BlockPoint::RqMerge, _) => self.absorbed(),
+            // They have their own way (`bios.rs`).
+            (
+                BlockPoint::BioQueue
+                | BlockPoint::Split
+                | BlockPoint::Remap
+                | BlockPoint::BioComplete,
+                _,
+            ) => {}
         }
     }
 
@@ -129,12 +148,12 @@ impl Push<'_> {
         let id = RequestId(*self.next_id);
         *self.next_id += 1;
         let it = self.newborn(id);
-        self.device.add(it);
         (self.out)(BlockStep::Queued(&it.request));
+        self.device.add(it);
         id
     }
 
-    fn newborn(&self, id: RequestId) -> Tracked {
+    fn newborn(&mut self, id: RequestId) -> Tracked {
         let BlockEvent { point, dev, nr_sector, rwbs, .. } = self.event;
         let is_getrq = point == BlockPoint::GetRq;
         let (state, flush, op) = match (self.class, is_getrq && rwbs.is_preflush(), nr_sector) {
@@ -144,6 +163,10 @@ impl Push<'_> {
             (_, true, 0) => (State::Demand, FlushRole::Demand, RequestOp::Flush),
             (op, true, _) => (State::FlushWait, FlushRole::Sequence, op),
             (op, false, _) => (State::Queued, FlushRole::None, op),
+        };
+        let parts: Vec<Part> = match is_getrq {
+            true => Vec::from_iter(self.bios.take(&self.at, &self.event)),
+            false => Vec::new(),
         };
         let request = BlockRequest {
             id,
@@ -160,26 +183,31 @@ impl Push<'_> {
             reissued: None,
             data_completed: None,
             completed: None,
-            submitter: self.submitter(),
+            submitter: self.submitter(parts.first()),
             error: None,
             merges: 0,
             requeues: 0,
             flush,
             inferred: Inferred::default(),
+            is_stillborn: false,
             ending: None,
+            parts: Rc::new(parts),
         };
         Tracked {
+            position: request.sector,
             request,
             state,
             class: self.class,
-            position: request.sector,
             left: nr_sector,
             losses_before: self.losses,
         }
     }
 
     /// Flushes are sent by whoever runs the queue, and so are issued requests: that task is nobody's submitter.
-    fn submitter(&self) -> Option<Submitter> {
+    fn submitter(&self, part: Option<&Part>) -> Option<Submitter> {
+        if let Some(At { pid, tid, .. }) = part.map(|it| it.queued) {
+            return Some(Submitter { pid, tid, source: SubmitterSource::Bio });
+        }
         let source = match (self.event.point, self.class) {
             (BlockPoint::GetRq, _) => SubmitterSource::GetRq,
             (BlockPoint::Insert, op) if op != RequestOp::Flush => SubmitterSource::Insert,

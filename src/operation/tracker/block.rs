@@ -1,10 +1,14 @@
 //! Block events: whose requests they are, and which of them are told.
 
 use super::{Tracker, announce, anomaly};
-use crate::anomaly::{AnomalyKind, Ignored};
+use crate::anomaly::{AnomalyKind, Ignored, Link};
 use crate::event::Event;
-use crate::event::block::BlockEvent;
-use crate::operation::block::{At, BlockRequest, BlockStep, Ending};
+use crate::event::block::{BlockEvent, BlockPoint, RequestOp};
+use crate::event::fs::FsEvent;
+use crate::operation::behind::{Doing, Piece};
+use crate::operation::block::{At, BlockRequest, BlockStep, Ending, SubmitterSource};
+use crate::operation::model::ThreadInfo;
+use crate::operation::process::Tasks;
 use crate::operation::{Sink, Step};
 use crate::units::KernelTime;
 
@@ -24,9 +28,9 @@ impl Tracker {
             }
             steps.extend(owned(&step));
         });
-        let mut used = steps.is_empty() && reasons.is_empty();
+        let mut used = steps.is_empty() && reasons.is_empty() && self.unwanted(event.pid).is_none();
         for (step, request) in steps {
-            used |= self.block_step(event.time, step, &request, sink)?;
+            used |= self.block_step(event, step, &request, sink)?;
         }
         if reasons.is_empty() {
             if used {
@@ -49,33 +53,99 @@ impl Tracker {
         self.anomaly(&anomaly(event, AnomalyKind::UnmatchedBlock, 1, detail), sink)
     }
 
+    /// A file system has said something.
+    pub(super) fn file_system(&mut self, event: &Event, said: &FsEvent) {
+        self.ledger.events += 1;
+        self.files.learn(event.tid, said);
+    }
+
     /// Passes a step on if its request is wanted. True if it is.
     pub(super) fn block_step<S: Sink>(
         &mut self,
-        at: KernelTime,
+        event: &Event,
         step: StepKind,
         request: &BlockRequest,
         sink: &mut S,
     ) -> Result<bool, S::Error> {
         if step == StepKind::Queued {
-            self.note_submitter(at, request, sink)?;
+            self.note_submitter(event.time, request, sink)?;
         }
-        let submitter = self.submitters.get(&request.id).cloned();
-        let wanted = self.system || matches!(submitter, Some(Some(_)));
-        if step == StepKind::Ended {
-            self.submitters.remove(&request.id);
-            match (wanted, request.ending) {
-                (false, _) => self.ledger.requests_foreign += 1,
-                (true, Some(Ending::Unfinished(_))) => self.ledger.requests_open += 1,
-                (true, _) => self.ledger.requests += 1,
+        if matches!(step, StepKind::Queued | StepKind::Merged) {
+            let doing = doing(&self.tasks, request, event);
+            self.files.look(request, doing);
+        }
+        let mut known = self.requests.remove(&request.id).unwrap_or_default();
+        let pieces = match step {
+            StepKind::Ended => self.files.pieces(request),
+            _ => Vec::new(),
+        };
+        // In process mode only those whose writers are followed are known.
+        let is_wanted = self.system
+            || known.thread.is_some()
+            || known.is_told
+            || self.files.pieces(request).iter().any(|it| !it.writers.is_empty());
+        if is_wanted {
+            let mut tell = |step: StepKind, pieces: &[Piece]| {
+                let step = step.of(request);
+                let thread = known.thread.as_ref();
+                sink.step(event.time, &Step::Block { step: &step, thread, pieces })
+            };
+            // It may have become so only by a merge.
+            if !known.is_told && step != StepKind::Queued {
+                tell(StepKind::Queued, &[])?;
             }
+            tell(step, &pieces)?;
+            known.is_told = true;
         }
-        if wanted {
-            let step = step.of(request);
-            let thread = submitter.flatten();
-            sink.step(at, &Step::Block { step: &step, thread: thread.as_ref() })?;
+        if step == StepKind::Ended {
+            self.book_request(request, &pieces, is_wanted);
+            if !matches!(request.ending, Some(Ending::Absorbed { into: Some(_), .. })) {
+                self.files.forget(request);
+            }
+        } else {
+            self.requests.insert(request.id, known);
         }
-        Ok(wanted)
+        Ok(is_wanted)
+    }
+
+    fn book_request(&mut self, request: &BlockRequest, pieces: &[Piece], is_wanted: bool) {
+        match (is_wanted, request.ending) {
+            (false, _) => {
+                self.ledger.requests_foreign += 1;
+                return;
+            }
+            (true, Some(Ending::Unfinished(_))) => self.ledger.requests_open += 1,
+            (true, _) => self.ledger.requests += 1,
+        }
+        // What a request on another device is made of is counted once, at the bottom.
+        if request.ending != Some(Ending::Completed) || request.first_seen == BlockPoint::BioQueue {
+            return;
+        }
+        if matches!(request.op, RequestOp::Discard | RequestOp::SecureErase) {
+            return;
+        }
+        let mut left = request.diskstats_sectors();
+        for piece in pieces {
+            let sectors = piece.nr_sector.min(left);
+            left -= sectors;
+            self.book_piece(piece, sectors);
+        }
+        // Of bios that were not seen.
+        let submitter = request.submitter.filter(|it| it.source == SubmitterSource::GetRq);
+        let by_program = submitter.is_some_and(|it| !self.tasks.is_kernel(it.pid));
+        let program = if by_program { Link::Exact } else { Link::Unknown };
+        let books = &mut self.ledger.behind;
+        *books.files.of(Link::Unknown) += left;
+        *books.programs.of(program) += left;
+    }
+
+    fn book_piece(&mut self, piece: &Piece, sectors: u64) {
+        let books = &mut self.ledger.behind;
+        *books.files.of(piece.behind.link()) += sectors;
+        match piece.program() {
+            Some(link) => *books.programs.of(link) += sectors,
+            None => books.kernel += sectors,
+        }
     }
 
     /// Remembers who asked for a request, as they are called now.
@@ -87,7 +157,7 @@ impl Tracker {
     ) -> Result<(), S::Error> {
         let submitter = request.submitter.map(|it| (it.pid, it.tid));
         let wanted = submitter.filter(|it| self.unwanted(it.0).is_none());
-        let info = match wanted {
+        let thread = match wanted {
             Some((pid, tid)) => {
                 self.end_stale(at, pid, tid, sink)?;
                 let (process, thread) = self.tasks.thread(pid, tid);
@@ -96,8 +166,28 @@ impl Tracker {
             }
             None => None,
         };
-        self.submitters.insert(request.id, info);
+        self.requests.insert(request.id, Asked { thread, is_told: false });
         Ok(())
+    }
+}
+
+/// A request that is not over.
+#[derive(Debug, Default)]
+pub(super) struct Asked {
+    /// Who asked for it, if it is one of those recorded.
+    thread: Option<ThreadInfo>,
+    /// The outputs know it.
+    is_told: bool,
+}
+
+/// What the thread is doing that hands in bios.
+fn doing<'a>(tasks: &'a Tasks, request: &BlockRequest, event: &Event) -> Doing<'a> {
+    let (pid, tid) =
+        request.parts.last().map_or((event.pid, event.tid), |it| (it.queued.pid, it.queued.tid));
+    let pending = tasks.known_thread(tid).and_then(|it| it.pending.as_ref());
+    Doing {
+        file: pending.and_then(|it| it.operation.file.as_ref()),
+        is_kernel: tasks.is_kernel(pid),
     }
 }
 
@@ -130,13 +220,13 @@ impl StepKind {
 /// A step that outlives the call that told it; anomalies are told apart from the others.
 pub(super) fn owned(step: &BlockStep<'_>) -> Option<(StepKind, BlockRequest)> {
     Some(match *step {
-        BlockStep::Queued(it) => (StepKind::Queued, *it),
-        BlockStep::Merged(it) => (StepKind::Merged, *it),
-        BlockStep::Inserted(it) => (StepKind::Inserted, *it),
-        BlockStep::Issued(it) => (StepKind::Issued, *it),
-        BlockStep::Requeued(it) => (StepKind::Requeued, *it),
-        BlockStep::Progressed(it) => (StepKind::Progressed, *it),
-        BlockStep::Ended(it) => (StepKind::Ended, *it),
+        BlockStep::Queued(it) => (StepKind::Queued, it.clone()),
+        BlockStep::Merged(it) => (StepKind::Merged, it.clone()),
+        BlockStep::Inserted(it) => (StepKind::Inserted, it.clone()),
+        BlockStep::Issued(it) => (StepKind::Issued, it.clone()),
+        BlockStep::Requeued(it) => (StepKind::Requeued, it.clone()),
+        BlockStep::Progressed(it) => (StepKind::Progressed, it.clone()),
+        BlockStep::Ended(it) => (StepKind::Ended, it.clone()),
         BlockStep::Anomaly(_) => return None,
     })
 }

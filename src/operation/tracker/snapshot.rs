@@ -5,11 +5,15 @@ use crate::capture::fact::Text;
 use crate::event::SeenFd;
 use crate::operation::fd_table::{Description, Seen, Slot};
 use crate::operation::model::OpenFile;
-use crate::units::{KernelTime, Pid, Tid};
+use crate::operation::process::KTHREADD;
+use crate::units::{DevId, KernelTime, Pid, Tid};
 
 impl Tracker {
     /// A task that a snapshot saw.
-    pub fn seen_task(&mut self, pid: Pid, tid: Tid, comm: &[u8]) {
+    pub fn seen_task(&mut self, pid: Pid, tid: Tid, ppid: Pid, comm: &[u8]) {
+        if ppid == KTHREADD || pid == KTHREADD {
+            self.tasks.process(pid).is_kernel = true;
+        }
         // The stream and the snapshot disagree whose number it is: the stream will tell.
         if self.tasks.is_other(pid, tid) {
             return;
@@ -93,7 +97,13 @@ impl Tracker {
                 description.doubt_name();
             }
             self.names.note(&description, now);
+            self.files.opened(&description.file());
         }
+    }
+
+    /// How large the blocks of a file system are.
+    pub fn seen_blocks(&mut self, dev: DevId, bytes: u64) {
+        self.files.has_blocks(dev, bytes);
     }
 
     /// Descriptors that have been the same since everything was switched on, to be told before the events.

@@ -33,43 +33,43 @@ fn definitions_say_who_and_where() {
         expect![[r#"
             Definition ID Attributes
             CLOCK_PROPERTIES Ticks per Seconds: 1000000000, Global Offset: 5, Length: 80, Date: 1970-01-01 00:00:00.001000000 +0000
-            SYSTEM_TREE_NODE 0 Name: "Linux" <25>, Class: "machine" <26>, Parent: UNDEFINED
+            SYSTEM_TREE_NODE 0 Name: "Linux" <31>, Class: "machine" <32>, Parent: UNDEFINED
             SYSTEM_TREE_NODE_DOMAIN System Tree Node: "machine::Linux" <0>, Domain: MACHINE
-            SYSTEM_TREE_NODE 1 Name: "host" <27>, Class: "node" <28>, Parent: "machine::Linux" <0>
+            SYSTEM_TREE_NODE 1 Name: "host" <33>, Class: "node" <34>, Parent: "machine::Linux" <0>
             SYSTEM_TREE_NODE_DOMAIN System Tree Node: "node::host" <1>, Domain: SHARED_MEMORY
-            SYSTEM_TREE_NODE_PROPERTY System Tree Node: "node::host" <1>, Name: "Kernel release" <29>, Type: STRING, Value: "6.1" <30>
-            SYSTEM_TREE_NODE_PROPERTY System Tree Node: "node::host" <1>, Name: "LOST" <31>, Type: STRING, Value: "3 records" <32>
-            LOCATION_GROUP 0 Name: "process [7]" <33>, Type: PROCESS, Parent: "node::host" <1>, Creator: UNDEFINED
-            LOCATION_GROUP_PROPERTY Location Group: "process [7]" <0>, Name: "ProcessId" <34>, Type: INT32, Value: 7
-            LOCATION_GROUP 1 Name: "ca\x01t [8]" <35>, Type: PROCESS, Parent: "node::host" <1>, Creator: "process [7]" <0>
-            LOCATION_GROUP_PROPERTY Location Group: "ca\x01t [8]" <1>, Name: "ProcessId" <34>, Type: INT32, Value: 8
-            SYSTEM_TREE_NODE 2 Name: "block devices" <36>, Class: "hardware" <37>, Parent: "node::host" <1>
-            SYSTEM_TREE_NODE 3 Name: "loop0" <4>, Class: "disk" <38>, Parent: "hardware::block devices" <2>
-            SYSTEM_TREE_NODE_PROPERTY System Tree Node: "disk::loop0" <3>, Name: "Device number" <39>, Type: STRING, Value: "7:0" <40>
-            SYSTEM_TREE_NODE_PROPERTY System Tree Node: "disk::loop0" <3>, Name: "I/O scheduler" <41>, Type: STRING, Value: "none" <42>
-            LOCATION_GROUP 2 Name: "loop0 queue" <43>, Type: PROCESS, Parent: "disk::loop0" <3>, Creator: UNDEFINED
-            LOCATION 0 Name: "thread:7" <44>, Type: CPU_THREAD, # Events: 12, Group: "process [7]" <0>
-            LOCATION_PROPERTY Location: "thread:7" <0>, Name: "ThreadId" <45>, Type: INT32, Value: 7
-            LOCATION 1 Name: "ca\x01t:8" <46>, Type: CPU_THREAD, # Events: 4, Group: "ca\x01t [8]" <1>
-            LOCATION_PROPERTY Location: "ca\x01t:8" <1>, Name: "ThreadId" <45>, Type: INT32, Value: 8
-            LOCATION 2 Name: "loop0 requests" <47>, Type: CPU_THREAD, # Events: 7, Group: "loop0 queue" <2>
+            SYSTEM_TREE_NODE_PROPERTY System Tree Node: "node::host" <1>, Name: "Kernel release" <35>, Type: STRING, Value: "6.1" <36>
+            SYSTEM_TREE_NODE_PROPERTY System Tree Node: "node::host" <1>, Name: "LOST" <37>, Type: STRING, Value: "3 records" <38>
+            LOCATION_GROUP 0 Name: "process [7]" <39>, Type: PROCESS, Parent: "node::host" <1>, Creator: UNDEFINED
+            LOCATION_GROUP_PROPERTY Location Group: "process [7]" <0>, Name: "ProcessId" <40>, Type: INT32, Value: 7
+            LOCATION_GROUP 1 Name: "ca\x01t [8]" <41>, Type: PROCESS, Parent: "node::host" <1>, Creator: "process [7]" <0>
+            LOCATION_GROUP_PROPERTY Location Group: "ca\x01t [8]" <1>, Name: "ProcessId" <40>, Type: INT32, Value: 8
+            SYSTEM_TREE_NODE 2 Name: "block devices" <42>, Class: "hardware" <43>, Parent: "node::host" <1>
+            SYSTEM_TREE_NODE 3 Name: "loop0" <4>, Class: "disk" <44>, Parent: "hardware::block devices" <2>
+            SYSTEM_TREE_NODE_PROPERTY System Tree Node: "disk::loop0" <3>, Name: "Device number" <45>, Type: STRING, Value: "7:0" <46>
+            SYSTEM_TREE_NODE_PROPERTY System Tree Node: "disk::loop0" <3>, Name: "I/O scheduler" <47>, Type: STRING, Value: "none" <48>
+            LOCATION_GROUP 2 Name: "loop0 queue" <49>, Type: PROCESS, Parent: "disk::loop0" <3>, Creator: UNDEFINED
+            LOCATION 0 Name: "thread:7" <50>, Type: CPU_THREAD, # Events: 12, Group: "process [7]" <0>
+            LOCATION_PROPERTY Location: "thread:7" <0>, Name: "ThreadId" <51>, Type: INT32, Value: 7
+            LOCATION 1 Name: "ca\x01t:8" <52>, Type: CPU_THREAD, # Events: 4, Group: "ca\x01t [8]" <1>
+            LOCATION_PROPERTY Location: "ca\x01t:8" <1>, Name: "ThreadId" <51>, Type: INT32, Value: 8
+            LOCATION 2 Name: "loop0 requests" <53>, Type: CPU_THREAD, # Events: 7, Group: "loop0 queue" <2>
             IO_REGULAR_FILE 0 Name: "/a" <1>, Scope: "node::host" <1>
-            IO_FILE_PROPERTY File: "file:///a" <0>, Name: "Mount Point" <53>, Type: STRING, Value: "/" <54>
-            IO_FILE_PROPERTY File: "file:///a" <0>, Name: "Mount Source" <55>, Type: STRING, Value: "/dev/vda1" <56>
-            IO_FILE_PROPERTY File: "file:///a" <0>, Name: "File system" <57>, Type: STRING, Value: "ext4" <58>
+            IO_FILE_PROPERTY File: "file:///a" <0>, Name: "Mount Point" <59>, Type: STRING, Value: "/" <60>
+            IO_FILE_PROPERTY File: "file:///a" <0>, Name: "Mount Source" <61>, Type: STRING, Value: "/dev/vda1" <62>
+            IO_FILE_PROPERTY File: "file:///a" <0>, Name: "File system" <63>, Type: STRING, Value: "ext4" <64>
             IO_DIRECTORY 1 Name: "/net/d" <2>, Scope: "machine::Linux" <0>
-            IO_FILE_PROPERTY File: "directory:///net/d" <1>, Name: "Mount Point" <53>, Type: STRING, Value: "/net" <59>
-            IO_FILE_PROPERTY File: "directory:///net/d" <1>, Name: "Mount Source" <55>, Type: STRING, Value: "server:/export" <60>
-            IO_FILE_PROPERTY File: "directory:///net/d" <1>, Name: "File system" <57>, Type: STRING, Value: "nfs4" <61>
+            IO_FILE_PROPERTY File: "directory:///net/d" <1>, Name: "Mount Point" <59>, Type: STRING, Value: "/net" <65>
+            IO_FILE_PROPERTY File: "directory:///net/d" <1>, Name: "Mount Source" <61>, Type: STRING, Value: "server:/export" <66>
+            IO_FILE_PROPERTY File: "directory:///net/d" <1>, Name: "File system" <63>, Type: STRING, Value: "nfs4" <67>
             IO_REGULAR_FILE 2 Name: "/a" <1>, Scope: "node::host" <1>
-            IO_FILE_PROPERTY File: "file:///a" <2>, Name: "Mount Point" <53>, Type: STRING, Value: "/" <54>
-            IO_FILE_PROPERTY File: "file:///a" <2>, Name: "Mount Source" <55>, Type: STRING, Value: "/dev/vda1" <56>
-            IO_FILE_PROPERTY File: "file:///a" <2>, Name: "File system" <57>, Type: STRING, Value: "ext4" <58>
-            IO_FILE_PROPERTY File: "file:///a" <2>, Name: "Name certainty" <62>, Type: STRING, Value: "unverified" <63>
+            IO_FILE_PROPERTY File: "file:///a" <2>, Name: "Mount Point" <59>, Type: STRING, Value: "/" <60>
+            IO_FILE_PROPERTY File: "file:///a" <2>, Name: "Mount Source" <61>, Type: STRING, Value: "/dev/vda1" <62>
+            IO_FILE_PROPERTY File: "file:///a" <2>, Name: "File system" <63>, Type: STRING, Value: "ext4" <64>
+            IO_FILE_PROPERTY File: "file:///a" <2>, Name: "Name certainty" <68>, Type: STRING, Value: "unverified" <69>
             IO_REGULAR_FILE 3 Name: "a" <3>, Scope: "node::host" <1>
-            IO_FILE_PROPERTY File: "file://a" <3>, Name: "Name certainty" <62>, Type: STRING, Value: "as spelled by the program" <64>
-            IO_PARADIGM 0 Identification: "POSIX" <65>, Name: "POSIX I/O" <49>, Class: SERIAL, Flags: {OS}, 0 Properties
-            IO_PARADIGM 1 Identification: "block_io" <66>, Name: "block layer I/O" <52>, Class: SERIAL, Flags: {OS}, 0 Properties
+            IO_FILE_PROPERTY File: "file://a" <3>, Name: "Name certainty" <68>, Type: STRING, Value: "as spelled by the program" <70>
+            IO_PARADIGM 0 Identification: "POSIX" <71>, Name: "POSIX I/O" <55>, Class: SERIAL, Flags: {OS}, 0 Properties
+            IO_PARADIGM 1 Identification: "block_io" <72>, Name: "block layer I/O" <58>, Class: SERIAL, Flags: {OS}, 0 Properties
             IO_HANDLE 0 Name: "" <0>, File: "file:///a" <0>, I/O Paradigm: "POSIX I/O" <0>, Flags: NONE, Communicator: UNDEFINED, Parent: UNDEFINED
             IO_HANDLE 1 Name: "" <0>, File: "directory:///net/d" <1>, I/O Paradigm: "POSIX I/O" <0>, Flags: NONE, Communicator: UNDEFINED, Parent: UNDEFINED
             IO_HANDLE 2 Name: "" <0>, File: "file:///a" <2>, I/O Paradigm: "POSIX I/O" <0>, Flags: NONE, Communicator: UNDEFINED, Parent: UNDEFINED
@@ -90,8 +90,8 @@ fn an_archive_of_nothing_can_be_read() {
         &["-G"],
         |it| it.starts_with("LOCATION"),
         expect![[r#"
-            LOCATION_GROUP 0 Name: "iotrace-perf" <29>, Type: PROCESS, Parent: "node::host" <1>, Creator: UNDEFINED
-            LOCATION 0 Name: "nothing recorded" <30>, Type: CPU_THREAD, # Events: 0, Group: "iotrace-perf" <0>
+            LOCATION_GROUP 0 Name: "iotrace-perf" <35>, Type: PROCESS, Parent: "node::host" <1>, Creator: UNDEFINED
+            LOCATION 0 Name: "nothing recorded" <36>, Type: CPU_THREAD, # Events: 0, Group: "iotrace-perf" <0>
         "#]],
     );
 }

@@ -176,6 +176,7 @@ fn block(rest: &[&str]) -> EventKind {
         "complete" => BlockPoint::Complete,
         "requeue" => BlockPoint::Requeue,
         "rq_merge" => BlockPoint::RqMerge,
+        "queue" => BlockPoint::BioQueue,
         other => panic!("{other}"),
     };
     let (major, minor) = rest[1].split_once(':').expect("a device");
@@ -184,7 +185,7 @@ fn block(rest: &[&str]) -> EventKind {
     let sector = number(rest[3]).cast_unsigned();
     let nr_sector = rest[4].trim_start_matches('+').parse().expect("a length");
     let error = rest.get(6).map_or(0, |it| it.parse().expect("an error"));
-    EventKind::Block(BlockEvent { point, dev, sector, nr_sector, error, rwbs })
+    EventKind::Block(BlockEvent { point, dev, sector, nr_sector, error, rwbs, from: None })
 }
 
 /// The program; `None` if it is not here, which only a continuous integration takes amiss.

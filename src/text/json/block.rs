@@ -1,24 +1,28 @@
 //! The line of a block request.
 
+use rustc_hash::FxHashMap;
+
 use super::super::errno::ErrnoName;
 use super::object::Object;
+use crate::anomaly::Link;
+use crate::operation::behind::{Behind, Piece};
 use crate::operation::block::{BlockRequest, DiskstatsClass, Ending, FlushRole};
 use crate::operation::model::ThreadInfo;
-use crate::units::KernelTime;
+use crate::units::{DevId, KernelTime, SECTOR_BYTES};
 
 /// Writes the line into `line`.
 pub(super) fn write(
     line: &mut Vec<u8>,
     start: KernelTime,
-    disk: Option<&str>,
+    disks: &FxHashMap<DevId, String>,
     request: &BlockRequest,
-    thread: Option<&ThreadInfo>,
+    (thread, pieces): (Option<&ThreadInfo>, &[Piece]),
 ) {
     let since = |time: Option<KernelTime>| time.map(|it| it.signed_since(start));
     let error = request.error.map(|it| ErrnoName(it).to_string());
 
     let mut object = Object::begin(line, "block");
-    object.text("disk", disk);
+    object.text("disk", disks.get(&request.dev).map(String::as_str));
     object.text("dev", Some(&request.dev.to_string()));
     object.word("op", Some(request.op.as_str()));
     object.unsigned("sector", Some(request.sector));
@@ -38,7 +42,43 @@ pub(super) fn write(
     object.word("flush", Some(flush(request.flush)));
     object.word("diskstats", request.diskstats_class().map(diskstats));
     object.unsigned("bytes_done", Some(request.bytes_done));
+    object.signed("bio_queued_ns", since(request.bio_queued()));
+    object.objects("pieces", pieces, |object, it| piece(object, it, start, disks));
     object.end();
+}
+
+fn piece(
+    object: &mut Object<'_>,
+    piece: &Piece,
+    start: KernelTime,
+    disks: &FxHashMap<DevId, String>,
+) {
+    object.word("behind", Some(piece.behind.as_str()));
+    object.word("link", Some(piece.behind.link().as_str()));
+    object.word("program", piece.program().map(Link::as_str));
+    object.unsigned("sector", Some(piece.sector));
+    object.unsigned("bytes", Some(piece.nr_sector.saturating_mul(SECTOR_BYTES)));
+    object.signed("bio_queued_ns", Some(piece.queued.time.signed_since(start)));
+    object.signed("pid", Some(piece.queued.pid.0.into()));
+    object.signed("tid", Some(piece.queued.tid.0.into()));
+    if let Behind::File { key: (dev, ino), offset, file, .. } = &piece.behind {
+        let path = file.as_ref().and_then(|it| it.path.as_ref());
+        object.bytes("path", "path_bytes", path.map(|it| it.bytes.as_slice()));
+        object.word("path_source", path.map(|it| it.source.as_str()));
+        object.text("fs_dev", Some(&dev.to_string()));
+        object.unsigned("ino", Some(*ino));
+        object.unsigned("offset", *offset);
+    }
+    // The places above, the nearest first.
+    object.objects("levels", &piece.levels, |object, it| {
+        object.text("dev", Some(&it.dev.to_string()));
+        object.text("disk", disks.get(&it.dev).map(String::as_str));
+        object.unsigned("sector", Some(it.sector));
+    });
+    object.objects("writers", &piece.writers, |object, it| {
+        object.signed("pid", Some(it.pid.0.into()));
+        object.bytes("comm", "comm_bytes", Some(&it.comm));
+    });
 }
 
 fn ending(ending: Ending) -> &'static str {

@@ -17,6 +17,7 @@ use rustc_hash::FxHashMap;
 
 use crate::anomaly::Anomaly;
 use crate::operation::asynchronous::{AsyncOperation, NoResult};
+use crate::operation::behind::Piece;
 use crate::operation::block::{BlockRequest, BlockStep};
 use crate::operation::fault::Fault;
 use crate::operation::model::{SyscallOperation, ThreadInfo, ThreadKey, Unfinished};
@@ -92,9 +93,12 @@ impl<W: io::Write> JsonLines<W> {
         self.out.write_all(&self.line)
     }
 
-    fn request(&mut self, request: &BlockRequest, thread: Option<&ThreadInfo>) -> io::Result<()> {
-        let disk = self.disks.get(&request.dev).map(String::as_str);
-        block::write(&mut self.line, self.start, disk, request, thread);
+    fn request(
+        &mut self,
+        request: &BlockRequest,
+        asked: (Option<&ThreadInfo>, &[Piece]),
+    ) -> io::Result<()> {
+        block::write(&mut self.line, self.start, &self.disks, request, asked);
         self.out.write_all(&self.line)
     }
 
@@ -121,8 +125,8 @@ impl<W: io::Write> Sink for JsonLines<W> {
             Step::ThreadEnded(thread) => drop(self.names.remove(&thread.key)),
             Step::SyscallEnded(operation, _) => self.syscall(operation, None)?,
             Step::SyscallUnfinished(operation, why) => self.syscall(operation, Some(*why))?,
-            Step::Block { step: BlockStep::Ended(request), thread } => {
-                self.request(request, *thread)?
+            Step::Block { step: BlockStep::Ended(request), thread, pieces } => {
+                self.request(request, (*thread, pieces))?
             }
             Step::Anomaly(anomaly) => self.anomaly(anomaly)?,
             Step::Fault(fault) => self.fault(fault)?,

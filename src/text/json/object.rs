@@ -71,6 +71,26 @@ impl<'a> Object<'a> {
         self.out.push(b']');
     }
 
+    /// A list of objects.
+    pub(super) fn objects<T>(
+        &mut self,
+        key: &str,
+        items: &[T],
+        write: impl Fn(&mut Object<'_>, &T),
+    ) {
+        begin_member(self.out, key);
+        self.out.push(b'[');
+        for (index, item) in items.iter().enumerate() {
+            self.out.extend_from_slice(if index == 0 { b"{" } else { b",{" });
+            let begin = self.out.len();
+            write(&mut Object { out: self.out }, item);
+            // Each member begins with a comma.
+            self.out.remove(begin);
+            self.out.push(b'}');
+        }
+        self.out.push(b']');
+    }
+
     /// Any text.
     pub(super) fn text(&mut self, key: &str, value: Option<&str>) {
         begin_member(self.out, key);

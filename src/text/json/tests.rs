@@ -180,19 +180,19 @@ fn block_requests() {
     let lines = check(
         |sink| {
             for request in testing::requests() {
-                testing::tell_request(sink, &request, Some(&testing::thread(b"fio")));
+                testing::tell_request(sink, &request, (Some(&testing::thread(b"fio")), &[]));
             }
-            testing::tell_request(sink, &testing::request(), None);
+            testing::tell_request(sink, &testing::request(), (None, &testing::pieces()));
         },
         expect![[r#"
-            {"kind":"block","disk":"loop0","dev":"7:0","op":"write","sector":2048,"bytes":4096,"queued_ns":300000,"inserted_ns":301000,"issued_ns":303000,"completed_ns":383000,"pid":12,"comm":"fio","error":null,"tid":13,"rwbs":"WS","merges":2,"requeues":1,"ending":"completed","flush":"none","diskstats":"write","bytes_done":4096}
-            {"kind":"block","disk":"loop0","dev":"7:0","op":"read","sector":2048,"bytes":4096,"queued_ns":300000,"inserted_ns":null,"issued_ns":303000,"completed_ns":383000,"pid":12,"comm":"fio","error":"EIO","tid":13,"rwbs":"RA","merges":2,"requeues":1,"ending":"completed","flush":"none","diskstats":"read","bytes_done":4096}
-            {"kind":"block","disk":"loop0","dev":"7:0","op":"write","sector":2048,"bytes":4096,"queued_ns":300000,"inserted_ns":301000,"issued_ns":null,"completed_ns":null,"pid":12,"comm":"fio","error":null,"tid":13,"rwbs":"WS","merges":2,"requeues":1,"ending":"absorbed","flush":"none","diskstats":null,"bytes_done":0}
-            {"kind":"block","disk":"loop0","dev":"7:0","op":"write","sector":2048,"bytes":4096,"queued_ns":300000,"inserted_ns":301000,"issued_ns":303000,"completed_ns":null,"pid":12,"comm":"fio","error":null,"tid":13,"rwbs":"WS","merges":2,"requeues":1,"ending":"unfinished","flush":"none","diskstats":null,"bytes_done":0}
-            {"kind":"block","disk":"loop0","dev":"7:0","op":"write","sector":2048,"bytes":4096,"queued_ns":300000,"inserted_ns":301000,"issued_ns":303000,"completed_ns":null,"pid":12,"comm":"fio","error":null,"tid":13,"rwbs":"WS","merges":2,"requeues":1,"ending":"unfinished","flush":"none","diskstats":null,"bytes_done":0}
-            {"kind":"block","disk":"odd disk\u001b","dev":"8:16","op":"flush","sector":18446744073709551615,"bytes":0,"queued_ns":null,"inserted_ns":null,"issued_ns":-500,"completed_ns":383000,"pid":null,"comm":"fio","error":null,"tid":null,"rwbs":"FF","merges":2,"requeues":1,"ending":"completed","flush":"device","diskstats":"flush","bytes_done":0}
-            {"kind":"block","disk":null,"dev":"259:3","op":"discard","sector":18446744073709551614,"bytes":2199023255040,"queued_ns":300000,"inserted_ns":301000,"issued_ns":303000,"completed_ns":383000,"pid":12,"comm":"fio","error":null,"tid":13,"rwbs":"D","merges":2,"requeues":1,"ending":"completed","flush":"none","diskstats":"discard","bytes_done":4096}
-            {"kind":"block","disk":"loop0","dev":"7:0","op":"write","sector":2048,"bytes":4096,"queued_ns":300000,"inserted_ns":301000,"issued_ns":303000,"completed_ns":383000,"pid":12,"comm":null,"error":null,"tid":13,"rwbs":"WS","merges":2,"requeues":1,"ending":"completed","flush":"none","diskstats":"write","bytes_done":4096}
+            {"kind":"block","disk":"loop0","dev":"7:0","op":"write","sector":2048,"bytes":4096,"queued_ns":300000,"inserted_ns":301000,"issued_ns":303000,"completed_ns":383000,"pid":12,"comm":"fio","error":null,"tid":13,"rwbs":"WS","merges":2,"requeues":1,"ending":"completed","flush":"none","diskstats":"write","bytes_done":4096,"bio_queued_ns":null,"pieces":[]}
+            {"kind":"block","disk":"loop0","dev":"7:0","op":"read","sector":2048,"bytes":4096,"queued_ns":300000,"inserted_ns":null,"issued_ns":303000,"completed_ns":383000,"pid":12,"comm":"fio","error":"EIO","tid":13,"rwbs":"RA","merges":2,"requeues":1,"ending":"completed","flush":"none","diskstats":"read","bytes_done":4096,"bio_queued_ns":null,"pieces":[]}
+            {"kind":"block","disk":"loop0","dev":"7:0","op":"write","sector":2048,"bytes":4096,"queued_ns":300000,"inserted_ns":301000,"issued_ns":null,"completed_ns":null,"pid":12,"comm":"fio","error":null,"tid":13,"rwbs":"WS","merges":2,"requeues":1,"ending":"absorbed","flush":"none","diskstats":null,"bytes_done":0,"bio_queued_ns":null,"pieces":[]}
+            {"kind":"block","disk":"loop0","dev":"7:0","op":"write","sector":2048,"bytes":4096,"queued_ns":300000,"inserted_ns":301000,"issued_ns":303000,"completed_ns":null,"pid":12,"comm":"fio","error":null,"tid":13,"rwbs":"WS","merges":2,"requeues":1,"ending":"unfinished","flush":"none","diskstats":null,"bytes_done":0,"bio_queued_ns":null,"pieces":[]}
+            {"kind":"block","disk":"loop0","dev":"7:0","op":"write","sector":2048,"bytes":4096,"queued_ns":300000,"inserted_ns":301000,"issued_ns":303000,"completed_ns":null,"pid":12,"comm":"fio","error":null,"tid":13,"rwbs":"WS","merges":2,"requeues":1,"ending":"unfinished","flush":"none","diskstats":null,"bytes_done":0,"bio_queued_ns":null,"pieces":[]}
+            {"kind":"block","disk":"odd disk\u001b","dev":"8:16","op":"flush","sector":18446744073709551615,"bytes":0,"queued_ns":null,"inserted_ns":null,"issued_ns":-500,"completed_ns":383000,"pid":null,"comm":"fio","error":null,"tid":null,"rwbs":"FF","merges":2,"requeues":1,"ending":"completed","flush":"device","diskstats":"flush","bytes_done":0,"bio_queued_ns":null,"pieces":[]}
+            {"kind":"block","disk":null,"dev":"259:3","op":"discard","sector":18446744073709551614,"bytes":2199023255040,"queued_ns":300000,"inserted_ns":301000,"issued_ns":303000,"completed_ns":383000,"pid":12,"comm":"fio","error":null,"tid":13,"rwbs":"D","merges":2,"requeues":1,"ending":"completed","flush":"none","diskstats":"discard","bytes_done":4096,"bio_queued_ns":null,"pieces":[]}
+            {"kind":"block","disk":"loop0","dev":"7:0","op":"write","sector":2048,"bytes":4096,"queued_ns":300000,"inserted_ns":301000,"issued_ns":303000,"completed_ns":383000,"pid":12,"comm":null,"error":null,"tid":13,"rwbs":"WS","merges":2,"requeues":1,"ending":"completed","flush":"none","diskstats":"write","bytes_done":4096,"bio_queued_ns":null,"pieces":[{"behind":"file","link":"exact","program":"exact","sector":2048,"bytes":4096,"bio_queued_ns":290000,"pid":12,"tid":12,"path":"/mnt/a file;\u001b\\xff","path_bytes":"2f6d6e742f612066696c653b1bff","path_source":"fd-link","fs_dev":"259:1","ino":12,"offset":4096,"levels":[{"dev":"259:1","disk":null,"sector":0}],"writers":[]},{"behind":"file","link":"inferred","program":"inferred","sector":2056,"bytes":4096,"bio_queued_ns":290000,"pid":9,"tid":9,"path":null,"path_source":null,"fs_dev":"259:1","ino":12,"offset":null,"levels":[{"dev":"259:1","disk":null,"sector":8}],"writers":[{"pid":12,"comm":"dd\\xfe","comm_bytes":"6464fe"},{"pid":13,"comm":"dd\\xfe","comm_bytes":"6464fe"}]},{"behind":"journal","link":"exact","program":null,"sector":2064,"bytes":4096,"bio_queued_ns":290000,"pid":9,"tid":9,"levels":[{"dev":"259:1","disk":null,"sector":16}],"writers":[]}]}
         "#]],
     );
     let sectors: Vec<u64> = lines.iter().filter_map(|it| it.get("sector")?.as_u64()).collect();
@@ -234,7 +234,11 @@ fn every_key_is_documented() {
         let open = testing::asynchronous(&strange);
         tell(sink, &Step::AsyncUnfinished(&open, NoResult::Unseen));
         tell(sink, &Step::SyscallEnded(&call("readv", &[3, 80, 2], 1, Some(3), None), &[]));
-        testing::tell_request(sink, &testing::request(), Some(&testing::thread(b"\xff")));
+        testing::tell_request(
+            sink,
+            &testing::request(),
+            (Some(&testing::thread(b"\xff")), &testing::pieces()),
+        );
         tell(sink, &Step::Fault(&testing::fault(&strange)));
         tell(sink, &Step::Anomaly(&testing::lost()));
     });
@@ -242,7 +246,7 @@ fn every_key_is_documented() {
     for line in text.lines() {
         let line: Value = serde_json::from_str(line).expect(line);
         let kind = line["kind"].as_str().expect("a word").to_owned();
-        keys.entry(kind).or_default().extend(line.as_object().expect("an object").keys().cloned());
+        collect_keys(&line, keys.entry(kind).or_default());
     }
     assert_eq!(keys.len(), 5);
     for (kind, written) in keys {
@@ -256,6 +260,15 @@ fn every_key_is_documented() {
             .collect();
         assert_eq!(documented, written);
     }
+}
+
+/// Those of the object, and of the objects in its lists.
+fn collect_keys(value: &Value, keys: &mut BTreeSet<String>) {
+    if let Some(object) = value.as_object() {
+        keys.extend(object.keys().cloned());
+        object.values().for_each(|it| collect_keys(it, keys));
+    }
+    value.as_array().into_iter().flatten().for_each(|it| collect_keys(it, keys));
 }
 
 /// The bytes that the two keys stand for.
@@ -284,7 +297,7 @@ proptest! {
         let text = written(|sink| {
             tell(sink, &Step::ThreadSeen(&testing::thread(&comm)));
             testing::tell_calls(sink, &[read]);
-            testing::tell_request(sink, &request, Some(&testing::thread(&comm)));
+            testing::tell_request(sink, &request, (Some(&testing::thread(&comm)), &[]));
         });
         prop_assert!(!text.contains(|it: char| it.is_control() && it != '\n'));
         let lines: Vec<Value> = text.lines().map(|it| serde_json::from_str(it).expect(it)).collect();

@@ -1,10 +1,15 @@
-//! `TIME DISK DEV RWBS SECTOR + SECTORS Q2I s I2D s D2C s Q2C s ENDING`.
+//! `TIME DISK DEV RWBS SECTOR + SECTORS Q2G s G2I s I2D s D2C s Q2C s ENDING`, the submitter, and what stands behind it:
+//! `<- LEVEL SECTOR` for each device above, and in brackets the pieces: a file with the offset, or a word.
 
-use super::super::digits;
+use rustc_hash::FxHashMap;
+
 use super::super::errno::ErrnoName;
+use super::super::{digits, escape};
 use super::TIME_WIDTH;
+use crate::anomaly::Link;
+use crate::operation::behind::{Behind, Piece};
 use crate::operation::block::{BlockRequest, Ending, Unfinished};
-use crate::units::KernelTime;
+use crate::units::{DevId, KernelTime};
 
 /// Writes all columns but the last, which is the submitter.
 pub(super) fn write(
@@ -23,11 +28,17 @@ pub(super) fn write(
     let letters = if letters.is_empty() { "?" } else { &letters };
     let place = format!(" {} {letters} {} + {}", request.dev, request.sector, request.nr_sector);
     line.extend_from_slice(place.as_bytes());
+    let queued = request.bio_queued();
     for (label, from, to) in [
-        (" Q2I ", request.queued, request.inserted),
+        (" Q2G ", queued, request.queued),
+        (" G2I ", request.queued, request.inserted),
         (" I2D ", request.inserted, request.issued),
         (" D2C ", request.issued, request.completed),
-        (" Q2C ", request.queued, request.completed),
+        match queued {
+            Some(_) => (" Q2C ", queued, request.completed),
+            // Without its bio the request begins when it was allocated.
+            None => (" G2C ", request.queued, request.completed),
+        },
     ] {
         line.extend_from_slice(label.as_bytes());
         match from.zip(to) {
@@ -37,6 +48,67 @@ pub(super) fn write(
     }
     line.push(b' ');
     line.extend_from_slice(ending(request).as_bytes());
+}
+
+/// So many pieces stand in a line; how many more there are is said. `script --json` has all.
+const PIECES_SHOWN_MAX: usize = 4;
+
+/// Writes the devices above and what lies in the request's sectors.
+pub(super) fn write_pieces(
+    line: &mut Vec<u8>,
+    disks: &FxHashMap<DevId, Vec<u8>>,
+    pieces: &[Piece],
+) {
+    let Some(first) = pieces.first() else { return };
+    for level in first.levels.iter() {
+        line.extend_from_slice(b" <- ");
+        match disks.get(&level.dev) {
+            Some(name) => line.extend_from_slice(name),
+            None => line.extend_from_slice(level.dev.to_string().as_bytes()),
+        }
+        line.extend_from_slice(format!(" {}", level.sector).as_bytes());
+    }
+    if pieces.iter().all(|it| matches!(it.behind, Behind::Nothing)) {
+        return;
+    }
+    line.extend_from_slice(b" [");
+    for (index, piece) in pieces.iter().take(PIECES_SHOWN_MAX).enumerate() {
+        if index > 0 {
+            line.extend_from_slice(b"; ");
+        }
+        write_piece(line, piece, pieces.len() > 1);
+    }
+    if let Some(more @ 1..) = pieces.len().checked_sub(PIECES_SHOWN_MAX) {
+        line.extend_from_slice(format!("; {more} more").as_bytes());
+    }
+    line.push(b']');
+}
+
+fn write_piece(line: &mut Vec<u8>, piece: &Piece, with_length: bool) {
+    match &piece.behind {
+        Behind::File { key: (dev, ino), offset, file, link } => {
+            match file.as_ref().and_then(|it| it.path.as_ref()) {
+                Some(path) => escape::shown(line, &path.bytes, b" ;]"),
+                None => line.extend_from_slice(format!("inode {ino} of {dev}").as_bytes()),
+            }
+            match offset {
+                Some(offset) => line.extend_from_slice(format!(" @{offset}").as_bytes()),
+                None => line.extend_from_slice(b" @?"),
+            }
+            if *link != Link::Exact {
+                line.extend_from_slice(format!(" {}", link.as_str()).as_bytes());
+            }
+        }
+        other => line.extend_from_slice(other.as_str().as_bytes()),
+    }
+    if with_length {
+        line.extend_from_slice(format!(" +{}", piece.nr_sector).as_bytes());
+    }
+    for (index, writer) in piece.writers.iter().enumerate() {
+        line.extend_from_slice(if index == 0 { b" by " } else { b", " });
+        escape::shown(line, &writer.comm, b" ;][");
+        line.extend_from_slice(format!("[{}]", writer.pid).as_bytes());
+    }
 }
 
 /// How it ended, in one word.

@@ -65,6 +65,7 @@ use super::flags::{self, OpenFlags};
 use super::{digits, escape};
 use crate::anomaly::Anomaly;
 use crate::operation::asynchronous::{AsyncOperation, NoResult};
+use crate::operation::behind::Piece;
 use crate::operation::block::{BlockRequest, BlockStep};
 use crate::operation::fault::Fault;
 use crate::operation::model::{SyscallOperation, ThreadInfo, ThreadKey, Unfinished};
@@ -161,13 +162,18 @@ impl<W: io::Write> Lines<W> {
         self.line.push(b' ');
     }
 
-    fn request(&mut self, request: &BlockRequest, thread: Option<&ThreadInfo>) -> io::Result<()> {
+    fn request(
+        &mut self,
+        request: &BlockRequest,
+        (thread, pieces): (Option<&ThreadInfo>, &[Piece]),
+    ) -> io::Result<()> {
         self.line.clear();
         let disk = self.disks.get(&request.dev).map(Vec::as_slice);
         block::write(&mut self.line, self.start, disk, request);
         self.line.push(b' ');
         let name = thread.map(|it| escaped(&it.comm, b"["));
         task(&mut self.line, name.as_deref(), request.submitter.map(|it| (it.pid, it.tid)));
+        block::write_pieces(&mut self.line, &self.disks, pieces);
         self.line.push(b'\n');
         self.out.write_all(&self.line)
     }
@@ -196,8 +202,8 @@ impl<W: io::Write> Sink for Lines<W> {
             Step::ThreadEnded(thread) => drop(self.names.remove(&thread.key)),
             Step::SyscallEnded(operation, _) => self.syscall(operation, None)?,
             Step::SyscallUnfinished(operation, why) => self.syscall(operation, Some(*why))?,
-            Step::Block { step: BlockStep::Ended(request), thread } => {
-                self.request(request, *thread)?
+            Step::Block { step: BlockStep::Ended(request), thread, pieces } => {
+                self.request(request, (*thread, pieces))?
             }
             Step::Anomaly(anomaly) => self.anomaly(anomaly)?,
             Step::Fault(fault) => self.fault(fault)?,

@@ -1,5 +1,6 @@
 //! Tests: events as lines in, the steps they make between them.
 
+mod bios;
 mod captured;
 mod flushes;
 mod language;

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::language::run;
-use crate::event::block::{BlockEvent, BlockPoint, Rwbs};
+use crate::event::block::{BlockEvent, BlockPoint, Place, Rwbs};
 use crate::operation::block::{At, BlockOptions, Ending};
 use crate::units::{CpuId, DevId, KernelTime, Pid, Tid};
 
@@ -17,6 +17,10 @@ fn any_point() -> impl Strategy<Value = BlockPoint> {
         1 => Just(BlockPoint::BackMerge),
         1 => Just(BlockPoint::FrontMerge),
         1 => Just(BlockPoint::RqMerge),
+        4 => Just(BlockPoint::BioQueue),
+        1 => Just(BlockPoint::Split),
+        2 => Just(BlockPoint::Remap),
+        2 => Just(BlockPoint::BioComplete),
     ]
 }
 
@@ -32,6 +36,7 @@ fn any_event() -> impl Strategy<Value = (At, BlockEvent)> {
         |(point, minor, sector, nr_sector, letters, error, tid, time)| {
             let at = At { time: KernelTime(time), cpu: CpuId(0), pid: Pid(tid), tid: Tid(tid) };
             let dev = DevId::new(7, minor);
+            let other = Place { dev: DevId::new(7, 1 - minor), sector };
             (
                 at,
                 BlockEvent {
@@ -41,6 +46,7 @@ fn any_event() -> impl Strategy<Value = (At, BlockEvent)> {
                     nr_sector,
                     error,
                     rwbs: Rwbs::new(letters.as_bytes()),
+                    from: (point == BlockPoint::Remap).then_some(other),
                 },
             )
         },
@@ -79,7 +85,7 @@ proptest! {
             let (sector, nr_sector) = ((which as u64 / 4) * 8, 8 + 8 * u32::try_from(which).unwrap());
             let dev = DevId::new(8, 0);
             let rwbs = Rwbs::new(letters.as_bytes());
-            events.push((at, BlockEvent { point, dev, sector, nr_sector, error: 0, rwbs }));
+            events.push((at, BlockEvent { point, dev, sector, nr_sector, error: 0, rwbs, from: None }));
         }
         let books = run(BlockOptions::default(), events, |_, _| ());
         prop_assert_eq!(books.anomalies.len(), 0);

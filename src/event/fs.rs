@@ -1,0 +1,187 @@
+//! What file systems say about where the contents of files lie, and which thread writes their journal.
+//!
+//! In: `ext4:*`, `iomap:*` (xfs and others, and ext4's direct I/O) and `jbd2:*` tracepoints. Addresses are those of the device
+//! that the file system is on: in its blocks (ext4), or in bytes (iomap).
+
+use crate::tracefs::{BindError, EventFormat, IntField};
+use crate::units::DevId;
+
+/// What a tracepoint tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FsPoint {
+    /// Where some blocks of a file are, with a status (`fs/ext4/extents_status.h`); a lookup also says whether it has found any.
+    Ext4Extent,
+    /// Blocks belong to nothing any more.
+    Ext4Freed,
+    /// Where some bytes of a file are (`include/linux/iomap.h`).
+    Iomap,
+    /// The thread begins to write a transaction to the journal.
+    CommitBegins,
+    /// It has written it.
+    CommitEnds,
+}
+
+/// System and name of the tracepoints (`include/trace/events/{ext4,jbd2}.h`, `fs/iomap/trace.h`). Kernels have what their file
+/// systems have; `iomap_apply_*` and `iomap_writepage_map` are names of older ones.
+pub const FS_POINTS: [(&str, &str, FsPoint); 11] = [
+    ("ext4", "ext4_es_lookup_extent_exit", FsPoint::Ext4Extent),
+    ("ext4", "ext4_es_insert_extent", FsPoint::Ext4Extent),
+    ("ext4", "ext4_free_blocks", FsPoint::Ext4Freed),
+    ("iomap", "iomap_iter_dstmap", FsPoint::Iomap),
+    ("iomap", "iomap_iter_srcmap", FsPoint::Iomap),
+    ("iomap", "iomap_apply_dstmap", FsPoint::Iomap),
+    ("iomap", "iomap_apply_srcmap", FsPoint::Iomap),
+    ("iomap", "iomap_writepage_map", FsPoint::Iomap),
+    ("iomap", "iomap_add_to_ioend", FsPoint::Iomap),
+    ("jbd2", "jbd2_start_commit", FsPoint::CommitBegins),
+    ("jbd2", "jbd2_end_commit", FsPoint::CommitEnds),
+];
+
+/// What addresses count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Blocks of the file system.
+    Blocks,
+    /// Bytes.
+    Bytes,
+}
+
+/// A run of a file's contents that lies in one piece.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// The file system, as `st_dev` says it.
+    pub dev: DevId,
+    /// The file.
+    pub ino: u64,
+    /// The device that the address is of.
+    pub on: DevId,
+    /// What the next three count.
+    pub unit: Unit,
+    /// From the file's start.
+    pub offset: u64,
+    /// Length.
+    pub length: u64,
+    /// From the device's start.
+    pub address: u64,
+}
+
+/// One hit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FsEvent {
+    /// Some of a file lies there.
+    Extent(Extent),
+    /// Something was looked for that lies nowhere (a hole, or not allocated yet).
+    NoExtent,
+    /// These blocks belong to nothing any more.
+    Freed {
+        /// The file system.
+        dev: DevId,
+        /// First block.
+        block: u64,
+        /// How many.
+        count: u64,
+    },
+    /// What this thread writes from here on is the journal, or what has to be there before it.
+    CommitBegins,
+    /// No more.
+    CommitEnds,
+}
+
+/// `EXTENT_STATUS_WRITTEN` and `EXTENT_STATUS_UNWRITTEN` (`fs/ext4/extents_status.h`): the blocks have a place.
+const EXT4_HAS_PLACE: u64 = 0b11;
+
+/// `IOMAP_MAPPED`, `IOMAP_UNWRITTEN` (`include/linux/iomap.h`).
+const IOMAP_HAS_PLACE: [u64; 2] = [2, 3];
+
+/// Where the fields of one tracepoint are.
+#[derive(Debug)]
+pub(super) enum FsShape {
+    Ext4 { place: PlaceFields, status: IntField, found: Option<IntField>, dev: IntField },
+    Iomap { place: PlaceFields, kind: IntField, dev: IntField, on: IntField },
+    Freed { dev: IntField, block: IntField, count: IntField },
+    CommitBegins,
+    CommitEnds,
+}
+
+#[derive(Debug)]
+pub(super) struct PlaceFields {
+    ino: IntField,
+    offset: IntField,
+    length: IntField,
+    address: IntField,
+}
+
+impl PlaceFields {
+    fn of(format: &EventFormat, [offset, length, address]: [&str; 3]) -> Result<Self, BindError> {
+        Ok(Self {
+            ino: format.int("ino")?,
+            offset: format.int(offset)?,
+            length: format.int(length)?,
+            address: format.int(address)?,
+        })
+    }
+
+    fn read(&self, payload: &[u8], dev: DevId, on: DevId, unit: Unit) -> Option<Extent> {
+        Some(Extent {
+            dev,
+            ino: self.ino.read_u64(payload)?,
+            on,
+            unit,
+            offset: self.offset.read_u64(payload)?,
+            length: self.length.read_u64(payload)?,
+            address: self.address.read_u64(payload)?,
+        })
+    }
+}
+
+impl FsShape {
+    pub(super) fn of(point: FsPoint, format: &EventFormat) -> Result<Self, BindError> {
+        Ok(match point {
+            FsPoint::Ext4Extent => Self::Ext4 {
+                place: PlaceFields::of(format, ["lblk", "len", "pblk"])?,
+                status: format.int("status")?,
+                found: format.int_opt("found")?,
+                dev: format.int("dev")?,
+            },
+            FsPoint::Ext4Freed => Self::Freed {
+                dev: format.int("dev")?,
+                block: format.int("block")?,
+                count: format.int("count")?,
+            },
+            FsPoint::Iomap => Self::Iomap {
+                place: PlaceFields::of(format, ["offset", "length", "addr"])?,
+                kind: format.int("type")?,
+                dev: format.int("dev")?,
+                on: format.int("bdev")?,
+            },
+            FsPoint::CommitBegins => Self::CommitBegins,
+            FsPoint::CommitEnds => Self::CommitEnds,
+        })
+    }
+
+    /// None: the payload is too short.
+    pub(super) fn read(&self, payload: &[u8]) -> Option<FsEvent> {
+        let device = |field: &IntField| u32::try_from(field.read_u64(payload)?).ok().map(DevId);
+        match self {
+            Self::Ext4 { place, status, found, dev } => {
+                let is_found = found.as_ref().map_or(Some(1), |it| it.read_u64(payload))? != 0;
+                let dev = device(dev)?;
+                let extent = place.read(payload, dev, dev, Unit::Blocks)?;
+                let has_place = is_found && status.read_u64(payload)? & EXT4_HAS_PLACE != 0;
+                Some(if has_place { FsEvent::Extent(extent) } else { FsEvent::NoExtent })
+            }
+            Self::Iomap { place, kind, dev, on } => {
+                let extent = place.read(payload, device(dev)?, device(on)?, Unit::Bytes)?;
+                let has_place = IOMAP_HAS_PLACE.contains(&kind.read_u64(payload)?);
+                Some(if has_place { FsEvent::Extent(extent) } else { FsEvent::NoExtent })
+            }
+            Self::Freed { dev, block, count } => Some(FsEvent::Freed {
+                dev: device(dev)?,
+                block: block.read_u64(payload)?,
+                count: count.read_u64(payload)?,
+            }),
+            Self::CommitBegins => Some(FsEvent::CommitBegins),
+            Self::CommitEnds => Some(FsEvent::CommitEnds),
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! Where the contents of files lie on a device, as far as its file system has said.
+
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashMap;
+
+use crate::event::fs::{Extent, Unit};
+use crate::units::DevId;
+
+/// A file: its file system, as `st_dev` says it, and its inode.
+pub type FileKey = (DevId, u64);
+
+/// A run of one file's contents, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Run {
+    end: u64,
+    file: FileKey,
+    offset: u64,
+}
+
+/// What lies in a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Found {
+    /// First byte on the device.
+    pub begin: u64,
+    /// The byte behind the last.
+    pub end: u64,
+    /// The file and where in it, in bytes; `None`: not known.
+    pub of: Option<(FileKey, u64)>,
+}
+
+/// Where files lie on all devices.
+#[derive(Debug, Default)]
+pub(super) struct Extents {
+    /// Bytes of a block, by file system.
+    block_bytes: FxHashMap<DevId, u64>,
+    /// By the device and the first byte on it.
+    runs: FxHashMap<DevId, BTreeMap<u64, Run>>,
+    count: usize,
+    /// Extents in blocks whose size is not known.
+    pub unsized_: u64,
+    /// Runs that were given up for want of room.
+    pub given_up: u64,
+}
+
+/// Runs that are remembered: some 100 bytes each.
+const RUNS_MAX: usize = 1 << 22;
+
+impl Extents {
+    /// How large the blocks of a file system are.
+    pub(super) fn has_blocks(&mut self, dev: DevId, bytes: u64) {
+        self.block_bytes.insert(dev, bytes);
+    }
+
+    /// Some of a file lies there; what lay there before does not any more.
+    pub(super) fn learn(&mut self, extent: &Extent) {
+        let unit = match extent.unit {
+            Unit::Bytes => Some(1),
+            Unit::Blocks => self.block_bytes.get(&extent.dev).copied(),
+        };
+        let Some(unit) = unit else {
+            self.unsized_ += 1;
+            return;
+        };
+        let (begin, length) =
+            (extent.address.saturating_mul(unit), extent.length.saturating_mul(unit));
+        let end = begin.saturating_add(length);
+        let run =
+            Run { end, file: (extent.dev, extent.ino), offset: extent.offset.saturating_mul(unit) };
+        // Mostly it has been said before.
+        let runs = self.runs.entry(extent.on).or_default();
+        let before = runs.range(..=begin).next_back();
+        let is_known = before.is_some_and(|(start, it)| {
+            it.file == run.file
+                && it.end >= end
+                && it.offset.checked_add(begin - start) == Some(run.offset)
+        });
+        if is_known || begin >= end {
+            return;
+        }
+        self.clear(extent.on, begin, end);
+        if self.count >= RUNS_MAX {
+            self.given_up += self.count as u64;
+            self.runs.clear();
+            self.count = 0;
+        }
+        self.runs.entry(extent.on).or_default().insert(begin, run);
+        self.count += 1;
+    }
+
+    /// These blocks belong to no file any more.
+    pub(super) fn free(&mut self, dev: DevId, block: u64, count: u64) {
+        if let Some(&unit) = self.block_bytes.get(&dev) {
+            let begin = block.saturating_mul(unit);
+            self.clear(dev, begin, begin.saturating_add(count.saturating_mul(unit)));
+        }
+    }
+
+    /// Anything may have been freed and used again unseen.
+    pub(super) fn forget(&mut self) {
+        self.runs.clear();
+        self.count = 0;
+    }
+
+    /// What lies in `[begin, end)` of a device, in order and without gaps.
+    pub(super) fn find(&self, dev: DevId, begin: u64, end: u64) -> Vec<Found> {
+        let mut found = Vec::new();
+        let mut at = begin;
+        let runs = self.runs.get(&dev);
+        let overlapping = runs.into_iter().flat_map(|it| overlapping(it, begin, end));
+        for (start, run) in overlapping {
+            let from = start.max(begin);
+            if at < from {
+                found.push(Found { begin: at, end: from, of: None });
+            }
+            let to = run.end.min(end);
+            let offset = run.offset.saturating_add(from - start);
+            found.push(Found { begin: from, end: to, of: Some((run.file, offset)) });
+            at = to;
+        }
+        if at < end {
+            found.push(Found { begin: at, end, of: None });
+        }
+        found
+    }
+
+    fn clear(&mut self, dev: DevId, begin: u64, end: u64) {
+        let Some(runs) = self.runs.get_mut(&dev) else { return };
+        let inside: Vec<(u64, Run)> = overlapping(runs, begin, end).collect();
+        for (start, run) in inside {
+            runs.remove(&start);
+            self.count -= 1;
+            if start < begin {
+                runs.insert(start, Run { end: begin, ..run });
+                self.count += 1;
+            }
+            if run.end > end {
+                let offset = run.offset.saturating_add(end - start);
+                runs.insert(end, Run { offset, ..run });
+                self.count += 1;
+            }
+        }
+    }
+}
+
+/// Runs that share bytes with `[begin, end)`, in order. Runs never overlap one another.
+fn overlapping(
+    runs: &BTreeMap<u64, Run>,
+    begin: u64,
+    end: u64,
+) -> impl Iterator<Item = (u64, Run)> {
+    let before = runs.range(..begin).next_back().filter(move |it| it.1.end > begin && begin < end);
+    let rest = (begin < end).then(|| runs.range(begin..end));
+    before.into_iter().chain(rest.into_iter().flatten()).map(|(start, run)| (*start, *run))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DEV: DevId = DevId(7);
+
+    fn extents(list: &[(u64, u64, u64, u64)]) -> Extents {
+        let mut extents = Extents::default();
+        extents.has_blocks(DEV, 1024);
+        for &(ino, offset, length, address) in list {
+            let unit = Unit::Blocks;
+            extents.learn(&Extent { dev: DEV, ino, on: DEV, unit, offset, length, address });
+        }
+        extents
+    }
+
+    /// `begin-end` of each piece in blocks, with `inode@offset`.
+    fn text(extents: &Extents, begin: u64, end: u64) -> String {
+        let piece = |it: Found| {
+            let of = it.of.map(|((_, ino), offset)| format!("{ino}@{}", offset / 1024));
+            format!("{}-{}:{}", it.begin / 1024, it.end / 1024, of.as_deref().unwrap_or("?"))
+        };
+        let found = extents.find(DEV, begin * 1024, end * 1024);
+        found.into_iter().map(piece).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn what_was_said_last_holds() {
+        let all = extents(&[(1, 0, 10, 100), (2, 5, 2, 103)]);
+        assert_eq!(text(&all, 99, 111), "99-100:? 100-103:1@0 103-105:2@5 105-110:1@5 110-111:?");
+        assert_eq!(text(&all, 104, 106), "104-105:2@6 105-106:1@5");
+        assert_eq!(text(&all, 3, 3), "");
+        assert_eq!(all.count, 3);
+    }
+
+    #[test]
+    fn what_is_said_twice_is_one_run() {
+        let all = extents(&[(1, 0, 10, 100), (1, 2, 3, 102), (1, 0, 10, 100)]);
+        assert_eq!((text(&all, 100, 110), all.count), ("100-110:1@0".to_owned(), 1));
+    }
+
+    #[test]
+    fn what_is_freed_is_of_nobody() {
+        let mut all = extents(&[(1, 0, 10, 100)]);
+        all.free(DEV, 104, 2);
+        assert_eq!(text(&all, 100, 110), "100-104:1@0 104-106:? 106-110:1@6");
+        all.free(DEV, 0, u64::MAX);
+        assert_eq!((text(&all, 100, 110), all.count), ("100-110:?".to_owned(), 0));
+    }
+
+    #[test]
+    fn blocks_of_unknown_size_are_counted() {
+        let mut extents = Extents::default();
+        let (unit, on) = (Unit::Blocks, DEV);
+        extents.learn(&Extent { dev: DEV, ino: 1, on, unit, offset: 0, length: 1, address: 1 });
+        assert_eq!((extents.unsized_, extents.count), (1, 0));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_extents_never_overlap_and_leave_no_gap(
+            list in proptest::collection::vec((0u64..3, 0u64..20, 0u64..9, 0u64..20), 0..20),
+            (begin, length) in (0u64..20, 0u64..20),
+        ) {
+            let all = extents(&list);
+            let found = all.find(DEV, begin, begin + length);
+            let mut at = begin;
+            for it in found {
+                proptest::prop_assert!(it.begin == at && it.end > it.begin);
+                at = it.end;
+            }
+            proptest::prop_assert_eq!(at, begin + length);
+            proptest::prop_assert_eq!(all.count, all.runs.values().map(BTreeMap::len).sum::<usize>());
+        }
+    }
+}

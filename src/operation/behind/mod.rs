@@ -1,0 +1,308 @@
+//! What stands behind a block request: files, places in them, and who wrote what is written now.
+//!
+//! In: the parts of requests (`operation::block`), what file systems say ([`FsEvent`]), files that are opened and written. Out:
+//! [`Piece`]s. Each says how it is known: by what the file system has said since the recording began (exact), by the call that
+//! the thread was inside or by who wrote these bytes last (inferred), or not at all.
+
+mod extents;
+mod writers;
+
+use std::rc::Rc;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use self::extents::Extents;
+pub use self::extents::FileKey;
+pub use self::writers::Writer;
+use self::writers::Writers;
+use super::block::{At, BlockRequest, Part};
+use super::model::{OpenFile, ThreadInfo};
+use crate::anomaly::Link;
+use crate::event::FileStat;
+use crate::event::block::{Place, RequestOp};
+use crate::event::fs::FsEvent;
+use crate::units::{DevId, Pid, SECTOR_BYTES, Tid};
+
+/// What lies in the sectors.
+#[derive(Clone, Debug)]
+pub enum Behind {
+    /// A part of a file.
+    File {
+        /// The file.
+        key: FileKey,
+        /// Where in it, in bytes; `None`: not known.
+        offset: Option<u64>,
+        /// As it was opened last, if that was seen.
+        file: Option<Rc<OpenFile>>,
+        /// How this is known.
+        link: Link,
+    },
+    /// The journal of the file system, or what it puts in its place before a commit.
+    Journal,
+    /// The file system's own.
+    Metadata,
+    /// No contents: a flush, or a discard of what belongs to nothing.
+    Nothing,
+    /// Not known.
+    Unknown,
+}
+
+impl Behind {
+    /// The word for what is no file.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::File { .. } => "file",
+            Self::Journal => "journal",
+            Self::Metadata => "metadata",
+            Self::Nothing => "nothing",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    /// How it is known.
+    pub fn link(&self) -> Link {
+        match self {
+            Self::File { link, .. } => *link,
+            Self::Journal | Self::Metadata | Self::Nothing => Link::Exact,
+            Self::Unknown => Link::Unknown,
+        }
+    }
+}
+
+/// A piece of a request: from one bio, of one file.
+#[derive(Clone, Debug)]
+pub struct Piece {
+    /// First sector on the request's device.
+    pub sector: u64,
+    /// Length in sectors.
+    pub nr_sector: u64,
+    /// When its bio was queued, and by whom.
+    pub queued: At,
+    /// The devices above, the nearest first.
+    pub levels: Rc<[Place]>,
+    /// What lies there.
+    pub behind: Behind,
+    /// Its bio was queued by one of the kernel's own threads.
+    pub by_kernel: bool,
+    /// Who wrote this last, if one of the kernel's threads brings it to the device.
+    pub writers: Vec<Writer>,
+}
+
+impl Piece {
+    /// How it is known which program wanted it; `None`: none did, it is the kernel's own.
+    pub fn program(&self) -> Option<Link> {
+        let is_own = matches!(self.behind, Behind::Journal | Behind::Metadata | Behind::Nothing);
+        match (self.by_kernel, self.writers.as_slice()) {
+            (false, _) => Some(Link::Exact),
+            (true, [_, ..]) => Some(Link::Inferred),
+            (true, []) if is_own => None,
+            (true, []) => Some(Link::Unknown),
+        }
+    }
+}
+
+/// What the thread that queues a bio is doing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Doing<'a> {
+    /// The file of the system call that it is inside.
+    pub file: Option<&'a Rc<OpenFile>>,
+    /// It is one of the kernel's own threads.
+    pub is_kernel: bool,
+}
+
+/// Files and what is known of their places.
+#[derive(Debug, Default)]
+pub struct Files {
+    extents: Extents,
+    /// As they were opened last.
+    opened: FxHashMap<FileKey, Rc<OpenFile>>,
+    writers: Writers,
+    /// Threads that write a journal.
+    committing: FxHashSet<Tid>,
+    /// What was found for parts of requests that are not over.
+    pieces: FxHashMap<u64, Vec<Piece>>,
+}
+
+/// Files that are remembered by inode.
+const FILES_MAX: usize = 1 << 20;
+
+impl Files {
+    /// How large the blocks of a file system are.
+    pub fn has_blocks(&mut self, dev: DevId, bytes: u64) {
+        self.extents.has_blocks(dev, bytes);
+    }
+
+    /// What a file system says.
+    pub fn learn(&mut self, by: Tid, event: &FsEvent) {
+        match event {
+            FsEvent::Extent(extent) => self.extents.learn(extent),
+            FsEvent::NoExtent => {}
+            FsEvent::Freed { dev, block, count } => self.extents.free(*dev, *block, *count),
+            FsEvent::CommitBegins => drop(self.committing.insert(by)),
+            FsEvent::CommitEnds => drop(self.committing.remove(&by)),
+        }
+    }
+
+    /// A file was opened, or found open.
+    pub fn opened(&mut self, file: &Rc<OpenFile>) {
+        let Some(key) = file.stat.as_ref().and_then(key_of) else { return };
+        if self.opened.len() >= FILES_MAX {
+            self.opened.clear();
+        }
+        self.opened.insert(key, Rc::clone(file));
+    }
+
+    /// A thread has written so many bytes there; `offset`: not known where.
+    pub fn wrote(
+        &mut self,
+        by: &ThreadInfo,
+        pid: Pid,
+        file: &OpenFile,
+        offset: Option<u64>,
+        bytes: u64,
+    ) {
+        if let Some(key) = file.stat.as_ref().and_then(key_of) {
+            self.writers.wrote(key, by, pid, offset, bytes);
+        }
+    }
+
+    /// Records were lost: extents may have changed, commits may have ended.
+    pub fn records_lost(&mut self) {
+        self.extents.forget();
+        self.committing.clear();
+    }
+
+    /// Extents in blocks of a size that is not known, and runs that were given up.
+    pub fn not_kept(&self) -> (u64, u64) {
+        (self.extents.unsized_, self.extents.given_up)
+    }
+
+    /// Looks at the parts of a request that were not there before.
+    pub fn look(&mut self, request: &BlockRequest, doing: Doing<'_>) {
+        for part in request.parts.iter() {
+            if !self.pieces.contains_key(&part.number) {
+                let pieces = self.pieces_of(part, request, doing);
+                self.pieces.insert(part.number, pieces);
+            }
+        }
+    }
+
+    /// The pieces of a request, by sector, as few as can be.
+    pub fn pieces(&self, request: &BlockRequest) -> Vec<Piece> {
+        let found = request.parts.iter().filter_map(|it| self.pieces.get(&it.number));
+        let mut all: Vec<&Piece> = found.flatten().collect();
+        all.sort_by_key(|it| it.sector);
+        let mut joined: Vec<Piece> = Vec::new();
+        for piece in all {
+            match joined.last_mut() {
+                Some(last) if continues(last, piece) => {
+                    last.nr_sector += piece.nr_sector;
+                    last.queued = if piece.queued.time < last.queued.time {
+                        piece.queued
+                    } else {
+                        last.queued
+                    };
+                }
+                _ => joined.push(piece.clone()),
+            }
+        }
+        joined
+    }
+
+    /// A request is over, and not part of another.
+    pub fn forget(&mut self, request: &BlockRequest) {
+        for part in request.parts.iter() {
+            self.pieces.remove(&part.number);
+        }
+    }
+
+    fn pieces_of(&self, part: &Part, request: &BlockRequest, doing: Doing<'_>) -> Vec<Piece> {
+        let piece = |sector: u64, nr_sector: u64, behind: Behind| {
+            let by = sector - part.sector;
+            let shifted =
+                part.levels.iter().map(|it| Place { dev: it.dev, sector: it.sector + by });
+            let is_write = request.op == RequestOp::Write && doing.is_kernel;
+            Piece {
+                sector,
+                nr_sector,
+                queued: part.queued,
+                levels: shifted.collect(),
+                by_kernel: doing.is_kernel,
+                writers: if is_write { self.writers_of(&behind, nr_sector) } else { Vec::new() },
+                behind,
+            }
+        };
+        let whole = |behind: Behind| vec![piece(part.sector, part.nr_sector.into(), behind)];
+        let is_discard = matches!(request.op, RequestOp::Discard | RequestOp::SecureErase);
+        if part.nr_sector == 0 || is_discard {
+            return whole(Behind::Nothing);
+        }
+        let is_committing = self.committing.contains(&part.queued.tid);
+        if request.rwbs.is_meta() {
+            return whole(if is_committing { Behind::Journal } else { Behind::Metadata });
+        }
+        let top = part.top(request.dev);
+        let begin = top.sector.saturating_mul(SECTOR_BYTES);
+        let end = begin.saturating_add(u64::from(part.nr_sector) * SECTOR_BYTES);
+        let found = self.extents.find(top.dev, begin, end);
+        let pieces = found.into_iter().map(|it| {
+            let sector = part.sector + (it.begin - begin) / SECTOR_BYTES;
+            let behind = match it.of {
+                Some((key, offset)) => self.file(key, Some(offset), Link::Exact),
+                None if is_committing => Behind::Journal,
+                None => self.by_call(top, doing),
+            };
+            piece(sector, (it.end - it.begin) / SECTOR_BYTES, behind)
+        });
+        pieces.collect()
+    }
+
+    fn file(&self, key: FileKey, offset: Option<u64>, link: Link) -> Behind {
+        Behind::File { key, offset, file: self.opened.get(&key).cloned(), link }
+    }
+
+    /// The file of the call that the thread is inside, if it is on that device: it may as well be metadata.
+    fn by_call(&self, top: Place, doing: Doing<'_>) -> Behind {
+        let stat = doing.file.and_then(|it| it.stat);
+        match stat.filter(|it| it.dev == top.dev).as_ref().and_then(key_of) {
+            Some(key) => self.file(key, None, Link::Inferred),
+            None => Behind::Unknown,
+        }
+    }
+
+    fn writers_of(&self, behind: &Behind, nr_sector: u64) -> Vec<Writer> {
+        match behind {
+            Behind::File { key, offset: Some(offset), .. } => {
+                let end = offset.saturating_add(nr_sector.saturating_mul(SECTOR_BYTES));
+                self.writers.of(*key, *offset, end)
+            }
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// A regular file: others have no contents of their own on a device.
+fn key_of(stat: &FileStat) -> Option<FileKey> {
+    (stat.mode & libc::S_IFMT == libc::S_IFREG).then_some((stat.dev, stat.ino))
+}
+
+/// The second goes on where the first ends, on all devices and in the file.
+fn continues(first: &Piece, second: &Piece) -> bool {
+    let length = first.nr_sector;
+    let next = |it: &Place| Place { dev: it.dev, sector: it.sector.saturating_add(length) };
+    let behind = match (&first.behind, &second.behind) {
+        (
+            Behind::File { key, offset, link, .. },
+            Behind::File { key: key2, offset: offset2, link: link2, .. },
+        ) => {
+            let next = offset.map(|it| it.saturating_add(length.saturating_mul(SECTOR_BYTES)));
+            (key, next, link) == (key2, *offset2, link2)
+        }
+        (first, second) => first.as_str() == second.as_str(),
+    };
+    behind
+        && first.sector.saturating_add(length) == second.sector
+        && (first.queued.pid, first.queued.tid) == (second.queued.pid, second.queued.tid)
+        && first.levels.iter().map(next).eq(second.levels.iter().copied())
+        && first.writers == second.writers
+}

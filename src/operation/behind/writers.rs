@@ -1,0 +1,183 @@
+//! Who wrote which bytes of a file last, by the calls that wrote: the kernel's threads bring them to the device later.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use rustc_hash::FxHashMap;
+
+use super::extents::FileKey;
+use crate::operation::model::{ProcessKey, ThreadInfo};
+use crate::units::Pid;
+
+/// Somebody who wrote.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Writer {
+    /// Its incarnation.
+    pub process: ProcessKey,
+    /// The process.
+    pub pid: Pid,
+    /// Its name when it wrote.
+    pub comm: Rc<[u8]>,
+}
+
+/// Ranges of one file: first byte → the byte behind the last, and who.
+#[derive(Debug, Default)]
+struct Ranges {
+    by_begin: BTreeMap<u64, (u64, Writer)>,
+    /// Those who wrote nobody knows where: an append.
+    anywhere: Vec<Writer>,
+}
+
+/// All files.
+#[derive(Debug, Default)]
+pub(super) struct Writers {
+    files: FxHashMap<FileKey, Ranges>,
+    /// Ranges of all of them.
+    count: usize,
+}
+
+/// Ranges that are remembered, over all files; then all are forgotten: nothing is inferred from a part of them.
+const RANGES_MAX: usize = 1 << 20;
+
+/// So many writers of one piece are told.
+const TOLD_MAX: usize = 8;
+
+impl Writers {
+    /// Somebody wrote there.
+    pub(super) fn wrote(
+        &mut self,
+        key: FileKey,
+        by: &ThreadInfo,
+        pid: Pid,
+        offset: Option<u64>,
+        bytes: u64,
+    ) {
+        if self.count >= RANGES_MAX {
+            self.files.clear();
+            self.count = 0;
+        }
+        let ranges = self.files.entry(key).or_default();
+        let before = ranges.by_begin.len();
+        ranges.wrote(by, pid, offset, bytes);
+        self.count = self.count + ranges.by_begin.len() - before;
+    }
+
+    /// Who wrote these bytes.
+    pub(super) fn of(&self, key: FileKey, begin: u64, end: u64) -> Vec<Writer> {
+        let Some(ranges) = self.files.get(&key) else { return Vec::new() };
+        let mut found: Vec<Writer> = Vec::new();
+        let overlapping = ranges.overlapping(begin, end).map(|it| &it.1.1);
+        for writer in overlapping.chain(&ranges.anywhere) {
+            if found.len() < TOLD_MAX && !found.iter().any(|it| it.process == writer.process) {
+                found.push(writer.clone());
+            }
+        }
+        found
+    }
+}
+
+impl Ranges {
+    fn wrote(&mut self, by: &ThreadInfo, pid: Pid, offset: Option<u64>, bytes: u64) {
+        let writer = || Writer { process: by.process, pid, comm: by.comm.as_slice().into() };
+        let Some(begin) = offset else {
+            if !self.anywhere.iter().any(|it| it.process == by.process) {
+                self.anywhere.push(writer());
+            }
+            return;
+        };
+        let end = begin.saturating_add(bytes);
+        // Mostly it goes on where it has stopped.
+        let before = self.by_begin.range_mut(..=begin).next_back().map(|it| it.1);
+        if let Some((old_end, old)) = before
+            && old.process == by.process
+            && *old_end >= begin
+        {
+            if *old_end >= end {
+                return;
+            }
+            let from = *old_end;
+            *old_end = end;
+            let key = self.by_begin.range(..=begin).next_back().map(|it| *it.0);
+            self.clear(from, end, key);
+            return;
+        }
+        self.clear(begin, end, None);
+        self.by_begin.insert(begin, (end, writer()));
+    }
+
+    /// Takes out what lies in the range, but for that which begins at `except`.
+    fn clear(&mut self, begin: u64, end: u64, except: Option<u64>) {
+        let inside: Vec<(u64, (u64, Writer))> =
+            self.overlapping(begin, end).map(|(at, it)| (*at, it.clone())).collect();
+        for (at, (old_end, writer)) in inside {
+            if Some(at) == except {
+                continue;
+            }
+            self.by_begin.remove(&at);
+            if at < begin {
+                self.by_begin.insert(at, (begin, writer.clone()));
+            }
+            if old_end > end {
+                self.by_begin.insert(end, (old_end, writer));
+            }
+        }
+    }
+
+    fn overlapping(&self, begin: u64, end: u64) -> impl Iterator<Item = (&u64, &(u64, Writer))> {
+        let before = self
+            .by_begin
+            .range(..begin)
+            .next_back()
+            .filter(move |it| it.1.0 > begin && begin < end);
+        let rest = (begin < end).then(|| self.by_begin.range(begin..end));
+        before.into_iter().chain(rest.into_iter().flatten())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::operation::model::ThreadKey;
+    use crate::units::{DevId, Tid};
+
+    const KEY: FileKey = (DevId(1), 2);
+
+    fn writers(list: &[(u32, Option<u64>, u64)]) -> Writers {
+        let mut writers = Writers::default();
+        for &(process, offset, bytes) in list {
+            let (key, process) = (ThreadKey(process), ProcessKey(process));
+            let by = ThreadInfo { key, process, tid: Tid(1), comm: b"w".to_vec() };
+            writers.wrote(KEY, &by, Pid(1), offset, bytes);
+        }
+        writers
+    }
+
+    #[track_caller]
+    fn check(list: &[(u32, Option<u64>, u64)], (begin, end): (u64, u64), expected: &[u32]) {
+        let found = writers(list).of(KEY, begin, end);
+        assert_eq!(found.iter().map(|it| it.process.0).collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn who_wrote_last_is_told() {
+        let twice = [(1, Some(0), 100), (2, Some(40), 20)];
+        check(&twice, (0, 40), &[1]);
+        check(&twice, (45, 50), &[2]);
+        check(&twice, (30, 70), &[1, 2]);
+        check(&twice, (60, 61), &[1]);
+        check(&twice, (100, 200), &[]);
+        check(&[(1, Some(0), 100), (2, Some(0), 100)], (0, 100), &[2]);
+    }
+
+    #[test]
+    fn one_that_goes_on_is_one_range() {
+        let all = writers(&[(1, Some(0), 10), (1, Some(10), 10), (1, Some(5), 100)]);
+        assert_eq!(all.count, 1);
+        check(&[(2, Some(15), 5), (1, Some(0), 10), (1, Some(10), 10)], (0, 20), &[1]);
+    }
+
+    #[test]
+    fn an_append_may_be_anywhere() {
+        check(&[(1, Some(0), 10), (2, None, 10)], (0, 10), &[1, 2]);
+    }
+}

@@ -1,0 +1,162 @@
+//! Events of bios; and the bios that are told, because their device has no requests.
+
+use std::rc::Rc;
+
+use super::anomaly::{AnomalyReason, BlockAnomaly};
+use super::bio::{Bio, Kind};
+use super::model::{
+    At, BlockRequest, BlockStep, Ending, FlushRole, Inferred, RequestId, Submitter,
+    SubmitterSource, Unfinished,
+};
+use super::tracker::BlockTracker;
+use crate::event::block::{BlockEvent, BlockPoint, RequestOp};
+use crate::units::{KernelTime, SECTOR_BYTES};
+
+impl BlockTracker {
+    pub(super) fn push_bio(
+        &mut self,
+        at: &At,
+        event: &BlockEvent,
+        out: &mut impl FnMut(BlockStep<'_>),
+    ) {
+        match event.point {
+            BlockPoint::BioQueue => {
+                let (kind, number) = self.bios.queue(at, event);
+                // Where something is passed on it is told then: until then it may be split.
+                if kind == Kind::Does {
+                    self.tell(event, number, None, out);
+                }
+                self.enforce_bio_limit(at, event, out);
+            }
+            BlockPoint::Split => self.bios.split(event),
+            BlockPoint::Remap => {
+                let passed = self.bios.remap(at, event).filter(|it| it.told.is_none());
+                if let Some((passed, number)) = passed.map(|it| (it.event, it.number)) {
+                    self.tell(&passed, number, Some(at.time), out);
+                }
+            }
+            _ => match self.bios.complete(event) {
+                Some((kind, bio)) => self.bio_done(kind, bio, at.time, event, out),
+                None if self.bios.has_no_requests(event.dev) => {
+                    anomaly(at, event, AnomalyReason::UnmatchedBio, out);
+                }
+                // Of older kernels' requests, or older than the recording.
+                None => {}
+            },
+        }
+    }
+
+    /// Begins to tell of a bio.
+    fn tell(
+        &mut self,
+        event: &BlockEvent,
+        number: u64,
+        passed_on: Option<KernelTime>,
+        out: &mut impl FnMut(BlockStep<'_>),
+    ) {
+        let id = RequestId(self.next_id);
+        let Some(bio) = self.bios.bio_mut(event.dev, number) else { return };
+        self.next_id += 1;
+        let mut request = request_of(bio, id);
+        out(BlockStep::Queued(&request));
+        if passed_on.is_some() {
+            request.issued = passed_on;
+            out(BlockStep::Issued(&request));
+        }
+        bio.told = Some(Box::new(request));
+    }
+
+    fn bio_done(
+        &mut self,
+        kind: Kind,
+        mut bio: Bio,
+        time: KernelTime,
+        event: &BlockEvent,
+        out: &mut impl FnMut(BlockStep<'_>),
+    ) {
+        let mut request = self.told_of(&mut bio, out);
+        request.completed = Some(time);
+        request.error = (event.error != 0).then_some(event.error.saturating_neg());
+        request.is_stillborn = kind == Kind::Requests;
+        if !request.is_stillborn {
+            request.bytes_done = u64::from(request.nr_sector) * SECTOR_BYTES;
+        }
+        request.ending = Some(Ending::Completed);
+        out(BlockStep::Ended(&request));
+    }
+
+    /// What is told of it; begun now if nothing was so far.
+    fn told_of(&mut self, bio: &mut Bio, out: &mut impl FnMut(BlockStep<'_>)) -> BlockRequest {
+        if let Some(told) = bio.told.take() {
+            return *told;
+        }
+        let request = request_of(bio, RequestId(self.next_id));
+        self.next_id += 1;
+        out(BlockStep::Queued(&request));
+        request
+    }
+
+    fn enforce_bio_limit(
+        &mut self,
+        at: &At,
+        event: &BlockEvent,
+        out: &mut impl FnMut(BlockStep<'_>),
+    ) {
+        let Some(bio) = self.bios.too_many(event.dev, self.options.in_flight_limit) else { return };
+        anomaly(at, event, AnomalyReason::TooManyBios, out);
+        if let Some(mut told) = bio.told {
+            told.ending = Some(Ending::Unfinished(Unfinished::GivenUp));
+            out(BlockStep::Ended(&told));
+        }
+    }
+
+    /// The capture ended: what is told comes to an end, and what waits for a request is told.
+    pub(super) fn finish_bios(&mut self, out: &mut impl FnMut(BlockStep<'_>)) {
+        for (kind, mut bio) in self.bios.drain() {
+            let mut request = self.told_of(&mut bio, out);
+            request.is_stillborn = kind == Kind::Requests;
+            request.ending = Some(Ending::Unfinished(Unfinished::CaptureEnd));
+            out(BlockStep::Ended(&request));
+        }
+    }
+}
+
+fn anomaly(
+    at: &At,
+    event: &BlockEvent,
+    reason: AnomalyReason,
+    out: &mut impl FnMut(BlockStep<'_>),
+) {
+    out(BlockStep::Anomaly(&BlockAnomaly { at: *at, event: *event, reason }));
+}
+
+fn request_of(bio: &Bio, id: RequestId) -> BlockRequest {
+    let BlockEvent { dev, sector, nr_sector, rwbs, .. } = bio.event;
+    let is_demand = rwbs.is_preflush() && nr_sector == 0;
+    let At { pid, tid, .. } = bio.queued;
+    BlockRequest {
+        id,
+        dev,
+        op: if is_demand { RequestOp::Flush } else { rwbs.op() },
+        rwbs,
+        sector,
+        nr_sector,
+        bytes_done: 0,
+        first_seen: BlockPoint::BioQueue,
+        queued: None,
+        inserted: None,
+        issued: None,
+        reissued: None,
+        data_completed: None,
+        completed: None,
+        submitter: Some(Submitter { pid, tid, source: SubmitterSource::Bio }),
+        error: None,
+        merges: 0,
+        requeues: 0,
+        flush: if is_demand { FlushRole::Demand } else { FlushRole::None },
+        inferred: Inferred::default(),
+        is_stillborn: false,
+        ending: None,
+        parts: Rc::new(vec![bio.as_part()]),
+    }
+}
