@@ -438,6 +438,7 @@ fn tracker(header: &Header) -> Tracker {
 fn scope(header: &Header) -> Scope {
     Scope {
         system: header.scope.mode == "system",
+        all_requests: header.scope.mode == "system" || header.scope.all_block,
         roots: header.scope.roots.iter().copied().map(Pid).collect(),
         launched: !header.scope.command.is_empty(),
         own: Pid(header.own_pid),

@@ -9,11 +9,11 @@ use super::convert::open;
 use super::error::CliError;
 use crate::capture::ahead::Ahead;
 use crate::capture::header::Header;
-use crate::operation::Sink;
+use crate::operation::{Sink, disk};
 use crate::pipeline::{self, PipelineError, Summary};
 use crate::text::json::JsonLines;
 use crate::text::lines::Lines;
-use crate::units::{DevId, KernelTime};
+use crate::units::KernelTime;
 
 /// Bytes that are collected before they are written.
 const BUFFER_BYTES: usize = 256 << 10;
@@ -22,7 +22,7 @@ pub(super) fn run(args: &ScriptArgs) -> Result<ExitCode, CliError> {
     let (items, header) = open(&args.log)?;
     let out = BufWriter::with_capacity(BUFFER_BYTES, io::stdout().lock());
     let start = KernelTime(header.clock.start_ns);
-    let disks = disks(&header);
+    let disks = disk::names(&header.disks);
     let summary = if args.json {
         let mut sink = JsonLines::new(start, disks, out);
         let summary = print(args, items, header, &mut sink)?;
@@ -51,13 +51,4 @@ fn print<S: Sink<Error = io::Error>>(
             CliError::pipeline(&args.log, &error)
         }
     })
-}
-
-/// The disks by number.
-pub(super) fn disks(header: &Header) -> Vec<(DevId, String)> {
-    let disk = |it: &crate::capture::header::Disk| {
-        let (major, minor) = it.dev.split_once(':')?;
-        Some((DevId::new(major.parse().ok()?, minor.parse().ok()?), it.name.clone()))
-    };
-    header.disks.iter().filter_map(disk).collect()
 }

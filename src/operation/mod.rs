@@ -7,6 +7,7 @@ pub mod abi;
 pub mod asynchronous;
 pub mod block;
 pub mod context;
+pub mod disk;
 pub mod fault;
 pub mod fd_table;
 pub mod file_names;

@@ -35,7 +35,8 @@ pub struct Tracker {
     asynchronous: Asynchronous,
     /// Who asked for the requests in flight.
     submitters: FxHashMap<RequestId, Option<ThreadInfo>>,
-    system: bool,
+    /// Block requests of those who are not followed are told, too.
+    all_requests: bool,
     ledger: Ledger,
     next_file: u64,
     losses: u32,
@@ -58,7 +59,7 @@ impl Tracker {
             all_on,
             from_start: Vec::new(),
             seen_maps: VecDeque::new(),
-            system: scope.system,
+            all_requests: scope.all_requests,
             tasks: Tasks::new(scope),
             block: BlockTracker::new(block),
             asynchronous: Asynchronous::default(),

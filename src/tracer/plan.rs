@@ -7,6 +7,7 @@ use crate::event::file_io::FILE_IO_POINTS;
 use crate::event::syscall_table::{Call, CallId, Class};
 use crate::event::uring::{URING_POINTS, UringPoint};
 use crate::sys::perf::Wake;
+use crate::units::DevId;
 
 /// Where hits come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,6 +134,8 @@ pub struct Wanted<'a> {
     pub exact_args: bool,
     /// True for block requests.
     pub block: bool,
+    /// Of which disks; empty: of all.
+    pub devices: &'a [DevId],
     /// True for the operations of io_uring.
     pub uring: bool,
     /// The tracepoint of page faults, if they are wanted.
@@ -184,7 +187,10 @@ pub fn plan(wanted: &Wanted<'_>) -> Vec<Planned> {
     let global = if is_perf || wanted.system { RingOf::Main } else { RingOf::Block };
     if wanted.block {
         let blocks = BLOCK_POINTS.iter();
-        planned.extend(blocks.map(|it| unfiltered("block", it.0, global, Need::Wanted)));
+        planned.extend(blocks.map(|it| Planned {
+            filter: device_filter(it.0, wanted.devices),
+            ..unfiltered("block", it.0, global, Need::Wanted)
+        }));
     }
     if let Some((system, name)) = wanted.faults {
         planned.push(unfiltered(system, name, RingOf::Main, Need::Wanted));
@@ -276,7 +282,15 @@ fn single(call: CallId, ring: RingOf, filter: &str) -> [Planned; 2] {
     [one("sys_enter", false), one("sys_exit", ring == RingOf::Names)]
 }
 
-/// Never with a filter: a completion carries the name and pid of whoever was interrupted, and the kernel's own threads, which
+/// What lets the events of these disks pass; a remapped bio is of the disk that it comes from, too. (`dev` is the kernel's own
+/// number, in which the major one has 12 bits.)
+fn device_filter(point: &str, devices: &[DevId]) -> String {
+    let fields: &[&str] = if point.ends_with("_remap") { &["dev", "old_dev"] } else { &["dev"] };
+    let of_device = |it: &DevId| fields.iter().map(|field| format!("{field}=={}", it.0)).collect();
+    devices.iter().flat_map::<Vec<String>, _>(of_device).collect::<Vec<_>>().join("||")
+}
+
+/// Never with a filter by thread: a completion carries the name and pid of whoever was interrupted, and the kernel's own threads, which
 /// work for a ring, are not born as a program's are.
 fn unfiltered(system: &'static str, name: &str, ring: RingOf, need: Need) -> Planned {
     Planned {
@@ -303,6 +317,7 @@ mod tests {
             lists: names_ring,
             exact_args: false,
             block: false,
+            devices: &[],
             uring: false,
             faults: None,
             source: SourceKind::Perf,
@@ -340,6 +355,7 @@ mod tests {
             lists: true,
             exact_args: false,
             block: true,
+            devices: &[],
             uring: true,
             faults: None,
             source: SourceKind::Tracefs,
@@ -368,6 +384,7 @@ mod tests {
             lists: false,
             exact_args: false,
             block: false,
+            devices: &[],
             uring: false,
             faults: None,
             source: SourceKind::Tracefs,
@@ -383,6 +400,15 @@ mod tests {
     }
 
     #[test]
+    fn disks_are_told_apart_by_the_kernels_own_numbers() {
+        let devices = [DevId::new(7, 1), DevId::new(259, 3)];
+        assert_eq!(device_filter("block_rq_issue", &devices), "dev==7340033||dev==271581187");
+        let remapped = "dev==7340033||old_dev==7340033";
+        assert_eq!(device_filter("block_bio_remap", &devices[..1]), remapped);
+        assert_eq!(device_filter("block_rq_issue", &[]), "");
+    }
+
+    #[test]
     fn the_filter_of_the_whole_table_fits_the_kernel() {
         let calls: Vec<CallId> = CallId::all().collect();
         let wanted = Wanted {
@@ -393,6 +419,7 @@ mod tests {
             lists: false,
             exact_args: false,
             block: true,
+            devices: &[],
             uring: true,
             faults: None,
             source: SourceKind::Perf,

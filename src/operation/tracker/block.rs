@@ -6,7 +6,7 @@ use crate::event::Event;
 use crate::event::block::BlockEvent;
 use crate::operation::block::{At, BlockRequest, BlockStep, Ending};
 use crate::operation::{Sink, Step};
-use crate::units::KernelTime;
+use crate::units::{KernelTime, Pid, Tid};
 
 impl Tracker {
     pub(super) fn block<S: Sink>(
@@ -61,7 +61,7 @@ impl Tracker {
             self.note_submitter(at, request, sink)?;
         }
         let submitter = self.submitters.get(&request.id).cloned();
-        let wanted = self.system || matches!(submitter, Some(Some(_)));
+        let wanted = self.all_requests || matches!(submitter, Some(Some(_)));
         if step == StepKind::Ended {
             self.submitters.remove(&request.id);
             match (wanted, request.ending) {
@@ -86,7 +86,11 @@ impl Tracker {
         sink: &mut S,
     ) -> Result<(), S::Error> {
         let submitter = request.submitter.map(|it| (it.pid, it.tid));
-        let wanted = submitter.filter(|it| self.unwanted(it.0).is_none());
+        let is_wanted = |it: &(Pid, Tid)| match self.unwanted(it.0) {
+            None => true,
+            Some(reason) => self.all_requests && reason == Ignored::Foreign,
+        };
+        let wanted = submitter.filter(is_wanted);
         let info = match wanted {
             Some((pid, tid)) => {
                 self.end_stale(at, pid, tid, sink)?;
