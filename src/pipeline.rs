@@ -269,6 +269,10 @@ impl Pipeline {
                 self.tracker.seen_maps(time, pid, text);
             }
             Fact::Text { which: Text::BITS, pid, .. } => self.tracker.seen_other_table(pid),
+            Fact::Text { which: which @ Text::DISKSTATS_START, pid, time, text } => {
+                self.tracker.seen_counters(time, &text);
+                self.summary.texts.push((which, pid, text));
+            }
             Fact::Text { which, pid, text, .. } => self.summary.texts.push((which, pid, text)),
         }
     }

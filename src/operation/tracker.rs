@@ -4,6 +4,7 @@ mod aio;
 mod asynchronous;
 mod block;
 mod fault;
+mod older;
 mod snapshot;
 mod uring;
 
@@ -13,6 +14,7 @@ use rustc_hash::FxHashMap;
 
 use self::asynchronous::Asynchronous;
 use self::block::owned;
+use self::older::Older;
 use super::abi::Verdict;
 use super::block::{BlockOptions, BlockTracker, RequestId};
 use super::context::{Context, Followed};
@@ -33,6 +35,8 @@ pub struct Tracker {
     tasks: Tasks,
     block: BlockTracker,
     asynchronous: Asynchronous,
+    /// Requests in flight that are older than the recording.
+    older: Older,
     /// Who asked for the requests in flight.
     submitters: FxHashMap<RequestId, Option<ThreadInfo>>,
     /// Block requests of those who are not followed are told, too.
@@ -62,6 +66,7 @@ impl Tracker {
             all_requests: scope.all_requests,
             tasks: Tasks::new(scope),
             block: BlockTracker::new(block),
+            older: Older::default(),
             asynchronous: Asynchronous::default(),
             submitters: FxHashMap::default(),
             ledger: Ledger::default(),

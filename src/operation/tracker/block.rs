@@ -3,12 +3,17 @@
 use super::{Tracker, announce, anomaly};
 use crate::anomaly::{AnomalyKind, Ignored};
 use crate::event::Event;
-use crate::event::block::BlockEvent;
-use crate::operation::block::{At, BlockRequest, BlockStep, Ending};
+use crate::event::block::{BlockEvent, BlockPoint};
+use crate::operation::block::{At, BlockRequest, BlockStep, Ending, FlushRole};
 use crate::operation::{Sink, Step};
 use crate::units::{KernelTime, Pid, Tid};
 
 impl Tracker {
+    /// The kernel's counters of all devices, read at this time.
+    pub fn seen_counters(&mut self, time: KernelTime, diskstats: &[u8]) {
+        self.older.counters(time, diskstats);
+    }
+
     pub(super) fn block<S: Sink>(
         &mut self,
         event: &Event,
@@ -16,17 +21,28 @@ impl Tracker {
         sink: &mut S,
     ) -> Result<(), S::Error> {
         let at = At { time: event.time, cpu: event.cpu, pid: event.pid, tid: event.tid };
+        self.older.come_to(event.time, |dev| self.block.in_flight(dev));
         let mut steps = Vec::new();
         let mut reasons = Vec::new();
         self.block.push(&at, block, &mut |step| {
             if let BlockStep::Anomaly(it) = step {
-                reasons.push(it.reason.to_string());
+                reasons.push(it.reason);
             }
             steps.extend(owned(&step));
         });
         let mut used = steps.is_empty() && reasons.is_empty();
         for (step, request) in steps {
+            if step == StepKind::Queued && is_older(&request) {
+                self.older.seen(request.dev);
+            }
             used |= self.block_step(event.time, step, &request, sink)?;
+        }
+        if !reasons.is_empty() && reasons.iter().all(|it| self.older.explains(block.dev, *it)) {
+            reasons.clear();
+            if !used {
+                self.ledger.ignore(Ignored::OlderRequest);
+                return Ok(());
+            }
         }
         if reasons.is_empty() {
             if used {
@@ -37,6 +53,7 @@ impl Tracker {
             return Ok(());
         }
         self.ledger.unmatched += 1;
+        let reasons: Vec<String> = reasons.iter().map(ToString::to_string).collect();
         let detail = format!(
             "{:?} {} {} {} + {}: {}",
             block.point,
@@ -103,6 +120,12 @@ impl Tracker {
         self.submitters.insert(request.id, info);
         Ok(())
     }
+}
+
+/// True for a request that began before the recording; the kernel's own flushes have no beginning that is told.
+fn is_older(request: &BlockRequest) -> bool {
+    let is_flush = matches!(request.flush, FlushRole::Device { .. });
+    request.first_seen != BlockPoint::GetRq && !is_flush
 }
 
 /// A [`BlockStep`] without its request.
