@@ -95,6 +95,8 @@ pub enum Ignored {
     OtherTable,
     /// A page fault in memory of which no file is known: nobody's, or mapped by the kernel to start a program.
     NoFile,
+    /// The end of a block request, or something else about it, that was in flight when the capture began.
+    OlderRequest,
     /// Perf's own bookkeeping (throttling and the like).
     Bookkeeping,
 }
@@ -109,6 +111,7 @@ impl Ignored {
         Self::UnderWay,
         Self::OtherTable,
         Self::NoFile,
+        Self::OlderRequest,
         Self::Bookkeeping,
     ];
 
@@ -122,6 +125,7 @@ impl Ignored {
             Self::UnderWay => "under-way",
             Self::OtherTable => "other-table",
             Self::NoFile => "no-file",
+            Self::OlderRequest => "older-request",
             Self::Bookkeeping => "bookkeeping",
         }
     }

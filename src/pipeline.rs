@@ -274,6 +274,10 @@ impl Pipeline {
                 }
             }
             Fact::Text { which: Text::BITS, pid, .. } => self.tracker.seen_other_table(pid),
+            Fact::Text { which: which @ Text::DISKSTATS_START, pid, time, text } => {
+                self.tracker.seen_counters(time, &text);
+                self.summary.texts.push((which, pid, text));
+            }
             Fact::Text { which, pid, text, .. } => self.summary.texts.push((which, pid, text)),
         }
     }
@@ -453,6 +457,7 @@ fn tracker(header: &Header) -> Tracker {
 fn scope(header: &Header) -> Scope {
     Scope {
         system: header.scope.mode == "system",
+        all_requests: header.scope.mode == "system" || header.scope.all_block,
         roots: header.scope.roots.iter().copied().map(Pid).collect(),
         launched: !header.scope.command.is_empty(),
         own: Pid(header.own_pid),

@@ -67,6 +67,13 @@ impl DevId {
         Self(major << 20 | minor & 0xf_ffff)
     }
 
+    /// As the kernel prints it: `MAJOR:MINOR`.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (major, minor) = text.split_once(':')?;
+        let (major, minor) = (major.parse().ok()?, minor.parse().ok()?);
+        (major < 1 << 12 && minor < 1 << 20).then(|| Self::new(major, minor))
+    }
+
     /// The driver's number.
     pub fn major(self) -> u32 {
         self.0 >> 20

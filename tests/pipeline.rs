@@ -11,10 +11,10 @@ use iotrace_perf::capture::format::FrameKind;
 use iotrace_perf::capture::header::Header;
 use iotrace_perf::capture::reader::{Item, Reader};
 use iotrace_perf::event::syscall_table::{CallId, Class};
-use iotrace_perf::operation::Sink;
+use iotrace_perf::operation::{Sink, disk};
 use iotrace_perf::pipeline::{self, Summary};
 use iotrace_perf::text::lines::Lines;
-use iotrace_perf::units::{DevId, KernelTime};
+use iotrace_perf::units::KernelTime;
 
 #[path = "pipeline/any_events.rs"]
 mod any_events;
@@ -82,20 +82,12 @@ fn header_of(log: &[u8]) -> Header {
     pipeline::open::<_, Infallible>(log).expect("a log").1
 }
 
-fn disks(header: &Header) -> Vec<(DevId, String)> {
-    let number = |it: &str| it.parse().expect("a number");
-    let disk = |(dev, name): (&str, &str)| {
-        let (major, minor) = dev.split_once(':').expect("MAJOR:MINOR");
-        (DevId::new(number(major), number(minor)), name.to_owned())
-    };
-    header.disks.iter().map(|it| disk((&it.dev, &it.name))).collect()
-}
-
 /// Lines, then totals, then the books: what a log is known to give.
 fn text_of(log: &[u8]) -> String {
     let header = header_of(log);
     let start = KernelTime(header.clock.start_ns);
-    let lines = Lines::new(start, disks(&header), Vec::new()).machine(&header.host.machine);
+    let lines =
+        Lines::new(start, disk::names(&header.disks), Vec::new()).machine(&header.host.machine);
     let (summary, totals, lines) = run(log, lines);
     let mut text = String::from_utf8(lines.finish().expect("memory")).expect("lines are UTF-8");
     text.push_str("\n-- totals --\n");
@@ -301,7 +293,7 @@ fn losses_are_told_and_nothing_is_made_up() {
 #[test]
 fn each_request_of_the_device_is_one_operation() {
     let (summary, totals, Nothing) = run(&read("v1/fio", "iocap"), Nothing);
-    let device = disks(&summary.header)
+    let device = disk::names(&summary.header.disks)
         .into_iter()
         .find(|it| it.1.starts_with("loop"))
         .expect("a loop device")

@@ -1,6 +1,8 @@
 //! The JSON of the HEADER and END frames. These structs are the format: they are not used for anything else, a field
 //! is only ever added, and readers take a missing one for its default.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 /// What the capture is and how to read its records.
@@ -40,8 +42,11 @@ pub struct Header {
     pub rings: Vec<Ring>,
     /// The tracepoints that were opened.
     pub tracepoints: Vec<Tracepoint>,
-    /// Block devices and their names.
+    /// Block devices.
     pub disks: Vec<Disk>,
+    /// Numbers (`MAJOR:MINOR`) of those whose requests were recorded; empty: of all.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub device_filter: Vec<String>,
 }
 
 /// The machine of the capture.
@@ -87,6 +92,8 @@ pub struct Scope {
     pub roots: Vec<i32>,
     /// True if records of other processes were kept although the scope is not the system.
     pub foreign_kept: bool,
+    /// True if block requests of everybody are shown although the scope is not the system.
+    pub all_block: bool,
     /// The launched command, each argument with bytes that are not UTF-8 escaped as `\xNN`.
     pub command: Vec<String>,
 }
@@ -147,6 +154,33 @@ pub struct Disk {
     pub name: String,
     /// `/sys/block/NAME/queue/scheduler`, the active one.
     pub scheduler: String,
+    /// Files below `/sys/block/NAME` and what they say, without the newline at the end; bytes that are not UTF-8 as
+    /// `\xNN`. A file that is not there, cannot be read or is empty is not in it.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub attributes: BTreeMap<String, String>,
+    /// Its partitions.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub partitions: Vec<Partition>,
+    /// Names of the devices that lie on it (dm, md).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub holders: Vec<String>,
+    /// Names of the devices on which it lies.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub slaves: Vec<String>,
+}
+
+/// A partition of a disk.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Partition {
+    /// `MAJOR:MINOR`.
+    pub dev: String,
+    /// Its name.
+    pub name: String,
+    /// Its first sector on the disk (512 bytes each).
+    pub start_sectors: Option<u64>,
+    /// Its length in sectors (512 bytes each).
+    pub sectors: Option<u64>,
 }
 
 /// How the recording ended and what the kernel counted.
@@ -176,6 +210,9 @@ pub struct End {
     pub warnings: Vec<String>,
     /// What the recording itself cost.
     pub own: Own,
+    /// Block devices that were not in the header, or as they were not there.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub disks: Vec<Disk>,
 }
 
 /// Books of one tracepoint, summed over the CPUs.

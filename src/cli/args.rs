@@ -56,6 +56,9 @@ pub(super) struct RecordArgs {
     /// What to record: system calls, `block` for block requests, %GROUPs of calls, and `!` for what not: `-e %data,%sync,!splice`; `iotrace-perf list` has them all [default: %default]
     #[arg(short = 'e', long, value_name = "EVENT,…", value_delimiter = ',')]
     pub(super) events: Vec<String>,
+    /// Record the block requests of these disks only: names (sda, /dev/nvme0n1) or numbers (8:0)
+    #[arg(short, long, value_name = "DISK,…", value_delimiter = ',')]
+    pub(super) device: Vec<String>,
     /// Where the names of files come from
     #[arg(long, value_name = "SOURCE", default_value = "auto")]
     pub(super) names: NamesArg,
@@ -77,6 +80,9 @@ pub(super) struct RecordArgs {
     /// Stop after this time (10s, 500ms, 2m)
     #[arg(short = 'D', long, value_name = "TIME", value_parser = parse_duration)]
     pub(super) duration: Option<Duration>,
+    /// Show the block requests of everybody, such as those of the kernel's writeback, not only of the recorded processes
+    #[arg(long)]
+    pub(super) all_block: bool,
     /// Keep the records of other processes in the log
     #[arg(long)]
     pub(super) keep_foreign: bool,

@@ -149,6 +149,7 @@ fn end_facts(summary: &Summary) -> EndFacts {
     EndFacts {
         end_time: summary.end_time(),
         properties: properties.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
+        disks: summary.disks(),
     }
 }
 

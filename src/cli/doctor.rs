@@ -7,14 +7,16 @@ use serde_json::json;
 
 use super::args::DoctorArgs;
 use super::error::CliError;
+use super::exit_lines::size;
 use super::ladder;
 use crate::event::block_shape::BLOCK_POINTS;
 use crate::event::syscall_table::CallId;
+use crate::operation::disk;
 use crate::sys::instance::{self, Instance};
 use crate::sys::perf::{PerfEvent, Wake};
 use crate::sys::ring::Ring;
 use crate::sys::tracefs::{Tracefs, TracefsError};
-use crate::sys::{limits, proc};
+use crate::sys::{disks, limits, proc};
 use crate::tracefs::EventFormat;
 use crate::tracer::choice::hindrance;
 
@@ -207,10 +209,14 @@ fn open_files() -> Check {
 }
 
 fn disks() -> Check {
-    let disks: Vec<String> = proc::disks()
+    let disks: Vec<String> = disks::disks()
         .iter()
-        .filter(|it| !it.scheduler.is_empty() && !it.name.starts_with("ram"))
-        .map(|it| format!("{} ({}, {})", it.name, it.dev, it.scheduler))
+        .filter_map(|it| {
+            let bytes = size(disk::size_bytes(it)?);
+            let scheduler =
+                if it.scheduler.is_empty() { "no scheduler" } else { it.scheduler.as_str() };
+            Some(format!("{} ({}, {bytes}, {scheduler})", it.name, it.dev))
+        })
         .collect();
     Check::ok("disks", disks.join(" "))
 }

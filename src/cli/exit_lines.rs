@@ -8,6 +8,7 @@ use super::output::Output;
 use super::say;
 use crate::analysis::audit::{self, ProcessAudit};
 use crate::anomaly::{AnomalyKind, ByLink, Ignored, Ledger};
+use crate::operation::disk;
 use crate::pipeline::Summary;
 use crate::units::SECTOR_BYTES;
 
@@ -63,6 +64,7 @@ pub(super) fn lines(bytes: u64, converted: &Converted) -> Vec<String> {
         losses(summary),
     ];
     lines.extend(behind(ledger));
+    lines.extend(chosen_devices(summary));
     lines.extend(cost(summary));
     lines.extend(audit::process(summary, &converted.totals).map(|it| audit_line(&it)));
     lines.extend(doubts(summary));
@@ -107,6 +109,17 @@ fn behind(ledger: &Ledger) -> Option<String> {
         shares(&books.programs),
         share(books.kernel)
     ))
+}
+
+/// The disks that `-d` named.
+fn chosen_devices(summary: &Summary) -> Option<String> {
+    let names = disk::names(&summary.disks());
+    let named = |number: &String| {
+        let found = names.iter().find(|it| it.0.to_string() == *number);
+        found.map_or_else(|| number.clone(), |(_, name)| format!("{name} ({number})"))
+    };
+    let chosen: Vec<String> = summary.header.device_filter.iter().map(named).collect();
+    (!chosen.is_empty()).then(|| format!("block requests: only of {}", chosen.join(", ")))
 }
 
 /// What the recording cost; `None` if the log does not say.
@@ -307,7 +320,7 @@ fn per_operation(bytes: u64, operations: u64) -> String {
 }
 
 /// A size for people.
-fn size(bytes: u64) -> String {
+pub(super) fn size(bytes: u64) -> String {
     let units = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     for (unit, name) in units {
         if bytes >= unit {

@@ -12,7 +12,8 @@ use super::exit_lines::{self, source};
 use crate::analysis::audit::{self, ProcessAudit};
 use crate::analysis::totals::CallTotals;
 use crate::capture::format::{MAJOR, MINOR};
-use crate::capture::header::{Counts, End, Own, RingCounts};
+use crate::capture::header::{Counts, Disk, End, Own, RingCounts};
+use crate::operation::disk;
 use crate::pipeline::Summary;
 
 pub(super) fn run(args: &InfoArgs) -> Result<ExitCode, CliError> {
@@ -65,6 +66,9 @@ fn about(summary: &Summary, bytes: u64) -> Map<String, Value> {
         ("exit_code", json!(end.and_then(|it| it.exit_code))),
         ("exit_signal", json!(end.and_then(|it| it.exit_signal))),
         ("warnings", json!(end.map(|it| &it.warnings))),
+        ("device_filter", json!(header.device_filter)),
+        ("all_block", json!(header.scope.all_block)),
+        ("disks", json!(summary.disks())),
     ])
 }
 
@@ -190,6 +194,22 @@ fn audited(it: &ProcessAudit) -> Value {
     })
 }
 
+/// A disk and what is known of it; `None` for one without a medium.
+fn described(it: &Disk) -> Option<String> {
+    disk::size_bytes(it)?;
+    let scheduler = (!it.scheduler.is_empty()).then(|| format!("I/O scheduler {}", it.scheduler));
+    let properties =
+        disk::properties(it).into_iter().map(|(name, value)| format!("{name} {value}"));
+    let all: Vec<String> = scheduler.into_iter().chain(properties).collect();
+    let text = format!("{} ({}): {}", it.name, it.dev, all.join("; "));
+    let mut line = "disk      ".to_owned();
+    for letter in text.chars() {
+        // Other people's bytes.
+        if letter.is_control() { line.extend(letter.escape_default()) } else { line.push(letter) }
+    }
+    Some(line)
+}
+
 fn as_text(info: &Converted, bytes: u64) -> String {
     let summary = &info.summary;
     let header = &summary.header;
@@ -215,6 +235,7 @@ fn as_text(info: &Converted, bytes: u64) -> String {
         format!("ended     {end}"),
         format!("books     {}", summary.ledger),
     ];
+    lines.extend(summary.disks().iter().filter_map(described));
     lines.extend(exit_lines::lines(bytes, info));
     for (id, it) in info.totals.calls() {
         lines.push(format!(

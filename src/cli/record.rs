@@ -11,13 +11,14 @@ use super::output::{Output, substitute};
 use super::signals::Signals;
 use super::{convert, say};
 use crate::sys::spawn::Running;
-use crate::sys::{files, spawn};
+use crate::sys::{disks, files, spawn};
 use crate::tracer::choice::SourceWish;
 use crate::tracer::drain::Place;
 use crate::tracer::error::TracerError;
 use crate::tracer::naming::{Names, NamesWish};
 use crate::tracer::plan::SourceKind;
 use crate::tracer::session::{self, Follow, Interrupts, Options, Outcome};
+use crate::units::DevId;
 
 /// Records, makes the archive, and ends as the program did.
 pub(super) fn run(args: RecordArgs) -> Result<ExitCode, CliError> {
@@ -140,11 +141,19 @@ fn options(args: &RecordArgs) -> Result<Options, CliError> {
         (false, pids, _) => Follow::Attached(pids.to_vec()),
     };
     let Wanted { calls, block, extents, uring, faults } = wanted_events(&args.events)?;
+    let devices = devices(&args.device)?;
+    if !block && (args.all_block || !devices.is_empty()) {
+        return Err(CliError::Usage(
+            "-d and --all-block are about block requests: add `block` to -e".into(),
+        ));
+    }
     Ok(Options {
         follow,
         calls: calls.into_iter().collect(),
         block,
         extents,
+        devices,
+        all_block: args.all_block,
         uring,
         faults,
         names: match args.names {
@@ -170,6 +179,16 @@ fn options(args: &RecordArgs) -> Result<Options, CliError> {
         keep_foreign: args.keep_foreign,
         command: args.command.iter().map(escaped).collect(),
     })
+}
+
+/// The disks that `-d` names, each once.
+fn devices(words: &[String]) -> Result<Vec<DevId>, CliError> {
+    let found = words.iter().map(|it| disks::find(it));
+    let mut found =
+        found.collect::<Result<Vec<_>, _>>().map_err(|it| CliError::Usage(it.to_string()))?;
+    found.sort_unstable();
+    found.dedup();
+    Ok(found)
 }
 
 /// An argument for the header; bytes that are not UTF-8 as `\xNN`.

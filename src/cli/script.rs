@@ -9,12 +9,12 @@ use super::convert::open;
 use super::error::CliError;
 use crate::capture::ahead::Ahead;
 use crate::capture::header::Header;
-use crate::operation::Sink;
+use crate::operation::{Sink, disk};
 use crate::pipeline::{self, PipelineError, Summary};
 use crate::text::iotracer::IotracerLines;
 use crate::text::json::JsonLines;
 use crate::text::lines::Lines;
-use crate::units::{DevId, KernelTime};
+use crate::units::KernelTime;
 
 /// Bytes that are collected before they are written.
 const BUFFER_BYTES: usize = 256 << 10;
@@ -23,7 +23,7 @@ pub(super) fn run(args: &ScriptArgs) -> Result<ExitCode, CliError> {
     let (items, header) = open(&args.log)?;
     let out = BufWriter::with_capacity(BUFFER_BYTES, io::stdout().lock());
     let start = KernelTime(header.clock.start_ns);
-    let disks = disks(&header);
+    let disks = disk::names(&header.disks);
     let form = if args.json { ScriptFormat::Json } else { args.format };
     let summary = match form {
         ScriptFormat::Json => {
@@ -67,13 +67,4 @@ fn print<S: Sink<Error = io::Error>>(
             CliError::pipeline(&args.log, &error)
         }
     })
-}
-
-/// The disks by number.
-pub(super) fn disks(header: &Header) -> Vec<(DevId, String)> {
-    let disk = |it: &crate::capture::header::Disk| {
-        let (major, minor) = it.dev.split_once(':')?;
-        Some((DevId::new(major.parse().ok()?, minor.parse().ok()?), it.name.clone()))
-    };
-    header.disks.iter().filter_map(disk).collect()
 }

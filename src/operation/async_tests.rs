@@ -166,7 +166,13 @@ fn kind(words: &[&str]) -> EventKind {
 
 #[track_caller]
 fn check(text: &str, expected: &Expect) {
-    let scope = Scope { system: true, roots: Vec::new(), launched: false, own: Pid(999) };
+    let scope = Scope {
+        system: true,
+        all_requests: true,
+        roots: Vec::new(),
+        launched: false,
+        own: Pid(999),
+    };
     let mut tracker = Tracker::new(scope, BlockOptions::default(), Followed::ALL, KernelTime::MIN);
     let mut told = Told::default();
     for line in text.lines().map(str::trim).filter(|it| !it.is_empty()) {

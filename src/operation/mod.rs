@@ -8,6 +8,7 @@ pub mod asynchronous;
 pub mod behind;
 pub mod block;
 pub mod context;
+pub mod disk;
 pub mod fault;
 pub mod fd_table;
 pub mod file_names;

@@ -19,6 +19,8 @@ use crate::units::{KernelTime, Pid, Tid};
 pub struct Scope {
     /// Everybody but the tracer; otherwise the roots and their descendants.
     pub system: bool,
+    /// Block requests of others are told, too.
+    pub all_requests: bool,
     /// The launched process or those attached to.
     pub roots: Vec<Pid>,
     /// The roots were launched: what they do before their first exec is the tracer's own code.

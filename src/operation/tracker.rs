@@ -4,6 +4,7 @@ mod aio;
 mod asynchronous;
 mod block;
 mod fault;
+mod older;
 mod snapshot;
 mod uring;
 
@@ -13,6 +14,7 @@ use rustc_hash::FxHashMap;
 
 use self::asynchronous::Asynchronous;
 use self::block::{Asked, owned};
+use self::older::Older;
 use super::abi::Verdict;
 use super::behind::Files;
 use super::block::{BlockOptions, BlockTracker, RequestId};
@@ -38,7 +40,10 @@ pub struct Tracker {
     requests: FxHashMap<RequestId, Asked>,
     /// What stands behind them.
     files: Files,
-    system: bool,
+    /// Requests in flight that are older than the recording.
+    older: Older,
+    /// Block requests of those who are not followed are told, too.
+    all_requests: bool,
     ledger: Ledger,
     next_file: u64,
     losses: u32,
@@ -61,9 +66,10 @@ impl Tracker {
             all_on,
             from_start: Vec::new(),
             seen_maps: VecDeque::new(),
-            system: scope.system,
+            all_requests: scope.all_requests,
             tasks: Tasks::new(scope),
             block: BlockTracker::new(block),
+            older: Older::default(),
             asynchronous: Asynchronous::default(),
             requests: FxHashMap::default(),
             files: Files::default(),

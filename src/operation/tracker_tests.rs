@@ -136,7 +136,13 @@ pub(super) fn check(text: &str, expected: &Expect) {
 /// With what was recorded.
 #[track_caller]
 pub(super) fn check_with(followed: Followed, text: &str, expected: &Expect) {
-    let scope = Scope { system: true, roots: Vec::new(), launched: false, own: Pid(999) };
+    let scope = Scope {
+        system: true,
+        all_requests: true,
+        roots: Vec::new(),
+        launched: false,
+        own: Pid(999),
+    };
     let mut tracker = Tracker::new(scope, BlockOptions::default(), followed, KernelTime::MIN);
     let mut told = Told::default();
     for line in text.lines().map(str::trim).filter(|it| !it.is_empty()) {

@@ -1,11 +1,14 @@
 //! Block requests: non-blocking operations on a location per device, and on that of the thread that asked.
 //!
 //! ```text
-//!   Queued   → Begin               the device was idle: Enter busy
-//!   Issued   → Issued (the first)
-//!   Ended    → Complete            the device is idle: Leave busy
+//!   Queued   → Begin
+//!   Issued   → Issued (the first)   the first at the driver: Enter busy
+//!   Ended    → Complete             none is left there: Leave busy
 //!     absorbed → Cancelled
 //! ```
+//!
+//! A device is busy while its driver has a request. A request waits before, between (after a requeue), and, if flushes belong to
+//! it, behind that.
 
 use otf2_sys::{
     EvtWriter, IoAccessMode, IoBegin, IoHandleRef, IoOperationFlags, IoOperationMode,
@@ -24,11 +27,12 @@ use crate::capture::header::Disk;
 use crate::event::block::RequestOp;
 use crate::operation::behind::{Behind, Piece};
 use crate::operation::block::{BlockRequest, BlockStep, Ending, RequestId};
+use crate::operation::disk;
 use crate::operation::model::{ThreadInfo, ThreadKey};
 use crate::units::DevId;
 
-/// The metric of requests in flight: true until the next value.
-pub(super) const IN_FLIGHT: MetricRef = MetricRef::new(0);
+/// The metric of requests that wait and that are at the driver: true until the next value.
+pub(super) const REQUESTS: MetricRef = MetricRef::new(0);
 /// The metric of bytes read and written so far.
 pub(super) const BYTES: MetricRef = MetricRef::new(1);
 
@@ -37,7 +41,8 @@ pub(super) const BYTES: MetricRef = MetricRef::new(1);
 struct Device {
     writer: EvtWriter,
     handle: IoHandleRef,
-    in_flight: u64,
+    waiting: u64,
+    at_driver: u64,
     bytes_read: u64,
     bytes_written: u64,
 }
@@ -46,7 +51,9 @@ struct Device {
 #[derive(Clone, Copy, Debug)]
 struct Flight {
     id: u64,
+    /// OTF2 was told that it was issued, which may be done once.
     issued: bool,
+    at_driver: bool,
     on_thread: Option<OnThread>,
 }
 
@@ -69,27 +76,22 @@ struct Outcome {
 /// All devices and what they are asked.
 #[derive(Debug)]
 pub(super) struct Devices {
-    disks: Vec<Disk>,
+    names: FxHashMap<DevId, String>,
     devices: FxHashMap<DevId, Device>,
     flights: FxHashMap<RequestId, Flight>,
     on_threads: bool,
 }
 
 impl Devices {
-    pub(super) fn new(disks: Vec<Disk>, on_threads: bool) -> Self {
-        Self { disks, devices: FxHashMap::default(), flights: FxHashMap::default(), on_threads }
-    }
-
-    /// What the capture says about a device.
-    pub(super) fn disk(&self, dev: DevId) -> Option<&Disk> {
-        let number = dev.to_string();
-        self.disks.iter().find(|it| it.dev == number)
+    pub(super) fn new(disks: &[Disk], on_threads: bool) -> Self {
+        let names = disk::names(disks).into_iter().collect();
+        Self { names, devices: FxHashMap::default(), flights: FxHashMap::default(), on_threads }
     }
 
     /// `sda`, or `dev 8:0` if the capture does not know it.
     pub(super) fn name(&self, dev: DevId) -> String {
-        match self.disk(dev) {
-            Some(disk) if !disk.name.is_empty() => printable(disk.name.as_bytes()).into_owned(),
+        match self.names.get(&dev) {
+            Some(name) if !name.is_empty() => printable(name.as_bytes()).into_owned(),
             _ => format!("dev {dev}"),
         }
     }
@@ -104,13 +106,19 @@ impl Devices {
     ) -> Result<(), OtfError> {
         match step {
             BlockStep::Queued(request) => self.begin(request, thread, tasks, out),
-            BlockStep::Issued(request) => self.issue(request, tasks, out),
+            BlockStep::Issued(request) => {
+                self.issue(request, tasks, out)?;
+                self.moves(request.id, request.dev, true, out)
+            }
+            BlockStep::Requeued(request) => self.moves(request.id, request.dev, false, out),
+            BlockStep::Progressed(request) if request.data_completed.is_some() => {
+                self.moves(request.id, request.dev, false, out)
+            }
             BlockStep::Ended(request) => self.end(request, pieces, tasks, out),
             // A merge makes the request longer, so that more may be done than was asked for. A requeue is followed by
             // another issue, of which OTF2 takes one only.
             BlockStep::Merged(_)
             | BlockStep::Inserted(_)
-            | BlockStep::Requeued(_)
             | BlockStep::Progressed(_)
             | BlockStep::Anomaly(_) => Ok(()),
         }
@@ -134,21 +142,18 @@ impl Devices {
         let id = out.slots.take();
         let time = out.time;
         let device = self.device(request.dev, out.definitions)?;
-        if device.in_flight == 0 {
-            device.writer.enter(time, out.definitions.regions.busy(), &[])?;
-        }
         device.writer.io_operation_begin(
             time,
             &io_begin(request, device.handle, id),
             notes.list(),
         )?;
-        device.in_flight += 1;
-        device.writer.metric(time, IN_FLIGHT, &[device.in_flight], &[])?;
+        device.waiting += 1;
+        device.tell_requests(time)?;
         let on_thread = match thread.filter(|_| self.on_threads) {
             Some(thread) => self.begin_on_thread(request, thread.key, &notes, tasks, out)?,
             None => None,
         };
-        self.flights.insert(request.id, Flight { id, issued: false, on_thread });
+        self.flights.insert(request.id, Flight { id, issued: false, at_driver: false, on_thread });
         Ok(())
     }
 
@@ -189,6 +194,22 @@ impl Devices {
         Ok(())
     }
 
+    /// The request goes to the driver, or comes back.
+    fn moves(
+        &mut self,
+        id: RequestId,
+        dev: DevId,
+        to_driver: bool,
+        out: &mut Writing<'_>,
+    ) -> Result<(), OtfError> {
+        let Some(flight) = self.flights.get_mut(&id) else { return Ok(()) };
+        let was = std::mem::replace(&mut flight.at_driver, to_driver);
+        match self.devices.get_mut(&dev) {
+            Some(device) if was != to_driver => device.moves(to_driver, out),
+            _ => Ok(()),
+        }
+    }
+
     fn end(
         &mut self,
         request: &BlockRequest,
@@ -203,7 +224,7 @@ impl Devices {
         self.note_pieces(pieces, &mut outcome.notes, out.definitions)?;
         if let Some(device) = self.devices.get_mut(&request.dev) {
             finish(&mut device.writer, out.time, (device.handle, flight.id), &outcome)?;
-            device.ended(request, out)?;
+            device.ended(request, flight.at_driver, out)?;
         }
         out.slots.give_back(flight.id);
         let Some(on_thread) = flight.on_thread else { return Ok(()) };
@@ -271,7 +292,14 @@ impl Devices {
         if !self.devices.contains_key(&dev) {
             let handle = self.handle(Layer::Block, dev, definitions)?;
             let writer = definitions.open(Owner::Device(dev))?;
-            let device = Device { writer, handle, in_flight: 0, bytes_read: 0, bytes_written: 0 };
+            let device = Device {
+                writer,
+                handle,
+                waiting: 0,
+                at_driver: 0,
+                bytes_read: 0,
+                bytes_written: 0,
+            };
             self.devices.insert(dev, device);
         }
         // It is there now; a map that is asked once cannot also make its value by fallible means.
@@ -296,11 +324,41 @@ impl Devices {
 }
 
 impl Device {
+    fn tell_requests(&mut self, time: u64) -> Result<(), OtfError> {
+        Ok(self.writer.metric(time, REQUESTS, &[self.waiting, self.at_driver], &[])?)
+    }
+
+    /// A request goes to the driver, or comes back.
+    fn moves(&mut self, to_driver: bool, out: &mut Writing<'_>) -> Result<(), OtfError> {
+        let (time, busy) = (out.time, out.definitions.regions.busy());
+        if to_driver {
+            self.waiting = self.waiting.saturating_sub(1);
+            self.at_driver += 1;
+            if self.at_driver == 1 {
+                self.writer.enter(time, busy, &[])?;
+            }
+        } else {
+            self.at_driver = self.at_driver.saturating_sub(1);
+            self.waiting += 1;
+        }
+        self.tell_requests(time)?;
+        if self.at_driver == 0 {
+            self.writer.leave(time, busy, &[])?;
+        }
+        Ok(())
+    }
+
     /// One request less.
-    fn ended(&mut self, request: &BlockRequest, out: &mut Writing<'_>) -> Result<(), OtfError> {
+    fn ended(
+        &mut self,
+        request: &BlockRequest,
+        was_at_driver: bool,
+        out: &mut Writing<'_>,
+    ) -> Result<(), OtfError> {
         let time = out.time;
-        self.in_flight = self.in_flight.saturating_sub(1);
-        self.writer.metric(time, IN_FLIGHT, &[self.in_flight], &[])?;
+        let left = if was_at_driver { &mut self.at_driver } else { &mut self.waiting };
+        *left = left.saturating_sub(1);
+        self.tell_requests(time)?;
         let sum = match mode(request.op) {
             IoOperationMode::READ => Some(&mut self.bytes_read),
             IoOperationMode::WRITE if is_plain(request.op) => Some(&mut self.bytes_written),
@@ -310,7 +368,7 @@ impl Device {
             *sum += request.bytes_done;
             self.writer.metric(time, BYTES, &[self.bytes_read, self.bytes_written], &[])?;
         }
-        if self.in_flight == 0 {
+        if was_at_driver && self.at_driver == 0 {
             self.writer.leave(time, out.definitions.regions.busy(), &[])?;
         }
         Ok(())

@@ -5,15 +5,21 @@ use otf2_sys::{
     MetricType, RecorderKind,
 };
 
-use super::block::{BYTES, IN_FLIGHT};
+use super::block::{BYTES, REQUESTS};
 use super::error::OtfError;
 
 /// Writes them.
 pub(super) fn write(defs: &mut GlobalDefs<'_>) -> Result<(), OtfError> {
     let members = [
         (
-            "requests in flight",
-            "Requests that have begun and not ended.",
+            "requests waiting",
+            "Requests that have begun, have not ended, and are not at the driver.",
+            MetricMode::ABSOLUTE_NEXT,
+            "requests",
+        ),
+        (
+            "requests at the driver",
+            "Requests that the driver has.",
             MetricMode::ABSOLUTE_NEXT,
             "requests",
         ),
@@ -42,8 +48,8 @@ pub(super) fn write(defs: &mut GlobalDefs<'_>) -> Result<(), OtfError> {
         };
         defs.metric_member(MetricMemberRef::new(id), &member)?;
     }
-    let [in_flight, read, written] = [0, 1, 2].map(MetricMemberRef::new);
+    let [waiting, at_driver, read, written] = [0, 1, 2, 3].map(MetricMemberRef::new);
     let (occurrence, recorder) = (MetricOccurrence::ASYNCHRONOUS, RecorderKind::ABSTRACT);
-    defs.metric_class(IN_FLIGHT, &[in_flight], occurrence, recorder)?;
+    defs.metric_class(REQUESTS, &[waiting, at_driver], occurrence, recorder)?;
     Ok(defs.metric_class(BYTES, &[read, written], occurrence, recorder)?)
 }

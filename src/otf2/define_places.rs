@@ -12,6 +12,7 @@ use super::define::{Ending, GroupNumbers, MACHINE, NODE};
 use super::definitions::Owner;
 use super::error::OtfError;
 use super::text::printable;
+use crate::operation::disk;
 use crate::operation::model::{ProcessKey, ThreadKey};
 use crate::units::DevId;
 
@@ -153,8 +154,13 @@ fn devices(
         let (name, class) = (defs.string(&text)?, defs.string("disk")?);
         defs.system_tree_node(node, name, class, Some(BLOCK_DEVICES))?;
         node_property(node, "Device number", &dev.to_string(), defs)?;
-        let scheduler = ending.devices.disk(dev).map_or("", |it| &it.scheduler);
-        node_property(node, "I/O scheduler", scheduler, defs)?;
+        let number = dev.to_string();
+        if let Some(disk) = ending.end.disks.iter().find(|it| it.dev == number) {
+            node_property(node, "I/O scheduler", &disk.scheduler, defs)?;
+            for (name, value) in disk::properties(disk) {
+                node_property(node, &name, &value, defs)?;
+            }
+        }
         let group = numbers.take();
         let name = defs.string(&format!("{text} queue"))?;
         defs.location_group(group, name, LocationGroupType::PROCESS, node, None)?;

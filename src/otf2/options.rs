@@ -1,5 +1,6 @@
 //! What the writer is told at the start and at the end, and what it tells back.
 
+use crate::capture::header::Disk;
 use crate::units::KernelTime;
 
 /// How to write.
@@ -23,13 +24,15 @@ impl Default for OtfOptions {
 }
 
 /// What is known when the last step is written.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct EndFacts {
     /// When the recording ended; the trace reaches to here, or to its last event if that is later.
     pub end_time: KernelTime,
     /// Losses and the like, by name: become properties of the archive (`IOTRACE::NAME`, where what is not a letter, a
     /// digit or `_` becomes `_`) and of the node in the system tree (by the name as it is).
     pub properties: Vec<(String, String)>,
+    /// The block devices: they become properties of their nodes.
+    pub disks: Vec<Disk>,
 }
 
 /// What was written.

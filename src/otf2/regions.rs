@@ -11,7 +11,7 @@ pub(super) enum Region {
     Call(CallId),
     /// A page fault on a file.
     Fault,
-    /// A device with requests in flight.
+    /// A device whose driver has a request.
     Busy,
 }
 

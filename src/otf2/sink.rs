@@ -55,7 +55,7 @@ impl OtfSink {
         Ok(Self {
             definitions: Definitions::new(archive)?,
             tasks: Tasks::default(),
-            devices: Devices::new(capture.disks.clone(), block_on_threads),
+            devices: Devices::new(&capture.disks, block_on_threads),
             asynchronous: AsyncOperations::default(),
             slots: Slots::default(),
             mounts: Mounts::default(),

@@ -2,7 +2,8 @@
 
 use crate::anomaly::Ledger;
 use crate::capture::fact::Text;
-use crate::capture::header::{Counts, End, Header, RingCounts};
+use crate::capture::header::{Counts, Disk, End, Header, RingCounts};
+use crate::operation::disk;
 use crate::units::{KernelTime, Pid, Tid};
 
 /// What is known of a log besides its operations.
@@ -65,6 +66,11 @@ impl Summary {
     /// When it ended, as far as the log says.
     pub fn end_time(&self) -> KernelTime {
         self.last_time.max(self.start())
+    }
+
+    /// The block devices: as they were at the start, and those that came during the recording as they were at its end.
+    pub fn disks(&self) -> Vec<Disk> {
+        disk::all(&self.header, self.end.as_ref())
     }
 
     /// The text of this kind, if it was recorded.

@@ -7,6 +7,7 @@
 #![expect(unsafe_code, reason = "the one place for it; see each SAFETY note")]
 
 pub mod clock;
+pub mod disks;
 pub mod files;
 pub mod instance;
 pub mod kprobes;

@@ -9,7 +9,7 @@ use std::path::Path;
 use super::clock;
 use super::spawn::same_open_file;
 use crate::capture::fact::{Fact, Text};
-use crate::capture::header::{Disk, Host};
+use crate::capture::header::Host;
 use crate::units::{Fd, Pid, Tid};
 
 /// The machine.
@@ -33,28 +33,6 @@ pub fn is_namespaced() -> bool {
     // The number of the first namespace is fixed (PROC_PID_INIT_INO in include/linux/proc_ns.h).
     let own = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
     own != Path::new("pid:[4026531836]")
-}
-
-/// The block devices and their schedulers.
-pub fn disks() -> Vec<Disk> {
-    let Ok(entries) = fs::read_dir("/sys/block") else { return Vec::new() };
-    let line =
-        |path: &Path| fs::read_to_string(path).map(|it| it.trim().to_owned()).unwrap_or_default();
-    let mut disks: Vec<Disk> = entries
-        .flatten()
-        .map(|entry| {
-            let scheduler = line(&entry.path().join("queue/scheduler"));
-            // "none [mq-deadline] kyber": the one in brackets is in use.
-            let active = scheduler.split(['[', ']']).nth(1).unwrap_or(&scheduler).to_owned();
-            Disk {
-                dev: line(&entry.path().join("dev")),
-                name: entry.file_name().to_string_lossy().into_owned(),
-                scheduler: active,
-            }
-        })
-        .collect();
-    disks.sort_by(|a, b| a.name.cmp(&b.name));
-    disks
 }
 
 /// A text of the kernel's, kept whole.

@@ -10,15 +10,18 @@ use super::plan::{self, RingOf};
 use super::session::{Follow, Options};
 use super::source::{Books, Described, Source};
 use crate::capture::format::FrameKind;
-use crate::capture::header::{Clock, Counts, End, Header, Host, Own, Ring, RingCounts, Scope};
+use crate::capture::header::{
+    Clock, Counts, Disk, End, Header, Host, Own, Ring, RingCounts, Scope,
+};
 use crate::capture::writer::Writer;
+use crate::sys::clock;
 use crate::sys::spawn::Ended;
-use crate::sys::{clock, proc};
-use crate::units::{KernelTime, Pid};
+use crate::units::{DevId, KernelTime, Pid};
 
 /// What was decided and found before the recording.
 pub(super) struct About<'a> {
     pub host: Host,
+    pub disks: Vec<Disk>,
     pub naming: &'a Naming,
     pub choice: &'a Choice,
     /// When the first and when the last tracepoint was switched on.
@@ -28,7 +31,7 @@ pub(super) struct About<'a> {
 /// What the capture is.
 pub(super) fn header(
     options: &Options,
-    About { host, naming, choice, on: (start, all_on) }: About<'_>,
+    About { host, disks, naming, choice, on: (start, all_on) }: About<'_>,
     roots: &[Pid],
     source: &dyn Source,
     ring_bytes: &[usize],
@@ -53,6 +56,7 @@ pub(super) fn header(
             mode: mode.into(),
             roots: roots.iter().map(|it| it.0).collect(),
             foreign_kept: options.keep_foreign,
+            all_block: options.all_block,
             command: options.command.clone(),
         },
         own_pid: i32::try_from(std::process::id()).unwrap_or(0),
@@ -66,7 +70,8 @@ pub(super) fn header(
         layouts: source.layouts(),
         rings: RingOf::ALL.into_iter().zip(ring_bytes).map(ring).collect(),
         tracepoints: source.tracepoints().iter().map(Described::header).collect(),
-        disks: proc::disks(),
+        disks,
+        device_filter: options.devices.iter().map(DevId::to_string).collect(),
         host,
     }
 }
@@ -109,5 +114,6 @@ pub(super) fn end_frame(
         unwritten: counted.unwritten,
         warnings,
         own: Own::default(),
+        disks: Vec::new(),
     }
 }

@@ -8,6 +8,7 @@ use crate::event::fs::FS_POINTS;
 use crate::event::syscall_table::{Call, CallId, Class};
 use crate::event::uring::{URING_POINTS, UringPoint};
 use crate::sys::perf::Wake;
+use crate::units::DevId;
 
 /// Where hits come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,6 +137,8 @@ pub struct Wanted<'a> {
     pub block: bool,
     /// True for what file systems say about where files lie.
     pub extents: bool,
+    /// Of which disks; empty: of all.
+    pub devices: &'a [DevId],
     /// True for the operations of io_uring.
     pub uring: bool,
     /// The tracepoint of page faults, if they are wanted.
@@ -187,7 +190,10 @@ pub fn plan(wanted: &Wanted<'_>) -> Vec<Planned> {
     let global = if is_perf || wanted.system { RingOf::Main } else { RingOf::Block };
     if wanted.block {
         let blocks = BLOCK_POINTS.iter();
-        planned.extend(blocks.map(|it| unfiltered("block", it.0, global, Need::Wanted)));
+        planned.extend(blocks.map(|it| Planned {
+            filter: device_filter(it.0, wanted.devices),
+            ..unfiltered("block", it.0, global, Need::Wanted)
+        }));
     }
     if wanted.extents {
         // Where a file lies is said by whoever asks first, often one of the kernel's threads.
@@ -284,7 +290,15 @@ fn single(call: CallId, ring: RingOf, filter: &str) -> [Planned; 2] {
     [one("sys_enter", false), one("sys_exit", ring == RingOf::Names)]
 }
 
-/// Never with a filter: a completion carries the name and pid of whoever was interrupted, and the kernel's own threads, which
+/// What lets the events of these disks pass; a remapped bio is of the disk that it comes from, too. (`dev` is the kernel's own
+/// number, in which the major one has 12 bits.)
+fn device_filter(point: &str, devices: &[DevId]) -> String {
+    let fields: &[&str] = if point.ends_with("_remap") { &["dev", "old_dev"] } else { &["dev"] };
+    let of_device = |it: &DevId| fields.iter().map(|field| format!("{field}=={}", it.0)).collect();
+    devices.iter().flat_map::<Vec<String>, _>(of_device).collect::<Vec<_>>().join("||")
+}
+
+/// Never with a filter by thread: a completion carries the name and pid of whoever was interrupted, and the kernel's own threads, which
 /// work for a ring, are not born as a program's are.
 fn unfiltered(system: &'static str, name: &str, ring: RingOf, need: Need) -> Planned {
     Planned {
@@ -312,6 +326,7 @@ mod tests {
             exact_args: false,
             block: false,
             extents: false,
+            devices: &[],
             uring: false,
             faults: None,
             source: SourceKind::Perf,
@@ -350,6 +365,7 @@ mod tests {
             exact_args: false,
             block: true,
             extents: true,
+            devices: &[],
             uring: true,
             faults: None,
             source: SourceKind::Tracefs,
@@ -379,6 +395,7 @@ mod tests {
             exact_args: false,
             block: false,
             extents: false,
+            devices: &[],
             uring: false,
             faults: None,
             source: SourceKind::Tracefs,
@@ -394,6 +411,15 @@ mod tests {
     }
 
     #[test]
+    fn disks_are_told_apart_by_the_kernels_own_numbers() {
+        let devices = [DevId::new(7, 1), DevId::new(259, 3)];
+        assert_eq!(device_filter("block_rq_issue", &devices), "dev==7340033||dev==271581187");
+        let remapped = "dev==7340033||old_dev==7340033";
+        assert_eq!(device_filter("block_bio_remap", &devices[..1]), remapped);
+        assert_eq!(device_filter("block_rq_issue", &[]), "");
+    }
+
+    #[test]
     fn the_filter_of_the_whole_table_fits_the_kernel() {
         let calls: Vec<CallId> = CallId::all().collect();
         let wanted = Wanted {
@@ -405,6 +431,7 @@ mod tests {
             exact_args: false,
             block: true,
             extents: true,
+            devices: &[],
             uring: true,
             faults: None,
             source: SourceKind::Perf,

@@ -27,7 +27,7 @@ use super::watch::{awaited, nanoseconds, time_left, wait_for};
 use super::{perf_source, tracefs_source};
 use crate::capture::fact::{Fact, Text};
 use crate::capture::format::FrameKind;
-use crate::capture::header::{End, Host, Own};
+use crate::capture::header::{Disk, End, Host, Own};
 use crate::event::decode::Decoder;
 use crate::event::syscall_table::CallId;
 use crate::record::Layout;
@@ -36,8 +36,8 @@ use crate::sys::mounts::{self, MountWatch};
 use crate::sys::perf::PerfEvent;
 use crate::sys::spawn::{Ended, Held, Running};
 use crate::sys::tracefs::Tracefs;
-use crate::sys::{clock, limits, proc, spawn, thread};
-use crate::units::{Pid, Tid};
+use crate::sys::{clock, disks, limits, proc, spawn, thread};
+use crate::units::{DevId, Pid, Tid};
 
 /// Whom to follow.
 #[derive(Clone, Debug)]
@@ -65,6 +65,10 @@ pub struct Options {
     pub block: bool,
     /// True to record what file systems say about where files lie.
     pub extents: bool,
+    /// Of which disks; empty: of all.
+    pub devices: Vec<DevId>,
+    /// True to show those of everybody, whoever is followed.
+    pub all_block: bool,
     /// True to record the operations of io_uring.
     pub uring: bool,
     /// True to record page faults on files.
@@ -173,6 +177,8 @@ struct Session {
     mounts: Option<MountWatch>,
     /// Those that were online at the start.
     cpus: Vec<u32>,
+    /// Those that were there at the start.
+    disks: Vec<Disk>,
     /// How much longer a recorded call takes.
     call_cost_ns: Option<u64>,
     warnings: Vec<String>,
@@ -194,6 +200,8 @@ impl Session {
                     .to_owned(),
             );
         }
+        // Before anything is on: these many small reads are nobody's business.
+        let disks = disks::disks();
         let own_name = own_name();
         let sizes = RingSizes::for_cpus(host.cpus.len());
         let sizes = options.ring_bytes.map_or(sizes, |it| sizes.with_main(it));
@@ -220,7 +228,13 @@ impl Session {
         // was there before its parent's births are told, so it is a root like the others.
         let tree = with_later(before, options, held)?;
         let cpus = host.cpus.clone();
-        let about = About { host, naming: &naming, choice: &choice, on: (start, clock::now()) };
+        let about = About {
+            host,
+            disks: disks.clone(),
+            naming: &naming,
+            choice: &choice,
+            on: (start, clock::now()),
+        };
         let header = header(options, about, &tree, source.as_ref(), &ring_bytes);
         let writer = begin_log(log, &header, start).map_err(|source| TracerError::Log {
             path: log_path.into(),
@@ -239,7 +253,7 @@ impl Session {
         let mounts = mounts.map_err(TracerError::system("watch what is mounted"))?;
         take_snapshot(options, names, tree, &threads.to_log, &own_name)?;
         let (names, probes) = (names_readers, naming.probes);
-        let session = Self {
+        Ok(Self {
             source,
             probes,
             threads,
@@ -247,10 +261,10 @@ impl Session {
             name_threads,
             mounts,
             cpus,
+            disks,
             call_cost_ns,
             warnings,
-        };
-        Ok(session)
+        })
     }
 
     /// Waits for what ends the recording, and says what it was.
@@ -317,8 +331,8 @@ impl Session {
             warnings.push(format!("cannot switch the events off: {error}"));
         }
         let end_ns = clock::now().0;
-        let disks = proc::text("/proc/diskstats", Text::DISKSTATS_END, Pid(0)).ok();
-        snapshot::send(&self.threads.to_log, books.into_iter().chain(disks).collect());
+        let counters = proc::text("/proc/diskstats", Text::DISKSTATS_END, Pid(0)).ok();
+        snapshot::send(&self.threads.to_log, books.into_iter().chain(counters).collect());
         for error in self.name_threads.stop() {
             warnings.push(format!("the names of files opened on one CPU are missing: {error}"));
         }
@@ -342,7 +356,9 @@ impl Session {
             Books::default()
         });
         let own = Own { cpu_ns: limits::own_cpu_ns(), call_cost_ns: self.call_cost_ns };
-        let end = End { own, ..end_frame(reason, end_ns, ended, counts, &counted, warnings) };
+        let disks = disks::disks().into_iter().filter(|it| !self.disks.contains(it)).collect();
+        let end =
+            End { own, disks, ..end_frame(reason, end_ns, ended, counts, &counted, warnings) };
         let last = writer.json(FrameKind::END, clock::now(), &end);
         let log_error = counted.error.or(last.err());
         let (source, names, probes) = (self.source, self.names, self.probes);
@@ -420,6 +436,7 @@ fn open_from(
         exact_args: exact_args(options),
         block: options.block,
         extents: options.extents,
+        devices: &options.devices,
         uring: options.uring,
         faults: options.faults.then(|| source::fault_point(tracefs)),
         source,
@@ -555,7 +572,7 @@ fn filter(options: &Options, tree: &[Pid], source: &dyn Source) -> Option<Tree> 
     }
     let tracepoints = source.tracepoints().iter();
     let global = tracepoints.filter(|it| it.planned.is_of_anybody()).map(|it| it.id);
-    Some(Tree::new(tree.iter().map(|it| it.0), global))
+    Some(Tree::new(tree.iter().map(|it| it.0), global, options.all_block))
 }
 
 /// Takes the snapshot in a thread of our own name, so that its thousand small reads are not recorded.
@@ -573,7 +590,7 @@ fn take_snapshot(
     };
     let to_log = to_log.clone();
     let what = What {
-        all_tasks: records_everybody(options),
+        all_tasks: records_everybody(options) || options.all_block,
         files: names != Names::Off,
         blocks: options.extents,
         maps: CallId::all()

@@ -21,6 +21,8 @@ pub struct Tree {
     members: FxHashSet<i32>,
     /// Tracepoints whose records concern everybody (`block:*`, `io_uring:*`): the current task says nothing.
     global: FxHashSet<u16>,
+    /// True if births, names and ends of all tasks are kept: anybody may be the one who asked for a request.
+    all_tasks: bool,
     /// Births seen since the last [`Self::learn`].
     births: Vec<(KernelTime, i32, i32)>,
 }
@@ -30,10 +32,12 @@ impl Tree {
     pub fn new(
         roots: impl IntoIterator<Item = i32>,
         global: impl IntoIterator<Item = u16>,
+        all_tasks: bool,
     ) -> Self {
         Self {
             members: roots.into_iter().collect(),
             global: global.into_iter().collect(),
+            all_tasks,
             births: Vec::new(),
         }
     }
@@ -86,6 +90,9 @@ impl Tree {
         use crate::record::abi::record_type;
         if !matches!(record.kind, record_type::COMM | record_type::EXIT | record_type::FORK) {
             return false;
+        }
+        if self.all_tasks {
+            return true;
         }
         match record.parse(layout).map(|it| it.body) {
             Ok(Body::Comm { pid, .. } | Body::Exit { pid, .. }) => self.members.contains(&pid.0),

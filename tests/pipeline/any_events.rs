@@ -209,9 +209,11 @@ fn fed() -> impl Strategy<Value = Fed> {
 }
 
 fn scope() -> impl Strategy<Value = Scope> {
-    (any::<bool>(), any::<bool>(), prop::collection::vec(1i32..6, 0..3)).prop_map(
-        |(system, launched, roots)| Scope {
+    let any_bool = any::<bool>;
+    (any_bool(), any_bool(), any_bool(), prop::collection::vec(1i32..6, 0..3)).prop_map(
+        |(system, others, launched, roots)| Scope {
             system,
+            all_requests: system || others,
             launched,
             roots: roots.into_iter().map(Pid).collect(),
             own: Pid(5),
@@ -280,7 +282,8 @@ fn entered(pid: i32, tid: i32) -> Fed {
 }
 
 fn system() -> Tracker {
-    let scope = Scope { system: true, roots: Vec::new(), launched: false, own: Pid(5) };
+    let scope =
+        Scope { system: true, all_requests: true, roots: Vec::new(), launched: false, own: Pid(5) };
     Tracker::new(scope, BlockOptions::default(), Followed::ALL, KernelTime::MIN)
 }
 

@@ -17,7 +17,7 @@ impl LoopDevice {
     pub(crate) fn new(dir: &Path, bytes: u64) -> io::Result<Self> {
         let image = dir.join("disk.img");
         File::create_new(&image)?.set_len(bytes)?;
-        let output = Command::new("losetup").args(["-f", "--show"]).arg(&image).output()?;
+        let output = Command::new("losetup").args(["-P", "-f", "--show"]).arg(&image).output()?;
         let path = String::from_utf8_lossy(&output.stdout).trim().to_owned();
         let name = path.strip_prefix("/dev/").map(str::to_owned);
         match name.filter(|_| output.status.success()) {
@@ -34,6 +34,13 @@ impl LoopDevice {
     /// "loop3", as in `/proc/diskstats`.
     pub(crate) fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Its number, "7:3".
+    #[track_caller]
+    pub(crate) fn number(&self) -> String {
+        let number = fs::read_to_string(Path::new("/sys/block").join(&self.name).join("dev"));
+        number.expect("a device that is there").trim().to_owned()
     }
 
     /// The schedulers that the kernel offers for it, and which is in use.

@@ -5,7 +5,11 @@
 
 #![expect(dead_code, reason = "each test program uses a part of it")]
 
+pub(crate) mod block_books;
+pub(crate) mod block_jobs;
+pub(crate) mod block_stack;
 pub(crate) mod books;
+pub(crate) mod busy;
 pub(crate) mod diskstats;
 pub(crate) mod json;
 pub(crate) mod loop_device;

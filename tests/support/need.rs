@@ -29,6 +29,8 @@ pub(crate) enum Need {
     Program(&'static str),
     /// A file or directory that only some kernels have; never demanded of CI.
     KernelFile(&'static str),
+    /// An I/O scheduler that only some kernels have; never demanded of CI.
+    Scheduler(&'static str),
 }
 
 /// True if the need is met. Otherwise says "skipped: …" and gives false.
@@ -50,7 +52,7 @@ pub(crate) fn require_all(needs: &[Need]) -> bool {
 #[expect(clippy::print_stderr, reason = "a skipped test says so")]
 pub(crate) fn verdict(need: Need, missing: Option<String>, in_ci: bool) -> bool {
     let Some(reason) = missing else { return true };
-    let depends_on_kernel = matches!(need, Need::KernelFile(_));
+    let depends_on_kernel = matches!(need, Need::KernelFile(_) | Need::Scheduler(_));
     assert!(!in_ci || depends_on_kernel, "cannot run in CI: {reason}");
     eprintln!("skipped: {reason}");
     false
@@ -86,7 +88,22 @@ fn missing(need: Need) -> Option<String> {
         Need::KernelFile(path) => {
             (!Path::new(path).exists()).then(|| format!("the kernel has no {path}"))
         }
+        Need::Scheduler(name) => {
+            (!offers(name)).then(|| format!("the kernel offers no I/O scheduler {name}"))
+        }
     }
+}
+
+/// True if a block device may have this scheduler: "none [mq-deadline] kyber".
+fn offers(scheduler: &str) -> bool {
+    let devices = std::fs::read_dir("/sys/block").into_iter().flatten().flatten();
+    let texts =
+        devices.filter_map(|it| std::fs::read_to_string(it.path().join("queue/scheduler")).ok());
+    let mut offered = texts.flat_map(|it| {
+        let names = it.split_whitespace().map(|it| it.trim_matches(['[', ']']).to_owned());
+        names.collect::<Vec<_>>()
+    });
+    offered.any(|it| it == scheduler)
 }
 
 fn is_root() -> bool {

@@ -89,6 +89,14 @@ impl Recording {
         Self { log: log.into(), info }
     }
 
+    /// What `info` says.
+    #[track_caller]
+    pub(crate) fn text_info(&self) -> String {
+        let mut info = Command::new(BINARY);
+        let text = process::run(info.arg("info").arg(&self.log), TIMEOUT);
+        text.expect("it ends").success().stdout()
+    }
+
     /// What `script --json` says.
     #[track_caller]
     pub(crate) fn lines(&self) -> Vec<JsonLine> {

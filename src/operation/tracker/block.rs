@@ -6,13 +6,18 @@ use crate::event::Event;
 use crate::event::block::{BlockEvent, BlockPoint, RequestOp};
 use crate::event::fs::FsEvent;
 use crate::operation::behind::{Doing, Piece};
-use crate::operation::block::{At, BlockRequest, BlockStep, Ending, SubmitterSource};
+use crate::operation::block::{At, BlockRequest, BlockStep, Ending, FlushRole, SubmitterSource};
 use crate::operation::model::ThreadInfo;
 use crate::operation::process::Tasks;
 use crate::operation::{Sink, Step};
-use crate::units::KernelTime;
+use crate::units::{KernelTime, Pid, Tid};
 
 impl Tracker {
+    /// The kernel's counters of all devices, read at this time.
+    pub fn seen_counters(&mut self, time: KernelTime, diskstats: &[u8]) {
+        self.older.counters(time, diskstats);
+    }
+
     pub(super) fn block<S: Sink>(
         &mut self,
         event: &Event,
@@ -20,17 +25,28 @@ impl Tracker {
         sink: &mut S,
     ) -> Result<(), S::Error> {
         let at = At { time: event.time, cpu: event.cpu, pid: event.pid, tid: event.tid };
+        self.older.come_to(event.time, |dev| self.block.in_flight(dev));
         let mut steps = Vec::new();
         let mut reasons = Vec::new();
         self.block.push(&at, block, &mut |step| {
             if let BlockStep::Anomaly(it) = step {
-                reasons.push(it.reason.to_string());
+                reasons.push(it.reason);
             }
             steps.extend(owned(&step));
         });
         let mut used = steps.is_empty() && reasons.is_empty() && self.unwanted(event.pid).is_none();
         for (step, request) in steps {
+            if step == StepKind::Queued && is_older(&request) {
+                self.older.seen(request.dev);
+            }
             used |= self.block_step(event, step, &request, sink)?;
+        }
+        if !reasons.is_empty() && reasons.iter().all(|it| self.older.explains(block.dev, *it)) {
+            reasons.clear();
+            if !used {
+                self.ledger.ignore(Ignored::OlderRequest);
+                return Ok(());
+            }
         }
         if reasons.is_empty() {
             if used {
@@ -41,6 +57,7 @@ impl Tracker {
             return Ok(());
         }
         self.ledger.unmatched += 1;
+        let reasons: Vec<String> = reasons.iter().map(ToString::to_string).collect();
         let detail = format!(
             "{:?} {} {} {} + {}: {}",
             block.point,
@@ -80,7 +97,7 @@ impl Tracker {
             _ => Vec::new(),
         };
         // In process mode only those whose writers are followed are known.
-        let is_wanted = self.system
+        let is_wanted = self.all_requests
             || known.thread.is_some()
             || known.is_told
             || self.files.pieces(request).iter().any(|it| !it.writers.is_empty());
@@ -156,7 +173,11 @@ impl Tracker {
         sink: &mut S,
     ) -> Result<(), S::Error> {
         let submitter = request.submitter.map(|it| (it.pid, it.tid));
-        let wanted = submitter.filter(|it| self.unwanted(it.0).is_none());
+        let is_wanted = |it: &(Pid, Tid)| match self.unwanted(it.0) {
+            None => true,
+            Some(reason) => self.all_requests && reason == Ignored::Foreign,
+        };
+        let wanted = submitter.filter(is_wanted);
         let thread = match wanted {
             Some((pid, tid)) => {
                 self.end_stale(at, pid, tid, sink)?;
@@ -189,6 +210,12 @@ fn doing<'a>(tasks: &'a Tasks, request: &BlockRequest, event: &Event) -> Doing<'
         file: pending.and_then(|it| it.operation.file.as_ref()),
         is_kernel: tasks.is_kernel(pid),
     }
+}
+
+/// True for a request that began before the recording; the kernel's own flushes have no beginning that is told.
+fn is_older(request: &BlockRequest) -> bool {
+    let is_flush = matches!(request.flush, FlushRole::Device { .. });
+    !matches!(request.first_seen, BlockPoint::GetRq | BlockPoint::BioQueue) && !is_flush
 }
 
 /// A [`BlockStep`] without its request.

@@ -47,29 +47,32 @@ fn definitions_say_who_and_where() {
             SYSTEM_TREE_NODE 3 Name: "loop0" <4>, Class: "disk" <44>, Parent: "hardware::block devices" <2>
             SYSTEM_TREE_NODE_PROPERTY System Tree Node: "disk::loop0" <3>, Name: "Device number" <45>, Type: STRING, Value: "7:0" <46>
             SYSTEM_TREE_NODE_PROPERTY System Tree Node: "disk::loop0" <3>, Name: "I/O scheduler" <47>, Type: STRING, Value: "none" <48>
-            LOCATION_GROUP 2 Name: "loop0 queue" <49>, Type: PROCESS, Parent: "disk::loop0" <3>, Creator: UNDEFINED
-            LOCATION 0 Name: "thread:7" <50>, Type: CPU_THREAD, # Events: 12, Group: "process [7]" <0>
-            LOCATION_PROPERTY Location: "thread:7" <0>, Name: "ThreadId" <51>, Type: INT32, Value: 7
-            LOCATION 1 Name: "ca\x01t:8" <52>, Type: CPU_THREAD, # Events: 4, Group: "ca\x01t [8]" <1>
-            LOCATION_PROPERTY Location: "ca\x01t:8" <1>, Name: "ThreadId" <51>, Type: INT32, Value: 8
-            LOCATION 2 Name: "loop0 requests" <53>, Type: CPU_THREAD, # Events: 7, Group: "loop0 queue" <2>
+            SYSTEM_TREE_NODE_PROPERTY System Tree Node: "disk::loop0" <3>, Name: "Model" <49>, Type: STRING, Value: "Odd\x1b" <50>
+            SYSTEM_TREE_NODE_PROPERTY System Tree Node: "disk::loop0" <3>, Name: "Size (bytes)" <51>, Type: STRING, Value: "1048576" <52>
+            SYSTEM_TREE_NODE_PROPERTY System Tree Node: "disk::loop0" <3>, Name: "Rotational" <53>, Type: STRING, Value: "no" <54>
+            LOCATION_GROUP 2 Name: "loop0 queue" <55>, Type: PROCESS, Parent: "disk::loop0" <3>, Creator: UNDEFINED
+            LOCATION 0 Name: "thread:7" <56>, Type: CPU_THREAD, # Events: 12, Group: "process [7]" <0>
+            LOCATION_PROPERTY Location: "thread:7" <0>, Name: "ThreadId" <57>, Type: INT32, Value: 7
+            LOCATION 1 Name: "ca\x01t:8" <58>, Type: CPU_THREAD, # Events: 4, Group: "ca\x01t [8]" <1>
+            LOCATION_PROPERTY Location: "ca\x01t:8" <1>, Name: "ThreadId" <57>, Type: INT32, Value: 8
+            LOCATION 2 Name: "loop0 requests" <59>, Type: CPU_THREAD, # Events: 5, Group: "loop0 queue" <2>
             IO_REGULAR_FILE 0 Name: "/a" <1>, Scope: "node::host" <1>
-            IO_FILE_PROPERTY File: "file:///a" <0>, Name: "Mount Point" <59>, Type: STRING, Value: "/" <60>
-            IO_FILE_PROPERTY File: "file:///a" <0>, Name: "Mount Source" <61>, Type: STRING, Value: "/dev/vda1" <62>
-            IO_FILE_PROPERTY File: "file:///a" <0>, Name: "File system" <63>, Type: STRING, Value: "ext4" <64>
+            IO_FILE_PROPERTY File: "file:///a" <0>, Name: "Mount Point" <63>, Type: STRING, Value: "/" <64>
+            IO_FILE_PROPERTY File: "file:///a" <0>, Name: "Mount Source" <65>, Type: STRING, Value: "/dev/vda1" <66>
+            IO_FILE_PROPERTY File: "file:///a" <0>, Name: "File system" <67>, Type: STRING, Value: "ext4" <68>
             IO_DIRECTORY 1 Name: "/net/d" <2>, Scope: "machine::Linux" <0>
-            IO_FILE_PROPERTY File: "directory:///net/d" <1>, Name: "Mount Point" <59>, Type: STRING, Value: "/net" <65>
-            IO_FILE_PROPERTY File: "directory:///net/d" <1>, Name: "Mount Source" <61>, Type: STRING, Value: "server:/export" <66>
-            IO_FILE_PROPERTY File: "directory:///net/d" <1>, Name: "File system" <63>, Type: STRING, Value: "nfs4" <67>
+            IO_FILE_PROPERTY File: "directory:///net/d" <1>, Name: "Mount Point" <63>, Type: STRING, Value: "/net" <69>
+            IO_FILE_PROPERTY File: "directory:///net/d" <1>, Name: "Mount Source" <65>, Type: STRING, Value: "server:/export" <70>
+            IO_FILE_PROPERTY File: "directory:///net/d" <1>, Name: "File system" <67>, Type: STRING, Value: "nfs4" <71>
             IO_REGULAR_FILE 2 Name: "/a" <1>, Scope: "node::host" <1>
-            IO_FILE_PROPERTY File: "file:///a" <2>, Name: "Mount Point" <59>, Type: STRING, Value: "/" <60>
-            IO_FILE_PROPERTY File: "file:///a" <2>, Name: "Mount Source" <61>, Type: STRING, Value: "/dev/vda1" <62>
-            IO_FILE_PROPERTY File: "file:///a" <2>, Name: "File system" <63>, Type: STRING, Value: "ext4" <64>
-            IO_FILE_PROPERTY File: "file:///a" <2>, Name: "Name certainty" <68>, Type: STRING, Value: "unverified" <69>
+            IO_FILE_PROPERTY File: "file:///a" <2>, Name: "Mount Point" <63>, Type: STRING, Value: "/" <64>
+            IO_FILE_PROPERTY File: "file:///a" <2>, Name: "Mount Source" <65>, Type: STRING, Value: "/dev/vda1" <66>
+            IO_FILE_PROPERTY File: "file:///a" <2>, Name: "File system" <67>, Type: STRING, Value: "ext4" <68>
+            IO_FILE_PROPERTY File: "file:///a" <2>, Name: "Name certainty" <72>, Type: STRING, Value: "unverified" <73>
             IO_REGULAR_FILE 3 Name: "a" <3>, Scope: "node::host" <1>
-            IO_FILE_PROPERTY File: "file://a" <3>, Name: "Name certainty" <68>, Type: STRING, Value: "as spelled by the program" <70>
-            IO_PARADIGM 0 Identification: "POSIX" <71>, Name: "POSIX I/O" <55>, Class: SERIAL, Flags: {OS}, 0 Properties
-            IO_PARADIGM 1 Identification: "block_io" <72>, Name: "block layer I/O" <58>, Class: SERIAL, Flags: {OS}, 0 Properties
+            IO_FILE_PROPERTY File: "file://a" <3>, Name: "Name certainty" <72>, Type: STRING, Value: "as spelled by the program" <74>
+            IO_PARADIGM 0 Identification: "POSIX" <75>, Name: "POSIX I/O" <61>, Class: SERIAL, Flags: {OS}, 0 Properties
+            IO_PARADIGM 1 Identification: "block_io" <76>, Name: "block layer I/O" <77>, Class: SERIAL, Flags: {OS}, 0 Properties
             IO_HANDLE 0 Name: "" <0>, File: "file:///a" <0>, I/O Paradigm: "POSIX I/O" <0>, Flags: NONE, Communicator: UNDEFINED, Parent: UNDEFINED
             IO_HANDLE 1 Name: "" <0>, File: "directory:///net/d" <1>, I/O Paradigm: "POSIX I/O" <0>, Flags: NONE, Communicator: UNDEFINED, Parent: UNDEFINED
             IO_HANDLE 2 Name: "" <0>, File: "file:///a" <2>, I/O Paradigm: "POSIX I/O" <0>, Flags: NONE, Communicator: UNDEFINED, Parent: UNDEFINED

@@ -39,8 +39,20 @@ pub(super) fn header() -> Header {
             all_on_ns: 5,
             start_realtime_ns: 1_000_000,
         },
-        disks: vec![Disk { dev: "7:0".into(), name: "loop0".into(), scheduler: "none".into() }],
+        disks: vec![disk()],
         ..Header::default()
+    }
+}
+
+fn disk() -> Disk {
+    let attributes = [("size", "2048"), ("queue/rotational", "0"), ("device/model", "Odd\u{1b}")];
+    let text = |it: &str| it.to_owned();
+    Disk {
+        dev: text("7:0"),
+        name: text("loop0"),
+        scheduler: text("none"),
+        attributes: attributes.map(|(name, value)| (text(name), text(value))).into(),
+        ..Disk::default()
     }
 }
 
@@ -55,7 +67,8 @@ pub(super) fn make(text: &str, options: OtfOptions, mounts: &str) -> Result<Made
     let directory = tempfile::tempdir().expect("a directory");
     let mut sink = OtfSink::create(directory.path(), "traces", &header(), options)?;
     sink.set_mounts(mounts.as_bytes());
-    let scope = Scope { system: true, roots: Vec::new(), launched: false, own: Pid(1) };
+    let scope =
+        Scope { system: true, all_requests: true, roots: Vec::new(), launched: false, own: Pid(1) };
     let mut tracker = Tracker::new(scope, BlockOptions::default(), Followed::ALL, KernelTime(5));
     let mut last = 5;
     for line in text.lines().map(str::trim).filter(|it| !it.is_empty()) {
@@ -73,7 +86,8 @@ pub(super) fn make(text: &str, options: OtfOptions, mounts: &str) -> Result<Made
     }
     tracker.finish(KernelTime(last + 5), &mut sink)?;
     let properties = vec![("LOST".to_owned(), "3 records".to_owned())];
-    let summary = sink.finish(&EndFacts { end_time: KernelTime(last + 5), properties })?;
+    let summary =
+        sink.finish(&EndFacts { end_time: KernelTime(last + 5), properties, disks: vec![disk()] })?;
     Ok(Made { directory, summary })
 }
 

@@ -175,6 +175,7 @@ fn header(cpus: u32, tracepoints: Vec<Tracepoint>) -> Header {
         dev: DevId::new(8, minor).to_string(),
         name: format!("disk{minor}"),
         scheduler: "mq-deadline".into(),
+        ..Disk::default()
     };
     Header {
         tool_version: env!("CARGO_PKG_VERSION").into(),

@@ -1,0 +1,196 @@
+//! What `/proc/diskstats` counts, and what recordings come to: the tables of docs/block-matrix.md. `scripts/block-matrix`
+//! builds and starts it.
+//!
+//! Every job with every scheduler on every stack of devices, with idle and with busy CPUs, so many rounds in a row.
+
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program for people")]
+
+#[path = "../tests/support/mod.rs"]
+mod support;
+
+use std::process::ExitCode;
+
+use support::block_books::{Compared, Counts, compare};
+use support::block_jobs::{JOBS, Job};
+use support::block_stack::{Backing, Stack};
+use support::busy::Busy;
+use support::loop_device::LoopDevice;
+use support::need::{Need, require, require_all};
+use support::recording::can_record;
+use support::scratch_dir;
+
+const USAGE: &str = "usage: scripts/block-matrix [--rounds N] [--source tracefs|perf] [--only PART OF A JOB'S NAME]";
+const ROUNDS: usize = 10;
+/// More than this in a row, and what was found counts.
+const DISTURBED_MAX: u64 = 5;
+const SCHEDULERS: [&str; 4] = ["none", "mq-deadline", "bfq", "kyber"];
+
+struct Options {
+    rounds: usize,
+    source: String,
+    only: String,
+}
+
+/// Rows of a table that say the same of several recordings.
+#[derive(Default)]
+struct Row {
+    name: String,
+    devices: u64,
+    equal: u64,
+    disturbed: u64,
+    kernel: Counts,
+    missing_requests: u64,
+    missing: u64,
+    differences: Vec<String>,
+}
+
+fn main() -> ExitCode {
+    let Some(options) = options() else {
+        eprintln!("{USAGE}");
+        return ExitCode::from(2);
+    };
+    if !can_record(&[Need::Loop, Need::Fio]) {
+        return ExitCode::FAILURE;
+    }
+    let (mut by_job, mut by_place) = (Vec::new(), Vec::new());
+    for round in 0..options.rounds {
+        for backing in Backing::ALL {
+            for is_busy in [false, true] {
+                eprintln!(
+                    "block-matrix: round {} of {}, {}, CPUs {}",
+                    round + 1,
+                    options.rounds,
+                    backing.name(),
+                    load(is_busy)
+                );
+                round_of(&options, backing, is_busy, (&mut by_job, &mut by_place));
+            }
+        }
+        // Whoever stops it has what was found so far.
+        print(&options, round + 1, &by_job, &by_place);
+    }
+    let is_good = by_job.iter().all(|it: &Row| it.equal == it.devices);
+    if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn load(is_busy: bool) -> &'static str {
+    if is_busy { "busy" } else { "idle" }
+}
+
+fn round_of(
+    options: &Options,
+    backing: Backing,
+    is_busy: bool,
+    (by_job, by_place): (&mut Vec<Row>, &mut Vec<Row>),
+) {
+    let stack = Stack::new(backing);
+    let _busy = is_busy.then(Busy::all_cpus);
+    let offered = SCHEDULERS.into_iter().filter(|&it| require(Need::Scheduler(it)));
+    for scheduler in offered {
+        stack.set_scheduler(scheduler);
+        let wanted = JOBS.iter().filter(|it| it.name.contains(&options.only));
+        for &job in wanted.filter(|it| require_all(&it.needs())) {
+            let place = format!("{} | {scheduler} | {}", backing.name(), load(is_busy));
+            let (devices, missing, disturbed) = one(options, &stack, job);
+            for (row, other) in
+                [(row(by_job, job.name), &*place), (row(by_place, &place), job.name)]
+            {
+                row.disturbed += disturbed;
+                row.add(other, &devices, missing);
+            }
+        }
+    }
+}
+
+/// One recording; hits of the devices that never reached a ring, or 0 where nobody counts them; and how often somebody else
+/// used a device while the recording was not wholly on, so that it was made again.
+fn one(options: &Options, stack: &Stack, job: Job) -> (Vec<Compared>, u64, u64) {
+    let names: Vec<&str> = stack.devices().into_iter().map(LoopDevice::name).collect();
+    let names = names.join(",");
+    let mut disturbed = 0;
+    loop {
+        let dir = scratch_dir("block-matrix");
+        let words = ["--source", &options.source, "-d", &names];
+        let (devices, recording) = compare(dir.path(), stack, job, &words);
+        let is_good = devices.iter().all(|it| it.rested || it.is_equal());
+        if is_good || disturbed == DISTURBED_MAX {
+            let missing = &recording.info["missing"]["block:block_rq_complete"];
+            return (devices, missing.as_u64().unwrap_or(0), disturbed);
+        }
+        disturbed += 1;
+    }
+}
+
+/// The row of this name; it is made if there is none.
+fn row<'a>(rows: &'a mut Vec<Row>, name: &str) -> &'a mut Row {
+    let place = rows.iter().position(|it| it.name == name).unwrap_or_else(|| {
+        rows.push(Row { name: name.to_owned(), ..Row::default() });
+        rows.len() - 1
+    });
+    &mut rows[place]
+}
+
+impl Row {
+    fn add(&mut self, other: &str, devices: &[Compared], missing: u64) {
+        let residual = |it: &Compared| it.kernel.requests().saturating_sub(it.ours.requests());
+        self.missing += missing;
+        self.missing_requests += devices.iter().map(residual).sum::<u64>();
+        for it in devices {
+            self.devices += 1;
+            self.equal += u64::from(it.is_equal());
+            self.kernel = self.kernel + it.kernel;
+            if !it.is_equal() {
+                eprintln!("block-matrix: {}, {other}: missing {missing}: {it}", self.name);
+                self.differences.push(format!("{other}: missing {missing}: {it}"));
+            }
+        }
+    }
+}
+
+fn print(options: &Options, rounds: usize, by_job: &[Row], by_place: &[Row]) {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let cpus = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
+    println!(
+        "Linux {}, {cpus} CPUs, source {}, {rounds} rounds.\n",
+        release.trim(),
+        options.source
+    );
+    let columns = "devices | equal | disturbed | requests | sectors | merges | discards | flushes | not seen | `missing` |";
+    let line = "--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|";
+    println!("| Job | {columns}\n|---|{line}");
+    by_job.iter().for_each(|it| println!("| {} | {}", it.name, it.counts()));
+    println!("\n| File on | scheduler | CPUs | {columns}\n|---|---|---|{line}");
+    by_place.iter().for_each(|it| println!("| {} | {}", it.name, it.counts()));
+    println!();
+}
+
+impl Row {
+    fn counts(&self) -> String {
+        let Self { devices, equal, disturbed, kernel, missing_requests, missing, .. } = self;
+        format!(
+            "{devices} | {equal} | {disturbed} | {} | {} | {} | {} | {} | {missing_requests} | {missing} |",
+            kernel.requests(),
+            kernel.sectors(),
+            kernel.merges(),
+            kernel.discards.requests,
+            kernel.flushes
+        )
+    }
+}
+
+/// Cargo adds `--bench`.
+fn options() -> Option<Options> {
+    let mut options = Options { rounds: ROUNDS, source: "tracefs".to_owned(), only: String::new() };
+    let mut words = std::env::args().skip(1).filter(|it| it != "--bench");
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--rounds" => options.rounds = words.next()?.parse().ok().filter(|&it| it > 0)?,
+            "--source" => {
+                options.source = words.next().filter(|it| it == "tracefs" || it == "perf")?;
+            }
+            "--only" => options.only = words.next()?,
+            _ => return None,
+        }
+    }
+    Some(options)
+}

@@ -1,0 +1,182 @@
+//! What a disk is, in words for people: from the bare attributes that the log has of it.
+
+use crate::capture::header::{Disk, End, Header, Partition};
+use crate::units::{DevId, SECTOR_BYTES};
+
+/// How an attribute is shown.
+#[derive(Clone, Copy)]
+enum Form {
+    /// As it is, without the spaces that some drivers fill up with.
+    Plain,
+    /// `1` or `0`.
+    YesNo,
+    /// Sectors of 512 bytes, as bytes.
+    Sectors,
+}
+
+/// Attributes and what they are called; of two with one name the first that is there.
+const PROPERTIES: [(&str, &str, Form); 31] = [
+    ("device/vendor", "Vendor", Form::Plain),
+    ("device/model", "Model", Form::Plain),
+    ("device/rev", "Revision", Form::Plain),
+    ("device/serial", "Serial number", Form::Plain),
+    ("serial", "Serial number", Form::Plain),
+    ("wwid", "World wide id", Form::Plain),
+    ("device/wwid", "World wide id", Form::Plain),
+    ("device/transport", "Transport", Form::Plain),
+    ("size", "Size (bytes)", Form::Sectors),
+    ("queue/rotational", "Rotational", Form::YesNo),
+    ("removable", "Removable", Form::YesNo),
+    ("ro", "Read-only", Form::YesNo),
+    ("queue/logical_block_size", "Logical block size (bytes)", Form::Plain),
+    ("queue/physical_block_size", "Physical block size (bytes)", Form::Plain),
+    ("queue/nr_requests", "Requests in each queue", Form::Plain),
+    ("queue/max_sectors_kb", "Largest request (KiB)", Form::Plain),
+    ("queue/read_ahead_kb", "Reading ahead (KiB)", Form::Plain),
+    ("queue/write_cache", "Write cache", Form::Plain),
+    ("queue/fua", "Writes through the cache (FUA)", Form::YesNo),
+    ("queue/discard_granularity", "Discard granularity (bytes)", Form::Plain),
+    ("queue/discard_max_bytes", "Largest discard (bytes)", Form::Plain),
+    ("queue/zoned", "Zones", Form::Plain),
+    ("loop/backing_file", "Loop file", Form::Plain),
+    ("loop/offset", "Loop offset (bytes)", Form::Plain),
+    ("loop/sizelimit", "Loop size limit (bytes)", Form::Plain),
+    ("loop/dio", "Loop with direct I/O", Form::YesNo),
+    ("dm/name", "Device mapper name", Form::Plain),
+    ("dm/uuid", "Device mapper UUID", Form::Plain),
+    ("md/level", "RAID level", Form::Plain),
+    ("md/raid_disks", "RAID members", Form::Plain),
+    ("md/array_state", "RAID state", Form::Plain),
+];
+
+/// What is known of a disk, by name, besides its number and its scheduler.
+pub fn properties(disk: &Disk) -> Vec<(String, String)> {
+    let mut properties: Vec<(String, String)> = Vec::new();
+    for (attribute, name, form) in PROPERTIES {
+        let value = disk.attributes.get(attribute).and_then(|it| shown(it, form));
+        let is_known = properties.iter().any(|it| it.0 == name);
+        properties.extend(value.filter(|_| !is_known).map(|it| (name.to_owned(), it)));
+    }
+    let others = [("Lies on", &disk.slaves), ("Below", &disk.holders)];
+    let others = others.into_iter().filter(|it| !it.1.is_empty());
+    properties.extend(others.map(|(name, disks)| (name.to_owned(), disks.join(" "))));
+    properties.extend(disk.partitions.iter().map(partition));
+    properties
+}
+
+fn shown(value: &str, form: Form) -> Option<String> {
+    let value = value.trim();
+    Some(match (form, value) {
+        (_, "") => return None,
+        (Form::YesNo, "0") => "no".to_owned(),
+        (Form::YesNo, "1") => "yes".to_owned(),
+        (Form::Sectors, _) => value.parse::<u64>().ok()?.checked_mul(SECTOR_BYTES)?.to_string(),
+        (Form::Plain | Form::YesNo, _) => value.to_owned(),
+    })
+}
+
+fn partition(it: &Partition) -> (String, String) {
+    let number = |it: Option<u64>| it.map_or("unknown".to_owned(), |it| it.to_string());
+    let (start, sectors) = (number(it.start_sectors), number(it.sectors));
+    (
+        format!("Partition {}", it.name),
+        format!("{}, from sector {start}, {sectors} sectors of 512 bytes", it.dev),
+    )
+}
+
+/// Bytes of a disk; `None`: not known, or there is no medium in it.
+pub fn size_bytes(disk: &Disk) -> Option<u64> {
+    let sectors: u64 = disk.attributes.get("size")?.parse().ok()?;
+    sectors.checked_mul(SECTOR_BYTES).filter(|&it| it > 0)
+}
+
+/// The disks of a recording: as they were at the start, and those that came during it as they were at the end.
+pub fn all(header: &Header, end: Option<&End>) -> Vec<Disk> {
+    let mut disks = header.disks.clone();
+    for late in end.into_iter().flat_map(|it| &it.disks) {
+        match disks.iter_mut().find(|it| it.dev == late.dev) {
+            // Something was put into it meanwhile, such as a file into a loop device.
+            Some(early) if size_bytes(early).is_none() => *early = late.clone(),
+            Some(_) => {}
+            None => disks.push(late.clone()),
+        }
+    }
+    disks
+}
+
+/// Names of these disks and their partitions, by number.
+pub fn names(disks: &[Disk]) -> Vec<(DevId, String)> {
+    let named = |dev: &str, name: &str| Some((DevId::parse(dev)?, name.to_owned()));
+    let of_disk = |it: &Disk| -> Vec<(DevId, String)> {
+        let partitions = it.partitions.iter().filter_map(|it| named(&it.dev, &it.name));
+        named(&it.dev, &it.name).into_iter().chain(partitions).collect()
+    };
+    disks.iter().flat_map(of_disk).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+
+    fn disk(name: &str, attributes: &[(&str, &str)]) -> Disk {
+        let text = |it: &&str| (*it).to_owned();
+        Disk {
+            dev: "8:0".into(),
+            name: name.into(),
+            attributes: attributes.iter().map(|(name, value)| (text(name), text(value))).collect(),
+            ..Disk::default()
+        }
+    }
+
+    #[test]
+    fn attributes_are_shown_in_words_and_what_is_absent_is_absent() {
+        let mut it = disk(
+            "sda",
+            &[
+                ("size", "2048"),
+                ("device/model", "Disk 7   "),
+                ("device/vendor", "   "),
+                ("serial", "b"),
+                ("device/serial", "a"),
+                ("queue/rotational", "1"),
+                ("queue/fua", "maybe"),
+                ("loop/dio", "0"),
+                ("nobody/knows", "1"),
+            ],
+        );
+        it.holders = vec!["dm-0".into(), "md1".into()];
+        let (dev, name) = ("8:1".into(), "sda1".into());
+        it.partitions = vec![Partition { dev, name, start_sectors: Some(64), sectors: None }];
+        let lines: Vec<String> =
+            properties(&it).into_iter().map(|(name, value)| format!("{name}: {value}")).collect();
+        expect![[r#"
+            Model: Disk 7
+            Serial number: a
+            Size (bytes): 1048576
+            Rotational: yes
+            Writes through the cache (FUA): maybe
+            Loop with direct I/O: no
+            Below: dm-0 md1
+            Partition sda1: 8:1, from sector 64, unknown sectors of 512 bytes"#]]
+        .assert_eq(&lines.join("\n"));
+        assert_eq!(
+            names(&[it]),
+            [(DevId::new(8, 0), "sda".into()), (DevId::new(8, 1), "sda1".into())]
+        );
+    }
+
+    #[test]
+    fn a_disk_without_medium_at_the_start_is_shown_as_it_was_at_the_end() {
+        let sized = |name: &str, size: &str| disk(name, &[("size", size)]);
+        let other = |it: Disk| Disk { dev: "8:16".into(), ..it };
+        let header = Header { disks: vec![sized("loop0", "0")], ..Header::default() };
+        let end =
+            End { disks: vec![sized("loop0", "8"), other(sized("new", "8"))], ..End::default() };
+        assert_eq!(all(&header, Some(&end)), end.disks);
+        let header = Header { disks: vec![sized("loop0", "16")], ..Header::default() };
+        assert_eq!(all(&header, Some(&end)), [sized("loop0", "16"), other(sized("new", "8"))]);
+        assert_eq!(all(&header, None), header.disks);
+    }
+}

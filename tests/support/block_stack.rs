@@ -1,0 +1,143 @@
+//! A block device to ask something of, and the devices below it.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread::sleep;
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use super::block_jobs::DEVICE_BYTES;
+use super::loop_device::LoopDevice;
+use super::process;
+use super::recording::TIMEOUT;
+
+/// How often a file system is asked to go.
+const UNMOUNT_ATTEMPTS: u32 = 100;
+
+/// What a loop device's file lies on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Backing {
+    /// Memory: nothing is below.
+    Tmpfs,
+    /// An ext4 on another loop device, which lies in memory.
+    Ext4,
+}
+
+impl Backing {
+    pub(crate) const ALL: [Self; 2] = [Self::Tmpfs, Self::Ext4];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Tmpfs => "tmpfs",
+            Self::Ext4 => "ext4",
+        }
+    }
+}
+
+/// The lower device with its file system.
+#[derive(Debug)]
+struct Lower {
+    device: LoopDevice,
+    mounted: PathBuf,
+}
+
+/// A loop device over a file of its own. None of it lies where logs are written.
+#[derive(Debug)]
+pub(crate) struct Stack {
+    // In the order in which they must go.
+    top: LoopDevice,
+    lower: Option<Lower>,
+    _memory: TempDir,
+}
+
+impl Stack {
+    /// Makes it. Needs root.
+    #[track_caller]
+    pub(crate) fn new(backing: Backing) -> Self {
+        let memory = tempfile::Builder::new().prefix("block").tempdir_in("/dev/shm");
+        let memory = memory.expect("a directory in memory");
+        let lower = (backing == Backing::Ext4).then(|| Lower::new(memory.path()));
+        let place = lower.as_ref().map_or(memory.path(), |it| &it.mounted);
+        let top = LoopDevice::new(place, DEVICE_BYTES).expect("a loop device");
+        Self { top, lower, _memory: memory }
+    }
+
+    /// The device that is worked with.
+    pub(crate) fn top(&self) -> &LoopDevice {
+        &self.top
+    }
+
+    /// All devices, the upper one first.
+    pub(crate) fn devices(&self) -> Vec<&LoopDevice> {
+        std::iter::once(&self.top).chain(self.lower.as_ref().map(|it| &it.device)).collect()
+    }
+
+    /// Where the file of the upper device lies, unless that is in memory.
+    #[track_caller]
+    pub(crate) fn place(&self) -> &Path {
+        &self.lower.as_ref().expect("a device below").mounted
+    }
+
+    /// Changes the scheduler of all.
+    #[track_caller]
+    pub(crate) fn set_scheduler(&self, scheduler: &str) {
+        for device in self.devices() {
+            device.set_scheduler(scheduler).expect("it is offered");
+        }
+    }
+
+    /// Lines of a shell that wait until all is written and the devices have nothing to do.
+    pub(crate) fn lines_to_rest(&self) -> String {
+        let names: Vec<&str> = self.devices().into_iter().map(LoopDevice::name).collect();
+        let sync = self
+            .lower
+            .as_ref()
+            .map_or(String::new(), |it| format!("sync -f {}\n", it.mounted.display()));
+        format!(
+            "blockdev --flushbufs {}
+             {sync}
+             same=0 last=
+             while [ $same -lt 3 ]; do
+                 sleep 0.02
+                 now=$(grep -E ' ({}) ' /proc/diskstats)
+                 if [ \"$now\" = \"$last\" ]; then same=$((same + 1)); else same=0; fi
+                 last=$now
+             done\n",
+            self.top.path().display(),
+            names.join("|")
+        )
+    }
+}
+
+impl Lower {
+    #[track_caller]
+    fn new(memory: &Path) -> Self {
+        let mounted = memory.join("mounted");
+        std::fs::create_dir(&mounted).expect("a directory");
+        let device = LoopDevice::new(memory, DEVICE_BYTES * 3 / 2).expect("a loop device");
+        // Nothing of it is left for later.
+        let later = "lazy_itable_init=0,lazy_journal_init=0";
+        for command in [
+            Command::new("mkfs.ext4").args(["-q", "-E", later]).arg(device.path()),
+            Command::new("mount").args(["-t", "ext4"]).arg(device.path()).arg(&mounted),
+        ] {
+            process::run(command, TIMEOUT).expect("it ends").success();
+        }
+        Self { device, mounted }
+    }
+}
+
+impl Drop for Lower {
+    fn drop(&mut self) {
+        // The device over it goes when its last user has closed it, whoever that is. If that never happens, the
+        // directory in memory cannot be removed either, and stays.
+        for _ in 0..UNMOUNT_ATTEMPTS {
+            let unmounted = Command::new("umount").arg(&self.mounted).output();
+            if unmounted.is_ok_and(|it| it.status.success()) {
+                return;
+            }
+            sleep(Duration::from_millis(50));
+        }
+    }
+}
