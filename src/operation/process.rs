@@ -222,6 +222,11 @@ impl Tasks {
         self.processes.get(&pid.0).is_some_and(|it| it.is_kernel)
     }
 
+    /// The process, if it was heard of.
+    pub fn known_process(&self, pid: Pid) -> Option<&Process> {
+        self.processes.get(&pid.0)
+    }
+
     /// The thread, if it was heard of.
     pub fn known_thread(&self, tid: Tid) -> Option<&Thread> {
         self.threads.get(&tid.0)

@@ -258,7 +258,7 @@ pub(super) fn pieces() -> Vec<Piece> {
         queued,
         levels: [Place { dev: DevId::new(259, 1), sector: sector - 2048 }].into(),
         behind,
-        by_kernel: queued.pid == Pid(9),
+        for_others: queued.pid == Pid(9),
         writers: Vec::new(),
     };
     let named =

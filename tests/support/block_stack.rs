@@ -1,19 +1,12 @@
 //! A block device to ask something of, and the devices below it.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::thread::sleep;
-use std::time::Duration;
+use std::path::Path;
 
 use tempfile::TempDir;
 
 use super::block_jobs::DEVICE_BYTES;
 use super::loop_device::LoopDevice;
-use super::process;
-use super::recording::TIMEOUT;
-
-/// How often a file system is asked to go.
-const UNMOUNT_ATTEMPTS: u32 = 100;
+use super::mounted::Mounted;
 
 /// What a loop device's file lies on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,19 +28,12 @@ impl Backing {
     }
 }
 
-/// The lower device with its file system.
-#[derive(Debug)]
-struct Lower {
-    device: LoopDevice,
-    mounted: PathBuf,
-}
-
 /// A loop device over a file of its own. None of it lies where logs are written.
 #[derive(Debug)]
 pub(crate) struct Stack {
     // In the order in which they must go.
     top: LoopDevice,
-    lower: Option<Lower>,
+    lower: Option<Mounted>,
     _memory: TempDir,
 }
 
@@ -57,8 +43,9 @@ impl Stack {
     pub(crate) fn new(backing: Backing) -> Self {
         let memory = tempfile::Builder::new().prefix("block").tempdir_in("/dev/shm");
         let memory = memory.expect("a directory in memory");
-        let lower = (backing == Backing::Ext4).then(|| Lower::new(memory.path()));
-        let place = lower.as_ref().map_or(memory.path(), |it| &it.mounted);
+        let lower = (backing == Backing::Ext4)
+            .then(|| Mounted::new(memory.path(), "ext4", DEVICE_BYTES * 3 / 2));
+        let place = lower.as_ref().map_or(memory.path(), |it| it.path());
         let top = LoopDevice::new(place, DEVICE_BYTES).expect("a loop device");
         Self { top, lower, _memory: memory }
     }
@@ -70,13 +57,13 @@ impl Stack {
 
     /// All devices, the upper one first.
     pub(crate) fn devices(&self) -> Vec<&LoopDevice> {
-        std::iter::once(&self.top).chain(self.lower.as_ref().map(|it| &it.device)).collect()
+        std::iter::once(&self.top).chain(self.lower.as_ref().map(Mounted::device)).collect()
     }
 
     /// Where the file of the upper device lies, unless that is in memory.
     #[track_caller]
     pub(crate) fn place(&self) -> &Path {
-        &self.lower.as_ref().expect("a device below").mounted
+        self.lower.as_ref().expect("a device below").path()
     }
 
     /// Changes the scheduler of all.
@@ -93,7 +80,7 @@ impl Stack {
         let sync = self
             .lower
             .as_ref()
-            .map_or(String::new(), |it| format!("sync -f {}\n", it.mounted.display()));
+            .map_or(String::new(), |it| format!("sync -f {}\n", it.path().display()));
         format!(
             "blockdev --flushbufs {}
              {sync}
@@ -107,37 +94,5 @@ impl Stack {
             self.top.path().display(),
             names.join("|")
         )
-    }
-}
-
-impl Lower {
-    #[track_caller]
-    fn new(memory: &Path) -> Self {
-        let mounted = memory.join("mounted");
-        std::fs::create_dir(&mounted).expect("a directory");
-        let device = LoopDevice::new(memory, DEVICE_BYTES * 3 / 2).expect("a loop device");
-        // Nothing of it is left for later.
-        let later = "lazy_itable_init=0,lazy_journal_init=0";
-        for command in [
-            Command::new("mkfs.ext4").args(["-q", "-E", later]).arg(device.path()),
-            Command::new("mount").args(["-t", "ext4"]).arg(device.path()).arg(&mounted),
-        ] {
-            process::run(command, TIMEOUT).expect("it ends").success();
-        }
-        Self { device, mounted }
-    }
-}
-
-impl Drop for Lower {
-    fn drop(&mut self) {
-        // The device over it goes when its last user has closed it, whoever that is. If that never happens, the
-        // directory in memory cannot be removed either, and stays.
-        for _ in 0..UNMOUNT_ATTEMPTS {
-            let unmounted = Command::new("umount").arg(&self.mounted).output();
-            if unmounted.is_ok_and(|it| it.status.success()) {
-                return;
-            }
-            sleep(Duration::from_millis(50));
-        }
     }
 }

@@ -169,6 +169,44 @@ pub(crate) struct JsonBlock {
     /// "read", "write", "discard", "flush".
     pub diskstats: Option<String>,
     pub bytes_done: u64,
+    pub bio_queued_ns: Option<i64>,
+    #[serde(default)]
+    pub pieces: Vec<JsonPiece>,
+}
+
+/// A piece of a block request.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(crate) struct JsonPiece {
+    /// "file", "journal", "metadata", "nothing", "unknown".
+    pub behind: String,
+    /// "exact", "inferred", "unknown".
+    pub link: String,
+    pub program: Option<String>,
+    pub sector: u64,
+    pub bytes: u64,
+    pub pid: i32,
+    pub path: Option<String>,
+    pub ino: Option<u64>,
+    pub offset: Option<u64>,
+    #[serde(default)]
+    pub levels: Vec<JsonLevel>,
+    #[serde(default)]
+    pub writers: Vec<JsonWriter>,
+}
+
+/// A device above.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(crate) struct JsonLevel {
+    pub dev: String,
+    pub disk: Option<String>,
+    pub sector: u64,
+}
+
+/// Somebody who wrote a piece last.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(crate) struct JsonWriter {
+    pub pid: i32,
+    pub comm: Option<String>,
 }
 
 /// Something that does not add up in a recording.

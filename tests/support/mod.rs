@@ -13,6 +13,7 @@ pub(crate) mod busy;
 pub(crate) mod diskstats;
 pub(crate) mod json;
 pub(crate) mod loop_device;
+pub(crate) mod mounted;
 pub(crate) mod names;
 pub(crate) mod need;
 pub(crate) mod otf2_check;

@@ -82,9 +82,9 @@ pub struct Piece {
     pub levels: Rc<[Place]>,
     /// What lies there.
     pub behind: Behind,
-    /// Its bio was queued by one of the kernel's own threads.
-    pub by_kernel: bool,
-    /// Who wrote this last, if one of the kernel's threads brings it to the device.
+    /// Its bio was queued by one of the kernel's own threads, or by one that is not followed.
+    pub for_others: bool,
+    /// Who wrote this last, if such a thread brings it to the device.
     pub writers: Vec<Writer>,
 }
 
@@ -92,7 +92,7 @@ impl Piece {
     /// How it is known which program wanted it; `None`: none did, it is the kernel's own.
     pub fn program(&self) -> Option<Link> {
         let is_own = matches!(self.behind, Behind::Journal | Behind::Metadata | Behind::Nothing);
-        match (self.by_kernel, self.writers.as_slice()) {
+        match (self.for_others, self.writers.as_slice()) {
             (false, _) => Some(Link::Exact),
             (true, [_, ..]) => Some(Link::Inferred),
             (true, []) if is_own => None,
@@ -106,8 +106,9 @@ impl Piece {
 pub struct Doing<'a> {
     /// The file of the system call that it is inside.
     pub file: Option<&'a Rc<OpenFile>>,
-    /// It is one of the kernel's own threads.
-    pub is_kernel: bool,
+    /// It is one of the kernel's own threads, or not one of those followed: what it writes may be what others have left in
+    /// memory.
+    pub for_others: bool,
 }
 
 /// Files and what is known of their places.
@@ -221,13 +222,13 @@ impl Files {
             let by = sector - part.sector;
             let shifted =
                 part.levels.iter().map(|it| Place { dev: it.dev, sector: it.sector + by });
-            let is_write = request.op == RequestOp::Write && doing.is_kernel;
+            let is_write = request.op == RequestOp::Write && doing.for_others;
             Piece {
                 sector,
                 nr_sector,
                 queued: part.queued,
                 levels: shifted.collect(),
-                by_kernel: doing.is_kernel,
+                for_others: doing.for_others,
                 writers: if is_write { self.writers_of(&behind, nr_sector) } else { Vec::new() },
                 behind,
             }

@@ -206,10 +206,8 @@ fn doing<'a>(tasks: &'a Tasks, request: &BlockRequest, event: &Event) -> Doing<'
     let (pid, tid) =
         request.parts.last().map_or((event.pid, event.tid), |it| (it.queued.pid, it.queued.tid));
     let pending = tasks.known_thread(tid).and_then(|it| it.pending.as_ref());
-    Doing {
-        file: pending.and_then(|it| it.operation.file.as_ref()),
-        is_kernel: tasks.is_kernel(pid),
-    }
+    let is_followed = tasks.known_process(pid).is_some_and(|it| it.followed && !it.is_kernel);
+    Doing { file: pending.and_then(|it| it.operation.file.as_ref()), for_others: !is_followed }
 }
 
 /// True for a request that began before the recording; the kernel's own flushes have no beginning that is told.

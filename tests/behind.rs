@@ -1,0 +1,172 @@
+//! What stands behind block requests: each piece of a file, where `filefrag` finds it, with the program that wanted it.
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use support::json::{JsonBlock, JsonPiece};
+use support::mounted::Mounted;
+use support::need::Need;
+use support::process;
+use support::recording::{Recording, TIMEOUT, alone, can_record, record};
+
+/// `mkfs.xfs` makes no smaller one.
+const DEVICE_BYTES: u64 = 320 << 20;
+
+/// Sizes of what is written: primes, in blocks of 4 KiB.
+const BLOCKS: [u64; 2] = [499, 491];
+
+/// Two programs that write at the same time, one that waits for its data, one that goes past the cache, one that reads. Each says
+/// who it is.
+fn script(dirs: [&Path; 2]) -> String {
+    let [first, second] = dirs.map(|it| it.display());
+    let [one, two] = BLOCKS;
+    format!(
+        "as() {{ sh -c 'echo $$ > '$1'; shift; exec \"$@\"' sh \"$@\"; }}
+         set -e
+         as {first}/../one dd if=/dev/urandom of={first}/one bs=4k count={one} status=none &
+         as {second}/../two dd if=/dev/urandom of={second}/two bs=4k count={two} status=none &
+         wait
+         sync
+         as {first}/../kept dd if=/dev/urandom of={first}/kept bs=4k count=23 conv=fsync status=none
+         as {second}/../direct dd if=/dev/zero of={second}/direct bs=16k count=17 oflag=direct status=none
+         sync
+         echo 1 > /proc/sys/vm/drop_caches
+         as {first}/../reader cat {first}/one > /dev/null
+         sync"
+    )
+}
+
+/// A range of a file on its device, in bytes: where in the file, where on the device, how long.
+type Extent = (u64, u64, u64);
+
+/// What `filefrag -e -b1` says (`FIEMAP`, `Documentation/filesystems/fiemap.rst`).
+#[track_caller]
+fn extents(file: &Path) -> Vec<Extent> {
+    let mut filefrag = Command::new("filefrag");
+    filefrag.args(["-e", "-b1"]).arg(file);
+    let finished = process::run(&mut filefrag, TIMEOUT).expect("it ends").success();
+    let text = String::from_utf8_lossy(&finished.stdout).into_owned();
+    let line = |it: &str| -> Option<Extent> {
+        let mut columns = it.split(':');
+        columns.next()?.trim().parse::<u32>().ok()?;
+        let first = |it: &str| it.split("..").next()?.trim().parse::<u64>().ok();
+        let (offset, address) = (first(columns.next()?)?, first(columns.next()?)?);
+        Some((offset, address, columns.next()?.trim().parse().ok()?))
+    };
+    text.lines().filter_map(line).collect()
+}
+
+/// The pieces of requests that went all the way and do this.
+fn pieces<'a>(requests: &'a [JsonBlock], op: &'a str) -> impl Iterator<Item = &'a JsonPiece> {
+    let done = |it: &&JsonBlock| it.ending.as_deref() == Some("completed");
+    requests.iter().filter(done).filter(move |it| it.op == op).flat_map(|it| &it.pieces)
+}
+
+/// Every byte of a file, once, at its place: what was there is told by the kernel's map.
+#[track_caller]
+fn check_places(file: &Path, pieces: &[&JsonPiece]) {
+    let extents = extents(file);
+    let mut next: BTreeMap<u64, u64> = BTreeMap::new();
+    for piece in pieces {
+        let offset = piece.offset.expect("where in the file");
+        assert_eq!(piece.link, "exact", "{piece:?}");
+        let holds = |it: &&Extent| it.0 <= offset && offset + piece.bytes <= it.0 + it.2;
+        let extent = extents.iter().find(holds).unwrap_or_else(|| panic!("{piece:?}: {extents:?}"));
+        assert_eq!(piece.sector * 512, extent.1 + (offset - extent.0), "{piece:?}");
+        assert_eq!(next.insert(offset, piece.bytes), None, "once: {piece:?}");
+    }
+    let whole = next.iter().fold(0, |end, (offset, bytes)| {
+        assert_eq!(*offset, end, "no gap: {next:?}");
+        offset + bytes
+    });
+    assert_eq!(whole, fs::metadata(file).expect("it is there").len().next_multiple_of(4096));
+}
+
+/// The number that a program left of itself.
+#[track_caller]
+fn pid_of(dir: &Path, name: &str) -> i32 {
+    let text = fs::read_to_string(dir.join("..").join(name)).expect("it said who it is");
+    text.trim().parse().expect("a number")
+}
+
+/// Whose a piece is: who queued it, or those who had written it.
+fn programs(piece: &JsonPiece) -> Vec<i32> {
+    match piece.program.as_deref() {
+        Some("exact") => vec![piece.pid],
+        Some("inferred") => piece.writers.iter().map(|it| it.pid).collect(),
+        _ => Vec::new(),
+    }
+}
+
+#[track_caller]
+fn check(recording: &Recording, dirs: [&Path; 2], whole_system: bool) {
+    let requests = recording.requests();
+    let [first, second] = dirs;
+    // What a program has asked for itself, and what the kernel has written for it later.
+    let rows = [
+        (first, "one", "write", "one", "inferred"),
+        (second, "two", "write", "two", "inferred"),
+        (first, "kept", "write", "kept", "exact"),
+        (second, "direct", "write", "direct", "exact"),
+        (first, "one", "read", "reader", "exact"),
+    ];
+    for (dir, name, op, program, how) in rows {
+        let file: PathBuf = fs::canonicalize(dir.join(name)).expect("it is there");
+        let path = file.to_str().expect("text");
+        let of_file: Vec<&JsonPiece> =
+            pieces(&requests, op).filter(|it| it.path.as_deref() == Some(path)).collect();
+        check_places(&file, &of_file);
+        for piece in &of_file {
+            assert_eq!(programs(piece), [pid_of(dir, program)], "{name} {op}: {piece:?}");
+            // `sync` may write before one of the kernel's threads does: it is a program like another.
+            assert_eq!(piece.program.as_deref(), Some(how), "{name} {op}: {piece:?}");
+        }
+    }
+    let unknown: Vec<&JsonPiece> = requests
+        .iter()
+        .filter(|it| it.disk.as_deref().is_some_and(|it| it.starts_with("loop")))
+        .flat_map(|it| &it.pieces)
+        .filter(|it| it.behind == "unknown")
+        .collect();
+    if whole_system {
+        let journals =
+            requests.iter().flat_map(|it| &it.pieces).filter(|it| it.behind == "journal");
+        assert!(journals.count() > 0, "ext4 has written its journal");
+    }
+    assert!(unknown.len() < 10, "{unknown:?}");
+}
+
+fn try_out(options: &[&str]) {
+    if !can_record(&[Need::Loop, Need::Program("filefrag"), Need::Program("mkfs.xfs")]) {
+        return;
+    }
+    let _alone = alone();
+    // In memory: the log, on a disk, makes no requests on these devices.
+    let memory = || {
+        let made = tempfile::Builder::new().prefix("behind").tempdir_in("/dev/shm");
+        made.expect("a directory")
+    };
+    let (memory, trace) = ([memory(), memory()], support::scratch_dir("behind"));
+    let disks = [(&memory[0], "ext4"), (&memory[1], "xfs")];
+    let disks = disks.map(|(dir, file_system)| Mounted::new(dir.path(), file_system, DEVICE_BYTES));
+    let dirs = [disks[0].path(), disks[1].path()];
+    let (finished, recording) =
+        record(&trace.path().join("trace"), options, &["sh", "-c", &script(dirs)]);
+    finished.success();
+    recording.assert_whole();
+    check(&recording, dirs, options.contains(&"-a"));
+}
+
+#[test]
+fn each_piece_is_of_its_file_and_program_on_the_whole_machine() {
+    try_out(&["-a"]);
+}
+
+#[test]
+fn what_the_kernel_writes_for_a_traced_program_is_its_request_too() {
+    try_out(&[]);
+}
