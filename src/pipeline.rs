@@ -451,7 +451,9 @@ fn followed(header: &Header) -> Followed {
 
 fn tracker(header: &Header) -> Tracker {
     let all_on = KernelTime(header.clock.all_on_ns);
-    Tracker::new(scope(header), block_options(header), followed(header), all_on)
+    let mut tracker = Tracker::new(scope(header), block_options(header), followed(header), all_on);
+    tracker.has_disks(&header.disks);
+    tracker
 }
 
 fn scope(header: &Header) -> Scope {

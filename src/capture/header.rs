@@ -158,6 +158,9 @@ pub struct Disk {
     /// `\xNN`. A file that is not there, cannot be read or is empty is not in it.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub attributes: BTreeMap<String, String>,
+    /// The file that it lies on, if it is a loop device and the file is where it was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loop_file: Option<LoopFile>,
     /// Its partitions.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub partitions: Vec<Partition>,
@@ -167,6 +170,16 @@ pub struct Disk {
     /// Names of the devices on which it lies.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub slaves: Vec<String>,
+}
+
+/// The file of a loop device.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LoopFile {
+    /// `MAJOR:MINOR` of its file system, as `st_dev` says it.
+    pub dev: String,
+    /// Its inode.
+    pub ino: u64,
 }
 
 /// A partition of a disk.

@@ -1,5 +1,6 @@
 //! What `/sys` says of block devices.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -7,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-use crate::capture::header::{Disk, Partition};
+use crate::capture::header::{Disk, LoopFile, Partition};
 use crate::units::DevId;
 
 /// Why a word does not name a disk.
@@ -133,10 +134,20 @@ fn disk(place: &Path) -> Disk {
         // "none [mq-deadline] kyber": the one in brackets is in use.
         scheduler: scheduler.split(['[', ']']).nth(1).unwrap_or(&scheduler).to_owned(),
         attributes: ATTRIBUTES.iter().filter_map(attribute).collect(),
+        loop_file: loop_file(place),
         partitions: entries(place).iter().filter_map(|it| partition(it)).collect(),
         holders: names("holders"),
         slaves: names("slaves"),
     }
+}
+
+/// The file that `/sys/block/NAME/loop/backing_file` names, if it is there (`" (deleted)"` ends the name of one that is gone).
+fn loop_file(place: &Path) -> Option<LoopFile> {
+    let mut path = fs::read(place.join("loop/backing_file")).ok()?;
+    path.pop_if(|it| *it == b'\n');
+    let found = fs::metadata(OsStr::from_bytes(&path)).ok()?;
+    let (major, minor) = (libc::major(found.dev()), libc::minor(found.dev()));
+    Some(LoopFile { dev: format!("{major}:{minor}"), ino: found.ino() })
 }
 
 fn partition(place: &Path) -> Option<Partition> {

@@ -7,7 +7,7 @@ use crate::event::async_table::{Interface, Opcode};
 use crate::event::block::{BlockPoint, Place, RequestOp, Rwbs};
 use crate::event::syscall_table::CallId;
 use crate::operation::asynchronous::AsyncOperation;
-use crate::operation::behind::{Behind, Piece, Writer};
+use crate::operation::behind::{Above, Behind, Piece, Writer};
 use crate::operation::block::{
     At, BlockRequest, BlockStep, Ending, FlushRole, Inferred, RequestId, Submitter,
     SubmitterSource, Unfinished,
@@ -258,6 +258,7 @@ pub(super) fn pieces() -> Vec<Piece> {
         queued,
         levels: [Place { dev: DevId::new(259, 1), sector: sector - 2048 }].into(),
         behind,
+        above: Vec::new(),
         for_others: queued.pid == Pid(9),
         writers: Vec::new(),
     };
@@ -265,9 +266,15 @@ pub(super) fn pieces() -> Vec<Piece> {
         Behind::File { key, offset: Some(4096), file: Some(Rc::new(file)), link: Link::Exact };
     let nameless = Behind::File { key, offset: None, file: None, link: Link::Inferred };
     vec![
-        piece(2048, by(12), named),
+        piece(2048, by(12), named.clone()),
         Piece { writers: vec![writer(12), writer(13)], ..piece(2056, by(9), nameless) },
-        piece(2064, by(9), Behind::Journal),
+        Piece {
+            above: vec![Above {
+                place: Place { dev: DevId::new(7, 0), sector: 8 },
+                behind: named.clone(),
+            }],
+            ..piece(2064, by(9), Behind::Journal)
+        },
     ]
 }
 

@@ -5,6 +5,7 @@
 //! the thread was inside or by who wrote these bytes last (inferred), or not at all.
 
 mod extents;
+mod images;
 mod writers;
 
 use std::rc::Rc;
@@ -13,11 +14,14 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use self::extents::Extents;
 pub use self::extents::FileKey;
+pub use self::images::Above;
+use self::images::Images;
 pub use self::writers::Writer;
 use self::writers::Writers;
 use super::block::{At, BlockRequest, Part};
 use super::model::{OpenFile, ThreadInfo};
 use crate::anomaly::Link;
+use crate::capture::header::Disk;
 use crate::event::FileStat;
 use crate::event::block::{Place, RequestOp};
 use crate::event::fs::FsEvent;
@@ -59,6 +63,28 @@ impl Behind {
         }
     }
 
+    /// True if the other is what comes so many sectors further on.
+    fn goes_on(&self, nr_sector: u64, other: &Self) -> bool {
+        match (self.further(nr_sector), other) {
+            (
+                Self::File { key, offset, link, .. },
+                Self::File { key: key2, offset: offset2, link: link2, .. },
+            ) => (key, offset, link) == (*key2, *offset2, *link2),
+            (first, second) => first.as_str() == second.as_str(),
+        }
+    }
+
+    /// The same, so many sectors further on.
+    fn further(&self, nr_sector: u64) -> Self {
+        match self {
+            Self::File { key, offset: Some(offset), file, link } => {
+                let offset = Some(offset.saturating_add(nr_sector.saturating_mul(SECTOR_BYTES)));
+                Self::File { key: *key, offset, file: file.clone(), link: *link }
+            }
+            other => other.clone(),
+        }
+    }
+
     /// How it is known.
     pub fn link(&self) -> Link {
         match self {
@@ -82,6 +108,8 @@ pub struct Piece {
     pub levels: Rc<[Place]>,
     /// What lies there.
     pub behind: Behind,
+    /// If that is the file of a loop device: where it is on that device and what lies there, the nearest first.
+    pub above: Vec<Above>,
     /// Its bio was queued by one of the kernel's own threads, or by one that is not followed.
     pub for_others: bool,
     /// Who wrote this last, if such a thread brings it to the device.
@@ -118,6 +146,7 @@ pub struct Files {
     /// As they were opened last.
     opened: FxHashMap<FileKey, Rc<OpenFile>>,
     writers: Writers,
+    images: Images,
     /// Threads that write a journal.
     committing: FxHashSet<Tid>,
     /// What was found for parts of requests that are not over.
@@ -128,6 +157,11 @@ pub struct Files {
 const FILES_MAX: usize = 1 << 20;
 
 impl Files {
+    /// Nothing is known but the disks.
+    pub fn new(disks: &[Disk]) -> Self {
+        Self { images: Images::of(disks), ..Self::default() }
+    }
+
     /// How large the blocks of a file system are.
     pub fn has_blocks(&mut self, dev: DevId, bytes: u64) {
         self.extents.has_blocks(dev, bytes);
@@ -218,44 +252,60 @@ impl Files {
     }
 
     fn pieces_of(&self, part: &Part, request: &BlockRequest, doing: Doing<'_>) -> Vec<Piece> {
-        let piece = |sector: u64, nr_sector: u64, behind: Behind| {
-            let by = sector - part.sector;
-            let shifted =
-                part.levels.iter().map(|it| Place { dev: it.dev, sector: it.sector + by });
-            let is_write = request.op == RequestOp::Write && doing.for_others;
-            Piece {
-                sector,
-                nr_sector,
-                queued: part.queued,
-                levels: shifted.collect(),
-                for_others: doing.for_others,
-                writers: if is_write { self.writers_of(&behind, nr_sector) } else { Vec::new() },
-                behind,
-            }
-        };
-        let whole = |behind: Behind| vec![piece(part.sector, part.nr_sector.into(), behind)];
         let is_discard = matches!(request.op, RequestOp::Discard | RequestOp::SecureErase);
-        if part.nr_sector == 0 || is_discard {
-            return whole(Behind::Nothing);
-        }
         let is_committing = self.committing.contains(&part.queued.tid);
-        if request.rwbs.is_meta() {
-            return whole(if is_committing { Behind::Journal } else { Behind::Metadata });
-        }
+        let nr_sector = u64::from(part.nr_sector);
         let top = part.top(request.dev);
-        let begin = top.sector.saturating_mul(SECTOR_BYTES);
-        let end = begin.saturating_add(u64::from(part.nr_sector) * SECTOR_BYTES);
-        let found = self.extents.find(top.dev, begin, end);
-        let pieces = found.into_iter().map(|it| {
-            let sector = part.sector + (it.begin - begin) / SECTOR_BYTES;
-            let behind = match it.of {
-                Some((key, offset)) => self.file(key, Some(offset), Link::Exact),
-                None if is_committing => Behind::Journal,
-                None => self.by_call(top, doing),
+        let contents = if nr_sector == 0 || is_discard {
+            vec![(nr_sector, Behind::Nothing)]
+        } else if request.rwbs.is_meta() {
+            vec![(nr_sector, if is_committing { Behind::Journal } else { Behind::Metadata })]
+        } else {
+            self.contents(top, nr_sector)
+        };
+        let mut pieces = Vec::new();
+        let mut sector = part.sector;
+        for (length, behind) in contents {
+            let behind = match behind {
+                Behind::Unknown if is_committing => Behind::Journal,
+                Behind::Unknown => self.by_call(top, doing),
+                known => known,
             };
-            piece(sector, (it.end - it.begin) / SECTOR_BYTES, behind)
-        });
-        pieces.collect()
+            let mut done = 0;
+            for (length, above) in self.above(&behind, length, 0) {
+                let place = (sector + done, length);
+                let behind = behind.further(done);
+                pieces.push(self.piece((part, request), place, (behind, above), doing));
+                done += length;
+            }
+            sector += length;
+        }
+        pieces
+    }
+
+    fn piece(
+        &self,
+        (part, request): (&Part, &BlockRequest),
+        (sector, nr_sector): (u64, u64),
+        (behind, above): (Behind, Vec<Above>),
+        doing: Doing<'_>,
+    ) -> Piece {
+        let by = sector - part.sector;
+        let levels = part.levels.iter();
+        let is_left_in_memory = request.op == RequestOp::Write && doing.for_others;
+        Piece {
+            sector,
+            nr_sector,
+            queued: part.queued,
+            levels: levels.map(|it| Place { dev: it.dev, sector: it.sector + by }).collect(),
+            for_others: doing.for_others,
+            writers: match is_left_in_memory {
+                true => self.writers_of(&behind, nr_sector),
+                false => Vec::new(),
+            },
+            behind,
+            above,
+        }
     }
 
     fn file(&self, key: FileKey, offset: Option<u64>, link: Link) -> Behind {
@@ -287,21 +337,16 @@ fn key_of(stat: &FileStat) -> Option<FileKey> {
     (stat.mode & libc::S_IFMT == libc::S_IFREG).then_some((stat.dev, stat.ino))
 }
 
-/// The second goes on where the first ends, on all devices and in the file.
+/// The second goes on where the first ends, on all devices and in all files.
 fn continues(first: &Piece, second: &Piece) -> bool {
     let length = first.nr_sector;
     let next = |it: &Place| Place { dev: it.dev, sector: it.sector.saturating_add(length) };
-    let behind = match (&first.behind, &second.behind) {
-        (
-            Behind::File { key, offset, link, .. },
-            Behind::File { key: key2, offset: offset2, link: link2, .. },
-        ) => {
-            let next = offset.map(|it| it.saturating_add(length.saturating_mul(SECTOR_BYTES)));
-            (key, next, link) == (key2, *offset2, link2)
-        }
-        (first, second) => first.as_str() == second.as_str(),
-    };
-    behind
+    let above = first.above.len() == second.above.len()
+        && first.above.iter().zip(&second.above).all(|(first, second)| {
+            next(&first.place) == second.place && first.behind.goes_on(length, &second.behind)
+        });
+    above
+        && first.behind.goes_on(length, &second.behind)
         && first.sector.saturating_add(length) == second.sector
         && (first.queued.pid, first.queued.tid) == (second.queued.pid, second.queued.tid)
         && first.levels.iter().map(next).eq(second.levels.iter().copied())

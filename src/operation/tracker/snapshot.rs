@@ -2,7 +2,9 @@
 
 use super::Tracker;
 use crate::capture::fact::Text;
+use crate::capture::header::Disk;
 use crate::event::SeenFd;
+use crate::operation::behind::Files;
 use crate::operation::fd_table::{Description, Seen, Slot};
 use crate::operation::model::OpenFile;
 use crate::operation::process::KTHREADD;
@@ -99,6 +101,11 @@ impl Tracker {
             self.names.note(&description, now);
             self.files.opened(&description.file());
         }
+    }
+
+    /// The disks that there were at the start.
+    pub fn has_disks(&mut self, disks: &[Disk]) {
+        self.files = Files::new(disks);
     }
 
     /// How large the blocks of a file system are.

@@ -61,7 +61,29 @@ fn piece(
     object.signed("bio_queued_ns", Some(piece.queued.time.signed_since(start)));
     object.signed("pid", Some(piece.queued.pid.0.into()));
     object.signed("tid", Some(piece.queued.tid.0.into()));
-    if let Behind::File { key: (dev, ino), offset, file, .. } = &piece.behind {
+    file(object, &piece.behind);
+    // The places above, the nearest first.
+    object.objects("levels", &piece.levels, |object, it| {
+        object.text("dev", Some(&it.dev.to_string()));
+        object.text("disk", disks.get(&it.dev).map(String::as_str));
+        object.unsigned("sector", Some(it.sector));
+    });
+    object.objects("above", &piece.above, |object, it| {
+        object.text("dev", Some(&it.place.dev.to_string()));
+        object.text("disk", disks.get(&it.place.dev).map(String::as_str));
+        object.unsigned("sector", Some(it.place.sector));
+        object.word("behind", Some(it.behind.as_str()));
+        file(object, &it.behind);
+    });
+    object.objects("writers", &piece.writers, |object, it| {
+        object.signed("pid", Some(it.pid.0.into()));
+        object.bytes("comm", "comm_bytes", Some(&it.comm));
+    });
+}
+
+/// The members of what is a file.
+fn file(object: &mut Object<'_>, behind: &Behind) {
+    if let Behind::File { key: (dev, ino), offset, file, .. } = behind {
         let path = file.as_ref().and_then(|it| it.path.as_ref());
         object.bytes("path", "path_bytes", path.map(|it| it.bytes.as_slice()));
         object.word("path_source", path.map(|it| it.source.as_str()));
@@ -69,16 +91,6 @@ fn piece(
         object.unsigned("ino", Some(*ino));
         object.unsigned("offset", *offset);
     }
-    // The places above, the nearest first.
-    object.objects("levels", &piece.levels, |object, it| {
-        object.text("dev", Some(&it.dev.to_string()));
-        object.text("disk", disks.get(&it.dev).map(String::as_str));
-        object.unsigned("sector", Some(it.sector));
-    });
-    object.objects("writers", &piece.writers, |object, it| {
-        object.signed("pid", Some(it.pid.0.into()));
-        object.bytes("comm", "comm_bytes", Some(&it.comm));
-    });
 }
 
 fn ending(ending: Ending) -> &'static str {

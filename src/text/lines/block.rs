@@ -7,7 +7,7 @@ use super::super::errno::ErrnoName;
 use super::super::{digits, escape};
 use super::TIME_WIDTH;
 use crate::anomaly::Link;
-use crate::operation::behind::{Behind, Piece};
+use crate::operation::behind::{Above, Behind, Piece};
 use crate::operation::block::{BlockRequest, Ending, Unfinished};
 use crate::units::{DevId, KernelTime};
 
@@ -62,10 +62,7 @@ pub(super) fn write_pieces(
     let Some(first) = pieces.first() else { return };
     for level in first.levels.iter() {
         line.extend_from_slice(b" <- ");
-        match disks.get(&level.dev) {
-            Some(name) => line.extend_from_slice(name),
-            None => line.extend_from_slice(level.dev.to_string().as_bytes()),
-        }
+        device(line, disks, level.dev);
         line.extend_from_slice(format!(" {}", level.sector).as_bytes());
     }
     if pieces.iter().all(|it| matches!(it.behind, Behind::Nothing)) {
@@ -76,7 +73,7 @@ pub(super) fn write_pieces(
         if index > 0 {
             line.extend_from_slice(b"; ");
         }
-        write_piece(line, piece, pieces.len() > 1);
+        write_piece(line, disks, piece, pieces.len() > 1);
     }
     if let Some(more @ 1..) = pieces.len().checked_sub(PIECES_SHOWN_MAX) {
         line.extend_from_slice(format!("; {more} more").as_bytes());
@@ -84,22 +81,19 @@ pub(super) fn write_pieces(
     line.push(b']');
 }
 
-fn write_piece(line: &mut Vec<u8>, piece: &Piece, with_length: bool) {
-    match &piece.behind {
-        Behind::File { key: (dev, ino), offset, file, link } => {
-            match file.as_ref().and_then(|it| it.path.as_ref()) {
-                Some(path) => escape::shown(line, &path.bytes, b" ;]"),
-                None => line.extend_from_slice(format!("inode {ino} of {dev}").as_bytes()),
-            }
-            match offset {
-                Some(offset) => line.extend_from_slice(format!(" @{offset}").as_bytes()),
-                None => line.extend_from_slice(b" @?"),
-            }
-            if *link != Link::Exact {
-                line.extend_from_slice(format!(" {}", link.as_str()).as_bytes());
-            }
-        }
-        other => line.extend_from_slice(other.as_str().as_bytes()),
+fn write_piece(
+    line: &mut Vec<u8>,
+    disks: &FxHashMap<DevId, Vec<u8>>,
+    piece: &Piece,
+    with_length: bool,
+) {
+    write_behind(line, &piece.behind);
+    // What it is at the same time.
+    for Above { place, behind } in &piece.above {
+        line.extend_from_slice(b" = ");
+        device(line, disks, place.dev);
+        line.extend_from_slice(format!(" {}: ", place.sector).as_bytes());
+        write_behind(line, behind);
     }
     if with_length {
         line.extend_from_slice(format!(" +{}", piece.nr_sector).as_bytes());
@@ -108,6 +102,31 @@ fn write_piece(line: &mut Vec<u8>, piece: &Piece, with_length: bool) {
         line.extend_from_slice(if index == 0 { b" by " } else { b", " });
         escape::shown(line, &writer.comm, b" ;][");
         line.extend_from_slice(format!("[{}]", writer.pid).as_bytes());
+    }
+}
+
+fn write_behind(line: &mut Vec<u8>, behind: &Behind) {
+    let Behind::File { key: (dev, ino), offset, file, link } = behind else {
+        return line.extend_from_slice(behind.as_str().as_bytes());
+    };
+    match file.as_ref().and_then(|it| it.path.as_ref()) {
+        Some(path) => escape::shown(line, &path.bytes, b" ;]"),
+        None => line.extend_from_slice(format!("inode {ino} of {dev}").as_bytes()),
+    }
+    match offset {
+        Some(offset) => line.extend_from_slice(format!(" @{offset}").as_bytes()),
+        None => line.extend_from_slice(b" @?"),
+    }
+    if *link != Link::Exact {
+        line.extend_from_slice(format!(" {}", link.as_str()).as_bytes());
+    }
+}
+
+/// Its name, or its number.
+fn device(line: &mut Vec<u8>, disks: &FxHashMap<DevId, Vec<u8>>, dev: DevId) {
+    match disks.get(&dev) {
+        Some(name) => line.extend_from_slice(name),
+        None => line.extend_from_slice(dev.to_string().as_bytes()),
     }
 }
 

@@ -1,0 +1,116 @@
+//! Loop devices: what is asked of one is asked of a file on another device.
+//!
+//! The requests of both are told, each on its own device. No event links them: the lower one's file is the upper one's device, so
+//! what lies in the file is found by the place in it.
+
+use rustc_hash::FxHashMap;
+
+use super::{Behind, FileKey, Files};
+use crate::capture::header::Disk;
+use crate::event::block::Place;
+use crate::units::{DevId, SECTOR_BYTES};
+
+/// A loop device.
+#[derive(Debug)]
+struct Image {
+    dev: DevId,
+    /// Where in the file it begins, in bytes.
+    offset: u64,
+    /// Its partitions: first sector, the one behind the last, number.
+    partitions: Vec<(u64, u64, DevId)>,
+}
+
+/// Loop devices by their files.
+#[derive(Debug, Default)]
+pub(super) struct Images(FxHashMap<FileKey, Image>);
+
+/// A device that lies in a file, and what lies there.
+#[derive(Clone, Debug)]
+pub struct Above {
+    /// Where on the device: on a partition of it, if there is one.
+    pub place: Place,
+    /// What lies there.
+    pub behind: Behind,
+}
+
+/// Loop devices on files on loop devices; more are not looked through.
+const DEPTH_MAX: usize = 8;
+
+impl Images {
+    /// Those among the disks whose files are known.
+    pub(super) fn of(disks: &[Disk]) -> Self {
+        let image = |disk: &Disk| {
+            let file = disk.loop_file.as_ref()?;
+            let offset = disk.attributes.get("loop/offset").and_then(|it| it.parse().ok());
+            let partition = |it: &crate::capture::header::Partition| {
+                let start = it.start_sectors?;
+                Some((start, start.checked_add(it.sectors?)?, DevId::parse(&it.dev)?))
+            };
+            let image = Image {
+                dev: DevId::parse(&disk.dev)?,
+                offset: offset.unwrap_or(0),
+                partitions: disk.partitions.iter().filter_map(partition).collect(),
+            };
+            Some(((DevId::parse(&file.dev)?, file.ino), image))
+        };
+        Self(disks.iter().filter_map(image).collect())
+    }
+
+    /// Where a byte of a file is on its loop device.
+    fn place(&self, key: FileKey, offset: u64) -> Option<Place> {
+        let image = self.0.get(&key)?;
+        let sector = offset.checked_sub(image.offset)? / SECTOR_BYTES;
+        let holds = |it: &&(u64, u64, DevId)| it.0 <= sector && sector < it.1;
+        Some(match image.partitions.iter().find(holds) {
+            Some((start, _, dev)) => Place { dev: *dev, sector: sector - start },
+            None => Place { dev: image.dev, sector },
+        })
+    }
+}
+
+impl Files {
+    /// What lies in the sectors of a file that is a loop device: lengths in sectors, and the devices, the nearest first. Without
+    /// one it is a single length with nothing.
+    pub(super) fn above(
+        &self,
+        behind: &Behind,
+        nr_sector: u64,
+        depth: usize,
+    ) -> Vec<(u64, Vec<Above>)> {
+        let place = match behind {
+            Behind::File { key, offset: Some(offset), .. } if depth < DEPTH_MAX => {
+                self.images.place(*key, *offset)
+            }
+            _ => None,
+        };
+        let Some(place) = place else { return vec![(nr_sector, Vec::new())] };
+        let mut all = Vec::new();
+        let mut sector = place.sector;
+        for (length, behind) in self.contents(place, nr_sector) {
+            let mut done = 0;
+            for (length, mut above) in self.above(&behind, length, depth + 1) {
+                let place = Place { dev: place.dev, sector: sector + done };
+                above.insert(0, Above { place, behind: behind.further(done) });
+                all.push((length, above));
+                done += length;
+            }
+            sector += length;
+        }
+        all
+    }
+
+    /// What file systems say of sectors of a device: lengths in sectors, and files.
+    pub(super) fn contents(&self, place: Place, nr_sector: u64) -> Vec<(u64, Behind)> {
+        let begin = place.sector.saturating_mul(SECTOR_BYTES);
+        let end = begin.saturating_add(nr_sector.saturating_mul(SECTOR_BYTES));
+        let found = self.extents.find(place.dev, begin, end);
+        let known = found.into_iter().map(|it| {
+            let behind = match it.of {
+                Some((key, offset)) => self.file(key, Some(offset), crate::anomaly::Link::Exact),
+                None => Behind::Unknown,
+            };
+            ((it.end - it.begin) / SECTOR_BYTES, behind)
+        });
+        known.collect()
+    }
+}
