@@ -9,10 +9,10 @@
 pub mod clock;
 pub mod files;
 pub mod instance;
-pub mod kprobes;
 pub mod limits;
 pub mod mounts;
 pub mod perf;
+pub mod probe_events;
 pub mod proc;
 pub mod ring;
 pub mod spawn;
