@@ -87,7 +87,10 @@ fn find_in(code: &Code<'_>, wanted: &[CallId]) -> Sites {
         sites: Sites::default(),
     };
     let syscalls = code.places([0x0f, 0x05]).filter(|it| finder.may_matter(*it));
-    let mut functions: BTreeSet<u64> = syscalls.filter_map(|it| code.function_of(it)).collect();
+    let places: Vec<Option<u64>> = syscalls.map(|it| code.function_of(it)).collect();
+    // Of a file without symbols and tables nobody knows where functions begin.
+    finder.sites.unknown = places.iter().filter(|it| it.is_none()).count();
+    let mut functions: BTreeSet<u64> = places.into_iter().flatten().collect();
     for _ in 0..FORWARDERS_DEEP {
         let known: BTreeSet<u64> = finder.forwarders.keys().copied().collect();
         functions.iter().for_each(|&it| finder.look_through(it));

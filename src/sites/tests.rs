@@ -122,6 +122,14 @@ fn a_number_that_is_not_known_is_told() {
     check(&[&[0x8b, 0x07], SYSCALL, RET], &[], "unknown 1");
 }
 
+#[test]
+fn a_call_that_lies_in_no_function_is_told() {
+    let bytes = [UNLINK, SYSCALL, RET].concat();
+    let unlink: Vec<CallId> = CallId::by_name("unlink").into_iter().collect();
+    let sites = find_in(&Code::of(CODE, &bytes, &[]), &unlink);
+    assert_eq!(sites, Sites { unknown: 1, ..Sites::default() });
+}
+
 /// `mov (%rdi),%rdi` right before the call: only the call itself would do, and that must not be.
 #[test]
 fn never_the_call_itself() {

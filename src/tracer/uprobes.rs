@@ -191,6 +191,9 @@ fn text(covers: &Covers, files: &[Probed]) -> String {
     let places = files.iter().filter(|it| !it.sites.sites.is_empty());
     let places: Vec<String> =
         places.map(|it| format!("{} ({} places)", it.name, it.sites.sites.len())).collect();
+    let blank = files.iter().filter(|it| it.sites.sites.is_empty() && it.sites.hidden.is_empty());
+    let blank: Vec<String> =
+        blank.map(|it| format!(", none of {}, whose code is not understood", it.name)).collect();
     let mut hidden: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for file in files {
         for call in &file.sites.hidden {
@@ -205,9 +208,10 @@ fn text(covers: &Covers, files: &[Probed]) -> String {
         })
         .collect();
     format!(
-        "{paths} that programs make through {}{}; not of programs with system calls of their own that start later",
+        "{paths} that programs make through {}{}{}; not of programs with system calls of their own that start later",
         places.join(", "),
-        hidden.concat()
+        hidden.concat(),
+        blank.concat()
     )
 }
 
