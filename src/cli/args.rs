@@ -118,6 +118,9 @@ pub(super) enum NamesArg {
     Auto,
     /// The kernel's own copy of each path, by probes inside the kernel (with --source tracefs)
     Kprobe,
+    /// Each path as it is handed over, by probes in libraries (with --source tracefs, from Linux 6.12 on, x86-64); 2 to 11 µs for
+    /// each call, of any program, while it is recorded
+    Uprobe,
     /// Read at each open by real-time threads (20 µs per open in a virtual machine, 3 to 5 µs on hardware)
     Reader,
     /// The beginning of each path as the entry of the call shows it (from Linux 6.19 on): at most 165 bytes, with perf 63

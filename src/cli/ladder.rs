@@ -7,6 +7,7 @@ use crate::sys::{proc, thread};
 use crate::tracer::choice::{SourceWish, choose};
 use crate::tracer::names::PRIORITY;
 use crate::tracer::naming::{self, Ground, Names, NamesWish};
+use crate::tracer::session::Follow;
 
 /// The rungs, best first, and what `--names auto` would take.
 pub(super) fn checks() -> Vec<Check> {
@@ -20,8 +21,16 @@ pub(super) fn checks() -> Vec<Check> {
         Err(why) => return vec![Check::bad("names", why, "see source")],
     };
     let own_name = "iotrace:doctor";
-    let ground = Ground { tracefs: &tracefs, source, machine: &machine, own_name, calls: &calls };
-    vec![auto(ground), kprobe(ground), reader(), event(&tracefs)]
+    let (calls, follow) = (calls.as_slice(), &Follow::Launched);
+    let (tracefs, machine, command) = (&tracefs, machine.as_str(), &[][..]);
+    let ground = Ground { tracefs, source, machine, own_name, calls, follow, command };
+    vec![
+        auto(ground),
+        probes(Names::Kprobe, "names kprobe", ground),
+        probes(Names::Uprobe, "names uprobe", ground),
+        reader(),
+        event(tracefs),
+    ]
 }
 
 fn auto(ground: Ground<'_>) -> Check {
@@ -37,17 +46,20 @@ fn auto(ground: Ground<'_>) -> Check {
     }
 }
 
-fn kprobe(ground: Ground<'_>) -> Check {
-    let wish = NamesWish::Only(Names::Kprobe);
+fn probes(names: Names, title: &'static str, ground: Ground<'_>) -> Check {
+    let wish = NamesWish::Only(names);
     let mut warnings = Vec::new();
     match naming::choose(wish, ground, &mut warnings) {
         Ok(it) => match it.probes {
-            Some(probes) if probes.covers.everything() => Check::ok("names kprobe", it.reason),
-            Some(_) => Check::bad("names kprobe", it.reason, "--names auto prefers the reader"),
+            Some(probes) if probes.covers.everything() => Check::ok(title, it.reason),
+            Some(probes) if names == Names::Uprobe && probes.covers.paths() => {
+                Check::ok(title, it.reason)
+            }
+            Some(_) => Check::bad(title, it.reason, "--names auto prefers the reader"),
             // Another rung was taken for it.
-            None => Check::bad("names kprobe", it.reason, "--source tracefs"),
+            None => Check::bad(title, it.reason, "--source tracefs"),
         },
-        Err(why) => Check::bad("names kprobe", why, "it works without: the next rung is taken"),
+        Err(why) => Check::bad(title, why, "it works without: the next rung is taken"),
     }
 }
 

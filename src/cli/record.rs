@@ -159,6 +159,7 @@ fn options(args: &RecordArgs) -> Result<Options, CliError> {
         names: match args.names {
             NamesArg::Auto => NamesWish::Auto,
             NamesArg::Kprobe => NamesWish::Only(Names::Kprobe),
+            NamesArg::Uprobe => NamesWish::Only(Names::Uprobe),
             NamesArg::Reader => NamesWish::Only(Names::Reader),
             NamesArg::Event => NamesWish::Only(Names::Event),
             NamesArg::Snapshot => NamesWish::Only(Names::Snapshot),

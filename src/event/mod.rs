@@ -61,7 +61,7 @@ pub enum EventKind {
     Probed(Box<Probed>),
 }
 
-/// What a probe of ours saw inside a system call of the thread: the kernel's own words, at the moment of their use.
+/// What a probe of ours saw inside a system call of the thread, or right before it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Probed {
     /// The kernel has copied a path out of the program's memory.
@@ -69,6 +69,13 @@ pub enum Probed {
         /// Where it stood there; `None`: this kernel does not say.
         address: Option<u64>,
         /// The path, without its NUL; `None`: it could not be copied.
+        bytes: Option<Vec<u8>>,
+    },
+    /// The program is about to hand over a path: its next call is given it if that has this address.
+    Given {
+        /// Where the path stands in the program's memory.
+        address: u64,
+        /// The path, without its NUL; `None`: it could not be read, or is too long.
         bytes: Option<Vec<u8>>,
     },
     /// A descriptor was given a file.
@@ -130,6 +137,8 @@ pub enum StringFrom {
     /// Read from the program's memory, beside the call.
     #[default]
     Memory,
+    /// Recorded from the program's memory by the thread itself, right before the call.
+    Uprobe,
     /// The kernel's own copy, which it worked with.
     Kernel,
 }

@@ -8,6 +8,8 @@ use crate::units::{DevId, Fd};
 pub const GROUP_PREFIX: &str = "iotrace_";
 /// What the names of probes begin with that see a path.
 pub const PATH_PREFIX: &str = "path";
+/// What the names of probes begin with that see a program hand a path over.
+pub const GIVEN_PREFIX: &str = "given";
 /// What the names of probes begin with that see a descriptor get its file.
 pub const FILE_PREFIX: &str = "file";
 
@@ -15,6 +17,7 @@ pub const FILE_PREFIX: &str = "file";
 #[derive(Debug)]
 pub(super) enum ProbeShape {
     Path { name: StringField, copy: IntField, address: Option<IntField> },
+    Given { name: StringField, address: IntField },
     File { fd: IntField, mode: IntField, ino: IntField, dev: IntField, size: IntField },
 }
 
@@ -31,6 +34,10 @@ impl ProbeShape {
         if name.starts_with(PATH_PREFIX) {
             let (name, copy) = (format.string("name")?, format.int("copy")?);
             return Ok(Some(Self::Path { name, copy, address: format.int_opt("address")? }));
+        }
+        if name.starts_with(GIVEN_PREFIX) {
+            let (name, address) = (format.string("name")?, format.int("address")?);
+            return Ok(Some(Self::Given { name, address }));
         }
         if name.starts_with(FILE_PREFIX) {
             let int = |name| format.int(name);
@@ -53,6 +60,10 @@ impl ProbeShape {
                     None => None,
                 };
                 Probed::Path { address, bytes: whole }
+            }
+            Self::Given { name, address } => {
+                let bytes = name.read_bytes(payload)?.strip_suffix(b"\0").map(<[u8]>::to_vec);
+                Probed::Given { address: address.read_u64(payload)?, bytes }
             }
             Self::File { fd, mode, ino, dev, size } => {
                 let small = |field: &IntField| u32::try_from(field.read_u64(payload)?).ok();
@@ -119,6 +130,23 @@ mod tests {
         path(b"(fault)\0", efault, (None, None));
         path(b"", 0xffff_8926_8138_4000, (Some(0x1000), None));
         path(b"/cut off", 0xffff_8926_8138_4000, (Some(0x1000), None));
+    }
+
+    #[test]
+    fn a_path_that_is_handed_over_stands_at_its_address() {
+        let fields = "\tfield:__data_loc char[] name;\toffset:8;\tsize:4;\tsigned:1;\n\
+            \tfield:u64 address;\toffset:12;\tsize:8;\tsigned:0;\n";
+        for (string, bytes) in
+            [(&b"/etc\0"[..], Some(b"/etc".to_vec())), (b"/cut", None), (b"", None)]
+        {
+            let mut payload = vec![7, 0, 0, 0, 42, 0, 0, 0];
+            let length = u32::try_from(string.len()).expect("short");
+            payload.extend((length << 16 | 20).to_le_bytes());
+            payload.extend(0x1000_u64.to_le_bytes());
+            payload.extend(string);
+            let read = shape("given_42", fields).read(&payload).expect("long enough");
+            assert_eq!(*read, Probed::Given { address: 0x1000, bytes });
+        }
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::units::Fd;
 pub(super) fn as_file_path(given: Given) -> FilePath {
     let Given { path: FilePath { bytes, source }, absolute } = given;
     // From a root that is not known it is whose name?
-    let is_lost = absolute.is_none() && source == PathSource::Kernel && bytes.starts_with(b"/");
+    let is_lost = absolute.is_none() && is_prompt(source) && bytes.starts_with(b"/");
     let source = if is_lost { PathSource::Unverified } else { source };
     FilePath { bytes: absolute.unwrap_or(bytes), source }
 }
@@ -29,6 +29,7 @@ pub(super) fn named(
         let source = match from {
             StringFrom::Memory if !name.verified => PathSource::Unverified,
             StringFrom::Memory => PathSource::Argument,
+            StringFrom::Uprobe => PathSource::Uprobe,
             StringFrom::Kernel => PathSource::Kernel,
             StringFrom::Event => PathSource::Event,
             StringFrom::EventCut => PathSource::EventCut,
@@ -70,9 +71,14 @@ fn absolute(
     process.place.borrow().absolute(base, &path.bytes)
 }
 
+/// Seen by a probe: certain, and not resolved.
+fn is_prompt(source: PathSource) -> bool {
+    matches!(source, PathSource::Kernel | PathSource::Uprobe)
+}
+
 /// It leads from the root to where it leads.
 fn is_whole(path: &FilePath) -> bool {
-    path.is_resolved() || path.source == PathSource::Kernel && path.bytes.starts_with(b"/")
+    path.is_resolved() || is_prompt(path.source) && path.bytes.starts_with(b"/")
 }
 
 /// `chdir`, `fchdir` and `chroot` that succeeded.

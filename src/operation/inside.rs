@@ -8,6 +8,9 @@ use crate::event::strings::EventString;
 use crate::event::{FileStat, Name, Probed, ReadNames, StringFrom, SysEnter};
 use crate::units::Fd;
 
+/// What a call returns whose path cannot be read.
+const EFAULT: i64 = -(libc::EFAULT as i64);
+
 /// A call that a thread is inside.
 #[derive(Debug)]
 pub(super) struct Inside {
@@ -15,7 +18,7 @@ pub(super) struct Inside {
     pub(super) enter: SysEnter,
     strings: Vec<EventString>,
     /// Of the first and the second argument.
-    paths: [Option<Vec<u8>>; 2],
+    paths: [Option<(Vec<u8>, StringFrom)>; 2],
     file: Option<(Fd, FileStat)>,
 }
 
@@ -23,6 +26,15 @@ impl Inside {
     /// A call that was just entered; `strings` are what its entry carries.
     pub(super) fn new(enter: SysEnter, strings: Vec<EventString>) -> Self {
         Self { enter, strings, paths: [None, None], file: None }
+    }
+
+    /// A probe saw the thread right before it: the last path that stood at an address is the one that was handed over.
+    pub(super) fn given(&mut self, probed: &Probed) {
+        let Probed::Given { address, bytes } = probed else { return };
+        let given = self.enter.call.call().paths(&self.enter.args);
+        for (path, _) in self.paths.iter_mut().zip(given).filter(|it| it.1 == Some(*address)) {
+            *path = bytes.clone().map(|it| (it, StringFrom::Uprobe));
+        }
     }
 
     /// A probe saw something inside it.
@@ -38,11 +50,11 @@ impl Inside {
                 for (path, given) in self.paths.iter_mut().zip(given) {
                     // The first time: what comes later is of the kernel's own opens.
                     if is_it(given) && path.is_none() {
-                        *path = Some(bytes.clone());
+                        *path = Some((bytes.clone(), StringFrom::Kernel));
                     }
                 }
             }
-            Probed::Path { bytes: None, .. } => {}
+            Probed::Path { bytes: None, .. } | Probed::Given { .. } => {}
             Probed::File { fd, stat } => self.file = Some((*fd, *stat)),
         }
     }
@@ -55,8 +67,9 @@ impl Inside {
             string.map(|it| (it.bytes.clone(), it.from))
         };
         let mut found = self.paths.iter().zip(given).map(|(path, address)| {
-            let of_kernel = path.clone().map(|it| (it, StringFrom::Kernel));
-            of_kernel.or_else(|| of_event(address))
+            // What could not be read looks like a string in the record, and the kernel could not read it either.
+            let is_there = |it: &(Vec<u8>, StringFrom)| it.1 == StringFrom::Kernel || ret != EFAULT;
+            path.clone().filter(is_there).or_else(|| of_event(address))
         });
         let (first, second) = (found.next().flatten(), found.next().flatten());
         let stat = self.file.filter(|it| i64::from(it.0.0) == ret).map(|it| it.1);

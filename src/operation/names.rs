@@ -17,7 +17,7 @@ use crate::capture::fact::NameOf;
 use crate::event::strings::{EventString, event_byte};
 use crate::event::syscall_table::{Class, Role};
 use crate::event::task::TaskEvent;
-use crate::event::{Event, EventKind, FileStat, Name, ReadNames, StringFrom, SysEnter};
+use crate::event::{Event, EventKind, FileStat, Name, Probed, ReadNames, StringFrom, SysEnter};
 use crate::units::{KernelTime, Pid, Tid};
 
 /// A name as it was read.
@@ -44,6 +44,8 @@ pub struct NameJoin {
     sees_closes: bool,
     /// The call that a thread is inside, if something can be read beside it.
     entered: FxHashMap<Tid, Inside>,
+    /// What threads are about to hand over; what follows is their next call.
+    given: FxHashMap<Tid, Vec<Probed>>,
     /// What the next entry of a thread carries.
     strings: Vec<EventString>,
     /// Names by thread and time of the exit that they were read for.
@@ -79,12 +81,19 @@ struct Judged {
 /// a queue that grows as long as a reader was stuck.
 const WAITING_MAX: usize = 1 << 16;
 
+/// Threads that are about to hand something over: more are none that live.
+const GIVEN_MAX: usize = 1 << 16;
+
+/// Paths that a thread passes on its way to one call: two at most, some of them twice.
+const GIVEN_OF_THREAD_MAX: usize = 8;
+
 impl NameJoin {
     /// For a capture in which every call that closes was recorded, or not.
     pub fn new(sees_closes: bool) -> Self {
         Self {
             sees_closes,
             entered: FxHashMap::default(),
+            given: FxHashMap::default(),
             strings: Vec::new(),
             read: FxHashMap::default(),
             waiting: VecDeque::new(),
@@ -111,7 +120,9 @@ impl NameJoin {
     /// True if the next event is an end to no wait and begins none, as most are: it need not be pushed.
     pub fn passes(&self, event: &Event) -> bool {
         let is_beside = match &event.kind {
-            EventKind::SysEnter(enter) => enter.call.call().is_read_beside(),
+            EventKind::SysEnter(enter) => {
+                enter.call.call().is_read_beside() || self.given.contains_key(&event.tid)
+            }
             EventKind::Probed(_) | EventKind::Lost(_) => true,
             _ => is_exit_with_names(event),
         };
@@ -148,9 +159,16 @@ impl NameJoin {
     /// names that were seen inside.
     fn look_inside(&mut self, event: &mut Event) -> Option<SysEnter> {
         match &mut event.kind {
-            EventKind::SysEnter(enter) if enter.call.call().is_read_beside() => {
-                let strings = std::mem::take(&mut self.strings);
-                self.entered.insert(event.tid, Inside::new(*enter, strings));
+            EventKind::SysEnter(enter) => {
+                let given = self.given.remove(&event.tid).unwrap_or_default();
+                if enter.call.call().is_read_beside() {
+                    let mut inside = Inside::new(*enter, std::mem::take(&mut self.strings));
+                    given.iter().for_each(|it| inside.given(it));
+                    self.entered.insert(event.tid, inside);
+                }
+            }
+            EventKind::Probed(probed) if matches!(**probed, Probed::Given { .. }) => {
+                self.keep_given(event.tid, probed);
             }
             EventKind::Probed(probed) => {
                 if let Some(inside) = self.entered.get_mut(&event.tid) {
@@ -158,7 +176,10 @@ impl NameJoin {
                 }
             }
             // What follows may be of another call.
-            EventKind::Lost(_) => self.entered.clear(),
+            EventKind::Lost(_) => {
+                self.entered.clear();
+                self.given.clear();
+            }
             EventKind::SysExit(exit) => {
                 let inside = self.entered.remove(&event.tid);
                 let inside = inside.filter(|it| it.enter.call == exit.call)?;
@@ -168,6 +189,18 @@ impl NameJoin {
             _ => {}
         }
         None
+    }
+
+    /// Until the next call of the thread begins.
+    fn keep_given(&mut self, tid: Tid, probed: &Probed) {
+        if self.given.len() >= GIVEN_MAX {
+            self.given.clear();
+        }
+        let given = self.given.entry(tid).or_default();
+        if given.len() >= GIVEN_OF_THREAD_MAX {
+            given.remove(0);
+        }
+        given.push(probed.clone());
     }
 
     fn enqueue(

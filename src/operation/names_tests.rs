@@ -135,6 +135,50 @@ fn what_a_probe_saw_needs_no_verdict() {
     assert_eq!(names.from[0], StringFrom::Kernel);
 }
 
+fn given(time: u64, tid: i32, address: u64, bytes: &str) -> Event {
+    let bytes = Some(bytes.into());
+    event(time, tid, EventKind::Probed(Box::new(Probed::Given { address, bytes })))
+}
+
+/// The path of the last call, if one was seen right before it.
+#[track_caller]
+fn given_path(events: Vec<Event>, expected: Option<&str>) {
+    let names = last_names(events).unwrap_or_default();
+    let path = names.argument.map(|it| String::from_utf8(it.bytes).expect("text"));
+    assert_eq!(path.as_deref(), expected);
+    assert_eq!(
+        names.from[0],
+        if path.is_some() { StringFrom::Uprobe } else { StringFrom::default() }
+    );
+}
+
+#[test]
+fn what_stood_at_the_address_right_before_the_call_is_its_path() {
+    let (enter, exit) = (enter(90, 7, "unlink", 10), exit(100, 7, "unlink", 0));
+    let call = |before: &[Event]| [before, &[enter.clone(), exit.clone()]].concat();
+    given_path(call(&[given(80, 7, 10, "/a")]), Some("/a"));
+    given_path(call(&[given(80, 7, 11, "/a")]), None);
+    given_path(call(&[given(80, 8, 10, "/a")]), None);
+    // Seen twice on the way: the last is what the call got.
+    given_path(call(&[given(80, 7, 10, "/a"), given(81, 7, 10, "/b")]), Some("/b"));
+    given_path(call(&[given(80, 7, 10, "/a"), event(85, -1, EventKind::Lost(1))]), None);
+}
+
+#[test]
+fn it_is_the_path_of_the_next_call_only() {
+    let first = [given(80, 7, 10, "/a"), enter(82, 7, "read", 10)];
+    let second = [enter(90, 7, "unlink", 10), exit(100, 7, "unlink", 0)];
+    given_path([&first[..], &second].concat(), None);
+}
+
+#[test]
+fn what_the_kernel_could_not_read_has_no_path() {
+    let fault = -i64::from(libc::EFAULT);
+    let call = [given(80, 7, 10, "(fault)"), enter(90, 7, "unlink", 10)];
+    given_path([&call[..], &[exit(100, 7, "unlink", fault)]].concat(), None);
+    given_path([&call[..], &[exit(100, 7, "unlink", -2)]].concat(), Some("(fault)"));
+}
+
 #[test]
 fn after_a_loss_nothing_is_taken_for_the_call() {
     let names = last_names(vec![

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use nix::fcntl::{Flock, FlockArg};
 
-use super::kprobes;
+use super::probe_events;
 use super::trace_ring::TraceRing;
 use super::tracefs::Tracefs;
 use crate::units::Tid;
@@ -186,7 +186,7 @@ pub fn remove_stale(tracefs: &Tracefs) -> io::Result<usize> {
         let left = fs::read_dir(tracefs.root().join("instances")).into_iter().flatten().flatten();
         left.into_iter().any(|it| it.file_name().to_string_lossy().starts_with(&of_it))
     };
-    kprobes::remove_stale(tracefs, has_instance);
+    probe_events::remove_stale(tracefs, has_instance);
     Ok(removed)
 }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStringExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::clock;
 use super::spawn::same_open_file;
@@ -61,6 +61,33 @@ pub fn maps(pid: Pid) -> Option<Fact> {
     let time = clock::now();
     let text = fs::read(format!("/proc/{pid}/maps")).ok()?;
     Some(Fact::Text { time, which: Text::MAPS, pid, text })
+}
+
+/// A file with code that a process has mapped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MappedCode {
+    /// What it is called.
+    pub name: String,
+    /// A link to it, whatever it is called now, and in whichever mount namespace.
+    pub link: PathBuf,
+}
+
+/// The files that a process has mapped as code.
+pub fn mapped_code(pid: &str) -> Vec<MappedCode> {
+    let text = fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let mapped = text.lines().filter_map(|line| {
+        let mut words = line.splitn(6, ' ');
+        let (range, rights) = (words.next()?, words.next()?);
+        let name = words.nth(3)?.trim_start();
+        let (start, end) = range.split_once('-')?;
+        // There without leading zeros.
+        let [start, end] = [start, end].map(|it| it.trim_start_matches('0'));
+        let link = PathBuf::from(format!("/proc/{pid}/map_files/{start}-{end}"));
+        let is_code = rights.contains('x') && name.starts_with('/');
+        is_code.then(|| MappedCode { name: name.to_owned(), link })
+    });
+    mapped.collect()
 }
 
 /// Bits of an address of the program that the process runs, if they are not our own.

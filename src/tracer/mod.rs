@@ -10,6 +10,7 @@
 //! Nothing is decoded that need not be, nothing is merged, nothing is paired: all of that is a pure function of the
 //! log.
 
+mod bench;
 mod btf;
 pub mod choice;
 pub mod drain;
@@ -33,4 +34,5 @@ mod threads;
 pub mod tracefs_source;
 pub mod tree;
 mod trial;
+pub mod uprobes;
 mod watch;

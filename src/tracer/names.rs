@@ -101,8 +101,16 @@ struct Reading {
     decoder: Arc<Decoder>,
     /// By the index of the header.
     layouts: Vec<Layout>,
-    /// What arguments point to is read, too.
-    exact_args: bool,
+    reads: Reads,
+}
+
+/// What is read beside the links of new descriptors.
+#[derive(Clone, Copy, Debug)]
+pub struct Reads {
+    /// The paths of calls. If not, an exit whose entry is not there has none.
+    pub arguments: bool,
+    /// What arguments point to, too.
+    pub exact_args: bool,
 }
 
 /// What a hit says of whom and when; perf says of which process, too.
@@ -149,9 +157,9 @@ impl NamesReaders {
         rings: Vec<Stream>,
         decoder: Arc<Decoder>,
         layouts: Vec<Layout>,
-        exact_args: bool,
+        reads: Reads,
     ) -> io::Result<Self> {
-        let reading = Reading { decoder, layouts, exact_args };
+        let reading = Reading { decoder, layouts, reads };
         let cpu = |(index, ring): (usize, Stream)| {
             Ok(Mutex::new(CpuNames {
                 index,
@@ -318,11 +326,13 @@ impl CpuNames {
                 _ => {}
             }
         });
-        let index = *index;
+        let (index, reads) = (*index, reading.reads);
         let mut strays = Vec::new();
         for (pid, ended, enter) in ended {
             match enter {
                 Some(enter) => self.read(pid, &ended, &enter, hold),
+                // All of it that is here.
+                None if !reads.arguments && !reads.exact_args && ended.is_open => {}
                 None => strays.push(Stray { index, pid, ended, hold }),
             }
         }
@@ -331,10 +341,16 @@ impl CpuNames {
 
     /// Reads what a call was given that has ended.
     fn read(&mut self, pid: Option<units::Pid>, ended: &Ended, enter: &SysEnter, hold: Hold) {
-        let mut read: Vec<Fact> =
-            paths(enter).into_iter().flatten().map(|it| ended.argument(it)).collect();
+        let arguments = Some(enter).filter(|_| self.reading.reads.arguments);
+        let mut read: Vec<Fact> = arguments
+            .map(paths)
+            .unwrap_or_default()
+            .into_iter()
+            .flatten()
+            .map(|it| ended.argument(it))
+            .collect();
         let call = enter.call.call();
-        if self.reading.exact_args || call.is_list() {
+        if self.reading.reads.exact_args || call.is_list() {
             read.extend(call.memory(&enter.args, ended.ret).map(|it| ended.memory(it)));
         }
         let stood_still =

@@ -2,6 +2,8 @@
 
 use super::plan::SourceKind;
 use super::probes::Probes;
+use super::session::Follow;
+use super::uprobes;
 use crate::event::syscall_table::CallId;
 use crate::sys::thread;
 use crate::sys::tracefs::Tracefs;
@@ -12,6 +14,8 @@ use crate::tracefs::EventFormat;
 pub enum Names {
     /// Probes inside the kernel, whose hits carry the path; and a snapshot of what was open before.
     Kprobe,
+    /// Probes in libraries, right before the calls, and readers that look at what was opened; and the snapshot.
+    Uprobe,
     /// Real-time readers, at the moment of each call; and the snapshot.
     Reader,
     /// The strings that the entries of calls carry (from Linux 6.19 on); and the snapshot.
@@ -27,6 +31,7 @@ impl Names {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Kprobe => "kprobe",
+            Self::Uprobe => "uprobe",
             Self::Reader => "reader",
             Self::Event => "event",
             Self::Snapshot => "snapshot",
@@ -36,8 +41,13 @@ impl Names {
 
     /// True if what stands in the memory of calls is read that say nothing without it.
     pub fn reads(self) -> bool {
-        let may_read = matches!(self, Self::Kprobe | Self::Reader);
+        let may_read = matches!(self, Self::Kprobe | Self::Uprobe | Self::Reader);
         may_read && thread::fifo_allowed(super::names::PRIORITY)
+    }
+
+    /// True if only what was opened is read: probes have told the paths.
+    pub fn links(self) -> bool {
+        self == Self::Uprobe && self.reads()
     }
 
     /// True if calls with a path have a ring of their own.
@@ -79,6 +89,10 @@ pub struct Ground<'a> {
     pub own_name: &'a str,
     /// What is recorded.
     pub calls: &'a [CallId],
+    /// Whose.
+    pub follow: &'a Follow,
+    /// The launched command; empty if there is none.
+    pub command: &'a [String],
 }
 
 /// The rung for this wish. What the user should know goes into `warnings`.
@@ -99,8 +113,13 @@ pub fn choose(
             Some(why) => Err(why),
             None => Ok(plain(Names::Event, "as wanted")),
         },
-        NamesWish::Only(Names::Kprobe) => match kprobes(ground) {
-            Ok(naming) => Ok(naming),
+        NamesWish::Only(names @ (Names::Kprobe | Names::Uprobe)) => match probes(names, ground) {
+            Ok(naming) => {
+                if names == Names::Uprobe && !names.reads() {
+                    warnings.push(NO_OFFSETS.to_owned());
+                }
+                Ok(naming)
+            }
             // It is the source that stands in the way.
             Err(why) if ground.source == SourceKind::Perf => {
                 warnings.push(format!("names are read by threads: {why}"));
@@ -112,13 +131,9 @@ pub fn choose(
             if !ground.calls.iter().any(|it| it.call().has_names()) {
                 return Ok(plain(Names::Reader, "no call with a path is recorded"));
             }
-            let (partly, why_not) = match kprobes(ground) {
-                Ok(naming) if is_complete(&naming) => return Ok(naming),
-                Ok(naming) => {
-                    let why_not = format!("kprobes show {}", naming.reason);
-                    (Some(naming), why_not)
-                }
-                Err(why) => (None, why),
+            let (partly, why_not) = match best_probes(ground) {
+                Ok(naming) => return Ok(naming),
+                Err(other) => *other,
             };
             if thread::fifo_allowed(super::names::PRIORITY) {
                 return Ok(plain(Names::Reader, &why_not));
@@ -132,17 +147,52 @@ pub fn choose(
     }
 }
 
-fn is_complete(naming: &Naming) -> bool {
-    naming.probes.as_ref().is_some_and(|it| it.covers.everything())
+/// What the user of probes in libraries should know where nobody can look at what was opened.
+const NO_OFFSETS: &str = "no real-time priority to be had (SCHED_FIFO), so nobody looks at what was opened, and offsets are not \
+                          known; run as root outside of a container without CAP_SYS_NICE";
+
+/// Probes that show all.
+///
+/// # Errors
+///
+/// Those that show something, if any do, and why they are not enough.
+fn best_probes(ground: Ground<'_>) -> Result<Naming, Box<(Option<Naming>, String)>> {
+    let mut partly = None;
+    let mut why_not = Vec::new();
+    for names in [Names::Kprobe, Names::Uprobe] {
+        match probes(names, ground) {
+            Ok(naming) if is_complete(&naming) => return Ok(naming),
+            Ok(naming) => {
+                why_not.push(format!("{}s show {}", names.as_str(), naming.reason));
+                // The first ones are removed before others are made: they have the same group.
+                partly = partly.or(Some(naming.names));
+            }
+            Err(why) => why_not.push(why),
+        }
+    }
+    let partly = partly.and_then(|it| probes(it, ground).ok());
+    Err(Box::new((partly, why_not.join("; "))))
 }
 
-fn kprobes(ground: Ground<'_>) -> Result<Naming, String> {
+/// With the readers that go with them.
+fn is_complete(naming: &Naming) -> bool {
+    let covers = naming.probes.as_ref().map(|it| &it.covers);
+    covers.is_some_and(|it| match naming.names {
+        Names::Uprobe => it.paths() && naming.names.reads(),
+        _ => it.everything(),
+    })
+}
+
+fn probes(names: Names, ground: Ground<'_>) -> Result<Naming, String> {
     if ground.source == SourceKind::Perf {
-        return Err("kprobes are recorded with --source tracefs only".to_owned());
+        return Err(format!("{}s are recorded with --source tracefs only", names.as_str()));
     }
-    let probes = Probes::find(ground.tracefs, ground.machine, ground.own_name)?;
-    let reason = probes.covers.text();
-    Ok(Naming { names: Names::Kprobe, reason, probes: Some(probes) })
+    let probes = match names {
+        Names::Uprobe => uprobes::find(ground)?,
+        _ => Probes::find(ground.tracefs, ground.machine, ground.own_name)?,
+    };
+    let reason = probes.reason.clone();
+    Ok(Naming { names, reason, probes: Some(probes) })
 }
 
 /// The readers need real-time priority: with less, names are wrong in silence.

@@ -129,6 +129,8 @@ pub struct Wanted<'a> {
     pub own_name: &'a str,
     /// True if calls with names go to the names ring.
     pub names_ring: bool,
+    /// True if the ends of opens go there that made a descriptor, and nothing else of them.
+    pub links: bool,
     /// True if calls go there, too, of which nothing is known without what stands in memory.
     pub lists: bool,
     /// True if calls with memory that tells more go there, too.
@@ -162,7 +164,9 @@ pub fn plan(wanted: &Wanted<'_>) -> Vec<Planned> {
         if is_perf { is_needed } else { call.has_names() }
     };
     let is_named = |call: &Call| {
-        let is_read = wanted.names_ring && has_names(call) || wanted.lists && call.is_list();
+        let is_read = wanted.names_ring && has_names(call)
+            || wanted.links && call.receives_descriptors()
+            || wanted.lists && call.is_list();
         is_read || wanted.exact_args && call.has_memory()
     };
     let (named, plain): (Vec<CallId>, Vec<CallId>) =
@@ -178,7 +182,11 @@ pub fn plan(wanted: &Wanted<'_>) -> Vec<Planned> {
     if is_perf && plain.len() > SINGLE_CALLS_MAX {
         planned.extend(raw_pair(&plain, wanted.machine));
     } else {
+        let is_split = |it: &CallId| wanted.links && it.call().class == Class::Open;
+        let (split, plain): (Vec<CallId>, Vec<CallId>) = plain.iter().partition(|it| is_split(it));
         planned.extend(plain.iter().flat_map(|&it| single(it, RingOf::Main, "")));
+        let own = wanted.system.then_some(wanted.own_name);
+        planned.extend(split.iter().flat_map(|&it| by_result(it, own)));
         if !is_perf {
             planned.extend(exec_exits(wanted.calls));
         }
@@ -298,6 +306,22 @@ fn device_filter(point: &str, devices: &[DevId]) -> String {
     devices.iter().flat_map::<Vec<String>, _>(of_device).collect::<Vec<_>>().join("||")
 }
 
+/// Entry and exit of an open, whose end is in the names ring if it made a descriptor. `own`: whose are left out in both.
+fn by_result(call: CallId, own: Option<&str>) -> Vec<Planned> {
+    let not_ours = own.map(|it| format!("COMM!=\"{it}\""));
+    let filter = |term: &str| {
+        let terms = [term, not_ours.as_deref().unwrap_or_default()];
+        terms.into_iter().filter(|it| !it.is_empty()).collect::<Vec<_>>().join("&&")
+    };
+    let [enter, failed] = single(call, RingOf::Main, "");
+    let [_, opened] = single(call, RingOf::Names, &filter("ret>=0"));
+    vec![
+        Planned { filter: filter(""), ..enter },
+        Planned { filter: filter("ret<0"), ..failed },
+        opened,
+    ]
+}
+
 /// Never with a filter by thread: a completion carries the name and pid of whoever was interrupted, and the kernel's own threads, which
 /// work for a ring, are not born as a program's are.
 fn unfiltered(system: &'static str, name: &str, ring: RingOf, need: Need) -> Planned {
@@ -322,6 +346,7 @@ mod tests {
             machine: "x86_64",
             own_name: "iotrace:1",
             names_ring,
+            links: false,
             lists: names_ring,
             exact_args: false,
             block: false,
@@ -361,6 +386,7 @@ mod tests {
             machine: "x86_64",
             own_name: "iotrace:1",
             names_ring: true,
+            links: false,
             lists: true,
             exact_args: false,
             block: true,
@@ -391,6 +417,7 @@ mod tests {
             machine: "x86_64",
             own_name: "iotrace:1",
             names_ring: false,
+            links: false,
             lists: false,
             exact_args: false,
             block: false,
@@ -420,6 +447,41 @@ mod tests {
     }
 
     #[test]
+    fn only_opens_that_made_a_descriptor_wake_a_reader_of_links() {
+        let calls: Vec<CallId> =
+            ["openat", "unlink"].into_iter().filter_map(CallId::by_name).collect();
+        let filters = |system| {
+            let planned = plan(&Wanted {
+                calls: &calls,
+                machine: "x86_64",
+                own_name: "iotrace:1",
+                names_ring: false,
+                links: true,
+                lists: true,
+                exact_args: false,
+                block: false,
+                extents: false,
+                devices: &[],
+                uring: false,
+                faults: None,
+                source: SourceKind::Tracefs,
+                system,
+                probes: &[],
+            });
+            let opens = planned.into_iter().filter(|it| it.name.ends_with("_openat"));
+            opens.map(|it| (it.ring.as_str(), it.wakes, it.filter)).collect::<Vec<_>>()
+        };
+        let expected = |terms: [&str; 3]| {
+            let [enter, failed, opened] = terms.map(str::to_owned);
+            vec![("main", false, enter), ("main", false, failed), ("names", true, opened)]
+        };
+        assert_eq!(filters(false), expected(["", "ret<0", "ret>=0"]));
+        let not_ours = "COMM!=\"iotrace:1\"";
+        let [failed, opened] = ["ret<0", "ret>=0"].map(|it| format!("{it}&&{not_ours}"));
+        assert_eq!(filters(true), expected([not_ours, &failed, &opened]));
+    }
+
+    #[test]
     fn the_filter_of_the_whole_table_fits_the_kernel() {
         let calls: Vec<CallId> = CallId::all().collect();
         let wanted = Wanted {
@@ -427,6 +489,7 @@ mod tests {
             machine: "x86_64",
             own_name: "iotrace:0123456",
             names_ring: false,
+            links: false,
             lists: false,
             exact_args: false,
             block: true,

@@ -7,17 +7,13 @@
 
 use std::io;
 
+use super::bench::Bench;
 use super::btf::Btf;
-use super::stream::Stream;
-use super::trial::{self, Call, Seen};
-use crate::event::decode::Decoder;
 use crate::event::probed::{FILE_PREFIX, PATH_PREFIX};
-use crate::record::PageLayout;
+use crate::event::syscall_table::CallId;
 use crate::sys::instance::Instance;
-use crate::sys::kprobes::{At, ProbeGroup};
-use crate::sys::limits::online_cpus;
+use crate::sys::probe_events::{At, Kind, ProbeGroup};
 use crate::sys::tracefs::Tracefs;
-use crate::tracefs::EventFormat;
 
 /// Where the kernel describes its own types.
 const BTF: &str = "/sys/kernel/btf/vmlinux";
@@ -46,6 +42,8 @@ pub struct Probes {
     group: ProbeGroup,
     /// What they have shown of calls whose paths were known.
     pub covers: Covers,
+    /// What they see, in words.
+    pub reason: String,
     _lock: Instance,
 }
 
@@ -63,9 +61,14 @@ pub struct Covers {
 }
 
 impl Covers {
+    /// Every call of the trial.
+    pub fn paths(&self) -> bool {
+        self.hidden.is_empty() && !self.shown.is_empty()
+    }
+
     /// Every call with a path, and what files are.
     pub fn everything(&self) -> bool {
-        self.hidden.is_empty() && self.files && !self.shown.is_empty()
+        self.paths() && self.files
     }
 
     /// In words.
@@ -136,22 +139,30 @@ impl Fields {
 }
 
 impl Probes {
+    /// Probes that are made.
+    pub(super) fn new(group: ProbeGroup, reason: String, covers: Covers, lock: Instance) -> Self {
+        Self { group, covers, reason, _lock: lock }
+    }
+
     /// Makes the best that this kernel allows. `machine` as `uname -m` says, `own_name` is that of our threads.
     ///
     /// # Errors
     ///
     /// Why there are none, in words.
     pub fn find(tracefs: &Tracefs, machine: &str, own_name: &str) -> Result<Self, String> {
-        let mut group = ProbeGroup::new(tracefs).map_err(|it| it.to_string())?;
+        let mut group = ProbeGroup::new(tracefs, Kind::Kernel).map_err(|it| it.to_string())?;
         let lock = Instance::create(tracefs, "probes").map_err(|it| it.to_string())?;
         let types = std::fs::read(BTF).unwrap_or_default();
         let fields = Fields::of(Btf::parse(&types).as_ref());
-        let bench = Bench { tracefs, machine, own_name, instance: &lock };
+        let calls: Vec<CallId> = CallId::all().collect();
+        let bench = Bench { tracefs, machine, own_name, instance: &lock, calls: &calls };
         let mut best: Option<(At, Covers)> = None;
         let mut refused = String::new();
         for &(at, functions) in PATH_FUNCTIONS {
             let covers = match define(&mut group, at, functions, &fields) {
-                Ok(()) => bench.try_out_twice(&group, functions).map_err(|it| it.to_string())?,
+                Ok(()) => bench
+                    .try_out_twice(&group, functions, Covers::everything)
+                    .map_err(|it| it.to_string())?,
                 Err(why) => {
                     refused = why.to_string();
                     group.clear();
@@ -159,7 +170,7 @@ impl Probes {
                 }
             };
             if covers.everything() {
-                return Ok(Self { group, covers, _lock: lock });
+                return Ok(Self::new(group, covers.text(), covers, lock));
             }
             group.clear();
             if best.as_ref().is_none_or(|it| it.1.shown.len() < covers.shown.len()) {
@@ -169,7 +180,7 @@ impl Probes {
         match best.filter(|it| !it.1.shown.is_empty()) {
             Some((at, covers)) => {
                 define(&mut group, at, &covers.functions, &fields).map_err(|it| it.to_string())?;
-                Ok(Self { group, covers, _lock: lock })
+                Ok(Self::new(group, covers.text(), covers, lock))
             }
             None if refused.is_empty() => {
                 Err("probes could be made on this kernel, but showed none of the paths of a trial"
@@ -184,6 +195,17 @@ impl Probes {
     /// Their system, and the names of all of them.
     pub fn tracepoints(&self) -> impl Iterator<Item = (&str, &str)> {
         self.group.events().iter().map(|it| (self.group.name(), it.as_str()))
+    }
+
+    /// Threads that found no place inside a probed function: the names of their calls are not there.
+    pub(super) fn missed_names(&self) -> Option<String> {
+        match self.missed() {
+            Ok(0) => None,
+            Ok(missed) => Some(format!(
+                "kprobes were missed {missed} times, by whichever program: at most so many names are not known"
+            )),
+            Err(error) => Some(format!("whether kprobes were missed is not known: {error}")),
+        }
     }
 
     /// How many hits the kernel has missed.
@@ -206,69 +228,6 @@ fn define(group: &mut ProbeGroup, at: At, functions: &[&str], fields: &Fields) -
         let _ = group.define(At::Entry, FILE_PREFIX, FILE_FUNCTION, file);
     }
     Ok(())
-}
-
-/// Where probes are tried out.
-struct Bench<'a> {
-    tracefs: &'a Tracefs,
-    machine: &'a str,
-    own_name: &'a str,
-    instance: &'a Instance,
-}
-
-/// KiB of each CPU's ring in the trial: some dozens of hits.
-const TRIAL_RING_KIB: &str = "64";
-
-impl Bench<'_> {
-    /// Others' calls may push ours out of the rings: then it may go better the second time.
-    fn try_out_twice(&self, group: &ProbeGroup, functions: &[&'static str]) -> io::Result<Covers> {
-        let first = self.try_out(group, functions)?;
-        if first.everything() {
-            return Ok(first);
-        }
-        let second = self.try_out(group, functions)?;
-        let is_better = second.everything() || second.shown.len() > first.shown.len();
-        Ok(if is_better { second } else { first })
-    }
-
-    fn try_out(&self, group: &ProbeGroup, functions: &[&'static str]) -> io::Result<Covers> {
-        let mut decoder = Decoder::new(self.machine);
-        for event in group.events() {
-            let format = self.tracefs.format(group.name(), event).map_err(io::Error::other)?;
-            let id = EventFormat::parse(&format).ok().and_then(|it| it.id);
-            let id = id.and_then(|it| u16::try_from(it).ok());
-            let id = id.ok_or_else(|| io::Error::other("a probe without an id"))?;
-            decoder.add(group.name(), event, id, &format).map_err(io::Error::other)?;
-        }
-        let header_page = self.tracefs.text("header_page").map_err(io::Error::other)?;
-        let layout = PageLayout::parse(&header_page).ok_or_else(|| {
-            io::Error::other("this kernel's trace pages are laid out in an unknown way")
-        })?;
-        self.instance.write("buffer_size_kb", TRIAL_RING_KIB)?;
-        // Inherited from the top instance, where somebody may have set it otherwise.
-        self.instance.write("options/overwrite", "1")?;
-        let rings = online_cpus().into_iter().map(|cpu| {
-            let ring = self.instance.ring(cpu, layout.page_bytes())?;
-            Ok(Stream::pages(cpu, super::plan::RingOf::Main, ring, layout))
-        });
-        let mut rings = rings.collect::<io::Result<Vec<_>>>()?;
-        let enable = |on: &str| self.instance.write(&format!("events/{}/enable", group.name()), on);
-        enable("1").and_then(|()| self.instance.write("tracing_on", "1"))?;
-        let calls = trial::make_calls(self.own_name);
-        // Whatever came of it: probes that are recorded cannot be removed.
-        self.instance.write("tracing_on", "0").and_then(|()| enable("0"))?;
-        let calls = calls?;
-        let seen = Seen::take(&mut rings, &decoder, layout, calls.tid)?;
-        let (shown, hidden): (Vec<&Call>, Vec<&Call>) =
-            calls.list.iter().partition(|it| seen.shows(it));
-        let names = |calls: &[&Call]| calls.iter().map(|it| it.name).collect();
-        Ok(Covers {
-            functions: functions.to_vec(),
-            shown: names(&shown),
-            hidden: names(&hidden),
-            files: seen.shows_file(calls.file),
-        })
-    }
 }
 
 #[cfg(test)]

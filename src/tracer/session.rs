@@ -14,7 +14,7 @@ use super::error::TracerError;
 use super::frames::{About, begin_log, end_frame, header};
 use super::gauge::Gauge;
 use super::log::{Log, Message};
-use super::names::{NamesReaders, NamesThreads};
+use super::names::{NamesReaders, NamesThreads, Reads};
 use super::naming::{self, Ground, Names, NamesWish, Naming};
 use super::plan::{self, SourceKind, Wanted};
 use super::probes::Probes;
@@ -213,7 +213,7 @@ impl Session {
         let layouts = layouts(source.as_ref())?;
         let decoder = Arc::new(decoder(&host.machine, source.as_ref()));
         let names_readers =
-            NamesReaders::new(names_rings, decoder, layouts.clone(), exact_args(options))
+            NamesReaders::new(names_rings, decoder, layouts.clone(), reads(options, names))
                 .map_err(TracerError::system("make an eventfd"))?;
         let names_readers = Arc::new(names_readers);
         let name_threads = NamesThreads::start(&names_readers, &own_name)
@@ -347,7 +347,7 @@ impl Session {
             Some(program) if ended => (program.reap().ok(), None),
             other => (None, other),
         };
-        warnings.extend(self.probes.as_ref().and_then(missed_names));
+        warnings.extend(self.probes.as_ref().and_then(Probes::missed_names));
         warnings.extend(snapshot::late_cpus(&self.cpus));
         let counts = self.source.counts().unwrap_or_else(|error| {
             warnings.push(format!(
@@ -422,7 +422,8 @@ fn open_from(
     warnings: &mut Vec<String>,
 ) -> Result<(Opened, Naming), TracerError> {
     let (machine, calls) = (host.machine.as_str(), options.calls.as_slice());
-    let ground = Ground { tracefs, source, machine, own_name, calls };
+    let (follow, command) = (&options.follow, options.command.as_slice());
+    let ground = Ground { tracefs, source, machine, own_name, calls, follow, command };
     let naming = naming::choose(options.names, ground, warnings).map_err(TracerError::Names)?;
     let probes = naming.probes.iter().flat_map(Probes::tracepoints);
     let probes: Vec<(String, String)> =
@@ -432,6 +433,7 @@ fn open_from(
         machine,
         own_name,
         names_ring: naming.names.has_ring(),
+        links: naming.names.links(),
         lists: naming.names.reads(),
         exact_args: exact_args(options),
         block: options.block,
@@ -464,20 +466,14 @@ fn open_from(
     Ok((opened, naming))
 }
 
+/// What the readers read.
+fn reads(options: &Options, names: Names) -> Reads {
+    Reads { arguments: !names.links(), exact_args: exact_args(options) }
+}
+
 /// True if what arguments point to is read: with less than real-time priority it would be too late, and nobody would know.
 fn exact_args(options: &Options) -> bool {
     options.exact_args && thread::fifo_allowed(super::names::PRIORITY)
-}
-
-/// Threads that found no place inside a probed function: the names of their calls are not there.
-fn missed_names(probes: &Probes) -> Option<String> {
-    match probes.missed() {
-        Ok(0) => None,
-        Ok(missed) => Some(format!(
-            "kprobes were missed {missed} times, by whichever program: at most so many names are not known"
-        )),
-        Err(error) => Some(format!("whether kprobes were missed is not known: {error}")),
-    }
 }
 
 /// Has the kernel follow those that are to be recorded, where it does that.

@@ -15,6 +15,7 @@ use nix::unistd::{AccessFlags, access, chdir, execve, linkat, mkdir, symlinkat, 
 use super::stream::{Stream, Take};
 use super::threads::spawn_named;
 use crate::event::decode::Decoder;
+use crate::event::syscall_table::CallId;
 use crate::event::{EventKind, Probed};
 use crate::record::PageLayout;
 use crate::record::page::{self, Entry};
@@ -27,45 +28,46 @@ const FILE: &str = "/proc/self/status";
 /// A call that fails, with the paths it is given; the second is used by few.
 type Failing = fn(&CStr, &CStr);
 
-/// One for each way in which the kernel takes paths.
-const FAILING: &[(&str, usize, Failing)] = &[
-    ("open", 1, |it, _| {
+/// One for each way in which the kernel takes paths: its name, the system calls that C libraries make for it, the number of its
+/// paths.
+const FAILING: &[(&str, &[&str], usize, Failing)] = &[
+    ("open", &["open", "openat"], 1, |it, _| {
         let _ = open(it, OFlag::O_RDONLY, Mode::empty());
     }),
-    ("stat", 1, |it, _| {
+    ("stat", &["newstat", "newfstatat", "statx"], 1, |it, _| {
         let _ = stat(it);
     }),
-    ("access", 1, |it, _| {
+    ("access", &["access", "faccessat", "faccessat2"], 1, |it, _| {
         let _ = access(it, AccessFlags::F_OK);
     }),
-    ("readlink", 1, |it, _| {
+    ("readlink", &["readlink", "readlinkat"], 1, |it, _| {
         let _ = readlink(it);
     }),
-    ("chdir", 1, |it, _| {
+    ("chdir", &["chdir"], 1, |it, _| {
         let _ = chdir(it);
     }),
-    ("truncate", 1, |it, _| {
+    ("truncate", &["truncate"], 1, |it, _| {
         let _ = truncate(it, 0);
     }),
-    ("chmod", 1, |it, _| {
+    ("chmod", &["chmod", "fchmodat"], 1, |it, _| {
         let _ = fchmodat(AT_FDCWD, it, Mode::empty(), FchmodatFlags::FollowSymlink);
     }),
-    ("unlink", 1, |it, _| {
+    ("unlink", &["unlink", "unlinkat"], 1, |it, _| {
         let _ = unlink(it);
     }),
-    ("mkdir", 1, |it, _| {
+    ("mkdir", &["mkdir", "mkdirat"], 1, |it, _| {
         let _ = mkdir(it, Mode::empty());
     }),
-    ("rename", 2, |it, to| {
+    ("rename", &["rename", "renameat", "renameat2"], 2, |it, to| {
         let _ = renameat(AT_FDCWD, it, AT_FDCWD, to);
     }),
-    ("link", 2, |it, to| {
+    ("link", &["link", "linkat"], 2, |it, to| {
         let _ = linkat(AT_FDCWD, it, AT_FDCWD, to, AtFlags::empty());
     }),
-    ("symlink", 2, |it, to| {
+    ("symlink", &["symlink", "symlinkat"], 2, |it, to| {
         let _ = symlinkat(it, AT_FDCWD, to);
     }),
-    ("execve", 1, |it, _| {
+    ("execve", &["execve"], 1, |it, _| {
         let _ = execve::<&CStr, &CStr>(it, &[], &[]);
     }),
 ];
@@ -89,14 +91,17 @@ pub(super) struct Calls {
     pub file: (Fd, u32, u64),
 }
 
-/// Makes the calls.
+/// Makes the calls, as far as one of these comes of them.
 ///
 /// # Errors
 ///
 /// If no thread can be started, or the one file that must be there is not.
-pub(super) fn make_calls(own_name: &str) -> io::Result<Calls> {
-    let thread = spawn_named(own_name, || {
-        let list = FAILING.iter().map(|&(name, paths, call)| make(name, paths, call)).collect();
+pub(super) fn make_calls(own_name: &str, wanted: &[CallId]) -> io::Result<Calls> {
+    let is_wanted = |calls: &[&str]| wanted.iter().any(|it| calls.contains(&it.call().name));
+    let wanted: Vec<_> = FAILING.iter().filter(|it| is_wanted(it.1)).collect();
+    let thread = spawn_named(own_name, move || {
+        let list = wanted.into_iter().map(|&(name, _, paths, call)| make(name, paths, call));
+        let list = list.collect();
         let file = File::open(FILE)?;
         let (fd, about) = (Fd(file.as_raw_fd()), file.metadata()?);
         let tid = Tid(nix::unistd::gettid().as_raw());
@@ -159,6 +164,7 @@ impl Seen {
                 let is_there = address.map_or(call.paths.len() == 1, |it| it == *at);
                 is_there && bytes.as_ref() == Some(text)
             }
+            Probed::Given { address, bytes } => address == at && bytes.as_ref() == Some(text),
             Probed::File { .. } => false,
         };
         call.paths.iter().all(|path| self.0.iter().any(|it| is_path(it, path)))
@@ -208,7 +214,8 @@ mod tests {
 
     #[test]
     fn the_calls_are_made_and_fail() {
-        let calls = make_calls("iotrace:test").expect("a thread");
+        let all: Vec<CallId> = CallId::all().collect();
+        let calls = make_calls("iotrace:test", &all).expect("a thread");
         assert_eq!(calls.list.len(), FAILING.len());
         assert!(calls.list.iter().all(|it| it.paths.iter().all(|it| it.0 != 0)));
         assert_eq!(calls.file.1 & libc::S_IFMT, libc::S_IFREG);

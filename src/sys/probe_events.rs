@@ -1,18 +1,48 @@
-//! Kprobe events of our own (`Documentation/trace/kprobetrace.rst`): a line in `kprobe_events` makes one, another takes
-//! it away.
+//! Kprobe and uprobe events of our own (`Documentation/trace/kprobetrace.rst`, `uprobetracer.rst`): a line in
+//! `kprobe_events` or `uprobe_events` makes one, another takes it away.
 //!
 //! They outlive their tracer. Its process number is in the name of their group, and as long as it lives it holds an
 //! instance (`super::instance`), so whoever comes next knows whose are left and removes them.
 
-use std::fs::{self, OpenOptions};
+use std::collections::BTreeSet;
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
+use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 
 use super::tracefs::Tracefs;
 use crate::event::probed::GROUP_PREFIX;
 
-/// The file with all definitions.
-const DEFINITIONS: &str = "kprobe_events";
+/// Where probes stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// In functions of the kernel.
+    Kernel,
+    /// In the code of programs.
+    User,
+}
+
+impl Kind {
+    /// The file with all definitions.
+    fn definitions(self) -> &'static str {
+        match self {
+            Self::Kernel => "kprobe_events",
+            Self::User => "uprobe_events",
+        }
+    }
+
+    /// Why there is no such file.
+    fn missing(self) -> &'static str {
+        match self {
+            Self::Kernel => {
+                "this kernel has no kprobe events (it is built without CONFIG_KPROBE_EVENTS)"
+            }
+            Self::User => {
+                "this kernel has no uprobe events (it is built without CONFIG_UPROBE_EVENTS)"
+            }
+        }
+    }
+}
 
 /// Threads that may be inside a probed function at the same time: from entry to return each needs a place, and who
 /// finds none is missed. Some wait in there for a disk.
@@ -30,6 +60,7 @@ pub enum At {
 /// Our probes; removed when dropped. No instance may record them any more then.
 #[derive(Debug)]
 pub struct ProbeGroup {
+    kind: Kind,
     tracefs: PathBuf,
     name: String,
     /// Names of its events.
@@ -41,19 +72,16 @@ impl ProbeGroup {
     ///
     /// # Errors
     ///
-    /// Why there can be none: the kernel has no kprobe events, or they are not for us.
-    pub fn new(tracefs: &Tracefs) -> io::Result<Self> {
-        let path = tracefs.root().join(DEFINITIONS);
+    /// Why there can be none: the kernel has no such events, or they are not for us.
+    pub fn new(tracefs: &Tracefs, kind: Kind) -> io::Result<Self> {
+        let path = tracefs.root().join(kind.definitions());
         let name = format!("{GROUP_PREFIX}{}", std::process::id());
         // To append: cutting the file removes everybody's.
         OpenOptions::new().append(true).open(&path).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => io::Error::new(
-                error.kind(),
-                "this kernel has no kprobe events (it is built without CONFIG_KPROBE_EVENTS)",
-            ),
+            io::ErrorKind::NotFound => io::Error::new(error.kind(), kind.missing()),
             _ => io::Error::new(error.kind(), format!("{}: {error}", path.display())),
         })?;
-        Ok(Self { tracefs: tracefs.root().to_owned(), name, events: Vec::new() })
+        Ok(Self { kind, tracefs: tracefs.root().to_owned(), name, events: Vec::new() })
     }
 
     /// Its name: the system of its events.
@@ -82,6 +110,29 @@ impl ProbeGroup {
         Ok(())
     }
 
+    /// Makes a probe in the code of a file, so many bytes behind its beginning, with these fields. Probes of one name are one
+    /// event at several places.
+    ///
+    /// # Errors
+    ///
+    /// Those of the kernel.
+    pub fn define_in(
+        &mut self,
+        event: &str,
+        file: &File,
+        offset: u64,
+        fields: &str,
+    ) -> io::Result<()> {
+        let (group, event) = (&self.name, format!("{event}_{}", std::process::id()));
+        // The kernel follows the link, so there is no path that it would have to take apart.
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        self.write(&format!("p:{group}/{event} {path}:{offset:#x} {fields}\n"))?;
+        if !self.events.contains(&event) {
+            self.events.push(event);
+        }
+        Ok(())
+    }
+
     /// Removes all its probes.
     pub fn clear(&mut self) {
         for event in std::mem::take(&mut self.events) {
@@ -90,18 +141,21 @@ impl ProbeGroup {
         }
     }
 
-    /// How many hits the kernel has missed.
+    /// How many hits the kernel has missed. In programs none: what records them may sleep until there is room.
     ///
     /// # Errors
     ///
     /// Those of reading `kprobe_profile`.
     pub fn missed(&self) -> io::Result<u64> {
+        if self.kind == Kind::User {
+            return Ok(0);
+        }
         let text = fs::read_to_string(self.tracefs.join("kprobe_profile"))?;
         Ok(self.events.iter().map(|it| missed(&text, it)).sum())
     }
 
     fn write(&self, line: &str) -> io::Result<()> {
-        let path = self.tracefs.join(DEFINITIONS);
+        let path = self.tracefs.join(self.kind.definitions());
         OpenOptions::new().append(true).open(path)?.write_all(line.as_bytes())
     }
 }
@@ -114,12 +168,16 @@ impl Drop for ProbeGroup {
 
 /// Removes the probes of tracers that are gone: `is_alive` says whether one of this process number is there.
 pub(super) fn remove_stale(tracefs: &Tracefs, is_alive: impl Fn(u32) -> bool) {
-    let path = tracefs.root().join(DEFINITIONS);
-    let text = fs::read_to_string(&path).unwrap_or_default();
-    for (_, event) in text.lines().filter_map(ours).filter(|it| !is_alive(it.0)) {
-        let file = OpenOptions::new().append(true).open(&path);
-        // Somebody may still record it.
-        let _ = file.and_then(|mut it| it.write_all(format!("-:{event}\n").as_bytes()));
+    for kind in [Kind::Kernel, Kind::User] {
+        let path = tracefs.root().join(kind.definitions());
+        let text = fs::read_to_string(&path).unwrap_or_default();
+        let dead = text.lines().filter_map(ours).filter(|it| !is_alive(it.0)).map(|it| it.1);
+        // One event may have many lines.
+        for event in dead.collect::<BTreeSet<_>>() {
+            let file = OpenOptions::new().append(true).open(&path);
+            // Somebody may still record it.
+            let _ = file.and_then(|mut it| it.write_all(format!("-:{event}\n").as_bytes()));
+        }
     }
 }
 
