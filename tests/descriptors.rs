@@ -310,3 +310,35 @@ fn what_is_touched_in_memory_is_told_with_its_file() {
     assert_eq!(of("madvise"), [(after.clone(), 96)]);
     assert_eq!(of("munmap"), [(after.clone(), 64), (after.clone(), 80)]);
 }
+
+/// Fails if a program has another path than its exec was given, or if one that did not start has any.
+#[test]
+fn programs_are_called_as_they_were_started() {
+    if !can_record(&[]) {
+        return;
+    }
+    let _alone = alone();
+    for source in ["perf", "tracefs"] {
+        let dir = scratch_dir("execs");
+        let options = ["--source", source, "--names", "reader", "-e", "%default,%process"];
+        let (recording, log) = recorded("execs.c", dir.path(), &options);
+        recording.assert_archive(&dir.path().join("archive"));
+        let operations = recording.operations();
+        for line in log.lines() {
+            let words: Vec<&str> = line.split(' ').collect();
+            let &[pid, call, path, absolute] = words.as_slice() else { panic!("{line}") };
+            let is_it = |it: &&JsonOperation| it.name == call && it.pid.to_string() == pid;
+            let exec = operations.iter().find(is_it).expect(line);
+            let is_there = absolute != "-";
+            let expected = is_there.then(|| if path == "-" { "" } else { path });
+            assert_eq!(exec.path.as_deref(), expected, "{line}: {exec:?}");
+            if is_there {
+                assert_eq!(exec.path_source.as_deref(), Some("exec-event"), "{exec:?}");
+                // With perf the path of `chdir` is not read, so nobody knows where a relative path begins.
+                let told = exec.path_absolute.as_deref();
+                assert!(told.is_some() || source == "perf", "{exec:?}");
+                assert!(told.is_none_or(|it| it == absolute), "{line}: {exec:?}");
+            }
+        }
+    }
+}

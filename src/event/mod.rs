@@ -57,11 +57,11 @@ pub enum EventKind {
     Lost(u64),
     /// No hit, but a fact that has its place in time: a snapshot saw this descriptor.
     SeenFd(Box<SeenFd>),
-    /// A probe of ours saw something inside a system call.
+    /// Something was seen inside a system call: by a probe of ours, or by a tracepoint that tells of a step of it.
     Probed(Box<Probed>),
 }
 
-/// What a probe of ours saw inside a system call of the thread: the kernel's own words, at the moment of their use.
+/// What was seen inside a system call of the thread: the kernel's own words, at the moment of their use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Probed {
     /// The kernel has copied a path out of the program's memory.
@@ -78,6 +78,9 @@ pub enum Probed {
         /// What the file is.
         stat: FileStat,
     },
+    /// The process has become the program of this path (`sched:sched_process_exec`): the one that `execve` was given. Of
+    /// `execveat` with a directory `/dev/fd/N/PATH`, or `/dev/fd/N` if it was given no more (`alloc_bprm()` in `fs/exec.c`).
+    Program(Vec<u8>),
 }
 
 /// `sys_enter`: the call and its six argument registers as they were.
@@ -130,6 +133,8 @@ pub enum StringFrom {
     /// Read from the program's memory, beside the call.
     #[default]
     Memory,
+    /// The path of the new program, as the kernel tells it when an exec has succeeded.
+    Exec,
     /// The kernel's own copy, which it worked with.
     Kernel,
 }

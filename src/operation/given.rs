@@ -1,6 +1,6 @@
 //! The paths that a call was given: where they are from, and where they lead.
 
-use super::model::{FilePath, Given, Named, PathSource, SyscallOperation};
+use super::model::{FilePath, Given, Named, OpenFile, PathSource, SyscallOperation};
 use super::place::Base;
 use super::process::Process;
 use super::syscall::fd_of;
@@ -17,24 +17,25 @@ pub(super) fn as_file_path(given: Given) -> FilePath {
     FilePath { bytes: absolute.unwrap_or(bytes), source }
 }
 
-/// The paths that a call was given.
+/// The paths that a call was given. `directory` is what its directory was at the entry, if it is gone by now.
 pub(super) fn named(
     names: &ReadNames,
     operation: &SyscallOperation,
-    process: &Process,
-    losses: u32,
+    directory: Option<&OpenFile>,
+    (process, losses): (&Process, u32),
 ) -> Named {
-    let given = |name: &Option<Name>, from: StringFrom, directory: Role| {
+    let given = |name: &Option<Name>, from: StringFrom, role: Role| {
         let name = name.as_ref()?;
         let source = match from {
             StringFrom::Memory if !name.verified => PathSource::Unverified,
             StringFrom::Memory => PathSource::Argument,
             StringFrom::Kernel => PathSource::Kernel,
+            StringFrom::Exec => PathSource::Exec,
             StringFrom::Event => PathSource::Event,
             StringFrom::EventCut => PathSource::EventCut,
         };
         let path = FilePath { bytes: name.bytes.clone(), source };
-        let absolute = absolute(&path, directory, operation, (process, losses));
+        let absolute = absolute(&path, role, operation, directory, (process, losses));
         Some(Given { path, absolute })
     };
     let [first, second] = names.from;
@@ -47,21 +48,22 @@ pub(super) fn named(
 /// The whole path; what a symbolic link contains is none before somebody follows it.
 fn absolute(
     path: &FilePath,
-    directory: Role,
+    role: Role,
     operation: &SyscallOperation,
+    directory: Option<&OpenFile>,
     (process, losses): (&Process, u32),
 ) -> Option<Vec<u8>> {
     let call = operation.call.call();
-    if directory == Role::DirFd2 && call.is_symlink() {
+    if role == Role::DirFd2 && call.is_symlink() {
         return None;
     }
     // `openat2` may be told to begin at its directory all the same.
     if call.arg(Role::How).is_some() && path.bytes.starts_with(b"/") {
         return None;
     }
-    let fd = fd_of(call, directory, &operation.args).filter(|it| *it != Fd::AT_FDCWD);
+    let fd = fd_of(call, role, &operation.args).filter(|it| *it != Fd::AT_FDCWD);
     let open = fd.and_then(|it| process.fds.borrow().get(it, losses)).map(|it| it.file());
-    let sure = open.as_ref().and_then(|it| it.path.as_ref());
+    let sure = directory.or(open.as_deref()).and_then(|it| it.path.as_ref());
     let sure = sure.filter(|it| is_whole(it));
     let base = match fd {
         None => Base::Working,

@@ -34,6 +34,8 @@ mod file_names_tests;
 #[cfg(test)]
 mod mappings_tests;
 #[cfg(test)]
+mod process_tests;
+#[cfg(test)]
 mod tracker_tests;
 
 use crate::anomaly::Anomaly;

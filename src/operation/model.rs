@@ -23,6 +23,8 @@ pub enum PathSource {
     Argument,
     /// The kernel's own copy of the argument, recorded inside the call: as the program spelled it.
     Kernel,
+    /// The path of the program that an exec has made of its process, as the kernel's own tracepoint tells it: as spelled.
+    Exec,
     /// The argument as the call's tracepoint shows it: bytes that cannot be printed are dots.
     Event,
     /// The same, and what is missing behind it was cut off.
@@ -44,6 +46,7 @@ impl PathSource {
             Self::Link => "fd-link",
             Self::Argument => "argument",
             Self::Kernel => "kernel-string",
+            Self::Exec => "exec-event",
             Self::Event => "event-string",
             Self::EventCut => "event-string-cut",
             Self::Call => "call",
@@ -55,7 +58,7 @@ impl PathSource {
 
     /// It is what the program spelled, to the byte.
     pub fn is_spelled(self) -> bool {
-        matches!(self, Self::Argument | Self::Kernel)
+        matches!(self, Self::Argument | Self::Kernel | Self::Exec)
     }
 
     /// It may be another file's name, or only the beginning of one.

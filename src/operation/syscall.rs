@@ -29,6 +29,8 @@ pub struct Pending {
     mapped: Option<Rc<Description>>,
     /// The mappings that it takes away, for the same reason.
     unmapped: Vec<Mapping>,
+    /// The directory that an exec was given: the exec may close it.
+    directory: Option<Rc<Description>>,
 }
 
 /// The register of this role, as a descriptor.
@@ -85,7 +87,13 @@ pub fn begin(
         closed: None,
         mapped: None,
         unmapped: Vec::new(),
+        directory: None,
     };
+    if call.is_exec() {
+        let directory = fd_of(call, Role::DirFd, args);
+        pending.directory =
+            directory.and_then(|it| process.fds.borrow().get(it, context.losses));
+    }
     match call.class {
         Class::Open => pending.operation.fd = None,
         Class::CloseRange => {}
@@ -168,6 +176,7 @@ pub fn end(
     context: &mut Context<'_>,
 ) -> Vec<FdEffect> {
     let (mapped, unmapped) = (pending.mapped.take(), std::mem::take(&mut pending.unmapped));
+    let directory = pending.directory.take().map(|it| it.file());
     let operation = &mut pending.operation;
     operation.end = Some(event.time);
     operation.ret = Some(exit.ret);
@@ -190,8 +199,9 @@ pub fn end(
         Class::Control => effects.control(operation, context),
         Class::Seek => effects.seek(operation),
         _ => {
+            let at = (process, context.losses);
             operation.named =
-                names.map(|it| Box::new(named(it, operation, process, context.losses)));
+                names.map(|it| Box::new(named(it, operation, directory.as_deref(), at)));
             if operation.ret == Some(0) {
                 move_place(operation, process);
             }
@@ -281,12 +291,12 @@ impl Effects<'_> {
         names: Option<&ReadNames>,
         context: &mut Context<'_>,
     ) {
+        let at = (self.process, context.losses);
         let Some(fd) = new_fd(operation) else {
-            operation.named =
-                names.map(|it| Box::new(named(it, operation, self.process, context.losses)));
+            operation.named = names.map(|it| Box::new(named(it, operation, None, at)));
             return;
         };
-        let given = names.and_then(|it| named(it, operation, self.process, context.losses).first);
+        let given = names.and_then(|it| named(it, operation, None, at).first);
         let flags = open_flags(operation);
         // The path is that of the directory in which a file without a name is made.
         let is_nameless = flags.is_some_and(|it| it & TMPFILE == TMPFILE);

@@ -81,16 +81,19 @@ fn kind(words: &[&str]) -> EventKind {
             let args = [2, 3, 4, 5, 6, 7].map(|it| number(it).cast_unsigned());
             EventKind::SysEnter(SysEnter { call: call(), args })
         }
-        // As a probe sees them, or the names readers.
-        "<k" | "<" => {
+        // As a probe sees them, a tracepoint of execs, or the names readers.
+        "<k" | "<x" | "<" => {
             let name = |index: usize| {
                 words.get(index).map(|it| Name { bytes: it.as_bytes().to_vec(), verified: true })
             };
             let (argument, second) = (name(3), name(4));
-            let is_probe = words[0] == "<k";
-            let from = if is_probe { StringFrom::Kernel } else { StringFrom::Memory };
+            let from = match words[0] {
+                "<k" => StringFrom::Kernel,
+                "<x" => StringFrom::Exec,
+                _ => StringFrom::Memory,
+            };
             let names = ReadNames {
-                link: argument.clone().filter(|_| !is_probe),
+                link: argument.clone().filter(|_| from == StringFrom::Memory),
                 argument,
                 second,
                 from: [from; 2],

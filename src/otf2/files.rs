@@ -29,7 +29,10 @@ impl Certainty {
             PathSource::Link | PathSource::Snapshot | PathSource::Renamed | PathSource::Call => {
                 Self::Resolved
             }
-            PathSource::Argument | PathSource::Kernel | PathSource::Event => Self::Spelled,
+            PathSource::Argument
+            | PathSource::Kernel
+            | PathSource::Exec
+            | PathSource::Event => Self::Spelled,
             PathSource::Unverified | PathSource::EventCut => Self::Unverified,
         })
     }

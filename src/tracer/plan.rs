@@ -76,7 +76,7 @@ pub enum Need {
 /// One tracepoint to open on every CPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Planned {
-    /// `raw_syscalls`, `syscalls`, `block`, `io_uring`, `task`, or the group of our probes.
+    /// `raw_syscalls`, `syscalls`, `block`, `io_uring`, `task`, `sched`, or the group of our probes.
     pub system: Cow<'static, str>,
     /// The tracepoint.
     pub name: String,
@@ -133,6 +133,8 @@ pub struct Wanted<'a> {
     pub lists: bool,
     /// True if calls with memory that tells more go there, too.
     pub exact_args: bool,
+    /// True if the paths of programs are wanted of calls that start them.
+    pub programs: bool,
     /// True for block requests.
     pub block: bool,
     /// True for what file systems say about where files lie.
@@ -182,6 +184,9 @@ pub fn plan(wanted: &Wanted<'_>) -> Vec<Planned> {
         if !is_perf {
             planned.extend(exec_exits(wanted.calls));
         }
+    }
+    if wanted.programs && wanted.calls.iter().any(|it| it.call().is_exec()) {
+        planned.push(unfiltered("sched", "sched_process_exec", RingOf::Main, Need::Wanted));
     }
     // With tracefs a list of threads keeps us out, but for the whole system.
     let not_ours = format!("COMM!=\"{}\"", wanted.own_name);
@@ -324,6 +329,7 @@ mod tests {
             names_ring,
             lists: names_ring,
             exact_args: false,
+            programs: true,
             block: false,
             extents: false,
             devices: &[],
@@ -363,6 +369,7 @@ mod tests {
             names_ring: true,
             lists: true,
             exact_args: false,
+            programs: true,
             block: true,
             extents: true,
             devices: &[],
@@ -393,6 +400,7 @@ mod tests {
             names_ring: false,
             lists: false,
             exact_args: false,
+            programs: true,
             block: false,
             extents: false,
             devices: &[],
@@ -429,6 +437,7 @@ mod tests {
             names_ring: false,
             lists: false,
             exact_args: false,
+            programs: true,
             block: true,
             extents: true,
             devices: &[],

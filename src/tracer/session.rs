@@ -434,6 +434,7 @@ fn open_from(
         names_ring: naming.names.has_ring(),
         lists: naming.names.reads(),
         exact_args: exact_args(options),
+        programs: naming.names != Names::Off,
         block: options.block,
         extents: options.extents,
         devices: &options.devices,

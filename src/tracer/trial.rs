@@ -159,7 +159,7 @@ impl Seen {
                 let is_there = address.map_or(call.paths.len() == 1, |it| it == *at);
                 is_there && bytes.as_ref() == Some(text)
             }
-            Probed::File { .. } => false,
+            Probed::File { .. } | Probed::Program(_) => false,
         };
         call.paths.iter().all(|path| self.0.iter().any(|it| is_path(it, path)))
     }
