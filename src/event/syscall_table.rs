@@ -262,6 +262,12 @@ impl CallId {
         names.iter().find_map(|it| Self::by_name(it))
     }
 
+    /// True if a call that was entered as this one may end as that one. On x86 a program begins as if by `execve`, also after
+    /// `execveat` (`set_personality_64bit()` in `arch/x86/kernel/process_64.c`).
+    pub fn ends_as(self, exit: Self) -> bool {
+        self == exit || self.call().is_exec() && exit.call().is_exec()
+    }
+
     /// Those that are recorded if nothing else is asked for.
     pub fn default_set() -> impl Iterator<Item = Self> {
         Self::all().filter(|it| DEFAULT_GROUPS.contains(&it.call().class.group()))

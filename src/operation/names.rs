@@ -161,7 +161,7 @@ impl NameJoin {
             EventKind::Lost(_) => self.entered.clear(),
             EventKind::SysExit(exit) => {
                 let inside = self.entered.remove(&event.tid);
-                let inside = inside.filter(|it| it.enter.call == exit.call)?;
+                let inside = inside.filter(|it| it.enter.call.ends_as(exit.call))?;
                 exit.names = inside.names(exit.ret).map(Box::new);
                 return Some(inside.enter);
             }

@@ -28,7 +28,7 @@ fn also_behind_a_directory_that_the_exec_closes() {
          101 1/1 < openat 3 /data
          102 1/1 > execveat 3 0
          103 1/1 exec 1/1
-         104 1/1 <x execveat 0 x
+         104 1/1 <x execve 0 x
          110 1/1 > read 3 0 1
          111 1/1 < read -9",
         &expect![[r#"

@@ -276,7 +276,7 @@ impl Tracker {
         self.end_stale(event.time, event.pid, event.tid, sink)?;
         let (process, thread) = self.tasks.thread(event.pid, event.tid);
         match &mut thread.pending {
-            Some(pending) if pending.operation.call == exit.call => {
+            Some(pending) if pending.operation.call.ends_as(exit.call) => {
                 self.ledger.events += 1;
                 self.ledger.exits += 1;
                 self.ledger.pairs += 1;
