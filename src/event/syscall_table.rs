@@ -43,6 +43,12 @@ pub enum Role {
     MemoryFlags,
     /// `O_CLOEXEC` of `dup3`.
     DupFlags,
+    /// Flags of a call that makes descriptors: with this bit they are closed by an exec.
+    Cloexec(u32),
+    /// A descriptor is made only if this register, masked by the first number, is the second.
+    MakesIf(u32, u32),
+    /// What to do, below 64: a descriptor is made only by those whose bits are set here.
+    MakesBy(u64),
     /// `SEEK_*`.
     Whence,
     /// `F_*` of `fcntl`.
@@ -89,11 +95,12 @@ impl Role {
     /// True for an address that says nothing by itself, and for flags that are not shown.
     pub fn is_pointer(self) -> bool {
         use Role::{
-            Buffers, How, IoEvents, Iocbs, MapFlags, Message, Messages, OffsetPtr, OffsetPtr2,
-            Opaque, Pair, Registered,
+            Buffers, Cloexec, How, IoEvents, Iocbs, MakesBy, MakesIf, MapFlags, Message, Messages,
+            OffsetPtr, OffsetPtr2, Opaque, Pair, Registered,
         };
         matches!(self, Opaque | OffsetPtr | OffsetPtr2 | Buffers | How | Pair)
             || matches!(self, Iocbs | IoEvents | Registered | Message | Messages | MapFlags)
+            || matches!(self, Cloexec(_) | MakesIf(..) | MakesBy(_))
     }
 }
 
@@ -226,6 +233,8 @@ pub struct Call {
     pub class: Class,
     /// What its registers mean.
     pub args: [Role; 6],
+    /// What it makes is closed by an exec whatever its flags are.
+    pub always_cloexec: bool,
 }
 
 /// A row.
@@ -236,7 +245,18 @@ pub(super) const fn row(
     class: Class,
     args: [Role; 6],
 ) -> Call {
-    Call { name, x86_64, generic, class, args }
+    Call { name, x86_64, generic, class, args, always_cloexec: false }
+}
+
+/// The flag by which most calls that make descriptors have them closed by an exec: `SOCK_CLOEXEC`, `EFD_CLOEXEC` and many
+/// others are the same number.
+pub(super) const O_CLOEXEC: u32 = libc::O_CLOEXEC.cast_unsigned();
+
+impl Call {
+    /// The row of a call whose descriptors the kernel always marks as close-on-exec.
+    pub(super) const fn closed_by_exec(self) -> Self {
+        Self { always_cloexec: true, ..self }
+    }
 }
 
 impl CallId {
@@ -422,6 +442,28 @@ impl Call {
     /// True if the end of the call says more than what it did to its descriptors.
     pub fn has_consequences(&self) -> bool {
         self.changes_names() || self.is_list()
+    }
+
+    /// True if a descriptor that it makes now is closed by an exec.
+    pub fn is_cloexec(&self, args: &[u64; 6]) -> bool {
+        let is_asked = |(role, register): (Role, u64)| match role {
+            Role::Cloexec(bit) => register & u64::from(bit) != 0,
+            Role::DupFlags => register & u64::from(O_CLOEXEC) != 0,
+            _ => false,
+        };
+        self.always_cloexec || self.args.into_iter().zip(*args).any(is_asked)
+    }
+
+    /// True if its result is a descriptor, if it succeeds.
+    pub fn makes(&self, args: &[u64; 6]) -> bool {
+        self.args.into_iter().zip(*args).all(|(role, register)| match role {
+            Role::MakesIf(mask, value) => register & u64::from(mask) == u64::from(value),
+            // The kernel looks at the lower 32 bits only.
+            Role::MakesBy(set) => {
+                u32::try_from(register & 0xffff_ffff).is_ok_and(|it| it < 64 && set >> it & 1 != 0)
+            }
+            _ => true,
+        })
     }
 
     /// True if something can be read beside the call or seen inside it.

@@ -91,8 +91,7 @@ pub fn begin(
     };
     if call.is_exec() {
         let directory = fd_of(call, Role::DirFd, args);
-        pending.directory =
-            directory.and_then(|it| process.fds.borrow().get(it, context.losses));
+        pending.directory = directory.and_then(|it| process.fds.borrow().get(it, context.losses));
     }
     match call.class {
         Class::Open => pending.operation.fd = None,
@@ -188,7 +187,7 @@ pub fn end(
     let mut effects = Effects { list: Vec::new(), process, now: event.time };
     match call.class {
         Class::Open => effects.open(operation, names, context),
-        Class::Make(object) => effects.make(operation, object, context),
+        Class::Make(object) => effects.make(operation, object, names, context),
         Class::MakePair => effects.make_pair(operation, pair, context),
         Class::Close => {
             // close(2): the descriptor is gone even if the call reports an error of an earlier write.
@@ -315,7 +314,12 @@ impl Effects<'_> {
         };
         let description = Rc::new(Description::opened(file, context.losses));
         context.names.note(&description, names.map_or(self.now, |it| it.read.max(self.now)));
-        let cloexec = flags.map(|it| it & libc::O_CLOEXEC.cast_unsigned() != 0);
+        let call = operation.call.call();
+        let cloexec = match flags {
+            Some(flags) => Some(flags & libc::O_CLOEXEC.cast_unsigned() != 0),
+            // Those of `openat2` stand in memory.
+            None => call.arg(Role::How).is_none().then(|| call.is_cloexec(&operation.args)),
+        };
         self.put(fd, &description, cloexec);
         operation.fd = Some(fd);
         operation.file = Some(description.file());
@@ -323,10 +327,22 @@ impl Effects<'_> {
     }
 
     /// Makes a descriptor for what has no path.
-    fn make(&mut self, operation: &mut SyscallOperation, object: &str, context: &mut Context<'_>) {
-        let Some(fd) = new_fd(operation) else { return };
+    fn make(
+        &mut self,
+        operation: &mut SyscallOperation,
+        object: &str,
+        names: Option<&ReadNames>,
+        context: &mut Context<'_>,
+    ) {
+        let call = operation.call.call();
+        let Some(fd) = new_fd(operation).filter(|_| call.makes(&operation.args)) else {
+            let at = (self.process, context.losses);
+            let given = names.filter(|_| call.has_path());
+            operation.named = given.map(|it| Box::new(named(it, operation, None, at)));
+            return;
+        };
         operation.fd = Some(fd);
-        operation.file = Some(self.made(fd, object, context));
+        operation.file = Some(self.made((fd, call.is_cloexec(&operation.args)), object, context));
     }
 
     /// Makes two, if it is known which.
@@ -337,18 +353,25 @@ impl Effects<'_> {
         context: &mut Context<'_>,
     ) {
         let Some([first, second]) = pair.filter(|_| operation.ret == Some(0)) else { return };
-        let is_pipe = operation.call.call().arg(Role::Pair) == Some(0);
+        let call = operation.call.call();
+        let is_pipe = call.arg(Role::Pair) == Some(0);
         let object = if is_pipe { "pipe:[?]" } else { "socket:[?]" };
+        let cloexec = call.is_cloexec(&operation.args);
         operation.fd = Some(first);
-        operation.file = Some(self.made(first, object, context));
-        operation.target = Some((second, self.made(second, object, context)));
+        operation.file = Some(self.made((first, cloexec), object, context));
+        operation.target = Some((second, self.made((second, cloexec), object, context)));
     }
 
-    fn made(&mut self, fd: Fd, object: &str, context: &mut Context<'_>) -> Rc<OpenFile> {
+    fn made(
+        &mut self,
+        (fd, cloexec): (Fd, bool),
+        object: &str,
+        context: &mut Context<'_>,
+    ) -> Rc<OpenFile> {
         let mut file = context.file(None, false);
         file.path = Some(FilePath { bytes: object.into(), source: PathSource::Call });
         let description = Rc::new(Description::opened(file, context.losses));
-        self.put(fd, &description, None);
+        self.put(fd, &description, Some(cloexec));
         self.list.push(FdEffect::Created { fd, file: description.file() });
         description.file()
     }
@@ -376,8 +399,8 @@ impl Effects<'_> {
 
     fn dup(&mut self, operation: &mut SyscallOperation, context: &mut Context<'_>) {
         let (Some(from), Some(to)) = (operation.fd, new_fd(operation)) else { return };
-        let flags = register(operation.call.call(), Role::DupFlags, &operation.args).unwrap_or(0);
-        self.duplicate(operation, from, to, flags & libc::O_CLOEXEC as u64 != 0, context);
+        let cloexec = operation.call.call().is_cloexec(&operation.args);
+        self.duplicate(operation, from, to, cloexec, context);
     }
 
     fn duplicate(

@@ -106,6 +106,15 @@ fn kind(words: &[&str]) -> EventKind {
                 names: Some(Box::new(names)),
             })
         }
+        // The two that a call has put into memory.
+        "<pair" => {
+            let [address, first, second] = [2, 3, 4].map(number);
+            let fds = [first, second].map(|it| i32::try_from(it).expect("a number").to_le_bytes());
+            let name = Name { bytes: fds.concat(), verified: true };
+            let memory = vec![(address.cast_unsigned(), name)];
+            let names = Some(Box::new(ReadNames { memory, ..ReadNames::default() }));
+            EventKind::SysExit(SysExit { call: call(), ret: 0, names })
+        }
         "fork" => {
             let ((ppid, ptid), (pid, tid)) = (task(1), task(2));
             EventKind::Task(TaskEvent::Fork { pid, tid, ppid, ptid })
@@ -139,6 +148,17 @@ pub(super) fn check(text: &str, expected: &Expect) {
 /// With what was recorded.
 #[track_caller]
 pub(super) fn check_with(followed: Followed, text: &str, expected: &Expect) {
+    expected.assert_eq(&told_with(followed, text));
+}
+
+/// What the sink was told of these lines.
+#[track_caller]
+pub(super) fn told(text: &str) -> String {
+    told_with(Followed::ALL, text)
+}
+
+#[track_caller]
+fn told_with(followed: Followed, text: &str) -> String {
     let scope = Scope {
         system: true,
         all_requests: true,
@@ -198,7 +218,7 @@ pub(super) fn check_with(followed: Followed, text: &str, expected: &Expect) {
     for (pid, _) in &tracker.ledger().other.first {
         let _ = writeln!(told.0, "{pid} makes calls of another table");
     }
-    expected.assert_eq(&told.0);
+    told.0
 }
 
 const OPEN: &str = "100 1/1 > openat -100 0 2

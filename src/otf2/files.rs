@@ -29,10 +29,9 @@ impl Certainty {
             PathSource::Link | PathSource::Snapshot | PathSource::Renamed | PathSource::Call => {
                 Self::Resolved
             }
-            PathSource::Argument
-            | PathSource::Kernel
-            | PathSource::Exec
-            | PathSource::Event => Self::Spelled,
+            PathSource::Argument | PathSource::Kernel | PathSource::Exec | PathSource::Event => {
+                Self::Spelled
+            }
             PathSource::Unverified | PathSource::EventCut => Self::Unverified,
         })
     }

@@ -3,8 +3,8 @@
 use super::*;
 
 /// The library has no constants for these yet.
-const NOT_IN_LIBC: [&str; 5] =
-    ["io_pgetevents", "setxattrat", "getxattrat", "listxattrat", "removexattrat"];
+const NOT_IN_LIBC: [&str; 6] =
+    ["io_pgetevents", "setxattrat", "getxattrat", "listxattrat", "removexattrat", "open_tree_attr"];
 
 /// The C library's constants.
 const NUMBERS: &[(&str, libc::c_long)] = &[
@@ -33,6 +33,9 @@ const NUMBERS: &[(&str, libc::c_long)] = &[
     ("sendmsg", libc::SYS_sendmsg),
     ("recvmsg", libc::SYS_recvmsg),
     ("socketpair", libc::SYS_socketpair),
+    ("bpf", libc::SYS_bpf),
+    ("seccomp", libc::SYS_seccomp),
+    ("fspick", libc::SYS_fspick),
     ("clone", libc::SYS_clone),
     ("execve", libc::SYS_execve),
     ("fcntl", libc::SYS_fcntl),

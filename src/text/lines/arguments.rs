@@ -76,6 +76,9 @@ fn argument(
         Role::CommandArg
         | Role::Opaque
         | Role::MemoryFlags
+        | Role::Cloexec(_)
+        | Role::MakesIf(..)
+        | Role::MakesBy(_)
         | Role::RwFlags
         | Role::OffsetPtr
         | Role::OffsetPtr2
