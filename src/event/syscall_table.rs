@@ -235,6 +235,8 @@ pub struct Call {
     pub args: [Role; 6],
     /// What it makes is closed by an exec whatever its flags are.
     pub always_cloexec: bool,
+    /// Something can be read beside the call or seen inside it.
+    pub is_read_beside: bool,
 }
 
 /// A row.
@@ -245,7 +247,26 @@ pub(super) const fn row(
     class: Class,
     args: [Role; 6],
 ) -> Call {
-    Call { name, x86_64, generic, class, args, always_cloexec: false }
+    let is_read_beside = matches!(class, Class::Open) || has_pointers(&args);
+    Call { name, x86_64, generic, class, args, always_cloexec: false, is_read_beside }
+}
+
+/// True if one of them points to what tells more of the call.
+const fn has_pointers(args: &[Role; 6]) -> bool {
+    use Role::{
+        Buffers, How, IoEvents, Iocbs, Message, Messages, OffsetPtr, OffsetPtr2, Pair, Path,
+        Registered,
+    };
+    let mut left: &[Role] = args;
+    while let [role, rest @ ..] = left {
+        let is_of_call = matches!(role, Path | Buffers | OffsetPtr | OffsetPtr2 | How | Pair);
+        let is_of_others = matches!(role, Iocbs | IoEvents | Registered | Message | Messages);
+        if is_of_call || is_of_others {
+            return true;
+        }
+        left = rest;
+    }
+    false
 }
 
 /// The flag by which most calls that make descriptors have them closed by an exec: `SOCK_CLOEXEC`, `EFD_CLOEXEC` and many
@@ -464,11 +485,6 @@ impl Call {
             }
             _ => true,
         })
-    }
-
-    /// True if something can be read beside the call or seen inside it.
-    pub fn is_read_beside(&self) -> bool {
-        self.has_path() || self.has_names() || self.has_memory() || self.is_list()
     }
 }
 

@@ -111,7 +111,7 @@ impl NameJoin {
     /// True if the next event is an end to no wait and begins none, as most are: it need not be pushed.
     pub fn passes(&self, event: &Event) -> bool {
         let is_beside = match &event.kind {
-            EventKind::SysEnter(enter) => enter.call.call().is_read_beside(),
+            EventKind::SysEnter(enter) => enter.call.call().is_read_beside,
             EventKind::Probed(_) | EventKind::Lost(_) => true,
             _ => is_exit_with_names(event),
         };
@@ -148,7 +148,7 @@ impl NameJoin {
     /// names that were seen inside.
     fn look_inside(&mut self, event: &mut Event) -> Option<SysEnter> {
         match &mut event.kind {
-            EventKind::SysEnter(enter) if enter.call.call().is_read_beside() => {
+            EventKind::SysEnter(enter) if enter.call.call().is_read_beside => {
                 let strings = std::mem::take(&mut self.strings);
                 self.entered.insert(event.tid, Inside::new(*enter, strings));
             }
@@ -273,7 +273,7 @@ impl NameJoin {
 
 /// The exit of a call beside which something can be read.
 fn is_exit_with_names(event: &Event) -> bool {
-    matches!(&event.kind, EventKind::SysExit(exit) if exit.call.call().is_read_beside())
+    matches!(&event.kind, EventKind::SysExit(exit) if exit.call.call().is_read_beside)
 }
 
 /// True if an event would show this path in such a way.

@@ -51,7 +51,7 @@ pub fn begin(
     enter: &SysEnter,
     process: &Process,
     thread: &Thread,
-    context: &mut Context<'_>,
+    context: &mut Context,
 ) -> Pending {
     let call = enter.call.call();
     let args = &enter.args;
@@ -120,7 +120,7 @@ fn begin_on_file(
     call: &Call,
     fd: Option<Fd>,
     process: &Process,
-    context: &mut Context<'_>,
+    context: &mut Context,
 ) {
     let args = pending.operation.args;
     let description = fd.map(|it| context.description(process, it));
@@ -172,7 +172,7 @@ pub fn end(
     event: &Event,
     exit: &SysExit,
     process: &Process,
-    context: &mut Context<'_>,
+    context: &mut Context,
 ) -> Vec<FdEffect> {
     let (mapped, unmapped) = (pending.mapped.take(), std::mem::take(&mut pending.unmapped));
     let directory = pending.directory.take().map(|it| it.file());
@@ -230,7 +230,7 @@ pub fn made_elsewhere(
     fd: Fd,
     process: &Process,
     now: KernelTime,
-    context: &mut Context<'_>,
+    context: &mut Context,
 ) -> (Rc<OpenFile>, Vec<FdEffect>) {
     let mut effects = Effects { list: Vec::new(), process, now };
     let description = Rc::new(Description::unknown(context.file(None, false), context.losses));
@@ -288,7 +288,7 @@ impl Effects<'_> {
         &mut self,
         operation: &mut SyscallOperation,
         names: Option<&ReadNames>,
-        context: &mut Context<'_>,
+        context: &mut Context,
     ) {
         let at = (self.process, context.losses);
         let Some(fd) = new_fd(operation) else {
@@ -332,7 +332,7 @@ impl Effects<'_> {
         operation: &mut SyscallOperation,
         object: &str,
         names: Option<&ReadNames>,
-        context: &mut Context<'_>,
+        context: &mut Context,
     ) {
         let call = operation.call.call();
         let Some(fd) = new_fd(operation).filter(|_| call.makes(&operation.args)) else {
@@ -350,7 +350,7 @@ impl Effects<'_> {
         &mut self,
         operation: &mut SyscallOperation,
         pair: Option<[Fd; 2]>,
-        context: &mut Context<'_>,
+        context: &mut Context,
     ) {
         let Some([first, second]) = pair.filter(|_| operation.ret == Some(0)) else { return };
         let call = operation.call.call();
@@ -366,7 +366,7 @@ impl Effects<'_> {
         &mut self,
         (fd, cloexec): (Fd, bool),
         object: &str,
-        context: &mut Context<'_>,
+        context: &mut Context,
     ) -> Rc<OpenFile> {
         let mut file = context.file(None, false);
         file.path = Some(FilePath { bytes: object.into(), source: PathSource::Call });
@@ -397,7 +397,7 @@ impl Effects<'_> {
         }
     }
 
-    fn dup(&mut self, operation: &mut SyscallOperation, context: &mut Context<'_>) {
+    fn dup(&mut self, operation: &mut SyscallOperation, context: &mut Context) {
         let (Some(from), Some(to)) = (operation.fd, new_fd(operation)) else { return };
         let cloexec = operation.call.call().is_cloexec(&operation.args);
         self.duplicate(operation, from, to, cloexec, context);
@@ -409,7 +409,7 @@ impl Effects<'_> {
         from: Fd,
         to: Fd,
         cloexec: bool,
-        context: &mut Context<'_>,
+        context: &mut Context,
     ) {
         // dup2(n, n) does nothing.
         if from == to {
@@ -422,7 +422,7 @@ impl Effects<'_> {
         self.list.push(FdEffect::Duplicated { from, to, file, cloexec });
     }
 
-    fn control(&mut self, operation: &mut SyscallOperation, context: &mut Context<'_>) {
+    fn control(&mut self, operation: &mut SyscallOperation, context: &mut Context) {
         let (Some(fd), Some(ret @ 0..)) = (operation.fd, operation.ret) else { return };
         let command = operation.args.get(1).and_then(|&it| i32::try_from(it & 0xffff_ffff).ok());
         let argument = operation.args.get(2).copied().unwrap_or(0);

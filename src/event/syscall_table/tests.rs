@@ -225,3 +225,11 @@ fn a_call_is_found_by_the_name_that_people_know() {
     assert_eq!(name("pread"), Some("pread64"));
     assert_eq!(name("nosuchcall"), None);
 }
+
+#[test]
+fn what_is_read_beside_a_call_is_known_of_its_row() {
+    for call in CALLS {
+        let is_read = call.has_path() || call.has_names() || call.has_memory() || call.is_list();
+        assert_eq!(call.is_read_beside, is_read, "{}", call.name);
+    }
+}

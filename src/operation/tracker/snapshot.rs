@@ -3,8 +3,7 @@
 use super::Tracker;
 use crate::capture::fact::Text;
 use crate::event::SeenFd;
-use crate::operation::fd_table::{Description, Seen, Slot};
-use crate::operation::model::OpenFile;
+use crate::operation::fd_table::Seen;
 use crate::operation::process::KTHREADD;
 use crate::units::{DevId, KernelTime, Pid, Tid};
 
@@ -29,7 +28,7 @@ impl Tracker {
 
     /// Where a process stood when a snapshot saw it.
     pub fn seen_place(&mut self, pid: Pid, which: Text, path: &[u8]) {
-        self.names.note_directory(path);
+        self.context.names.note_directory(path);
         let mut place = self.tasks.process(pid).place.borrow_mut();
         if which == Text::CWD {
             place.seen_directory(path);
@@ -63,40 +62,25 @@ impl Tracker {
     pub fn seen_fd(&mut self, seen: &SeenFd, now: KernelTime) {
         self.come_to(seen.begin);
         if seen.shared {
-            self.names.share(&seen.link);
+            self.context.names.share(&seen.link);
         }
-        let losses = self.losses;
+        let losses = self.context.losses;
         let process = self.tasks.process(seen.pid);
         let mut table = process.fds.borrow_mut();
         if !table.same_since(seen.fd, seen.begin) {
             return;
         }
-        let description = table.get(seen.fd, losses).unwrap_or_else(|| {
-            let file = OpenFile {
-                id: self.next_file,
-                path: None,
-                first_path: None,
-                stat: None,
-                flags: None,
-                pre_created: true,
-            };
-            self.next_file += 1;
-            let description = std::rc::Rc::new(Description::unknown(file, losses));
-            table.note(
-                seen.fd,
-                Slot { description: std::rc::Rc::clone(&description), cloexec: None },
-            );
-            description
-        });
+        let known = table.get(seen.fd, losses);
+        let description = known.unwrap_or_else(|| self.context.make_up(&mut table, seen.fd));
         if description.file().pre_created {
             table.set_cloexec(seen.fd, seen.flags & libc::O_CLOEXEC.cast_unsigned() != 0);
         }
         let at = Seen { begin: seen.begin, position: seen.position, losses };
         if description.learn(seen.link.clone(), seen.stat, seen.flags, seen.shared, at) {
-            if self.names.changed_since(seen.begin) {
+            if self.context.names.changed_since(seen.begin) {
                 description.doubt_name();
             }
-            self.names.note(&description, now);
+            self.context.names.note(&description, now);
             self.files.opened(&description.file());
         }
     }
