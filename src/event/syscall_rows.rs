@@ -6,10 +6,11 @@
 
 use super::syscall_table::Class as C;
 use super::syscall_table::Role::{
-    Address, BufferCount, Buffers, Cloexec, Command, CommandArg, Count, DirFd, DirFd2, DupFlags,
-    Fd, Fd2, How, IoEvents, Iocbs, LastFd, Length, MakesBy, MakesIf, MapFlags, MemoryFlags,
-    Message, Messages, Offset, OffsetPtr, OffsetPtr2, OldCount, Opaque as __, OpenFlags, Pair,
-    Path, Path2, RangeFlags, RegisterCount, RegisterOp, Registered, RenameFlags, RwFlags, Whence,
+    Address, BufferCount, Buffers, Cloexec, CloneFlags, Command, CommandArg, Count, DirFd, DirFd2,
+    DupFlags, Fd, Fd2, How, IoEvents, Iocbs, LastFd, Length, MakesBy, MakesIf, MapFlags,
+    MemoryFlags, Message, Messages, Offset, OffsetPtr, OffsetPtr2, OldCount, Opaque as __,
+    OpenFlags, Pair, Path, Path2, RangeFlags, RegisterCount, RegisterOp, Registered, RenameFlags,
+    RwFlags, Whence,
 };
 use super::syscall_table::{Call, O_CLOEXEC, Role, row};
 
@@ -106,8 +107,11 @@ pub const CALLS: &[Call] = &[
     row("mknod",           133, None,      C::Name,       [Path, __, __, __, __, __]),
     row("statfs",          137, Some(43),  C::Stat,       [Path, __, __, __, __, __]),
     row("fstatfs",         138, Some(44),  C::Stat,       [Fd, __, __, __, __, __]),
+    row("pivot_root",      155, Some(41),  C::Mount,      [Path, Path2, __, __, __, __]),
     row("chroot",          161, Some(51),  C::Root,       [Path, __, __, __, __, __]),
     row("sync",            162, Some(81),  C::Sync,       [__, __, __, __, __, __]),
+    row("mount",           165, Some(40),  C::Mount,      [__, Path, __, __, __, __]),
+    row("umount",          166, Some(39),  C::Mount,      [Path, __, __, __, __, __]),
     row("readahead",       187, Some(213), C::Advise,     [Fd, Offset, Count, __, __, __]),
     row("setxattr",        188, Some(5),   C::Attribute,  [Path, __, __, __, __, __]),
     row("lsetxattr",       189, Some(6),   C::Attribute,  [Path, __, __, __, __, __]),
@@ -145,7 +149,7 @@ pub const CALLS: &[Call] = &[
     row("readlinkat",      267, Some(78),  C::Stat,       [DirFd, Path, __, Count, __, __]),
     row("fchmodat",        268, Some(53),  C::Attribute,  [DirFd, Path, __, __, __, __]),
     row("faccessat",       269, Some(48),  C::Stat,       [DirFd, Path, __, __, __, __]),
-    row("unshare",         272, Some(97),  C::Process,    [__, __, __, __, __, __]),
+    row("unshare",         272, Some(97),  C::Unshare,    [CloneFlags, __, __, __, __, __]),
     row("splice",          275, Some(76),  C::Transfer,   [Fd, OffsetPtr, Fd2, OffsetPtr2, Count, __]),
     row("tee",             276, Some(77),  C::Pipe,       [Fd, Fd2, Count, __, __, __]),
     row("sync_file_range", 277, Some(84),  C::Sync,       [Fd, Offset, Count, __, __, __]),
@@ -170,6 +174,7 @@ pub const CALLS: &[Call] = &[
     row("open_by_handle_at", 304, Some(265), C::Open,     [DirFd, __, OpenFlags, __, __, __]),
     row("syncfs",          306, Some(267), C::Sync,       [Fd, __, __, __, __, __]),
     row("sendmmsg",        307, Some(269), C::Socket,     [Fd, __, __, __, __, __]),
+    row("setns",           308, Some(268), C::Unshare,    [Fd, CloneFlags, __, __, __, __]),
     row("renameat2",       316, Some(276), C::Rename,     [DirFd, Path, DirFd2, Path2, RenameFlags, __]),
     row("seccomp",         317, Some(277), C::Make("anon_inode:seccomp notify"), [__, NEW_LISTENER, __, __, __, __]).closed_by_exec(),
     row("memfd_create",    319, Some(279), C::Open,       [__, MemoryFlags, __, __, __, __]),
@@ -185,6 +190,7 @@ pub const CALLS: &[Call] = &[
     row("io_uring_enter",  426, Some(426), C::Async,      [Fd, __, __, __, __, __]),
     row("io_uring_register", 427, Some(427), C::Async,    [Fd, RegisterOp, Registered, RegisterCount, __, __]),
     row("open_tree",       428, Some(428), C::Open,       [DirFd, Path, CX, __, __, __]),
+    row("move_mount",      429, Some(429), C::Mount,      [DirFd, Path, DirFd2, Path2, __, __]),
     row("fsopen",          430, Some(430), C::Make("anon_inode:[fscontext]"), [__, Cloexec(1), __, __, __, __]),
     row("fsmount",         432, Some(432), C::Make("fsmount"), [__, Cloexec(1), __, __, __, __]),
     row("fspick",          433, Some(433), C::Make("anon_inode:[fscontext]"), [DirFd, Path, Cloexec(1), __, __, __]),

@@ -79,6 +79,8 @@ pub enum Role {
     RangeFlags,
     /// `RENAME_*`.
     RenameFlags,
+    /// `CLONE_*` of `unshare`, or of what `setns` is to join.
+    CloneFlags,
     /// Address in the memory of the process.
     Address,
     /// Bytes that a mapping had before.
@@ -95,12 +97,12 @@ impl Role {
     /// True for an address that says nothing by itself, and for flags that are not shown.
     pub fn is_pointer(self) -> bool {
         use Role::{
-            Buffers, Cloexec, How, IoEvents, Iocbs, MakesBy, MakesIf, MapFlags, Message, Messages,
-            OffsetPtr, OffsetPtr2, Opaque, Pair, Registered,
+            Buffers, Cloexec, CloneFlags, How, IoEvents, Iocbs, MakesBy, MakesIf, MapFlags,
+            Message, Messages, OffsetPtr, OffsetPtr2, Opaque, Pair, Registered,
         };
         matches!(self, Opaque | OffsetPtr | OffsetPtr2 | Buffers | How | Pair)
             || matches!(self, Iocbs | IoEvents | Registered | Message | Messages | MapFlags)
-            || matches!(self, Cloexec(_) | MakesIf(..) | MakesBy(_))
+            || matches!(self, Cloexec(_) | MakesIf(..) | MakesBy(_) | CloneFlags)
     }
 }
 
@@ -145,6 +147,10 @@ pub enum Class {
     Place,
     /// Changes where absolute paths begin.
     Root,
+    /// Changes what paths lead to, for everybody with the same mounts.
+    Mount,
+    /// Leaves what is shared with other threads: descriptors, directories, mounts; or joins others.
+    Unshare,
     /// Asks about a file.
     Stat,
     /// Changes what is known about a file.
@@ -175,7 +181,7 @@ pub const GROUPS: &[(&str, &str)] = &[
     ("data", "moves bytes of files and pipes"),
     ("desc", "makes, copies, moves and ends descriptors"),
     ("sync", "writes out what is cached"),
-    ("name", "makes, removes, renames and resizes files; changes where paths begin"),
+    ("name", "makes, removes, renames and resizes files; changes where paths begin and lead"),
     ("stat", "asks about files, lists directories"),
     (
         "attr",
@@ -207,9 +213,14 @@ impl Class {
             | Self::Make(_)
             | Self::MakePair => "desc",
             Self::Sync => "sync",
-            Self::Name | Self::Rename | Self::Remove | Self::Resize | Self::Place | Self::Root => {
-                "name"
-            }
+            Self::Name
+            | Self::Rename
+            | Self::Remove
+            | Self::Resize
+            | Self::Place
+            | Self::Root
+            | Self::Mount
+            | Self::Unshare => "name",
             Self::Stat | Self::List => "stat",
             Self::Attribute | Self::Advise | Self::Lock | Self::Ioctl => "attr",
             Self::Map => "map",
@@ -462,7 +473,7 @@ impl Call {
 
     /// True if the end of the call says more than what it did to its descriptors.
     pub fn has_consequences(&self) -> bool {
-        self.changes_names() || self.is_list()
+        self.changes_names() || self.is_list() || self.class == Class::Mount
     }
 
     /// True if a descriptor that it makes now is closed by an exec.

@@ -8,6 +8,7 @@ use super::file_names::FileNames;
 use super::mappings::Mappings;
 use super::model::OpenFile;
 use super::process::Process;
+use super::task::Task;
 use crate::event::syscall_table::{Call, CallId, Class, Role};
 use crate::units::Fd;
 
@@ -91,8 +92,8 @@ impl Context {
     }
 
     /// The descriptor's file; one without a name if it was never heard of.
-    pub fn description(&mut self, process: &Process, fd: Fd) -> Rc<Description> {
-        let mut table = process.fds.borrow_mut();
+    pub fn description(&mut self, task: Task<'_>, fd: Fd) -> Rc<Description> {
+        let mut table = task.fds().borrow_mut();
         if let Some(known) = table.get(fd, self.losses) {
             if !self.followed.descriptors {
                 known.doubt();

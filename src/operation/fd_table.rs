@@ -10,6 +10,7 @@ use std::rc::Rc;
 use rustc_hash::FxHashMap;
 
 use super::model::{FilePath, OpenFile, PathSource};
+use super::task::Copied;
 use crate::units::{Fd, KernelTime};
 
 /// One open file description.
@@ -300,6 +301,13 @@ impl FdTable {
     /// A table like this one, for a process that begins now.
     pub fn copied(&self, now: KernelTime) -> Self {
         Self { since: now, ..self.clone() }
+    }
+
+    /// A table like this one, that was made of it at some time. What has changed meanwhile may be in it or not.
+    pub fn copied_between(&self, copied: Copied) -> Self {
+        let mut table = self.copied(copied.end);
+        table.slots.retain(|&fd, _| self.same_since(Fd(fd), copied.start));
+        table
     }
 
     /// Gives the descriptor a file; returns the one it had.

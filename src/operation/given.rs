@@ -2,8 +2,8 @@
 
 use super::model::{FilePath, Given, Named, OpenFile, PathSource, SyscallOperation};
 use super::place::Base;
-use super::process::Process;
 use super::syscall::fd_of;
+use super::task::Task;
 use crate::event::syscall_table::{Class, Role};
 use crate::event::{Name, ReadNames, StringFrom};
 use crate::units::Fd;
@@ -22,7 +22,7 @@ pub(super) fn named(
     names: &ReadNames,
     operation: &SyscallOperation,
     directory: Option<&OpenFile>,
-    (process, losses): (&Process, u32),
+    (task, losses): (Task<'_>, u32),
 ) -> Named {
     let given = |name: &Option<Name>, from: StringFrom, role: Role| {
         let name = name.as_ref()?;
@@ -35,7 +35,7 @@ pub(super) fn named(
             StringFrom::EventCut => PathSource::EventCut,
         };
         let path = FilePath { bytes: name.bytes.clone(), source };
-        let absolute = absolute(&path, role, operation, directory, (process, losses));
+        let absolute = absolute(&path, role, operation, directory, (task, losses));
         Some(Given { path, absolute })
     };
     let [first, second] = names.from;
@@ -51,7 +51,7 @@ fn absolute(
     role: Role,
     operation: &SyscallOperation,
     directory: Option<&OpenFile>,
-    (process, losses): (&Process, u32),
+    (task, losses): (Task<'_>, u32),
 ) -> Option<Vec<u8>> {
     let call = operation.call.call();
     if role == Role::DirFd2 && call.is_symlink() {
@@ -62,14 +62,14 @@ fn absolute(
         return None;
     }
     let fd = fd_of(call, role, &operation.args).filter(|it| *it != Fd::AT_FDCWD);
-    let open = fd.and_then(|it| process.fds.borrow().get(it, losses)).map(|it| it.file());
+    let open = fd.and_then(|it| task.fds().borrow().get(it, losses)).map(|it| it.file());
     let sure = directory.or(open.as_deref()).and_then(|it| it.path.as_ref());
     let sure = sure.filter(|it| is_whole(it));
     let base = match fd {
         None => Base::Working,
         Some(_) => Base::Directory(sure.map(|it| it.bytes.as_slice())),
     };
-    process.place.borrow().absolute(base, &path.bytes)
+    task.place().borrow().absolute(base, &path.bytes)
 }
 
 /// It leads from the root to where it leads.
@@ -78,7 +78,7 @@ fn is_whole(path: &FilePath) -> bool {
 }
 
 /// `chdir`, `fchdir` and `chroot` that succeeded.
-pub(super) fn move_place(operation: &SyscallOperation, process: &Process) {
+pub(super) fn move_place(operation: &SyscallOperation, task: Task<'_>) {
     let class = operation.call.call().class;
     if !matches!(class, Class::Place | Class::Root) {
         return;
@@ -88,7 +88,7 @@ pub(super) fn move_place(operation: &SyscallOperation, process: &Process) {
     let of_file = operation.file.as_ref().and_then(|it| it.path.as_ref());
     let of_file = of_file.filter(|it| is_whole(it));
     let to = sure.and_then(|it| it.absolute.clone()).or_else(|| of_file.map(|it| it.bytes.clone()));
-    let mut place = process.place.borrow_mut();
+    let mut place = task.place().borrow_mut();
     if class == Class::Root {
         place.enter_root(to);
     } else {

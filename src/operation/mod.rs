@@ -23,6 +23,7 @@ pub mod place;
 pub mod process;
 pub mod renaming;
 pub mod syscall;
+pub mod task;
 pub mod tracker;
 
 #[cfg(test)]

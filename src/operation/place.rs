@@ -4,7 +4,13 @@
 //! certain makes the paths that begin there unknown, not wrong. Paths are put together, not resolved: `..` and symbolic
 //! links stay, for what they lead to is the file system's to say.
 
+use std::cell::RefCell;
+use std::rc::Rc;
+
 use super::file_names::{Change, FileNames, Spot, has_part, is_below};
+
+/// Where the paths of several threads or processes begin (`CLONE_FS`).
+pub type SharedPlace = Rc<RefCell<Place>>;
 
 /// Absolute paths, as the tracer sees them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -40,6 +46,11 @@ impl Place {
     /// `chdir`, `fchdir`: it is there now.
     pub fn enter(&mut self, directory: Option<Vec<u8>>) {
         self.directory = directory.filter(|it| it.len() <= PATH_BYTES_MAX);
+    }
+
+    /// Both lead elsewhere, and it is not known where.
+    pub fn lose(&mut self) {
+        (self.directory, self.root) = (None, None);
     }
 
     /// `chroot`: absolute paths begin there now.

@@ -1,6 +1,6 @@
 //! What processes become, in the language of `tracker_tests`.
 
-use expect_test::expect;
+use expect_test::{Expect, expect};
 
 use super::tracker_tests::{check, told};
 
@@ -130,6 +130,232 @@ fn a_result_may_be_no_descriptor() {
             1: landlock_create_ruleset -1   at ? = 6
             1: signalfd4 7 anon_inode:[signalfd] call at ? = 7
             1: signalfd4 -1   at ? = 7
+        "#]],
+    );
+}
+
+/// `/a` is open as 3 in process 1, in `/data`, whose threads are 1 and 2, born with `flags`; then `text`, then each thread reads
+/// 3 and opens `x`.
+#[track_caller]
+fn after(flags: u64, text: &str, expected: &Expect) {
+    check(
+        &format!(
+            "0 cwd 1 /data
+             0 root 1 /
+             10 1/1 > openat -100 0 0
+             11 1/1 < openat 3 /a
+             20 1/1 fork 1/1 1/2
+             21 1/1 born {flags}
+             {text}
+             900 1/1 > read 3 0 1
+             901 1/1 < read 1
+             902 1/2 > read 3 0 1
+             903 1/2 < read 1
+             904 1/1 > openat -100 0 0
+             905 1/1 <k openat 8 x
+             906 1/2 > openat -100 0 0
+             907 1/2 <k openat 9 x"
+        ),
+        expected,
+    );
+}
+
+/// `CLONE_VM`, `CLONE_SIGHAND` and `CLONE_THREAD`.
+const THREAD: u64 = 0x10900;
+
+/// With them `CLONE_FS` and `CLONE_FILES`: as threads are made.
+const ALL: u64 = THREAD | 0x600;
+
+#[test]
+fn threads_share_what_they_were_born_to_share() {
+    let text = "30 1/2 > close 3
+                31 1/2 < close 0
+                32 1/2 > chdir 0
+                33 1/2 <k chdir 0 there";
+    after(ALL, text, &expect![[r#"
+        1: openat 3 /a fd-link at ? = 3
+        2: close 3 /a fd-link at ? = 0
+        2: chdir -1 there kernel-string at ? = 0 [/data/there]
+        1: read 3   at ? = 1
+        2: read 3   at ? = 1
+        1: openat 8 /data/there/x kernel-string at ? = 8
+        2: openat 9 /data/there/x kernel-string at ? = 9
+    "#]]);
+    after(THREAD, text, &expect![[r#"
+        1: openat 3 /a fd-link at ? = 3
+        2: close 3 /a fd-link at ? = 0
+        2: chdir -1 there kernel-string at ? = 0 [/data/there]
+        1: read 3 /a fd-link at 0 = 1
+        2: read 3   at ? = 1
+        1: openat 8 /data/x kernel-string at ? = 8
+        2: openat 9 /data/there/x kernel-string at ? = 9
+    "#]]);
+}
+
+#[test]
+fn a_thread_may_leave_its_descriptors_and_its_directory() {
+    after(
+        ALL,
+        "30 1/2 > unshare 1024
+         31 1/2 < unshare 0
+         32 1/2 > close 3
+         33 1/2 < close 0
+         34 1/1 > chdir 0
+         35 1/1 <k chdir 0 here
+         36 1/2 > unshare 131072
+         37 1/2 < unshare 0
+         38 1/2 > chdir 0
+         39 1/2 <k chdir 0 there",
+        &expect![[r#"
+            1: openat 3 /a fd-link at ? = 3
+            2: unshare -1   at ? = 0
+            2: close 3 /a fd-link at ? = 0
+            1: chdir -1 here kernel-string at ? = 0 [/data/here]
+            2: unshare -1   at ? = 0
+            2: chdir -1 there kernel-string at ? = 0 [/data/here/there]
+            1: read 3 /a fd-link at 0 = 1
+            2: read 3   at ? = 1
+            1: openat 8 /data/here/x kernel-string at ? = 8
+            2: openat 9 /data/here/there/x kernel-string at ? = 9
+        "#]],
+    );
+}
+
+#[test]
+fn so_it_does_when_it_closes_a_range_for_itself() {
+    after(
+        ALL,
+        "30 1/2 > close_range 3 9 2
+         31 1/2 < close_range 0",
+        &expect![[r#"
+            1: openat 3 /a fd-link at ? = 3
+            2: close_range 3   at ? = 0
+            1: read 3 /a fd-link at 0 = 1
+            2: read 3   at ? = 1
+            1: openat 8 /data/x kernel-string at ? = 8
+            2: openat 9 /data/x kernel-string at ? = 9
+        "#]],
+    );
+}
+
+#[test]
+fn what_another_thread_does_meanwhile_may_be_in_the_copy_or_not() {
+    after(
+        ALL,
+        "30 1/2 > unshare 1024
+         31 1/1 > openat -100 0 0
+         32 1/1 < openat 4 /b
+         33 1/2 < unshare 0
+         34 1/2 > read 4 0 1
+         35 1/2 < read 1",
+        &expect![[r#"
+            1: openat 3 /a fd-link at ? = 3
+            1: openat 4 /b fd-link at ? = 4
+            2: unshare -1   at ? = 0
+            2: read 4   at ? = 1
+            1: read 3 /a fd-link at 0 = 1
+            2: read 3 /a fd-link at 1 = 1
+            1: openat 8 /data/x kernel-string at ? = 8
+            2: openat 9 /data/x kernel-string at ? = 9
+        "#]],
+    );
+}
+
+#[test]
+fn an_exec_takes_what_its_thread_has() {
+    after(
+        ALL,
+        "30 1/2 > unshare 1024
+         31 1/2 < unshare 0
+         32 1/2 > openat -100 0 0
+         33 1/2 < openat 4 /b
+         34 1/2 > execve 0
+         35 1/1 exec 1/1
+         36 1/1 < execve 0
+         40 1/1 > read 4 0 1
+         41 1/1 < read 1",
+        &expect![[r#"
+            1: openat 3 /a fd-link at ? = 3
+            2: unshare -1   at ? = 0
+            2: openat 4 /b fd-link at ? = 4
+            1: read 4 /b fd-link at 0 = 1
+            1: read 3 /a fd-link at 0 = 1
+            2: read 3 /a fd-link at 1 = 1
+            1: openat 8 /data/x kernel-string at ? = 8
+            2: openat 9 /data/x kernel-string at ? = 9
+        "#]],
+    );
+}
+
+#[test]
+fn processes_may_share_where_they_are() {
+    check(
+        "0 cwd 1 /data
+         0 root 1 /
+         20 1/1 fork 1/1 2/2
+         21 1/1 born 512
+         30 2/2 > chdir 0
+         31 2/2 <k chdir 0 there
+         32 1/1 > openat -100 0 0
+         33 1/1 <k openat 3 x
+         34 2/2 > unshare 512
+         35 2/2 < unshare 0
+         36 2/2 > chdir 0
+         37 2/2 <k chdir 0 ..
+         38 1/1 > openat -100 0 0
+         39 1/1 <k openat 3 x",
+        &expect![[r#"
+            2: chdir -1 there kernel-string at ? = 0 [/data/there]
+            1: openat 3 /data/there/x kernel-string at ? = 3
+            2: unshare -1   at ? = 0
+            2: chdir -1 .. kernel-string at ? = 0 [/data/there/..]
+            1: openat 3 /data/there/x kernel-string at ? = 3
+        "#]],
+    );
+}
+
+#[test]
+fn who_joins_other_mounts_is_nobody_knows_where() {
+    for (call, is_lost) in [
+        // Of mounts; of a network; of what the descriptor says: not known, mounts, a network.
+        ("setns 7 131072", true),
+        ("setns 7 1073741824", false),
+        ("setns 7 0", true),
+        ("setns 5 0", true),
+        ("setns 6 0", false),
+    ] {
+        let told = told(&format!(
+            "0 cwd 1 /data
+             10 1/1 > openat -100 0 0
+             11 1/1 < openat 5 mnt:[4026531841]
+             12 1/1 > openat -100 0 0
+             13 1/1 < openat 6 net:[4026531840]
+             20 1/1 > {call}
+             21 1/1 < setns 0
+             30 1/1 > openat -100 0 0
+             31 1/1 <k openat 8 x"
+        ));
+        let expected = if is_lost { "8 x kernel-string" } else { "8 /data/x kernel-string" };
+        assert!(told.contains(expected), "{call}: {told}");
+    }
+}
+
+#[test]
+fn another_root_for_all_is_another_place_for_all() {
+    check(
+        "0 cwd 1 /data
+         0 root 1 /
+         20 1/1 fork 1/1 2/2
+         30 2/2 > pivot_root 0 0
+         31 2/2 <k pivot_root 0 . old
+         32 1/1 > openat -100 0 0
+         33 1/1 <k openat 3 x
+         34 2/2 > openat -100 0 0
+         35 2/2 <k openat 3 /x",
+        &expect![[r#"
+            2: pivot_root -1 . kernel-string at ? = 0 [/data] [/data/old]
+            1: openat 3 x kernel-string at ? = 3
+            2: openat 3 /x unverified at ? = 3
         "#]],
     );
 }

@@ -6,8 +6,8 @@ use super::context::Context;
 use super::fd_table::{Description, Slot};
 use super::given::{as_file_path, move_place, named};
 use super::mappings::{self, Mapping};
-use super::model::{FdEffect, FilePath, OpenFile, PathSource, SyscallOperation};
-use super::process::{Process, Thread};
+use super::model::{FdEffect, FilePath, OpenFile, PathSource, SyscallOperation, ThreadKey};
+use super::task::Task;
 use crate::event::syscall_table::{Call, Class, IOVEC_BYTES, Role};
 use crate::event::{Event, Name, ReadNames, SysEnter, SysExit};
 use crate::units::{Fd, KernelTime};
@@ -49,8 +49,8 @@ fn register(call: &Call, role: Role, args: &[u64; 6]) -> Option<u64> {
 pub fn begin(
     event: &Event,
     enter: &SysEnter,
-    process: &Process,
-    thread: &Thread,
+    task: Task<'_>,
+    thread: ThreadKey,
     context: &mut Context,
 ) -> Pending {
     let call = enter.call.call();
@@ -63,8 +63,8 @@ pub fn begin(
     let mut pending = Pending {
         operation: SyscallOperation {
             call: enter.call,
-            thread: thread.info.key,
-            process: process.info.key,
+            thread,
+            process: task.process.info.key,
             pid: event.pid,
             tid: event.tid,
             cpu: event.cpu,
@@ -91,19 +91,19 @@ pub fn begin(
     };
     if call.is_exec() {
         let directory = fd_of(call, Role::DirFd, args);
-        pending.directory = directory.and_then(|it| process.fds.borrow().get(it, context.losses));
+        pending.directory = directory.and_then(|it| task.fds().borrow().get(it, context.losses));
     }
     match call.class {
         Class::Open => pending.operation.fd = None,
         Class::CloseRange => {}
         Class::Close => {
             pending.closed =
-                fd.and_then(|fd| Some((fd, process.fds.borrow_mut().remove(fd, event.time)?)));
+                fd.and_then(|fd| Some((fd, task.fds().borrow_mut().remove(fd, event.time)?)));
             pending.operation.file = pending.closed.as_ref().map(|it| it.1.description.file());
         }
-        _ => begin_on_file(&mut pending, call, fd, process, context),
+        _ => begin_on_file(&mut pending, call, fd, task, context),
     }
-    if let Some((mut memory, page_bytes)) = context.memory(call, process) {
+    if let Some((mut memory, page_bytes)) = context.memory(call, task.process) {
         pending.unmapped = mappings::begin(&mut pending.operation, &mut memory, page_bytes);
     }
     pending
@@ -119,11 +119,11 @@ fn begin_on_file(
     pending: &mut Pending,
     call: &Call,
     fd: Option<Fd>,
-    process: &Process,
+    task: Task<'_>,
     context: &mut Context,
 ) {
     let args = pending.operation.args;
-    let description = fd.map(|it| context.description(process, it));
+    let description = fd.map(|it| context.description(task, it));
     pending.operation.file = description.as_ref().map(|it| it.file());
     pending.appends = register(call, Role::RwFlags, &args).is_some_and(|it| it & RWF_APPEND != 0);
     let appends = call.class == Class::Write
@@ -149,7 +149,7 @@ fn begin_on_file(
     if matches!(call.class, Class::Transfer | Class::Pipe)
         && let Some(target) = fd_of(call, Role::Fd2, &args).filter(|it| it.0 >= 0)
     {
-        let description = context.description(process, target);
+        let description = context.description(task, target);
         pending.operation.target = Some((target, description.file()));
         let is_moved = register(call, Role::OffsetPtr2, &args).is_none_or(|it| it == 0);
         if call.class == Class::Transfer && is_moved {
@@ -171,7 +171,7 @@ pub fn end(
     pending: &mut Pending,
     event: &Event,
     exit: &SysExit,
-    process: &Process,
+    task: Task<'_>,
     context: &mut Context,
 ) -> Vec<FdEffect> {
     let (mapped, unmapped) = (pending.mapped.take(), std::mem::take(&mut pending.unmapped));
@@ -184,7 +184,7 @@ pub fn end(
     settle_positions(operation, moves, pending.appends, event.time);
     let names = exit.names.as_deref();
     let pair = look_behind(operation, names.map_or(&[], |it| &it.memory));
-    let mut effects = Effects { list: Vec::new(), process, now: event.time };
+    let mut effects = Effects { list: Vec::new(), task, now: event.time };
     match call.class {
         Class::Open => effects.open(operation, names, context),
         Class::Make(object) => effects.make(operation, object, names, context),
@@ -198,16 +198,16 @@ pub fn end(
         Class::Control => effects.control(operation, context),
         Class::Seek => effects.seek(operation),
         _ => {
-            let at = (process, context.losses);
+            let at = (task, context.losses);
             operation.named =
                 names.map(|it| Box::new(named(it, operation, directory.as_deref(), at)));
             if operation.ret == Some(0) {
-                move_place(operation, process);
+                move_place(operation, task);
             }
         }
     }
     if call.changes_mappings()
-        && let Some((mut memory, page_bytes)) = context.memory(call, process)
+        && let Some((mut memory, page_bytes)) = context.memory(call, task.process)
     {
         mappings::end(operation, mapped, unmapped, &mut memory, page_bytes);
     }
@@ -228,11 +228,11 @@ pub fn abandon(pending: Pending, now: KernelTime) -> SyscallOperation {
 /// A descriptor that was made by an asynchronous operation, for something whose name nobody told.
 pub fn made_elsewhere(
     fd: Fd,
-    process: &Process,
+    task: Task<'_>,
     now: KernelTime,
     context: &mut Context,
 ) -> (Rc<OpenFile>, Vec<FdEffect>) {
-    let mut effects = Effects { list: Vec::new(), process, now };
+    let mut effects = Effects { list: Vec::new(), task, now };
     let description = Rc::new(Description::unknown(context.file(None, false), context.losses));
     effects.put(fd, &description, None);
     effects.list.push(FdEffect::Created { fd, file: description.file() });
@@ -272,7 +272,7 @@ fn settle_positions(
 /// Effects while they are collected.
 struct Effects<'a> {
     list: Vec<FdEffect>,
-    process: &'a Process,
+    task: Task<'a>,
     now: KernelTime,
 }
 
@@ -280,7 +280,7 @@ impl Effects<'_> {
     /// Gives a descriptor a file; what it had before was closed unseen, or by `dup2`.
     fn put(&mut self, fd: Fd, description: &Rc<Description>, cloexec: Option<bool>) {
         let slot = Slot { description: Rc::clone(description), cloexec };
-        let before = self.process.fds.borrow_mut().put(fd, slot, self.now);
+        let before = self.task.fds().borrow_mut().put(fd, slot, self.now);
         self.list.extend(before.map(|it| destroyed(fd, &it)));
     }
 
@@ -290,7 +290,7 @@ impl Effects<'_> {
         names: Option<&ReadNames>,
         context: &mut Context,
     ) {
-        let at = (self.process, context.losses);
+        let at = (self.task, context.losses);
         let Some(fd) = new_fd(operation) else {
             operation.named = names.map(|it| Box::new(named(it, operation, None, at)));
             return;
@@ -336,7 +336,7 @@ impl Effects<'_> {
     ) {
         let call = operation.call.call();
         let Some(fd) = new_fd(operation).filter(|_| call.makes(&operation.args)) else {
-            let at = (self.process, context.losses);
+            let at = (self.task, context.losses);
             let given = names.filter(|_| call.has_path());
             operation.named = given.map(|it| Box::new(named(it, operation, None, at)));
             return;
@@ -381,17 +381,12 @@ impl Effects<'_> {
             return;
         }
         let [first, last, flags, ..] = operation.args;
-        if flags & u64::from(libc::CLOSE_RANGE_UNSHARE) != 0 && !self.process.has_table_alone() {
-            // Threads of one process have different tables from now on, and which is whose is not followed.
-            self.process.fds.borrow_mut().split();
-            return;
-        }
         let number = |it: u64| i64::from(u32::try_from(it & 0xffff_ffff).unwrap_or(u32::MAX));
-        let fds = self.process.fds.borrow().range(number(first), number(last));
+        let fds = self.task.fds().borrow().range(number(first), number(last));
         for fd in fds {
             if flags & u64::from(libc::CLOSE_RANGE_CLOEXEC) != 0 {
-                self.process.fds.borrow_mut().set_cloexec(fd, true);
-            } else if let Some(slot) = self.process.fds.borrow_mut().remove(fd, self.now) {
+                self.task.fds().borrow_mut().set_cloexec(fd, true);
+            } else if let Some(slot) = self.task.fds().borrow_mut().remove(fd, self.now) {
                 self.list.push(destroyed(fd, &slot));
             }
         }
@@ -415,7 +410,7 @@ impl Effects<'_> {
         if from == to {
             return;
         }
-        let description = context.description(self.process, from);
+        let description = context.description(self.task, from);
         self.put(to, &description, Some(cloexec));
         let file = description.file();
         operation.target = Some((to, Rc::clone(&file)));
@@ -433,12 +428,12 @@ impl Effects<'_> {
             }
             Some(libc::F_SETFD) => {
                 let cloexec = argument & libc::FD_CLOEXEC as u64 != 0;
-                self.process.fds.borrow_mut().set_cloexec(fd, cloexec);
-                let flags = context.description(self.process, fd).file().flags;
+                self.task.fds().borrow_mut().set_cloexec(fd, cloexec);
+                let flags = context.description(self.task, fd).file().flags;
                 self.list.push(FdEffect::StatusChanged { fd, flags, cloexec: Some(cloexec) });
             }
             Some(libc::F_SETFL) => {
-                let description = context.description(self.process, fd);
+                let description = context.description(self.task, fd);
                 description.set_flags(u32::try_from(argument & 0xffff_ffff).unwrap_or(0));
                 let flags = description.file().flags;
                 self.list.push(FdEffect::StatusChanged { fd, flags, cloexec: None });
@@ -468,7 +463,7 @@ impl Effects<'_> {
     /// "Bad file descriptor": what was made up for it at the entry is not there.
     fn forget_nobody(&mut self, operation: &SyscallOperation) {
         let Some(fd) = operation.fd else { return };
-        let mut table = self.process.fds.borrow_mut();
+        let mut table = self.task.fds().borrow_mut();
         let nobody =
             table.peek(fd).is_some_and(|it| it.file().pre_created && it.file().path.is_none());
         if nobody {

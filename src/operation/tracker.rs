@@ -5,6 +5,7 @@ mod asynchronous;
 mod block;
 mod fault;
 mod older;
+mod sharing;
 mod snapshot;
 mod uring;
 
@@ -22,10 +23,11 @@ use super::context::{Context, Followed};
 use super::model::{SyscallOperation, ThreadInfo, Unfinished};
 use super::process::{Process, Scope, Tasks, Thread};
 use super::syscall;
+use super::task::Task;
 use super::{Sink, Step, renaming};
 use crate::anomaly::{Anomaly, AnomalyKind, Ignored, Ledger};
 use crate::event::syscall_table::{Class, Role};
-use crate::event::task::{CLONE_FILES, CLONE_VM, TaskEvent};
+use crate::event::task::TaskEvent;
 use crate::event::{Event, EventKind, SeenFd, SysEnter, SysExit};
 use crate::units::{CpuId, KernelTime, Pid, Tid};
 
@@ -240,7 +242,10 @@ impl Tracker {
             self.ledger.lost_exits += 1;
             sink.step(event.time, &Step::SyscallUnfinished(&operation, Unfinished::ExitLost))?;
         }
-        let pending = syscall::begin(event, enter, process, thread, &mut self.context);
+        let pending = {
+            let task = Task::new(process, &thread.own);
+            syscall::begin(event, enter, task, thread.info.key, &mut self.context)
+        };
         thread.seen = true;
         let pending = thread.pending.insert(pending);
         sink.step(event.time, &Step::SyscallBegun(&pending.operation))
@@ -260,13 +265,15 @@ impl Tracker {
             return Ok(());
         }
         self.end_stale(event.time, event.pid, event.tid, sink)?;
+        self.leave_shared(event, exit);
         let (process, thread) = self.tasks.thread(event.pid, event.tid);
         match &mut thread.pending {
             Some(pending) if pending.operation.call.ends_as(exit.call) => {
                 self.ledger.events += 1;
                 self.ledger.exits += 1;
                 self.ledger.pairs += 1;
-                let effects = syscall::end(pending, event, exit, process, &mut self.context);
+                let task = Task::new(process, &thread.own);
+                let effects = syscall::end(pending, event, exit, task, &mut self.context);
                 count_names(&mut self.ledger, &pending.operation);
                 let step = Step::SyscallEnded(&pending.operation, &effects);
                 sink.step(event.time, &step)?;
@@ -288,7 +295,7 @@ impl Tracker {
                     return Ok(());
                 }
                 // It may have moved any position of its process.
-                process.fds.borrow().forget_positions();
+                Task::new(process, &thread.own).fds().borrow().forget_positions();
                 if !std::mem::replace(&mut thread.seen, true) && self.ledger.lost == 0 {
                     self.ledger.ignore(Ignored::UnderWay);
                     return Ok(());
@@ -320,6 +327,8 @@ impl Tracker {
         let call = operation.call.call();
         if call.changes_names() {
             self.follow_names(operation);
+        } else if call.class == Class::Mount {
+            self.mounted(operation);
         } else if call.arg(Role::Registered).is_some() {
             self.uring_registered(operation, exit);
         } else if call.is_list() {
@@ -371,9 +380,7 @@ impl Tracker {
                 replaced.into_iter().try_for_each(|it| self.thread_gone(event.time, it, sink))
             }
             TaskEvent::NewTask { clone_flags, .. } => {
-                if clone_flags & (CLONE_FILES | CLONE_VM) != 0 {
-                    self.tasks.share((event.pid, event.tid), *clone_flags);
-                }
+                self.tasks.share((event.pid, event.tid), *clone_flags, event.time);
                 Ok(())
             }
             TaskEvent::Comm { pid, tid, comm, exec } => {

@@ -119,6 +119,11 @@ fn kind(words: &[&str]) -> EventKind {
             let ((ppid, ptid), (pid, tid)) = (task(1), task(2));
             EventKind::Task(TaskEvent::Fork { pid, tid, ppid, ptid })
         }
+        // `born FLAGS` comes behind its fork, in the thread that forked.
+        "born" => {
+            let clone_flags = number(1).cast_unsigned();
+            EventKind::Task(TaskEvent::NewTask { tid: Tid(0), clone_flags })
+        }
         "exec" => {
             let (pid, tid) = task(1);
             EventKind::Task(TaskEvent::Comm { pid, tid, comm: b"x".to_vec(), exec: true })

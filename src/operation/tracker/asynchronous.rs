@@ -14,6 +14,7 @@ use crate::operation::fd_table::Description;
 use crate::operation::model::{FdEffect, ProcessKey, SyscallOperation};
 use crate::operation::process::{Process, Thread};
 use crate::operation::syscall;
+use crate::operation::task::Task;
 use crate::operation::{Sink, Step};
 use crate::units::{Fd, KernelTime, Tid};
 
@@ -103,7 +104,7 @@ impl Tracker {
     ) -> Result<(), S::Error> {
         let Some(flight) = self.asynchronous.in_flight.get(key) else { return Ok(()) };
         let process = self.tasks.process(event.pid);
-        let description = self.context.description(process, fd);
+        let description = self.context.description(Task::of_process(process), fd);
         let operation = &mut flight.operation;
         // It may be asked for again; what has two files asks for another one.
         if let Some(first) = operation.fd {
@@ -176,7 +177,8 @@ impl Tracker {
         if process.fds.borrow().peek(fd).is_some_and(Description::is_certain) {
             return Vec::new();
         }
-        let (file, effects) = syscall::made_elsewhere(fd, process, now, &mut self.context);
+        let (file, effects) =
+            syscall::made_elsewhere(fd, Task::of_process(process), now, &mut self.context);
         operation.fd = Some(fd);
         operation.file = Some(file);
         effects

@@ -76,6 +76,7 @@ fn argument(
         Role::CommandArg
         | Role::Opaque
         | Role::MemoryFlags
+        | Role::CloneFlags
         | Role::Cloexec(_)
         | Role::MakesIf(..)
         | Role::MakesBy(_)
