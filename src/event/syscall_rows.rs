@@ -8,9 +8,9 @@ use super::syscall_table::Class as C;
 use super::syscall_table::Role::{
     Address, BufferCount, Buffers, Cloexec, CloneFlags, Command, CommandArg, Count, DirFd, DirFd2,
     DupFlags, Fd, Fd2, How, IoEvents, Iocbs, LastFd, Length, MakesBy, MakesIf, MapFlags,
-    MemoryFlags, Message, Messages, Offset, OffsetPtr, OffsetPtr2, OldCount, Opaque as __,
-    OpenFlags, Pair, Path, Path2, RangeFlags, RegisterCount, RegisterOp, Registered, RenameFlags,
-    RwFlags, Whence,
+    MemoryFlags, Message, Messages, MountFlags, Offset, OffsetPtr, OffsetPtr2, OldCount,
+    Opaque as __, OpenFlags, Pair, Path, Path2, RangeFlags, RegisterCount, RegisterOp, Registered,
+    RenameFlags, RwFlags, Whence,
 };
 use super::syscall_table::{Call, O_CLOEXEC, Role, row};
 
@@ -110,7 +110,7 @@ pub const CALLS: &[Call] = &[
     row("pivot_root",      155, Some(41),  C::Mount,      [Path, Path2, __, __, __, __]),
     row("chroot",          161, Some(51),  C::Root,       [Path, __, __, __, __, __]),
     row("sync",            162, Some(81),  C::Sync,       [__, __, __, __, __, __]),
-    row("mount",           165, Some(40),  C::Mount,      [__, Path, __, __, __, __]),
+    row("mount",           165, Some(40),  C::Mount,      [__, Path, __, MountFlags, __, __]),
     row("umount",          166, Some(39),  C::Mount,      [Path, __, __, __, __, __]),
     row("readahead",       187, Some(213), C::Advise,     [Fd, Offset, Count, __, __, __]),
     row("setxattr",        188, Some(5),   C::Attribute,  [Path, __, __, __, __, __]),

@@ -79,6 +79,8 @@ pub enum Role {
     RangeFlags,
     /// `RENAME_*`.
     RenameFlags,
+    /// `MS_*` of `mount`.
+    MountFlags,
     /// `CLONE_*` of `unshare`, or of what `setns` is to join.
     CloneFlags,
     /// Address in the memory of the process.
@@ -102,7 +104,7 @@ impl Role {
         };
         matches!(self, Opaque | OffsetPtr | OffsetPtr2 | Buffers | How | Pair)
             || matches!(self, Iocbs | IoEvents | Registered | Message | Messages | MapFlags)
-            || matches!(self, Cloexec(_) | MakesIf(..) | MakesBy(_) | CloneFlags)
+            || matches!(self, Cloexec(_) | MakesIf(..) | MakesBy(_) | CloneFlags | Self::MountFlags)
     }
 }
 

@@ -10,11 +10,11 @@ use crate::units::Fd;
 
 /// The name of the file that an open was given this path for.
 pub(super) fn as_file_path(given: Given) -> FilePath {
-    let Given { path: FilePath { bytes, source }, absolute } = given;
+    let Given { path: FilePath { bytes, source, mounts }, absolute } = given;
     // From a root that is not known it is whose name?
     let is_lost = absolute.is_none() && source == PathSource::Kernel && bytes.starts_with(b"/");
     let source = if is_lost { PathSource::Unverified } else { source };
-    FilePath { bytes: absolute.unwrap_or(bytes), source }
+    FilePath { bytes: absolute.unwrap_or(bytes), source, mounts }
 }
 
 /// The paths that a call was given. `directory` is what its directory was at the entry, if it is gone by now.
@@ -24,6 +24,7 @@ pub(super) fn named(
     directory: Option<&OpenFile>,
     (task, losses): (Task<'_>, u32),
 ) -> Named {
+    let mounts = task.place().borrow().mounts;
     let given = |name: &Option<Name>, from: StringFrom, role: Role| {
         let name = name.as_ref()?;
         let source = match from {
@@ -34,7 +35,7 @@ pub(super) fn named(
             StringFrom::Event => PathSource::Event,
             StringFrom::EventCut => PathSource::EventCut,
         };
-        let path = FilePath { bytes: name.bytes.clone(), source };
+        let path = FilePath { bytes: name.bytes.clone(), source, mounts };
         let absolute = absolute(&path, role, operation, directory, (task, losses));
         Some(Given { path, absolute })
     };

@@ -22,6 +22,7 @@ pub mod owner;
 pub mod place;
 pub mod process;
 pub mod renaming;
+pub mod spaces;
 pub mod syscall;
 pub mod task;
 pub mod tracker;

@@ -67,6 +67,22 @@ impl PathSource {
     }
 }
 
+/// A mount namespace, by a dense number of our own: what a path leads to is the same only within one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Mounts(pub u32);
+
+impl Mounts {
+    /// The tracer's, and that of everybody of whom nothing else was told.
+    pub const OWN: Self = Self(0);
+    /// It is not known which.
+    pub const UNKNOWN: Self = Self(u32::MAX);
+
+    /// True if a path leads to the same in both, as far as known.
+    pub fn is(self, other: Self) -> bool {
+        self == other && self != Self::UNKNOWN
+    }
+}
+
 /// A path and where it is from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FilePath {
@@ -74,9 +90,21 @@ pub struct FilePath {
     pub bytes: Vec<u8>,
     /// How it is known.
     pub source: PathSource,
+    /// Whose path it is.
+    pub mounts: Mounts,
 }
 
 impl FilePath {
+    /// A path as the tracer sees it.
+    pub fn new(bytes: impl Into<Vec<u8>>, source: PathSource) -> Self {
+        Self { bytes: bytes.into(), source, mounts: Mounts::OWN }
+    }
+
+    /// The same in other mounts.
+    pub fn within(self, mounts: Mounts) -> Self {
+        Self { mounts, ..self }
+    }
+
     /// True for what the kernel calls the file: no part of it is a symbolic link.
     pub fn is_resolved(&self) -> bool {
         matches!(self.source, PathSource::Link | PathSource::Snapshot | PathSource::Renamed)

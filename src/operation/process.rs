@@ -10,9 +10,10 @@ use super::fd_table::SharedTable;
 use super::mappings::SharedMappings;
 use super::model::{ProcessInfo, ProcessKey, ThreadInfo, ThreadKey};
 use super::place::{Place, SharedPlace};
+use super::spaces::Spaces;
 use super::syscall::Pending;
 use super::task::{Copied, Own, Task, become_process, unshare};
-use crate::event::task::{CLONE_FILES, CLONE_FS, CLONE_VM};
+use crate::event::task::{CLONE_FILES, CLONE_FS, CLONE_NEWNS, CLONE_VM};
 use crate::units::{KernelTime, Pid, Tid};
 
 /// Whom the capture follows.
@@ -98,6 +99,8 @@ impl Thread {
 #[derive(Debug)]
 pub struct Tasks {
     scope: Scope,
+    /// Mount namespaces.
+    pub spaces: Spaces,
     processes: FxHashMap<i32, Process>,
     threads: FxHashMap<i32, Thread>,
     next_process: u32,
@@ -119,6 +122,7 @@ impl Tasks {
     /// Nobody known yet but the roots.
     pub fn new(scope: Scope) -> Self {
         let mut tasks = Self {
+            spaces: Spaces::default(),
             processes: FxHashMap::default(),
             threads: FxHashMap::default(),
             next_process: 0,
@@ -330,12 +334,16 @@ impl Tasks {
         }
         let (fds, place) = (Rc::clone(from.fds()), Rc::clone(from.place()));
         let memory = Rc::clone(&from.process.memory);
+        let mounts = (clone_flags & CLONE_NEWNS != 0).then(|| self.spaces.made());
         let child = self.process(pid);
         if clone_flags & CLONE_FILES != 0 {
             child.fds = fds;
         }
         if clone_flags & CLONE_FS != 0 {
             child.place = place;
+        }
+        if let Some(mounts) = mounts {
+            child.place.borrow_mut().mounts = mounts;
         }
         if clone_flags & CLONE_VM != 0 {
             child.memory = memory;
@@ -347,6 +355,11 @@ impl Tasks {
         let (process, thread) = self.thread(pid, tid);
         let alone = process.threads == 1;
         unshare((process, thread, alone), flags, copied);
+        if flags & CLONE_NEWNS != 0 {
+            let mounts = self.spaces.made();
+            let task = self.task((pid, tid));
+            task.iter().for_each(|it| it.place().borrow_mut().mounts = mounts);
+        }
     }
 
     /// An exec of a process in which not all threads have the same: what does the one have that calls it?

@@ -172,7 +172,10 @@ fn threads_share_what_they_were_born_to_share() {
                 31 1/2 < close 0
                 32 1/2 > chdir 0
                 33 1/2 <k chdir 0 there";
-    after(ALL, text, &expect![[r#"
+    after(
+        ALL,
+        text,
+        &expect![[r#"
         1: openat 3 /a fd-link at ? = 3
         2: close 3 /a fd-link at ? = 0
         2: chdir -1 there kernel-string at ? = 0 [/data/there]
@@ -180,8 +183,12 @@ fn threads_share_what_they_were_born_to_share() {
         2: read 3   at ? = 1
         1: openat 8 /data/there/x kernel-string at ? = 8
         2: openat 9 /data/there/x kernel-string at ? = 9
-    "#]]);
-    after(THREAD, text, &expect![[r#"
+    "#]],
+    );
+    after(
+        THREAD,
+        text,
+        &expect![[r#"
         1: openat 3 /a fd-link at ? = 3
         2: close 3 /a fd-link at ? = 0
         2: chdir -1 there kernel-string at ? = 0 [/data/there]
@@ -189,7 +196,8 @@ fn threads_share_what_they_were_born_to_share() {
         2: read 3   at ? = 1
         1: openat 8 /data/x kernel-string at ? = 8
         2: openat 9 /data/there/x kernel-string at ? = 9
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -212,11 +220,11 @@ fn a_thread_may_leave_its_descriptors_and_its_directory() {
             2: close 3 /a fd-link at ? = 0
             1: chdir -1 here kernel-string at ? = 0 [/data/here]
             2: unshare -1   at ? = 0
-            2: chdir -1 there kernel-string at ? = 0 [/data/here/there]
+            2: chdir -1 there@1 kernel-string at ? = 0 [/data/here/there]
             1: read 3 /a fd-link at 0 = 1
             2: read 3   at ? = 1
             1: openat 8 /data/here/x kernel-string at ? = 8
-            2: openat 9 /data/here/there/x kernel-string at ? = 9
+            2: openat 9 /data/here/there/x@1 kernel-string at ? = 9
         "#]],
     );
 }
@@ -335,7 +343,7 @@ fn who_joins_other_mounts_is_nobody_knows_where() {
              30 1/1 > openat -100 0 0
              31 1/1 <k openat 8 x"
         ));
-        let expected = if is_lost { "8 x kernel-string" } else { "8 /data/x kernel-string" };
+        let expected = if is_lost { "8 x@" } else { "8 /data/x kernel-string" };
         assert!(told.contains(expected), "{call}: {told}");
     }
 }
@@ -357,5 +365,204 @@ fn another_root_for_all_is_another_place_for_all() {
             1: openat 3 x kernel-string at ? = 3
             2: openat 3 /x unverified at ? = 3
         "#]],
+    );
+}
+
+/// Processes 1 and 2 have mounts of their own, and `/data/a` open in them: another file in each, or the same (`~` is another
+/// name of one). Then `text` in process 1, then both are read.
+#[track_caller]
+fn in_two_namespaces(second: &str, text: &str, expected: &Expect) {
+    check(
+        &format!(
+            "0 mounts 0 mnt:[7]
+             0 mounts 1 mnt:[7]
+             0 cwd 1 /data
+             0 root 1 /
+             1 1/1 fork 1/1 2/2
+             2 1/1 born 131072
+             10 1/1 > openat -100 0 0
+             11 1/1 < openat 3 /data/a
+             12 2/2 > openat -100 0 0
+             13 2/2 < openat 3 {second}
+             {text}
+             900 1/1 > read 3 0 1
+             901 1/1 < read 1
+             902 2/2 > read 3 0 1
+             903 2/2 < read 1"
+        ),
+        expected,
+    );
+}
+
+#[test]
+fn a_removal_is_of_one_namespace() {
+    let text = "20 1/1 > unlink 0
+                21 1/1 < unlink 0 a";
+    // Another file, which has the same name by chance.
+    in_two_namespaces(
+        "/data/a/",
+        text,
+        &expect![[r#"
+        1: openat 3 /data/a fd-link at ? = 3
+        2: openat 3 /data/a/@1 fd-link at ? = 3
+        1: unlink -1 a argument at ? = 0 [/data/a]
+        1: read 3 /data/a (deleted) renamed at 0 = 1
+        2: read 3 /data/a/@1 fd-link at 0 = 1
+    "#]],
+    );
+    // The same file: its name may be there or not.
+    in_two_namespaces(
+        "/data/a",
+        text,
+        &expect![[r#"
+        1: openat 3 /data/a fd-link at ? = 3
+        2: openat 3 /data/a@1 fd-link at ? = 3
+        1: unlink -1 a argument at ? = 0 [/data/a]
+        1: read 3 /data/a (deleted) renamed at 0 = 1
+        2: read 3 /data/a@1 unverified at 0 = 1
+    "#]],
+    );
+    // The same file under a name that was not touched.
+    in_two_namespaces(
+        "/b/a~",
+        text,
+        &expect![[r#"
+        1: openat 3 /data/a fd-link at ? = 3
+        2: openat 3 /b/a~@1 fd-link at ? = 3
+        1: unlink -1 a argument at ? = 0 [/data/a]
+        1: read 3 /data/a (deleted) renamed at 0 = 1
+        2: read 3 /b/a~@1 fd-link at 0 = 1
+    "#]],
+    );
+}
+
+#[test]
+fn so_is_a_rename() {
+    in_two_namespaces(
+        "/data/a",
+        "20 1/1 > rename 0 0
+         21 1/1 < rename 0 a c",
+        &expect![[r#"
+            1: openat 3 /data/a fd-link at ? = 3
+            2: openat 3 /data/a@1 fd-link at ? = 3
+            1: rename -1 a argument at ? = 0 [/data/a] [/data/c]
+            1: read 3 /data/c renamed at 0 = 1
+            2: read 3 /data/a@1 unverified at 0 = 1
+        "#]],
+    );
+    in_two_namespaces(
+        "/data/a",
+        "20 1/1 > rename 0 0
+         21 1/1 < rename 0 . /other
+         30 2/2 > openat -100 0 0
+         31 2/2 <k openat 4 x",
+        &expect![[r#"
+            1: openat 3 /data/a fd-link at ? = 3
+            2: openat 3 /data/a@1 fd-link at ? = 3
+            1: rename -1 . argument at ? = 0 [/data] [/other]
+            2: openat 4 x@1 kernel-string at ? = 4
+            1: read 3 /other/a renamed at 0 = 1
+            2: read 3 /data/a@1 unverified at 0 = 1
+        "#]],
+    );
+}
+
+#[test]
+fn in_mounts_that_are_not_known_nothing_is_followed() {
+    in_two_namespaces(
+        "/data/b",
+        "20 2/2 > setns 9 131072
+         21 2/2 < setns 0
+         22 2/2 > openat -100 0 0
+         23 2/2 < openat 4 /data/c
+         24 2/2 > unlink 0
+         25 2/2 < unlink 0 /data/a
+         26 2/2 > read 4 0 1
+         27 2/2 < read 1
+         28 1/1 > unlink 0
+         29 1/1 < unlink 0 c
+         30 2/2 > read 4 0 1
+         31 2/2 < read 1",
+        &expect![[r#"
+            1: openat 3 /data/a fd-link at ? = 3
+            2: openat 3 /data/b@1 fd-link at ? = 3
+            2: setns 9   at ? = 0
+            2: openat 4 /data/c@4294967295 fd-link at ? = 4
+            2: unlink -1 /data/a@4294967295 argument at ? = 0 [/data/a]
+            2: read 4 /data/c@4294967295 fd-link at 0 = 1
+            1: unlink -1 c argument at ? = 0 [/data/c]
+            2: read 4 /data/c@4294967295 unverified at 1 = 1
+            1: read 3 /data/a fd-link at 0 = 1
+            2: read 3 /data/b@1 fd-link at 0 = 1
+        "#]],
+    );
+}
+
+#[test]
+fn what_is_mounted_over_a_file_hides_its_name() {
+    in_two_namespaces(
+        "/b",
+        "20 1/1 > mount 0 0
+         21 1/1 < mount 0 /data
+         22 1/1 > unlink 0
+         23 1/1 < unlink 0 /data/other
+         24 1/1 > read 3 0 1
+         25 1/1 < read 1
+         26 1/1 > unlink 0
+         27 1/1 < unlink 0 /data/a
+         28 1/1 > openat -100 0 0
+         29 1/1 <k openat 4 x",
+        &expect![[r#"
+            1: openat 3 /data/a fd-link at ? = 3
+            2: openat 3 /b@1 fd-link at ? = 3
+            1: mount -1 /data argument at ? = 0 [/data]
+            1: unlink -1 /data/other argument at ? = 0 [/data/other]
+            1: read 3 /data/a fd-link at 0 = 1
+            1: unlink -1 /data/a argument at ? = 0 [/data/a]
+            1: openat 4 x kernel-string at ? = 4
+            1: read 3 /data/a unverified at 1 = 1
+            2: read 3 /b@1 fd-link at 0 = 1
+        "#]],
+    );
+}
+
+#[test]
+fn how_mounts_are_shared_covers_nothing_and_says_whom_a_mount_concerns() {
+    let text = |flags: u64| {
+        format!(
+            "20 2/2 > mount 0 0 0 {flags}
+             21 2/2 < mount 0 /
+             22 2/2 > mount 0 0
+             23 2/2 < mount 0 /data
+             24 1/1 > unlink 0
+             25 1/1 < unlink 0 /data/a"
+        )
+    };
+    // MS_REC with MS_PRIVATE: what 2 mounts is nothing to 1. MS_REC with MS_SHARED: it is.
+    in_two_namespaces(
+        "/b",
+        &text(0x4_4000),
+        &expect![[r#"
+        1: openat 3 /data/a fd-link at ? = 3
+        2: openat 3 /b@1 fd-link at ? = 3
+        2: mount -1 /@1 argument at ? = 0 [/]
+        2: mount -1 /data@1 argument at ? = 0 [/data]
+        1: unlink -1 /data/a argument at ? = 0 [/data/a]
+        1: read 3 /data/a (deleted) renamed at 0 = 1
+        2: read 3 /b@1 fd-link at 0 = 1
+    "#]],
+    );
+    in_two_namespaces(
+        "/b",
+        &text(0x10_4000),
+        &expect![[r#"
+        1: openat 3 /data/a fd-link at ? = 3
+        2: openat 3 /b@1 fd-link at ? = 3
+        2: mount -1 /@1 argument at ? = 0 [/]
+        2: mount -1 /data@1 argument at ? = 0 [/data]
+        1: unlink -1 /data/a argument at ? = 0 [/data/a]
+        1: read 3 /data/a unverified at 0 = 1
+        2: read 3 /b@1 fd-link at 0 = 1
+    "#]],
     );
 }

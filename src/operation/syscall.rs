@@ -303,14 +303,12 @@ impl Effects<'_> {
         let link = names.and_then(|it| it.link.as_ref());
         let mut file = context.file(flags, false);
         file.stat = names.and_then(|it| it.stat);
+        let mounts = self.task.place().borrow().mounts;
+        let linked = |it: &Name, source| FilePath::new(it.bytes.clone(), source).within(mounts);
         file.path = match link {
-            Some(link) if link.verified => {
-                Some(FilePath { bytes: link.bytes.clone(), source: PathSource::Link })
-            }
+            Some(link) if link.verified => Some(linked(link, PathSource::Link)),
             // The argument that was read in time is better than a link that was not.
-            late => as_argument.or_else(|| {
-                late.map(|it| FilePath { bytes: it.bytes.clone(), source: PathSource::Unverified })
-            }),
+            late => as_argument.or_else(|| late.map(|it| linked(it, PathSource::Unverified))),
         };
         let description = Rc::new(Description::opened(file, context.losses));
         context.names.note(&description, names.map_or(self.now, |it| it.read.max(self.now)));
@@ -369,7 +367,7 @@ impl Effects<'_> {
         context: &mut Context,
     ) -> Rc<OpenFile> {
         let mut file = context.file(None, false);
-        file.path = Some(FilePath { bytes: object.into(), source: PathSource::Call });
+        file.path = Some(FilePath::new(object, PathSource::Call));
         let description = Rc::new(Description::opened(file, context.losses));
         self.put(fd, &description, Some(cloexec));
         self.list.push(FdEffect::Created { fd, file: description.file() });

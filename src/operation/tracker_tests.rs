@@ -4,6 +4,7 @@
 //! 100 1/1 > openat                 time, process/thread, entry and arguments
 //! 101 1/1 < openat 3 /a            exit, result, the name that was read in time (and the second one)
 //! 5 cwd 1 /data                    a snapshot saw where process 1 is
+//! 5 mounts 1 mnt:[7]               and in which mounts; process 0 is the tracer
 //! ```
 
 use std::convert::Infallible;
@@ -13,6 +14,7 @@ use expect_test::{Expect, expect};
 
 use super::block::BlockOptions;
 use super::context::Followed;
+use super::model::Mounts;
 use super::process::Scope;
 use super::tracker::Tracker;
 use super::{Sink, Step};
@@ -39,7 +41,9 @@ impl Sink for Told {
             let _ = writeln!(self.0, "{}: fault {path} at {} {access}", it.tid, it.offset);
         }
         if let Step::SyscallEnded(it, _) = step {
+            let mounts = it.path().filter(|it| it.mounts != Mounts::OWN).map(|it| it.mounts);
             let path = it.path().map(|it| String::from_utf8_lossy(&it.bytes).into_owned());
+            let path = path.map(|it| it + &mounts.map_or(String::new(), |it| format!("@{}", it.0)));
             let source = it.path().map_or("", |it| it.source.as_str());
             let offset = it.offset.map_or("?".into(), |it| it.to_string());
             let fd = it.fd.map_or(-1, |it| it.0);
@@ -180,6 +184,11 @@ fn told_with(followed: Followed, text: &str) -> String {
             let which = if words[1] == "cwd" { Text::CWD } else { Text::ROOT };
             let pid = Pid(words[2].parse().expect("a pid"));
             tracker.seen_place(pid, which, words[3].as_bytes());
+            continue;
+        }
+        if words[1] == "mounts" {
+            let pid = Pid(words[2].parse().expect("a pid"));
+            tracker.seen_mounts(pid, words[3].as_bytes());
             continue;
         }
         if words[1] == "maps" {

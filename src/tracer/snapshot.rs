@@ -50,6 +50,7 @@ pub fn take(subject: &Subject, what: What, log: &Sender<Message>) {
         [("/proc/self/mountinfo", Text::MOUNTINFO), ("/proc/diskstats", Text::DISKSTATS_START)];
     let mut facts: Vec<Fact> =
         texts.iter().filter_map(|(path, text)| proc::text(path, *text, Pid(0)).ok()).collect();
+    facts.extend(proc::own_mounts());
     let whose = if what.all_tasks { &everybody } else { &tree };
     facts.extend(whose.iter().flat_map(|&it| proc::tasks(it)));
     facts.extend(tree.iter().flat_map(|&it| proc::places(it)));

@@ -41,13 +41,15 @@ impl Tracker {
         let mut mappings = Mappings::default();
         mappings.doubt_since(self.context.losses);
         let mut last: Option<Rc<Description>> = None;
+        let mounts = self.tasks.process(seen.pid).place.borrow().mounts;
         for it in mapped_files(&seen.text) {
             // The parts of a file stand one behind the other.
             let same = last
                 .take()
                 .filter(|last| last.file().path.as_ref().is_some_and(|path| path.bytes == it.path));
             let description = same.unwrap_or_else(|| {
-                let path = Some(FilePath { bytes: it.path.to_vec(), source: PathSource::Snapshot });
+                let path = FilePath::new(it.path, PathSource::Snapshot);
+                let path = Some(path.within(mounts));
                 let stat = Some(FileStat { mode: 0, dev: it.dev, ino: it.ino, size: 0 });
                 let file = OpenFile { path, stat, ..self.context.file(None, true) };
                 let description = Rc::new(Description::unknown(file, self.context.losses));

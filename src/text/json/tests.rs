@@ -215,7 +215,7 @@ fn anomalies() {
 #[test]
 fn every_key_is_documented() {
     let document = include_str!("../../../docs/json.md");
-    let strange = file(b"\xff", PathSource::Link);
+    let strange = testing::elsewhere(b"\xff");
     let mut all = call("openat", &[CWD, 0, 0], 3, Some(3), Some(&strange));
     all.target = Some((Fd(4), Rc::clone(&strange)));
     let mut renamed = call("renameat2", &[CWD, 1, CWD, 2, 0], 0, None, None);
@@ -231,6 +231,7 @@ fn every_key_is_documented() {
         for operation in testing::asynchronous_ones() {
             tell(sink, &Step::AsyncEnded(&operation, &[]));
         }
+        tell(sink, &Step::AsyncEnded(&testing::asynchronous_elsewhere(), &[]));
         let open = testing::asynchronous(&strange);
         tell(sink, &Step::AsyncUnfinished(&open, NoResult::Unseen));
         tell(sink, &Step::SyscallEnded(&call("readv", &[3, 80, 2], 1, Some(3), None), &[]));
