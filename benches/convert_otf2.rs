@@ -83,7 +83,7 @@ fn write(sink: &mut OtfSink, begun: &mut [SyscallOperation], has_offset: bool) {
 fn benchmark(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("otf2");
     group.sample_size(10).throughput(Throughput::Elements(OPERATIONS));
-    let path = Some(FilePath { bytes: b"/data/a".to_vec(), source: PathSource::Link });
+    let path = Some(FilePath::new(b"/data/a", PathSource::Link));
     let file = Rc::new(OpenFile {
         id: 0,
         path,

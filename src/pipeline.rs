@@ -264,6 +264,9 @@ impl Pipeline {
             Fact::Text { which: which @ (Text::CWD | Text::ROOT), pid, text, .. } => {
                 self.tracker.seen_place(pid, which, &text);
             }
+            Fact::Text { which: Text::MOUNTS, pid, text, .. } => {
+                self.tracker.seen_mounts(pid, &text);
+            }
             Fact::Text { which: Text::EXE, pid, .. } => self.tracker.seen_program(pid),
             Fact::Text { which: Text::MAPS, pid, time, text } => {
                 self.tracker.seen_maps(time, pid, text);

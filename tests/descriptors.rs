@@ -310,3 +310,75 @@ fn what_is_touched_in_memory_is_told_with_its_file() {
     assert_eq!(of("madvise"), [(after.clone(), 96)]);
     assert_eq!(of("munmap"), [(after.clone(), 64), (after.clone(), 80)]);
 }
+
+/// Fails if a program has another path than its exec was given, or if one that did not start has any.
+#[test]
+fn programs_are_called_as_they_were_started() {
+    if !can_record(&[]) {
+        return;
+    }
+    let _alone = alone();
+    for source in ["perf", "tracefs"] {
+        let dir = scratch_dir("execs");
+        let options = ["--source", source, "--names", "reader", "-e", "%default,%process"];
+        let (recording, log) = recorded("execs.c", dir.path(), &options);
+        recording.assert_archive(&dir.path().join("archive"));
+        let operations = recording.operations();
+        for line in log.lines() {
+            let words: Vec<&str> = line.split(' ').collect();
+            let &[pid, call, path, absolute] = words.as_slice() else { panic!("{line}") };
+            let is_it = |it: &&JsonOperation| it.name == call && it.pid.to_string() == pid;
+            let exec = operations.iter().find(is_it).expect(line);
+            let is_there = absolute != "-";
+            let expected = is_there.then(|| if path == "-" { "" } else { path });
+            assert_eq!(exec.path.as_deref(), expected, "{line}: {exec:?}");
+            if is_there {
+                assert_eq!(exec.path_source.as_deref(), Some("exec-event"), "{exec:?}");
+                // With perf the path of `chdir` is not read, so nobody knows where a relative path begins.
+                let told = exec.path_absolute.as_deref();
+                assert!(told.is_some() || source == "perf", "{exec:?}");
+                assert!(told.is_none_or(|it| it == absolute), "{line}: {exec:?}");
+            }
+        }
+    }
+}
+
+/// Fails if a file is taken for another one that has the same name in other mounts: its size, its position, its removal; or if
+/// a descriptor is gone that another thread has closed for itself.
+#[test]
+fn files_of_one_name_in_two_mount_namespaces_are_two() {
+    if !can_record(&[]) {
+        return;
+    }
+    let _alone = alone();
+    // Names that were read too late, on a busy machine, are counted, and doubtful.
+    let recorded_well = (0..5).find_map(|_| {
+        let dir = scratch_dir("namespaces");
+        let options = ["--source", "tracefs", "--names", "reader"];
+        let (recording, log) = recorded("namespaces.c", dir.path(), &options);
+        let late = ["unfollowed", "unverified"].iter().map(|it| recording.number(it)).sum::<u64>();
+        (late == 0).then_some((dir, recording, log))
+    });
+    let (dir, recording, log) =
+        recorded_well.expect("one of five recordings read all paths in time");
+    recording.assert_archive(&dir.path().join("archive"));
+    let file = dir.path().join("place/sub/file");
+    let file = file.to_str().expect("text");
+    let mut operations = recording.operations();
+    operations
+        .retain(|it| it.name == "read" && it.path.as_ref().is_some_and(|it| it.starts_with(file)));
+    let parent = operations.iter().map(|it| it.pid).min();
+    let mut reads = operations.iter().collect::<Vec<_>>();
+    for line in log.lines() {
+        let words: Vec<u64> = line.split(' ').map(|it| it.parse().expect("a number")).collect();
+        let &[pid, offset, bytes, deleted] = words.as_slice() else { panic!("{line}") };
+        let place = reads.iter().position(|it| u64::try_from(it.pid) == Ok(pid)).expect(line);
+        let read = reads.remove(place);
+        let name = if deleted == 1 { format!("{file} (deleted)") } else { file.to_owned() };
+        assert_eq!(read.path, Some(name), "{line}: {read:?}");
+        assert_eq!(read.result, i64::try_from(bytes).ok(), "{line}: {read:?}");
+        assert_eq!(read.offset, Some(offset), "{line}: {read:?}");
+        assert_eq!(read.path_mounts.is_none(), Some(read.pid) == parent, "{line}: {read:?}");
+    }
+    assert_eq!(reads.len(), 0, "{reads:?}");
+}

@@ -134,6 +134,8 @@ impl Text {
     pub const MAPS: Self = Self(10);
     /// Bytes of a block of the file systems whose events count in blocks: a line `MAJOR:MINOR BYTES` for each.
     pub const BLOCKS: Self = Self(11);
+    /// Where `/proc/PID/ns/mnt` pointed at the start, `mnt:[INODE]`; of process 0: the tracer's own.
+    pub const MOUNTS: Self = Self(12);
 }
 
 /// A frame of facts is closed when it has so many bytes.

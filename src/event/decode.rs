@@ -11,8 +11,10 @@ use super::strings::{EventString, EventStrings};
 use super::syscall_table::CallId;
 use super::task::TaskEvent;
 use super::uring::{URING_POINTS, UringShape};
-use super::{EventKind, SysEnter, SysExit};
-use crate::tracefs::{ArrayField, BindError, EventFormat, FieldKind, FormatError, IntField};
+use super::{EventKind, Probed, SysEnter, SysExit};
+use crate::tracefs::{
+    ArrayField, BindError, EventFormat, FieldKind, FormatError, IntField, StringField,
+};
 use crate::units::Tid;
 
 /// Why the formats of a capture cannot be used.
@@ -70,6 +72,7 @@ enum Shape {
     Fault(FaultShape),
     NewTask { pid: IntField, clone_flags: IntField },
     Probe(ProbeShape),
+    Program { filename: StringField },
 }
 
 impl Decoder {
@@ -156,6 +159,10 @@ impl Decoder {
                 Ok(EventKind::Task(TaskEvent::NewTask { tid: Tid(tid), clone_flags }))
             }
             Shape::Probe(fields) => fields.read(payload).map(EventKind::Probed).ok_or(short),
+            Shape::Program { filename } => {
+                let path = filename.read(payload).ok_or(short)?.to_vec();
+                Ok(EventKind::Probed(Box::new(Probed::Program(path))))
+            }
         }
     }
 
@@ -233,6 +240,9 @@ impl Shape {
             }
             ("raw_syscalls", "sys_exit") => {
                 Some(Self::RawExit { id: format.int("id")?, ret: format.int("ret")? })
+            }
+            ("sched", "sched_process_exec") => {
+                Some(Self::Program { filename: format.string("filename")? })
             }
             ("task", "task_newtask") => Some(Self::NewTask {
                 pid: format.int("pid")?,

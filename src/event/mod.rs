@@ -57,11 +57,11 @@ pub enum EventKind {
     Lost(u64),
     /// No hit, but a fact that has its place in time: a snapshot saw this descriptor.
     SeenFd(Box<SeenFd>),
-    /// A probe of ours saw something inside a system call.
+    /// Something was seen inside a system call: by a probe of ours, or by a tracepoint that tells of a step of it.
     Probed(Box<Probed>),
 }
 
-/// What a probe of ours saw inside a system call of the thread, or right before it.
+/// What was seen inside a system call of the thread, or right before it: at the moment of its use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Probed {
     /// The kernel has copied a path out of the program's memory.
@@ -85,6 +85,9 @@ pub enum Probed {
         /// What the file is.
         stat: FileStat,
     },
+    /// The process has become the program of this path (`sched:sched_process_exec`): the one that `execve` was given. Of
+    /// `execveat` with a directory `/dev/fd/N/PATH`, or `/dev/fd/N` if it was given no more (`alloc_bprm()` in `fs/exec.c`).
+    Program(Vec<u8>),
 }
 
 /// `sys_enter`: the call and its six argument registers as they were.
@@ -139,6 +142,8 @@ pub enum StringFrom {
     Memory,
     /// Recorded from the program's memory by the thread itself, right before the call.
     Uprobe,
+    /// The path of the new program, as the kernel tells it when an exec has succeeded.
+    Exec,
     /// The kernel's own copy, which it worked with.
     Kernel,
 }

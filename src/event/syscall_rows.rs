@@ -6,12 +6,41 @@
 
 use super::syscall_table::Class as C;
 use super::syscall_table::Role::{
-    Address, BufferCount, Buffers, Command, CommandArg, Count, DirFd, DirFd2, DupFlags, Fd, Fd2,
-    How, IoEvents, Iocbs, LastFd, Length, MapFlags, MemoryFlags, Message, Messages, Offset,
-    OffsetPtr, OffsetPtr2, OldCount, Opaque as __, OpenFlags, Pair, Path, Path2, RangeFlags,
-    RegisterCount, RegisterOp, Registered, RenameFlags, RwFlags, Whence,
+    Address, BufferCount, Buffers, Cloexec, CloneFlags, Command, CommandArg, Count, DirFd, DirFd2,
+    DupFlags, Fd, Fd2, How, IoEvents, Iocbs, LastFd, Length, MakesBy, MakesIf, MapFlags,
+    MemoryFlags, Message, Messages, MountFlags, Offset, OffsetPtr, OffsetPtr2, OldCount,
+    Opaque as __, OpenFlags, Pair, Path, Path2, RangeFlags, RegisterCount, RegisterOp, Registered,
+    RenameFlags, RwFlags, Whence,
 };
-use super::syscall_table::{Call, row};
+use super::syscall_table::{Call, O_CLOEXEC, Role, row};
+
+/// Close-on-exec, as most calls are asked for it.
+const CX: Role = Cloexec(O_CLOEXEC);
+
+/// The commands of `bpf` whose result is a descriptor (`enum bpf_cmd` in `include/uapi/linux/bpf.h`): `MAP_CREATE`,
+/// `PROG_LOAD`, `OBJ_GET`, `PROG_GET_FD_BY_ID`, `MAP_GET_FD_BY_ID`, `RAW_TRACEPOINT_OPEN`, `BTF_LOAD`, `BTF_GET_FD_BY_ID`,
+/// `LINK_CREATE`, `LINK_GET_FD_BY_ID`, `ENABLE_STATS`, `ITER_CREATE`, `TOKEN_CREATE`. All are close-on-exec.
+const BPF_MAKES: Role = MakesBy(
+    1 << 0
+        | 1 << 5
+        | 1 << 7
+        | 1 << 13
+        | 1 << 14
+        | 1 << 17
+        | 1 << 18
+        | 1 << 19
+        | 1 << 28
+        | 1 << 30
+        | 1 << 32
+        | 1 << 33
+        | 1 << 36,
+);
+
+/// `SECCOMP_FILTER_FLAG_NEW_LISTENER`.
+const NEW_LISTENER: Role = MakesIf(8, 8);
+
+/// A new one is made; otherwise the one that is given gets another mask.
+const NO_FD: Role = MakesIf(u32::MAX, u32::MAX);
 
 /// Every system call that can be recorded, by its number on x86-64.
 #[rustfmt::skip]
@@ -39,14 +68,14 @@ pub const CALLS: &[Call] = &[
     row("dup",              32, Some(23),  C::Dup,        [Fd, __, __, __, __, __]),
     row("dup2",             33, None,      C::Dup,        [Fd, Fd2, __, __, __, __]),
     row("sendfile64",       40, Some(71),  C::Transfer,   [Fd2, Fd, OffsetPtr, Count, __, __]),
-    row("socket",           41, Some(198), C::Make("socket:[?]"), [__, __, __, __, __, __]),
+    row("socket",           41, Some(198), C::Make("socket:[?]"), [__, CX, __, __, __, __]),
     row("connect",          42, Some(203), C::Socket,     [Fd, __, __, __, __, __]),
     row("accept",           43, Some(202), C::Make("socket:[?]"), [__, __, __, __, __, __]),
     row("sendto",           44, Some(206), C::Socket,     [Fd, __, Count, __, __, __]),
     row("recvfrom",         45, Some(207), C::Socket,     [Fd, __, Count, __, __, __]),
     row("sendmsg",          46, Some(211), C::Socket,     [Fd, __, __, __, __, __]),
     row("recvmsg",          47, Some(212), C::Socket,     [Fd, Message, __, __, __, __]),
-    row("socketpair",       53, Some(199), C::MakePair,   [__, __, __, Pair, __, __]),
+    row("socketpair",       53, Some(199), C::MakePair,   [__, CX, __, Pair, __, __]),
     row("clone",            56, Some(220), C::Process,    [__, __, __, __, __, __]),
     row("fork",             57, None,      C::Process,    [__, __, __, __, __, __]),
     row("vfork",            58, None,      C::Process,    [__, __, __, __, __, __]),
@@ -78,8 +107,11 @@ pub const CALLS: &[Call] = &[
     row("mknod",           133, None,      C::Name,       [Path, __, __, __, __, __]),
     row("statfs",          137, Some(43),  C::Stat,       [Path, __, __, __, __, __]),
     row("fstatfs",         138, Some(44),  C::Stat,       [Fd, __, __, __, __, __]),
+    row("pivot_root",      155, Some(41),  C::Mount,      [Path, Path2, __, __, __, __]),
     row("chroot",          161, Some(51),  C::Root,       [Path, __, __, __, __, __]),
     row("sync",            162, Some(81),  C::Sync,       [__, __, __, __, __, __]),
+    row("mount",           165, Some(40),  C::Mount,      [__, Path, __, MountFlags, __, __]),
+    row("umount",          166, Some(39),  C::Mount,      [Path, __, __, __, __, __]),
     row("readahead",       187, Some(213), C::Advise,     [Fd, Offset, Count, __, __, __]),
     row("setxattr",        188, Some(5),   C::Attribute,  [Path, __, __, __, __, __]),
     row("lsetxattr",       189, Some(6),   C::Attribute,  [Path, __, __, __, __, __]),
@@ -102,7 +134,7 @@ pub const CALLS: &[Call] = &[
     row("getdents64",      217, Some(61),  C::List,       [Fd, __, Count, __, __, __]),
     row("fadvise64",       221, Some(223), C::Advise,     [Fd, Offset, Count, __, __, __]),
     row("utimes",          235, None,      C::Attribute,  [Path, __, __, __, __, __]),
-    row("mq_open",         240, Some(180), C::Make("mqueue"), [__, __, __, __, __, __]),
+    row("mq_open",         240, Some(180), C::Make("mqueue"), [__, __, __, __, __, __]).closed_by_exec(),
     row("inotify_init",    253, None,      C::Make("anon_inode:inotify"), [__, __, __, __, __, __]),
     row("openat",          257, Some(56),  C::Open,       [DirFd, Path, OpenFlags, __, __, __]),
     row("mkdirat",         258, Some(34),  C::Name,       [DirFd, Path, __, __, __, __]),
@@ -117,57 +149,63 @@ pub const CALLS: &[Call] = &[
     row("readlinkat",      267, Some(78),  C::Stat,       [DirFd, Path, __, Count, __, __]),
     row("fchmodat",        268, Some(53),  C::Attribute,  [DirFd, Path, __, __, __, __]),
     row("faccessat",       269, Some(48),  C::Stat,       [DirFd, Path, __, __, __, __]),
-    row("unshare",         272, Some(97),  C::Process,    [__, __, __, __, __, __]),
+    row("unshare",         272, Some(97),  C::Unshare,    [CloneFlags, __, __, __, __, __]),
     row("splice",          275, Some(76),  C::Transfer,   [Fd, OffsetPtr, Fd2, OffsetPtr2, Count, __]),
     row("tee",             276, Some(77),  C::Pipe,       [Fd, Fd2, Count, __, __, __]),
     row("sync_file_range", 277, Some(84),  C::Sync,       [Fd, Offset, Count, __, __, __]),
     row("vmsplice",        278, Some(75),  C::Pipe,       [Fd, Buffers, BufferCount, __, __, __]),
     row("utimensat",       280, Some(88),  C::Attribute,  [DirFd, Path, __, __, __, __]),
-    row("signalfd",        282, None,      C::Make("anon_inode:[signalfd]"), [__, __, __, __, __, __]),
-    row("timerfd_create",  283, Some(85),  C::Make("anon_inode:[timerfd]"), [__, __, __, __, __, __]),
+    row("signalfd",        282, None,      C::Make("anon_inode:[signalfd]"), [NO_FD, __, __, __, __, __]),
+    row("timerfd_create",  283, Some(85),  C::Make("anon_inode:[timerfd]"), [__, CX, __, __, __, __]),
     row("eventfd",         284, None,      C::Make("anon_inode:[eventfd]"), [__, __, __, __, __, __]),
     row("fallocate",       285, Some(47),  C::Resize,     [Fd, __, Offset, Count, __, __]),
-    row("accept4",         288, Some(242), C::Make("socket:[?]"), [__, __, __, __, __, __]),
-    row("signalfd4",       289, Some(74),  C::Make("anon_inode:[signalfd]"), [__, __, __, __, __, __]),
-    row("eventfd2",        290, Some(19),  C::Make("anon_inode:[eventfd]"), [__, __, __, __, __, __]),
-    row("epoll_create1",   291, Some(20),  C::Make("anon_inode:[eventpoll]"), [__, __, __, __, __, __]),
+    row("accept4",         288, Some(242), C::Make("socket:[?]"), [__, __, __, CX, __, __]),
+    row("signalfd4",       289, Some(74),  C::Make("anon_inode:[signalfd]"), [NO_FD, __, __, CX, __, __]),
+    row("eventfd2",        290, Some(19),  C::Make("anon_inode:[eventfd]"), [__, CX, __, __, __, __]),
+    row("epoll_create1",   291, Some(20),  C::Make("anon_inode:[eventpoll]"), [CX, __, __, __, __, __]),
     row("dup3",            292, Some(24),  C::Dup,        [Fd, Fd2, DupFlags, __, __, __]),
-    row("pipe2",           293, Some(59),  C::MakePair,   [Pair, __, __, __, __, __]),
-    row("inotify_init1",   294, Some(26),  C::Make("anon_inode:inotify"), [__, __, __, __, __, __]),
+    row("pipe2",           293, Some(59),  C::MakePair,   [Pair, CX, __, __, __, __]),
+    row("inotify_init1",   294, Some(26),  C::Make("anon_inode:inotify"), [CX, __, __, __, __, __]),
     row("preadv",          295, Some(69),  C::Read,       [Fd, Buffers, BufferCount, Offset, __, __]),
     row("pwritev",         296, Some(70),  C::Write,      [Fd, Buffers, BufferCount, Offset, __, __]),
-    row("perf_event_open", 298, Some(241), C::Make("anon_inode:[perf_event]"), [__, __, __, __, __, __]),
+    row("perf_event_open", 298, Some(241), C::Make("anon_inode:[perf_event]"), [__, __, __, __, Cloexec(8), __]),
     row("recvmmsg",        299, Some(243), C::Socket,     [Fd, Messages, __, __, __, __]),
-    row("fanotify_init",   300, Some(262), C::Make("anon_inode:[fanotify]"), [__, __, __, __, __, __]),
+    row("fanotify_init",   300, Some(262), C::Make("anon_inode:[fanotify]"), [Cloexec(1), __, __, __, __, __]),
     row("open_by_handle_at", 304, Some(265), C::Open,     [DirFd, __, OpenFlags, __, __, __]),
     row("syncfs",          306, Some(267), C::Sync,       [Fd, __, __, __, __, __]),
     row("sendmmsg",        307, Some(269), C::Socket,     [Fd, __, __, __, __, __]),
+    row("setns",           308, Some(268), C::Unshare,    [Fd, CloneFlags, __, __, __, __]),
     row("renameat2",       316, Some(276), C::Rename,     [DirFd, Path, DirFd2, Path2, RenameFlags, __]),
+    row("seccomp",         317, Some(277), C::Make("anon_inode:seccomp notify"), [__, NEW_LISTENER, __, __, __, __]).closed_by_exec(),
     row("memfd_create",    319, Some(279), C::Open,       [__, MemoryFlags, __, __, __, __]),
+    row("bpf",             321, Some(280), C::Make("bpf"), [BPF_MAKES, __, __, __, __, __]).closed_by_exec(),
     row("execveat",        322, Some(281), C::Process,    [DirFd, Path, __, __, __, __]),
-    row("userfaultfd",     323, Some(282), C::Make("anon_inode:[userfaultfd]"), [__, __, __, __, __, __]),
+    row("userfaultfd",     323, Some(282), C::Make("anon_inode:[userfaultfd]"), [CX, __, __, __, __, __]),
     row("copy_file_range", 326, Some(285), C::Transfer,   [Fd, OffsetPtr, Fd2, OffsetPtr2, Count, __]),
     row("preadv2",         327, Some(286), C::Read,       [Fd, Buffers, BufferCount, Offset, __, RwFlags]),
     row("pwritev2",        328, Some(287), C::Write,      [Fd, Buffers, BufferCount, Offset, __, RwFlags]),
     row("statx",           332, Some(291), C::Stat,       [DirFd, Path, __, __, __, __]),
     row("io_pgetevents",   333, Some(292), C::Async,      [__, __, __, IoEvents, __, __]),
-    row("io_uring_setup",  425, Some(425), C::Make("anon_inode:[io_uring]"), [__, __, __, __, __, __]),
+    row("io_uring_setup",  425, Some(425), C::Make("anon_inode:[io_uring]"), [__, __, __, __, __, __]).closed_by_exec(),
     row("io_uring_enter",  426, Some(426), C::Async,      [Fd, __, __, __, __, __]),
     row("io_uring_register", 427, Some(427), C::Async,    [Fd, RegisterOp, Registered, RegisterCount, __, __]),
-    row("open_tree",       428, Some(428), C::Open,       [DirFd, Path, __, __, __, __]),
-    row("fsopen",          430, Some(430), C::Make("anon_inode:[fscontext]"), [__, __, __, __, __, __]),
-    row("fsmount",         432, Some(432), C::Make("fsmount"), [__, __, __, __, __, __]),
-    row("pidfd_open",      434, Some(434), C::Make("anon_inode:[pidfd]"), [__, __, __, __, __, __]),
+    row("open_tree",       428, Some(428), C::Open,       [DirFd, Path, CX, __, __, __]),
+    row("move_mount",      429, Some(429), C::Mount,      [DirFd, Path, DirFd2, Path2, __, __]),
+    row("fsopen",          430, Some(430), C::Make("anon_inode:[fscontext]"), [__, Cloexec(1), __, __, __, __]),
+    row("fsmount",         432, Some(432), C::Make("fsmount"), [__, Cloexec(1), __, __, __, __]),
+    row("fspick",          433, Some(433), C::Make("anon_inode:[fscontext]"), [DirFd, Path, Cloexec(1), __, __, __]),
+    row("pidfd_open",      434, Some(434), C::Make("anon_inode:[pidfd]"), [__, __, __, __, __, __]).closed_by_exec(),
     row("clone3",          435, Some(435), C::Process,    [__, __, __, __, __, __]),
     row("close_range",     436, Some(436), C::CloseRange, [Fd, LastFd, RangeFlags, __, __, __]),
     row("openat2",         437, Some(437), C::Open,       [DirFd, Path, How, __, __, __]),
-    row("pidfd_getfd",     438, Some(438), C::Make("pidfd_getfd"), [__, __, __, __, __, __]),
+    row("pidfd_getfd",     438, Some(438), C::Make("pidfd_getfd"), [__, __, __, __, __, __]).closed_by_exec(),
     row("faccessat2",      439, Some(439), C::Stat,       [DirFd, Path, __, __, __, __]),
-    row("landlock_create_ruleset", 444, Some(444), C::Make("anon_inode:[landlock-ruleset]"), [__, __, __, __, __, __]),
-    row("memfd_secret",    447, Some(447), C::Make("/secretmem"), [__, __, __, __, __, __]),
+    row("landlock_create_ruleset", 444, Some(444), C::Make("anon_inode:[landlock-ruleset]"), [__, __, MakesIf(u32::MAX, 0), __, __, __]).closed_by_exec(),
+    row("memfd_secret",    447, Some(447), C::Make("/secretmem"), [CX, __, __, __, __, __]),
     row("fchmodat2",       452, Some(452), C::Attribute,  [DirFd, Path, __, __, __, __]),
     row("setxattrat",      463, Some(463), C::Attribute,  [DirFd, Path, __, __, __, __]),
     row("getxattrat",      464, Some(464), C::Stat,       [DirFd, Path, __, __, __, __]),
     row("listxattrat",     465, Some(465), C::Stat,       [DirFd, Path, __, __, __, __]),
     row("removexattrat",   466, Some(466), C::Attribute,  [DirFd, Path, __, __, __, __]),
+    row("open_tree_attr",  467, Some(467), C::Open,       [DirFd, Path, CX, __, __, __]),
 ];

@@ -43,6 +43,12 @@ pub enum Role {
     MemoryFlags,
     /// `O_CLOEXEC` of `dup3`.
     DupFlags,
+    /// Flags of a call that makes descriptors: with this bit they are closed by an exec.
+    Cloexec(u32),
+    /// A descriptor is made only if this register, masked by the first number, is the second.
+    MakesIf(u32, u32),
+    /// What to do, below 64: a descriptor is made only by those whose bits are set here.
+    MakesBy(u64),
     /// `SEEK_*`.
     Whence,
     /// `F_*` of `fcntl`.
@@ -73,6 +79,10 @@ pub enum Role {
     RangeFlags,
     /// `RENAME_*`.
     RenameFlags,
+    /// `MS_*` of `mount`.
+    MountFlags,
+    /// `CLONE_*` of `unshare`, or of what `setns` is to join.
+    CloneFlags,
     /// Address in the memory of the process.
     Address,
     /// Bytes that a mapping had before.
@@ -89,11 +99,12 @@ impl Role {
     /// True for an address that says nothing by itself, and for flags that are not shown.
     pub fn is_pointer(self) -> bool {
         use Role::{
-            Buffers, How, IoEvents, Iocbs, MapFlags, Message, Messages, OffsetPtr, OffsetPtr2,
-            Opaque, Pair, Registered,
+            Buffers, Cloexec, CloneFlags, How, IoEvents, Iocbs, MakesBy, MakesIf, MapFlags,
+            Message, Messages, OffsetPtr, OffsetPtr2, Opaque, Pair, Registered,
         };
         matches!(self, Opaque | OffsetPtr | OffsetPtr2 | Buffers | How | Pair)
             || matches!(self, Iocbs | IoEvents | Registered | Message | Messages | MapFlags)
+            || matches!(self, Cloexec(_) | MakesIf(..) | MakesBy(_) | CloneFlags | Self::MountFlags)
     }
 }
 
@@ -138,6 +149,10 @@ pub enum Class {
     Place,
     /// Changes where absolute paths begin.
     Root,
+    /// Changes what paths lead to, for everybody with the same mounts.
+    Mount,
+    /// Leaves what is shared with other threads: descriptors, directories, mounts; or joins others.
+    Unshare,
     /// Asks about a file.
     Stat,
     /// Changes what is known about a file.
@@ -168,7 +183,7 @@ pub const GROUPS: &[(&str, &str)] = &[
     ("data", "moves bytes of files and pipes"),
     ("desc", "makes, copies, moves and ends descriptors"),
     ("sync", "writes out what is cached"),
-    ("name", "makes, removes, renames and resizes files; changes where paths begin"),
+    ("name", "makes, removes, renames and resizes files; changes where paths begin and lead"),
     ("stat", "asks about files, lists directories"),
     (
         "attr",
@@ -200,9 +215,14 @@ impl Class {
             | Self::Make(_)
             | Self::MakePair => "desc",
             Self::Sync => "sync",
-            Self::Name | Self::Rename | Self::Remove | Self::Resize | Self::Place | Self::Root => {
-                "name"
-            }
+            Self::Name
+            | Self::Rename
+            | Self::Remove
+            | Self::Resize
+            | Self::Place
+            | Self::Root
+            | Self::Mount
+            | Self::Unshare => "name",
             Self::Stat | Self::List => "stat",
             Self::Attribute | Self::Advise | Self::Lock | Self::Ioctl => "attr",
             Self::Map => "map",
@@ -226,6 +246,10 @@ pub struct Call {
     pub class: Class,
     /// What its registers mean.
     pub args: [Role; 6],
+    /// What it makes is closed by an exec whatever its flags are.
+    pub always_cloexec: bool,
+    /// Something can be read beside the call or seen inside it.
+    pub is_read_beside: bool,
 }
 
 /// A row.
@@ -236,7 +260,37 @@ pub(super) const fn row(
     class: Class,
     args: [Role; 6],
 ) -> Call {
-    Call { name, x86_64, generic, class, args }
+    let is_read_beside = matches!(class, Class::Open) || has_pointers(&args);
+    Call { name, x86_64, generic, class, args, always_cloexec: false, is_read_beside }
+}
+
+/// True if one of them points to what tells more of the call.
+const fn has_pointers(args: &[Role; 6]) -> bool {
+    use Role::{
+        Buffers, How, IoEvents, Iocbs, Message, Messages, OffsetPtr, OffsetPtr2, Pair, Path,
+        Registered,
+    };
+    let mut left: &[Role] = args;
+    while let [role, rest @ ..] = left {
+        let is_of_call = matches!(role, Path | Buffers | OffsetPtr | OffsetPtr2 | How | Pair);
+        let is_of_others = matches!(role, Iocbs | IoEvents | Registered | Message | Messages);
+        if is_of_call || is_of_others {
+            return true;
+        }
+        left = rest;
+    }
+    false
+}
+
+/// The flag by which most calls that make descriptors have them closed by an exec: `SOCK_CLOEXEC`, `EFD_CLOEXEC` and many
+/// others are the same number.
+pub(super) const O_CLOEXEC: u32 = libc::O_CLOEXEC.cast_unsigned();
+
+impl Call {
+    /// The row of a call whose descriptors the kernel always marks as close-on-exec.
+    pub(super) const fn closed_by_exec(self) -> Self {
+        Self { always_cloexec: true, ..self }
+    }
 }
 
 impl CallId {
@@ -260,6 +314,12 @@ impl CallId {
     pub fn by_common_name(name: &str) -> Option<Self> {
         let names = [name.to_owned(), format!("new{name}"), format!("{name}64")];
         names.iter().find_map(|it| Self::by_name(it))
+    }
+
+    /// True if a call that was entered as this one may end as that one. On x86 a program begins as if by `execve`, also after
+    /// `execveat` (`set_personality_64bit()` in `arch/x86/kernel/process_64.c`).
+    pub fn ends_as(self, exit: Self) -> bool {
+        self == exit || self.call().is_exec() && exit.call().is_exec()
     }
 
     /// Those that are recorded if nothing else is asked for.
@@ -415,12 +475,29 @@ impl Call {
 
     /// True if the end of the call says more than what it did to its descriptors.
     pub fn has_consequences(&self) -> bool {
-        self.changes_names() || self.is_list()
+        self.changes_names() || self.is_list() || self.class == Class::Mount
     }
 
-    /// True if something can be read beside the call or seen inside it.
-    pub fn is_read_beside(&self) -> bool {
-        self.has_path() || self.has_names() || self.has_memory() || self.is_list()
+    /// True if a descriptor that it makes now is closed by an exec.
+    pub fn is_cloexec(&self, args: &[u64; 6]) -> bool {
+        let is_asked = |(role, register): (Role, u64)| match role {
+            Role::Cloexec(bit) => register & u64::from(bit) != 0,
+            Role::DupFlags => register & u64::from(O_CLOEXEC) != 0,
+            _ => false,
+        };
+        self.always_cloexec || self.args.into_iter().zip(*args).any(is_asked)
+    }
+
+    /// True if its result is a descriptor, if it succeeds.
+    pub fn makes(&self, args: &[u64; 6]) -> bool {
+        self.args.into_iter().zip(*args).all(|(role, register)| match role {
+            Role::MakesIf(mask, value) => register & u64::from(mask) == u64::from(value),
+            // The kernel looks at the lower 32 bits only.
+            Role::MakesBy(set) => {
+                u32::try_from(register & 0xffff_ffff).is_ok_and(|it| it < 64 && set >> it & 1 != 0)
+            }
+            _ => true,
+        })
     }
 }
 

@@ -16,7 +16,7 @@ pub enum TaskEvent {
         /// The parent's thread.
         ptid: Tid,
     },
-    /// `task:task_newtask`: the flags that the new task was cloned with; comes just before its FORK.
+    /// `task:task_newtask`: the flags that the new task was cloned with; comes just after its FORK.
     NewTask {
         /// The new task. In the namespace of the kernel (the payload is not translated).
         tid: Tid,
@@ -46,5 +46,14 @@ pub enum TaskEvent {
 /// The child shares its parent's memory (`include/uapi/linux/sched.h`).
 pub const CLONE_VM: u64 = 0x100;
 
-/// The child shares its parent's descriptor table (`include/uapi/linux/sched.h`).
+/// The child shares its parent's working directory and root.
+pub const CLONE_FS: u64 = 0x200;
+
+/// The child shares its parent's descriptor table.
 pub const CLONE_FILES: u64 = 0x400;
+
+/// The child gets a mount namespace of its own.
+pub const CLONE_NEWNS: u64 = 0x2_0000;
+
+/// The child gets a user namespace of its own.
+pub const CLONE_NEWUSER: u64 = 0x1000_0000;

@@ -3,21 +3,22 @@
 use std::cell::RefMut;
 use std::rc::Rc;
 
-use super::fd_table::{Description, Slot};
+use super::fd_table::{Description, FdTable, Slot};
 use super::file_names::FileNames;
 use super::mappings::Mappings;
 use super::model::OpenFile;
 use super::process::Process;
+use super::task::Task;
 use crate::event::syscall_table::{Call, CallId, Class, Role};
 use crate::units::Fd;
 
-/// What is the same for all calls at a moment.
+/// What is the same for all calls at a moment. The tracker has one.
 #[derive(Debug)]
-pub struct Context<'a> {
+pub struct Context {
     /// Number for the next open file.
-    pub next_file: &'a mut u64,
+    next_file: u64,
     /// Names of all open files.
-    pub names: &'a mut FileNames,
+    pub names: FileNames,
     /// How many losses there have been.
     pub losses: u32,
     /// What the capture follows.
@@ -64,7 +65,12 @@ impl Followed {
     }
 }
 
-impl Context<'_> {
+impl Context {
+    /// At the beginning of a capture.
+    pub fn new(followed: Followed) -> Self {
+        Self { next_file: 0, names: FileNames::default(), losses: 0, followed }
+    }
+
     /// The files in the memory of the process, if the call concerns them and they are known.
     pub(super) fn memory<'a>(
         &self,
@@ -80,14 +86,14 @@ impl Context<'_> {
 
     /// A newly opened file.
     pub(super) fn file(&mut self, flags: Option<u32>, pre_created: bool) -> OpenFile {
-        let id = *self.next_file;
-        *self.next_file += 1;
+        let id = self.next_file;
+        self.next_file += 1;
         OpenFile { id, path: None, first_path: None, stat: None, flags, pre_created }
     }
 
     /// The descriptor's file; one without a name if it was never heard of.
-    pub fn description(&mut self, process: &Process, fd: Fd) -> Rc<Description> {
-        let mut table = process.fds.borrow_mut();
+    pub fn description(&mut self, task: Task<'_>, fd: Fd) -> Rc<Description> {
+        let mut table = task.fds().borrow_mut();
         if let Some(known) = table.get(fd, self.losses) {
             if !self.followed.descriptors {
                 known.doubt();
@@ -97,6 +103,11 @@ impl Context<'_> {
             }
             return known;
         }
+        self.make_up(&mut table, fd)
+    }
+
+    /// A descriptor was there before it was heard of.
+    pub fn make_up(&mut self, table: &mut FdTable, fd: Fd) -> Rc<Description> {
         let description = Rc::new(Description::unknown(self.file(None, true), self.losses));
         table.note(fd, Slot { description: Rc::clone(&description), cloexec: None });
         description

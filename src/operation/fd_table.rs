@@ -9,7 +9,8 @@ use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
 
-use super::model::{FilePath, OpenFile, PathSource};
+use super::model::{FilePath, Mounts, OpenFile, PathSource};
+use super::task::Copied;
 use crate::units::{Fd, KernelTime};
 
 /// One open file description.
@@ -90,14 +91,15 @@ impl Description {
         let Some(path) = old.path.as_ref().filter(|it| it.source != PathSource::Unverified) else {
             return;
         };
-        let path = Some(FilePath { bytes: path.bytes.clone(), source: PathSource::Unverified });
+        let path = Some(FilePath { source: PathSource::Unverified, ..path.clone() });
         self.file.replace(Rc::new(OpenFile { path, ..copy(&old) }));
     }
 
     /// It has another name from now on.
     pub fn rename(&self, bytes: Vec<u8>) {
         let old = self.file();
-        let path = Some(FilePath { bytes, source: PathSource::Renamed });
+        let mounts = old.path.as_ref().map_or(Mounts::OWN, |it| it.mounts);
+        let path = Some(FilePath { bytes, source: PathSource::Renamed, mounts });
         let first_path = old.first_path().cloned();
         self.file.replace(Rc::new(OpenFile { path, first_path, ..copy(&old) }));
     }
@@ -106,7 +108,7 @@ impl Description {
     /// between `begin` and now. True if the name is new.
     pub fn learn(
         &self,
-        path: Vec<u8>,
+        path: FilePath,
         stat: Option<crate::event::FileStat>,
         flags: u32,
         shared: bool,
@@ -115,8 +117,12 @@ impl Description {
         let old = self.file();
         let is_new = old.pre_created && old.path.is_none();
         if is_new {
-            let path = Some(FilePath { bytes: path, source: PathSource::Snapshot });
-            self.file.replace(Rc::new(OpenFile { path, stat, flags: Some(flags), ..copy(&old) }));
+            self.file.replace(Rc::new(OpenFile {
+                path: Some(path),
+                stat,
+                flags: Some(flags),
+                ..copy(&old)
+            }));
             self.appends.set(may_append(Some(flags)));
             self.shared_outside.set(shared);
         }
@@ -300,6 +306,13 @@ impl FdTable {
     /// A table like this one, for a process that begins now.
     pub fn copied(&self, now: KernelTime) -> Self {
         Self { since: now, ..self.clone() }
+    }
+
+    /// A table like this one, that was made of it at some time. What has changed meanwhile may be in it or not.
+    pub fn copied_between(&self, copied: Copied) -> Self {
+        let mut table = self.copied(copied.end);
+        table.slots.retain(|&fd, _| self.same_since(Fd(fd), copied.start));
+        table
     }
 
     /// Gives the descriptor a file; returns the one it had.

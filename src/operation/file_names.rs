@@ -19,14 +19,17 @@ use std::ops::Bound;
 use std::rc::{Rc, Weak};
 
 use super::fd_table::Description;
-use super::model::{FilePath, PathSource};
-use crate::units::KernelTime;
+use super::model::{FilePath, Mounts, PathSource};
+use crate::units::{DevId, KernelTime};
 
 /// Behind the name of a file that has none any more (`d_path()` in `fs/d_path.c`).
 const DELETED: &[u8] = b" (deleted)";
 
 /// Directories that are remembered as real: what is not remembered only makes names doubtful.
 const REAL_MAX: usize = 1024;
+
+/// Mount namespaces of which directories are remembered.
+const SPACES_MAX: usize = 256;
 
 /// The names are looked through for closed files when there are so many, at least.
 const SWEEP_MIN: usize = 64;
@@ -41,9 +44,11 @@ pub struct FileNames {
     count: usize,
     /// When the closed ones are taken out.
     sweep_at: usize,
-    real: BTreeSet<Vec<u8>>,
+    real: BTreeMap<Mounts, BTreeSet<Vec<u8>>>,
     /// The one that was told last: mostly it is the same again.
-    last_real: Vec<u8>,
+    last_real: (Mounts, Vec<u8>),
+    /// Names of files were told in other mounts than the tracer's.
+    is_elsewhere: bool,
     /// How many losses there had been when `real` was certain.
     losses: u32,
     /// When the last call ended that changed names.
@@ -56,6 +61,8 @@ struct Known {
     description: Weak<Description>,
     /// Its name is that of what is below a directory only: it has none of its own any more.
     deleted: bool,
+    /// Something may have been mounted over it: what its name leads to is another file.
+    covered: bool,
     /// When the name was read, at the latest.
     read: KernelTime,
 }
@@ -65,6 +72,8 @@ struct Known {
 pub struct Spot {
     /// From the root.
     pub path: Vec<u8>,
+    /// Whose path it is.
+    pub mounts: Mounts,
     /// No symbolic link leads there.
     pub sure: bool,
 }
@@ -104,13 +113,15 @@ impl FileNames {
         }
         if path.is_resolved() {
             let is_directory = file.stat.is_some_and(|it| it.is_directory());
-            self.note_directory(if is_directory { &path.bytes } else { parent(&path.bytes) });
+            let directory = if is_directory { &path.bytes } else { parent(&path.bytes) };
+            self.note_directory(directory, path.mounts);
         }
         if self.count >= self.sweep_at.max(SWEEP_MIN) {
             self.sweep();
         }
+        self.is_elsewhere |= path.mounts != Mounts::OWN;
         let description = Rc::downgrade(description);
-        self.new.push(Known { description, deleted: false, read });
+        self.new.push(Known { description, deleted: false, covered: false, read });
         self.count += 1;
     }
 
@@ -137,21 +148,27 @@ impl FileNames {
     }
 
     /// A directory whose path the kernel has told: none of its parts is a symbolic link.
-    pub fn note_directory(&mut self, path: &[u8]) {
-        if path == self.last_real
+    pub fn note_directory(&mut self, path: &[u8], mounts: Mounts) {
+        if (mounts, path) == (self.last_real.0, &self.last_real.1)
             || path.len() <= 1
+            || mounts == Mounts::UNKNOWN
             || !path.starts_with(b"/")
             || path.ends_with(DELETED)
         {
             return;
         }
-        self.last_real.clear();
-        self.last_real.extend_from_slice(path);
-        if !self.real.contains(path) {
-            if self.real.len() >= REAL_MAX {
-                self.real.clear();
+        self.last_real.0 = mounts;
+        self.last_real.1.clear();
+        self.last_real.1.extend_from_slice(path);
+        if !self.real.contains_key(&mounts) && self.real.len() >= SPACES_MAX {
+            self.real.clear();
+        }
+        let real = self.real.entry(mounts).or_default();
+        if !real.contains(path) {
+            if real.len() >= REAL_MAX {
+                real.clear();
             }
-            self.real.insert(path.to_vec());
+            real.insert(path.to_vec());
         }
     }
 
@@ -164,7 +181,7 @@ impl FileNames {
     pub fn doubt_since(&mut self, losses: u32) {
         if self.losses != losses {
             self.losses = losses;
-            self.last_real.clear();
+            self.last_real.1.clear();
             self.real.clear();
         }
     }
@@ -175,12 +192,12 @@ impl FileNames {
     }
 
     /// The place that this path from the root leads to, without following its last part.
-    pub fn spot(&self, path: &[u8]) -> Spot {
+    pub fn spot(&self, path: &[u8], mounts: Mounts) -> Spot {
         let mut real = Vec::new();
         let mut sure = true;
         for part in path.split(|&it| it == b'/').filter(|it| !it.is_empty()) {
             if part == b".." {
-                sure &= self.is_real(&real);
+                sure &= self.is_real(&real, mounts);
                 real.truncate(parent(&real).len());
             } else {
                 real.push(b'/');
@@ -188,29 +205,31 @@ impl FileNames {
             }
         }
         if !sure || path.ends_with(b"/..") {
-            return Spot { path: path.to_vec(), sure: false };
+            return Spot { path: path.to_vec(), mounts, sure: false };
         }
-        let sure = self.is_real(parent(&real)) || self.is_open(&real);
-        Spot { path: real, sure }
+        let sure = self.is_real(parent(&real), mounts) || self.is_open(&real, mounts);
+        Spot { path: real, mounts, sure: sure && mounts != Mounts::UNKNOWN }
     }
 
     /// True if it is known that no part of this path is a symbolic link.
-    pub fn is_real(&self, directory: &[u8]) -> bool {
-        directory.len() <= 1
-            || self.real.contains(directory)
-            || self
-                .real
+    pub fn is_real(&self, directory: &[u8], mounts: Mounts) -> bool {
+        if directory.len() <= 1 {
+            return true;
+        }
+        let Some(real) = self.real.get(&mounts) else { return false };
+        real.contains(directory)
+            || real
                 .range::<[u8], _>((Bound::Excluded(below(directory).as_slice()), Bound::Unbounded))
                 .next()
                 .is_some_and(|it| is_below(it, directory))
     }
 
     /// True if the kernel has told the name of an open file here or below.
-    fn is_open(&self, path: &[u8]) -> bool {
+    fn is_open(&self, path: &[u8], mounts: Mounts) -> bool {
         let told = |it: &Known| {
             let file = it.description.upgrade().map(|it| it.file());
-            !it.deleted
-                && file.is_some_and(|it| it.path.as_ref().is_some_and(FilePath::is_resolved))
+            let path = file.as_ref().and_then(|it| it.path.as_ref());
+            !it.deleted && path.is_some_and(|it| it.is_resolved() && it.mounts.is(mounts))
         };
         let here = self.open.get_key_value(path).into_iter();
         here.chain(self.range_below(path)).any(|it| it.1.iter().any(told))
@@ -219,10 +238,13 @@ impl FileNames {
     /// A call has changed names. The places of processes must have followed it before.
     pub fn follow(&mut self, change: &Change, span: Span) {
         self.changed = self.changed.max(span.end);
+        if self.is_elsewhere {
+            self.doubt_elsewhere(change);
+        }
         match change {
             Change::Removed(spot) if spot.sure => {
-                self.delete(&spot.path, span);
-                drop(self.forget_directories(&spot.path));
+                self.delete(spot, span);
+                drop(self.forget_directories(spot));
             }
             Change::Removed(spot) => {
                 self.doubt(|path| last(path) == last(&spot.path));
@@ -230,7 +252,7 @@ impl FileNames {
             }
             Change::Renamed { from, to, exchange } => {
                 // Two names of one file: rename(2) does nothing.
-                if !self.is_same_file(&from.path, &to.path) {
+                if !self.is_same_file(from, to) {
                     self.rename(from, to, *exchange, span);
                 }
             }
@@ -243,10 +265,10 @@ impl FileNames {
             let name = last(&spot.path).to_vec();
             self.doubt(|path| last(path) == name || with_below && has_part(path, &name));
         }
-        let moved = if from.sure { self.take(&from.path) } else { Vec::new() };
-        let replaced = if exchange && to.sure { self.take(&to.path) } else { Vec::new() };
+        let moved = if from.sure { self.take(from) } else { Vec::new() };
+        let replaced = if exchange && to.sure { self.take(to) } else { Vec::new() };
         if !exchange && to.sure {
-            self.delete(&to.path, span);
+            self.delete(to, span);
         }
         for (list, old, new) in [(moved, from, to), (replaced, to, from)] {
             for (path, known) in list {
@@ -261,13 +283,14 @@ impl FileNames {
         if !(from.sure && to.sure) {
             return [from, to].iter().for_each(|it| self.forget_directories_like(&it.path));
         }
-        let moved = self.forget_directories(&from.path);
-        let replaced = self.forget_directories(&to.path);
+        let moved = self.forget_directories(from);
+        let replaced = self.forget_directories(to);
         let back = if exchange { replaced } else { Vec::new() };
         for (list, old, new) in [(moved, from, to), (back, to, from)] {
             for path in list {
                 let rest = path.get(old.path.len()..).unwrap_or_default();
-                self.real.insert([new.path.as_slice(), rest].concat());
+                let real = self.real.entry(new.mounts).or_default();
+                real.insert([new.path.as_slice(), rest].concat());
             }
         }
     }
@@ -286,12 +309,13 @@ impl FileNames {
     }
 
     /// What is open under this name has none any more.
-    fn delete(&mut self, path: &[u8], span: Span) {
+    fn delete(&mut self, spot: &Spot, span: Span) {
+        let path = spot.path.as_slice();
         let Some(list) = self.open.get_mut(path) else { return };
         let before = list.len();
         list.retain_mut(|known| {
             let Some(description) = known.description.upgrade() else { return false };
-            if known.deleted {
+            if known.deleted || !is_within(&description, spot.mounts) {
                 return true;
             }
             if !is_certain(&description, known, span) {
@@ -325,21 +349,87 @@ impl FileNames {
     }
 
     /// Takes out what is open under this name (but what has lost it), and all below.
-    fn take(&mut self, path: &[u8]) -> Vec<(Vec<u8>, Known)> {
+    fn take(&mut self, spot: &Spot) -> Vec<(Vec<u8>, Known)> {
         let mut taken = Vec::new();
-        if let Some(mut list) = self.open.remove(path) {
-            taken.extend(list.extract_if(.., |it| !it.deleted).map(|it| (path.to_vec(), it)));
+        let below: Vec<Vec<u8>> = self.range_below(&spot.path).map(|it| it.0.clone()).collect();
+        for key in std::iter::once(spot.path.clone()).chain(below) {
+            let Some(mut list) = self.open.remove(&key) else { continue };
+            let is_meant = |it: &mut Known| {
+                let is_there = !it.deleted || key != spot.path;
+                is_there && it.description.upgrade().is_none_or(|it| is_within(&it, spot.mounts))
+            };
+            taken.extend(list.extract_if(.., is_meant).map(|it| (key.clone(), it)));
             if !list.is_empty() {
-                self.open.insert(path.to_vec(), list);
+                self.open.insert(key, list);
             }
-        }
-        let keys: Vec<Vec<u8>> = self.range_below(path).map(|it| it.0.clone()).collect();
-        for key in keys {
-            let list = self.open.remove(&key).unwrap_or_default();
-            taken.extend(list.into_iter().map(|it| (key.clone(), it)));
         }
         self.count -= taken.len();
         taken
+    }
+
+    /// What this call has changed may be open in other mounts, too, under whatever name: it is the same there only if it is
+    /// the same file.
+    fn doubt_elsewhere(&mut self, change: &Change) {
+        for (spot, with_below) in change.spots() {
+            let (name, mounts) = (last(&spot.path), spot.mounts);
+            let here = self.files_at(spot);
+            let mut doubted = 0;
+            self.open.retain(|path, list| {
+                if last(path) != name && !(with_below && has_part(path, name)) {
+                    return true;
+                }
+                let before = list.len();
+                list.retain(|it| {
+                    let Some(description) = it.description.upgrade() else { return false };
+                    let stat = description.file().stat;
+                    let is_other = stat.is_some_and(|it| {
+                        here.as_ref().is_some_and(|here| !here.contains(&(it.dev, it.ino)))
+                    });
+                    let is_left = is_within(&description, mounts) || is_other;
+                    if !is_left {
+                        description.doubt_name();
+                    }
+                    is_left
+                });
+                doubted += before - list.len();
+                !list.is_empty()
+            });
+            self.count -= doubted;
+            for real in self.real.iter_mut().filter(|it| !it.0.is(mounts)) {
+                real.1.retain(|it| !has_part(it, name));
+            }
+        }
+    }
+
+    /// The file of this name, and no directory, as far as it is open; `None`: it is not known.
+    fn files_at(&self, spot: &Spot) -> Option<BTreeSet<(DevId, u64)>> {
+        let known =
+            self.open.get(&spot.path).into_iter().flatten().filter(|it| !it.deleted && !it.covered);
+        let known = known.filter_map(|it| it.description.upgrade());
+        let stats = known.filter(|it| is_within(it, spot.mounts)).map(|it| it.file().stat);
+        let files: Option<BTreeSet<_>> =
+            stats.map(|it| it.filter(|it| !it.is_directory()).map(|it| (it.dev, it.ino))).collect();
+        files.filter(|it| spot.sure && !it.is_empty())
+    }
+
+    /// Something was mounted at a place, or taken away from there (`None`: anywhere); with `only` in these mounts and no
+    /// others, else in all, for many get what others mount.
+    pub fn cover(&mut self, spot: Option<&Spot>, only: Option<Mounts>) {
+        self.sort_in();
+        self.last_real.1.clear();
+        let is_covered =
+            |path: &[u8]| spot.is_none_or(|spot| path == spot.path || is_below(path, &spot.path));
+        for (path, list) in &mut self.open {
+            if is_covered(path) {
+                let is_meant = |it: &&mut Known| {
+                    let description = it.description.upgrade();
+                    only.is_none_or(|only| description.is_some_and(|it| is_within(&it, only)))
+                };
+                list.iter_mut().filter(is_meant).for_each(|it| it.covered = true);
+            }
+        }
+        let real = self.real.iter_mut().filter(|it| only.is_none_or(|only| only == *it.0));
+        real.for_each(|it| it.1.retain(|it| !is_covered(it)));
     }
 
     fn range_below(&self, path: &[u8]) -> impl Iterator<Item = (&Vec<u8>, &Vec<Known>)> {
@@ -368,39 +458,50 @@ impl FileNames {
     }
 
     /// Takes out this directory and all below.
-    fn forget_directories(&mut self, path: &[u8]) -> Vec<Vec<u8>> {
-        self.last_real.clear();
+    fn forget_directories(&mut self, spot: &Spot) -> Vec<Vec<u8>> {
+        self.last_real.1.clear();
+        let Some(real) = self.real.get_mut(&spot.mounts) else { return Vec::new() };
+        let path = spot.path.as_slice();
         let first = below(path);
         let range = (Bound::Excluded(first.as_slice()), Bound::Unbounded);
-        let below = self.real.range::<[u8], _>(range).take_while(|it| it.starts_with(&first));
-        let all: Vec<Vec<u8>> = self.real.get(path).into_iter().chain(below).cloned().collect();
+        let below = real.range::<[u8], _>(range).take_while(|it| it.starts_with(&first));
+        let all: Vec<Vec<u8>> = real.get(path).into_iter().chain(below).cloned().collect();
         for path in &all {
-            self.real.remove(path);
+            real.remove(path);
         }
         all
     }
 
     fn forget_directories_like(&mut self, path: &[u8]) {
-        self.last_real.clear();
+        self.last_real.1.clear();
         let name = last(path);
-        self.real.retain(|it| !has_part(it, name));
+        self.real.values_mut().for_each(|it| it.retain(|it| !has_part(it, name)));
     }
 
     /// True if files are open under both names and are one.
-    fn is_same_file(&self, one: &[u8], other: &[u8]) -> bool {
-        let files = |path: &[u8]| {
-            let known = self.open.get(path).into_iter().flatten().filter(|it| !it.deleted);
-            let stat = known.filter_map(|it| it.description.upgrade()?.file().stat);
+    fn is_same_file(&self, one: &Spot, other: &Spot) -> bool {
+        let files = |spot: &Spot| {
+            let known = self.open.get(&spot.path).into_iter().flatten().filter(|it| !it.deleted);
+            let known = known.filter_map(|it| it.description.upgrade());
+            let stat =
+                known.filter(|it| is_within(it, spot.mounts)).filter_map(|it| it.file().stat);
             stat.map(|it| (it.dev, it.ino)).collect::<BTreeSet<_>>()
         };
-        one == other || !files(one).is_disjoint(&files(other))
+        one.path == other.path || !files(one).is_disjoint(&files(other))
     }
 }
 
 /// True if the name that the file had when the call began is known.
 fn is_certain(description: &Description, known: &Known, span: Span) -> bool {
     let file = description.file();
-    known.read < span.start && file.path.as_ref().is_some_and(FilePath::is_resolved)
+    !known.covered
+        && known.read < span.start
+        && file.path.as_ref().is_some_and(FilePath::is_resolved)
+}
+
+/// True if its name is one in these mounts.
+fn is_within(description: &Description, mounts: Mounts) -> bool {
+    description.file().path.as_ref().is_some_and(|it| it.mounts.is(mounts))
 }
 
 /// The name as the kernel tells it.
@@ -435,12 +536,17 @@ pub(super) fn has_part(path: &[u8], name: &[u8]) -> bool {
 }
 
 impl Change {
+    /// The places that it concerns, and whether what lies below them is touched.
+    fn spots(&self) -> impl Iterator<Item = (&Spot, bool)> {
+        let (first, second) = match self {
+            Self::Removed(spot) => ((spot, false), None),
+            Self::Renamed { from, to, exchange } => ((from, true), Some((to, *exchange))),
+        };
+        [Some(first), second].into_iter().flatten()
+    }
+
     /// Last parts of the paths that it concerns.
     pub fn names(&self) -> impl Iterator<Item = &[u8]> {
-        let (first, second) = match self {
-            Self::Removed(spot) => (spot, None),
-            Self::Renamed { from, to, .. } => (from, Some(to)),
-        };
-        [Some(first), second].into_iter().flatten().map(|it| last(&it.path))
+        self.spots().map(|it| last(&it.0.path))
     }
 }

@@ -1,41 +1,43 @@
 //! The paths that a call was given: where they are from, and where they lead.
 
-use super::model::{FilePath, Given, Named, PathSource, SyscallOperation};
+use super::model::{FilePath, Given, Named, OpenFile, PathSource, SyscallOperation};
 use super::place::Base;
-use super::process::Process;
 use super::syscall::fd_of;
+use super::task::Task;
 use crate::event::syscall_table::{Class, Role};
 use crate::event::{Name, ReadNames, StringFrom};
 use crate::units::Fd;
 
 /// The name of the file that an open was given this path for.
 pub(super) fn as_file_path(given: Given) -> FilePath {
-    let Given { path: FilePath { bytes, source }, absolute } = given;
+    let Given { path: FilePath { bytes, source, mounts }, absolute } = given;
     // From a root that is not known it is whose name?
     let is_lost = absolute.is_none() && is_prompt(source) && bytes.starts_with(b"/");
     let source = if is_lost { PathSource::Unverified } else { source };
-    FilePath { bytes: absolute.unwrap_or(bytes), source }
+    FilePath { bytes: absolute.unwrap_or(bytes), source, mounts }
 }
 
-/// The paths that a call was given.
+/// The paths that a call was given. `directory` is what its directory was at the entry, if it is gone by now.
 pub(super) fn named(
     names: &ReadNames,
     operation: &SyscallOperation,
-    process: &Process,
-    losses: u32,
+    directory: Option<&OpenFile>,
+    (task, losses): (Task<'_>, u32),
 ) -> Named {
-    let given = |name: &Option<Name>, from: StringFrom, directory: Role| {
+    let mounts = task.place().borrow().mounts;
+    let given = |name: &Option<Name>, from: StringFrom, role: Role| {
         let name = name.as_ref()?;
         let source = match from {
             StringFrom::Memory if !name.verified => PathSource::Unverified,
             StringFrom::Memory => PathSource::Argument,
             StringFrom::Uprobe => PathSource::Uprobe,
             StringFrom::Kernel => PathSource::Kernel,
+            StringFrom::Exec => PathSource::Exec,
             StringFrom::Event => PathSource::Event,
             StringFrom::EventCut => PathSource::EventCut,
         };
-        let path = FilePath { bytes: name.bytes.clone(), source };
-        let absolute = absolute(&path, directory, operation, (process, losses));
+        let path = FilePath { bytes: name.bytes.clone(), source, mounts };
+        let absolute = absolute(&path, role, operation, directory, (task, losses));
         Some(Given { path, absolute })
     };
     let [first, second] = names.from;
@@ -48,27 +50,28 @@ pub(super) fn named(
 /// The whole path; what a symbolic link contains is none before somebody follows it.
 fn absolute(
     path: &FilePath,
-    directory: Role,
+    role: Role,
     operation: &SyscallOperation,
-    (process, losses): (&Process, u32),
+    directory: Option<&OpenFile>,
+    (task, losses): (Task<'_>, u32),
 ) -> Option<Vec<u8>> {
     let call = operation.call.call();
-    if directory == Role::DirFd2 && call.is_symlink() {
+    if role == Role::DirFd2 && call.is_symlink() {
         return None;
     }
     // `openat2` may be told to begin at its directory all the same.
     if call.arg(Role::How).is_some() && path.bytes.starts_with(b"/") {
         return None;
     }
-    let fd = fd_of(call, directory, &operation.args).filter(|it| *it != Fd::AT_FDCWD);
-    let open = fd.and_then(|it| process.fds.borrow().get(it, losses)).map(|it| it.file());
-    let sure = open.as_ref().and_then(|it| it.path.as_ref());
+    let fd = fd_of(call, role, &operation.args).filter(|it| *it != Fd::AT_FDCWD);
+    let open = fd.and_then(|it| task.fds().borrow().get(it, losses)).map(|it| it.file());
+    let sure = directory.or(open.as_deref()).and_then(|it| it.path.as_ref());
     let sure = sure.filter(|it| is_whole(it));
     let base = match fd {
         None => Base::Working,
         Some(_) => Base::Directory(sure.map(|it| it.bytes.as_slice())),
     };
-    process.place.borrow().absolute(base, &path.bytes)
+    task.place().borrow().absolute(base, &path.bytes)
 }
 
 /// Seen by a probe: certain, and not resolved.
@@ -82,7 +85,7 @@ fn is_whole(path: &FilePath) -> bool {
 }
 
 /// `chdir`, `fchdir` and `chroot` that succeeded.
-pub(super) fn move_place(operation: &SyscallOperation, process: &Process) {
+pub(super) fn move_place(operation: &SyscallOperation, task: Task<'_>) {
     let class = operation.call.call().class;
     if !matches!(class, Class::Place | Class::Root) {
         return;
@@ -92,7 +95,7 @@ pub(super) fn move_place(operation: &SyscallOperation, process: &Process) {
     let of_file = operation.file.as_ref().and_then(|it| it.path.as_ref());
     let of_file = of_file.filter(|it| is_whole(it));
     let to = sure.and_then(|it| it.absolute.clone()).or_else(|| of_file.map(|it| it.bytes.clone()));
-    let mut place = process.place.borrow_mut();
+    let mut place = task.place().borrow_mut();
     if class == Class::Root {
         place.enter_root(to);
     } else {

@@ -4,7 +4,9 @@
 //! A path belongs to the argument with its address. The order of the paths says nothing: some kernels copy the second
 //! path of a rename first.
 
+use super::syscall::fd_of;
 use crate::event::strings::EventString;
+use crate::event::syscall_table::Role;
 use crate::event::{FileStat, Name, Probed, ReadNames, StringFrom, SysEnter};
 use crate::units::Fd;
 
@@ -20,12 +22,14 @@ pub(super) struct Inside {
     /// Of the first and the second argument.
     paths: [Option<(Vec<u8>, StringFrom)>; 2],
     file: Option<(Fd, FileStat)>,
+    /// What an exec has become.
+    program: Option<Vec<u8>>,
 }
 
 impl Inside {
     /// A call that was just entered; `strings` are what its entry carries.
     pub(super) fn new(enter: SysEnter, strings: Vec<EventString>) -> Self {
-        Self { enter, strings, paths: [None, None], file: None }
+        Self { enter, strings, paths: [None, None], file: None, program: None }
     }
 
     /// A probe saw the thread right before it: the last path that stood at an address is the one that was handed over.
@@ -56,6 +60,22 @@ impl Inside {
             }
             Probed::Path { bytes: None, .. } | Probed::Given { .. } => {}
             Probed::File { fd, stat } => self.file = Some((*fd, *stat)),
+            Probed::Program(path) if self.enter.call.call().is_exec() => {
+                self.program = Some(self.as_given(path).to_vec());
+            }
+            Probed::Program(_) => {}
+        }
+    }
+
+    /// A program's path without what the kernel puts before it for the directory that the call was given.
+    fn as_given<'a>(&self, path: &'a [u8]) -> &'a [u8] {
+        let call = self.enter.call.call();
+        let Some(fd) = fd_of(call, Role::DirFd, &self.enter.args) else { return path };
+        let directory = format!("/dev/fd/{}", fd.0);
+        match path.strip_prefix(directory.as_bytes()) {
+            Some([]) => b"",
+            Some([b'/', rest @ ..]) => rest,
+            _ => path,
         }
     }
 
@@ -72,6 +92,9 @@ impl Inside {
             path.clone().filter(is_there).or_else(|| of_event(address))
         });
         let (first, second) = (found.next().flatten(), found.next().flatten());
+        let is_kernels = first.as_ref().is_some_and(|it| it.1 == StringFrom::Kernel);
+        let program = self.program.clone().filter(|_| !is_kernels);
+        let first = program.map(|it| (it, StringFrom::Exec)).or(first);
         let stat = self.file.filter(|it| i64::from(it.0.0) == ret).map(|it| it.1);
         if first.is_none() && second.is_none() && stat.is_none() {
             return None;
@@ -163,5 +186,39 @@ mod tests {
         open.probed(&path(Some(10), "/a\u{e4}"));
         check(&open, 3, Some("/a\u{e4}"), None);
         assert_eq!(open.names(3).unwrap_or_default().from[0], StringFrom::Kernel);
+    }
+
+    /// An exec with this directory, and what the kernel says of the program that it became.
+    #[track_caller]
+    fn check_program(call: &str, directory: i32, told: &str, expected: Option<&str>) {
+        let directory = i64::from(directory).cast_unsigned();
+        let mut exec = inside(call, [directory, 10, 0, 0, 0, 0]);
+        exec.probed(&Probed::Program(told.into()));
+        check(&exec, 0, expected, None);
+    }
+
+    #[test]
+    fn a_program_is_called_as_the_exec_was_asked() {
+        check_program("execve", 7, "bin/x", Some("bin/x"));
+        check_program("execve", 7, "/dev/fd/7/x", Some("/dev/fd/7/x"));
+        check_program("execveat", 7, "/dev/fd/7/bin/x", Some("bin/x"));
+        check_program("execveat", 7, "/dev/fd/7", Some(""));
+        check_program("execveat", 7, "/dev/fd/70", Some("/dev/fd/70"));
+        check_program("execveat", 7, "/bin/x", Some("/bin/x"));
+        check_program("execveat", -100, "x", Some("x"));
+        // What a thread becomes inside another call is somebody else's program.
+        check_program("openat", 7, "/bin/x", None);
+    }
+
+    #[test]
+    fn a_program_is_no_better_known_than_the_kernels_string_and_better_than_the_events() {
+        let call = CallId::by_name("execve").expect("in the table");
+        let string = EventString { address: 10, bytes: b"/b.".into(), from: StringFrom::Event };
+        let enter = SysEnter { call, args: [10, 0, 0, 0, 0, 0] };
+        let mut exec = Inside::new(enter, vec![string]);
+        exec.probed(&Probed::Program(b"/b\xe4".into()));
+        assert_eq!(exec.names(0).unwrap_or_default().from[0], StringFrom::Exec);
+        exec.probed(&path(Some(10), "/b"));
+        assert_eq!(exec.names(0).unwrap_or_default().from[0], StringFrom::Kernel);
     }
 }

@@ -22,7 +22,9 @@ pub mod owner;
 pub mod place;
 pub mod process;
 pub mod renaming;
+pub mod spaces;
 pub mod syscall;
+pub mod task;
 pub mod tracker;
 
 #[cfg(test)]
@@ -33,6 +35,8 @@ mod async_tests;
 mod file_names_tests;
 #[cfg(test)]
 mod mappings_tests;
+#[cfg(test)]
+mod process_tests;
 #[cfg(test)]
 mod tracker_tests;
 

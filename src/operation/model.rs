@@ -25,6 +25,8 @@ pub enum PathSource {
     Kernel,
     /// The argument, recorded right before the call by the thread itself: as the program spelled it.
     Uprobe,
+    /// The path of the program that an exec has made of its process, as the kernel's own tracepoint tells it: as spelled.
+    Exec,
     /// The argument as the call's tracepoint shows it: bytes that cannot be printed are dots.
     Event,
     /// The same, and what is missing behind it was cut off.
@@ -47,6 +49,7 @@ impl PathSource {
             Self::Argument => "argument",
             Self::Kernel => "kernel-string",
             Self::Uprobe => "uprobe-string",
+            Self::Exec => "exec-event",
             Self::Event => "event-string",
             Self::EventCut => "event-string-cut",
             Self::Call => "call",
@@ -58,12 +61,28 @@ impl PathSource {
 
     /// It is what the program spelled, to the byte.
     pub fn is_spelled(self) -> bool {
-        matches!(self, Self::Argument | Self::Uprobe | Self::Kernel)
+        matches!(self, Self::Argument | Self::Uprobe | Self::Kernel | Self::Exec)
     }
 
     /// It may be another file's name, or only the beginning of one.
     pub fn is_doubtful(self) -> bool {
         matches!(self, Self::Unverified | Self::EventCut)
+    }
+}
+
+/// A mount namespace, by a dense number of our own: what a path leads to is the same only within one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Mounts(pub u32);
+
+impl Mounts {
+    /// The tracer's, and that of everybody of whom nothing else was told.
+    pub const OWN: Self = Self(0);
+    /// It is not known which.
+    pub const UNKNOWN: Self = Self(u32::MAX);
+
+    /// True if a path leads to the same in both, as far as known.
+    pub fn is(self, other: Self) -> bool {
+        self == other && self != Self::UNKNOWN
     }
 }
 
@@ -74,9 +93,21 @@ pub struct FilePath {
     pub bytes: Vec<u8>,
     /// How it is known.
     pub source: PathSource,
+    /// Whose path it is.
+    pub mounts: Mounts,
 }
 
 impl FilePath {
+    /// A path as the tracer sees it.
+    pub fn new(bytes: impl Into<Vec<u8>>, source: PathSource) -> Self {
+        Self { bytes: bytes.into(), source, mounts: Mounts::OWN }
+    }
+
+    /// The same in other mounts.
+    pub fn within(self, mounts: Mounts) -> Self {
+        Self { mounts, ..self }
+    }
+
     /// True for what the kernel calls the file: no part of it is a symbolic link.
     pub fn is_resolved(&self) -> bool {
         matches!(self.source, PathSource::Link | PathSource::Snapshot | PathSource::Renamed)

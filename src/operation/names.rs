@@ -121,7 +121,7 @@ impl NameJoin {
     pub fn passes(&self, event: &Event) -> bool {
         let is_beside = match &event.kind {
             EventKind::SysEnter(enter) => {
-                enter.call.call().is_read_beside() || self.given.contains_key(&event.tid)
+                enter.call.call().is_read_beside || self.given.contains_key(&event.tid)
             }
             EventKind::Probed(_) | EventKind::Lost(_) => true,
             _ => is_exit_with_names(event),
@@ -161,7 +161,7 @@ impl NameJoin {
         match &mut event.kind {
             EventKind::SysEnter(enter) => {
                 let given = self.given.remove(&event.tid).unwrap_or_default();
-                if enter.call.call().is_read_beside() {
+                if enter.call.call().is_read_beside {
                     let mut inside = Inside::new(*enter, std::mem::take(&mut self.strings));
                     given.iter().for_each(|it| inside.given(it));
                     self.entered.insert(event.tid, inside);
@@ -182,7 +182,7 @@ impl NameJoin {
             }
             EventKind::SysExit(exit) => {
                 let inside = self.entered.remove(&event.tid);
-                let inside = inside.filter(|it| it.enter.call == exit.call)?;
+                let inside = inside.filter(|it| it.enter.call.ends_as(exit.call))?;
                 exit.names = inside.names(exit.ret).map(Box::new);
                 return Some(inside.enter);
             }
@@ -306,7 +306,7 @@ impl NameJoin {
 
 /// The exit of a call beside which something can be read.
 fn is_exit_with_names(event: &Event) -> bool {
-    matches!(&event.kind, EventKind::SysExit(exit) if exit.call.call().is_read_beside())
+    matches!(&event.kind, EventKind::SysExit(exit) if exit.call.call().is_read_beside)
 }
 
 /// True if an event would show this path in such a way.

@@ -60,8 +60,9 @@ impl Opening {
             .collect();
         let is_before = |it: &&Event| self.over.is_none_or(|over| it.time <= over);
         let moves = |it: &&Event| {
-            matches!(&it.kind, EventKind::SysExit(exit)
-                if exit.ret == 0 && matches!(exit.call.call().class, Class::Place | Class::Root))
+            let EventKind::SysExit(exit) = &it.kind else { return false };
+            use Class::{Mount, Place, Root, Unshare};
+            exit.ret == 0 && matches!(exit.call.call().class, Place | Root | Mount | Unshare)
         };
         let moved = self.held.iter().filter(is_before).filter(moves).map(|it| it.pid).collect();
         Opened { from_start, moved, events: self.held }

@@ -4,13 +4,22 @@
 //! certain makes the paths that begin there unknown, not wrong. Paths are put together, not resolved: `..` and symbolic
 //! links stay, for what they lead to is the file system's to say.
 
+use std::cell::RefCell;
+use std::rc::Rc;
+
 use super::file_names::{Change, FileNames, Spot, has_part, is_below};
+use super::model::Mounts;
+
+/// Where the paths of several threads or processes begin (`CLONE_FS`).
+pub type SharedPlace = Rc<RefCell<Place>>;
 
 /// Absolute paths, as the tracer sees them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Place {
     directory: Option<Vec<u8>>,
     root: Option<Vec<u8>>,
+    /// What these paths lead to.
+    pub mounts: Mounts,
 }
 
 /// What a relative path begins at.
@@ -42,6 +51,19 @@ impl Place {
         self.directory = directory.filter(|it| it.len() <= PATH_BYTES_MAX);
     }
 
+    /// Something was mounted there, or taken away (`None`: anywhere): a path through it leads to something else now.
+    pub fn cover(&mut self, spot: Option<&Spot>) {
+        let is_covered = |path: &Vec<u8>| {
+            spot.is_none_or(|spot| *path == spot.path || is_below(path, &spot.path))
+        };
+        self.directory.take_if(|it| is_covered(it));
+    }
+
+    /// Both lead elsewhere, and it is not known where.
+    pub fn lose(&mut self) {
+        (self.directory, self.root) = (None, None);
+    }
+
     /// `chroot`: absolute paths begin there now.
     pub fn enter_root(&mut self, root: Option<Vec<u8>>) {
         self.root = root.filter(|it| it.len() <= PATH_BYTES_MAX);
@@ -50,9 +72,10 @@ impl Place {
     /// Files have other names now: it may be below one of them. What may have been moved and is not known to have been
     /// is not known any more.
     pub fn follow(&mut self, change: &Change, names: &FileNames) {
+        let mounts = self.mounts;
         for path in [&mut self.directory, &mut self.root] {
             if let Some(old) = path {
-                *path = followed(std::mem::take(old), change, names);
+                *path = followed(std::mem::take(old), mounts, change, names);
             }
         }
     }
@@ -69,16 +92,20 @@ impl Place {
 }
 
 /// Where a directory is after a change of names.
-fn followed(path: Vec<u8>, change: &Change, names: &FileNames) -> Option<Vec<u8>> {
+fn followed(path: Vec<u8>, mounts: Mounts, change: &Change, names: &FileNames) -> Option<Vec<u8>> {
     let Change::Renamed { from, to, exchange } = change else { return Some(path) };
     let moved = |from: &Spot, to: &Spot| {
         let rest = path.strip_prefix(from.path.as_slice())?;
         let is_it = rest.is_empty() || is_below(&path, &from.path);
         is_it.then(|| to.sure.then(|| [to.path.as_slice(), rest].concat()))
     };
-    let all_sure = from.sure && (to.sure || !exchange) && names.is_real(&path);
+    let all_sure = from.mounts.is(mounts) && from.sure && (to.sure || !exchange);
+    let all_sure = all_sure && names.is_real(&path, mounts);
     if !all_sure && change.names().any(|it| has_part(&path, it)) {
         return None;
+    }
+    if !from.mounts.is(mounts) {
+        return Some(path);
     }
     let there = moved(from, to);
     there.or_else(|| moved(to, from).filter(|_| *exchange)).unwrap_or(Some(path))

@@ -9,9 +9,11 @@ use super::abi::Abi;
 use super::fd_table::SharedTable;
 use super::mappings::SharedMappings;
 use super::model::{ProcessInfo, ProcessKey, ThreadInfo, ThreadKey};
-use super::place::Place;
+use super::place::{Place, SharedPlace};
+use super::spaces::Spaces;
 use super::syscall::Pending;
-use crate::event::task::{CLONE_FILES, CLONE_VM};
+use super::task::{Copied, Own, Task, become_process, unshare};
+use crate::event::task::{CLONE_FILES, CLONE_FS, CLONE_NEWNS, CLONE_VM};
 use crate::units::{KernelTime, Pid, Tid};
 
 /// Whom the capture follows.
@@ -48,7 +50,7 @@ pub struct Process {
     /// Files in its memory.
     pub memory: SharedMappings,
     /// Where its paths begin.
-    pub place: RefCell<Place>,
+    pub place: SharedPlace,
     /// Which calls it makes.
     pub abi: Abi,
     /// One of the kernel's own threads.
@@ -65,12 +67,7 @@ impl Process {
     pub fn forget_files(&mut self) {
         self.fds = SharedTable::default();
         self.memory = SharedMappings::default();
-        self.place = RefCell::default();
-    }
-
-    /// True if no other thread or process has its descriptors, as far as known.
-    pub fn has_table_alone(&self) -> bool {
-        self.threads == 1 && Rc::strong_count(&self.fds) == 1
+        self.place = SharedPlace::default();
     }
 }
 
@@ -85,14 +82,25 @@ pub struct Thread {
     pub seen: bool,
     /// The call that it is inside.
     pub pending: Option<Pending>,
+    /// What it does not share with its process.
+    pub own: Own,
     /// The outputs know it.
     pub announced: bool,
+}
+
+impl Thread {
+    /// True if it is inside a call that starts a program.
+    fn is_in_exec(&self) -> bool {
+        self.pending.as_ref().is_some_and(|it| it.operation.call.call().is_exec())
+    }
 }
 
 /// All processes and threads.
 #[derive(Debug)]
 pub struct Tasks {
     scope: Scope,
+    /// Mount namespaces.
+    pub spaces: Spaces,
     processes: FxHashMap<i32, Process>,
     threads: FxHashMap<i32, Thread>,
     next_process: u32,
@@ -114,6 +122,7 @@ impl Tasks {
     /// Nobody known yet but the roots.
     pub fn new(scope: Scope) -> Self {
         let mut tasks = Self {
+            spaces: Spaces::default(),
             processes: FxHashMap::default(),
             threads: FxHashMap::default(),
             next_process: 0,
@@ -145,7 +154,7 @@ impl Tasks {
                 before_exec: false,
                 fds: SharedTable::default(),
                 memory: SharedMappings::default(),
-                place: RefCell::default(),
+                place: SharedPlace::default(),
                 abi: Abi::default(),
                 is_kernel: pid == KTHREADD,
                 announced: false,
@@ -194,8 +203,10 @@ impl Tasks {
         process.threads += 1;
         let info =
             ThreadInfo { key, process: process.info.key, tid, comm: process.info.comm.clone() };
-        self.threads
-            .insert(tid.0, Thread { info, pid, seen: false, pending: None, announced: false });
+        self.threads.insert(
+            tid.0,
+            Thread { info, pid, seen: false, pending: None, own: Own::default(), announced: false },
+        );
     }
 
     /// True if it has a parent among those that were seen to make it, and that one is gone.
@@ -206,9 +217,7 @@ impl Tasks {
 
     /// Any of them may have gone elsewhere unseen. (Who leaves its root is another matter: that is not for everybody.)
     pub fn forget_directories(&mut self) {
-        for process in self.processes.values() {
-            process.place.borrow_mut().enter(None);
-        }
+        self.places().for_each(|it| it.borrow_mut().enter(None));
     }
 
     /// Followed processes that were seen to be made and have not ended.
@@ -234,7 +243,8 @@ impl Tasks {
 
     /// Where the paths of each process begin.
     pub fn places(&self) -> impl Iterator<Item = &RefCell<Place>> {
-        self.processes().map(|it| &it.place)
+        let own = self.threads.values().filter_map(|it| it.own.place());
+        self.processes().map(|it| &it.place).chain(own).map(Rc::as_ref)
     }
 
     /// All processes.
@@ -253,41 +263,46 @@ impl Tasks {
         self.last_child.insert(parent.1.0, child.1);
         let mut replaced = Vec::from_iter(self.take_thread(child.1));
         if parent.0 != child.0 {
-            replaced.extend(self.begin_process(now, parent.0, child.0));
+            replaced.extend(self.begin_process(now, parent, child.0));
         }
         self.make_thread(child.0, child.1);
+        let of_parent = self.threads.get(&parent.1.0).filter(|it| it.pid == parent.0);
+        let own = of_parent.filter(|_| parent.0 == child.0).map(|it| it.own.clone());
         let comm = self.threads.get(&parent.1.0).map(|it| it.info.comm.clone());
         if let Some(thread) = self.threads.get_mut(&child.1.0) {
             thread.seen = true;
+            thread.own = own.unwrap_or_default();
             thread.info.comm = comm.unwrap_or_else(|| std::mem::take(&mut thread.info.comm));
         }
         replaced
     }
 
     /// A process begins as a copy of its parent. Gives back the threads of one that had its number and has ended unseen.
-    fn begin_process(&mut self, now: KernelTime, parent: Pid, child: Pid) -> Vec<Thread> {
+    fn begin_process(&mut self, now: KernelTime, parent: (Pid, Tid), child: Pid) -> Vec<Thread> {
         let replaced = match self.processes.remove(&child.0) {
             Some(_) => self.take_threads(|_, thread| thread.pid == child),
             None => Vec::new(),
         };
         let system = self.scope.system;
-        let from = self.process(parent);
+        self.process(parent.0);
+        let task = self.task(parent).expect("made above");
+        let from = task.process;
         let (followed, before_exec, key) = (from.followed, from.before_exec, from.info.key);
-        let fds = from.fds.borrow().copied(now);
+        let fds = task.fds().borrow().copied(now);
         let memory = from.memory.borrow().clone();
-        let place = from.place.clone();
+        let place = task.place().as_ref().clone();
         let abi = from.abi.of_child();
         let comm = from.info.comm.clone();
         let process = self.process(child);
         process.followed = if system { process.followed } else { followed };
         process.before_exec = before_exec;
-        process.is_kernel = parent == KTHREADD;
+        process.is_kernel = parent.0 == KTHREADD;
         process.info.parent = Some(key);
-        process.parent = Some(parent);
+        process.parent = Some(parent.0);
         process.info.comm = comm;
         process.fds = Rc::new(RefCell::new(fds));
         process.memory = Rc::new(RefCell::new(memory));
-        process.place = place;
+        process.place = Rc::new(place);
         process.abi = abi;
         replaced
     }
@@ -300,21 +315,72 @@ impl Tasks {
         taken
     }
 
-    /// The last child of this thread shares its descriptors or its memory, although it is another process.
-    pub fn share(&mut self, parent: (Pid, Tid), clone_flags: u64) {
+    /// A process as this thread has it, or as it has it if the thread was never heard of; `None`: neither was.
+    pub fn task(&self, (pid, tid): (Pid, Tid)) -> Option<Task<'_>> {
+        let process = self.processes.get(&pid.0)?;
+        let thread = self.threads.get(&tid.0).filter(|it| it.pid == pid);
+        Some(thread.map_or(Task::of_process(process), |it| Task::new(process, &it.own)))
+    }
+
+    /// What the last child of this thread shares with it.
+    pub fn share(&mut self, parent: (Pid, Tid), clone_flags: u64, now: KernelTime) {
         let Some(child) = self.last_child.remove(&parent.1.0) else { return };
-        let Some(pid) = self.threads.get(&child.0).map(|it| it.pid).filter(|&it| it != parent.0)
-        else {
+        let Some(pid) = self.threads.get(&child.0).map(|it| it.pid) else { return };
+        let Some(from) = self.task(parent) else { return };
+        if pid == parent.0 {
+            let own = Own::of_child(from, clone_flags, now);
+            self.threads.entry(child.0).and_modify(|it| it.own = own);
             return;
-        };
-        let from = self.process(parent.0);
-        let (fds, memory) = (Rc::clone(&from.fds), Rc::clone(&from.memory));
+        }
+        let (fds, place) = (Rc::clone(from.fds()), Rc::clone(from.place()));
+        let memory = Rc::clone(&from.process.memory);
+        let mounts = (clone_flags & CLONE_NEWNS != 0).then(|| self.spaces.made());
         let child = self.process(pid);
         if clone_flags & CLONE_FILES != 0 {
             child.fds = fds;
         }
+        if clone_flags & CLONE_FS != 0 {
+            child.place = place;
+        }
+        if let Some(mounts) = mounts {
+            child.place.borrow_mut().mounts = mounts;
+        }
         if clone_flags & CLONE_VM != 0 {
             child.memory = memory;
+        }
+    }
+
+    /// A thread leaves what it shares.
+    pub fn unshare(&mut self, (pid, tid): (Pid, Tid), flags: u64, copied: Copied) {
+        let (process, thread) = self.thread(pid, tid);
+        let alone = process.threads == 1;
+        unshare((process, thread, alone), flags, copied);
+        if flags & CLONE_NEWNS != 0 {
+            let mounts = self.spaces.made();
+            let task = self.task((pid, tid));
+            task.iter().for_each(|it| it.place().borrow_mut().mounts = mounts);
+        }
+    }
+
+    /// An exec of a process in which not all threads have the same: what does the one have that calls it?
+    fn settle_exec(&mut self, pid: Pid) {
+        let mut threads = self.threads.values().filter(|it| it.pid == pid);
+        if !threads.any(|it| it.own.is_something()) {
+            return;
+        }
+        let is_inside = |it: &&Thread| it.pid == pid && it.is_in_exec();
+        let mut inside = self.threads.values().filter(is_inside);
+        let caller = match (inside.next(), inside.next()) {
+            (Some(caller), None) => Some(caller.own.clone()),
+            _ => None,
+        };
+        let process = self.process(pid);
+        match caller {
+            Some(own) => become_process(process, own),
+            None => {
+                process.fds.borrow_mut().split();
+                process.place = SharedPlace::default();
+            }
         }
     }
 
@@ -334,6 +400,8 @@ impl Tasks {
     /// An exec: the other threads of the process are gone without a word, and the one that called it has the
     /// process's number now.
     pub fn other_threads(&mut self, pid: Pid) -> Vec<Thread> {
+        self.settle_exec(pid);
+        self.threads.entry(pid.0).and_modify(|it| it.own = Own::default());
         let gone = self.take_threads(|tid, thread| thread.pid == pid && tid != pid.0);
         let process = self.process(pid);
         process.threads =

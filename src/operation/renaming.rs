@@ -29,7 +29,7 @@ pub fn follow(operation: &SyscallOperation, names: &mut FileNames, tasks: &Tasks
 fn change(operation: &SyscallOperation, names: &FileNames) -> Option<Change> {
     let spot = |given: &Option<Given>| {
         let given = given.as_ref().filter(|it| it.path.source.is_spelled())?;
-        given.absolute.as_ref().map(|it| names.spot(it))
+        given.absolute.as_ref().map(|it| names.spot(it, given.path.mounts))
     };
     let named = operation.named.as_ref()?;
     let call = operation.call.call();

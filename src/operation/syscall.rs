@@ -6,8 +6,8 @@ use super::context::Context;
 use super::fd_table::{Description, Slot};
 use super::given::{as_file_path, move_place, named};
 use super::mappings::{self, Mapping};
-use super::model::{FdEffect, FilePath, OpenFile, PathSource, SyscallOperation};
-use super::process::{Process, Thread};
+use super::model::{FdEffect, FilePath, OpenFile, PathSource, SyscallOperation, ThreadKey};
+use super::task::Task;
 use crate::event::syscall_table::{Call, Class, IOVEC_BYTES, Role};
 use crate::event::{Event, Name, ReadNames, SysEnter, SysExit};
 use crate::units::{Fd, KernelTime};
@@ -29,6 +29,8 @@ pub struct Pending {
     mapped: Option<Rc<Description>>,
     /// The mappings that it takes away, for the same reason.
     unmapped: Vec<Mapping>,
+    /// The directory that an exec was given: the exec may close it.
+    directory: Option<Rc<Description>>,
 }
 
 /// The register of this role, as a descriptor.
@@ -47,9 +49,9 @@ fn register(call: &Call, role: Role, args: &[u64; 6]) -> Option<u64> {
 pub fn begin(
     event: &Event,
     enter: &SysEnter,
-    process: &Process,
-    thread: &Thread,
-    context: &mut Context<'_>,
+    task: Task<'_>,
+    thread: ThreadKey,
+    context: &mut Context,
 ) -> Pending {
     let call = enter.call.call();
     let args = &enter.args;
@@ -61,8 +63,8 @@ pub fn begin(
     let mut pending = Pending {
         operation: SyscallOperation {
             call: enter.call,
-            thread: thread.info.key,
-            process: process.info.key,
+            thread,
+            process: task.process.info.key,
             pid: event.pid,
             tid: event.tid,
             cpu: event.cpu,
@@ -85,18 +87,23 @@ pub fn begin(
         closed: None,
         mapped: None,
         unmapped: Vec::new(),
+        directory: None,
     };
+    if call.is_exec() {
+        let directory = fd_of(call, Role::DirFd, args);
+        pending.directory = directory.and_then(|it| task.fds().borrow().get(it, context.losses));
+    }
     match call.class {
         Class::Open => pending.operation.fd = None,
         Class::CloseRange => {}
         Class::Close => {
             pending.closed =
-                fd.and_then(|fd| Some((fd, process.fds.borrow_mut().remove(fd, event.time)?)));
+                fd.and_then(|fd| Some((fd, task.fds().borrow_mut().remove(fd, event.time)?)));
             pending.operation.file = pending.closed.as_ref().map(|it| it.1.description.file());
         }
-        _ => begin_on_file(&mut pending, call, fd, process, context),
+        _ => begin_on_file(&mut pending, call, fd, task, context),
     }
-    if let Some((mut memory, page_bytes)) = context.memory(call, process) {
+    if let Some((mut memory, page_bytes)) = context.memory(call, task.process) {
         pending.unmapped = mappings::begin(&mut pending.operation, &mut memory, page_bytes);
     }
     pending
@@ -112,11 +119,11 @@ fn begin_on_file(
     pending: &mut Pending,
     call: &Call,
     fd: Option<Fd>,
-    process: &Process,
-    context: &mut Context<'_>,
+    task: Task<'_>,
+    context: &mut Context,
 ) {
     let args = pending.operation.args;
-    let description = fd.map(|it| context.description(process, it));
+    let description = fd.map(|it| context.description(task, it));
     pending.operation.file = description.as_ref().map(|it| it.file());
     pending.appends = register(call, Role::RwFlags, &args).is_some_and(|it| it & RWF_APPEND != 0);
     let appends = call.class == Class::Write
@@ -142,7 +149,7 @@ fn begin_on_file(
     if matches!(call.class, Class::Transfer | Class::Pipe)
         && let Some(target) = fd_of(call, Role::Fd2, &args).filter(|it| it.0 >= 0)
     {
-        let description = context.description(process, target);
+        let description = context.description(task, target);
         pending.operation.target = Some((target, description.file()));
         let is_moved = register(call, Role::OffsetPtr2, &args).is_none_or(|it| it == 0);
         if call.class == Class::Transfer && is_moved {
@@ -164,10 +171,11 @@ pub fn end(
     pending: &mut Pending,
     event: &Event,
     exit: &SysExit,
-    process: &Process,
-    context: &mut Context<'_>,
+    task: Task<'_>,
+    context: &mut Context,
 ) -> Vec<FdEffect> {
     let (mapped, unmapped) = (pending.mapped.take(), std::mem::take(&mut pending.unmapped));
+    let directory = pending.directory.take().map(|it| it.file());
     let operation = &mut pending.operation;
     operation.end = Some(event.time);
     operation.ret = Some(exit.ret);
@@ -176,10 +184,10 @@ pub fn end(
     settle_positions(operation, moves, pending.appends, event.time);
     let names = exit.names.as_deref();
     let pair = look_behind(operation, names.map_or(&[], |it| &it.memory));
-    let mut effects = Effects { list: Vec::new(), process, now: event.time };
+    let mut effects = Effects { list: Vec::new(), task, now: event.time };
     match call.class {
         Class::Open => effects.open(operation, names, context),
-        Class::Make(object) => effects.make(operation, object, context),
+        Class::Make(object) => effects.make(operation, object, names, context),
         Class::MakePair => effects.make_pair(operation, pair, context),
         Class::Close => {
             // close(2): the descriptor is gone even if the call reports an error of an earlier write.
@@ -190,15 +198,16 @@ pub fn end(
         Class::Control => effects.control(operation, context),
         Class::Seek => effects.seek(operation),
         _ => {
+            let at = (task, context.losses);
             operation.named =
-                names.map(|it| Box::new(named(it, operation, process, context.losses)));
+                names.map(|it| Box::new(named(it, operation, directory.as_deref(), at)));
             if operation.ret == Some(0) {
-                move_place(operation, process);
+                move_place(operation, task);
             }
         }
     }
     if call.changes_mappings()
-        && let Some((mut memory, page_bytes)) = context.memory(call, process)
+        && let Some((mut memory, page_bytes)) = context.memory(call, task.process)
     {
         mappings::end(operation, mapped, unmapped, &mut memory, page_bytes);
     }
@@ -219,11 +228,11 @@ pub fn abandon(pending: Pending, now: KernelTime) -> SyscallOperation {
 /// A descriptor that was made by an asynchronous operation, for something whose name nobody told.
 pub fn made_elsewhere(
     fd: Fd,
-    process: &Process,
+    task: Task<'_>,
     now: KernelTime,
-    context: &mut Context<'_>,
+    context: &mut Context,
 ) -> (Rc<OpenFile>, Vec<FdEffect>) {
-    let mut effects = Effects { list: Vec::new(), process, now };
+    let mut effects = Effects { list: Vec::new(), task, now };
     let description = Rc::new(Description::unknown(context.file(None, false), context.losses));
     effects.put(fd, &description, None);
     effects.list.push(FdEffect::Created { fd, file: description.file() });
@@ -263,7 +272,7 @@ fn settle_positions(
 /// Effects while they are collected.
 struct Effects<'a> {
     list: Vec<FdEffect>,
-    process: &'a Process,
+    task: Task<'a>,
     now: KernelTime,
 }
 
@@ -271,7 +280,7 @@ impl Effects<'_> {
     /// Gives a descriptor a file; what it had before was closed unseen, or by `dup2`.
     fn put(&mut self, fd: Fd, description: &Rc<Description>, cloexec: Option<bool>) {
         let slot = Slot { description: Rc::clone(description), cloexec };
-        let before = self.process.fds.borrow_mut().put(fd, slot, self.now);
+        let before = self.task.fds().borrow_mut().put(fd, slot, self.now);
         self.list.extend(before.map(|it| destroyed(fd, &it)));
     }
 
@@ -279,14 +288,14 @@ impl Effects<'_> {
         &mut self,
         operation: &mut SyscallOperation,
         names: Option<&ReadNames>,
-        context: &mut Context<'_>,
+        context: &mut Context,
     ) {
+        let at = (self.task, context.losses);
         let Some(fd) = new_fd(operation) else {
-            operation.named =
-                names.map(|it| Box::new(named(it, operation, self.process, context.losses)));
+            operation.named = names.map(|it| Box::new(named(it, operation, None, at)));
             return;
         };
-        let given = names.and_then(|it| named(it, operation, self.process, context.losses).first);
+        let given = names.and_then(|it| named(it, operation, None, at).first);
         let flags = open_flags(operation);
         // The path is that of the directory in which a file without a name is made.
         let is_nameless = flags.is_some_and(|it| it & TMPFILE == TMPFILE);
@@ -294,18 +303,21 @@ impl Effects<'_> {
         let link = names.and_then(|it| it.link.as_ref());
         let mut file = context.file(flags, false);
         file.stat = names.and_then(|it| it.stat);
+        let mounts = self.task.place().borrow().mounts;
+        let linked = |it: &Name, source| FilePath::new(it.bytes.clone(), source).within(mounts);
         file.path = match link {
-            Some(link) if link.verified => {
-                Some(FilePath { bytes: link.bytes.clone(), source: PathSource::Link })
-            }
+            Some(link) if link.verified => Some(linked(link, PathSource::Link)),
             // The argument that was read in time is better than a link that was not.
-            late => as_argument.or_else(|| {
-                late.map(|it| FilePath { bytes: it.bytes.clone(), source: PathSource::Unverified })
-            }),
+            late => as_argument.or_else(|| late.map(|it| linked(it, PathSource::Unverified))),
         };
         let description = Rc::new(Description::opened(file, context.losses));
         context.names.note(&description, names.map_or(self.now, |it| it.read.max(self.now)));
-        let cloexec = flags.map(|it| it & libc::O_CLOEXEC.cast_unsigned() != 0);
+        let call = operation.call.call();
+        let cloexec = match flags {
+            Some(flags) => Some(flags & libc::O_CLOEXEC.cast_unsigned() != 0),
+            // Those of `openat2` stand in memory.
+            None => call.arg(Role::How).is_none().then(|| call.is_cloexec(&operation.args)),
+        };
         self.put(fd, &description, cloexec);
         operation.fd = Some(fd);
         operation.file = Some(description.file());
@@ -313,10 +325,22 @@ impl Effects<'_> {
     }
 
     /// Makes a descriptor for what has no path.
-    fn make(&mut self, operation: &mut SyscallOperation, object: &str, context: &mut Context<'_>) {
-        let Some(fd) = new_fd(operation) else { return };
+    fn make(
+        &mut self,
+        operation: &mut SyscallOperation,
+        object: &str,
+        names: Option<&ReadNames>,
+        context: &mut Context,
+    ) {
+        let call = operation.call.call();
+        let Some(fd) = new_fd(operation).filter(|_| call.makes(&operation.args)) else {
+            let at = (self.task, context.losses);
+            let given = names.filter(|_| call.has_path());
+            operation.named = given.map(|it| Box::new(named(it, operation, None, at)));
+            return;
+        };
         operation.fd = Some(fd);
-        operation.file = Some(self.made(fd, object, context));
+        operation.file = Some(self.made((fd, call.is_cloexec(&operation.args)), object, context));
     }
 
     /// Makes two, if it is known which.
@@ -324,21 +348,28 @@ impl Effects<'_> {
         &mut self,
         operation: &mut SyscallOperation,
         pair: Option<[Fd; 2]>,
-        context: &mut Context<'_>,
+        context: &mut Context,
     ) {
         let Some([first, second]) = pair.filter(|_| operation.ret == Some(0)) else { return };
-        let is_pipe = operation.call.call().arg(Role::Pair) == Some(0);
+        let call = operation.call.call();
+        let is_pipe = call.arg(Role::Pair) == Some(0);
         let object = if is_pipe { "pipe:[?]" } else { "socket:[?]" };
+        let cloexec = call.is_cloexec(&operation.args);
         operation.fd = Some(first);
-        operation.file = Some(self.made(first, object, context));
-        operation.target = Some((second, self.made(second, object, context)));
+        operation.file = Some(self.made((first, cloexec), object, context));
+        operation.target = Some((second, self.made((second, cloexec), object, context)));
     }
 
-    fn made(&mut self, fd: Fd, object: &str, context: &mut Context<'_>) -> Rc<OpenFile> {
+    fn made(
+        &mut self,
+        (fd, cloexec): (Fd, bool),
+        object: &str,
+        context: &mut Context,
+    ) -> Rc<OpenFile> {
         let mut file = context.file(None, false);
-        file.path = Some(FilePath { bytes: object.into(), source: PathSource::Call });
+        file.path = Some(FilePath::new(object, PathSource::Call));
         let description = Rc::new(Description::opened(file, context.losses));
-        self.put(fd, &description, None);
+        self.put(fd, &description, Some(cloexec));
         self.list.push(FdEffect::Created { fd, file: description.file() });
         description.file()
     }
@@ -348,26 +379,21 @@ impl Effects<'_> {
             return;
         }
         let [first, last, flags, ..] = operation.args;
-        if flags & u64::from(libc::CLOSE_RANGE_UNSHARE) != 0 && !self.process.has_table_alone() {
-            // Threads of one process have different tables from now on, and which is whose is not followed.
-            self.process.fds.borrow_mut().split();
-            return;
-        }
         let number = |it: u64| i64::from(u32::try_from(it & 0xffff_ffff).unwrap_or(u32::MAX));
-        let fds = self.process.fds.borrow().range(number(first), number(last));
+        let fds = self.task.fds().borrow().range(number(first), number(last));
         for fd in fds {
             if flags & u64::from(libc::CLOSE_RANGE_CLOEXEC) != 0 {
-                self.process.fds.borrow_mut().set_cloexec(fd, true);
-            } else if let Some(slot) = self.process.fds.borrow_mut().remove(fd, self.now) {
+                self.task.fds().borrow_mut().set_cloexec(fd, true);
+            } else if let Some(slot) = self.task.fds().borrow_mut().remove(fd, self.now) {
                 self.list.push(destroyed(fd, &slot));
             }
         }
     }
 
-    fn dup(&mut self, operation: &mut SyscallOperation, context: &mut Context<'_>) {
+    fn dup(&mut self, operation: &mut SyscallOperation, context: &mut Context) {
         let (Some(from), Some(to)) = (operation.fd, new_fd(operation)) else { return };
-        let flags = register(operation.call.call(), Role::DupFlags, &operation.args).unwrap_or(0);
-        self.duplicate(operation, from, to, flags & libc::O_CLOEXEC as u64 != 0, context);
+        let cloexec = operation.call.call().is_cloexec(&operation.args);
+        self.duplicate(operation, from, to, cloexec, context);
     }
 
     fn duplicate(
@@ -376,20 +402,20 @@ impl Effects<'_> {
         from: Fd,
         to: Fd,
         cloexec: bool,
-        context: &mut Context<'_>,
+        context: &mut Context,
     ) {
         // dup2(n, n) does nothing.
         if from == to {
             return;
         }
-        let description = context.description(self.process, from);
+        let description = context.description(self.task, from);
         self.put(to, &description, Some(cloexec));
         let file = description.file();
         operation.target = Some((to, Rc::clone(&file)));
         self.list.push(FdEffect::Duplicated { from, to, file, cloexec });
     }
 
-    fn control(&mut self, operation: &mut SyscallOperation, context: &mut Context<'_>) {
+    fn control(&mut self, operation: &mut SyscallOperation, context: &mut Context) {
         let (Some(fd), Some(ret @ 0..)) = (operation.fd, operation.ret) else { return };
         let command = operation.args.get(1).and_then(|&it| i32::try_from(it & 0xffff_ffff).ok());
         let argument = operation.args.get(2).copied().unwrap_or(0);
@@ -400,12 +426,12 @@ impl Effects<'_> {
             }
             Some(libc::F_SETFD) => {
                 let cloexec = argument & libc::FD_CLOEXEC as u64 != 0;
-                self.process.fds.borrow_mut().set_cloexec(fd, cloexec);
-                let flags = context.description(self.process, fd).file().flags;
+                self.task.fds().borrow_mut().set_cloexec(fd, cloexec);
+                let flags = context.description(self.task, fd).file().flags;
                 self.list.push(FdEffect::StatusChanged { fd, flags, cloexec: Some(cloexec) });
             }
             Some(libc::F_SETFL) => {
-                let description = context.description(self.process, fd);
+                let description = context.description(self.task, fd);
                 description.set_flags(u32::try_from(argument & 0xffff_ffff).unwrap_or(0));
                 let flags = description.file().flags;
                 self.list.push(FdEffect::StatusChanged { fd, flags, cloexec: None });
@@ -435,7 +461,7 @@ impl Effects<'_> {
     /// "Bad file descriptor": what was made up for it at the entry is not there.
     fn forget_nobody(&mut self, operation: &SyscallOperation) {
         let Some(fd) = operation.fd else { return };
-        let mut table = self.process.fds.borrow_mut();
+        let mut table = self.task.fds().borrow_mut();
         let nobody =
             table.peek(fd).is_some_and(|it| it.file().pre_created && it.file().path.is_none());
         if nobody {

@@ -5,6 +5,7 @@ mod asynchronous;
 mod block;
 mod fault;
 mod older;
+mod sharing;
 mod snapshot;
 mod uring;
 
@@ -19,14 +20,14 @@ use super::abi::Verdict;
 use super::behind::Files;
 use super::block::{BlockOptions, BlockTracker, RequestId};
 use super::context::{Context, Followed};
-use super::file_names::FileNames;
 use super::model::{SyscallOperation, ThreadInfo, Unfinished};
 use super::process::{Process, Scope, Tasks, Thread};
 use super::syscall;
+use super::task::Task;
 use super::{Sink, Step, renaming};
 use crate::anomaly::{Anomaly, AnomalyKind, Ignored, Ledger};
 use crate::event::syscall_table::{Class, Role};
-use crate::event::task::{CLONE_FILES, CLONE_VM, TaskEvent};
+use crate::event::task::TaskEvent;
 use crate::event::{Event, EventKind, SeenFd, SysEnter, SysExit};
 use crate::units::{CpuId, KernelTime, Pid, Tid};
 
@@ -45,11 +46,7 @@ pub struct Tracker {
     /// Block requests of those who are not followed are told, too.
     all_requests: bool,
     ledger: Ledger,
-    next_file: u64,
-    losses: u32,
-    /// Names of open files.
-    names: FileNames,
-    followed: Followed,
+    context: Context,
     /// When the last tracepoint had been switched on: what was learnt before may have been changed unseen.
     all_on: KernelTime,
     /// Descriptors that were at that moment what a snapshot saw later.
@@ -62,7 +59,7 @@ impl Tracker {
     /// A tracker for such a capture.
     pub fn new(scope: Scope, block: BlockOptions, followed: Followed, all_on: KernelTime) -> Self {
         Self {
-            followed,
+            context: Context::new(followed),
             all_on,
             from_start: Vec::new(),
             seen_maps: VecDeque::new(),
@@ -74,9 +71,6 @@ impl Tracker {
             requests: FxHashMap::default(),
             files: Files::default(),
             ledger: Ledger::default(),
-            next_file: 0,
-            losses: 0,
-            names: FileNames::default(),
         }
     }
 
@@ -93,7 +87,7 @@ impl Tracker {
     /// True if this record of a call is one of another table.
     fn is_of_other_table(&mut self, pid: Pid, ends_exec: bool) -> bool {
         let process = self.tasks.process(pid);
-        let verdict = process.abi.judge(ends_exec, self.losses);
+        let verdict = process.abi.judge(ends_exec, self.context.losses);
         if verdict == Verdict::NativeAgain {
             process.forget_files();
         } else if verdict == Verdict::OtherNow {
@@ -110,8 +104,8 @@ impl Tracker {
     fn come_to(&mut self, time: KernelTime) {
         if time >= self.all_on {
             self.all_on = KernelTime::MAX;
-            self.losses += 1;
-            self.names.certain_at(self.losses);
+            self.context.losses += 1;
+            self.context.names.certain_at(self.context.losses);
             for seen in std::mem::take(&mut self.from_start) {
                 // Nobody has changed its name since the start.
                 self.seen_fd(&seen, KernelTime::MIN);
@@ -183,7 +177,7 @@ impl Tracker {
     pub fn finish<S: Sink>(&mut self, at: KernelTime, sink: &mut S) -> Result<(), S::Error> {
         self.ledger.unwaited += self.tasks.left();
         for process in self.tasks.processes().filter(|it| it.followed) {
-            if process.abi.is_silent(at, self.losses) {
+            if process.abi.is_silent(at, self.context.losses) {
                 self.ledger.other.add(process.info.pid, &process.info.comm);
             }
         }
@@ -248,13 +242,10 @@ impl Tracker {
             self.ledger.lost_exits += 1;
             sink.step(event.time, &Step::SyscallUnfinished(&operation, Unfinished::ExitLost))?;
         }
-        let mut context = Context {
-            next_file: &mut self.next_file,
-            names: &mut self.names,
-            losses: self.losses,
-            followed: self.followed,
+        let pending = {
+            let task = Task::new(process, &thread.own);
+            syscall::begin(event, enter, task, thread.info.key, &mut self.context)
         };
-        let pending = syscall::begin(event, enter, process, thread, &mut context);
         thread.seen = true;
         let pending = thread.pending.insert(pending);
         sink.step(event.time, &Step::SyscallBegun(&pending.operation))
@@ -274,19 +265,15 @@ impl Tracker {
             return Ok(());
         }
         self.end_stale(event.time, event.pid, event.tid, sink)?;
+        self.leave_shared(event, exit);
         let (process, thread) = self.tasks.thread(event.pid, event.tid);
         match &mut thread.pending {
-            Some(pending) if pending.operation.call == exit.call => {
+            Some(pending) if pending.operation.call.ends_as(exit.call) => {
                 self.ledger.events += 1;
                 self.ledger.exits += 1;
                 self.ledger.pairs += 1;
-                let mut context = Context {
-                    next_file: &mut self.next_file,
-                    names: &mut self.names,
-                    losses: self.losses,
-                    followed: self.followed,
-                };
-                let effects = syscall::end(pending, event, exit, process, &mut context);
+                let task = Task::new(process, &thread.own);
+                let effects = syscall::end(pending, event, exit, task, &mut self.context);
                 count_names(&mut self.ledger, &pending.operation);
                 let step = Step::SyscallEnded(&pending.operation, &effects);
                 sink.step(event.time, &step)?;
@@ -308,7 +295,7 @@ impl Tracker {
                     return Ok(());
                 }
                 // It may have moved any position of its process.
-                process.fds.borrow().forget_positions();
+                Task::new(process, &thread.own).fds().borrow().forget_positions();
                 if !std::mem::replace(&mut thread.seen, true) && self.ledger.lost == 0 {
                     self.ledger.ignore(Ignored::UnderWay);
                     return Ok(());
@@ -340,6 +327,8 @@ impl Tracker {
         let call = operation.call.call();
         if call.changes_names() {
             self.follow_names(operation);
+        } else if call.class == Class::Mount {
+            self.mounted(operation);
         } else if call.arg(Role::Registered).is_some() {
             self.uring_registered(operation, exit);
         } else if call.is_list() {
@@ -350,14 +339,14 @@ impl Tracker {
 
     /// Open files may have other names after this call.
     fn follow_names(&mut self, operation: &SyscallOperation) {
-        self.names.doubt_since(self.losses);
-        let known = renaming::follow(operation, &mut self.names, &self.tasks);
+        self.context.names.doubt_since(self.context.losses);
+        let known = renaming::follow(operation, &mut self.context.names, &self.tasks);
         self.ledger.unfollowed += u64::from(!known);
     }
 
     /// Anything may have happened that was not seen.
     fn records_lost(&mut self) {
-        self.losses += 1;
+        self.context.losses += 1;
         self.block.records_lost();
         self.files.records_lost();
         self.tasks.forget_directories();
@@ -391,9 +380,7 @@ impl Tracker {
                 replaced.into_iter().try_for_each(|it| self.thread_gone(event.time, it, sink))
             }
             TaskEvent::NewTask { clone_flags, .. } => {
-                if clone_flags & (CLONE_FILES | CLONE_VM) != 0 {
-                    self.tasks.share((event.pid, event.tid), *clone_flags);
-                }
+                self.tasks.share((event.pid, event.tid), *clone_flags, event.time);
                 Ok(())
             }
             TaskEvent::Comm { pid, tid, comm, exec } => {
@@ -428,8 +415,8 @@ impl Tracker {
             // An exec gives the process a table of its own.
             let mut own = process.fds.borrow().clone();
             let closed = own.exec(event.time);
-            if self.followed.execs && self.all_on == KernelTime::MAX {
-                process.abi.exec(&own, event.time, self.losses);
+            if self.context.followed.execs && self.all_on == KernelTime::MAX {
+                process.abi.exec(&own, event.time, self.context.losses);
             }
             process.fds = std::rc::Rc::new(std::cell::RefCell::new(own));
             process.memory = std::rc::Rc::default();
@@ -457,7 +444,7 @@ impl Tracker {
         if let Some(process) = &gone.process {
             let unwaited = process.followed && self.tasks.is_orphan(process);
             self.ledger.unwaited += u64::from(unwaited);
-            if process.followed && process.abi.end(self.losses) {
+            if process.followed && process.abi.end(self.context.losses) {
                 self.ledger.other.add(pid, &process.info.comm);
             }
         }

@@ -4,6 +4,7 @@
 //! 100 1/1 > openat                 time, process/thread, entry and arguments
 //! 101 1/1 < openat 3 /a            exit, result, the name that was read in time (and the second one)
 //! 5 cwd 1 /data                    a snapshot saw where process 1 is
+//! 5 mounts 1 mnt:[7]               and in which mounts; process 0 is the tracer
 //! ```
 
 use std::convert::Infallible;
@@ -13,6 +14,7 @@ use expect_test::{Expect, expect};
 
 use super::block::BlockOptions;
 use super::context::Followed;
+use super::model::Mounts;
 use super::process::Scope;
 use super::tracker::Tracker;
 use super::{Sink, Step};
@@ -39,7 +41,9 @@ impl Sink for Told {
             let _ = writeln!(self.0, "{}: fault {path} at {} {access}", it.tid, it.offset);
         }
         if let Step::SyscallEnded(it, _) = step {
+            let mounts = it.path().filter(|it| it.mounts != Mounts::OWN).map(|it| it.mounts);
             let path = it.path().map(|it| String::from_utf8_lossy(&it.bytes).into_owned());
+            let path = path.map(|it| it + &mounts.map_or(String::new(), |it| format!("@{}", it.0)));
             let source = it.path().map_or("", |it| it.source.as_str());
             let offset = it.offset.map_or("?".into(), |it| it.to_string());
             let fd = it.fd.map_or(-1, |it| it.0);
@@ -81,16 +85,19 @@ fn kind(words: &[&str]) -> EventKind {
             let args = [2, 3, 4, 5, 6, 7].map(|it| number(it).cast_unsigned());
             EventKind::SysEnter(SysEnter { call: call(), args })
         }
-        // As a probe sees them, or the names readers.
-        "<k" | "<" => {
+        // As a probe sees them, a tracepoint of execs, or the names readers.
+        "<k" | "<x" | "<" => {
             let name = |index: usize| {
                 words.get(index).map(|it| Name { bytes: it.as_bytes().to_vec(), verified: true })
             };
             let (argument, second) = (name(3), name(4));
-            let is_probe = words[0] == "<k";
-            let from = if is_probe { StringFrom::Kernel } else { StringFrom::Memory };
+            let from = match words[0] {
+                "<k" => StringFrom::Kernel,
+                "<x" => StringFrom::Exec,
+                _ => StringFrom::Memory,
+            };
             let names = ReadNames {
-                link: argument.clone().filter(|_| !is_probe),
+                link: argument.clone().filter(|_| from == StringFrom::Memory),
                 argument,
                 second,
                 from: [from; 2],
@@ -103,9 +110,23 @@ fn kind(words: &[&str]) -> EventKind {
                 names: Some(Box::new(names)),
             })
         }
+        // The two that a call has put into memory.
+        "<pair" => {
+            let [address, first, second] = [2, 3, 4].map(number);
+            let fds = [first, second].map(|it| i32::try_from(it).expect("a number").to_le_bytes());
+            let name = Name { bytes: fds.concat(), verified: true };
+            let memory = vec![(address.cast_unsigned(), name)];
+            let names = Some(Box::new(ReadNames { memory, ..ReadNames::default() }));
+            EventKind::SysExit(SysExit { call: call(), ret: 0, names })
+        }
         "fork" => {
             let ((ppid, ptid), (pid, tid)) = (task(1), task(2));
             EventKind::Task(TaskEvent::Fork { pid, tid, ppid, ptid })
+        }
+        // `born FLAGS` comes behind its fork, in the thread that forked.
+        "born" => {
+            let clone_flags = number(1).cast_unsigned();
+            EventKind::Task(TaskEvent::NewTask { tid: Tid(0), clone_flags })
         }
         "exec" => {
             let (pid, tid) = task(1);
@@ -136,6 +157,17 @@ pub(super) fn check(text: &str, expected: &Expect) {
 /// With what was recorded.
 #[track_caller]
 pub(super) fn check_with(followed: Followed, text: &str, expected: &Expect) {
+    expected.assert_eq(&told_with(followed, text));
+}
+
+/// What the sink was told of these lines.
+#[track_caller]
+pub(super) fn told(text: &str) -> String {
+    told_with(Followed::ALL, text)
+}
+
+#[track_caller]
+fn told_with(followed: Followed, text: &str) -> String {
     let scope = Scope {
         system: true,
         all_requests: true,
@@ -152,6 +184,11 @@ pub(super) fn check_with(followed: Followed, text: &str, expected: &Expect) {
             let which = if words[1] == "cwd" { Text::CWD } else { Text::ROOT };
             let pid = Pid(words[2].parse().expect("a pid"));
             tracker.seen_place(pid, which, words[3].as_bytes());
+            continue;
+        }
+        if words[1] == "mounts" {
+            let pid = Pid(words[2].parse().expect("a pid"));
+            tracker.seen_mounts(pid, words[3].as_bytes());
             continue;
         }
         if words[1] == "maps" {
@@ -195,7 +232,7 @@ pub(super) fn check_with(followed: Followed, text: &str, expected: &Expect) {
     for (pid, _) in &tracker.ledger().other.first {
         let _ = writeln!(told.0, "{pid} makes calls of another table");
     }
-    expected.assert_eq(&told.0);
+    told.0
 }
 
 const OPEN: &str = "100 1/1 > openat -100 0 2

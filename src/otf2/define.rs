@@ -107,7 +107,9 @@ impl Ending<'_> {
         file: &File,
         defs: &mut GlobalDefs<'_>,
     ) -> Result<(), OtfError> {
-        let mount = self.mounts.of(&file.path);
+        // The tracer's mounts say nothing of others.
+        let namespace = file.mount_namespace();
+        let mount = if namespace.is_none() { self.mounts.of(&file.path) } else { None };
         let scope =
             if mount.is_some_and(super::mounts::Mount::is_network) { MACHINE } else { NODE };
         if file.is_directory {
@@ -121,6 +123,7 @@ impl Ending<'_> {
             ("Mount Source", mount.map(|it| it.source.as_str())),
             ("File system", mount.map(|it| it.file_system.as_str())),
             ("Name certainty", file.certainty.remark()),
+            ("Mount namespace", namespace.as_deref()),
         ];
         for (name, value) in properties {
             if let Some(value) = value {

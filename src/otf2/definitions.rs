@@ -10,7 +10,7 @@ use super::files::{Certainty, Files};
 use super::handles::{Handle, Handles, Layer};
 use super::regions::Regions;
 use super::text::printable;
-use crate::operation::model::{FilePath, OpenFile, PathSource, ThreadKey};
+use crate::operation::model::{FilePath, Mounts, OpenFile, PathSource, ThreadKey};
 use crate::units::{DevId, Fd};
 
 /// Different paths of failed opens that are kept. A search along a path fails for some thousand names; a program that
@@ -94,7 +94,7 @@ impl Definitions {
             (Some(path), Some(certainty)) if is_file(path) => {
                 let is_directory = file.stat.is_some_and(|it| it.is_directory());
                 handle.file = Some(self.files.file(
-                    &path.bytes,
+                    (&path.bytes, path.mounts),
                     certainty,
                     is_directory,
                     &mut self.archive,
@@ -107,8 +107,8 @@ impl Definitions {
     }
 
     /// What was removed under this path.
-    pub(super) fn removed(&mut self, path: &[u8]) -> Result<IoFileRef, OtfError> {
-        self.files.removed(path, &mut self.archive)
+    pub(super) fn removed(&mut self, path: &[u8], mounts: Mounts) -> Result<IoFileRef, OtfError> {
+        self.files.removed(path, mounts, &mut self.archive)
     }
 
     fn nameless(&mut self, fd: Fd) -> Result<StringRef, OtfError> {

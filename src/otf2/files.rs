@@ -1,5 +1,6 @@
 //! Files and directories, one per path.
 
+use std::borrow::Cow;
 use std::rc::Rc;
 
 use otf2_sys::{Archive, IoFileRef, StringRef};
@@ -7,7 +8,7 @@ use rustc_hash::FxHashMap;
 
 use super::error::OtfError;
 use super::text::printable;
-use crate::operation::model::{OpenFile, PathSource};
+use crate::operation::model::{Mounts, OpenFile, PathSource};
 
 /// How sure a name is. The same path with another certainty is another file here: a guess never adds to the sums of
 /// the file that it may not have been.
@@ -29,9 +30,11 @@ impl Certainty {
             PathSource::Link | PathSource::Snapshot | PathSource::Renamed | PathSource::Call => {
                 Self::Resolved
             }
-            PathSource::Argument | PathSource::Kernel | PathSource::Uprobe | PathSource::Event => {
-                Self::Spelled
-            }
+            PathSource::Argument
+            | PathSource::Kernel
+            | PathSource::Uprobe
+            | PathSource::Exec
+            | PathSource::Event => Self::Spelled,
             PathSource::Unverified | PathSource::EventCut => Self::Unverified,
         })
     }
@@ -53,6 +56,18 @@ pub(super) struct File {
     pub(super) name: StringRef,
     pub(super) certainty: Certainty,
     pub(super) is_directory: bool,
+    pub(super) mounts: Mounts,
+}
+
+impl File {
+    /// The value of its property "Mount namespace"; nothing is said of the tracer's.
+    pub(super) fn mount_namespace(&self) -> Option<String> {
+        match self.mounts {
+            Mounts::OWN => None,
+            Mounts::UNKNOWN => Some("unknown".to_owned()),
+            Mounts(number) => Some(number.to_string()),
+        }
+    }
 }
 
 /// All of them.
@@ -64,22 +79,31 @@ pub(super) struct Files {
     list: Vec<File>,
 }
 
+/// What a file is found by: its path, and behind a NUL, which is in no path, the mounts that are not the tracer's.
+fn key(path: &[u8], mounts: Mounts) -> Cow<'_, [u8]> {
+    if mounts == Mounts::OWN {
+        return Cow::Borrowed(path);
+    }
+    Cow::Owned([path, b"\0", &mounts.0.to_le_bytes()].concat())
+}
+
 impl Files {
     /// The definition of what was removed under this path: the file that was open under it, if one was.
     pub(super) fn removed(
         &mut self,
         path: &[u8],
+        mounts: Mounts,
         archive: &mut Archive,
     ) -> Result<IoFileRef, OtfError> {
-        let known = self.resolved.contains_key(path);
+        let known = self.resolved.contains_key(&*key(path, mounts));
         let certainty = if known { Certainty::Resolved } else { Certainty::Spelled };
-        self.file(path, certainty, false, archive)
+        self.file((path, mounts), certainty, false, archive)
     }
 
     /// The file of this path.
     pub(super) fn file(
         &mut self,
-        path: &[u8],
+        (path, mounts): (&[u8], Mounts),
         certainty: Certainty,
         is_directory: bool,
         archive: &mut Archive,
@@ -89,15 +113,17 @@ impl Files {
             Certainty::Spelled => &mut self.spelled,
             Certainty::Unverified => &mut self.unverified,
         };
-        let index = match map.get(path) {
+        let key = key(path, mounts);
+        let index = match map.get(&*key) {
             Some(&known) => known,
             None => {
                 let path: Rc<[u8]> = Rc::from(path);
                 let index = u32::try_from(self.list.len()).ok().filter(|&it| it < u32::MAX);
                 let index = index.ok_or(OtfError::Full("file"))?;
                 let name = archive.intern(&printable(&path))?;
-                map.insert(Rc::clone(&path), index);
-                self.list.push(File { path, name, certainty, is_directory: false });
+                let key = if mounts == Mounts::OWN { Rc::clone(&path) } else { Rc::from(&*key) };
+                map.insert(key, index);
+                self.list.push(File { path, name, certainty, is_directory: false, mounts });
                 index
             }
         };

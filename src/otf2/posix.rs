@@ -10,7 +10,7 @@ use super::handles::POSIX;
 use super::slots::Slots;
 use super::tasks::Active;
 use crate::event::syscall_table::Class;
-use crate::operation::model::{FdEffect, OpenFile, SyscallOperation};
+use crate::operation::model::{FdEffect, Mounts, OpenFile, SyscallOperation};
 use crate::units::Fd;
 
 /// The operations that a thread is inside.
@@ -154,7 +154,8 @@ pub(super) fn end(
         refused(operation, active.activity);
     }
     if let Some(path) = removed(operation) {
-        let file = out.definitions.removed(path)?;
+        let mounts = operation.path().map_or(Mounts::OWN, |it| it.mounts);
+        let file = out.definitions.removed(path, mounts)?;
         active.writer.io_delete_file(out.time, POSIX, file, &[])?;
     }
     let region = out.definitions.regions.call(operation.call);

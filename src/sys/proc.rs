@@ -52,8 +52,16 @@ pub fn places(pid: Pid) -> Vec<Fact> {
         let text = link.into_os_string().into_vec();
         Some(Fact::Text { time: clock::now(), which, pid, text })
     };
-    let links = [("cwd", Text::CWD), ("root", Text::ROOT), ("exe", Text::EXE)];
+    // A path says something only together with the mounts that it leads through.
+    let mounts = ("ns/mnt", Text::MOUNTS);
+    let links = [mounts, ("cwd", Text::CWD), ("root", Text::ROOT), ("exe", Text::EXE)];
     links.into_iter().filter_map(place).chain(other_bits(pid)).collect()
+}
+
+/// The mount namespace of the tracer, as that of process 0.
+pub fn own_mounts() -> Option<Fact> {
+    let text = fs::read_link("/proc/self/ns/mnt").ok()?.into_os_string().into_vec();
+    Some(Fact::Text { time: clock::now(), which: Text::MOUNTS, pid: Pid(0), text })
 }
 
 /// What is in the memory of a process; the time is that before the look.

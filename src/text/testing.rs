@@ -14,7 +14,7 @@ use crate::operation::block::{
 };
 use crate::operation::fault::Fault;
 use crate::operation::model::{
-    FilePath, Given, Named, OpenFile, PathSource, ProcessKey, SyscallOperation, ThreadInfo,
+    FilePath, Given, Mounts, Named, OpenFile, PathSource, ProcessKey, SyscallOperation, ThreadInfo,
     ThreadKey,
 };
 use crate::operation::{Sink, Step};
@@ -43,7 +43,7 @@ pub(super) fn thread(comm: &[u8]) -> ThreadInfo {
 
 /// A file of this name.
 pub(super) fn file(path: &[u8], source: PathSource) -> Rc<OpenFile> {
-    let path = Some(FilePath { bytes: path.to_vec(), source });
+    let path = Some(FilePath::new(path, source));
     Rc::new(OpenFile { id: 1, path, first_path: None, stat: None, flags: None, pre_created: false })
 }
 
@@ -83,7 +83,7 @@ pub(super) fn call(
 
 /// Both paths of a rename.
 pub(super) fn renamed(path: &[u8]) -> Named {
-    let path = FilePath { bytes: path.to_vec(), source: PathSource::Argument };
+    let path = FilePath::new(path, PathSource::Argument);
     let given = Given { absolute: Some([b"/", path.bytes.as_slice()].concat()), path };
     Named { first: Some(given.clone()), second: Some(given) }
 }
@@ -91,7 +91,7 @@ pub(super) fn renamed(path: &[u8]) -> Named {
 /// A failed open of this path.
 pub(super) fn failed_open(path: &[u8], source: PathSource) -> SyscallOperation {
     let mut open = call("openat", &[CWD, 0x7fff_0000, 0o1101, 0o644], -2, None, None);
-    let path = FilePath { bytes: path.to_vec(), source };
+    let path = FilePath::new(path, source);
     let first = Some(Given { path, absolute: None });
     open.named = Some(Box::new(Named { first, second: None }));
     open
@@ -138,6 +138,18 @@ pub(super) fn asynchronous(file: &Rc<OpenFile>) -> AsyncOperation {
         by_worker: false,
         flags: 0,
     }
+}
+
+/// One on two files in mounts that are not the tracer's.
+pub(super) fn asynchronous_elsewhere() -> AsyncOperation {
+    let file = elsewhere(b"/data/a\xff");
+    AsyncOperation { target: Some((Fd(9), Rc::clone(&file))), ..asynchronous(&file) }
+}
+
+/// A file in mounts that are not the tracer's.
+pub(super) fn elsewhere(path: &[u8]) -> Rc<OpenFile> {
+    let path = Some(FilePath::new(path, PathSource::Link).within(Mounts(1)));
+    Rc::new(OpenFile { id: 1, path, first_path: None, stat: None, flags: None, pre_created: false })
 }
 
 /// Several of them: plain, known to the last, of a registered file, failed, with several results, of a kind of tomorrow, with
@@ -240,7 +252,7 @@ pub(super) fn requests() -> Vec<BlockRequest> {
 /// Pieces of a request: of a file on a partition, of a file without a name that two have written, of a journal.
 pub(super) fn pieces() -> Vec<Piece> {
     let by = |pid: i32| At { time: at(290_000), cpu: CpuId(0), pid: Pid(pid), tid: Tid(pid) };
-    let path = FilePath { bytes: b"/mnt/a file;\x1b\xff".to_vec(), source: PathSource::Link };
+    let path = FilePath::new(b"/mnt/a file;\x1b\xff", PathSource::Link);
     let file = OpenFile {
         id: 3,
         path: Some(path),

@@ -76,7 +76,7 @@ pub enum Need {
 /// One tracepoint to open on every CPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Planned {
-    /// `raw_syscalls`, `syscalls`, `block`, `io_uring`, `task`, or the group of our probes.
+    /// `raw_syscalls`, `syscalls`, `block`, `io_uring`, `task`, `sched`, or the group of our probes.
     pub system: Cow<'static, str>,
     /// The tracepoint.
     pub name: String,
@@ -135,6 +135,8 @@ pub struct Wanted<'a> {
     pub lists: bool,
     /// True if calls with memory that tells more go there, too.
     pub exact_args: bool,
+    /// True if the paths of programs are wanted of calls that start them.
+    pub programs: bool,
     /// True for block requests.
     pub block: bool,
     /// True for what file systems say about where files lie.
@@ -190,6 +192,9 @@ pub fn plan(wanted: &Wanted<'_>) -> Vec<Planned> {
         if !is_perf {
             planned.extend(exec_exits(wanted.calls));
         }
+    }
+    if wanted.programs && wanted.calls.iter().any(|it| it.call().is_exec()) {
+        planned.push(unfiltered("sched", "sched_process_exec", RingOf::Main, Need::Wanted));
     }
     // With tracefs a list of threads keeps us out, but for the whole system.
     let not_ours = format!("COMM!=\"{}\"", wanted.own_name);
@@ -349,6 +354,7 @@ mod tests {
             links: false,
             lists: names_ring,
             exact_args: false,
+            programs: true,
             block: false,
             extents: false,
             devices: &[],
@@ -389,6 +395,7 @@ mod tests {
             links: false,
             lists: true,
             exact_args: false,
+            programs: true,
             block: true,
             extents: true,
             devices: &[],
@@ -420,6 +427,7 @@ mod tests {
             links: false,
             lists: false,
             exact_args: false,
+            programs: true,
             block: false,
             extents: false,
             devices: &[],
@@ -461,6 +469,7 @@ mod tests {
                 exact_args: false,
                 block: false,
                 extents: false,
+                programs: false,
                 devices: &[],
                 uring: false,
                 faults: None,
@@ -492,6 +501,7 @@ mod tests {
             links: false,
             lists: false,
             exact_args: false,
+            programs: true,
             block: true,
             extents: true,
             devices: &[],

@@ -21,11 +21,11 @@ use super::probes::Probes;
 use super::snapshot::{self, Subject, What};
 use super::source::{self, Books, Opened, RingSizes, Source};
 use super::stream::Stream;
-use super::threads::{Threads, spawn_named};
+use super::threads::Threads;
 use super::tree::Tree;
 use super::watch::{awaited, nanoseconds, time_left, wait_for};
 use super::{perf_source, tracefs_source};
-use crate::capture::fact::{Fact, Text};
+use crate::capture::fact::Text;
 use crate::capture::format::FrameKind;
 use crate::capture::header::{Disk, End, Host, Own};
 use crate::event::decode::Decoder;
@@ -246,7 +246,7 @@ impl Session {
             Threads::start(log, drained, &names_readers, &options.place, sizes.main, &own_name)?;
         let call_cost_ns = gauge.and_then(Gauge::finish);
         if let Some(tid) = gauge_thread {
-            snapshot::send(&threads.to_log, vec![own_task(tid)]);
+            snapshot::send(&threads.to_log, vec![snapshot::own_task(tid)]);
         }
         // Before the snapshot: who mounts something meanwhile is heard.
         let mounts = options.extents.then(MountWatch::new).transpose();
@@ -436,6 +436,7 @@ fn open_from(
         links: naming.names.links(),
         lists: naming.names.reads(),
         exact_args: exact_args(options),
+        programs: naming.names != Names::Off,
         block: options.block,
         extents: options.extents,
         devices: &options.devices,
@@ -496,12 +497,6 @@ fn follow(
         warnings.push("the processes start others too fast: some may not be recorded".to_owned());
     }
     Ok(())
-}
-
-/// A thread of ours, for those who read its records.
-fn own_task(tid: Tid) -> Fact {
-    let pid = Pid(std::process::id().cast_signed());
-    Fact::Task { time: clock::now(), pid, tid, ppid: Pid(0), comm: Vec::new() }
 }
 
 /// Births and names first, so that whoever is seen is known.
@@ -584,7 +579,6 @@ fn take_snapshot(
         Follow::Launched => Subject::Tree { pids: tree, launched: true },
         Follow::Attached(_) => Subject::Tree { pids: tree, launched: false },
     };
-    let to_log = to_log.clone();
     let what = What {
         all_tasks: records_everybody(options) || options.all_block,
         files: names != Names::Off,
@@ -593,14 +587,7 @@ fn take_snapshot(
             .filter(|it| it.call().changes_mappings())
             .all(|it| options.calls.contains(&it)),
     };
-    let thread = spawn_named(own_name, move || {
-        snapshot::take(&subject, what, &to_log);
-        snapshot::over(&to_log);
-    })?;
-    thread.join().map_err(|_| TracerError::System {
-        what: "take the snapshot of /proc",
-        source: io::Error::other("its thread failed"),
-    })
+    snapshot::take_in_thread(subject, what, to_log, own_name)
 }
 
 fn log_help() -> &'static str {

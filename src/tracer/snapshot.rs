@@ -1,12 +1,15 @@
 //! What was there before the recording: tasks, their names, their open files.
 
+use std::io;
 use std::sync::mpsc::Sender;
 
+use super::error::TracerError;
 use super::log::Message;
+use super::threads::spawn_named;
 use crate::capture::fact::{Fact, Text};
 use crate::sys::limits::online_cpus;
 use crate::sys::{clock, mounts, proc};
-use crate::units::Pid;
+use crate::units::{Pid, Tid};
 
 /// How often positions are looked at again when a running process is attached to: one look is of no use if a read was
 /// under way.
@@ -50,6 +53,7 @@ pub fn take(subject: &Subject, what: What, log: &Sender<Message>) {
         [("/proc/self/mountinfo", Text::MOUNTINFO), ("/proc/diskstats", Text::DISKSTATS_START)];
     let mut facts: Vec<Fact> =
         texts.iter().filter_map(|(path, text)| proc::text(path, *text, Pid(0)).ok()).collect();
+    facts.extend(proc::own_mounts());
     let whose = if what.all_tasks { &everybody } else { &tree };
     facts.extend(whose.iter().flat_map(|&it| proc::tasks(it)));
     facts.extend(tree.iter().flat_map(|&it| proc::places(it)));
@@ -74,6 +78,34 @@ pub fn take(subject: &Subject, what: What, log: &Sender<Message>) {
         }
         Subject::System => send(log, proc::descriptor_facts(&tree, &everybody)),
     }
+}
+
+/// The same in a thread of our own name, so that its thousand small reads are not recorded; says when it is over.
+///
+/// # Errors
+///
+/// If there can be no thread, or it fails.
+pub(super) fn take_in_thread(
+    subject: Subject,
+    what: What,
+    log: &Sender<Message>,
+    own_name: &str,
+) -> Result<(), TracerError> {
+    let log = log.clone();
+    let thread = spawn_named(own_name, move || {
+        take(&subject, what, &log);
+        over(&log);
+    })?;
+    thread.join().map_err(|_| TracerError::System {
+        what: "take the snapshot of /proc",
+        source: io::Error::other("its thread failed"),
+    })
+}
+
+/// A thread of ours, for those who read its records.
+pub(super) fn own_task(tid: Tid) -> Fact {
+    let pid = Pid(std::process::id().cast_signed());
+    Fact::Task { time: clock::now(), pid, tid, ppid: Pid(0), comm: Vec::new() }
 }
 
 /// Says that there is no more of it.

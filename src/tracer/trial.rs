@@ -165,7 +165,7 @@ impl Seen {
                 is_there && bytes.as_ref() == Some(text)
             }
             Probed::Given { address, bytes } => address == at && bytes.as_ref() == Some(text),
-            Probed::File { .. } => false,
+            Probed::File { .. } | Probed::Program(_) => false,
         };
         call.paths.iter().all(|path| self.0.iter().any(|it| is_path(it, path)))
     }

@@ -269,6 +269,15 @@ static void descriptors(void) {
     CALL(pidfd_getfd, -1, 0, 0);
     CALL(fsopen, "no such file system", 0);
     CALL(fsmount, -1, 0, 0);
+    CALL(fspick, AT, "not there", 0);
+    CALL(bpf, 0xffff, NULL, 0);
+    CALL(seccomp, 0xffff, 0, NULL);
+    CALL(move_mount, AT, "not there", AT, "not there", 0);
+    CALL(mount, "none", "not there", "tmpfs", 0, NULL);
+    CALL(umount2, "not there", 0);
+    CALL(pivot_root, "not there", "not there");
+    CALL(setns, -1, 0);
+    syscall(467, AT, "not there", 0, NULL, 0);  // open_tree_attr
     syscall(444, NULL, 0, 0xffff);  // landlock_create_ruleset
     syscall(447, 0xffff);           // memfd_secret
 }

@@ -33,6 +33,8 @@ pub(crate) struct JsonOperation {
     /// "fd-link", "argument", "snapshot", "unverified".
     pub path_source: Option<String>,
     pub path_absolute: Option<String>,
+    /// Left out for the tracer's own.
+    pub path_mounts: Option<u64>,
     pub offset: Option<u64>,
     pub bytes_requested: Option<u64>,
     /// As the kernel returned it: minus the error's number if the call failed.

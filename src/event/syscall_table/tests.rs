@@ -3,8 +3,8 @@
 use super::*;
 
 /// The library has no constants for these yet.
-const NOT_IN_LIBC: [&str; 5] =
-    ["io_pgetevents", "setxattrat", "getxattrat", "listxattrat", "removexattrat"];
+const NOT_IN_LIBC: [&str; 6] =
+    ["io_pgetevents", "setxattrat", "getxattrat", "listxattrat", "removexattrat", "open_tree_attr"];
 
 /// The C library's constants.
 const NUMBERS: &[(&str, libc::c_long)] = &[
@@ -33,6 +33,14 @@ const NUMBERS: &[(&str, libc::c_long)] = &[
     ("sendmsg", libc::SYS_sendmsg),
     ("recvmsg", libc::SYS_recvmsg),
     ("socketpair", libc::SYS_socketpair),
+    ("bpf", libc::SYS_bpf),
+    ("seccomp", libc::SYS_seccomp),
+    ("fspick", libc::SYS_fspick),
+    ("pivot_root", libc::SYS_pivot_root),
+    ("mount", libc::SYS_mount),
+    ("umount", libc::SYS_umount2),
+    ("setns", libc::SYS_setns),
+    ("move_mount", libc::SYS_move_mount),
     ("clone", libc::SYS_clone),
     ("execve", libc::SYS_execve),
     ("fcntl", libc::SYS_fcntl),
@@ -221,4 +229,12 @@ fn a_call_is_found_by_the_name_that_people_know() {
     assert_eq!(name("pread64"), Some("pread64"));
     assert_eq!(name("pread"), Some("pread64"));
     assert_eq!(name("nosuchcall"), None);
+}
+
+#[test]
+fn what_is_read_beside_a_call_is_known_of_its_row() {
+    for call in CALLS {
+        let is_read = call.has_path() || call.has_names() || call.has_memory() || call.is_list();
+        assert_eq!(call.is_read_beside, is_read, "{}", call.name);
+    }
 }

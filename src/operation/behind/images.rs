@@ -89,12 +89,12 @@ impl Files {
         for (length, behind) in self.contents(place, nr_sector) {
             let mut done = 0;
             for (length, mut above) in self.above(&behind, length, depth + 1) {
-                let place = Place { dev: place.dev, sector: sector + done };
+                let place = Place { dev: place.dev, sector: sector.saturating_add(done) };
                 above.insert(0, Above { place, behind: behind.further(done) });
                 all.push((length, above));
                 done += length;
             }
-            sector += length;
+            sector = sector.saturating_add(length);
         }
         all
     }

@@ -231,7 +231,7 @@ impl Files {
         for piece in all {
             match joined.last_mut() {
                 Some(last) if continues(last, piece) => {
-                    last.nr_sector += piece.nr_sector;
+                    last.nr_sector = last.nr_sector.saturating_add(piece.nr_sector);
                     last.queued = if piece.queued.time < last.queued.time {
                         piece.queued
                     } else {
@@ -273,12 +273,13 @@ impl Files {
             };
             let mut done = 0;
             for (length, above) in self.above(&behind, length, 0) {
-                let place = (sector + done, length);
+                let place = (sector.saturating_add(done), length);
                 let behind = behind.further(done);
                 pieces.push(self.piece((part, request), place, (behind, above), doing));
                 done += length;
             }
-            sector += length;
+            // Whatever a damaged log says.
+            sector = sector.saturating_add(length);
         }
         pieces
     }
@@ -297,7 +298,9 @@ impl Files {
             sector,
             nr_sector,
             queued: part.queued,
-            levels: levels.map(|it| Place { dev: it.dev, sector: it.sector + by }).collect(),
+            levels: levels
+                .map(|it| Place { dev: it.dev, sector: it.sector.saturating_add(by) })
+                .collect(),
             for_others: doing.for_others,
             writers: match is_left_in_memory {
                 true => self.writers_of(&behind, nr_sector),

@@ -10,11 +10,11 @@ use crate::event::syscall_table::{Class, Role};
 use crate::event::uring::{IOSQE_CQE_SKIP_SUCCESS, UringEvent};
 use crate::event::{Event, SysExit};
 use crate::operation::asynchronous::{AsyncOperation, Flight, InFlight, Key, NoResult};
-use crate::operation::context::Context;
 use crate::operation::fd_table::Description;
 use crate::operation::model::{FdEffect, ProcessKey, SyscallOperation};
 use crate::operation::process::{Process, Thread};
 use crate::operation::syscall;
+use crate::operation::task::Task;
 use crate::operation::{Sink, Step};
 use crate::units::{Fd, KernelTime, Tid};
 
@@ -104,13 +104,7 @@ impl Tracker {
     ) -> Result<(), S::Error> {
         let Some(flight) = self.asynchronous.in_flight.get(key) else { return Ok(()) };
         let process = self.tasks.process(event.pid);
-        let mut context = Context {
-            names: &mut self.names,
-            next_file: &mut self.next_file,
-            losses: self.losses,
-            followed: self.followed,
-        };
-        let description = context.description(process, fd);
+        let description = self.context.description(Task::of_process(process), fd);
         let operation = &mut flight.operation;
         // It may be asked for again; what has two files asks for another one.
         if let Some(first) = operation.fd {
@@ -183,13 +177,8 @@ impl Tracker {
         if process.fds.borrow().peek(fd).is_some_and(Description::is_certain) {
             return Vec::new();
         }
-        let mut context = Context {
-            names: &mut self.names,
-            next_file: &mut self.next_file,
-            losses: self.losses,
-            followed: self.followed,
-        };
-        let (file, effects) = syscall::made_elsewhere(fd, process, now, &mut context);
+        let (file, effects) =
+            syscall::made_elsewhere(fd, Task::of_process(process), now, &mut self.context);
         operation.fd = Some(fd);
         operation.file = Some(file);
         effects

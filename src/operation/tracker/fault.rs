@@ -39,22 +39,21 @@ impl Tracker {
 
     fn put_maps(&mut self, seen: &SeenMaps) {
         let mut mappings = Mappings::default();
-        mappings.doubt_since(self.losses);
+        mappings.doubt_since(self.context.losses);
         let mut last: Option<Rc<Description>> = None;
+        let mounts = self.tasks.process(seen.pid).place.borrow().mounts;
         for it in mapped_files(&seen.text) {
             // The parts of a file stand one behind the other.
             let same = last
                 .take()
                 .filter(|last| last.file().path.as_ref().is_some_and(|path| path.bytes == it.path));
             let description = same.unwrap_or_else(|| {
-                let path = Some(FilePath { bytes: it.path.to_vec(), source: PathSource::Snapshot });
+                let path = FilePath::new(it.path, PathSource::Snapshot);
+                let path = Some(path.within(mounts));
                 let stat = Some(FileStat { mode: 0, dev: it.dev, ino: it.ino, size: 0 });
-                let id = self.next_file;
-                self.next_file += 1;
-                let file =
-                    OpenFile { id, path, first_path: None, stat, flags: None, pre_created: true };
-                let description = Rc::new(Description::unknown(file, self.losses));
-                self.names.note(&description, seen.begin);
+                let file = OpenFile { path, stat, ..self.context.file(None, true) };
+                let description = Rc::new(Description::unknown(file, self.context.losses));
+                self.context.names.note(&description, seen.begin);
                 description
             });
             let bytes = it.end.saturating_sub(it.start);
@@ -78,10 +77,10 @@ impl Tracker {
         if self.is_of_other_table(event.pid, false) {
             return Ok(());
         }
-        let page_bytes = self.followed.mappings.unwrap_or_default();
+        let page_bytes = self.context.followed.mappings.unwrap_or_default();
         let process = self.tasks.process(event.pid);
         let mut memory = process.memory.borrow_mut();
-        memory.doubt_since(self.losses);
+        memory.doubt_since(self.context.losses);
         let found = match fault.place {
             FaultPlace::Address(address) => {
                 memory.at(address).map(|(file, at)| (Rc::clone(file), at))

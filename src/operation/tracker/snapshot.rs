@@ -5,9 +5,10 @@ use crate::capture::fact::Text;
 use crate::capture::header::Disk;
 use crate::event::SeenFd;
 use crate::operation::behind::Files;
-use crate::operation::fd_table::{Description, Seen, Slot};
-use crate::operation::model::OpenFile;
+use crate::operation::fd_table::Seen;
+use crate::operation::model::{FilePath, Mounts, PathSource};
 use crate::operation::process::KTHREADD;
+use crate::operation::spaces::namespace_inode;
 use crate::units::{DevId, KernelTime, Pid, Tid};
 
 impl Tracker {
@@ -31,8 +32,8 @@ impl Tracker {
 
     /// Where a process stood when a snapshot saw it.
     pub fn seen_place(&mut self, pid: Pid, which: Text, path: &[u8]) {
-        self.names.note_directory(path);
         let mut place = self.tasks.process(pid).place.borrow_mut();
+        self.context.names.note_directory(path, place.mounts);
         if which == Text::CWD {
             place.seen_directory(path);
         } else if which == Text::ROOT {
@@ -40,11 +41,22 @@ impl Tracker {
         }
     }
 
+    /// The mount namespace of a process, as `/proc/PID/ns/mnt` tells it; process 0: that of the tracer, which comes first.
+    pub fn seen_mounts(&mut self, pid: Pid, link: &[u8]) {
+        let Some(inode) = namespace_inode(link) else { return };
+        if pid.0 == 0 {
+            self.tasks.spaces.is_own(inode);
+        } else {
+            let mounts = self.tasks.spaces.of(inode);
+            self.tasks.process(pid).place.borrow_mut().mounts = mounts;
+        }
+    }
+
     /// Where a process stood is not known: it moved while the snapshot looked.
     pub fn lose_place(&mut self, pid: Pid) {
         let mut place = self.tasks.process(pid).place.borrow_mut();
-        place.enter(None);
-        place.enter_root(None);
+        place.lose();
+        place.mounts = Mounts::UNKNOWN;
     }
 
     /// A process runs a program, as a snapshot saw.
@@ -65,40 +77,27 @@ impl Tracker {
     pub fn seen_fd(&mut self, seen: &SeenFd, now: KernelTime) {
         self.come_to(seen.begin);
         if seen.shared {
-            self.names.share(&seen.link);
+            self.context.names.share(&seen.link);
         }
-        let losses = self.losses;
+        let losses = self.context.losses;
         let process = self.tasks.process(seen.pid);
+        let mounts = process.place.borrow().mounts;
         let mut table = process.fds.borrow_mut();
         if !table.same_since(seen.fd, seen.begin) {
             return;
         }
-        let description = table.get(seen.fd, losses).unwrap_or_else(|| {
-            let file = OpenFile {
-                id: self.next_file,
-                path: None,
-                first_path: None,
-                stat: None,
-                flags: None,
-                pre_created: true,
-            };
-            self.next_file += 1;
-            let description = std::rc::Rc::new(Description::unknown(file, losses));
-            table.note(
-                seen.fd,
-                Slot { description: std::rc::Rc::clone(&description), cloexec: None },
-            );
-            description
-        });
+        let known = table.get(seen.fd, losses);
+        let description = known.unwrap_or_else(|| self.context.make_up(&mut table, seen.fd));
         if description.file().pre_created {
             table.set_cloexec(seen.fd, seen.flags & libc::O_CLOEXEC.cast_unsigned() != 0);
         }
+        let path = FilePath::new(seen.link.clone(), PathSource::Snapshot);
         let at = Seen { begin: seen.begin, position: seen.position, losses };
-        if description.learn(seen.link.clone(), seen.stat, seen.flags, seen.shared, at) {
-            if self.names.changed_since(seen.begin) {
+        if description.learn(path.within(mounts), seen.stat, seen.flags, seen.shared, at) {
+            if self.context.names.changed_since(seen.begin) {
                 description.doubt_name();
             }
-            self.names.note(&description, now);
+            self.context.names.note(&description, now);
             self.files.opened(&description.file());
         }
     }

@@ -216,7 +216,7 @@ impl Tracker {
             process.fds.borrow().share_all();
         }
         let only = match (fds.as_slice(), files) {
-            ([fd], Some(1)) if *fd >= 0 => process.fds.borrow().get(Fd(*fd), self.losses),
+            ([fd], Some(1)) if *fd >= 0 => process.fds.borrow().get(Fd(*fd), self.context.losses),
             _ => None,
         };
         // The ring may be given by its number among registered rings.

@@ -30,6 +30,7 @@ pub(super) fn write(
     object.signed("fd", operation.fd.map(|it| it.0.into()));
     object.bytes("path", "path_bytes", path.map(|it| it.bytes.as_slice()));
     object.word("path_source", path.map(|it| it.source.as_str()));
+    object.mounts("path_mounts", path);
     object.unsigned("offset", operation.offset);
     object.unsigned("bytes_requested", operation.bytes_requested);
     object.signed("result", operation.result);
@@ -41,6 +42,7 @@ pub(super) fn write(
         object.signed("fd2", Some(fd.0.into()));
         object.bytes("path2", "path2_bytes", path.map(|it| it.bytes.as_slice()));
         object.word("path2_source", path.map(|it| it.source.as_str()));
+        object.mounts("path2_mounts", path);
     }
     let unread = unread(operation);
     if !unread.is_empty() {

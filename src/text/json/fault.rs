@@ -17,6 +17,7 @@ pub(super) fn write(line: &mut Vec<u8>, start: KernelTime, name: &[u8], fault: &
     object.word("access", fault.access());
     object.bytes("path", "path_bytes", path.map(|it| it.bytes.as_slice()));
     object.word("path_source", path.map(|it| it.source.as_str()));
+    object.mounts("path_mounts", path);
     object.unsigned("offset", Some(fault.offset));
     object.end();
 }

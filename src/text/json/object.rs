@@ -1,6 +1,7 @@
 //! One JSON object on one line, member by member. Keys are written as they are: they are ours, and plain.
 
 use super::super::{digits, escape};
+use crate::operation::model::{FilePath, Mounts};
 
 /// An object that is being written into a buffer.
 pub(super) struct Object<'a> {
@@ -33,6 +34,15 @@ impl<'a> Object<'a> {
         match value {
             Some(value) => digits::unsigned(self.out, value),
             None => null(self.out),
+        }
+    }
+
+    /// In which mounts a path is one, if they are not the tracer's.
+    pub(super) fn mounts(&mut self, key: &str, path: Option<&FilePath>) {
+        let mounts = path.map_or(Mounts::OWN, |it| it.mounts);
+        if mounts != Mounts::OWN {
+            let known = Some(u64::from(mounts.0)).filter(|_| mounts != Mounts::UNKNOWN);
+            self.unsigned(key, known);
         }
     }
 

@@ -30,6 +30,7 @@ pub(super) fn write(
     descriptor(&mut object, "fd", operation.fd);
     object.bytes("path", "path_bytes", path.map(|it| it.bytes.as_slice()));
     object.word("path_source", path.map(|it| it.source.as_str()));
+    object.mounts("path_mounts", path);
     let given = operation.named.as_deref();
     absolute(&mut object, "path_absolute", given.and_then(|it| it.first.as_ref()));
     object.unsigned("offset", operation.offset);
@@ -59,6 +60,7 @@ fn further_files(object: &mut Object<'_>, operation: &SyscallOperation) {
         let path = second_path(operation);
         object.bytes("path2", "path2_bytes", path.map(|it| it.bytes.as_slice()));
         object.word("path2_source", path.map(|it| it.source.as_str()));
+        object.mounts("path2_mounts", path);
         let given = operation.named.as_deref();
         absolute(object, "path2_absolute", given.and_then(|it| it.second.as_ref()));
     }

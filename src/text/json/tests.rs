@@ -192,7 +192,7 @@ fn block_requests() {
             {"kind":"block","disk":"loop0","dev":"7:0","op":"write","sector":2048,"bytes":4096,"queued_ns":300000,"inserted_ns":301000,"issued_ns":303000,"completed_ns":null,"pid":12,"comm":"fio","error":null,"tid":13,"rwbs":"WS","merges":2,"requeues":1,"ending":"unfinished","flush":"none","diskstats":null,"bytes_done":0,"bio_queued_ns":null,"pieces":[]}
             {"kind":"block","disk":"odd disk\u001b","dev":"8:16","op":"flush","sector":18446744073709551615,"bytes":0,"queued_ns":null,"inserted_ns":null,"issued_ns":-500,"completed_ns":383000,"pid":null,"comm":"fio","error":null,"tid":null,"rwbs":"FF","merges":2,"requeues":1,"ending":"completed","flush":"device","diskstats":"flush","bytes_done":0,"bio_queued_ns":null,"pieces":[]}
             {"kind":"block","disk":null,"dev":"259:3","op":"discard","sector":18446744073709551614,"bytes":2199023255040,"queued_ns":300000,"inserted_ns":301000,"issued_ns":303000,"completed_ns":383000,"pid":12,"comm":"fio","error":null,"tid":13,"rwbs":"D","merges":2,"requeues":1,"ending":"completed","flush":"none","diskstats":"discard","bytes_done":4096,"bio_queued_ns":null,"pieces":[]}
-            {"kind":"block","disk":"loop0","dev":"7:0","op":"write","sector":2048,"bytes":4096,"queued_ns":300000,"inserted_ns":301000,"issued_ns":303000,"completed_ns":383000,"pid":12,"comm":null,"error":null,"tid":13,"rwbs":"WS","merges":2,"requeues":1,"ending":"completed","flush":"none","diskstats":"write","bytes_done":4096,"bio_queued_ns":null,"pieces":[{"behind":"file","link":"exact","program":"exact","sector":2048,"bytes":4096,"bio_queued_ns":290000,"pid":12,"tid":12,"path":"/mnt/a file;\u001b\\xff","path_bytes":"2f6d6e742f612066696c653b1bff","path_source":"fd-link","fs_dev":"259:1","ino":12,"offset":4096,"levels":[{"dev":"259:1","disk":null,"sector":0}],"writers":[]},{"behind":"file","link":"inferred","program":"inferred","sector":2056,"bytes":4096,"bio_queued_ns":290000,"pid":9,"tid":9,"path":null,"path_source":null,"fs_dev":"259:1","ino":12,"offset":null,"levels":[{"dev":"259:1","disk":null,"sector":8}],"writers":[{"pid":12,"comm":"dd\\xfe","comm_bytes":"6464fe"},{"pid":13,"comm":"dd\\xfe","comm_bytes":"6464fe"}]},{"behind":"journal","link":"exact","program":null,"sector":2064,"bytes":4096,"bio_queued_ns":290000,"pid":9,"tid":9,"levels":[{"dev":"259:1","disk":null,"sector":16}],"writers":[]}]}
+            {"kind":"block","disk":"loop0","dev":"7:0","op":"write","sector":2048,"bytes":4096,"queued_ns":300000,"inserted_ns":301000,"issued_ns":303000,"completed_ns":383000,"pid":12,"comm":null,"error":null,"tid":13,"rwbs":"WS","merges":2,"requeues":1,"ending":"completed","flush":"none","diskstats":"write","bytes_done":4096,"bio_queued_ns":null,"pieces":[{"behind":"file","link":"exact","program":"exact","sector":2048,"bytes":4096,"bio_queued_ns":290000,"pid":12,"tid":12,"path":"/mnt/a file;\u001b\\xff","path_bytes":"2f6d6e742f612066696c653b1bff","path_source":"fd-link","fs_dev":"259:1","ino":12,"offset":4096,"levels":[{"dev":"259:1","disk":null,"sector":0}],"above":[],"writers":[]},{"behind":"file","link":"inferred","program":"inferred","sector":2056,"bytes":4096,"bio_queued_ns":290000,"pid":9,"tid":9,"path":null,"path_source":null,"fs_dev":"259:1","ino":12,"offset":null,"levels":[{"dev":"259:1","disk":null,"sector":8}],"above":[],"writers":[{"pid":12,"comm":"dd\\xfe","comm_bytes":"6464fe"},{"pid":13,"comm":"dd\\xfe","comm_bytes":"6464fe"}]},{"behind":"journal","link":"exact","program":null,"sector":2064,"bytes":4096,"bio_queued_ns":290000,"pid":9,"tid":9,"levels":[{"dev":"259:1","disk":null,"sector":16}],"above":[{"dev":"7:0","disk":"loop0","sector":8,"behind":"file","path":"/mnt/a file;\u001b\\xff","path_bytes":"2f6d6e742f612066696c653b1bff","path_source":"fd-link","fs_dev":"259:1","ino":12,"offset":4096}],"writers":[]}]}
         "#]],
     );
     let sectors: Vec<u64> = lines.iter().filter_map(|it| it.get("sector")?.as_u64()).collect();
@@ -215,7 +215,7 @@ fn anomalies() {
 #[test]
 fn every_key_is_documented() {
     let document = include_str!("../../../docs/json.md");
-    let strange = file(b"\xff", PathSource::Link);
+    let strange = testing::elsewhere(b"\xff");
     let mut all = call("openat", &[CWD, 0, 0], 3, Some(3), Some(&strange));
     all.target = Some((Fd(4), Rc::clone(&strange)));
     let mut renamed = call("renameat2", &[CWD, 1, CWD, 2, 0], 0, None, None);
@@ -231,6 +231,7 @@ fn every_key_is_documented() {
         for operation in testing::asynchronous_ones() {
             tell(sink, &Step::AsyncEnded(&operation, &[]));
         }
+        tell(sink, &Step::AsyncEnded(&testing::asynchronous_elsewhere(), &[]));
         let open = testing::asynchronous(&strange);
         tell(sink, &Step::AsyncUnfinished(&open, NoResult::Unseen));
         tell(sink, &Step::SyscallEnded(&call("readv", &[3, 80, 2], 1, Some(3), None), &[]));

@@ -3,7 +3,7 @@
 use super::super::flags::{self, CommandArgument, OpenFlags};
 use super::super::{digits, escape, register};
 use crate::event::syscall_table::{Class, Role};
-use crate::operation::model::{FilePath, SyscallOperation};
+use crate::operation::model::{FilePath, Mounts, SyscallOperation};
 use crate::units::Fd;
 
 /// Writes the arguments with commas between them.
@@ -76,6 +76,11 @@ fn argument(
         Role::CommandArg
         | Role::Opaque
         | Role::MemoryFlags
+        | Role::CloneFlags
+        | Role::MountFlags
+        | Role::Cloexec(_)
+        | Role::MakesIf(..)
+        | Role::MakesBy(_)
         | Role::RwFlags
         | Role::OffsetPtr
         | Role::OffsetPtr2
@@ -137,12 +142,19 @@ fn quoted(line: &mut Vec<u8>, path: Option<&FilePath>) {
     }
 }
 
-/// A name between delimiters, and a `?` if it is not sure.
+/// A name between delimiters, a `?` if it is not sure, and `@N` in other mounts than the tracer's.
 pub(super) fn name(line: &mut Vec<u8>, open: u8, path: &FilePath, close: u8) {
     line.push(open);
     escape::shown(line, &path.bytes, &[open, close]);
     line.push(close);
     if path.source.is_doubtful() {
         line.push(b'?');
+    }
+    if path.mounts != Mounts::OWN {
+        line.push(b'@');
+        match path.mounts {
+            Mounts::UNKNOWN => line.push(b'?'),
+            Mounts(number) => digits::unsigned(line, number.into()),
+        }
     }
 }

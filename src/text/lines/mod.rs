@@ -26,7 +26,8 @@
 //! call. Offsets are marked `offset`, lengths of vectors `iovcnt`. An address in memory is followed by the file that is mapped
 //! there, and `+` with the offset in it. A descriptor is followed by its file's name in
 //! angle brackets, a `?` after a name says that it is not sure ([`PathSource::is_doubtful`]), a `?`
-//! in the place of a path that it is not known. `SECONDS` is how long the call took, six decimals, the rest cut. A
+//! in the place of a path that it is not known; `@N` behind it says that it is a path in mounts that are not the tracer's (`@?`:
+//! not known in which). `SECONDS` is how long the call took, six decimals, the rest cut. A
 //! call without an exit has `?` for its result, with the reason, and no duration.
 //!
 //! **Asynchronous operations.** `?` stands for bytes and offsets that nobody has told. They begin when the kernel takes them

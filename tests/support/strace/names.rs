@@ -27,17 +27,18 @@ fn numbered(strace_name: &str) -> Option<&'static str> {
 pub(super) fn path_argument(strace_name: &str) -> Option<usize> {
     match strace_name {
         "symlink" => Some(1),
+        "mount" => Some(1),
         "symlinkat" => Some(2),
         "open" | "creat" | "stat" | "lstat" | "access" | "unlink" | "rmdir" | "mkdir"
         | "rename" | "link" | "readlink" | "chdir" | "chroot" | "truncate" | "chmod" | "chown"
         | "lchown" | "statfs" | "execve" | "mknod" | "utime" | "utimes" | "getxattr"
         | "lgetxattr" | "setxattr" | "lsetxattr" | "listxattr" | "llistxattr" | "removexattr"
-        | "lremovexattr" | "acct" | "swapon" | "swapoff" | "umount2" => Some(0),
+        | "lremovexattr" | "acct" | "swapon" | "swapoff" | "umount2" | "pivot_root" => Some(0),
         "openat" | "openat2" | "newfstatat" | "statx" | "faccessat" | "faccessat2" | "unlinkat"
         | "mkdirat" | "mknodat" | "renameat" | "renameat2" | "linkat" | "readlinkat"
         | "fchmodat" | "fchmodat2" | "fchownat" | "utimensat" | "futimesat" | "execveat"
         | "name_to_handle_at" | "open_tree" | "setxattrat" | "getxattrat" | "listxattrat"
-        | "removexattrat" => Some(1),
+        | "removexattrat" | "move_mount" | "fspick" => Some(1),
         _ => None,
     }
 }

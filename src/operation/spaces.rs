@@ -1,0 +1,92 @@
+//! Mount namespaces and their numbers.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::model::Mounts;
+
+/// Those that were told or made.
+#[derive(Debug, Default)]
+pub struct Spaces {
+    /// By the inode numbers of the kernel; those that were made during the capture have none that is known.
+    by_inode: FxHashMap<u64, Mounts>,
+    /// How many there are besides the tracer's.
+    others: u32,
+    /// What is mounted in these does not come to others: they have said so for all that was mounted.
+    isolated: FxHashSet<Mounts>,
+}
+
+/// Namespaces that are told apart; all beyond it are unknown.
+const SPACES_MAX: u32 = 1 << 16;
+
+impl Spaces {
+    /// The tracer is in this one.
+    pub fn is_own(&mut self, inode: u64) {
+        self.by_inode.insert(inode, Mounts::OWN);
+    }
+
+    /// The one with this number of the kernel's.
+    pub fn of(&mut self, inode: u64) -> Mounts {
+        if let Some(&known) = self.by_inode.get(&inode) {
+            return known;
+        }
+        let new = self.made();
+        if new != Mounts::UNKNOWN {
+            self.by_inode.insert(inode, new);
+        }
+        new
+    }
+
+    /// Its mounts are shared with nobody, or may be.
+    pub fn isolate(&mut self, mounts: Mounts, isolated: bool) {
+        if isolated && mounts != Mounts::UNKNOWN && self.isolated.len() < SPACES_MAX as usize {
+            self.isolated.insert(mounts);
+        } else {
+            self.isolated.remove(&mounts);
+        }
+    }
+
+    /// True if what is mounted there does not come to others.
+    pub fn is_isolated(&self, mounts: Mounts) -> bool {
+        self.isolated.contains(&mounts)
+    }
+
+    /// One that was made just now.
+    pub fn made(&mut self) -> Mounts {
+        if self.others >= SPACES_MAX {
+            return Mounts::UNKNOWN;
+        }
+        self.others += 1;
+        Mounts(self.others)
+    }
+}
+
+/// The number in `mnt:[4026531841]`.
+pub fn namespace_inode(link: &[u8]) -> Option<u64> {
+    let number = link.strip_prefix(b"mnt:[")?.strip_suffix(b"]")?;
+    std::str::from_utf8(number).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_inode_is_the_same_namespace() {
+        let mut spaces = Spaces::default();
+        spaces.is_own(7);
+        assert_eq!(
+            (spaces.of(7), spaces.of(8), spaces.made()),
+            (Mounts::OWN, Mounts(1), Mounts(2))
+        );
+        assert_eq!((spaces.of(8), spaces.of(9)), (Mounts(1), Mounts(3)));
+        spaces.others = SPACES_MAX;
+        assert_eq!((spaces.made(), spaces.of(10)), (Mounts::UNKNOWN, Mounts::UNKNOWN));
+    }
+
+    #[test]
+    fn a_link_tells_its_number() {
+        assert_eq!(namespace_inode(b"mnt:[4026531841]"), Some(4_026_531_841));
+        assert_eq!(namespace_inode(b"net:[4026531841]"), None);
+        assert_eq!(namespace_inode(b"mnt:[]"), None);
+    }
+}
