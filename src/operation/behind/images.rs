@@ -106,6 +106,7 @@ impl Files {
         let found = self.extents.find(place.dev, begin, end);
         let known = found.into_iter().map(|it| {
             let behind = match it.of {
+                Some((key, _)) if self.journals.contains(&key) => Behind::Journal,
                 Some((key, offset)) => self.file(key, Some(offset), crate::anomaly::Link::Exact),
                 None => Behind::Unknown,
             };

@@ -24,7 +24,7 @@ use crate::anomaly::Link;
 use crate::capture::header::Disk;
 use crate::event::FileStat;
 use crate::event::block::{Place, RequestOp};
-use crate::event::fs::FsEvent;
+use crate::event::fs::{FsEvent, Unit};
 use crate::units::{DevId, Pid, SECTOR_BYTES, Tid};
 
 /// What lies in the sectors.
@@ -149,9 +149,14 @@ pub struct Files {
     images: Images,
     /// Threads that write a journal.
     committing: FxHashSet<Tid>,
+    /// Files that are the journals of their file systems.
+    journals: FxHashSet<FileKey>,
     /// What was found for parts of requests that are not over.
     pieces: FxHashMap<u64, Vec<Piece>>,
 }
+
+/// The file that ext4 has its journal in (`fs/ext4/ext4.h`).
+const EXT4_JOURNAL_INO: u64 = 8;
 
 /// Files that are remembered by inode.
 const FILES_MAX: usize = 1 << 20;
@@ -170,7 +175,12 @@ impl Files {
     /// What a file system says.
     pub fn learn(&mut self, by: Tid, event: &FsEvent) {
         match event {
-            FsEvent::Extent(extent) => self.extents.learn(extent),
+            FsEvent::Extent(extent) => {
+                if extent.unit == Unit::Blocks && extent.ino == EXT4_JOURNAL_INO {
+                    self.journals.insert((extent.dev, extent.ino));
+                }
+                self.extents.learn(extent);
+            }
             FsEvent::NoExtent => {}
             FsEvent::Freed { dev, block, count } => self.extents.free(*dev, *block, *count),
             FsEvent::CommitBegins => drop(self.committing.insert(by)),

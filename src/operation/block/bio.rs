@@ -221,11 +221,9 @@ impl BioLayer {
     pub(super) fn remap(&mut self, at: &At, event: &BlockEvent) -> Option<&mut Bio> {
         let from = event.from?;
         let nr_sector = event.nr_sector;
-        // A stacked device asks a partition: the kernel calls it by its disk, with a sector of the partition.
-        let by_disk = Place { dev: event.dev, sector: from.sector };
         let before = self
             .take_asked(from, nr_sector, at.tid)
-            .or_else(|| self.take_asked(by_disk, nr_sector, at.tid));
+            .or_else(|| self.take_asked_of_partition(at, event));
         let passed = match before {
             Some(_) => None,
             None => self.open_at(from, nr_sector),
@@ -361,6 +359,14 @@ impl BioLayer {
         }
         self.asked_count -= 1;
         Some(asked)
+    }
+
+    /// A stacked device has asked a partition: the kernel called it by its disk then, with a sector of the partition. Nothing
+    /// is queued at a partition, so what has bios is none.
+    fn take_asked_of_partition(&mut self, at: &At, event: &BlockEvent) -> Option<Asked> {
+        let from = event.from.filter(|it| !self.devices.contains_key(&it.dev))?;
+        let by_disk = Place { dev: event.dev, sector: from.sector };
+        self.take_asked(by_disk, event.nr_sector, at.tid)
     }
 
     fn forget_asked(&mut self) {

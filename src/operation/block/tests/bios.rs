@@ -155,3 +155,69 @@ fn what_waits_at_the_end_or_at_a_loss() {
             #0 unfinished, part @72 +8 [not counted]
     "#]]);
 }
+
+#[test]
+fn a_mirror_whose_disks_begin_with_what_it_keeps_for_itself() {
+    // As Linux 5.10 says it: the pieces lie as far from one another as each lies further down on the disks.
+    check(expect![[r#"
+        67.186_700 tid 490 queue 9:0 W 312 +2048
+        67.186_799 tid 490 split 9:0 W 312 +1024
+        67.186_800 tid 490 remap 7:2 W 2360 +1024 <- 9:0 312
+            #0 begins: write @312 +1024 by tid 490
+            #0 issued: write @312 +1024
+        67.186_801 tid 490 remap 7:2 W 3384 +1024 <- 9:0 1336
+            #1 begins: write @1336 +1024 by tid 490
+            #1 issued: write @1336 +1024
+        67.186_900 tid 490 queue 9:0 W 2360 +1024
+        67.186_901 tid 490 remap 7:2 W 4408 +1024 <- 9:0 2360
+            #2 begins: write @2360 +1024 by tid 490
+            #2 issued: write @2360 +1024
+        67.187_300 tid 361 queue 7:2 W 2360 +1024
+        67.187_301 tid 361 getrq 7:2 W 2360 +1024
+            #3 begins: write @2360 +1024 by tid 490
+        67.187_302 tid 361 queue 7:2 W 3384 +1024
+        67.187_303 tid 361 getrq 7:2 W 3384 +1024
+            #4 begins: write @3384 +1024 by tid 490
+        67.187_304 tid 361 queue 7:2 W 4408 +1024
+        67.187_305 tid 361 getrq 7:2 W 4408 +1024
+            #5 begins: write @4408 +1024 by tid 490
+        -- the end --
+            #1 unfinished, part @1336 +1024 [not counted]
+            #0 unfinished, part @312 +1024 [not counted]
+            #2 unfinished, part @2360 +1024 [not counted]
+            #3 unfinished, part @2360 +1024 <- 9:0 @312 [not counted]
+            #4 unfinished, part @3384 +1024 <- 9:0 @1336 [not counted]
+            #5 unfinished, part @4408 +1024 <- 9:0 @2360 [not counted]
+    "#]]);
+}
+
+#[test]
+fn dm_says_that_it_cuts_when_the_part_in_front_is_gone() {
+    // As Linux 5.10 says it; then the end of both is that of what is behind.
+    check(expect![[r#"
+        37.357_896 tid 306 queue 253:0 DS 0 +120000
+        37.357_920 tid 306 remap 7:0 DS 2048 +60004 <- 253:0 0
+            #0 begins: discard @0 +120000 by tid 306
+            #0 issued: discard @0 +120000
+        37.357_925 tid 306 queue 7:0 DS 2048 +60004
+        37.357_948 tid 306 split 253:0 DS 0 +60004
+        37.357_972 tid 306 getrq 7:0 DS 2048 +60004
+            #1 begins: discard @2048 +60004 by tid 306
+        37.357_989 tid 306 remap 7:1 DS 24 +59996 <- 253:0 60004
+        37.357_994 tid 306 remap 7:1 DS 2080 +59996 <- 259:2 24
+        37.357_997 tid 306 queue 7:1 DS 2080 +59996
+        37.358_005 tid 306 getrq 7:1 DS 2080 +59996
+            #2 begins: discard @2080 +59996 by tid 306
+        37.358_019 tid 306 issue 7:0 DS 2048 +60004
+            #1 issued: discard @2048 +60004
+        37.358_118 tid 306 issue 7:1 DS 2080 +59996
+            #2 issued: discard @2080 +59996
+        37.359_268 tid 11 complete 7:1 DS 2080 +59996
+            #2 done: discard @2080 +59996, 30717952 B, 222 us queued, 1150 us at the device, part @2080 +59996 <- 259:2 @24 <- 253:0 @60004 [Discard 59996]
+        37.382_023 tid 18 complete 7:0 DS 2048 +60004
+            #1 done: discard @2048 +60004, 30722048 B, 123 us queued, 24004 us at the device, part @2048 +60004 <- 253:0 @0 [Discard 60004]
+        37.382_072 tid 18 bio_complete 253:0 DS 60004 +59996
+            #0 done: discard @0 +120000, 61440000 B, 24152 us at the device, part @0 +120000 [Discard 120000]
+        -- the end --
+    "#]]);
+}
