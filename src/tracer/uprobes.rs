@@ -136,8 +136,10 @@ fn candidates(ground: Ground<'_>) -> Vec<MappedCode> {
     let mut files = proc::mapped_code("self");
     // What the launched program will use of the C library is what we use. Our own calls are of no concern.
     files.retain(|it| Path::new(&it.name) != own);
+    files.retain(|it| is_c_library(&it.name));
     let of = |pids: Vec<crate::units::Pid>| {
-        pids.into_iter().flat_map(|it| proc::mapped_code(&it.to_string())).collect::<Vec<_>>()
+        let code = pids.into_iter().flat_map(|it| proc::mapped_code(&it.to_string()));
+        code.filter(|it| is_c_library(&it.name) || is_static(it)).collect::<Vec<_>>()
     };
     match ground.follow {
         Follow::System => files.extend(of(proc::processes())),
@@ -149,6 +151,25 @@ fn candidates(ground: Ground<'_>) -> Vec<MappedCode> {
     }
     files.extend(ground.command.first().into_iter().flat_map(|it| launched(it)));
     files
+}
+
+/// True for what has the system calls of nearly all programs. To look through every library of a machine takes seconds.
+fn is_c_library(name: &str) -> bool {
+    let name = name.rsplit('/').next().unwrap_or_default();
+    let known = ["libc.", "libc-", "libpthread.", "libpthread-", "ld-", "ld."];
+    known.iter().any(|it| name.starts_with(it))
+}
+
+/// True for a program that nothing links when it starts: its system calls are its own.
+fn is_static(code: &MappedCode) -> bool {
+    let is_library = code.name.contains(".so");
+    if is_library {
+        return false;
+    }
+    let mut head = vec![0; 4096];
+    let read = File::open(&code.link).and_then(|mut it| it.read(&mut head)).unwrap_or(0);
+    head.truncate(read);
+    read > 0 && sites::interpreter(&head).is_none()
 }
 
 /// The program that a command starts, and what starts or links it.
@@ -208,7 +229,7 @@ fn text(covers: &Covers, files: &[Probed]) -> String {
         })
         .collect();
     format!(
-        "{paths} that programs make through {}{}{}; not of programs with system calls of their own that start later",
+        "{paths} that programs make through {}{}{}; not of other libraries, nor of programs with system calls of their own that start later",
         places.join(", "),
         hidden.concat(),
         blank.concat()
