@@ -131,11 +131,15 @@ pub fn choose(
             if !ground.calls.iter().any(|it| it.call().has_names()) {
                 return Ok(plain(Names::Reader, "no call with a path is recorded"));
             }
-            let (partly, why_not) = match best_probes(ground) {
+            // Readers see the calls of every program, uprobes only those that go through a library.
+            let has_readers = thread::fifo_allowed(super::names::PRIORITY);
+            let rungs: &[Names] =
+                if has_readers { &[Names::Kprobe] } else { &[Names::Kprobe, Names::Uprobe] };
+            let (partly, why_not) = match best_probes(ground, rungs) {
                 Ok(naming) => return Ok(naming),
                 Err(other) => *other,
             };
-            if thread::fifo_allowed(super::names::PRIORITY) {
+            if has_readers {
                 return Ok(plain(Names::Reader, &why_not));
             }
             Ok(match (partly, events_hindrance(ground.tracefs)) {
@@ -156,10 +160,13 @@ const NO_OFFSETS: &str = "no real-time priority to be had (SCHED_FIFO), so nobod
 /// # Errors
 ///
 /// Those that show something, if any do, and why they are not enough.
-fn best_probes(ground: Ground<'_>) -> Result<Naming, Box<(Option<Naming>, String)>> {
+fn best_probes(
+    ground: Ground<'_>,
+    rungs: &[Names],
+) -> Result<Naming, Box<(Option<Naming>, String)>> {
     let mut partly = None;
     let mut why_not = Vec::new();
-    for names in [Names::Kprobe, Names::Uprobe] {
+    for &names in rungs {
         match probes(names, ground) {
             Ok(naming) if is_complete(&naming) => return Ok(naming),
             Ok(naming) => {
