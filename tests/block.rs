@@ -230,19 +230,23 @@ fn what_was_in_flight_at_the_start_is_no_anomaly() {
     let in_flight = || DiskStats::read(device.name()).is_some_and(|it| it.in_flight > 0);
     wait_until("fio works", in_flight);
     let dir = scratch_dir("block");
-    let mut older = 0;
+    let (mut older, mut unmatched, mut by_perf) = (0, 0, false);
     for run in 0..5 {
         let options = ["-a", "-d", device.name(), "--duration", "200ms"];
         let (finished, recording) = record(&dir.path().join(run.to_string()), &options, &[]);
         finished.success();
         recording.assert_whole();
         assert!(recording.number("requests") > 0, "{:#}", recording.info);
-        assert_eq!(recording.number("unmatched"), 0, "{:?}", recording.anomalies());
+        by_perf = recording.info["source"] == "perf";
+        assert!(by_perf || recording.number("unmatched") == 0, "{:?}", recording.anomalies());
+        unmatched += recording.number("unmatched");
         older += recording.info["ignored"]["older-request"].as_u64().unwrap_or(0);
     }
     // It runs until it is told to end.
     fio.kill().and_then(|()| fio.wait()).expect("it was still there");
     assert!(older > 0, "there was always something in flight");
+    // Perf's tracepoints are switched on one after the other: a request that ended between two of them seems to be open still.
+    assert!(!by_perf || unmatched <= older, "{unmatched} of {older}");
 }
 
 /// Fails if a request is not shown with the thread that asked for it, or another's is shown in a recording of one program.

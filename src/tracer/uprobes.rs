@@ -30,7 +30,7 @@ const RELEASE_MIN: (u32, u32) = (6, 12);
 /// Such a path makes newer kernels complain (`WARN_ON_ONCE` in `prepare_uprobe_buffer()`), and this makes them stop then.
 const PANIC_ON_WARN: &str = "/proc/sys/kernel/panic_on_warn";
 
-/// Files with code that are larger hold something else.
+/// Larger files with code are not looked through, and told: to read their code takes seconds.
 const FILE_BYTES_MAX: u64 = 256 << 20;
 
 /// A file, and what was found in it.
@@ -39,6 +39,8 @@ struct Probed {
     name: String,
     file: File,
     sites: Sites,
+    /// It was not looked through.
+    is_too_large: bool,
 }
 
 /// Makes them, if the kernel allows it, and tries them out.
@@ -113,8 +115,12 @@ fn probed_files(ground: Ground<'_>, wanted: &[CallId]) -> Vec<Probed> {
     for MappedCode { name, link } in candidates(ground) {
         let Ok(mut file) = File::open(&link) else { continue };
         let Ok(about) = file.metadata() else { continue };
-        let is_plain = about.is_file() && about.len() <= FILE_BYTES_MAX;
-        if !is_plain || !seen.insert((about.dev(), about.ino())) {
+        if !about.is_file() || !seen.insert((about.dev(), about.ino())) {
+            continue;
+        }
+        let name = name.rsplit('/').next().unwrap_or_default().to_owned();
+        if about.len() > FILE_BYTES_MAX {
+            files.push(Probed { name, file, sites: Sites::default(), is_too_large: true });
             continue;
         }
         let mut bytes = Vec::new();
@@ -124,8 +130,7 @@ fn probed_files(ground: Ground<'_>, wanted: &[CallId]) -> Vec<Probed> {
         // Others are no files whose code is known here.
         let Ok(sites) = sites::find(&bytes, wanted) else { continue };
         if sites != Sites::default() {
-            let name = name.rsplit('/').next().unwrap_or_default().to_owned();
-            files.push(Probed { name, file, sites });
+            files.push(Probed { name, file, sites, is_too_large: false });
         }
     }
     files
@@ -213,8 +218,12 @@ fn text(covers: &Covers, files: &[Probed]) -> String {
     let places: Vec<String> =
         places.map(|it| format!("{} ({} places)", it.name, it.sites.sites.len())).collect();
     let blank = files.iter().filter(|it| it.sites.sites.is_empty() && it.sites.hidden.is_empty());
-    let blank: Vec<String> =
-        blank.map(|it| format!(", none of {}, whose code is not understood", it.name)).collect();
+    let blank: Vec<String> = blank
+        .map(|it| match it.is_too_large {
+            true => format!(", none of {}, which has more than {FILE_BYTES_MAX} bytes", it.name),
+            false => format!(", none of {}, whose code is not understood", it.name),
+        })
+        .collect();
     let mut hidden: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for file in files {
         for call in &file.sites.hidden {
