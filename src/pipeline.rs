@@ -436,8 +436,7 @@ impl Pipeline {
 fn blocks(text: &[u8]) -> Vec<(DevId, u64)> {
     let line = |it: &str| {
         let (dev, bytes) = it.split_once(' ')?;
-        let (major, minor) = dev.split_once(':')?;
-        Some((DevId::new(major.parse().ok()?, minor.parse().ok()?), bytes.parse().ok()?))
+        Some((DevId::parse(dev)?, bytes.parse().ok()?))
     };
     String::from_utf8_lossy(text).lines().filter_map(line).collect()
 }

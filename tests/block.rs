@@ -16,6 +16,17 @@ use support::process;
 use support::recording::{TIMEOUT, alone, can_record, record, recorder, wait_until};
 use support::scratch_dir;
 
+/// Does a job, again if a device was used by somebody else while the recording was not wholly on: nobody can know that.
+#[track_caller]
+fn compare_rested(stack: &Stack, job: Job) -> Vec<Compared> {
+    let once = || {
+        let dir = scratch_dir("block");
+        compare(dir.path(), stack, job, &[]).0
+    };
+    let is_known = |it: &Vec<Compared>| it.iter().all(|it| it.rested || it.is_equal());
+    (0..3).map(|_| once()).find(is_known).expect("nobody else uses the devices")
+}
+
 /// Does the jobs with a scheduler, if the kernel offers it, and fails if the books differ; what was counted.
 #[track_caller]
 fn check_books(stack: &Stack, scheduler: &'static str, jobs: &[Job]) -> Vec<Compared> {
@@ -25,9 +36,7 @@ fn check_books(stack: &Stack, scheduler: &'static str, jobs: &[Job]) -> Vec<Comp
     stack.set_scheduler(scheduler);
     let mut all = Vec::new();
     for &job in jobs.iter().filter(|it| require_all(&it.needs())) {
-        let dir = scratch_dir("block");
-        let (compared, _) = compare(dir.path(), stack, job, &[]);
-        for device in compared {
+        for device in compare_rested(stack, job) {
             assert!(device.is_equal(), "{scheduler}, {}: {device}", job.name);
             check_each(&device.requests, scheduler, job.name);
             all.push(device);
@@ -230,23 +239,19 @@ fn what_was_in_flight_at_the_start_is_no_anomaly() {
     let in_flight = || DiskStats::read(device.name()).is_some_and(|it| it.in_flight > 0);
     wait_until("fio works", in_flight);
     let dir = scratch_dir("block");
-    let (mut older, mut unmatched, mut by_perf) = (0, 0, false);
+    let mut older = 0;
     for run in 0..5 {
         let options = ["-a", "-d", device.name(), "--duration", "200ms"];
         let (finished, recording) = record(&dir.path().join(run.to_string()), &options, &[]);
         finished.success();
         recording.assert_whole();
         assert!(recording.number("requests") > 0, "{:#}", recording.info);
-        by_perf = recording.info["source"] == "perf";
-        assert!(by_perf || recording.number("unmatched") == 0, "{:?}", recording.anomalies());
-        unmatched += recording.number("unmatched");
+        assert_eq!(recording.number("unmatched"), 0, "{:?}", recording.anomalies());
         older += recording.info["ignored"]["older-request"].as_u64().unwrap_or(0);
     }
     // It runs until it is told to end.
     fio.kill().and_then(|()| fio.wait()).expect("it was still there");
     assert!(older > 0, "there was always something in flight");
-    // Perf's tracepoints are switched on one after the other: a request that ended between two of them seems to be open still.
-    assert!(!by_perf || unmatched <= older, "{unmatched} of {older}");
 }
 
 /// Fails if a request is not shown with the thread that asked for it, or another's is shown in a recording of one program.

@@ -192,9 +192,7 @@ impl Tracker {
         let mut steps = Vec::new();
         self.block.finish(&mut |step| steps.extend(owned(&step)));
         for (step, request) in steps {
-            let (cpu, pid, tid) = (CpuId(0), Pid(-1), Tid(-1));
-            let kind = EventKind::Lost(0);
-            self.block_step(&Event { time: at, cpu, pid, tid, kind }, step, &request, sink)?;
+            self.block_step(at, step, &request, sink)?;
         }
         let (unsized_, given_up) = self.files.not_kept();
         self.ledger.behind.unsized_extents = unsized_;

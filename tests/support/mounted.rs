@@ -34,6 +34,10 @@ impl Mounted {
         }
         make.arg(device.path());
         let mut mount = Command::new("mount");
+        if file_system == "ext4" {
+            // Nor does a thread of the kernel's read its bitmaps some seconds later.
+            mount.args(["-o", "no_prefetch_block_bitmaps"]);
+        }
         mount.args(["-t", file_system]).arg(device.path()).arg(&path);
         for mut command in [make, mount] {
             process::run(&mut command, TIMEOUT).expect("it ends").success();

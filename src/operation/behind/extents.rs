@@ -1,7 +1,6 @@
 //! Where the contents of files lie on a device, as far as its file system has said.
 
-use std::collections::BTreeMap;
-
+use rangemap::RangeMap;
 use rustc_hash::FxHashMap;
 
 use crate::event::fs::{Extent, Unit};
@@ -10,12 +9,12 @@ use crate::units::DevId;
 /// A file: its file system, as `st_dev` says it, and its inode.
 pub type FileKey = (DevId, u64);
 
-/// A run of one file's contents, in bytes.
+/// A part of a file's contents. The same for all bytes that lie as far from one another on the device as they do in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Run {
-    end: u64,
     file: FileKey,
-    offset: u64,
+    /// Place on the device less place in the file, in bytes, modulo 2^64.
+    shift: u64,
 }
 
 /// What lies in a range.
@@ -34,8 +33,8 @@ pub(super) struct Found {
 pub(super) struct Extents {
     /// Bytes of a block, by file system.
     block_bytes: FxHashMap<DevId, u64>,
-    /// By the device and the first byte on it.
-    runs: FxHashMap<DevId, BTreeMap<u64, Run>>,
+    /// By the device and the bytes on it.
+    runs: FxHashMap<DevId, RangeMap<u64, Run>>,
     count: usize,
     /// Extents in blocks whose size is not known.
     pub unsized_: u64,
@@ -62,37 +61,24 @@ impl Extents {
             self.unsized_ += 1;
             return;
         };
-        let (begin, length) =
-            (extent.address.saturating_mul(unit), extent.length.saturating_mul(unit));
-        let end = begin.saturating_add(length);
-        let run =
-            Run { end, file: (extent.dev, extent.ino), offset: extent.offset.saturating_mul(unit) };
-        // Mostly it has been said before.
-        let runs = self.runs.entry(extent.on).or_default();
-        let before = runs.range(..=begin).next_back();
-        let is_known = before.is_some_and(|(start, it)| {
-            it.file == run.file
-                && it.end >= end
-                && it.offset.checked_add(begin - start) == Some(run.offset)
-        });
-        if is_known || begin >= end {
-            return;
-        }
-        self.clear(extent.on, begin, end);
+        let bytes = |units: u64| units.saturating_mul(unit);
+        let begin = bytes(extent.address);
+        let end = begin.saturating_add(bytes(extent.length));
+        let shift = begin.wrapping_sub(bytes(extent.offset));
         if self.count >= RUNS_MAX {
             self.given_up += self.count as u64;
-            self.runs.clear();
-            self.count = 0;
+            self.forget();
         }
-        self.runs.entry(extent.on).or_default().insert(begin, run);
-        self.count += 1;
+        let run = Run { file: (extent.dev, extent.ino), shift };
+        self.change(extent.on, begin, end, |runs| runs.insert(begin..end, run));
     }
 
     /// These blocks belong to no file any more.
     pub(super) fn free(&mut self, dev: DevId, block: u64, count: u64) {
         if let Some(&unit) = self.block_bytes.get(&dev) {
             let begin = block.saturating_mul(unit);
-            self.clear(dev, begin, begin.saturating_add(count.saturating_mul(unit)));
+            let end = begin.saturating_add(count.saturating_mul(unit));
+            self.change(dev, begin, end, |runs| runs.remove(begin..end));
         }
     }
 
@@ -106,16 +92,14 @@ impl Extents {
     pub(super) fn find(&self, dev: DevId, begin: u64, end: u64) -> Vec<Found> {
         let mut found = Vec::new();
         let mut at = begin;
-        let runs = self.runs.get(&dev);
-        let overlapping = runs.into_iter().flat_map(|it| overlapping(it, begin, end));
-        for (start, run) in overlapping {
-            let from = start.max(begin);
+        let runs = self.runs.get(&dev).filter(|_| begin < end);
+        for (range, run) in runs.into_iter().flat_map(|it| it.overlapping(begin..end)) {
+            let (from, to) = (range.start.max(begin), range.end.min(end));
             if at < from {
                 found.push(Found { begin: at, end: from, of: None });
             }
-            let to = run.end.min(end);
-            let offset = run.offset.saturating_add(from - start);
-            found.push(Found { begin: from, end: to, of: Some((run.file, offset)) });
+            let of = Some((run.file, from.wrapping_sub(run.shift)));
+            found.push(Found { begin: from, end: to, of });
             at = to;
         }
         if at < end {
@@ -124,34 +108,21 @@ impl Extents {
         found
     }
 
-    fn clear(&mut self, dev: DevId, begin: u64, end: u64) {
-        let Some(runs) = self.runs.get_mut(&dev) else { return };
-        let inside: Vec<(u64, Run)> = overlapping(runs, begin, end).collect();
-        for (start, run) in inside {
-            runs.remove(&start);
-            self.count -= 1;
-            if start < begin {
-                runs.insert(start, Run { end: begin, ..run });
-                self.count += 1;
-            }
-            if run.end > end {
-                let offset = run.offset.saturating_add(end - start);
-                runs.insert(end, Run { offset, ..run });
-                self.count += 1;
-            }
+    /// Changes a range that is not empty, and counts.
+    fn change(
+        &mut self,
+        dev: DevId,
+        begin: u64,
+        end: u64,
+        change: impl FnOnce(&mut RangeMap<u64, Run>),
+    ) {
+        if begin < end {
+            let runs = self.runs.entry(dev).or_default();
+            self.count -= runs.len();
+            change(runs);
+            self.count += runs.len();
         }
     }
-}
-
-/// Runs that share bytes with `[begin, end)`, in order. Runs never overlap one another.
-fn overlapping(
-    runs: &BTreeMap<u64, Run>,
-    begin: u64,
-    end: u64,
-) -> impl Iterator<Item = (u64, Run)> {
-    let before = runs.range(..begin).next_back().filter(move |it| it.1.end > begin && begin < end);
-    let rest = (begin < end).then(|| runs.range(begin..end));
-    before.into_iter().chain(rest.into_iter().flatten()).map(|(start, run)| (*start, *run))
 }
 
 #[cfg(test)]
@@ -226,7 +197,7 @@ mod tests {
                 at = it.end;
             }
             proptest::prop_assert_eq!(at, begin + length);
-            proptest::prop_assert_eq!(all.count, all.runs.values().map(BTreeMap::len).sum::<usize>());
+            proptest::prop_assert_eq!(all.count, all.runs.values().map(RangeMap::len).sum::<usize>());
         }
     }
 }

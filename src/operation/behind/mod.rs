@@ -222,14 +222,14 @@ impl Files {
         (self.extents.unsized_, self.extents.given_up)
     }
 
-    /// Looks at the parts of a request that were not there before.
-    pub fn look(&mut self, request: &BlockRequest, doing: Doing<'_>) {
-        for part in request.parts.iter() {
-            if !self.pieces.contains_key(&part.number) {
-                let pieces = self.pieces_of(part, request, doing);
-                self.pieces.insert(part.number, pieces);
-            }
+    /// Looks at a part of a request, if that was not done when it was part of another. True if somebody is known to have
+    /// written some of it.
+    pub fn look(&mut self, part: &Part, request: &BlockRequest, doing: Doing<'_>) -> bool {
+        if !self.pieces.contains_key(&part.number) {
+            let pieces = self.pieces_of(part, request, doing);
+            self.pieces.insert(part.number, pieces);
         }
+        self.pieces[&part.number].iter().any(|it| !it.writers.is_empty())
     }
 
     /// The pieces of a request, by sector, as few as can be.

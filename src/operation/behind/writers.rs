@@ -1,8 +1,8 @@
 //! Who wrote which bytes of a file last, by the calls that wrote: the kernel's threads bring them to the device later.
 
-use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use rangemap::RangeMap;
 use rustc_hash::FxHashMap;
 
 use super::extents::FileKey;
@@ -20,10 +20,10 @@ pub struct Writer {
     pub comm: Rc<[u8]>,
 }
 
-/// Ranges of one file: first byte → the byte behind the last, and who.
+/// Who wrote one file.
 #[derive(Debug, Default)]
 struct Ranges {
-    by_begin: BTreeMap<u64, (u64, Writer)>,
+    known: RangeMap<u64, Writer>,
     /// Those who wrote nobody knows where: an append.
     anywhere: Vec<Writer>,
 }
@@ -56,81 +56,31 @@ impl Writers {
             self.files.clear();
             self.count = 0;
         }
+        let writer = Writer { process: by.process, pid, comm: by.comm.as_slice().into() };
         let ranges = self.files.entry(key).or_default();
-        let before = ranges.by_begin.len();
-        ranges.wrote(by, pid, offset, bytes);
-        self.count = self.count + ranges.by_begin.len() - before;
+        match offset.map(|begin| begin..begin.saturating_add(bytes)) {
+            None if !ranges.anywhere.contains(&writer) => ranges.anywhere.push(writer),
+            Some(range) if !range.is_empty() => {
+                self.count -= ranges.known.len();
+                ranges.known.insert(range, writer);
+                self.count += ranges.known.len();
+            }
+            None | Some(_) => {}
+        }
     }
 
     /// Who wrote these bytes.
     pub(super) fn of(&self, key: FileKey, begin: u64, end: u64) -> Vec<Writer> {
         let Some(ranges) = self.files.get(&key) else { return Vec::new() };
         let mut found: Vec<Writer> = Vec::new();
-        let overlapping = ranges.overlapping(begin, end).map(|it| &it.1.1);
+        let overlapping = (begin < end).then(|| ranges.known.overlapping(begin..end));
+        let overlapping = overlapping.into_iter().flatten().map(|it| it.1);
         for writer in overlapping.chain(&ranges.anywhere) {
             if found.len() < TOLD_MAX && !found.iter().any(|it| it.process == writer.process) {
                 found.push(writer.clone());
             }
         }
         found
-    }
-}
-
-impl Ranges {
-    fn wrote(&mut self, by: &ThreadInfo, pid: Pid, offset: Option<u64>, bytes: u64) {
-        let writer = || Writer { process: by.process, pid, comm: by.comm.as_slice().into() };
-        let Some(begin) = offset else {
-            if !self.anywhere.iter().any(|it| it.process == by.process) {
-                self.anywhere.push(writer());
-            }
-            return;
-        };
-        let end = begin.saturating_add(bytes);
-        // Mostly it goes on where it has stopped.
-        let before = self.by_begin.range_mut(..=begin).next_back().map(|it| it.1);
-        if let Some((old_end, old)) = before
-            && old.process == by.process
-            && *old_end >= begin
-        {
-            if *old_end >= end {
-                return;
-            }
-            let from = *old_end;
-            *old_end = end;
-            let key = self.by_begin.range(..=begin).next_back().map(|it| *it.0);
-            self.clear(from, end, key);
-            return;
-        }
-        self.clear(begin, end, None);
-        self.by_begin.insert(begin, (end, writer()));
-    }
-
-    /// Takes out what lies in the range, but for that which begins at `except`.
-    fn clear(&mut self, begin: u64, end: u64, except: Option<u64>) {
-        let inside: Vec<(u64, (u64, Writer))> =
-            self.overlapping(begin, end).map(|(at, it)| (*at, it.clone())).collect();
-        for (at, (old_end, writer)) in inside {
-            if Some(at) == except {
-                continue;
-            }
-            self.by_begin.remove(&at);
-            if at < begin {
-                self.by_begin.insert(at, (begin, writer.clone()));
-            }
-            if old_end > end {
-                self.by_begin.insert(end, (old_end, writer));
-            }
-        }
-    }
-
-    fn overlapping(&self, begin: u64, end: u64) -> impl Iterator<Item = (&u64, &(u64, Writer))> {
-        let before = self
-            .by_begin
-            .range(..begin)
-            .next_back()
-            .filter(move |it| it.1.0 > begin && begin < end);
-        let rest = (begin < end).then(|| self.by_begin.range(begin..end));
-        before.into_iter().chain(rest.into_iter().flatten())
     }
 }
 

@@ -74,11 +74,6 @@ impl BlockTracker {
         push.enforce_limit();
     }
 
-    /// Requests of this device that are in flight, its own flushes included.
-    pub fn in_flight(&self, dev: DevId) -> u64 {
-        self.devices.get(&dev).map_or(0, |it| it.len() as u64)
-    }
-
     /// Records were lost here: from now on requests that are in flight match only where newer ones do not.
     pub fn records_lost(&mut self) {
         self.losses = self.losses.saturating_add(1);

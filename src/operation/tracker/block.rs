@@ -6,7 +6,7 @@ use crate::event::Event;
 use crate::event::block::{BlockEvent, BlockPoint, RequestOp};
 use crate::event::fs::FsEvent;
 use crate::operation::behind::{Doing, Piece};
-use crate::operation::block::{At, BlockRequest, BlockStep, Ending, FlushRole, SubmitterSource};
+use crate::operation::block::{At, BlockRequest, BlockStep, Ending, Part, SubmitterSource};
 use crate::operation::model::ThreadInfo;
 use crate::operation::process::Tasks;
 use crate::operation::{Sink, Step};
@@ -25,7 +25,6 @@ impl Tracker {
         sink: &mut S,
     ) -> Result<(), S::Error> {
         let at = At { time: event.time, cpu: event.cpu, pid: event.pid, tid: event.tid };
-        self.older.come_to(event.time, |dev| self.block.in_flight(dev));
         let mut steps = Vec::new();
         let mut reasons = Vec::new();
         self.block.push(&at, block, &mut |step| {
@@ -36,12 +35,10 @@ impl Tracker {
         });
         let mut used = steps.is_empty() && reasons.is_empty() && self.unwanted(event.pid).is_none();
         for (step, request) in steps {
-            if step == StepKind::Queued && is_older(&request) {
-                self.older.seen(request.dev);
-            }
-            used |= self.block_step(event, step, &request, sink)?;
+            used |= self.block_step(event.time, step, &request, sink)?;
         }
-        if !reasons.is_empty() && reasons.iter().all(|it| self.older.explains(block.dev, *it)) {
+        let mut explains = |it: &_| self.older.explains(event.time, block.dev, *it);
+        if !reasons.is_empty() && reasons.iter().all(&mut explains) {
             reasons.clear();
             if !used {
                 self.ledger.ignore(Ignored::OlderRequest);
@@ -79,33 +76,31 @@ impl Tracker {
     /// Passes a step on if its request is wanted. True if it is.
     pub(super) fn block_step<S: Sink>(
         &mut self,
-        event: &Event,
+        at: KernelTime,
         step: StepKind,
         request: &BlockRequest,
         sink: &mut S,
     ) -> Result<bool, S::Error> {
         if step == StepKind::Queued {
-            self.note_submitter(event.time, request, sink)?;
-        }
-        if matches!(step, StepKind::Queued | StepKind::Merged) {
-            let doing = doing(&self.tasks, request, event);
-            self.files.look(request, doing);
+            self.note_submitter(at, request, sink)?;
         }
         let mut known = self.requests.remove(&request.id).unwrap_or_default();
+        for part in request.parts.iter().skip(known.looked_at) {
+            let doing = doing(&self.tasks, part);
+            known.has_writers |= self.files.look(part, request, doing);
+        }
+        known.looked_at = request.parts.len();
         let pieces = match step {
             StepKind::Ended => self.files.pieces(request),
             _ => Vec::new(),
         };
         // In process mode only those whose writers are followed are known.
-        let is_wanted = self.all_requests
-            || known.thread.is_some()
-            || known.is_told
-            || self.files.pieces(request).iter().any(|it| !it.writers.is_empty());
+        let is_wanted = self.all_requests || known.thread.is_some() || known.has_writers;
         if is_wanted {
             let mut tell = |step: StepKind, pieces: &[Piece]| {
                 let step = step.of(request);
                 let thread = known.thread.as_ref();
-                sink.step(event.time, &Step::Block { step: &step, thread, pieces })
+                sink.step(at, &Step::Block { step: &step, thread, pieces })
             };
             // It may have become so only by a merge.
             if !known.is_told && step != StepKind::Queued {
@@ -187,7 +182,7 @@ impl Tracker {
             }
             None => None,
         };
-        self.requests.insert(request.id, Asked { thread, is_told: false });
+        self.requests.insert(request.id, Asked { thread, ..Asked::default() });
         Ok(())
     }
 }
@@ -199,21 +194,18 @@ pub(super) struct Asked {
     thread: Option<ThreadInfo>,
     /// The outputs know it.
     is_told: bool,
+    /// So many of its parts were looked at: others may still be merged into it.
+    looked_at: usize,
+    /// It is known of some of it who wrote it.
+    has_writers: bool,
 }
 
-/// What the thread is doing that hands in bios.
-fn doing<'a>(tasks: &'a Tasks, request: &BlockRequest, event: &Event) -> Doing<'a> {
-    let (pid, tid) =
-        request.parts.last().map_or((event.pid, event.tid), |it| (it.queued.pid, it.queued.tid));
+/// What the thread is doing that has queued this.
+fn doing<'a>(tasks: &'a Tasks, part: &Part) -> Doing<'a> {
+    let At { pid, tid, .. } = part.queued;
     let pending = tasks.known_thread(tid).and_then(|it| it.pending.as_ref());
     let is_followed = tasks.known_process(pid).is_some_and(|it| it.followed && !it.is_kernel);
     Doing { file: pending.and_then(|it| it.operation.file.as_ref()), for_others: !is_followed }
-}
-
-/// True for a request that began before the recording; the kernel's own flushes have no beginning that is told.
-fn is_older(request: &BlockRequest) -> bool {
-    let is_flush = matches!(request.flush, FlushRole::Device { .. });
-    !matches!(request.first_seen, BlockPoint::GetRq | BlockPoint::BioQueue) && !is_flush
 }
 
 /// A [`BlockStep`] without its request.
