@@ -10,19 +10,16 @@ mod support;
 
 use std::process::ExitCode;
 
-use support::block_books::{Compared, Counts, compare};
+use support::block_books::{Compared, Counts, compare_undisturbed};
 use support::block_jobs::{JOBS, Job};
 use support::block_stack::{Backing, Stack};
 use support::busy::Busy;
 use support::loop_device::LoopDevice;
 use support::need::{Need, require, require_all};
 use support::recording::can_record;
-use support::scratch_dir;
 
 const USAGE: &str = "usage: scripts/block-matrix [--rounds N] [--source tracefs|perf] [--only PART OF A JOB'S NAME]";
 const ROUNDS: usize = 10;
-/// More than this in a row, and what was found counts.
-const DISTURBED_MAX: u64 = 5;
 const SCHEDULERS: [&str; 4] = ["none", "mq-deadline", "bfq", "kyber"];
 
 struct Options {
@@ -107,18 +104,10 @@ fn round_of(
 fn one(options: &Options, stack: &Stack, job: Job) -> (Vec<Compared>, u64, u64) {
     let names: Vec<&str> = stack.devices().into_iter().map(LoopDevice::name).collect();
     let names = names.join(",");
-    let mut disturbed = 0;
-    loop {
-        let dir = scratch_dir("block-matrix");
-        let words = ["--source", &options.source, "-d", &names];
-        let (devices, recording) = compare(dir.path(), stack, job, &words);
-        let is_good = devices.iter().all(|it| it.rested || it.is_equal());
-        if is_good || disturbed == DISTURBED_MAX {
-            let missing = &recording.info["missing"]["block:block_rq_complete"];
-            return (devices, missing.as_u64().unwrap_or(0), disturbed);
-        }
-        disturbed += 1;
-    }
+    let words = ["--source", &options.source, "-d", &names];
+    let (devices, recording, disturbed) = compare_undisturbed(stack, job, &words);
+    let missing = &recording.info["missing"]["block:block_rq_complete"];
+    (devices, missing.as_u64().unwrap_or(0), disturbed)
 }
 
 /// The row of this name; it is made if there is none.

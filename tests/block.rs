@@ -4,7 +4,7 @@ mod support;
 
 use std::process::Command;
 
-use support::block_books::{Compared, compare};
+use support::block_books::{Compared, compare_undisturbed};
 use support::block_jobs::{JOBS, Job};
 use support::block_stack::{Backing, Stack};
 use support::busy::Busy;
@@ -16,17 +16,6 @@ use support::process;
 use support::recording::{TIMEOUT, alone, can_record, record, recorder, wait_until};
 use support::scratch_dir;
 
-/// Does a job, again if a device was used by somebody else while the recording was not wholly on: nobody can know that.
-#[track_caller]
-fn compare_rested(stack: &Stack, job: Job) -> Vec<Compared> {
-    let once = || {
-        let dir = scratch_dir("block");
-        compare(dir.path(), stack, job, &[]).0
-    };
-    let is_known = |it: &Vec<Compared>| it.iter().all(|it| it.rested || it.is_equal());
-    (0..3).map(|_| once()).find(is_known).expect("nobody else uses the devices")
-}
-
 /// Does the jobs with a scheduler, if the kernel offers it, and fails if the books differ; what was counted.
 #[track_caller]
 fn check_books(stack: &Stack, scheduler: &'static str, jobs: &[Job]) -> Vec<Compared> {
@@ -36,7 +25,7 @@ fn check_books(stack: &Stack, scheduler: &'static str, jobs: &[Job]) -> Vec<Comp
     stack.set_scheduler(scheduler);
     let mut all = Vec::new();
     for &job in jobs.iter().filter(|it| require_all(&it.needs())) {
-        for device in compare_rested(stack, job) {
+        for device in compare_undisturbed(stack, job, &[]).0 {
             assert!(device.is_equal(), "{scheduler}, {}: {device}", job.name);
             check_each(&device.requests, scheduler, job.name);
             all.push(device);
