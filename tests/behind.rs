@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use support::json::{JsonBlock, JsonPiece};
+use support::loop_device::LoopDevice;
 use support::mounted::Mounted;
 use support::need::Need;
 use support::process;
@@ -36,6 +37,8 @@ fn script(dirs: [&Path; 2]) -> String {
          sync
          echo 1 > /proc/sys/vm/drop_caches
          as {first}/../reader cat {first}/one > /dev/null
+         as {second}/../left dd if=/dev/zero of={second}/left bs=4k count=31 status=none
+         python3 -c 'import os, sys; os.fsync(os.open(sys.argv[1], os.O_RDONLY))' {second}/left
          sync"
     )
 }
@@ -113,6 +116,8 @@ fn check(recording: &Recording, dirs: [&Path; 2], whole_system: bool) {
         (first, "kept", "write", "kept", "exact"),
         (second, "direct", "write", "direct", "exact"),
         (first, "one", "read", "reader", "exact"),
+        // Another program has asked for it.
+        (second, "left", "write", "left", "inferred"),
     ];
     for (dir, name, op, program, how) in rows {
         let file: PathBuf = fs::canonicalize(dir.join(name)).expect("it is there");
@@ -122,7 +127,6 @@ fn check(recording: &Recording, dirs: [&Path; 2], whole_system: bool) {
         check_places(&file, &of_file);
         for piece in &of_file {
             assert_eq!(programs(piece), [pid_of(dir, program)], "{name} {op}: {piece:?}");
-            // `sync` may write before one of the kernel's threads does: it is a program like another.
             assert_eq!(piece.program.as_deref(), Some(how), "{name} {op}: {piece:?}");
         }
     }
@@ -141,7 +145,12 @@ fn check(recording: &Recording, dirs: [&Path; 2], whole_system: bool) {
 }
 
 fn try_out(options: &[&str]) {
-    if !can_record(&[Need::Loop, Need::Program("filefrag"), Need::Program("mkfs.xfs")]) {
+    if !can_record(&[
+        Need::Loop,
+        Need::Program("filefrag"),
+        Need::Program("mkfs.xfs"),
+        Need::Program("python3"),
+    ]) {
         return;
     }
     let _alone = alone();
@@ -169,4 +178,34 @@ fn each_piece_is_of_its_file_and_program_on_the_whole_machine() {
 #[test]
 fn what_the_kernel_writes_for_a_traced_program_is_its_request_too() {
     try_out(&[]);
+}
+
+/// Fails if what a program writes to a device, or reads there, is not shown as a place on that device.
+#[test]
+fn a_device_is_a_file_too() {
+    if !can_record(&[Need::Loop]) {
+        return;
+    }
+    let _alone = alone();
+    let memory = tempfile::Builder::new().prefix("behind").tempdir_in("/dev/shm");
+    let memory = memory.expect("a directory");
+    let device = LoopDevice::new(memory.path(), 8 << 20).expect("a loop device");
+    let path = device.path().to_str().expect("text");
+    for how in ["oflag=direct", "conv=fsync"] {
+        let trace = support::scratch_dir("behind");
+        let to = format!("of={path}");
+        let program = ["dd", "if=/dev/zero", &to, "bs=8k", "count=23", "seek=7", how];
+        let (finished, recording) = record(&trace.path().join("trace"), &[], &program);
+        finished.success();
+        recording.assert_whole();
+        let requests = recording.requests();
+        let mut written = 0;
+        for piece in pieces(&requests, "write") {
+            assert_eq!(piece.path.as_deref(), Some(path), "{how}: {piece:?}");
+            assert_eq!(piece.offset, Some(piece.sector * 512), "{how}: {piece:?}");
+            assert_eq!(piece.program.as_deref(), Some("exact"), "{how}: {piece:?}");
+            written += piece.bytes;
+        }
+        assert_eq!(written, 23 * 8192, "{how}");
+    }
 }

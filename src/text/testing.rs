@@ -7,7 +7,7 @@ use crate::event::async_table::{Interface, Opcode};
 use crate::event::block::{BlockPoint, Place, RequestOp, Rwbs};
 use crate::event::syscall_table::CallId;
 use crate::operation::asynchronous::AsyncOperation;
-use crate::operation::behind::{Above, Behind, Piece, Writer};
+use crate::operation::behind::{Above, Behind, Piece, Writer, device_file};
 use crate::operation::block::{
     At, BlockRequest, BlockStep, Ending, FlushRole, Inferred, RequestId, Submitter,
     SubmitterSource, Unfinished,
@@ -277,6 +277,8 @@ pub(super) fn pieces() -> Vec<Piece> {
     let named =
         Behind::File { key, offset: Some(4096), file: Some(Rc::new(file)), link: Link::Exact };
     let nameless = Behind::File { key, offset: None, file: None, link: Link::Inferred };
+    let (key, offset) = (device_file(DevId::new(8, 0)), Some(2072 * 512));
+    let itself = Behind::File { key, offset, file: None, link: Link::Inferred };
     vec![
         piece(2048, by(12), named.clone()),
         Piece { writers: vec![writer(12), writer(13)], ..piece(2056, by(9), nameless) },
@@ -287,6 +289,7 @@ pub(super) fn pieces() -> Vec<Piece> {
             }],
             ..piece(2064, by(9), Behind::Journal)
         },
+        piece(2072, by(12), itself),
     ]
 }
 

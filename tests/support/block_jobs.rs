@@ -134,7 +134,8 @@ impl Job {
                      sync -f mounted
                      rm -r mounted/src
                      fstrim mounted
-                     umount mounted
+                     # Others may be looking at it.
+                     for _ in $(seq 50); do umount mounted && break; sleep 0.1; done
                      rmdir mounted\n"
                 )
             }

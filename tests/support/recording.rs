@@ -163,7 +163,7 @@ impl Recording {
         assert_eq!(self.info["complete"], true, "{:#}", self.info);
         self.assert_books_balance();
         for key in ["lost", "lost_exits", "damaged_bytes", "unwritten"] {
-            assert_eq!(self.number(key), 0, "{key}: {:#}", self.info);
+            assert_eq!(self.number(key), 0, "{key}: {:?} {:#}", self.anomalies(), self.info);
         }
         for (name, count) in self.info["missing"].as_object().expect("it ended in order") {
             // Completions that interrupt an idle CPU never reach a perf ring on some kernels. And at the moment of

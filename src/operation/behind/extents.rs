@@ -6,8 +6,27 @@ use rustc_hash::FxHashMap;
 use crate::event::fs::{Extent, Unit};
 use crate::units::DevId;
 
-/// A file: its file system, as `st_dev` says it, and its inode.
+/// A file: its file system, as `st_dev` says it, and its inode; or [`device_file`].
 pub type FileKey = (DevId, u64);
+
+/// A block device as a file, whichever node it was opened by: what lies in it lies at the same place on the device.
+pub fn device_file(dev: DevId) -> FileKey {
+    (DevId(0), dev.0.into())
+}
+
+/// The device, if it is one.
+pub fn device_of((dev, ino): FileKey) -> Option<DevId> {
+    u32::try_from(ino).ok().filter(|_| dev == DevId(0)).map(DevId)
+}
+
+/// The kernel has an inode for each block device in a file system of its own, which has no device; its number is that of the
+/// device (`bdev_add()` in block/bdev.c, from Linux 5.11 on).
+fn key_of(extent: &Extent) -> FileKey {
+    let is_device = extent.dev.major() == 0
+        && extent.ino == u64::from(extent.on.0)
+        && extent.offset == extent.address;
+    if is_device { device_file(extent.on) } else { (extent.dev, extent.ino) }
+}
 
 /// A part of a file's contents. The same for all bytes that lie as far from one another on the device as they do in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +70,11 @@ impl Extents {
         self.block_bytes.insert(dev, bytes);
     }
 
+    /// True if there is a file system that was seen.
+    pub(super) fn is_file_system(&self, dev: DevId) -> bool {
+        self.block_bytes.contains_key(&dev)
+    }
+
     /// Some of a file lies there; what lay there before does not any more.
     pub(super) fn learn(&mut self, extent: &Extent) {
         let unit = match extent.unit {
@@ -69,7 +93,7 @@ impl Extents {
             self.given_up += self.count as u64;
             self.forget();
         }
-        let run = Run { file: (extent.dev, extent.ino), shift };
+        let run = Run { file: key_of(extent), shift };
         self.change(extent.on, begin, end, |runs| runs.insert(begin..end, run));
     }
 
@@ -173,6 +197,21 @@ mod tests {
         assert_eq!(text(&all, 100, 110), "100-104:1@0 104-106:? 106-110:1@6");
         all.free(DEV, 0, u64::MAX);
         assert_eq!((text(&all, 100, 110), all.count), ("100-110:?".to_owned(), 0));
+    }
+
+    #[test]
+    fn a_device_is_a_file_by_itself() {
+        let mut extents = Extents::default();
+        let (unit, inodes) = (Unit::Bytes, DevId(3));
+        let ino = u64::from(DEV.0);
+        let it = Extent { dev: inodes, ino, on: DEV, unit, offset: 512, length: 512, address: 512 };
+        extents.learn(&it);
+        let found = |extents: &Extents| extents.find(DEV, 512, 1024)[0].of.expect("it was told");
+        assert_eq!(found(&extents), (device_file(DEV), 512));
+        assert_eq!(device_of(device_file(DEV)), Some(DEV));
+        extents.learn(&Extent { offset: 0, ..it });
+        assert_eq!(found(&extents), ((inodes, ino), 0));
+        assert_eq!(device_of((inodes, ino)), None);
     }
 
     #[test]

@@ -13,13 +13,13 @@ use std::rc::Rc;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use self::extents::Extents;
-pub use self::extents::FileKey;
+pub use self::extents::{FileKey, device_file, device_of};
 pub use self::images::Above;
 use self::images::Images;
 pub use self::writers::Writer;
 use self::writers::Writers;
 use super::block::{At, BlockRequest, Part};
-use super::model::{OpenFile, ThreadInfo};
+use super::model::{OpenFile, ProcessKey, ThreadInfo};
 use crate::anomaly::Link;
 use crate::capture::header::Disk;
 use crate::event::FileStat;
@@ -112,7 +112,7 @@ pub struct Piece {
     pub above: Vec<Above>,
     /// Its bio was queued by one of the kernel's own threads, or by one that is not followed.
     pub for_others: bool,
-    /// Who wrote this last, if such a thread brings it to the device.
+    /// Who wrote this last, if another brings it to the device.
     pub writers: Vec<Writer>,
 }
 
@@ -121,8 +121,8 @@ impl Piece {
     pub fn program(&self) -> Option<Link> {
         let is_own = matches!(self.behind, Behind::Journal | Behind::Metadata | Behind::Nothing);
         match (self.for_others, self.writers.as_slice()) {
-            (false, _) => Some(Link::Exact),
-            (true, [_, ..]) => Some(Link::Inferred),
+            (_, [_, ..]) => Some(Link::Inferred),
+            (false, []) => Some(Link::Exact),
             (true, []) if is_own => None,
             (true, []) => Some(Link::Unknown),
         }
@@ -134,9 +134,11 @@ impl Piece {
 pub struct Doing<'a> {
     /// The file of the system call that it is inside.
     pub file: Option<&'a Rc<OpenFile>>,
-    /// It is one of the kernel's own threads, or not one of those followed: what it writes may be what others have left in
-    /// memory.
+    /// It is one of the kernel's own threads, or not one of those followed.
     pub for_others: bool,
+    /// The process, if what it writes now was in memory before, so that others may have put it there: it is inside a call that is
+    /// no write (`sync`, `fsync`, but also a `close`, by which ext4 writes out what has replaced a file).
+    pub brings: Option<ProcessKey>,
 }
 
 /// Files and what is known of their places.
@@ -147,6 +149,8 @@ pub struct Files {
     opened: FxHashMap<FileKey, Rc<OpenFile>>,
     writers: Writers,
     images: Images,
+    /// Block devices by their names.
+    devices: FxHashMap<Vec<u8>, DevId>,
     /// Threads that write a journal.
     committing: FxHashSet<Tid>,
     /// Files that are the journals of their file systems.
@@ -164,7 +168,8 @@ const FILES_MAX: usize = 1 << 20;
 impl Files {
     /// Nothing is known but the disks.
     pub fn new(disks: &[Disk]) -> Self {
-        Self { images: Images::of(disks), ..Self::default() }
+        let devices = disks.iter().flat_map(names).collect();
+        Self { images: Images::of(disks), devices, ..Self::default() }
     }
 
     /// How large the blocks of a file system are.
@@ -190,7 +195,7 @@ impl Files {
 
     /// A file was opened, or found open.
     pub fn opened(&mut self, file: &Rc<OpenFile>) {
-        let Some(key) = file.stat.as_ref().and_then(key_of) else { return };
+        let Some(key) = self.key_of(file) else { return };
         if self.opened.len() >= FILES_MAX {
             self.opened.clear();
         }
@@ -206,7 +211,7 @@ impl Files {
         offset: Option<u64>,
         bytes: u64,
     ) {
-        if let Some(key) = file.stat.as_ref().and_then(key_of) {
+        if let Some(key) = self.key_of(file) {
             self.writers.wrote(key, by, pid, offset, bytes);
         }
     }
@@ -303,7 +308,8 @@ impl Files {
     ) -> Piece {
         let by = sector - part.sector;
         let levels = part.levels.iter();
-        let is_left_in_memory = request.op == RequestOp::Write && doing.for_others;
+        let was_in_memory =
+            request.op == RequestOp::Write && (doing.for_others || doing.brings.is_some());
         Piece {
             sector,
             nr_sector,
@@ -312,8 +318,8 @@ impl Files {
                 .map(|it| Place { dev: it.dev, sector: it.sector.saturating_add(by) })
                 .collect(),
             for_others: doing.for_others,
-            writers: match is_left_in_memory {
-                true => self.writers_of(&behind, nr_sector),
+            writers: match was_in_memory {
+                true => self.writers_of(&behind, nr_sector, doing.brings),
                 false => Vec::new(),
             },
             behind,
@@ -325,29 +331,57 @@ impl Files {
         Behind::File { key, offset, file: self.opened.get(&key).cloned(), link }
     }
 
-    /// The file of the call that the thread is inside, if it is on that device: it may as well be metadata.
+    /// The file of the call that the thread is inside, if it is on that device: it may as well be metadata. Where no file system
+    /// is known, it is the device itself, if somebody has opened that.
     fn by_call(&self, top: Place, doing: Doing<'_>) -> Behind {
         let stat = doing.file.and_then(|it| it.stat);
-        match stat.filter(|it| it.dev == top.dev).as_ref().and_then(key_of) {
-            Some(key) => self.file(key, None, Link::Inferred),
-            None => Behind::Unknown,
+        let itself = device_file(top.dev);
+        if let Some(key) = stat.filter(|it| it.dev == top.dev).as_ref().and_then(regular) {
+            return self.file(key, None, Link::Inferred);
         }
+        if self.opened.contains_key(&itself) && !self.extents.is_file_system(top.dev) {
+            let offset = top.sector.saturating_mul(SECTOR_BYTES);
+            return self.file(itself, Some(offset), Link::Inferred);
+        }
+        Behind::Unknown
     }
 
-    fn writers_of(&self, behind: &Behind, nr_sector: u64) -> Vec<Writer> {
-        match behind {
-            Behind::File { key, offset: Some(offset), .. } => {
-                let end = offset.saturating_add(nr_sector.saturating_mul(SECTOR_BYTES));
-                self.writers.of(*key, *offset, end)
-            }
-            _ => Vec::new(),
+    /// What has contents on a device: regular files, and the devices themselves.
+    fn key_of(&self, file: &OpenFile) -> Option<FileKey> {
+        let stat = file.stat.as_ref()?;
+        if stat.mode & libc::S_IFMT != libc::S_IFBLK {
+            return regular(stat);
         }
+        let name = file.path.as_ref()?.bytes.strip_prefix(b"/dev/")?;
+        self.devices.get(name).map(|it| device_file(*it))
+    }
+
+    /// Who wrote this, unless that was only this process.
+    fn writers_of(
+        &self,
+        behind: &Behind,
+        nr_sector: u64,
+        except: Option<ProcessKey>,
+    ) -> Vec<Writer> {
+        let Behind::File { key, offset: Some(offset), .. } = behind else { return Vec::new() };
+        let end = offset.saturating_add(nr_sector.saturating_mul(SECTOR_BYTES));
+        let mut writers = self.writers.of(*key, *offset, end);
+        if writers.iter().all(|it| Some(it.process) == except) {
+            writers.clear();
+        }
+        writers
     }
 }
 
-/// A regular file: others have no contents of their own on a device.
-fn key_of(stat: &FileStat) -> Option<FileKey> {
+fn regular(stat: &FileStat) -> Option<FileKey> {
     (stat.mode & libc::S_IFMT == libc::S_IFREG).then_some((stat.dev, stat.ino))
+}
+
+/// A disk and its partitions, as their nodes in `/dev` are called.
+fn names(disk: &Disk) -> impl Iterator<Item = (Vec<u8>, DevId)> {
+    let partitions = disk.partitions.iter().map(|it| (&it.name, &it.dev));
+    let all = std::iter::once((&disk.name, &disk.dev)).chain(partitions);
+    all.filter_map(|(name, dev)| Some((name.as_bytes().to_vec(), DevId::parse(dev)?)))
 }
 
 /// The second goes on where the first ends, on all devices and in all files.

@@ -5,6 +5,7 @@ use crate::anomaly::{AnomalyKind, Ignored, Link};
 use crate::event::Event;
 use crate::event::block::{BlockEvent, BlockPoint, RequestOp};
 use crate::event::fs::FsEvent;
+use crate::event::syscall_table::Class;
 use crate::operation::behind::{Doing, Piece};
 use crate::operation::block::{At, BlockRequest, BlockStep, Ending, Part, SubmitterSource};
 use crate::operation::model::ThreadInfo;
@@ -204,8 +205,19 @@ pub(super) struct Asked {
 fn doing<'a>(tasks: &'a Tasks, part: &Part) -> Doing<'a> {
     let At { pid, tid, .. } = part.queued;
     let pending = tasks.known_thread(tid).and_then(|it| it.pending.as_ref());
-    let is_followed = tasks.known_process(pid).is_some_and(|it| it.followed && !it.is_kernel);
-    Doing { file: pending.and_then(|it| it.operation.file.as_ref()), for_others: !is_followed }
+    let pending = pending.map(|it| &it.operation);
+    let process = tasks.known_process(pid).filter(|it| it.followed && !it.is_kernel);
+    let brings = pending.is_some_and(|it| !hands_over(it.call.call().class));
+    Doing {
+        file: pending.and_then(|it| it.file.as_ref()),
+        for_others: process.is_none(),
+        brings: process.filter(|_| brings).map(|it| it.info.key),
+    }
+}
+
+/// True if what such a call writes to a device is what it was given itself.
+fn hands_over(class: Class) -> bool {
+    matches!(class, Class::Write | Class::Transfer | Class::Pipe | Class::Async)
 }
 
 /// A [`BlockStep`] without its request.

@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 use super::super::errno::ErrnoName;
 use super::object::Object;
 use crate::anomaly::Link;
-use crate::operation::behind::{Behind, Piece};
+use crate::operation::behind::{Behind, Piece, device_of};
 use crate::operation::block::{BlockRequest, DiskstatsClass, Ending, FlushRole};
 use crate::operation::model::ThreadInfo;
 use crate::units::{DevId, KernelTime, SECTOR_BYTES};
@@ -83,12 +83,17 @@ fn piece(
 
 /// The members of what is a file.
 fn file(object: &mut Object<'_>, behind: &Behind) {
-    if let Behind::File { key: (dev, ino), offset, file, .. } = behind {
+    if let Behind::File { key, offset, file, .. } = behind {
         let path = file.as_ref().and_then(|it| it.path.as_ref());
         object.bytes("path", "path_bytes", path.map(|it| it.bytes.as_slice()));
         object.word("path_source", path.map(|it| it.source.as_str()));
-        object.text("fs_dev", Some(&dev.to_string()));
-        object.unsigned("ino", Some(*ino));
+        match device_of(*key) {
+            Some(dev) => object.text("device", Some(&dev.to_string())),
+            None => {
+                object.text("fs_dev", Some(&key.0.to_string()));
+                object.unsigned("ino", Some(key.1));
+            }
+        }
         object.unsigned("offset", *offset);
     }
 }

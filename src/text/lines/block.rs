@@ -7,7 +7,7 @@ use super::super::errno::ErrnoName;
 use super::super::{digits, escape};
 use super::TIME_WIDTH;
 use crate::anomaly::Link;
-use crate::operation::behind::{Above, Behind, Piece};
+use crate::operation::behind::{Above, Behind, Piece, device_of};
 use crate::operation::block::{BlockRequest, Ending, Unfinished};
 use crate::units::{DevId, KernelTime};
 
@@ -106,12 +106,18 @@ fn write_piece(
 }
 
 fn write_behind(line: &mut Vec<u8>, behind: &Behind) {
-    let Behind::File { key: (dev, ino), offset, file, link } = behind else {
+    let Behind::File { key, offset, file, link } = behind else {
         return line.extend_from_slice(behind.as_str().as_bytes());
     };
     match file.as_ref().and_then(|it| it.path.as_ref()) {
         Some(path) => escape::shown(line, &path.bytes, b" ;]"),
-        None => line.extend_from_slice(format!("inode {ino} of {dev}").as_bytes()),
+        None => line.extend_from_slice(
+            match device_of(*key) {
+                Some(dev) => format!("device {dev}"),
+                None => format!("inode {} of {}", key.1, key.0),
+            }
+            .as_bytes(),
+        ),
     }
     match offset {
         Some(offset) => line.extend_from_slice(format!(" @{offset}").as_bytes()),

@@ -239,7 +239,7 @@ fn block_requests() {
                0.000300000 loop0 7:0 WS 2048 + 8 Q2G - G2I 0.000001000 I2D 0.000002000 D2C - G2C - given-up fio[12/13]
               -0.000000500 odd\x20disk\x1b 8:16 FF 18446744073709551615 + 0 Q2G - G2I - I2D - D2C 0.000383500 G2C - completed fio[?/?]
                0.000300000 ? 259:3 D 18446744073709551614 + 4294967295 Q2G - G2I 0.000001000 I2D 0.000002000 D2C 0.000080000 G2C 0.000083000 completed fio[12/13]
-               0.000300000 loop0 7:0 WS 2048 + 8 Q2G - G2I 0.000001000 I2D 0.000002000 D2C 0.000080000 G2C 0.000083000 completed ?[12/13] <- 259:1 0 [/mnt/a\x20file\x3b\x1b\xff @4096 +8; inode 12 of 259:1 @? inferred +8 by dd\xfe[12], dd\xfe[13]; journal = loop0 8: /mnt/a\x20file\x3b\x1b\xff @4096 +8]
+               0.000300000 loop0 7:0 WS 2048 + 8 Q2G - G2I 0.000001000 I2D 0.000002000 D2C 0.000080000 G2C 0.000083000 completed ?[12/13] <- 259:1 0 [/mnt/a\x20file\x3b\x1b\xff @4096 +8; inode 12 of 259:1 @? inferred +8 by dd\xfe[12], dd\xfe[13]; journal = loop0 8: /mnt/a\x20file\x3b\x1b\xff @4096 +8; device 8:0 @1060864 inferred +8]
         "#]],
     );
 }
