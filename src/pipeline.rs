@@ -192,12 +192,15 @@ impl Pipeline {
     ) -> Result<(), PipelineError<S::Error>> {
         match frame.kind {
             FrameKind::DATA => self.data(frame, payload, sink)?,
-            FrameKind::FACTS => facts(&payload).for_each(|it| self.fact(it)),
+            FrameKind::FACTS | FrameKind::LAST_FACTS => {
+                facts(&payload).for_each(|it| self.fact(it))
+            }
             FrameKind::ROUND => {
                 self.round(KernelTime(frame.first_time), sink).map_err(PipelineError::Sink)?
             }
             FrameKind::END => {
                 if let Some(Ok(end)) = json::<End>(frame, &payload, FrameKind::END) {
+                    self.tracker.has_disks(&self.summary.header.disks, &end.disks);
                     self.summary.last_time = self.summary.last_time.max(KernelTime(end.end_ns));
                     self.summary.end = Some(end);
                 }
@@ -276,6 +279,7 @@ impl Pipeline {
                     self.tracker.seen_blocks(dev, bytes);
                 }
             }
+            Fact::Text { which: Text::EXTENTS, text, .. } => self.tracker.seen_extents(&text),
             Fact::Text { which: Text::BITS, pid, .. } => self.tracker.seen_other_table(pid),
             Fact::Text { which: which @ Text::DISKSTATS_START, pid, time, text } => {
                 self.tracker.seen_counters(time, &text);
@@ -454,7 +458,7 @@ fn followed(header: &Header) -> Followed {
 fn tracker(header: &Header) -> Tracker {
     let all_on = KernelTime(header.clock.all_on_ns);
     let mut tracker = Tracker::new(scope(header), block_options(header), followed(header), all_on);
-    tracker.has_disks(&header.disks);
+    tracker.has_disks(&header.disks, &[]);
     tracker
 }
 

@@ -136,6 +136,9 @@ impl Text {
     pub const BLOCKS: Self = Self(11);
     /// Where `/proc/PID/ns/mnt` pointed at the start, `mnt:[INODE]`; of process 0: the tracer's own.
     pub const MOUNTS: Self = Self(12);
+    /// Where a file lay at the end, by its file system (`FS_IOC_FIEMAP`): `MAJOR:MINOR INODE`, then a line `OFFSET ADDRESS LENGTH` for
+    /// each run, in bytes.
+    pub const EXTENTS: Self = Self(13);
 }
 
 /// A frame of facts is closed when it has so many bytes.

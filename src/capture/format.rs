@@ -1,4 +1,4 @@
-//! The byte map of a capture log (`.iocap`), version 2.0. All integers are little-endian.
+//! The byte map of a capture log (`.iocap`), version 2.1. All integers are little-endian.
 //!
 //! # The file
 //!
@@ -42,6 +42,7 @@
 //! | 2 | DATA | whole records of one ring, as the kernel wrote them; of a tracefs ring its pages, cut behind their data |
 //! | 3 | ROUND | empty; T = first time: all rings were taken after the clock showed T |
 //! | 4 | FACTS | facts, see [`super::fact`] |
+//! | 6 | LAST_FACTS | facts that were found at the end and hold for the whole recording; behind all rounds, before END |
 //! | 5 | END | JSON, see [`super::header::End`]; the last frame of a recording that ended in order |
 //!
 //! A reader passes over kinds that it does not know.
@@ -56,7 +57,7 @@ pub const MAJOR: u16 = 2;
 /// The oldest that it reads.
 pub const MAJOR_OLDEST: u16 = 1;
 /// Version that this code writes: additions.
-pub const MINOR: u16 = 0;
+pub const MINOR: u16 = 1;
 /// First bytes of a frame.
 pub const FRAME_MAGIC: [u8; 4] = *b"IOFR";
 /// Bytes of a frame before its payload.
@@ -82,6 +83,8 @@ impl FrameKind {
     pub const FACTS: Self = Self(4);
     /// Totals; the recording ended in order.
     pub const END: Self = Self(5);
+    /// Facts that were found at the end and hold for the whole recording.
+    pub const LAST_FACTS: Self = Self(6);
 }
 
 /// How a payload is stored.

@@ -9,6 +9,7 @@ pub mod delta;
 pub mod fact;
 pub mod format;
 pub mod header;
+pub mod later;
 mod payload;
 pub mod reader;
 pub mod writer;

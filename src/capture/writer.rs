@@ -113,8 +113,26 @@ impl<W: Write> Writer<W> {
     ///
     /// As for [`Self::data`].
     pub fn facts(&mut self, time: KernelTime, facts: &mut FactsFrame) -> io::Result<()> {
+        self.facts_of(FrameKind::FACTS, time, facts)
+    }
+
+    /// Appends facts that were found at the end and hold for the whole recording.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Self::data`].
+    pub fn last_facts(&mut self, time: KernelTime, facts: &mut FactsFrame) -> io::Result<()> {
+        self.facts_of(FrameKind::LAST_FACTS, time, facts)
+    }
+
+    fn facts_of(
+        &mut self,
+        kind: FrameKind,
+        time: KernelTime,
+        facts: &mut FactsFrame,
+    ) -> io::Result<()> {
         let (items, codec) = (facts.count, Codec::ZSTD_DELTA);
-        let header = FrameHeader { items, codec, ..blank(FrameKind::FACTS, time) };
+        let header = FrameHeader { items, codec, ..blank(kind, time) };
         self.frame(header, &mut facts.bytes)
     }
 

@@ -2,8 +2,11 @@
 
 use std::convert::Infallible;
 use std::fs::File;
+use std::io;
+use std::iter::Chain;
 use std::path::Path;
 use std::process::ExitCode;
+use std::vec;
 
 use super::args::ConvertArgs;
 use super::error::CliError;
@@ -13,6 +16,8 @@ use crate::analysis::totals::{Totals, WithTotals};
 use crate::capture::ahead::Ahead;
 use crate::capture::fact::Text;
 use crate::capture::header::Header;
+use crate::capture::later;
+use crate::capture::reader::Item;
 use crate::operation::{Sink, Step};
 use crate::otf2::{EndFacts, OtfError, OtfOptions, OtfSink, OtfSummary};
 use crate::pipeline::{self, PipelineError, Summary};
@@ -51,18 +56,24 @@ pub(super) fn convert(
     }
 }
 
+/// The frames of a log: those that hold for all of it come twice, first of all and in their turn.
+pub(super) type Items = Chain<vec::IntoIter<io::Result<Item>>, Ahead<File>>;
+
 /// Opens a log and reads its header.
-pub(super) fn open(log: &Path) -> Result<(Ahead<File>, Header), CliError> {
-    let file = File::open(log).map_err(|source| CliError::Open { path: log.into(), source })?;
+pub(super) fn open(log: &Path) -> Result<(Items, Header), CliError> {
+    let failed = |source| CliError::Open { path: log.into(), source };
+    let mut file = File::open(log).map_err(failed)?;
+    let later = later::look(&mut file).map_err(failed)?;
     let (reader, header) =
         pipeline::open::<_, Infallible>(file).map_err(|it| CliError::pipeline(log, &it))?;
-    Ok((Ahead::new(reader), header))
+    let later: Vec<io::Result<Item>> = later.into_iter().map(Ok).collect();
+    Ok((later.into_iter().chain(Ahead::new(reader)), header))
 }
 
 /// Only counts.
 pub(super) fn read_log(
     log: &Path,
-    items: Ahead<File>,
+    items: Items,
     header: Header,
     go_on: &mut dyn FnMut() -> bool,
 ) -> Result<Converted, CliError> {
@@ -75,7 +86,7 @@ pub(super) fn read_log(
 
 fn write_archive(
     log: &Path,
-    items: Ahead<File>,
+    items: Items,
     header: Header,
     output: &Output,
     go_on: &mut dyn FnMut() -> bool,
@@ -103,7 +114,7 @@ fn archive_error(log: &Path, output: &Output, error: &OtfError) -> CliError {
 /// Works through the log into an archive that was begun.
 fn fill_archive(
     log: &Path,
-    (items, header): (Ahead<File>, Header),
+    (items, header): (Items, Header),
     sink: OtfSink,
     output: &Output,
     go_on: &mut dyn FnMut() -> bool,

@@ -7,7 +7,7 @@ use crate::sys::{proc, thread};
 use crate::tracer::choice::{SourceWish, choose};
 use crate::tracer::names::PRIORITY;
 use crate::tracer::naming::{self, Ground, Names, NamesWish};
-use crate::tracer::session::Follow;
+use crate::tracer::options::Follow;
 
 /// The rungs, best first, and what `--names auto` would take.
 pub(super) fn checks() -> Vec<Check> {

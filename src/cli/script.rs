@@ -1,13 +1,11 @@
 //! `iotrace-perf script LOG`: log → text.
 
-use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
 
 use super::args::{ScriptArgs, ScriptFormat};
-use super::convert::open;
+use super::convert::{Items, open};
 use super::error::CliError;
-use crate::capture::ahead::Ahead;
 use crate::capture::header::Header;
 use crate::operation::{Sink, disk};
 use crate::pipeline::{self, PipelineError, Summary};
@@ -56,7 +54,7 @@ pub(super) fn run(args: &ScriptArgs) -> Result<ExitCode, CliError> {
 
 fn print<S: Sink<Error = io::Error>>(
     args: &ScriptArgs,
-    items: Ahead<File>,
+    items: Items,
     header: Header,
     sink: &mut S,
 ) -> Result<Summary, CliError> {

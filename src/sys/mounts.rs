@@ -11,7 +11,7 @@ use procfs::process::{MountInfo, MountInfos};
 
 use super::clock;
 use crate::capture::fact::{Fact, Text};
-use crate::units::Pid;
+use crate::units::{DevId, Pid};
 
 /// What is mounted in our mount namespace.
 const MOUNTINFO: &str = "/proc/self/mountinfo";
@@ -52,6 +52,19 @@ pub fn block_sizes() -> io::Result<Fact> {
     let lines: String = counted.filter_map(line).collect();
     let (time, which) = (clock::now(), Text::BLOCKS);
     Ok(Fact::Text { time, which, pid: Pid(0), text: lines.into_bytes() })
+}
+
+/// File systems that tell by events where files lie: those, and xfs.
+///
+/// # Errors
+///
+/// Those of reading `/proc/self/mountinfo`.
+pub fn told_by_events() -> io::Result<Vec<DevId>> {
+    let text = fs::read(MOUNTINFO)?;
+    let mounts = MountInfos::from_buf_read(text.as_slice()).map_err(io::Error::other)?;
+    let tells =
+        |it: &&MountInfo| it.fs_type == "xfs" || COUNT_IN_BLOCKS.contains(&it.fs_type.as_str());
+    Ok(mounts.0.iter().filter(tells).filter_map(|it| DevId::parse(&it.majmin)).collect())
 }
 
 fn line(mount: &MountInfo) -> Option<String> {

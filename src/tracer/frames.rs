@@ -6,8 +6,8 @@ use std::io;
 use super::choice::Choice;
 use super::log::Counted;
 use super::naming::Naming;
+use super::options::{Follow, Options};
 use super::plan::{self, RingOf};
-use super::session::{Follow, Options};
 use super::source::{Books, Described, Source};
 use crate::capture::format::FrameKind;
 use crate::capture::header::{

@@ -9,6 +9,7 @@ use std::sync::mpsc::{Receiver, SyncSender};
 use nix::sys::eventfd::EventFd;
 
 use super::drain::{Place, ROUND_NS_MIN};
+use super::extents::{Ask, SeenFiles};
 use super::plan::RingOf;
 use super::tree::Tree;
 use crate::capture::fact::{Fact, FactsFrame};
@@ -61,6 +62,8 @@ pub struct Counted {
     pub unwritten: u64,
     /// Why not.
     pub error: Option<io::Error>,
+    /// Files that facts told of.
+    pub files: SeenFiles,
 }
 
 impl Counted {
@@ -74,6 +77,20 @@ impl Counted {
     pub fn samples(&self, stream: u32, id: u16) -> u64 {
         let ring = usize::try_from(stream).ok().and_then(|it| self.samples.get(it));
         ring.and_then(|it| it.get(usize::from(id))).copied().unwrap_or(0)
+    }
+
+    /// Asks where the files lie that were seen, and writes it; what the user should know.
+    pub fn write_places(&mut self, writer: &mut Writer<File>, ask: Ask) -> Option<String> {
+        let (facts, warning) = std::mem::take(&mut self.files).ask(ask);
+        let mut frame = FactsFrame::default();
+        for (number, fact) in facts.iter().enumerate() {
+            frame.push(fact);
+            if self.error.is_none() && (frame.is_full() || number + 1 == facts.len()) {
+                let mut full = std::mem::take(&mut frame);
+                self.error = writer.last_facts(clock::now(), &mut full).err();
+            }
+        }
+        warning
     }
 
     fn sample(&mut self, stream: u32, id: u16) {
@@ -230,6 +247,7 @@ impl Log {
         let kept: Vec<&Fact> = facts.iter().filter(|it| is_kept(it.0)).map(|it| &it.1).collect();
         let mut frame = FactsFrame::default();
         for (number, fact) in kept.iter().enumerate() {
+            self.counted.files.note(fact);
             frame.push(fact);
             if frame.is_full() || number + 1 == kept.len() {
                 let mut full = std::mem::take(&mut frame);

@@ -1,8 +1,8 @@
 //! Where a recording has the names of files from, and why from there: a ladder, best rung first.
 
+use super::options::Follow;
 use super::plan::SourceKind;
 use super::probes::Probes;
-use super::session::Follow;
 use super::uprobes;
 use crate::event::syscall_table::CallId;
 use crate::sys::thread;

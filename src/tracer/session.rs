@@ -6,16 +6,16 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use super::choice::{Choice, SourceWish, choose};
-use super::drain::Place;
 use super::error::TracerError;
+use super::extents::Ask;
 use super::frames::{About, begin_log, end_frame, header};
 use super::gauge::Gauge;
 use super::log::{Log, Message};
 use super::names::{NamesReaders, NamesThreads, Reads};
-use super::naming::{self, Ground, Names, NamesWish, Naming};
+use super::naming::{self, Ground, Names, Naming};
+use super::options::{Follow, Options};
 use super::plan::{self, SourceKind, Wanted};
 use super::probes::Probes;
 use super::snapshot::{self, Subject, What};
@@ -37,55 +37,7 @@ use crate::sys::perf::PerfEvent;
 use crate::sys::spawn::{Ended, Held, Running};
 use crate::sys::tracefs::Tracefs;
 use crate::sys::{clock, disks, limits, proc, spawn, thread};
-use crate::units::{DevId, Pid, Tid};
-
-/// Whom to follow.
-#[derive(Clone, Debug)]
-pub enum Follow {
-    /// Everybody.
-    System,
-    /// The launched program, its threads and children.
-    Launched,
-    /// These processes, their threads and children.
-    Attached(Vec<i32>),
-}
-
-/// What to record.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Whom.
-    pub follow: Follow,
-    /// Which system calls.
-    pub calls: Vec<CallId>,
-    /// Where file names come from.
-    pub names: NamesWish,
-    /// True to read the memory that arguments point to, too.
-    pub exact_args: bool,
-    /// True to record block requests.
-    pub block: bool,
-    /// True to record what file systems say about where files lie.
-    pub extents: bool,
-    /// Of which disks; empty: of all.
-    pub devices: Vec<DevId>,
-    /// True to show those of everybody, whoever is followed.
-    pub all_block: bool,
-    /// True to record the operations of io_uring.
-    pub uring: bool,
-    /// True to record page faults on files.
-    pub faults: bool,
-    /// Where hits are to come from.
-    pub source: SourceWish,
-    /// Where and how our threads run.
-    pub place: Place,
-    /// Bytes of each main ring, if not the default.
-    pub ring_bytes: Option<usize>,
-    /// How long, if not until the end.
-    pub duration: Option<Duration>,
-    /// True to keep records of processes that are not followed.
-    pub keep_foreign: bool,
-    /// The launched command, for the header.
-    pub command: Vec<String>,
-}
+use crate::units::{Pid, Tid};
 
 /// What the user does meanwhile.
 pub trait Interrupts {
@@ -175,6 +127,8 @@ struct Session {
     name_threads: NamesThreads,
     /// If it is to be known how large the blocks of file systems are.
     mounts: Option<MountWatch>,
+    /// Whose places are asked at the end.
+    ask: Ask,
     /// Those that were online at the start.
     cpus: Vec<u32>,
     /// Those that were there at the start.
@@ -260,6 +214,7 @@ impl Session {
             names,
             name_threads,
             mounts,
+            ask: options.ask,
             cpus,
             disks,
             call_cost_ns,
@@ -340,7 +295,7 @@ impl Session {
         for error in drained.iter().filter_map(|it| it.error.as_ref()) {
             warnings.push(format!("cannot read a ring, so records are missing: {error}"));
         }
-        let Some((mut writer, counted)) = written else {
+        let Some((mut writer, mut counted)) = written else {
             return Err(TracerError::LogThread);
         };
         let (ended, running) = match program {
@@ -355,6 +310,7 @@ impl Session {
             ));
             Books::default()
         });
+        warnings.extend(counted.write_places(&mut writer, self.ask));
         let own = Own { cpu_ns: limits::own_cpu_ns(), call_cost_ns: self.call_cost_ns };
         let disks = disks::disks().into_iter().filter(|it| !self.disks.contains(it)).collect();
         let end =

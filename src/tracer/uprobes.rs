@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 
 use super::bench::Bench;
 use super::naming::Ground;
+use super::options::Follow;
 use super::probes::{Covers, Probes};
-use super::session::Follow;
 use crate::event::probed::GIVEN_PREFIX;
 use crate::event::syscall_table::CallId;
 use crate::sites::{self, Sites};

@@ -7,7 +7,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::EventFd;
 
 use super::error::TracerError;
-use super::session::{Follow, Options};
+use super::options::{Follow, Options};
 use crate::sys::clock;
 use crate::sys::mounts::MountWatch;
 use crate::sys::spawn::{Held, process_fd};

@@ -163,7 +163,7 @@ impl Recording {
         assert_eq!(self.info["complete"], true, "{:#}", self.info);
         self.assert_books_balance();
         for key in ["lost", "lost_exits", "damaged_bytes", "unwritten"] {
-            assert_eq!(self.number(key), 0, "{key}: {:?} {:#}", self.anomalies(), self.info);
+            assert_eq!(self.number(key), 0, "{key}: {:#} {}", self.info, self.odd_lines());
         }
         for (name, count) in self.info["missing"].as_object().expect("it ended in order") {
             // Completions that interrupt an idle CPU never reach a perf ring on some kernels. And at the moment of
@@ -171,6 +171,13 @@ impl Recording {
             let at_the_end = count.as_u64().is_some_and(|it| it <= self.number("cpus"));
             assert!(name.starts_with("block:") || at_the_end, "missing {name}: {:#}", self.info);
         }
+    }
+
+    /// What did not become an operation as it should.
+    fn odd_lines(&self) -> String {
+        let text = self.script(&["--json"]);
+        let is_odd = |it: &&str| it.contains("\"anomaly\"") || it.contains("\"exit-lost\"");
+        text.lines().filter(is_odd).collect::<Vec<_>>().join("\n")
     }
 
     /// Every record and every entry has become something.

@@ -5,7 +5,9 @@
 
 use rustc_hash::FxHashMap;
 
+use super::extents::Found;
 use super::{Behind, FileKey, Files};
+use crate::anomaly::Link;
 use crate::capture::header::Disk;
 use crate::event::block::Place;
 use crate::units::{DevId, SECTOR_BYTES};
@@ -38,7 +40,7 @@ const DEPTH_MAX: usize = 8;
 
 impl Images {
     /// Those among the disks whose files are known.
-    pub(super) fn of(disks: &[Disk]) -> Self {
+    pub(super) fn of<'a>(disks: impl Iterator<Item = &'a Disk>) -> Self {
         let image = |disk: &Disk| {
             let file = disk.loop_file.as_ref()?;
             let offset = disk.attributes.get("loop/offset").and_then(|it| it.parse().ok());
@@ -53,7 +55,7 @@ impl Images {
             };
             Some(((DevId::parse(&file.dev)?, file.ino), image))
         };
-        Self(disks.iter().filter_map(image).collect())
+        Self(disks.filter_map(image).collect())
     }
 
     /// Where a byte of a file is on its loop device.
@@ -103,15 +105,26 @@ impl Files {
     pub(super) fn contents(&self, place: Place, nr_sector: u64) -> Vec<(u64, Behind)> {
         let begin = place.sector.saturating_mul(SECTOR_BYTES);
         let end = begin.saturating_add(nr_sector.saturating_mul(SECTOR_BYTES));
-        let found = self.extents.find(place.dev, begin, end);
-        let known = found.into_iter().map(|it| {
-            let behind = match it.of {
-                Some((key, _)) if self.journals.contains(&key) => Behind::Journal,
-                Some((key, offset)) => self.file(key, Some(offset), crate::anomaly::Link::Exact),
-                None => Behind::Unknown,
-            };
-            ((it.end - it.begin) / SECTOR_BYTES, behind)
+        let told = self.extents.find(place.dev, begin, end).into_iter();
+        let known = told.flat_map(|it| match it.of {
+            Some(of) => vec![(it, self.contents_of(of, Link::Exact))],
+            // It may have moved since.
+            None => {
+                let asked = self.at_the_end.find(place.dev, it.begin, it.end).into_iter();
+                let behind = |it: Found| match it.of {
+                    Some(of) => self.contents_of(of, Link::Inferred),
+                    None => Behind::Unknown,
+                };
+                asked.map(|it| (it, behind(it))).collect()
+            }
         });
-        known.collect()
+        known.map(|(it, behind)| ((it.end - it.begin) / SECTOR_BYTES, behind)).collect()
+    }
+
+    fn contents_of(&self, (key, offset): (FileKey, u64), link: Link) -> Behind {
+        match self.journals.contains(&key) {
+            true => Behind::Journal,
+            false => self.file(key, Some(offset), link),
+        }
     }
 }

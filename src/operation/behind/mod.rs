@@ -9,6 +9,7 @@ mod images;
 mod writers;
 
 use std::rc::Rc;
+use std::str::SplitWhitespace;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -24,7 +25,7 @@ use crate::anomaly::Link;
 use crate::capture::header::Disk;
 use crate::event::FileStat;
 use crate::event::block::{Place, RequestOp};
-use crate::event::fs::{FsEvent, Unit};
+use crate::event::fs::{Extent, FsEvent, Unit};
 use crate::units::{DevId, Pid, SECTOR_BYTES, Tid};
 
 /// What lies in the sectors.
@@ -145,6 +146,8 @@ pub struct Doing<'a> {
 #[derive(Debug, Default)]
 pub struct Files {
     extents: Extents,
+    /// Where files lay at the end, by their file systems.
+    at_the_end: Extents,
     /// As they were opened last.
     opened: FxHashMap<FileKey, Rc<OpenFile>>,
     writers: Writers,
@@ -166,10 +169,27 @@ const EXT4_JOURNAL_INO: u64 = 8;
 const FILES_MAX: usize = 1 << 20;
 
 impl Files {
-    /// Nothing is known but the disks.
-    pub fn new(disks: &[Disk]) -> Self {
-        let devices = disks.iter().flat_map(names).collect();
-        Self { images: Images::of(disks), devices, ..Self::default() }
+    /// These are the disks.
+    pub fn has_disks<'a>(&mut self, disks: impl Iterator<Item = &'a Disk> + Clone) {
+        self.devices = disks.clone().flat_map(names).collect();
+        self.images = Images::of(disks);
+    }
+
+    /// Where a file lay at the end: a text of [`Text::EXTENTS`](crate::capture::fact::Text::EXTENTS).
+    pub fn lay_at_the_end(&mut self, text: &[u8]) {
+        let text = String::from_utf8_lossy(text);
+        let mut lines = text.lines().map(str::split_whitespace);
+        let file = |mut it: SplitWhitespace<'_>| {
+            Some((DevId::parse(it.next()?)?, it.next()?.parse().ok()?))
+        };
+        let Some((dev, ino)) = lines.next().and_then(file) else { return };
+        for line in lines {
+            let numbers: Vec<u64> = line.filter_map(|it| it.parse().ok()).collect();
+            if let &[offset, address, length] = numbers.as_slice() {
+                let unit = Unit::Bytes;
+                self.at_the_end.learn(&Extent { dev, ino, on: dev, unit, offset, length, address });
+            }
+        }
     }
 
     /// How large the blocks of a file system are.

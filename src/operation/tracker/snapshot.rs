@@ -4,7 +4,6 @@ use super::Tracker;
 use crate::capture::fact::Text;
 use crate::capture::header::Disk;
 use crate::event::SeenFd;
-use crate::operation::behind::Files;
 use crate::operation::fd_table::Seen;
 use crate::operation::model::{FilePath, Mounts, PathSource};
 use crate::operation::process::KTHREADD;
@@ -103,8 +102,13 @@ impl Tracker {
     }
 
     /// The disks that there were at the start.
-    pub fn has_disks(&mut self, disks: &[Disk]) {
-        self.files = Files::new(disks);
+    pub fn has_disks(&mut self, disks: &[Disk], later: &[Disk]) {
+        self.files.has_disks(disks.iter().chain(later));
+    }
+
+    /// Where a file lay at the end.
+    pub fn seen_extents(&mut self, text: &[u8]) {
+        self.files.lay_at_the_end(text);
     }
 
     /// How large the blocks of a file system are.

@@ -1,0 +1,107 @@
+//! Where the files that were seen lie, asked at the end: for file systems whose events do not say it.
+//!
+//! The tracer is not woken when a file is closed or synchronised (that costs each such call as much as a name does), so it asks
+//! once: what was removed, or has moved to another place by then, stays unknown, and what is said is no more than likely for
+//! the time before.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+
+use nix::sys::stat::{major, minor};
+
+use crate::capture::fact::{Fact, NameOf, Text};
+use crate::event::FileStat;
+use crate::sys::{clock, fiemap, mounts};
+use crate::units::{DevId, Pid};
+
+/// Whose places are asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ask {
+    /// Nobody's.
+    None,
+    /// Those on file systems whose events do not tell.
+    Untold,
+    /// Those of all.
+    All,
+}
+
+/// Files that are remembered.
+const FILES_MAX: usize = 1 << 16;
+
+/// Regular files on devices, as they were called when they were seen.
+#[derive(Debug, Default)]
+pub struct SeenFiles {
+    paths: HashMap<(DevId, u64), Vec<u8>>,
+    /// Those that there was no room for.
+    left_out: u64,
+}
+
+impl SeenFiles {
+    /// Takes note of a file, if this fact tells of one.
+    pub fn note(&mut self, fact: &Fact) {
+        let (stat, link) = match fact {
+            Fact::Name { of: NameOf::Link, stat: Some(stat), bytes, .. } => (stat, bytes),
+            Fact::Fd { stat: Some(stat), link, .. } => (stat, link),
+            _ => return,
+        };
+        // Without a device of its own (btrfs, overlay, network) addresses are no places on one.
+        let is_on_device = stat.dev.major() != 0 && link.starts_with(b"/");
+        if !is_on_device || !is_regular(stat) {
+            return;
+        }
+        let key = (stat.dev, stat.ino);
+        if self.paths.len() < FILES_MAX || self.paths.contains_key(&key) {
+            self.paths.insert(key, link.clone());
+        } else {
+            self.left_out += 1;
+        }
+    }
+
+    /// Asks, and gives what was said, a text for each file; and what the user should know.
+    pub fn ask(self, ask: Ask) -> (Vec<Fact>, Option<String>) {
+        let told = match ask {
+            Ask::None => return (Vec::new(), None),
+            Ask::Untold => mounts::told_by_events().unwrap_or_default(),
+            Ask::All => Vec::new(),
+        };
+        let asked = self.paths.into_iter().filter(|it| !told.contains(&it.0.0));
+        let mut not_asked = self.left_out;
+        let mut facts = Vec::new();
+        for (key, path) in asked {
+            match places(key, path) {
+                Ok(fact) => facts.push(fact),
+                Err(_) => not_asked += 1,
+            }
+        }
+        let warning = (not_asked > 0).then(|| {
+            format!("where {not_asked} files lie could not be asked at the end: they were gone, or their file system does not say")
+        });
+        (facts, warning)
+    }
+}
+
+fn is_regular(stat: &FileStat) -> bool {
+    stat.mode & libc::S_IFMT == libc::S_IFREG
+}
+
+/// `MAJOR:MINOR INODE`, then `OFFSET ADDRESS LENGTH` in bytes for each run.
+fn places((dev, ino): (DevId, u64), path: Vec<u8>) -> io::Result<Fact> {
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_NOATIME;
+    let file: File =
+        OpenOptions::new().read(true).custom_flags(flags).open(OsString::from_vec(path))?;
+    let found = file.metadata()?;
+    let found_dev = format!("{}:{}", major(found.dev()), minor(found.dev()));
+    if (found_dev != dev.to_string()) || found.ino() != ino {
+        return Err(io::ErrorKind::NotFound.into());
+    }
+    let mut text = format!("{dev} {ino}\n");
+    for run in fiemap::runs(&file)? {
+        text += &format!("{} {} {}\n", run.offset, run.address, run.length);
+    }
+    let (time, which) = (clock::now(), Text::EXTENTS);
+    Ok(Fact::Text { time, which, pid: Pid(0), text: text.into_bytes() })
+}

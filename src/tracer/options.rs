@@ -1,0 +1,60 @@
+//! What a recording is asked for.
+
+use std::time::Duration;
+
+use super::choice::SourceWish;
+use super::drain::Place;
+use super::extents::Ask;
+use super::naming::NamesWish;
+use crate::event::syscall_table::CallId;
+use crate::units::DevId;
+
+/// Whom to follow.
+#[derive(Clone, Debug)]
+pub enum Follow {
+    /// Everybody.
+    System,
+    /// The launched program, its threads and children.
+    Launched,
+    /// These processes, their threads and children.
+    Attached(Vec<i32>),
+}
+
+/// What to record.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Whom.
+    pub follow: Follow,
+    /// Which system calls.
+    pub calls: Vec<CallId>,
+    /// Where file names come from.
+    pub names: NamesWish,
+    /// True to read the memory that arguments point to, too.
+    pub exact_args: bool,
+    /// True to record block requests.
+    pub block: bool,
+    /// True to record what file systems say about where files lie.
+    pub extents: bool,
+    /// Whose places are asked at the end.
+    pub ask: Ask,
+    /// Of which disks; empty: of all.
+    pub devices: Vec<DevId>,
+    /// True to show those of everybody, whoever is followed.
+    pub all_block: bool,
+    /// True to record the operations of io_uring.
+    pub uring: bool,
+    /// True to record page faults on files.
+    pub faults: bool,
+    /// Where hits are to come from.
+    pub source: SourceWish,
+    /// Where and how our threads run.
+    pub place: Place,
+    /// Bytes of each main ring, if not the default.
+    pub ring_bytes: Option<usize>,
+    /// How long, if not until the end.
+    pub duration: Option<Duration>,
+    /// True to keep records of processes that are not followed.
+    pub keep_foreign: bool,
+    /// The launched command, for the header.
+    pub command: Vec<String>,
+}
