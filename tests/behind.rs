@@ -157,6 +157,18 @@ fn check(recording: &Recording, dirs: [&Path; 2], whole_system: bool) {
     assert!(unknown.len() < 10, "{unknown:?}");
 }
 
+/// True if it is known of all pieces of these files who wanted them: not if a name was read too late, on a busy machine. Then
+/// nobody knows which file a program wrote.
+fn is_known(recording: &Recording, dirs: [&Path; 2]) -> bool {
+    let requests = recording.requests();
+    let is_ours = |it: &&JsonPiece| {
+        let path = it.path.as_deref().map(Path::new);
+        path.is_some_and(|path| dirs.iter().any(|dir| path.starts_with(dir)))
+    };
+    let mut ours = requests.iter().flat_map(|it| &it.pieces).filter(is_ours);
+    ours.all(|it| it.program.as_deref() != Some("unknown"))
+}
+
 /// Two file systems in memory: the log, on a disk, makes no requests on these devices.
 #[track_caller]
 fn file_systems() -> ([Mounted; 2], [tempfile::TempDir; 2]) {
@@ -179,13 +191,18 @@ fn try_out(options: &[&str]) {
         return;
     }
     let _alone = alone();
-    let ((disks, _memory), trace) = (file_systems(), support::scratch_dir("behind"));
-    let dirs = [disks[0].path(), disks[1].path()];
-    let (finished, recording) =
-        record(&trace.path().join("trace"), options, &["sh", "-c", &script(dirs)]);
-    finished.success();
-    recording.assert_whole();
-    check(&recording, dirs, options.contains(&"-a"));
+    for _ in 0..5 {
+        let ((disks, _memory), trace) = (file_systems(), support::scratch_dir("behind"));
+        let dirs = [disks[0].path(), disks[1].path()];
+        let (finished, recording) =
+            record(&trace.path().join("trace"), options, &["sh", "-c", &script(dirs)]);
+        finished.success();
+        recording.assert_whole();
+        if is_known(&recording, dirs) {
+            return check(&recording, dirs, options.contains(&"-a"));
+        }
+    }
+    panic!("on a busy machine a name may be read too late, but not each time");
 }
 
 #[test]

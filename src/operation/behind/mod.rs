@@ -111,7 +111,8 @@ pub struct Piece {
     pub behind: Behind,
     /// If that is the file of a loop device: where it is on that device and what lies there, the nearest first.
     pub above: Vec<Above>,
-    /// Its bio was queued by one of the kernel's own threads, or by one that is not followed.
+    /// It may be somebody else's: its bio was queued by one of the kernel's own threads, by one that is not followed, or by one that
+    /// brings to the device what nobody is known to have written.
     pub for_others: bool,
     /// Who wrote this last, if another brings it to the device.
     pub writers: Vec<Writer>,
@@ -330,6 +331,13 @@ impl Files {
         let levels = part.levels.iter();
         let was_in_memory =
             request.op == RequestOp::Write && (doing.for_others || doing.brings.is_some());
+        let writers = match was_in_memory {
+            true => self.writers_of(&behind, nr_sector),
+            false => Vec::new(),
+        };
+        let is_brought = was_in_memory && matches!(behind, Behind::File { .. });
+        let for_others = doing.for_others || is_brought && writers.is_empty();
+        let only_itself = writers.iter().all(|it| Some(it.process) == doing.brings);
         Piece {
             sector,
             nr_sector,
@@ -337,11 +345,8 @@ impl Files {
             levels: levels
                 .map(|it| Place { dev: it.dev, sector: it.sector.saturating_add(by) })
                 .collect(),
-            for_others: doing.for_others,
-            writers: match was_in_memory {
-                true => self.writers_of(&behind, nr_sector, doing.brings),
-                false => Vec::new(),
-            },
+            for_others,
+            writers: if only_itself { Vec::new() } else { writers },
             behind,
             above,
         }
@@ -376,20 +381,14 @@ impl Files {
         self.devices.get(name).map(|it| device_file(*it))
     }
 
-    /// Who wrote this, unless that was only this process.
-    fn writers_of(
-        &self,
-        behind: &Behind,
-        nr_sector: u64,
-        except: Option<ProcessKey>,
-    ) -> Vec<Writer> {
-        let Behind::File { key, offset: Some(offset), .. } = behind else { return Vec::new() };
-        let end = offset.saturating_add(nr_sector.saturating_mul(SECTOR_BYTES));
-        let mut writers = self.writers.of(*key, *offset, end);
-        if writers.iter().all(|it| Some(it.process) == except) {
-            writers.clear();
+    fn writers_of(&self, behind: &Behind, nr_sector: u64) -> Vec<Writer> {
+        match behind {
+            Behind::File { key, offset: Some(offset), .. } => {
+                let end = offset.saturating_add(nr_sector.saturating_mul(SECTOR_BYTES));
+                self.writers.of(*key, *offset, end)
+            }
+            _ => Vec::new(),
         }
-        writers
     }
 }
 
