@@ -231,7 +231,7 @@ pub struct BehindBooks {
     pub kernel: u64,
     /// Extents that file systems told in blocks of a size that is not known.
     pub unsized_extents: u64,
-    /// Extents that were given up for want of room.
+    /// Extents, files and writers that were given up for want of room.
     pub given_up: u64,
 }
 

@@ -22,6 +22,7 @@ use crate::capture::format::{FrameHeader, FrameKind};
 use crate::capture::header::{End, Header};
 use crate::capture::reader::{Item, OpenError, Reader, json};
 use crate::event::decode::{Decoder, DecoderError};
+use crate::event::fs::WRITEBACK_POINTS;
 use crate::event::syscall_table::CallId;
 use crate::event::{Event, EventKind, SeenFd};
 use crate::merge::Merger;
@@ -140,6 +141,8 @@ struct Pipeline {
     tracker: Tracker,
     /// Until the snapshot is over.
     opening: Option<Opening>,
+    /// It was told what is mounted.
+    knows_mounts: bool,
     /// Events of a round, between decoding and pairing.
     events: Vec<Event>,
     summary: Summary,
@@ -175,6 +178,7 @@ impl Pipeline {
             takes_strings,
             tracker: tracker(&header),
             opening: Some(Opening::default()),
+            knows_mounts: false,
             events: Vec::new(),
             summary: Summary {
                 last_time: KernelTime(header.clock.start_ns),
@@ -274,9 +278,15 @@ impl Pipeline {
             Fact::Text { which: Text::MAPS, pid, time, text } => {
                 self.tracker.seen_maps(time, pid, text);
             }
-            Fact::Text { which: Text::BLOCKS, text, .. } => {
-                for (dev, bytes) in blocks(&text) {
-                    self.tracker.seen_blocks(dev, bytes);
+            Fact::Text { which: Text::BLOCKS, time, text, .. } => {
+                let all = Waiting::FileSystems(file_systems(&text));
+                // The first is about what was there before.
+                if std::mem::replace(&mut self.knows_mounts, true) {
+                    if let Err(Waiting::FileSystems(late)) = self.merger.push(time, all) {
+                        self.tracker.seen_file_systems(&late);
+                    }
+                } else if let Waiting::FileSystems(all) = all {
+                    self.tracker.seen_file_systems(&all);
                 }
             }
             Fact::Text { which: Text::EXTENTS, text, .. } => self.tracker.seen_extents(&text),
@@ -318,6 +328,11 @@ impl Pipeline {
                     let (cpu, tid) = (CpuId(0), Tid(-1));
                     let pid = seen.pid;
                     self.event(Event { time, cpu, pid, tid, kind: EventKind::SeenFd(seen) }, sink)?;
+                }
+                Waiting::FileSystems(all) => {
+                    let (cpu, pid, tid) = (CpuId(0), Pid(-1), Tid(-1));
+                    let kind = EventKind::FileSystems(all);
+                    self.event(Event { time, cpu, pid, tid, kind }, sink)?;
                 }
             }
         }
@@ -436,11 +451,11 @@ impl Pipeline {
     }
 }
 
-/// The lines of [`Text::BLOCKS`] that can be read.
-fn blocks(text: &[u8]) -> Vec<(DevId, u64)> {
+/// Lines `MAJOR:MINOR BYTES`, or `MAJOR:MINOR -` where events do not count in blocks.
+fn file_systems(text: &[u8]) -> Box<[(DevId, Option<u64>)]> {
     let line = |it: &str| {
         let (dev, bytes) = it.split_once(' ')?;
-        Some((DevId::parse(dev)?, bytes.parse().ok()?))
+        Some((DevId::parse(dev)?, bytes.parse().ok()))
     };
     String::from_utf8_lossy(text).lines().filter_map(line).collect()
 }
@@ -459,6 +474,10 @@ fn tracker(header: &Header) -> Tracker {
     let all_on = KernelTime(header.clock.all_on_ns);
     let mut tracker = Tracker::new(scope(header), block_options(header), followed(header), all_on);
     tracker.has_disks(&header.disks, &[]);
+    let mut tracepoints = header.tracepoints.iter();
+    if tracepoints.any(|it| WRITEBACK_POINTS.contains(&it.name.as_str())) {
+        tracker.tells_writeback();
+    }
     tracker
 }
 

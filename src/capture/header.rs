@@ -223,6 +223,8 @@ pub struct End {
     pub warnings: Vec<String>,
     /// What the recording itself cost.
     pub own: Own,
+    /// Files that could not be asked at the end where they lie.
+    pub places_not_asked: u64,
     /// Block devices that were not in the header, or as they were not there.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub disks: Vec<Disk>,

@@ -13,9 +13,6 @@ const BLOCK: &str = "block";
 /// What file systems say about where files lie: so that requests have files.
 const EXTENTS: &str = "extents";
 
-/// Where files lie, asked at the end.
-const FIEMAP: &str = "fiemap";
-
 /// The operations of io_uring, which are no system calls; also in `%async`.
 const URING: &str = "io_uring";
 
@@ -31,8 +28,6 @@ pub(super) struct Wanted {
     pub(super) block: bool,
     /// What file systems say about where files lie.
     pub(super) extents: bool,
-    /// Where all files lie, asked at the end.
-    pub(super) fiemap: bool,
     /// The operations of io_uring.
     pub(super) uring: bool,
     /// Page faults on files, and the calls that map them.
@@ -41,8 +36,8 @@ pub(super) struct Wanted {
 
 /// What `-e` asks for; without it the default.
 ///
-/// Each word adds, or takes away if `!` stands before it: a call, `block`, `extents`, `fiemap`, `io_uring`, `fault`, `%GROUP`,
-/// `%file` (calls with a path), `%meta`, `%default`, `%all`. If the first one takes away, it does so from the default.
+/// Each word adds, or takes away if `!` stands before it: a call, `block`, `extents`, `io_uring`, `fault`, `%GROUP`, `%file`
+/// (calls with a path), `%meta`, `%default`, `%all`. If the first one takes away, it does so from the default.
 pub(super) fn wanted_events(words: &[String]) -> Result<Wanted, CliError> {
     let mut wanted = Wanted::default();
     if words.first().is_none_or(|it| it.starts_with('!')) {
@@ -67,9 +62,8 @@ impl Wanted {
         let calls = if with_faults && add { mapping_calls() } else { calls(word) };
         let with_block = matches!(word, BLOCK | "%all" | "%default");
         let with_extents = matches!(word, EXTENTS | "%all" | "%default");
-        let with_fiemap = word == FIEMAP;
         let with_uring = matches!(word, URING | "%async" | "%all" | "%default");
-        let with_other = with_block || with_uring || with_faults || with_extents || with_fiemap;
+        let with_other = with_block || with_uring || with_faults || with_extents;
         if calls.is_empty() && !with_other {
             return Err(CliError::Usage(format!(
                 "unknown event {word}; those that there are: iotrace-perf list"
@@ -85,9 +79,6 @@ impl Wanted {
         }
         if with_extents {
             self.extents = add;
-        }
-        if with_fiemap {
-            self.fiemap = add;
         }
         if with_uring {
             self.uring = add;
@@ -129,9 +120,8 @@ pub(super) fn run() -> Result<ExitCode, CliError> {
         text += &format!("%{group}{mark}: {what}\n    {}\n", names.join(" "));
     }
     text += "block (default): block requests of all devices\n\
-             extents (default): what ext4, xfs and others say about where files lie, and when they write their journal: so that block \
-             requests have files; others are asked at the end (FIEMAP)\n\
-             fiemap: all file systems are asked at the end where the files that were seen lie\n\
+             extents (default): what ext4, xfs and others say about where files lie, and what they answer at the \
+             end (FIEMAP): so that block requests have files\n\
              io_uring (default, in %async): the operations that programs ask of io_uring, by its own tracepoints\n\
              fault: page faults on files that are mapped into memory, and the calls that map them\n\
              %file: every call with a path; %meta: %name, %stat and %attr; %default; %all\n";

@@ -211,14 +211,18 @@ fn asynchronous_doubts(ledger: &Ledger) -> Option<String> {
     (!told.is_empty()).then(|| format!("asynchronous operations: {}", told.join("; ")))
 }
 
-/// What could not be kept of where files lie.
-fn extents_doubts(ledger: &Ledger) -> Option<String> {
+/// What could not be kept of where files lie, and who wrote them; or asked, if that is missed.
+fn extents_doubts(summary: &Summary) -> Option<String> {
+    let ledger = &summary.ledger;
+    let is_missed = ledger.behind.files.unknown > 0;
+    let not_asked = summary.end.as_ref().filter(|_| is_missed).map_or(0, |it| it.places_not_asked);
     let counts = [
         (
             ledger.behind.unsized_extents,
             "are in blocks of a size that is not known (a file system that this mount namespace does not show)",
         ),
-        (ledger.behind.given_up, "were given up for want of room"),
+        (ledger.behind.given_up, "(or their names or writers) were given up for want of room"),
+        (not_asked, "files were gone at the end, or could not be asked where they lie"),
     ];
     let told: Vec<String> = counts
         .iter()
@@ -240,7 +244,7 @@ fn doubts(summary: &Summary) -> Vec<String> {
         }
     }
     lines.extend(asynchronous_doubts(&summary.ledger));
-    lines.extend(extents_doubts(&summary.ledger));
+    lines.extend(extents_doubts(summary));
     lines.extend(other_programs(summary));
     match summary.ledger.unfollowed {
         0 => {}

@@ -15,7 +15,6 @@ use crate::sys::{disks, files, spawn};
 use crate::tracer::choice::SourceWish;
 use crate::tracer::drain::Place;
 use crate::tracer::error::TracerError;
-use crate::tracer::extents::Ask;
 use crate::tracer::naming::{Names, NamesWish};
 use crate::tracer::options::{Follow, Options};
 use crate::tracer::plan::SourceKind;
@@ -142,7 +141,7 @@ fn options(args: &RecordArgs) -> Result<Options, CliError> {
         }
         (false, pids, _) => Follow::Attached(pids.to_vec()),
     };
-    let Wanted { calls, block, extents, fiemap, uring, faults } = wanted_events(&args.events)?;
+    let Wanted { calls, block, extents, uring, faults } = wanted_events(&args.events)?;
     let devices = devices(&args.device)?;
     if !block && (args.all_block || !devices.is_empty()) {
         return Err(CliError::Usage(
@@ -154,11 +153,6 @@ fn options(args: &RecordArgs) -> Result<Options, CliError> {
         calls: calls.into_iter().collect(),
         block,
         extents,
-        ask: match (fiemap, extents && block) {
-            (true, _) => Ask::All,
-            (false, true) => Ask::Untold,
-            (false, false) => Ask::None,
-        },
         devices,
         all_block: args.all_block,
         uring,

@@ -70,7 +70,7 @@ enum Shape {
     FileIo(FileIoShape),
     Fs(FsShape),
     Fault(FaultShape),
-    NewTask { pid: IntField, clone_flags: IntField },
+    NewTask { pid: IntField, clone_flags: IntField, comm: Option<StringField> },
     Probe(ProbeShape),
     Program { filename: StringField },
 }
@@ -152,11 +152,12 @@ impl Decoder {
             Shape::Fs(fields) => fields.read(payload).map(EventKind::Fs).ok_or(short),
             Shape::Fault(fields) => fields.read(payload).map(EventKind::Fault).ok_or(short),
             Shape::Uring(fields) => fields.read(payload).map(EventKind::Uring).ok_or(short),
-            Shape::NewTask { pid, clone_flags } => {
+            Shape::NewTask { pid, clone_flags, comm } => {
                 let tid =
                     pid.read_i64(payload).and_then(|it| i32::try_from(it).ok()).ok_or(short)?;
                 let clone_flags = clone_flags.read_u64(payload).ok_or(short)?;
-                Ok(EventKind::Task(TaskEvent::NewTask { tid: Tid(tid), clone_flags }))
+                let comm = comm.and_then(|it| it.read(payload)).map(<[u8]>::to_vec);
+                Ok(EventKind::Task(TaskEvent::NewTask { tid: Tid(tid), clone_flags, comm }))
             }
             Shape::Probe(fields) => fields.read(payload).map(EventKind::Probed).ok_or(short),
             Shape::Program { filename } => {
@@ -247,6 +248,7 @@ impl Shape {
             ("task", "task_newtask") => Some(Self::NewTask {
                 pid: format.int("pid")?,
                 clone_flags: format.int("clone_flags")?,
+                comm: format.string_opt("comm")?,
             }),
             _ => None,
         })

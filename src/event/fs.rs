@@ -1,6 +1,6 @@
-//! What file systems say about where the contents of files lie, and which thread writes their journal.
+//! What file systems say about where the contents of files lie, and when they let an inode go.
 //!
-//! In: `ext4:*`, `iomap:*` (xfs and others, and ext4's direct I/O) and `jbd2:*` tracepoints. Addresses are those of the device
+//! In: `ext4:*`, `iomap:*` (xfs and others, and ext4's direct I/O) and `xfs:*` tracepoints. Addresses are those of the device
 //! that the file system is on: in its blocks (ext4), or in bytes (iomap).
 
 use crate::tracefs::{BindError, EventFormat, IntField};
@@ -15,13 +15,12 @@ pub enum FsPoint {
     Ext4Freed,
     /// Where some bytes of a file are (`include/linux/iomap.h`).
     Iomap,
-    /// The thread begins to write a transaction to the journal.
-    CommitBegins,
-    /// It has written it.
-    CommitEnds,
+    /// An inode leaves the memory: nobody has the file open, and nothing of it is still to be written. Its number may be that of
+    /// another file next.
+    Evicted,
 }
 
-/// System and name of the tracepoints (`include/trace/events/{ext4,jbd2}.h`, `fs/iomap/trace.h`). Kernels have what their file
+/// System and name of the tracepoints (`include/trace/events/ext4.h`, `fs/iomap/trace.h`, `fs/xfs/xfs_trace.h`). Kernels have what their file
 /// systems have; `iomap_apply_*` and `iomap_writepage_map` are names of older ones.
 pub const FS_POINTS: [(&str, &str, FsPoint); 11] = [
     ("ext4", "ext4_es_lookup_extent_exit", FsPoint::Ext4Extent),
@@ -33,9 +32,12 @@ pub const FS_POINTS: [(&str, &str, FsPoint); 11] = [
     ("iomap", "iomap_apply_srcmap", FsPoint::Iomap),
     ("iomap", "iomap_writepage_map", FsPoint::Iomap),
     ("iomap", "iomap_add_to_ioend", FsPoint::Iomap),
-    ("jbd2", "jbd2_start_commit", FsPoint::CommitBegins),
-    ("jbd2", "jbd2_end_commit", FsPoint::CommitEnds),
+    ("ext4", "ext4_evict_inode", FsPoint::Evicted),
+    ("xfs", "xfs_destroy_inode", FsPoint::Evicted),
 ];
+
+/// Those of iomap that tell where what is written back goes; there are none before Linux 6.1.
+pub const WRITEBACK_POINTS: [&str; 2] = ["iomap_writepage_map", "iomap_add_to_ioend"];
 
 /// What addresses count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +65,8 @@ pub struct Extent {
     pub length: u64,
     /// From the device's start.
     pub address: u64,
+    /// Other files may lie there, too (`IOMAP_F_SHARED`).
+    pub is_shared: bool,
 }
 
 /// One hit.
@@ -81,10 +85,13 @@ pub enum FsEvent {
         /// How many.
         count: u64,
     },
-    /// What this thread writes from here on is the journal, or what has to be there before it.
-    CommitBegins,
-    /// No more.
-    CommitEnds,
+    /// The inode has left the memory.
+    Evicted {
+        /// The file system.
+        dev: DevId,
+        /// The file.
+        ino: u64,
+    },
 }
 
 /// `EXTENT_STATUS_WRITTEN` and `EXTENT_STATUS_UNWRITTEN` (`fs/ext4/extents_status.h`): the blocks have a place.
@@ -93,14 +100,16 @@ const EXT4_HAS_PLACE: u64 = 0b11;
 /// `IOMAP_MAPPED`, `IOMAP_UNWRITTEN` (`include/linux/iomap.h`).
 const IOMAP_HAS_PLACE: [u64; 2] = [2, 3];
 
+/// `IOMAP_F_SHARED` (`include/linux/iomap.h`).
+const IOMAP_F_SHARED: u64 = 0x4;
+
 /// Where the fields of one tracepoint are.
 #[derive(Debug)]
 pub(super) enum FsShape {
     Ext4 { place: PlaceFields, status: IntField, found: Option<IntField>, dev: IntField },
-    Iomap { place: PlaceFields, kind: IntField, dev: IntField, on: IntField },
+    Iomap { place: PlaceFields, kind: IntField, flags: IntField, dev: IntField, on: IntField },
     Freed { dev: IntField, block: IntField, count: IntField },
-    CommitBegins,
-    CommitEnds,
+    Evicted { dev: IntField, ino: IntField },
 }
 
 #[derive(Debug)]
@@ -130,6 +139,7 @@ impl PlaceFields {
             offset: self.offset.read_u64(payload)?,
             length: self.length.read_u64(payload)?,
             address: self.address.read_u64(payload)?,
+            is_shared: false,
         })
     }
 }
@@ -151,11 +161,11 @@ impl FsShape {
             FsPoint::Iomap => Self::Iomap {
                 place: PlaceFields::of(format, ["offset", "length", "addr"])?,
                 kind: format.int("type")?,
+                flags: format.int("flags")?,
                 dev: format.int("dev")?,
                 on: format.int("bdev")?,
             },
-            FsPoint::CommitBegins => Self::CommitBegins,
-            FsPoint::CommitEnds => Self::CommitEnds,
+            FsPoint::Evicted => Self::Evicted { dev: format.int("dev")?, ino: format.int("ino")? },
         })
     }
 
@@ -170,9 +180,11 @@ impl FsShape {
                 let has_place = is_found && status.read_u64(payload)? & EXT4_HAS_PLACE != 0;
                 Some(if has_place { FsEvent::Extent(extent) } else { FsEvent::NoExtent })
             }
-            Self::Iomap { place, kind, dev, on } => {
+            Self::Iomap { place, kind, flags, dev, on } => {
+                let is_shared = flags.read_u64(payload)? & IOMAP_F_SHARED != 0;
                 let extent = place.read(payload, device(dev)?, device(on)?, Unit::Bytes)?;
                 let has_place = IOMAP_HAS_PLACE.contains(&kind.read_u64(payload)?);
+                let extent = Extent { is_shared, ..extent };
                 Some(if has_place { FsEvent::Extent(extent) } else { FsEvent::NoExtent })
             }
             Self::Freed { dev, block, count } => Some(FsEvent::Freed {
@@ -180,8 +192,9 @@ impl FsShape {
                 block: block.read_u64(payload)?,
                 count: count.read_u64(payload)?,
             }),
-            Self::CommitBegins => Some(FsEvent::CommitBegins),
-            Self::CommitEnds => Some(FsEvent::CommitEnds),
+            Self::Evicted { dev, ino } => {
+                Some(FsEvent::Evicted { dev: device(dev)?, ino: ino.read_u64(payload)? })
+            }
         }
     }
 }

@@ -57,6 +57,8 @@ pub enum EventKind {
     Lost(u64),
     /// No hit, but a fact that has its place in time: a snapshot saw this descriptor.
     SeenFd(Box<SeenFd>),
+    /// The same: devices with file systems that are mounted, and how many bytes blocks have in their events.
+    FileSystems(Box<[(DevId, Option<u64>)]>),
     /// Something was seen inside a system call: by a probe of ours, or by a tracepoint that tells of a step of it.
     Probed(Box<Probed>),
 }

@@ -22,6 +22,8 @@ pub enum TaskEvent {
         tid: Tid,
         /// `CLONE_*` (`include/uapi/linux/sched.h`).
         clone_flags: u64,
+        /// Its name: its parent's, but that of one of the kernel's threads, which is given one at birth and never renamed.
+        comm: Option<Vec<u8>>,
     },
     /// `PERF_RECORD_COMM`: the task has a new name.
     Comm {

@@ -425,6 +425,7 @@ fn may_close(kind: &EventKind, fd: i64) -> bool {
         | EventKind::FileIo(_)
         | EventKind::Fs(_)
         | EventKind::SeenFd(_)
+        | EventKind::FileSystems(_)
         | EventKind::Probed(_) => false,
     }
 }

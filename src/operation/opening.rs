@@ -176,6 +176,7 @@ impl Changes {
             | EventKind::Block(_)
             | EventKind::Fault(_)
             | EventKind::SeenFd(_)
+            | EventKind::FileSystems(_)
             | EventKind::Probed(_) => {}
         }
     }

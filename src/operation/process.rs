@@ -323,9 +323,22 @@ impl Tasks {
     }
 
     /// What the last child of this thread shares with it.
-    pub fn share(&mut self, parent: (Pid, Tid), clone_flags: u64, now: KernelTime) {
+    pub fn new_task(
+        &mut self,
+        parent: (Pid, Tid),
+        clone_flags: u64,
+        comm: Option<&[u8]>,
+        now: KernelTime,
+    ) {
         let Some(child) = self.last_child.remove(&parent.1.0) else { return };
-        let Some(pid) = self.threads.get(&child.0).map(|it| it.pid) else { return };
+        let Some(thread) = self.threads.get_mut(&child.0) else { return };
+        let pid = thread.pid;
+        if let Some(comm) = comm {
+            thread.info.comm = comm.to_vec();
+            if pid.0 == child.0 {
+                self.process(pid).info.comm = comm.to_vec();
+            }
+        }
         let Some(from) = self.task(parent) else { return };
         if pid == parent.0 {
             let own = Own::of_child(from, clone_flags, now);

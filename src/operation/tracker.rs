@@ -17,7 +17,7 @@ use self::asynchronous::Asynchronous;
 use self::block::{Asked, owned};
 use self::older::Older;
 use super::abi::Verdict;
-use super::behind::Files;
+use super::behind::{Files, Writer};
 use super::block::{BlockOptions, BlockTracker, RequestId};
 use super::context::{Context, Followed};
 use super::model::{SyscallOperation, ThreadInfo, Unfinished};
@@ -128,7 +128,7 @@ impl Tracker {
             EventKind::SysExit(exit) => self.exit(&event, exit, sink),
             EventKind::Block(block) => self.block(&event, block, sink),
             EventKind::Fs(said) => {
-                self.file_system(&event, said);
+                self.file_system(said);
                 Ok(())
             }
             EventKind::Fault(fault) => self.fault(&event, fault, sink),
@@ -141,6 +141,10 @@ impl Tracker {
             EventKind::Lost(count) => self.lost(&event, *count, sink),
             EventKind::SeenFd(seen) => {
                 self.seen_fd(seen, event.time);
+                Ok(())
+            }
+            EventKind::FileSystems(all) => {
+                self.files.file_systems(all);
                 Ok(())
             }
             // What it says has been joined to its call.
@@ -326,6 +330,7 @@ impl Tracker {
         if call.changes_names() {
             self.follow_names(operation);
         } else if call.class == Class::Mount {
+            self.files.mounts_change(event.time);
             self.mounted(operation);
         } else if call.arg(Role::Registered).is_some() {
             self.uring_registered(operation, exit);
@@ -377,8 +382,9 @@ impl Tracker {
                 let replaced = self.tasks.fork(event.time, (*ppid, *ptid), (*pid, *tid));
                 replaced.into_iter().try_for_each(|it| self.thread_gone(event.time, it, sink))
             }
-            TaskEvent::NewTask { clone_flags, .. } => {
-                self.tasks.share((event.pid, event.tid), *clone_flags, event.time);
+            TaskEvent::NewTask { clone_flags, comm, .. } => {
+                let (parent, comm) = ((event.pid, event.tid), comm.as_deref());
+                self.tasks.new_task(parent, *clone_flags, comm, event.time);
                 Ok(())
             }
             TaskEvent::Comm { pid, tid, comm, exec } => {
@@ -513,19 +519,16 @@ fn announce<S: Sink>(
 /// What is to be known of a file when its blocks are read or written.
 fn note_file(files: &mut Files, operation: &SyscallOperation, by: &ThreadInfo) {
     let done = operation.ret.and_then(|it| u64::try_from(it).ok());
-    match operation.call.call().class {
-        Class::Open => operation.file.iter().for_each(|it| files.opened(it)),
-        Class::Write => {
-            if let (Some(file), Some(bytes)) = (&operation.file, done) {
-                files.wrote(by, operation.pid, file, operation.offset, bytes);
-            }
-        }
-        Class::Transfer => {
-            if let (Some((_, file)), Some(bytes)) = (&operation.target, done) {
-                files.wrote(by, operation.pid, file, operation.target_offset, bytes);
-            }
-        }
-        _ => {}
+    let written = match operation.call.call().class {
+        Class::Open => return operation.file.iter().for_each(|it| files.opened(it)),
+        Class::Write => operation.file.as_ref().map(|it| (it, operation.offset)),
+        Class::Transfer => operation.target.as_ref().map(|it| (&it.1, operation.target_offset)),
+        _ => None,
+    };
+    if let (Some((file, offset)), Some(bytes)) = (written, done) {
+        let comm = by.comm.as_slice().into();
+        let by = Writer { process: by.process, pid: operation.pid, comm };
+        files.wrote(by, file, offset, bytes);
     }
 }
 

@@ -126,7 +126,7 @@ fn kind(words: &[&str]) -> EventKind {
         // `born FLAGS` comes behind its fork, in the thread that forked.
         "born" => {
             let clone_flags = number(1).cast_unsigned();
-            EventKind::Task(TaskEvent::NewTask { tid: Tid(0), clone_flags })
+            EventKind::Task(TaskEvent::NewTask { tid: Tid(0), clone_flags, comm: None })
         }
         "exec" => {
             let (pid, tid) = task(1);

@@ -36,6 +36,9 @@ attributes! {
     10 LINK       = "link"       STRING "How it is known which file the request is about: exact, inferred, unknown; or what it is instead.";
     11 PIECES     = "pieces"     UINT32 "Of how many pieces the request is: of other files, places or bios; path and offset are those of the first.";
     12 VIA        = "via"        STRING "The devices that were asked before this one, the nearest first: a partition, a stacked device.";
+    13 PROGRAM    = "program"    STRING "How it is known which program wanted the first piece: exact (pid asked for it), inferred (writer wrote it), unknown; none, the kernel for itself.";
+    14 WRITER     = "writer"     INT32  "The process that wrote the bytes of the first piece last, if another brings them to the device.";
+    15 INODE      = "inode"      UINT64 "Inode of the file of the first piece, if its path is not known.";
 }
 
 /// The attributes of one event, on the stack.
@@ -47,7 +50,7 @@ pub(super) struct Notes {
 
 impl Notes {
     /// No event has more.
-    const MAX: usize = 7;
+    const MAX: usize = 10;
 
     pub(super) fn new() -> Self {
         Self { list: [(ERRNO, AttributeValue::Int32(0)); Self::MAX], length: 0 }
@@ -108,6 +111,17 @@ impl Notes {
         self.add(LINK, Some(AttributeValue::String(link)))
             .add(PIECES, Some(AttributeValue::Uint32(pieces)))
             .add(VIA, via.map(AttributeValue::String))
+    }
+
+    /// Who wanted a request.
+    pub(super) fn program(&mut self, program: StringRef, writer: Option<i32>) -> &mut Self {
+        self.add(PROGRAM, Some(AttributeValue::String(program)))
+            .add(WRITER, writer.map(AttributeValue::Int32))
+    }
+
+    /// A file without a name.
+    pub(super) fn inode(&mut self, ino: u64) -> &mut Self {
+        self.add(INODE, Some(AttributeValue::Uint64(ino)))
     }
 
     pub(super) fn list(&self) -> &[(AttributeRef, AttributeValue)] {

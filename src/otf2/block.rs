@@ -23,6 +23,7 @@ use super::handles::{Handle, Layer};
 use super::posix::Writing;
 use super::tasks::Tasks;
 use super::text::printable;
+use crate::anomaly::Link;
 use crate::capture::header::Disk;
 use crate::event::block::RequestOp;
 use crate::operation::behind::{Behind, Piece};
@@ -244,9 +245,14 @@ impl Devices {
     ) -> Result<(), OtfError> {
         let Some(first) = pieces.first() else { return Ok(()) };
         let link = match &first.behind {
-            Behind::File { offset, file, link, .. } => {
-                if let Some(path) = file.as_ref().and_then(|it| it.path.as_ref()) {
-                    notes.path(Some(definitions.archive.intern(&printable(&path.bytes))?));
+            Behind::File { key, offset, file, link } => {
+                match file.as_ref().and_then(|it| it.path.as_ref()) {
+                    Some(path) => {
+                        notes.path(Some(definitions.archive.intern(&printable(&path.bytes))?));
+                    }
+                    None => {
+                        notes.inode(key.1);
+                    }
                 }
                 notes.offset(*offset);
                 link.as_str()
@@ -260,6 +266,8 @@ impl Devices {
         };
         let link = definitions.archive.intern(link)?;
         notes.behind(link, u32::try_from(pieces.len()).unwrap_or(u32::MAX), via);
+        let program = definitions.archive.intern(first.program().map_or("none", Link::as_str))?;
+        notes.program(program, first.writers.first().map(|it| it.pid.0));
         Ok(())
     }
 

@@ -5,7 +5,7 @@ use crate::event::SeenFd;
 use crate::merge::Merger;
 use crate::record::page::{self, Entry};
 use crate::record::{Layout, records};
-use crate::units::{CpuId, KernelTime, Pid, Tid};
+use crate::units::{CpuId, DevId, KernelTime, Pid, Tid};
 
 /// What is sorted by time. Kept small: sorting moves as many of these as there are records.
 #[derive(Debug)]
@@ -16,6 +16,8 @@ pub(super) enum Waiting {
     Lost(CpuId, u64),
     /// A descriptor that a snapshot saw.
     Seen(Box<SeenFd>),
+    /// What was mounted.
+    FileSystems(Box<[(DevId, Option<u64>)]>),
 }
 
 /// The records of one frame on their way to where they wait.

@@ -1,9 +1,10 @@
 //! How large the blocks of mounted file systems are, and when something is mounted or unmounted.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 
 use nix::sys::statfs::statfs;
 use procfs::FromBufRead;
@@ -11,7 +12,7 @@ use procfs::process::{MountInfo, MountInfos};
 
 use super::clock;
 use crate::capture::fact::{Fact, Text};
-use crate::units::{DevId, Pid};
+use crate::units::Pid;
 
 /// What is mounted in our mount namespace.
 const MOUNTINFO: &str = "/proc/self/mountinfo";
@@ -40,39 +41,40 @@ impl AsFd for MountWatch {
     }
 }
 
-/// Bytes of the blocks of those file systems, as a fact. Only they are asked: one of the network may not answer.
+/// Devices with file systems that are mounted here, and the size of the blocks in which their events count, as a fact. Only those
+/// are asked for it: one of the network may not answer.
 ///
 /// # Errors
 ///
 /// Those of reading `/proc/self/mountinfo`.
-pub fn block_sizes() -> io::Result<Fact> {
+pub fn file_systems() -> io::Result<Fact> {
     let text = fs::read(MOUNTINFO)?;
     let mounts = MountInfos::from_buf_read(text.as_slice()).map_err(io::Error::other)?;
-    let counted = mounts.0.iter().filter(|it| COUNT_IN_BLOCKS.contains(&it.fs_type.as_str()));
-    let lines: String = counted.filter_map(line).collect();
+    let lines: BTreeSet<String> = mounts.0.iter().filter_map(line).collect();
     let (time, which) = (clock::now(), Text::BLOCKS);
-    Ok(Fact::Text { time, which, pid: Pid(0), text: lines.into_bytes() })
-}
-
-/// File systems that tell by events where files lie: those, and xfs.
-///
-/// # Errors
-///
-/// Those of reading `/proc/self/mountinfo`.
-pub fn told_by_events() -> io::Result<Vec<DevId>> {
-    let text = fs::read(MOUNTINFO)?;
-    let mounts = MountInfos::from_buf_read(text.as_slice()).map_err(io::Error::other)?;
-    let tells =
-        |it: &&MountInfo| it.fs_type == "xfs" || COUNT_IN_BLOCKS.contains(&it.fs_type.as_str());
-    Ok(mounts.0.iter().filter(tells).filter_map(|it| DevId::parse(&it.majmin)).collect())
+    let text = Vec::from_iter(lines).concat().into_bytes();
+    Ok(Fact::Text { time, which, pid: Pid(0), text })
 }
 
 fn line(mount: &MountInfo) -> Option<String> {
+    if mount.majmin.starts_with("0:") {
+        // btrfs: its own number is no device, but what it was mounted from is.
+        let from = mount.mount_source.as_deref().filter(|it| it.starts_with("/dev/"))?;
+        let node = fs::metadata(from).ok()?;
+        let is_block = node.file_type().is_block_device();
+        return is_block.then(|| format!("{} -\n", number(node.rdev())));
+    }
+    if !COUNT_IN_BLOCKS.contains(&mount.fs_type.as_str()) {
+        return Some(format!("{} -\n", mount.majmin));
+    }
     // Something else may be mounted over it.
-    let there = fs::metadata(&mount.mount_point).ok()?.dev();
-    let dev = format!("{}:{}", nix::sys::stat::major(there), nix::sys::stat::minor(there));
+    let there = number(fs::metadata(&mount.mount_point).ok()?.dev());
     let bytes = statfs(&mount.mount_point).ok()?.block_size();
-    (dev == mount.majmin).then(|| format!("{dev} {bytes}\n"))
+    (there == mount.majmin).then(|| format!("{there} {bytes}\n"))
+}
+
+fn number(dev: u64) -> String {
+    format!("{}:{}", nix::sys::stat::major(dev), nix::sys::stat::minor(dev))
 }
 
 #[cfg(test)]
@@ -81,9 +83,11 @@ mod tests {
 
     #[test]
     fn block_sizes_are_powers_of_two() {
-        let Ok(Fact::Text { text, .. }) = block_sizes() else { panic!("a text") };
+        let Ok(Fact::Text { text, .. }) = file_systems() else { panic!("a text") };
         for line in String::from_utf8(text).expect("digits").lines() {
-            let bytes: u64 = line.split_once(' ').and_then(|it| it.1.parse().ok()).expect(line);
+            let (dev, bytes) = line.split_once(' ').expect(line);
+            assert!(crate::units::DevId::parse(dev).is_some(), "{line}");
+            let bytes: u64 = if bytes == "-" { 1024 } else { bytes.parse().expect(line) };
             assert!(bytes.is_power_of_two() && (1024..=65536).contains(&bytes), "{line}");
         }
     }

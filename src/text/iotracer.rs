@@ -2,7 +2,8 @@
 //!
 //! `VFS` is a read or write of a regular file by a system call, its address the offset in the file in bytes; `BLK` a piece of a
 //! block request, when its bio was queued, its address the sector (of 512 bytes) on the disk. What has no place in this format is
-//! counted: accesses whose offset or size is not known, and whatever is neither a read nor a write.
+//! counted: accesses whose offset or size is not known, asynchronous ones, transfers inside the kernel, and requests that are neither
+//! read nor write.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -177,6 +178,10 @@ impl<W: io::Write> Sink for IotracerLines<W> {
                 self.syscall(it);
                 self.write_ready()?;
             }
+            Step::SyscallEnded(it, _) if it.call.call().class == Class::Transfer => {
+                self.left_out += u64::from(it.ret > Some(0));
+            }
+            Step::AsyncEnded(it, _) => self.left_out += u64::from(it.bytes() > Some(0)),
             Step::Block { step: BlockStep::Queued(it), .. } => {
                 let begin = it.begin().unwrap_or(KernelTime::MIN);
                 self.requests.insert(it.id, begin);

@@ -1,4 +1,5 @@
-//! Where the files that were seen lie, asked at the end: for file systems whose events do not say it.
+//! Where the files that were seen lie, asked at the end. Events do not say it of all: not on all file systems, and ext4 says it once,
+//! which may have been before the recording (what is overwritten in place was in memory).
 //!
 //! The tracer is not woken when a file is closed or synchronised (that costs each such call as much as a name does), so it asks
 //! once: what was removed, or has moved to another place by then, stays unknown, and what is said is no more than likely for
@@ -15,19 +16,8 @@ use nix::sys::stat::{major, minor};
 
 use crate::capture::fact::{Fact, NameOf, Text};
 use crate::event::FileStat;
-use crate::sys::{clock, fiemap, mounts};
+use crate::sys::{clock, fiemap};
 use crate::units::{DevId, Pid};
-
-/// Whose places are asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ask {
-    /// Nobody's.
-    None,
-    /// Those on file systems whose events do not tell.
-    Untold,
-    /// Those of all.
-    All,
-}
 
 /// Files that are remembered.
 const FILES_MAX: usize = 1 << 16;
@@ -61,26 +51,18 @@ impl SeenFiles {
         }
     }
 
-    /// Asks, and gives what was said, a text for each file; and what the user should know.
-    pub fn ask(self, ask: Ask) -> (Vec<Fact>, Option<String>) {
-        let told = match ask {
-            Ask::None => return (Vec::new(), None),
-            Ask::Untold => mounts::told_by_events().unwrap_or_default(),
-            Ask::All => Vec::new(),
-        };
-        let asked = self.paths.into_iter().filter(|it| !told.contains(&it.0.0));
+    /// Asks, and gives what was said, a text for each file; and how many could not be asked: they are gone, there was no room for
+    /// them, or their file system does not say.
+    pub fn ask(self) -> (Vec<Fact>, u64) {
         let mut not_asked = self.left_out;
         let mut facts = Vec::new();
-        for (key, path) in asked {
+        for (key, path) in self.paths {
             match places(key, path) {
                 Ok(fact) => facts.push(fact),
                 Err(_) => not_asked += 1,
             }
         }
-        let warning = (not_asked > 0).then(|| {
-            format!("where {not_asked} files lie could not be asked at the end: they were gone, or their file system does not say")
-        });
-        (facts, warning)
+        (facts, not_asked)
     }
 }
 

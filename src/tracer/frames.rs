@@ -114,6 +114,7 @@ pub(super) fn end_frame(
         unwritten: counted.unwritten,
         warnings,
         own: Own::default(),
+        places_not_asked: 0,
         disks: Vec::new(),
     }
 }

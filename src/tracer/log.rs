@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, SyncSender};
 use nix::sys::eventfd::EventFd;
 
 use super::drain::{Place, ROUND_NS_MIN};
-use super::extents::{Ask, SeenFiles};
+use super::extents::SeenFiles;
 use super::plan::RingOf;
 use super::tree::Tree;
 use crate::capture::fact::{Fact, FactsFrame};
@@ -79,9 +79,9 @@ impl Counted {
         ring.and_then(|it| it.get(usize::from(id))).copied().unwrap_or(0)
     }
 
-    /// Asks where the files lie that were seen, and writes it; what the user should know.
-    pub fn write_places(&mut self, writer: &mut Writer<File>, ask: Ask) -> Option<String> {
-        let (facts, warning) = std::mem::take(&mut self.files).ask(ask);
+    /// Asks where the files lie that were seen, and writes it. How many could not be asked.
+    pub fn write_places(&mut self, writer: &mut Writer<File>) -> u64 {
+        let (facts, not_asked) = std::mem::take(&mut self.files).ask();
         let mut frame = FactsFrame::default();
         for (number, fact) in facts.iter().enumerate() {
             frame.push(fact);
@@ -90,7 +90,7 @@ impl Counted {
                 self.error = writer.last_facts(clock::now(), &mut full).err();
             }
         }
-        warning
+        not_asked
     }
 
     fn sample(&mut self, stream: u32, id: u16) {

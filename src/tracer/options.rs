@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use super::choice::SourceWish;
 use super::drain::Place;
-use super::extents::Ask;
 use super::naming::NamesWish;
 use crate::event::syscall_table::CallId;
 use crate::units::DevId;
@@ -33,10 +32,8 @@ pub struct Options {
     pub exact_args: bool,
     /// True to record block requests.
     pub block: bool,
-    /// True to record what file systems say about where files lie.
+    /// True to record what file systems say about where files lie, and to ask them at the end.
     pub extents: bool,
-    /// Whose places are asked at the end.
-    pub ask: Ask,
     /// Of which disks; empty: of all.
     pub devices: Vec<DevId>,
     /// True to show those of everybody, whoever is followed.

@@ -9,7 +9,6 @@ use std::thread::JoinHandle;
 
 use super::choice::{Choice, SourceWish, choose};
 use super::error::TracerError;
-use super::extents::Ask;
 use super::frames::{About, begin_log, end_frame, header};
 use super::gauge::Gauge;
 use super::log::{Log, Message};
@@ -127,8 +126,6 @@ struct Session {
     name_threads: NamesThreads,
     /// If it is to be known how large the blocks of file systems are.
     mounts: Option<MountWatch>,
-    /// Whose places are asked at the end.
-    ask: Ask,
     /// Those that were online at the start.
     cpus: Vec<u32>,
     /// Those that were there at the start.
@@ -214,7 +211,6 @@ impl Session {
             names,
             name_threads,
             mounts,
-            ask: options.ask,
             cpus,
             disks,
             call_cost_ns,
@@ -243,7 +239,7 @@ impl Session {
                 return "log not writable";
             }
             if ready.mounts_changed {
-                snapshot::send(&self.threads.to_log, Vec::from_iter(mounts::block_sizes().ok()));
+                snapshot::send(&self.threads.to_log, Vec::from_iter(mounts::file_systems().ok()));
             }
             // From the back, so that the places of the others stay.
             for place in ready.ended.into_iter().rev() {
@@ -310,11 +306,12 @@ impl Session {
             ));
             Books::default()
         });
-        warnings.extend(counted.write_places(&mut writer, self.ask));
+        let places = self.mounts.as_ref().map(|_| counted.write_places(&mut writer));
+        let places_not_asked = places.unwrap_or(0);
         let own = Own { cpu_ns: limits::own_cpu_ns(), call_cost_ns: self.call_cost_ns };
         let disks = disks::disks().into_iter().filter(|it| !self.disks.contains(it)).collect();
-        let end =
-            End { own, disks, ..end_frame(reason, end_ns, ended, counts, &counted, warnings) };
+        let end = end_frame(reason, end_ns, ended, counts, &counted, warnings);
+        let end = End { own, disks, places_not_asked, ..end };
         let last = writer.json(FrameKind::END, clock::now(), &end);
         let log_error = counted.error.or(last.err());
         let (source, names, probes) = (self.source, self.names, self.probes);

@@ -58,7 +58,7 @@ pub fn take(subject: &Subject, what: What, log: &Sender<Message>) {
     facts.extend(whose.iter().flat_map(|&it| proc::tasks(it)));
     facts.extend(tree.iter().flat_map(|&it| proc::places(it)));
     if what.blocks {
-        facts.extend(mounts::block_sizes().ok());
+        facts.extend(mounts::file_systems().ok());
     }
     send(log, facts);
     if what.maps {

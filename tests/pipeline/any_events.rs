@@ -95,7 +95,7 @@ fn task() -> impl Strategy<Value = TaskEvent> {
         }),
         2 => id().prop_map(|pid| TaskEvent::Fork { pid: Pid(pid), tid: Tid(pid), ppid: Pid(1), ptid: Tid(1) }),
         2 => (id(), any::<bool>()).prop_map(|(tid, files)| TaskEvent::NewTask {
-            tid: Tid(tid), clone_flags: if files { 0x400 } else { 0 },
+            tid: Tid(tid), clone_flags: if files { 0x400 } else { 0 }, comm: None,
         }),
         3 => (id(), id(), any::<bool>()).prop_map(|(pid, tid, exec)| TaskEvent::Comm {
             pid: Pid(pid), tid: Tid(tid), comm: b"name".to_vec(), exec,
@@ -143,15 +143,17 @@ fn block() -> impl Strategy<Value = BlockEvent> {
 fn file_system() -> impl Strategy<Value = FsEvent> {
     let dev = DevId::new(7, 0);
     let unit = prop::sample::select(vec![Unit::Bytes, Unit::Blocks]);
-    let extent = (0..3u64, unit, 0..9u64, 0..9u64, any::<u64>()).prop_map(
-        move |(ino, unit, offset, length, address)| {
-            FsEvent::Extent(Extent { dev, ino, on: dev, unit, offset, length, address })
+    let place = (0..9u64, 0..9u64, any::<u64>());
+    let extent = (0..3u64, unit, place, any::<bool>()).prop_map(
+        move |(ino, unit, (offset, length, address), is_shared)| {
+            FsEvent::Extent(Extent { dev, ino, on: dev, unit, offset, length, address, is_shared })
         },
     );
     prop_oneof![
         4 => extent,
         1 => (any::<u64>(), any::<u64>()).prop_map(move |(block, count)| FsEvent::Freed { dev, block, count }),
-        1 => prop::sample::select(vec![FsEvent::CommitBegins, FsEvent::CommitEnds, FsEvent::NoExtent]),
+        1 => (0..3u64).prop_map(move |ino| FsEvent::Evicted { dev, ino }),
+        1 => Just(FsEvent::NoExtent),
     ]
 }
 

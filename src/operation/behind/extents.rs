@@ -20,18 +20,29 @@ pub fn device_of((dev, ino): FileKey) -> Option<DevId> {
 }
 
 /// The kernel has an inode for each block device in a file system of its own, which has no device; its number is that of the
-/// device (`bdev_add()` in block/bdev.c, from Linux 5.11 on).
-fn key_of(extent: &Extent) -> FileKey {
-    let is_device = extent.dev.major() == 0
+/// device (`bdev_add()` in block/bdev.c, from Linux 5.11 on). What is said of it is said of all that lies behind, whatever it is.
+pub(super) fn is_device(extent: &Extent) -> bool {
+    extent.dev.major() == 0
         && extent.ino == u64::from(extent.on.0)
-        && extent.offset == extent.address;
-    if is_device { device_file(extent.on) } else { (extent.dev, extent.ino) }
+        && extent.offset == extent.address
+}
+
+/// Who said where some of a file lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Told {
+    /// ext4, which also says when it does not any more.
+    Blocks,
+    /// iomap: it holds for what is read or written next.
+    Mapping,
+    /// The same, of what other files may have, too.
+    Shared,
 }
 
 /// A part of a file's contents. The same for all bytes that lie as far from one another on the device as they do in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Run {
     file: FileKey,
+    told: Told,
     /// Place on the device less place in the file, in bytes, modulo 2^64.
     shift: u64,
 }
@@ -43,8 +54,8 @@ pub(super) struct Found {
     pub begin: u64,
     /// The byte behind the last.
     pub end: u64,
-    /// The file and where in it, in bytes; `None`: not known.
-    pub of: Option<(FileKey, u64)>,
+    /// The file, where in it, in bytes, and who said so; `None`: not known.
+    pub of: Option<(FileKey, u64, Told)>,
 }
 
 /// Where files lie on all devices.
@@ -70,9 +81,10 @@ impl Extents {
         self.block_bytes.insert(dev, bytes);
     }
 
-    /// True if there is a file system that was seen.
-    pub(super) fn is_file_system(&self, dev: DevId) -> bool {
-        self.block_bytes.contains_key(&dev)
+    /// Another file system is there now, or none.
+    pub(super) fn forget_device(&mut self, dev: DevId) {
+        self.block_bytes.remove(&dev);
+        self.count -= self.runs.remove(&dev).map_or(0, |it| it.len());
     }
 
     /// Some of a file lies there; what lay there before does not any more.
@@ -93,7 +105,12 @@ impl Extents {
             self.given_up += self.count as u64;
             self.forget();
         }
-        let run = Run { file: key_of(extent), shift };
+        let told = match (extent.unit, extent.is_shared) {
+            (Unit::Blocks, _) => Told::Blocks,
+            (Unit::Bytes, false) => Told::Mapping,
+            (Unit::Bytes, true) => Told::Shared,
+        };
+        let run = Run { file: (extent.dev, extent.ino), told, shift };
         self.change(extent.on, begin, end, |runs| runs.insert(begin..end, run));
     }
 
@@ -122,7 +139,7 @@ impl Extents {
             if at < from {
                 found.push(Found { begin: at, end: from, of: None });
             }
-            let of = Some((run.file, from.wrapping_sub(run.shift)));
+            let of = Some((run.file, from.wrapping_sub(run.shift), run.told));
             found.push(Found { begin: from, end: to, of });
             at = to;
         }
@@ -160,7 +177,10 @@ mod tests {
         extents.has_blocks(DEV, 1024);
         for &(ino, offset, length, address) in list {
             let unit = Unit::Blocks;
-            extents.learn(&Extent { dev: DEV, ino, on: DEV, unit, offset, length, address });
+            let is_shared = false;
+            let extent =
+                Extent { dev: DEV, ino, on: DEV, unit, offset, length, address, is_shared };
+            extents.learn(&extent);
         }
         extents
     }
@@ -168,7 +188,7 @@ mod tests {
     /// `begin-end` of each piece in blocks, with `inode@offset`.
     fn text(extents: &Extents, begin: u64, end: u64) -> String {
         let piece = |it: Found| {
-            let of = it.of.map(|((_, ino), offset)| format!("{ino}@{}", offset / 1024));
+            let of = it.of.map(|((_, ino), offset, _)| format!("{ino}@{}", offset / 1024));
             format!("{}-{}:{}", it.begin / 1024, it.end / 1024, of.as_deref().unwrap_or("?"))
         };
         let found = extents.find(DEV, begin * 1024, end * 1024);
@@ -201,24 +221,31 @@ mod tests {
 
     #[test]
     fn a_device_is_a_file_by_itself() {
-        let mut extents = Extents::default();
-        let (unit, inodes) = (Unit::Bytes, DevId(3));
-        let ino = u64::from(DEV.0);
-        let it = Extent { dev: inodes, ino, on: DEV, unit, offset: 512, length: 512, address: 512 };
-        extents.learn(&it);
-        let found = |extents: &Extents| extents.find(DEV, 512, 1024)[0].of.expect("it was told");
-        assert_eq!(found(&extents), (device_file(DEV), 512));
+        let (unit, dev, on, ino) = (Unit::Bytes, DevId(3), DEV, u64::from(DEV.0));
+        let (offset, length, address, is_shared) = (512, 512, 512, false);
+        let it = Extent { dev, ino, on, unit, offset, length, address, is_shared };
+        assert!(is_device(&it) && !is_device(&Extent { offset: 0, ..it }));
         assert_eq!(device_of(device_file(DEV)), Some(DEV));
-        extents.learn(&Extent { offset: 0, ..it });
-        assert_eq!(found(&extents), ((inodes, ino), 0));
-        assert_eq!(device_of((inodes, ino)), None);
+        assert_eq!(device_of((dev, ino)), None);
+    }
+
+    #[test]
+    fn nothing_is_known_of_another_file_system() {
+        let mut all = extents(&[(1, 0, 10, 100)]);
+        all.forget_device(DEV);
+        assert_eq!((text(&all, 100, 110), all.count), ("100-110:?".to_owned(), 0));
+        let (unit, dev, on, ino) = (Unit::Blocks, DEV, DEV, 1);
+        let (offset, length, address, is_shared) = (0, 10, 100, false);
+        all.learn(&Extent { dev, ino, on, unit, offset, length, address, is_shared });
+        assert_eq!(all.unsized_, 1, "how large its blocks are is not known any more");
     }
 
     #[test]
     fn blocks_of_unknown_size_are_counted() {
         let mut extents = Extents::default();
         let (unit, on) = (Unit::Blocks, DEV);
-        extents.learn(&Extent { dev: DEV, ino: 1, on, unit, offset: 0, length: 1, address: 1 });
+        let (offset, length, address, is_shared) = (0, 1, 1, false);
+        extents.learn(&Extent { dev: DEV, ino: 1, on, unit, offset, length, address, is_shared });
         assert_eq!((extents.unsized_, extents.count), (1, 0));
     }
 

@@ -5,8 +5,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::extents::Found;
-use super::{Behind, FileKey, Files};
+use super::{Behind, EXT4_JOURNAL_INO, FileKey, Files, Found, Look, Told};
 use crate::anomaly::Link;
 use crate::capture::header::Disk;
 use crate::event::block::Place;
@@ -77,6 +76,7 @@ impl Files {
         &self,
         behind: &Behind,
         nr_sector: u64,
+        look: Look,
         depth: usize,
     ) -> Vec<(u64, Vec<Above>)> {
         let place = match behind {
@@ -88,9 +88,9 @@ impl Files {
         let Some(place) = place else { return vec![(nr_sector, Vec::new())] };
         let mut all = Vec::new();
         let mut sector = place.sector;
-        for (length, behind) in self.contents(place, nr_sector) {
+        for (length, behind) in self.contents(place, nr_sector, look) {
             let mut done = 0;
-            for (length, mut above) in self.above(&behind, length, depth + 1) {
+            for (length, mut above) in self.above(&behind, length, look, depth + 1) {
                 let place = Place { dev: place.dev, sector: sector.saturating_add(done) };
                 above.insert(0, Above { place, behind: behind.further(done) });
                 all.push((length, above));
@@ -102,29 +102,35 @@ impl Files {
     }
 
     /// What file systems say of sectors of a device: lengths in sectors, and files.
-    pub(super) fn contents(&self, place: Place, nr_sector: u64) -> Vec<(u64, Behind)> {
+    pub(super) fn contents(&self, place: Place, nr_sector: u64, look: Look) -> Vec<(u64, Behind)> {
         let begin = place.sector.saturating_mul(SECTOR_BYTES);
         let end = begin.saturating_add(nr_sector.saturating_mul(SECTOR_BYTES));
         let told = self.extents.find(place.dev, begin, end).into_iter();
-        let known = told.flat_map(|it| match it.of {
-            Some(of) => vec![(it, self.contents_of(of, Link::Exact))],
+        let known = told.flat_map(|it| match it.of.and_then(|of| self.by_events(of, look)) {
+            Some(behind) => vec![(it, behind)],
             // It may have moved since.
             None => {
                 let asked = self.at_the_end.find(place.dev, it.begin, it.end).into_iter();
                 let behind = |it: Found| match it.of {
-                    Some(of) => self.contents_of(of, Link::Inferred),
+                    Some((key, offset, _)) => self.file(key, Some(offset), Link::Inferred),
                     None => Behind::Unknown,
                 };
                 asked.map(|it| (it, behind(it))).collect()
             }
         });
-        known.map(|(it, behind)| ((it.end - it.begin) / SECTOR_BYTES, behind)).collect()
+        // A run may end inside a sector.
+        let sectors = |it: Found| it.end / SECTOR_BYTES - it.begin / SECTOR_BYTES;
+        known.map(|(it, behind)| (sectors(it), behind)).filter(|it| it.0 > 0).collect()
     }
 
-    fn contents_of(&self, (key, offset): (FileKey, u64), link: Link) -> Behind {
-        match self.journals.contains(&key) {
-            true => Behind::Journal,
-            false => self.file(key, Some(offset), link),
+    /// What lies there by what was said since the recording began; `None`: that does not hold for this.
+    fn by_events(&self, (key, offset, told): (FileKey, u64, Told), look: Look) -> Option<Behind> {
+        if told == Told::Blocks && key.1 == EXT4_JOURNAL_INO {
+            return Some(Behind::Journal);
         }
+        let is_stale = told != Told::Blocks && look.was_in_memory && !self.writeback_is_told;
+        let is_certain = told != Told::Shared && look.at >= self.mounts_change_until;
+        let link = if is_certain { Link::Exact } else { Link::Inferred };
+        (!is_stale).then(|| self.file(key, Some(offset), link))
     }
 }

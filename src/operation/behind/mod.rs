@@ -1,8 +1,8 @@
 //! What stands behind a block request: files, places in them, and who wrote what is written now.
 //!
 //! In: the parts of requests (`operation::block`), what file systems say ([`FsEvent`]), files that are opened and written. Out:
-//! [`Piece`]s. Each says how it is known: by what the file system has said since the recording began (exact), by the call that
-//! the thread was inside or by who wrote these bytes last (inferred), or not at all.
+//! [`Piece`]s. Each says how it is known: by what the file system has said since the recording began (exact), by what it said at
+//! the end, the call that the thread was inside, who wrote these bytes last (inferred), or not at all.
 
 mod extents;
 mod images;
@@ -13,20 +13,20 @@ use std::str::SplitWhitespace;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use self::extents::Extents;
+use self::extents::{Extents, Found, Told, is_device};
 pub use self::extents::{FileKey, device_file, device_of};
 pub use self::images::Above;
 use self::images::Images;
 pub use self::writers::Writer;
 use self::writers::Writers;
 use super::block::{At, BlockRequest, Part};
-use super::model::{OpenFile, ProcessKey, ThreadInfo};
+use super::model::{OpenFile, ProcessKey};
 use crate::anomaly::Link;
 use crate::capture::header::Disk;
 use crate::event::FileStat;
 use crate::event::block::{Place, RequestOp};
 use crate::event::fs::{Extent, FsEvent, Unit};
-use crate::units::{DevId, Pid, SECTOR_BYTES, Tid};
+use crate::units::{DevId, KernelTime, SECTOR_BYTES};
 
 /// What lies in the sectors.
 #[derive(Clone, Debug)]
@@ -143,6 +143,20 @@ pub struct Doing<'a> {
     pub brings: Option<ProcessKey>,
 }
 
+impl Doing<'_> {
+    fn was_in_memory(&self) -> bool {
+        self.for_others || self.brings.is_some()
+    }
+}
+
+/// When, and for what, it is asked what lies somewhere.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Look {
+    at: KernelTime,
+    /// It is written, and was in memory before.
+    was_in_memory: bool,
+}
+
 /// Files and what is known of their places.
 #[derive(Debug, Default)]
 pub struct Files {
@@ -155,16 +169,25 @@ pub struct Files {
     images: Images,
     /// Block devices by their names.
     devices: FxHashMap<Vec<u8>, DevId>,
-    /// Threads that write a journal.
-    committing: FxHashSet<Tid>,
-    /// Files that are the journals of their file systems.
-    journals: FxHashSet<FileKey>,
+    /// Devices that somebody uses by their nodes.
+    used_directly: FxHashSet<DevId>,
+    /// Devices with a file system that is mounted.
+    mounted: FxHashMap<DevId, Option<u64>>,
+    /// Until this time something may be mounted elsewhere than is known.
+    mounts_change_until: KernelTime,
+    /// File systems that use iomap say where what they write back goes.
+    writeback_is_told: bool,
+    /// Files that were forgotten for want of room.
+    given_up: u64,
     /// What was found for parts of requests that are not over.
     pieces: FxHashMap<u64, Vec<Piece>>,
 }
 
 /// The file that ext4 has its journal in (`fs/ext4/ext4.h`).
 const EXT4_JOURNAL_INO: u64 = 8;
+
+/// So long after a mount or unmount it is known for certain what is mounted (the tracer is woken, and looks).
+const MOUNTS_TOLD_NS: u64 = 1_000_000_000;
 
 /// Files that are remembered by inode.
 const FILES_MAX: usize = 1 << 20;
@@ -188,64 +211,87 @@ impl Files {
             let numbers: Vec<u64> = line.filter_map(|it| it.parse().ok()).collect();
             if let &[offset, address, length] = numbers.as_slice() {
                 let unit = Unit::Bytes;
-                self.at_the_end.learn(&Extent { dev, ino, on: dev, unit, offset, length, address });
+                let (on, is_shared) = (dev, false);
+                let it = Extent { dev, ino, on, unit, offset, length, address, is_shared };
+                self.at_the_end.learn(&it);
             }
         }
     }
 
-    /// How large the blocks of a file system are.
-    pub fn has_blocks(&mut self, dev: DevId, bytes: u64) {
-        self.extents.has_blocks(dev, bytes);
+    /// What is mounted now: devices, and how large their blocks are if events count in them. Of all others nothing is known any
+    /// more.
+    pub fn file_systems(&mut self, all: &[(DevId, Option<u64>)]) {
+        let now: FxHashMap<DevId, Option<u64>> = all.iter().copied().collect();
+        let before = std::mem::replace(&mut self.mounted, now);
+        let mut changed: Vec<DevId> = before.keys().chain(self.mounted.keys()).copied().collect();
+        changed.retain(|it| before.get(it) != self.mounted.get(it));
+        for dev in changed {
+            self.extents.forget_device(dev);
+            self.writers.forget_device(dev);
+            self.opened.retain(|key, _| key.0 != dev);
+        }
+        let sizes = self.mounted.iter().filter_map(|(dev, bytes)| Some((*dev, (*bytes)?)));
+        sizes.for_each(|(dev, bytes)| self.extents.has_blocks(dev, bytes));
+        self.mounts_change_until = KernelTime::MIN;
+    }
+
+    /// Something was mounted or unmounted; what it was is told soon.
+    pub fn mounts_change(&mut self, at: KernelTime) {
+        self.mounts_change_until = KernelTime(at.0.saturating_add(MOUNTS_TOLD_NS));
+    }
+
+    /// File systems that use iomap say where what they write back goes.
+    pub fn tells_writeback(&mut self) {
+        self.writeback_is_told = true;
     }
 
     /// What a file system says.
-    pub fn learn(&mut self, by: Tid, event: &FsEvent) {
+    pub fn learn(&mut self, event: &FsEvent) {
         match event {
-            FsEvent::Extent(extent) => {
-                if extent.unit == Unit::Blocks && extent.ino == EXT4_JOURNAL_INO {
-                    self.journals.insert((extent.dev, extent.ino));
-                }
-                self.extents.learn(extent);
+            FsEvent::Extent(extent) if is_device(extent) => {
+                self.used_directly.insert(extent.on);
             }
+            FsEvent::Extent(extent) => self.extents.learn(extent),
             FsEvent::NoExtent => {}
             FsEvent::Freed { dev, block, count } => self.extents.free(*dev, *block, *count),
-            FsEvent::CommitBegins => drop(self.committing.insert(by)),
-            FsEvent::CommitEnds => drop(self.committing.remove(&by)),
+            FsEvent::Evicted { dev, ino } => {
+                self.opened.remove(&(*dev, *ino));
+                self.writers.forget_file((*dev, *ino));
+            }
         }
     }
 
     /// A file was opened, or found open.
     pub fn opened(&mut self, file: &Rc<OpenFile>) {
         let Some(key) = self.key_of(file) else { return };
+        if let (Some(dev), true) = (device_of(key), self.used_directly.len() < FILES_MAX) {
+            self.used_directly.insert(dev);
+        }
         if self.opened.len() >= FILES_MAX {
+            self.given_up += self.opened.len() as u64;
             self.opened.clear();
         }
         self.opened.insert(key, Rc::clone(file));
     }
 
-    /// A thread has written so many bytes there; `offset`: not known where.
-    pub fn wrote(
-        &mut self,
-        by: &ThreadInfo,
-        pid: Pid,
-        file: &OpenFile,
-        offset: Option<u64>,
-        bytes: u64,
-    ) {
+    /// Somebody has written so many bytes there; `offset`: not known where.
+    pub fn wrote(&mut self, by: Writer, file: &OpenFile, offset: Option<u64>, bytes: u64) {
         if let Some(key) = self.key_of(file) {
-            self.writers.wrote(key, by, pid, offset, bytes);
+            self.writers.wrote(key, by, offset, bytes);
         }
     }
 
-    /// Records were lost: extents may have changed, commits may have ended.
+    /// Records were lost: extents may have changed, files been replaced, others have written.
     pub fn records_lost(&mut self) {
         self.extents.forget();
-        self.committing.clear();
+        self.opened.clear();
+        self.writers.forget();
     }
 
-    /// Extents in blocks of a size that is not known, and runs that were given up.
+    /// Extents in blocks of a size that is not known; runs, files and writers that were given up.
     pub fn not_kept(&self) -> (u64, u64) {
-        (self.extents.unsized_, self.extents.given_up)
+        let given_up = [self.extents.given_up, self.writers.given_up, self.given_up];
+        (self.extents.unsized_, given_up.iter().sum())
     }
 
     /// Looks at a part of a request, if that was not done when it was part of another. True if somebody is known to have
@@ -289,26 +335,29 @@ impl Files {
 
     fn pieces_of(&self, part: &Part, request: &BlockRequest, doing: Doing<'_>) -> Vec<Piece> {
         let is_discard = matches!(request.op, RequestOp::Discard | RequestOp::SecureErase);
-        let is_committing = self.committing.contains(&part.queued.tid);
         let nr_sector = u64::from(part.nr_sector);
         let top = part.top(request.dev);
-        let contents = if nr_sector == 0 || is_discard {
-            vec![(nr_sector, Behind::Nothing)]
-        } else if request.rwbs.is_meta() {
-            vec![(nr_sector, if is_committing { Behind::Journal } else { Behind::Metadata })]
-        } else {
-            self.contents(top, nr_sector)
+        let was_in_memory = request.op == RequestOp::Write && doing.was_in_memory();
+        let look = Look { at: part.queued.time, was_in_memory };
+        let contents = match nr_sector == 0 || is_discard {
+            true => vec![(nr_sector, Behind::Nothing)],
+            false => self.contents(top, nr_sector, look),
         };
         let mut pieces = Vec::new();
         let mut sector = part.sector;
         for (length, behind) in contents {
             let behind = match behind {
-                Behind::Unknown if is_committing => Behind::Journal,
-                Behind::Unknown => self.by_call(top, doing),
+                Behind::Journal | Behind::Nothing => behind,
+                // By the file system's own word, whatever lay there before.
+                _ if request.rwbs.is_meta() => Behind::Metadata,
+                Behind::Unknown => self.by_call(
+                    Place { dev: top.dev, sector: top.sector.saturating_add(sector - part.sector) },
+                    doing,
+                ),
                 known => known,
             };
             let mut done = 0;
-            for (length, above) in self.above(&behind, length, 0) {
+            for (length, above) in self.above(&behind, length, look, 0) {
                 let place = (sector.saturating_add(done), length);
                 let behind = behind.further(done);
                 pieces.push(self.piece((part, request), place, (behind, above), doing));
@@ -329,8 +378,7 @@ impl Files {
     ) -> Piece {
         let by = sector - part.sector;
         let levels = part.levels.iter();
-        let was_in_memory =
-            request.op == RequestOp::Write && (doing.for_others || doing.brings.is_some());
+        let was_in_memory = request.op == RequestOp::Write && doing.was_in_memory();
         let writers = match was_in_memory {
             true => self.writers_of(&behind, nr_sector),
             false => Vec::new(),
@@ -364,7 +412,7 @@ impl Files {
         if let Some(key) = stat.filter(|it| it.dev == top.dev).as_ref().and_then(regular) {
             return self.file(key, None, Link::Inferred);
         }
-        if self.opened.contains_key(&itself) && !self.extents.is_file_system(top.dev) {
+        if self.used_directly.contains(&top.dev) && !self.mounted.contains_key(&top.dev) {
             let offset = top.sector.saturating_mul(SECTOR_BYTES);
             return self.file(itself, Some(offset), Link::Inferred);
         }

@@ -1,13 +1,14 @@
 //! Who wrote which bytes of a file last, by the calls that wrote: the kernel's threads bring them to the device later.
 
+use std::collections::VecDeque;
 use std::rc::Rc;
 
 use rangemap::RangeMap;
 use rustc_hash::FxHashMap;
 
-use super::extents::FileKey;
-use crate::operation::model::{ProcessKey, ThreadInfo};
-use crate::units::Pid;
+use super::extents::{FileKey, device_file};
+use crate::operation::model::ProcessKey;
+use crate::units::{DevId, Pid};
 
 /// Somebody who wrote.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,49 +25,44 @@ pub struct Writer {
 #[derive(Debug, Default)]
 struct Ranges {
     known: RangeMap<u64, Writer>,
-    /// Those who wrote nobody knows where: an append.
-    anywhere: Vec<Writer>,
+    /// Those who wrote nobody knows where (an append), the last ones.
+    anywhere: VecDeque<Writer>,
 }
 
 /// All files.
 #[derive(Debug, Default)]
 pub(super) struct Writers {
     files: FxHashMap<FileKey, Ranges>,
-    /// Ranges of all of them.
+    /// Files, and ranges of all of them.
     count: usize,
+    /// So many of them were forgotten for want of room.
+    pub given_up: u64,
 }
 
-/// Ranges that are remembered, over all files; then all are forgotten: nothing is inferred from a part of them.
+/// Files and ranges that are remembered; then all are forgotten: nothing is inferred from a part of them.
 const RANGES_MAX: usize = 1 << 20;
 
-/// So many writers of one piece are told.
+/// So many writers of one piece are told, and so many who appended remembered.
 const TOLD_MAX: usize = 8;
 
 impl Writers {
-    /// Somebody wrote there.
-    pub(super) fn wrote(
-        &mut self,
-        key: FileKey,
-        by: &ThreadInfo,
-        pid: Pid,
-        offset: Option<u64>,
-        bytes: u64,
-    ) {
+    /// Somebody wrote there; `offset`: not known where.
+    pub(super) fn wrote(&mut self, key: FileKey, by: Writer, offset: Option<u64>, bytes: u64) {
+        if bytes == 0 {
+            return;
+        }
         if self.count >= RANGES_MAX {
-            self.files.clear();
-            self.count = 0;
+            self.given_up += self.count as u64;
+            self.forget();
         }
-        let writer = Writer { process: by.process, pid, comm: by.comm.as_slice().into() };
+        let is_new = !self.files.contains_key(&key);
         let ranges = self.files.entry(key).or_default();
-        match offset.map(|begin| begin..begin.saturating_add(bytes)) {
-            None if !ranges.anywhere.contains(&writer) => ranges.anywhere.push(writer),
-            Some(range) if !range.is_empty() => {
-                self.count -= ranges.known.len();
-                ranges.known.insert(range, writer);
-                self.count += ranges.known.len();
-            }
-            None | Some(_) => {}
+        let before = ranges.known.len();
+        match offset {
+            None => ranges.appended(by),
+            Some(begin) => ranges.known.insert(begin..begin.saturating_add(bytes).max(1), by),
         }
+        self.count = self.count + ranges.known.len() + usize::from(is_new) - before;
     }
 
     /// Who wrote these bytes.
@@ -76,28 +72,57 @@ impl Writers {
         let overlapping = (begin < end).then(|| ranges.known.overlapping(begin..end));
         let overlapping = overlapping.into_iter().flatten().map(|it| it.1);
         for writer in overlapping.chain(&ranges.anywhere) {
-            if found.len() < TOLD_MAX && !found.iter().any(|it| it.process == writer.process) {
+            if found.len() == TOLD_MAX {
+                break;
+            }
+            if !found.iter().any(|it| it.process == writer.process) {
                 found.push(writer.clone());
             }
         }
         found
+    }
+
+    /// Another file may have this number next.
+    pub(super) fn forget_file(&mut self, key: FileKey) {
+        self.count -= self.files.remove(&key).map_or(0, |it| it.known.len() + 1);
+    }
+
+    /// Another file system is there now, or none.
+    pub(super) fn forget_device(&mut self, dev: DevId) {
+        let gone: Vec<FileKey> = self.files.keys().copied().filter(|it| it.0 == dev).collect();
+        gone.into_iter().for_each(|it| self.forget_file(it));
+        self.forget_file(device_file(dev));
+    }
+
+    /// Anything may have been written unseen.
+    pub(super) fn forget(&mut self) {
+        self.files.clear();
+        self.count = 0;
+    }
+}
+
+impl Ranges {
+    fn appended(&mut self, by: Writer) {
+        if !self.anywhere.contains(&by) {
+            if self.anywhere.len() == TOLD_MAX {
+                self.anywhere.pop_front();
+            }
+            self.anywhere.push_back(by);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::operation::model::ThreadKey;
-    use crate::units::{DevId, Tid};
 
     const KEY: FileKey = (DevId(1), 2);
 
     fn writers(list: &[(u32, Option<u64>, u64)]) -> Writers {
         let mut writers = Writers::default();
         for &(process, offset, bytes) in list {
-            let (key, process) = (ThreadKey(process), ProcessKey(process));
-            let by = ThreadInfo { key, process, tid: Tid(1), comm: b"w".to_vec() };
-            writers.wrote(KEY, &by, Pid(1), offset, bytes);
+            let by = Writer { process: ProcessKey(process), pid: Pid(1), comm: (*b"w").into() };
+            writers.wrote(KEY, by, offset, bytes);
         }
         writers
     }
@@ -122,12 +147,24 @@ mod tests {
     #[test]
     fn one_that_goes_on_is_one_range() {
         let all = writers(&[(1, Some(0), 10), (1, Some(10), 10), (1, Some(5), 100)]);
-        assert_eq!(all.count, 1);
+        assert_eq!(all.count, 2, "the file and one range");
         check(&[(2, Some(15), 5), (1, Some(0), 10), (1, Some(10), 10)], (0, 20), &[1]);
     }
 
     #[test]
     fn an_append_may_be_anywhere() {
         check(&[(1, Some(0), 10), (2, None, 10)], (0, 10), &[1, 2]);
+        let many: Vec<_> = (0..100).map(|it| (it, None, 1)).collect();
+        check(&many, (0, 10), &[92, 93, 94, 95, 96, 97, 98, 99]);
+    }
+
+    #[test]
+    fn another_file_of_the_same_number_has_no_writers() {
+        let mut all = writers(&[(1, Some(0), 10), (1, Some(20), 10)]);
+        all.forget_file(KEY);
+        assert_eq!((all.of(KEY, 0, 30), all.count), (vec![], 0));
+        let mut all = writers(&[(1, Some(0), 10)]);
+        all.forget_device(KEY.0);
+        assert_eq!((all.of(KEY, 0, 30), all.count), (vec![], 0));
     }
 }

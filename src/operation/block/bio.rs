@@ -19,7 +19,7 @@ use std::rc::Rc;
 use rustc_hash::FxHashMap;
 
 use super::model::{At, BlockRequest};
-use crate::event::block::{BlockEvent, Place};
+use crate::event::block::{BlockEvent, Place, RequestOp};
 use crate::units::{DevId, Tid};
 
 /// A piece of a request that came in one bio.
@@ -270,6 +270,31 @@ impl BioLayer {
             device.remove(key);
         }
         Some(part)
+    }
+
+    /// The oldest discards that this thread has queued on a device, as many as make so many sectors.
+    pub(super) fn take_discards(&mut self, dev: DevId, by: Tid, nr_sector: u32) -> Vec<Part> {
+        let Some(device) = self.devices.get_mut(&dev) else { return Vec::new() };
+        let is_meant = |it: &&Bio| {
+            it.event.rwbs.op() == RequestOp::Discard
+                && it.queued.tid == by
+                && it.taken == 0
+                && it.told.is_none()
+        };
+        let mut waiting: Vec<&Bio> = device.open.values().filter(is_meant).collect();
+        waiting.sort_unstable_by_key(|it| it.number);
+        let mut left = nr_sector;
+        let fits = |it: &&Bio| match left.checked_sub(it.event.nr_sector) {
+            Some(rest) => {
+                left = rest;
+                true
+            }
+            None => false,
+        };
+        let keys: Vec<(u64, u64)> =
+            waiting.into_iter().take_while(fits).map(|it| (it.event.sector, it.number)).collect();
+        let bios = keys.into_iter().filter_map(|it| device.remove(it));
+        bios.map(|it| it.as_part()).collect()
     }
 
     /// A bio is done without having been part of a request. It, and what its device makes of bios.

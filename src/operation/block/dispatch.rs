@@ -1,9 +1,12 @@
 //! On the way to the driver: insert, issue, requeue.
 
+use std::rc::Rc;
+
 use super::anomaly::AnomalyReason;
 use super::model::{BlockStep, Ending, FlushRole, RequestId};
 use super::states::{Deed, Fit, State};
 use super::tracker::Push;
+use crate::event::block::RequestOp;
 
 impl Push<'_> {
     pub(super) fn inserted(&mut self) {
@@ -93,7 +96,8 @@ impl Push<'_> {
             return;
         }
         let old_end = it.position.saturating_add(u64::from(it.left));
-        let old_start = it.position;
+        let (old_start, more) = (it.position, nr_sector.saturating_sub(it.left));
+        self.discards_joined(id, more);
         self.device.change(id, |it| {
             it.request.inferred.extent = true;
             it.request.sector =
@@ -110,14 +114,32 @@ impl Push<'_> {
         }
     }
 
+    /// No event tells that discards of other places become ranges of the same request (`bio_attempt_discard_merge()` in
+    /// block/blk-merge.c), but its length counts all of them.
+    fn discards_joined(&mut self, host: RequestId, nr_sector: u32) {
+        if self.class != RequestOp::Discard || nr_sector == 0 {
+            return;
+        }
+        let submitter = self.device.get(host).and_then(|it| it.request.submitter);
+        let Some(by) = submitter else { return };
+        let parts = self.bios.take_discards(self.event.dev, by.tid, nr_sector);
+        self.device.change(host, |it| {
+            let count = u32::try_from(parts.len()).unwrap_or(u32::MAX);
+            it.request.merges = it.request.merges.saturating_add(count);
+            Rc::make_mut(&mut it.request.parts).extend(parts);
+        });
+    }
+
     /// Ends what was queued in a range that `host` has grown over: one after the other, none over another.
     fn absorb_unseen(&mut self, host: RequestId, from: u64, to: u64) {
         let mut from = from;
         while let Some(it) = self.device.queued_within(self.class, from, to, host) {
-            let (id, merges) = (it.request.id, it.request.merges);
+            let (id, merges, parts) =
+                (it.request.id, it.request.merges, Rc::clone(&it.request.parts));
             from = it.position.saturating_add(u64::from(it.left));
             self.device.change(host, |it| {
-                it.request.merges = it.request.merges.saturating_add(merges.saturating_add(1))
+                it.request.merges = it.request.merges.saturating_add(merges.saturating_add(1));
+                Rc::make_mut(&mut it.request.parts).extend(parts.iter().cloned());
             });
             self.end(id, Ending::Absorbed { into: Some(host), at: self.at.time, inferred: true });
         }

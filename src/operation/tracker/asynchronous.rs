@@ -10,6 +10,7 @@ use crate::event::syscall_table::{Class, Role};
 use crate::event::uring::{IOSQE_CQE_SKIP_SUCCESS, UringEvent};
 use crate::event::{Event, SysExit};
 use crate::operation::asynchronous::{AsyncOperation, Flight, InFlight, Key, NoResult};
+use crate::operation::behind::Writer;
 use crate::operation::fd_table::Description;
 use crate::operation::model::{FdEffect, ProcessKey, SyscallOperation};
 use crate::operation::process::{Process, Thread};
@@ -149,6 +150,13 @@ impl Tracker {
         operation.result = Some(result);
         operation.results += 1;
         let effects = self.async_effects(operation, now);
+        if let (Class::Write, Some(file), Some(bytes)) =
+            (operation.opcode.class(), &operation.file, operation.bytes())
+        {
+            let comm = self.tasks.process(operation.pid).info.comm.as_slice().into();
+            let by = Writer { process: operation.process, pid: operation.pid, comm };
+            self.files.wrote(by, file, operation.offset, bytes);
+        }
         self.ledger.async_ended += 1;
         let works_on_file = operation.opcode.has_bytes() || operation.opcode.class() == Class::Open;
         let name = operation.file.as_ref().and_then(|it| it.path.as_ref());

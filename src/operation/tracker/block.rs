@@ -69,9 +69,9 @@ impl Tracker {
     }
 
     /// A file system has said something.
-    pub(super) fn file_system(&mut self, event: &Event, said: &FsEvent) {
+    pub(super) fn file_system(&mut self, said: &FsEvent) {
         self.ledger.events += 1;
-        self.files.learn(event.tid, said);
+        self.files.learn(said);
     }
 
     /// Passes a step on if its request is wanted. True if it is.

@@ -111,9 +111,14 @@ impl Tracker {
         self.files.lay_at_the_end(text);
     }
 
-    /// How large the blocks of a file system are.
-    pub fn seen_blocks(&mut self, dev: DevId, bytes: u64) {
-        self.files.has_blocks(dev, bytes);
+    /// What is mounted: devices, and how large their blocks are if their events count in them.
+    pub fn seen_file_systems(&mut self, all: &[(DevId, Option<u64>)]) {
+        self.files.file_systems(all);
+    }
+
+    /// File systems that use iomap say where what they write back goes.
+    pub fn tells_writeback(&mut self) {
+        self.files.tells_writeback();
     }
 
     /// Descriptors that have been the same since everything was switched on, to be told before the events.

@@ -33,46 +33,46 @@ fn definitions_say_who_and_where() {
         expect![[r#"
             Definition ID Attributes
             CLOCK_PROPERTIES Ticks per Seconds: 1000000000, Global Offset: 5, Length: 80, Date: 1970-01-01 00:00:00.001000000 +0000
-            SYSTEM_TREE_NODE 0 Name: "Linux" <31>, Class: "machine" <32>, Parent: UNDEFINED
+            SYSTEM_TREE_NODE 0 Name: "Linux" <37>, Class: "machine" <38>, Parent: UNDEFINED
             SYSTEM_TREE_NODE_DOMAIN System Tree Node: "machine::Linux" <0>, Domain: MACHINE
-            SYSTEM_TREE_NODE 1 Name: "host" <33>, Class: "node" <34>, Parent: "machine::Linux" <0>
+            SYSTEM_TREE_NODE 1 Name: "host" <39>, Class: "node" <40>, Parent: "machine::Linux" <0>
             SYSTEM_TREE_NODE_DOMAIN System Tree Node: "node::host" <1>, Domain: SHARED_MEMORY
-            SYSTEM_TREE_NODE_PROPERTY System Tree Node: "node::host" <1>, Name: "Kernel release" <35>, Type: STRING, Value: "6.1" <36>
-            SYSTEM_TREE_NODE_PROPERTY System Tree Node: "node::host" <1>, Name: "LOST" <37>, Type: STRING, Value: "3 records" <38>
-            LOCATION_GROUP 0 Name: "process [7]" <39>, Type: PROCESS, Parent: "node::host" <1>, Creator: UNDEFINED
-            LOCATION_GROUP_PROPERTY Location Group: "process [7]" <0>, Name: "ProcessId" <40>, Type: INT32, Value: 7
-            LOCATION_GROUP 1 Name: "ca\x01t [8]" <41>, Type: PROCESS, Parent: "node::host" <1>, Creator: "process [7]" <0>
-            LOCATION_GROUP_PROPERTY Location Group: "ca\x01t [8]" <1>, Name: "ProcessId" <40>, Type: INT32, Value: 8
-            SYSTEM_TREE_NODE 2 Name: "block devices" <42>, Class: "hardware" <43>, Parent: "node::host" <1>
-            SYSTEM_TREE_NODE 3 Name: "loop0" <4>, Class: "disk" <44>, Parent: "hardware::block devices" <2>
-            SYSTEM_TREE_NODE_PROPERTY System Tree Node: "disk::loop0" <3>, Name: "Device number" <45>, Type: STRING, Value: "7:0" <46>
-            SYSTEM_TREE_NODE_PROPERTY System Tree Node: "disk::loop0" <3>, Name: "I/O scheduler" <47>, Type: STRING, Value: "none" <48>
-            SYSTEM_TREE_NODE_PROPERTY System Tree Node: "disk::loop0" <3>, Name: "Model" <49>, Type: STRING, Value: "Odd\x1b" <50>
-            SYSTEM_TREE_NODE_PROPERTY System Tree Node: "disk::loop0" <3>, Name: "Size (bytes)" <51>, Type: STRING, Value: "1048576" <52>
-            SYSTEM_TREE_NODE_PROPERTY System Tree Node: "disk::loop0" <3>, Name: "Rotational" <53>, Type: STRING, Value: "no" <54>
-            LOCATION_GROUP 2 Name: "loop0 queue" <55>, Type: PROCESS, Parent: "disk::loop0" <3>, Creator: UNDEFINED
-            LOCATION 0 Name: "thread:7" <56>, Type: CPU_THREAD, # Events: 12, Group: "process [7]" <0>
-            LOCATION_PROPERTY Location: "thread:7" <0>, Name: "ThreadId" <57>, Type: INT32, Value: 7
-            LOCATION 1 Name: "ca\x01t:8" <58>, Type: CPU_THREAD, # Events: 4, Group: "ca\x01t [8]" <1>
-            LOCATION_PROPERTY Location: "ca\x01t:8" <1>, Name: "ThreadId" <57>, Type: INT32, Value: 8
-            LOCATION 2 Name: "loop0 requests" <59>, Type: CPU_THREAD, # Events: 5, Group: "loop0 queue" <2>
+            SYSTEM_TREE_NODE_PROPERTY System Tree Node: "node::host" <1>, Name: "Kernel release" <41>, Type: STRING, Value: "6.1" <42>
+            SYSTEM_TREE_NODE_PROPERTY System Tree Node: "node::host" <1>, Name: "LOST" <43>, Type: STRING, Value: "3 records" <44>
+            LOCATION_GROUP 0 Name: "process [7]" <45>, Type: PROCESS, Parent: "node::host" <1>, Creator: UNDEFINED
+            LOCATION_GROUP_PROPERTY Location Group: "process [7]" <0>, Name: "ProcessId" <46>, Type: INT32, Value: 7
+            LOCATION_GROUP 1 Name: "ca\x01t [8]" <47>, Type: PROCESS, Parent: "node::host" <1>, Creator: "process [7]" <0>
+            LOCATION_GROUP_PROPERTY Location Group: "ca\x01t [8]" <1>, Name: "ProcessId" <46>, Type: INT32, Value: 8
+            SYSTEM_TREE_NODE 2 Name: "block devices" <48>, Class: "hardware" <49>, Parent: "node::host" <1>
+            SYSTEM_TREE_NODE 3 Name: "loop0" <4>, Class: "disk" <50>, Parent: "hardware::block devices" <2>
+            SYSTEM_TREE_NODE_PROPERTY System Tree Node: "disk::loop0" <3>, Name: "Device number" <51>, Type: STRING, Value: "7:0" <52>
+            SYSTEM_TREE_NODE_PROPERTY System Tree Node: "disk::loop0" <3>, Name: "I/O scheduler" <53>, Type: STRING, Value: "none" <54>
+            SYSTEM_TREE_NODE_PROPERTY System Tree Node: "disk::loop0" <3>, Name: "Model" <55>, Type: STRING, Value: "Odd\x1b" <56>
+            SYSTEM_TREE_NODE_PROPERTY System Tree Node: "disk::loop0" <3>, Name: "Size (bytes)" <57>, Type: STRING, Value: "1048576" <58>
+            SYSTEM_TREE_NODE_PROPERTY System Tree Node: "disk::loop0" <3>, Name: "Rotational" <59>, Type: STRING, Value: "no" <60>
+            LOCATION_GROUP 2 Name: "loop0 queue" <61>, Type: PROCESS, Parent: "disk::loop0" <3>, Creator: UNDEFINED
+            LOCATION 0 Name: "thread:7" <62>, Type: CPU_THREAD, # Events: 12, Group: "process [7]" <0>
+            LOCATION_PROPERTY Location: "thread:7" <0>, Name: "ThreadId" <63>, Type: INT32, Value: 7
+            LOCATION 1 Name: "ca\x01t:8" <64>, Type: CPU_THREAD, # Events: 4, Group: "ca\x01t [8]" <1>
+            LOCATION_PROPERTY Location: "ca\x01t:8" <1>, Name: "ThreadId" <63>, Type: INT32, Value: 8
+            LOCATION 2 Name: "loop0 requests" <65>, Type: CPU_THREAD, # Events: 5, Group: "loop0 queue" <2>
             IO_REGULAR_FILE 0 Name: "/a" <1>, Scope: "node::host" <1>
-            IO_FILE_PROPERTY File: "file:///a" <0>, Name: "Mount Point" <63>, Type: STRING, Value: "/" <64>
-            IO_FILE_PROPERTY File: "file:///a" <0>, Name: "Mount Source" <65>, Type: STRING, Value: "/dev/vda1" <66>
-            IO_FILE_PROPERTY File: "file:///a" <0>, Name: "File system" <67>, Type: STRING, Value: "ext4" <68>
+            IO_FILE_PROPERTY File: "file:///a" <0>, Name: "Mount Point" <69>, Type: STRING, Value: "/" <70>
+            IO_FILE_PROPERTY File: "file:///a" <0>, Name: "Mount Source" <71>, Type: STRING, Value: "/dev/vda1" <72>
+            IO_FILE_PROPERTY File: "file:///a" <0>, Name: "File system" <73>, Type: STRING, Value: "ext4" <74>
             IO_DIRECTORY 1 Name: "/net/d" <2>, Scope: "machine::Linux" <0>
-            IO_FILE_PROPERTY File: "directory:///net/d" <1>, Name: "Mount Point" <63>, Type: STRING, Value: "/net" <69>
-            IO_FILE_PROPERTY File: "directory:///net/d" <1>, Name: "Mount Source" <65>, Type: STRING, Value: "server:/export" <70>
-            IO_FILE_PROPERTY File: "directory:///net/d" <1>, Name: "File system" <67>, Type: STRING, Value: "nfs4" <71>
+            IO_FILE_PROPERTY File: "directory:///net/d" <1>, Name: "Mount Point" <69>, Type: STRING, Value: "/net" <75>
+            IO_FILE_PROPERTY File: "directory:///net/d" <1>, Name: "Mount Source" <71>, Type: STRING, Value: "server:/export" <76>
+            IO_FILE_PROPERTY File: "directory:///net/d" <1>, Name: "File system" <73>, Type: STRING, Value: "nfs4" <77>
             IO_REGULAR_FILE 2 Name: "/a" <1>, Scope: "node::host" <1>
-            IO_FILE_PROPERTY File: "file:///a" <2>, Name: "Mount Point" <63>, Type: STRING, Value: "/" <64>
-            IO_FILE_PROPERTY File: "file:///a" <2>, Name: "Mount Source" <65>, Type: STRING, Value: "/dev/vda1" <66>
-            IO_FILE_PROPERTY File: "file:///a" <2>, Name: "File system" <67>, Type: STRING, Value: "ext4" <68>
-            IO_FILE_PROPERTY File: "file:///a" <2>, Name: "Name certainty" <72>, Type: STRING, Value: "unverified" <73>
+            IO_FILE_PROPERTY File: "file:///a" <2>, Name: "Mount Point" <69>, Type: STRING, Value: "/" <70>
+            IO_FILE_PROPERTY File: "file:///a" <2>, Name: "Mount Source" <71>, Type: STRING, Value: "/dev/vda1" <72>
+            IO_FILE_PROPERTY File: "file:///a" <2>, Name: "File system" <73>, Type: STRING, Value: "ext4" <74>
+            IO_FILE_PROPERTY File: "file:///a" <2>, Name: "Name certainty" <78>, Type: STRING, Value: "unverified" <79>
             IO_REGULAR_FILE 3 Name: "a" <3>, Scope: "node::host" <1>
-            IO_FILE_PROPERTY File: "file://a" <3>, Name: "Name certainty" <72>, Type: STRING, Value: "as spelled by the program" <74>
-            IO_PARADIGM 0 Identification: "POSIX" <75>, Name: "POSIX I/O" <61>, Class: SERIAL, Flags: {OS}, 0 Properties
-            IO_PARADIGM 1 Identification: "block_io" <76>, Name: "block layer I/O" <77>, Class: SERIAL, Flags: {OS}, 0 Properties
+            IO_FILE_PROPERTY File: "file://a" <3>, Name: "Name certainty" <78>, Type: STRING, Value: "as spelled by the program" <80>
+            IO_PARADIGM 0 Identification: "POSIX" <81>, Name: "POSIX I/O" <67>, Class: SERIAL, Flags: {OS}, 0 Properties
+            IO_PARADIGM 1 Identification: "block_io" <82>, Name: "block layer I/O" <83>, Class: SERIAL, Flags: {OS}, 0 Properties
             IO_HANDLE 0 Name: "" <0>, File: "file:///a" <0>, I/O Paradigm: "POSIX I/O" <0>, Flags: NONE, Communicator: UNDEFINED, Parent: UNDEFINED
             IO_HANDLE 1 Name: "" <0>, File: "directory:///net/d" <1>, I/O Paradigm: "POSIX I/O" <0>, Flags: NONE, Communicator: UNDEFINED, Parent: UNDEFINED
             IO_HANDLE 2 Name: "" <0>, File: "file:///a" <2>, I/O Paradigm: "POSIX I/O" <0>, Flags: NONE, Communicator: UNDEFINED, Parent: UNDEFINED
@@ -93,8 +93,8 @@ fn an_archive_of_nothing_can_be_read() {
         &["-G"],
         |it| it.starts_with("LOCATION"),
         expect![[r#"
-            LOCATION_GROUP 0 Name: "iotrace-perf" <35>, Type: PROCESS, Parent: "node::host" <1>, Creator: UNDEFINED
-            LOCATION 0 Name: "nothing recorded" <36>, Type: CPU_THREAD, # Events: 0, Group: "iotrace-perf" <0>
+            LOCATION_GROUP 0 Name: "iotrace-perf" <41>, Type: PROCESS, Parent: "node::host" <1>, Creator: UNDEFINED
+            LOCATION 0 Name: "nothing recorded" <42>, Type: CPU_THREAD, # Events: 0, Group: "iotrace-perf" <0>
         "#]],
     );
 }

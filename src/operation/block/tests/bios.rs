@@ -25,6 +25,22 @@ fn a_request_is_of_the_bios_that_became_part_of_it() {
 }
 
 #[test]
+fn discards_of_other_places_are_ranges_of_one_request() {
+    check(expect![[r#"
+        0.000_100 tid 7 queue 7:0 D 64 +8
+        0.000_101 tid 7 getrq 7:0 D 64 +8
+            #0 begins: discard @64 +8 by tid 7
+        0.000_102 tid 7 queue 7:0 D 800 +16
+        0.000_103 tid 7 queue 7:0 D 400 +8
+        0.000_110 tid 9 issue 7:0 D 64 +32
+            #0 issued: discard @64 +32
+        0.000_120 tid 0 complete 7:0 D 64 +32
+            #0 done: discard @64 +32, 16384 B, 10 us queued, 10 us at the device, 2 merges, extent inferred, part @64 +8, part @800 +16, part @400 +8 [Discard 32]
+        -- the end --
+    "#]]);
+}
+
+#[test]
 fn one_that_is_too_long_is_split() {
     check(expect![[r#"
         0.000_100 tid 7 queue 7:0 R 0 +24
