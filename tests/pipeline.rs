@@ -156,7 +156,8 @@ fn the_corpus_tells_nothing_private() {
         let mut reader = Reader::new(log.as_slice()).expect("a log");
         while let Some(item) = reader.next_item().expect("memory") {
             let Item::Frame(_, payload) = item else { panic!("{name}: {item:?}") };
-            for private in ["/home/", "/root/", "/work/", "/mnt/", "/opt/", "/var/lib/"] {
+            for private in ["home", "root", "work", "mnt", "opt", "var"] {
+                let private = format!("/{private}/");
                 let found = payload.windows(private.len()).any(|it| it == private.as_bytes());
                 assert!(!found, "{name} holds {private}");
             }

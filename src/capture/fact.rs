@@ -132,7 +132,8 @@ impl Text {
     pub const BITS: Self = Self(9);
     /// `/proc/PID/maps`; its time is that before it was read.
     pub const MAPS: Self = Self(10);
-    /// Bytes of a block of the file systems whose events count in blocks: a line `MAJOR:MINOR BYTES` for each.
+    /// Devices with file systems that are mounted: a line `MAJOR:MINOR BYTES` for each, the size of the blocks in which the events of
+    /// its file system count, or `-`.
     pub const BLOCKS: Self = Self(11);
     /// Where `/proc/PID/ns/mnt` pointed at the start, `mnt:[INODE]`; of process 0: the tracer's own.
     pub const MOUNTS: Self = Self(12);

@@ -42,7 +42,7 @@
 //! | 2 | DATA | whole records of one ring, as the kernel wrote them; of a tracefs ring its pages, cut behind their data |
 //! | 3 | ROUND | empty; T = first time: all rings were taken after the clock showed T |
 //! | 4 | FACTS | facts, see [`super::fact`] |
-//! | 6 | LAST_FACTS | facts that were found at the end and hold for the whole recording; behind all rounds, before END |
+//! | 6 | `LAST_FACTS` | facts that were found at the end and hold for the whole recording; behind all rounds, before END |
 //! | 5 | END | JSON, see [`super::header::End`]; the last frame of a recording that ended in order |
 //!
 //! A reader passes over kinds that it does not know.

@@ -22,7 +22,9 @@ pub fn look(input: &mut (impl Read + Seek)) -> io::Result<Vec<Item>> {
 fn frames(input: &mut (impl Read + Seek)) -> io::Result<Vec<Item>> {
     let mut found = Vec::new();
     let mut unpacker = Unpacker::default();
-    input.seek_relative(FILE_HEADER_BYTES as i64)?;
+    if !read_whole(input, &mut [0; FILE_HEADER_BYTES])? {
+        return Ok(found);
+    }
     let mut bytes = [0; FRAME_HEADER_BYTES];
     while read_whole(input, &mut bytes)? {
         let Some(header) = FrameHeader::decode(&bytes) else { break };

@@ -23,7 +23,6 @@ use super::handles::{Handle, Layer};
 use super::posix::Writing;
 use super::tasks::Tasks;
 use super::text::printable;
-use crate::anomaly::Link;
 use crate::capture::header::Disk;
 use crate::event::block::RequestOp;
 use crate::operation::behind::{Behind, Piece};
@@ -266,7 +265,8 @@ impl Devices {
         };
         let link = definitions.archive.intern(link)?;
         notes.behind(link, u32::try_from(pieces.len()).unwrap_or(u32::MAX), via);
-        let program = definitions.archive.intern(first.program().map_or("none", Link::as_str))?;
+        let program =
+            definitions.archive.intern(first.program().map_or("none", |it| it.as_str()))?;
         notes.program(program, first.writers.first().map(|it| it.pid.0));
         Ok(())
     }

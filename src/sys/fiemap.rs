@@ -16,7 +16,7 @@ pub struct Run {
 }
 
 /// `struct fiemap` and room for so many `struct fiemap_extent` (`include/uapi/linux/fiemap.h`).
-const ROOM: usize = 256;
+const ROOM: u32 = 256;
 
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -37,7 +37,7 @@ struct Fiemap {
     fm_mapped_extents: u32,
     fm_extent_count: u32,
     fm_reserved: u32,
-    fm_extents: [Extent; ROOM],
+    fm_extents: [Extent; ROOM as usize],
 }
 
 /// `struct fiemap` without its extents: what the number of the ioctl holds.
@@ -60,7 +60,7 @@ pub fn runs(file: &File) -> io::Result<Vec<Run>> {
     let mut start = 0;
     while runs.len() < RUNS_MAX {
         let map = ask(file, start)?;
-        let count = usize::try_from(map.fm_mapped_extents).unwrap_or(ROOM);
+        let count = usize::try_from(map.fm_mapped_extents.min(ROOM)).unwrap_or(0);
         let extents = map.fm_extents.get(..count).unwrap_or_default();
         let placed = extents.iter().filter(|it| it.fe_flags & HAS_NO_PLACE == 0);
         runs.extend(placed.map(|it| Run {
@@ -92,9 +92,9 @@ fn ask(file: &File, start: u64) -> io::Result<Box<Fiemap>> {
         fm_length: u64::MAX - start,
         fm_flags: 0,
         fm_mapped_extents: 0,
-        fm_extent_count: ROOM as u32,
+        fm_extent_count: ROOM,
         fm_reserved: 0,
-        fm_extents: [none; ROOM],
+        fm_extents: [none; ROOM as usize],
     });
     let request = nix::request_code_readwrite!(b'f', 11, HEAD_BYTES);
     // SAFETY: the kernel writes the head and at most `fm_extent_count` extents behind it (`fiemap_fill_next_extent()` in
@@ -113,7 +113,7 @@ mod tests {
     fn the_structures_are_the_kernels() {
         assert_eq!(std::mem::offset_of!(Fiemap, fm_extents), HEAD_BYTES);
         assert_eq!(size_of::<Extent>(), 56);
-        assert_eq!(size_of::<Fiemap>(), HEAD_BYTES + ROOM * 56);
+        assert_eq!(size_of::<Fiemap>(), HEAD_BYTES + ROOM as usize * 56);
     }
 
     /// Runs are in order and inside the file, with a gap where it has a hole; a file system that does not tell says so.
