@@ -162,7 +162,7 @@ pub(crate) fn compare_undisturbed(
     }
 }
 
-/// Does the job while the whole machine is recorded. The counters are read before the recording begins and after it has
+/// Does the job while the requests of the whole machine are recorded. The counters are read before the recording begins and after it has
 /// ended, with the devices at rest; and once more at both ends of the job, to know that they were.
 #[track_caller]
 fn compare(dir: &Path, stack: &Stack, job: Job, options: &[&str]) -> (Vec<Compared>, Recording) {
@@ -178,7 +178,8 @@ fn compare(dir: &Path, stack: &Stack, job: Job, options: &[&str]) -> (Vec<Compar
         stack.lines_to_rest()
     );
     let before = look();
-    let options = [&["-a"], options].concat();
+    // What other programs do is not the question.
+    let options = [&["-a", "-e", "block,extents"], options].concat();
     let (finished, recording) = record(&dir.join("trace"), &options, &["sh", "-c", &script]);
     let after = look();
     finished.success();
