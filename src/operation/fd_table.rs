@@ -272,6 +272,8 @@ pub struct FdTable {
     since: KernelTime,
     /// It stands for several tables that went different ways: nothing in it is certain.
     is_split: bool,
+    /// Descriptors that calls are about to replace: what they are meanwhile is not known. And whether somebody has used them.
+    replacing: Vec<(i32, bool)>,
 }
 
 /// A table that processes share.
@@ -305,7 +307,7 @@ impl FdTable {
 
     /// A table like this one, for a process that begins now.
     pub fn copied(&self, now: KernelTime) -> Self {
-        Self { since: now, ..self.clone() }
+        Self { since: now, replacing: Vec::new(), ..self.clone() }
     }
 
     /// A table like this one, that was made of it at some time. What has changed meanwhile may be in it or not.
@@ -313,6 +315,25 @@ impl FdTable {
         let mut table = self.copied(copied.end);
         table.slots.retain(|&fd, _| self.same_since(Fd(fd), copied.start));
         table
+    }
+
+    /// A call begins that may give the descriptor another file at any moment until its end.
+    pub fn begin_replace(&mut self, fd: Fd) {
+        self.replacing.push((fd.0, false));
+    }
+
+    /// That call has ended. True if somebody has used the descriptor meanwhile.
+    pub fn end_replace(&mut self, fd: Fd) -> bool {
+        let place = self.replacing.iter().position(|it| it.0 == fd.0);
+        place.is_some_and(|it| self.replacing.swap_remove(it).1)
+    }
+
+    /// Somebody uses it. True if it may be another file from one moment to the next.
+    pub fn is_replaced(&mut self, fd: Fd) -> bool {
+        let mut same = self.replacing.iter_mut().filter(|it| it.0 == fd.0).peekable();
+        let is_replaced = same.peek().is_some();
+        same.for_each(|it| it.1 = true);
+        is_replaced
     }
 
     /// Gives the descriptor a file; returns the one it had.
@@ -363,6 +384,7 @@ impl FdTable {
 
     /// An exec: takes away what is closed by it, and what may be. Ascending.
     pub fn exec(&mut self, now: KernelTime) -> Vec<Fd> {
+        self.replacing.clear();
         if std::mem::take(&mut self.is_split) {
             // The new program has one table; which of them is not known, but what it opens is certain.
             self.slots.values().for_each(|it| it.description.doubt());

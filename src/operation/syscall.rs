@@ -123,6 +123,18 @@ fn begin_on_file(
     context: &mut Context,
 ) {
     let args = pending.operation.args;
+    if let Some(replaced) = replaced(call, &args) {
+        task.fds().borrow_mut().begin_replace(replaced);
+    }
+    let is_known = |it: &Fd| {
+        let mut table = task.fds().borrow_mut();
+        let is_replaced = table.is_replaced(*it);
+        if let (true, Some(old)) = (is_replaced, table.peek(*it)) {
+            old.forget_position();
+        }
+        !is_replaced
+    };
+    let fd = fd.filter(|it| call.class == Class::Dup || is_known(it));
     let description = fd.map(|it| context.description(task, it));
     pending.operation.file = description.as_ref().map(|it| it.file());
     pending.appends = register(call, Role::RwFlags, &args).is_some_and(|it| it & RWF_APPEND != 0);
@@ -166,6 +178,12 @@ fn begin_on_file(
     }
 }
 
+/// The descriptor that a `dup2` is about to give another file.
+fn replaced(call: &Call, args: &[u64; 6]) -> Option<Fd> {
+    let fd = fd_of(call, Role::Fd2, args).filter(|it| it.0 >= 0)?;
+    (call.class == Class::Dup && fd_of(call, Role::Fd, args) != Some(fd)).then_some(fd)
+}
+
 /// The exit: makes the operation whole. Its effects.
 pub fn end(
     pending: &mut Pending,
@@ -182,6 +200,12 @@ pub fn end(
     let call = operation.call.call();
     let moves = (pending.moves.take(), pending.moves_target.take());
     settle_positions(operation, moves, pending.appends, event.time);
+    let was_used =
+        replaced(call, &operation.args).is_some_and(|it| task.fds().borrow_mut().end_replace(it));
+    if let (true, Some(from)) = (was_used, operation.fd) {
+        // Or it was already this file that was used.
+        task.fds().borrow().peek(from).into_iter().for_each(Description::forget_position);
+    }
     let names = exit.names.as_deref();
     let pair = look_behind(operation, names.map_or(&[], |it| &it.memory));
     let mut effects = Effects { list: Vec::new(), task, now: event.time };

@@ -131,7 +131,8 @@ impl Tracker {
             (true, _) => self.ledger.requests += 1,
         }
         // What a request on another device is made of is counted once, at the bottom.
-        if request.ending != Some(Ending::Completed) || request.first_seen == BlockPoint::BioQueue {
+        let is_passed_on = request.first_seen == BlockPoint::BioQueue && request.issued.is_some();
+        if request.ending != Some(Ending::Completed) || is_passed_on || request.is_stillborn {
             return;
         }
         if matches!(request.op, RequestOp::Discard | RequestOp::SecureErase) {
