@@ -195,9 +195,12 @@ impl Case {
         for wrong in &self.score.wrong {
             eprintln!("names-table: {program}, {name}: {wrong}");
         }
-        let Score { opens, right, unknown, wrong } = &self.score;
+        let Score { opens, right, unknown, failed, wrong } = &self.score;
         let counts = match self.names {
-            Some(_) => format!("{opens} | {right} | {} | {unknown}", wrong.len()),
+            Some(_) => {
+                let wrong = wrong.len();
+                format!("{opens} | {right} | {wrong} | {unknown} ({failed} failed)")
+            }
             None => " | | | ".to_owned(),
         };
         let median = self.median_ns();

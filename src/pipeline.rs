@@ -30,6 +30,7 @@ use crate::operation::Sink;
 use crate::operation::block::BlockOptions;
 use crate::operation::context::Followed;
 use crate::operation::names::{NameJoin, ReadName};
+use crate::operation::opened::{OpenJoin, Told};
 use crate::operation::opening::Opening;
 use crate::operation::owner::Owners;
 use crate::operation::process::Scope;
@@ -174,7 +175,7 @@ impl Pipeline {
             merger: Merger::default(),
             buffers: VecDeque::new(),
             first_buffer: 0,
-            names: NameJoin::new(followed(&header).descriptors),
+            names: name_join(&header),
             takes_strings,
             tracker: tracker(&header),
             opening: Some(Opening::default()),
@@ -245,6 +246,14 @@ impl Pipeline {
             Fact::Name { tid, record_time, of, end, errno, address, stat, bytes, .. } => {
                 self.summary.names_wait.add(tid, record_time, end);
                 self.names.add(tid, record_time, ReadName { of, end, errno, address, stat, bytes });
+            }
+            Fact::Opened { tid, since, until, errno, .. } if tid.0 < 0 => {
+                self.summary.unheard.push((since, until, errno));
+            }
+            // What a file system opens itself is no call's.
+            Fact::Opened { errno: libc::EXDEV, .. } => {}
+            Fact::Opened { tid, since, until, end, stat, bytes, .. } => {
+                self.names.add_told(tid, Told { since, until, end, stat, bytes });
             }
             Fact::Task { pid, tid, ppid, comm, .. } => {
                 self.owners.seen(tid, pid);
@@ -462,6 +471,20 @@ fn file_systems(text: &[u8]) -> Box<[(DevId, Option<u64>)]> {
 
 fn usize_of(number: u32) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
+}
+
+fn name_join(header: &Header) -> NameJoin {
+    let join = NameJoin::new(followed(header).descriptors);
+    if header.names != "fanotify" {
+        return join;
+    }
+    let is_recorded = |it: CallId| header.calls.iter().any(|name| *name == it.call().name);
+    let is_needed = |it: &CallId| {
+        it.call().number(&header.host.machine).is_some() && it.call().bears_on_opens()
+    };
+    let all_seen = CallId::all().filter(is_needed).all(is_recorded);
+    let seen_since = if all_seen { KernelTime(header.clock.all_on_ns) } else { KernelTime::MAX };
+    join.with_told(OpenJoin::new(seen_since, &header.host.machine))
 }
 
 /// What can be followed with the calls that were recorded.

@@ -16,7 +16,7 @@ use std::path::Path;
 use support::json::JsonOperation;
 use support::names::{Bags, Score, is_open};
 use support::need::{Need, require_all};
-use support::recording::{Recording, alone, can_record, default_calls, record};
+use support::recording::{Recording, alone, can_record, compile, default_calls, record};
 use support::scratch_dir;
 use support::strace::Log;
 use support::strace::compare::compare_counted;
@@ -51,13 +51,14 @@ fn under_strace(
     number: usize,
     least: usize,
     of_readers: usize,
+    names: &[&str],
 ) -> (Result, Bags) {
     let (place, program) = prepared.next(number);
     let path = place.join("strace");
     let strace = ["strace", "-f", "-y", "-o", path.to_str().expect("text")];
     let program = strace.into_iter().chain(program.iter().map(String::as_str));
     let program: Vec<&str> = program.collect();
-    let (finished, recording) = record(&place.join("trace"), &best_names(), &program);
+    let (finished, recording) = record(&place.join("trace"), names, &program);
     finished.success();
     recording.assert_whole();
     let log = Log::read(&path).expect("strace wrote a log");
@@ -67,23 +68,34 @@ fn under_strace(
     assert!(found.held > 0, "descriptors of other calls have names, too");
     let told = recording.number("unverified") + recording.number("unnamed");
     assert!(found.opens.unknown as u64 <= told, "{:?}, {told} are told", found.opens);
-    ((found.opens, enough(&recording, of_readers)), Bags::of_log(&log, &place))
+    (judged(found.opens, &recording, of_readers), Bags::of_log(&log, &place))
 }
 
 /// One run with nothing that slows it down.
-fn free(prepared: &Prepared, number: usize, truth: &Bags, of_readers: usize) -> Result {
+fn free(
+    prepared: &Prepared,
+    number: usize,
+    truth: &Bags,
+    of_readers: usize,
+    names: &[&str],
+) -> Result {
     let (place, program) = prepared.next(number);
     let program: Vec<&str> = program.iter().map(String::as_str).collect();
-    let (finished, recording) = record(&place.join("trace"), &best_names(), &program);
+    let (finished, recording) = record(&place.join("trace"), names, &program);
     finished.success();
     recording.assert_whole();
     let score = truth.score(&Bags::of_operations(&recording.operations(), &place));
-    (score, enough(&recording, of_readers))
+    judged(score, &recording, of_readers)
 }
 
-/// Of 1000 names so many must be right: of readers fewer than of probes, which cannot be late.
-fn enough(recording: &Recording, of_readers: usize) -> usize {
-    if recording.info["names"] == "reader" { of_readers } else { MOST }
+/// Of 1000 names so many must be right: of readers fewer than of probes, which cannot be late. What failed opened no
+/// file, so fanotify has not told of it.
+fn judged(score: Score, recording: &Recording, of_readers: usize) -> Result {
+    match recording.info["names"].as_str() {
+        Some("reader") => (score, of_readers),
+        Some("fanotify") => (score.of_files(), MOST_OF_LISTENERS),
+        _ => (score, MOST),
+    }
 }
 
 /// How many of 1000 names must be right.
@@ -102,8 +114,21 @@ fn best_names() -> Vec<&'static str> {
 /// then before the reader has looked, which is noticed, and then they have no name. Seen: 998 to 1000, on two CPUs.
 const MOST_OF_MANY: usize = 995;
 
-/// At least so many opens, all as strace says; then the same program alone.
+/// Of fanotify, whose listener takes its turn like everybody: on a busy machine several opens of a thread wait for it, and
+/// if one of them has no event it is not known which. Seen: 940 to 1000 on two CPUs, and 20 where others keep them busy: how many
+/// are right is told in docs/names-table.md, here it counts that none is wrong.
+const MOST_OF_LISTENERS: usize = 20;
+
+/// What asks for them.
+const LISTENER: [&str; 2] = ["--names", "fanotify"];
+
+/// At least so many opens, all as strace says; then the same program alone; with the best names, and with fanotify's.
 fn check(name: &str, least: usize, of_readers: usize) {
+    check_with(name, least, of_readers, &best_names());
+    check_with(name, least, of_readers, &LISTENER);
+}
+
+fn check_with(name: &str, least: usize, of_readers: usize, names: &[&str]) {
     let workload = Workload::of(name);
     if !can_record(&[Need::Strace]) || !require_all(workload.needs) {
         return;
@@ -113,11 +138,11 @@ fn check(name: &str, least: usize, of_readers: usize) {
     let prepared = workload.prepare(dir.path());
     let mut truth = Bags::default();
     good_soon(&format!("{name} under strace"), |attempt| {
-        let (result, bags) = under_strace(&prepared, attempt, least, of_readers);
+        let (result, bags) = under_strace(&prepared, attempt, least, of_readers, names);
         truth = bags;
         result
     });
-    let alone = |attempt| free(&prepared, ATTEMPTS + attempt, &truth, of_readers);
+    let alone = |attempt| free(&prepared, ATTEMPTS + attempt, &truth, of_readers, names);
     good_soon(&format!("{name} alone"), alone);
 }
 
@@ -168,14 +193,15 @@ fn a_storm_of_opens() {
     let _alone = alone();
     let dir = scratch_dir("names");
     let prepared = Workload::of("storm of 4 threads").prepare(dir.path());
-    good_soon("storm alone", |attempt| (storm(&prepared, attempt), MOST));
+    good_soon("storm alone", |attempt| storm(&prepared, attempt, &best_names()));
+    good_soon("storm and a listener", |attempt| storm(&prepared, ATTEMPTS + attempt, &LISTENER));
 }
 
 /// Every open, read and close of the storm against what the program read from the file.
-fn storm(prepared: &Prepared, number: usize) -> Score {
+fn storm(prepared: &Prepared, number: usize, names: &[&str]) -> Result {
     let (place, program) = prepared.next(number);
     let program: Vec<&str> = program.iter().map(String::as_str).collect();
-    let (finished, recording) = record(&place.join("trace"), &best_names(), &program);
+    let (finished, recording) = record(&place.join("trace"), names, &program);
     finished.success();
     recording.assert_whole();
     let mut truth = read_storm(&place.join("log"));
@@ -202,6 +228,53 @@ fn storm(prepared: &Prepared, number: usize) -> Score {
     }
     assert!(truth.values().all(VecDeque::is_empty), "opens that are not recorded: {truth:?}");
     assert_eq!(score.opens, STORM_THREADS * STORM_FILES);
+    judged(score, &recording, MOST)
+}
+
+/// Fails if a name is told that is another open's, where many are not told or only once: of files that are opened again and
+/// again, of devices, of paths without a file, of what is renamed or removed at once.
+#[test]
+fn a_mix_of_opens() {
+    if !can_record(&[]) {
+        return;
+    }
+    let _alone = alone();
+    let dir = scratch_dir("mix");
+    let program = compile("mixed_opens.c", dir.path());
+    let mut right = 0;
+    for (number, threads) in [1, 2, 3].into_iter().enumerate() {
+        for names in [best_names(), LISTENER.to_vec()] {
+            let place = dir.path().join(format!("{number}-{}", names.join("")));
+            fs::create_dir(&place).expect("make it");
+            let score = mix(&program, &place, threads, &names);
+            assert_eq!(score.wrong, Vec::<String>::new(), "{threads} threads, {names:?}");
+            right += if names == LISTENER { score.right } else { 0 };
+        }
+    }
+    assert!(right > 100, "of the listener's names {right} are right");
+}
+
+/// Calls of each thread of the mix.
+const MIX_CALLS: usize = 1009;
+
+fn mix(program: &str, place: &Path, threads: usize, names: &[&str]) -> Score {
+    let log = place.join("log");
+    let [threads, each] = [threads, MIX_CALLS].map(|it| it.to_string());
+    let words = [place.to_str().expect("text"), &threads, &each, log.to_str().expect("text")];
+    let program: Vec<&str> = std::iter::once(program).chain(words).collect();
+    let (finished, recording) = record(&place.join("trace"), names, &program);
+    finished.success();
+    recording.assert_whole();
+    let mut truth = read_storm(&log);
+    let mut score = Score::default();
+    for operation in recording.operations().iter().filter(|it| is_open(&it.name)) {
+        let Some(opens) = truth.get_mut(&operation.tid) else { continue };
+        let Some((result, path)) = opens.pop_front() else { continue };
+        assert_eq!(operation.result, Some(i64::from(result)), "{path}: {operation:?}");
+        score.opens += 1;
+        judge(&mut score, operation, &path);
+    }
+    assert!(truth.values().all(VecDeque::is_empty), "opens that are not recorded: {truth:?}");
     score
 }
 

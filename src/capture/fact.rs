@@ -13,6 +13,7 @@
 //! | 3 | FD | `u64` begin, `u64` end, `i32` pid, `i32` fd, `u32` flags (`/proc/PID/fdinfo`), `u64` position, `u8` shared (1 = another descriptor has, or may have, the same open file), stat, bytes link |
 //! | 4 | TEXT | `u64` time, `u16` which (see [`Text`]), `i32` pid or 0, bytes text |
 //! | 5 | NAME | `i32` tid, `u32` CPU, `u64` record time, `u8` what (0 = argument string, 1 = target of `/proc/PID/fd/N`, 2 = the bytes that another argument points to), `u64` read begin, `u64` read end, `i32` errno (0 = read), stat, name, `u64` address (of what was read; 0 for a link) |
+//! | 6 | OPENED | `i32` tid (-1: events of this time are missing), `u64` since, `u64` until, `u64` read end, `i32` errno (0 = read; `EXDEV`: maybe another file's, opened by a file system; of missing ones why), stat, bytes name |
 //!
 //! A name is `u16` front, `u16` back, bytes: so many bytes of the front of the link before it in the frame (of the last
 //! NAME of a link; none for the first), these bytes, and so many of that link's end. Files are opened directory by
@@ -93,6 +94,23 @@ pub enum Fact {
         /// What `/proc/PID/fd/N` pointed to.
         link: Vec<u8>,
     },
+    /// Fanotify said that a thread opened a file or a directory.
+    Opened {
+        /// The thread; -1: the kernel has not told all opens of this time, or not readably.
+        tid: Tid,
+        /// It was opened after this time.
+        since: KernelTime,
+        /// And before this one.
+        until: KernelTime,
+        /// Clock after its name was read.
+        end: KernelTime,
+        /// 0; `EXDEV` if it was opened through a mount that its thread may not have; or why there is nothing.
+        errno: i32,
+        /// What it is.
+        stat: Option<FileStat>,
+        /// Its name, as `/proc/PID/fd` shows it.
+        bytes: Vec<u8>,
+    },
     /// A text of the kernel's, kept whole.
     Text {
         /// When it was read.
@@ -165,6 +183,7 @@ mod kind {
     pub(super) const TASK: u16 = 2;
     pub(super) const FD: u16 = 3;
     pub(super) const TEXT: u16 = 4;
+    pub(super) const OPENED: u16 = 6;
 }
 
 /// The facts of a frame, while they are put together.
@@ -228,6 +247,11 @@ impl Fact {
                 body.u8(u8::from(*shared)).stat(stat.as_ref()).bytes(link);
                 kind::FD
             }
+            Self::Opened { tid, since, until, end, errno, stat, bytes } => {
+                body.i32(tid.0).time(*since).time(*until).time(*end).i32(*errno);
+                body.stat(stat.as_ref()).bytes(bytes);
+                kind::OPENED
+            }
             Self::Text { time, which, pid, text } => {
                 body.time(*time).u16(which.0).i32(pid.0).bytes(text);
                 kind::TEXT
@@ -275,6 +299,15 @@ impl Fact {
                 shared: body.u8()? != 0,
                 stat: body.stat()?,
                 link: body.bytes()?.to_vec(),
+            },
+            kind::OPENED => Self::Opened {
+                tid: Tid(body.i32()?),
+                since: KernelTime(body.u64()?),
+                until: KernelTime(body.u64()?),
+                end: KernelTime(body.u64()?),
+                errno: body.i32()?,
+                stat: body.stat()?,
+                bytes: body.bytes()?.to_vec(),
             },
             kind::TEXT => Self::Text {
                 time: KernelTime(body.u64()?),
@@ -440,6 +473,15 @@ mod tests {
                 shared: true,
                 stat: None,
                 link: b"/data".to_vec(),
+            },
+            Fact::Opened {
+                tid: Tid(3),
+                since: KernelTime(4),
+                until: KernelTime(8),
+                end: KernelTime(9),
+                errno: 18,
+                stat: Some(FileStat { mode: 0o100_600, dev: DevId::new(8, 2), ino: 13, size: 0 }),
+                bytes: b"/data/\xff".to_vec(),
             },
             Fact::Text {
                 time: KernelTime(9),

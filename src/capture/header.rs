@@ -21,7 +21,7 @@ pub struct Header {
     pub own_pid: i32,
     /// Names of the system calls recorded.
     pub calls: Vec<String>,
-    /// Where file names come from: `kprobe`, `uprobe`, `reader`, `event`, `snapshot` or `off`.
+    /// Where file names come from: `kprobe`, `uprobe`, `reader`, `fanotify`, `event`, `snapshot` or `off`.
     pub names: String,
     /// Why from there, in words; for `kprobe` and `uprobe` what the probes show. Empty in logs of versions that knew only readers.
     #[serde(skip_serializing_if = "String::is_empty")]

@@ -15,6 +15,7 @@ use crate::capture::format::{MAJOR, MINOR};
 use crate::capture::header::{Counts, Disk, End, Own, RingCounts};
 use crate::operation::disk;
 use crate::pipeline::Summary;
+use crate::units::KernelTime;
 
 pub(super) fn run(args: &InfoArgs) -> Result<ExitCode, CliError> {
     let info = convert(&args.log, None, &mut || true)?;
@@ -148,6 +149,7 @@ fn details(info: &Converted) -> Map<String, Value> {
         ("async", json!(asynchronous)),
         ("audit", json!(audit::process(&info.summary, &info.totals).as_ref().map(audited))),
         ("tracepoints", json!(tracepoints)),
+        ("names_unheard", unheard(&info.summary)),
         ("cost", json!(info.summary.end.as_ref().map(|it| cost(&info.summary, &it.own)))),
         ("rings", json!(info.summary.end.as_ref().map(|end| rings(&info.summary, end)))),
     ])
@@ -159,6 +161,16 @@ fn call(it: &CallTotals) -> Value {
 
 fn tracepoint(it: &Counts) -> Value {
     json!({"name": it.name, "hits": it.hits, "samples": it.samples, "lost": it.lost})
+}
+
+/// Times of which fanotify did not tell all opens.
+fn unheard(summary: &Summary) -> Value {
+    let at = |time: KernelTime| time.signed_since(summary.start());
+    let all = summary.unheard.iter();
+    all.map(|(since, until, errno)| {
+        json!({"since_ns": at(*since), "until_ns": at(*until), "errno": errno})
+    })
+    .collect()
 }
 
 /// What the recording cost.

@@ -29,6 +29,7 @@ pub(super) fn checks() -> Vec<Check> {
         probes(Names::Kprobe, "names kprobe", ground),
         probes(Names::Uprobe, "names uprobe", ground),
         reader(),
+        fanotify(ground),
         event(tracefs),
     ]
 }
@@ -74,6 +75,16 @@ fn reader() -> Check {
             "no real-time priority (SCHED_FIFO)",
             "run as root, in a cgroup with a real-time budget",
         )
+    }
+}
+
+fn fanotify(ground: Ground<'_>) -> Check {
+    let wish = NamesWish::Only(Names::Fanotify);
+    match naming::choose(wish, ground, &mut Vec::new()) {
+        Ok(it) => Check::ok("names fanotify", it.reason),
+        Err(why) => {
+            Check::bad("names fanotify", why, "it works without: the other rungs are better")
+        }
     }
 }
 

@@ -162,6 +162,7 @@ fn options(args: &RecordArgs) -> Result<Options, CliError> {
             NamesArg::Kprobe => NamesWish::Only(Names::Kprobe),
             NamesArg::Uprobe => NamesWish::Only(Names::Uprobe),
             NamesArg::Reader => NamesWish::Only(Names::Reader),
+            NamesArg::Fanotify => NamesWish::Only(Names::Fanotify),
             NamesArg::Event => NamesWish::Only(Names::Event),
             NamesArg::Snapshot => NamesWish::Only(Names::Snapshot),
             NamesArg::Off => NamesWish::Only(Names::Off),

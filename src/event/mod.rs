@@ -125,6 +125,8 @@ pub struct ReadNames {
     pub memory: Vec<(u64, Name)>,
     /// Where `/proc/PID/fd/N` pointed.
     pub link: Option<Name>,
+    /// What fanotify said was opened, if that was this call's.
+    pub opened: Option<Name>,
     /// What it was, read with the link, in time, or seen by a probe.
     pub stat: Option<FileStat>,
     /// Clock after the last of the reads.

@@ -413,6 +413,11 @@ impl Call {
         matches!(self.class, Class::Rename | Class::Remove)
     }
 
+    /// True if nobody can tell which call opened what, or what that was called, who does not see all of these.
+    pub fn bears_on_opens(&self) -> bool {
+        self.opens_files() || self.changes_names()
+    }
+
     /// True if its second path is what a symbolic link is to contain.
     pub fn is_symlink(&self) -> bool {
         self.arg(Role::Path2) == Some(0)
@@ -466,6 +471,14 @@ impl Call {
     pub fn has_names(&self) -> bool {
         let is_there = self.has_path() && self.class != Class::Process;
         is_there || self.class == Class::Open || self.receives_descriptors()
+    }
+
+    /// True if it opens a file, unless its flags say that it only names it (`O_PATH`).
+    pub fn opens_files(&self) -> bool {
+        let takes_flags = self.arg(Role::OpenFlags).or(self.arg(Role::How)).is_some();
+        // `open_tree` and `memfd_create` have flags of their own, `creat` none.
+        let is_creat = self.arg(Role::DirFd).or(self.arg(Role::MemoryFlags)).is_none();
+        self.class == Class::Open && (takes_flags || is_creat)
     }
 
     /// True if nothing is known of what it does without what stands in memory: that is always read.

@@ -17,6 +17,7 @@ mod inside;
 pub mod mappings;
 pub mod model;
 pub mod names;
+pub mod opened;
 pub mod opening;
 pub mod owner;
 pub mod place;

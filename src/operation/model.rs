@@ -19,6 +19,8 @@ pub struct ThreadKey(pub u32);
 pub enum PathSource {
     /// `/proc/PID/fd/N` read at the exit of the open, in time.
     Link,
+    /// What fanotify said that the thread opened, where only this call can have been meant.
+    Opened,
     /// The argument read at the exit of the open, in time: as the program spelled it, not resolved.
     Argument,
     /// The kernel's own copy of the argument, recorded inside the call: as the program spelled it.
@@ -46,6 +48,7 @@ impl PathSource {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Link => "fd-link",
+            Self::Opened => "fanotify",
             Self::Argument => "argument",
             Self::Kernel => "kernel-string",
             Self::Uprobe => "uprobe-string",
@@ -110,7 +113,8 @@ impl FilePath {
 
     /// True for what the kernel calls the file: no part of it is a symbolic link.
     pub fn is_resolved(&self) -> bool {
-        matches!(self.source, PathSource::Link | PathSource::Snapshot | PathSource::Renamed)
+        use PathSource::{Link, Opened, Renamed, Snapshot};
+        matches!(self.source, Link | Opened | Snapshot | Renamed)
     }
 }
 

@@ -13,6 +13,7 @@ use std::collections::VecDeque;
 use rustc_hash::FxHashMap;
 
 use super::inside::Inside;
+use super::opened::{OpenJoin, Told, Verdict};
 use crate::capture::fact::NameOf;
 use crate::event::strings::{EventString, event_byte};
 use crate::event::syscall_table::{Class, Role};
@@ -50,6 +51,8 @@ pub struct NameJoin {
     strings: Vec<EventString>,
     /// Names by thread and time of the exit that they were read for.
     read: FxHashMap<(Tid, KernelTime), Vec<ReadName>>,
+    /// What fanotify told, if it was listened to.
+    told: Option<OpenJoin>,
     /// Events that wait behind an open.
     waiting: VecDeque<Event>,
     /// Opens among them that are not judged yet, oldest first.
@@ -75,6 +78,10 @@ struct Judged {
     name_good: bool,
     /// What the file is was read, not seen by a probe.
     stat_is_read: bool,
+    /// What fanotify told of it is not known yet.
+    awaits_told: bool,
+    /// It is, and nothing speaks against it.
+    told_good: bool,
 }
 
 /// Waiting events: a read that took longer than this many of them is judged as not in time. A named limit instead of
@@ -96,9 +103,22 @@ impl NameJoin {
             given: FxHashMap::default(),
             strings: Vec::new(),
             read: FxHashMap::default(),
+            told: None,
             waiting: VecDeque::new(),
             open: VecDeque::new(),
             first: 0,
+        }
+    }
+
+    /// The same with what fanotify tells.
+    pub fn with_told(self, told: OpenJoin) -> Self {
+        Self { told: Some(told), ..self }
+    }
+
+    /// Takes what fanotify told. It must come before the call that it may be of ends.
+    pub fn add_told(&mut self, tid: Tid, told: Told) {
+        if let Some(join) = &mut self.told {
+            join.add(tid, told);
         }
     }
 
@@ -110,6 +130,9 @@ impl NameJoin {
     /// Names of exits before this time whose exit did not come are of no use any more.
     pub fn forget_before(&mut self, time: KernelTime) {
         self.read.retain(|key, _| key.1 >= time);
+        if let Some(join) = &mut self.told {
+            join.forget_before(time);
+        }
     }
 
     /// The paths that the entry carries that is pushed next.
@@ -124,6 +147,7 @@ impl NameJoin {
                 enter.call.call().is_read_beside || self.given.contains_key(&event.tid)
             }
             EventKind::Probed(_) | EventKind::Lost(_) => true,
+            EventKind::Task(TaskEvent::Exit { .. }) | EventKind::Uring(_) => self.told.is_some(),
             _ => is_exit_with_names(event),
         };
         self.open.is_empty() && !is_beside
@@ -134,7 +158,8 @@ impl NameJoin {
         let entered = self.look_inside(&mut event);
         let read = is_exit_with_names(&event).then(|| self.read.remove(&(event.tid, event.time)));
         let read = read.flatten();
-        if self.open.is_empty() && read.is_none() {
+        let told_until = self.look_at_opens(&event);
+        if self.open.is_empty() && read.is_none() && told_until.is_none() {
             out(event);
             return;
         }
@@ -142,7 +167,7 @@ impl NameJoin {
             judged.look_at(&event);
         }
         self.settle(event.time);
-        self.enqueue(event, read, entered);
+        self.enqueue(event, read, told_until, entered);
         if self.waiting.len() > WAITING_MAX {
             self.give_up();
         }
@@ -151,8 +176,55 @@ impl NameJoin {
 
     /// Nothing follows: passes on all.
     pub fn finish(&mut self, out: &mut impl FnMut(Event)) {
+        self.take_verdicts(KernelTime::MAX);
+        // Those whose thread is still inside a call.
+        self.open.iter_mut().for_each(|it| it.awaits_told = false);
         self.settle(KernelTime::MAX);
         self.pass_on(out);
+    }
+
+    /// What the event says of calls that fanotify may have told of; until when its own are read, if it is such a call's exit.
+    fn look_at_opens(&mut self, event: &Event) -> Option<KernelTime> {
+        let number = self.first + self.waiting.len() as u64;
+        self.take_verdicts(event.time);
+        let join = self.told.as_mut()?;
+        match &event.kind {
+            EventKind::SysEnter(enter) if enter.call.call().opens_files() => {
+                join.enter(event.tid, event.time, enter);
+            }
+            EventKind::SysExit(exit) if exit.call.call().opens_files() => {
+                return join.exit(event.tid, event.time, exit, number);
+            }
+            EventKind::Task(TaskEvent::Exit { tid, .. }) => join.ended(*tid, event.time),
+            EventKind::Uring(it) if it.opcode().class() == Class::Open => {
+                join.opens_otherwise(event.tid);
+            }
+            EventKind::Lost(_) => join.lost(event.time),
+            _ => {}
+        }
+        None
+    }
+
+    /// Gives calls what fanotify told of them, as far as that is known now.
+    fn take_verdicts(&mut self, now: KernelTime) {
+        for Verdict { number, told, sure } in self.told.iter_mut().flat_map(|it| it.settle(now)) {
+            let Ok(place) = self.open.binary_search_by_key(&number, |it| it.number) else {
+                continue;
+            };
+            let Some(judged) = self.open.get_mut(place) else { continue };
+            judged.awaits_told = false;
+            let place = usize::try_from(number - self.first).unwrap_or(usize::MAX);
+            if let Some(told) = told.filter(|it| !it.bytes.is_empty())
+                && let Some(Event { kind: EventKind::SysExit(exit), .. }) =
+                    self.waiting.get_mut(place)
+                && let Some(names) = &mut exit.names
+            {
+                judged.told_good = sure;
+                names.opened = Some(Name { bytes: told.bytes, verified: false });
+                names.stat = if sure { told.stat } else { names.stat };
+                names.read = names.read.max(told.end);
+            }
+        }
     }
 
     /// What the event says of the call that its thread is inside; that call's entry if this is its exit, which gets the
@@ -207,11 +279,14 @@ impl NameJoin {
         &mut self,
         mut event: Event,
         read: Option<Vec<ReadName>>,
+        told_until: Option<KernelTime>,
         entered: Option<SysEnter>,
     ) {
+        let is_named = read.is_some() || told_until.is_some();
         if let EventKind::SysExit(exit) = &mut event.kind
-            && let Some(mut read) = read
+            && is_named
         {
+            let mut read = read.unwrap_or_default();
             // A reader may have taken the address of an older open of the thread.
             let ret = exit.ret;
             let addresses =
@@ -239,11 +314,13 @@ impl NameJoin {
                 tid: event.tid,
                 fd: exit.ret,
                 argument_end: end(NameOf::Argument).max(end(NameOf::Memory)),
-                link_end: end(NameOf::Link),
+                link_end: end(NameOf::Link).max(told_until.unwrap_or_default()),
                 argument_good: self.sees_closes,
                 link_good: self.sees_closes,
                 name_good: true,
                 stat_is_read: exit.names.as_ref().is_none_or(|it| it.stat.is_none()),
+                awaits_told: told_until.is_some(),
+                told_good: false,
             });
             let seen = exit.names.take().map(|it| *it).unwrap_or_default();
             let read_until = read.iter().map(|it| it.end).max().unwrap_or_default();
@@ -256,6 +333,7 @@ impl NameJoin {
     /// Judges the opens whose reads ended before `now`.
     fn settle(&mut self, now: KernelTime) {
         while let Some(judged) = self.open.front()
+            && !judged.awaits_told
             && now > judged.argument_end.max(judged.link_end)
         {
             self.judge_first();
@@ -266,6 +344,7 @@ impl NameJoin {
         if let Some(judged) = self.open.front_mut() {
             judged.argument_good = false;
             judged.link_good = false;
+            judged.told_good = false;
         }
         self.judge_first();
     }
@@ -287,7 +366,10 @@ impl NameJoin {
             if let Some(name) = &mut names.link {
                 name.verified = judged.link_good && judged.name_good;
             }
-            if judged.stat_is_read && !judged.link_good {
+            if let Some(name) = &mut names.opened {
+                name.verified = judged.told_good && judged.name_good;
+            }
+            if judged.stat_is_read && !judged.link_good && !judged.told_good {
                 names.stat = None;
             }
         }

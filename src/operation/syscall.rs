@@ -325,6 +325,7 @@ impl Effects<'_> {
         let is_nameless = flags.is_some_and(|it| it & TMPFILE == TMPFILE);
         let as_argument = given.filter(|_| !is_nameless).map(as_file_path);
         let link = names.and_then(|it| it.link.as_ref());
+        let opened = names.and_then(|it| it.opened.as_ref());
         let mut file = context.file(flags, false);
         file.stat = names.and_then(|it| it.stat);
         let mounts = self.task.place().borrow().mounts;
@@ -332,7 +333,11 @@ impl Effects<'_> {
         file.path = match link {
             Some(link) if link.verified => Some(linked(link, PathSource::Link)),
             // The argument that was read in time is better than a link that was not.
-            late => as_argument.or_else(|| late.map(|it| linked(it, PathSource::Unverified))),
+            late => match opened {
+                Some(opened) if opened.verified => Some(linked(opened, PathSource::Opened)),
+                doubtful => as_argument
+                    .or_else(|| late.or(doubtful).map(|it| linked(it, PathSource::Unverified))),
+            },
         };
         let description = Rc::new(Description::opened(file, context.losses));
         context.names.note(&description, names.map_or(self.now, |it| it.read.max(self.now)));

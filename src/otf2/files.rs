@@ -27,9 +27,11 @@ impl Certainty {
     pub(super) fn of(file: &OpenFile) -> Option<Self> {
         file.path.as_ref().map(|it| match it.source {
             // A name that changes stays here what it was at first.
-            PathSource::Link | PathSource::Snapshot | PathSource::Renamed | PathSource::Call => {
-                Self::Resolved
-            }
+            PathSource::Link
+            | PathSource::Opened
+            | PathSource::Snapshot
+            | PathSource::Renamed
+            | PathSource::Call => Self::Resolved,
             PathSource::Argument
             | PathSource::Kernel
             | PathSource::Uprobe

@@ -25,6 +25,8 @@ pub struct Summary {
     pub torn: bool,
     /// What reading names cost the programs.
     pub names_wait: NamesWait,
+    /// Times between which fanotify did not tell all opens, and why (errno; `EOVERFLOW`: its queue was full).
+    pub unheard: Vec<(KernelTime, KernelTime, i32)>,
 }
 
 /// How long opens were held up until their names had been read: nothing else runs on that CPU meanwhile.

@@ -93,18 +93,29 @@ pub fn identity(file: &File) -> io::Result<(u64, u64)> {
 
 /// What the file behind `path` is, without asking a file server for what it does not have at hand.
 pub fn stat_behind(path: &str) -> Option<FileStat> {
+    stat_and_mount_behind(path).map(|it| it.0)
+}
+
+/// The same, and the number of the mount that `path` leads through (as in `/proc/PID/mountinfo`), from Linux 5.8 on.
+pub fn stat_and_mount_behind(path: &str) -> Option<(FileStat, Option<u64>)> {
     let path = CString::new(path).ok()?;
-    let mask = libc::STATX_TYPE | libc::STATX_MODE | libc::STATX_INO | libc::STATX_SIZE;
+    let mask = libc::STATX_TYPE
+        | libc::STATX_MODE
+        | libc::STATX_INO
+        | libc::STATX_SIZE
+        | libc::STATX_MNT_ID;
     // SAFETY: an all-zero statx is a valid value of it.
     let mut found: libc::statx = unsafe { std::mem::zeroed() };
     // SAFETY: the path ends with NUL; `found` is ours to write and as large as the kernel's struct.
     let code = unsafe {
         libc::statx(libc::AT_FDCWD, path.as_ptr(), libc::AT_STATX_DONT_SYNC, mask, &raw mut found)
     };
-    (code == 0).then(|| FileStat {
+    let stat = FileStat {
         mode: u32::from(found.stx_mode),
         dev: DevId::new(found.stx_dev_major, found.stx_dev_minor),
         ino: found.stx_ino,
         size: found.stx_size,
-    })
+    };
+    let mount = (found.stx_mask & libc::STATX_MNT_ID != 0).then_some(found.stx_mnt_id);
+    (code == 0).then_some((stat, mount))
 }

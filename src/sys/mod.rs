@@ -8,6 +8,7 @@
 
 pub mod clock;
 pub mod disks;
+pub mod fanotify;
 pub mod fiemap;
 pub mod files;
 pub mod instance;

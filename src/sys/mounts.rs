@@ -6,6 +6,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::statfs::statfs;
 use procfs::FromBufRead;
 use procfs::process::{MountInfo, MountInfos};
@@ -33,12 +34,29 @@ impl MountWatch {
     pub fn new() -> io::Result<Self> {
         File::open(MOUNTINFO).map(Self)
     }
+
+    /// True if something was mounted or unmounted since the last call.
+    pub fn has_changed(&self) -> bool {
+        let mut fds = [PollFd::new(self.as_fd(), PollFlags::POLLPRI)];
+        poll(&mut fds, PollTimeout::ZERO).is_ok_and(|it| it > 0)
+    }
 }
 
 impl AsFd for MountWatch {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
+}
+
+/// What is mounted where the process is that this directory of `/proc` is about.
+///
+/// # Errors
+///
+/// Those of reading its `mountinfo`.
+pub fn mounts_of(process: &str) -> io::Result<Vec<MountInfo>> {
+    let text = fs::read(format!("{process}/mountinfo"))?;
+    let mounts = MountInfos::from_buf_read(text.as_slice()).map_err(io::Error::other)?;
+    Ok(mounts.0)
 }
 
 /// Devices with file systems that are mounted here, and the size of the blocks in which their events count, as a fact. Only those
@@ -48,9 +66,8 @@ impl AsFd for MountWatch {
 ///
 /// Those of reading `/proc/self/mountinfo`.
 pub fn file_systems() -> io::Result<Fact> {
-    let text = fs::read(MOUNTINFO)?;
-    let mounts = MountInfos::from_buf_read(text.as_slice()).map_err(io::Error::other)?;
-    let lines: BTreeSet<String> = mounts.0.iter().filter_map(line).collect();
+    let mounts = mounts_of("/proc/self")?;
+    let lines: BTreeSet<String> = mounts.iter().filter_map(line).collect();
     let (time, which) = (clock::now(), Text::BLOCKS);
     let text = Vec::from_iter(lines).concat().into_bytes();
     Ok(Fact::Text { time, which, pid: Pid(0), text })

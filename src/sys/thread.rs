@@ -46,6 +46,17 @@ pub fn set_fifo(priority: i32) -> io::Result<()> {
     if code < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
+/// Gives the calling thread the largest share that an ordinary one can have (nice(2): -20).
+///
+/// # Errors
+///
+/// `EACCES` without `CAP_SYS_NICE`.
+pub fn set_large_share() -> io::Result<()> {
+    // SAFETY: numbers only; 0 is the calling thread (setpriority(2): on Linux a thread's own).
+    let code = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) };
+    if code < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
 /// True if we may run threads with real-time priority.
 pub fn fifo_allowed(priority: i32) -> bool {
     // In a thread of its own, so that the caller's priority stays as it is.

@@ -241,10 +241,16 @@ impl Log {
     }
 
     fn write_facts(&mut self, facts: &[(Option<Pid>, Fact)]) {
-        let is_kept = |pid: Option<Pid>| {
-            pid.is_none_or(|pid| self.tree.as_ref().is_none_or(|it| it.has(pid)))
+        let is_of = |tree: &Tree, pid: Option<Pid>, fact: &Fact| match (pid, fact) {
+            (Some(pid), _) => tree.has(pid),
+            // Fanotify tells of everybody.
+            (None, Fact::Opened { tid, .. }) => tid.0 < 0 || tree.has_thread(*tid),
+            (None, _) => true,
         };
-        let kept: Vec<&Fact> = facts.iter().filter(|it| is_kept(it.0)).map(|it| &it.1).collect();
+        let is_kept = |it: &&(Option<Pid>, Fact)| {
+            self.tree.as_ref().is_none_or(|tree| is_of(tree, it.0, &it.1))
+        };
+        let kept: Vec<&Fact> = facts.iter().filter(is_kept).map(|it| &it.1).collect();
         let mut frame = FactsFrame::default();
         for (number, fact) in kept.iter().enumerate() {
             self.counted.files.note(fact);

@@ -23,6 +23,7 @@ pub mod log;
 mod memory;
 pub mod names;
 pub mod naming;
+pub mod opens;
 pub mod options;
 mod passed;
 pub mod perf_source;

@@ -25,6 +25,7 @@ use super::drain::{PAUSE, QUEUED_BYTES_MAX};
 use super::hold::{Hold, too_late};
 use super::log::{Data, Message};
 use super::memory;
+use super::opens::OpenWatch;
 use super::passed::received;
 use super::stream::{Stream, Take};
 use crate::capture::fact::{Fact, NameOf};
@@ -47,6 +48,8 @@ pub const PRIORITY: i32 = 40;
 #[derive(Debug)]
 pub struct NamesReaders {
     cpus: Vec<Mutex<CpuNames>>,
+    /// What else hears of opens.
+    watch: Option<Mutex<OpenWatch>>,
     stop: AtomicBool,
     /// How far the log is behind.
     queued: Arc<AtomicUsize>,
@@ -148,7 +151,7 @@ impl Reading {
 }
 
 impl NamesReaders {
-    /// Readers for these rings; none for none.
+    /// Readers for these rings, none for none, and for what the watch hears.
     ///
     /// # Errors
     ///
@@ -157,7 +160,7 @@ impl NamesReaders {
         rings: Vec<Stream>,
         decoder: Arc<Decoder>,
         layouts: Vec<Layout>,
-        reads: Reads,
+        (reads, watch): (Reads, Option<OpenWatch>),
     ) -> io::Result<Self> {
         let reading = Reading { decoder, layouts, reads };
         let cpu = |(index, ring): (usize, Stream)| {
@@ -174,7 +177,8 @@ impl NamesReaders {
         let cpus = rings.into_iter().enumerate().map(cpu).collect::<io::Result<_>>()?;
         let wake =
             EventFd::from_value_and_flags(0, EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_SEMAPHORE)?;
-        Ok(Self { cpus, stop: AtomicBool::new(false), wake, queued: Arc::default() })
+        let (watch, stop) = (watch.map(Mutex::new), AtomicBool::new(false));
+        Ok(Self { cpus, watch, stop, wake, queued: Arc::default() })
     }
 
     /// How far the log is behind, in bytes; beyond [`QUEUED_BYTES_MAX`] nothing is taken from the rings.
@@ -186,7 +190,7 @@ impl NamesReaders {
     fn stop(&self) {
         // ORDERING: nothing else is published by this flag; the eventfd wakes the threads.
         self.stop.store(true, Ordering::Relaxed);
-        let _ = self.wake.write(self.cpus.len() as u64);
+        let _ = self.wake.write(1);
     }
 
     /// What was taken and read since the last call.
@@ -203,7 +207,43 @@ impl NamesReaders {
                 messages.push(Message::Facts(std::mem::take(&mut cpu.facts)));
             }
         }
+        let heard = self.watch.as_ref().map(|it| lock(it).facts()).filter(|it| !it.is_empty());
+        messages.extend(heard.map(Message::Facts));
         messages
+    }
+
+    /// Takes what the watch has heard until now: what it hears later was opened later.
+    pub fn look_at_opens(&self) {
+        if let Some(watch) = &self.watch {
+            lock(watch).absorb(true);
+        }
+    }
+
+    /// What the watch has not heard, for people.
+    pub fn warning(&self) -> Option<String> {
+        lock(self.watch.as_ref()?).warning()
+    }
+
+    fn watch_opens(&self) -> io::Result<()> {
+        let Some(watch) = &self.watch else { return Ok(()) };
+        // Of what waits long it is often not known whose it is. Without the right to it, it takes its turn.
+        let _ = thread::set_large_share();
+        let bell = lock(watch).bell()?;
+        // ORDERING: as in stop().
+        while !self.stop.load(Ordering::Relaxed) {
+            let has_mounted = bell.wait(&self.wake);
+            if has_mounted {
+                lock(watch).mounts_changed();
+            }
+            // ORDERING: only a measure of how far the log is behind.
+            if self.queued.load(Ordering::Relaxed) > QUEUED_BYTES_MAX {
+                // The kernel says when its queue is full.
+                thread::pause(PAUSE);
+                continue;
+            }
+            lock(watch).absorb(false);
+        }
+        Ok(())
     }
 
     fn read_cpu(&self, index: usize) -> io::Result<()> {
@@ -266,7 +306,7 @@ pub struct NamesThreads {
 }
 
 impl NamesThreads {
-    /// Starts a thread on each CPU, called `name`.
+    /// Starts a thread on each CPU, and one for the watch, called `name`.
     ///
     /// # Errors
     ///
@@ -277,6 +317,11 @@ impl NamesThreads {
             let readers = Arc::clone(readers);
             let builder = std::thread::Builder::new().name(name.to_owned());
             started.threads.push(builder.spawn(move || readers.read_cpu(index))?);
+        }
+        if readers.watch.is_some() {
+            let readers = Arc::clone(readers);
+            let builder = std::thread::Builder::new().name(name.to_owned());
+            started.threads.push(builder.spawn(move || readers.watch_opens())?);
         }
         Ok(started)
     }
@@ -439,6 +484,6 @@ impl Ended {
 }
 
 /// A reader that panicked has lost its own names, not those of others.
-fn lock(cpu: &Mutex<CpuNames>) -> MutexGuard<'_, CpuNames> {
-    cpu.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(its: &Mutex<T>) -> MutexGuard<'_, T> {
+    its.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,5 +1,6 @@
 //! Where a recording has the names of files from, and why from there: a ladder, best rung first.
 
+use super::opens::OpenWatch;
 use super::options::Follow;
 use super::plan::SourceKind;
 use super::probes::Probes;
@@ -8,6 +9,7 @@ use crate::event::syscall_table::CallId;
 use crate::sys::thread;
 use crate::sys::tracefs::Tracefs;
 use crate::tracefs::EventFormat;
+use crate::units::Pid;
 
 /// Where file names come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +20,8 @@ pub enum Names {
     Uprobe,
     /// Real-time readers, at the moment of each call; and the snapshot.
     Reader,
+    /// A listener to opens, which needs no real-time priority (fanotify); and the snapshot.
+    Fanotify,
     /// The strings that the entries of calls carry (from Linux 6.19 on); and the snapshot.
     Event,
     /// Only what was open before.
@@ -33,6 +37,7 @@ impl Names {
             Self::Kprobe => "kprobe",
             Self::Uprobe => "uprobe",
             Self::Reader => "reader",
+            Self::Fanotify => "fanotify",
             Self::Event => "event",
             Self::Snapshot => "snapshot",
             Self::Off => "off",
@@ -74,6 +79,14 @@ pub struct Naming {
     pub reason: String,
     /// The probes, if that is where from.
     pub probes: Option<Probes>,
+    /// The listener, if that is where from.
+    pub watch: Option<OpenWatch>,
+}
+
+impl Naming {
+    fn plain(names: Names, reason: String) -> Self {
+        Self { names, reason, probes: None, watch: None }
+    }
 }
 
 /// What there is to choose from.
@@ -105,10 +118,11 @@ pub fn choose(
     ground: Ground<'_>,
     warnings: &mut Vec<String>,
 ) -> Result<Naming, String> {
-    let plain = |names, reason: &str| Naming { names, reason: reason.to_owned(), probes: None };
+    let plain = |names, reason: &str| Naming::plain(names, reason.to_owned());
     match wish {
         NamesWish::Only(names @ (Names::Off | Names::Snapshot)) => Ok(plain(names, "as wanted")),
         NamesWish::Only(Names::Reader) => Ok(read("as wanted".to_owned(), warnings)),
+        NamesWish::Only(Names::Fanotify) => listen(ground, warnings),
         NamesWish::Only(Names::Event) => match events_hindrance(ground.tracefs) {
             Some(why) => Err(why),
             None => Ok(plain(Names::Event, "as wanted")),
@@ -142,10 +156,19 @@ pub fn choose(
             if has_readers {
                 return Ok(plain(Names::Reader, &why_not));
             }
-            Ok(match (partly, events_hindrance(ground.tracefs)) {
-                (Some(naming), _) => naming,
-                (_, None) => plain(Names::Event, &why_not),
-                _ => read(why_not, warnings),
+            if let Some(naming) = partly {
+                return Ok(naming);
+            }
+            let why_not = match listen(ground, warnings) {
+                Ok(naming) => {
+                    let reason = format!("{}; {why_not}", naming.reason);
+                    return Ok(Naming { reason, ..naming });
+                }
+                Err(other) => format!("{why_not}; {other}"),
+            };
+            Ok(match events_hindrance(ground.tracefs) {
+                None => plain(Names::Event, &why_not),
+                Some(_) => read(why_not, warnings),
             })
         }
     }
@@ -199,7 +222,29 @@ fn probes(names: Names, ground: Ground<'_>) -> Result<Naming, String> {
         _ => Probes::find(ground.tracefs, ground.machine, ground.own_name)?,
     };
     let reason = probes.reason.clone();
-    Ok(Naming { names, reason, probes: Some(probes) })
+    Ok(Naming { probes: Some(probes), ..Naming::plain(names, reason) })
+}
+
+/// A listener to opens.
+fn listen(ground: Ground<'_>, warnings: &mut Vec<String>) -> Result<Naming, String> {
+    let processes: Vec<Pid> = match ground.follow {
+        Follow::Attached(pids) => pids.iter().copied().map(Pid).collect(),
+        Follow::System | Follow::Launched => Vec::new(),
+    };
+    let watch = OpenWatch::new(&processes)?;
+    let needed = CallId::all().filter(|it| it.call().bears_on_opens());
+    let others: Vec<&str> = needed
+        .filter(|it| it.call().number(ground.machine).is_some() && !ground.calls.contains(it))
+        .map(|it| it.call().name)
+        .collect();
+    if !others.is_empty() {
+        warnings.push(format!(
+            "none of fanotify's names is certain: calls that open, rename or remove files are not recorded: {}",
+            others.join(", ")
+        ));
+    }
+    let reason = watch.reason();
+    Ok(Naming { watch: Some(watch), ..Naming::plain(Names::Fanotify, reason) })
 }
 
 /// The readers need real-time priority: with less, names are wrong in silence.
@@ -214,7 +259,7 @@ fn read(reason: String, warnings: &mut Vec<String>) -> Naming {
         );
         Names::Snapshot
     };
-    Naming { names, reason, probes: None }
+    Naming::plain(names, reason)
 }
 
 /// What speaks against strings in the entries of calls, if anything does.

@@ -157,16 +157,13 @@ impl Session {
         let sizes = RingSizes::for_cpus(host.cpus.len());
         let sizes = options.ring_bytes.map_or(sizes, |it| sizes.with_main(it));
         let before = followed(options, held)?;
-        let (opened, choice, naming) =
+        let (opened, choice, mut naming) =
             open_events(options, &host, &own_name, sizes, &mut warnings)?;
-        let names = naming.names;
         let Opened { source, drained, names: names_rings, ring_bytes } = opened;
-        let layouts = layouts(source.as_ref())?;
-        let decoder = Arc::new(decoder(&host.machine, source.as_ref()));
+        let (names, layouts) = (naming.names, layouts(source.as_ref())?);
+        let its_rings = (names_rings, layouts.as_slice());
         let names_readers =
-            NamesReaders::new(names_rings, decoder, layouts.clone(), reads(options, names))
-                .map_err(TracerError::system("make an eventfd"))?;
-        let names_readers = Arc::new(names_readers);
+            names_readers(options, &mut naming, its_rings, &host.machine, source.as_ref())?;
         let name_threads = NamesThreads::start(&names_readers, &own_name)
             .map_err(TracerError::system("start a thread"))?;
         let gauge = Gauge::start(&options.calls, &own_name)?;
@@ -192,7 +189,8 @@ impl Session {
             source,
             help: log_help(),
         })?;
-        let log = Log::new(writer, layouts, filter(options, &tree, source.as_ref()));
+        let followed = || Tree::followed(options, names, &tree, source.as_ref());
+        let log = Log::new(writer, layouts, (!records_everybody(options)).then(followed));
         let threads =
             Threads::start(log, drained, &names_readers, &options.place, sizes.main, &own_name)?;
         let call_cost_ns = gauge.and_then(Gauge::finish);
@@ -203,6 +201,7 @@ impl Session {
         let mounts = options.extents.then(MountWatch::new).transpose();
         let mounts = mounts.map_err(TracerError::system("watch what is mounted"))?;
         take_snapshot(options, names, tree, &threads.to_log, &own_name)?;
+        names_readers.look_at_opens();
         let (names, probes) = (names_readers, naming.probes);
         Ok(Self {
             source,
@@ -299,6 +298,7 @@ impl Session {
             other => (None, other),
         };
         warnings.extend(self.probes.as_ref().and_then(Probes::missed_names));
+        warnings.extend(self.names.warning());
         warnings.extend(snapshot::late_cpus(&self.cpus));
         let counts = self.source.counts().unwrap_or_else(|error| {
             warnings.push(format!(
@@ -469,14 +469,22 @@ fn layouts(source: &dyn Source) -> Result<Vec<Layout>, TracerError> {
     known.collect::<Option<Vec<_>>>().ok_or(TracerError::Pages)
 }
 
-/// For the names readers: only the opens matter to them, and what cannot be read is found again by whoever reads the
-/// log, where it counts.
-fn decoder(machine: &str, source: &dyn Source) -> Decoder {
+/// With what tells them which calls these are: what cannot be read is found again by whoever reads the log, where it counts.
+fn names_readers(
+    options: &Options,
+    naming: &mut Naming,
+    (rings, layouts): (Vec<Stream>, &[Layout]),
+    machine: &str,
+    source: &dyn Source,
+) -> Result<Arc<NamesReaders>, TracerError> {
     let mut decoder = Decoder::new(machine);
     for it in source.tracepoints() {
         let _ = decoder.add(&it.planned.system, &it.planned.name, it.id, &it.format);
     }
-    decoder
+    let read = (reads(options, naming.names), naming.watch.take());
+    NamesReaders::new(rings, Arc::new(decoder), layouts.to_vec(), read)
+        .map(Arc::new)
+        .map_err(TracerError::system("make an eventfd"))
 }
 
 /// The processes that are followed at this moment; empty for the whole system.
@@ -507,16 +515,6 @@ fn with_later(
         before.dedup();
     }
     Ok(before)
-}
-
-/// What the log thread drops; `None` keeps everything.
-fn filter(options: &Options, tree: &[Pid], source: &dyn Source) -> Option<Tree> {
-    if records_everybody(options) {
-        return None;
-    }
-    let tracepoints = source.tracepoints().iter();
-    let global = tracepoints.filter(|it| it.planned.is_of_anybody()).map(|it| it.id);
-    Some(Tree::new(tree.iter().map(|it| it.0), global, options.all_block))
 }
 
 /// Takes the snapshot in a thread of our own name, so that its thousand small reads are not recorded.

@@ -10,21 +10,27 @@
 
 use rustc_hash::FxHashSet;
 
+use super::naming::Names;
+use super::options::Options;
+use super::source::Source;
 use crate::event::decode::common_type;
 use crate::record::parse::Body;
 use crate::record::{RecordKind, SampleLayout};
-use crate::units::{KernelTime, Pid};
+use crate::sys::proc;
+use crate::units::{KernelTime, Pid, Tid};
 
 /// The processes of the tree, as far as the records tell.
 #[derive(Debug)]
 pub struct Tree {
     members: FxHashSet<i32>,
+    /// Their threads.
+    threads: FxHashSet<i32>,
     /// Tracepoints whose records concern everybody (`block:*`, `io_uring:*`): the current task says nothing.
     global: FxHashSet<u16>,
     /// True if births, names and ends of all tasks are kept: anybody may be the one who asked for a request.
     all_tasks: bool,
-    /// Births seen since the last [`Self::learn`].
-    births: Vec<(KernelTime, i32, i32)>,
+    /// Births seen since the last [`Self::learn`]: when, the parent, the process, the thread.
+    births: Vec<(KernelTime, i32, [i32; 2])>,
 }
 
 impl Tree {
@@ -36,10 +42,28 @@ impl Tree {
     ) -> Self {
         Self {
             members: roots.into_iter().collect(),
+            threads: FxHashSet::default(),
             global: global.into_iter().collect(),
             all_tasks,
             births: Vec::new(),
         }
+    }
+
+    /// A tree that grows from these processes, for what is recorded of them.
+    pub(super) fn followed(
+        options: &Options,
+        names: Names,
+        processes: &[Pid],
+        source: &dyn Source,
+    ) -> Self {
+        let tracepoints = source.tracepoints().iter();
+        let global = tracepoints.filter(|it| it.planned.is_of_anybody()).map(|it| it.id);
+        let mut tree = Self::new(processes.iter().map(|it| it.0), global, options.all_block);
+        if names == Names::Fanotify {
+            // Who is born meanwhile is told.
+            tree.threads.extend(proc::threads(processes).iter().map(|it| it.0));
+        }
+        tree
     }
 
     /// Looks at a record for a birth.
@@ -48,19 +72,19 @@ impl Tree {
             return;
         }
         if let Ok(parsed) = record.parse(layout)
-            && let Body::Fork { pid, ppid, .. } = parsed.body
-            && pid != ppid
+            && let Body::Fork { pid, tid, ppid, .. } = parsed.body
         {
-            self.births.push((parsed.time, ppid.0, pid.0));
+            self.births.push((parsed.time, ppid.0, [pid.0, tid.0]));
         }
     }
 
     /// Takes the noted births into the tree, in their order in time.
     pub fn learn(&mut self) {
         self.births.sort_by_key(|it| it.0);
-        for (_, parent, child) in self.births.drain(..) {
+        for (_, parent, [child, thread]) in self.births.drain(..) {
             if self.members.contains(&parent) {
                 self.members.insert(child);
+                self.threads.insert(thread);
             }
         }
     }
@@ -68,6 +92,11 @@ impl Tree {
     /// True if the process was in the tree at any time so far.
     pub fn has(&self, pid: Pid) -> bool {
         self.members.contains(&pid.0)
+    }
+
+    /// True if the thread was in the tree at any time so far.
+    pub fn has_thread(&self, tid: Tid) -> bool {
+        self.threads.contains(&tid.0)
     }
 
     /// True if the record is of the tree, or may concern it.

@@ -39,6 +39,8 @@ pub(crate) struct Score {
     pub right: usize,
     /// See [`Verdict::Unknown`].
     pub unknown: usize,
+    /// Those among them that failed.
+    pub failed: usize,
     /// See [`Verdict::Wrong`]; what differs.
     pub wrong: Vec<String>,
 }
@@ -48,6 +50,7 @@ impl Score {
         self.opens += other.opens;
         self.right += other.right;
         self.unknown += other.unknown;
+        self.failed += other.failed;
         self.wrong.extend(other.wrong);
     }
 
@@ -56,9 +59,18 @@ impl Score {
         self.opens += 1;
         match truth.verdict(ours) {
             Verdict::Right => self.right += 1,
-            Verdict::Unknown => self.unknown += 1,
+            Verdict::Unknown => {
+                self.unknown += 1;
+                self.failed += usize::from(has_failed(ours));
+            }
             Verdict::Wrong => self.wrong.push(format!("path {}, ours {ours:?}", truth.show())),
         }
+    }
+
+    /// Without those that failed and have no name: some sources have only those of files.
+    pub(crate) fn of_files(self) -> Self {
+        let Self { opens, unknown, failed, .. } = self;
+        Self { opens: opens - failed, unknown: unknown - failed, failed: 0, ..self }
     }
 
     /// At least so many of 1000 are right.
@@ -80,7 +92,7 @@ impl Truth {
         let told = ours.path();
         let is_right = match ours.path_source.as_deref() {
             None | Some("unverified") => return Verdict::Unknown,
-            Some("fd-link") => told == self.became,
+            Some("fd-link" | "fanotify") => told == self.became,
             // All others are the path that the call was given; of a new descriptor the same from the root, if that is known.
             Some(_) => {
                 // What is no text is escaped in ours.
@@ -127,6 +139,10 @@ fn absolute(call: &Call, given: &[u8]) -> Option<Vec<u8>> {
     Some(whole)
 }
 
+fn has_failed(open: &JsonOperation) -> bool {
+    open.result.is_none_or(|it| it < 0)
+}
+
 /// True for the calls that open files.
 pub(crate) fn is_open(kernel_name: &str) -> bool {
     matches!(kernel_name, "open" | "openat" | "openat2" | "creat")
@@ -137,6 +153,8 @@ pub(crate) fn is_open(kernel_name: &str) -> bool {
 pub(crate) struct Bags {
     opens: usize,
     unknown: usize,
+    /// Those among them that failed.
+    failed: usize,
     /// By what descriptors link to.
     links: BTreeMap<String, usize>,
     /// By what the calls were given, from the root.
@@ -176,9 +194,10 @@ impl Bags {
             let (bag, path) = match (operation.path_source.as_deref(), absolute) {
                 (None | Some("unverified"), _) => {
                     bags.unknown += 1;
+                    bags.failed += usize::from(has_failed(operation));
                     continue;
                 }
-                (Some("fd-link"), _) => (&mut bags.links, path),
+                (Some("fd-link" | "fanotify"), _) => (&mut bags.links, path),
                 (Some(_), Some(absolute)) => (&mut bags.absolute, absolute),
                 (Some(_), None) if path.starts_with(b"/") => (&mut bags.absolute, path),
                 // Where it begins is not known.
@@ -191,7 +210,12 @@ impl Bags {
 
     /// Ours against what is true: a name that is there more often than it was opened is wrong.
     pub(crate) fn score(&self, ours: &Self) -> Score {
-        let mut score = Score { opens: ours.opens, unknown: ours.unknown, ..Score::default() };
+        let mut score = Score {
+            opens: ours.opens,
+            unknown: ours.unknown,
+            failed: ours.failed,
+            ..Score::default()
+        };
         let links = (&self.links, &ours.links);
         let absolute = (&self.absolute, &ours.absolute);
         for (truth, ours) in [links, absolute, (&self.given, &ours.given)] {

@@ -69,7 +69,7 @@ fn bags_of_two_runs() {
     let all = Score { opens: 3, right: 3, ..Score::default() };
     assert_eq!(score(&operations), all);
     operations[1].path_source = Some("unverified".to_owned());
-    assert_eq!(score(&operations), Score { right: 2, unknown: 1, ..all.clone() });
+    assert_eq!(score(&operations), Score { right: 2, unknown: 1, failed: 1, ..all.clone() });
     operations[1] = ours("openat", Some("/v/tmp_obj_yyyyyy"), Some("fd-link"));
     assert_eq!((score(&operations).right, score(&operations).wrong.len()), (2, 1));
     operations[2].path_absolute = None;

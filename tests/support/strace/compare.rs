@@ -174,7 +174,7 @@ fn opened(call: &Call, ours: &JsonOperation, comparison: &mut Comparison) -> Vec
         // Without `-y`: what it became is not known.
         return Vec::new();
     }
-    comparison.paths += usize::from(!failed && is_source("fd-link"));
+    comparison.paths += usize::from(!failed && (is_source("fd-link") || is_source("fanotify")));
     comparison.given += usize::from(failed && is_source("argument"));
     let mut score = Score::default();
     score.judge(&Truth::of(call), ours);
@@ -208,7 +208,8 @@ fn given_paths(call: &Call, ours: &JsonOperation, given: &mut usize) -> Vec<Stri
 /// The file behind the descriptor that a call works on. Ours is what it was called when it was opened.
 fn held_path(call: &Call, ours: &JsonOperation, moved: &Moved, held: &mut usize) -> Option<String> {
     let row = CALLS.iter().find(|it| it.name == kernel_name(&call.name))?;
-    let is_resolved = matches!(ours.path_source.as_deref(), Some("fd-link" | "snapshot"));
+    let is_resolved =
+        matches!(ours.path_source.as_deref(), Some("fd-link" | "fanotify" | "snapshot"));
     let expected = call.fd_path.as_deref().filter(|it| it.starts_with(b"/"))?;
     if row.arg(Role::Fd) != Some(0) || !is_resolved {
         return None;

@@ -1,0 +1,273 @@
+//! Names without real-time priority: the kernel's fanotify queue says what was opened, and by which thread.
+//!
+//! Nobody is stopped, and nobody is in a hurry: an event waits until it is read. When exactly it was put into the queue
+//! nobody says, only between which times: later than a moment at which the queue was empty, and earlier than it was
+//! read. Which call it belongs to is decided where all records are in order (`operation::opened`).
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::eventfd::EventFd;
+use rustc_hash::FxHashSet;
+
+use crate::capture::fact::Fact;
+use crate::sys::clock;
+use crate::sys::fanotify::{FileSeen, OpenEvent, OpenEvents, OpenedFile};
+use crate::sys::mounts::{MountWatch, mounts_of};
+use crate::units::{KernelTime, Pid, Tid};
+
+/// Tells when a watch has something to do.
+#[derive(Debug)]
+pub(super) struct Bell {
+    events: OwnedFd,
+    mounts: OwnedFd,
+}
+
+impl Bell {
+    /// Waits until something was opened or mounted, or `wake` is readable. True if something was mounted or unmounted: the kernel
+    /// says so once.
+    pub(super) fn wait(&self, wake: &EventFd) -> bool {
+        let mut fds = [
+            PollFd::new(self.mounts.as_fd(), PollFlags::POLLPRI),
+            PollFd::new(self.events.as_fd(), PollFlags::POLLIN),
+            PollFd::new(wake.as_fd(), PollFlags::POLLIN),
+        ];
+        // An interrupted wait is as good as any.
+        let _ = poll(&mut fds, PollTimeout::NONE);
+        fds.first().and_then(PollFd::any).unwrap_or(false)
+    }
+}
+
+/// Threads that are remembered as not ours.
+const THREADS_MAX: usize = 1 << 16;
+
+/// A listener to opens, and what it has heard.
+#[derive(Debug)]
+pub struct OpenWatch {
+    events: OpenEvents,
+    mounts: MountWatch,
+    /// The same, for whoever has read a name.
+    since_then: MountWatch,
+    /// Numbers of our mounts.
+    own: FxHashSet<u64>,
+    /// Other mount namespaces that were looked through, by their links in `/proc/PID/ns`.
+    elsewhere: FxHashSet<PathBuf>,
+    /// Threads that are not ours.
+    others: FxHashSet<Tid>,
+    /// The queue was empty at this time or later, and all that has not been read is from after it.
+    empty: KernelTime,
+    facts: Vec<(Option<Pid>, Fact)>,
+    /// How often the queue was full, and how many events could not be read.
+    missed: (u64, u64),
+}
+
+impl OpenWatch {
+    /// Listens to all file systems that can be seen from here, and to those of these processes.
+    ///
+    /// # Errors
+    ///
+    /// What stands in the way, in words.
+    pub fn new(processes: &[Pid]) -> Result<Self, String> {
+        let mut events = OpenEvents::new()?;
+        let unreadable = |it: io::Error| format!("what is mounted cannot be read: {it}");
+        let mounts = MountWatch::new().map_err(unreadable)?;
+        let since_then = MountWatch::new().map_err(unreadable)?;
+        events.listen_to_mounts_of("/proc/self").map_err(unreadable)?;
+        for pid in processes {
+            // It may have ended.
+            let _ = events.listen_to_mounts_of(&format!("/proc/{pid}"));
+        }
+        let mut watch = Self {
+            events,
+            mounts,
+            since_then,
+            own: own_mounts(),
+            elsewhere: FxHashSet::default(),
+            others: FxHashSet::default(),
+            empty: clock::now(),
+            facts: Vec::new(),
+            missed: (0, 0),
+        };
+        watch.try_out()?;
+        Ok(watch)
+    }
+
+    /// Opens something and looks whether this is told.
+    fn try_out(&mut self) -> Result<(), String> {
+        let opened = MountWatch::new().map_err(|it| it.to_string())?;
+        let own = Tid(nix::unistd::gettid().as_raw());
+        let mut is_told = false;
+        let fd = opened.as_fd();
+        let expected = nix::sys::stat::fstat(fd).map_err(|it| it.to_string())?.st_ino;
+        while !is_told && let Ok(events) = self.events.read() {
+            is_told = events.iter().any(|it| match it {
+                OpenEvent::Opened(it) if it.tid() == own => {
+                    it.look().stat.is_some_and(|it| it.ino == expected)
+                }
+                _ => false,
+            });
+        }
+        is_told.then_some(()).ok_or_else(|| {
+            "fanotify did not tell of a file that was opened to try it (a pid namespace, or /proc is not listened to)".into()
+        })
+    }
+
+    /// What is heard, in words.
+    pub fn reason(&self) -> String {
+        let unmarked = match self.events.unmarked().as_slice() {
+            [] => String::new(),
+            types => format!("; not on all of {}", types.join(", ")),
+        };
+        format!(
+            "the resolved paths of files and directories that were opened, on {} file systems{unmarked}; no path of any \
+             other call, of a failed one, or of a device",
+            self.events.marked()
+        )
+    }
+
+    /// Descriptors of its own that say when there is something to do.
+    ///
+    /// # Errors
+    ///
+    /// Those of `dup(2)`.
+    pub(super) fn bell(&self) -> io::Result<Bell> {
+        let again = |it: BorrowedFd<'_>| it.try_clone_to_owned();
+        Ok(Bell { events: again(self.events.as_fd())?, mounts: again(self.mounts.as_fd())? })
+    }
+
+    /// Something was mounted or unmounted.
+    pub(super) fn mounts_changed(&mut self) {
+        self.own = own_mounts();
+        // Whatever cannot be read now is not listened to.
+        let _ = self.events.listen_to_mounts_of("/proc/self");
+    }
+
+    /// Takes what is in the queue now, or some of it: so that whoever waits for us has a turn.
+    pub(super) fn absorb(&mut self, all: bool) {
+        let mut taken = 0;
+        // Behind so many is only what came meanwhile.
+        let most = if all { self.events.capacity() } else { 1 };
+        while taken < most {
+            let before = clock::now();
+            match self.events.read() {
+                Ok(events) => {
+                    let until = clock::now();
+                    taken += events.len();
+                    // Before what takes longer.
+                    let empty = self.events.is_empty().then_some(until);
+                    events.into_iter().for_each(|it| self.take(it, until));
+                    self.empty = empty.unwrap_or(self.empty);
+                }
+                Err(Errno::EAGAIN) => {
+                    self.empty = before;
+                    return;
+                }
+                Err(Errno::EINTR) => {}
+                Err(errno) => {
+                    self.missed.1 += 1;
+                    self.miss(errno);
+                    taken += 1;
+                }
+            }
+        }
+    }
+
+    /// What was heard since the last call, all of what was opened before this one included.
+    pub(super) fn facts(&mut self) -> Vec<(Option<Pid>, Fact)> {
+        self.absorb(true);
+        // What is mounted elsewhere nobody tells.
+        self.elsewhere.clear();
+        std::mem::take(&mut self.facts)
+    }
+
+    /// What was not heard, for people.
+    pub(super) fn warning(&self) -> Option<String> {
+        let (full, unread) = self.missed;
+        (self.missed != (0, 0)).then(|| {
+            format!(
+                "fanotify's queue was full {full} times, and at least {unread} of its events could not be read: files that were \
+                 opened then have no names"
+            )
+        })
+    }
+
+    fn take(&mut self, event: OpenEvent, until: KernelTime) {
+        match event {
+            // The tracepoint of the exec tells its path.
+            OpenEvent::Program => {}
+            OpenEvent::Overflow => {
+                self.missed.0 += 1;
+                self.miss(Errno::EOVERFLOW);
+            }
+            OpenEvent::Opened(file) if self.is_own(file.tid()) => {}
+            OpenEvent::Opened(file) => {
+                let fact = self.opened(&file, until);
+                self.facts.push((None, fact));
+            }
+        }
+    }
+
+    fn opened(&mut self, file: &OpenedFile, until: KernelTime) -> Fact {
+        let tid = file.tid();
+        let seen = file.look();
+        let is_its = self.leads_there(&seen, tid);
+        let (errno, bytes) = match seen.link {
+            Ok(bytes) if is_its => (0, bytes),
+            // A file system has opened one of its own (overlay does), through a mount that nobody else has; or that mount is gone,
+            // and the name begins where it was.
+            Ok(bytes) => (Errno::EXDEV as i32, bytes),
+            Err(errno) => (errno as i32, Vec::new()),
+        };
+        let stat = seen.stat;
+        Fact::Opened { tid, since: self.empty, until, end: clock::now(), errno, stat, bytes }
+    }
+
+    /// Events of this time are missing.
+    fn miss(&mut self, errno: Errno) {
+        let until = clock::now();
+        let (since, errno) = (self.empty, errno as i32);
+        let (tid, stat, bytes) = (Tid(-1), None, Vec::new());
+        self.facts.push((None, Fact::Opened { tid, since, until, end: until, errno, stat, bytes }));
+    }
+
+    /// True if the name leads to the file, for us or for the thread.
+    fn leads_there(&mut self, seen: &FileSeen, tid: Tid) -> bool {
+        let Some(mount) = seen.mount else { return false };
+        if self.own.contains(&mount) {
+            if self.since_then.has_changed() {
+                self.mounts_changed();
+            }
+            // And is so behind the reading of the name, too.
+            return self.own.contains(&mount);
+        }
+        let process = format!("/proc/{tid}");
+        // It may have ended.
+        let Ok(namespace) = std::fs::read_link(format!("{process}/ns/mnt")) else { return false };
+        if self.elsewhere.insert(namespace) {
+            // What is mounted there is listened to from now on.
+            let _ = self.events.listen_to_mounts_of(&process);
+        }
+        seen.is_found_below(&format!("{process}/root"))
+    }
+
+    fn is_own(&mut self, tid: Tid) -> bool {
+        let is_own = !self.others.contains(&tid)
+            && std::fs::exists(format!("/proc/self/task/{tid}")).unwrap_or(false);
+        if !is_own {
+            if self.others.len() >= THREADS_MAX {
+                self.others.clear();
+            }
+            self.others.insert(tid);
+        }
+        is_own
+    }
+}
+
+/// Numbers of our mounts.
+fn own_mounts() -> FxHashSet<u64> {
+    let mounts = mounts_of("/proc/self").unwrap_or_default();
+    mounts.iter().filter_map(|it| u64::try_from(it.mnt_id).ok()).collect()
+}
