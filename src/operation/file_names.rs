@@ -260,6 +260,11 @@ impl FileNames {
     }
 
     fn rename(&mut self, from: &Spot, to: &Spot, exchange: bool, span: Span) {
+        // rename(2): of two names of one file both stay.
+        let inode = self.inode(from);
+        if inode.is_some() && inode == self.inode(to) {
+            return;
+        }
         let doubtful = [(from, true), (to, exchange)];
         for (spot, with_below) in doubtful.into_iter().filter(|it| !it.0.sure) {
             let name = last(&spot.path).to_vec();
@@ -276,6 +281,15 @@ impl FileNames {
             }
         }
         self.move_directories(from, to, exchange);
+    }
+
+    /// The open file that certainly has this name.
+    fn inode(&self, spot: &Spot) -> Option<(DevId, u64)> {
+        let known = self.open.get(&spot.path).filter(|_| spot.sure)?;
+        let is_there = |it: &&Known| !it.deleted && !it.covered;
+        let mut open = known.iter().filter(is_there).filter_map(|it| it.description.upgrade());
+        let description = open.find(|it| is_within(it, spot.mounts) && it.is_certain())?;
+        description.file().stat.map(|it| (it.dev, it.ino))
     }
 
     /// What is known of directories, after a rename.

@@ -275,3 +275,24 @@ fn after_a_loss_directories_may_be_other_ones() {
         "#]],
     );
 }
+
+#[test]
+fn of_two_names_of_one_file_both_stay() {
+    after(
+        "20 1/1 > openat -100 0 2
+         21 1/1 < openat 5 /data/b~
+         22 1/1 > rename 0 0
+         23 1/1 < rename 0 b b~
+         24 1/1 > read 5 0 1
+         25 1/1 < read 1",
+        &expect![[r#"
+            1: openat 3 /data/d/a fd-link at ? = 3
+            1: openat 4 /data/b fd-link at ? = 4
+            1: openat 5 /data/b~ fd-link at ? = 5
+            1: rename -1 b argument at ? = 0 [/data/b] [/data/b~]
+            1: read 5 /data/b~ fd-link at 0 = 1
+            1: read 3 /data/d/a fd-link at 0 = 1
+            1: read 4 /data/b fd-link at 0 = 1
+        "#]],
+    );
+}
