@@ -143,18 +143,19 @@ fn check(recording: &Recording, dirs: [&Path; 2], whole_system: bool) {
             assert_eq!(piece.program.as_deref(), Some(how), "{name} {op}: {piece:?}");
         }
     }
-    let unknown: Vec<&JsonPiece> = requests
+    let on_loops = requests
         .iter()
         .filter(|it| it.disk.as_deref().is_some_and(|it| it.starts_with("loop")))
-        .flat_map(|it| &it.pieces)
-        .filter(|it| it.behind == "unknown")
-        .collect();
+        .flat_map(|it| &it.pieces);
+    let bytes = |it: Vec<&JsonPiece>| it.into_iter().map(|it| it.bytes).sum::<u64>();
+    let unknown: Vec<&JsonPiece> = on_loops.clone().filter(|it| it.behind == "unknown").collect();
     if whole_system {
         let journals =
             requests.iter().flat_map(|it| &it.pieces).filter(|it| it.behind == "journal");
         assert!(journals.count() > 0, "ext4 has written its journal");
     }
-    assert!(unknown.len() < 10, "{unknown:?}");
+    // Metadata that the kernel's threads write back from the device's own cache are not marked as such.
+    assert!(bytes(unknown.clone()) * 50 < bytes(on_loops.collect()), "{unknown:#?}");
 }
 
 /// True if it is known of all pieces of these files who wanted them: not if a name was read too late, on a busy machine. Then
