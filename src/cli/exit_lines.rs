@@ -249,8 +249,9 @@ fn doubts(summary: &Summary) -> Vec<String> {
     match summary.ledger.unfollowed {
         0 => {}
         count => lines.push(format!(
-            "{count} renames and removals were not followed, for their paths were not read: files that were open then \
-             keep their names. Those of system calls are read with --source tracefs, those of io_uring never"
+            "{count} renames and removals were not followed, for their paths were not read: after a rename the names of \
+             open files are unverified, after a removal they are kept. Those of system calls are read by the better \
+             --names with --source tracefs, those of io_uring never"
         )),
     }
     for imbalance in summary.ledger.imbalances() {

@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 
 use super::model::{FilePath, Mounts, OpenFile, PathSource};
 use super::task::Copied;
-use crate::units::{Fd, KernelTime};
+use crate::units::{Fd, KernelTime, Tid};
 
 /// One open file description.
 #[derive(Debug)]
@@ -88,11 +88,9 @@ impl Description {
     /// The name may be another file's; where it stands is known as before.
     pub fn doubt_name(&self) {
         let old = self.file();
-        let Some(path) = old.path.as_ref().filter(|it| it.source != PathSource::Unverified) else {
-            return;
-        };
-        let path = Some(FilePath { source: PathSource::Unverified, ..path.clone() });
-        self.file.replace(Rc::new(OpenFile { path, ..copy(&old) }));
+        if old.path.as_ref().is_some_and(|it| it.source != PathSource::Unverified) {
+            self.file.replace(Rc::new(old.doubtful()));
+        }
     }
 
     /// It has another name from now on.
@@ -241,6 +239,15 @@ pub struct Seen {
     pub losses: u32,
 }
 
+impl OpenFile {
+    /// The same, if it is the same: its name may be another file's.
+    pub fn doubtful(&self) -> Self {
+        let path = self.path.clone();
+        let path = path.map(|it| FilePath { source: PathSource::Unverified, ..it });
+        Self { path, ..copy(self) }
+    }
+}
+
 /// The same file; its name is cloned only if it is not replaced.
 fn copy(file: &OpenFile) -> OpenFile {
     OpenFile {
@@ -272,8 +279,18 @@ pub struct FdTable {
     since: KernelTime,
     /// It stands for several tables that went different ways: nothing in it is certain.
     is_split: bool,
-    /// Descriptors that calls are about to replace: what they are meanwhile is not known. And whether somebody has used them.
-    replacing: Vec<(i32, bool)>,
+    /// Descriptors that calls are about to replace, at most one of each thread: what they are meanwhile is not known.
+    replacing: Vec<Replacing>,
+}
+
+/// A descriptor that a call is about to give another file.
+#[derive(Clone, Copy, Debug)]
+struct Replacing {
+    fd: Fd,
+    /// Whose call.
+    by: Tid,
+    /// Somebody has used it meanwhile.
+    is_used: bool,
 }
 
 /// A table that processes share.
@@ -318,21 +335,28 @@ impl FdTable {
     }
 
     /// A call begins that may give the descriptor another file at any moment until its end.
-    pub fn begin_replace(&mut self, fd: Fd) {
-        self.replacing.push((fd.0, false));
+    pub fn begin_replace(&mut self, fd: Fd, by: Tid) {
+        self.replacing.push(Replacing { fd, by, is_used: false });
+    }
+
+    /// This thread makes another call: the end of one before was lost.
+    pub fn begin_call(&mut self, by: Tid) {
+        if !self.replacing.is_empty() {
+            self.replacing.retain(|it| it.by != by);
+        }
     }
 
     /// That call has ended. True if somebody has used the descriptor meanwhile.
-    pub fn end_replace(&mut self, fd: Fd) -> bool {
-        let place = self.replacing.iter().position(|it| it.0 == fd.0);
-        place.is_some_and(|it| self.replacing.swap_remove(it).1)
+    pub fn end_replace(&mut self, by: Tid) -> bool {
+        let place = self.replacing.iter().position(|it| it.by == by);
+        place.is_some_and(|it| self.replacing.swap_remove(it).is_used)
     }
 
     /// Somebody uses it. True if it may be another file from one moment to the next.
     pub fn is_replaced(&mut self, fd: Fd) -> bool {
-        let mut same = self.replacing.iter_mut().filter(|it| it.0 == fd.0).peekable();
+        let mut same = self.replacing.iter_mut().filter(|it| it.fd == fd).peekable();
         let is_replaced = same.peek().is_some();
-        same.for_each(|it| it.1 = true);
+        same.for_each(|it| it.is_used = true);
         is_replaced
     }
 
@@ -361,6 +385,11 @@ impl FdTable {
     /// The descriptor has been the same since this time.
     pub fn same_since(&self, fd: Fd, time: KernelTime) -> bool {
         self.since < time && self.changed.get(&fd.0).is_none_or(|&it| it < time)
+    }
+
+    /// True if the descriptor was closed or made since.
+    pub fn has_changed(&self, fd: Fd, since: KernelTime) -> bool {
+        self.changed.get(&fd.0).is_some_and(|it| *it > since)
     }
 
     /// Sets close-on-exec.

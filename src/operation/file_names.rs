@@ -186,6 +186,14 @@ impl FileNames {
         }
     }
 
+    /// Something was given another name, and it is not known what.
+    pub fn doubt_all(&mut self) {
+        self.sort_in();
+        self.doubt(|_| true);
+        self.last_real.1.clear();
+        self.real.clear();
+    }
+
     /// True if names may have changed after this time.
     pub fn changed_since(&self, time: KernelTime) -> bool {
         self.changed >= time

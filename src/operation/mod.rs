@@ -39,6 +39,8 @@ mod mappings_tests;
 #[cfg(test)]
 mod process_tests;
 #[cfg(test)]
+mod race_tests;
+#[cfg(test)]
 mod tracker_tests;
 
 use crate::anomaly::Anomaly;

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::abi::Abi;
 use super::fd_table::SharedTable;
@@ -241,10 +241,13 @@ impl Tasks {
         self.threads.get(&tid.0)
     }
 
-    /// Where the paths of each process begin.
+    /// Where the paths of processes begin, each place once.
     pub fn places(&self) -> impl Iterator<Item = &RefCell<Place>> {
         let own = self.threads.values().filter_map(|it| it.own.place());
-        self.processes().map(|it| &it.place).chain(own).map(Rc::as_ref)
+        // Several may share one.
+        let mut seen = FxHashSet::default();
+        let all = self.processes().map(|it| &it.place).chain(own);
+        all.filter(move |it| seen.insert(Rc::as_ptr(it))).map(Rc::as_ref)
     }
 
     /// All processes.

@@ -566,27 +566,3 @@ fn how_mounts_are_shared_covers_nothing_and_says_whom_a_mount_concerns() {
     "#]],
     );
 }
-
-#[test]
-fn what_another_thread_replaces_is_neither_file() {
-    check(
-        "100 1/1 > openat -100 0 0
-         101 1/1 < openat 3 /a
-         102 1/1 > openat -100 0 0
-         103 1/1 < openat 4 /b
-         105 1/1 fork 1/1 1/2
-         110 1/2 > dup2 4 3
-         111 1/1 > read 3 0 10
-         112 1/1 < read 10
-         113 1/2 < dup2 3
-         114 1/1 > read 3 0 10
-         115 1/1 < read 10",
-        &expect![[r#"
-            1: openat 3 /a fd-link at ? = 3
-            1: openat 4 /b fd-link at ? = 4
-            1: read 3   at ? = 10
-            2: dup2 4 /b fd-link at ? = 3
-            1: read 3 /b fd-link at ? = 10
-        "#]],
-    );
-}

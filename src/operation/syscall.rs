@@ -55,6 +55,7 @@ pub fn begin(
 ) -> Pending {
     let call = enter.call.call();
     let args = &enter.args;
+    task.fds().borrow_mut().begin_call(event.tid);
     let fd = fd_of(call, Role::Fd, args).filter(|it| it.0 >= 0);
     // Of memory without a file the kernel does not look at the descriptor.
     let is_anonymous = register(call, Role::MapFlags, args)
@@ -124,7 +125,7 @@ fn begin_on_file(
 ) {
     let args = pending.operation.args;
     if let Some(replaced) = replaced(call, &args) {
-        task.fds().borrow_mut().begin_replace(replaced);
+        task.fds().borrow_mut().begin_replace(replaced, pending.operation.tid);
     }
     let is_known = |it: &Fd| {
         let mut table = task.fds().borrow_mut();
@@ -134,7 +135,7 @@ fn begin_on_file(
         }
         !is_replaced
     };
-    let fd = fd.filter(|it| call.class == Class::Dup || is_known(it));
+    let fd = fd.filter(&is_known);
     let description = fd.map(|it| context.description(task, it));
     pending.operation.file = description.as_ref().map(|it| it.file());
     pending.appends = register(call, Role::RwFlags, &args).is_some_and(|it| it & RWF_APPEND != 0);
@@ -159,7 +160,7 @@ fn begin_on_file(
         }
     };
     if matches!(call.class, Class::Transfer | Class::Pipe)
-        && let Some(target) = fd_of(call, Role::Fd2, &args).filter(|it| it.0 >= 0)
+        && let Some(target) = fd_of(call, Role::Fd2, &args).filter(|it| it.0 >= 0).filter(is_known)
     {
         let description = context.description(task, target);
         pending.operation.target = Some((target, description.file()));
@@ -200,8 +201,8 @@ pub fn end(
     let call = operation.call.call();
     let moves = (pending.moves.take(), pending.moves_target.take());
     settle_positions(operation, moves, pending.appends, event.time);
-    let was_used =
-        replaced(call, &operation.args).is_some_and(|it| task.fds().borrow_mut().end_replace(it));
+    let was_used = replaced(call, &operation.args).is_some()
+        && task.fds().borrow_mut().end_replace(operation.tid);
     if let (true, Some(from)) = (was_used, operation.fd) {
         // Or it was already this file that was used.
         task.fds().borrow().peek(from).into_iter().for_each(Description::forget_position);
@@ -238,7 +239,21 @@ pub fn end(
     if operation.errno() == Some(libc::EBADF) {
         effects.forget_nobody(operation);
     }
+    let keeps = !matches!(call.class, Class::Open | Class::Close | Class::Dup | Class::Control)
+        && !matches!(call.class, Class::Make(_) | Class::MakePair);
+    if keeps && !effects.is_same(operation.fd, operation.start) {
+        doubt(operation);
+    }
     effects.list
+}
+
+/// Its descriptor was closed or made anew meanwhile: it may have worked on another file.
+fn doubt(operation: &mut SyscallOperation) {
+    if let Some(file) = operation.file.take() {
+        operation.file = Some(Rc::new(file.doubtful()));
+        let is_given = register(operation.call.call(), Role::Offset, &operation.args).is_some();
+        operation.offset = operation.offset.filter(|_| is_given);
+    }
 }
 
 /// Its exit will not come.
@@ -301,6 +316,11 @@ struct Effects<'a> {
 }
 
 impl Effects<'_> {
+    /// True if the descriptor has been the same since.
+    fn is_same(&self, fd: Option<Fd>, since: KernelTime) -> bool {
+        fd.is_none_or(|fd| !self.task.fds().borrow().has_changed(fd, since))
+    }
+
     /// Gives a descriptor a file; what it had before was closed unseen, or by `dup2`.
     fn put(&mut self, fd: Fd, description: &Rc<Description>, cloexec: Option<bool>) {
         let slot = Slot { description: Rc::clone(description), cloexec };
@@ -437,7 +457,11 @@ impl Effects<'_> {
         if from == to {
             return;
         }
-        let description = context.description(self.task, from);
+        let description = match operation.file {
+            Some(_) => context.description(self.task, from),
+            // Another thread was replacing it: it may be either file.
+            None => Rc::new(Description::unknown(context.file(None, false), context.losses)),
+        };
         self.put(to, &description, Some(cloexec));
         let file = description.file();
         operation.target = Some((to, Rc::clone(&file)));

@@ -345,6 +345,10 @@ impl Tracker {
         self.context.names.doubt_since(self.context.losses);
         let known = renaming::follow(operation, &mut self.context.names, &self.tasks);
         self.ledger.unfollowed += u64::from(!known);
+        // What was removed keeps a name that was its own; what was renamed has another's.
+        if !known && operation.call.call().class == Class::Rename {
+            self.context.names.doubt_all();
+        }
     }
 
     /// Anything may have happened that was not seen.

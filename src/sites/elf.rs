@@ -72,7 +72,7 @@ impl<'a> Code<'a> {
     pub(super) fn file_offset(&self, address: u64) -> Option<u64> {
         self.segments.iter().find_map(|&(start, offset, code)| {
             let place = address.checked_sub(start)?;
-            (place < code.len() as u64).then_some(offset + place)
+            (place < code.len() as u64).then(|| offset.saturating_add(place))
         })
     }
 
@@ -85,8 +85,8 @@ impl<'a> Code<'a> {
     /// The addresses of all places where these bytes stand in the code.
     pub(super) fn places(&self, bytes: [u8; 2]) -> impl Iterator<Item = u64> {
         let in_segment = move |&(start, _, code): &(u64, u64, &'a [u8])| {
-            let pairs = code.windows(2).zip(start..);
-            pairs.filter(move |it| it.0 == bytes).map(|it| it.1)
+            let pairs = code.windows(2).zip(0_u64..);
+            pairs.filter(move |it| it.0 == bytes).map(move |it| start.wrapping_add(it.1))
         };
         self.segments.iter().flat_map(in_segment)
     }
@@ -94,8 +94,9 @@ impl<'a> Code<'a> {
     /// The addresses of all bytes that may be a `call` or `jmp` with a 32-bit distance, and where it would lead.
     pub(super) fn jumps(&self) -> impl Iterator<Item = (u64, u64)> {
         let in_segment = |&(start, _, code): &(u64, u64, &'a [u8])| {
-            let windows = code.windows(5).zip(start..);
-            windows.filter_map(|(bytes, address)| {
+            let windows = code.windows(5).zip(0_u64..);
+            windows.filter_map(move |(bytes, place)| {
+                let address = start.wrapping_add(place);
                 let (opcode, distance) = bytes.split_first()?;
                 let distance = i32::from_le_bytes(distance.try_into().ok()?);
                 let target = address.wrapping_add(5).wrapping_add_signed(i64::from(distance));

@@ -6,9 +6,10 @@
 //! again by the same thread while that waits has none of its own (`fanotify_merge()` in
 //! `fs/notify/fanotify/fanotify.c`). What has no events at all: `O_PATH`, devices, FIFOs, sockets, memory files.
 
+use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
 use nix::errno::Errno;
@@ -22,14 +23,25 @@ use super::mounts::mounts_of;
 use crate::event::FileStat;
 use crate::units::Tid;
 
-/// File systems that are not listened to, by the beginning of their type.
-const LEFT_OUT: [&str; 11] = [
-    // To open a file there does something.
-    "tracefs", "debugfs", "autofs",
-    // `mq_open` opens there, and is no open of a path.
-    "mqueue", // A server would be asked each time, and may not answer.
-    "nfs", "cifs", "smb3", "ceph", "afs", "lustre", "fuse",
+/// File systems without a device that are listened to. Of all others without one a server may be asked each time, and may not
+/// answer; or to open a file there does something (`tracefs`, `debugfs`, `autofs`), or is no open of a path (`mqueue`).
+const LISTENED: [&str; 12] = [
+    "tmpfs",
+    "ramfs",
+    "rootfs",
+    "overlay",
+    "btrfs",
+    "zfs",
+    "proc",
+    "sysfs",
+    "devtmpfs",
+    "hugetlbfs",
+    "cgroup2",
+    "securityfs",
 ];
+
+/// File systems on devices that ask other machines, or a program, too.
+const LEFT_OUT: [&str; 4] = ["fuseblk", "ocfs2", "gfs2", "gfs"];
 
 /// How many events may wait.
 const MAX_QUEUED: &str = "/proc/sys/fs/fanotify/max_queued_events";
@@ -118,14 +130,15 @@ impl OpenEvents {
         // Its own root is where its mounts begin.
         let root = if process == "/proc/self" { String::new() } else { format!("{process}/root") };
         for mount in mounts_of(process)? {
-            if self.marked.contains(&mount.majmin) {
-                continue;
-            }
+            // Marks go with their file system, and its number to the next one: each is marked again.
             let mut place = root.clone().into_bytes();
             place.extend(mount.mount_point.into_os_string().into_vec());
             let place = std::ffi::OsString::from_vec(place);
-            let is_left_out = LEFT_OUT.iter().any(|it| mount.fs_type.starts_with(it));
-            if !is_left_out && self.mark(Path::new(&place)).is_ok() {
+            let is_on_device = !mount.majmin.starts_with("0:");
+            let kind = mount.fs_type.as_str();
+            let is_listened =
+                if is_on_device { !LEFT_OUT.contains(&kind) } else { LISTENED.contains(&kind) };
+            if is_listened && self.mark(Path::new(&place)).is_ok() {
                 self.unmarked.remove(&mount.fs_type);
                 self.marked.insert(mount.majmin);
             } else {
@@ -186,7 +199,7 @@ impl FileSeen {
     pub fn is_found_below(&self, root: &str) -> bool {
         let Ok(link) = &self.link else { return false };
         let path = [root.as_bytes(), link].concat();
-        let found = std::str::from_utf8(&path).ok().and_then(stat_and_mount_behind);
+        let found = stat_and_mount_behind(OsStr::from_bytes(&path));
         found.zip(self.stat).is_some_and(|((found, mount), stat)| {
             (found.dev, found.ino, mount) == (stat.dev, stat.ino, self.mount)
         })
@@ -212,7 +225,7 @@ impl OpenedFile {
         };
         let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
         let link = readlink(path.as_str()).map(OsStringExt::into_vec);
-        let (stat, mount) = stat_and_mount_behind(&path).unzip();
+        let (stat, mount) = stat_and_mount_behind(OsStr::new(&path)).unzip();
         FileSeen { link, stat, mount: mount.flatten() }
     }
 }

@@ -1,8 +1,9 @@
 //! Output files: never over something that is there, never through a link, given to the user behind `sudo`.
 
-use std::ffi::CString;
+use std::ffi::{CString, OsStr};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, lchown};
 use std::path::Path;
 
@@ -93,12 +94,12 @@ pub fn identity(file: &File) -> io::Result<(u64, u64)> {
 
 /// What the file behind `path` is, without asking a file server for what it does not have at hand.
 pub fn stat_behind(path: &str) -> Option<FileStat> {
-    stat_and_mount_behind(path).map(|it| it.0)
+    stat_and_mount_behind(OsStr::new(path)).map(|it| it.0)
 }
 
 /// The same, and the number of the mount that `path` leads through (as in `/proc/PID/mountinfo`), from Linux 5.8 on.
-pub fn stat_and_mount_behind(path: &str) -> Option<(FileStat, Option<u64>)> {
-    let path = CString::new(path).ok()?;
+pub fn stat_and_mount_behind(path: &OsStr) -> Option<(FileStat, Option<u64>)> {
+    let path = CString::new(path.as_bytes()).ok()?;
     let mask = libc::STATX_TYPE
         | libc::STATX_MODE
         | libc::STATX_INO

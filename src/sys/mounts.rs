@@ -1,10 +1,13 @@
 //! How large the blocks of mounted file systems are, and when something is mounted or unmounted.
 
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::statfs::statfs;
@@ -55,8 +58,32 @@ impl AsFd for MountWatch {
 /// Those of reading its `mountinfo`.
 pub fn mounts_of(process: &str) -> io::Result<Vec<MountInfo>> {
     let text = fs::read(format!("{process}/mountinfo"))?;
-    let mounts = MountInfos::from_buf_read(text.as_slice()).map_err(io::Error::other)?;
-    Ok(mounts.0)
+    // One mount point that is no text must not hide all others.
+    let text = String::from_utf8_lossy(&text);
+    let mounts = MountInfos::from_buf_read(text.as_bytes()).map_err(io::Error::other)?;
+    let whole = |it: MountInfo| MountInfo { mount_point: unescaped(&it.mount_point), ..it };
+    Ok(mounts.0.into_iter().map(whole).collect())
+}
+
+/// Spaces, tabs, line ends and backslashes are written as `\\` and three octal digits (`mangle_path()` in `fs/seq_file.c`).
+fn unescaped(path: &Path) -> PathBuf {
+    let mut rest = path.as_os_str().as_bytes();
+    let mut plain = Vec::with_capacity(rest.len());
+    while let Some((&first, behind)) = rest.split_first() {
+        let digits = behind.get(..3).filter(|_| first == b'\\');
+        let digits = digits.and_then(|it| std::str::from_utf8(it).ok());
+        match digits.and_then(|it| u8::from_str_radix(it, 8).ok()) {
+            Some(byte) => {
+                plain.push(byte);
+                rest = behind.get(3..).unwrap_or_default();
+            }
+            None => {
+                plain.push(first);
+                rest = behind;
+            }
+        }
+    }
+    PathBuf::from(OsString::from_vec(plain))
 }
 
 /// Devices with file systems that are mounted here, and the size of the blocks in which their events count, as a fact. Only those
@@ -97,6 +124,16 @@ fn number(dev: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn mount_points_are_what_they_were() {
+        let check = |escaped: &str, plain: &str| {
+            assert_eq!(unescaped(Path::new(escaped)), Path::new(plain), "{escaped}");
+        };
+        check("/mnt/a\\040b\\134c\\011", "/mnt/a b\\c\t");
+        check("/mnt/a\\04", "/mnt/a\\04");
+        check("/mnt/\\", "/mnt/\\");
+    }
 
     #[test]
     fn block_sizes_are_powers_of_two() {

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
+use super::mounts::mounts_of;
+
 /// Why a tracepoint's description cannot be had. Each says what would help.
 #[derive(Debug, Error)]
 pub enum TracefsError {
@@ -48,13 +50,10 @@ impl Tracefs {
     ///
     /// [`TracefsError::NotMounted`], or unreadable `/proc`.
     pub fn find() -> Result<Self, TracefsError> {
-        let unreadable = |error: procfs::ProcError| TracefsError::Unreadable {
-            path: "/proc/self/mountinfo".into(),
-            source: io::Error::other(error),
-        };
-        let mounts =
-            procfs::process::Process::myself().and_then(|it| it.mountinfo()).map_err(unreadable)?;
-        let mount = mounts
+        let unreadable =
+            |source| TracefsError::Unreadable { path: "/proc/self/mountinfo".into(), source };
+        let mount = mounts_of("/proc/self")
+            .map_err(unreadable)?
             .into_iter()
             .find(|it| it.fs_type == "tracefs")
             .ok_or(TracefsError::NotMounted)?;

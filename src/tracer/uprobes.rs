@@ -91,6 +91,13 @@ fn hindrance(machine: &str, release: &str) -> Option<String> {
              long (CVE-2024-50067)"
         ));
     }
+    let cpus = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    if cpus.split_whitespace().any(|it| it == "user_shstk") {
+        return Some(
+            "programs may have a shadow stack on this processor, which the kernel's uprobes on calls know nothing of"
+                .to_owned(),
+        );
+    }
     let stops = std::fs::read_to_string(PANIC_ON_WARN).is_ok_and(|it| it.trim() != "0");
     stops.then(|| {
         "a very long path makes the kernel's uprobes warn, and kernel.panic_on_warn makes that a panic"
