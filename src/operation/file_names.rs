@@ -186,10 +186,10 @@ impl FileNames {
         }
     }
 
-    /// Something was given another name, and it is not known what.
-    pub fn doubt_all(&mut self) {
+    /// Something was given another name, and it is not known where; `parts`: the last parts of both names, if those are known.
+    pub fn doubt_renamed(&mut self, parts: Option<[&[u8]; 2]>) {
         self.sort_in();
-        self.doubt(|_| true);
+        self.doubt(|path| parts.is_none_or(|it| it.iter().any(|it| has_part(path, it))));
         self.last_real.1.clear();
         self.real.clear();
     }

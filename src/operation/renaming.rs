@@ -1,6 +1,6 @@
 //! What calls that rename and remove do to the names of open files and to where processes are.
 
-use super::file_names::{Change, FileNames, Span};
+use super::file_names::{Change, FileNames, Span, last};
 use super::model::{Given, SyscallOperation};
 use super::process::Tasks;
 use crate::event::syscall_table::{Class, Role};
@@ -23,6 +23,15 @@ pub fn follow(operation: &SyscallOperation, names: &mut FileNames, tasks: &Tasks
     let end = operation.end.unwrap_or(operation.start);
     names.follow(&change, Span { start: operation.start, end });
     true
+}
+
+/// The last parts of both paths, if they were read and are no `.` or `..`.
+pub fn last_parts(operation: &SyscallOperation) -> Option<[&[u8]; 2]> {
+    let named = operation.named.as_ref()?;
+    let is_name = |part: &[u8]| !matches!(part, b"" | b"." | b"..");
+    let [first, second] = [named.first.as_ref()?, named.second.as_ref()?]
+        .map(|it| last(it.path.bytes.strip_suffix(b"/").unwrap_or(&it.path.bytes)));
+    (is_name(first) && is_name(second)).then_some([first, second])
 }
 
 /// What it has done; `None` if its paths are not known.

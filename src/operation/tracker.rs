@@ -347,7 +347,7 @@ impl Tracker {
         self.ledger.unfollowed += u64::from(!known);
         // What was removed keeps a name that was its own; what was renamed has another's.
         if !known && operation.call.call().class == Class::Rename {
-            self.context.names.doubt_all();
+            self.context.names.doubt_renamed(renaming::last_parts(operation));
         }
     }
 
