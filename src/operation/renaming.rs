@@ -29,9 +29,10 @@ pub fn follow(operation: &SyscallOperation, names: &mut FileNames, tasks: &Tasks
 pub fn last_parts(operation: &SyscallOperation) -> Option<[&[u8]; 2]> {
     let named = operation.named.as_ref()?;
     let is_name = |part: &[u8]| !matches!(part, b"" | b"." | b"..");
-    let [first, second] = [named.first.as_ref()?, named.second.as_ref()?]
-        .map(|it| last(it.path.bytes.strip_suffix(b"/").unwrap_or(&it.path.bytes)));
-    (is_name(first) && is_name(second)).then_some([first, second])
+    let given = [named.first.as_ref()?, named.second.as_ref()?];
+    let is_read = given.iter().all(|it| !it.path.source.is_doubtful());
+    let [first, second] = given.map(|it| last(&it.path.bytes));
+    (is_read && is_name(first) && is_name(second)).then_some([first, second])
 }
 
 /// What it has done; `None` if its paths are not known.

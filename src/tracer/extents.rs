@@ -5,7 +5,7 @@
 //! once: what was removed, or has moved to another place by then, stays unknown, and what is said is no more than likely for
 //! the time before.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -28,6 +28,10 @@ pub struct SeenFiles {
     paths: HashMap<(DevId, u64), Vec<u8>>,
     /// Those that there was no room for.
     left_out: u64,
+    /// What was mounted when that was looked at last: the lines of [`Text::BLOCKS`].
+    mounted: Option<BTreeSet<String>>,
+    /// Devices where something was mounted or unmounted since: what lies there at the end says nothing of before.
+    changed: BTreeSet<String>,
 }
 
 impl SeenFiles {
@@ -36,6 +40,7 @@ impl SeenFiles {
         let (stat, link) = match fact {
             Fact::Name { of: NameOf::Link, stat: Some(stat), bytes, .. } => (stat, bytes),
             Fact::Fd { stat: Some(stat), link, .. } => (stat, link),
+            Fact::Text { which: Text::BLOCKS, text, .. } => return self.note_mounts(text),
             _ => return,
         };
         // Without a device of its own (btrfs, overlay, network) addresses are no places on one.
@@ -51,15 +56,27 @@ impl SeenFiles {
         }
     }
 
+    fn note_mounts(&mut self, text: &[u8]) {
+        let now: BTreeSet<String> =
+            String::from_utf8_lossy(text).lines().map(str::to_owned).collect();
+        if let Some(before) = &self.mounted {
+            let differ = before.symmetric_difference(&now);
+            let devices = differ.filter_map(|it| Some(it.split_once(' ')?.0.to_owned()));
+            self.changed.extend(devices);
+        }
+        self.mounted = Some(now);
+    }
+
     /// Asks, and gives what was said, a text for each file; and how many could not be asked: they are gone, there was no room for
-    /// them, or their file system does not say.
+    /// them, their file system does not say, or was mounted meanwhile.
     pub fn ask(self) -> (Vec<Fact>, u64) {
         let mut not_asked = self.left_out;
         let mut facts = Vec::new();
         for (key, path) in self.paths {
-            match places(key, path) {
-                Ok(fact) => facts.push(fact),
-                Err(_) => not_asked += 1,
+            let is_same = !self.changed.contains(&key.0.to_string());
+            match is_same.then(|| places(key, path)) {
+                Some(Ok(fact)) => facts.push(fact),
+                Some(Err(_)) | None => not_asked += 1,
             }
         }
         (facts, not_asked)
@@ -86,4 +103,22 @@ fn places((dev, ino): (DevId, u64), path: Vec<u8>) -> io::Result<Fact> {
     }
     let (time, which) = (clock::now(), Text::EXTENTS);
     Ok(Fact::Text { time, which, pid: Pid(0), text: text.into_bytes() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::KernelTime;
+
+    #[test]
+    fn what_is_mounted_meanwhile_is_not_asked() {
+        let mut seen = SeenFiles::default();
+        for text in ["8:1 4096\n7:0 1024\n", "8:1 4096\n", "8:1 4096\n7:1 -\n"] {
+            let (time, which, pid) = (KernelTime(0), Text::BLOCKS, Pid(0));
+            seen.note(&Fact::Text { time, which, pid, text: text.into() });
+        }
+        assert_eq!(Vec::from_iter(seen.changed.iter().cloned()), ["7:0", "7:1"]);
+        seen.paths.insert((DevId::new(7, 1), 2), b"/".to_vec());
+        assert_eq!(seen.ask(), (Vec::new(), 1));
+    }
 }

@@ -103,7 +103,7 @@ impl UringPoint {
 impl Planned {
     /// True if the thread of its records says nothing about whom they concern.
     pub fn is_of_anybody(&self) -> bool {
-        matches!(&*self.system, "block" | "io_uring" | "ext4" | "iomap" | "jbd2")
+        matches!(&*self.system, "block" | "io_uring" | "ext4" | "iomap" | "xfs")
     }
 
     /// When it wakes its ring's reader.

@@ -290,7 +290,8 @@ impl Files {
 
     /// Extents in blocks of a size that is not known; runs, files and writers that were given up.
     pub fn not_kept(&self) -> (u64, u64) {
-        let given_up = [self.extents.given_up, self.writers.given_up, self.given_up];
+        let runs = self.extents.given_up + self.at_the_end.given_up;
+        let given_up = [runs, self.writers.given_up, self.given_up];
         (self.extents.unsized_, given_up.iter().sum())
     }
 
