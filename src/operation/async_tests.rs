@@ -457,3 +457,24 @@ fn what_could_not_be_read_is_counted() {
         "#]],
     );
 }
+
+#[test]
+fn an_operation_does_not_get_the_result_of_the_next_one() {
+    check(
+        "
+        100 1 > io_submit 7 1 80
+        101 1 < io_submit 1 4096:0:5:512:1024
+        102 1 > io_getevents 7 1 1 80
+        103 1 < io_getevents 1
+        104 1 > io_submit 7 1 80
+        105 1 < io_submit 1
+        106 1 > io_getevents 7 1 1 80
+        107 1 < io_getevents 1 4096:256
+        ",
+        &expect![[r#"
+            101: #0 aio:PREAD on - at 1024 = ?, None bytes in 0: begun
+            101: #0 aio:PREAD on 5 at 1024 = ?, None bytes in 0: file
+            105: #0 aio:PREAD on 5 at 1024 = ?, None bytes in 0: no result (result-unseen)
+        "#]],
+    );
+}

@@ -196,14 +196,23 @@ impl InFlight {
         self.end_those(|it| it.operation.process == process)
     }
 
+    /// Takes out all that `io_submit` of a process has begun, oldest first.
+    pub fn end_submitted(&mut self, process: ProcessKey) -> Vec<Flight> {
+        let keys = self.flights.keys().copied();
+        let its = keys.filter(|it| matches!(it, Key::Iocb(of, _) if *of == process)).collect();
+        self.end_keys(its)
+    }
+
     /// Takes out all, oldest first.
     pub fn end_all(&mut self) -> Vec<Flight> {
         self.end_those(|_| true)
     }
 
     fn end_those(&mut self, is_meant: impl Fn(&Flight) -> bool) -> Vec<Flight> {
-        let keys: Vec<Key> =
-            self.flights.iter().filter(|it| is_meant(it.1)).map(|it| *it.0).collect();
+        self.end_keys(self.flights.iter().filter(|it| is_meant(it.1)).map(|it| *it.0).collect())
+    }
+
+    fn end_keys(&mut self, keys: Vec<Key>) -> Vec<Flight> {
         let mut ended: Vec<Flight> = keys.into_iter().filter_map(|it| self.end(it)).collect();
         ended.sort_unstable_by_key(|it| it.operation.id);
         ended

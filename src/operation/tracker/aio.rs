@@ -6,7 +6,7 @@ use crate::event::async_table::{Interface, Opcode};
 use crate::event::syscall_table::{IO_EVENT_BYTES, IOCB_READ_BYTES, Role};
 use crate::event::{Event, SysExit};
 use crate::operation::Sink;
-use crate::operation::asynchronous::{Flight, Key};
+use crate::operation::asynchronous::{Flight, Key, NoResult};
 use crate::operation::model::SyscallOperation;
 use crate::operation::syscall::RWF_APPEND;
 use crate::units::Fd;
@@ -34,10 +34,31 @@ impl Tracker {
         let told = bytes.chunks_exact(size).take(count);
         let unread = (count - told.len()) as u64;
         self.ledger.async_unread = self.ledger.async_unread.saturating_add(unread);
+        if unread > 0 {
+            self.aio_unread(event, call, sink)?;
+        }
         for one in told {
             match submits {
                 Some(_) => self.aio_submitted(event, call, &Iocb::of(one), sink)?,
                 None => self.aio_result(event, call, one, sink)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// An operation whose result was not read, and whose `struct iocb` was submitted again without our reading that: it
+    /// would get the next one's result.
+    fn aio_unread<S: Sink>(
+        &mut self,
+        event: &Event,
+        call: &SyscallOperation,
+        sink: &mut S,
+    ) -> Result<(), S::Error> {
+        if call.call.call().arg(Role::Iocbs).is_none() {
+            self.asynchronous.unread_results.insert(call.process);
+        } else if self.asynchronous.unread_results.remove(&call.process) {
+            for flight in self.asynchronous.in_flight.end_submitted(call.process) {
+                self.async_unfinished(event.time, flight, NoResult::Unseen, sink)?;
             }
         }
         Ok(())

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Tracker;
 use crate::event::async_table::{Interface, Opcode};
@@ -34,6 +34,8 @@ pub(super) struct Asynchronous {
     pub(super) beginning: FxHashMap<Tid, Key>,
     /// Results of `io_getevents` that came before the call that asked for them had ended.
     pub(super) early_result: FxHashMap<Key, (KernelTime, i64)>,
+    /// Processes of which results could not be read: what is in flight may have ended.
+    pub(super) unread_results: FxHashSet<ProcessKey>,
 }
 
 /// A ring of io_uring.
@@ -192,7 +194,7 @@ impl Tracker {
         effects
     }
 
-    fn async_unfinished<S: Sink>(
+    pub(super) fn async_unfinished<S: Sink>(
         &mut self,
         now: KernelTime,
         mut flight: Flight,
@@ -219,6 +221,7 @@ impl Tracker {
         process: ProcessKey,
         sink: &mut S,
     ) -> Result<(), S::Error> {
+        self.asynchronous.unread_results.remove(&process);
         for flight in self.asynchronous.in_flight.end_process(process) {
             // What comes of it later is nobody's.
             self.asynchronous.rings.remove(&flight.ring);
