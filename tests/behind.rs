@@ -162,9 +162,10 @@ fn check(recording: &Recording, dirs: [&Path; 2], whole_system: bool) {
 /// nobody knows which file a program wrote.
 fn is_known(recording: &Recording, dirs: [&Path; 2]) -> bool {
     let requests = recording.requests();
-    let is_ours = |it: &&JsonPiece| {
-        let path = it.path.as_deref().map(Path::new);
-        path.is_some_and(|path| dirs.iter().any(|dir| path.starts_with(dir)))
+    let is_ours = |it: &&JsonPiece| match it.path.as_deref().map(Path::new) {
+        Some(path) => dirs.iter().any(|dir| path.starts_with(dir)),
+        // A file on a loop device whose name was not read.
+        None => it.fs_dev.as_deref().is_some_and(|it| it.starts_with("7:")),
     };
     let mut ours = requests.iter().flat_map(|it| &it.pieces).filter(is_ours);
     ours.all(|it| it.program.as_deref() != Some("unknown"))
