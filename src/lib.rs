@@ -43,4 +43,6 @@ pub mod otf2;
 
 pub mod analysis;
 
+pub mod report;
+
 pub mod cli;

@@ -27,6 +27,10 @@ const MODULES: &[(&str, &[&str])] = &[
     ("otf2", &["operation", "event", "capture", "units"]),
     ("analysis", &["operation", "capture", "pipeline", "event", "units", "anomaly"]),
     (
+        "report",
+        &["analysis", "text", "pipeline", "operation", "event", "capture", "anomaly", "units"],
+    ),
+    (
         "cli",
         &[
             "units",
@@ -44,6 +48,7 @@ const MODULES: &[(&str, &[&str])] = &[
             "text",
             "otf2",
             "analysis",
+            "report",
         ],
     ),
 ];

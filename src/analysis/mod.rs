@@ -1,4 +1,11 @@
 //! Folds over operations: pure, streaming, memory bounded by the number of distinct keys.
 
 pub mod audit;
+pub mod done;
+pub mod filter;
+pub mod findings;
+pub mod keyed;
+pub mod spread;
+pub mod summary;
+pub mod tally;
 pub mod totals;

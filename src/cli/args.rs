@@ -34,6 +34,8 @@ pub(super) enum Verb {
     Convert(ConvertArgs),
     /// Print a capture log, one line per operation
     Script(ScriptArgs),
+    /// Which calls, processes, files and devices: how often, how much, how long; and what matters most
+    Summary(AnalyseArgs),
     /// What a capture log holds: header, totals, books
     Info(InfoArgs),
     /// What this machine allows, and what would allow more
@@ -44,15 +46,25 @@ pub(super) enum Verb {
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct RecordArgs {
+    #[command(flatten)]
+    pub(super) capture: CaptureArgs,
+    /// NAME.otf2, or DIR/ for DIR/traces.otf2; the capture log lies beside it. {DATE} {HOSTNAME} {PID} {RANK} {ENV=VAR} are filled in
+    #[arg(short, long, value_name = "NAME.otf2|DIR/", default_value = "iotrace_{DATE}/")]
+    pub(super) output: OsString,
+    /// Write only the capture log; `convert` makes the archive later, anywhere
+    #[arg(long)]
+    pub(super) no_archive: bool,
+}
+
+/// What is recorded, and how.
+#[derive(Debug, Default, ClapArgs)]
+pub(super) struct CaptureArgs {
     /// Record the whole machine, not only one process tree
     #[arg(short = 'a', long)]
     pub(super) all_cpus: bool,
     /// Record these running processes, all their threads and children
     #[arg(short, long, value_name = "PID", value_delimiter = ',', conflicts_with_all = ["all_cpus", "command"])]
     pub(super) pid: Vec<i32>,
-    /// NAME.otf2, or DIR/ for DIR/traces.otf2; the capture log lies beside it. {DATE} {HOSTNAME} {PID} {RANK} {ENV=VAR} are filled in
-    #[arg(short, long, value_name = "NAME.otf2|DIR/", default_value = "iotrace_{DATE}/")]
-    pub(super) output: OsString,
     /// What to record: system calls, `block` for block requests, %GROUPs of calls, and `!` for what not: `-e %data,%sync,!splice`; `iotrace-perf list` has them all [default: %default]
     #[arg(short = 'e', long, value_name = "EVENT,…", value_delimiter = ',')]
     pub(super) events: Vec<String>,
@@ -86,17 +98,74 @@ pub(super) struct RecordArgs {
     /// Keep the records of other processes in the log
     #[arg(long)]
     pub(super) keep_foreign: bool,
-    /// Write only the capture log; `convert` makes the archive later, anywhere
-    #[arg(long)]
-    pub(super) no_archive: bool,
     /// The program to run and its arguments
     #[arg(last = true, value_name = "COMMAND")]
     pub(super) command: Vec<OsString>,
 }
 
+/// What is looked at: a log, or a recording that is made for it.
+#[derive(Debug, ClapArgs)]
+pub(super) struct AnalyseArgs {
+    /// The capture log; without one, what is recorded now (-a, -p, -- COMMAND), whose log is not kept. On a log -p, -d and -e say what of it is looked at
+    #[arg(conflicts_with_all = ["all_cpus", "command", "duration", "keep_foreign", "all_block", "buffer_size", "realtime", "own_cpus"])]
+    pub(super) log: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) capture: CaptureArgs,
+    #[command(flatten)]
+    pub(super) filter: FilterArgs,
+    #[command(flatten)]
+    pub(super) print: PrintArgs,
+}
+
+/// What of it is looked at.
+#[derive(Debug, ClapArgs)]
+pub(super) struct FilterArgs {
+    /// Only what threads with these names did (*, ?, […], {a,b})
+    #[arg(long, value_name = "NAME", help_heading = "Filter")]
+    pub(super) comm: Vec<String>,
+    /// Only what was done to these files: a pattern without a slash is for the last part of a path, `**` reaches over slashes
+    #[arg(short = 'F', long = "file", value_name = "GLOB", help_heading = "Filter")]
+    pub(super) files: Vec<String>,
+    /// Only reads, writes, or both
+    #[arg(long, value_name = "r|w|rw", help_heading = "Filter")]
+    pub(super) io: Option<SideArg>,
+    /// Only what took at least this time (100us, 5ms)
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Filter")]
+    pub(super) min_latency: Option<Duration>,
+}
+
+/// How it is printed.
+#[derive(Debug, ClapArgs)]
+pub(super) struct PrintArgs {
+    /// One JSON object (docs/json.md)
+    #[arg(long, help_heading = "Output")]
+    pub(super) json: bool,
+    /// Comma-separated values; the first field of each line is the name of its table
+    #[arg(long, conflicts_with = "json", help_heading = "Output")]
+    pub(super) csv: bool,
+    /// Rows of each table that are shown, the others are summed up; 0 for all [default: 20; with --json and --csv all]
+    #[arg(short = 'n', long, value_name = "N", help_heading = "Output")]
+    pub(super) rows: Option<usize>,
+    /// Write the report to this file, which must not be there [default: standard output; standard error beside a program, whose output stays its own]
+    #[arg(long = "to", value_name = "FILE", help_heading = "Output")]
+    pub(super) to: Option<PathBuf>,
+}
+
+/// A direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum SideArg {
+    /// Reads
+    R,
+    /// Writes
+    W,
+    /// Both
+    Rw,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(super) enum SourceArg {
     /// The cheaper one that this machine allows
+    #[default]
     Auto,
     /// Perf events
     Perf,
@@ -104,17 +173,19 @@ pub(super) enum SourceArg {
     Tracefs,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(super) enum ArgsArg {
     /// What the registers say
+    #[default]
     Registers,
     /// Also what they point to: lengths of vectors, positions, the flags of openat2, the descriptors of a pipe; each such call costs as much as an open
     Exact,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(super) enum NamesArg {
     /// The best that this machine allows
+    #[default]
     Auto,
     /// The kernel's own copy of each path, by probes inside the kernel (with --source tracefs)
     Kprobe,
@@ -210,16 +281,17 @@ fn parse_size(text: &str) -> Result<usize, String> {
         .ok_or_else(|| "at most 1G".to_owned())
 }
 
-/// `10s`, `500ms`, `2m`, `1h`, or seconds.
+/// `10s`, `500ms`, `100us`, `2m`, `1h`, or seconds.
 fn parse_duration(text: &str) -> Result<Duration, String> {
-    let (number, unit) =
-        text.split_at(text.trim_end_matches(|it: char| it.is_ascii_alphabetic()).len());
+    let (number, unit) = text.split_at(text.trim_end_matches(char::is_alphabetic).len());
     let seconds = match unit {
+        "ns" => 1e-9,
+        "us" | "µs" => 1e-6,
         "ms" => 0.001,
         "" | "s" => 1.0,
         "m" | "min" => 60.0,
         "h" => 3600.0,
-        _ => return Err(format!("unknown unit {unit}; use ms, s, m or h")),
+        _ => return Err(format!("unknown unit {unit}; use us, ms, s, m or h")),
     };
     let number: f64 = number
         .parse()

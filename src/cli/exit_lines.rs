@@ -38,6 +38,16 @@ pub(super) fn print_doubts(summary: &Summary) {
     doubts(summary).iter().for_each(|it| say(it));
 }
 
+/// The same for the end of a report, and whether the books of the kernel agree.
+pub(super) fn notes(converted: &Converted) -> Vec<String> {
+    let summary = &converted.summary;
+    let mut notes = vec![losses(summary)];
+    notes.extend(behind(&summary.ledger));
+    notes.extend(audit::process(summary, &converted.totals).map(|it| audit_line(&it)));
+    notes.extend(doubts(summary));
+    notes
+}
+
 /// Where hits came from, and why from there. The first logs did not say it: they knew only perf.
 pub(super) fn source(summary: &Summary) -> (&str, &str) {
     let header = &summary.header;

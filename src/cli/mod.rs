@@ -1,5 +1,6 @@
 //! What was typed → what is done. One file per verb.
 
+mod analyse;
 mod args;
 mod convert;
 mod doctor;
@@ -36,10 +37,11 @@ pub fn main() -> ExitCode {
         }
     };
     let result = match args.verb {
-        None => record::run(args.record),
-        Some(Verb::Record(record)) => record::run(record),
+        None => record::run(&args.record),
+        Some(Verb::Record(record)) => record::run(&record),
         Some(Verb::Convert(convert)) => convert::run(&convert),
         Some(Verb::Script(script)) => script::run(&script),
+        Some(Verb::Summary(args)) => analyse::summary(&args),
         Some(Verb::Info(info)) => info::run(&info),
         Some(Verb::Doctor(doctor)) => doctor::run(&doctor),
         Some(Verb::List) => events::run(),

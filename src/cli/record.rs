@@ -1,9 +1,12 @@
 //! `iotrace-perf [record] … -- COMMAND`.
 
 use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use super::args::{ArgsArg, NamesArg, RecordArgs, SourceArg};
+use super::args::{ArgsArg, CaptureArgs, NamesArg, RecordArgs, SourceArg};
 use super::error::CliError;
 use super::events::{Wanted, wanted_events};
 use super::exit_lines;
@@ -22,10 +25,46 @@ use crate::tracer::session::{self, Interrupts, Outcome};
 use crate::units::DevId;
 
 /// Records, makes the archive, and ends as the program did.
-pub(super) fn run(args: RecordArgs) -> Result<ExitCode, CliError> {
-    let options = options(&args)?;
+pub(super) fn run(args: &RecordArgs) -> Result<ExitCode, CliError> {
     let output = Output::parse(&substitute(&args.output)?)?;
-    output.prepare()?;
+    let prepare = || {
+        output.prepare()?;
+        Ok(output.log())
+    };
+    let place = |path: &Path| files::create_new(path);
+    let recorded = match capture(&args.capture, prepare, place) {
+        Ok(recorded) => recorded,
+        Err(error) => {
+            // A log that somebody else is writing is not ours.
+            let is_ours =
+                matches!(&error, CliError::Tracer(it) if !matches!(it, TracerError::LogThread));
+            if is_ours {
+                remove_useless(&output);
+            }
+            return Err(error);
+        }
+    };
+    report(args, &output, recorded)
+}
+
+/// A recording that has ended.
+pub(super) struct Recorded {
+    outcome: Outcome,
+    signals: Signals,
+    /// Where the log is.
+    pub(super) log: PathBuf,
+    /// Something went wrong that was said already.
+    failed: bool,
+}
+
+/// Records into a log that is made where `place` says, by `create`.
+pub(super) fn capture(
+    args: &CaptureArgs,
+    place: impl FnOnce() -> Result<PathBuf, CliError>,
+    create: impl FnOnce(&Path) -> io::Result<File>,
+) -> Result<Recorded, CliError> {
+    let options = options(args)?;
+    let path = place()?;
     // First of all, while we have one thread and our caller's limits and signals.
     let held = match args.command.as_slice() {
         [] => None,
@@ -36,42 +75,21 @@ pub(super) fn run(args: RecordArgs) -> Result<ExitCode, CliError> {
     };
     files::keep_private();
     let mut signals = Signals::new().map_err(CliError::Output)?;
-    let path = output.log();
-    let log = match files::create_new(&path) {
+    let log = match create(&path) {
         Ok(log) => log,
         Err(source) => {
             if let Some(held) = held {
                 held.abandon();
             }
-            return Err(if source.kind() == std::io::ErrorKind::AlreadyExists {
+            return Err(if source.kind() == io::ErrorKind::AlreadyExists {
                 CliError::Exists { path }
             } else {
                 CliError::Create { path, source }
             });
         }
     };
-    greet(&args, &path);
-    let outcome = match session::record(&options, &path.to_string_lossy(), log, held, &mut signals)
-    {
-        Ok(outcome) => outcome,
-        Err(error) => {
-            if !matches!(error, TracerError::LogThread) {
-                remove_useless(&output);
-            }
-            return Err(error.into());
-        }
-    };
-    report(&args, &output, outcome, signals)
-}
-
-/// Everything that is said and made after the recording.
-fn report(
-    args: &RecordArgs,
-    output: &Output,
-    outcome: Outcome,
-    mut signals: Signals,
-) -> Result<ExitCode, CliError> {
-    let path = output.log();
+    greet(args, &path);
+    let outcome = session::record(&options, &path.to_string_lossy(), log, held, &mut signals)?;
     for warning in &outcome.end.warnings {
         say(&format!("warning: {warning}"));
     }
@@ -83,33 +101,63 @@ fn report(
             outcome.end.unwritten
         ));
     }
-    let mut failed = outcome.log_error.is_some();
-    let mut go_on = || signals.take().is_empty();
-    let archive = (!args.no_archive).then_some(output);
-    match convert::convert(&path, archive, &mut go_on) {
-        Ok(converted) => exit_lines::print(&path, archive, &converted),
-        Err(CliError::Interrupted) => say(&format!(
-            "interrupted: no archive was made; the log is complete: iotrace-perf convert {}",
-            path.display()
-        )),
-        Err(error) => {
-            failed = true;
-            say(&format!("error: {error}"));
+    let failed = outcome.log_error.is_some();
+    Ok(Recorded { outcome, signals, log: path, failed })
+}
+
+impl Recorded {
+    /// Works through the log; what is asked now and then says whether nobody wants us to stop. What goes wrong is said.
+    pub(super) fn work<T>(
+        &mut self,
+        with: impl FnOnce(&Path, &mut dyn FnMut() -> bool) -> Result<T, CliError>,
+        if_interrupted: &str,
+    ) -> Option<T> {
+        let signals = &mut self.signals;
+        match with(&self.log, &mut || signals.take().is_empty()) {
+            Ok(result) => return Some(result),
+            Err(CliError::Interrupted) => say(&format!("interrupted: {if_interrupted}")),
+            Err(error) => {
+                self.failed = true;
+                say(&format!("error: {error}"));
+            }
         }
+        None
     }
-    let _ = outcome.closing.join();
-    let ended = match outcome.running {
-        Some(program) => Some(wait_for(program, &mut signals)?),
-        None => outcome.ended,
-    };
-    Ok(match ended {
-        Some(spawn::Ended::Killed(signal)) => spawn::die_by(signal),
-        Some(spawn::Ended::Exited(code)) => {
-            ExitCode::from(u8::try_from(code & 0xff).unwrap_or(u8::MAX))
-        }
-        None if failed => ExitCode::from(super::FAILURE),
-        None => ExitCode::SUCCESS,
-    })
+
+    /// Ends as the program did.
+    pub(super) fn end(mut self) -> Result<ExitCode, CliError> {
+        let _ = self.outcome.closing.join();
+        let ended = match self.outcome.running {
+            Some(program) => Some(wait_for(program, &mut self.signals)?),
+            None => self.outcome.ended,
+        };
+        Ok(match ended {
+            Some(spawn::Ended::Killed(signal)) => spawn::die_by(signal),
+            Some(spawn::Ended::Exited(code)) => {
+                ExitCode::from(u8::try_from(code & 0xff).unwrap_or(u8::MAX))
+            }
+            None if self.failed => ExitCode::from(super::FAILURE),
+            None => ExitCode::SUCCESS,
+        })
+    }
+}
+
+/// Everything that is said and made after the recording.
+fn report(
+    args: &RecordArgs,
+    output: &Output,
+    mut recorded: Recorded,
+) -> Result<ExitCode, CliError> {
+    let archive = (!args.no_archive).then_some(output);
+    let log = recorded.log.display();
+    let if_interrupted =
+        format!("no archive was made; the log is complete: iotrace-perf convert {log}");
+    let convert =
+        |log: &Path, go_on: &mut dyn FnMut() -> bool| convert::convert(log, archive, go_on);
+    if let Some(converted) = recorded.work(convert, &if_interrupted) {
+        exit_lines::print(&recorded.log, archive, &converted);
+    }
+    recorded.end()
 }
 
 /// Waits for a program that outlived its recording; what is sent to us meanwhile is sent on.
@@ -129,7 +177,7 @@ fn wait_for(program: Running, signals: &mut Signals) -> Result<spawn::Ended, Cli
 /// How often a program that outlived its recording is looked after.
 const WAIT_MS: u16 = 50;
 
-fn options(args: &RecordArgs) -> Result<Options, CliError> {
+fn options(args: &CaptureArgs) -> Result<Options, CliError> {
     let follow = match (args.all_cpus, args.pid.as_slice(), args.command.is_empty()) {
         (true, ..) => Follow::System,
         (false, [], false) => Follow::Launched,
@@ -204,7 +252,7 @@ fn escaped(argument: &OsString) -> String {
 }
 
 /// Says what is recorded and how to stop where nothing else does.
-fn greet(args: &RecordArgs, path: &std::path::Path) {
+fn greet(args: &CaptureArgs, path: &Path) {
     if args.command.is_empty() && args.duration.is_none() {
         let whom = match args.pid.as_slice() {
             [] => "the whole machine".to_owned(),

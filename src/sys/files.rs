@@ -26,6 +26,20 @@ pub fn create_new(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
+/// A file without a name (`O_TMPFILE`), to be read and written: it is gone with its last descriptor.
+///
+/// # Errors
+///
+/// Those of `open(2)`; `EOPNOTSUPP` if the file system has no such files.
+pub fn create_unnamed(directory: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .mode(0o600)
+        .custom_flags(libc::O_TMPFILE)
+        .open(directory)
+}
+
 /// Makes a new directory; its parent must be there.
 ///
 /// # Errors

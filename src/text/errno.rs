@@ -6,7 +6,7 @@ use nix::errno::Errno;
 
 /// Shows an error number (positive) by its name; `E999` for one that has none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct ErrnoName(pub i32);
+pub struct ErrnoName(pub i32);
 
 /// Numbers that the kernel keeps to itself (`include/linux/errno.h`). Tracepoints show them all the same: a call
 /// that a signal interrupted leaves the kernel with one of the first, and drivers let others slip through.

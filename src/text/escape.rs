@@ -47,7 +47,7 @@ pub(super) fn lossless(bytes: &[u8]) -> String {
 /// Bytes for a line that people read: what is not UTF-8, control characters, invisible characters and those that
 /// turn the direction of writing become `\xNN` byte by byte, and so does each of `delimiters`; a backslash becomes
 /// two.
-pub(super) fn shown(out: &mut Vec<u8>, bytes: &[u8], delimiters: &[u8]) {
+pub fn shown(out: &mut Vec<u8>, bytes: &[u8], delimiters: &[u8]) {
     let plain = |it: &u8| matches!(it, b' '..=b'~') && *it != b'\\' && !delimiters.contains(it);
     if bytes.iter().all(plain) {
         out.extend_from_slice(bytes);

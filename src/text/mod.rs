@@ -10,10 +10,11 @@
 pub mod iotracer;
 pub mod json;
 pub mod lines;
+pub mod table;
 
 mod digits;
-mod errno;
-mod escape;
+pub mod errno;
+pub mod escape;
 mod flags;
 mod register;
 

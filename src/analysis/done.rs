@@ -1,0 +1,156 @@
+//! One operation that has ended, as every fold looks at it: a system call or an asynchronous operation.
+
+use std::fmt;
+
+use crate::event::async_table::Opcode;
+use crate::event::syscall_table::{CallId, Class};
+use crate::operation::Step;
+use crate::operation::asynchronous::AsyncOperation;
+use crate::operation::model::{
+    FilePath, Mounts, OpenFile, ProcessKey, SyscallOperation, ThreadKey,
+};
+use crate::units::{KernelTime, Pid, Tid};
+
+/// Which operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum What {
+    /// A system call.
+    Call(CallId),
+    /// An asynchronous operation.
+    Async(Opcode),
+}
+
+impl fmt::Display for What {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Call(call) => f.write_str(call.call().name),
+            Self::Async(opcode) => opcode.fmt(f),
+        }
+    }
+}
+
+/// A file by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Name<'a> {
+    /// From the root, where that is known.
+    pub path: &'a [u8],
+    /// Whose path it is.
+    pub mounts: Mounts,
+    /// It may be another file's name.
+    pub is_doubtful: bool,
+}
+
+impl<'a> Name<'a> {
+    fn of(path: &'a FilePath) -> Self {
+        Self { path: &path.bytes, mounts: path.mounts, is_doubtful: path.source.is_doubtful() }
+    }
+}
+
+/// An operation that has ended.
+#[derive(Clone, Debug)]
+pub struct Done<'a> {
+    /// Which.
+    pub what: What,
+    /// What such operations do.
+    pub class: Class,
+    /// The thread's incarnation.
+    pub thread: ThreadKey,
+    /// The process's incarnation.
+    pub process: ProcessKey,
+    /// The process.
+    pub pid: Pid,
+    /// The thread.
+    pub tid: Tid,
+    /// When it began.
+    pub start: KernelTime,
+    /// When it ended.
+    pub end: KernelTime,
+    /// The error number (positive), if it failed.
+    pub errno: Option<i32>,
+    /// Bytes that it moved; 0 if it moves none.
+    pub bytes: u64,
+    /// Position of its first byte, in bytes, if it is known.
+    pub offset: Option<u64>,
+    /// The open file.
+    pub file: Option<&'a OpenFile>,
+    /// The file that it works on; of a transfer the one that it reads.
+    pub name: Option<Name<'a>>,
+    /// The file that a transfer writes.
+    pub target: Option<Name<'a>>,
+}
+
+impl<'a> Done<'a> {
+    /// The operation that this step ends.
+    pub fn of(step: &'a Step<'_>) -> Option<Self> {
+        match step {
+            Step::SyscallEnded(operation, _) => Some(Self::call(operation)),
+            Step::AsyncEnded(operation, _) => Some(Self::asynchronous(operation)),
+            _ => None,
+        }
+    }
+
+    fn call(it: &'a SyscallOperation) -> Self {
+        let class = it.call.call().class;
+        let moves = matches!(class, Class::Read | Class::Write | Class::Transfer);
+        let given = it.named.as_ref().and_then(|it| it.first.as_ref());
+        let given = given.map(|it| Name { path: it.whole(), ..Name::of(&it.path) });
+        let target = it.target.as_ref().filter(|_| class == Class::Transfer);
+        Self {
+            what: What::Call(it.call),
+            class,
+            thread: it.thread,
+            process: it.process,
+            pid: it.pid,
+            tid: it.tid,
+            start: it.start,
+            end: it.end.unwrap_or(it.start),
+            errno: it.errno(),
+            bytes: it.ret.filter(|_| moves).and_then(|it| u64::try_from(it).ok()).unwrap_or(0),
+            offset: it.offset,
+            file: it.file.as_deref(),
+            name: given.or_else(|| it.file.as_ref()?.path.as_ref().map(Name::of)),
+            target: target.and_then(|it| it.1.path.as_ref().map(Name::of)),
+        }
+    }
+
+    fn asynchronous(it: &'a AsyncOperation) -> Self {
+        Self {
+            what: What::Async(it.opcode),
+            class: it.opcode.class(),
+            thread: it.thread,
+            process: it.process,
+            pid: it.pid,
+            tid: it.tid,
+            start: it.start,
+            end: it.end.unwrap_or(it.start),
+            errno: it.errno(),
+            bytes: it.bytes().unwrap_or(0),
+            offset: it.offset,
+            file: it.file.as_deref(),
+            name: it.file.as_ref().and_then(|it| it.path.as_ref().map(Name::of)),
+            target: None,
+        }
+    }
+
+    /// How long it took, ns.
+    pub fn ns(&self) -> u64 {
+        self.end.0.saturating_sub(self.start.0)
+    }
+
+    /// True if it is on something that other programs must do first: a pipe, a socket, a terminal, or what waits for results.
+    pub fn waits(&self) -> bool {
+        let file = self.file.and_then(|it| it.stat.as_ref());
+        let waits_there = file.is_some_and(|it| !it.has_position() && !it.is_directory());
+        waits_there || matches!(self.class, Class::Async | Class::Socket)
+    }
+
+    /// Bytes that it read from a file.
+    pub fn read(&self) -> u64 {
+        if matches!(self.class, Class::Read | Class::Transfer) { self.bytes } else { 0 }
+    }
+
+    /// Bytes that it wrote to a file.
+    pub fn written(&self) -> u64 {
+        if matches!(self.class, Class::Write | Class::Transfer) { self.bytes } else { 0 }
+    }
+}

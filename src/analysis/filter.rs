@@ -1,0 +1,270 @@
+//! Which operations are looked at.
+
+use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+use rustc_hash::FxHashMap;
+
+use super::done::{Done, What};
+use crate::event::block::RequestOp;
+use crate::event::syscall_table::{CallId, Class};
+use crate::operation::behind::{Behind, Piece};
+use crate::operation::block::{BlockRequest, BlockStep};
+use crate::operation::fault::Fault;
+use crate::operation::model::{FilePath, ThreadInfo, ThreadKey};
+use crate::operation::{Sink, Step};
+use crate::units::{DevId, KernelTime, Pid};
+
+/// Names with `*`, `?`, `[…]` and `{a,b}` in them.
+#[derive(Clone, Debug)]
+pub struct Globs {
+    /// For whole names.
+    whole: GlobSet,
+    /// For the last part of a path.
+    last: GlobSet,
+}
+
+impl Globs {
+    /// Patterns of paths: one without a slash is for the last part of a path, in others `*` does not reach over a slash, and `**`
+    /// does.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with one of them.
+    pub fn of_paths(patterns: &[String]) -> Result<Option<Self>, globset::Error> {
+        let (whole, last): (Vec<_>, Vec<_>) = patterns.iter().partition(|it| it.contains('/'));
+        Self::new(patterns, (&whole, &last))
+    }
+
+    /// Patterns of words.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with one of them.
+    pub fn of_words(patterns: &[String]) -> Result<Option<Self>, globset::Error> {
+        let whole: Vec<&String> = patterns.iter().collect();
+        Self::new(patterns, (&whole, &[]))
+    }
+
+    fn new(
+        all: &[String],
+        (whole, last): (&[&String], &[&String]),
+    ) -> Result<Option<Self>, globset::Error> {
+        let (whole, last) = (set(whole)?, set(last)?);
+        Ok((!all.is_empty()).then_some(Self { whole, last }))
+    }
+
+    /// True if the name is meant.
+    pub fn is_match(&self, name: &[u8]) -> bool {
+        use std::ffi::OsStr;
+        use std::os::unix::ffi::OsStrExt;
+        let last = name.rsplit(|it| *it == b'/').next().unwrap_or(name);
+        self.whole.is_match(OsStr::from_bytes(name)) || self.last.is_match(OsStr::from_bytes(last))
+    }
+}
+
+fn set(patterns: &[&String]) -> Result<GlobSet, globset::Error> {
+    let mut set = GlobSetBuilder::new();
+    for pattern in patterns {
+        set.add(GlobBuilder::new(pattern).literal_separator(true).build()?);
+    }
+    set.build()
+}
+
+/// A direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// From files and devices.
+    Read,
+    /// To them.
+    Write,
+    /// Both.
+    Both,
+}
+
+impl Side {
+    fn has(self, reads: bool, writes: bool) -> bool {
+        match self {
+            Self::Read => reads,
+            Self::Write => writes,
+            Self::Both => reads || writes,
+        }
+    }
+}
+
+/// What is wanted; by default everything.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    /// Of these processes; empty: of all.
+    pub pids: Vec<Pid>,
+    /// Of threads with such names.
+    pub comms: Option<Globs>,
+    /// On such files.
+    pub files: Option<Globs>,
+    /// Requests to these devices; empty: all.
+    pub devices: Vec<DevId>,
+    /// Only what moves bytes in this direction.
+    pub side: Option<Side>,
+    /// Only what took so long, ns.
+    pub min_ns: u64,
+    /// Only these system calls, and block requests if that is true.
+    pub events: Option<(Vec<CallId>, bool)>,
+}
+
+impl Filter {
+    /// True if everything is wanted.
+    pub fn is_all(&self) -> bool {
+        let Self { pids, comms, files, devices, side, min_ns, events } = self;
+        let no_names = comms.is_none() && files.is_none() && events.is_none();
+        pids.is_empty() && devices.is_empty() && no_names && side.is_none() && *min_ns == 0
+    }
+
+    fn takes_pid(&self, pid: Pid) -> bool {
+        self.pids.is_empty() || self.pids.contains(&pid)
+    }
+
+    fn takes_done(&self, done: &Done<'_>) -> bool {
+        let is_named = |globs: &Globs| {
+            [done.name, done.target].iter().flatten().any(|it| globs.is_match(it.path))
+        };
+        let is_called = |(calls, _): &(Vec<CallId>, bool)| match done.what {
+            What::Call(call) => calls.contains(&call),
+            What::Async(_) => calls.iter().any(|it| it.call().class == Class::Async),
+        };
+        let reads = matches!(done.class, Class::Read | Class::Transfer);
+        let writes = matches!(done.class, Class::Write | Class::Transfer);
+        self.takes_pid(done.pid)
+            && done.ns() >= self.min_ns
+            && self.side.is_none_or(|it| it.has(reads, writes))
+            && self.events.as_ref().is_none_or(is_called)
+            && self.files.as_ref().is_none_or(is_named)
+    }
+
+    fn takes_fault(&self, fault: &Fault) -> bool {
+        let path = fault.file.path.as_ref();
+        let is_named = |globs: &Globs| path.is_some_and(|it| globs.is_match(&it.bytes));
+        self.takes_pid(fault.pid)
+            && self.min_ns == 0
+            && self.side.is_none()
+            && self.events.is_none()
+            && self.files.as_ref().is_none_or(is_named)
+    }
+
+    fn takes_device(&self, dev: DevId) -> bool {
+        let is_wanted = self.events.as_ref().is_none_or(|it| it.1);
+        is_wanted && (self.devices.is_empty() || self.devices.contains(&dev))
+    }
+
+    fn takes_request(&self, request: &BlockRequest, pieces: &[Piece]) -> bool {
+        let is_named = |globs: &Globs| {
+            let paths = pieces.iter().filter_map(path_of);
+            paths.into_iter().any(|it| globs.is_match(&it.bytes))
+        };
+        let times = request.begin().zip(request.completed);
+        let ns = times.map_or(0, |(begin, end)| end.0.saturating_sub(begin.0));
+        let (reads, writes) = (
+            request.op == RequestOp::Read,
+            !matches!(request.op, RequestOp::Read | RequestOp::Other),
+        );
+        self.takes_device(request.dev)
+            && request.submitter.map_or(self.pids.is_empty(), |it| self.takes_pid(it.pid))
+            && ns >= self.min_ns
+            && self.side.is_none_or(|it| it.has(reads, writes))
+            && self.files.as_ref().is_none_or(is_named)
+    }
+}
+
+/// The path of the file behind a piece.
+pub fn path_of(piece: &Piece) -> Option<&FilePath> {
+    match &piece.behind {
+        Behind::File { file: Some(file), .. } => file.path.as_ref(),
+        _ => None,
+    }
+}
+
+/// A sink that gets what is wanted, and all that is told of tasks.
+#[derive(Debug)]
+pub struct Filtered<S> {
+    filter: Filter,
+    /// Threads by whether their names are wanted.
+    named: FxHashMap<ThreadKey, bool>,
+    /// The sink.
+    pub sink: S,
+}
+
+impl<S> Filtered<S> {
+    /// Between the operations and a sink.
+    pub fn new(filter: Filter, sink: S) -> Self {
+        Self { filter, named: FxHashMap::default(), sink }
+    }
+
+    fn is_named(&self, thread: ThreadKey) -> bool {
+        self.filter.comms.is_none() || self.named.get(&thread).copied().unwrap_or(false)
+    }
+
+    fn learn(&mut self, thread: &ThreadInfo) {
+        if let Some(comms) = &self.filter.comms {
+            self.named.insert(thread.key, comms.is_match(&thread.comm));
+        }
+    }
+
+    fn takes(&self, step: &Step<'_>) -> bool {
+        match step {
+            Step::SyscallEnded(..) | Step::AsyncEnded(..) => Done::of(step)
+                .is_some_and(|it| self.is_named(it.thread) && self.filter.takes_done(&it)),
+            Step::Fault(fault) => self.is_named(fault.thread) && self.filter.takes_fault(fault),
+            Step::Block { step: BlockStep::Ended(request), thread, pieces } => {
+                let comms = self.filter.comms.as_ref();
+                let is_named =
+                    comms.is_none_or(|it| thread.is_some_and(|by| it.is_match(&by.comm)));
+                is_named && self.filter.takes_request(request, pieces)
+            }
+            // Whether they are wanted is known when they have ended.
+            Step::SyscallBegun(_)
+            | Step::AsyncBegun(_)
+            | Step::AsyncFile(_)
+            | Step::SyscallUnfinished(..)
+            | Step::AsyncUnfinished(..)
+            | Step::Block { .. } => self.filter.is_all(),
+            _ => true,
+        }
+    }
+}
+
+impl<S: Sink> Sink for Filtered<S> {
+    type Error = S::Error;
+
+    fn step(&mut self, time: KernelTime, step: &Step<'_>) -> Result<(), S::Error> {
+        if let Step::ThreadSeen(thread) | Step::ThreadRenamed(thread) = step {
+            self.learn(thread);
+        }
+        if self.filter.is_all() || self.takes(step) {
+            self.sink.step(time, step)?;
+        }
+        if let Step::ThreadEnded(thread) = step {
+            self.named.remove(&thread.key);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_of_paths() {
+        let all = |it: &[&str]| {
+            let patterns: Vec<String> = it.iter().map(|&it| it.to_owned()).collect();
+            Globs::of_paths(&patterns).expect("good").expect("some")
+        };
+        let globs = all(&["*.db", "/var/lib/*/x", "/srv/**"]);
+        for path in ["/a/b/c.db", "c.db", "/var/lib/a/x", "/srv/a/b"] {
+            assert!(globs.is_match(path.as_bytes()), "{path}");
+        }
+        for path in ["/a/c.dbx", "/var/lib/a/b/x", "/usr/srv/a"] {
+            assert!(!globs.is_match(path.as_bytes()), "{path}");
+        }
+        assert!(globs.is_match(b"/tmp/\xff\n.db"));
+        assert!(Globs::of_paths(&[]).expect("good").is_none());
+        assert!(Globs::of_paths(&["a[".to_owned()]).is_err());
+    }
+}

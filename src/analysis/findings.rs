@@ -1,0 +1,193 @@
+//! What in a summary matters most: each finding with its numbers, weighed by the time that it is about.
+
+use super::done::What;
+use super::summary::{IoSummary, OfProcess};
+use super::tally::Tally;
+use crate::event::block::RequestOp;
+use crate::event::syscall_table::Class;
+use crate::units::{DevId, Pid};
+
+/// How many are told.
+pub const TOLD: usize = 3;
+
+/// Bytes of an access that is called small: less than a page of the smallest size that there is.
+const SMALL_BYTES: u64 = 4096;
+
+/// Fewer of something are not worth a word.
+const FEW: u64 = 100;
+
+/// Something to look at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// What.
+    pub kind: FindingKind,
+    /// Time that it is about, ns.
+    pub time_ns: u64,
+}
+
+/// What was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FindingKind {
+    /// Most of the time is that of one operation.
+    Operation {
+        /// Which.
+        what: What,
+        /// How often.
+        count: u64,
+        /// Time of all operations, ns.
+        all_ns: u64,
+    },
+    /// Most of the time is that of one file.
+    File {
+        /// Its key ([`super::summary::path_of`]).
+        file: Vec<u8>,
+        /// Operations on it.
+        count: u64,
+        /// Bytes read from it.
+        read: u64,
+        /// Bytes written to it.
+        written: u64,
+        /// Time of all operations, ns.
+        all_ns: u64,
+    },
+    /// Of several processes most of the time is that of one.
+    Process {
+        /// Its number.
+        pid: Pid,
+        /// Its name.
+        comm: Vec<u8>,
+        /// Its operations.
+        count: u64,
+        /// Time of all operations, ns.
+        all_ns: u64,
+    },
+    /// Many accesses move few bytes each.
+    Small {
+        /// Which.
+        what: What,
+        /// How often.
+        count: u64,
+        /// Bytes moved in all.
+        bytes: u64,
+    },
+    /// Many operations fail in the same way.
+    Failing {
+        /// Which.
+        what: What,
+        /// The error number.
+        errno: i32,
+        /// How often.
+        failed: u64,
+        /// Of how many.
+        count: u64,
+    },
+    /// Requests wait longer for the device than it takes for them.
+    Queued {
+        /// The device.
+        dev: DevId,
+        /// Requests.
+        requests: u64,
+        /// In the device, ns.
+        device_ns: u64,
+    },
+}
+
+impl Finding {
+    /// The word for its kind.
+    pub fn kind(&self) -> &'static str {
+        match self.kind {
+            FindingKind::Operation { .. } => "operation",
+            FindingKind::File { .. } => "file",
+            FindingKind::Process { .. } => "process",
+            FindingKind::Small { .. } => "small",
+            FindingKind::Failing { .. } => "failing",
+            FindingKind::Queued { .. } => "queued",
+        }
+    }
+}
+
+/// The most important ones, first the one with most time.
+pub fn findings(summary: &IoSummary) -> Vec<Finding> {
+    let finders = [operation, file, process, small, failing, queued];
+    let mut found: Vec<Finding> = finders.iter().filter_map(|it| it(summary)).collect();
+    found.sort_by_key(|it| std::cmp::Reverse(it.time_ns));
+    found.truncate(TOLD);
+    found
+}
+
+fn operation(summary: &IoSummary) -> Option<Finding> {
+    let (what, tally) = summary.calls.iter().max_by_key(|it| it.1.own_time())?;
+    let all_ns = summary.all.own_time();
+    let kind = FindingKind::Operation { what: *what, count: tally.count, all_ns };
+    some(kind, tally.own_time())
+}
+
+fn file(summary: &IoSummary) -> Option<Finding> {
+    let by_time = |it: &(&Vec<u8>, &Tally)| (it.1.own_time(), std::cmp::Reverse(it.0.clone()));
+    let (file, tally) = summary.files.iter().max_by_key(by_time)?;
+    let Tally { count, read, written, .. } = *tally;
+    let all_ns = summary.all.own_time();
+    some(FindingKind::File { file: file.clone(), count, read, written, all_ns }, tally.own_time())
+}
+
+fn process(summary: &IoSummary) -> Option<Finding> {
+    let rows = || summary.processes.iter().map(|it| it.1);
+    let by_time = |it: &&OfProcess| (it.tally.own_time(), std::cmp::Reverse(it.pid));
+    let OfProcess { pid, comm, tally } = rows().max_by_key(by_time)?;
+    let all_ns = summary.all.own_time();
+    let kind = FindingKind::Process { pid: *pid, comm: comm.clone(), count: tally.count, all_ns };
+    some(kind, tally.own_time()).filter(|_| rows().count() > 1)
+}
+
+fn small(summary: &IoSummary) -> Option<Finding> {
+    let small = |(what, tally): (&What, &Tally)| {
+        let class = match what {
+            What::Call(call) => call.call().class,
+            What::Async(opcode) => opcode.class(),
+        };
+        let (bytes, count) = (tally.sizes.sum(), tally.sizes.count());
+        let is_small = matches!(class, Class::Read | Class::Write | Class::Transfer)
+            && count >= FEW
+            && bytes / count < SMALL_BYTES
+            && tally.waited == 0;
+        // With pages at a time so much of the calls would not be there.
+        let needed = bytes.div_ceil(SMALL_BYTES);
+        let share = |ns: u64| u128::from(ns) * u128::from(count.saturating_sub(needed));
+        let saved = share(tally.time.sum()).checked_div(u128::from(tally.count))?;
+        let kind = FindingKind::Small { what: *what, count, bytes };
+        some(kind, u64::try_from(saved).unwrap_or(u64::MAX)).filter(|_| is_small)
+    };
+    summary.calls.iter().filter_map(small).max_by_key(|it| it.time_ns)
+}
+
+fn failing(summary: &IoSummary) -> Option<Finding> {
+    let one = |(&(what, errno), &failed): (&(What, i32), &u64)| {
+        let tally = summary.calls.get(&what)?;
+        let ns = u128::from(tally.time.sum()) * u128::from(failed);
+        let ns = u64::try_from(ns / u128::from(tally.count.max(1))).unwrap_or(u64::MAX);
+        // Nothing there to be read is how programs ask.
+        let is_usual = matches!(errno, libc::EAGAIN | libc::EINTR);
+        let kind = FindingKind::Failing { what, errno, failed, count: tally.count };
+        some(kind, ns).filter(|_| failed >= FEW && failed * 10 >= tally.count && !is_usual)
+    };
+    summary.errors.iter().filter_map(one).max_by_key(|it| it.time_ns)
+}
+
+fn queued(summary: &IoSummary) -> Option<Finding> {
+    let devices = summary.devices.keys().map(|it| it.0);
+    let one = |dev: DevId| {
+        let its = summary.devices.range((dev, RequestOp::Read)..).take_while(|it| it.0.0 == dev);
+        let sums = its.fold((0, 0_u64, 0_u64), |(requests, queue, device), (_, it)| {
+            let queue = queue.saturating_add(it.queue.sum());
+            (requests + it.requests, queue, device.saturating_add(it.device.sum()))
+        });
+        let (requests, queue_ns, device_ns) = sums;
+        let kind = FindingKind::Queued { dev, requests, device_ns };
+        some(kind, queue_ns).filter(|_| requests >= FEW && queue_ns > device_ns)
+    };
+    devices.filter_map(one).max_by_key(|it| it.time_ns)
+}
+
+fn some(kind: FindingKind, time_ns: u64) -> Option<Finding> {
+    (time_ns > 0).then_some(Finding { kind, time_ns })
+}

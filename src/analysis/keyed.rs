@@ -1,0 +1,83 @@
+//! Rows by key, of which there may be too many.
+
+use std::borrow::Borrow;
+use std::hash::Hash;
+
+use rustc_hash::FxHashMap;
+
+/// Keys that get a row of their own; what comes later is summed up in one row.
+pub const KEYS_MAX: usize = 20_000;
+
+/// Rows in the order in which their keys came.
+#[derive(Clone, Debug)]
+pub struct Keyed<K, V> {
+    places: FxHashMap<K, usize>,
+    rows: Vec<V>,
+    /// What has no row of its own, if there is such.
+    others: Option<V>,
+}
+
+impl<K, V> Default for Keyed<K, V> {
+    fn default() -> Self {
+        Self { places: FxHashMap::default(), rows: Vec::new(), others: None }
+    }
+}
+
+impl<K: Eq + Hash, V: Default> Keyed<K, V> {
+    /// The row of this key, or that of all others. `own` makes a new key.
+    pub fn row<Q>(&mut self, key: &Q, own: impl FnOnce() -> K) -> &mut V
+    where
+        K: Borrow<Q>,
+        Q: Eq + Hash + ?Sized,
+    {
+        let place = match self.places.get(key) {
+            Some(place) => *place,
+            None if self.rows.len() < KEYS_MAX => {
+                self.places.insert(own(), self.rows.len());
+                self.rows.push(V::default());
+                self.rows.len() - 1
+            }
+            None => usize::MAX,
+        };
+        match self.rows.get_mut(place) {
+            Some(row) => row,
+            None => self.others.get_or_insert_default(),
+        }
+    }
+
+    /// The row of this key, if it has one of its own.
+    pub fn get_mut<Q>(&mut self, key: &Q) -> Option<&mut V>
+    where
+        K: Borrow<Q>,
+        Q: Eq + Hash + ?Sized,
+    {
+        self.rows.get_mut(*self.places.get(key)?)
+    }
+
+    /// All rows with their keys, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
+        self.places.iter().filter_map(|(key, place)| Some((key, self.rows.get(*place)?)))
+    }
+
+    /// The row of what came when there were [`KEYS_MAX`] keys.
+    pub fn others(&self) -> Option<&V> {
+        self.others.as_ref()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_no_row_is_summed_up() {
+        let mut all: Keyed<String, u64> = Keyed::default();
+        for number in 0..KEYS_MAX + 3 {
+            *all.row(number.to_string().as_str(), || number.to_string()) += 1;
+        }
+        *all.row("0", || "0".to_owned()) += 1;
+        assert_eq!(all.iter().count(), KEYS_MAX);
+        assert_eq!(all.iter().map(|it| it.1).sum::<u64>(), KEYS_MAX as u64 + 1);
+        assert_eq!(all.others(), Some(&3));
+    }
+}

@@ -1,0 +1,172 @@
+//! Which calls, processes, files and devices: how often, how much, how long.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+
+use rustc_hash::FxHashMap;
+
+use super::done::{Done, Name, What};
+use super::keyed::Keyed;
+use super::spread::Spread;
+use super::tally::Tally;
+use crate::event::block::RequestOp;
+use crate::operation::block::{BlockRequest, BlockStep, Ending};
+use crate::operation::model::{Mounts, ProcessKey};
+use crate::operation::{Sink, Step};
+use crate::units::{DevId, KernelTime, Pid};
+
+/// A process.
+#[derive(Clone, Debug, Default)]
+pub struct OfProcess {
+    /// Its number.
+    pub pid: Pid,
+    /// Its name, the last one.
+    pub comm: Vec<u8>,
+    /// Its operations.
+    pub tally: Tally,
+}
+
+/// Requests of one kind to one device.
+#[derive(Clone, Debug, Default)]
+pub struct OfDevice {
+    /// Requests completed.
+    pub requests: u64,
+    /// Those that failed.
+    pub errors: u64,
+    /// Bios and requests merged into others.
+    pub merges: u64,
+    /// Bytes done.
+    pub bytes: u64,
+    /// Before the driver got them (Q or G to D), ns.
+    pub queue: Spread,
+    /// In the driver and the device (D to C), ns.
+    pub device: Spread,
+}
+
+/// The key of a file: its path, and if that is not one of the tracer's mounts, a 0 and their number behind it.
+pub fn file_key(name: &Name<'_>) -> Vec<u8> {
+    let mut key = name.path.to_vec();
+    if name.mounts != Mounts::OWN {
+        key.push(0);
+        key.extend(name.mounts.0.to_string().bytes());
+    }
+    key
+}
+
+/// Path and mounts of such a key; the tracer's own are `None`.
+pub fn path_of(key: &[u8]) -> (&[u8], Option<&[u8]>) {
+    match key.iter().position(|it| *it == 0) {
+        Some(place) => (key.get(..place).unwrap_or_default(), key.get(place + 1..)),
+        None => (key, None),
+    }
+}
+
+/// The fold.
+#[derive(Clone, Debug, Default)]
+pub struct IoSummary {
+    /// By operation.
+    pub calls: BTreeMap<What, Tally>,
+    /// By process.
+    pub processes: Keyed<ProcessKey, OfProcess>,
+    /// By file.
+    pub files: Keyed<Vec<u8>, Tally>,
+    /// Operations on files of unknown name.
+    pub nameless: Tally,
+    /// By device and kind.
+    pub devices: BTreeMap<(DevId, RequestOp), OfDevice>,
+    /// Operations by their error.
+    pub errors: BTreeMap<(What, i32), u64>,
+    /// Page faults on files.
+    pub faults: u64,
+    /// All operations.
+    pub all: Tally,
+    names: FxHashMap<ProcessKey, (Pid, Vec<u8>)>,
+}
+
+impl IoSummary {
+    fn done(&mut self, done: &Done<'_>) {
+        self.all.add(done);
+        self.calls.entry(done.what).or_default().add(done);
+        if let Some(errno) = done.errno {
+            *self.errors.entry((done.what, errno)).or_default() += 1;
+        }
+        let names = &self.names;
+        let process = self.processes.row(&done.process, || done.process);
+        if process.tally.count == 0 {
+            let known = names.get(&done.process).cloned();
+            (process.pid, process.comm) = known.unwrap_or((done.pid, Vec::new()));
+        }
+        process.tally.add(done);
+        let has_file = done.file.is_some() || done.name.is_some();
+        match (&done.name, &done.target) {
+            (Some(name), None) => self.on_file(name, done, done.read(), done.written()),
+            (name, Some(target)) => {
+                if let Some(name) = name {
+                    self.on_file(name, done, done.bytes, 0);
+                }
+                self.on_file(target, done, 0, done.bytes);
+            }
+            (None, None) if has_file => self.nameless.add(done),
+            (None, None) => {}
+        }
+    }
+
+    fn on_file(&mut self, name: &Name<'_>, done: &Done<'_>, read: u64, written: u64) {
+        let row = match name.mounts {
+            Mounts::OWN => self.files.row(name.path, || name.path.to_vec()),
+            _ => self.files.row(file_key(name).as_slice(), || file_key(name)),
+        };
+        row.add_side(done, read, written);
+        row.doubtful += u64::from(name.is_doubtful);
+    }
+
+    fn request(&mut self, request: &BlockRequest) {
+        if request.ending != Some(Ending::Completed) {
+            return;
+        }
+        let row = self.devices.entry((request.dev, request.op)).or_default();
+        row.requests += 1;
+        row.errors += u64::from(request.error.is_some());
+        row.merges += u64::from(request.merges);
+        row.bytes = row.bytes.saturating_add(request.bytes_done);
+        if let (Some(begin), Some(issued)) = (request.begin(), request.issued) {
+            row.queue.add(issued.0.saturating_sub(begin.0));
+        }
+        if let (Some(issued), Some(completed)) = (request.issued, request.completed) {
+            row.device.add(completed.0.saturating_sub(issued.0));
+        }
+    }
+
+    fn named(&mut self, key: ProcessKey, pid: Pid, comm: &[u8]) {
+        let row = self.processes.get_mut(&key);
+        if let Some(row) = row {
+            row.comm = comm.to_vec();
+        }
+        self.names.insert(key, (pid, comm.to_vec()));
+    }
+}
+
+impl Sink for IoSummary {
+    type Error = Infallible;
+
+    fn step(&mut self, _: KernelTime, step: &Step<'_>) -> Result<(), Infallible> {
+        match step {
+            Step::SyscallEnded(..) | Step::AsyncEnded(..) => {
+                if let Some(done) = Done::of(step) {
+                    self.done(&done);
+                }
+            }
+            Step::ProcessSeen(process) => self.named(process.key, process.pid, &process.comm),
+            Step::ThreadRenamed(thread) => {
+                let first = self.names.get(&thread.process).map(|it| it.0);
+                if let Some(pid) = first.filter(|it| it.0 == thread.tid.0) {
+                    self.named(thread.process, pid, &thread.comm);
+                }
+            }
+            Step::Fault(_) => self.faults += 1,
+            Step::Block { step: BlockStep::Ended(request), .. } => self.request(request),
+            _ => {}
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,64 @@
+//! What is summed up of operations, whatever they are grouped by.
+
+use super::done::Done;
+use super::spread::Spread;
+
+/// A sum over operations.
+#[derive(Clone, Debug, Default)]
+pub struct Tally {
+    /// Operations that ended; page faults are none.
+    pub count: u64,
+    /// Those that failed.
+    pub errors: u64,
+    /// Bytes read from files.
+    pub read: u64,
+    /// Bytes written to files.
+    pub written: u64,
+    /// Those whose file's name is doubtful.
+    pub doubtful: u64,
+    /// Time of those on pipes, sockets, terminals and the like, ns: mostly waiting for other programs. Part of `time`.
+    pub waited: u64,
+    /// From beginning to end, ns.
+    pub time: Spread,
+    /// Bytes of those that moved some.
+    pub sizes: Spread,
+}
+
+impl Tally {
+    /// One more.
+    pub fn add(&mut self, done: &Done<'_>) {
+        self.add_side(done, done.read(), done.written());
+    }
+
+    /// One more, of which only these bytes belong here.
+    pub fn add_side(&mut self, done: &Done<'_>, read: u64, written: u64) {
+        self.count += 1;
+        self.errors += u64::from(done.errno.is_some());
+        self.read = self.read.saturating_add(read);
+        self.written = self.written.saturating_add(written);
+        self.time.add(done.ns());
+        if done.waits() {
+            self.waited = self.waited.saturating_add(done.ns());
+        }
+        if done.bytes > 0 {
+            self.sizes.add(done.bytes);
+        }
+    }
+
+    /// Time that was not spent waiting for other programs, ns.
+    pub fn own_time(&self) -> u64 {
+        self.time.sum().saturating_sub(self.waited)
+    }
+
+    /// Takes in another one.
+    pub fn merge(&mut self, other: &Self) {
+        self.count += other.count;
+        self.errors += other.errors;
+        self.read = self.read.saturating_add(other.read);
+        self.written = self.written.saturating_add(other.written);
+        self.doubtful += other.doubtful;
+        self.waited = self.waited.saturating_add(other.waited);
+        self.time.merge(&other.time);
+        self.sizes.merge(&other.sizes);
+    }
+}

@@ -1,0 +1,317 @@
+//! The report of `summary`.
+
+use super::{column, first_rows, left_out, others, rest_of_keys};
+use crate::analysis::findings::{Finding, FindingKind, findings};
+use crate::analysis::keyed::KEYS_MAX;
+use crate::analysis::spread::Spread;
+use crate::analysis::summary::{IoSummary, OfDevice, OfProcess, path_of};
+use crate::analysis::tally::Tally;
+use crate::operation::disk;
+use crate::pipeline::Summary;
+use crate::text::errno::ErrnoName;
+use crate::text::escape::shown;
+use crate::text::table::{Cell, Column, Report, Table};
+use crate::units::DevId;
+
+/// What is counted of operations, whatever they are grouped by.
+const TALLY: [Column; 16] = [
+    column("count", "count"),
+    column("errors", "errors"),
+    column("read_bytes", "read bytes"),
+    column("written_bytes", "written bytes"),
+    column("time_ns", "time us"),
+    column("time_share", "time"),
+    column("waited_ns", "waited us"),
+    column("p50_ns", "p50 us"),
+    column("p90_ns", "p90"),
+    column("p99_ns", "p99"),
+    column("p999_ns", "p99.9"),
+    column("max_ns", "max"),
+    column("size_p50_bytes", "size p50"),
+    column("size_p99_bytes", ""),
+    column("size_max_bytes", "size max"),
+    column("doubtful_names", ""),
+];
+
+fn tally(it: &Tally, all: &Tally) -> Vec<Cell> {
+    let [p50, p90, p99, p999] = [500, 900, 990, 999].map(|at| Cell::ns(it.time.percentile(at)));
+    let size = |at| Cell::count(it.sizes.percentile(at));
+    vec![
+        Cell::Count(it.count),
+        Cell::Count(it.errors),
+        Cell::Count(it.read),
+        Cell::Count(it.written),
+        Cell::Ns(it.time.sum()),
+        Cell::share(it.time.sum(), all.time.sum()),
+        Cell::Ns(it.waited),
+        p50,
+        p90,
+        p99,
+        p999,
+        Cell::Ns(it.time.max()),
+        size(500),
+        size(990),
+        size(1000),
+        Cell::Count(it.doubtful),
+    ]
+}
+
+/// A table of tallies, those with most time first; `name` gives the cells of a key.
+struct Tallies<'a> {
+    key: &'static str,
+    title: &'a str,
+    names: &'a [Column],
+    all: &'a Tally,
+    limit: usize,
+}
+
+impl Tallies<'_> {
+    fn table(&self, mut rows: Vec<(Vec<Cell>, Tally)>) -> Table {
+        let total = rows.len();
+        let order = |cells: &[Cell]| format!("{cells:?}");
+        rows.sort_by(|a, b| {
+            let by_time = b.1.time.sum().cmp(&a.1.time.sum());
+            by_time.then_with(|| order(&a.0).cmp(&order(&b.0)))
+        });
+        let (mut rows, rest) = first_rows(rows, self.limit);
+        if !rest.is_empty() {
+            let mut sum = Tally::default();
+            rest.iter().for_each(|it| sum.merge(&it.1));
+            let mut names = vec![Cell::None; self.names.len()];
+            if let Some(last) = names.last_mut() {
+                *last = others(rest.len());
+            }
+            rows.push((names, sum));
+        }
+        let row = |(names, it): (Vec<Cell>, Tally)| {
+            let mut cells = tally(&it, self.all);
+            cells.extend(names);
+            cells
+        };
+        Table {
+            key: self.key,
+            title: format!("{} ({total})", self.title),
+            columns: TALLY.iter().chain(self.names).copied().collect(),
+            rows: rows.into_iter().map(row).collect(),
+        }
+    }
+}
+
+const DEVICE: [Column; 16] = [
+    column("requests", "requests"),
+    column("errors", "errors"),
+    column("merges", "merges"),
+    column("bytes", "bytes"),
+    column("queue_ns", "queue us"),
+    column("queue_p50_ns", "p50"),
+    column("queue_p99_ns", "p99"),
+    column("queue_max_ns", "max"),
+    column("device_ns", "device us"),
+    column("device_p50_ns", "p50"),
+    column("device_p90_ns", "p90"),
+    column("device_p99_ns", "p99"),
+    column("device_p999_ns", "p99.9"),
+    column("device_max_ns", "max"),
+    column("operation", "operation"),
+    column("device", "device"),
+];
+
+fn devices(fold: &IoSummary, names: &[(DevId, String)]) -> Table {
+    let row = |((dev, op), it): (&(DevId, _), &OfDevice)| {
+        let op: crate::event::block::RequestOp = *op;
+        let at = |spread: &Spread, per_mille| Cell::ns(spread.percentile(per_mille));
+        vec![
+            Cell::Count(it.requests),
+            Cell::Count(it.errors),
+            Cell::Count(it.merges),
+            Cell::Count(it.bytes),
+            Cell::Ns(it.queue.sum()),
+            at(&it.queue, 500),
+            at(&it.queue, 990),
+            at(&it.queue, 1000),
+            Cell::Ns(it.device.sum()),
+            at(&it.device, 500),
+            at(&it.device, 900),
+            at(&it.device, 990),
+            at(&it.device, 999),
+            at(&it.device, 1000),
+            Cell::Word(op.as_str().to_owned()),
+            device(*dev, names),
+        ]
+    };
+    Table {
+        key: "devices",
+        title: "Block requests: before the driver (queue), in driver and device (device)".into(),
+        columns: DEVICE.to_vec(),
+        rows: fold.devices.iter().map(row).collect(),
+    }
+}
+
+fn device(dev: DevId, names: &[(DevId, String)]) -> Cell {
+    let name = names.iter().find(|it| it.0 == dev);
+    name.map_or_else(|| Cell::Word(dev.to_string()), |it| Cell::Name(it.1.clone().into_bytes()))
+}
+
+fn errors(fold: &IoSummary) -> Table {
+    let mut rows: Vec<_> = fold.errors.iter().collect();
+    rows.sort_by_key(|it| (std::cmp::Reverse(*it.1), *it.0));
+    let row = |((what, errno), count): (&(_, i32), &u64)| {
+        let what: crate::analysis::done::What = *what;
+        let words = [ErrnoName(*errno).to_string(), what.to_string()].map(Cell::Word);
+        [Cell::Count(*count)].into_iter().chain(words).collect()
+    };
+    Table {
+        key: "errors",
+        title: "What failed, and why".into(),
+        columns: vec![
+            column("count", "count"),
+            column("error", "error"),
+            column("operation", "operation"),
+        ],
+        rows: rows.into_iter().map(row).collect(),
+    }
+}
+
+/// Everything that `summary` says but for the last lines of the capture; `limit` rows of each table, 0 for all.
+pub fn report(fold: &IoSummary, summary: &Summary, limit: usize) -> Report {
+    let wall = summary.end_time().0.saturating_sub(summary.start().0);
+    let names = disk::names(&summary.disks());
+    let found = findings(fold);
+    let mut report = Report { kind: "summary", ..Report::default() };
+    let all = &fold.all;
+    report.facts = vec![
+        ("wall_ns", "recorded us", Cell::Ns(wall)),
+        ("operations", "operations", Cell::Count(all.count)),
+        ("errors", "failed", Cell::Count(all.errors)),
+        ("read_bytes", "bytes read", Cell::Count(all.read)),
+        ("written_bytes", "bytes written", Cell::Count(all.written)),
+        ("time_ns", "time in them us", Cell::Ns(all.time.sum())),
+        ("waited_ns", "of it on pipes, sockets, … us", Cell::Ns(all.waited)),
+        ("time_per_wall", "time in them, of the time recorded", Cell::share(all.time.sum(), wall)),
+        ("faults", "page faults on files", Cell::Count(fold.faults)),
+    ];
+    report.tables = vec![
+        findings_table(&found, &names),
+        calls(fold, limit),
+        processes(fold, limit),
+        files(fold, limit),
+        devices(fold, &names),
+        errors(fold),
+    ];
+    for (what, others) in [
+        ("processes", fold.processes.others().map(|it| it.tally.count)),
+        ("files", fold.files.others().map(|it| it.count)),
+    ] {
+        if let Some(count) = others {
+            left_out(&mut report, what, KEYS_MAX, count);
+        }
+    }
+    report
+}
+
+fn calls(fold: &IoSummary, limit: usize) -> Table {
+    let rows = fold.calls.iter().map(|(what, it)| (vec![Cell::Word(what.to_string())], it.clone()));
+    let names = [column("operation", "operation")];
+    let tables =
+        Tallies { key: "calls", title: "Operations", names: &names, all: &fold.all, limit };
+    tables.table(rows.collect())
+}
+
+fn processes(fold: &IoSummary, limit: usize) -> Table {
+    let cells = |it: &OfProcess| {
+        let pid = Cell::Signed(it.pid.0.into());
+        (vec![pid, Cell::Name(it.comm.clone())], it.tally.clone())
+    };
+    let rows = fold.processes.iter().map(|it| cells(it.1));
+    let rest =
+        fold.processes.others().map(|it| (vec![Cell::None, rest_of_keys()], it.tally.clone()));
+    let names = [column("pid", "pid"), column("comm", "process")];
+    let tables =
+        Tallies { key: "processes", title: "Processes", names: &names, all: &fold.all, limit };
+    tables.table(rows.chain(rest).collect())
+}
+
+/// A path, and in which mounts it is one if they are not the tracer's.
+fn file_cells(key: &[u8]) -> Vec<Cell> {
+    let (path, mounts) = path_of(key);
+    let mounts = mounts.and_then(|it| std::str::from_utf8(it).ok()?.parse().ok());
+    vec![Cell::count(mounts), Cell::Name(path.to_vec())]
+}
+
+fn files(fold: &IoSummary, limit: usize) -> Table {
+    let rows = fold.files.iter().map(|(key, it)| (file_cells(key), it.clone()));
+    let nameless = Some(&fold.nameless).filter(|it| it.count > 0);
+    let nameless = nameless.map(|it| (vec![Cell::None, Cell::None], it.clone()));
+    let rest = fold.files.others().map(|it| (vec![Cell::None, rest_of_keys()], it.clone()));
+    let rest = rest.into_iter().chain(nameless);
+    let names = [column("mounts", ""), column("path", "file")];
+    let tables = Tallies { key: "files", title: "Files", names: &names, all: &fold.all, limit };
+    tables.table(rows.chain(rest).collect())
+}
+
+fn findings_table(found: &[Finding], names: &[(DevId, String)]) -> Table {
+    let row = |it: &Finding| {
+        let kind = Cell::Word(it.kind().to_owned());
+        vec![kind, Cell::Ns(it.time_ns), Cell::Word(sentence(it, names))]
+    };
+    Table {
+        key: "findings",
+        title: "What matters most".into(),
+        columns: vec![column("finding", ""), column("time_ns", ""), column("text", "finding")],
+        rows: found.iter().map(row).collect(),
+    }
+}
+
+fn seconds(ns: u64) -> String {
+    format!("{}.{:06} s", ns / 1_000_000_000, ns % 1_000_000_000 / 1000)
+}
+
+fn percent(part: u64, whole: u64) -> String {
+    let tenths = u128::from(part) * 1000 / u128::from(whole.max(1));
+    format!("{}.{} %", tenths / 10, tenths % 10)
+}
+
+fn harmless(bytes: &[u8]) -> String {
+    let mut out = Vec::new();
+    shown(&mut out, bytes, b"");
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+fn sentence(finding: &Finding, names: &[(DevId, String)]) -> String {
+    let time = seconds(finding.time_ns);
+    let of = |all: &u64| percent(finding.time_ns, *all);
+    match &finding.kind {
+        FindingKind::Operation { what, count, all_ns } => {
+            format!(
+                "{what}: {time} in {count} of them, {} of the time of all operations",
+                of(all_ns)
+            )
+        }
+        FindingKind::File { file, count, read, written, all_ns } => format!(
+            "{}: {time} in {count} operations, {} of the time of all; {read} bytes read, {written} written",
+            harmless(path_of(file).0),
+            of(all_ns)
+        ),
+        FindingKind::Process { pid, comm, count, all_ns } => format!(
+            "process {pid} ({}): {time} in {count} operations, {} of the time of all",
+            harmless(comm),
+            of(all_ns)
+        ),
+        FindingKind::Small { what, count, bytes } => format!(
+            "{what}: {count} of them move {bytes} bytes, {} each on average: with pages of 4096 bytes some {time} less",
+            bytes / count.max(&1)
+        ),
+        FindingKind::Failing { what, errno, failed, count } => {
+            format!("{what}: {failed} of {count} fail with {}, in some {time}", ErrnoName(*errno))
+        }
+        FindingKind::Queued { dev, requests, device_ns } => {
+            let name = names.iter().find(|it| it.0 == *dev);
+            let name = name.map_or_else(|| dev.to_string(), |it| it.1.clone());
+            format!(
+                "{}: {requests} requests wait {time} before the driver and are {} in it: more are asked for at once than it takes",
+                harmless(name.as_bytes()),
+                seconds(*device_ns)
+            )
+        }
+    }
+}

@@ -1,0 +1,396 @@
+//! Tables of figures in three forms: lines for people, JSON and CSV for programs. All forms have the same numbers.
+//!
+//! Keys of columns are those of JSON and CSV and carry their unit (`time_ns`); for people times are in microseconds with three decimals,
+//! which is as exact.
+
+use std::io;
+
+use super::{digits, escape};
+
+/// The version of the shapes in `docs/json.md`: it rises when a key changes its meaning or goes.
+pub const VERSION: u64 = 1;
+
+/// One value.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Cell {
+    /// Not known, or there is none.
+    None,
+    /// A number: of things, or bytes.
+    Count(u64),
+    /// A number that may be negative.
+    Signed(i64),
+    /// Nanoseconds.
+    Ns(u64),
+    /// Part of a whole, 1 is all of it.
+    Share(f64),
+    /// True or false.
+    Flag(bool),
+    /// Somebody else's bytes: a path, a program's name.
+    Name(Vec<u8>),
+    /// Words of ours.
+    Word(String),
+}
+
+impl Cell {
+    /// A part of a whole; none of nothing.
+    pub fn share(part: u64, whole: u64) -> Self {
+        // Of what is shown with six digits nothing is lost.
+        #[expect(clippy::cast_precision_loss, reason = "shown with six digits")]
+        let share = part as f64 / whole as f64;
+        if whole == 0 { Self::None } else { Self::Share(share) }
+    }
+
+    /// A number, if it is known.
+    pub fn count(number: Option<u64>) -> Self {
+        number.map_or(Self::None, Self::Count)
+    }
+
+    /// A time, if it is known.
+    pub fn ns(number: Option<u64>) -> Self {
+        number.map_or(Self::None, Self::Ns)
+    }
+
+    fn is_text(&self) -> bool {
+        matches!(self, Self::Name(_) | Self::Word(_))
+    }
+
+    fn for_people(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        match self {
+            Self::None => out.push(b'-'),
+            Self::Count(it) => digits::unsigned(&mut out, *it),
+            Self::Signed(it) => digits::signed(&mut out, *it),
+            Self::Ns(it) => out.extend(format!("{}.{:03}", it / 1000, it % 1000).bytes()),
+            Self::Share(it) => out.extend(format!("{:.1} %", it * 100.0).bytes()),
+            Self::Flag(it) => out.extend_from_slice(if *it { b"yes" } else { b"no" }),
+            Self::Name(it) => escape::shown(&mut out, it, b""),
+            Self::Word(it) => out.extend(it.bytes()),
+        }
+        out
+    }
+
+    /// As JSON; in CSV text is quoted in another way, and what is not known is empty.
+    fn json(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::None => out.extend_from_slice(b"null"),
+            Self::Count(it) | Self::Ns(it) => digits::unsigned(out, *it),
+            Self::Signed(it) => digits::signed(out, *it),
+            Self::Share(it) => out.extend(format!("{it:.6}").bytes()),
+            Self::Flag(it) => out.extend(it.to_string().bytes()),
+            Self::Name(it) => match std::str::from_utf8(it) {
+                Ok(text) => escape::json_string(out, text),
+                Err(_) => escape::json_string(out, &escape::lossless(it)),
+            },
+            Self::Word(it) => escape::json_string(out, it),
+        }
+    }
+
+    /// RFC 4180, and nothing in it drives a terminal or ends a line.
+    fn csv(&self, out: &mut Vec<u8>) {
+        let mut text = Vec::new();
+        match self {
+            Self::None => return,
+            Self::Name(it) => escape::shown(&mut text, it, b""),
+            Self::Word(it) => text.extend(it.bytes()),
+            _ => return self.json(out),
+        }
+        if !text.iter().any(|it| b",\"\n\r".contains(it)) {
+            out.append(&mut text);
+            return;
+        }
+        out.push(b'"');
+        for byte in text {
+            out.push(byte);
+            if byte == b'"' {
+                out.push(b'"');
+            }
+        }
+        out.push(b'"');
+    }
+}
+
+/// What is in a column.
+#[derive(Clone, Copy, Debug)]
+pub struct Column {
+    /// Its key for programs.
+    pub key: &'static str,
+    /// Its heading for people; empty: people do not see it.
+    pub title: &'static str,
+}
+
+/// Rows of the same kind.
+#[derive(Clone, Debug)]
+pub struct Table {
+    /// Its key for programs.
+    pub key: &'static str,
+    /// What it is, for people.
+    pub title: String,
+    /// Its columns.
+    pub columns: Vec<Column>,
+    /// As many cells in each as there are columns.
+    pub rows: Vec<Vec<Cell>>,
+}
+
+/// All that a verb has to say.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// The verb.
+    pub kind: &'static str,
+    /// Single values: key, what it is for people (empty: they do not see it), value.
+    pub facts: Vec<(&'static str, &'static str, Cell)>,
+    /// The tables.
+    pub tables: Vec<Table>,
+    /// Sentences at the end.
+    pub notes: Vec<String>,
+}
+
+/// In which form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// For people.
+    Text,
+    /// One JSON object.
+    Json,
+    /// Comma-separated: the first field of each line is the key of its table.
+    Csv,
+}
+
+impl Report {
+    /// Prints it.
+    ///
+    /// # Errors
+    ///
+    /// The writer's own.
+    pub fn print(&self, form: Form, out: &mut impl io::Write) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        match form {
+            Form::Text => self.text(&mut bytes),
+            Form::Json => self.json(&mut bytes),
+            Form::Csv => self.csv(&mut bytes),
+        }
+        out.write_all(&bytes)?;
+        out.flush()
+    }
+
+    fn text(&self, out: &mut Vec<u8>) {
+        let shown = || self.facts.iter().filter(|it| !it.1.is_empty());
+        let width = shown().map(|it| it.1.len()).max().unwrap_or(0);
+        for (_, title, value) in shown() {
+            out.extend(format!("{title:width$}  ").bytes());
+            out.append(&mut value.for_people());
+            out.push(b'\n');
+        }
+        for table in self.tables.iter().filter(|it| !it.rows.is_empty()) {
+            out.push(b'\n');
+            out.extend(table.title.bytes());
+            out.push(b'\n');
+            table.text(out);
+        }
+        if !self.notes.is_empty() {
+            out.push(b'\n');
+        }
+        for note in &self.notes {
+            out.extend(note.bytes());
+            out.push(b'\n');
+        }
+    }
+
+    fn json(&self, out: &mut Vec<u8>) {
+        out.extend(format!("{{\"kind\":\"{}\",\"version\":{VERSION}", self.kind).bytes());
+        for (key, _, value) in &self.facts {
+            out.extend(format!(",\n\"{key}\":").bytes());
+            value.json(out);
+        }
+        for table in &self.tables {
+            out.extend(format!(",\n\"{}\":[", table.key).bytes());
+            for (number, row) in table.rows.iter().enumerate() {
+                out.extend_from_slice(if number == 0 { b"\n{" } else { b",\n{" });
+                for (number, (column, cell)) in table.columns.iter().zip(row).enumerate() {
+                    out.extend_from_slice(if number == 0 { b"\"" } else { b",\"" });
+                    out.extend(column.key.bytes());
+                    out.extend_from_slice(b"\":");
+                    cell.json(out);
+                }
+                out.push(b'}');
+            }
+            out.push(b']');
+        }
+        out.extend_from_slice(b",\n\"notes\":[");
+        for (number, note) in self.notes.iter().enumerate() {
+            out.extend_from_slice(if number == 0 { b"\n" } else { b",\n" });
+            escape::json_string(out, note);
+        }
+        out.extend_from_slice(b"]}\n");
+    }
+
+    fn csv(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"table,key,value\n");
+        for (key, _, value) in &self.facts {
+            out.extend(format!("facts,{key},").bytes());
+            value.csv(out);
+            out.push(b'\n');
+        }
+        for note in &self.notes {
+            out.extend_from_slice(b"facts,note,");
+            Cell::Word(note.clone()).csv(out);
+            out.push(b'\n');
+        }
+        for table in &self.tables {
+            out.extend_from_slice(b"\ntable");
+            table.columns.iter().for_each(|it| out.extend(format!(",{}", it.key).bytes()));
+            out.push(b'\n');
+            for row in &table.rows {
+                out.extend(table.key.bytes());
+                for cell in row {
+                    out.push(b',');
+                    cell.csv(out);
+                }
+                out.push(b'\n');
+            }
+        }
+    }
+}
+
+impl Table {
+    /// Numbers stand at the right of their column, text at the left.
+    fn text(&self, out: &mut Vec<u8>) {
+        let shown: Vec<usize> =
+            (0..self.columns.len()).filter(|it| !self.title_of(*it).is_empty()).collect();
+        let headings = shown.iter().map(|it| self.title_of(*it).as_bytes().to_vec()).collect();
+        let mut lines: Vec<Vec<Vec<u8>>> = vec![headings];
+        for row in &self.rows {
+            let cell = |it: &usize| row.get(*it).map_or_else(Vec::new, Cell::for_people);
+            lines.push(shown.iter().map(cell).collect());
+        }
+        let is_text: Vec<bool> = shown
+            .iter()
+            .map(|it| self.rows.iter().any(|row| row.get(*it).is_some_and(Cell::is_text)))
+            .collect();
+        let wide = |column: usize| {
+            let cells = lines.iter().filter_map(|it| it.get(column));
+            cells.map(|it| letters(it)).max().unwrap_or(0)
+        };
+        let widths: Vec<usize> = (0..shown.len()).map(wide).collect();
+        for line in &lines {
+            let from = out.len();
+            for ((cell, width), is_text) in line.iter().zip(&widths).zip(&is_text) {
+                let missing = std::iter::repeat_n(b' ', width.saturating_sub(letters(cell)));
+                if out.len() > from {
+                    out.extend_from_slice(b"  ");
+                }
+                if *is_text {
+                    out.extend_from_slice(cell);
+                    out.extend(missing);
+                } else {
+                    out.extend(missing);
+                    out.extend_from_slice(cell);
+                }
+            }
+            while out.len() > from && out.last() == Some(&b' ') {
+                out.pop();
+            }
+            out.push(b'\n');
+        }
+    }
+
+    fn title_of(&self, column: usize) -> &'static str {
+        self.columns.get(column).map_or("", |it| it.title)
+    }
+}
+
+/// How many places a text takes, as far as can be told without its font.
+fn letters(text: &[u8]) -> usize {
+    String::from_utf8_lossy(text).chars().count()
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+
+    use super::*;
+
+    fn sample() -> Report {
+        let columns = vec![
+            Column { key: "count", title: "count" },
+            Column { key: "time_ns", title: "time us" },
+            Column { key: "share", title: "" },
+            Column { key: "path", title: "file" },
+        ];
+        let row = |count, ns, name: &[u8]| {
+            vec![Cell::Count(count), Cell::Ns(ns), Cell::share(count, 8), Cell::Name(name.to_vec())]
+        };
+        Report {
+            kind: "sample",
+            facts: vec![("wall_ns", "wall us", Cell::Ns(1_002_003)), ("x", "", Cell::None)],
+            tables: vec![Table {
+                key: "files",
+                title: "Files".into(),
+                columns,
+                rows: vec![row(1, 5, b"a,\"b\"\n"), row(1000, 12_345_678, b"\xff\x1b[m")],
+            }],
+            notes: vec!["That is all.".into()],
+        }
+    }
+
+    #[track_caller]
+    fn check(form: Form, expected: &Expect) {
+        let mut out = Vec::new();
+        sample().print(form, &mut out).expect("memory");
+        expected.assert_eq(&String::from_utf8(out).expect("UTF-8"));
+    }
+
+    #[test]
+    fn for_people() {
+        check(
+            Form::Text,
+            &expect![[r#"
+            wall us  1002.003
+
+            Files
+            count    time us  file
+                1      0.005  a,"b"\x0a
+             1000  12345.678  \xff\x1b[m
+
+            That is all.
+        "#]],
+        );
+    }
+
+    #[test]
+    fn as_json() {
+        check(
+            Form::Json,
+            &expect![[r#"
+            {"kind":"sample","version":1,
+            "wall_ns":1002003,
+            "x":null,
+            "files":[
+            {"count":1,"time_ns":5,"share":0.125000,"path":"a,\"b\"\u000a"},
+            {"count":1000,"time_ns":12345678,"share":125.000000,"path":"\\xff\u001b[m"}],
+            "notes":[
+            "That is all."]}
+        "#]],
+        );
+        let mut out = Vec::new();
+        sample().print(Form::Json, &mut out).expect("memory");
+        let json: serde_json::Value = serde_json::from_slice(&out).expect("JSON");
+        assert_eq!(json["files"][1]["time_ns"], 12_345_678);
+    }
+
+    #[test]
+    fn as_csv() {
+        check(
+            Form::Csv,
+            &expect![[r#"
+            table,key,value
+            facts,wall_ns,1002003
+            facts,x,
+            facts,note,That is all.
+
+            table,count,time_ns,share,path
+            files,1,5,0.125000,"a,""b""\x0a"
+            files,1000,12345678,125.000000,\xff\x1b[m
+        "#]],
+        );
+    }
+}
