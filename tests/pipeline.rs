@@ -22,6 +22,8 @@ mod any_events;
 mod block_logs;
 #[path = "pipeline/checked.rs"]
 mod checked;
+#[path = "pipeline/reports.rs"]
+mod reports;
 
 use checked::Checked;
 

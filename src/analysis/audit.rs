@@ -73,7 +73,7 @@ fn is_whole(summary: &Summary) -> bool {
     CallId::all()
         .map(CallId::call)
         .filter(|it| it.number(&header.host.machine).is_some())
-        .filter(|it| matches!(it.class, Class::Read | Class::Write | Class::Transfer))
+        .filter(|it| it.class.moves_bytes())
         .all(|it| header.calls.iter().any(|recorded| recorded == it.name))
 }
 

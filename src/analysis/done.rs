@@ -7,7 +7,7 @@ use crate::event::syscall_table::{CallId, Class};
 use crate::operation::Step;
 use crate::operation::asynchronous::AsyncOperation;
 use crate::operation::model::{
-    FilePath, Mounts, OpenFile, ProcessKey, SyscallOperation, ThreadKey,
+    FilePath, Given, Mounts, OpenFile, ProcessKey, SyscallOperation, ThreadKey,
 };
 use crate::units::{KernelTime, Pid, Tid};
 
@@ -44,6 +44,11 @@ impl<'a> Name<'a> {
     fn of(path: &'a FilePath) -> Self {
         Self { path: &path.bytes, mounts: path.mounts, is_doubtful: path.source.is_doubtful() }
     }
+
+    /// The name that a call was given.
+    pub fn given(given: &'a Given) -> Self {
+        Name { path: given.whole(), ..Name::of(&given.path) }
+    }
 }
 
 /// An operation that has ended.
@@ -77,6 +82,8 @@ pub struct Done<'a> {
     pub name: Option<Name<'a>>,
     /// The file that a transfer writes.
     pub target: Option<Name<'a>>,
+    /// Position of its first byte there.
+    pub target_offset: Option<u64>,
 }
 
 impl<'a> Done<'a> {
@@ -89,11 +96,20 @@ impl<'a> Done<'a> {
         }
     }
 
+    /// The operation that this step tells the last of, whether it has ended or not.
+    pub fn last_of(step: &'a Step<'_>) -> Option<Self> {
+        match step {
+            Step::SyscallUnfinished(operation, _) => Some(Self::call(operation)),
+            Step::AsyncUnfinished(operation, _) => Some(Self::asynchronous(operation)),
+            _ => Self::of(step),
+        }
+    }
+
     fn call(it: &'a SyscallOperation) -> Self {
         let class = it.call.call().class;
-        let moves = matches!(class, Class::Read | Class::Write | Class::Transfer);
+        let moves = class.moves_bytes();
         let given = it.named.as_ref().and_then(|it| it.first.as_ref());
-        let given = given.map(|it| Name { path: it.whole(), ..Name::of(&it.path) });
+        let given = given.map(Name::given);
         let target = it.target.as_ref().filter(|_| class == Class::Transfer);
         Self {
             what: What::Call(it.call),
@@ -110,6 +126,7 @@ impl<'a> Done<'a> {
             file: it.file.as_deref(),
             name: given.or_else(|| it.file.as_ref()?.path.as_ref().map(Name::of)),
             target: target.and_then(|it| it.1.path.as_ref().map(Name::of)),
+            target_offset: it.target_offset,
         }
     }
 
@@ -129,7 +146,14 @@ impl<'a> Done<'a> {
             file: it.file.as_deref(),
             name: it.file.as_ref().and_then(|it| it.path.as_ref().map(Name::of)),
             target: None,
+            target_offset: None,
         }
+    }
+
+    /// True if it works on a file whose name is not known.
+    pub fn is_nameless(&self) -> bool {
+        let has_path = matches!(self.what, What::Call(call) if call.call().has_path());
+        self.name.is_none() && (self.file.is_some() || has_path)
     }
 
     /// How long it took, ns.

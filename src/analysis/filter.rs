@@ -180,20 +180,30 @@ pub fn path_of(piece: &Piece) -> Option<&FilePath> {
     }
 }
 
-/// A sink that gets what is wanted, and all that is told of tasks.
+/// Tells which steps are wanted; it must see all of them.
 #[derive(Debug)]
-pub struct Filtered<S> {
+pub struct Picker {
     filter: Filter,
     /// Threads by whether their names are wanted.
     named: FxHashMap<ThreadKey, bool>,
-    /// The sink.
-    pub sink: S,
 }
 
-impl<S> Filtered<S> {
-    /// Between the operations and a sink.
-    pub fn new(filter: Filter, sink: S) -> Self {
-        Self { filter, named: FxHashMap::default(), sink }
+impl Picker {
+    /// By this filter.
+    pub fn new(filter: Filter) -> Self {
+        Self { filter, named: FxHashMap::default() }
+    }
+
+    /// True for what ends a wanted operation, and for all that is told of tasks.
+    pub fn wants(&mut self, step: &Step<'_>) -> bool {
+        if let Step::ThreadSeen(thread) | Step::ThreadRenamed(thread) = step {
+            self.learn(thread);
+        }
+        let is_wanted = self.filter.is_all() || self.takes(step);
+        if let Step::ThreadEnded(thread) = step {
+            self.named.remove(&thread.key);
+        }
+        is_wanted
     }
 
     fn is_named(&self, thread: ThreadKey) -> bool {
@@ -208,7 +218,10 @@ impl<S> Filtered<S> {
 
     fn takes(&self, step: &Step<'_>) -> bool {
         match step {
-            Step::SyscallEnded(..) | Step::AsyncEnded(..) => Done::of(step)
+            Step::SyscallEnded(..)
+            | Step::AsyncEnded(..)
+            | Step::SyscallUnfinished(..)
+            | Step::AsyncUnfinished(..) => Done::last_of(step)
                 .is_some_and(|it| self.is_named(it.thread) && self.filter.takes_done(&it)),
             Step::Fault(fault) => self.is_named(fault.thread) && self.filter.takes_fault(fault),
             Step::Block { step: BlockStep::Ended(request), thread, pieces } => {
@@ -221,11 +234,24 @@ impl<S> Filtered<S> {
             Step::SyscallBegun(_)
             | Step::AsyncBegun(_)
             | Step::AsyncFile(_)
-            | Step::SyscallUnfinished(..)
-            | Step::AsyncUnfinished(..)
             | Step::Block { .. } => self.filter.is_all(),
             _ => true,
         }
+    }
+}
+
+/// A sink that gets what is wanted, and all that is told of tasks.
+#[derive(Debug)]
+pub struct Filtered<S> {
+    picker: Picker,
+    /// The sink.
+    pub sink: S,
+}
+
+impl<S> Filtered<S> {
+    /// Between the operations and a sink.
+    pub fn new(filter: Filter, sink: S) -> Self {
+        Self { picker: Picker::new(filter), sink }
     }
 }
 
@@ -233,16 +259,7 @@ impl<S: Sink> Sink for Filtered<S> {
     type Error = S::Error;
 
     fn step(&mut self, time: KernelTime, step: &Step<'_>) -> Result<(), S::Error> {
-        if let Step::ThreadSeen(thread) | Step::ThreadRenamed(thread) = step {
-            self.learn(thread);
-        }
-        if self.filter.is_all() || self.takes(step) {
-            self.sink.step(time, step)?;
-        }
-        if let Step::ThreadEnded(thread) = step {
-            self.named.remove(&thread.key);
-        }
-        Ok(())
+        if self.picker.wants(step) { self.sink.step(time, step) } else { Ok(()) }
     }
 }
 

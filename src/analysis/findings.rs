@@ -4,7 +4,6 @@ use super::done::What;
 use super::summary::{IoSummary, OfProcess};
 use super::tally::Tally;
 use crate::event::block::RequestOp;
-use crate::event::syscall_table::Class;
 use crate::units::{DevId, Pid};
 
 /// How many are told.
@@ -146,10 +145,8 @@ fn small(summary: &IoSummary) -> Option<Finding> {
             What::Async(opcode) => opcode.class(),
         };
         let (bytes, count) = (tally.sizes.sum(), tally.sizes.count());
-        let is_small = matches!(class, Class::Read | Class::Write | Class::Transfer)
-            && count >= FEW
-            && bytes / count < SMALL_BYTES
-            && tally.waited == 0;
+        let is_small =
+            class.moves_bytes() && count >= FEW && bytes / count < SMALL_BYTES && tally.waited == 0;
         // With pages at a time so much of the calls would not be there.
         let needed = bytes.div_ceil(SMALL_BYTES);
         let share = |ns: u64| u128::from(ns) * u128::from(count.saturating_sub(needed));

@@ -30,7 +30,17 @@ impl<K: Eq + Hash, V: Default> Keyed<K, V> {
         K: Borrow<Q>,
         Q: Eq + Hash + ?Sized,
     {
-        let place = match self.places.get(key) {
+        let place = self.place(key, own);
+        self.at(place)
+    }
+
+    /// The number of that row; the row of all others has the largest number.
+    pub fn place<Q>(&mut self, key: &Q, own: impl FnOnce() -> K) -> usize
+    where
+        K: Borrow<Q>,
+        Q: Eq + Hash + ?Sized,
+    {
+        match self.places.get(key) {
             Some(place) => *place,
             None if self.rows.len() < KEYS_MAX => {
                 self.places.insert(own(), self.rows.len());
@@ -38,7 +48,11 @@ impl<K: Eq + Hash, V: Default> Keyed<K, V> {
                 self.rows.len() - 1
             }
             None => usize::MAX,
-        };
+        }
+    }
+
+    /// The row with this number.
+    pub fn at(&mut self, place: usize) -> &mut V {
         match self.rows.get_mut(place) {
             Some(row) => row,
             None => self.others.get_or_insert_default(),
@@ -57,6 +71,11 @@ impl<K: Eq + Hash, V: Default> Keyed<K, V> {
     /// All rows with their keys, in no order.
     pub fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
         self.places.iter().filter_map(|(key, place)| Some((key, self.rows.get(*place)?)))
+    }
+
+    /// All keys with the numbers of their rows, in no order.
+    pub fn keys(&self) -> impl Iterator<Item = (&K, usize)> {
+        self.places.iter().map(|(key, place)| (key, *place))
     }
 
     /// The row of what came when there were [`KEYS_MAX`] keys.

@@ -2,6 +2,7 @@
 
 pub mod audit;
 pub mod done;
+pub mod files;
 pub mod filter;
 pub mod findings;
 pub mod keyed;

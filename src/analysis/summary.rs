@@ -97,7 +97,6 @@ impl IoSummary {
             (process.pid, process.comm) = known.unwrap_or((done.pid, Vec::new()));
         }
         process.tally.add(done);
-        let has_file = done.file.is_some() || done.name.is_some();
         match (&done.name, &done.target) {
             (Some(name), None) => self.on_file(name, done, done.read(), done.written()),
             (name, Some(target)) => {
@@ -106,7 +105,7 @@ impl IoSummary {
                 }
                 self.on_file(target, done, 0, done.bytes);
             }
-            (None, None) if has_file => self.nameless.add(done),
+            (None, None) if done.is_nameless() => self.nameless.add(done),
             (None, None) => {}
         }
     }

@@ -105,7 +105,7 @@ impl Totals {
                 totals.refused += u64::from(matches!(errno, libc::EBADF | libc::ESPIPE));
                 totals.doubtful += u64::from(DOUBTFUL.contains(&errno));
             }
-            None if matches!(call.class, Class::Read | Class::Write | Class::Transfer) => {
+            None if call.class.moves_bytes() => {
                 totals.bytes += operation.ret.and_then(|it| u64::try_from(it).ok()).unwrap_or(0);
             }
             None => {}

@@ -36,6 +36,8 @@ pub(super) enum Verb {
     Script(ScriptArgs),
     /// Which calls, processes, files and devices: how often, how much, how long; and what matters most
     Summary(AnalyseArgs),
+    /// Which files and directories: opened, read, written, read or written again, written and then removed, and by whom
+    Files(AnalyseArgs),
     /// What a capture log holds: header, totals, books
     Info(InfoArgs),
     /// What this machine allows, and what would allow more
@@ -224,6 +226,26 @@ pub(super) struct ScriptArgs {
     /// As --format json
     #[arg(long, conflicts_with = "format")]
     pub(super) json: bool,
+    /// Only these fields of each, with --format csv and json (docs/json.md); with csv all by default
+    #[arg(long, value_name = "FIELD,…", value_delimiter = ',')]
+    pub(super) fields: Vec<String>,
+    /// Only of these processes
+    #[arg(short, long, value_name = "PID", value_delimiter = ',', help_heading = "Filter")]
+    pub(super) pid: Vec<i32>,
+    /// Only these events: system calls, %GROUPs of them, `block`
+    #[arg(
+        short = 'e',
+        long,
+        value_name = "EVENT,…",
+        value_delimiter = ',',
+        help_heading = "Filter"
+    )]
+    pub(super) events: Vec<String>,
+    /// Only block requests of these disks, by name or number
+    #[arg(short, long, value_name = "DISK,…", value_delimiter = ',', help_heading = "Filter")]
+    pub(super) device: Vec<String>,
+    #[command(flatten)]
+    pub(super) filter: FilterArgs,
 }
 
 /// Forms of `script`.
@@ -233,6 +255,8 @@ pub(super) enum ScriptFormat {
     Text,
     /// JSON Lines: one object per operation (docs/json.md)
     Json,
+    /// Comma-separated values, the names of the fields first
+    Csv,
     /// Accesses of files and disks as b-com's I/O tracer writes them: TIME;R|W;ADDRESS;BYTES;VFS|BLK;COMM;PID
     Iotracer,
 }

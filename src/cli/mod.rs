@@ -10,6 +10,7 @@ mod exit_lines;
 mod info;
 mod ladder;
 mod output;
+mod pick;
 mod record;
 mod script;
 mod signals;
@@ -42,6 +43,7 @@ pub fn main() -> ExitCode {
         Some(Verb::Convert(convert)) => convert::run(&convert),
         Some(Verb::Script(script)) => script::run(&script),
         Some(Verb::Summary(args)) => analyse::summary(&args),
+        Some(Verb::Files(args)) => analyse::files(&args),
         Some(Verb::Info(info)) => info::run(&info),
         Some(Verb::Doctor(doctor)) => doctor::run(&doctor),
         Some(Verb::List) => events::run(),

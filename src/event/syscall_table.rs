@@ -202,6 +202,11 @@ impl Class {
         matches!(self, Open | Close | CloseRange | Dup | Make(_) | MakePair)
     }
 
+    /// True if results are bytes that were moved between memory and a file, or between files.
+    pub fn moves_bytes(self) -> bool {
+        matches!(self, Self::Read | Self::Write | Self::Transfer)
+    }
+
     /// The group that it belongs to, one of [`GROUPS`].
     pub fn group(self) -> &'static str {
         match self {

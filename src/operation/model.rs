@@ -292,6 +292,17 @@ pub enum Unfinished {
     ExitLost,
 }
 
+impl Unfinished {
+    /// The word for it in outputs for programs.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::CaptureEnd => "capture-end",
+            Self::ThreadEnd => "thread-end",
+            Self::ExitLost => "exit-lost",
+        }
+    }
+}
+
 /// A thread as the outputs show it.
 #[derive(Clone, Debug)]
 pub struct ThreadInfo {

@@ -46,7 +46,13 @@ fn change(operation: &SyscallOperation, names: &FileNames) -> Option<Change> {
     if call.class == Class::Remove {
         return Some(Change::Removed(spot(&named.first)?));
     }
-    let flags = call.arg(Role::RenameFlags).and_then(|it| operation.args.get(it));
-    let exchange = flags.is_some_and(|it| it & RENAME_EXCHANGE != 0);
+    let exchange = exchanges(operation);
     Some(Change::Renamed { from: spot(&named.first)?, to: spot(&named.second)?, exchange })
+}
+
+/// True for a rename that gives each of two files the other's name.
+pub fn exchanges(operation: &SyscallOperation) -> bool {
+    let flags = operation.call.call().arg(Role::RenameFlags);
+    let flags = flags.and_then(|it| operation.args.get(it));
+    flags.is_some_and(|it| it & RENAME_EXCHANGE != 0)
 }

@@ -1,5 +1,6 @@
 //! What folds have found, as tables and sentences.
 
+pub mod files;
 pub mod summary;
 
 use crate::text::table::{Cell, Column, Report};

@@ -232,7 +232,7 @@ fn processes(fold: &IoSummary, limit: usize) -> Table {
 }
 
 /// A path, and in which mounts it is one if they are not the tracer's.
-fn file_cells(key: &[u8]) -> Vec<Cell> {
+pub(super) fn file_cells(key: &[u8]) -> Vec<Cell> {
     let (path, mounts) = path_of(key);
     let mounts = mounts.and_then(|it| std::str::from_utf8(it).ok()?.parse().ok());
     vec![Cell::count(mounts), Cell::Name(path.to_vec())]

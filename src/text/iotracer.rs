@@ -22,7 +22,7 @@ use crate::units::{KernelTime, Pid, SECTOR_BYTES, Tid};
 
 /// Writes a line for each access.
 #[derive(Debug)]
-pub struct IotracerLines<W> {
+pub struct IotracerLines<W, P> {
     start: KernelTime,
     /// Names of threads, escaped.
     names: FxHashMap<Tid, Vec<u8>>,
@@ -35,12 +35,14 @@ pub struct IotracerLines<W> {
     number: u64,
     /// Accesses that have no line.
     left_out: u64,
+    /// Whether that which ends with a step gets a line.
+    wants: P,
     out: W,
 }
 
-impl<W: io::Write> IotracerLines<W> {
-    /// Times count from `start`.
-    pub fn new(start: KernelTime, out: W) -> Self {
+impl<W: io::Write, P: FnMut(&Step<'_>) -> bool> IotracerLines<W, P> {
+    /// Times count from `start`; what ends with a step that `wants` does not want has no line.
+    pub fn new(start: KernelTime, wants: P, out: W) -> Self {
         Self {
             start,
             names: FxHashMap::default(),
@@ -49,6 +51,7 @@ impl<W: io::Write> IotracerLines<W> {
             ended: BTreeMap::new(),
             number: 0,
             left_out: 0,
+            wants,
             out,
         }
     }
@@ -105,7 +108,6 @@ impl<W: io::Write> IotracerLines<W> {
     }
 
     fn syscall(&mut self, operation: &SyscallOperation) {
-        self.over(operation.start);
         let done = operation.ret.and_then(|it| u64::try_from(it).ok());
         // What has failed or was cut off has accessed nothing that is known.
         let Some(bytes) = done.filter(|it| *it > 0) else { return };
@@ -120,9 +122,6 @@ impl<W: io::Write> IotracerLines<W> {
     }
 
     fn request(&mut self, request: &BlockRequest, pieces: &[Piece]) {
-        if let Some(begin) = self.requests.remove(&request.id) {
-            self.over(begin);
-        }
         let is_write = match request.op {
             RequestOp::Read => false,
             RequestOp::Write | RequestOp::ZoneAppend => true,
@@ -167,28 +166,39 @@ fn is_access(operation: &SyscallOperation) -> bool {
     matches!(class, Class::Read | Class::Write) && stat.is_some_and(is_regular)
 }
 
-impl<W: io::Write> Sink for IotracerLines<W> {
+impl<W: io::Write, P: FnMut(&Step<'_>) -> bool> Sink for IotracerLines<W, P> {
     type Error = io::Error;
 
     fn step(&mut self, _: KernelTime, step: &Step<'_>) -> io::Result<()> {
+        let is_wanted = (self.wants)(step);
         match step {
             Step::ThreadSeen(thread) | Step::ThreadRenamed(thread) => self.name(thread),
             Step::SyscallBegun(it) if is_access(it) => self.begun(it.start),
             Step::SyscallEnded(it, _) | Step::SyscallUnfinished(it, _) if is_access(it) => {
-                self.syscall(it);
+                self.over(it.start);
+                if is_wanted {
+                    self.syscall(it);
+                }
                 self.write_ready()?;
             }
             Step::SyscallEnded(it, _) if it.call.call().class == Class::Transfer => {
-                self.left_out += u64::from(it.ret > Some(0));
+                self.left_out += u64::from(is_wanted && it.ret > Some(0));
             }
-            Step::AsyncEnded(it, _) => self.left_out += u64::from(it.bytes() > Some(0)),
+            Step::AsyncEnded(it, _) => {
+                self.left_out += u64::from(is_wanted && it.bytes() > Some(0));
+            }
             Step::Block { step: BlockStep::Queued(it), .. } => {
                 let begin = it.begin().unwrap_or(KernelTime::MIN);
                 self.requests.insert(it.id, begin);
                 self.begun(begin);
             }
             Step::Block { step: BlockStep::Ended(it), pieces, .. } => {
-                self.request(it, pieces);
+                if let Some(begin) = self.requests.remove(&it.id) {
+                    self.over(begin);
+                }
+                if is_wanted {
+                    self.request(it, pieces);
+                }
                 self.write_ready()?;
             }
             _ => {}

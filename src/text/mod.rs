@@ -7,6 +7,7 @@
 //! Names of files, threads and disks are other people's bytes. Both forms write every one of them losslessly, and
 //! neither passes on a control character, so that a file's name cannot drive the terminal that shows it.
 
+pub mod fields;
 pub mod iotracer;
 pub mod json;
 pub mod lines;

@@ -70,7 +70,7 @@ impl Cell {
     }
 
     /// As JSON; in CSV text is quoted in another way, and what is not known is empty.
-    fn json(&self, out: &mut Vec<u8>) {
+    pub(super) fn json(&self, out: &mut Vec<u8>) {
         match self {
             Self::None => out.extend_from_slice(b"null"),
             Self::Count(it) | Self::Ns(it) => digits::unsigned(out, *it),
@@ -86,7 +86,7 @@ impl Cell {
     }
 
     /// RFC 4180, and nothing in it drives a terminal or ends a line.
-    fn csv(&self, out: &mut Vec<u8>) {
+    pub(super) fn csv(&self, out: &mut Vec<u8>) {
         let mut text = Vec::new();
         match self {
             Self::None => return,
@@ -195,7 +195,7 @@ impl Report {
         }
     }
 
-    fn json(&self, out: &mut Vec<u8>) {
+    pub(super) fn json(&self, out: &mut Vec<u8>) {
         out.extend(format!("{{\"kind\":\"{}\",\"version\":{VERSION}", self.kind).bytes());
         for (key, _, value) in &self.facts {
             out.extend(format!(",\n\"{key}\":").bytes());

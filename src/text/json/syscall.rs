@@ -44,7 +44,7 @@ pub(super) fn write(
         object.words("unread", &unread);
     }
     if let Some(why) = unfinished {
-        object.word("unfinished", Some(word(why)));
+        object.word("unfinished", Some(why.as_str()));
     }
     object.end();
 }
@@ -114,13 +114,5 @@ fn descriptor(object: &mut Object<'_>, key: &str, fd: Option<Fd>) {
     match fd {
         Some(Fd::AT_FDCWD) => object.word(key, Some("AT_FDCWD")),
         other => object.signed(key, other.map(|it| it.0.into())),
-    }
-}
-
-fn word(why: Unfinished) -> &'static str {
-    match why {
-        Unfinished::CaptureEnd => "capture-end",
-        Unfinished::ThreadEnd => "thread-end",
-        Unfinished::ExitLost => "exit-lost",
     }
 }

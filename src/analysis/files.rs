@@ -1,0 +1,357 @@
+//! Which files: how often opened, read, written; what was read or written again; what was written and then removed.
+
+use std::convert::Infallible;
+
+use rangemap::RangeSet;
+use rustc_hash::FxHashMap;
+
+use super::done::{Done, Name};
+use super::keyed::Keyed;
+use super::spread::Spread;
+use super::summary::file_key;
+use super::tally::Tally;
+use crate::event::syscall_table::Class;
+use crate::operation::model::{Given, Mounts, Named, ProcessKey, SyscallOperation};
+use crate::operation::renaming::exchanges;
+use crate::operation::{Sink, Step};
+use crate::units::{KernelTime, Pid};
+
+/// Pieces of a file that are remembered as read or written; what is not next to a piece is then not compared any more.
+const PIECES_MAX: usize = 1024;
+
+/// The same of all files together.
+const ALL_PIECES_MAX: usize = 1 << 20;
+
+/// Bytes of a file that were moved in one direction.
+#[derive(Clone, Debug, Default)]
+pub struct Moved {
+    /// Operations that moved some.
+    pub count: u64,
+    /// All of them.
+    pub bytes: u64,
+    /// Those that had been moved in this direction before.
+    pub again: u64,
+    /// Those of which that is not known: their offset is not known, or there are too many pieces.
+    pub unknown: u64,
+}
+
+impl Moved {
+    /// So many bytes from `offset`, beside those in `pieces`; `room` is how many pieces there may be more, of all files.
+    fn add(
+        &mut self,
+        offset: Option<u64>,
+        bytes: u64,
+        (pieces, room): (&mut RangeSet<u64>, &mut usize),
+    ) {
+        self.count += 1;
+        self.bytes = self.bytes.saturating_add(bytes);
+        let Some((begin, end)) = offset.and_then(|it| Some((it, it.checked_add(bytes)?))) else {
+            self.unknown = self.unknown.saturating_add(bytes);
+            return;
+        };
+        let known = pieces.overlapping(begin..end);
+        let again = known.map(|it| it.end.min(end) - it.start.max(begin)).sum::<u64>();
+        self.again = self.again.saturating_add(again);
+        let before = pieces.len();
+        let touches = again > 0 || begin > 0 && pieces.contains(&(begin - 1));
+        if !touches && (before >= PIECES_MAX || *room == 0) {
+            // Some of it may come again unseen.
+            self.unknown = self.unknown.saturating_add(bytes);
+            return;
+        }
+        pieces.insert(begin..end);
+        let after = pieces.len();
+        *room = room.saturating_add(before).saturating_sub(after);
+    }
+
+    /// Takes in the numbers of another one.
+    pub fn merge(&mut self, other: &Self) {
+        self.count += other.count;
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.again = self.again.saturating_add(other.again);
+        self.unknown = self.unknown.saturating_add(other.unknown);
+    }
+}
+
+/// What is in the file that has a name now.
+#[derive(Clone, Debug, Default)]
+struct Now {
+    /// What was read of it.
+    read: RangeSet<u64>,
+    /// What was written to it.
+    changed: RangeSet<u64>,
+    /// Bytes written to it, those written again too.
+    written: u64,
+}
+
+impl Now {
+    fn forget(&mut self, room: &mut usize) {
+        *room = room.saturating_add(self.read.len() + self.changed.len());
+        *self = Self::default();
+    }
+}
+
+/// What was done to a file.
+#[derive(Clone, Debug, Default)]
+pub struct FileUse {
+    /// Opens that succeeded.
+    pub opens: u64,
+    /// Opens that failed.
+    pub failed_opens: u64,
+    /// All operations on it, opens too.
+    pub count: u64,
+    /// Those that failed, failed opens too.
+    pub errors: u64,
+    /// What was read.
+    pub read: Moved,
+    /// What was written.
+    pub written: Moved,
+    /// Times of all operations, ns.
+    pub time: Spread,
+    /// Bytes of each access.
+    pub sizes: Spread,
+    /// The furthest byte that is known to be in it.
+    pub size: u64,
+    /// How often the name was removed.
+    pub removals: u64,
+    /// Bytes that had been written, under this name or one before, to what was removed.
+    pub written_then_removed: u64,
+    now: Now,
+    /// Processes that used it.
+    pub processes: u64,
+    /// Operations whose name is doubtful.
+    pub doubtful: u64,
+}
+
+impl FileUse {
+    fn add(&mut self, done: &Done<'_>, [read, written]: [u64; 2], room: &mut usize) {
+        let failed = done.errno.is_some();
+        self.count += 1;
+        self.errors += u64::from(failed);
+        if done.class == Class::Open {
+            self.opens += u64::from(!failed);
+            self.failed_opens += u64::from(failed);
+        }
+        self.time.add(done.ns());
+        if done.bytes > 0 {
+            self.sizes.add(done.bytes);
+        }
+        if read > 0 {
+            self.read.add(done.offset, read, (&mut self.now.read, room));
+        }
+        if written > 0 {
+            self.written.add(done.offset, written, (&mut self.now.changed, room));
+            self.now.written = self.now.written.saturating_add(written);
+        }
+        let end = done.offset.map_or(0, |it| it.saturating_add(read.max(written)));
+        let known = done.file.and_then(|it| it.stat.as_ref()).map_or(0, |it| it.size);
+        self.size = self.size.max(end).max(known);
+    }
+
+    fn removed(&mut self, room: &mut usize) {
+        self.removals += 1;
+        self.written_then_removed = self.written_then_removed.saturating_add(self.now.written);
+        self.now.forget(room);
+    }
+
+    /// Takes in the numbers of another one.
+    pub fn merge(&mut self, other: &Self) {
+        self.opens += other.opens;
+        self.failed_opens += other.failed_opens;
+        self.count += other.count;
+        self.errors += other.errors;
+        self.read.merge(&other.read);
+        self.written.merge(&other.written);
+        self.time.merge(&other.time);
+        self.sizes.merge(&other.sizes);
+        self.size = self.size.max(other.size);
+        self.removals += other.removals;
+        self.written_then_removed =
+            self.written_then_removed.saturating_add(other.written_then_removed);
+        self.doubtful += other.doubtful;
+    }
+}
+
+/// What a process did to a file.
+#[derive(Clone, Debug, Default)]
+pub struct ProcessUse {
+    /// Its number.
+    pub pid: Pid,
+    /// Its operations.
+    pub tally: Tally,
+}
+
+/// The fold.
+#[derive(Debug)]
+pub struct Files {
+    /// By name ([`file_key`]).
+    pub files: Keyed<Vec<u8>, FileUse>,
+    /// By process and row of the file.
+    pub by_process: Keyed<(ProcessKey, usize), ProcessUse>,
+    /// On files of unknown name.
+    pub nameless: FileUse,
+    /// Names of processes, the last ones.
+    pub comms: FxHashMap<ProcessKey, (Pid, Vec<u8>)>,
+    room: usize,
+}
+
+impl Default for Files {
+    fn default() -> Self {
+        Self {
+            files: Keyed::default(),
+            by_process: Keyed::default(),
+            nameless: FileUse::default(),
+            comms: FxHashMap::default(),
+            room: ALL_PIECES_MAX,
+        }
+    }
+}
+
+impl Files {
+    fn place(&mut self, name: &Name<'_>) -> usize {
+        match name.mounts {
+            Mounts::OWN => self.files.place(name.path, || name.path.to_vec()),
+            _ => self.files.place(file_key(name).as_slice(), || file_key(name)),
+        }
+    }
+
+    fn done(&mut self, done: &Done<'_>) {
+        let moved = [done.read(), done.written()];
+        match (&done.name, &done.target) {
+            (Some(name), None) => self.on_file(name, done, moved),
+            (name, Some(target)) => {
+                if let Some(name) = name {
+                    self.on_file(name, done, [done.bytes, 0]);
+                }
+                let there = Done { offset: done.target_offset, ..done.clone() };
+                self.on_file(target, &there, [0, done.bytes]);
+            }
+            (None, None) if done.is_nameless() => {
+                self.nameless.add(done, moved, &mut self.room);
+            }
+            (None, None) => {}
+        }
+    }
+
+    fn on_file(&mut self, name: &Name<'_>, done: &Done<'_>, moved: [u64; 2]) {
+        let place = self.place(name);
+        let key = (done.process, place);
+        let by = self.by_process.row(&key, || key);
+        let is_first = by.tally.count == 0;
+        by.pid = done.pid;
+        by.tally.add_side(done, moved[0], moved[1]);
+        let file = self.files.at(place);
+        file.add(done, moved, &mut self.room);
+        file.processes += u64::from(is_first);
+        file.doubtful += u64::from(name.is_doubtful);
+    }
+
+    /// Names that are gone, or are another file's now.
+    fn names_changed(&mut self, operation: &SyscallOperation, named: &Named) {
+        let key = |given: &Option<Given>| given.as_ref().map(|it| file_key(&Name::given(it)));
+        let (first, second) = (key(&named.first), key(&named.second));
+        if operation.ret != Some(0) {
+            return;
+        }
+        match (operation.call.call().class, first, second) {
+            (Class::Remove, Some(name), _) => {
+                if let Some(row) = self.files.get_mut(name.as_slice()) {
+                    row.removed(&mut self.room);
+                }
+            }
+            (Class::Rename, Some(from), Some(to)) => {
+                self.renamed(&from, &to, exchanges(operation));
+            }
+            _ => {}
+        }
+    }
+
+    fn renamed(&mut self, from: &[u8], to: &[u8], exchange: bool) {
+        let mut take = |key: &[u8]| self.files.get_mut(key).map(|it| std::mem::take(&mut it.now));
+        let (mut first, mut second) = (take(from), take(to));
+        if !exchange {
+            // There is nothing under the old name any more, and what had the new one is gone.
+            second.iter_mut().for_each(|it| it.forget(&mut self.room));
+            second = None;
+        }
+        for (key, now) in [(to, first.take()), (from, second.take())] {
+            match (now, self.files.get_mut(key)) {
+                (Some(now), Some(row)) => row.now = now,
+                (Some(mut now), None) if now.written > 0 => {
+                    let place = self.files.place(key, || key.to_vec());
+                    let row = self.files.at(place);
+                    row.now.forget(&mut self.room);
+                    std::mem::swap(&mut row.now, &mut now);
+                }
+                (Some(mut now), None) => now.forget(&mut self.room),
+                (None, _) => {}
+            }
+        }
+    }
+}
+
+impl Sink for Files {
+    type Error = Infallible;
+
+    fn step(&mut self, _: KernelTime, step: &Step<'_>) -> Result<(), Infallible> {
+        match step {
+            Step::SyscallEnded(..) | Step::AsyncEnded(..) => {
+                if let Some(done) = Done::of(step) {
+                    self.done(&done);
+                }
+                if let Step::SyscallEnded(operation, _) = step
+                    && let Some(named) = &operation.named
+                {
+                    self.names_changed(operation, named);
+                }
+            }
+            Step::ProcessSeen(it) => {
+                self.comms.insert(it.key, (it.pid, it.comm.clone()));
+            }
+            Step::ThreadRenamed(thread) => {
+                if let Some(it) = self.comms.get_mut(&thread.process)
+                    && it.0.0 == thread.tid.0
+                {
+                    it.1.clone_from(&thread.comm);
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn moved(room: &mut usize, all: &[(Option<u64>, u64)]) -> Moved {
+        let (mut moved, mut pieces) = (Moved::default(), RangeSet::new());
+        all.iter().for_each(|it| moved.add(it.0, it.1, (&mut pieces, room)));
+        moved
+    }
+
+    #[test]
+    fn what_comes_again_is_counted() {
+        let mut room = 100;
+        let all = [
+            (Some(0), 10),
+            (Some(10), 10),
+            (Some(5), 10),
+            (Some(30), 5),
+            (Some(15), 20),
+            (None, 7),
+        ];
+        let moved = moved(&mut room, &all);
+        assert_eq!((moved.again, moved.unknown, room), (10 + 5 + 5, 7, 99));
+        assert_eq!((moved.bytes, moved.count), (62, 6));
+    }
+
+    #[test]
+    fn what_finds_no_room_is_unknown() {
+        let mut room = 1;
+        // What is next to a known piece needs no room.
+        let moved = moved(&mut room, &[(Some(0), 10), (Some(20), 10), (Some(10), 10)]);
+        assert_eq!((moved.again, moved.unknown, room), (0, 10, 0));
+    }
+}

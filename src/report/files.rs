@@ -1,0 +1,219 @@
+//! The report of `files`.
+
+use std::collections::BTreeMap;
+
+use super::summary::file_cells;
+use super::{column, first_rows, left_out, others, rest_of_keys};
+use crate::analysis::files::{FileUse, Files, ProcessUse};
+use crate::analysis::keyed::KEYS_MAX;
+use crate::analysis::summary::path_of;
+use crate::pipeline::Summary;
+use crate::text::table::{Cell, Column, Report, Table};
+
+/// What is counted of a file.
+const USE: [Column; 20] = [
+    column("opens", "opens"),
+    column("failed_opens", "failed"),
+    column("count", "operations"),
+    column("reads", "reads"),
+    column("writes", "writes"),
+    column("read_bytes", "read bytes"),
+    column("reread_bytes", "again"),
+    column("read_unknown_bytes", ""),
+    column("written_bytes", "written bytes"),
+    column("overwritten_bytes", "again"),
+    column("written_unknown_bytes", ""),
+    column("size_p50_bytes", "size p50"),
+    column("size_max_bytes", "max"),
+    column("time_ns", "time us"),
+    column("p99_ns", "p99 us"),
+    column("max_ns", "max us"),
+    column("removals", "removed"),
+    column("written_then_removed_bytes", "written, then removed"),
+    column("errors", ""),
+    column("doubtful_names", ""),
+];
+
+fn cells(it: &FileUse) -> Vec<Cell> {
+    vec![
+        Cell::Count(it.opens),
+        Cell::Count(it.failed_opens),
+        Cell::Count(it.count),
+        Cell::Count(it.read.count),
+        Cell::Count(it.written.count),
+        Cell::Count(it.read.bytes),
+        Cell::Count(it.read.again),
+        Cell::Count(it.read.unknown),
+        Cell::Count(it.written.bytes),
+        Cell::Count(it.written.again),
+        Cell::Count(it.written.unknown),
+        Cell::count(it.sizes.percentile(500)),
+        Cell::count(it.sizes.percentile(1000)),
+        Cell::Ns(it.time.sum()),
+        Cell::ns(it.time.percentile(990)),
+        Cell::Ns(it.time.max()),
+        Cell::Count(it.removals),
+        Cell::Count(it.written_then_removed),
+        Cell::Count(it.errors),
+        Cell::Count(it.doubtful),
+    ]
+}
+
+/// The hottest first: by bytes, then by operations.
+fn sort(rows: &mut [(Vec<Cell>, FileUse)]) {
+    let heat = |it: &FileUse| (it.read.bytes.saturating_add(it.written.bytes), it.count);
+    rows.sort_by(|a, b| {
+        heat(&b.1).cmp(&heat(&a.1)).then_with(|| format!("{:?}", a.0).cmp(&format!("{:?}", b.0)))
+    });
+}
+
+/// A table of such rows; the last of the `names` tells how many are summed up.
+fn table(
+    (key, title): (&'static str, &str),
+    names: &[Column],
+    mut rows: Vec<(Vec<Cell>, FileUse)>,
+    limit: usize,
+) -> Table {
+    let total = rows.len();
+    sort(&mut rows);
+    let (mut rows, rest) = first_rows(rows, limit);
+    if !rest.is_empty() {
+        let mut sum = FileUse::default();
+        rest.iter().for_each(|it| sum.merge(&it.1));
+        let mut cells = vec![Cell::None; names.len()];
+        if let Some(last) = cells.last_mut() {
+            *last = others(rest.len());
+        }
+        rows.push((cells, sum));
+    }
+    let row = |(names, it): (Vec<Cell>, FileUse)| cells(&it).into_iter().chain(names).collect();
+    Table {
+        key,
+        title: format!("{title} ({total})"),
+        columns: USE.iter().chain(names).copied().collect(),
+        rows: rows.into_iter().map(row).collect(),
+    }
+}
+
+/// All that `files` says but for the last lines of the capture; `limit` rows of each table, 0 for all.
+pub fn report(fold: &Files, summary: &Summary, limit: usize) -> Report {
+    let wall = summary.end_time().0.saturating_sub(summary.start().0);
+    let mut report = Report { kind: "files", ..Report::default() };
+    report.facts = vec![
+        ("wall_ns", "recorded us", Cell::Ns(wall)),
+        ("files", "files", Cell::Count(fold.files.iter().count() as u64)),
+    ];
+    report.tables = vec![files(fold, limit), directories(fold, limit), by_process(fold, limit)];
+    if let Some(others) = fold.files.others() {
+        left_out(&mut report, "files", KEYS_MAX, others.count);
+    }
+    if let Some(others) = fold.by_process.others() {
+        left_out(&mut report, "files by process", KEYS_MAX, others.tally.count);
+    }
+    let unknown = fold.files.iter().map(|it| it.1.read.unknown + it.1.written.unknown);
+    let unknown: u64 = unknown.sum();
+    if unknown > 0 {
+        report.notes.push(format!(
+            "whether they had been read or written before is not known of {unknown} bytes: their offset is not known, or the pieces of \
+             the file are too many"
+        ));
+    }
+    report
+}
+
+fn files(fold: &Files, limit: usize) -> Table {
+    let mut columns = vec![column("processes", "processes")];
+    columns.extend([column("size_bytes", "size"), column("mounts", ""), column("path", "file")]);
+    let named = |it: &FileUse, names: Vec<Cell>| {
+        let mut cells = vec![Cell::Count(it.processes), Cell::Count(it.size)];
+        cells.extend(names);
+        (cells, it.clone())
+    };
+    let rows = fold.files.iter().map(|(key, it)| named(it, file_cells(key)));
+    let rest = fold.files.others().map(|it| named(it, vec![Cell::None, rest_of_keys()]));
+    let nameless = Some(&fold.nameless).filter(|it| it.count > 0);
+    let nameless = nameless.map(|it| named(it, vec![Cell::None, Cell::None]));
+    let rows = rows.chain(rest).chain(nameless).collect();
+    table(("files", "Files"), &columns, rows, limit)
+}
+
+/// Sums over the files of each directory, not those of directories in it.
+fn directories(fold: &Files, limit: usize) -> Table {
+    let mut sums: BTreeMap<Vec<u8>, (u64, FileUse)> = BTreeMap::new();
+    for (key, it) in fold.files.iter() {
+        let (path, mounts) = path_of(key);
+        // What has no place has no directory: socket:[7], or a path whose beginning is not known.
+        let Some(slash) = path.iter().rposition(|it| *it == b'/') else { continue };
+        let mut directory = path.get(..slash.max(1)).unwrap_or_default().to_vec();
+        if let Some(mounts) = mounts {
+            directory.push(0);
+            directory.extend_from_slice(mounts);
+        }
+        let sum = sums.entry(directory).or_default();
+        sum.0 += 1;
+        sum.1.merge(it);
+    }
+    let row = |(key, (files, it)): (Vec<u8>, (u64, FileUse))| {
+        let mut cells = vec![Cell::Count(files)];
+        cells.extend(file_cells(&key));
+        (cells, it)
+    };
+    let columns = [column("files", "files"), column("mounts", ""), column("path", "directory")];
+    table(("directories", "Directories"), &columns, sums.into_iter().map(row).collect(), limit)
+}
+
+const BY_PROCESS: [Column; 9] = [
+    column("count", "operations"),
+    column("errors", "failed"),
+    column("read_bytes", "read bytes"),
+    column("written_bytes", "written bytes"),
+    column("time_ns", "time us"),
+    column("pid", "pid"),
+    column("comm", "process"),
+    column("mounts", ""),
+    column("path", "file"),
+];
+
+fn by_process(fold: &Files, limit: usize) -> Table {
+    let mut names: BTreeMap<usize, &Vec<u8>> = BTreeMap::new();
+    names.extend(fold.files.keys().map(|(key, place)| (place, key)));
+    let mut rows: Vec<_> = fold.by_process.iter().collect();
+    let heat = |it: &ProcessUse| (it.tally.read.saturating_add(it.tally.written), it.tally.count);
+    rows.sort_by_key(|(key, it)| (std::cmp::Reverse(heat(it)), **key));
+    let total = rows.len();
+    let (rows, rest) = first_rows(rows, limit);
+    let row = |((process, place), it): &(&(_, usize), &ProcessUse)| {
+        let comm = fold.comms.get(process).map(|it| it.1.clone()).unwrap_or_default();
+        let mut cells = numbers(it);
+        cells.extend([Cell::Signed(it.pid.0.into()), Cell::Name(comm)]);
+        cells.extend(match names.get(place) {
+            Some(key) => file_cells(key),
+            None => vec![Cell::None, rest_of_keys()],
+        });
+        cells
+    };
+    let mut rows: Vec<Vec<Cell>> = rows.iter().map(row).collect();
+    let mut sum = ProcessUse::default();
+    rest.iter().for_each(|it| sum.tally.merge(&it.1.tally));
+    if !rest.is_empty() {
+        let names = [Cell::None, Cell::None, Cell::None, others(rest.len())];
+        rows.push(numbers(&sum).into_iter().chain(names).collect());
+    }
+    Table {
+        key: "by_process",
+        title: format!("Processes and files ({total})"),
+        columns: BY_PROCESS.to_vec(),
+        rows,
+    }
+}
+
+fn numbers(it: &ProcessUse) -> Vec<Cell> {
+    let tally = &it.tally;
+    vec![
+        Cell::Count(tally.count),
+        Cell::Count(tally.errors),
+        Cell::Count(tally.read),
+        Cell::Count(tally.written),
+        Cell::Ns(tally.time.sum()),
+    ]
+}

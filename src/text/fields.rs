@@ -1,0 +1,339 @@
+//! Operations as rows of chosen fields: CSV, or JSON Lines with these keys only. Requests, calls, asynchronous operations and faults
+//! share the fields that mean the same; what a row does not have is empty (`null`). `docs/json.md` describes each.
+
+use std::io;
+
+use rustc_hash::FxHashMap;
+
+use super::errno::ErrnoName;
+use super::table::Cell;
+use crate::anomaly::Anomaly;
+use crate::operation::asynchronous::{AsyncOperation, NoResult};
+use crate::operation::behind::{Behind, Piece};
+use crate::operation::block::{BlockRequest, BlockStep};
+use crate::operation::fault::Fault;
+use crate::operation::model::{FilePath, SyscallOperation, ThreadInfo, ThreadKey, Unfinished};
+use crate::operation::{Sink, Step};
+use crate::units::{DevId, KernelTime};
+
+/// A row, whatever it is about.
+#[derive(Debug, Default)]
+struct Row<'a> {
+    kind: &'static str,
+    name: Cow<'a>,
+    start: Option<i64>,
+    duration: Option<u64>,
+    pid: Option<i32>,
+    tid: Option<i32>,
+    comm: Option<&'a [u8]>,
+    cpu: Option<u32>,
+    fd: Option<i32>,
+    path: Option<&'a FilePath>,
+    path2: Option<&'a FilePath>,
+    offset: Option<u64>,
+    bytes_requested: Option<u64>,
+    bytes: Option<u64>,
+    result: Option<i64>,
+    errno: Option<i32>,
+    device: Option<DevId>,
+    disk: Option<&'a str>,
+    sector: Option<u64>,
+    queue: Option<u64>,
+    service: Option<u64>,
+    unfinished: Option<&'static str>,
+}
+
+/// A name of ours.
+type Cow<'a> = std::borrow::Cow<'a, str>;
+
+/// A field and how it is taken from a row.
+type Field = (&'static str, fn(&Row<'_>) -> Cell);
+
+fn signed(value: Option<impl Into<i64>>) -> Cell {
+    value.map_or(Cell::None, |it| Cell::Signed(it.into()))
+}
+
+fn word(value: Option<&str>) -> Cell {
+    value.map_or(Cell::None, |it| Cell::Word(it.to_owned()))
+}
+
+fn name(value: Option<&[u8]>) -> Cell {
+    value.map_or(Cell::None, |it| Cell::Name(it.to_vec()))
+}
+
+const FIELDS: &[Field] = &[
+    ("kind", |it| word(Some(it.kind))),
+    ("name", |it| Cell::Word(it.name.clone().into_owned())),
+    ("start_ns", |it| signed(it.start)),
+    ("duration_ns", |it| Cell::ns(it.duration)),
+    ("pid", |it| signed(it.pid)),
+    ("tid", |it| signed(it.tid)),
+    ("comm", |it| name(it.comm)),
+    ("cpu", |it| signed(it.cpu)),
+    ("fd", |it| signed(it.fd)),
+    ("path", |it| name(it.path.map(|it| it.bytes.as_slice()))),
+    ("path_source", |it| word(it.path.map(|it| it.source.as_str()))),
+    ("path2", |it| name(it.path2.map(|it| it.bytes.as_slice()))),
+    ("offset", |it| Cell::count(it.offset)),
+    ("bytes_requested", |it| Cell::count(it.bytes_requested)),
+    ("bytes", |it| Cell::count(it.bytes)),
+    ("result", |it| signed(it.result)),
+    ("errno", |it| it.errno.map_or(Cell::None, |it| Cell::Word(ErrnoName(it).to_string()))),
+    ("dev", |it| it.device.map_or(Cell::None, |it| Cell::Word(it.to_string()))),
+    ("disk", |it| name(it.disk.map(str::as_bytes))),
+    ("sector", |it| Cell::count(it.sector)),
+    ("queue_ns", |it| Cell::ns(it.queue)),
+    ("device_ns", |it| Cell::ns(it.service)),
+    ("unfinished", |it| word(it.unfinished)),
+];
+
+/// Chosen fields, in the order in which they are written.
+#[derive(Clone, Debug)]
+pub struct Fields(Vec<&'static Field>);
+
+impl Fields {
+    /// These; all if there are none.
+    ///
+    /// # Errors
+    ///
+    /// The first name that is none of a field, and those that are.
+    pub fn of(names: &[String]) -> Result<Self, String> {
+        if names.is_empty() {
+            return Ok(Self(FIELDS.iter().collect()));
+        }
+        let find = |name: &String| {
+            FIELDS.iter().find(|it| it.0 == name).ok_or_else(|| {
+                let all: Vec<&str> = FIELDS.iter().map(|it| it.0).collect();
+                format!("there is no field {name}; there are {}", all.join(", "))
+            })
+        };
+        names.iter().map(find).collect::<Result<_, _>>().map(Self)
+    }
+}
+
+/// In which form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RowForm {
+    /// Comma-separated, the names of the fields first.
+    Csv,
+    /// One object a line.
+    Json,
+}
+
+/// Writes a row for every operation that ends, and every anomaly.
+#[derive(Debug)]
+pub struct FieldLines<W> {
+    start: KernelTime,
+    disks: FxHashMap<DevId, String>,
+    names: FxHashMap<ThreadKey, Vec<u8>>,
+    fields: Fields,
+    form: RowForm,
+    line: Vec<u8>,
+    out: W,
+}
+
+impl<W: io::Write> FieldLines<W> {
+    /// Times count from `start`; `disks` names the whole disks.
+    ///
+    /// # Errors
+    ///
+    /// The writer's own.
+    pub fn new(
+        (start, disks): (KernelTime, impl IntoIterator<Item = (DevId, String)>),
+        (form, fields): (RowForm, Fields),
+        mut out: W,
+    ) -> io::Result<Self> {
+        if form == RowForm::Csv {
+            let names: Vec<&str> = fields.0.iter().map(|it| it.0).collect();
+            writeln!(out, "{}", names.join(","))?;
+        }
+        let disks = disks.into_iter().collect();
+        Ok(Self { start, disks, names: FxHashMap::default(), fields, form, line: Vec::new(), out })
+    }
+
+    /// Flushes the writer and gives it back.
+    ///
+    /// # Errors
+    ///
+    /// The writer's own.
+    pub fn finish(mut self) -> io::Result<W> {
+        self.out.flush()?;
+        Ok(self.out)
+    }
+
+    fn write(&mut self, step: &Step<'_>) -> io::Result<()> {
+        let Some(mut row) = row(step, self.start) else { return Ok(()) };
+        if let Some(thread) = thread_of(step) {
+            row.comm = self.names.get(&thread).map(Vec::as_slice);
+        }
+        row.disk = row.device.and_then(|it| self.disks.get(&it)).map(String::as_str);
+        self.line.clear();
+        for (number, (key, of)) in self.fields.0.iter().enumerate() {
+            let cell = of(&row);
+            match self.form {
+                RowForm::Csv => {
+                    if number > 0 {
+                        self.line.push(b',');
+                    }
+                    cell.csv(&mut self.line);
+                }
+                RowForm::Json => {
+                    self.line.extend_from_slice(if number == 0 { b"{\"" } else { b",\"" });
+                    self.line.extend_from_slice(key.as_bytes());
+                    self.line.extend_from_slice(b"\":");
+                    cell.json(&mut self.line);
+                }
+            }
+        }
+        self.line.extend_from_slice(if self.form == RowForm::Csv { b"\n" } else { b"}\n" });
+        self.out.write_all(&self.line)
+    }
+}
+
+fn thread_of(step: &Step<'_>) -> Option<ThreadKey> {
+    match step {
+        Step::SyscallEnded(it, _) | Step::SyscallUnfinished(it, _) => Some(it.thread),
+        Step::AsyncEnded(it, _) | Step::AsyncUnfinished(it, _) => Some(it.thread),
+        Step::Fault(it) => Some(it.thread),
+        _ => None,
+    }
+}
+
+fn row<'a>(step: &'a Step<'_>, start: KernelTime) -> Option<Row<'a>> {
+    match step {
+        Step::SyscallEnded(it, _) => Some(call(it, None, start)),
+        Step::SyscallUnfinished(it, why) => Some(call(it, Some(*why), start)),
+        Step::AsyncEnded(it, _) => Some(asynchronous(it, None, start)),
+        Step::AsyncUnfinished(it, why) => Some(asynchronous(it, Some(*why), start)),
+        Step::Fault(it) => Some(fault(it, start)),
+        Step::Anomaly(it) => Some(anomaly(it, start)),
+        Step::Block { step: BlockStep::Ended(it), thread, pieces } => {
+            Some(request(it, (*thread, pieces), start))
+        }
+        _ => None,
+    }
+}
+
+fn call(it: &SyscallOperation, unfinished: Option<Unfinished>, start: KernelTime) -> Row<'_> {
+    let is_over = unfinished.is_none();
+    let second = it.target.as_ref().and_then(|it| it.1.path.as_ref());
+    let call = it.call.call();
+    let moves = call.class.moves_bytes();
+    Row {
+        kind: "syscall",
+        name: call.name.into(),
+        start: Some(it.start.signed_since(start)),
+        duration: it.end.filter(|_| is_over).and_then(|end| end.since(it.start)).map(|it| it.0),
+        pid: Some(it.pid.0),
+        tid: Some(it.tid.0),
+        cpu: Some(it.cpu.0),
+        fd: it.fd.map(|it| it.0),
+        path: it.path(),
+        path2: it.second_path().or(second),
+        offset: it.offset,
+        bytes_requested: it.bytes_requested,
+        bytes: it.ret.filter(|_| is_over && moves).and_then(|it| u64::try_from(it).ok()),
+        result: it.ret.filter(|_| is_over),
+        errno: it.errno().filter(|_| is_over),
+        unfinished: unfinished.map(Unfinished::as_str),
+        ..Row::default()
+    }
+}
+
+fn asynchronous(it: &AsyncOperation, unfinished: Option<NoResult>, start: KernelTime) -> Row<'_> {
+    Row {
+        kind: "async",
+        name: it.opcode.to_string().into(),
+        start: Some(it.start.signed_since(start)),
+        duration: it.end.and_then(|end| end.since(it.start)).map(|it| it.0),
+        pid: Some(it.pid.0),
+        tid: Some(it.tid.0),
+        cpu: Some(it.cpu.0),
+        fd: it.fd.map(|it| it.0),
+        path: it.file.as_ref().and_then(|it| it.path.as_ref()),
+        path2: it.target.as_ref().and_then(|it| it.1.path.as_ref()),
+        offset: it.offset,
+        bytes_requested: it.bytes_requested,
+        bytes: it.bytes(),
+        result: it.result,
+        errno: it.errno(),
+        unfinished: unfinished.map(NoResult::as_str),
+        ..Row::default()
+    }
+}
+
+fn fault(it: &Fault, start: KernelTime) -> Row<'_> {
+    Row {
+        kind: "fault",
+        name: it.access().unwrap_or("unknown").into(),
+        start: Some(it.time.signed_since(start)),
+        pid: Some(it.pid.0),
+        tid: Some(it.tid.0),
+        cpu: Some(it.cpu.0),
+        path: it.file.path.as_ref(),
+        offset: Some(it.offset),
+        ..Row::default()
+    }
+}
+
+fn anomaly(it: &Anomaly, start: KernelTime) -> Row<'_> {
+    Row {
+        kind: "anomaly",
+        name: it.kind.as_str().into(),
+        start: Some(it.time.signed_since(start)),
+        pid: Some(it.pid.0),
+        tid: Some(it.tid.0),
+        cpu: Some(it.cpu.0),
+        result: i64::try_from(it.count).ok(),
+        ..Row::default()
+    }
+}
+
+fn request<'a>(
+    it: &'a BlockRequest,
+    (thread, pieces): (Option<&'a ThreadInfo>, &'a [Piece]),
+    start: KernelTime,
+) -> Row<'a> {
+    let between = |from: Option<KernelTime>, to: Option<KernelTime>| Some(to?.since(from?)?.0);
+    let of_file = |it: &'a Piece| match &it.behind {
+        Behind::File { file, offset, .. } => {
+            Some((file.as_ref().and_then(|it| it.path.as_ref()), *offset))
+        }
+        _ => None,
+    };
+    let (path, offset) = pieces.first().and_then(of_file).unwrap_or_default();
+    Row {
+        kind: "block",
+        name: it.op.as_str().into(),
+        start: it.begin().map(|it| it.signed_since(start)),
+        duration: between(it.begin(), it.completed),
+        pid: it.submitter.map(|it| it.pid.0),
+        tid: it.submitter.map(|it| it.tid.0),
+        comm: thread.map(|it| it.comm.as_slice()),
+        path,
+        offset,
+        bytes_requested: Some(it.bytes()),
+        bytes: Some(it.bytes_done),
+        errno: it.error,
+        device: Some(it.dev),
+        sector: Some(it.sector),
+        queue: between(it.begin(), it.issued),
+        service: between(it.issued, it.completed),
+        ..Row::default()
+    }
+}
+
+impl<W: io::Write> Sink for FieldLines<W> {
+    type Error = io::Error;
+
+    fn step(&mut self, _: KernelTime, step: &Step<'_>) -> io::Result<()> {
+        match step {
+            Step::ThreadSeen(it) | Step::ThreadRenamed(it) => {
+                self.names.insert(it.key, it.comm.clone());
+            }
+            Step::ThreadEnded(it) => drop(self.names.remove(&it.key)),
+            _ => self.write(step)?,
+        }
+        Ok(())
+    }
+}

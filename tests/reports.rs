@@ -1,0 +1,194 @@
+//! The verbs that answer: known work with prime counts gives exactly those numbers, from a log and while a program runs.
+
+mod support;
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+use support::process;
+use support::recording::{BINARY, TIMEOUT, alone, can_record};
+use support::scratch_dir;
+
+/// On a busy machine a name may be read too late, but not each time.
+const RUNS_MAX: u32 = 5;
+
+/// The program: 101 writes of 13 bytes, 11 of 7 over the first of them, two times 78 reads, then the file is removed. And 19 opens
+/// of what is not there.
+fn script(place: &Path) -> String {
+    let place = place.display();
+    format!(
+        "dd if=/dev/zero of={place}/a bs=13 count=101 status=none
+        dd if=/dev/zero of={place}/a bs=7 count=11 conv=notrunc status=none
+        dd if={place}/a of=/dev/null bs=17 status=none
+        dd if={place}/a of=/dev/null bs=17 status=none
+        rm {place}/a
+        for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19; do true < {place}/missing; done 2>/dev/null
+        echo done
+        exit 7"
+    )
+}
+
+struct Answer {
+    status: Option<i32>,
+    stdout: String,
+    stderr: String,
+    report: Value,
+}
+
+/// `iotrace-perf VERB --json --to FILE ARGUMENTS`.
+fn ask(verb: &str, arguments: &[&str], dir: &Path) -> Answer {
+    let to = dir.join("report");
+    let _ = std::fs::remove_file(&to);
+    let mut command = Command::new(BINARY);
+    command.arg(verb).args(["--json", "--to"]).arg(&to).args(arguments);
+    let finished = process::run(&mut command, TIMEOUT).expect("it ends");
+    let text =
+        std::fs::read_to_string(&to).unwrap_or_else(|it| panic!("{it}: {}", finished.stderr()));
+    Answer {
+        status: finished.status.code(),
+        stdout: finished.stdout(),
+        stderr: finished.stderr(),
+        report: serde_json::from_str(&text).expect("JSON"),
+    }
+}
+
+/// The row of a table in which `key` is `value`.
+fn row<'a>(report: &'a Value, table: &str, key: &str, value: &str) -> Option<&'a Value> {
+    report[table].as_array().expect("a table").iter().find(|it| it[key] == value)
+}
+
+fn numbers(row: &Value, keys: &[&str]) -> Vec<u64> {
+    keys.iter().map(|it| row[it].as_u64().unwrap_or_else(|| panic!("{it}: {row}"))).collect()
+}
+
+/// True if all names were read in time.
+fn is_named(report: &Value) -> bool {
+    let rows = report["files"].as_array().expect("a table");
+    rows.iter().all(|it| it["doubtful_names"] == 0 && !it["path"].is_null())
+}
+
+#[test]
+fn files_while_a_program_runs() {
+    if !can_record(&[]) {
+        return;
+    }
+    let _alone = alone();
+    for _ in 0..RUNS_MAX {
+        let dir = scratch_dir("reports");
+        let script = script(dir.path());
+        let answer = ask("files", &["--", "sh", "-c", &script], dir.path());
+        assert_eq!(
+            (answer.status, answer.stdout.as_str()),
+            (Some(7), "done\n"),
+            "{}",
+            answer.stderr
+        );
+        if !is_named(&answer.report) {
+            continue;
+        }
+        let file = dir.path().join("a");
+        let file = row(&answer.report, "files", "path", file.to_str().expect("text"));
+        let keys = [
+            "opens",
+            "failed_opens",
+            "reads",
+            "writes",
+            "read_bytes",
+            "reread_bytes",
+            "written_bytes",
+            "overwritten_bytes",
+            "removals",
+            "written_then_removed_bytes",
+            "processes",
+            "size_bytes",
+        ];
+        let expected = [4, 0, 156, 112, 2626, 1313, 1390, 77, 1, 1390, 5, 1313];
+        assert_eq!(numbers(file.expect("it is there"), &keys), expected);
+        let missing = dir.path().join("missing");
+        let missing = row(&answer.report, "files", "path", missing.to_str().expect("text"));
+        let keys = ["opens", "failed_opens", "errors", "count"];
+        assert_eq!(numbers(missing.expect("it is there"), &keys), [0, 19, 19, 19]);
+        let directory =
+            row(&answer.report, "directories", "path", dir.path().to_str().expect("text"));
+        let keys = ["files", "read_bytes", "written_bytes", "failed_opens"];
+        assert_eq!(numbers(directory.expect("it is there"), &keys), [2, 2626, 1390, 19]);
+        let by = answer.report["by_process"].as_array().expect("a table").iter();
+        let dd = by.filter(|it| {
+            it["comm"] == "dd" && it["path"].as_str().is_some_and(|it| it.ends_with("/a"))
+        });
+        let bytes: Vec<u64> = dd.map(|it| it["read_bytes"].as_u64().expect("a number")).collect();
+        assert_eq!((bytes.len(), bytes.iter().sum::<u64>()), (4, 2626));
+        return;
+    }
+    panic!("names were read too late in each of {RUNS_MAX} runs");
+}
+
+#[test]
+fn summary_of_a_log_and_of_parts_of_it() {
+    if !can_record(&[]) {
+        return;
+    }
+    let _alone = alone();
+    for run in 0..RUNS_MAX {
+        let dir = scratch_dir("reports");
+        let script = script(dir.path());
+        let trace = dir.path().join(run.to_string());
+        support::recording::record(&trace, &[], &["sh", "-c", &script]);
+        let log = trace.join("traces.iocap");
+        let log = log.to_str().expect("text");
+        let summary = |more: &[&str]| ask("summary", &[&[log], more].concat(), dir.path()).report;
+        let all = summary(&[]);
+        if !is_named(&all) {
+            continue;
+        }
+        let file = format!("{}/a", dir.path().display());
+        let keys = ["count", "errors", "read_bytes", "written_bytes"];
+        let of_file = row(&all, "files", "path", &file).expect("it is there");
+        // 4 opens and closes more, and what dd asks for besides.
+        assert_eq!(numbers(of_file, &keys)[1..], [0, 2626, 1390]);
+        let failed = row(&all, "errors", "operation", "openat").expect("some failed");
+        assert!(failed["error"] == "ENOENT" && failed["count"].as_u64() >= Some(19), "{failed}");
+
+        let written = summary(&["--io", "w", "-F", "a"]);
+        let row_of = |report: &Value| row(report, "calls", "operation", "write").cloned();
+        assert_eq!(numbers(&row_of(&written).expect("writes"), &keys), [112, 0, 0, 1390]);
+        assert_eq!(written["operations"], 112);
+        let read = summary(&["-e", "read", "-F", &file, "--comm", "d[d]"]);
+        assert_eq!((&read["operations"], &read["read_bytes"]), (&158.into(), &2626.into()));
+        let pid = row(&all, "processes", "comm", "rm").expect("rm")["pid"].to_string();
+        let of_rm = summary(&["-p", &pid]);
+        assert_eq!(of_rm["processes"].as_array().map(Vec::len), Some(1));
+        assert!(row(&of_rm, "calls", "operation", "unlinkat").is_some(), "{of_rm}");
+        let slow = summary(&["--min-latency", "1h"]);
+        assert_eq!(slow["operations"], 0);
+        return;
+    }
+    panic!("names were read too late in each of {RUNS_MAX} runs");
+}
+
+#[test]
+fn what_cannot_be_asked_is_said_first() {
+    let dir = scratch_dir("reports");
+    let marker = dir.path().join("ran");
+    let refused = |arguments: &[&str]| {
+        let finished =
+            process::run(Command::new(BINARY).args(arguments), TIMEOUT).expect("it ends");
+        assert_eq!(finished.status.code(), Some(125), "{arguments:?}: {}", finished.stderr());
+        assert!(!marker.exists(), "{arguments:?}");
+        finished.stderr()
+    };
+    let marker_text = marker.to_str().expect("text");
+    assert!(refused(&["summary", "-F", "a[", "--", "touch", marker_text]).contains("a["));
+    let there = dir.path().join("there");
+    std::fs::write(&there, "mine").expect("written");
+    let to = there.to_str().expect("text");
+    assert!(
+        refused(&["files", "--to", to, "--", "touch", marker_text]).contains("is there already")
+    );
+    assert_eq!(std::fs::read_to_string(&there).expect("there"), "mine");
+    assert!(refused(&["summary"]).contains("nothing to record"));
+    assert!(refused(&["summary", "-a", "x.iocap"]).contains("cannot be used with"));
+    let log = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/corpus/logs/v2/block-direct.iocap");
+    assert!(refused(&["summary", log, "-d", "sdz"]).contains("has no disk sdz"));
+}
