@@ -6,7 +6,7 @@ use std::io;
 use rustc_hash::FxHashMap;
 
 use super::errno::ErrnoName;
-use super::table::Cell;
+use super::table::Value;
 use crate::anomaly::Anomaly;
 use crate::operation::asynchronous::{AsyncOperation, NoResult};
 use crate::operation::behind::{Behind, Piece};
@@ -47,43 +47,49 @@ struct Row<'a> {
 type Cow<'a> = std::borrow::Cow<'a, str>;
 
 /// A field and how it is taken from a row.
-type Field = (&'static str, fn(&Row<'_>) -> Cell);
+type Field = (&'static str, for<'a> fn(&'a Row<'a>) -> Value<'a>);
 
-fn signed(value: Option<impl Into<i64>>) -> Cell {
-    value.map_or(Cell::None, |it| Cell::Signed(it.into()))
+fn signed(value: Option<impl Into<i64>>) -> Value<'static> {
+    value.map_or(Value::None, |it| Value::Signed(it.into()))
 }
 
-fn word(value: Option<&str>) -> Cell {
-    value.map_or(Cell::None, |it| Cell::Word(it.to_owned()))
+fn count(value: Option<u64>) -> Value<'static> {
+    value.map_or(Value::None, Value::Unsigned)
 }
 
-fn name(value: Option<&[u8]>) -> Cell {
-    value.map_or(Cell::None, |it| Cell::Name(it.to_vec()))
+fn word(value: Option<&str>) -> Value<'_> {
+    value.map_or(Value::None, |it| Value::Word(it.into()))
+}
+
+fn bytes(value: Option<&[u8]>) -> Value<'_> {
+    value.map_or(Value::None, Value::Bytes)
 }
 
 const FIELDS: &[Field] = &[
     ("kind", |it| word(Some(it.kind))),
-    ("name", |it| Cell::Word(it.name.clone().into_owned())),
+    ("name", |it| word(Some(&it.name))),
     ("start_ns", |it| signed(it.start)),
-    ("duration_ns", |it| Cell::ns(it.duration)),
+    ("duration_ns", |it| count(it.duration)),
     ("pid", |it| signed(it.pid)),
     ("tid", |it| signed(it.tid)),
-    ("comm", |it| name(it.comm)),
+    ("comm", |it| bytes(it.comm)),
     ("cpu", |it| signed(it.cpu)),
     ("fd", |it| signed(it.fd)),
-    ("path", |it| name(it.path.map(|it| it.bytes.as_slice()))),
+    ("path", |it| bytes(it.path.map(|it| it.bytes.as_slice()))),
     ("path_source", |it| word(it.path.map(|it| it.source.as_str()))),
-    ("path2", |it| name(it.path2.map(|it| it.bytes.as_slice()))),
-    ("offset", |it| Cell::count(it.offset)),
-    ("bytes_requested", |it| Cell::count(it.bytes_requested)),
-    ("bytes", |it| Cell::count(it.bytes)),
+    ("path2", |it| bytes(it.path2.map(|it| it.bytes.as_slice()))),
+    ("offset", |it| count(it.offset)),
+    ("bytes_requested", |it| count(it.bytes_requested)),
+    ("bytes", |it| count(it.bytes)),
     ("result", |it| signed(it.result)),
-    ("errno", |it| it.errno.map_or(Cell::None, |it| Cell::Word(ErrnoName(it).to_string()))),
-    ("dev", |it| it.device.map_or(Cell::None, |it| Cell::Word(it.to_string()))),
-    ("disk", |it| name(it.disk.map(str::as_bytes))),
-    ("sector", |it| Cell::count(it.sector)),
-    ("queue_ns", |it| Cell::ns(it.queue)),
-    ("device_ns", |it| Cell::ns(it.service)),
+    ("errno", |it| {
+        it.errno.map_or(Value::None, |it| Value::Word(ErrnoName(it).to_string().into()))
+    }),
+    ("dev", |it| it.device.map_or(Value::None, |it| Value::Word(it.to_string().into()))),
+    ("disk", |it| bytes(it.disk.map(str::as_bytes))),
+    ("sector", |it| count(it.sector)),
+    ("queue_ns", |it| count(it.queue)),
+    ("device_ns", |it| count(it.service)),
     ("unfinished", |it| word(it.unfinished)),
 ];
 
@@ -169,19 +175,19 @@ impl<W: io::Write> FieldLines<W> {
         row.disk = row.device.and_then(|it| self.disks.get(&it)).map(String::as_str);
         self.line.clear();
         for (number, (key, of)) in self.fields.0.iter().enumerate() {
-            let cell = of(&row);
+            let value = of(&row);
             match self.form {
                 RowForm::Csv => {
                     if number > 0 {
                         self.line.push(b',');
                     }
-                    cell.csv(&mut self.line);
+                    value.csv(&mut self.line);
                 }
                 RowForm::Json => {
                     self.line.extend_from_slice(if number == 0 { b"{\"" } else { b",\"" });
                     self.line.extend_from_slice(key.as_bytes());
                     self.line.extend_from_slice(b"\":");
-                    cell.json(&mut self.line);
+                    value.json(&mut self.line);
                 }
             }
         }

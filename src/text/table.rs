@@ -3,6 +3,7 @@
 //! Keys of columns are those of JSON and CSV and carry their unit (`time_ns`); for people times are in microseconds with three decimals,
 //! which is as exact.
 
+use std::borrow::Cow;
 use std::io;
 
 use super::{digits, escape};
@@ -69,15 +70,42 @@ impl Cell {
         out
     }
 
-    /// As JSON; in CSV text is quoted in another way, and what is not known is empty.
+    fn value(&self) -> Value<'_> {
+        match self {
+            Self::None => Value::None,
+            Self::Count(it) | Self::Ns(it) => Value::Unsigned(*it),
+            Self::Signed(it) => Value::Signed(*it),
+            Self::Share(it) => Value::Plain(format!("{it:.6}").into()),
+            Self::Flag(it) => Value::Plain(if *it { "true" } else { "false" }.into()),
+            Self::Name(it) => Value::Bytes(it),
+            Self::Word(it) => Value::Word(it.into()),
+        }
+    }
+}
+
+/// A value for programs.
+#[derive(Clone, Debug)]
+pub(super) enum Value<'a> {
+    /// Not known, or there is none.
+    None,
+    Unsigned(u64),
+    Signed(i64),
+    /// What is the same in all forms, without quotes.
+    Plain(Cow<'a, str>),
+    /// Somebody else's bytes.
+    Bytes(&'a [u8]),
+    /// Words of ours.
+    Word(Cow<'a, str>),
+}
+
+impl Value<'_> {
     pub(super) fn json(&self, out: &mut Vec<u8>) {
         match self {
             Self::None => out.extend_from_slice(b"null"),
-            Self::Count(it) | Self::Ns(it) => digits::unsigned(out, *it),
+            Self::Unsigned(it) => digits::unsigned(out, *it),
             Self::Signed(it) => digits::signed(out, *it),
-            Self::Share(it) => out.extend(format!("{it:.6}").bytes()),
-            Self::Flag(it) => out.extend(it.to_string().bytes()),
-            Self::Name(it) => match std::str::from_utf8(it) {
+            Self::Plain(it) => out.extend_from_slice(it.as_bytes()),
+            Self::Bytes(it) => match std::str::from_utf8(it) {
                 Ok(text) => escape::json_string(out, text),
                 Err(_) => escape::json_string(out, &escape::lossless(it)),
             },
@@ -85,27 +113,24 @@ impl Cell {
         }
     }
 
-    /// RFC 4180, and nothing in it drives a terminal or ends a line.
+    /// RFC 4180, and nothing in it drives a terminal or ends a line. What is not known is empty.
     pub(super) fn csv(&self, out: &mut Vec<u8>) {
-        let mut text = Vec::new();
+        let from = out.len();
         match self {
-            Self::None => return,
-            Self::Name(it) => escape::shown(&mut text, it, b""),
-            Self::Word(it) => text.extend(it.bytes()),
+            Self::None => {}
+            Self::Bytes(it) => escape::shown(out, it, b""),
+            Self::Word(it) => out.extend_from_slice(it.as_bytes()),
             _ => return self.json(out),
         }
-        if !text.iter().any(|it| b",\"\n\r".contains(it)) {
-            out.append(&mut text);
-            return;
+        let written = out.get(from..).unwrap_or_default();
+        if written.iter().any(|it| b",\"\n\r".contains(it)) {
+            let quoted = written
+                .iter()
+                .flat_map(|it| std::iter::repeat_n(*it, if *it == b'"' { 2 } else { 1 }));
+            let quoted: Vec<u8> = [b'"'].into_iter().chain(quoted).chain([b'"']).collect();
+            out.truncate(from);
+            out.extend_from_slice(&quoted);
         }
-        out.push(b'"');
-        for byte in text {
-            out.push(byte);
-            if byte == b'"' {
-                out.push(b'"');
-            }
-        }
-        out.push(b'"');
     }
 }
 
@@ -199,7 +224,7 @@ impl Report {
         out.extend(format!("{{\"kind\":\"{}\",\"version\":{VERSION}", self.kind).bytes());
         for (key, _, value) in &self.facts {
             out.extend(format!(",\n\"{key}\":").bytes());
-            value.json(out);
+            value.value().json(out);
         }
         for table in &self.tables {
             out.extend(format!(",\n\"{}\":[", table.key).bytes());
@@ -209,7 +234,7 @@ impl Report {
                     out.extend_from_slice(if number == 0 { b"\"" } else { b",\"" });
                     out.extend(column.key.bytes());
                     out.extend_from_slice(b"\":");
-                    cell.json(out);
+                    cell.value().json(out);
                 }
                 out.push(b'}');
             }
@@ -227,12 +252,12 @@ impl Report {
         out.extend_from_slice(b"table,key,value\n");
         for (key, _, value) in &self.facts {
             out.extend(format!("facts,{key},").bytes());
-            value.csv(out);
+            value.value().csv(out);
             out.push(b'\n');
         }
         for note in &self.notes {
             out.extend_from_slice(b"facts,note,");
-            Cell::Word(note.clone()).csv(out);
+            Value::Word(note.into()).csv(out);
             out.push(b'\n');
         }
         for table in &self.tables {
@@ -243,7 +268,7 @@ impl Report {
                 out.extend(table.key.bytes());
                 for cell in row {
                     out.push(b',');
-                    cell.csv(out);
+                    cell.value().csv(out);
                 }
                 out.push(b'\n');
             }
