@@ -3,11 +3,11 @@
 mod support;
 
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 use support::process;
-use support::recording::{BINARY, TIMEOUT, alone, can_record};
+use support::recording::{BINARY, TIMEOUT, alone, can_record, wait_until};
 use support::scratch_dir;
 
 /// On a busy machine a name may be read too late, but not each time.
@@ -165,6 +165,60 @@ fn summary_of_a_log_and_of_parts_of_it() {
         return;
     }
     panic!("names were read too late in each of {RUNS_MAX} runs");
+}
+
+/// The program goes on only when its read has been seen.
+#[test]
+fn operations_are_printed_while_the_program_runs() {
+    if !can_record(&[]) {
+        return;
+    }
+    let _alone = alone();
+    let dir = scratch_dir("reports");
+    let place = |name: &str| dir.path().join(name).to_str().expect("text").to_owned();
+    let (file, fifo, to) = (place("file"), place("fifo"), place("lines"));
+    std::fs::write(&file, [7; 1013]).expect("written");
+    nix::unistd::mkfifo(fifo.as_str(), nix::sys::stat::Mode::S_IRWXU).expect("made");
+    let script = format!("cat {file}; read x < {fifo}; exit $x");
+    let mut command = Command::new(BINARY);
+    command.args([
+        "live", "-e", "%default", "--format", "csv", "--to", &to, "--", "sh", "-c", &script,
+    ]);
+    let mut running =
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it runs");
+    let seen = || std::fs::read_to_string(&to).unwrap_or_default();
+    wait_until("the read is printed", || {
+        seen().lines().any(|it| it.contains(",read,") && it.contains(",1013,"))
+    });
+    assert!(running.try_wait().expect("a child").is_none());
+    std::fs::write(&fifo, "11\n").expect("it reads");
+    assert_eq!(process::wait(&mut running, TIMEOUT).expect("it ends").code(), Some(11));
+    let output = running.wait_with_output().expect("read");
+    assert_eq!(output.stdout, [7; 1013]);
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(told.contains("lost 0, missing 0"), "{told}");
+    let heads = seen().lines().next().expect("heads").to_owned();
+    assert!(heads.starts_with("kind,name,start_ns"), "{heads}");
+}
+
+/// Nobody reads any more: it is over, without being told.
+#[test]
+fn live_ends_with_its_reader() {
+    if !can_record(&[]) {
+        return;
+    }
+    let _alone = alone();
+    let mut command = Command::new(BINARY);
+    command.args(["live", "-a", "-e", "openat"]).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut running = command.spawn().expect("it runs");
+    drop(running.stdout.take());
+    let mut ended = None;
+    wait_until("it has ended", || {
+        let _ = std::fs::read("/etc/hostname");
+        ended = running.try_wait().expect("a child");
+        ended.is_some()
+    });
+    assert_eq!(ended.and_then(|it| it.code()), Some(0));
 }
 
 #[test]

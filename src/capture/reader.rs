@@ -56,6 +56,8 @@ pub struct Reader<R> {
     unpacker: Unpacker,
     /// Bytes taken from the input and not yet used.
     buffer: Vec<u8>,
+    /// Where the input puts them first.
+    room: Vec<u8>,
     /// How many of them are used up.
     used: usize,
     /// Offset in the file of `buffer[used]`.
@@ -67,7 +69,7 @@ pub struct Reader<R> {
 }
 
 /// How much is asked of the input at a time.
-const READ_BYTES: usize = 1 << 20;
+const READ_BYTES: usize = 64 << 10;
 
 impl<R: Read> Reader<R> {
     /// Checks the start of the log.
@@ -80,6 +82,7 @@ impl<R: Read> Reader<R> {
             input,
             unpacker: Unpacker::default(),
             buffer: Vec::new(),
+            room: vec![0; READ_BYTES],
             used: 0,
             offset: 0,
             at_end: false,
@@ -225,8 +228,13 @@ impl<R: Read> Reader<R> {
             if let Some(error) = self.failed.take() {
                 return Err(error);
             }
-            match (&mut self.input).take(READ_BYTES as u64).read_to_end(&mut self.buffer) {
-                Ok(more) => self.at_end = more < READ_BYTES,
+            // Whatever there is: a log that is still written has no more for now.
+            match self.input.read(&mut self.room) {
+                Ok(0) => self.at_end = true,
+                Ok(more) => {
+                    self.buffer.extend_from_slice(self.room.get(..more).unwrap_or_default())
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 // What was read before it is good.
                 Err(error) => self.failed = Some(error),
             }

@@ -10,8 +10,9 @@ use std::process::ExitCode;
 use super::args::{AnalyseArgs, PrintArgs};
 use super::convert::{Converted, open};
 use super::error::CliError;
+use super::exit_lines;
 use super::pick::Wish;
-use super::{exit_lines, record};
+use super::record::{self, LogPlace};
 use crate::analysis::files::Files;
 use crate::analysis::filter::Filtered;
 use crate::analysis::summary::IoSummary;
@@ -40,7 +41,7 @@ fn run<F: Sink<Error = Infallible>>(
 ) -> Result<ExitCode, CliError> {
     // What cannot be is said before anything is recorded.
     let wish = Wish::of(&args.filter)?.on(args);
-    let to = output(args)?;
+    let to = output(args.print.to.as_deref(), !args.capture.command.is_empty())?;
     let tell = |(fold, converted): &(F, Converted)| {
         let limit = args.print.rows.unwrap_or(default_rows(&args.print));
         let mut report = report(fold, &converted.summary, limit);
@@ -51,8 +52,8 @@ fn run<F: Sink<Error = Infallible>>(
         tell(&fold_log(log, fold(), wish, &mut || true)?)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let (log, path) = private_log()?;
-    let mut recorded = record::capture(&args.capture, || Ok(path), |_| log.try_clone())?;
+    let (log, place) = private_log()?;
+    let mut recorded = record::capture(&args.capture, || Ok(place), |_| log.try_clone())?;
     let work = |path: &Path, go_on: &mut dyn FnMut() -> bool| {
         let result = fold_log(path, fold(), wish, go_on)?;
         tell(&result)
@@ -62,12 +63,13 @@ fn run<F: Sink<Error = Infallible>>(
 }
 
 /// A log without a name, which is gone when we are.
-fn private_log() -> Result<(File, PathBuf), CliError> {
-    let place = std::env::temp_dir();
-    let log = sys_files::create_unnamed(&place)
-        .map_err(|source| CliError::Create { path: place.join("(log)"), source })?;
+pub(super) fn private_log() -> Result<(File, LogPlace), CliError> {
+    let directory = std::env::temp_dir();
+    let log = sys_files::create_unnamed(&directory)
+        .map_err(|source| CliError::Create { path: directory.join("(unnamed)"), source })?;
     let path = PathBuf::from(format!("/proc/self/fd/{}", log.as_raw_fd()));
-    Ok((log, path))
+    let shown = format!("a file without a name in {} (TMPDIR)", directory.display());
+    Ok((log, LogPlace { path, shown }))
 }
 
 fn fold_log<F: Sink<Error = Infallible>>(
@@ -99,32 +101,24 @@ fn default_rows(args: &PrintArgs) -> usize {
     if form(args) == Form::Text { report::ROWS } else { 0 }
 }
 
-/// Where a report goes.
-enum To {
-    Stdout,
-    Stderr,
-    File(File),
+fn print(report: &Report, form: Form, mut to: Box<dyn Write + Send>) -> Result<(), CliError> {
+    report.print(form, &mut to).map_err(CliError::output)
 }
 
-fn output(args: &AnalyseArgs) -> Result<To, CliError> {
-    match &args.print.to {
-        Some(path) => sys_files::create_new(path).map(To::File).map_err(|source| {
-            if source.kind() == io::ErrorKind::AlreadyExists {
-                CliError::Exists { path: path.clone() }
-            } else {
-                CliError::Create { path: path.clone(), source }
+/// Where a report goes: a program's own output stays its own.
+pub(super) fn output(
+    to: Option<&Path>,
+    has_program: bool,
+) -> Result<Box<dyn Write + Send>, CliError> {
+    match to {
+        Some(path) => match sys_files::create_new(path) {
+            Ok(file) => Ok(Box::new(file)),
+            Err(it) if it.kind() == io::ErrorKind::AlreadyExists => {
+                Err(CliError::Exists { path: path.into() })
             }
-        }),
-        None if args.capture.command.is_empty() => Ok(To::Stdout),
-        None => Ok(To::Stderr),
+            Err(source) => Err(CliError::Create { path: path.into(), source }),
+        },
+        None if has_program => Ok(Box::new(io::stderr())),
+        None => Ok(Box::new(io::stdout())),
     }
-}
-
-fn print(report: &Report, form: Form, to: To) -> Result<(), CliError> {
-    let result = match to {
-        To::Stdout => report.print(form, &mut io::stdout().lock()),
-        To::Stderr => report.print(form, &mut io::stderr().lock()),
-        To::File(mut file) => report.print(form, &mut file).and_then(|()| file.flush()),
-    };
-    result.map_err(CliError::output)
 }

@@ -34,6 +34,8 @@ pub(super) enum Verb {
     Convert(ConvertArgs),
     /// Print a capture log, one line per operation
     Script(ScriptArgs),
+    /// Print operations while they happen, one line each
+    Live(LiveArgs),
     /// Which calls, processes, files and devices: how often, how much, how long; and what matters most
     Summary(AnalyseArgs),
     /// Which files and directories: opened, read, written, read or written again, written and then removed, and by whom
@@ -220,15 +222,8 @@ pub(super) struct ConvertArgs {
 pub(super) struct ScriptArgs {
     /// The capture log
     pub(super) log: PathBuf,
-    /// In which form
-    #[arg(long, value_enum, default_value_t = ScriptFormat::Text, value_name = "FORM")]
-    pub(super) format: ScriptFormat,
-    /// As --format json
-    #[arg(long, conflicts_with = "format")]
-    pub(super) json: bool,
-    /// Only these fields of each, with --format csv and json (docs/json.md); with csv all by default
-    #[arg(long, value_name = "FIELD,…", value_delimiter = ',')]
-    pub(super) fields: Vec<String>,
+    #[command(flatten)]
+    pub(super) shape: ShapeArgs,
     /// Only of these processes
     #[arg(short, long, value_name = "PID", value_delimiter = ',', help_heading = "Filter")]
     pub(super) pid: Vec<i32>,
@@ -246,6 +241,34 @@ pub(super) struct ScriptArgs {
     pub(super) device: Vec<String>,
     #[command(flatten)]
     pub(super) filter: FilterArgs,
+}
+
+/// What is recorded, and what of it is printed while it happens.
+#[derive(Debug, ClapArgs)]
+pub(super) struct LiveArgs {
+    #[command(flatten)]
+    pub(super) capture: CaptureArgs,
+    #[command(flatten)]
+    pub(super) filter: FilterArgs,
+    #[command(flatten)]
+    pub(super) shape: ShapeArgs,
+    /// Write to this file, which must not be there [default: standard output; standard error beside a program, whose output stays its own]
+    #[arg(long = "to", value_name = "FILE")]
+    pub(super) to: Option<PathBuf>,
+}
+
+/// How operations are printed.
+#[derive(Debug, ClapArgs)]
+pub(super) struct ShapeArgs {
+    /// In which form
+    #[arg(long, value_enum, default_value_t = ScriptFormat::Text, value_name = "FORM")]
+    pub(super) format: ScriptFormat,
+    /// As --format json
+    #[arg(long, conflicts_with = "format")]
+    pub(super) json: bool,
+    /// Only these fields of each, with --format csv and json (docs/json.md); with csv all by default
+    #[arg(long, value_name = "FIELD,…", value_delimiter = ',')]
+    pub(super) fields: Vec<String>,
 }
 
 /// Forms of `script`.

@@ -9,6 +9,7 @@ mod events;
 mod exit_lines;
 mod info;
 mod ladder;
+mod live;
 mod output;
 mod pick;
 mod record;
@@ -42,6 +43,7 @@ pub fn main() -> ExitCode {
         Some(Verb::Record(record)) => record::run(&record),
         Some(Verb::Convert(convert)) => convert::run(&convert),
         Some(Verb::Script(script)) => script::run(&script),
+        Some(Verb::Live(args)) => live::run(&args),
         Some(Verb::Summary(args)) => analyse::summary(&args),
         Some(Verb::Files(args)) => analyse::files(&args),
         Some(Verb::Info(info)) => info::run(&info),

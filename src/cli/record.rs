@@ -27,12 +27,12 @@ use crate::units::DevId;
 /// Records, makes the archive, and ends as the program did.
 pub(super) fn run(args: &RecordArgs) -> Result<ExitCode, CliError> {
     let output = Output::parse(&substitute(&args.output)?)?;
-    let prepare = || {
+    let place = || {
         output.prepare()?;
-        Ok(output.log())
+        Ok(LogPlace { path: output.log(), shown: output.log().display().to_string() })
     };
-    let place = |path: &Path| files::create_new(path);
-    let recorded = match capture(&args.capture, prepare, place) {
+    let create = |path: &Path| files::create_new(path);
+    let recorded = match capture(&args.capture, place, create) {
         Ok(recorded) => recorded,
         Err(error) => {
             // A log that somebody else is writing is not ours.
@@ -45,6 +45,14 @@ pub(super) fn run(args: &RecordArgs) -> Result<ExitCode, CliError> {
         }
     };
     report(args, &output, recorded)
+}
+
+/// Where a log is made.
+pub(super) struct LogPlace {
+    /// By which it is opened.
+    pub(super) path: PathBuf,
+    /// For people.
+    pub(super) shown: String,
 }
 
 /// A recording that has ended.
@@ -60,11 +68,11 @@ pub(super) struct Recorded {
 /// Records into a log that is made where `place` says, by `create`.
 pub(super) fn capture(
     args: &CaptureArgs,
-    place: impl FnOnce() -> Result<PathBuf, CliError>,
+    place: impl FnOnce() -> Result<LogPlace, CliError>,
     create: impl FnOnce(&Path) -> io::Result<File>,
 ) -> Result<Recorded, CliError> {
     let options = options(args)?;
-    let path = place()?;
+    let LogPlace { path, shown } = place()?;
     // First of all, while we have one thread and our caller's limits and signals.
     let held = match args.command.as_slice() {
         [] => None,
@@ -88,16 +96,15 @@ pub(super) fn capture(
             });
         }
     };
-    greet(args, &path);
-    let outcome = session::record(&options, &path.to_string_lossy(), log, held, &mut signals)?;
+    greet(args, &shown);
+    let outcome = session::record(&options, &shown, log, held, &mut signals)?;
     for warning in &outcome.end.warnings {
         say(&format!("warning: {warning}"));
     }
     if let Some(error) = &outcome.log_error {
         say(&format!(
-            "error: cannot write {}: {error}; {} records are missing at the end, the rest is readable; \
+            "error: cannot write {shown}: {error}; {} records are missing at the end, the rest is readable; \
              free some space or choose another place with -o",
-            path.display(),
             outcome.end.unwritten
         ));
     }
@@ -252,13 +259,13 @@ fn escaped(argument: &OsString) -> String {
 }
 
 /// Says what is recorded and how to stop where nothing else does.
-fn greet(args: &CaptureArgs, path: &Path) {
+fn greet(args: &CaptureArgs, log: &str) {
     if args.command.is_empty() && args.duration.is_none() {
         let whom = match args.pid.as_slice() {
             [] => "the whole machine".to_owned(),
             pids => format!("process {pids:?}"),
         };
-        say(&format!("recording {whom} to {}; stop with Ctrl-C", path.display()));
+        say(&format!("recording {whom} to {log}; stop with Ctrl-C"));
     }
 }
 

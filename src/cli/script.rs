@@ -4,12 +4,13 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-use super::args::{ScriptArgs, ScriptFormat};
-use super::convert::{Items, open};
+use super::args::{ScriptArgs, ScriptFormat, ShapeArgs};
+use super::convert::open;
 use super::error::CliError;
 use super::pick::Wish;
 use crate::analysis::filter::{Filter, Filtered, Picker};
 use crate::capture::header::Header;
+use crate::capture::reader::Item;
 use crate::operation::{Sink, Step, disk};
 use crate::pipeline::{self, PipelineError, Summary};
 use crate::text::fields::{FieldLines, Fields, RowForm};
@@ -23,63 +24,87 @@ const BUFFER_BYTES: usize = 256 << 10;
 
 pub(super) fn run(args: &ScriptArgs) -> Result<ExitCode, CliError> {
     let wish = Wish::of_script(args)?;
-    let fields = Fields::of(&args.fields).map_err(CliError::Usage)?;
-    let form = if args.json { ScriptFormat::Json } else { args.format };
-    if !args.fields.is_empty() && !matches!(form, ScriptFormat::Json | ScriptFormat::Csv) {
-        return Err(CliError::Usage("--fields goes with --format csv or json".into()));
-    }
+    let shape = Shape::of(&args.shape)?;
     let (items, header) = open(&args.log)?;
     let filter = wish.filter(&header)?;
-    let log = Log { path: &args.log, items, header, filter };
     let out = BufWriter::with_capacity(BUFFER_BYTES, io::stdout().lock());
-    let start = KernelTime(log.header.clock.start_ns);
-    let disks = disk::names(&log.header.disks);
-    let summary = match form {
-        ScriptFormat::Json if args.fields.is_empty() => {
-            let (summary, sink) = log.print(JsonLines::new(start, disks, out))?;
-            sink.finish().map_err(CliError::output)?;
-            summary
-        }
-        ScriptFormat::Json | ScriptFormat::Csv => {
-            let form = if form == ScriptFormat::Csv { RowForm::Csv } else { RowForm::Json };
-            let sink = FieldLines::new((start, disks), (form, fields), out);
-            let (summary, sink) = log.print(sink.map_err(CliError::output)?)?;
-            sink.finish().map_err(CliError::output)?;
-            summary
-        }
-        ScriptFormat::Text => {
-            let sink = Lines::new(start, disks, out).machine(&log.header.host.machine.clone());
-            let (summary, sink) = log.print(sink)?;
-            sink.finish().map_err(CliError::output)?;
-            summary
-        }
-        ScriptFormat::Iotracer => log.accesses(start, out)?,
-    };
-    super::exit_lines::print_doubts(&summary);
+    let log = Log { path: &args.log, items, header, filter, go_on: &mut || true };
+    super::exit_lines::print_doubts(&log.print(shape, out)?);
     Ok(ExitCode::SUCCESS)
 }
 
-/// A log that was opened.
-struct Log<'a> {
-    path: &'a Path,
-    items: Items,
-    header: Header,
-    filter: Filter,
+/// How operations are written.
+pub(super) struct Shape {
+    form: ScriptFormat,
+    /// Only these fields, if some were chosen.
+    fields: Option<Fields>,
 }
 
-impl Log<'_> {
-    /// What is wanted of it.
-    fn print<S: Sink<Error = io::Error>>(self, sink: S) -> Result<(Summary, S), CliError> {
+impl Shape {
+    pub(super) fn of(args: &ShapeArgs) -> Result<Self, CliError> {
+        let fields = Fields::of(&args.fields).map_err(CliError::Usage)?;
+        let form = if args.json { ScriptFormat::Json } else { args.format };
+        let is_chosen = !args.fields.is_empty();
+        if is_chosen && !matches!(form, ScriptFormat::Json | ScriptFormat::Csv) {
+            return Err(CliError::Usage("--fields goes with --format csv or json".into()));
+        }
+        let fields = (is_chosen || form == ScriptFormat::Csv).then_some(fields);
+        Ok(Self { form, fields })
+    }
+}
+
+/// A log that was opened.
+pub(super) struct Log<'a, I> {
+    pub(super) path: &'a Path,
+    pub(super) items: I,
+    pub(super) header: Header,
+    pub(super) filter: Filter,
+    /// Asked at each round.
+    pub(super) go_on: &'a mut dyn FnMut() -> bool,
+}
+
+impl<I: Iterator<Item = io::Result<Item>>> Log<'_, I> {
+    /// Writes what is wanted of it.
+    pub(super) fn print(self, shape: Shape, out: impl Write) -> Result<Summary, CliError> {
+        let start = KernelTime(self.header.clock.start_ns);
+        let disks = disk::names(&self.header.disks);
+        let machine = self.header.host.machine.clone();
+        match (shape.form, shape.fields) {
+            (ScriptFormat::Text, _) => {
+                let sink = Lines::new(start, disks, out).machine(&machine);
+                let (summary, sink) = self.fill(sink)?;
+                sink.finish().map_err(CliError::output)?;
+                Ok(summary)
+            }
+            (ScriptFormat::Iotracer, _) => self.accesses(start, out),
+            (ScriptFormat::Json, None) => {
+                let (summary, sink) = self.fill(JsonLines::new(start, disks, out))?;
+                sink.finish().map_err(CliError::output)?;
+                Ok(summary)
+            }
+            (form, fields) => {
+                let form = if form == ScriptFormat::Csv { RowForm::Csv } else { RowForm::Json };
+                let shape = (form, fields.unwrap_or_default());
+                let sink = FieldLines::new((start, disks), shape, out);
+                let (summary, sink) = self.fill(sink.map_err(CliError::output)?)?;
+                sink.finish().map_err(CliError::output)?;
+                Ok(summary)
+            }
+        }
+    }
+
+    fn fill<S: Sink<Error = io::Error>>(self, sink: S) -> Result<(Summary, S), CliError> {
         let mut sink = Filtered::new(self.filter, sink);
-        let summary = run_log(self.path, self.items, self.header, &mut sink)?;
-        Ok((summary, sink.sink))
+        let summary = pipeline::run(self.items, self.header, &mut sink, self.go_on);
+        Ok((summary.map_err(|it| printing_error(self.path, it))?, sink.sink))
     }
 
     /// This form must see the beginnings, too.
     fn accesses(self, start: KernelTime, out: impl Write) -> Result<Summary, CliError> {
         let mut picker = Picker::new(self.filter);
         let mut sink = IotracerLines::new(start, |step: &Step<'_>| picker.wants(step), out);
-        let summary = run_log(self.path, self.items, self.header, &mut sink)?;
+        let summary = pipeline::run(self.items, self.header, &mut sink, self.go_on);
+        let summary = summary.map_err(|it| printing_error(self.path, it))?;
         let (_, left_out) = sink.finish().map_err(CliError::output)?;
         if left_out > 0 {
             super::say(&format!(
@@ -90,17 +115,10 @@ impl Log<'_> {
     }
 }
 
-fn run_log<S: Sink<Error = io::Error>>(
-    path: &Path,
-    items: Items,
-    header: Header,
-    sink: &mut S,
-) -> Result<Summary, CliError> {
-    pipeline::run(items, header, sink, &mut || true).map_err(|error| {
-        if let PipelineError::Sink(error) = error {
-            CliError::output(error)
-        } else {
-            CliError::pipeline(path, &error)
-        }
-    })
+fn printing_error(path: &Path, error: PipelineError<io::Error>) -> CliError {
+    if let PipelineError::Sink(error) = error {
+        CliError::output(error)
+    } else {
+        CliError::pipeline(path, &error)
+    }
 }

@@ -26,6 +26,18 @@ pub fn create_new(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
+/// Gives the room of a part of a file back to its file system (`FALLOC_FL_PUNCH_HOLE`); the file keeps its length.
+///
+/// # Errors
+///
+/// Those of `fallocate(2)`; `EOPNOTSUPP` if the file system cannot.
+pub fn give_back(file: &File, offset: u64, bytes: u64) -> io::Result<()> {
+    use nix::fcntl::{FallocateFlags, fallocate};
+    let number = |it: u64| i64::try_from(it).map_err(io::Error::other);
+    let flags = FallocateFlags::FALLOC_FL_PUNCH_HOLE | FallocateFlags::FALLOC_FL_KEEP_SIZE;
+    fallocate(file, flags, number(offset)?, number(bytes)?).map_err(io::Error::from)
+}
+
 /// A file without a name (`O_TMPFILE`), to be read and written: it is gone with its last descriptor.
 ///
 /// # Errors

@@ -97,6 +97,13 @@ const FIELDS: &[Field] = &[
 #[derive(Clone, Debug)]
 pub struct Fields(Vec<&'static Field>);
 
+/// All.
+impl Default for Fields {
+    fn default() -> Self {
+        Self(FIELDS.iter().collect())
+    }
+}
+
 impl Fields {
     /// These; all if there are none.
     ///
@@ -105,7 +112,7 @@ impl Fields {
     /// The first name that is none of a field, and those that are.
     pub fn of(names: &[String]) -> Result<Self, String> {
         if names.is_empty() {
-            return Ok(Self(FIELDS.iter().collect()));
+            return Ok(Self::default());
         }
         let find = |name: &String| {
             FIELDS.iter().find(|it| it.0 == name).ok_or_else(|| {

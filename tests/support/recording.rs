@@ -217,7 +217,7 @@ pub(crate) fn compile_file(source: &Path, into: &Path) -> String {
 
 /// Waits until something is so; panics with `what` if that takes too long.
 #[track_caller]
-pub(crate) fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     for _ in 0..TIMEOUT.as_millis() / 10 {
         if is_so() {
             return;
