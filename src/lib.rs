@@ -5,8 +5,8 @@
 //!
 //! ```text
 //!  kernel rings ──► capture log ──► record ──► merge ──► event ──► operation ──►┬─ OTF2 archive
-//!  (per CPU)        (raw frames,    bytes→     order     typed     begin+end    └─ text, JSON
-//!       +           names, host)    fields     by time   meaning   paired
+//!  (per CPU)        (raw frames,    bytes→     order     typed     begin+end    ├─ text, JSON
+//!       +           names, host)    fields     by time   meaning   paired       └─ analysis ─► report
 //!  names, /proc
 //!  └── sys, tracer, capture ──┘└──────────────── pure: bytes in, values out ─────────────┘
 //! ```

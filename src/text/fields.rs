@@ -191,10 +191,8 @@ impl<W: io::Write> FieldLines<W> {
                     value.csv(&mut self.line);
                 }
                 RowForm::Json => {
-                    self.line.extend_from_slice(if number == 0 { b"{\"" } else { b",\"" });
-                    self.line.extend_from_slice(key.as_bytes());
-                    self.line.extend_from_slice(b"\":");
-                    value.json(&mut self.line);
+                    self.line.push(if number == 0 { b'{' } else { b',' });
+                    value.member(key, &mut self.line);
                 }
             }
         }

@@ -99,6 +99,21 @@ pub(super) enum Value<'a> {
 }
 
 impl Value<'_> {
+    /// A member of an object; with a second one that has all bytes of a name that is no text.
+    pub(super) fn member(&self, key: &str, out: &mut Vec<u8>) {
+        out.push(b'"');
+        out.extend_from_slice(key.as_bytes());
+        out.extend_from_slice(b"\":");
+        self.json(out);
+        if let Self::Bytes(bytes) = self
+            && std::str::from_utf8(bytes).is_err()
+        {
+            out.extend(format!(",\"{key}_bytes\":\"").bytes());
+            bytes.iter().for_each(|it| digits::hex_byte(out, *it));
+            out.push(b'"');
+        }
+    }
+
     pub(super) fn json(&self, out: &mut Vec<u8>) {
         match self {
             Self::None => out.extend_from_slice(b"null"),
@@ -223,18 +238,18 @@ impl Report {
     pub(super) fn json(&self, out: &mut Vec<u8>) {
         out.extend(format!("{{\"kind\":\"{}\",\"version\":{VERSION}", self.kind).bytes());
         for (key, _, value) in &self.facts {
-            out.extend(format!(",\n\"{key}\":").bytes());
-            value.value().json(out);
+            out.extend_from_slice(b",\n");
+            value.value().member(key, out);
         }
         for table in &self.tables {
             out.extend(format!(",\n\"{}\":[", table.key).bytes());
             for (number, row) in table.rows.iter().enumerate() {
                 out.extend_from_slice(if number == 0 { b"\n{" } else { b",\n{" });
                 for (number, (column, cell)) in table.columns.iter().zip(row).enumerate() {
-                    out.extend_from_slice(if number == 0 { b"\"" } else { b",\"" });
-                    out.extend(column.key.bytes());
-                    out.extend_from_slice(b"\":");
-                    cell.value().json(out);
+                    if number > 0 {
+                        out.push(b',');
+                    }
+                    cell.value().member(column.key, out);
                 }
                 out.push(b'}');
             }
@@ -391,7 +406,7 @@ mod tests {
             "x":null,
             "files":[
             {"count":1,"time_ns":5,"share":0.125000,"path":"a,\"b\"\u000a"},
-            {"count":1000,"time_ns":12345678,"share":125.000000,"path":"\\xff\u001b[m"}],
+            {"count":1000,"time_ns":12345678,"share":125.000000,"path":"\\xff\u001b[m","path_bytes":"ff1b5b6d"}],
             "notes":[
             "That is all."]}
         "#]],
