@@ -27,6 +27,7 @@ pub mod spaces;
 pub mod syscall;
 pub mod task;
 pub mod tracker;
+mod undecided;
 
 #[cfg(test)]
 mod abi_tests;

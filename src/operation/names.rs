@@ -14,6 +14,7 @@ use rustc_hash::FxHashMap;
 
 use super::inside::Inside;
 use super::opened::{OpenJoin, Told, Verdict};
+use super::undecided::Undecided;
 use crate::capture::fact::NameOf;
 use crate::event::strings::{EventString, event_byte};
 use crate::event::syscall_table::{Class, Role};
@@ -57,6 +58,8 @@ pub struct NameJoin {
     waiting: VecDeque<Event>,
     /// Opens among them that are not judged yet, oldest first.
     open: VecDeque<Judged>,
+    /// What may still change for them.
+    undecided: Undecided,
     /// Number of the first waiting event.
     first: u64,
 }
@@ -66,9 +69,8 @@ pub struct NameJoin {
 struct Judged {
     /// Number of its event.
     number: u64,
-    pid: Pid,
-    tid: Tid,
-    fd: i64,
+    /// Process, thread, and the descriptor that was made.
+    of: (Pid, Tid, u64),
     argument_end: KernelTime,
     link_end: KernelTime,
     argument_good: bool,
@@ -106,6 +108,7 @@ impl NameJoin {
             told: None,
             waiting: VecDeque::new(),
             open: VecDeque::new(),
+            undecided: Undecided::default(),
             first: 0,
         }
     }
@@ -163,9 +166,7 @@ impl NameJoin {
             out(event);
             return;
         }
-        for judged in &mut self.open {
-            judged.look_at(&event);
-        }
+        self.look_at(&event);
         self.settle(event.time);
         self.enqueue(event, read, told_until, entered);
         if self.waiting.len() > WAITING_MAX {
@@ -181,6 +182,39 @@ impl NameJoin {
         self.open.iter_mut().for_each(|it| it.awaits_told = false);
         self.settle(KernelTime::MAX);
         self.pass_on(out);
+    }
+
+    /// An event behind opens: does it show that a read was too late?
+    fn look_at(&mut self, event: &Event) {
+        if self.open.is_empty() {
+            return;
+        }
+        let time = event.time;
+        for number in self.undecided.of_thread(event.tid) {
+            self.decide(number, |it| it.argument_good &= time > it.argument_end);
+        }
+        // The descriptor stays what it is, its name does not: whoever renames or removes it, and wherever.
+        if renames(&event.kind) {
+            for number in self.undecided.of_names() {
+                self.decide(number, |it| it.name_good &= time > it.link_end);
+            }
+        }
+        let closed = match closes(&event.kind) {
+            Closes::Nothing => return,
+            Closes::One(fd) => self.undecided.of_descriptor(event.pid, Some(fd)),
+            Closes::OfProcess => self.undecided.of_descriptor(event.pid, None),
+            Closes::Any => self.undecided.of_all_descriptors(),
+        };
+        for number in closed {
+            self.decide(number, |it| it.link_good &= time > it.link_end);
+        }
+    }
+
+    fn decide(&mut self, number: u64, with: impl FnOnce(&mut Judged)) {
+        let place = self.open.binary_search_by_key(&number, |it| it.number);
+        if let Some(judged) = place.ok().and_then(|it| self.open.get_mut(it)) {
+            with(judged);
+        }
     }
 
     /// What the event says of calls that fanotify may have told of; until when its own are read, if it is such a call's exit.
@@ -308,11 +342,11 @@ impl NameJoin {
                     .max()
                     .unwrap_or(KernelTime::MIN)
             };
+            let of = (event.pid, event.tid, low_half(exit.ret.cast_unsigned()));
+            self.undecided.add(number, of);
             self.open.push_back(Judged {
                 number,
-                pid: event.pid,
-                tid: event.tid,
-                fd: exit.ret,
+                of,
                 argument_end: end(NameOf::Argument).max(end(NameOf::Memory)),
                 link_end: end(NameOf::Link).max(told_until.unwrap_or_default()),
                 argument_good: self.sees_closes,
@@ -352,6 +386,7 @@ impl NameJoin {
     /// Writes the verdict into the oldest open's event.
     fn judge_first(&mut self) {
         let Some(judged) = self.open.pop_front() else { return };
+        self.undecided.judged(judged.number, judged.of);
         let place = usize::try_from(judged.number - self.first).unwrap_or(usize::MAX);
         if let Some(Event { kind: EventKind::SysExit(exit), .. }) = self.waiting.get_mut(place)
             && let Some(names) = &mut exit.names
@@ -442,26 +477,6 @@ fn names(read: Vec<ReadName>, entered: [Option<u64>; 2]) -> ReadNames {
     names
 }
 
-impl Judged {
-    /// An event behind the open: does it show that a read was too late?
-    fn look_at(&mut self, event: &Event) {
-        if event.tid == self.tid {
-            self.argument_good &= event.time > self.argument_end;
-        }
-        // The descriptor stays what it is, its name does not: whoever renames or removes it, and wherever.
-        if event.time <= self.link_end && renames(&event.kind) {
-            self.name_good = false;
-        }
-        let is_lost = matches!(event.kind, EventKind::Lost(_));
-        if (is_lost || event.pid == self.pid)
-            && event.time <= self.link_end
-            && may_close(&event.kind, self.fd)
-        {
-            self.link_good = false;
-        }
-    }
-}
-
 /// True if a file may get another name or lose it in this call.
 fn renames(kind: &EventKind) -> bool {
     let call = match kind {
@@ -474,41 +489,58 @@ fn renames(kind: &EventKind) -> bool {
     call.class == Class::Remove || call.arg(Role::Path2).is_some() && !call.is_symlink()
 }
 
-/// True if the event may mean that this descriptor is closed or used for something else.
-fn may_close(kind: &EventKind, fd: i64) -> bool {
+/// What descriptors are closed or used for something else, as far as the event says.
+enum Closes {
+    Nothing,
+    /// This one of the process.
+    One(u64),
+    /// One or more of the process.
+    OfProcess,
+    /// One or more of anybody.
+    Any,
+}
+
+/// The kernel takes a descriptor from the lower half of its register.
+fn low_half(register: u64) -> u64 {
+    register & 0xffff_ffff
+}
+
+fn closes(kind: &EventKind) -> Closes {
     match kind {
         EventKind::SysEnter(enter) => {
             let call = enter.call.call();
-            let is_fd = |role| {
-                call.arg(role)
-                    .and_then(|it| enter.args.get(it))
-                    .is_some_and(|&it| it & 0xffff_ffff == fd.cast_unsigned() & 0xffff_ffff)
+            let of = |role| {
+                let register = call.arg(role).and_then(|it| enter.args.get(it));
+                register.map_or(Closes::Nothing, |it| Closes::One(low_half(*it)))
             };
             match call.class {
-                Class::Close => is_fd(Role::Fd),
-                Class::Dup => is_fd(Role::Fd2),
-                Class::CloseRange => true,
-                _ => false,
+                Class::Close => of(Role::Fd),
+                Class::Dup => of(Role::Fd2),
+                Class::CloseRange => Closes::OfProcess,
+                _ => Closes::Nothing,
             }
         }
         // A close that began before the open ended: which descriptor is not said here.
-        EventKind::SysExit(exit) => {
-            matches!(exit.call.call().class, Class::Close | Class::Dup | Class::CloseRange)
+        EventKind::SysExit(exit) => match exit.call.call().class {
+            Class::Close | Class::Dup | Class::CloseRange => Closes::OfProcess,
+            _ => Closes::Nothing,
+        },
+        EventKind::Task(TaskEvent::Comm { exec: true, .. } | TaskEvent::Exit { .. }) => {
+            Closes::OfProcess
         }
-        EventKind::Task(TaskEvent::Comm { exec, .. }) => *exec,
-        EventKind::Task(TaskEvent::Exit { .. }) => true,
         // The close may be what was lost.
-        EventKind::Lost(_) => true,
+        EventKind::Lost(_) => Closes::Any,
         // Which one it closes is not said.
-        EventKind::Uring(event) => event.opcode().class() == Class::Close,
-        EventKind::Task(_)
+        EventKind::Uring(event) if event.opcode().class() == Class::Close => Closes::OfProcess,
+        EventKind::Uring(_)
+        | EventKind::Task(_)
         | EventKind::Block(_)
         | EventKind::Fault(_)
         | EventKind::FileIo(_)
         | EventKind::Fs(_)
         | EventKind::SeenFd(_)
         | EventKind::FileSystems(_)
-        | EventKind::Probed(_) => false,
+        | EventKind::Probed(_) => Closes::Nothing,
     }
 }
 

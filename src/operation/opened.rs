@@ -71,6 +71,8 @@ struct Thread {
     calls: VecDeque<Call>,
     /// Begin of the call that it is inside, and what that may have an event of.
     inside: Option<(KernelTime, Opens)>,
+    /// Its calls cannot be judged up to this time, and are due then.
+    not_before: KernelTime,
 }
 
 /// What a call may open that is told, by its flags.
@@ -111,15 +113,22 @@ impl OpenJoin {
 
     /// Takes an event. It must come before the calls that it may be of.
     pub fn add(&mut self, tid: Tid, told: Told) {
-        self.threads.entry(tid).or_default().told.push_back(told);
+        let thread = self.threads.entry(tid).or_default();
+        // They come in the order in which they were read.
+        let is_in_order = |last: &Told| {
+            last.since <= told.since && last.until <= told.until && last.end <= told.end
+        };
+        if !thread.told.back().is_none_or(is_in_order) {
+            self.otherwise.insert(tid);
+        }
+        thread.told.push_back(told);
     }
 
     /// Events of before this time whose calls did not come are of no use any more.
     pub fn forget_before(&mut self, time: KernelTime) {
         self.threads.retain(|_, thread| {
             if thread.calls.is_empty() {
-                let start = thread.inside.map_or(time, |it| it.0.min(time));
-                thread.told.retain(|it| it.until >= start);
+                thread.forget_told(thread.inside.map_or(time, |it| it.0.min(time)));
             }
             !thread.told.is_empty() || !thread.calls.is_empty() || thread.inside.is_some()
         });
@@ -161,18 +170,22 @@ impl OpenJoin {
         let mut waits_until = None;
         if opens != Opens::Nothing && may_have_opened(exit.ret) {
             if thread.calls.is_empty() {
-                thread.told.retain(|it| it.until >= start);
+                thread.forget_told(start);
             }
             let number = (exit.ret >= 0).then_some(number);
             let call = Call { opens, start, end: time, number };
-            let its = thread.told.iter().filter(|it| call.is_while(it));
-            let until = its.map(|it| it.end).max();
+            // The last of its events is read last.
+            let begun = thread.told.partition_point(|it| it.since <= call.end);
+            let last = begun.checked_sub(1).and_then(|it| thread.told.get(it));
+            let until = last.filter(|it| call.is_while(it)).map(|it| it.end);
             thread.calls.extend(until.map(|_| call));
             waits_until = until.filter(|_| exit.ret >= 0);
         }
-        // What could not be judged before the end of this call can be now.
+        // What could not be judged before the end of this call can be now, if its time has come.
         if !thread.calls.is_empty() {
-            self.due.insert((time, tid));
+            if time > thread.not_before {
+                self.due.insert((time, tid));
+            }
         } else if thread.told.is_empty() {
             self.threads.remove(&tid);
         }
@@ -204,6 +217,7 @@ impl OpenJoin {
             let seen_since = if is_doubtful { KernelTime::MAX } else { self.seen_since };
             match thread.judge(now, seen_since, &mut verdicts) {
                 Progress::Due(time) => {
+                    thread.not_before = time;
                     self.due.insert((time, tid));
                 }
                 Progress::Done | Progress::Inside => {}
@@ -256,6 +270,13 @@ impl Call {
 }
 
 impl Thread {
+    /// Events that were read before this time are of none of its calls.
+    fn forget_told(&mut self, time: KernelTime) {
+        while self.told.front().is_some_and(|it| it.until < time) {
+            self.told.pop_front();
+        }
+    }
+
     /// Judges the calls that no later call can take an event from.
     fn judge(
         &mut self,
