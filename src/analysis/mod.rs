@@ -6,6 +6,7 @@ pub mod files;
 pub mod filter;
 pub mod findings;
 pub mod keyed;
+pub mod latency;
 pub mod spread;
 pub mod summary;
 pub mod tally;

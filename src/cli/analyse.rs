@@ -7,7 +7,7 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use super::args::{AnalyseArgs, PrintArgs};
+use super::args::{AnalyseArgs, LatencyArgs, LayerArg, PrintArgs};
 use super::convert::{Converted, open};
 use super::error::CliError;
 use super::exit_lines;
@@ -15,6 +15,7 @@ use super::pick::Wish;
 use super::record::{self, LogPlace};
 use crate::analysis::files::Files;
 use crate::analysis::filter::Filtered;
+use crate::analysis::latency::{self, Latency};
 use crate::analysis::summary::IoSummary;
 use crate::analysis::totals::{Totals, WithTotals};
 use crate::operation::Sink;
@@ -31,6 +32,17 @@ pub(super) fn summary(args: &AnalyseArgs) -> Result<ExitCode, CliError> {
 /// `iotrace-perf files`.
 pub(super) fn files(args: &AnalyseArgs) -> Result<ExitCode, CliError> {
     run(args, Files::default, report::files::report)
+}
+
+/// `iotrace-perf latency`.
+pub(super) fn latency(args: &LatencyArgs) -> Result<ExitCode, CliError> {
+    let options = latency::Options {
+        syscalls: args.layer != LayerArg::Blk,
+        block: args.layer != LayerArg::Syscall,
+        queued: args.queued,
+        unit_ns: if args.ms { 1_000_000 } else { 1 },
+    };
+    run(&args.analyse, || Latency::new(options), report::latency::report)
 }
 
 /// Folds a log, or a recording, and prints what came of it.

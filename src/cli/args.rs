@@ -38,6 +38,8 @@ pub(super) enum Verb {
     Live(LiveArgs),
     /// Which calls, processes, files and devices: how often, how much, how long; and what matters most
     Summary(AnalyseArgs),
+    /// How long operations take, by layer, with histograms
+    Latency(LatencyArgs),
     /// Which files and directories: opened, read, written, read or written again, written and then removed, and by whom
     Files(AnalyseArgs),
     /// What a capture log holds: header, totals, books
@@ -119,6 +121,32 @@ pub(super) struct AnalyseArgs {
     pub(super) filter: FilterArgs,
     #[command(flatten)]
     pub(super) print: PrintArgs,
+}
+
+/// Times of what is looked at.
+#[derive(Debug, ClapArgs)]
+pub(super) struct LatencyArgs {
+    #[command(flatten)]
+    pub(super) analyse: AnalyseArgs,
+    /// In which layer
+    #[arg(short = 'T', long = "type", value_name = "LAYER", default_value = "all")]
+    pub(super) layer: LayerArg,
+    /// Of block requests also the time before the driver has them
+    #[arg(short = 'Q', long)]
+    pub(super) queued: bool,
+    /// Histograms in milliseconds instead of nanoseconds
+    #[arg(long)]
+    pub(super) ms: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum LayerArg {
+    /// System calls and asynchronous operations
+    Syscall,
+    /// Block requests
+    Blk,
+    /// All of these
+    All,
 }
 
 /// What of it is looked at.

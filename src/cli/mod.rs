@@ -45,6 +45,7 @@ pub fn main() -> ExitCode {
         Some(Verb::Script(script)) => script::run(&script),
         Some(Verb::Live(args)) => live::run(&args),
         Some(Verb::Summary(args)) => analyse::summary(&args),
+        Some(Verb::Latency(args)) => analyse::latency(&args),
         Some(Verb::Files(args)) => analyse::files(&args),
         Some(Verb::Info(info)) => info::run(&info),
         Some(Verb::Doctor(doctor)) => doctor::run(&doctor),

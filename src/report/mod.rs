@@ -1,6 +1,7 @@
 //! What folds have found, as tables and sentences.
 
 pub mod files;
+pub mod latency;
 pub mod summary;
 
 use crate::text::table::{Cell, Column, Report};

@@ -152,7 +152,7 @@ impl Value<'_> {
 /// What is in a column.
 #[derive(Clone, Copy, Debug)]
 pub struct Column {
-    /// Its key for programs.
+    /// Its key for programs; empty: they do not get it.
     pub key: &'static str,
     /// Its heading for people; empty: people do not see it.
     pub title: &'static str,
@@ -245,7 +245,7 @@ impl Report {
             out.extend(format!(",\n\"{}\":[", table.key).bytes());
             for (number, row) in table.rows.iter().enumerate() {
                 out.extend_from_slice(if number == 0 { b"\n{" } else { b",\n{" });
-                for (number, (column, cell)) in table.columns.iter().zip(row).enumerate() {
+                for (number, (column, cell)) in table.for_programs(row).enumerate() {
                     if number > 0 {
                         out.push(b',');
                     }
@@ -277,11 +277,12 @@ impl Report {
         }
         for table in &self.tables {
             out.extend_from_slice(b"\ntable");
-            table.columns.iter().for_each(|it| out.extend(format!(",{}", it.key).bytes()));
+            let keys = table.columns.iter().map(|it| it.key).filter(|it| !it.is_empty());
+            keys.for_each(|it| out.extend(format!(",{it}").bytes()));
             out.push(b'\n');
             for row in &table.rows {
                 out.extend(table.key.bytes());
-                for cell in row {
+                for (_, cell) in table.for_programs(row) {
                     out.push(b',');
                     cell.value().csv(out);
                 }
@@ -292,6 +293,11 @@ impl Report {
 }
 
 impl Table {
+    /// The cells of a row that programs get.
+    fn for_programs<'a>(&'a self, row: &'a [Cell]) -> impl Iterator<Item = (&'a Column, &'a Cell)> {
+        self.columns.iter().zip(row).filter(|it| !it.0.key.is_empty())
+    }
+
     /// Numbers stand at the right of their column, text at the left.
     fn text(&self, out: &mut Vec<u8>) {
         let shown: Vec<usize> =

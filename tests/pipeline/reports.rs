@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use iotrace_perf::analysis::done::What;
 use iotrace_perf::analysis::files::Files;
+use iotrace_perf::analysis::latency::{Latency, Layer, Options};
 use iotrace_perf::analysis::summary::IoSummary;
 use iotrace_perf::analysis::tally::Tally;
 use iotrace_perf::operation::disk;
@@ -85,7 +86,7 @@ fn check_table(table: &Table, [text, csv]: [&str; 2], json: &Value, what: &str) 
     assert_eq!((json.len(), csv.len(), text.len()), (count, count, count), "{what}: {}", table.key);
     for (number, row) in table.rows.iter().enumerate() {
         assert_eq!(row.len(), table.columns.len(), "{what}: {}", table.key);
-        for (column, cell) in table.columns.iter().zip(row) {
+        for (column, cell) in table.columns.iter().zip(row).filter(|it| !it.0.key.is_empty()) {
             let (json, csv) = (&json[number][column.key], &csv[number][column.key]);
             if let Cell::Count(it) | Cell::Ns(it) = cell {
                 assert_eq!(json.as_u64(), Some(*it), "{what}: {} {}", table.key, column.key);
@@ -173,6 +174,33 @@ fn all_forms_of_files_have_the_numbers_of_the_operations() {
         }
     }
     assert!(bytes > 1 << 20, "{bytes}");
+}
+
+#[test]
+fn all_forms_of_latency_have_the_times_of_the_operations() {
+    let mut requests = 0;
+    for name in names("iocap") {
+        for (queued, unit_ns) in [(false, 1), (true, 1_000_000)] {
+            let options = Options { syscalls: true, block: true, queued, unit_ns };
+            let (summary, totals, fold) = run(&read(&name, "iocap"), Latency::new(options));
+            let rows = fold.rows();
+            for ((_, operation), it) in &rows {
+                let count = it.spread.count();
+                assert_eq!(it.octaves.iter().sum::<u64>(), count, "{name}: {operation}");
+            }
+            for (call, its) in totals.calls() {
+                let it = &rows[&(Layer::Syscall, call.call().name.to_owned())].spread;
+                assert_eq!((it.count(), it.sum()), (its.count, its.time_ns), "{name}");
+            }
+            let blocks = rows.iter().filter(|it| it.0.0 == Layer::Block);
+            let counted: u64 = blocks.map(|it| it.1.spread.count()).sum();
+            let known: u64 = totals.blocks.values().map(|it| it.requests).sum();
+            assert!(counted + fold.without_begin >= known, "{name}: {counted} {known}");
+            check(&report::latency::report(&fold, &summary, 0), &name);
+            requests += counted;
+        }
+    }
+    assert!(requests > 1000, "{requests}");
 }
 
 /// One row for each line of the JSON form, in the same order; a filter for everything leaves all of them.

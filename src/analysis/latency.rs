@@ -1,0 +1,135 @@
+//! How long operations take, by layer: system calls, asynchronous operations, and block requests.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+
+use super::done::{Done, What};
+use super::spread::Spread;
+use crate::operation::block::{BlockRequest, BlockStep, Ending};
+use crate::operation::{Sink, Step};
+use crate::units::KernelTime;
+
+/// Where time is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Layer {
+    /// From the entry of a system call to its exit.
+    Syscall,
+    /// From when the kernel took an asynchronous operation to its result.
+    Async,
+    /// A block request: from the driver (D) to its completion (C), or from its first bio (Q) on.
+    Block,
+}
+
+impl Layer {
+    /// The word for it in every output.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Syscall => "syscall",
+            Self::Async => "async",
+            Self::Block => "blk",
+        }
+    }
+}
+
+/// What is measured.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// System calls and asynchronous operations.
+    pub syscalls: bool,
+    /// Block requests.
+    pub block: bool,
+    /// Of these the time in the queue, too.
+    pub queued: bool,
+    /// Length of a unit of the histograms, ns.
+    pub unit_ns: u64,
+}
+
+/// Times of one kind of operation in one layer.
+#[derive(Clone, Debug, Default)]
+pub struct Times {
+    /// All, ns.
+    pub spread: Spread,
+    /// How many are below 2 units, and from 2^n units up to 2^(n+1).
+    pub octaves: Vec<u64>,
+}
+
+impl Times {
+    fn add(&mut self, ns: u64, unit_ns: u64) {
+        self.spread.add(ns);
+        let units = ns / unit_ns.max(1);
+        let octave = usize::try_from(units.max(1).ilog2()).unwrap_or(0);
+        if self.octaves.len() <= octave {
+            self.octaves.resize(octave + 1, 0);
+        }
+        if let Some(it) = self.octaves.get_mut(octave) {
+            *it += 1;
+        }
+    }
+}
+
+/// The fold.
+#[derive(Debug)]
+pub struct Latency {
+    /// What is measured.
+    pub options: Options,
+    /// By layer and operation.
+    pub times: BTreeMap<(Layer, String), Times>,
+    /// System calls and asynchronous operations, before their names are made.
+    operations: BTreeMap<What, Times>,
+    /// Requests that completed and whose begin is not known.
+    pub without_begin: u64,
+}
+
+impl Latency {
+    /// For these layers.
+    pub fn new(options: Options) -> Self {
+        Self { options, times: BTreeMap::new(), operations: BTreeMap::new(), without_begin: 0 }
+    }
+
+    /// All rows.
+    pub fn rows(&self) -> BTreeMap<(Layer, String), &Times> {
+        let layer = |it: &What| match it {
+            What::Call(_) => Layer::Syscall,
+            What::Async(_) => Layer::Async,
+        };
+        let operations =
+            self.operations.iter().map(|(it, times)| ((layer(it), it.to_string()), times));
+        self.times.iter().map(|(key, times)| (key.clone(), times)).chain(operations).collect()
+    }
+
+    fn request(&mut self, request: &BlockRequest) {
+        let begin = if self.options.queued { request.begin() } else { request.issued };
+        // What became part of another one is in that one's time.
+        let Some(completed) = request.completed else { return };
+        if request.ending != Some(Ending::Completed) {
+            return;
+        }
+        let Some(begin) = begin else {
+            self.without_begin += 1;
+            return;
+        };
+        let key = (Layer::Block, request.op.as_str().to_owned());
+        let unit = self.options.unit_ns;
+        self.times.entry(key).or_default().add(completed.0.saturating_sub(begin.0), unit);
+    }
+}
+
+impl Sink for Latency {
+    type Error = Infallible;
+
+    fn step(&mut self, _: KernelTime, step: &Step<'_>) -> Result<(), Infallible> {
+        match step {
+            Step::SyscallEnded(..) | Step::AsyncEnded(..) if self.options.syscalls => {
+                if let Some(done) = Done::of(step) {
+                    let times = self.operations.entry(done.what).or_default();
+                    times.add(done.ns(), self.options.unit_ns);
+                }
+            }
+            Step::Block { step: BlockStep::Ended(request), .. } if self.options.block => {
+                self.request(request);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
