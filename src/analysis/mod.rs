@@ -7,6 +7,7 @@ pub mod filter;
 pub mod findings;
 pub mod keyed;
 pub mod latency;
+pub mod pattern;
 pub mod spread;
 pub mod summary;
 pub mod tally;

@@ -16,6 +16,7 @@ use super::record::{self, LogPlace};
 use crate::analysis::files::Files;
 use crate::analysis::filter::Filtered;
 use crate::analysis::latency::{self, Latency};
+use crate::analysis::pattern::Patterns;
 use crate::analysis::summary::IoSummary;
 use crate::analysis::totals::{Totals, WithTotals};
 use crate::operation::Sink;
@@ -43,6 +44,11 @@ pub(super) fn latency(args: &LatencyArgs) -> Result<ExitCode, CliError> {
         unit_ns: if args.ms { 1_000_000 } else { 1 },
     };
     run(&args.analyse, || Latency::new(options), report::latency::report)
+}
+
+/// `iotrace-perf pattern`.
+pub(super) fn pattern(args: &AnalyseArgs) -> Result<ExitCode, CliError> {
+    run(args, Patterns::default, report::pattern::report)
 }
 
 /// Folds a log, or a recording, and prints what came of it.

@@ -42,6 +42,8 @@ pub(super) enum Verb {
     Latency(LatencyArgs),
     /// Which files and directories: opened, read, written, read or written again, written and then removed, and by whom
     Files(AnalyseArgs),
+    /// In which order, how large, how many at once: accesses of files by processes, and of devices
+    Pattern(AnalyseArgs),
     /// What a capture log holds: header, totals, books
     Info(InfoArgs),
     /// What this machine allows, and what would allow more

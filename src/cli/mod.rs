@@ -47,6 +47,7 @@ pub fn main() -> ExitCode {
         Some(Verb::Summary(args)) => analyse::summary(&args),
         Some(Verb::Latency(args)) => analyse::latency(&args),
         Some(Verb::Files(args)) => analyse::files(&args),
+        Some(Verb::Pattern(args)) => analyse::pattern(&args),
         Some(Verb::Info(info)) => info::run(&info),
         Some(Verb::Doctor(doctor)) => doctor::run(&doctor),
         Some(Verb::List) => events::run(),

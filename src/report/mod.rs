@@ -2,6 +2,7 @@
 
 pub mod files;
 pub mod latency;
+pub mod pattern;
 pub mod summary;
 
 use crate::text::table::{Cell, Column, Report};

@@ -147,7 +147,8 @@ fn devices(fold: &IoSummary, names: &[(DevId, String)]) -> Table {
     }
 }
 
-fn device(dev: DevId, names: &[(DevId, String)]) -> Cell {
+/// A device by its name, if it has one.
+pub(super) fn device(dev: DevId, names: &[(DevId, String)]) -> Cell {
     let name = names.iter().find(|it| it.0 == dev);
     name.map_or_else(|| Cell::Word(dev.to_string()), |it| Cell::Name(it.1.clone().into_bytes()))
 }

@@ -129,6 +129,12 @@ pub(super) fn open_flags_of(machine: &str) -> &'static OpenFlags {
     }
 }
 
+/// The bit of `O_DIRECT` on a machine of this kind (`uname -m`).
+pub fn direct_flag(machine: &str) -> u32 {
+    let named = open_flags_of(machine).iter().find(|it| it.1 == "O_DIRECT");
+    named.map_or(0, |it| it.0)
+}
+
 /// Flags of an open: the access mode, then the others.
 pub(super) fn open(out: &mut Vec<u8>, names: &[Flag], flags: u32) {
     let access = match flags & ACCESS_MODE {
@@ -199,6 +205,13 @@ mod tests {
     #[track_caller]
     fn check(machine: &str, flags: u32, expected: &str) {
         assert_eq!(text(|out| open(out, open_flags_of(machine), flags)), expected);
+    }
+
+    #[test]
+    fn the_bit_of_direct_io_is_another_one_elsewhere() {
+        assert_eq!(direct_flag("x86_64"), 0o40000);
+        assert_eq!(direct_flag("aarch64"), 0o200_000);
+        assert_eq!(direct_flag(std::env::consts::ARCH), libc::O_DIRECT.cast_unsigned());
     }
 
     #[test]

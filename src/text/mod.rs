@@ -19,5 +19,7 @@ pub mod escape;
 mod flags;
 mod register;
 
+pub use flags::direct_flag;
+
 #[cfg(test)]
 mod testing;

@@ -22,6 +22,8 @@ pub enum Cell {
     Signed(i64),
     /// Nanoseconds.
     Ns(u64),
+    /// How many on average.
+    Mean(f64),
     /// Part of a whole, 1 is all of it.
     Share(f64),
     /// True or false.
@@ -62,6 +64,7 @@ impl Cell {
             Self::Count(it) => digits::unsigned(&mut out, *it),
             Self::Signed(it) => digits::signed(&mut out, *it),
             Self::Ns(it) => out.extend(format!("{}.{:03}", it / 1000, it % 1000).bytes()),
+            Self::Mean(it) => out.extend(format!("{it:.3}").bytes()),
             Self::Share(it) => out.extend(format!("{:.1} %", it * 100.0).bytes()),
             Self::Flag(it) => out.extend_from_slice(if *it { b"yes" } else { b"no" }),
             Self::Name(it) => escape::shown(&mut out, it, b""),
@@ -75,6 +78,7 @@ impl Cell {
             Self::None => Value::None,
             Self::Count(it) | Self::Ns(it) => Value::Unsigned(*it),
             Self::Signed(it) => Value::Signed(*it),
+            Self::Mean(it) => Value::Plain(format!("{it:.3}").into()),
             Self::Share(it) => Value::Plain(format!("{it:.6}").into()),
             Self::Flag(it) => Value::Plain(if *it { "true" } else { "false" }.into()),
             Self::Name(it) => Value::Bytes(it),

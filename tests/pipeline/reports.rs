@@ -5,8 +5,11 @@ use std::collections::BTreeMap;
 use iotrace_perf::analysis::done::What;
 use iotrace_perf::analysis::files::Files;
 use iotrace_perf::analysis::latency::{Latency, Layer, Options};
+use iotrace_perf::analysis::pattern::{Direction, Patterns};
 use iotrace_perf::analysis::summary::IoSummary;
 use iotrace_perf::analysis::tally::Tally;
+use iotrace_perf::event::block::RequestOp;
+use iotrace_perf::event::syscall_table::Class;
 use iotrace_perf::operation::disk;
 use iotrace_perf::report;
 use iotrace_perf::text::fields::{FieldLines, Fields, RowForm};
@@ -73,6 +76,7 @@ fn for_people(cell: &Cell) -> Option<String> {
     match cell {
         Cell::Count(it) => Some(it.to_string()),
         Cell::Ns(it) => Some(format!("{}.{:03}", it / 1000, it % 1000)),
+        Cell::Mean(it) => Some(format!("{it:.3}")),
         _ => None,
     }
 }
@@ -201,6 +205,72 @@ fn all_forms_of_latency_have_the_times_of_the_operations() {
         }
     }
     assert!(requests > 1000, "{requests}");
+}
+
+#[test]
+fn all_forms_of_a_pattern_have_the_numbers_of_the_operations() {
+    let mut asynchronous = 0;
+    for name in names("iocap") {
+        let (summary, totals, fold) = run(&read(&name, "iocap"), Patterns::default());
+        let (_, _, all) = run(&read(&name, "iocap"), IoSummary::default());
+        let of_class = |class: Class| {
+            let (asked, calls) = all.calls.iter().fold((0, 0), |sum, (what, it)| match what {
+                What::Async(opcode) if opcode.class() == class => (sum.0 + it.count, sum.1),
+                What::Call(call) if call.call().class == class => (sum.0, sum.1 + it.count),
+                _ => sum,
+            });
+            assert_eq!(calls, totals.class(class).count, "{name}");
+            asynchronous += asked;
+            asked + calls
+        };
+        let [reads, writes, transfers] = [Class::Read, Class::Write, Class::Transfer].map(of_class);
+        let streams: u64 = fold.streams.iter().map(|it| it.1.stream.count).sum();
+        let counted = streams + fold.elsewhere + fold.untold;
+        // A transfer may be in a stream of each of its files.
+        let least = reads + writes + transfers;
+        assert!((least..=least + transfers).contains(&counted), "{name}: {counted} {least}");
+        for ((dev, direction), it) in fold.devices.iter() {
+            let of = |op| all.devices.get(&(*dev, op)).map_or(0, |it| it.requests);
+            let expected = match direction {
+                Direction::Read => of(RequestOp::Read),
+                Direction::Write => of(RequestOp::Write),
+                Direction::Both => of(RequestOp::Read) + of(RequestOp::Write),
+            };
+            assert_eq!(it.stream.count, expected, "{name}: {dev} {direction:?}");
+        }
+        for limit in [0, 2] {
+            check(&report::pattern::report(&fold, &summary, limit), &name);
+        }
+    }
+    assert!(asynchronous >= 23, "{asynchronous}");
+}
+
+#[test]
+fn twenty_three_writes_are_twenty_two_transitions() {
+    let (summary, _, fold) = run(&read("v1/dd", "iocap"), Patterns::default());
+    let report = report::pattern::report(&fold, &summary, 0);
+    let csv = of_csv(&printed(&report, Form::Csv), "streams");
+    let is_it = |it: &&BTreeMap<String, String>| it["path"] == "/tmp/iotrace-corpus/zeroes";
+    let rows: Vec<_> = csv.iter().filter(is_it).collect();
+    assert_eq!(rows.len(), 1, "{rows:#?}");
+    for (key, value) in [
+        ("count", "23"),
+        ("bytes", "94277"),
+        ("unknown", "0"),
+        ("class", "consecutive"),
+        ("decided_by", "vfs"),
+        ("transitions", "22"),
+        ("consecutive_share", "1.000000"),
+        ("step_bytes", "4099"),
+        ("size_p50_bytes", "4099"),
+        ("size_common_bytes", "4099"),
+        ("alignment_bytes", "1"),
+        ("depth_max", "1"),
+        ("direction", "write"),
+        ("comm", "dd"),
+    ] {
+        assert_eq!(rows[0][key], value, "{key}");
+    }
 }
 
 /// One row for each line of the JSON form, in the same order; a filter for everything leaves all of them.

@@ -111,6 +111,14 @@ impl Recording {
         text.expect("it ends").success().stdout()
     }
 
+    /// What a verb that answers a question says.
+    #[track_caller]
+    pub(crate) fn report(&self, verb: &str) -> Value {
+        let mut command = Command::new(BINARY);
+        let text = process::run(command.args([verb, "--json"]).arg(&self.log), TIMEOUT);
+        serde_json::from_str(&text.expect("it ends").success().stdout()).expect("JSON")
+    }
+
     /// The system calls, in the order of their beginnings.
     #[track_caller]
     pub(crate) fn operations(&self) -> Vec<JsonOperation> {

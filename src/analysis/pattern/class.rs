@@ -1,0 +1,351 @@
+//! How the accesses of a stream lie to each other, and what that is called.
+//!
+//! In: places in the order in which they were begun. A *transition* leads from an access to the next one and is of one of four
+//! kinds, which add up to all:
+//!
+//! ```text
+//!   the access before:          ├────────┤
+//!   consecutive                          ├─────┤
+//!   forward                                    ├─────┤
+//!   backward            ├────┤
+//!   overlap                  ├─────┤ or      ├────┤
+//! ```
+//!
+//! A *step* leads from the beginning of an access to that of the next one, and is negative backwards. Nothing is concluded across
+//! an access whose place is not known.
+
+/// Accesses before the last one whose ends are remembered: so many runs may be interleaved and are still seen.
+const ENDS: usize = 8;
+
+/// "Nearly all", per cent: a loop with a jump now and then is what it is most of the time.
+const MOST: u64 = 90;
+/// "Hardly any", per cent: accesses at random follow each other by chance, the more often the smaller the file is.
+const HARDLY: u64 = 20;
+/// Of accesses at random this part leads forward at least, and this part back, per cent: they are one half each, and those that
+/// overlap take from both.
+const EITHER: u64 = 25;
+/// Above it runs are interleaved, per cent of transitions that go on where one of the last accesses has ended.
+const RUNS: u64 = 50;
+/// Steps that must have been compared before they are called constant.
+const COMPARED_MIN: u64 = 2;
+
+/// What the accesses of a stream are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// More than half of the places are not known, or of the transitions.
+    Unknown,
+    /// There is only one.
+    Single,
+    /// Each begins where the last one has ended.
+    Consecutive,
+    /// Forwards, with gaps.
+    Sequential,
+    /// Forwards by the same step, which is not the length.
+    Strided,
+    /// Each ends before the last one or where it begins.
+    Backward,
+    /// Each overlaps the last one.
+    Repeated,
+    /// Forwards and backwards, and hardly any goes on where another one has ended.
+    Random,
+    /// None of these for the most part.
+    Mixed,
+}
+
+impl Class {
+    /// The word for it in every output.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown",
+            Self::Single => "single",
+            Self::Consecutive => "consecutive",
+            Self::Sequential => "sequential",
+            Self::Strided => "strided",
+            Self::Backward => "backward",
+            Self::Repeated => "repeated",
+            Self::Random => "random",
+            Self::Mixed => "mixed",
+        }
+    }
+}
+
+/// Transitions by kind.
+#[derive(Clone, Debug)]
+pub struct Transitions {
+    /// All: `consecutive`, `forward`, `backward` and `overlap` add up to it.
+    pub all: u64,
+    /// To where the access before has ended.
+    pub consecutive: u64,
+    /// To a place behind that.
+    pub forward: u64,
+    /// To what ends before the access before, or where it begins.
+    pub backward: u64,
+    /// To what overlaps the access before.
+    pub overlap: u64,
+    /// Not consecutive, but to where one of the last accesses has ended.
+    pub resumed: u64,
+    /// Those behind another transition: their steps can be compared.
+    pub compared: u64,
+    /// Of these those with the same step.
+    pub same_step: u64,
+    /// Of these those that lead forward and are not consecutive.
+    strided: u64,
+    /// First byte and bytes of the last access.
+    last: Option<(u64, u64)>,
+    last_step: Option<i64>,
+    /// The step that most have, if more than half of all have the same.
+    step: i64,
+    /// By how much it is ahead of others.
+    votes: u64,
+    /// Ends of accesses before the last one, the next to be forgotten at `oldest`.
+    ends: [u64; ENDS],
+    oldest: usize,
+}
+
+impl Default for Transitions {
+    fn default() -> Self {
+        Self {
+            all: 0,
+            consecutive: 0,
+            forward: 0,
+            backward: 0,
+            overlap: 0,
+            resumed: 0,
+            compared: 0,
+            same_step: 0,
+            strided: 0,
+            last: None,
+            last_step: None,
+            step: 0,
+            votes: 0,
+            // Nothing begins there.
+            ends: [u64::MAX; ENDS],
+            oldest: 0,
+        }
+    }
+}
+
+impl Transitions {
+    /// The next access moved so many bytes (not 0) from `offset` on; `None`: from nobody knows where.
+    pub fn next(&mut self, offset: Option<u64>, bytes: u64) {
+        let before = self.last;
+        self.last = offset.map(|it| (it, bytes));
+        match (before, offset) {
+            (Some((last, length)), Some(offset)) => {
+                self.transition((last, last.saturating_add(length)), (offset, bytes));
+            }
+            _ => self.last_step = None,
+        }
+    }
+
+    fn transition(&mut self, (begin, end): (u64, u64), (offset, bytes): (u64, u64)) {
+        let step = offset.wrapping_sub(begin).cast_signed();
+        let is_same = self.last_step.map(|it| it == step);
+        self.all += 1;
+        self.compared += u64::from(is_same.is_some());
+        self.same_step += u64::from(is_same == Some(true));
+        if offset == end {
+            self.consecutive += 1;
+        } else {
+            self.resumed += u64::from(self.ends.contains(&offset));
+            self.strided += u64::from(is_same == Some(true) && step > 0);
+            if offset > end {
+                self.forward += 1;
+            } else if offset.saturating_add(bytes) <= begin {
+                self.backward += 1;
+            } else {
+                self.overlap += 1;
+            }
+        }
+        self.vote(step);
+        self.last_step = Some(step);
+        if let Some(it) = self.ends.get_mut(self.oldest) {
+            *it = end;
+        }
+        self.oldest = (self.oldest + 1) % ENDS;
+    }
+
+    /// Boyer and Moore's vote: what more than half have is left at the end.
+    fn vote(&mut self, step: i64) {
+        if self.votes == 0 {
+            self.step = step;
+        }
+        if self.step == step {
+            self.votes += 1;
+        } else {
+            self.votes -= 1;
+        }
+    }
+
+    /// True if `part` is at least so many per cent of `whole`.
+    fn is_part(part: u64, percent: u64, whole: u64) -> bool {
+        u128::from(part) * 100 >= u128::from(percent) * u128::from(whole)
+    }
+
+    /// What they are, of so many accesses that moved bytes; `None`: there are none.
+    pub fn class(&self, accesses: u64) -> Option<Class> {
+        if accesses == 0 {
+            return None;
+        }
+        if accesses == 1 && self.last.is_some() {
+            return Some(Class::Single);
+        }
+        if self.all == 0 || self.all < (accesses - 1).div_ceil(2) {
+            return Some(Class::Unknown);
+        }
+        let is_most = |part| Self::is_part(part, MOST, self.all);
+        let is_hardly_any = Self::is_part(self.all - self.consecutive, 100 - HARDLY, self.all);
+        let has_runs = Self::is_part(self.consecutive + self.resumed, RUNS, self.all);
+        let goes_both_ways =
+            [self.forward, self.backward].iter().all(|it| Self::is_part(*it, EITHER, self.all));
+        Some(if is_most(self.consecutive) {
+            Class::Consecutive
+        } else if self.has_stride() {
+            Class::Strided
+        } else if is_most(self.consecutive + self.forward) {
+            Class::Sequential
+        } else if is_most(self.backward) {
+            Class::Backward
+        } else if is_most(self.overlap) {
+            Class::Repeated
+        } else if is_hardly_any && !has_runs && goes_both_ways {
+            Class::Random
+        } else {
+            Class::Mixed
+        })
+    }
+
+    fn has_stride(&self) -> bool {
+        self.compared >= COMPARED_MIN && Self::is_part(self.strided, MOST, self.compared)
+    }
+
+    /// The step in bytes, if it is constant for the most part.
+    pub fn step(&self) -> Option<i64> {
+        let is_constant =
+            self.compared >= COMPARED_MIN && Self::is_part(self.same_step, MOST, self.compared);
+        is_constant.then_some(self.step)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(all: &[(u64, u64)]) -> Transitions {
+        let mut transitions = Transitions::default();
+        all.iter().for_each(|it| transitions.next(Some(it.0), it.1));
+        transitions
+    }
+
+    /// So many accesses, each where the function says, of 4,099 bytes.
+    fn places(count: u64, place: impl Fn(u64) -> u64) -> Vec<(u64, u64)> {
+        (0..count).map(|it| (place(it), 4099)).collect()
+    }
+
+    #[track_caller]
+    fn check(all: &[(u64, u64)], class: Class) -> Transitions {
+        let it = of(all);
+        assert_eq!(it.class(all.len() as u64), Some(class), "{it:?}");
+        assert_eq!(it.consecutive + it.forward + it.backward + it.overlap, it.all);
+        it
+    }
+
+    #[test]
+    fn each_class_has_its_name() {
+        let it = check(&places(211, |at| at * 4099), Class::Consecutive);
+        assert_eq!((it.all, it.consecutive, it.same_step, it.step()), (210, 210, 209, Some(4099)));
+        let it = check(&places(211, |at| at * at * 10_007), Class::Sequential);
+        assert_eq!((it.forward, it.same_step, it.step()), (210, 0, None));
+        let it = check(&places(211, |at| at * 8191), Class::Strided);
+        assert_eq!((it.forward, it.strided, it.step()), (210, 209, Some(8191)));
+        // The step may be shorter than the accesses.
+        let it = check(&places(211, |at| at * 1009), Class::Strided);
+        assert_eq!((it.overlap, it.step()), (210, Some(1009)));
+        let it = check(&places(211, |at| (211 - at) * 4099), Class::Backward);
+        assert_eq!((it.backward, it.step()), (210, Some(-4099)));
+        check(&places(211, |at| (211 - at) * 8191), Class::Backward);
+        let it = check(&places(211, |_| 7), Class::Repeated);
+        assert_eq!((it.overlap, it.step()), (210, Some(0)));
+        // Each block once, in the order of a multiplication.
+        let it = check(&places(211, |at| at * at * at % 211 * 4099), Class::Random);
+        assert!(it.step().is_none() && it.consecutive < 20, "{it:?}");
+    }
+
+    #[test]
+    fn interleaved_runs_are_not_random() {
+        for runs in [2, 3, 8] {
+            let all = places(211, |at| at % runs * 10_000_019 + at / runs * 4099);
+            let it = check(&all, Class::Mixed);
+            assert_eq!((it.consecutive, it.resumed), (0, 211 - runs), "{it:?}");
+        }
+    }
+
+    #[test]
+    fn a_run_with_jumps_is_mixed() {
+        // Three in a row, then somewhere else.
+        check(&places(211, |at| at / 3 * 7919 % 71 * 1_000_003 + at % 3 * 4099), Class::Mixed);
+    }
+
+    /// So many of 101 accesses jump forward by one byte and from then on all follow again.
+    fn with_gaps(gaps: u64) -> Vec<(u64, u64)> {
+        let mut offset = 0;
+        let place = |at: u64| {
+            offset += 4099 + u64::from(at >= 1 && at <= gaps) * (1 + at);
+            (offset, 4099)
+        };
+        (0..101).map(place).collect()
+    }
+
+    #[test]
+    fn nine_of_ten_are_most() {
+        check(&with_gaps(10), Class::Consecutive);
+        check(&with_gaps(11), Class::Sequential);
+        // From the beginning again, so often.
+        let again = |times: u64| {
+            (0..101)
+                .map(move |at| (if at >= 1 && at <= times { 101 - at } else { 7919 * (at + 1) }, 1))
+        };
+        check(&again(10).collect::<Vec<_>>(), Class::Sequential);
+        check(&again(11).collect::<Vec<_>>(), Class::Mixed);
+    }
+
+    #[test]
+    fn few_accesses() {
+        assert_eq!(of(&[]).class(0), None);
+        check(&[(7, 5)], Class::Single);
+        check(&[(7, 5), (12, 1)], Class::Consecutive);
+        check(&[(7, 5), (13, 1)], Class::Sequential);
+        check(&[(7, 5), (2, 5)], Class::Backward);
+        check(&[(7, 5), (3, 5)], Class::Repeated);
+        // One comparison is no proof of a constant step.
+        check(&[(0, 1), (10, 1), (20, 1)], Class::Sequential);
+        check(&[(0, 1), (10, 1), (20, 1), (30, 1)], Class::Strided);
+    }
+
+    #[test]
+    fn nothing_is_concluded_across_what_is_unknown() {
+        let mut it = Transitions::default();
+        for at in 0..10 {
+            it.next(Some(at * 10), 10);
+            it.next(None, 10);
+        }
+        assert_eq!((it.all, it.class(20)), (0, Some(Class::Unknown)));
+        let mut it = of(&places(5, |at| at * 4099));
+        it.next(None, 1);
+        // Four of five transitions are known, then four of eight, then four of nine.
+        for (accesses, class) in
+            [(6, Class::Consecutive), (9, Class::Consecutive), (10, Class::Unknown)]
+        {
+            assert_eq!(it.class(accesses), Some(class));
+        }
+        let mut one = Transitions::default();
+        one.next(None, 1);
+        assert_eq!(one.class(1), Some(Class::Unknown));
+    }
+
+    #[test]
+    fn places_at_the_end_of_all_numbers() {
+        let it = of(&[(u64::MAX - 1, 9), (0, 1), (u64::MAX, 1)]);
+        assert_eq!(it.all, 2);
+    }
+}

@@ -1,0 +1,266 @@
+//! Accesses of one file, or device, in one direction: sizes, alignment, order, depth.
+
+use super::class::{Class, Transitions};
+use super::depth::Depth;
+use super::order::{Access, Next, Order};
+use crate::analysis::spread::Spread;
+
+/// Sizes that are counted one by one; what has a size that came later counts as another one.
+const SIZES_MAX: usize = 64;
+
+/// No alignment is larger, in bytes: beyond it nothing depends on it.
+const ALIGNMENT_MAX: u64 = 1 << 20;
+
+/// How large accesses are.
+#[derive(Clone, Debug, Default)]
+pub struct Sizes {
+    all: Spread,
+    counts: Vec<(u64, u64)>,
+    /// Where the last one was counted.
+    last: usize,
+    /// Those of further sizes.
+    further: u64,
+}
+
+impl Sizes {
+    fn add(&mut self, bytes: u64) {
+        self.all.add(bytes);
+        if self.counts.get(self.last).is_none_or(|it| it.0 != bytes) {
+            match self.counts.iter().position(|it| it.0 == bytes) {
+                Some(place) => self.last = place,
+                None if self.counts.len() < SIZES_MAX => {
+                    self.last = self.counts.len();
+                    self.counts.push((bytes, 0));
+                }
+                None => {
+                    self.further += 1;
+                    return;
+                }
+            }
+        }
+        if let Some(it) = self.counts.get_mut(self.last) {
+            it.1 += 1;
+        }
+    }
+
+    /// The largest of the smaller half; `None` of none. Exact if there are few sizes, else within 0.2 %.
+    pub fn median(&self) -> Option<u64> {
+        if self.further > 0 {
+            return self.all.percentile(500);
+        }
+        let mut counts = self.counts.clone();
+        counts.sort_unstable();
+        let mut passed = 0;
+        let half = self.all.count().div_ceil(2);
+        let found = counts.iter().find(|it| {
+            passed += it.1;
+            passed >= half
+        });
+        found.map(|it| it.0)
+    }
+
+    /// The largest; `None` of none.
+    pub fn max(&self) -> Option<u64> {
+        self.all.percentile(1000)
+    }
+
+    /// The commonest, and how many have it; the larger one of two. `None`: one that was not counted may be as common.
+    pub fn commonest(&self) -> Option<(u64, u64)> {
+        let (bytes, count) = *self.counts.iter().max_by_key(|it| (it.1, it.0))?;
+        (count > self.further).then_some((bytes, count))
+    }
+}
+
+/// A stream of accesses.
+#[derive(Clone, Debug, Default)]
+pub struct Stream {
+    /// Those that ended.
+    pub count: u64,
+    /// Of them those that failed.
+    pub errors: u64,
+    /// Those that moved nothing, and did not fail: a read at the end of a file.
+    pub empty: u64,
+    /// Bytes moved.
+    pub bytes: u64,
+    /// Those that moved bytes from or to nobody knows where.
+    pub unknown: u64,
+    /// How large those are that moved bytes.
+    pub sizes: Sizes,
+    /// All bits of all offsets and sizes that are known.
+    bits: u64,
+    transitions: Transitions,
+    depth: Depth,
+    order: Order,
+}
+
+/// What a stream comes to.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// From each access to the next.
+    pub transitions: Transitions,
+    /// What they are; `None`: none moved a byte.
+    pub class: Option<Class>,
+    /// How many were in flight.
+    pub depth: Depth,
+}
+
+impl Stream {
+    /// One more. `asked` is how many bytes it was to move: at the end of a file there are fewer, which says nothing about how
+    /// accesses are aligned.
+    pub fn add(&mut self, access: Access, asked: u64, failed: bool) {
+        self.count += 1;
+        self.errors += u64::from(failed);
+        self.bytes = self.bytes.saturating_add(access.bytes);
+        if access.bytes > 0 {
+            self.sizes.add(access.bytes);
+            match access.offset {
+                Some(offset) => self.bits |= offset | asked,
+                None => self.unknown += 1,
+            }
+        } else {
+            self.empty += u64::from(!failed);
+        }
+        if let Some(next) = self.order.add(access) {
+            pass(next, &mut self.transitions, &mut self.depth);
+        }
+    }
+
+    /// Those that came too late to be put in order.
+    pub fn late(&self) -> u64 {
+        self.order.late
+    }
+
+    /// Those that moved bytes.
+    pub fn moved(&self) -> u64 {
+        self.sizes.all.count()
+    }
+
+    /// The largest power of two, up to 1 MiB, that all known places and their sizes are multiples of; `None`: none is known.
+    pub fn alignment(&self) -> Option<u64> {
+        let lowest = (self.bits | ALIGNMENT_MAX) & (self.bits | ALIGNMENT_MAX).wrapping_neg();
+        (self.moved() > self.unknown).then_some(lowest)
+    }
+
+    /// What it comes to, with all that was held back.
+    pub fn found(&self) -> Found {
+        let (mut transitions, mut depth) = (self.transitions.clone(), self.depth.clone());
+        for next in self.order.clone().rest() {
+            pass(next, &mut transitions, &mut depth);
+        }
+        let class = transitions.class(self.moved());
+        Found { transitions, class, depth }
+    }
+}
+
+fn pass(next: Next, transitions: &mut Transitions, depth: &mut Depth) {
+    let (Next::InOrder(it) | Next::Late(it)) = next;
+    depth.add(it.start, it.end);
+    // Where a late one belongs nobody knows any more.
+    if matches!(next, Next::InOrder(_)) && it.bytes > 0 {
+        transitions.next(it.offset, it.bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::KernelTime;
+
+    /// So many accesses of 4,096 bytes one after the other in the file, so many at a time; the last of each lot ends first.
+    fn stream(count: u64, depth: u64) -> Stream {
+        let mut stream = Stream::default();
+        for at in 0..count {
+            let number = at / depth * depth + (depth - 1 - at % depth);
+            let lot = number / depth * 1000;
+            let access = Access {
+                start: KernelTime(lot + number % depth),
+                number: 0,
+                end: KernelTime(lot + 900),
+                offset: Some(number * 4096),
+                bytes: 4096,
+            };
+            stream.add(access, 4096, false);
+        }
+        stream
+    }
+
+    #[test]
+    fn the_order_of_the_beginnings_counts() {
+        for depth in [1, 16] {
+            let stream = stream(16 * 13, depth);
+            let found = stream.found();
+            assert_eq!(found.class, Some(Class::Consecutive), "{depth}");
+            assert_eq!((found.transitions.consecutive, stream.late()), (207, 0), "{depth}");
+            assert_eq!(found.depth.max, depth);
+            assert_eq!((stream.count, stream.bytes), (208, 208 * 4096));
+            assert_eq!(stream.sizes.commonest(), Some((4096, 208)));
+            assert_eq!(stream.alignment(), Some(4096));
+        }
+    }
+
+    #[track_caller]
+    fn alignment(all: &[(Option<u64>, u64, u64)], expected: Option<u64>) {
+        let mut stream = Stream::default();
+        for (at, &(offset, bytes, asked)) in all.iter().enumerate() {
+            let time = KernelTime(at as u64);
+            let access = Access { start: time, number: 0, end: time, offset, bytes };
+            stream.add(access, asked, false);
+        }
+        assert_eq!(stream.alignment(), expected);
+    }
+
+    #[test]
+    fn the_largest_power_of_two() {
+        alignment(&[], None);
+        alignment(&[(None, 512, 512)], None);
+        alignment(&[(Some(0), 512, 512), (Some(512), 1024, 1024)], Some(512));
+        alignment(&[(Some(0), 512, 512), (Some(513), 512, 512)], Some(1));
+        // The end of the file, and what moves nothing.
+        alignment(
+            &[(Some(0), 4096, 4096), (Some(4096), 5, 4096), (Some(4101), 0, 4096)],
+            Some(4096),
+        );
+        alignment(&[(Some(0), 1 << 30, 1 << 30)], Some(1 << 20));
+    }
+
+    #[test]
+    fn the_commonest_size_is_certain_or_not_told() {
+        let mut sizes = Sizes::default();
+        (0..7).for_each(|_| sizes.add(13));
+        (0..7).for_each(|_| sizes.add(11));
+        assert_eq!(sizes.commonest(), Some((13, 7)));
+        (100..162).for_each(|it| sizes.add(it));
+        (200..206).for_each(|it| sizes.add(it));
+        assert_eq!(sizes.commonest(), Some((13, 7)));
+        sizes.add(206);
+        assert_eq!(sizes.commonest(), None);
+    }
+
+    #[test]
+    fn half_are_not_larger_than_the_median() {
+        let sizes = |all: &[u64]| {
+            let mut sizes = Sizes::default();
+            all.iter().for_each(|it| sizes.add(*it));
+            (sizes.median(), sizes.max())
+        };
+        assert_eq!(sizes(&[]), (None, None));
+        assert_eq!(sizes(&[4099]), (Some(4099), Some(4099)));
+        assert_eq!(sizes(&[7, 4099]), (Some(7), Some(4099)));
+        assert_eq!(sizes(&[9, 7, 9, 4099, 9]), (Some(9), Some(4099)));
+        // More than are kept as they are, of one size, and of many.
+        assert_eq!(sizes(&[4099; 211]), (Some(4099), Some(4099)));
+        let many: Vec<u64> = (1..=211).collect();
+        assert_eq!(sizes(&many), (Some(106), Some(211)));
+    }
+
+    #[test]
+    fn what_fails_or_moves_nothing_has_no_place() {
+        let mut stream = stream(3, 1);
+        let time = KernelTime(10_000);
+        let nothing = Access { start: time, number: 0, end: time, offset: Some(7), bytes: 0 };
+        stream.add(nothing, 4096, true);
+        stream.add(nothing, 4096, false);
+        assert_eq!((stream.count, stream.errors, stream.empty, stream.moved()), (5, 1, 1, 3));
+        assert_eq!(stream.found().class, Some(Class::Consecutive));
+    }
+}

@@ -1,0 +1,249 @@
+//! The fold, fed with steps made by hand. One line is one operation, in the order of the ends:
+//!
+//! ```text
+//! read FILE +START -END OFFSET BYTES      FILE: a path, or `7` for a nameless open file; OFFSET: `?` if it is not known
+//! ```
+
+use std::rc::Rc;
+
+use super::*;
+use crate::anomaly::Link;
+use crate::event::FileStat;
+use crate::event::block::{BlockPoint, Rwbs};
+use crate::event::syscall_table::CallId;
+use crate::operation::block::{At, FlushRole, Inferred, RequestId};
+use crate::operation::model::{FilePath, SyscallOperation, ThreadKey};
+use crate::units::{CpuId, Fd, Tid};
+
+const DEV: DevId = DevId(7 << 20);
+const DIRECT: u32 = 0o40000;
+
+fn stat(ino: u64, mode: u32) -> FileStat {
+    FileStat { mode, dev: DEV, ino, size: 0 }
+}
+
+/// A regular file; its inode is the number of its letters.
+fn file(name: &str, flags: u32) -> OpenFile {
+    let path = name.starts_with('/').then(|| FilePath::new(name, PathSource::Link));
+    OpenFile {
+        id: name.parse().unwrap_or(1),
+        path,
+        first_path: None,
+        stat: Some(stat(name.len() as u64, libc::S_IFREG)),
+        flags: Some(flags),
+        pre_created: false,
+    }
+}
+
+fn call(
+    name: &str,
+    file: OpenFile,
+    [start, end]: [u64; 2],
+    offset: Option<u64>,
+    bytes: i64,
+) -> SyscallOperation {
+    SyscallOperation {
+        call: CallId::by_name(name).expect(name),
+        thread: ThreadKey(0),
+        process: ProcessKey(0),
+        pid: Pid(4711),
+        tid: Tid(4711),
+        cpu: CpuId(0),
+        start: KernelTime(start),
+        end: Some(KernelTime(end)),
+        args: [0; 6],
+        ret: Some(bytes),
+        fd: Some(Fd(3)),
+        file: Some(Rc::new(file)),
+        named: None,
+        target: None,
+        target_offset: None,
+        flags_in_memory: None,
+        offset,
+        bytes_requested: None,
+    }
+}
+
+fn tell(patterns: &mut Patterns, operation: &SyscallOperation) {
+    let step = Step::SyscallEnded(operation, &[]);
+    patterns.step(KernelTime(0), &step).expect("it takes everything");
+}
+
+#[track_caller]
+fn told(lines: &str, flags: u32) -> Patterns {
+    let mut patterns = Patterns::default();
+    for line in lines.lines().map(str::trim).filter(|it| !it.is_empty()) {
+        let &[name, path, start, end, offset, bytes] =
+            line.split_whitespace().collect::<Vec<_>>().as_slice()
+        else {
+            panic!("{line}")
+        };
+        let time = |it: &str| it[1..].parse().expect("a time");
+        let bytes = bytes.parse().expect("bytes");
+        let times = [time(start), time(end)];
+        let operation = call(name, file(path, flags), times, offset.parse().ok(), bytes);
+        tell(&mut patterns, &operation);
+    }
+    patterns
+}
+
+/// A request for a piece of a file with this inode; it begins where it begins in the file.
+fn request(patterns: &mut Patterns, op: RequestOp, time: u64, ino: u64, offset: u64) {
+    let queued = At { time: KernelTime(time), cpu: CpuId(0), pid: Pid(1), tid: Tid(1) };
+    let request = BlockRequest {
+        id: RequestId(0),
+        dev: DEV,
+        op,
+        rwbs: Rwbs::new(b"R"),
+        sector: offset / SECTOR_BYTES,
+        nr_sector: 8,
+        bytes_done: 4096,
+        first_seen: BlockPoint::GetRq,
+        queued: Some(KernelTime(time)),
+        inserted: None,
+        issued: None,
+        reissued: None,
+        data_completed: None,
+        completed: Some(KernelTime(time + 50)),
+        submitter: None,
+        error: None,
+        merges: 0,
+        requeues: 0,
+        flush: FlushRole::None,
+        inferred: Inferred::default(),
+        is_stillborn: false,
+        ending: Some(Ending::Completed),
+        parts: Rc::default(),
+    };
+    let behind =
+        Behind::File { key: (DEV, ino), offset: Some(offset), file: None, link: Link::Exact };
+    let piece = Piece {
+        sector: request.sector,
+        nr_sector: 8,
+        queued,
+        levels: [].into(),
+        behind,
+        above: Vec::new(),
+        for_others: false,
+        writers: Vec::new(),
+    };
+    let step = Step::Block { step: &BlockStep::Ended(&request), thread: None, pieces: &[piece] };
+    patterns.step(KernelTime(0), &step).expect("it takes everything");
+}
+
+/// What is said of the only stream in a direction.
+#[track_caller]
+fn class(patterns: &Patterns, direction: Direction) -> (Option<Class>, Option<Level>) {
+    let streams = patterns.streams.iter().filter(|it| it.0.2 == direction).collect::<Vec<_>>();
+    assert_eq!(streams.len(), 1, "{streams:?}");
+    Decisions::of(patterns, DIRECT).class(streams[0].0, streams[0].1)
+}
+
+#[test]
+fn calls_count_in_the_order_of_their_beginnings() {
+    let patterns = told(
+        "pread64 /a +10 -40 0 100
+         pread64 /a +12 -30 200 100
+         pread64 /a +11 -50 100 100
+         pwrite64 /a +5 -6 7 1
+         pread64 /a +13 -20 300 100",
+        0,
+    );
+    assert_eq!(class(&patterns, Direction::Read), (Some(Class::Consecutive), Some(Level::Vfs)));
+    assert_eq!(class(&patterns, Direction::Write), (Some(Class::Single), Some(Level::Vfs)));
+    let read = patterns.streams.iter().find(|it| it.0.2 == Direction::Read).expect("some").1;
+    assert_eq!((read.stream.count, read.stream.bytes, read.stream.found().depth.max), (4, 400, 4));
+}
+
+#[test]
+fn a_transfer_is_a_read_and_a_write() {
+    let mut patterns = Patterns::default();
+    for at in 0..3 {
+        let mut copy = call("copy_file_range", file("/from", 0), [at, at], Some(at * 10), 10);
+        copy.target = Some((Fd(4), Rc::new(file("/to", 0))));
+        copy.target_offset = Some(1000 - at * 10);
+        tell(&mut patterns, &copy);
+    }
+    assert_eq!(class(&patterns, Direction::Read).0, Some(Class::Consecutive));
+    assert_eq!(class(&patterns, Direction::Write).0, Some(Class::Backward));
+}
+
+#[test]
+fn what_has_no_places_is_counted() {
+    let mut patterns = Patterns::default();
+    let pipe = OpenFile { stat: Some(stat(1, libc::S_IFIFO)), ..file("/fifo", 0) };
+    let socket = FilePath::new("socket:[?]", PathSource::Call);
+    let socket = OpenFile { stat: None, path: Some(socket), ..file("7", 0) };
+    let unknown = OpenFile { stat: None, ..file("7", 0) };
+    for file in [pipe, socket, unknown] {
+        tell(&mut patterns, &call("read", file, [0, 1], None, 3));
+    }
+    assert_eq!((patterns.elsewhere, patterns.untold, patterns.streams.iter().count()), (2, 1, 0));
+    // Of a file without a name each open is a stream.
+    for id in ["7", "8", "7"] {
+        tell(&mut patterns, &call("read", file(id, 0), [0, 1], Some(0), 3));
+    }
+    assert_eq!(patterns.streams.iter().count(), 2);
+}
+
+const UNKNOWN: &str = "pread64 /a +1 -2 ? 4096
+    pread64 /a +3 -4 ? 4096
+    pread64 /a +5 -6 ? 4096";
+
+/// Three requests for the file, forwards.
+fn with_requests(mut patterns: Patterns) -> Patterns {
+    for at in [0, 1, 2] {
+        request(&mut patterns, RequestOp::Read, at, 2, at * 4096);
+    }
+    // The other direction, and another file.
+    request(&mut patterns, RequestOp::Write, 3, 2, 0);
+    request(&mut patterns, RequestOp::Read, 4, 3, 0);
+    patterns
+}
+
+#[test]
+fn requests_decide_where_places_are_unknown_and_nothing_is_cached() {
+    let unknown = (Some(Class::Unknown), None);
+    let direct = with_requests(told(UNKNOWN, DIRECT));
+    let decided = (Some(Class::Consecutive), Some(Level::Block));
+    assert_eq!(class(&direct, Direction::Read), decided);
+    assert_eq!(class(&with_requests(told(UNKNOWN, 0)), Direction::Read), unknown);
+    assert_eq!(class(&told(UNKNOWN, DIRECT), Direction::Read), unknown);
+    // Once through the cache.
+    let mut once = with_requests(told(UNKNOWN, DIRECT));
+    tell(&mut once, &call("pread64", file("/a", 0), [7, 8], None, 4096));
+    assert_eq!(class(&once, Direction::Read), unknown);
+    // Whose requests are they?
+    let mut two = with_requests(told(UNKNOWN, DIRECT));
+    let theirs = call("pread64", file("/a", DIRECT), [7, 8], None, 4096);
+    tell(&mut two, &SyscallOperation { process: ProcessKey(1), ..theirs });
+    let decisions = Decisions::of(&two, DIRECT);
+    assert!(two.streams.iter().all(|it| decisions.class(it.0, it.1) == unknown));
+    // The same name, and not known to be the same file.
+    let mut two = with_requests(told(UNKNOWN, DIRECT));
+    let nobody = OpenFile { stat: None, ..file("/a", DIRECT) };
+    let theirs = call("pread64", nobody, [7, 8], None, 4096);
+    tell(&mut two, &SyscallOperation { process: ProcessKey(1), ..theirs });
+    let decisions = Decisions::of(&two, DIRECT);
+    assert!(two.streams.iter().all(|it| decisions.class(it.0, it.1) == unknown));
+    // Their own places are better.
+    let known = with_requests(told(&UNKNOWN.replace('?', "0"), DIRECT));
+    assert_eq!(class(&known, Direction::Read), (Some(Class::Repeated), Some(Level::Vfs)));
+}
+
+#[test]
+fn requests_are_of_devices_and_files() {
+    let mut patterns = with_requests(Patterns::default());
+    request(&mut patterns, RequestOp::Discard, 9, 2, 0);
+    assert_eq!(patterns.without_data, 1);
+    let device = |patterns: &Patterns, direction| {
+        let found = patterns.devices.iter().find(|it| *it.0 == (DEV, direction));
+        let found = found.map(|it| &it.1.stream).expect("it is there").clone();
+        (found.count, found.bytes, found.found().class, found.found().depth.max)
+    };
+    assert_eq!(device(&patterns, Direction::Read), (4, 4 * 4096, Some(Class::Mixed), 4));
+    assert_eq!(device(&patterns, Direction::Write).0, 1);
+    assert_eq!(device(&patterns, Direction::Both).0, 5);
+    let files: u64 = patterns.device_files.iter().map(|it| it.1.stream.count).sum();
+    assert_eq!((files, patterns.device_files.iter().count()), (5, 3));
+}

@@ -1,0 +1,290 @@
+//! The report of `pattern`.
+
+use rustc_hash::FxHashSet;
+
+use super::summary::{device, file_cells};
+use super::{column, first_rows, left_out, others, rest_of_keys};
+use crate::analysis::keyed::KEYS_MAX;
+use crate::analysis::pattern::class::Class;
+use crate::analysis::pattern::stream::Stream;
+use crate::analysis::pattern::{
+    Decisions, Direction, Level, OfDevice, OfProcess, Patterns, StreamFile, StreamKey,
+};
+use crate::operation::disk;
+use crate::operation::model::ProcessKey;
+use crate::pipeline::Summary;
+use crate::text::direct_flag;
+use crate::text::table::{Cell, Column, Report, Table};
+use crate::units::{DevId, Pid};
+
+/// What is told of a stream of many accesses, and of many streams.
+const COUNTS: [Column; 6] = [
+    column("count", "count"),
+    column("errors", ""),
+    column("empty", ""),
+    column("bytes", "bytes"),
+    column("unknown", "unknown"),
+    column("late", ""),
+];
+
+/// What is told of one stream.
+const SHAPE: [Column; 17] = [
+    column("class", "class"),
+    column("decided_by", "by"),
+    column("consecutive_share", "consec."),
+    column("forward_share", "forward"),
+    column("backward_share", "backward"),
+    column("overlap_share", "overlap"),
+    column("same_step_share", "same step"),
+    column("resumed_share", ""),
+    column("transitions", ""),
+    column("step_bytes", "step"),
+    column("size_p50_bytes", "size p50"),
+    column("size_max_bytes", "max"),
+    column("size_common_bytes", "commonest"),
+    column("size_common_share", "so many"),
+    column("alignment_bytes", "alignment"),
+    column("depth_max", "depth"),
+    column("depth_mean", "mean"),
+];
+
+/// A row: a stream, and the cells that say whose it is.
+struct Row<'a> {
+    stream: &'a Stream,
+    /// Only its counts mean something: it is many streams.
+    is_many: bool,
+    /// What it is, if not what its own accesses say.
+    decided: Option<(Option<Class>, Option<Level>)>,
+    names: Vec<Cell>,
+}
+
+impl Row<'_> {
+    fn cells(&self) -> Vec<Cell> {
+        let it = self.stream;
+        let found = it.found();
+        let mut cells = counts([it.count, it.errors, it.empty, it.bytes, it.unknown, it.late()]);
+        if self.is_many {
+            cells.extend(vec![Cell::None; SHAPE.len()]);
+            return cells;
+        }
+        let by_block = found.class.filter(|it| *it != Class::Unknown).map(|_| Level::Block);
+        let (class, by) = self.decided.unwrap_or((found.class, by_block));
+        let word = |it: Option<&str>| it.map_or(Cell::None, |it| Cell::Word(it.to_owned()));
+        let transitions = &found.transitions;
+        let share = |part| Cell::share(part, transitions.all);
+        let common = it.sizes.commonest();
+        cells.extend([
+            word(class.map(Class::as_str)),
+            word(by.map(Level::as_str)),
+            share(transitions.consecutive),
+            share(transitions.forward),
+            share(transitions.backward),
+            share(transitions.overlap),
+            Cell::share(transitions.same_step, transitions.compared),
+            share(transitions.resumed),
+            Cell::Count(transitions.all),
+            transitions.step().map_or(Cell::None, Cell::Signed),
+            Cell::count(it.sizes.median()),
+            Cell::count(it.sizes.max()),
+            Cell::count(common.map(|it| it.0)),
+            common.map_or(Cell::None, |common| Cell::share(common.1, it.moved())),
+            Cell::count(it.alignment()),
+            Cell::Count(found.depth.max),
+            found.depth.mean().map_or(Cell::None, Cell::Mean),
+        ]);
+        cells
+    }
+}
+
+fn counts(all: [u64; COUNTS.len()]) -> Vec<Cell> {
+    all.into_iter().map(Cell::Count).collect()
+}
+
+/// Those with most bytes first; behind the first `limit` there is their sum.
+fn table(
+    (key, title): (&'static str, &str),
+    names: &[Column],
+    mut rows: Vec<Row<'_>>,
+    limit: usize,
+) -> Table {
+    let total = rows.len();
+    rows.sort_by_cached_key(|it| {
+        let most = (it.stream.bytes, it.stream.count);
+        (std::cmp::Reverse(most), format!("{:?}", it.names))
+    });
+    let (rows, rest) = first_rows(rows, limit);
+    let mut cells: Vec<Vec<Cell>> = Vec::with_capacity(rows.len() + 1);
+    for mut row in rows {
+        let mut line = row.cells();
+        line.append(&mut row.names);
+        cells.push(line);
+    }
+    if !rest.is_empty() {
+        let of = |it: &Row<'_>| {
+            let it = it.stream;
+            [it.count, it.errors, it.empty, it.bytes, it.unknown, it.late()]
+        };
+        let sum = rest.iter().map(of).fold([0_u64; COUNTS.len()], |sum, its| {
+            std::array::from_fn(|at| sum[at].saturating_add(its[at]))
+        });
+        let mut line = counts(sum);
+        line.extend(vec![Cell::None; SHAPE.len() + names.len()]);
+        if let Some(last) = line.last_mut() {
+            *last = others(rest.len());
+        }
+        cells.push(line);
+    }
+    Table {
+        key,
+        title: format!("{title} ({total})"),
+        columns: COUNTS.iter().chain(&SHAPE).chain(names).copied().collect(),
+        rows: cells,
+    }
+}
+
+/// All that `pattern` says but for the last lines of the capture; `limit` rows of each table, 0 for all.
+pub fn report(fold: &Patterns, summary: &Summary, limit: usize) -> Report {
+    let wall = summary.end_time().0.saturating_sub(summary.start().0);
+    let disks = disk::names(&summary.disks());
+    let mut report = Report { kind: "pattern", ..Report::default() };
+    report.facts = vec![
+        ("wall_ns", "recorded us", Cell::Ns(wall)),
+        ("elsewhere", "operations on pipes, sockets, …", Cell::Count(fold.elsewhere)),
+        ("untold", "operations on unknown files", Cell::Count(fold.untold)),
+        ("without_data", "block requests without data", Cell::Count(fold.without_data)),
+    ];
+    let direct = direct_flag(&summary.header.host.machine);
+    report.tables = vec![
+        streams(fold, direct, limit),
+        device_files(fold, &disks, limit),
+        devices(fold, &disks, limit),
+    ];
+    notes(fold, &mut report);
+    report
+}
+
+fn notes(fold: &Patterns, report: &mut Report) {
+    let streams = || fold.streams.iter().map(|it| &it.1.stream);
+    let blocks = fold.devices.iter().map(|it| &it.1.stream);
+    let unknown: u64 = streams().map(|it| it.unknown).sum();
+    if unknown > 0 {
+        report.notes.push(format!(
+            "where in its file is not known of {unknown} operations; a stream most of which are such is `unknown`, or, past the page \
+             cache, what its block requests are (`block`)"
+        ));
+    }
+    let blocks = blocks.chain(fold.device_files.iter().map(|it| &it.1.stream));
+    let late: u64 = streams().chain(blocks).map(Stream::late).sum();
+    if late > 0 {
+        report.notes.push(format!(
+            "{late} accesses ended so much later than those that began after them that they are left out of the order"
+        ));
+    }
+    for (what, others) in [
+        ("streams", fold.streams.others().map(|it| it.stream.count)),
+        ("files on devices", fold.device_files.others().map(|it| it.stream.count)),
+        ("devices", fold.devices.others().map(|it| it.stream.count)),
+    ] {
+        if let Some(count) = others {
+            left_out(report, what, KEYS_MAX, count);
+        }
+    }
+}
+
+fn word(direction: Direction) -> Cell {
+    Cell::Word(direction.as_str().to_owned())
+}
+
+fn streams(fold: &Patterns, direct: u32, limit: usize) -> Table {
+    let decisions = Decisions::of(fold, direct);
+    let mut names: Vec<(usize, &Vec<u8>)> = fold.files.keys().map(|it| (it.1, it.0)).collect();
+    names.sort_unstable_by_key(|it| it.0);
+    let path = |file: StreamFile| match file {
+        StreamFile::Named(place) => names.get(place).map(|it| file_cells(it.1)),
+        StreamFile::Nameless(_) => None,
+    };
+    let comm = |process: ProcessKey, pid: Pid| {
+        let comm = fold.comms.get(&process).map(|it| it.1.clone()).unwrap_or_default();
+        [Cell::Signed(pid.0.into()), Cell::Name(comm)]
+    };
+    let row = |(key, it): (&StreamKey, &OfProcess)| {
+        let (process, file, direction) = key;
+        let path = path(*file).unwrap_or(vec![Cell::None, Cell::None]);
+        let mut cells = vec![Cell::Flag(it.is_direct(direct)), Cell::Count(it.doubtful)];
+        cells.push(word(*direction));
+        cells.extend(comm(*process, it.pid).into_iter().chain(path));
+        (cells, decisions.class(key, it))
+    };
+    let rows = fold.streams.iter().map(|(key, it)| {
+        let (names, decided) = row((key, it));
+        Row { stream: &it.stream, is_many: false, decided: Some(decided), names }
+    });
+    let columns = [
+        column("direct", "direct"),
+        column("doubtful_names", ""),
+        column("direction", "direction"),
+        column("pid", "pid"),
+        column("comm", "process"),
+        column("mounts", ""),
+        column("path", "file"),
+    ];
+    let rest = fold.streams.others().map(|it| further(&it.stream, columns.len()));
+    let rows = rows.chain(rest).collect();
+    table(
+        ("streams", "Files by process: system calls and asynchronous operations"),
+        &columns,
+        rows,
+        limit,
+    )
+}
+
+/// The row of all that came when there were too many.
+fn further(stream: &Stream, names: usize) -> Row<'_> {
+    let mut cells = vec![Cell::None; names];
+    if let Some(last) = cells.last_mut() {
+        *last = rest_of_keys();
+    }
+    Row { stream, is_many: true, decided: None, names: cells }
+}
+
+fn of_device(it: &OfDevice, names: Vec<Cell>) -> Row<'_> {
+    Row { stream: &it.stream, is_many: false, decided: None, names }
+}
+
+fn device_files(fold: &Patterns, disks: &[(DevId, String)], limit: usize) -> Table {
+    let columns = [
+        column("direction", "direction"),
+        column("device", "device"),
+        column("fs_dev", ""),
+        column("ino", ""),
+        column("mounts", ""),
+        column("path", "file"),
+    ];
+    let rows = fold.device_files.iter().map(|((dev, (fs, ino), direction), it)| {
+        let names = it.name.as_ref().map(|it| file_cells(it));
+        let mut cells = vec![word(*direction), device(*dev, disks)];
+        cells.extend([Cell::Word(fs.to_string()), Cell::Count(*ino)]);
+        cells.extend(names.unwrap_or(vec![Cell::None, Cell::None]));
+        of_device(it, cells)
+    });
+    let rest = fold.device_files.others().map(|it| further(&it.stream, columns.len()));
+    table(
+        ("device_files", "Files on devices: parts of block requests"),
+        &columns,
+        rows.chain(rest).collect(),
+        limit,
+    )
+}
+
+fn devices(fold: &Patterns, disks: &[(DevId, String)], limit: usize) -> Table {
+    let columns = [column("direction", "direction"), column("device", "device")];
+    // Reads and writes together say nothing new if there are only reads.
+    let keys: FxHashSet<_> = fold.devices.keys().map(|it| *it.0).collect();
+    let says_more =
+        |dev| [Direction::Read, Direction::Write].iter().all(|it| keys.contains(&(dev, *it)));
+    let rows = fold.devices.iter().filter(|it| it.0.1 != Direction::Both || says_more(it.0.0));
+    let rows = rows
+        .map(|((dev, direction), it)| of_device(it, vec![word(*direction), device(*dev, disks)]));
+    let rest = fold.devices.others().map(|it| further(&it.stream, columns.len()));
+    table(("devices", "Devices: block requests"), &columns, rows.chain(rest).collect(), limit)
+}
