@@ -39,6 +39,7 @@ fn operation(thread: u32, file: &Rc<OpenFile>) -> SyscallOperation {
         target: None,
         offset: None,
         bytes_requested: Some(4096),
+        spans: Vec::new(),
     }
 }
 

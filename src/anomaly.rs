@@ -196,6 +196,19 @@ pub struct Ledger {
     pub other: OtherPrograms,
     /// How much is known of what stands behind block requests.
     pub behind: BehindBooks,
+    /// Stretches of time inside calls that are not told as such.
+    pub spans: SpanBooks,
+}
+
+/// Stretches of time that did not become any.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SpanBooks {
+    /// Ends of what was not seen to begin.
+    pub without_begin: u64,
+    /// What began and did not end inside its call.
+    pub without_end: u64,
+    /// Those of calls that had too many.
+    pub left_out: u64,
 }
 
 /// How something is known.

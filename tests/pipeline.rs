@@ -22,6 +22,8 @@ mod any_events;
 mod block_logs;
 #[path = "pipeline/checked.rs"]
 mod checked;
+#[path = "pipeline/layer_logs.rs"]
+mod layer_logs;
 #[path = "pipeline/reports.rs"]
 mod reports;
 

@@ -10,6 +10,7 @@ use crate::operation::behind::{Behind, Piece};
 use crate::operation::block::{BlockRequest, BlockStep};
 use crate::operation::fault::Fault;
 use crate::operation::model::{FilePath, ThreadInfo, ThreadKey};
+use crate::operation::spans::Span;
 use crate::operation::{Sink, Step};
 use crate::units::{DevId, KernelTime, Pid};
 
@@ -148,6 +149,12 @@ impl Filter {
             && self.files.as_ref().is_none_or(is_named)
     }
 
+    /// What kernel threads do is no call, and on no file that is told.
+    fn takes_aside(&self, pid: Pid, span: &Span) -> bool {
+        let has_others = self.files.is_some() || self.side.is_some() || self.events.is_some();
+        self.takes_pid(pid) && !has_others && self.devices.is_empty() && span.ns() >= self.min_ns
+    }
+
     fn takes_device(&self, dev: DevId) -> bool {
         let is_wanted = self.events.as_ref().is_none_or(|it| it.1);
         is_wanted && (self.devices.is_empty() || self.devices.contains(&dev))
@@ -229,6 +236,9 @@ impl Picker {
                 let is_named =
                     comms.is_none_or(|it| thread.is_some_and(|by| it.is_match(&by.comm)));
                 is_named && self.filter.takes_request(request, pieces)
+            }
+            Step::Aside { thread, pid, span } => {
+                self.is_named(thread.key) && self.filter.takes_aside(*pid, span)
             }
             // Whether they are wanted is known when they have ended.
             Step::SyscallBegun(_)

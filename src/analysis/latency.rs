@@ -1,11 +1,17 @@
-//! How long operations take, by layer: system calls, asynchronous operations, and block requests.
+//! How long operations take, by layer: system calls, asynchronous operations, what is at work inside calls, and block requests.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 
+use rustc_hash::FxHashMap;
+
 use super::done::{Done, What};
+use super::split::Split;
 use super::spread::Spread;
+use crate::event::layer;
+use crate::event::syscall_table::CallId;
 use crate::operation::block::{BlockRequest, BlockStep, Ending};
+use crate::operation::spans::Span;
 use crate::operation::{Sink, Step};
 use crate::units::KernelTime;
 
@@ -16,6 +22,8 @@ pub enum Layer {
     Syscall,
     /// From when the kernel took an asynchronous operation to its result.
     Async,
+    /// What is at work inside calls, and in threads of the kernel.
+    Inside(layer::Layer),
     /// A block request: from the driver (D) to its completion (C), or from its first bio (Q) on.
     Block,
 }
@@ -26,6 +34,7 @@ impl Layer {
         match self {
             Self::Syscall => "syscall",
             Self::Async => "async",
+            Self::Inside(it) => it.as_str(),
             Self::Block => "blk",
         }
     }
@@ -36,6 +45,10 @@ impl Layer {
 pub struct Options {
     /// System calls and asynchronous operations.
     pub syscalls: bool,
+    /// The VFS, and what it waits for: the page cache, throttling.
+    pub vfs: bool,
+    /// File systems and their journals.
+    pub fs: bool,
     /// Block requests.
     pub block: bool,
     /// Of these the time in the queue, too.
@@ -76,6 +89,10 @@ pub struct Latency {
     pub times: BTreeMap<(Layer, String), Times>,
     /// System calls and asynchronous operations, before their names are made.
     operations: BTreeMap<What, Times>,
+    /// Inside calls, and beside them.
+    spans: FxHashMap<(layer::Layer, &'static str), Times>,
+    /// Where the time of system calls went.
+    pub splits: BTreeMap<CallId, Split>,
     /// Requests that completed and whose begin is not known.
     pub without_begin: u64,
 }
@@ -83,7 +100,14 @@ pub struct Latency {
 impl Latency {
     /// For these layers.
     pub fn new(options: Options) -> Self {
-        Self { options, times: BTreeMap::new(), operations: BTreeMap::new(), without_begin: 0 }
+        Self {
+            options,
+            times: BTreeMap::new(),
+            operations: BTreeMap::new(),
+            spans: FxHashMap::default(),
+            splits: BTreeMap::new(),
+            without_begin: 0,
+        }
     }
 
     /// All rows.
@@ -94,7 +118,24 @@ impl Latency {
         };
         let operations =
             self.operations.iter().map(|(it, times)| ((layer(it), it.to_string()), times));
-        self.times.iter().map(|(key, times)| (key.clone(), times)).chain(operations).collect()
+        let spans = self.spans.iter();
+        let spans = spans.map(|((layer, what), it)| ((Layer::Inside(*layer), (*what).into()), it));
+        let times = self.times.iter().map(|(key, times)| (key.clone(), times));
+        times.chain(operations).chain(spans).collect()
+    }
+
+    fn span(&mut self, span: &Span) {
+        use layer::Layer::{Cache, Device, Fs, Journal, Queue, Throttle, Vfs};
+        let is_wanted = match span.layer {
+            Vfs | Cache | Throttle => self.options.vfs,
+            Fs | Journal => self.options.fs,
+            // They are told as requests.
+            Queue | Device => false,
+        };
+        if is_wanted {
+            let times = self.spans.entry((span.layer, span.what)).or_default();
+            times.add(span.ns(), self.options.unit_ns);
+        }
     }
 
     fn request(&mut self, request: &BlockRequest) {
@@ -118,7 +159,12 @@ impl Sink for Latency {
     type Error = Infallible;
 
     fn step(&mut self, _: KernelTime, step: &Step<'_>) -> Result<(), Infallible> {
+        if let Step::SyscallEnded(operation, _) = step {
+            operation.spans.iter().for_each(|it| self.span(it));
+            self.splits.entry(operation.call).or_default().add(operation);
+        }
         match step {
+            Step::Aside { span, .. } => self.span(span),
             Step::SyscallEnded(..) | Step::AsyncEnded(..) if self.options.syscalls => {
                 if let Some(done) = Done::of(step) {
                     let times = self.operations.entry(done.what).or_default();

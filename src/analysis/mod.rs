@@ -8,6 +8,7 @@ pub mod findings;
 pub mod keyed;
 pub mod latency;
 pub mod pattern;
+pub mod split;
 pub mod spread;
 pub mod summary;
 pub mod tally;

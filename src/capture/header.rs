@@ -26,6 +26,12 @@ pub struct Header {
     /// Why from there, in words; for `kprobe` and `uprobe` what the probes show. Empty in logs of versions that knew only readers.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub names_reason: String,
+    /// Who told what is at work inside calls: `kprobe` or `tracepoint`; `None`: that was not recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub layers: Option<String>,
+    /// Of kprobes what they see and what this kernel lacks; else why there are none.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub layers_reason: String,
     /// What was read of the calls' arguments: `registers`, or `exact` if also what they point to.
     pub args: String,
     /// Where hits came from: `perf` or `tracefs`; empty in logs of versions that knew only perf.

@@ -10,9 +10,9 @@ use std::process::ExitCode;
 use super::args::{AnalyseArgs, LatencyArgs, LayerArg, PrintArgs};
 use super::convert::{Converted, open};
 use super::error::CliError;
-use super::exit_lines;
 use super::pick::Wish;
 use super::record::{self, LogPlace};
+use super::{events, exit_lines};
 use crate::analysis::files::Files;
 use crate::analysis::filter::Filtered;
 use crate::analysis::latency::{self, Latency};
@@ -37,13 +37,24 @@ pub(super) fn files(args: &AnalyseArgs) -> Result<ExitCode, CliError> {
 
 /// `iotrace-perf latency`.
 pub(super) fn latency(args: &LatencyArgs) -> Result<ExitCode, CliError> {
+    let is_wanted = |layer| args.layer == LayerArg::All || args.layer == layer;
     let options = latency::Options {
-        syscalls: args.layer != LayerArg::Blk,
-        block: args.layer != LayerArg::Syscall,
+        syscalls: is_wanted(LayerArg::Syscall),
+        vfs: is_wanted(LayerArg::Vfs),
+        fs: is_wanted(LayerArg::Fs),
+        block: is_wanted(LayerArg::Blk),
         queued: args.queued,
         unit_ns: if args.ms { 1_000_000 } else { 1 },
     };
-    run(&args.analyse, || Latency::new(options), report::latency::report)
+    let mut analyse = args.analyse.clone();
+    if analyse.log.is_none() && (options.vfs || options.fs) {
+        let words = &mut analyse.capture.events;
+        if words.is_empty() {
+            words.push(events::DEFAULT.into());
+        }
+        words.push(events::LAYERS.into());
+    }
+    run(&analyse, || Latency::new(options), report::latency::report)
 }
 
 /// `iotrace-perf pattern`.

@@ -65,7 +65,7 @@ pub(super) struct RecordArgs {
 }
 
 /// What is recorded, and how.
-#[derive(Debug, Default, ClapArgs)]
+#[derive(Clone, Debug, Default, ClapArgs)]
 pub(super) struct CaptureArgs {
     /// Record the whole machine, not only one process tree
     #[arg(short = 'a', long)]
@@ -112,7 +112,7 @@ pub(super) struct CaptureArgs {
 }
 
 /// What is looked at: a log, or a recording that is made for it.
-#[derive(Debug, ClapArgs)]
+#[derive(Clone, Debug, ClapArgs)]
 pub(super) struct AnalyseArgs {
     /// The capture log; without one, what is recorded now (-a, -p, -- COMMAND), whose log is not kept. On a log -p, -d and -e say what of it is looked at
     #[arg(conflicts_with_all = ["all_cpus", "command", "duration", "keep_foreign", "all_block", "buffer_size", "realtime", "own_cpus"])]
@@ -145,6 +145,10 @@ pub(super) struct LatencyArgs {
 pub(super) enum LayerArg {
     /// System calls and asynchronous operations
     Syscall,
+    /// The VFS, the page cache, throttled writers
+    Vfs,
+    /// File systems and their journals
+    Fs,
     /// Block requests
     Blk,
     /// All of these
@@ -152,7 +156,7 @@ pub(super) enum LayerArg {
 }
 
 /// What of it is looked at.
-#[derive(Debug, ClapArgs)]
+#[derive(Clone, Debug, ClapArgs)]
 pub(super) struct FilterArgs {
     /// Only what threads with these names did (*, ?, […], {a,b})
     #[arg(long, value_name = "NAME", help_heading = "Filter")]
@@ -169,7 +173,7 @@ pub(super) struct FilterArgs {
 }
 
 /// How it is printed.
-#[derive(Debug, ClapArgs)]
+#[derive(Clone, Debug, ClapArgs)]
 pub(super) struct PrintArgs {
     /// One JSON object (docs/json.md)
     #[arg(long, help_heading = "Output")]

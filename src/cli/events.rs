@@ -19,6 +19,12 @@ const URING: &str = "io_uring";
 /// Page faults on files; never by default or with a group, for there are many.
 const FAULT: &str = "fault";
 
+/// What is at work inside calls; never by default or with a group, for there is much.
+pub(super) const LAYERS: &str = "layers";
+
+/// What is recorded if nothing is said.
+pub(super) const DEFAULT: &str = "%default";
+
 /// What `-e` asks for.
 #[derive(Debug, Default)]
 pub(super) struct Wanted {
@@ -30,6 +36,8 @@ pub(super) struct Wanted {
     pub(super) extents: bool,
     /// The operations of io_uring.
     pub(super) uring: bool,
+    /// What is at work inside calls.
+    pub(super) layers: bool,
     /// Page faults on files, and the calls that map them.
     pub(super) faults: bool,
 }
@@ -41,7 +49,7 @@ pub(super) struct Wanted {
 pub(super) fn wanted_events(words: &[String]) -> Result<Wanted, CliError> {
     let mut wanted = Wanted::default();
     if words.first().is_none_or(|it| it.starts_with('!')) {
-        wanted.change("%default", true)?;
+        wanted.change(DEFAULT, true)?;
     }
     for word in words {
         match word.strip_prefix('!') {
@@ -63,7 +71,8 @@ impl Wanted {
         let with_block = matches!(word, BLOCK | "%all" | "%default");
         let with_extents = matches!(word, EXTENTS | "%all" | "%default");
         let with_uring = matches!(word, URING | "%async" | "%all" | "%default");
-        let with_other = with_block || with_uring || with_faults || with_extents;
+        let with_layers = word == LAYERS;
+        let with_other = with_block || with_uring || with_faults || with_extents || with_layers;
         if calls.is_empty() && !with_other {
             return Err(CliError::Usage(format!(
                 "unknown event {word}; those that there are: iotrace-perf list"
@@ -82,6 +91,9 @@ impl Wanted {
         }
         if with_uring {
             self.uring = add;
+        }
+        if with_layers {
+            self.layers = add;
         }
         if with_faults {
             self.faults = add;
@@ -123,6 +135,8 @@ pub(super) fn run() -> Result<ExitCode, CliError> {
              extents (default): what ext4, xfs and others say about where files lie, and what they answer at the \
              end (FIEMAP): so that block requests have files\n\
              io_uring (default, in %async): the operations that programs ask of io_uring, by its own tracepoints\n\
+             layers: what is at work inside calls: functions of the VFS and of ext4, xfs and btrfs by kprobes where the \
+             kernel has them, else by tracepoints; the page cache, throttling, the journal\n\
              fault: page faults on files that are mapped into memory, and the calls that map them\n\
              %file: every call with a path; %meta: %name, %stat and %attr; %default; %all\n";
     std::io::stdout().write_all(text.as_bytes()).map_err(CliError::output)?;

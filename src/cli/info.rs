@@ -57,6 +57,8 @@ fn about(summary: &Summary, bytes: u64) -> Map<String, Value> {
         ("source_reason", json!(header.source_reason)),
         ("names", json!(header.names)),
         ("names_reason", json!(header.names_reason)),
+        ("layers", json!(header.layers)),
+        ("layers_reason", json!(header.layers_reason)),
         ("clock", json!(header.clock.name)),
         ("start_ns", json!(header.clock.start_ns)),
         ("start_realtime_ns", json!(header.clock.start_realtime_ns)),

@@ -196,7 +196,7 @@ fn options(args: &CaptureArgs) -> Result<Options, CliError> {
         }
         (false, pids, _) => Follow::Attached(pids.to_vec()),
     };
-    let Wanted { calls, block, extents, uring, faults } = wanted_events(&args.events)?;
+    let Wanted { calls, block, extents, uring, layers, faults } = wanted_events(&args.events)?;
     let devices = devices(&args.device)?;
     if !block && (args.all_block || !devices.is_empty()) {
         return Err(CliError::Usage(
@@ -211,6 +211,7 @@ fn options(args: &CaptureArgs) -> Result<Options, CliError> {
         devices,
         all_block: args.all_block,
         uring,
+        layers,
         faults,
         names: match args.names {
             NamesArg::Auto => NamesWish::Auto,

@@ -6,6 +6,7 @@ use super::block_shape::{BLOCK_POINTS, BlockShape};
 use super::fault::FaultShape;
 use super::file_io::{FILE_IO_POINTS, FileIoShape};
 use super::fs::{FS_POINTS, FsShape};
+use super::layer::LayerShape;
 use super::probed::ProbeShape;
 use super::strings::{EventString, EventStrings};
 use super::syscall_table::CallId;
@@ -69,6 +70,7 @@ enum Shape {
     Uring(UringShape),
     FileIo(FileIoShape),
     Fs(FsShape),
+    Layer(LayerShape),
     Fault(FaultShape),
     NewTask { pid: IntField, clone_flags: IntField, comm: Option<StringField> },
     Probe(ProbeShape),
@@ -150,6 +152,7 @@ impl Decoder {
             Shape::Block(fields) => fields.read(payload).map(EventKind::Block).ok_or(short),
             Shape::FileIo(fields) => fields.read(payload).map(EventKind::FileIo).ok_or(short),
             Shape::Fs(fields) => fields.read(payload).map(EventKind::Fs).ok_or(short),
+            Shape::Layer(fields) => fields.read(payload).map(EventKind::Layer).ok_or(short),
             Shape::Fault(fields) => fields.read(payload).map(EventKind::Fault).ok_or(short),
             Shape::Uring(fields) => fields.read(payload).map(EventKind::Uring).ok_or(short),
             Shape::NewTask { pid, clone_flags, comm } => {
@@ -224,13 +227,16 @@ impl Shape {
             return Ok(Some(Self::Uring(UringShape::of(point, format)?)));
         }
         if let Some(it) = FILE_IO_POINTS.iter().find(|it| (it.0, it.1) == (system, name)) {
-            return Ok(Some(Self::FileIo(FileIoShape::of(it.2, format)?)));
+            return Ok(Some(Self::FileIo(FileIoShape::of(it, format)?)));
         }
         if let Some(it) = FS_POINTS.iter().find(|it| (it.0, it.1) == (system, name)) {
             return Ok(Some(Self::Fs(FsShape::of(it.2, format)?)));
         }
         if let Some(fault) = FaultShape::of(name, format)? {
             return Ok(Some(Self::Fault(fault)));
+        }
+        if let Some(shape) = LayerShape::of(system, name, format)? {
+            return Ok(Some(Self::Layer(shape)));
         }
         if let Some(shape) = ProbeShape::of(system, name, format)? {
             return Ok(Some(Self::Probe(shape)));

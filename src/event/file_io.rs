@@ -23,6 +23,8 @@ pub struct FileIo {
     pub position: u64,
     /// Bytes asked for.
     pub count: u64,
+    /// It ends before its call does, and its end is told, too, if that is recorded ([`super::layer`]).
+    pub is_span: bool,
 }
 
 /// Where the fields of one tracepoint are.
@@ -32,15 +34,21 @@ pub(super) struct FileIoShape {
     ino: IntField,
     position: IntField,
     count: IntField,
+    /// Where it is told whether it goes on without its call.
+    aio: Option<IntField>,
 }
 
 impl FileIoShape {
-    pub(super) fn of(position: &str, format: &EventFormat) -> Result<Self, BindError> {
+    pub(super) fn of(
+        (system, _, position): &(&str, &str, &str),
+        format: &EventFormat,
+    ) -> Result<Self, BindError> {
         Ok(Self {
             dev: format.int("dev")?,
             ino: format.int("ino")?,
             position: format.int(position)?,
             count: format.int("count")?,
+            aio: if *system == "iomap" { format.int_opt("aio")? } else { None },
         })
     }
 
@@ -51,6 +59,10 @@ impl FileIoShape {
             ino: self.ino.read_u64(payload)?,
             position: u64::try_from(self.position.read_i64(payload)?).ok()?,
             count: self.count.read_u64(payload)?,
+            is_span: match &self.aio {
+                Some(aio) => aio.read_u64(payload)? == 0,
+                None => false,
+            },
         })
     }
 }

@@ -10,6 +10,7 @@ pub mod decode;
 pub mod fault;
 pub mod file_io;
 pub mod fs;
+pub mod layer;
 pub mod probed;
 pub mod strings;
 mod syscall_rows;
@@ -47,6 +48,8 @@ pub enum EventKind {
     Uring(uring::UringEvent),
     /// A file system began the I/O of the thread that is running.
     FileIo(file_io::FileIo),
+    /// A stretch of time inside a call began or ended.
+    Layer(layer::LayerEvent),
     /// A file system said where contents of files lie.
     Fs(fs::FsEvent),
     /// A program touched what was not in memory.

@@ -148,6 +148,7 @@ fn kind(words: &[&str]) -> EventKind {
             ino: number(words[1]),
             position: number(words[2]),
             count: number(words[3]),
+            is_span: false,
         }),
         "seen" => EventKind::SeenFd(Box::new(SeenFd {
             begin: KernelTime(1),

@@ -24,6 +24,7 @@ pub mod place;
 pub mod process;
 pub mod renaming;
 pub mod spaces;
+pub mod spans;
 pub mod syscall;
 pub mod task;
 pub mod tracker;
@@ -45,10 +46,11 @@ mod race_tests;
 mod tracker_tests;
 
 use crate::anomaly::Anomaly;
-use crate::units::{Fd, KernelTime};
+use crate::units::{Fd, KernelTime, Pid};
 use asynchronous::{AsyncOperation, NoResult};
 use fault::Fault;
 use model::{FdEffect, ProcessInfo, ProcessKey, SyscallOperation, ThreadInfo, Unfinished};
+use spans::Span;
 
 /// One thing that happened to an operation, a descriptor or a task.
 #[derive(Debug)]
@@ -79,6 +81,15 @@ pub enum Step<'a> {
     ThreadEnded(&'a ThreadInfo),
     /// A program touched a page of a file in memory that was not there.
     Fault(&'a Fault),
+    /// A stretch of time inside no call: a thread of the kernel's at work.
+    Aside {
+        /// Which.
+        thread: &'a ThreadInfo,
+        /// Its process.
+        pid: Pid,
+        /// From when to when.
+        span: Span,
+    },
     /// A block request took a step; `thread` is the one that asked for it, if it is one of those recorded.
     Block {
         /// The step.

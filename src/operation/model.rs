@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use super::spans::Span;
 use crate::event::FileStat;
 use crate::event::syscall_table::CallId;
 use crate::units::{CpuId, Fd, KernelTime, Pid, Tid};
@@ -250,6 +251,8 @@ pub struct SyscallOperation {
     pub flags_in_memory: Option<u32>,
     /// Bytes asked for; `None` for calls that ask for none and for vectors that were not read.
     pub bytes_requested: Option<u64>,
+    /// What was at work meanwhile, as far as it was recorded, in the order of its ends.
+    pub spans: Vec<Span>,
 }
 
 impl OpenFile {

@@ -537,6 +537,7 @@ fn closes(kind: &EventKind) -> Closes {
         | EventKind::Block(_)
         | EventKind::Fault(_)
         | EventKind::FileIo(_)
+        | EventKind::Layer(_)
         | EventKind::Fs(_)
         | EventKind::SeenFd(_)
         | EventKind::FileSystems(_)

@@ -175,6 +175,7 @@ impl Changes {
             | EventKind::Task(_)
             | EventKind::Block(_)
             | EventKind::Fault(_)
+            | EventKind::Layer(_)
             | EventKind::SeenFd(_)
             | EventKind::FileSystems(_)
             | EventKind::Probed(_) => {}

@@ -11,6 +11,7 @@ use super::mappings::SharedMappings;
 use super::model::{ProcessInfo, ProcessKey, ThreadInfo, ThreadKey};
 use super::place::{Place, SharedPlace};
 use super::spaces::Spaces;
+use super::spans::OpenSpans;
 use super::syscall::Pending;
 use super::task::{Copied, Own, Task, become_process, unshare};
 use crate::event::task::{CLONE_FILES, CLONE_FS, CLONE_NEWNS, CLONE_VM};
@@ -82,6 +83,8 @@ pub struct Thread {
     pub seen: bool,
     /// The call that it is inside.
     pub pending: Option<Pending>,
+    /// What is at work in it.
+    pub spans: OpenSpans,
     /// What it does not share with its process.
     pub own: Own,
     /// The outputs know it.
@@ -205,7 +208,15 @@ impl Tasks {
             ThreadInfo { key, process: process.info.key, tid, comm: process.info.comm.clone() };
         self.threads.insert(
             tid.0,
-            Thread { info, pid, seen: false, pending: None, own: Own::default(), announced: false },
+            Thread {
+                info,
+                pid,
+                seen: false,
+                pending: None,
+                spans: OpenSpans::default(),
+                own: Own::default(),
+                announced: false,
+            },
         );
     }
 
@@ -239,6 +250,11 @@ impl Tasks {
     /// The thread, if it was heard of.
     pub fn known_thread(&self, tid: Tid) -> Option<&Thread> {
         self.threads.get(&tid.0)
+    }
+
+    /// As [`Self::known_thread`].
+    pub fn known_thread_mut(&mut self, tid: Tid) -> Option<&mut Thread> {
+        self.threads.get_mut(&tid.0)
     }
 
     /// Where the paths of processes begin, each place once.

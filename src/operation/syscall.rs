@@ -81,6 +81,7 @@ pub fn begin(
             target_offset: None,
             flags_in_memory: None,
             bytes_requested: register(call, Role::Count, args),
+            spans: Vec::new(),
         },
         moves: None,
         moves_target: None,

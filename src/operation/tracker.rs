@@ -4,6 +4,7 @@ mod aio;
 mod asynchronous;
 mod block;
 mod fault;
+mod layers;
 mod older;
 mod sharing;
 mod snapshot;
@@ -22,6 +23,7 @@ use super::block::{BlockOptions, BlockTracker, RequestId};
 use super::context::{Context, Followed};
 use super::model::{SyscallOperation, ThreadInfo, Unfinished};
 use super::process::{Process, Scope, Tasks, Thread};
+use super::spans::Commits;
 use super::syscall;
 use super::task::Task;
 use super::{Sink, Step, renaming};
@@ -45,6 +47,8 @@ pub struct Tracker {
     older: Older,
     /// Block requests of those who are not followed are told, too.
     all_requests: bool,
+    /// When journals were written.
+    commits: Commits,
     ledger: Ledger,
     context: Context,
     /// When the last tracepoint had been switched on: what was learnt before may have been changed unseen.
@@ -70,6 +74,7 @@ impl Tracker {
             asynchronous: Asynchronous::default(),
             requests: FxHashMap::default(),
             files: Files::default(),
+            commits: Commits::default(),
             ledger: Ledger::default(),
         }
     }
@@ -131,6 +136,7 @@ impl Tracker {
                 self.file_system(said);
                 Ok(())
             }
+            EventKind::Layer(hit) => self.layer(&event, hit, sink),
             EventKind::Fault(fault) => self.fault(&event, fault, sink),
             EventKind::Uring(uring) => self.uring(&event, uring, sink),
             EventKind::FileIo(io) => {
@@ -237,6 +243,7 @@ impl Tracker {
         self.ledger.entries += 1;
         self.asynchronous.leave(event.tid);
         self.end_stale(event.time, event.pid, event.tid, sink)?;
+        self.begin_spans(event.tid);
         let (process, thread) = self.tasks.thread(event.pid, event.tid);
         announce(event.time, process, thread, sink)?;
         if let Some(pending) = thread.pending.take() {
@@ -268,6 +275,7 @@ impl Tracker {
         }
         self.end_stale(event.time, event.pid, event.tid, sink)?;
         self.leave_shared(event, exit);
+        self.end_spans(event);
         let (process, thread) = self.tasks.thread(event.pid, event.tid);
         match &mut thread.pending {
             Some(pending) if pending.operation.call.ends_as(exit.call) => {
@@ -355,6 +363,7 @@ impl Tracker {
     fn records_lost(&mut self) {
         self.context.losses += 1;
         self.block.records_lost();
+        self.commits.forget();
         self.files.records_lost();
         self.tasks.forget_directories();
     }

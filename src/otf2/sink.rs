@@ -223,6 +223,8 @@ impl Sink for OtfSink {
                 self.tasks.renamed(info);
                 Ok(())
             }
+            // Times inside calls are `latency`'s.
+            Step::Aside { .. } => Ok(()),
             // They are counted by whoever finds them, and told with `EndFacts`.
             Step::Anomaly(_) => Ok(()),
         }

@@ -67,10 +67,14 @@ pub(super) fn decode_hit(
         Ok(kind) => kind,
         Err(error) => return undecodable(time, cpu, (Pid(-1), tid), error.to_string()),
     };
-    let is_of_a_task =
-        !matches!(kind, EventKind::Block(_) | EventKind::Fs(_) | EventKind::Uring(_));
+    let is_of_a_task = match &kind {
+        EventKind::Block(_) | EventKind::Fs(_) | EventKind::Uring(_) => false,
+        EventKind::Layer(hit) => !hit.edge.is_of_anybody(),
+        _ => true,
+    };
     match owners.of(tid) {
-        // Block events interrupt anybody, and what file systems say and a ring's last results may come from any kernel thread; who is not known is not one of those that are followed.
+        // Block events interrupt anybody, and what file systems say, journals and a ring's last results may come from any kernel
+        // thread; who is not known is not one of those that are followed.
         None if is_of_a_task => Decoded::Anomaly(Anomaly {
             kind: AnomalyKind::NoProcess,
             time,

@@ -2,13 +2,17 @@
 
 use super::column;
 use crate::analysis::latency::{Latency, Layer, Times};
+use crate::analysis::split::{LAYERS, Split};
+use crate::capture::header::Header;
+use crate::event::layer::{self, is_probe};
+use crate::event::syscall_table::CallId;
 use crate::pipeline::Summary;
 use crate::text::table::{Cell, Column, Report, Table};
 
 /// Letters of the longest bar.
 const BAR: u64 = 40;
 
-const LAYERS: [Column; 10] = [
+const TIMES: [Column; 10] = [
     column("layer", "layer"),
     column("operation", "operation"),
     column("count", "count"),
@@ -19,6 +23,17 @@ const LAYERS: [Column; 10] = [
     column("p99_ns", "p99"),
     column("p999_ns", "p99.9"),
     column("max_ns", "max"),
+];
+
+/// The columns of layers, in the order of [`LAYERS`].
+const SPLIT: [Column; LAYERS.len()] = [
+    column("vfs_ns", "vfs"),
+    column("fs_ns", "fs"),
+    column("cache_ns", "cache"),
+    column("journal_ns", "journal"),
+    column("throttle_ns", "throttle"),
+    column("queue_ns", "queue"),
+    column("device_ns", "device"),
 ];
 
 /// The last one is only for people.
@@ -67,6 +82,102 @@ fn buckets((layer, operation): &(Layer, String), it: &Times) -> Vec<Vec<Cell>> {
     all.map(row).collect()
 }
 
+/// All layers were asked for.
+fn has_splits(fold: &Latency) -> bool {
+    let it = &fold.options;
+    it.syscalls && it.vfs && it.fs && it.block
+}
+
+/// True if some tracepoint that can tell of this layer was recorded.
+fn is_recorded(layer: layer::Layer, header: &Header) -> bool {
+    use layer::Layer::{Device, Fs, Queue};
+    header.tracepoints.iter().any(|it| match layer {
+        Queue | Device => it.system == "block",
+        // The beginning of direct I/O is recorded without its end.
+        Fs if header.layers.is_none() => false,
+        _ => layer::of_point(&it.system, &it.name) == Some(layer),
+    })
+}
+
+fn splits(fold: &Latency, header: &Header) -> Table {
+    let mut columns = vec![
+        column("operation", "operation"),
+        column("count", "count"),
+        column("time_ns", "time us"),
+        column("rest_ns", "rest"),
+    ];
+    columns.extend(SPLIT);
+    let recorded = LAYERS.map(|it| is_recorded(it, header));
+    let row = |(call, split): (&CallId, &Split)| {
+        let name = Cell::Word(call.call().name.to_owned());
+        let mut row =
+            vec![name, Cell::Count(split.count), Cell::Ns(split.ns), Cell::Ns(split.rest())];
+        let layers = split.layers.iter().zip(recorded);
+        row.extend(layers.map(|(ns, recorded)| if recorded { Cell::Ns(*ns) } else { Cell::None }));
+        row
+    };
+    Table {
+        key: "split",
+        title: "Where the time of system calls went: to the deepest layer that was at work".into(),
+        columns,
+        rows: fold.splits.iter().map(row).collect(),
+    }
+}
+
+/// Who told of the layers inside calls, and what that leaves out.
+fn told_by(fold: &Latency, summary: &Summary) -> Vec<String> {
+    let header = &summary.header;
+    if !fold.options.vfs && !fold.options.fs {
+        return Vec::new();
+    }
+    let points: Vec<&str> = header
+        .tracepoints
+        .iter()
+        .filter(|it| layer::of_point(&it.system, &it.name).is_some() && !is_probe(&it.system))
+        .map(|it| it.name.as_str())
+        .collect();
+    let reason = &header.layers_reason;
+    let mut notes = match header.layers.as_deref() {
+        None => vec![
+            "what is at work inside calls was not recorded (record -e %default,layers): it is in `rest`".to_owned(),
+        ],
+        Some("kprobe") => vec![
+            format!("vfs and fs are told by kprobes at entry and return of {reason}"),
+            format!("cache, throttle and journal are told by tracepoints: {}", points.join(", ")),
+        ],
+        Some(_) => vec![
+            format!("no kprobes: {reason}; so layers are told by tracepoints: {}", points.join(", ")),
+            "fs leaves out what has no tracepoints at both ends: reads through the page cache, opens, and of other file systems than \
+             ext4 all but direct I/O; vfs has none at all: `rest` is that, the copying, and the entry and exit of the call"
+                .to_owned(),
+        ],
+    };
+    if is_recorded(layer::Layer::Cache, header) {
+        notes.push(
+            "cache: until what is to be read is in the page cache, from whatever was seen last in the call (its entry, or the end of \
+             what was read before, so with the copying of that)"
+                .to_owned(),
+        );
+    }
+    if is_recorded(layer::Layer::Throttle, header) {
+        notes.push("throttle: as long as the kernel meant the writer to wait".to_owned());
+    }
+    let books = &summary.ledger.spans;
+    for (count, what) in [
+        (books.without_begin, "ends of what was not seen to begin"),
+        (
+            books.without_end,
+            "beginnings of what did not end inside its call, or whose end was lost",
+        ),
+        (books.left_out, "stretches of calls that had too many"),
+    ] {
+        if count > 0 {
+            notes.push(format!("{count} {what}: their times are not in the tables"));
+        }
+    }
+    notes
+}
+
 /// All that `latency` says but for the last lines of the capture.
 pub fn report(fold: &Latency, summary: &Summary, _: usize) -> Report {
     let wall = summary.end_time().0.saturating_sub(summary.start().0);
@@ -83,7 +194,7 @@ pub fn report(fold: &Latency, summary: &Summary, _: usize) -> Report {
         Table {
             key: "layers",
             title: format!("Times by layer; a block request {from} to its completion (C)"),
-            columns: LAYERS.to_vec(),
+            columns: TIMES.to_vec(),
             rows: rows.iter().map(|it| layer(it.0, it.1)).collect(),
         },
         Table {
@@ -93,6 +204,10 @@ pub fn report(fold: &Latency, summary: &Summary, _: usize) -> Report {
             rows: rows.iter().flat_map(|it| buckets(it.0, it.1)).collect(),
         },
     ];
+    if has_splits(fold) {
+        report.tables.push(splits(fold, &summary.header));
+    }
+    report.notes.extend(told_by(fold, summary));
     if fold.without_begin > 0 {
         report.notes.push(format!(
             "{} requests completed whose begin is not in the log: they are not in the table",

@@ -76,6 +76,7 @@ pub(super) fn call(
         target: None,
         target_offset: None,
         flags_in_memory: None,
+        spans: Vec::new(),
         offset: None,
         bytes_requested: None,
     }

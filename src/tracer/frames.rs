@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io;
 
 use super::choice::Choice;
+use super::layers::Layers;
 use super::log::Counted;
 use super::naming::Naming;
 use super::options::{Follow, Options};
@@ -23,6 +24,7 @@ pub(super) struct About<'a> {
     pub host: Host,
     pub disks: Vec<Disk>,
     pub naming: &'a Naming,
+    pub layers: Option<&'a Layers>,
     pub choice: &'a Choice,
     /// When the first and when the last tracepoint was switched on.
     pub on: (KernelTime, KernelTime),
@@ -31,7 +33,7 @@ pub(super) struct About<'a> {
 /// What the capture is.
 pub(super) fn header(
     options: &Options,
-    About { host, disks, naming, choice, on: (start, all_on) }: About<'_>,
+    About { host, disks, naming, layers, choice, on: (start, all_on) }: About<'_>,
     roots: &[Pid],
     source: &dyn Source,
     ring_bytes: &[usize],
@@ -63,6 +65,8 @@ pub(super) fn header(
         calls: options.calls.iter().map(|it| it.call().name.to_owned()).collect(),
         names: naming.names.as_str().into(),
         names_reason: naming.reason.clone(),
+        layers: layers.map(|it| if it.has_probes() { "kprobe" } else { "tracepoint" }.into()),
+        layers_reason: layers.map(|it| it.reason.clone()).unwrap_or_default(),
         args: if options.exact_args { "exact" } else { "registers" }.into(),
         source: choice.source.as_str().into(),
         source_reason: choice.reason.clone(),

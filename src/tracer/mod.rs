@@ -19,6 +19,7 @@ pub mod extents;
 mod frames;
 mod gauge;
 mod hold;
+mod layers;
 pub mod log;
 mod memory;
 pub mod names;

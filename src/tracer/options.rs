@@ -40,6 +40,8 @@ pub struct Options {
     pub all_block: bool,
     /// True to record the operations of io_uring.
     pub uring: bool,
+    /// True to record what is at work inside calls: VFS, file systems, journals, the page cache.
+    pub layers: bool,
     /// True to record page faults on files.
     pub faults: bool,
     /// Where hits are to come from.

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use crate::event::block_shape::BLOCK_POINTS;
 use crate::event::file_io::FILE_IO_POINTS;
 use crate::event::fs::FS_POINTS;
+use crate::event::layer::LAYER_POINTS;
 use crate::event::syscall_table::{Call, CallId, Class};
 use crate::event::uring::{URING_POINTS, UringPoint};
 use crate::sys::perf::Wake;
@@ -103,6 +104,10 @@ impl UringPoint {
 impl Planned {
     /// True if the thread of its records says nothing about whom they concern.
     pub fn is_of_anybody(&self) -> bool {
+        let mut layers = LAYER_POINTS.iter();
+        if let Some(layer) = layers.find(|it| (it.system, it.name) == (&*self.system, &self.name)) {
+            return layer.is_of_anybody();
+        }
         matches!(&*self.system, "block" | "io_uring" | "ext4" | "iomap" | "xfs")
     }
 
@@ -145,6 +150,8 @@ pub struct Wanted<'a> {
     pub devices: &'a [DevId],
     /// True for the operations of io_uring.
     pub uring: bool,
+    /// If what is at work inside calls is wanted: true if probes see functions of file systems.
+    pub layers: Option<bool>,
     /// The tracepoint of page faults, if they are wanted.
     pub faults: Option<(&'static str, &'static str)>,
     /// Where from.
@@ -216,12 +223,7 @@ pub fn plan(wanted: &Wanted<'_>) -> Vec<Planned> {
     if let Some((system, name)) = wanted.faults {
         planned.push(unfiltered(system, name, RingOf::Main, Need::Wanted));
     }
-    if wanted.uring {
-        let rings = URING_POINTS.iter();
-        planned.extend(rings.map(|it| unfiltered("io_uring", it.0, global, it.1.need())));
-        let inside = FILE_IO_POINTS.iter();
-        planned.extend(inside.map(|it| unfiltered(it.0, it.1, RingOf::Main, Need::Optional)));
-    }
+    planned.extend(beside_calls(wanted, global));
     // In the ring of the calls: what they see lies between entry and exit of a thread's call.
     planned.extend(wanted.probes.iter().map(|(system, name)| Planned {
         system: system.clone().into(),
@@ -231,6 +233,27 @@ pub fn plan(wanted: &Wanted<'_>) -> Vec<Planned> {
         wakes: false,
         need: Need::Must,
     }));
+    planned
+}
+
+/// What io_uring does, and what is at work inside calls. `global`: the ring of what is of anybody.
+fn beside_calls(wanted: &Wanted<'_>, global: RingOf) -> Vec<Planned> {
+    let mut planned = Vec::new();
+    if wanted.uring {
+        let rings = URING_POINTS.iter();
+        planned.extend(rings.map(|it| unfiltered("io_uring", it.0, global, it.1.need())));
+    }
+    if wanted.uring || wanted.layers.is_some() {
+        let inside = FILE_IO_POINTS.iter();
+        planned.extend(inside.map(|it| unfiltered(it.0, it.1, RingOf::Main, Need::Optional)));
+    }
+    if let Some(has_probes) = wanted.layers {
+        let points = LAYER_POINTS.iter().filter(|it| !(has_probes && it.is_stand_in()));
+        planned.extend(points.map(|it| {
+            let ring = if it.is_of_anybody() { global } else { RingOf::Main };
+            unfiltered(it.system, it.name, ring, Need::Optional)
+        }));
+    }
     planned
 }
 
@@ -360,6 +383,7 @@ mod tests {
             devices: &[],
             uring: false,
             faults: None,
+            layers: None,
             source: SourceKind::Perf,
             system: false,
             probes: &[],
@@ -401,6 +425,7 @@ mod tests {
             devices: &[],
             uring: true,
             faults: None,
+            layers: None,
             source: SourceKind::Tracefs,
             system: false,
             probes: &[],
@@ -433,6 +458,7 @@ mod tests {
             devices: &[],
             uring: false,
             faults: None,
+            layers: None,
             source: SourceKind::Tracefs,
             system: false,
             probes: &probes,
@@ -473,6 +499,7 @@ mod tests {
                 devices: &[],
                 uring: false,
                 faults: None,
+                layers: None,
                 source: SourceKind::Tracefs,
                 system,
                 probes: &[],
@@ -507,6 +534,7 @@ mod tests {
             devices: &[],
             uring: true,
             faults: None,
+            layers: None,
             source: SourceKind::Perf,
             system: true,
             probes: &[],

@@ -11,6 +11,7 @@ use super::choice::{Choice, SourceWish, choose};
 use super::error::TracerError;
 use super::frames::{About, begin_log, end_frame, header};
 use super::gauge::Gauge;
+use super::layers::Layers;
 use super::log::{Log, Message};
 use super::names::{NamesReaders, NamesThreads, Reads};
 use super::naming::{self, Ground, Names, Naming};
@@ -121,6 +122,8 @@ struct Session {
     source: Box<dyn Source>,
     /// What tells names inside the kernel. They go after the source, which records them.
     probes: Option<Probes>,
+    /// What tells of layers, if that is wanted; goes after the source, too.
+    layers: Option<Layers>,
     threads: Threads,
     names: Arc<NamesReaders>,
     name_threads: NamesThreads,
@@ -157,7 +160,7 @@ impl Session {
         let sizes = RingSizes::for_cpus(host.cpus.len());
         let sizes = options.ring_bytes.map_or(sizes, |it| sizes.with_main(it));
         let before = followed(options, held)?;
-        let (opened, choice, mut naming) =
+        let (opened, choice, (mut naming, layers)) =
             open_events(options, &host, &own_name, sizes, &mut warnings)?;
         let Opened { source, drained, names: names_rings, ring_bytes } = opened;
         let (names, layouts) = (naming.names, layouts(source.as_ref())?);
@@ -180,6 +183,7 @@ impl Session {
             host,
             disks: disks.clone(),
             naming: &naming,
+            layers: layers.as_ref(),
             choice: &choice,
             on: (start, clock::now()),
         };
@@ -202,12 +206,12 @@ impl Session {
         let mounts = mounts.map_err(TracerError::system("watch what is mounted"))?;
         take_snapshot(options, names, tree, &threads.to_log, &own_name)?;
         names_readers.look_at_opens();
-        let (names, probes) = (names_readers, naming.probes);
         Ok(Self {
             source,
-            probes,
+            probes: naming.probes,
+            layers,
             threads,
-            names,
+            names: names_readers,
             name_threads,
             mounts,
             cpus,
@@ -298,6 +302,7 @@ impl Session {
             other => (None, other),
         };
         warnings.extend(self.probes.as_ref().and_then(Probes::missed_names));
+        warnings.extend(self.layers.as_ref().and_then(Layers::missed));
         warnings.extend(self.names.warning());
         warnings.extend(snapshot::late_cpus(&self.cpus));
         let counts = self.source.counts().unwrap_or_else(|error| {
@@ -314,7 +319,7 @@ impl Session {
         let end = End { own, disks, places_not_asked, ..end };
         let last = writer.json(FrameKind::END, clock::now(), &end);
         let log_error = counted.error.or(last.err());
-        let (source, names, probes) = (self.source, self.names, self.probes);
+        let (source, names, probes) = (self.source, self.names, (self.probes, self.layers));
         let closing = std::thread::spawn(move || drop((drained, names, source, probes)));
         Ok(Outcome { ended, running, end, log_bytes: writer.written(), log_error, closing })
     }
@@ -327,8 +332,11 @@ fn own_name() -> String {
     format!("iotrace:{:07x}", number & 0xfff_ffff)
 }
 
-/// What was opened, from where, and what tells names.
-type OpenedEvents = (Opened, Choice, Naming);
+/// What tells names, and what tells of layers.
+type Tellers = (Naming, Option<Layers>);
+
+/// What was opened, from where, and who tells more.
+type OpenedEvents = (Opened, Choice, Tellers);
 
 fn open_events(
     options: &Options,
@@ -346,7 +354,7 @@ fn open_events(
         open_from(source, options, host, own_name, (&tracefs, sizes), warnings)
     };
     let mut told = Vec::new();
-    let ((opened, naming), choice) = match open(choice.source, &mut told) {
+    let ((opened, tellers), choice) = match open(choice.source, &mut told) {
         // Memory for another set of rings, a kernel that forbids it: only trying tells.
         Err(why) if choice.source == SourceKind::Tracefs && options.source == SourceWish::Auto => {
             let source = SourceKind::Perf;
@@ -362,7 +370,7 @@ fn open_events(
         opened => (opened?, choice),
     };
     warnings.append(&mut told);
-    Ok((opened, choice, naming))
+    Ok((opened, choice, tellers))
 }
 
 /// Opens all from this source.
@@ -373,12 +381,14 @@ fn open_from(
     own_name: &str,
     (tracefs, sizes): (&Tracefs, RingSizes),
     warnings: &mut Vec<String>,
-) -> Result<(Opened, Naming), TracerError> {
+) -> Result<(Opened, Tellers), TracerError> {
     let (machine, calls) = (host.machine.as_str(), options.calls.as_slice());
     let (follow, command) = (&options.follow, options.command.as_slice());
     let ground = Ground { tracefs, source, machine, own_name, calls, follow, command };
     let naming = naming::choose(options.names, ground, warnings).map_err(TracerError::Names)?;
-    let probes = naming.probes.iter().flat_map(Probes::tracepoints);
+    let layers = options.layers.then(|| Layers::find(tracefs, source));
+    let of_layers = layers.iter().flat_map(Layers::tracepoints);
+    let probes = naming.probes.iter().flat_map(Probes::tracepoints).chain(of_layers);
     let probes: Vec<(String, String)> =
         probes.map(|(group, name)| (group.to_owned(), name.to_owned())).collect();
     let wanted = Wanted {
@@ -394,6 +404,7 @@ fn open_from(
         extents: options.extents,
         devices: &options.devices,
         uring: options.uring,
+        layers: layers.as_ref().map(Layers::has_probes),
         faults: options.faults.then(|| source::fault_point(tracefs)),
         source,
         system: records_everybody(options),
@@ -417,7 +428,7 @@ fn open_from(
         // Nothing is to be read beside these calls.
         opened.drained.append(&mut opened.names);
     }
-    Ok((opened, naming))
+    Ok((opened, (naming, layers)))
 }
 
 /// What the readers read.

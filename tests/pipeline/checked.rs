@@ -130,6 +130,10 @@ impl<S: Sink> Sink for Checked<S> {
                 );
                 assert_eq!(self.threads.insert(info.key.0, true), None, "once: {info:?}");
             }
+            Step::Aside { thread, span, .. } => {
+                assert!(span.begin <= span.end, "{span:?}");
+                self.thread(thread);
+            }
             Step::ThreadRenamed(info) => self.thread(info),
             Step::ThreadEnded(info) => {
                 self.thread(info);
@@ -140,6 +144,10 @@ impl<S: Sink> Sink for Checked<S> {
             Step::SyscallEnded(operation, _) => {
                 self.over(operation);
                 assert_eq!((operation.end, operation.ret.is_some()), (Some(time), true));
+                for span in &operation.spans {
+                    let is_inside = operation.start <= span.begin && span.end <= time;
+                    assert!(is_inside && span.begin <= span.end, "{span:?} of {operation:?}");
+                }
                 self.ended += 1;
             }
             Step::SyscallUnfinished(operation, why) => {

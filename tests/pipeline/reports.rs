@@ -185,7 +185,8 @@ fn all_forms_of_latency_have_the_times_of_the_operations() {
     let mut requests = 0;
     for name in names("iocap") {
         for (queued, unit_ns) in [(false, 1), (true, 1_000_000)] {
-            let options = Options { syscalls: true, block: true, queued, unit_ns };
+            let options =
+                Options { syscalls: true, vfs: true, fs: true, block: true, queued, unit_ns };
             let (summary, totals, fold) = run(&read(&name, "iocap"), Latency::new(options));
             let rows = fold.rows();
             for ((_, operation), it) in &rows {

@@ -59,6 +59,7 @@ fn call(
         target: None,
         target_offset: None,
         flags_in_memory: None,
+        spans: Vec::new(),
         offset,
         bytes_requested: None,
     }

@@ -111,6 +111,9 @@ impl Tracker {
             known.is_told = true;
         }
         if step == StepKind::Ended {
+            if request.ending == Some(Ending::Completed) {
+                self.time_request(request);
+            }
             self.book_request(request, &pieces, is_wanted);
             if !matches!(request.ending, Some(Ending::Absorbed { into: Some(_), .. })) {
                 self.files.forget(request);

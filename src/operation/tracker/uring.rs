@@ -185,6 +185,9 @@ impl Tracker {
             return;
         }
         self.ledger.events += 1;
+        if io.is_span {
+            self.begin_direct(event);
+        }
         let key = self.asynchronous.beginning.remove(&event.tid);
         let flight = key.and_then(|it| self.asynchronous.in_flight.get(it));
         let Some(Flight { operation, .. }) = flight else { return };

@@ -134,6 +134,7 @@ impl<W: io::Write> Sink for JsonLines<W> {
             Step::AsyncUnfinished(operation, why) => self.asynchronous(operation, Some(*why))?,
             // A request's last step tells all of it, and its anomalies come as `Step::Anomaly` too.
             Step::Block { .. }
+            | Step::Aside { .. }
             | Step::AsyncBegun(_)
             | Step::AsyncFile(_)
             | Step::ProcessSeen(_)

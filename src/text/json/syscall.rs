@@ -3,8 +3,10 @@
 use super::super::errno::ErrnoName;
 use super::super::register;
 use super::object::Object;
+use crate::event::layer::Layer;
 use crate::event::syscall_table::{Class, Role};
 use crate::operation::model::{FilePath, Given, SyscallOperation, Unfinished};
+use crate::operation::spans::Span;
 use crate::units::{Fd, KernelTime};
 
 /// Writes the line into `line`; `name` are the members that tell the thread's name.
@@ -42,6 +44,18 @@ pub(super) fn write(
     let unread: Vec<&str> = unread(operation).collect();
     if !unread.is_empty() {
         object.words("unread", &unread);
+    }
+    // Requests have lines of their own.
+    let inside =
+        operation.spans.iter().filter(|it| !matches!(it.layer, Layer::Queue | Layer::Device));
+    let inside: Vec<&Span> = inside.collect();
+    if !inside.is_empty() {
+        object.objects("inside", &inside, |object, it| {
+            object.word("layer", Some(it.layer.as_str()));
+            object.word("what", Some(it.what));
+            object.signed("start_ns", Some(it.begin.signed_since(start)));
+            object.unsigned("duration_ns", Some(it.ns()));
+        });
     }
     if let Some(why) = unfinished {
         object.word("unfinished", Some(why.as_str()));

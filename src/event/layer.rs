@@ -1,0 +1,289 @@
+//! What is at work inside a system call: stretches of time in the VFS, in a file system, in its journal, in the page cache.
+//!
+//! Where the kernel lets us probe its functions their entries and returns tell it ([`LAYER_FUNCTIONS`]). Where it does not, there are
+//! tracepoints at both ends of some functions, and others that say what has just happened ([`LAYER_POINTS`]).
+
+use super::probed::GROUP_PREFIX;
+use crate::tracefs::{BindError, EventFormat, IntField};
+use crate::units::DevId;
+
+/// Part of the kernel's way from a system call to a device; behind those before it in this row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Layer {
+    /// What all file systems share.
+    Vfs,
+    /// A file system.
+    Fs,
+    /// The page cache: until what is to be read is there.
+    Cache,
+    /// The journal of a file system.
+    Journal,
+    /// A writer is made to wait, for too much is dirty.
+    Throttle,
+    /// A bio or request waits for its driver.
+    Queue,
+    /// A driver has it.
+    Device,
+}
+
+impl Layer {
+    /// The word for it in every output.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Vfs => "vfs",
+            Self::Fs => "fs",
+            Self::Cache => "cache",
+            Self::Journal => "journal",
+            Self::Throttle => "throttle",
+            Self::Queue => "queue",
+            Self::Device => "device",
+        }
+    }
+}
+
+/// What a hit says about a stretch of time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Edge {
+    /// It begins.
+    Begin,
+    /// It ends.
+    End,
+    /// It ends; it began when the thread's last stretch ended, or with its call.
+    Since,
+    /// It begins now and is to last so many milliseconds.
+    Pause(i64),
+    /// A thread of the journal's begins to write it for all who wait for that.
+    CommitBegin,
+    /// It has written it.
+    CommitEnd,
+    /// It ends, and was no part of a call: asynchronous.
+    Apart,
+}
+
+impl Edge {
+    /// True if the thread says nothing about whom it concerns.
+    pub fn is_of_anybody(self) -> bool {
+        matches!(self, Self::CommitBegin | Self::CommitEnd)
+    }
+}
+
+/// One hit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LayerEvent {
+    /// Whose time it is.
+    pub layer: Layer,
+    /// The function, or what the tracepoints at its ends have in common.
+    pub what: &'static str,
+    /// What it says.
+    pub edge: Edge,
+    /// The file system, if it is told.
+    pub dev: Option<DevId>,
+}
+
+/// A tracepoint that tells of a layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LayerPoint {
+    /// Its system.
+    pub system: &'static str,
+    /// Its name.
+    pub name: &'static str,
+    layer: Layer,
+    what: &'static str,
+    edge: Edge,
+}
+
+const fn point(
+    (system, name): (&'static str, &'static str),
+    layer: Layer,
+    what: &'static str,
+    edge: Edge,
+) -> LayerPoint {
+    LayerPoint { system, name, layer, what, edge }
+}
+
+/// All of them (`include/trace/events/{ext4,filemap,writeback,jbd2}.h`, `fs/iomap/trace.h`). Kernels have some: `mm_filemap_get_pages`
+/// since 6.12, those of `iomap` since 6.6, `ext4_direct_IO` until 5.10. The beginning of `iomap_dio_rw` is
+/// [`super::file_io::FILE_IO_POINTS`]'.
+pub const LAYER_POINTS: [LayerPoint; 24] = {
+    use Edge::{Begin, CommitBegin, CommitEnd, End, Pause, Since};
+    use Layer::{Cache, Fs, Journal, Throttle};
+    [
+        point(("ext4", "ext4_write_begin"), Fs, "ext4_write", Begin),
+        point(("ext4", "ext4_write_end"), Fs, "ext4_write", End),
+        point(("ext4", "ext4_journalled_write_end"), Fs, "ext4_write", End),
+        point(("ext4", "ext4_da_write_begin"), Fs, "ext4_da_write", Begin),
+        point(("ext4", "ext4_da_write_end"), Fs, "ext4_da_write", End),
+        point(("ext4", "ext4_sync_file_enter"), Fs, "ext4_sync_file", Begin),
+        point(("ext4", "ext4_sync_file_exit"), Fs, "ext4_sync_file", End),
+        point(("ext4", "ext4_direct_IO_enter"), Fs, "ext4_direct_IO", Begin),
+        point(("ext4", "ext4_direct_IO_exit"), Fs, "ext4_direct_IO", End),
+        point(("ext4", "ext4_writepages"), Fs, "ext4_writepages", Begin),
+        point(("ext4", "ext4_writepages_result"), Fs, "ext4_writepages", End),
+        point(("ext4", "ext4_truncate_enter"), Fs, "ext4_truncate", Begin),
+        point(("ext4", "ext4_truncate_exit"), Fs, "ext4_truncate", End),
+        point(("ext4", "ext4_fallocate_enter"), Fs, "ext4_fallocate", Begin),
+        point(("ext4", "ext4_fallocate_exit"), Fs, "ext4_fallocate", End),
+        point(("ext4", "ext4_unlink_enter"), Fs, "ext4_unlink", Begin),
+        point(("ext4", "ext4_unlink_exit"), Fs, "ext4_unlink", End),
+        point(("iomap", "iomap_dio_complete"), Fs, IOMAP_DIO, End),
+        point(("filemap", "mm_filemap_get_pages"), Cache, "get_pages", Since),
+        point(("writeback", "balance_dirty_pages"), Throttle, "balance_dirty_pages", Pause(0)),
+        point(("jbd2", "jbd2_handle_start"), Journal, "jbd2_handle", Begin),
+        point(("jbd2", "jbd2_handle_stats"), Journal, "jbd2_handle", End),
+        point(("jbd2", "jbd2_start_commit"), Journal, COMMIT, CommitBegin),
+        point(("jbd2", "jbd2_end_commit"), Journal, COMMIT, CommitEnd),
+    ]
+};
+
+/// What direct I/O is called, whose beginning is told by a tracepoint that tells more.
+pub const IOMAP_DIO: &str = "iomap_dio_rw";
+
+/// What a commit of the journal is called.
+pub const COMMIT: &str = "jbd2_commit";
+
+/// What the names of our probes begin with that see a function entered.
+pub const ENTER_PREFIX: &str = "enter_";
+/// What the names of our probes begin with that see a function left.
+pub const LEAVE_PREFIX: &str = "leave_";
+
+/// Functions of the kernel that are one layer's doing, from entry to return. A kernel that lacks some, or has them only as part of
+/// others, is probed at the rest.
+pub const LAYER_FUNCTIONS: [(&str, Layer); 21] = [
+    ("vfs_read", Layer::Vfs),
+    ("vfs_write", Layer::Vfs),
+    ("vfs_readv", Layer::Vfs),
+    ("vfs_writev", Layer::Vfs),
+    ("vfs_open", Layer::Vfs),
+    ("vfs_fsync_range", Layer::Vfs),
+    ("vfs_fallocate", Layer::Vfs),
+    ("vfs_unlink", Layer::Vfs),
+    ("vfs_rename", Layer::Vfs),
+    ("ext4_file_read_iter", Layer::Fs),
+    ("ext4_file_write_iter", Layer::Fs),
+    ("ext4_file_open", Layer::Fs),
+    ("ext4_sync_file", Layer::Fs),
+    ("xfs_file_read_iter", Layer::Fs),
+    ("xfs_file_write_iter", Layer::Fs),
+    ("xfs_file_open", Layer::Fs),
+    ("xfs_file_fsync", Layer::Fs),
+    ("btrfs_file_read_iter", Layer::Fs),
+    ("btrfs_file_write_iter", Layer::Fs),
+    ("btrfs_file_open", Layer::Fs),
+    ("btrfs_sync_file", Layer::Fs),
+];
+
+impl LayerPoint {
+    /// True if it stands for a function that probes see better.
+    pub fn is_stand_in(&self) -> bool {
+        self.layer == Layer::Fs
+    }
+
+    /// True if the thread of its hits says nothing about whom they concern.
+    pub fn is_of_anybody(&self) -> bool {
+        self.edge.is_of_anybody()
+    }
+}
+
+/// The function and layer of a probe of ours, and whether it sees it entered.
+pub fn probed(system: &str, name: &str) -> Option<(&'static str, Layer, bool)> {
+    system.strip_prefix(GROUP_PREFIX)?;
+    let (is_entry, rest) = match name.strip_prefix(ENTER_PREFIX) {
+        Some(rest) => (true, rest),
+        None => (false, name.strip_prefix(LEAVE_PREFIX)?),
+    };
+    let function = rest.rsplit_once('_')?.0;
+    let found = LAYER_FUNCTIONS.iter().find(|it| it.0 == function)?;
+    Some((found.0, found.1, is_entry))
+}
+
+/// True if this is the system of our probes.
+pub fn is_probe(system: &str) -> bool {
+    system.starts_with(GROUP_PREFIX)
+}
+
+/// The layer that a tracepoint or a probe tells of.
+pub fn of_point(system: &str, name: &str) -> Option<Layer> {
+    let point = LAYER_POINTS.iter().find(|it| (it.system, it.name) == (system, name));
+    point.map(|it| it.layer).or_else(|| probed(system, name).map(|it| it.1))
+}
+
+/// Where the fields of one tracepoint are.
+#[derive(Debug)]
+pub(super) struct LayerShape {
+    event: LayerEvent,
+    dev: Option<IntField>,
+    pause: Option<IntField>,
+    aio: Option<IntField>,
+}
+
+impl LayerShape {
+    /// `None`: no such tracepoint or probe.
+    pub(super) fn of(
+        system: &str,
+        name: &str,
+        format: &EventFormat,
+    ) -> Result<Option<Self>, BindError> {
+        if let Some((what, layer, is_entry)) = probed(system, name) {
+            let edge = if is_entry { Edge::Begin } else { Edge::End };
+            let event = LayerEvent { layer, what, edge, dev: None };
+            return Ok(Some(Self { event, dev: None, pause: None, aio: None }));
+        }
+        let Some(point) = LAYER_POINTS.iter().find(|it| (it.system, it.name) == (system, name))
+        else {
+            return Ok(None);
+        };
+        let LayerPoint { layer, what, edge, .. } = *point;
+        let event = LayerEvent { layer, what, edge, dev: None };
+        let pause = matches!(edge, Edge::Pause(_)).then(|| format.int("pause")).transpose()?;
+        let aio = if what == IOMAP_DIO { Some(format.int("aio")?) } else { None };
+        Ok(Some(Self { event, dev: format.int_opt("dev")?, pause, aio }))
+    }
+
+    /// `None`: the payload is too short.
+    pub(super) fn read(&self, payload: &[u8]) -> Option<LayerEvent> {
+        let mut event = self.event;
+        if let Some(dev) = &self.dev {
+            event.dev = Some(DevId(u32::try_from(dev.read_u64(payload)?).ok()?));
+        }
+        if let Some(pause) = &self.pause {
+            event.edge = Edge::Pause(pause.read_i64(payload)?);
+        }
+        if let Some(aio) = &self.aio
+            && aio.read_u64(payload)? != 0
+        {
+            event.edge = Edge::Apart;
+        }
+        Some(event)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn probes_are_known_by_their_names() {
+        let found = probed("iotrace_42", "enter_ext4_file_read_iter_42");
+        assert_eq!(found, Some(("ext4_file_read_iter", Layer::Fs, true)));
+        let found = probed("iotrace_42", "leave_vfs_read_42");
+        assert_eq!(found, Some(("vfs_read", Layer::Vfs, false)));
+        assert_eq!(probed("kprobes", "leave_vfs_read_42"), None);
+        assert_eq!(probed("iotrace_42", "leave_vfs_nonsense_42"), None);
+        assert_eq!(probed("iotrace_42", "path0_42"), None);
+    }
+
+    #[test]
+    fn what_begins_ends() {
+        for it in &LAYER_POINTS {
+            let has =
+                |edge| LAYER_POINTS.iter().any(|other| other.what == it.what && other.edge == edge);
+            match it.edge {
+                Edge::Begin | Edge::End if it.what != IOMAP_DIO => {
+                    assert!(has(Edge::Begin) && has(Edge::End), "{it:?}");
+                }
+                Edge::CommitBegin => assert!(has(Edge::CommitEnd)),
+                _ => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! What is at work inside calls.
+
+use super::{Tracker, announce};
+use crate::event::Event;
+use crate::event::layer::{Edge, IOMAP_DIO, Layer, LayerEvent};
+use crate::operation::block::BlockRequest;
+use crate::operation::spans::{self, Span};
+use crate::operation::{Sink, Step};
+use crate::units::Tid;
+
+impl Tracker {
+    /// A stretch of time begins or ends.
+    pub(super) fn layer<S: Sink>(
+        &mut self,
+        event: &Event,
+        hit: &LayerEvent,
+        sink: &mut S,
+    ) -> Result<(), S::Error> {
+        let is_commit = self.commits.hit(hit, event.time);
+        if is_commit {
+            // For whoever waits for it.
+            self.ledger.events += 1;
+            return Ok(());
+        }
+        if let Some(reason) = self.unwanted(event.pid) {
+            self.ledger.ignore(reason);
+            return Ok(());
+        }
+        self.ledger.events += 1;
+        self.end_stale(event.time, event.pid, event.tid, sink)?;
+        let (process, thread) = self.tasks.thread(event.pid, event.tid);
+        announce(event.time, process, thread, sink)?;
+        let call = thread.pending.as_ref().map(|it| it.operation.start);
+        let Ok(ended) = thread.spans.hit(hit, event.time, call) else {
+            self.ledger.spans.without_begin += 1;
+            return Ok(());
+        };
+        let Some(span) = ended else { return Ok(()) };
+        match &mut thread.pending {
+            Some(pending) => {
+                let has_room = spans::put(&mut pending.operation, span);
+                self.ledger.spans.left_out += u64::from(!has_room);
+                Ok(())
+            }
+            None => {
+                let (thread, pid) = (&thread.info, event.pid);
+                sink.step(event.time, &Step::Aside { thread, pid, span })
+            }
+        }
+    }
+
+    /// Direct I/O of the thread begins, which its call waits for.
+    pub(super) fn begin_direct(&mut self, event: &Event) {
+        let begin = LayerEvent { layer: Layer::Fs, what: IOMAP_DIO, edge: Edge::Begin, dev: None };
+        if let Some(thread) = self.tasks.known_thread_mut(event.tid) {
+            let _ = thread.spans.hit(&begin, event.time, None);
+        }
+    }
+
+    /// Some request has completed: whoever has queued it may be waiting inside a call.
+    pub(super) fn time_request(&mut self, request: &BlockRequest) {
+        for (tid, spans) in spans::of_request(request) {
+            let pending = self.tasks.known_thread_mut(tid).and_then(|it| it.pending.as_mut());
+            let Some(pending) = pending else { continue };
+            let start = pending.operation.start;
+            for span in spans.into_iter().filter(|it: &Span| it.begin >= start) {
+                let has_room = spans::put(&mut pending.operation, span);
+                self.ledger.spans.left_out += u64::from(!has_room);
+            }
+        }
+    }
+
+    /// A call of this thread is over: what it has waited for is known.
+    pub(super) fn end_spans(&mut self, event: &Event) {
+        let Some(thread) = self.tasks.known_thread_mut(event.tid) else { return };
+        // A request of its own that goes on without it, or an end that was lost.
+        self.ledger.spans.without_end += thread.spans.clear() as u64;
+        let Some(pending) = &mut thread.pending else { return };
+        let operation = &mut pending.operation;
+        let has_room = self.commits.put_with(operation, event.time);
+        self.ledger.spans.left_out += u64::from(!has_room);
+        for span in &mut operation.spans {
+            span.end = span.end.min(event.time);
+        }
+    }
+
+    /// A call of this thread begins.
+    pub(super) fn begin_spans(&mut self, tid: Tid) {
+        if let Some(thread) = self.tasks.known_thread_mut(tid) {
+            self.ledger.spans.without_end += thread.spans.clear() as u64;
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Probes at the entries and returns of the kernel's functions that are one layer's doing.
+//!
+//! Unlike the probes of names they need no trial: a function that is not called, because the compiler has made it part of another one,
+//! shows nothing, and nothing wrong.
+
+use super::plan::SourceKind;
+use crate::event::layer::{ENTER_PREFIX, LAYER_FUNCTIONS, LEAVE_PREFIX};
+use crate::sys::instance::Instance;
+use crate::sys::probe_events::{At, Kind, ProbeGroup};
+use crate::sys::tracefs::Tracefs;
+
+/// Who tells of layers, and why.
+#[derive(Debug)]
+pub(super) struct Layers {
+    probes: Option<(ProbeGroup, Instance)>,
+    /// In words.
+    pub reason: String,
+}
+
+impl Layers {
+    /// Probes, where this kernel and this source allow them; else tracepoints must do.
+    pub(super) fn find(tracefs: &Tracefs, source: SourceKind) -> Self {
+        let made = match source {
+            SourceKind::Perf => Err("kprobes are used with --source tracefs only".to_owned()),
+            SourceKind::Tracefs => Self::probe(tracefs),
+        };
+        match made {
+            Ok((probes, reason)) => Self { probes: Some(probes), reason },
+            Err(reason) => Self { probes: None, reason },
+        }
+    }
+
+    fn probe(tracefs: &Tracefs) -> Result<((ProbeGroup, Instance), String), String> {
+        let mut group = ProbeGroup::new(tracefs, Kind::Kernel).map_err(|it| it.to_string())?;
+        let lock = Instance::create(tracefs, "layers").map_err(|it| it.to_string())?;
+        let (mut there, mut missing) = (Vec::new(), Vec::new());
+        let mut refused = String::new();
+        for (function, _) in LAYER_FUNCTIONS {
+            // The return first: an entry without one would open what never ends.
+            let both = group
+                .define(At::Return, &format!("{LEAVE_PREFIX}{function}"), function, "")
+                .and_then(|()| {
+                    group.define(At::Entry, &format!("{ENTER_PREFIX}{function}"), function, "")
+                });
+            match both {
+                Ok(()) => there.push(function),
+                Err(why) => {
+                    refused = why.to_string();
+                    missing.push(function);
+                }
+            }
+        }
+        if there.is_empty() {
+            return Err(format!(
+                "none of these functions can be probed on this kernel ({refused})"
+            ));
+        }
+        let missing = match missing.as_slice() {
+            [] => String::new(),
+            missing => format!("; not on this kernel: {}", missing.join(", ")),
+        };
+        Ok(((group, lock), format!("{}{missing}", there.join(", "))))
+    }
+
+    /// True if functions are probed.
+    pub(super) fn has_probes(&self) -> bool {
+        self.probes.is_some()
+    }
+
+    /// System and name of each probe.
+    pub(super) fn tracepoints(&self) -> impl Iterator<Item = (&str, &str)> {
+        let groups = self.probes.iter().map(|it| &it.0);
+        groups.flat_map(|it| it.events().iter().map(|event| (it.name(), event.as_str())))
+    }
+
+    /// What was missed, in words.
+    pub(super) fn missed(&self) -> Option<String> {
+        let (group, _) = self.probes.as_ref()?;
+        match group.missed() {
+            Ok(0) => None,
+            Ok(missed) => Some(format!(
+                "kprobes of layers were missed {missed} times, by whichever program: at most so many times of `latency` are not there"
+            )),
+            Err(error) => Some(format!("whether kprobes were missed is not known: {error}")),
+        }
+    }
+}
