@@ -5,6 +5,7 @@ use std::rc::Rc;
 use crate::anomaly::{Anomaly, AnomalyKind, Link};
 use crate::event::async_table::{Interface, Opcode};
 use crate::event::block::{BlockPoint, Place, RequestOp, Rwbs};
+use crate::event::layer::Layer;
 use crate::event::syscall_table::CallId;
 use crate::operation::asynchronous::AsyncOperation;
 use crate::operation::behind::{Above, Behind, Piece, Writer, device_file};
@@ -17,6 +18,7 @@ use crate::operation::model::{
     FilePath, Given, Mounts, Named, OpenFile, PathSource, ProcessKey, SyscallOperation, ThreadInfo,
     ThreadKey,
 };
+use crate::operation::spans::Span;
 use crate::operation::{Sink, Step};
 use crate::units::{CpuId, DevId, Fd, KernelTime, Pid, Tid};
 
@@ -80,6 +82,16 @@ pub(super) fn call(
         offset: None,
         bytes_requested: None,
     }
+}
+
+/// A sync in which a file system was at work, and waited for a request.
+pub(super) fn with_spans() -> SyscallOperation {
+    let span = |layer, what, begin, end| Span { layer, what, begin: at(begin), end: at(end) };
+    let spans = vec![
+        span(Layer::Device, "request", 124_000, 130_000),
+        span(Layer::Fs, "ext4_sync_file", 123_500, 135_000),
+    ];
+    SyscallOperation { spans, ..call("fsync", &[3], 0, Some(3), None) }
 }
 
 /// Both paths of a rename.

@@ -76,6 +76,18 @@ fn calls_that_fail() {
     );
 }
 
+/// Requests have lines of their own.
+#[test]
+fn what_is_at_work_inside() {
+    check_calls(
+        b"tar",
+        &[testing::with_spans()],
+        expect![[r#"
+        {"kind":"syscall","name":"fsync","pid":4711,"tid":4712,"comm":"tar","cpu":1,"start_ns":123456,"duration_ns":12543,"fd":3,"path":null,"path_source":null,"offset":null,"bytes_requested":null,"result":0,"errno":null,"inside":[{"layer":"fs","what":"ext4_sync_file","start_ns":123500,"duration_ns":11500}]}
+    "#]],
+    );
+}
+
 #[test]
 fn calls_on_two_files() {
     let (from, to) = (file(b"/from", PathSource::Snapshot), file(b"/\xff", PathSource::Unverified));
@@ -228,6 +240,7 @@ fn every_key_is_documented() {
             &Step::SyscallEnded(&call("copy_file_range", &[3, 0, 4, 0, 1], 1, Some(3), None), &[]),
         );
         tell(sink, &Step::SyscallEnded(&renamed, &[]));
+        tell(sink, &Step::SyscallEnded(&testing::with_spans(), &[]));
         for operation in testing::asynchronous_ones() {
             tell(sink, &Step::AsyncEnded(&operation, &[]));
         }
