@@ -107,7 +107,7 @@ fn fold_log<F: Sink<Error = Infallible>>(
     wish: Wish<'_>,
     go_on: &mut dyn FnMut() -> bool,
 ) -> Result<(F, Converted), CliError> {
-    let (items, header) = open(log)?;
+    let (items, header) = open(log, false)?;
     let filter = wish.filter(&header)?;
     let mut totals = Totals::default();
     let mut sink = WithTotals { totals: &mut totals, sink: Filtered::new(filter, fold) };

@@ -316,6 +316,8 @@ pub(super) enum ScriptFormat {
     Csv,
     /// Accesses of files and disks as b-com's I/O tracer writes them: TIME;R|W;ADDRESS;BYTES;VFS|BLK;COMM;PID
     Iotracer,
+    /// System calls as I/O Riot (ioreplay) captures them, version 3
+    Ioreplay,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -8,6 +8,8 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::vec;
 
+use indicatif::{ProgressBar, ProgressBarIter, ProgressFinish, ProgressStyle};
+
 use super::args::ConvertArgs;
 use super::error::CliError;
 use super::exit_lines;
@@ -49,7 +51,7 @@ pub(super) fn convert(
     output: Option<&Output>,
     go_on: &mut dyn FnMut() -> bool,
 ) -> Result<Converted, CliError> {
-    let (items, header) = open(log)?;
+    let (items, header) = open(log, false)?;
     match output {
         None => read_log(log, items, header, go_on),
         Some(output) => write_archive(log, items, header, output, go_on),
@@ -57,17 +59,29 @@ pub(super) fn convert(
 }
 
 /// The frames of a log: those that hold for all of it come twice, first of all and in their turn.
-pub(super) type Items = Chain<vec::IntoIter<io::Result<Item>>, Ahead<File>>;
+pub(super) type Items = Chain<vec::IntoIter<io::Result<Item>>, Ahead<ProgressBarIter<File>>>;
 
-/// Opens a log and reads its header.
-pub(super) fn open(log: &Path) -> Result<(Items, Header), CliError> {
+/// How far a log has been read, on a terminal; gone when it is at the end.
+const PROGRESS: &str = "{wide_bar} {bytes} of {total_bytes}, {eta}";
+
+/// Opens a log and reads its header. From then on a terminal shows how far it has been read, unless lines of ours go there meanwhile.
+pub(super) fn open(log: &Path, has_lines: bool) -> Result<(Items, Header), CliError> {
     let failed = |source| CliError::Open { path: log.into(), source };
     let mut file = File::open(log).map_err(failed)?;
     let later = later::look(&mut file).map_err(failed)?;
-    let (reader, header) =
-        pipeline::open::<_, Infallible>(file).map_err(|it| CliError::pipeline(log, &it))?;
+    let progress = if has_lines { ProgressBar::hidden() } else { progress(&file) };
+    let (reader, header) = pipeline::open::<_, Infallible>(progress.wrap_read(file))
+        .map_err(|it| CliError::pipeline(log, &it))?;
     let later: Vec<io::Result<Item>> = later.into_iter().map(Ok).collect();
     Ok((later.into_iter().chain(Ahead::new(reader)), header))
+}
+
+/// Shown on standard error, if that is a terminal.
+fn progress(log: &File) -> ProgressBar {
+    let bar = ProgressBar::new(log.metadata().map_or(0, |it| it.len()));
+    let style = ProgressStyle::with_template(PROGRESS);
+    let bar = style.map_or(ProgressBar::hidden(), |it| bar.with_style(it));
+    bar.with_finish(ProgressFinish::AndClear)
 }
 
 /// Only counts.

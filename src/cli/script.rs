@@ -1,6 +1,6 @@
 //! `iotrace-perf script LOG`: log → text.
 
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -14,6 +14,7 @@ use crate::capture::reader::Item;
 use crate::operation::{Sink, Step, disk};
 use crate::pipeline::{self, PipelineError, Summary};
 use crate::text::fields::{FieldLines, Fields, RowForm};
+use crate::text::ioreplay::IoreplayLines;
 use crate::text::iotracer::IotracerLines;
 use crate::text::json::JsonLines;
 use crate::text::lines::Lines;
@@ -25,7 +26,7 @@ const BUFFER_BYTES: usize = 256 << 10;
 pub(super) fn run(args: &ScriptArgs) -> Result<ExitCode, CliError> {
     let wish = Wish::of_script(args)?;
     let shape = Shape::of(&args.shape)?;
-    let (items, header) = open(&args.log)?;
+    let (items, header) = open(&args.log, io::stdout().is_terminal())?;
     let filter = wish.filter(&header)?;
     let out = BufWriter::with_capacity(BUFFER_BYTES, io::stdout().lock());
     let log = Log { path: &args.log, items, header, filter, go_on: &mut || true };
@@ -77,6 +78,18 @@ impl<I: Iterator<Item = io::Result<Item>>> Log<'_, I> {
                 Ok(summary)
             }
             (ScriptFormat::Iotracer, _) => self.accesses(start, out),
+            (ScriptFormat::Ioreplay, _) => {
+                let realtime = self.header.clock.start_realtime_ns;
+                let sink = IoreplayLines::new(start, realtime, out).map_err(CliError::output)?;
+                let (summary, sink) = self.fill(sink)?;
+                let (_, left_out) = sink.finish().map_err(CliError::output)?;
+                if left_out > 0 {
+                    super::say(&format!(
+                        "{left_out} operations are left out: the format has no such call, or their path is not known from the root"
+                    ));
+                }
+                Ok(summary)
+            }
             (ScriptFormat::Json, None) => {
                 let (summary, sink) = self.fill(JsonLines::new(start, disks, out))?;
                 sink.finish().map_err(CliError::output)?;

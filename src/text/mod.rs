@@ -8,6 +8,7 @@
 //! neither passes on a control character, so that a file's name cannot drive the terminal that shows it.
 
 pub mod fields;
+pub mod ioreplay;
 pub mod iotracer;
 pub mod json;
 pub mod lines;

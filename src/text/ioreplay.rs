@@ -1,0 +1,264 @@
+//! System calls as I/O Riot (ioreplay) captures them: `t=END;:,D=DURATION;:,i=PID:TID;:,o=NAME;:,d=FD;:,p=PATH;:,…`, version 3 of its
+//! capture log (times in nanoseconds since 1970), one line for each call, in the order of the ends.
+//!
+//! What a line has depends on the call ([`ROWS`]): `d` descriptor, `p` and `P` paths from the root, `f` flags, `m` mode, `b` bytes, `c`
+//! how many were asked for, `s` the result, `O` offset or owner, `W` whence, `F` and `G` of `fcntl` (`G` also a group). Calls that the
+//! format does not know (such as `pread64`), and those with a path that is not known from the root, or that would break the line, have no
+//! line, and are counted.
+
+use std::io;
+
+use super::digits;
+use crate::operation::model::{Given, SyscallOperation};
+use crate::operation::{Sink, Step};
+use crate::units::KernelTime;
+
+/// Between the fields, and at the end of a line.
+const SEPARATOR: &[u8] = b";:,";
+
+/// Where a field is from.
+#[derive(Clone, Copy, Debug)]
+enum Source {
+    /// What the call returned.
+    Return,
+    /// A register, of which the kernel looks at 32 bits.
+    Int(usize),
+    /// A register.
+    Long(usize),
+    /// The path of the file that it works on.
+    Path,
+    /// The second path.
+    Path2,
+}
+
+/// The kernel's name of a call, that in the log, and its fields.
+type Row = (&'static str, &'static str, &'static [(u8, Source)]);
+
+use Source::{Int, Long, Path, Path2, Return};
+
+const OF_FD: &[(u8, Source)] = &[(b'd', Int(0)), (b's', Return)];
+const MOVES: &[(u8, Source)] = &[(b'd', Int(0)), (b'b', Return)];
+const OF_PATH: &[(u8, Source)] = &[(b'p', Path), (b's', Return)];
+const RENAMES: &[(u8, Source)] = &[(b'p', Path), (b'P', Path2), (b's', Return)];
+
+/// The calls of the format; a new one is a new row.
+const ROWS: &[Row] = &[
+    ("open", "open", &[(b'd', Return), (b'p', Path), (b'f', Int(1)), (b'm', Int(2))]),
+    ("openat", "openat", &[(b'd', Return), (b'p', Path), (b'f', Int(2)), (b'm', Int(3))]),
+    ("creat", "creat", &[(b'd', Return), (b'p', Path), (b'm', Int(1))]),
+    ("close", "close", OF_FD),
+    ("read", "read", MOVES),
+    ("readv", "readv", MOVES),
+    ("write", "write", MOVES),
+    ("writev", "writev", MOVES),
+    ("lseek", "lseek", &[(b'd', Int(0)), (b'O', Long(1)), (b'W', Int(2)), (b'b', Return)]),
+    ("readahead", "readahead", &[(b'd', Int(0)), (b'b', Return), (b'O', Long(1)), (b'c', Long(2))]),
+    ("fcntl", "fcntl", &[(b'd', Int(0)), (b'F', Int(1)), (b'G', Long(2)), (b's', Return)]),
+    ("fsync", "fsync", OF_FD),
+    ("fdatasync", "fdatasync", OF_FD),
+    ("syncfs", "syncfs", OF_FD),
+    ("sync", "sync", &[(b's', Return)]),
+    (
+        "sync_file_range",
+        "sync_file_range",
+        &[(b'd', Int(0)), (b'O', Long(1)), (b'b', Long(2)), (b's', Return)],
+    ),
+    ("getdents", "getdents", &[(b'd', Int(0)), (b'c', Int(2)), (b'b', Return)]),
+    ("getdents64", "getdents", &[(b'd', Int(0)), (b'c', Int(2)), (b'b', Return)]),
+    ("unlink", "unlink", OF_PATH),
+    ("unlinkat", "unlinkat", &[(b'd', Int(0)), (b'p', Path), (b'f', Int(2)), (b's', Return)]),
+    ("rename", "rename", RENAMES),
+    ("renameat", "renameat", RENAMES),
+    ("renameat2", "renameat2", RENAMES),
+    ("mkdir", "mkdir", &[(b'p', Path), (b'm', Int(1)), (b's', Return)]),
+    ("mkdirat", "mkdirat", &[(b'd', Int(0)), (b'p', Path), (b'm', Int(2)), (b's', Return)]),
+    ("rmdir", "rmdir", OF_PATH),
+    ("readlink", "readlink", OF_PATH),
+    ("readlinkat", "readlinkat", OF_PATH),
+    ("newstat", "stat", OF_PATH),
+    ("newlstat", "lstat", OF_PATH),
+    ("newfstat", "fstat", OF_FD),
+    ("newfstatat", "fstatat", &[(b'd', Int(0)), (b'p', Path), (b'f', Int(3)), (b's', Return)]),
+    ("statfs", "statfs", OF_PATH),
+    ("fstatfs", "fstatfs", OF_FD),
+    ("chmod", "chmod", &[(b'p', Path), (b'm', Int(1)), (b's', Return)]),
+    ("fchmod", "fchmod", &[(b'd', Int(0)), (b'm', Int(1)), (b's', Return)]),
+    ("fchmodat", "fchmodat", &[(b'p', Path), (b'm', Int(2)), (b's', Return)]),
+    ("chown", "chown", &[(b'p', Path), (b'O', Int(1)), (b'G', Int(2)), (b's', Return)]),
+    ("lchown", "lchown", &[(b'p', Path), (b'O', Int(1)), (b'G', Int(2)), (b's', Return)]),
+    ("fchown", "fchown", &[(b'd', Int(0)), (b'O', Int(1)), (b'G', Int(2)), (b's', Return)]),
+];
+
+/// Writes a line for each call.
+#[derive(Debug)]
+pub struct IoreplayLines<W> {
+    /// What to add to a time to have one since 1970, ns.
+    to_realtime: i128,
+    /// Calls without a line.
+    left_out: u64,
+    out: W,
+}
+
+impl<W: io::Write> IoreplayLines<W> {
+    /// The first line; `start` was at `start_realtime_ns` since 1970.
+    ///
+    /// # Errors
+    ///
+    /// The writer's own.
+    pub fn new(start: KernelTime, start_realtime_ns: u64, mut out: W) -> io::Result<Self> {
+        out.write_all(b"#|capture_version=3|\n")?;
+        let to_realtime = i128::from(start_realtime_ns) - i128::from(start.0);
+        Ok(Self { to_realtime, left_out: 0, out })
+    }
+
+    /// Flushes the writer; gives it back, with the number of operations that have no line.
+    ///
+    /// # Errors
+    ///
+    /// The writer's own.
+    pub fn finish(mut self) -> io::Result<(W, u64)> {
+        self.out.flush()?;
+        Ok((self.out, self.left_out))
+    }
+
+    /// `None`: the format has no line for it.
+    fn line(&self, operation: &SyscallOperation) -> Option<Vec<u8>> {
+        let name = operation.call.call().name;
+        let (_, said, fields) = ROWS.iter().find(|it| it.0 == name)?;
+        let (end, ret) = (operation.end?, operation.ret?);
+        let mut line = Vec::with_capacity(128);
+        let time = i128::from(end.0) + self.to_realtime;
+        let duration = end.0.saturating_sub(operation.start.0);
+        let (pid, tid) = (operation.pid, operation.tid);
+        for field in [
+            format!("t={time}"),
+            format!("D={duration}"),
+            format!("i={pid}:{tid}"),
+            format!("o={said}"),
+        ] {
+            line.extend_from_slice(field.as_bytes());
+            line.extend_from_slice(SEPARATOR);
+        }
+        for (key, from) in *fields {
+            line.extend([*key, b'=']);
+            match from {
+                Return => digits::signed(&mut line, ret),
+                Int(place) => {
+                    let low = operation.args.get(*place)? & 0xffff_ffff;
+                    let signed = u32::try_from(low).ok()?.cast_signed();
+                    digits::signed(&mut line, signed.into());
+                }
+                Long(place) => {
+                    digits::signed(&mut line, operation.args.get(*place)?.cast_signed());
+                }
+                Path => line.extend_from_slice(path(operation)?),
+                Path2 => {
+                    let given = operation.named.as_ref()?.second.as_ref();
+                    line.extend_from_slice(printable(given.map(Given::whole))?);
+                }
+            }
+            line.extend_from_slice(SEPARATOR);
+        }
+        line.push(b'\n');
+        Some(line)
+    }
+}
+
+/// What the call was given, or the name of what it has opened.
+fn path(operation: &SyscallOperation) -> Option<&[u8]> {
+    let given = operation.named.as_ref().and_then(|it| it.first.as_ref()).map(Given::whole);
+    let opened = || operation.file.as_ref()?.path.as_ref().map(|it| it.bytes.as_slice());
+    printable(given.or_else(opened))
+}
+
+/// A path from the root that does not break the line.
+fn printable(path: Option<&[u8]>) -> Option<&[u8]> {
+    let breaks = |it: &[u8]| {
+        it.contains(&b'\n') || it.windows(SEPARATOR.len()).any(|window| window == SEPARATOR)
+    };
+    path.filter(|it| it.starts_with(b"/") && !breaks(it))
+}
+
+impl<W: io::Write> Sink for IoreplayLines<W> {
+    type Error = io::Error;
+
+    fn step(&mut self, _: KernelTime, step: &Step<'_>) -> io::Result<()> {
+        match step {
+            Step::SyscallEnded(operation, _) => match self.line(operation) {
+                Some(line) => return self.out.write_all(&line),
+                None => self.left_out += 1,
+            },
+            Step::AsyncEnded(..) => self.left_out += 1,
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+
+    use super::super::testing::{self, START, call, failed_open, file};
+    use super::*;
+    use crate::event::syscall_table::CallId;
+    use crate::operation::model::PathSource;
+
+    fn check(operations: &[SyscallOperation], expected: &Expect, left_out: u64) {
+        let mut sink =
+            IoreplayLines::new(START, 1_700_000_000_000_000_000, Vec::new()).expect("memory");
+        for it in operations {
+            sink.step(START, &Step::SyscallEnded(it, &[])).expect("memory");
+        }
+        let (text, left) = sink.finish().expect("memory");
+        expected.assert_eq(std::str::from_utf8(&text).expect("text"));
+        assert_eq!(left, left_out);
+    }
+
+    #[test]
+    fn calls_have_their_fields() {
+        let passwd = file(b"/etc/passwd", PathSource::Link);
+        let open = call("openat", &[testing::CWD, 0x7fff_0000, 0], 3, Some(3), Some(&passwd));
+        let read = call("read", &[3, 0, 4096], 4096, Some(3), Some(&passwd));
+        let seek = call("lseek", &[3, u64::MAX - 6, 2], 90, Some(3), Some(&passwd));
+        let close = call("close", &[3], 0, Some(3), Some(&passwd));
+        let mut rename = call("rename", &[1, 2], 0, None, None);
+        rename.named = Some(Box::new(testing::renamed(b"name")));
+        check(
+            &[open, read, seek, close, failed_open(b"/nix", PathSource::Argument), rename],
+            &expect![[r#"
+                #|capture_version=3|
+                t=1700000000000135999;:,D=12543;:,i=4711:4712;:,o=openat;:,d=3;:,p=/etc/passwd;:,f=0;:,m=0;:,
+                t=1700000000000135999;:,D=12543;:,i=4711:4712;:,o=read;:,d=3;:,b=4096;:,
+                t=1700000000000135999;:,D=12543;:,i=4711:4712;:,o=lseek;:,d=3;:,O=-7;:,W=2;:,b=90;:,
+                t=1700000000000135999;:,D=12543;:,i=4711:4712;:,o=close;:,d=3;:,s=0;:,
+                t=1700000000000135999;:,D=12543;:,i=4711:4712;:,o=openat;:,d=-2;:,p=/nix;:,f=577;:,m=420;:,
+                t=1700000000000135999;:,D=12543;:,i=4711:4712;:,o=rename;:,p=/name;:,P=/name;:,s=0;:,
+            "#]],
+            0,
+        );
+    }
+
+    #[test]
+    fn what_has_no_line_is_counted() {
+        let odd = file(b"/a;:,b", PathSource::Link);
+        let lines = file(b"/a\nb", PathSource::Link);
+        let pipe = file(b"pipe:[7]", PathSource::Link);
+        let open = |file| call("openat", &[testing::CWD, 0, 0], 3, Some(3), Some(file));
+        let pread = call("pread64", &[3, 0, 1, 0], 1, Some(3), None);
+        check(
+            &[open(&odd), open(&lines), open(&pipe), pread],
+            &expect![[r#"
+            #|capture_version=3|
+        "#]],
+            4,
+        );
+    }
+
+    #[test]
+    fn the_table_has_no_call_that_there_is_not() {
+        for row in ROWS {
+            assert!(CallId::by_name(row.0).is_some(), "{}", row.0);
+        }
+    }
+}
