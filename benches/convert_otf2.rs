@@ -40,6 +40,7 @@ fn operation(thread: u32, file: &Rc<OpenFile>) -> SyscallOperation {
         offset: None,
         bytes_requested: Some(4096),
         spans: Vec::new(),
+        chain: None,
     }
 }
 

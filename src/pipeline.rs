@@ -4,6 +4,7 @@
 //! the capture.
 
 mod arrivals;
+mod chains;
 mod decoding;
 mod summary;
 
@@ -13,6 +14,7 @@ use std::io::{self, Read};
 use thiserror::Error;
 
 use arrivals::{Arrivals, Waiting};
+use chains::Chains;
 use decoding::{Decoded, decode, decode_hit, learn, strings};
 pub use summary::Summary;
 
@@ -140,6 +142,8 @@ struct Pipeline {
     /// Entries may carry paths, and names are wanted.
     takes_strings: bool,
     tracker: Tracker,
+    /// Those that were seen.
+    chains: Chains,
     /// Until the snapshot is over.
     opening: Option<Opening>,
     /// It was told what is mounted.
@@ -178,6 +182,7 @@ impl Pipeline {
             names: name_join(&header),
             takes_strings,
             tracker: tracker(&header),
+            chains: Chains::default(),
             opening: Some(Opening::default()),
             knows_mounts: false,
             events: Vec::new(),
@@ -271,6 +276,7 @@ impl Pipeline {
                     }
                 }
             }
+            Fact::Symbol(symbol) => self.summary.symbols.add(*symbol),
             Fact::Text { which: Text::SNAPSHOT_OVER, time, .. } => {
                 self.snapshot_over = true;
                 if let Some(opening) = &mut self.opening {
@@ -368,15 +374,21 @@ impl Pipeline {
             Layout::Pages(_) => decode_hit(&self.decoder, bytes, buffer.cpu, time, &self.owners),
         };
         match decoded {
-            Decoded::Event(event) => {
+            Decoded::Event(mut event) => {
                 if let EventKind::Task(task) = &event.kind {
                     learn(&mut self.owners, task);
+                    self.chains.learn(task);
                 }
+                let seen =
+                    self.chains.look_at(&mut event, bytes, &buffer.layout, &self.summary.symbols);
                 if let EventKind::SysEnter(enter) = &event.kind
                     && self.takes_strings
                     && enter.call.call().has_path()
                 {
                     self.names.carries(strings(&self.decoder, bytes, &buffer.layout));
+                }
+                if let Some(chain) = seen {
+                    self.event(chain, sink)?;
                 }
                 self.event(event, sink)
             }
@@ -456,6 +468,7 @@ impl Pipeline {
         self.end_opening(sink).map_err(PipelineError::Sink)?;
         self.tracker.finish(self.summary.last_time, sink).map_err(PipelineError::Sink)?;
         self.summary.ledger = self.tracker.ledger().clone();
+        self.summary.chains_left_out = self.chains.left_out;
         Ok(self.summary)
     }
 }

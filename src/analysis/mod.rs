@@ -10,6 +10,7 @@ pub mod latency;
 pub mod pattern;
 pub mod split;
 pub mod spread;
+pub mod stacks;
 pub mod summary;
 pub mod tally;
 pub mod totals;

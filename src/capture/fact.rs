@@ -13,6 +13,7 @@
 //! | 3 | FD | `u64` begin, `u64` end, `i32` pid, `i32` fd, `u32` flags (`/proc/PID/fdinfo`), `u64` position, `u8` shared (1 = another descriptor has, or may have, the same open file), stat, bytes link |
 //! | 4 | TEXT | `u64` time, `u16` which (see [`Text`]), `i32` pid or 0, bytes text |
 //! | 5 | NAME | `i32` tid, `u32` CPU, `u64` record time, `u8` what (0 = argument string, 1 = target of `/proc/PID/fd/N`, 2 = the bytes that another argument points to), `u64` read begin, `u64` read end, `i32` errno (0 = read), stat, name, `u64` address (of what was read; 0 for a link) |
+//! | 7 | SYMBOL | `i32` pid (0: the kernel's), `u64` address, `u64` since, bytes name, `u64` offset, bytes module, `u64` place, bytes build id |
 //! | 6 | OPENED | `i32` tid (-1: events of this time are missing), `u64` since, `u64` until, `u64` read end, `i32` errno (0 = read; `EXDEV`: maybe another file's, opened by a file system; of missing ones why), stat, bytes name |
 //!
 //! A name is `u16` front, `u16` back, bytes: so many bytes of the front of the link before it in the frame (of the last
@@ -20,6 +21,7 @@
 //! directory, and a link ends with the argument.
 
 use super::format::Cursor;
+pub use super::symbol::Symbol;
 use crate::event::FileStat;
 use crate::units::{CpuId, DevId, Fd, KernelTime, Pid, Tid};
 
@@ -111,6 +113,8 @@ pub enum Fact {
         /// Its name, as `/proc/PID/fd` shows it.
         bytes: Vec<u8>,
     },
+    /// The function that an address of a chain was in: found at the end, as files and the kernel said it then.
+    Symbol(Box<Symbol>),
     /// A text of the kernel's, kept whole.
     Text {
         /// When it was read.
@@ -184,6 +188,7 @@ mod kind {
     pub(super) const FD: u16 = 3;
     pub(super) const TEXT: u16 = 4;
     pub(super) const OPENED: u16 = 6;
+    pub(super) const SYMBOL: u16 = 7;
 }
 
 /// The facts of a frame, while they are put together.
@@ -252,6 +257,11 @@ impl Fact {
                 body.stat(stat.as_ref()).bytes(bytes);
                 kind::OPENED
             }
+            Self::Symbol(it) => {
+                body.i32(it.pid.0).u64(it.address).time(it.since).bytes(&it.name).u64(it.offset);
+                body.bytes(&it.module).u64(it.place).bytes(&it.build_id);
+                kind::SYMBOL
+            }
             Self::Text { time, which, pid, text } => {
                 body.time(*time).u16(which.0).i32(pid.0).bytes(text);
                 kind::TEXT
@@ -309,6 +319,16 @@ impl Fact {
                 stat: body.stat()?,
                 bytes: body.bytes()?.to_vec(),
             },
+            kind::SYMBOL => Self::Symbol(Box::new(Symbol {
+                pid: Pid(body.i32()?),
+                address: body.u64()?,
+                since: KernelTime(body.u64()?),
+                name: body.bytes()?.to_vec(),
+                offset: body.u64()?,
+                module: body.bytes()?.to_vec(),
+                place: body.u64()?,
+                build_id: body.bytes()?.to_vec(),
+            })),
             kind::TEXT => Self::Text {
                 time: KernelTime(body.u64()?),
                 which: Text(body.u16()?),
@@ -483,6 +503,16 @@ mod tests {
                 stat: Some(FileStat { mode: 0o100_600, dev: DevId::new(8, 2), ino: 13, size: 0 }),
                 bytes: b"/data/\xff".to_vec(),
             },
+            Fact::Symbol(Box::new(Symbol {
+                pid: Pid(3),
+                address: 0x7f00_0000_1003,
+                since: KernelTime(7),
+                name: b"main".to_vec(),
+                offset: 3,
+                module: b"/bin/true".to_vec(),
+                place: 0x1003,
+                build_id: vec![0xab, 0xcd],
+            })),
             Fact::Text {
                 time: KernelTime(9),
                 which: Text::MOUNTINFO,

@@ -42,6 +42,9 @@ pub struct Header {
     pub source_reason: String,
     /// True if the end of each exec was recorded by its own number, which tells what calls the new program makes.
     pub exec_exits: bool,
+    /// What is known of how hits came about: through which functions; `None`: nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub chains: Option<Chains>,
     /// How the records of data frames are laid out, by the frame's `layout`.
     pub layouts: Vec<Layout>,
     /// The rings, by the data frames' `stream`.
@@ -102,6 +105,20 @@ pub struct Scope {
     pub all_block: bool,
     /// The launched command, each argument with bytes that are not UTF-8 escaped as `\xNN`.
     pub command: Vec<String>,
+}
+
+/// Through which functions threads came to hits of the ring `chains`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Chains {
+    /// The kernel's functions were recorded.
+    pub kernel: bool,
+    /// The program's, by frame pointers.
+    pub user: bool,
+    /// Of system calls, too, at their ends; the kernel's functions are not known there.
+    pub calls: bool,
+    /// A chain has no more addresses than this (`kernel.perf_event_max_stack`): one that has so many may be cut off.
+    pub frames_max: u64,
 }
 
 /// How the records of a data frame are laid out.

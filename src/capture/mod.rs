@@ -12,4 +12,5 @@ pub mod header;
 pub mod later;
 mod payload;
 pub mod reader;
+pub mod symbol;
 pub mod writer;

@@ -77,6 +77,16 @@ fn run<F: Sink<Error = Infallible>>(
         report.notes.extend(exit_lines::notes(converted));
         print(&report, form(&args.print), to)
     };
+    run_with(args, wish, fold, tell)
+}
+
+/// Folds a log, or a recording; `tell` says what came of it.
+pub(super) fn run_with<F: Sink<Error = Infallible>>(
+    args: &AnalyseArgs,
+    wish: Wish<'_>,
+    fold: impl FnOnce() -> F,
+    tell: impl FnOnce(&(F, Converted)) -> Result<(), CliError>,
+) -> Result<ExitCode, CliError> {
     if let Some(log) = &args.log {
         tell(&fold_log(log, fold(), wish, &mut || true)?)?;
         return Ok(ExitCode::SUCCESS);
@@ -117,7 +127,7 @@ fn fold_log<F: Sink<Error = Infallible>>(
     Ok((fold, Converted { summary, totals, archive: None }))
 }
 
-fn form(args: &PrintArgs) -> Form {
+pub(super) fn form(args: &PrintArgs) -> Form {
     match (args.json, args.csv) {
         (true, _) => Form::Json,
         (_, true) => Form::Csv,
@@ -126,12 +136,25 @@ fn form(args: &PrintArgs) -> Form {
 }
 
 /// Programs get all rows.
-fn default_rows(args: &PrintArgs) -> usize {
+pub(super) fn default_rows(args: &PrintArgs) -> usize {
     if form(args) == Form::Text { report::ROWS } else { 0 }
 }
 
-fn print(report: &Report, form: Form, mut to: Box<dyn Write + Send>) -> Result<(), CliError> {
+pub(super) fn print(
+    report: &Report,
+    form: Form,
+    mut to: Box<dyn Write + Send>,
+) -> Result<(), CliError> {
     report.print(form, &mut to).map_err(CliError::output)
+}
+
+/// A file that was not there.
+pub(super) fn new_file(path: &Path) -> Result<File, CliError> {
+    let path = path.to_owned();
+    sys_files::create_new(&path).map_err(|source| match source.kind() {
+        io::ErrorKind::AlreadyExists => CliError::Exists { path },
+        _ => CliError::Create { path, source },
+    })
 }
 
 /// Where a report goes: a program's own output stays its own.
@@ -140,13 +163,7 @@ pub(super) fn output(
     has_program: bool,
 ) -> Result<Box<dyn Write + Send>, CliError> {
     match to {
-        Some(path) => match sys_files::create_new(path) {
-            Ok(file) => Ok(Box::new(file)),
-            Err(it) if it.kind() == io::ErrorKind::AlreadyExists => {
-                Err(CliError::Exists { path: path.into() })
-            }
-            Err(source) => Err(CliError::Create { path: path.into(), source }),
-        },
+        Some(path) => Ok(Box::new(new_file(path)?)),
         None if has_program => Ok(Box::new(io::stderr())),
         None => Ok(Box::new(io::stdout())),
     }

@@ -44,6 +44,8 @@ pub(super) enum Verb {
     Files(AnalyseArgs),
     /// In which order, how large, how many at once: accesses of files by processes, and of devices
     Pattern(AnalyseArgs),
+    /// Through which functions block requests, or system calls, came about: bytes, number, time of each stack; flame graphs
+    Stacks(StacksArgs),
     /// What a capture log holds: header, totals, books
     Info(InfoArgs),
     /// What this machine allows, and what would allow more
@@ -103,6 +105,9 @@ pub(super) struct CaptureArgs {
     /// Show the block requests of everybody, such as those of the kernel's writeback, not only of the recorded processes
     #[arg(long)]
     pub(super) all_block: bool,
+    /// Record, with each bio that is queued, the functions through which its thread came there: of the `kernel`, of the program (`user`, by frame pointers); `calls`: also at the ends of system calls, the program's only
+    #[arg(long, value_name = "WHOSE,…", value_delimiter = ',')]
+    pub(super) stacks: Vec<StacksArg>,
     /// Keep the records of other processes in the log
     #[arg(long)]
     pub(super) keep_foreign: bool,
@@ -115,7 +120,7 @@ pub(super) struct CaptureArgs {
 #[derive(Clone, Debug, ClapArgs)]
 pub(super) struct AnalyseArgs {
     /// The capture log; without one, what is recorded now (-a, -p, -- COMMAND), whose log is not kept. On a log -p, -d and -e say what of it is looked at
-    #[arg(conflicts_with_all = ["all_cpus", "command", "duration", "keep_foreign", "all_block", "buffer_size", "realtime", "own_cpus"])]
+    #[arg(conflicts_with_all = ["all_cpus", "command", "duration", "keep_foreign", "all_block", "stacks", "buffer_size", "realtime", "own_cpus"])]
     pub(super) log: Option<PathBuf>,
     #[command(flatten)]
     pub(super) capture: CaptureArgs,
@@ -153,6 +158,48 @@ pub(super) enum LayerArg {
     Blk,
     /// All of these
     All,
+}
+
+/// `stacks`.
+#[derive(Debug, ClapArgs)]
+pub(super) struct StacksArgs {
+    #[command(flatten)]
+    pub(super) analyse: AnalyseArgs,
+    /// The kernel's functions [default, unless -U or --calls is given]
+    #[arg(short = 'K', long = "kernel-stack", help_heading = "Stacks")]
+    pub(super) kernel: bool,
+    /// The program's functions, by frame pointers
+    #[arg(short = 'U', long = "user-stack", help_heading = "Stacks")]
+    pub(super) user: bool,
+    /// Tell processes of the same name apart
+    #[arg(short = 'P', long, help_heading = "Stacks")]
+    pub(super) per_process: bool,
+    /// Stacks of system calls instead of those of block requests
+    #[arg(long, help_heading = "Stacks")]
+    pub(super) calls: bool,
+    /// What makes a stack large
+    #[arg(long, value_enum, default_value_t = WeightArg::Bytes, value_name = "WHAT", help_heading = "Stacks")]
+    pub(super) by: WeightArg,
+    /// Folded lines as flamegraph.pl and inferno read them: DEVICE;THREAD;FUNCTION;… WEIGHT
+    #[arg(short, long, conflicts_with_all = ["json", "csv", "rows"], help_heading = "Output")]
+    pub(super) folded: bool,
+    /// Draw a flame graph into this file, which must not be there
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub(super) svg: Option<PathBuf>,
+    /// The flame graph from the innermost function on
+    #[arg(long, requires = "svg", help_heading = "Output")]
+    pub(super) reversed: bool,
+}
+
+/// What makes a stack large.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum WeightArg {
+    /// Bytes
+    Bytes,
+    /// How many bios or calls
+    Count,
+    /// How long they took
+    Time,
 }
 
 /// What of it is looked at.
@@ -198,6 +245,17 @@ pub(super) enum SideArg {
     W,
     /// Both
     Rw,
+}
+
+/// Which chains of functions are recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum StacksArg {
+    /// The kernel's functions
+    Kernel,
+    /// The program's
+    User,
+    /// Also at the ends of system calls
+    Calls,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]

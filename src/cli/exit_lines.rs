@@ -82,9 +82,10 @@ pub(super) fn lines(bytes: u64, converted: &Converted) -> Vec<String> {
 }
 
 fn described_source(summary: &Summary) -> String {
+    let stacks = summary.header.chains.as_ref().map_or("", |_| "; stacks from perf");
     match source(summary) {
-        (source, "") => source.to_owned(),
-        (source, reason) => format!("{source} ({reason})"),
+        (source, "") => format!("{source}{stacks}"),
+        (source, reason) => format!("{source} ({reason}){stacks}"),
     }
 }
 

@@ -71,6 +71,7 @@ fn about(summary: &Summary, bytes: u64) -> Map<String, Value> {
         ("warnings", json!(end.map(|it| &it.warnings))),
         ("device_filter", json!(header.device_filter)),
         ("all_block", json!(header.scope.all_block)),
+        ("stacks", json!(header.chains)),
         ("disks", json!(summary.disks())),
     ])
 }

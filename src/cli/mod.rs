@@ -15,6 +15,7 @@ mod pick;
 mod record;
 mod script;
 mod signals;
+mod stacks;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -48,6 +49,7 @@ pub fn main() -> ExitCode {
         Some(Verb::Latency(args)) => analyse::latency(&args),
         Some(Verb::Files(args)) => analyse::files(&args),
         Some(Verb::Pattern(args)) => analyse::pattern(&args),
+        Some(Verb::Stacks(args)) => stacks::run(args),
         Some(Verb::Info(info)) => info::run(&info),
         Some(Verb::Doctor(doctor)) => doctor::run(&doctor),
         Some(Verb::List) => events::run(),

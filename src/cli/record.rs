@@ -6,20 +6,21 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use super::args::{ArgsArg, CaptureArgs, NamesArg, RecordArgs, SourceArg};
+use super::args::{ArgsArg, CaptureArgs, NamesArg, RecordArgs, SourceArg, StacksArg};
 use super::error::CliError;
 use super::events::{Wanted, wanted_events};
 use super::exit_lines;
 use super::output::{Output, substitute};
 use super::signals::Signals;
 use super::{convert, say};
+use crate::sys::perf::Functions;
 use crate::sys::spawn::Running;
 use crate::sys::{disks, files, spawn};
 use crate::tracer::choice::SourceWish;
 use crate::tracer::drain::Place;
 use crate::tracer::error::TracerError;
 use crate::tracer::naming::{Names, NamesWish};
-use crate::tracer::options::{Follow, Options};
+use crate::tracer::options::{Chains, Follow, Options};
 use crate::tracer::plan::SourceKind;
 use crate::tracer::session::{self, Interrupts, Outcome};
 use crate::units::DevId;
@@ -203,6 +204,13 @@ fn options(args: &CaptureArgs) -> Result<Options, CliError> {
             "-d and --all-block are about block requests: add `block` to -e".into(),
         ));
     }
+    let chains = chains(&args.stacks);
+    if !block && chains.is_some_and(|it| !it.calls) {
+        return Err(CliError::Usage(
+            "--stacks is about block requests, and with `calls` about system calls: add `block` to -e, or `calls` to --stacks"
+                .into(),
+        ));
+    }
     Ok(Options {
         follow,
         calls: calls.into_iter().collect(),
@@ -213,6 +221,7 @@ fn options(args: &CaptureArgs) -> Result<Options, CliError> {
         uring,
         layers,
         faults,
+        chains,
         names: match args.names {
             NamesArg::Auto => NamesWish::Auto,
             NamesArg::Kprobe => NamesWish::Only(Names::Kprobe),
@@ -238,6 +247,15 @@ fn options(args: &CaptureArgs) -> Result<Options, CliError> {
         keep_foreign: args.keep_foreign,
         command: args.command.iter().map(escaped).collect(),
     })
+}
+
+/// What `--stacks` asks for. Of calls only the program's functions are known.
+fn chains(wanted: &[StacksArg]) -> Option<Chains> {
+    let has = |it| wanted.contains(&it);
+    let calls = has(StacksArg::Calls);
+    let functions =
+        Functions { kernel: has(StacksArg::Kernel), user: has(StacksArg::User) || calls };
+    (!wanted.is_empty()).then_some(Chains { functions, calls })
 }
 
 /// The disks that `-d` names, each once.

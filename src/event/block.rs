@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::chain::ChainId;
 use crate::units::DevId;
 
 /// Which tracepoint spoke (`include/trace/events/block.h`).
@@ -208,6 +209,34 @@ pub struct BlockEvent {
     pub rwbs: Rwbs,
     /// `old_dev`, `old_sector`: what was asked; only `block_bio_remap` has it.
     pub from: Option<Place>,
+    /// `comm`: who was running; only of `block_bio_queue` it is kept.
+    pub comm: Option<Comm>,
+    /// Through which functions the thread came there, if that was recorded; only of `block_bio_queue`.
+    pub chain: Option<ChainId>,
+}
+
+/// The name of a thread, as the kernel keeps it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Comm([u8; 16]);
+
+impl Comm {
+    /// The first 16 bytes of this.
+    pub fn new(name: &[u8]) -> Self {
+        let mut bytes = [0; 16];
+        bytes.iter_mut().zip(name).for_each(|(to, from)| *to = *from);
+        Self(bytes)
+    }
+
+    /// Without what fills it up.
+    pub fn as_bytes(&self) -> &[u8] {
+        self.0.split(|it| *it == 0).next().unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for Comm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.as_bytes().escape_ascii())
+    }
 }
 
 #[cfg(test)]

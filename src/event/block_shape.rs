@@ -1,6 +1,6 @@
 //! Where the fields of the `block:*` tracepoints are.
 
-use super::block::{BlockEvent, BlockPoint, Place, Rwbs};
+use super::block::{BlockEvent, BlockPoint, Comm, Place, Rwbs};
 use crate::tracefs::{BindError, EventFormat, IntField, StringField};
 use crate::units::DevId;
 
@@ -34,6 +34,7 @@ pub(super) struct BlockShape {
     error: Option<IntField>,
     from: Option<(IntField, IntField)>,
     rwbs: StringField,
+    comm: Option<StringField>,
 }
 
 /// How a length is told.
@@ -62,6 +63,10 @@ impl BlockShape {
             error: format.int_opt("error")?,
             from,
             rwbs: format.string("rwbs")?,
+            comm: match point {
+                BlockPoint::BioQueue => format.string_opt("comm")?,
+                _ => None,
+            },
         })
     }
 
@@ -89,6 +94,8 @@ impl BlockShape {
             error,
             rwbs: Rwbs::new(self.rwbs.read(payload)?),
             from,
+            comm: self.comm.and_then(|it| it.read(payload)).map(Comm::new),
+            chain: None,
         })
     }
 }

@@ -138,7 +138,7 @@ impl Decoder {
             Shape::RawExit { id, ret } => {
                 let call = self.call(id.read_i64(payload).ok_or(short)?)?;
                 let ret = ret.read_i64(payload).ok_or(short)?;
-                Ok(EventKind::SysExit(SysExit { call, ret, names: None }))
+                Ok(EventKind::SysExit(SysExit { call, ret, names: None, chain: None }))
             }
             Shape::Enter { call, args, .. } => {
                 let args =
@@ -147,7 +147,7 @@ impl Decoder {
             }
             Shape::Exit { call, ret } => {
                 let ret = ret.read_i64(payload).ok_or(short)?;
-                Ok(EventKind::SysExit(SysExit { call: *call, ret, names: None }))
+                Ok(EventKind::SysExit(SysExit { call: *call, ret, names: None, chain: None }))
             }
             Shape::Block(fields) => fields.read(payload).map(EventKind::Block).ok_or(short),
             Shape::FileIo(fields) => fields.read(payload).map(EventKind::FileIo).ok_or(short),

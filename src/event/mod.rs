@@ -6,6 +6,7 @@
 pub mod async_table;
 pub mod block;
 pub mod block_shape;
+pub mod chain;
 pub mod decode;
 pub mod fault;
 pub mod file_io;
@@ -64,6 +65,8 @@ pub enum EventKind {
     FileSystems(Box<[(DevId, Option<u64>)]>),
     /// Something was seen inside a system call: by a probe of ours, or by a tracepoint that tells of a step of it.
     Probed(Box<Probed>),
+    /// No hit: a chain of functions, before the first hit that came through them.
+    Chain(Box<chain::CallChain>),
 }
 
 /// What was seen inside a system call of the thread, or right before it: at the moment of its use.
@@ -113,6 +116,8 @@ pub struct SysExit {
     pub ret: i64,
     /// What was read beside the call while it was still inside the kernel, if anything was.
     pub names: Option<Box<ReadNames>>,
+    /// Through which functions of the program the thread came there, if that was recorded.
+    pub chain: Option<chain::ChainId>,
 }
 
 /// The names that were read for one call.

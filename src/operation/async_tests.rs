@@ -141,7 +141,7 @@ fn kind(words: &[&str]) -> EventKind {
             let memory = call.call().arg(role).map(|_| (80, Name { bytes, verified: true }));
             let names = ReadNames { memory: memory.into_iter().collect(), ..ReadNames::default() };
             let ret = number(words[2]).cast_signed();
-            EventKind::SysExit(SysExit { call, ret, names: Some(Box::new(names)) })
+            EventKind::SysExit(SysExit { call, ret, names: Some(Box::new(names)), chain: None })
         }
         "direct" => EventKind::FileIo(FileIo {
             dev: DevId(1),

@@ -25,6 +25,7 @@ pub mod process;
 pub mod renaming;
 pub mod spaces;
 pub mod spans;
+pub mod symbols;
 pub mod syscall;
 pub mod task;
 pub mod tracker;
@@ -46,6 +47,7 @@ mod race_tests;
 mod tracker_tests;
 
 use crate::anomaly::Anomaly;
+use crate::event::chain::CallChain;
 use crate::units::{Fd, KernelTime, Pid};
 use asynchronous::{AsyncOperation, NoResult};
 use fault::Fault;
@@ -99,6 +101,8 @@ pub enum Step<'a> {
         /// What stands behind it, by sector: with its last step.
         pieces: &'a [behind::Piece],
     },
+    /// A chain of functions, before everything that came through it.
+    ChainSeen(&'a CallChain),
     /// Something could not become an operation.
     Anomaly(&'a Anomaly),
 }

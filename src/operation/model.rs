@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use super::spans::Span;
 use crate::event::FileStat;
+use crate::event::chain::ChainId;
 use crate::event::syscall_table::CallId;
 use crate::units::{CpuId, Fd, KernelTime, Pid, Tid};
 
@@ -253,6 +254,8 @@ pub struct SyscallOperation {
     pub bytes_requested: Option<u64>,
     /// What was at work meanwhile, as far as it was recorded, in the order of its ends.
     pub spans: Vec<Span>,
+    /// Through which functions of the program its thread came to its end, if that was recorded.
+    pub chain: Option<ChainId>,
 }
 
 impl OpenFile {

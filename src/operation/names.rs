@@ -541,7 +541,8 @@ fn closes(kind: &EventKind) -> Closes {
         | EventKind::Fs(_)
         | EventKind::SeenFd(_)
         | EventKind::FileSystems(_)
-        | EventKind::Probed(_) => Closes::Nothing,
+        | EventKind::Probed(_)
+        | EventKind::Chain(_) => Closes::Nothing,
     }
 }
 

@@ -14,7 +14,11 @@ fn call(name: &str) -> CallId {
 }
 
 fn exit(time: u64, tid: i32, name: &str, ret: i64) -> Event {
-    event(time, tid, EventKind::SysExit(SysExit { call: call(name), ret, names: None }))
+    event(
+        time,
+        tid,
+        EventKind::SysExit(SysExit { call: call(name), ret, names: None, chain: None }),
+    )
 }
 
 fn enter(time: u64, tid: i32, name: &str, first: u64) -> Event {

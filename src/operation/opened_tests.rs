@@ -58,7 +58,7 @@ fn said(join: &mut OpenJoin, calls: &str) -> String {
         join.enter(tid, start, &SysEnter { call, args });
         verdicts.extend(join.settle(end));
         let number = number as u64;
-        join.exit(tid, end, &SysExit { call, ret, names: None }, number);
+        join.exit(tid, end, &SysExit { call, ret, names: None, chain: None }, number);
         if ret >= 0 {
             opened.push(number);
         }
@@ -185,7 +185,8 @@ fn after_a_loss_nothing_of_before_is_certain() {
 #[test]
 fn a_call_waits_for_those_that_its_event_may_be_of() {
     let call = CallId::by_name("openat").expect("in the table");
-    let (enter, exit) = (SysEnter { call, args: [0; 6] }, SysExit { call, ret: 3, names: None });
+    let (enter, exit) =
+        (SysEnter { call, args: [0; 6] }, SysExit { call, ret: 3, names: None, chain: None });
     let mut join = OpenJoin::new(KernelTime(0), std::env::consts::ARCH);
     join.add(Tid(7), told("a:5-30"));
     join.enter(Tid(7), KernelTime(10), &enter);
@@ -201,7 +202,8 @@ fn a_call_waits_for_those_that_its_event_may_be_of() {
 #[test]
 fn a_thread_that_ended_inside_a_call_is_not_waited_for() {
     let call = CallId::by_name("openat").expect("in the table");
-    let (enter, exit) = (SysEnter { call, args: [0; 6] }, SysExit { call, ret: 3, names: None });
+    let (enter, exit) =
+        (SysEnter { call, args: [0; 6] }, SysExit { call, ret: 3, names: None, chain: None });
     let mut join = OpenJoin::new(KernelTime(0), std::env::consts::ARCH);
     join.add(Tid(7), told("a:5-30"));
     join.enter(Tid(7), KernelTime(10), &enter);
@@ -281,7 +283,7 @@ mod properties {
             for (number, (start, _, end, _)) in calls.iter().enumerate() {
                 verdicts.extend(join.settle(KernelTime(*start)));
                 join.enter(Tid(7), KernelTime(*start), &SysEnter { call, args: [0; 6] });
-                let exit = SysExit { call, ret: 3, names: None };
+                let exit = SysExit { call, ret: 3, names: None, chain: None };
                 join.exit(Tid(7), KernelTime(*end), &exit, number as u64);
             }
             verdicts.extend(join.settle(KernelTime::MAX));

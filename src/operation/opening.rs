@@ -178,7 +178,8 @@ impl Changes {
             | EventKind::Layer(_)
             | EventKind::SeenFd(_)
             | EventKind::FileSystems(_)
-            | EventKind::Probed(_) => {}
+            | EventKind::Probed(_)
+            | EventKind::Chain(_) => {}
         }
     }
 }

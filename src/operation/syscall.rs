@@ -82,6 +82,7 @@ pub fn begin(
             flags_in_memory: None,
             bytes_requested: register(call, Role::Count, args),
             spans: Vec::new(),
+            chain: None,
         },
         moves: None,
         moves_target: None,
@@ -199,6 +200,7 @@ pub fn end(
     let operation = &mut pending.operation;
     operation.end = Some(event.time);
     operation.ret = Some(exit.ret);
+    operation.chain = exit.chain;
     let call = operation.call.call();
     let moves = (pending.moves.take(), pending.moves_target.take());
     settle_positions(operation, moves, pending.appends, event.time);

@@ -153,6 +153,7 @@ impl Tracker {
                 self.files.file_systems(all);
                 Ok(())
             }
+            EventKind::Chain(chain) => sink.step(event.time, &Step::ChainSeen(chain)),
             // What it says has been joined to its call.
             EventKind::Probed(_) => {
                 match self.unwanted(event.pid) {

@@ -104,11 +104,8 @@ fn kind(words: &[&str]) -> EventKind {
                 stat: Some(FileStat { ino: words.get(3).map_or(0, |it| inode(it)), ..REGULAR }),
                 ..ReadNames::default()
             };
-            EventKind::SysExit(SysExit {
-                call: call(),
-                ret: number(2),
-                names: Some(Box::new(names)),
-            })
+            let (call, ret) = (call(), number(2));
+            EventKind::SysExit(SysExit { call, ret, names: Some(names.into()), chain: None })
         }
         // The two that a call has put into memory.
         "<pair" => {
@@ -117,7 +114,7 @@ fn kind(words: &[&str]) -> EventKind {
             let name = Name { bytes: fds.concat(), verified: true };
             let memory = vec![(address.cast_unsigned(), name)];
             let names = Some(Box::new(ReadNames { memory, ..ReadNames::default() }));
-            EventKind::SysExit(SysExit { call: call(), ret: 0, names })
+            EventKind::SysExit(SysExit { call: call(), ret: 0, names, chain: None })
         }
         "fork" => {
             let ((ppid, ptid), (pid, tid)) = (task(1), task(2));

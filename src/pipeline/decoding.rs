@@ -43,7 +43,7 @@ pub(super) fn decode(
             EventKind::Task(TaskEvent::Fork { pid, tid, ppid, ptid })
         }
         Body::Exit { pid, tid } => EventKind::Task(TaskEvent::Exit { pid, tid }),
-        Body::Other(_) => return Decoded::Bookkeeping,
+        Body::Mmap(_) | Body::Other(_) => return Decoded::Bookkeeping,
     };
     Decoded::Event(Event { time, cpu, pid, tid, kind })
 }

@@ -4,6 +4,7 @@ use crate::anomaly::Ledger;
 use crate::capture::fact::Text;
 use crate::capture::header::{Counts, Disk, End, Header, RingCounts};
 use crate::operation::disk;
+use crate::operation::symbols::Symbols;
 use crate::units::{KernelTime, Pid, Tid};
 
 /// What is known of a log besides its operations.
@@ -27,6 +28,10 @@ pub struct Summary {
     pub names_wait: NamesWait,
     /// Times between which fanotify did not tell all opens, and why (errno; `EOVERFLOW`: its queue was full).
     pub unheard: Vec<(KernelTime, KernelTime, i32)>,
+    /// What the addresses of chains are called.
+    pub symbols: Symbols,
+    /// Hits whose chains were not kept, for there were too many different ones.
+    pub chains_left_out: u64,
 }
 
 /// How long opens were held up until their names had been read: nothing else runs on that CPU meanwhile.

@@ -12,10 +12,15 @@ pub mod record_type {
     pub const FORK: u32 = 7;
     /// A sample: here always a tracepoint hit.
     pub const SAMPLE: u32 = 9;
+    /// A file's code in a process's memory.
+    pub const MMAP2: u32 = 10;
 }
 
 /// `PERF_RECORD_MISC_COMM_EXEC`: the name comes from an exec.
 pub const MISC_COMM_EXEC: u16 = 1 << 13;
+
+/// `PERF_RECORD_MISC_MMAP_BUILD_ID`: the file is told by its build id, not by device and inode.
+pub const MISC_MMAP_BUILD_ID: u16 = 1 << 14;
 
 /// `PERF_SAMPLE_*`: which fields a sample has.
 pub mod sample_type {
@@ -29,6 +34,8 @@ pub mod sample_type {
     pub const ADDR: u64 = 1 << 3;
     /// Event id.
     pub const ID: u64 = 1 << 6;
+    /// Through which functions the task came there.
+    pub const CALLCHAIN: u64 = 1 << 5;
     /// CPU.
     pub const CPU: u64 = 1 << 7;
     /// Period.
@@ -39,6 +46,16 @@ pub mod sample_type {
     pub const RAW: u64 = 1 << 10;
     /// Event id at a fixed place.
     pub const IDENTIFIER: u64 = 1 << 16;
+}
+
+/// `PERF_CONTEXT_*`: whose functions follow in a chain. They stand among the addresses, as the highest numbers.
+pub mod context {
+    /// The kernel's.
+    pub const KERNEL: u64 = 0_u64.wrapping_sub(128);
+    /// The program's.
+    pub const USER: u64 = 0_u64.wrapping_sub(512);
+    /// The lowest number that is no address (`PERF_CONTEXT_MAX`).
+    pub const LOWEST: u64 = 0_u64.wrapping_sub(4095);
 }
 
 /// Bytes of `struct perf_event_header`.

@@ -10,8 +10,10 @@ pub struct SampleLayout {
     pub(super) tid: usize,
     /// Offset of `u64 time` in a sample.
     pub(super) time: usize,
-    /// Offset of `u32 size` and the payload behind it in a sample.
+    /// Offset of `u32 size` and the payload behind it in a sample; if it has a chain, of that, which stands before them.
     pub(super) raw: usize,
+    /// `u64 count` and so many addresses stand before the payload.
+    pub(super) has_chain: bool,
     /// Distance of `u32 pid, tid` from the end of any other record (`sample_id_all`).
     pub(super) trailer_tid: usize,
     /// Distance of `u64 time` from the end of any other record.
@@ -37,9 +39,9 @@ const TRAILER_ORDER: [u64; 6] =
 
 impl SampleLayout {
     /// The layout of this `sample_type` with `sample_id_all`. `None` if it lacks TID, TIME or RAW, or has a field of
-    /// variable length before RAW.
+    /// variable length other than CALLCHAIN before RAW.
     pub fn new(sample_type: u64) -> Option<Self> {
-        let known = SAMPLE_ORDER.iter().fold(bit::RAW, |all, it| all | it);
+        let known = SAMPLE_ORDER.iter().fold(bit::CALLCHAIN | bit::RAW, |all, it| all | it);
         let needed = bit::TID | bit::TIME | bit::RAW;
         if sample_type & !known != 0 || sample_type & needed != needed {
             return None;
@@ -63,6 +65,7 @@ impl SampleLayout {
             tid: before(&SAMPLE_ORDER, bit::TID),
             time: before(&SAMPLE_ORDER, bit::TIME),
             raw: before(&SAMPLE_ORDER, bit::RAW),
+            has_chain: sample_type & bit::CALLCHAIN != 0,
             trailer_tid: from_end(bit::TID),
             trailer_time: from_end(bit::TIME),
         })
@@ -91,8 +94,8 @@ mod tests {
 
     #[test]
     fn what_it_cannot_read_it_refuses() {
-        const CALLCHAIN: u64 = 1 << 5;
+        const READ: u64 = 1 << 4;
         assert_eq!(SampleLayout::new(bit::TID | bit::RAW), None);
-        assert_eq!(SampleLayout::new(bit::TID | bit::TIME | bit::RAW | CALLCHAIN), None);
+        assert_eq!(SampleLayout::new(bit::TID | bit::TIME | bit::RAW | READ), None);
     }
 }

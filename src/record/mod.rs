@@ -6,10 +6,12 @@
 //! fields are read once, and only if somebody wants them.
 
 pub mod abi;
+pub mod chain;
 pub mod layout;
 pub mod page;
 pub mod parse;
 
+pub use chain::Chain;
 pub use layout::SampleLayout;
 pub use page::PageLayout;
 pub use parse::{Record, RecordError, RecordKind, records};

@@ -2,7 +2,8 @@
 
 use thiserror::Error;
 
-use super::abi::{HEADER_BYTES, MISC_COMM_EXEC, record_type};
+use super::abi::{HEADER_BYTES, MISC_COMM_EXEC, MISC_MMAP_BUILD_ID, record_type};
+use super::chain::Chain;
 use super::layout::SampleLayout;
 use crate::units::{KernelTime, Pid, Tid};
 
@@ -51,6 +52,26 @@ pub struct Record<'a> {
     pub body: Body<'a>,
 }
 
+/// A file's code in a process's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CodeMap<'a> {
+    /// The process.
+    pub pid: Pid,
+    /// From this address on.
+    pub start: u64,
+    /// So many bytes.
+    pub bytes: u64,
+    /// What of the file stands at the first of them, in bytes.
+    pub offset: u64,
+    /// Which file: `u32 major, minor; u64 inode, generation`, or, if the kernel tells that, `u8 length`, three bytes of nothing, and a
+    /// build id of so many bytes.
+    pub file: &'a [u8],
+    /// `file` is a build id.
+    pub has_build_id: bool,
+    /// What the process calls it.
+    pub path: &'a [u8],
+}
+
 /// What a record says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body<'a> {
@@ -87,6 +108,8 @@ pub enum Body<'a> {
         /// The task.
         tid: Tid,
     },
+    /// A process has a file's code in its memory.
+    Mmap(CodeMap<'a>),
     /// Another type of record, not looked at.
     Other(u32),
 }
@@ -165,9 +188,23 @@ impl<'a> RecordKind<'a> {
         if self.kind != record_type::SAMPLE {
             return None;
         }
-        let size = usize::try_from(u32_at(self.body, layout.raw)?).ok()?;
-        let start = layout.raw + 4;
+        let raw = layout.raw.checked_add(match layout.has_chain {
+            true => 8 + self.chain(layout)?.bytes(),
+            false => 0,
+        })?;
+        let size = usize::try_from(u32_at(self.body, raw)?).ok()?;
+        let start = raw.checked_add(4)?;
         self.body.get(start..start.checked_add(size)?)
+    }
+
+    /// The functions through which the task came there, if it is a sample that tells them.
+    pub fn chain(&self, layout: &SampleLayout) -> Option<Chain<'a>> {
+        if self.kind != record_type::SAMPLE || !layout.has_chain {
+            return None;
+        }
+        let bytes = usize::try_from(u64_at(self.body, layout.raw)?).ok()?.checked_mul(8)?;
+        let start = layout.raw + 8;
+        self.body.get(start..start.checked_add(bytes)?).map(Chain::new)
     }
 
     /// All its fields.
@@ -195,9 +232,24 @@ impl<'a> RecordKind<'a> {
                 let (pid, _, tid, _) = self.relation()?;
                 Body::Exit { pid, tid }
             }
+            record_type::MMAP2 => Body::Mmap(self.code_map(layout)?),
             other => Body::Other(other),
         };
         Some(Record { pid, tid, time, body })
+    }
+
+    /// `u32 pid, tid; u64 addr, len, pgoff; 24 bytes for the file; u32 prot, flags; char filename[]`.
+    fn code_map(&self, layout: &SampleLayout) -> Option<CodeMap<'a>> {
+        let text = self.body.get(64..self.body.len().checked_sub(layout.trailer_tid)?)?;
+        Some(CodeMap {
+            pid: Pid(i32_at(self.body, 0)?),
+            start: u64_at(self.body, 8)?,
+            bytes: u64_at(self.body, 16)?,
+            offset: u64_at(self.body, 24)?,
+            file: self.body.get(32..56)?,
+            has_build_id: self.misc & MISC_MMAP_BUILD_ID != 0,
+            path: text.split(|it| *it == 0).next().unwrap_or_default(),
+        })
     }
 
     /// `u32 pid, ppid, tid, ptid` of FORK and EXIT.
@@ -253,6 +305,47 @@ mod tests {
     }
 
     #[test]
+    fn a_chain_stands_before_the_payload() {
+        let bits = bit::TID | bit::TIME | bit::CALLCHAIN | bit::RAW;
+        let layout = SampleLayout::new(bits).expect("complete");
+        let chain = words(&[3, 0, 0xffff_ff80, 0xffff_ffff, 0x10, 0xffff_ffff, 0x20, 0xffff_ffff]);
+        let body = [words(&[7, 8, 1000, 0]), chain, words(&[4, 0xabcd])].concat();
+        let bytes = record(record_type::SAMPLE, 0, &body);
+        let (whole, _) = RecordKind::first(&bytes).expect("whole");
+        assert_eq!(whole.payload(&layout), Some(&[0xcd, 0xab, 0, 0][..]));
+        let chain = whole.chain(&layout).expect("a chain");
+        let kernel = [0xffff_ffff_0000_0010, 0xffff_ffff_0000_0020];
+        assert_eq!(chain.kernel().collect::<Vec<_>>(), kernel);
+        // More addresses than there are bytes.
+        let body = [words(&[7, 8, 1000, 0, 9, 0x2000_0000]), words(&[0; 8])].concat();
+        let bytes = record(record_type::SAMPLE, 0, &body);
+        let (cut, _) = RecordKind::first(&bytes).expect("whole");
+        assert_eq!((cut.payload(&layout), cut.chain(&layout)), (None, None));
+        assert!(cut.parse(&layout).is_err());
+    }
+
+    #[test]
+    fn a_mapping_has_a_file_and_a_place() {
+        let file = words(&[8, 1, 77, 0, 0, 0, 5, 2]);
+        let place = words(&[5, 5, 0x1000, 0, 0x2000, 0, 0x3000, 0]);
+        let body = [
+            place,
+            file[..24].to_vec(),
+            words(&[5, 2]),
+            b"/bin/x\0\0".to_vec(),
+            words(&[5, 5, 9, 0]),
+        ];
+        let bytes = record(record_type::MMAP2, 0, &body.concat());
+        let (record, _) = RecordKind::first(&bytes).expect("whole");
+        let Ok(Body::Mmap(map)) = record.parse(&layout()).map(|it| it.body) else {
+            panic!("a mapping")
+        };
+        assert_eq!((map.pid, map.start, map.bytes, map.offset), (Pid(5), 0x1000, 0x2000, 0x3000));
+        assert_eq!((map.path, map.has_build_id), (&b"/bin/x"[..], false));
+        assert_eq!(map.file[..16], words(&[8, 1, 77, 0]));
+    }
+
+    #[test]
     fn an_exec_is_told_from_a_rename() {
         let body = [words(&[5, 5]), b"tar\0\0\0\0\0".to_vec(), words(&[5, 5, 9, 0])].concat();
         for (misc, exec) in [(0, false), (MISC_COMM_EXEC, true)] {
@@ -277,8 +370,10 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn any_bytes_give_records_or_errors(bytes: Vec<u8>) {
+            let with_chain = SampleLayout::new(bit::TID | bit::TIME | bit::CALLCHAIN | bit::RAW);
             for (_, record) in records(&bytes).flatten() {
                 let _ = record.parse(&layout());
+                let _ = record.parse(&with_chain.expect("complete"));
             }
         }
     }

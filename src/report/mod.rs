@@ -3,6 +3,7 @@
 pub mod files;
 pub mod latency;
 pub mod pattern;
+pub mod stacks;
 pub mod summary;
 
 use crate::text::table::{Cell, Column, Report};

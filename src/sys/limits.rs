@@ -22,6 +22,13 @@ pub fn own_cpu_ns() -> u64 {
     u64::try_from(time.num_microseconds()).unwrap_or(0) * 1000
 }
 
+/// How many addresses a chain of perf's has at most: `kernel.perf_event_max_stack`, which is 127 (`PERF_MAX_STACK_DEPTH`) unless
+/// somebody has changed it.
+pub fn chain_frames_max() -> u64 {
+    let text = fs::read_to_string("/proc/sys/kernel/perf_event_max_stack").unwrap_or_default();
+    text.trim().parse().unwrap_or(127)
+}
+
 /// Numbers of the CPUs that are online.
 pub fn online_cpus() -> Vec<u32> {
     let text = fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();

@@ -13,6 +13,15 @@ use crate::record::abi::sample_type;
 /// per event.
 pub const SAMPLE_TYPE: u64 = sample_type::TID | sample_type::TIME | sample_type::RAW;
 
+/// Which functions the samples of an event tell, those through which the task came there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Functions {
+    /// The kernel's.
+    pub kernel: bool,
+    /// The program's, as far as its frame pointers lead.
+    pub user: bool,
+}
+
 /// When the reader of a ring is woken by an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wake {
@@ -45,26 +54,46 @@ impl PerfEvent {
     ///
     /// Those of `perf_event_open(2)`.
     pub fn tracepoint(id: u16, cpu: u32, wake: Wake) -> io::Result<Self> {
-        let mut attr = attributes(wake);
-        attr.type_ = abi::PERF_TYPE_TRACEPOINT;
-        attr.config = u64::from(id);
-        attr.__bindgen_anon_1.sample_period = 1;
-        Self::open(attr, cpu)
+        Self::open(hits(id, wake), cpu)
     }
 
-    /// An event that never fires but owns a ring and writes the births, names and ends of tasks into it.
+    /// The same, and each hit tells through which functions the task came there.
     ///
     /// # Errors
     ///
     /// Those of `perf_event_open(2)`.
-    pub fn tasks(cpu: u32, wake: Wake) -> io::Result<Self> {
+    pub fn chained(id: u16, cpu: u32, wake: Wake, which: Functions) -> io::Result<Self> {
+        let mut attr = hits(id, wake);
+        attr.sample_type |= sample_type::CALLCHAIN;
+        attr.set_exclude_callchain_kernel(u64::from(!which.kernel));
+        attr.set_exclude_callchain_user(u64::from(!which.user));
+        Self::open(attr, cpu)
+    }
+
+    /// An event that never fires but owns a ring and writes the births, names and ends of tasks into it; with `code` also which
+    /// files' code comes into the memory of processes, with their build ids where the kernel tells those (from Linux 5.12 on).
+    ///
+    /// # Errors
+    ///
+    /// Those of `perf_event_open(2)`.
+    pub fn tasks(cpu: u32, wake: Wake, code: bool) -> io::Result<Self> {
         let mut attr = attributes(wake);
         attr.type_ = abi::PERF_TYPE_SOFTWARE;
         attr.config = u64::from(abi::PERF_COUNT_SW_DUMMY);
         attr.set_task(1);
         attr.set_comm(1);
         attr.set_comm_exec(1);
-        Self::open(attr, cpu)
+        if !code {
+            return Self::open(attr, cpu);
+        }
+        attr.set_mmap(1);
+        attr.set_mmap2(1);
+        let mut with_ids = attr;
+        with_ids.set_build_id(1);
+        match Self::open(with_ids, cpu) {
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Self::open(attr, cpu),
+            other => other,
+        }
     }
 
     /// An event that never fires and only owns a ring.
@@ -169,6 +198,15 @@ impl AsFd for PerfEvent {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
+}
+
+/// Every hit of a tracepoint.
+fn hits(id: u16, wake: Wake) -> abi::perf_event_attr {
+    let mut attr = attributes(wake);
+    attr.type_ = abi::PERF_TYPE_TRACEPOINT;
+    attr.config = u64::from(id);
+    attr.__bindgen_anon_1.sample_period = 1;
+    attr
 }
 
 /// What all our events have in common.

@@ -81,6 +81,7 @@ pub(super) fn call(
         spans: Vec::new(),
         offset: None,
         bytes_requested: None,
+        chain: None,
     }
 }
 

@@ -7,16 +7,17 @@ use super::choice::Choice;
 use super::layers::Layers;
 use super::log::Counted;
 use super::naming::Naming;
-use super::options::{Follow, Options};
+use super::options::{Chains, Follow, Options};
 use super::plan::{self, RingOf};
 use super::source::{Books, Described, Source};
 use crate::capture::format::FrameKind;
 use crate::capture::header::{
-    Clock, Counts, Disk, End, Header, Host, Own, Ring, RingCounts, Scope,
+    self, Clock, Counts, Disk, End, Header, Host, Own, Ring, RingCounts, Scope,
 };
 use crate::capture::writer::Writer;
-use crate::sys::clock;
+use crate::sys::perf::Functions;
 use crate::sys::spawn::Ended;
+use crate::sys::{clock, limits};
 use crate::units::{DevId, KernelTime, Pid};
 
 /// What was decided and found before the recording.
@@ -71,6 +72,7 @@ pub(super) fn header(
         source: choice.source.as_str().into(),
         source_reason: choice.reason.clone(),
         exec_exits: plan::has_exec_exits(source.tracepoints().iter().map(|it| &it.planned)),
+        chains: options.chains.map(chains),
         layouts: source.layouts(),
         rings: RingOf::ALL.into_iter().zip(ring_bytes).map(ring).collect(),
         tracepoints: source.tracepoints().iter().map(Described::header).collect(),
@@ -78,6 +80,12 @@ pub(super) fn header(
         device_filter: options.devices.iter().map(DevId::to_string).collect(),
         host,
     }
+}
+
+/// Which chains are recorded.
+fn chains(Chains { functions, calls }: Chains) -> header::Chains {
+    let Functions { kernel, user } = functions;
+    header::Chains { kernel, user, calls, frames_max: limits::chain_frames_max() }
 }
 
 /// Begins a log with its header.

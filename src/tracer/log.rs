@@ -8,6 +8,7 @@ use std::sync::mpsc::{Receiver, SyncSender};
 
 use nix::sys::eventfd::EventFd;
 
+use super::chains::SeenChains;
 use super::drain::{Place, ROUND_NS_MIN};
 use super::extents::SeenFiles;
 use super::plan::RingOf;
@@ -64,6 +65,8 @@ pub struct Counted {
     pub error: Option<io::Error>,
     /// Files that facts told of.
     pub files: SeenFiles,
+    /// Addresses that chains had, if they are to be named.
+    pub chains: Option<SeenChains>,
 }
 
 impl Counted {
@@ -82,6 +85,18 @@ impl Counted {
     /// Asks where the files lie that were seen, and writes it. How many could not be asked.
     pub fn write_places(&mut self, writer: &mut Writer<File>) -> u64 {
         let (facts, not_asked) = std::mem::take(&mut self.files).ask();
+        self.write_last(&facts, writer);
+        not_asked
+    }
+
+    /// Names the addresses of chains, and writes it. What is to be said of those without a name.
+    pub fn write_symbols(&mut self, writer: &mut Writer<File>) -> Option<String> {
+        let (facts, warning) = self.chains.take()?.name();
+        self.write_last(&facts, writer);
+        warning
+    }
+
+    fn write_last(&mut self, facts: &[Fact], writer: &mut Writer<File>) {
         let mut frame = FactsFrame::default();
         for (number, fact) in facts.iter().enumerate() {
             frame.push(fact);
@@ -90,7 +105,6 @@ impl Counted {
                 self.error = writer.last_facts(clock::now(), &mut full).err();
             }
         }
-        not_asked
     }
 
     fn sample(&mut self, stream: u32, id: u16) {
@@ -159,6 +173,12 @@ impl Log {
             counted: Counted::default(),
             links: None,
         }
+    }
+
+    /// The same; if chains are recorded, their addresses are to be named at the end, those of programs if that is true.
+    pub fn with_chains(self, of_programs: Option<bool>) -> Self {
+        let counted = Counted { chains: of_programs.map(SeenChains::new), ..self.counted };
+        Self { counted, ..self }
     }
 
     /// Runs until nobody can send any more. Gives back the writer for the last frame.
@@ -254,6 +274,9 @@ impl Log {
         let mut frame = FactsFrame::default();
         for (number, fact) in kept.iter().enumerate() {
             self.counted.files.note(fact);
+            if let Some(chains) = &mut self.counted.chains {
+                chains.note_fact(fact);
+            }
             frame.push(fact);
             if frame.is_full() || number + 1 == kept.len() {
                 let mut full = std::mem::take(&mut frame);
@@ -342,6 +365,9 @@ impl Log {
             }
             if self.tree.is_some() {
                 kept.push((start, crate::record::abi::HEADER_BYTES + record.body.len()));
+            }
+            if let Some(chains) = &mut self.counted.chains {
+                chains.note(&record, &layout);
             }
             note_record(&mut frame, record.time(&layout));
         }

@@ -12,6 +12,7 @@
 
 mod bench;
 mod btf;
+mod chains;
 pub mod choice;
 pub mod drain;
 pub mod error;
@@ -34,6 +35,7 @@ pub mod session;
 pub mod snapshot;
 pub mod source;
 pub mod stream;
+mod symbols;
 mod threads;
 pub mod tracefs_source;
 pub mod tree;

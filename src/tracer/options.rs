@@ -6,6 +6,7 @@ use super::choice::SourceWish;
 use super::drain::Place;
 use super::naming::NamesWish;
 use crate::event::syscall_table::CallId;
+use crate::sys::perf::Functions;
 use crate::units::DevId;
 
 /// Whom to follow.
@@ -17,6 +18,15 @@ pub enum Follow {
     Launched,
     /// These processes, their threads and children.
     Attached(Vec<i32>),
+}
+
+/// Which chains of functions to record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Chains {
+    /// Whose functions.
+    pub functions: Functions,
+    /// Of system calls, too.
+    pub calls: bool,
 }
 
 /// What to record.
@@ -44,6 +54,8 @@ pub struct Options {
     pub layers: bool,
     /// True to record page faults on files.
     pub faults: bool,
+    /// Through which functions threads come to block requests, and, if wanted, to the ends of system calls.
+    pub chains: Option<Chains>,
     /// Where hits are to come from.
     pub source: SourceWish,
     /// Where and how our threads run.

@@ -1,4 +1,7 @@
 //! Perf events: the planned tracepoints on every CPU, sent into shared rings.
+//!
+//! The ring of chains is perf's whatever the source of the other hits is, and has no other records: those of its hits have one
+//! field more.
 
 use std::ffi::CString;
 use std::io;
@@ -6,21 +9,25 @@ use std::io;
 use super::error::TracerError;
 use super::plan::RingOf;
 use super::source::{Books, Described, Opened, RingSizes, Source};
-use super::stream::Stream;
+use super::stream::{PERF_LAYOUT, Stream};
 use crate::capture::header::{Counts, Layout};
-use crate::sys::perf::{PerfEvent, SAMPLE_TYPE, Wake};
+use crate::record::abi::sample_type;
+use crate::sys::perf::{Functions, PerfEvent, SAMPLE_TYPE, Wake};
 use crate::sys::ring::Ring;
 use crate::units::Tid;
 
+/// Index into the header's `layouts` of hits with chains, where perf is the source.
+const CHAINS_LAYOUT: u16 = 1;
+
 /// Everything that is open in the kernel.
 #[derive(Debug)]
-struct PerfSource {
+pub(super) struct PerfSource {
     tracepoints: Vec<Described>,
     /// For each of them, its event on each CPU.
     events: Vec<Vec<PerfEvent>>,
 }
 
-/// Opens all on all CPUs, switched off.
+/// Opens all on all CPUs, switched off. `functions` are those that chains have.
 ///
 /// # Errors
 ///
@@ -29,41 +36,82 @@ pub fn open(
     described: Vec<Described>,
     cpus: &[u32],
     sizes: RingSizes,
+    functions: Functions,
 ) -> Result<Opened, TracerError> {
-    let has_names = described.iter().any(|it| it.planned.ring == RingOf::Names);
-    let mut drained = Vec::new();
-    let mut names = Vec::new();
+    let has = |ring: RingOf| described.iter().any(|it| it.planned.ring == ring);
+    let has_names = has(RingOf::Names);
+    let (mut drained, mut names) = (Vec::new(), Vec::new());
     for &cpu in cpus {
-        drained.push(task_ring(cpu, RingOf::Main, sizes)?);
+        drained.push(task_ring(cpu, RingOf::Main, sizes, functions)?);
         if has_names {
-            let wake = Wake::Watermark(watermark(sizes.of(RingOf::Names)));
-            let opens = map(cpu, RingOf::Names, PerfEvent::ring_owner(cpu, wake), sizes)?;
-            names.push(opens);
+            names.push(plain_ring(cpu, RingOf::Names, PERF_LAYOUT, sizes)?);
         }
     }
-    let mut events = Vec::new();
-    for tracepoint in &described {
-        let rings: Vec<&Stream> = if tracepoint.planned.ring == RingOf::Names {
-            names.iter().collect()
-        } else {
-            drained.iter().collect()
+    let is_chained = |it: &Described| it.planned.ring == RingOf::Chains;
+    let chains = has(RingOf::Chains);
+    let chains = if chains { chain_rings(cpus, CHAINS_LAYOUT, sizes)? } else { Vec::new() };
+    let open = |tracepoint: &Described| {
+        let rings = match tracepoint.planned.ring {
+            RingOf::Names => &names,
+            RingOf::Chains => &chains,
+            _ => &drained,
         };
-        let wake = tracepoint.planned.wake(watermark(sizes.of(tracepoint.planned.ring)));
-        let per_cpu =
-            rings.iter().map(|ring| open_one(tracepoint, ring, wake)).collect::<Result<_, _>>()?;
-        events.push(per_cpu);
-    }
+        let chained = is_chained(tracepoint).then_some(functions);
+        rings.iter().map(|ring| open_one(tracepoint, ring, sizes, chained)).collect()
+    };
+    let events = described.iter().map(open).collect::<Result<Vec<Vec<_>>, _>>()?;
     let mut ring_bytes = [0; RingOf::ALL.len()];
     ring_bytes[RingOf::Main as usize] = sizes.main;
     ring_bytes[RingOf::Names as usize] = if has_names { sizes.small } else { 0 };
+    ring_bytes[RingOf::Chains as usize] = if chains.is_empty() { 0 } else { sizes.main };
+    drained.extend(chains);
     let source = Box::new(PerfSource { tracepoints: described, events });
     Ok(Opened { source, drained, names, ring_bytes })
 }
 
-/// A ring whose owner writes births, names and ends of tasks into it.
-pub(super) fn task_ring(cpu: u32, ring: RingOf, sizes: RingSizes) -> Result<Stream, TracerError> {
-    let wake = Wake::Watermark(watermark(sizes.of(ring)));
-    map(cpu, ring, PerfEvent::tasks(cpu, wake), sizes)
+/// Opens the hits with chains beside another source; `layout` is the index of their records. With their rings.
+pub(super) fn open_chains(
+    described: &[Described],
+    cpus: &[u32],
+    (sizes, layout): (RingSizes, u16),
+    functions: Functions,
+) -> Result<(PerfSource, Vec<Stream>), TracerError> {
+    let chained = described.iter().filter(|it| it.planned.ring == RingOf::Chains);
+    let tracepoints: Vec<Described> = chained.cloned().collect();
+    if tracepoints.is_empty() {
+        return Ok((PerfSource { tracepoints, events: Vec::new() }, Vec::new()));
+    }
+    let rings = chain_rings(cpus, layout, sizes)?;
+    let open = |tracepoint: &Described| {
+        rings.iter().map(|ring| open_one(tracepoint, ring, sizes, Some(functions))).collect()
+    };
+    let events = tracepoints.iter().map(open).collect::<Result<Vec<Vec<_>>, _>>()?;
+    Ok((PerfSource { tracepoints, events }, rings))
+}
+
+fn chain_rings(cpus: &[u32], layout: u16, sizes: RingSizes) -> Result<Vec<Stream>, TracerError> {
+    cpus.iter().map(|&cpu| plain_ring(cpu, RingOf::Chains, layout, sizes)).collect()
+}
+
+/// A ring whose owner writes births, names and ends of tasks into it, and what code comes into memory if the program's functions are
+/// to be told.
+pub(super) fn task_ring(
+    cpu: u32,
+    ring: RingOf,
+    sizes: RingSizes,
+    functions: Functions,
+) -> Result<Stream, TracerError> {
+    let owner = PerfEvent::tasks(cpu, watermark(ring, sizes), functions.user);
+    map(cpu, (ring, PERF_LAYOUT), owner, sizes)
+}
+
+fn plain_ring(
+    cpu: u32,
+    ring: RingOf,
+    layout: u16,
+    sizes: RingSizes,
+) -> Result<Stream, TracerError> {
+    map(cpu, (ring, layout), PerfEvent::ring_owner(cpu, watermark(ring, sizes)), sizes)
 }
 
 /// How perf's records are laid out.
@@ -71,14 +119,19 @@ pub(super) fn layout() -> Layout {
     Layout { source: "perf".into(), sample_type: SAMPLE_TYPE, ..Layout::default() }
 }
 
+/// The same with chains.
+pub(super) fn chains_layout() -> Layout {
+    Layout { sample_type: SAMPLE_TYPE | sample_type::CALLCHAIN, ..layout() }
+}
+
 /// The drain thread looks by itself often enough; it is woken only when it is late.
-fn watermark(ring_bytes: usize) -> u32 {
-    u32::try_from(ring_bytes / 2).unwrap_or(u32::MAX)
+fn watermark(ring: RingOf, sizes: RingSizes) -> Wake {
+    Wake::Watermark(u32::try_from(sizes.of(ring) / 2).unwrap_or(u32::MAX))
 }
 
 fn map(
     cpu: u32,
-    of: RingOf,
+    (of, layout): (RingOf, u16),
     owner: io::Result<PerfEvent>,
     sizes: RingSizes,
 ) -> Result<Stream, TracerError> {
@@ -87,13 +140,24 @@ fn map(
     let bytes = sizes.of(of);
     let ring =
         Ring::map(&owner, bytes).map_err(|source| TracerError::Ring { cpu, bytes, source })?;
-    Ok(Stream::perf(cpu, of, ring, owner))
+    Ok(Stream::perf(cpu, of, layout, ring, owner))
 }
 
-fn open_one(tracepoint: &Described, ring: &Stream, wake: Wake) -> Result<PerfEvent, TracerError> {
+fn open_one(
+    tracepoint: &Described,
+    ring: &Stream,
+    sizes: RingSizes,
+    chained: Option<Functions>,
+) -> Result<PerfEvent, TracerError> {
     let planned = &tracepoint.planned;
     let failed = |source| TracerError::open(tracepoint.name(), ring.cpu, source);
-    let event = PerfEvent::tracepoint(tracepoint.id, ring.cpu, wake).map_err(failed)?;
+    let (id, cpu) = (tracepoint.id, ring.cpu);
+    let wake = if planned.wakes { Wake::Each } else { watermark(planned.ring, sizes) };
+    let event = match chained {
+        Some(functions) => PerfEvent::chained(id, cpu, wake, functions),
+        None => PerfEvent::tracepoint(id, cpu, wake),
+    };
+    let event = event.map_err(failed)?;
     ring.owner().map_or(Ok(()), |it| event.redirect(it)).map_err(failed)?;
     if !planned.filter.is_empty() {
         let filter =
@@ -126,7 +190,8 @@ impl Source for PerfSource {
     }
 
     fn layouts(&self) -> Vec<Layout> {
-        vec![layout()]
+        let chains = self.tracepoints.iter().any(|it| it.planned.ring == RingOf::Chains);
+        std::iter::once(layout()).chain(chains.then(chains_layout)).collect()
     }
 
     fn counts(&self) -> io::Result<Books> {

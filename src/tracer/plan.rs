@@ -8,7 +8,6 @@ use crate::event::fs::FS_POINTS;
 use crate::event::layer::LAYER_POINTS;
 use crate::event::syscall_table::{Call, CallId, Class};
 use crate::event::uring::{URING_POINTS, UringPoint};
-use crate::sys::perf::Wake;
 use crate::units::DevId;
 
 /// Where hits come from.
@@ -41,11 +40,13 @@ pub enum RingOf {
     Block,
     /// With tracefs: perf's births, names and ends of tasks.
     Tasks,
+    /// Perf's, whatever the source: hits that tell through which functions their thread came there.
+    Chains,
 }
 
 impl RingOf {
     /// All, by their number in the log's header and data frames.
-    pub const ALL: [Self; 4] = [Self::Main, Self::Names, Self::Block, Self::Tasks];
+    pub const ALL: [Self; 5] = [Self::Main, Self::Names, Self::Block, Self::Tasks, Self::Chains];
 
     /// Its number in the log's header and data frames.
     pub fn index(self) -> u32 {
@@ -59,6 +60,7 @@ impl RingOf {
             Self::Names => "names",
             Self::Block => "block",
             Self::Tasks => "tasks",
+            Self::Chains => "chains",
         }
     }
 }
@@ -110,11 +112,6 @@ impl Planned {
         }
         matches!(&*self.system, "block" | "io_uring" | "ext4" | "iomap" | "xfs")
     }
-
-    /// When it wakes its ring's reader.
-    pub fn wake(&self, watermark: u32) -> Wake {
-        if self.wakes { Wake::Each } else { Wake::Watermark(watermark) }
-    }
 }
 
 /// Up to so many system calls are opened one by one, more of them as the `raw_syscalls` pair with a filter.
@@ -152,6 +149,8 @@ pub struct Wanted<'a> {
     pub uring: bool,
     /// If what is at work inside calls is wanted: true if probes see functions of file systems.
     pub layers: Option<bool>,
+    /// What is recorded with the functions that led there.
+    pub chains: Chained,
     /// The tracepoint of page faults, if they are wanted.
     pub faults: Option<(&'static str, &'static str)>,
     /// Where from.
@@ -161,6 +160,18 @@ pub struct Wanted<'a> {
     /// Our probes: system and name of each.
     pub probes: &'a [(String, String)],
 }
+
+/// What is recorded with the functions that led there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Chained {
+    /// Bios that are queued.
+    pub bios: bool,
+    /// Ends of system calls, but of those that go to the names ring.
+    pub calls: bool,
+}
+
+/// The tracepoint where a bio is handed to the block layer.
+const BIO_QUEUE: &str = "block_bio_queue";
 
 /// The tracepoints for it.
 pub fn plan(wanted: &Wanted<'_>) -> Vec<Planned> {
@@ -200,6 +211,9 @@ pub fn plan(wanted: &Wanted<'_>) -> Vec<Planned> {
             planned.extend(exec_exits(wanted.calls));
         }
     }
+    if wanted.chains.calls {
+        with_chains(&mut planned, wanted.machine);
+    }
     if wanted.programs && wanted.calls.iter().any(|it| it.call().is_exec()) {
         planned.push(unfiltered("sched", "sched_process_exec", RingOf::Main, Need::Wanted));
     }
@@ -208,18 +222,7 @@ pub fn plan(wanted: &Wanted<'_>) -> Vec<Planned> {
     let filter = if is_perf || wanted.system { not_ours.as_str() } else { "" };
     planned.extend(named.iter().flat_map(|&it| single(it, RingOf::Names, filter)));
     let global = if is_perf || wanted.system { RingOf::Main } else { RingOf::Block };
-    if wanted.block {
-        let blocks = BLOCK_POINTS.iter();
-        planned.extend(blocks.map(|it| Planned {
-            filter: device_filter(it.0, wanted.devices),
-            ..unfiltered("block", it.0, global, Need::Wanted)
-        }));
-    }
-    if wanted.extents {
-        // Where a file lies is said by whoever asks first, often one of the kernel's threads.
-        let said = FS_POINTS.iter();
-        planned.extend(said.map(|it| unfiltered(it.0, it.1, global, Need::Optional)));
-    }
+    planned.extend(of_devices(wanted, global));
     if let Some((system, name)) = wanted.faults {
         planned.push(unfiltered(system, name, RingOf::Main, Need::Wanted));
     }
@@ -255,6 +258,45 @@ fn beside_calls(wanted: &Wanted<'_>, global: RingOf) -> Vec<Planned> {
         }));
     }
     planned
+}
+
+/// What devices are asked, and where files lie.
+fn of_devices(wanted: &Wanted<'_>, global: RingOf) -> Vec<Planned> {
+    let mut planned = Vec::new();
+    if wanted.block {
+        let blocks = BLOCK_POINTS.iter();
+        planned.extend(blocks.map(|it| Planned {
+            filter: device_filter(it.0, wanted.devices),
+            ring: if wanted.chains.bios && it.0 == BIO_QUEUE { RingOf::Chains } else { global },
+            ..unfiltered("block", it.0, global, Need::Wanted)
+        }));
+    }
+    if wanted.extents {
+        // Where a file lies is said by whoever asks first, often one of the kernel's threads.
+        let said = FS_POINTS.iter();
+        planned.extend(said.map(|it| unfiltered(it.0, it.1, global, Need::Optional)));
+    }
+    planned
+}
+
+/// Moves the ends of calls into the ring of chains: those of many as one tracepoint, for each of perf's costs 40 ms at the end.
+fn with_chains(planned: &mut Vec<Planned>, machine: &str) {
+    let is_end = |it: &&mut Planned| {
+        let is_plain = it.system == "syscalls" && it.filter.is_empty();
+        it.ring == RingOf::Main && is_plain && it.name.starts_with("sys_exit_")
+    };
+    if planned.iter_mut().filter(is_end).count() > SINGLE_CALLS_MAX {
+        let is_end = |it: &mut Planned| is_end(&it);
+        let ends: Vec<Planned> = planned.extract_if(.., is_end).collect();
+        let call = |it: &Planned| CallId::by_name(it.name.strip_prefix("sys_exit_")?);
+        let calls: Vec<CallId> = ends.iter().filter_map(call).collect();
+        let [_, exits] = raw_pair(&calls, machine);
+        let filter = id_filter(calls.iter().filter_map(|it| it.call().number(machine)).collect());
+        planned.push(Planned { filter, ring: RingOf::Chains, ..exits });
+    }
+    let is_raw_end = |it: &Planned| it.system == "raw_syscalls" && it.name == "sys_exit";
+    let ends = planned.iter_mut().filter(|it| is_end(it) || is_raw_end(it));
+    ends.for_each(|it| it.ring = RingOf::Chains);
 }
 
 fn raw_pair(calls: &[CallId], machine: &str) -> [Planned; 2] {
@@ -367,26 +409,37 @@ fn unfiltered(system: &'static str, name: &str, ring: RingOf, need: Need) -> Pla
 mod tests {
     use super::*;
 
+    /// Nothing is wanted.
+    const NOTHING: Wanted<'static> = Wanted {
+        calls: &[],
+        machine: "x86_64",
+        own_name: "iotrace:1",
+        names_ring: false,
+        links: false,
+        lists: false,
+        exact_args: false,
+        programs: false,
+        block: false,
+        extents: false,
+        devices: &[],
+        uring: false,
+        layers: None,
+        chains: Chained { bios: false, calls: false },
+        faults: None,
+        source: SourceKind::Tracefs,
+        system: false,
+        probes: &[],
+    };
+
     fn names(calls: &[&str], names_ring: bool) -> Vec<String> {
         let calls: Vec<CallId> = calls.iter().filter_map(|it| CallId::by_name(it)).collect();
         let wanted = Wanted {
             calls: &calls,
-            machine: "x86_64",
-            own_name: "iotrace:1",
             names_ring,
-            links: false,
             lists: names_ring,
-            exact_args: false,
             programs: true,
-            block: false,
-            extents: false,
-            devices: &[],
-            uring: false,
-            faults: None,
-            layers: None,
             source: SourceKind::Perf,
-            system: false,
-            probes: &[],
+            ..NOTHING
         };
         plan(&wanted).into_iter().map(|it| format!("{} {}", it.name, it.filter)).collect()
     }
@@ -413,22 +466,13 @@ mod tests {
         let calls: Vec<CallId> = CallId::all().collect();
         let wanted = Wanted {
             calls: &calls,
-            machine: "x86_64",
-            own_name: "iotrace:1",
             names_ring: true,
-            links: false,
             lists: true,
-            exact_args: false,
             programs: true,
             block: true,
             extents: true,
-            devices: &[],
             uring: true,
-            faults: None,
-            layers: None,
-            source: SourceKind::Tracefs,
-            system: false,
-            probes: &[],
+            ..NOTHING
         };
         let planned = plan(&wanted);
         let ring = |name: &str| planned.iter().find(|it| it.name == name).map(|it| it.ring);
@@ -444,25 +488,7 @@ mod tests {
     fn probes_are_in_the_ring_of_the_calls() {
         let probes = [("iotrace_7".to_owned(), "path0_7".to_owned())];
         let calls: Vec<CallId> = CallId::by_name("openat").into_iter().collect();
-        let planned = plan(&Wanted {
-            calls: &calls,
-            machine: "x86_64",
-            own_name: "iotrace:1",
-            names_ring: false,
-            links: false,
-            lists: false,
-            exact_args: false,
-            programs: true,
-            block: false,
-            extents: false,
-            devices: &[],
-            uring: false,
-            faults: None,
-            layers: None,
-            source: SourceKind::Tracefs,
-            system: false,
-            probes: &probes,
-        });
+        let planned = plan(&Wanted { calls: &calls, programs: true, probes: &probes, ..NOTHING });
         let rings: Vec<(&str, RingOf)> = planned.iter().map(|it| (&*it.system, it.ring)).collect();
         let main = |it| (it, RingOf::Main);
         // The ends of `execve` and `execveat` are there whatever is wanted.
@@ -485,25 +511,8 @@ mod tests {
         let calls: Vec<CallId> =
             ["openat", "unlink"].into_iter().filter_map(CallId::by_name).collect();
         let filters = |system| {
-            let planned = plan(&Wanted {
-                calls: &calls,
-                machine: "x86_64",
-                own_name: "iotrace:1",
-                names_ring: false,
-                links: true,
-                lists: true,
-                exact_args: false,
-                block: false,
-                extents: false,
-                programs: false,
-                devices: &[],
-                uring: false,
-                faults: None,
-                layers: None,
-                source: SourceKind::Tracefs,
-                system,
-                probes: &[],
-            });
+            let planned =
+                plan(&Wanted { calls: &calls, links: true, lists: true, system, ..NOTHING });
             let opens = planned.into_iter().filter(|it| it.name.ends_with("_openat"));
             opens.map(|it| (it.ring.as_str(), it.wakes, it.filter)).collect::<Vec<_>>()
         };
@@ -518,26 +527,48 @@ mod tests {
     }
 
     #[test]
+    fn what_tells_chains_has_a_ring_of_its_own() {
+        let planned = |source, calls: &[&str], chains| {
+            let calls: Vec<CallId> = calls.iter().filter_map(|it| CallId::by_name(it)).collect();
+            let planned = plan(&Wanted {
+                calls: &calls,
+                names_ring: true,
+                block: true,
+                chains,
+                source,
+                ..NOTHING
+            });
+            let chained = planned.into_iter().filter(|it| it.ring == RingOf::Chains);
+            chained.map(|it| format!("{} {}", it.name, it.filter)).collect::<Vec<_>>()
+        };
+        let bios = Chained { bios: true, calls: false };
+        let both = Chained { bios: true, calls: true };
+        let many = ["read", "write", "pread64", "pwrite64", "fsync", "openat"];
+        for source in [SourceKind::Tracefs, SourceKind::Perf] {
+            assert_eq!(planned(source, &["read"], Chained::default()), [""; 0]);
+            assert_eq!(planned(source, &["read"], bios), ["block_bio_queue "]);
+            let few = ["sys_exit_read ", "block_bio_queue "];
+            assert_eq!(planned(source, &["read", "openat"], both), few);
+            // The opens have a ring whose hits wake somebody.
+            let found = planned(source, &many, both);
+            assert_eq!((found.len(), found[1].as_str()), (2, "block_bio_queue "), "{found:?}");
+            assert!(found[0].starts_with("sys_exit (id>=0&&id<=1)||(id>=17&&id<=18)||id==74"));
+        }
+    }
+
+    #[test]
     fn the_filter_of_the_whole_table_fits_the_kernel() {
         let calls: Vec<CallId> = CallId::all().collect();
         let wanted = Wanted {
             calls: &calls,
-            machine: "x86_64",
             own_name: "iotrace:0123456",
-            names_ring: false,
-            links: false,
-            lists: false,
-            exact_args: false,
             programs: true,
             block: true,
             extents: true,
-            devices: &[],
             uring: true,
-            faults: None,
-            layers: None,
             source: SourceKind::Perf,
             system: true,
-            probes: &[],
+            ..NOTHING
         };
         // perf_event_set_filter() copies at most a page (kernel/events/core.c).
         assert!(plan(&wanted).iter().all(|it| it.filter.len() < 4096));

@@ -16,7 +16,7 @@ use super::log::{Log, Message};
 use super::names::{NamesReaders, NamesThreads, Reads};
 use super::naming::{self, Ground, Names, Naming};
 use super::options::{Follow, Options};
-use super::plan::{self, SourceKind, Wanted};
+use super::plan::{self, Chained, SourceKind, Wanted};
 use super::probes::Probes;
 use super::snapshot::{self, Subject, What};
 use super::source::{self, Books, Opened, RingSizes, Source};
@@ -33,7 +33,7 @@ use crate::event::syscall_table::CallId;
 use crate::record::Layout;
 use crate::sys::instance;
 use crate::sys::mounts::{self, MountWatch};
-use crate::sys::perf::PerfEvent;
+use crate::sys::perf::{Functions, PerfEvent};
 use crate::sys::spawn::{Ended, Held, Running};
 use crate::sys::tracefs::Tracefs;
 use crate::sys::{clock, disks, limits, proc, spawn, thread};
@@ -155,8 +155,7 @@ impl Session {
             );
         }
         // Before anything is on: these many small reads are nobody's business.
-        let disks = disks::disks();
-        let own_name = own_name();
+        let (disks, own_name) = (disks::disks(), own_name());
         let sizes = RingSizes::for_cpus(host.cpus.len());
         let sizes = options.ring_bytes.map_or(sizes, |it| sizes.with_main(it));
         let before = followed(options, held)?;
@@ -194,7 +193,8 @@ impl Session {
             help: log_help(),
         })?;
         let followed = || Tree::followed(options, names, &tree, source.as_ref());
-        let log = Log::new(writer, layouts, (!records_everybody(options)).then(followed));
+        let log = Log::new(writer, layouts, (!records_everybody(options)).then(followed))
+            .with_chains(options.chains.map(|it| it.functions.user));
         let threads =
             Threads::start(log, drained, &names_readers, &options.place, sizes.main, &own_name)?;
         let call_cost_ns = gauge.and_then(Gauge::finish);
@@ -313,7 +313,9 @@ impl Session {
         });
         let places = self.mounts.as_ref().map(|_| counted.write_places(&mut writer));
         let places_not_asked = places.unwrap_or(0);
+        // What names cost is nobody's time any more.
         let own = Own { cpu_ns: limits::own_cpu_ns(), call_cost_ns: self.call_cost_ns };
+        warnings.extend(counted.write_symbols(&mut writer));
         let disks = disks::disks().into_iter().filter(|it| !self.disks.contains(it)).collect();
         let end = end_frame(reason, end_ns, ended, counts, &counted, warnings);
         let end = End { own, disks, places_not_asked, ..end };
@@ -405,16 +407,22 @@ fn open_from(
         devices: &options.devices,
         uring: options.uring,
         layers: layers.as_ref().map(Layers::has_probes),
+        chains: Chained {
+            bios: options.chains.is_some(),
+            calls: options.chains.is_some_and(|it| it.calls),
+        },
         faults: options.faults.then(|| source::fault_point(tracefs)),
         source,
         system: records_everybody(options),
         probes: &probes,
     };
     let described = source::describe(plan::plan(&wanted), tracefs, warnings)?;
+    let functions = options.chains.map_or(Functions::default(), |it| it.functions);
     let mut opened = match source {
-        SourceKind::Perf => perf_source::open(described, &host.cpus, sizes)?,
+        SourceKind::Perf => perf_source::open(described, &host.cpus, sizes, functions)?,
         SourceKind::Tracefs => {
-            tracefs_source::open(described, tracefs, &host.cpus, sizes, naming.names)?
+            let which = (naming.names, functions);
+            tracefs_source::open(described, tracefs, &host.cpus, sizes, which)?
         }
     };
     if options.exact_args && !exact_args(options) {
@@ -541,13 +549,13 @@ fn take_snapshot(
         Follow::Launched => Subject::Tree { pids: tree, launched: true },
         Follow::Attached(_) => Subject::Tree { pids: tree, launched: false },
     };
+    let mut mapping_calls = CallId::all().filter(|it| it.call().changes_mappings());
+    let maps_files = mapping_calls.all(|it| options.calls.contains(&it));
     let what = What {
         all_tasks: records_everybody(options) || options.all_block,
         files: names != Names::Off,
         blocks: options.extents,
-        maps: CallId::all()
-            .filter(|it| it.call().changes_mappings())
-            .all(|it| options.calls.contains(&it)),
+        maps: maps_files || options.chains.is_some_and(|it| it.functions.user),
     };
     snapshot::take_in_thread(subject, what, to_log, own_name)
 }

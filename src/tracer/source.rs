@@ -171,7 +171,7 @@ impl RingSizes {
     /// Of one ring.
     pub fn of(self, ring: RingOf) -> usize {
         match ring {
-            RingOf::Main | RingOf::Block => self.main,
+            RingOf::Main | RingOf::Block | RingOf::Chains => self.main,
             RingOf::Names | RingOf::Tasks => self.small,
         }
     }

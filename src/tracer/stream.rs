@@ -29,7 +29,7 @@ pub struct Stream {
 enum From {
     /// Memory that the kernel shares with us. It is unmapped before its owner is closed: an event stays enabled while its
     /// ring is mapped.
-    Perf { ring: Ring, owner: PerfEvent },
+    Perf { ring: Ring, owner: PerfEvent, layout: u16 },
     /// A file that gives pages.
     Pages { ring: TraceRing, layout: PageLayout },
 }
@@ -46,9 +46,9 @@ pub enum Take {
 }
 
 impl Stream {
-    /// A perf ring and the event that owns it.
-    pub fn perf(cpu: u32, ring: RingOf, mapped: Ring, owner: PerfEvent) -> Self {
-        Self { cpu, ring, from: From::Perf { ring: mapped, owner } }
+    /// A perf ring and the event that owns it, with records of this layout.
+    pub fn perf(cpu: u32, ring: RingOf, layout: u16, mapped: Ring, owner: PerfEvent) -> Self {
+        Self { cpu, ring, from: From::Perf { ring: mapped, owner, layout } }
     }
 
     /// A ring of a tracefs instance.
@@ -67,7 +67,7 @@ impl Stream {
     /// Index into the header's `layouts`.
     pub fn layout(&self) -> u16 {
         match self.from {
-            From::Perf { .. } => PERF_LAYOUT,
+            From::Perf { layout, .. } => layout,
             From::Pages { .. } => PAGES_LAYOUT,
         }
     }

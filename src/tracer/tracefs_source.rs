@@ -9,13 +9,15 @@
 //! - `names`: opens. Any hit wakes the reader, so nothing else is in it.
 //!
 //! Births, names and ends of tasks come from perf, in small rings: those records carry process and thread, and an end
-//! comes after the files of the task were closed; none of that is true of the tracepoints.
+//! comes after the files of the task were closed; none of that is true of the tracepoints. Hits with chains of functions come from
+//! perf, too: an instance tells each chain in an entry of its own behind the hit, and no more than eight functions of a program
+//! (`events/ftrace/user_stack/format`).
 
 use std::io;
 
 use super::error::TracerError;
 use super::naming::Names;
-use super::perf_source::{layout, task_ring};
+use super::perf_source::{PerfSource, chains_layout, layout, open_chains, task_ring};
 use super::plan::RingOf;
 use super::source::{Books, Described, Opened, RingSizes, Source};
 use super::stream::Stream;
@@ -23,6 +25,7 @@ use crate::capture::header::{Counts, Layout, RingCounts};
 use crate::record::PageLayout;
 use crate::sys::instance::Instance;
 use crate::sys::limits::online_cpus;
+use crate::sys::perf::Functions;
 use crate::sys::tracefs::Tracefs;
 use crate::units::Tid;
 
@@ -36,10 +39,15 @@ const SCANS_MAX: u32 = 100;
 /// The kernel's own limit for `syscall_user_buf_size` (`Documentation/trace/ftrace.rst`).
 const STRING_BYTES: &str = "165";
 
+/// Index into the header's `layouts` of hits with chains.
+const CHAINS_LAYOUT: u16 = 2;
+
 #[derive(Debug)]
 struct TracefsSource {
     tracepoints: Vec<Described>,
     instances: Vec<(RingOf, Instance)>,
+    /// Those of the tracepoints that tell chains.
+    chained: PerfSource,
     cpus: Vec<u32>,
     header_page: String,
     header_event: String,
@@ -55,7 +63,7 @@ pub fn open(
     tracefs: &Tracefs,
     cpus: &[u32],
     sizes: RingSizes,
-    names_from: Names,
+    (names_from, functions): (Names, Functions),
 ) -> Result<Opened, TracerError> {
     let header_page = tracefs.text("header_page")?;
     let header_event = tracefs.text("header_event")?;
@@ -63,7 +71,7 @@ pub fn open(
     let mut instances = Vec::new();
     let mut ring_bytes = [0; RingOf::ALL.len()];
     ring_bytes[RingOf::Tasks as usize] = sizes.of(RingOf::Tasks);
-    for ring in RingOf::ALL {
+    for ring in RingOf::ALL.into_iter().filter(|it| *it != RingOf::Chains) {
         let its: Vec<&Described> = described.iter().filter(|it| it.planned.ring == ring).collect();
         if !its.is_empty() {
             let bytes = sizes.of(ring);
@@ -80,9 +88,11 @@ pub fn open(
         let ring = instance.ring(cpu, page.page_bytes()).map_err(TracerError::Instance)?;
         Ok::<_, TracerError>(Stream::pages(cpu, of, ring, page))
     };
-    let (mut drained, mut names) = (Vec::new(), Vec::new());
+    let (chained, mut drained) = open_chains(&described, cpus, (sizes, CHAINS_LAYOUT), functions)?;
+    ring_bytes[RingOf::Chains as usize] = if drained.is_empty() { 0 } else { sizes.main };
+    let mut names = Vec::new();
     for &cpu in cpus {
-        drained.push(task_ring(cpu, RingOf::Tasks, sizes)?);
+        drained.push(task_ring(cpu, RingOf::Tasks, sizes, functions)?);
         for ring in [RingOf::Main, RingOf::Block] {
             drained.extend(of(ring).map(|it| open_ring(ring, it, cpu)).transpose()?);
         }
@@ -92,6 +102,7 @@ pub fn open(
     let source = Box::new(TracefsSource {
         tracepoints: described,
         instances,
+        chained,
         cpus,
         header_page,
         header_event,
@@ -153,11 +164,14 @@ const ORDER_ON: [RingOf; 3] = [RingOf::Block, RingOf::Names, RingOf::Main];
 
 impl Source for TracefsSource {
     fn enable(&self) -> io::Result<()> {
+        // Ends of calls are among them.
+        self.chained.enable()?;
         self.switch(ORDER_ON, "1")
     }
 
     fn disable(&self) -> io::Result<()> {
-        self.switch(ORDER_ON.into_iter().rev(), "0")
+        self.switch(ORDER_ON.into_iter().rev(), "0")?;
+        self.chained.disable()
     }
 
     fn follow(&self, now_there: &dyn Fn() -> Vec<Tid>) -> io::Result<bool> {
@@ -185,7 +199,8 @@ impl Source for TracefsSource {
             pages_continue: true,
             ..Layout::default()
         };
-        vec![layout(), pages]
+        let has_chains = !self.chained.tracepoints().is_empty();
+        [layout(), pages].into_iter().chain(has_chains.then(chains_layout)).collect()
     }
 
     fn counts(&self) -> io::Result<Books> {
@@ -208,7 +223,9 @@ impl Source for TracefsSource {
             }
             rings.push(sum);
         }
-        Ok(Books { tracepoints: self.tracepoints.iter().map(tracepoint).collect(), rings })
+        let chained = self.chained.counts()?.tracepoints;
+        let of_rings = self.tracepoints.iter().filter(|it| it.planned.ring != RingOf::Chains);
+        Ok(Books { tracepoints: of_rings.map(tracepoint).chain(chained).collect(), rings })
     }
 }
 

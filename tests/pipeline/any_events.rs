@@ -136,6 +136,8 @@ fn block() -> impl Strategy<Value = BlockEvent> {
             rwbs: Rwbs::new(letters.as_bytes()),
             from: (point == BlockPoint::Remap)
                 .then_some(Place { dev: DevId::new(7, 1), sector: sector / 2 }),
+            comm: None,
+            chain: None,
         },
     )
 }
@@ -186,8 +188,9 @@ fn seen_fd() -> impl Strategy<Value = Box<SeenFd>> {
 fn input() -> impl Strategy<Value = Input> {
     let enter = (call(), [register(), register(), register(), register(), register(), register()])
         .prop_map(|(call, args)| EventKind::SysEnter(SysEnter { call, args }));
-    let exit = (call(), result(), names())
-        .prop_map(|(call, ret, names)| EventKind::SysExit(SysExit { call, ret, names }));
+    let exit = (call(), result(), names()).prop_map(|(call, ret, names)| {
+        EventKind::SysExit(SysExit { call, ret, names, chain: None })
+    });
     prop_oneof![
         8 => enter.prop_map(Input::Event),
         8 => exit.prop_map(Input::Event),

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use iotrace_perf::anomaly::Ledger;
+use iotrace_perf::event::chain::ChainId;
 use iotrace_perf::operation::block::{BlockStep, Ending, RequestId};
 use iotrace_perf::operation::model::{SyscallOperation, ThreadInfo, Unfinished};
 use iotrace_perf::operation::{Sink, Step};
@@ -24,6 +25,8 @@ pub(crate) struct Checked<S> {
     ended: u64,
     unfinished: BTreeMap<&'static str, u64>,
     anomalies: u64,
+    /// So many chains were told.
+    chains: u32,
 }
 
 impl<S: Sink> Checked<S> {
@@ -41,6 +44,7 @@ impl<S: Sink> Checked<S> {
             ended: 0,
             unfinished: BTreeMap::new(),
             anomalies: 0,
+            chains: 0,
         }
     }
 
@@ -92,6 +96,10 @@ impl<S: Sink> Checked<S> {
         assert_eq!(self.threads.get(&info.key.0), Some(&true), "seen and alive: {info:?}");
     }
 
+    fn chain(&self, id: Option<ChainId>) {
+        assert!(id.is_none_or(|it| it.0 < self.chains), "told before it is used: {id:?}");
+    }
+
     fn block(&mut self, step: &BlockStep<'_>) {
         let (request, ends) = match *step {
             BlockStep::Queued(it)
@@ -105,6 +113,7 @@ impl<S: Sink> Checked<S> {
         };
         assert!(!self.requests_ended.contains(&request.id), "a step after the end: {request:?}");
         self.requests.insert(request.id);
+        request.parts.iter().for_each(|it| self.chain(it.here.chain));
         assert_eq!(request.ending.is_some(), ends, "{request:?}");
         if ends {
             self.requests_ended.insert(request.id);
@@ -148,6 +157,7 @@ impl<S: Sink> Sink for Checked<S> {
                     let is_inside = operation.start <= span.begin && span.end <= time;
                     assert!(is_inside && span.begin <= span.end, "{span:?} of {operation:?}");
                 }
+                self.chain(operation.chain);
                 self.ended += 1;
             }
             Step::SyscallUnfinished(operation, why) => {
@@ -180,6 +190,10 @@ impl<S: Sink> Sink for Checked<S> {
                 assert_eq!((it.end, it.result), (None, None));
             }
             Step::Block { step, .. } => self.block(step),
+            Step::ChainSeen(chain) => {
+                assert_eq!(chain.id.0, self.chains, "numbers are dense");
+                self.chains += 1;
+            }
             Step::Anomaly(_) => self.anomalies += 1,
         }
         self.sink.step(time, step)

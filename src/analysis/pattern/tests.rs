@@ -62,6 +62,7 @@ fn call(
         spans: Vec::new(),
         offset,
         bytes_requested: None,
+        chain: None,
     }
 }
 

@@ -19,7 +19,8 @@ use std::rc::Rc;
 use rustc_hash::FxHashMap;
 
 use super::model::{At, BlockRequest};
-use crate::event::block::{BlockEvent, Place, RequestOp};
+use crate::event::block::{BlockEvent, Comm, Place, RequestOp};
+use crate::event::chain::ChainId;
 use crate::units::{DevId, Tid};
 
 /// A piece of a request that came in one bio.
@@ -33,9 +34,22 @@ pub struct Part {
     pub nr_sector: u32,
     /// When it was handed to the block layer, at the uppermost device, and by whom.
     pub queued: At,
+    /// When it, or what became of it, was handed to this device, and by whom.
+    pub here: Here,
     /// The places that were asked before this device, the nearest first: a partition, a stacked device and its partition.
     /// Each is that of the part's first sector.
     pub levels: Rc<[Place]>,
+}
+
+/// How a bio came to its device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Here {
+    /// When it was queued, and who was running.
+    pub at: At,
+    /// What that thread was called.
+    pub comm: Option<Comm>,
+    /// Through which functions it came there, if that was recorded.
+    pub chain: Option<ChainId>,
 }
 
 impl Part {
@@ -52,6 +66,8 @@ pub(super) struct Bio {
     pub event: BlockEvent,
     /// Who handed in the uppermost, and when.
     pub queued: At,
+    /// Who handed in this one, and when.
+    pub here: At,
     /// Places above it.
     pub levels: Rc<[Place]>,
     /// Sectors that are parts of requests.
@@ -75,6 +91,10 @@ impl Bio {
         shifted(&self.levels, sector.saturating_sub(self.event.sector))
     }
 
+    fn here(&self) -> Here {
+        Here { at: self.here, comm: self.event.comm, chain: self.event.chain }
+    }
+
     /// The whole of it as a part of what is told of it.
     pub(super) fn as_part(&self) -> Part {
         Part {
@@ -82,6 +102,7 @@ impl Bio {
             sector: self.event.sector,
             nr_sector: self.event.nr_sector,
             queued: self.queued,
+            here: self.here(),
             levels: Rc::clone(&self.levels),
         }
     }
@@ -183,7 +204,8 @@ impl BioLayer {
         };
         let number = self.number();
         let device = self.devices.entry(event.dev).or_default();
-        device.add(Bio { number, event: *event, queued, levels, taken: 0, told: None });
+        let here = *at;
+        device.add(Bio { number, event: *event, queued, here, levels, taken: 0, told: None });
         (device.kind, number)
     }
 
@@ -263,6 +285,7 @@ impl BioLayer {
             sector: event.sector,
             nr_sector: event.nr_sector,
             queued: bio.queued,
+            here: bio.here(),
             levels: bio.levels_at(event.sector),
         };
         bio.taken = bio.taken.saturating_add(event.nr_sector);

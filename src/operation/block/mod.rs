@@ -36,7 +36,7 @@ mod tracker;
 mod tests;
 
 pub use anomaly::{AnomalyReason, BlockAnomaly};
-pub use bio::Part;
+pub use bio::{Here, Part};
 pub use model::{
     At, BlockRequest, BlockStep, DiskstatsClass, Ending, FlushLink, FlushRole, Inferred, RequestId,
     Submitter, SubmitterSource, Unfinished,

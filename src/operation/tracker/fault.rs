@@ -25,7 +25,10 @@ pub(super) struct SeenMaps {
 impl Tracker {
     /// The files in the memory of a process, by `/proc/PID/maps`, which somebody began to read at this time.
     pub fn seen_maps(&mut self, begin: KernelTime, pid: Pid, text: Vec<u8>) {
-        self.seen_maps.push_back(SeenMaps { begin, pid, text });
+        // They may be there for the functions of programs only.
+        if self.context.followed.mappings.is_some() {
+            self.seen_maps.push_back(SeenMaps { begin, pid, text });
+        }
     }
 
     /// The looks before this time.

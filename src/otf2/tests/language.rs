@@ -179,6 +179,7 @@ fn exit(rest: &[&str]) -> EventKind {
         call: CallId::by_name(rest[0]).expect(rest[0]),
         ret: number(rest[1]),
         names,
+        chain: None,
     })
 }
 
@@ -199,7 +200,17 @@ fn block(rest: &[&str]) -> EventKind {
     let sector = number(rest[3]).cast_unsigned();
     let nr_sector = rest[4].trim_start_matches('+').parse().expect("a length");
     let error = rest.get(6).map_or(0, |it| it.parse().expect("an error"));
-    EventKind::Block(BlockEvent { point, dev, sector, nr_sector, error, rwbs, from: None })
+    EventKind::Block(BlockEvent {
+        point,
+        dev,
+        sector,
+        nr_sector,
+        error,
+        rwbs,
+        from: None,
+        comm: None,
+        chain: None,
+    })
 }
 
 /// The program; `None` if it is not here, which only a continuous integration takes amiss.

@@ -139,7 +139,8 @@ impl<W: io::Write> Sink for JsonLines<W> {
             | Step::AsyncFile(_)
             | Step::ProcessSeen(_)
             | Step::SyscallBegun(_)
-            | Step::DescriptorsClosed(..) => {}
+            | Step::DescriptorsClosed(..)
+            | Step::ChainSeen(_) => {}
         }
         Ok(())
     }

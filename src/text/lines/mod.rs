@@ -217,7 +217,8 @@ impl<W: io::Write> Sink for Lines<W> {
             | Step::AsyncFile(_)
             | Step::ProcessSeen(_)
             | Step::SyscallBegun(_)
-            | Step::DescriptorsClosed(..) => {}
+            | Step::DescriptorsClosed(..)
+            | Step::ChainSeen(_) => {}
         }
         Ok(())
     }

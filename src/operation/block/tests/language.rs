@@ -61,7 +61,10 @@ pub(super) fn parse(line: &str) -> Option<(At, BlockEvent)> {
     });
     assert_eq!(words.next(), None, "{line}");
     let at = At { time: KernelTime(nanos), cpu: CpuId(cpu), pid: Pid(tid), tid: Tid(tid) };
-    Some((at, BlockEvent { point, dev, sector, nr_sector, error, rwbs, from }))
+    Some((
+        at,
+        BlockEvent { point, dev, sector, nr_sector, error, rwbs, from, comm: None, chain: None },
+    ))
 }
 
 fn device(word: Option<&str>) -> DevId {

@@ -47,6 +47,8 @@ fn any_event() -> impl Strategy<Value = (At, BlockEvent)> {
                     error,
                     rwbs: Rwbs::new(letters.as_bytes()),
                     from: (point == BlockPoint::Remap).then_some(other),
+                    comm: None,
+                    chain: None,
                 },
             )
         },
@@ -85,7 +87,7 @@ proptest! {
             let (sector, nr_sector) = ((which as u64 / 4) * 8, 8 + 8 * u32::try_from(which).unwrap());
             let dev = DevId::new(8, 0);
             let rwbs = Rwbs::new(letters.as_bytes());
-            events.push((at, BlockEvent { point, dev, sector, nr_sector, error: 0, rwbs, from: None }));
+            events.push((at, BlockEvent { point, dev, sector, nr_sector, error: 0, rwbs, from: None, comm: None, chain: None }));
         }
         let books = run(BlockOptions::default(), events, |_, _| ());
         prop_assert_eq!(books.anomalies.len(), 0);

@@ -1,0 +1,80 @@
+//! `iotrace-perf stacks`: through which functions.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use super::analyse;
+use super::args::{StacksArg, StacksArgs, WeightArg};
+use super::convert::Converted;
+use super::error::CliError;
+use super::pick::Wish;
+use super::{exit_lines, say};
+use crate::analysis::stacks::{IoStacks, StacksOf};
+use crate::report::stacks::{Shape, Stacks, Weight};
+
+/// Folds a log, or a recording, and prints its stacks.
+pub(super) fn run(mut args: StacksArgs) -> Result<ExitCode, CliError> {
+    let user = args.user || args.calls;
+    let kernel = args.kernel || !user;
+    let by = match args.by {
+        WeightArg::Bytes => Weight::Bytes,
+        WeightArg::Count => Weight::Count,
+        WeightArg::Time => Weight::Time,
+    };
+    let shape = Shape { kernel, user, by };
+    choose(&mut args, kernel, user);
+    let which = StacksOf { calls: args.calls, by_process: args.per_process };
+    let analyse = &args.analyse;
+    // What cannot be is said before anything is recorded.
+    let wish = Wish::of(&analyse.filter)?.on(analyse);
+    let has_program = !analyse.capture.command.is_empty();
+    let to = analyse::output(analyse.print.to.as_deref(), has_program)?;
+    let svg = args.svg.as_deref().map(analyse::new_file).transpose()?;
+    let tell = |(fold, converted): &(IoStacks, Converted)| {
+        let stacks = Stacks::new(fold, &converted.summary, shape);
+        if let Some(svg) = svg {
+            draw(&stacks, args.reversed, svg)?;
+        }
+        if args.folded {
+            for note in stacks.notes().iter().chain(&exit_lines::notes(converted)) {
+                say(note);
+            }
+            return folded(&stacks, to);
+        }
+        let form = analyse::form(&analyse.print);
+        let rows = analyse.print.rows.unwrap_or(analyse::default_rows(&analyse.print));
+        let mut report = stacks.report(form, rows);
+        report.notes.extend(exit_lines::notes(converted));
+        analyse::print(&report, form, to)
+    };
+    analyse::run_with(analyse, wish, || IoStacks::new(which), tell)
+}
+
+/// What is recorded, unless something else was asked for: the less, the cheaper.
+fn choose(args: &mut StacksArgs, kernel: bool, user: bool) {
+    if args.analyse.log.is_some() {
+        return;
+    }
+    let whose =
+        [(kernel, StacksArg::Kernel), (user, StacksArg::User), (args.calls, StacksArg::Calls)];
+    let capture = &mut args.analyse.capture;
+    capture.stacks = whose.into_iter().filter(|it| it.0).map(|it| it.1).collect();
+    // Files are known by all that is recorded by default.
+    if capture.events.is_empty() && args.analyse.filter.files.is_empty() {
+        let events: &[&str] = if args.calls { &["%data", "%sync"] } else { &["block"] };
+        capture.events = events.iter().map(|&it| it.to_owned()).collect();
+    }
+}
+
+fn folded(stacks: &Stacks, mut to: Box<dyn Write + Send>) -> Result<(), CliError> {
+    let mut lines = stacks.folded().into_iter();
+    let written = lines.try_for_each(|it| writeln!(to, "{it}")).and_then(|()| to.flush());
+    written.map_err(CliError::output)
+}
+
+fn draw(stacks: &Stacks, reversed: bool, svg: File) -> Result<(), CliError> {
+    let mut out = io::BufWriter::new(svg);
+    let drawn = stacks.flame_graph(reversed, &mut out).and_then(|()| out.flush());
+    drawn.map_err(|error| CliError::Usage(format!("no flame graph: {error}")))
+}

@@ -1,0 +1,155 @@
+//! Chains of functions → numbers: the same way has the same number.
+
+use rustc_hash::FxHashMap;
+
+use crate::event::block::BlockPoint;
+use crate::event::chain::{CallChain, ChainId};
+use crate::event::task::TaskEvent;
+use crate::event::{Event, EventKind};
+use crate::operation::symbols::Symbols;
+use crate::record::abi::context;
+use crate::record::{Layout, RecordKind};
+use crate::units::{CpuId, Pid, Tid};
+
+/// Different chains that get numbers: hits that come through others have none, and are counted.
+const CHAINS_MAX: usize = 1 << 17;
+
+/// The chains that were seen.
+#[derive(Debug, Default)]
+pub(super) struct Chains {
+    /// By the addresses, and behind them, if functions of a program are among them, the process and how many programs it has had.
+    known: FxHashMap<Box<[u64]>, ChainId>,
+    /// How many programs there have been under the number of a process.
+    programs: FxHashMap<Pid, u32>,
+    /// Hits that came when there were too many.
+    pub(super) left_out: u64,
+}
+
+impl Chains {
+    /// A process may have become another program, or be another one with the number of one of before: its addresses mean something
+    /// else then.
+    pub(super) fn learn(&mut self, task: &TaskEvent) {
+        let pid = match task {
+            TaskEvent::Comm { pid, exec: true, .. } => pid,
+            TaskEvent::Fork { pid, ppid, .. } if pid != ppid => pid,
+            _ => return,
+        };
+        *self.programs.entry(*pid).or_default() += 1;
+    }
+
+    /// Gives an event the number of its chain, if its record has one; an event that tells the chain if it is new. In programs without
+    /// frame pointers anything may be taken for an address: that makes no chain another one, if what is called how is known before.
+    pub(super) fn look_at(
+        &mut self,
+        event: &mut Event,
+        record: &[u8],
+        layout: &Layout,
+        symbols: &Symbols,
+    ) -> Option<Event> {
+        let Layout::Perf(layout) = layout else { return None };
+        let place = match &mut event.kind {
+            EventKind::SysExit(exit) => &mut exit.chain,
+            EventKind::Block(block) if block.point == BlockPoint::BioQueue => &mut block.chain,
+            _ => return None,
+        };
+        let chain = RecordKind::first(record).ok()?.0.chain(layout)?;
+        let (pid, time) = (event.pid, event.time);
+        let kernel: Box<[u64]> = chain.kernel().collect();
+        let known = |it| if symbols.may_be_code(pid, it, time) { it } else { 0 };
+        let user: Box<[u64]> = chain.user().map(known).collect();
+        let mut key = [&kernel[..], &[context::USER], &user].concat();
+        if !user.is_empty() {
+            let programs = self.programs.get(&pid).copied().unwrap_or(0);
+            key.extend([u64::from(pid.0.cast_unsigned()), u64::from(programs)]);
+        }
+        if let Some(known) = self.known.get(key.as_slice()) {
+            *place = Some(*known);
+            return None;
+        }
+        let number = u32::try_from(self.known.len()).ok()?;
+        if self.known.len() >= CHAINS_MAX {
+            self.left_out += 1;
+            return None;
+        }
+        let id = ChainId(number);
+        self.known.insert(key.into(), id);
+        *place = Some(id);
+        let kind = EventKind::Chain(Box::new(CallChain { id, pid, time, kernel, user }));
+        Some(Event { time, cpu: CpuId(0), pid: Pid(-1), tid: Tid(-1), kind })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::capture::fact::Symbol;
+    use crate::event::{SysExit, syscall_table::CallId};
+    use crate::record::abi::{record_type, sample_type as bit};
+    use crate::units::{KernelTime, Tid};
+
+    fn layout() -> Layout {
+        let bits = bit::TID | bit::TIME | bit::CALLCHAIN | bit::RAW;
+        Layout::of("perf", bits, "").expect("it is read")
+    }
+
+    /// A sample with this chain.
+    fn record(pid: i32, words: &[u64]) -> (Event, Vec<u8>) {
+        let mut body: Vec<u8> = [pid, pid, 9, 0].iter().flat_map(|it| it.to_le_bytes()).collect();
+        body.extend((words.len() as u64).to_le_bytes());
+        body.extend(words.iter().flat_map(|it| it.to_le_bytes()));
+        body.extend([0; 8]);
+        let size = u16::try_from(body.len() + 8).expect("short");
+        let head = [&record_type::SAMPLE.to_le_bytes()[..], &[0, 0], &size.to_le_bytes()];
+        let exit = SysExit { call: CallId(0), ret: 0, names: None, chain: None };
+        let (time, cpu, kind) = (KernelTime(9), CpuId(0), EventKind::SysExit(exit));
+        let event = Event { time, cpu, pid: Pid(pid), tid: Tid(pid), kind };
+        (event, [head.concat(), body].concat())
+    }
+
+    fn symbols() -> Symbols {
+        let mut symbols = Symbols::default();
+        for pid in [Pid(7), Pid(8)] {
+            symbols.add(Symbol { pid, address: 3, module: b"/x".to_vec(), ..Symbol::default() });
+        }
+        symbols
+    }
+
+    /// The number that it gets, and whether it is new.
+    fn look(chains: &mut Chains, pid: i32, words: &[u64]) -> (Option<u32>, bool) {
+        let (mut event, bytes) = record(pid, words);
+        let is_new = chains.look_at(&mut event, &bytes, &layout(), &symbols()).is_some();
+        let EventKind::SysExit(exit) = event.kind else { panic!("it stays what it is") };
+        (exit.chain.map(|it| it.0), is_new)
+    }
+
+    #[test]
+    fn functions_of_programs_are_those_of_one_process_and_one_program() {
+        let mut chains = Chains::default();
+        let kernel = [context::KERNEL, 1, 2];
+        let both = [context::KERNEL, 1, 2, context::USER, 3];
+        assert_eq!(look(&mut chains, 7, &kernel), (Some(0), true));
+        assert_eq!(look(&mut chains, 8, &kernel), (Some(0), false));
+        assert_eq!(look(&mut chains, 7, &both), (Some(1), true));
+        assert_eq!(look(&mut chains, 7, &both), (Some(1), false));
+        assert_eq!(look(&mut chains, 8, &both), (Some(2), true));
+        let (pid, tid) = (Pid(7), Tid(7));
+        chains.learn(&TaskEvent::Comm { pid, tid, comm: b"x".to_vec(), exec: true });
+        assert_eq!(look(&mut chains, 7, &both), (Some(3), true));
+        chains.learn(&TaskEvent::Fork { pid, tid, ppid: Pid(1), ptid: Tid(1) });
+        assert_eq!(look(&mut chains, 7, &both), (Some(4), true));
+        chains.learn(&TaskEvent::Fork { pid, tid: Tid(70), ppid: pid, ptid: tid });
+        assert_eq!(look(&mut chains, 7, &both), (Some(4), false));
+        assert_eq!(look(&mut chains, 7, &kernel), (Some(0), false));
+    }
+
+    #[test]
+    fn what_is_no_code_makes_no_chain_another_one() {
+        let mut chains = Chains::default();
+        let through = |it| [context::KERNEL, 1, context::USER, 3, it];
+        assert_eq!(look(&mut chains, 7, &through(0x7777)), (Some(0), true));
+        assert_eq!(look(&mut chains, 7, &through(0x8888)), (Some(0), false));
+        assert_eq!(look(&mut chains, 7, &through(3)), (Some(1), true));
+        // The kernel's are what they are.
+        assert_eq!(look(&mut chains, 7, &[context::KERNEL, 9]), (Some(2), true));
+    }
+}
