@@ -264,6 +264,7 @@ impl Pipeline {
                 self.owners.seen(tid, pid);
                 self.tracker.seen_task(pid, tid, ppid, &comm);
             }
+            Fact::User { pid, user, .. } => self.tracker.seen_user(pid, user),
             Fact::Fd { begin, end, pid, fd, flags, position, shared, stat, link } => {
                 let position = Some(position);
                 let seen = Box::new(SeenFd { begin, pid, fd, flags, position, shared, stat, link });

@@ -6,8 +6,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
+use support::need::Need;
 use support::process;
-use support::recording::{BINARY, TIMEOUT, alone, can_record, wait_until};
+use support::recording::{BINARY, TIMEOUT, alone, can_record, record, wait_until};
 use support::scratch_dir;
 
 /// On a busy machine a name may be read too late, but not each time.
@@ -245,4 +246,33 @@ fn what_cannot_be_asked_is_said_first() {
     assert!(refused(&["summary", "-a", "x.iocap"]).contains("cannot be used with"));
     let log = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/corpus/logs/v2/block-direct.iocap");
     assert!(refused(&["summary", log, "-d", "sdz"]).contains("has no disk sdz"));
+}
+
+/// Root's 31 writes, and 47 of another user that it becomes, each by one call of its own.
+#[test]
+fn of_one_user() {
+    if !can_record(&[Need::Program("setpriv")]) {
+        return;
+    }
+    let dir = scratch_dir("reports-user");
+    let dd = |count| format!("dd if=/dev/zero of=/dev/null bs=3 count={count} status=none");
+    let script = format!("{}; setpriv --reuid=4711 --clear-groups {}", dd(31), dd(47));
+    let (finished, recording) = record(&dir.path().join("trace"), &[], &["sh", "-c", &script]);
+    finished.success();
+    recording.assert_whole();
+    let log = dir.path().join("trace/traces.iocap");
+    let writes = |user: &str| {
+        let answer = ask("summary", &["-u", user, log.to_str().expect("text")], dir.path());
+        let row = row(&answer.report, "calls", "operation", "write");
+        let notes = answer.report["notes"].to_string();
+        assert!(!notes.contains("which user's"), "{notes}");
+        row.map(|it| numbers(it, &["count", "written_bytes"]))
+    };
+    assert_eq!(writes("root"), Some(vec![31, 31 * 3]));
+    assert_eq!(writes("4711"), Some(vec![47, 47 * 3]));
+    assert_eq!(writes("root,4711"), Some(vec![78, 78 * 3]));
+    assert_eq!(writes("1"), None);
+    let unknown = Command::new(BINARY).args(["summary", "-u", "no such user"]).arg(&log).output();
+    let said = String::from_utf8(unknown.expect("it ends").stderr).expect("text");
+    assert!(said.contains("no user") && said.contains("-u 1000"), "{said}");
 }

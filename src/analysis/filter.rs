@@ -9,7 +9,7 @@ use crate::event::syscall_table::{CallId, Class};
 use crate::operation::behind::{Behind, Piece};
 use crate::operation::block::{BlockRequest, BlockStep};
 use crate::operation::fault::Fault;
-use crate::operation::model::{FilePath, ThreadInfo, ThreadKey};
+use crate::operation::model::{FilePath, ProcessKey, ThreadInfo, ThreadKey};
 use crate::operation::spans::Span;
 use crate::operation::{Sink, Step};
 use crate::units::{DevId, KernelTime, Pid};
@@ -96,6 +96,8 @@ impl Side {
 pub struct Filter {
     /// Of these processes; empty: of all.
     pub pids: Vec<Pid>,
+    /// Of processes of these users; empty: of all.
+    pub users: Vec<u32>,
     /// Of threads with such names.
     pub comms: Option<Globs>,
     /// On such files.
@@ -113,9 +115,14 @@ pub struct Filter {
 impl Filter {
     /// True if everything is wanted.
     pub fn is_all(&self) -> bool {
-        let Self { pids, comms, files, devices, side, min_ns, events } = self;
+        let Self { pids, users, comms, files, devices, side, min_ns, events } = self;
         let no_names = comms.is_none() && files.is_none() && events.is_none();
-        pids.is_empty() && devices.is_empty() && no_names && side.is_none() && *min_ns == 0
+        pids.is_empty()
+            && users.is_empty()
+            && devices.is_empty()
+            && no_names
+            && side.is_none()
+            && *min_ns == 0
     }
 
     fn takes_pid(&self, pid: Pid) -> bool {
@@ -193,12 +200,16 @@ pub struct Picker {
     filter: Filter,
     /// Threads by whether their names are wanted.
     named: FxHashMap<ThreadKey, bool>,
+    /// Whose processes are, if that matters.
+    users: FxHashMap<ProcessKey, Option<u32>>,
+    /// What is not there because nobody knows whose it is.
+    pub unknown_users: u64,
 }
 
 impl Picker {
     /// By this filter.
     pub fn new(filter: Filter) -> Self {
-        Self { filter, named: FxHashMap::default() }
+        Self { filter, named: FxHashMap::default(), users: FxHashMap::default(), unknown_users: 0 }
     }
 
     /// True for what ends a wanted operation, and for all that is told of tasks.
@@ -206,11 +217,34 @@ impl Picker {
         if let Step::ThreadSeen(thread) | Step::ThreadRenamed(thread) = step {
             self.learn(thread);
         }
-        let is_wanted = self.filter.is_all() || self.takes(step);
+        if let Step::ProcessSeen(process) | Step::UserChanged(process) = step
+            && !self.filter.users.is_empty()
+        {
+            self.users.insert(process.key, process.user);
+        }
+        let is_wanted = self.filter.is_all() || (self.takes(step) && self.takes_user(step));
         if let Step::ThreadEnded(thread) = step {
             self.named.remove(&thread.key);
         }
         is_wanted
+    }
+
+    /// Asked of what is wanted otherwise.
+    fn takes_user(&mut self, step: &Step<'_>) -> bool {
+        let users = &self.filter.users;
+        let process = match step {
+            _ if users.is_empty() => return true,
+            Step::Aside { thread, .. } => Some(thread.process),
+            Step::Fault(fault) => Some(fault.process),
+            Step::Block { step: BlockStep::Ended(_), thread, .. } => thread.map(|it| it.process),
+            _ => match Done::last_of(step) {
+                Some(done) => Some(done.process),
+                None => return true,
+            },
+        };
+        let user = process.and_then(|it| self.users.get(&it).copied().flatten());
+        self.unknown_users += u64::from(user.is_none());
+        user.is_some_and(|it| users.contains(&it))
     }
 
     fn is_named(&self, thread: ThreadKey) -> bool {
@@ -253,7 +287,8 @@ impl Picker {
 /// A sink that gets what is wanted, and all that is told of tasks.
 #[derive(Debug)]
 pub struct Filtered<S> {
-    picker: Picker,
+    /// What tells.
+    pub picker: Picker,
     /// The sink.
     pub sink: S,
 }

@@ -14,6 +14,7 @@
 //! | 4 | TEXT | `u64` time, `u16` which (see [`Text`]), `i32` pid or 0, bytes text |
 //! | 5 | NAME | `i32` tid, `u32` CPU, `u64` record time, `u8` what (0 = argument string, 1 = target of `/proc/PID/fd/N`, 2 = the bytes that another argument points to), `u64` read begin, `u64` read end, `i32` errno (0 = read), stat, name, `u64` address (of what was read; 0 for a link) |
 //! | 7 | SYMBOL | `i32` pid (0: the kernel's), `u64` address, `u64` since, bytes name, `u64` offset, bytes module, `u64` place, bytes build id |
+//! | 8 | USER | `u64` time, `i32` pid, `u32` user |
 //! | 6 | OPENED | `i32` tid (-1: events of this time are missing), `u64` since, `u64` until, `u64` read end, `i32` errno (0 = read; `EXDEV`: maybe another file's, opened by a file system; of missing ones why), stat, bytes name |
 //!
 //! A name is `u16` front, `u16` back, bytes: so many bytes of the front of the link before it in the frame (of the last
@@ -115,6 +116,15 @@ pub enum Fact {
     },
     /// The function that an address of a chain was in: found at the end, as files and the kernel said it then.
     Symbol(Box<Symbol>),
+    /// Whose a process was when a snapshot saw it: the real user of `/proc/PID/status`.
+    User {
+        /// When it was read.
+        time: KernelTime,
+        /// The process.
+        pid: Pid,
+        /// The user's number.
+        user: u32,
+    },
     /// A text of the kernel's, kept whole.
     Text {
         /// When it was read.
@@ -189,6 +199,7 @@ mod kind {
     pub(super) const TEXT: u16 = 4;
     pub(super) const OPENED: u16 = 6;
     pub(super) const SYMBOL: u16 = 7;
+    pub(super) const USER: u16 = 8;
 }
 
 /// The facts of a frame, while they are put together.
@@ -262,6 +273,10 @@ impl Fact {
                 body.bytes(&it.module).u64(it.place).bytes(&it.build_id);
                 kind::SYMBOL
             }
+            Self::User { time, pid, user } => {
+                body.time(*time).i32(pid.0).u32(*user);
+                kind::USER
+            }
             Self::Text { time, which, pid, text } => {
                 body.time(*time).u16(which.0).i32(pid.0).bytes(text);
                 kind::TEXT
@@ -329,6 +344,11 @@ impl Fact {
                 place: body.u64()?,
                 build_id: body.bytes()?.to_vec(),
             })),
+            kind::USER => Self::User {
+                time: KernelTime(body.u64()?),
+                pid: Pid(body.i32()?),
+                user: body.u32()?,
+            },
             kind::TEXT => Self::Text {
                 time: KernelTime(body.u64()?),
                 which: Text(body.u16()?),
@@ -513,6 +533,7 @@ mod tests {
                 place: 0x1003,
                 build_id: vec![0xab, 0xcd],
             })),
+            Fact::User { time: KernelTime(8), pid: Pid(3), user: 1000 },
             Fact::Text {
                 time: KernelTime(9),
                 which: Text::MOUNTINFO,

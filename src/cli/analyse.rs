@@ -123,8 +123,9 @@ fn fold_log<F: Sink<Error = Infallible>>(
     let mut sink = WithTotals { totals: &mut totals, sink: Filtered::new(filter, fold) };
     let summary = pipeline::run(items, header, &mut sink, go_on)
         .map_err(|it| CliError::pipeline(log, &it))?;
-    let fold = sink.sink.sink;
-    Ok((fold, Converted { summary, totals, archive: None }))
+    let Filtered { picker, sink: fold } = sink.sink;
+    let unknown_users = picker.unknown_users;
+    Ok((fold, Converted { summary, totals, archive: None, unknown_users }))
 }
 
 pub(super) fn form(args: &PrintArgs) -> Form {

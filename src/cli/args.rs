@@ -208,6 +208,9 @@ pub(super) struct FilterArgs {
     /// Only what threads with these names did (*, ?, […], {a,b})
     #[arg(long, value_name = "NAME", help_heading = "Filter")]
     pub(super) comm: Vec<String>,
+    /// Only what processes of these users did (real user, by name or number)
+    #[arg(short, long, value_name = "USER", value_delimiter = ',', help_heading = "Filter")]
+    pub(super) user: Vec<String>,
     /// Only what was done to these files: a pattern without a slash is for the last part of a path, `**` reaches over slashes
     #[arg(short = 'F', long = "file", value_name = "GLOB", help_heading = "Filter")]
     pub(super) files: Vec<String>,

@@ -32,6 +32,8 @@ pub(super) struct Converted {
     pub(super) summary: Summary,
     pub(super) totals: Totals,
     pub(super) archive: Option<OtfSummary>,
+    /// What a filter by users has left out because it is not known whose it is.
+    pub(super) unknown_users: u64,
 }
 
 pub(super) fn run(args: &ConvertArgs) -> Result<ExitCode, CliError> {
@@ -95,7 +97,7 @@ pub(super) fn read_log(
     let mut sink = WithTotals { totals: &mut totals, sink: Nothing };
     let summary = pipeline::run(items, header, &mut sink, go_on)
         .map_err(|it| CliError::pipeline(log, &it))?;
-    Ok(Converted { summary, totals, archive: None })
+    Ok(Converted { summary, totals, archive: None, unknown_users: 0 })
 }
 
 fn write_archive(
@@ -150,7 +152,7 @@ fn fill_archive(
     for path in output.archive_parts() {
         files::give_to_caller(&path).map_err(|source| CliError::Create { path, source })?;
     }
-    Ok(Converted { summary, totals, archive: Some(archive) })
+    Ok(Converted { summary, totals, archive: Some(archive), unknown_users: 0 })
 }
 
 /// What a reader of the archive must know of its completeness.

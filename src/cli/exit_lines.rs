@@ -45,7 +45,17 @@ pub(super) fn notes(converted: &Converted) -> Vec<String> {
     notes.extend(behind(&summary.ledger));
     notes.extend(audit::process(summary, &converted.totals).map(|it| audit_line(&it)));
     notes.extend(doubts(summary));
+    notes.extend(unknown_users(converted.unknown_users));
     notes
+}
+
+/// What a filter by users has left out because it is not known whose it is.
+pub(super) fn unknown_users(count: u64) -> Option<String> {
+    (count > 0).then(|| {
+        format!(
+            "{count} operations and requests are left out: it is not known which user's they are"
+        )
+    })
 }
 
 /// Where hits came from, and why from there. The first logs did not say it: they knew only perf.

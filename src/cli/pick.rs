@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use nix::unistd::User;
+
 use super::args::{AnalyseArgs, FilterArgs, ScriptArgs, SideArg};
 use super::error::CliError;
 use super::events::{Wanted, wanted_events};
@@ -28,6 +30,7 @@ impl<'a> Wish<'a> {
         });
         let min_ns = args.min_latency.as_ref().map_or(0, Duration::as_nanos);
         let filter = Filter {
+            users: args.user.iter().map(|it| user(it)).collect::<Result<_, _>>()?,
             comms: Globs::of_words(&args.comm).map_err(usage)?,
             files: Globs::of_paths(&args.files).map_err(usage)?,
             side,
@@ -66,6 +69,17 @@ impl<'a> Wish<'a> {
         }
         Ok(filter)
     }
+}
+
+/// A user of this machine by name, or any by number.
+fn user(word: &str) -> Result<u32, CliError> {
+    if let Ok(number) = word.parse() {
+        return Ok(number);
+    }
+    let found = User::from_name(word).ok().flatten();
+    found.map(|it| it.uid.as_raw()).ok_or_else(|| {
+        CliError::Usage(format!("this machine has no user {word}; give the number: -u 1000"))
+    })
 }
 
 /// The disks of a log by name or number.

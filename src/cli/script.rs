@@ -109,7 +109,9 @@ impl<I: Iterator<Item = io::Result<Item>>> Log<'_, I> {
     fn fill<S: Sink<Error = io::Error>>(self, sink: S) -> Result<(Summary, S), CliError> {
         let mut sink = Filtered::new(self.filter, sink);
         let summary = pipeline::run(self.items, self.header, &mut sink, self.go_on);
-        Ok((summary.map_err(|it| printing_error(self.path, it))?, sink.sink))
+        let summary = summary.map_err(|it| printing_error(self.path, it))?;
+        say_unknown_users(&sink.picker);
+        Ok((summary, sink.sink))
     }
 
     /// This form must see the beginnings, too.
@@ -119,12 +121,19 @@ impl<I: Iterator<Item = io::Result<Item>>> Log<'_, I> {
         let summary = pipeline::run(self.items, self.header, &mut sink, self.go_on);
         let summary = summary.map_err(|it| printing_error(self.path, it))?;
         let (_, left_out) = sink.finish().map_err(CliError::output)?;
+        say_unknown_users(&picker);
         if left_out > 0 {
             super::say(&format!(
                 "{left_out} accesses are left out: their offset is not known, or they are neither a read nor a write"
             ));
         }
         Ok(summary)
+    }
+}
+
+fn say_unknown_users(picker: &Picker) {
+    if let Some(line) = super::exit_lines::unknown_users(picker.unknown_users) {
+        super::say(&line);
     }
 }
 

@@ -173,10 +173,12 @@ pub enum Class {
     Socket,
     /// Makes processes and programs.
     Process,
+    /// Changes whose a process is.
+    User,
 }
 
 /// What `-e %GROUP` stands for, besides [`Class::group`]s.
-pub const DEFAULT_GROUPS: &[&str] = &["data", "desc", "sync", "name", "async"];
+pub const DEFAULT_GROUPS: &[&str] = &["data", "desc", "sync", "name", "async", "user"];
 
 /// The groups and what is in them.
 pub const GROUPS: &[(&str, &str)] = &[
@@ -193,6 +195,7 @@ pub const GROUPS: &[(&str, &str)] = &[
     ("async", "asks for I/O that happens later"),
     ("socket", "sends and receives"),
     ("process", "makes processes and programs"),
+    ("user", "changes whose a process is"),
 ];
 
 impl Class {
@@ -234,6 +237,7 @@ impl Class {
             Self::Async => "async",
             Self::Socket => "socket",
             Self::Process => "process",
+            Self::User => "user",
         }
     }
 }
@@ -493,7 +497,7 @@ impl Call {
 
     /// True if the end of the call says more than what it did to its descriptors.
     pub fn has_consequences(&self) -> bool {
-        self.changes_names() || self.is_list() || self.class == Class::Mount
+        self.changes_names() || self.is_list() || matches!(self.class, Class::Mount | Class::User)
     }
 
     /// True if a descriptor that it makes now is closed by an exec.

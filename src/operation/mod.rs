@@ -30,6 +30,7 @@ pub mod syscall;
 pub mod task;
 pub mod tracker;
 mod undecided;
+mod user;
 
 #[cfg(test)]
 mod abi_tests;
@@ -63,6 +64,8 @@ pub enum Step<'a> {
     ThreadSeen(&'a ThreadInfo),
     /// A thread has another name now (an exec, `prctl`).
     ThreadRenamed(&'a ThreadInfo),
+    /// A process has another user now.
+    UserChanged(&'a ProcessInfo),
     /// A system call began: `end`, `ret` and, for an open, `file` are not there yet.
     SyscallBegun(&'a SyscallOperation),
     /// It ended; what it did to descriptors, in order.

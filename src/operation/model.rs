@@ -333,4 +333,6 @@ pub struct ProcessInfo {
     pub parent: Option<ProcessKey>,
     /// Name of its first thread now.
     pub comm: Vec<u8>,
+    /// Whose it is: its real user; `None`: not known.
+    pub user: Option<u32>,
 }

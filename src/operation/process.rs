@@ -151,7 +151,7 @@ impl Tasks {
             let key = ProcessKey(*next);
             *next += 1;
             Process {
-                info: ProcessInfo { key, pid, parent: None, comm: Vec::new() },
+                info: ProcessInfo { key, pid, parent: None, comm: Vec::new(), user: None },
                 parent: None,
                 followed,
                 before_exec: false,
@@ -311,7 +311,7 @@ impl Tasks {
         let memory = from.memory.borrow().clone();
         let place = task.place().as_ref().clone();
         let abi = from.abi.of_child();
-        let comm = from.info.comm.clone();
+        let (comm, user) = (from.info.comm.clone(), from.info.user);
         let process = self.process(child);
         process.followed = if system { process.followed } else { followed };
         process.before_exec = before_exec;
@@ -319,6 +319,7 @@ impl Tasks {
         process.info.parent = Some(key);
         process.parent = Some(parent.0);
         process.info.comm = comm;
+        process.info.user = user;
         process.fds = Rc::new(RefCell::new(fds));
         process.memory = Rc::new(RefCell::new(memory));
         process.place = Rc::new(place);

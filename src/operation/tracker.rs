@@ -26,7 +26,7 @@ use super::process::{Process, Scope, Tasks, Thread};
 use super::spans::Commits;
 use super::syscall;
 use super::task::Task;
-use super::{Sink, Step, renaming};
+use super::{Sink, Step, renaming, user};
 use crate::anomaly::{Anomaly, AnomalyKind, Ignored, Ledger};
 use crate::event::syscall_table::{Class, Role};
 use crate::event::task::TaskEvent;
@@ -343,10 +343,28 @@ impl Tracker {
             self.mounted(operation);
         } else if call.arg(Role::Registered).is_some() {
             self.uring_registered(operation, exit);
+        } else if call.class == Class::User {
+            return self.user(event, operation, sink);
         } else if call.is_list() {
             return self.aio(event, operation, exit, sink);
         }
         Ok(())
+    }
+
+    /// A process may be somebody else's after this call.
+    fn user<S: Sink>(
+        &mut self,
+        event: &Event,
+        operation: &SyscallOperation,
+        sink: &mut S,
+    ) -> Result<(), S::Error> {
+        let process = self.tasks.process(event.pid);
+        let after = user::after(operation, process.info.user);
+        if after == process.info.user {
+            return Ok(());
+        }
+        process.info.user = after;
+        sink.step(event.time, &Step::UserChanged(&process.info))
     }
 
     /// Open files may have other names after this call.

@@ -226,7 +226,7 @@ impl Sink for OtfSink {
             // Times inside calls are `latency`'s.
             Step::Aside { .. } => Ok(()),
             // They are counted by whoever finds them, and told with `EndFacts`. How it came about has no place there.
-            Step::Anomaly(_) | Step::ChainSeen(_) => Ok(()),
+            Step::Anomaly(_) | Step::ChainSeen(_) | Step::UserChanged(_) => Ok(()),
         }
     }
 }

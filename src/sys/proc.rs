@@ -142,7 +142,7 @@ pub fn with_descendants(roots: &[Pid]) -> Vec<Pid> {
     tree
 }
 
-/// All threads of a process, by name.
+/// All threads of a process, by name, and whose it is.
 pub fn tasks(pid: Pid) -> Vec<Fact> {
     let Some((_, ppid)) = stat(pid) else { return Vec::new() };
     let task = |tid: i32| {
@@ -150,7 +150,16 @@ pub fn tasks(pid: Pid) -> Vec<Fact> {
         comm.pop_if(|it| *it == b'\n');
         Some(Fact::Task { time: clock::now(), pid, tid: Tid(tid), ppid, comm })
     };
-    numbers_in(Path::new(&format!("/proc/{pid}/task"))).into_iter().filter_map(task).collect()
+    let tasks = numbers_in(Path::new(&format!("/proc/{pid}/task"))).into_iter().filter_map(task);
+    tasks.chain(user(pid)).collect()
+}
+
+/// Whose a process is.
+fn user(pid: Pid) -> Option<Fact> {
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = text.lines().find_map(|it| it.strip_prefix("Uid:"))?;
+    let user = line.split_whitespace().next()?.parse().ok()?;
+    Some(Fact::User { time: clock::now(), pid, user })
 }
 
 /// The threads of these processes, by number.

@@ -139,6 +139,7 @@ impl<S: Sink> Sink for Checked<S> {
                 );
                 assert_eq!(self.threads.insert(info.key.0, true), None, "once: {info:?}");
             }
+            Step::UserChanged(info) => assert!(self.processes.contains(&info.key.0), "{info:?}"),
             Step::Aside { thread, span, .. } => {
                 assert!(span.begin <= span.end, "{span:?}");
                 self.thread(thread);

@@ -167,6 +167,9 @@ static void names(void) {
     CALL(faccessat, AT, "relative", R_OK);
     CALL(chdir, "..");
     CALL(chroot, "not there");
+    CALL(setreuid, -1, -1);
+    CALL(setresuid, -1, -1, -1);
+    CALL(setuid, 0);
     CALL(close, dir);
 }
 

@@ -29,6 +29,11 @@ impl Tracker {
         }
     }
 
+    /// Whose a process was when a snapshot saw it. What it becomes is told by its calls.
+    pub fn seen_user(&mut self, pid: Pid, user: u32) {
+        self.tasks.process(pid).info.user = Some(user);
+    }
+
     /// Where a process stood when a snapshot saw it.
     pub fn seen_place(&mut self, pid: Pid, which: Text, path: &[u8]) {
         let mut place = self.tasks.process(pid).place.borrow_mut();

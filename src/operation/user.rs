@@ -1,0 +1,54 @@
+//! Whose a process is: its real user, by the calls that change it (`setuid(2)`, `setreuid(2)`, `setresuid(2)`). A program that runs as
+//! its owner (`S_ISUID`) does not.
+
+use super::model::SyscallOperation;
+
+/// "Not this one" (`(uid_t) -1`).
+const UNCHANGED: u32 = u32::MAX;
+
+/// The real user behind this call, of a process that was this one's.
+pub(super) fn after(operation: &SyscallOperation, before: Option<u32>) -> Option<u32> {
+    let [asked, ..] = operation.args;
+    let asked = u32::try_from(asked & 0xffff_ffff).ok().filter(|_| operation.ret == Some(0));
+    asked.map_or(before, |it| asked_for(operation.call.call().name, it, before))
+}
+
+/// The same of a call that succeeded.
+fn asked_for(call: &str, asked: u32, before: Option<u32>) -> Option<u32> {
+    match call {
+        // Who may do anything changes all of it; others change as whom they act only. Nothing tells which of the two somebody is who
+        // is not root and acts as root.
+        "setuid" => match before {
+            Some(0) => Some(asked),
+            _ => before.filter(|it| *it == asked),
+        },
+        _ if asked == UNCHANGED => before,
+        _ => Some(asked),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn root_becomes_whom_it_wants() {
+        assert_eq!(asked_for("setuid", 7, Some(0)), Some(7));
+        assert_eq!(asked_for("setreuid", 7, Some(0)), Some(7));
+        assert_eq!(asked_for("setresuid", 7, Some(0)), Some(7));
+    }
+
+    #[test]
+    fn what_is_not_certain_is_not_known() {
+        assert_eq!(asked_for("setuid", 7, Some(7)), Some(7));
+        assert_eq!(asked_for("setuid", 0, Some(7)), None);
+        assert_eq!(asked_for("setuid", 7, None), None);
+        assert_eq!(asked_for("setresuid", 7, None), Some(7));
+    }
+
+    #[test]
+    fn some_change_only_as_whom_they_act() {
+        assert_eq!(asked_for("setreuid", UNCHANGED, Some(7)), Some(7));
+        assert_eq!(asked_for("setresuid", UNCHANGED, None), None);
+    }
+}
