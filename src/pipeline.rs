@@ -324,7 +324,20 @@ impl Pipeline {
         if let Some((first, _)) = due.first() {
             self.names.forget_before(*first);
         }
-        self.pass_on(due, sink)
+        self.pass_on(due, sink)?;
+        self.time_passes(sink)
+    }
+
+    /// Tells what waited for nothing but time, and how far all has been told.
+    fn time_passes<S: Sink>(&mut self, sink: &mut S) -> Result<(), S::Error> {
+        let until = self.merger.released();
+        let events = &mut self.events;
+        self.names.time_passes(until, &mut |it| events.push(it));
+        self.drain_events(sink)?;
+        if self.opening.is_some() {
+            return Ok(());
+        }
+        sink.told_until(self.names.waits_since().map_or(until, |it| it.min(until)))
     }
 
     /// Decodes what is due, in order, and gives it to the tracker.

@@ -9,7 +9,7 @@ use crate::event::syscall_table::{CallId, Class};
 use crate::operation::behind::{Behind, Piece};
 use crate::operation::block::{BlockRequest, BlockStep};
 use crate::operation::fault::Fault;
-use crate::operation::model::{FilePath, ProcessKey, ThreadInfo, ThreadKey};
+use crate::operation::model::{FilePath, OpenFile, ProcessKey, ThreadInfo, ThreadKey};
 use crate::operation::spans::Span;
 use crate::operation::{Sink, Step};
 use crate::units::{DevId, KernelTime, Pid};
@@ -245,6 +245,13 @@ impl Picker {
         let user = process.and_then(|it| self.users.get(&it).copied().flatten());
         self.unknown_users += u64::from(user.is_none());
         user.is_some_and(|it| users.contains(&it))
+    }
+
+    /// True if a part of a wanted operation that is of this file is wanted: a piece of a request, a side of a transfer.
+    pub fn wants_file(&self, file: Option<&OpenFile>) -> bool {
+        let path = file.and_then(|it| it.path.as_ref());
+        let is_named = |globs: &Globs| path.is_some_and(|it| globs.is_match(&it.bytes));
+        self.filter.files.as_ref().is_none_or(is_named)
     }
 
     fn is_named(&self, thread: ThreadKey) -> bool {

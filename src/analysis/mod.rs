@@ -14,3 +14,4 @@ pub mod stacks;
 pub mod summary;
 pub mod tally;
 pub mod totals;
+pub mod watch;

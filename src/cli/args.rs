@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
+use super::control::DEFAULT_MAX;
 use crate::sys::limits::parse_cpu_list;
+use crate::sys::socket;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -36,6 +38,10 @@ pub(super) enum Verb {
     Script(ScriptArgs),
     /// Print operations while they happen, one line each
     Live(LiveArgs),
+    /// Print who reads and writes these files, and what of it comes to their devices, while it happens; see also ctl
+    Watch(WatchArgs),
+    /// Control a recording that runs: which files are watched, and what was seen of them
+    Ctl(CtlArgs),
     /// Which calls, processes, files and devices: how often, how much, how long; and what matters most
     Summary(AnalyseArgs),
     /// How long operations take, by layer, with histograms
@@ -64,6 +70,9 @@ pub(super) struct RecordArgs {
     /// Write only the capture log; `convert` makes the archive later, anywhere
     #[arg(long)]
     pub(super) no_archive: bool,
+    /// Files can be watched meanwhile (`iotrace-perf ctl`), through this socket [default socket: /run/iotrace-perf/control]
+    #[arg(long, value_name = "SOCKET", num_args = 0..=1, default_missing_value = socket::DEFAULT)]
+    pub(super) control: Option<PathBuf>,
 }
 
 /// What is recorded, and how.
@@ -350,6 +359,64 @@ pub(super) struct LiveArgs {
     /// Write to this file, which must not be there [default: standard output; standard error beside a program, whose output stays its own]
     #[arg(long = "to", value_name = "FILE")]
     pub(super) to: Option<PathBuf>,
+}
+
+/// Which files are watched, by whoever uses them.
+#[derive(Debug, ClapArgs)]
+pub(super) struct WatchArgs {
+    /// Regular files; more are added with `iotrace-perf ctl add FILE`
+    #[arg(value_name = "FILE")]
+    pub(super) files: Vec<PathBuf>,
+    /// Keep the first N accesses of each file for `iotrace-perf ctl log FILE`; the others are printed as well, and counted
+    #[arg(short = 'n', long, value_name = "N", default_value_t = DEFAULT_MAX)]
+    pub(super) max_events: usize,
+    /// Where `iotrace-perf ctl` finds this recording
+    #[arg(long, value_name = "SOCKET", default_value = socket::DEFAULT)]
+    pub(super) control: PathBuf,
+    #[command(flatten)]
+    pub(super) capture: CaptureArgs,
+    /// Write to this file, which must not be there [default: standard output; standard error beside a program, whose output stays its own]
+    #[arg(long = "to", value_name = "FILE")]
+    pub(super) to: Option<PathBuf>,
+}
+
+/// What is asked of a recording.
+#[derive(Debug, ClapArgs)]
+pub(super) struct CtlArgs {
+    /// Where it listens
+    #[arg(long, value_name = "SOCKET", default_value = socket::DEFAULT, global = true)]
+    pub(super) control: PathBuf,
+    #[command(subcommand)]
+    pub(super) action: Action,
+}
+
+/// A file is given by its path, or by the name that `list` shows.
+#[derive(Debug, Subcommand)]
+pub(super) enum Action {
+    /// Watch a file
+    Add {
+        file: PathBuf,
+        /// Keep the first so many accesses [default: 10000]
+        max: Option<usize>,
+    },
+    /// Watch it no more
+    Remove { file: PathBuf },
+    /// The watched files: device and inode, path
+    List,
+    /// `STATUS T0 MAX_EVENTS NB_EVENTS`; the first is 1 while accesses are logged. Without a file of all, with their names
+    Status { file: Option<PathBuf> },
+    /// Log no accesses that begin from now on
+    Stop { file: Option<PathBuf> },
+    /// Log them again
+    Start { file: Option<PathBuf> },
+    /// Forget what was logged
+    Reset { file: Option<PathBuf> },
+    /// Forget what was logged, and count times from now on
+    Timereset { file: Option<PathBuf> },
+    /// What was logged: `TIME;R|W;ADDRESS;BYTES;VFS|BLK;COMM;PID`
+    Log { file: PathBuf },
+    /// How many there were, how they are known, and what is not known
+    Counts { file: Option<PathBuf> },
 }
 
 /// How operations are printed.

@@ -2,11 +2,13 @@
 
 mod analyse;
 mod args;
+mod control;
 mod convert;
 mod doctor;
 mod error;
 mod events;
 mod exit_lines;
+mod growing;
 mod info;
 mod ladder;
 mod live;
@@ -16,6 +18,7 @@ mod record;
 mod script;
 mod signals;
 mod stacks;
+mod watch;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -45,6 +48,8 @@ pub fn main() -> ExitCode {
         Some(Verb::Convert(convert)) => convert::run(&convert),
         Some(Verb::Script(script)) => script::run(&script),
         Some(Verb::Live(args)) => live::run(&args),
+        Some(Verb::Watch(args)) => watch::run(args),
+        Some(Verb::Ctl(args)) => control::client::run(&args),
         Some(Verb::Summary(args)) => analyse::summary(&args),
         Some(Verb::Latency(args)) => analyse::latency(&args),
         Some(Verb::Files(args)) => analyse::files(&args),

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use super::args::{ArgsArg, CaptureArgs, NamesArg, RecordArgs, SourceArg, StacksArg};
+use super::control::Control;
 use super::error::CliError;
 use super::events::{Wanted, wanted_events};
 use super::exit_lines;
@@ -32,8 +33,19 @@ pub(super) fn run(args: &RecordArgs) -> Result<ExitCode, CliError> {
         output.prepare()?;
         Ok(LogPlace { path: output.log(), shown: output.log().display().to_string() })
     };
-    let create = |path: &Path| files::create_new(path);
-    let recorded = match capture(&args.capture, place, create) {
+    let control = args.control.as_deref().map(Control::new).transpose()?;
+    let ended = control.as_ref().map(Control::ended).unwrap_or_default();
+    let mut controlled = None;
+    let create = |path: &Path| {
+        let log = files::create_new(path)?;
+        controlled = control.map(|it| it.start(path, None)).transpose()?;
+        Ok(log)
+    };
+    let recorded = capture(&args.capture, place, create);
+    ended.set();
+    // What is doubtful is said at the end, once.
+    let _ = controlled.and_then(|it| it.finish(recorded.is_ok()));
+    let recorded = match recorded {
         Ok(recorded) => recorded,
         Err(error) => {
             // A log that somebody else is writing is not ours.

@@ -11,11 +11,12 @@ use super::pick::Wish;
 use crate::analysis::filter::{Filter, Filtered, Picker};
 use crate::capture::header::Header;
 use crate::capture::reader::Item;
+use crate::operation::model::OpenFile;
 use crate::operation::{Sink, Step, disk};
 use crate::pipeline::{self, PipelineError, Summary};
 use crate::text::fields::{FieldLines, Fields, RowForm};
 use crate::text::ioreplay::IoreplayLines;
-use crate::text::iotracer::IotracerLines;
+use crate::text::iotracer::{Choice, Doubts, IotracerLines};
 use crate::text::json::JsonLines;
 use crate::text::lines::Lines;
 use crate::units::KernelTime;
@@ -116,15 +117,19 @@ impl<I: Iterator<Item = io::Result<Item>>> Log<'_, I> {
 
     /// This form must see the beginnings, too.
     fn accesses(self, start: KernelTime, out: impl Write) -> Result<Summary, CliError> {
-        let mut picker = Picker::new(self.filter);
-        let mut sink = IotracerLines::new(start, |step: &Step<'_>| picker.wants(step), out);
+        let mut sink = IotracerLines::new(start, Picked(Picker::new(self.filter)), out);
         let summary = pipeline::run(self.items, self.header, &mut sink, self.go_on);
         let summary = summary.map_err(|it| printing_error(self.path, it))?;
-        let (_, left_out) = sink.finish().map_err(CliError::output)?;
-        say_unknown_users(&picker);
+        say_unknown_users(&sink.choice().0);
+        let (_, Doubts { left_out, asked }) = sink.finish().map_err(CliError::output)?;
         if left_out > 0 {
             super::say(&format!(
                 "{left_out} accesses are left out: their offset is not known, or they are neither a read nor a write"
+            ));
+        }
+        if asked > 0 {
+            super::say(&format!(
+                "{asked} lines of asynchronous operations tell what was asked for: their results were not seen"
             ));
         }
         Ok(summary)
@@ -134,6 +139,19 @@ impl<I: Iterator<Item = io::Result<Item>>> Log<'_, I> {
 fn say_unknown_users(picker: &Picker) {
     if let Some(line) = super::exit_lines::unknown_users(picker.unknown_users) {
         super::say(&line);
+    }
+}
+
+/// What the filter lets through, down to the pieces of a request.
+struct Picked(Picker);
+
+impl Choice for Picked {
+    fn wants(&mut self, step: &Step<'_>) -> bool {
+        self.0.wants(step)
+    }
+
+    fn wants_file(&self, file: Option<&OpenFile>) -> bool {
+        self.0.wants_file(file)
     }
 }
 

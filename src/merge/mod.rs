@@ -57,6 +57,11 @@ impl<V> Merger<V> {
         self.release(KernelTime::MAX)
     }
 
+    /// Everything of before this time was passed on.
+    pub fn released(&self) -> KernelTime {
+        self.released
+    }
+
     /// Items that wait for their round.
     pub fn waiting(&self) -> usize {
         self.waiting.len()

@@ -4,6 +4,7 @@
 //! where events come from or what becomes of operations.
 
 pub mod abi;
+pub mod access;
 pub mod asynchronous;
 pub mod behind;
 pub mod block;
@@ -121,4 +122,14 @@ pub trait Sink {
     ///
     /// Whatever the sink runs into; it gets no further step then.
     fn step(&mut self, time: KernelTime, step: &Step<'_>) -> Result<(), Self::Error>;
+
+    /// Everything that happened before this time has been told; what is told from now on happened at it or later. Comes now and then
+    /// while a log is read.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Self::step`].
+    fn told_until(&mut self, _time: KernelTime) -> Result<(), Self::Error> {
+        Ok(())
+    }
 }

@@ -175,6 +175,18 @@ impl NameJoin {
         self.pass_on(out);
     }
 
+    /// All events of before this time have been pushed: passes on those that wait for nothing else.
+    pub fn time_passes(&mut self, now: KernelTime, out: &mut impl FnMut(Event)) {
+        self.take_verdicts(now);
+        self.settle(now);
+        self.pass_on(out);
+    }
+
+    /// The time of the first event that waits.
+    pub fn waits_since(&self) -> Option<KernelTime> {
+        self.waiting.front().map(|it| it.time)
+    }
+
     /// Nothing follows: passes on all.
     pub fn finish(&mut self, out: &mut impl FnMut(Event)) {
         self.take_verdicts(KernelTime::MAX);

@@ -18,6 +18,7 @@ pub mod perf;
 pub mod probe_events;
 pub mod proc;
 pub mod ring;
+pub mod socket;
 pub mod spawn;
 pub mod thread;
 pub mod trace_ring;

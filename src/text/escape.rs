@@ -68,6 +68,31 @@ pub fn shown(out: &mut Vec<u8>, bytes: &[u8], delimiters: &[u8]) {
     }
 }
 
+/// The bytes that [`shown`] or [`lossless`] has made a line of; `None`: it has made no such line.
+pub fn unshown(line: &[u8]) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(line.len());
+    let mut rest = line;
+    while let Some((first, behind)) = rest.split_first() {
+        rest = match (first, behind) {
+            (b'\\', [b'\\', behind @ ..]) => {
+                bytes.push(b'\\');
+                behind
+            }
+            (b'\\', [b'x', high, low, behind @ ..]) => {
+                let digit = |it: &u8| char::from(*it).to_digit(16);
+                bytes.push(u8::try_from(digit(high)? << 4 | digit(low)?).ok()?);
+                behind
+            }
+            (b'\\', _) => return None,
+            _ => {
+                bytes.push(*first);
+                behind
+            }
+        };
+    }
+    Some(bytes)
+}
+
 /// True for what a terminal obeys instead of showing it, or shows as nothing.
 fn misleads(letter: char) -> bool {
     letter.is_control()
@@ -103,28 +128,15 @@ mod tests {
         String::from_utf8(out).expect("UTF-8 comes out")
     }
 
-    /// Undoes [`super::shown`] and [`super::lossless`].
+    #[track_caller]
     fn unescape(text: &str) -> Vec<u8> {
-        let mut out = Vec::new();
-        let mut rest = text.as_bytes();
-        loop {
-            match rest {
-                [b'\\', b'\\', tail @ ..] => {
-                    out.push(b'\\');
-                    rest = tail;
-                }
-                [b'\\', b'x', high, low, tail @ ..] => {
-                    let digits = [*high, *low];
-                    let digits = std::str::from_utf8(&digits).expect("two digits");
-                    out.push(u8::from_str_radix(digits, 16).expect("two hexadecimal digits"));
-                    rest = tail;
-                }
-                [byte, tail @ ..] => {
-                    out.push(*byte);
-                    rest = tail;
-                }
-                [] => return out,
-            }
+        super::unshown(text.as_bytes()).expect("it was escaped")
+    }
+
+    #[test]
+    fn what_was_never_shown_means_nothing() {
+        for line in ["\\", "\\x1", "\\xg0", "\\n", "a\\"] {
+            assert_eq!(super::unshown(line.as_bytes()), None, "{line}");
         }
     }
 

@@ -1,71 +1,112 @@
 //! Accesses in the line format of b-com's I/O tracer: `TIME;R|W;ADDRESS;BYTES;VFS|BLK;COMM;PID`, in the order of their beginning.
 //!
-//! `VFS` is a read or write of a regular file by a system call, its address the offset in the file in bytes; `BLK` a piece of a
-//! block request, when its bio was queued, its address the sector (of 512 bytes) on the disk. What has no place in this format is
-//! counted: accesses whose offset or size is not known, asynchronous ones, transfers inside the kernel, and requests that are neither
-//! read nor write.
+//! `VFS` is a read or write of a regular file by a system call or an asynchronous operation, or one side of a transfer inside the
+//! kernel, its address the offset in the file in bytes; `BLK` a piece of a block request, when its bio was queued, its address the
+//! sector (of 512 bytes) on the disk. What has no place in this format is counted: accesses whose offset is not known, and requests
+//! that are neither read nor write, or came to no device. Of an asynchronous operation whose result was not seen (the program fetched
+//! it without a call) the line tells what was asked for; these are counted, too.
 
 use std::collections::BTreeMap;
 use std::io;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{digits, escape};
-use crate::event::FileStat;
-use crate::event::block::RequestOp;
-use crate::event::syscall_table::Class;
-use crate::operation::behind::Piece;
-use crate::operation::block::{BlockRequest, BlockStep, Ending, RequestId};
-use crate::operation::model::{SyscallOperation, ThreadInfo};
+use crate::operation::access::{self, Access, Comms};
+use crate::operation::asynchronous::AsyncOperation;
+use crate::operation::behind::{Behind, Piece};
+use crate::operation::block::{BlockRequest, BlockStep, RequestId};
+use crate::operation::model::{OpenFile, SyscallOperation};
 use crate::operation::{Sink, Step};
-use crate::units::{KernelTime, Pid, SECTOR_BYTES, Tid};
+use crate::units::KernelTime;
+
+/// One access as a line, without its end; its time counts from `start`. `None`: it is not known who it was.
+pub fn line(out: &mut Vec<u8>, access: &Access, start: KernelTime, comm: Option<&[u8]>) {
+    digits::seconds(out, access.begin.signed_since(start), 0);
+    let letter = if access.is_write { 'W' } else { 'R' };
+    let (Access { address, bytes, .. }, level) = (access, access.level.as_str());
+    out.extend_from_slice(format!(";{letter};{address};{bytes};{level};").as_bytes());
+    match comm {
+        Some(name) => escape::shown(out, name, b";"),
+        None => out.push(b'?'),
+    }
+    out.extend_from_slice(format!(";{}", access.pid).as_bytes());
+}
+
+/// A point in time, in seconds.
+pub fn time(out: &mut Vec<u8>, time: KernelTime) {
+    digits::seconds(out, time.signed_since(KernelTime::MIN), 0);
+}
+
+/// Which accesses get a line.
+pub trait Choice {
+    /// Whether that which ends with a step does. It is shown all steps.
+    fn wants(&mut self, step: &Step<'_>) -> bool;
+    /// Whether a part of it that is of this file does.
+    fn wants_file(&self, file: Option<&OpenFile>) -> bool;
+}
+
+/// What the lines do not say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Doubts {
+    /// Accesses that have no line.
+    pub left_out: u64,
+    /// Lines that tell what was asked for, because the result was not seen.
+    pub asked: u64,
+}
 
 /// Writes a line for each access.
 #[derive(Debug)]
 pub struct IotracerLines<W, P> {
     start: KernelTime,
-    /// Names of threads, escaped.
-    names: FxHashMap<Tid, Vec<u8>>,
+    names: Comms,
     /// Accesses that have begun and not ended, by their beginning: how many.
     open: BTreeMap<KernelTime, usize>,
     /// When the first bio of each request was queued, as far as it was known when the request began.
     requests: FxHashMap<RequestId, KernelTime>,
+    /// Asynchronous operations that may be accesses, by number.
+    asynchronous: FxHashSet<u64>,
     /// Lines of those that have ended, by their beginning and by number.
     ended: BTreeMap<(KernelTime, u64), Vec<u8>>,
     number: u64,
-    /// Accesses that have no line.
-    left_out: u64,
-    /// Whether that which ends with a step gets a line.
-    wants: P,
+    /// Accesses that have no line, and lines of what was asked for: its result was not seen.
+    doubts: Doubts,
+    choice: P,
     out: W,
 }
 
-impl<W: io::Write, P: FnMut(&Step<'_>) -> bool> IotracerLines<W, P> {
-    /// Times count from `start`; what ends with a step that `wants` does not want has no line.
-    pub fn new(start: KernelTime, wants: P, out: W) -> Self {
+impl<W: io::Write, P: Choice> IotracerLines<W, P> {
+    /// Times count from `start`.
+    pub fn new(start: KernelTime, choice: P, out: W) -> Self {
         Self {
             start,
-            names: FxHashMap::default(),
+            names: Comms::default(),
             open: BTreeMap::new(),
             requests: FxHashMap::default(),
+            asynchronous: FxHashSet::default(),
             ended: BTreeMap::new(),
             number: 0,
-            left_out: 0,
-            wants,
+            doubts: Doubts::default(),
+            choice,
             out,
         }
     }
 
-    /// Writes what waits and flushes the writer; gives it back, with the number of accesses that have no line.
+    /// Says what is wanted.
+    pub fn choice(&self) -> &P {
+        &self.choice
+    }
+
+    /// Writes what waits and flushes the writer; gives it back, with what the lines do not say.
     ///
     /// # Errors
     ///
     /// The writer's own.
-    pub fn finish(mut self) -> io::Result<(W, u64)> {
+    pub fn finish(mut self) -> io::Result<(W, Doubts)> {
         self.open.clear();
         self.write_ready()?;
         self.out.flush()?;
-        Ok((self.out, self.left_out))
+        Ok((self.out, self.doubts))
     }
 
     fn begun(&mut self, at: KernelTime) {
@@ -92,100 +133,105 @@ impl<W: io::Write, P: FnMut(&Step<'_>) -> bool> IotracerLines<W, P> {
         Ok(())
     }
 
-    fn line(&mut self, access: &Access<'_>, (pid, tid): (Pid, Tid)) {
-        let mut line = Vec::with_capacity(64);
-        digits::seconds(&mut line, access.begin.signed_since(self.start), 0);
-        let letter = if access.is_write { 'W' } else { 'R' };
-        let Access { address, bytes, level, .. } = access;
-        line.extend_from_slice(format!(";{letter};{address};{bytes};{level};").as_bytes());
-        match self.names.get(&tid) {
-            Some(name) => line.extend_from_slice(name),
-            None => line.push(b'?'),
-        }
-        line.extend_from_slice(format!(";{pid}\n").as_bytes());
-        self.ended.insert((access.begin, self.number), line);
+    fn line(&mut self, access: &Access) {
+        let mut bytes = Vec::with_capacity(64);
+        let comm = self.names.of(access.tid).map(|it| &**it);
+        line(&mut bytes, access, self.start, comm);
+        bytes.push(b'\n');
+        self.ended.insert((access.begin, self.number), bytes);
         self.number += 1;
     }
 
-    fn syscall(&mut self, operation: &SyscallOperation) {
-        let done = operation.ret.and_then(|it| u64::try_from(it).ok());
-        // What has failed or was cut off has accessed nothing that is known.
-        let Some(bytes) = done.filter(|it| *it > 0) else { return };
-        let Some(address) = operation.offset else {
-            self.left_out += 1;
-            return;
-        };
-        let is_write = operation.call.call().class == Class::Write;
-        let begin = operation.start;
-        let access = Access { begin, is_write, address, bytes, level: "VFS" };
-        self.line(&access, (operation.pid, operation.tid));
+    /// An operation that has ended.
+    fn sides(&mut self, step: &Step<'_>) {
+        for side in access::sides(step) {
+            let is_wanted = self.choice.wants_file(side.file.map(|it| &**it));
+            match side.access() {
+                _ if !is_wanted || !side.file.is_some_and(|it| is_regular(it)) => {}
+                Some(access) => {
+                    self.doubts.asked += u64::from(side.is_asked);
+                    self.line(&access);
+                }
+                None => self.doubts.left_out += 1,
+            }
+        }
     }
 
     fn request(&mut self, request: &BlockRequest, pieces: &[Piece]) {
-        let is_write = match request.op {
-            RequestOp::Read => false,
-            RequestOp::Write | RequestOp::ZoneAppend => true,
-            _ => {
-                self.left_out += 1;
-                return;
-            }
-        };
-        // The one that it became part of has its pieces.
-        if matches!(request.ending, Some(Ending::Absorbed { into: Some(_), .. })) {
+        let Some(accesses) = access::pieces(request, pieces) else {
+            self.doubts.left_out += 1;
             return;
-        }
-        self.left_out += u64::from(pieces.is_empty());
-        for piece in pieces {
-            let bytes = piece.nr_sector.saturating_mul(SECTOR_BYTES);
-            let (begin, address) = (piece.queued.time, piece.sector);
-            let access = Access { begin, is_write, address, bytes, level: "BLK" };
-            self.line(&access, (piece.queued.pid, piece.queued.tid));
+        };
+        self.doubts.left_out += u64::from(pieces.is_empty());
+        for (piece, access) in accesses {
+            let file = match &piece.behind {
+                Behind::File { file, .. } => file.as_deref(),
+                _ => None,
+            };
+            if self.choice.wants_file(file) {
+                self.line(&access);
+            }
         }
     }
 
-    fn name(&mut self, thread: &ThreadInfo) {
-        let mut name = Vec::new();
-        escape::shown(&mut name, &thread.comm, b";");
-        self.names.insert(thread.tid, name);
+    /// An asynchronous operation has begun, or its file is known; whose it is is known later than that there is one.
+    fn asynchronous(&mut self, operation: &AsyncOperation) {
+        let may_be = operation.file.as_ref().is_none_or(|it| is_regular(it));
+        let moves = access::moves_bytes(operation.opcode.class());
+        match (moves && may_be, self.asynchronous.contains(&operation.id)) {
+            (true, false) => {
+                self.asynchronous.insert(operation.id);
+                self.begun(operation.start);
+            }
+            (false, true) => self.asynchronous_over(operation),
+            _ => {}
+        }
+    }
+
+    fn asynchronous_over(&mut self, operation: &AsyncOperation) {
+        if self.asynchronous.remove(&operation.id) {
+            self.over(operation.start);
+        }
     }
 }
 
-struct Access<'a> {
-    begin: KernelTime,
-    is_write: bool,
-    address: u64,
-    bytes: u64,
-    level: &'a str,
+fn is_regular(file: &OpenFile) -> bool {
+    file.stat.is_some_and(|it| it.mode & libc::S_IFMT == libc::S_IFREG)
 }
 
-/// A read or write of a regular file.
+/// A read or write of a regular file, or a transfer from or to one.
 fn is_access(operation: &SyscallOperation) -> bool {
-    let stat = operation.file.as_ref().and_then(|it| it.stat);
-    let is_regular = |it: FileStat| it.mode & libc::S_IFMT == libc::S_IFREG;
-    let class = operation.call.call().class;
-    matches!(class, Class::Read | Class::Write) && stat.is_some_and(is_regular)
+    let target = operation.target.as_ref().map(|it| &it.1);
+    let mut files = operation.file.iter().chain(target);
+    access::moves_bytes(operation.call.call().class) && files.any(|it| is_regular(it))
 }
 
-impl<W: io::Write, P: FnMut(&Step<'_>) -> bool> Sink for IotracerLines<W, P> {
+impl<W: io::Write, P: Choice> Sink for IotracerLines<W, P> {
     type Error = io::Error;
 
     fn step(&mut self, _: KernelTime, step: &Step<'_>) -> io::Result<()> {
-        let is_wanted = (self.wants)(step);
+        let is_wanted = self.choice.wants(step);
+        self.names.look(step);
         match step {
-            Step::ThreadSeen(thread) | Step::ThreadRenamed(thread) => self.name(thread),
             Step::SyscallBegun(it) if is_access(it) => self.begun(it.start),
             Step::SyscallEnded(it, _) | Step::SyscallUnfinished(it, _) if is_access(it) => {
                 self.over(it.start);
                 if is_wanted {
-                    self.syscall(it);
+                    self.sides(step);
                 }
                 self.write_ready()?;
             }
-            Step::SyscallEnded(it, _) if it.call.call().class == Class::Transfer => {
-                self.left_out += u64::from(is_wanted && it.ret > Some(0));
+            Step::AsyncBegun(it) => self.asynchronous(it),
+            Step::AsyncFile(it) => {
+                self.asynchronous(it);
+                self.write_ready()?;
             }
-            Step::AsyncEnded(it, _) => {
-                self.left_out += u64::from(is_wanted && it.bytes() > Some(0));
+            Step::AsyncEnded(it, _) | Step::AsyncUnfinished(it, _) => {
+                self.asynchronous_over(it);
+                if is_wanted {
+                    self.sides(step);
+                }
+                self.write_ready()?;
             }
             Step::Block { step: BlockStep::Queued(it), .. } => {
                 let begin = it.begin().unwrap_or(KernelTime::MIN);
@@ -204,5 +250,106 @@ impl<W: io::Write, P: FnMut(&Step<'_>) -> bool> Sink for IotracerLines<W, P> {
             _ => {}
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+
+    use expect_test::{Expect, expect};
+
+    use super::*;
+    use crate::event::FileStat;
+    use crate::operation::asynchronous::NoResult;
+    use crate::operation::model::PathSource;
+    use crate::text::testing::{START, asynchronous, call, file, pieces, request, tell, thread};
+    use crate::units::DevId;
+    use crate::units::Fd;
+
+    /// Everything, or only what is of a file of this name.
+    struct Only(Option<&'static [u8]>);
+
+    impl Choice for Only {
+        fn wants(&mut self, _: &Step<'_>) -> bool {
+            true
+        }
+
+        fn wants_file(&self, file: Option<&OpenFile>) -> bool {
+            let path = file.and_then(|it| it.path.as_ref());
+            self.0.is_none_or(|name| path.is_some_and(|it| it.bytes == name))
+        }
+    }
+
+    fn regular(path: &[u8]) -> Rc<OpenFile> {
+        let stat = FileStat { mode: libc::S_IFREG, dev: DevId(1), ino: 1, size: 0 };
+        let file = Rc::into_inner(file(path, PathSource::Link)).expect("nobody else has it");
+        Rc::new(OpenFile { stat: Some(stat), ..file })
+    }
+
+    #[track_caller]
+    fn check(name: Option<&'static [u8]>, expected: Expect) {
+        let mut lines = IotracerLines::new(START, Only(name), Vec::new());
+        tell(&mut lines, &Step::ThreadSeen(&thread(b"a;b\n")));
+        let (first, second) = (regular(b"/f"), regular(b"/g"));
+        // It began before all others and ends behind them.
+        let mut early = asynchronous(&first);
+        early.offset = Some(8192);
+        early.start = START;
+        tell(&mut lines, &Step::AsyncBegun(&early));
+        let mut send = call("sendfile64", &[], 4099, Some(4), Some(&first));
+        send.offset = Some(17);
+        send.target = Some((Fd(5), Rc::clone(&second)));
+        tell(&mut lines, &Step::SyscallBegun(&send));
+        tell(&mut lines, &Step::SyscallEnded(&send, &[]));
+        let request = request();
+        let (block, pieces) = (BlockStep::Ended(&request), pieces());
+        tell(&mut lines, &Step::Block { step: &block, thread: None, pieces: &pieces });
+        let socket = file(b"socket:[?]", PathSource::Call);
+        tell(&mut lines, &Step::SyscallEnded(&call("read", &[], 9, Some(6), Some(&socket)), &[]));
+        assert!(lines.out.is_empty(), "{:?}", String::from_utf8_lossy(&lines.out));
+        early.end = None;
+        early.result = None;
+        early.bytes_requested = Some(4096);
+        tell(&mut lines, &Step::AsyncUnfinished(&early, NoResult::Unseen));
+        let (text, doubts) = lines.finish().expect("memory");
+        let Doubts { left_out, asked } = doubts;
+        let text = String::from_utf8(text).expect("text");
+        expected.assert_eq(&format!("{text}left out {left_out}, asked {asked}\n"));
+    }
+
+    #[test]
+    fn accesses_in_the_order_of_their_beginnings() {
+        check(
+            None,
+            expect![[r#"
+            0.000000000;R;8192;4096;VFS;a\x3bb\x0a;4711
+            0.000123456;R;17;4099;VFS;a\x3bb\x0a;4711
+            0.000290000;W;2048;4096;BLK;?;12
+            0.000290000;W;2056;4096;BLK;?;9
+            0.000290000;W;2064;4096;BLK;?;9
+            0.000290000;W;2072;4096;BLK;?;12
+            left out 1, asked 1
+        "#]],
+        );
+    }
+
+    #[test]
+    fn only_what_is_of_a_file() {
+        check(
+            Some(b"/f"),
+            expect![[r#"
+            0.000000000;R;8192;4096;VFS;a\x3bb\x0a;4711
+            0.000123456;R;17;4099;VFS;a\x3bb\x0a;4711
+            left out 0, asked 1
+        "#]],
+        );
+        check(
+            Some(b"/mnt/a file;\x1b\xff"),
+            expect![[r#"
+            0.000290000;W;2048;4096;BLK;?;12
+            left out 0, asked 0
+        "#]],
+        );
     }
 }

@@ -1,0 +1,534 @@
+//! The fold, fed with steps made by hand. A script has a line for each thing that happens, in the order in which it is told:
+//!
+//! ```text
+//! add 7 10 3             inode 7 is watched from 10 on, three accesses are kept
+//! add 7 10 3 100+50      the same, and its file system says that it has these sectors
+//! stop 7 20              also start, reset, timereset, remove
+//! lies 7 100+50          asked again
+//! read 7 30 0 4096       begins at 30, at this offset (?: not known), so many bytes; also write
+//! send 7>8 30 0>? 4096   a transfer
+//! asked 7 30 0 4096      an asynchronous read whose result was not seen; 4096: so many bytes were asked for (?: not known)
+//! named /f 30 0 4096     a read of a file of which only the name is known
+//! bio 30 100+8 7         a request for these sectors; behind it lies 7, ?7 (inferred), or nobody knows what (?)
+//! ```
+
+use std::fmt::Write as _;
+
+use expect_test::{Expect, expect};
+
+use super::*;
+use crate::event::FileStat;
+use crate::event::async_table::{Interface, Opcode};
+use crate::event::block::{BlockPoint, Place, RequestOp, Rwbs};
+use crate::event::syscall_table::CallId;
+use crate::operation::asynchronous::{AsyncOperation, NoResult};
+use crate::operation::block::{At, Ending, FlushRole, Inferred, RequestId};
+use crate::operation::model::{FilePath, PathSource, ProcessKey, SyscallOperation, ThreadKey};
+use crate::units::{CpuId, Fd, Pid, Tid};
+
+const DEV: DevId = DevId(7 << 20);
+const DISK: DevId = DevId(8 << 20);
+
+fn file(ino: u64) -> Rc<OpenFile> {
+    let stat = FileStat { mode: libc::S_IFREG, dev: DEV, ino, size: 0 };
+    let (path, first_path, flags) = (None, None, None);
+    Rc::new(OpenFile { id: ino, path, first_path, stat: Some(stat), flags, pre_created: false })
+}
+
+/// `?`: no more than that is known of it.
+fn named(path: &str) -> Rc<OpenFile> {
+    let path = path.starts_with('/').then(|| FilePath::new(path, PathSource::Link));
+    let (first_path, stat, flags) = (None, None, None);
+    Rc::new(OpenFile { id: 0, path, first_path, stat, flags, pre_created: false })
+}
+
+fn call(name: &str, file: &Rc<OpenFile>, begin: u64, at: &str, bytes: u64) -> SyscallOperation {
+    SyscallOperation {
+        call: CallId::by_name(name).expect(name),
+        thread: ThreadKey(0),
+        process: ProcessKey(0),
+        pid: Pid(11),
+        tid: Tid(11),
+        cpu: CpuId(0),
+        start: KernelTime(begin),
+        end: Some(KernelTime(begin + 5)),
+        args: [0; 6],
+        ret: i64::try_from(bytes).ok(),
+        fd: Some(Fd(3)),
+        file: Some(Rc::clone(file)),
+        named: None,
+        target: None,
+        target_offset: None,
+        flags_in_memory: None,
+        offset: at.parse().ok(),
+        bytes_requested: None,
+        spans: Vec::new(),
+        chain: None,
+    }
+}
+
+fn asked(file: &Rc<OpenFile>, begin: u64, offset: &str, bytes: &str) -> AsyncOperation {
+    AsyncOperation {
+        id: 0,
+        opcode: Opcode { interface: Interface::IoUring, number: 22 },
+        thread: ThreadKey(0),
+        process: ProcessKey(0),
+        pid: Pid(11),
+        tid: Tid(11),
+        cpu: CpuId(0),
+        start: KernelTime(begin),
+        end: None,
+        user_data: 0,
+        fd: Some(Fd(3)),
+        file: Some(Rc::clone(file)),
+        target: None,
+        fixed_file: false,
+        offset: offset.parse().ok(),
+        bytes_requested: bytes.parse().ok(),
+        result: None,
+        results: 0,
+        bytes_before: 0,
+        by_worker: false,
+        flags: 0,
+    }
+}
+
+/// On the disk it lies 1000 sectors further on than on the device of the file system.
+fn bio(begin: u64, (sector, nr_sector): (u64, u64), behind: &str) -> (BlockRequest, Piece) {
+    let queued = At { time: KernelTime(begin), cpu: CpuId(0), pid: Pid(12), tid: Tid(12) };
+    let request = BlockRequest {
+        id: RequestId(0),
+        dev: DISK,
+        op: RequestOp::Write,
+        rwbs: Rwbs::new(b"W"),
+        sector: 1000 + sector,
+        nr_sector: u32::try_from(nr_sector).expect("small"),
+        bytes_done: 0,
+        first_seen: BlockPoint::GetRq,
+        queued: Some(queued.time),
+        inserted: None,
+        issued: None,
+        reissued: None,
+        data_completed: None,
+        completed: Some(KernelTime(begin + 9)),
+        submitter: None,
+        error: None,
+        merges: 0,
+        requeues: 0,
+        flush: FlushRole::None,
+        inferred: Inferred::default(),
+        is_stillborn: false,
+        ending: Some(Ending::Completed),
+        parts: Rc::default(),
+    };
+    let link = if behind.starts_with('?') { Link::Inferred } else { Link::Exact };
+    let behind = match behind.trim_start_matches('?').parse() {
+        Ok(ino) => Behind::File { key: (DEV, ino), offset: None, file: None, link },
+        Err(_) => Behind::Unknown,
+    };
+    let piece = Piece {
+        sector: request.sector,
+        nr_sector,
+        queued,
+        levels: vec![Place { dev: DEV, sector }].into(),
+        behind,
+        above: Vec::new(),
+        for_others: false,
+        writers: Vec::new(),
+    };
+    (request, piece)
+}
+
+fn run_of(word: &str) -> (u64, u64) {
+    let (sector, count) = word.split_once('+').expect("a run");
+    (sector.parse().expect("a sector"), count.parse().expect("a length"))
+}
+
+fn runs_of(words: &[&str]) -> Vec<(u64, u64)> {
+    let bytes = |it: &&str| {
+        let (sector, count) = run_of(it);
+        (sector * SECTOR_BYTES, count * SECTOR_BYTES)
+    };
+    words.iter().map(bytes).collect()
+}
+
+#[derive(Default)]
+struct Script {
+    watch: Watch,
+    said: String,
+}
+
+impl Script {
+    fn line(&mut self, line: &str) {
+        let number = |it: &str| it.parse::<u64>().expect("a number");
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match *words.as_slice() {
+            ["add", ino, at, max, ref runs @ ..] => {
+                let (name, path) = (format!("d_{ino}"), format!("/f{ino}").into_bytes());
+                let (key, at) = ((DEV, number(ino)), KernelTime(number(at)));
+                let (max, runs) = (max.parse().expect("a number"), runs_of(runs));
+                if let Err(why) = self.watch.add(New { key, name, path, max, at, runs }) {
+                    writeln!(self.said, "{line}: {why}").expect("a string");
+                }
+            }
+            ["lies", ino, ref runs @ ..] => {
+                let place = self.place(ino);
+                let mut told = Vec::new();
+                let mut tell = |file: &File, kept: &Kept| told.push((file.key.1, kept.access));
+                self.watch.lies(place, runs_of(runs), &mut tell);
+                self.told(&told);
+            }
+            ["bio", at, run, behind] => {
+                let (request, piece) = bio(number(at), run_of(run), behind);
+                let pieces = [piece];
+                let step = BlockStep::Ended(&request);
+                self.step(&Step::Block { step: &step, thread: None, pieces: &pieces });
+            }
+            ["send", files, at, offsets, bytes] => {
+                let ((from, to), (offset, target_offset)) = (
+                    files.split_once('>').expect("two files"),
+                    offsets.split_once('>').expect("two offsets"),
+                );
+                let mut operation =
+                    call("sendfile64", &file(number(from)), number(at), offset, number(bytes));
+                operation.target = Some((Fd(4), file(number(to))));
+                operation.target_offset = target_offset.parse().ok();
+                self.step(&Step::SyscallEnded(&operation, &[]));
+            }
+            ["asked", ino, at, offset, bytes] => {
+                let operation = asked(&file(number(ino)), number(at), offset, bytes);
+                self.step(&Step::AsyncUnfinished(&operation, NoResult::Unseen));
+            }
+            ["named", path, at, offset, bytes] => {
+                let operation = call("read", &named(path), number(at), offset, number(bytes));
+                self.step(&Step::SyscallEnded(&operation, &[]));
+            }
+            [name @ ("read" | "write"), ino, at, offset, bytes] => {
+                let operation = call(name, &file(number(ino)), number(at), offset, number(bytes));
+                self.step(&Step::SyscallEnded(&operation, &[]));
+            }
+            [what, ino, at] => self.change(what, ino, KernelTime(number(at))),
+            _ => panic!("{line}"),
+        }
+    }
+
+    fn place(&self, ino: &str) -> usize {
+        let place = self.watch.find(None, format!("d_{ino}").as_bytes());
+        place.expect("it is watched")
+    }
+
+    fn change(&mut self, what: &str, ino: &str, at: KernelTime) {
+        let place = self.place(ino);
+        let file = self.watch.file_mut(place).expect("it is watched");
+        match what {
+            "stop" => file.turn(at, false).expect("not too often"),
+            "start" => file.turn(at, true).expect("not too often"),
+            "reset" => file.reset(at),
+            "timereset" => file.time_reset(at),
+            "remove" => self.watch.remove(place),
+            _ => panic!("{what}"),
+        }
+    }
+
+    fn step(&mut self, step: &Step<'_>) {
+        let mut told = Vec::new();
+        let mut tell = |file: &File, kept: &Kept| told.push((file.key.1, kept.access));
+        self.watch.look(step, &mut tell);
+        self.told(&told);
+    }
+
+    fn told(&mut self, told: &[(u64, Access)]) {
+        for (ino, access) in told {
+            writeln!(self.said, "told {ino}: {}", shown(access)).expect("a string");
+        }
+    }
+}
+
+fn shown(access: &Access) -> String {
+    let letter = if access.is_write { 'W' } else { 'R' };
+    let Access { begin, address, bytes, level, .. } = access;
+    format!("{} {letter} {address} {bytes} {}", begin.0, level.as_str())
+}
+
+/// What is told at once, and then how each file stands, what is kept, and its books that are not empty.
+#[track_caller]
+fn check(script: &str, expected: Expect) {
+    let mut run = Script::default();
+    for line in script.lines().map(str::trim).filter(|it| !it.is_empty()) {
+        run.line(line);
+    }
+    let Script { watch, mut said } = run;
+    if !watch.unidentified.is_empty() {
+        writeln!(said, "unidentified {:?}", watch.unidentified.values()).expect("a string");
+    }
+    for file in watch.files() {
+        let Status { is_logging, start, max, kept } = file.status();
+        let on = if is_logging { "on" } else { "off" };
+        writeln!(said, "{}: {on} {} {max} {kept}", file.key.1, start.0).expect("a string");
+        file.log().for_each(|it| writeln!(said, "  {}", shown(&it.access)).expect("a string"));
+        let Books { called, asked, by_name, exact, inferred, beyond, without_line } = *file.books();
+        let books = [
+            ("called", called.0),
+            ("asked", asked.1),
+            ("by name", by_name.0),
+            ("exact", exact.1),
+            ("inferred", inferred.1),
+            ("beyond", beyond),
+            ("without line", without_line),
+            ("unknown", watch.unknown_bytes(file)),
+        ];
+        let books = books.iter().filter(|it| it.1 > 0).map(|it| format!("{} {}", it.0, it.1));
+        writeln!(said, "  ({})", books.collect::<Vec<_>>().join(", ")).expect("a string");
+    }
+    expected.assert_eq(&said);
+}
+
+#[test]
+fn the_first_accesses_are_kept_in_the_order_of_their_beginnings() {
+    check(
+        "add 7 10 3
+         read 7 40 4096 10
+         write 7 30 0 20
+         read 8 31 0 20
+         read 7 50 8192 30
+         read 7 20 1 40
+         read 7 9 2 50",
+        expect![[r#"
+            told 7: 40 R 4096 10 VFS
+            told 7: 30 W 0 20 VFS
+            told 7: 50 R 8192 30 VFS
+            told 7: 20 R 1 40 VFS
+            7: on 10 3 3
+              20 R 1 40 VFS
+              30 W 0 20 VFS
+              40 R 4096 10 VFS
+              (called 4, beyond 1)
+        "#]],
+    );
+}
+
+#[test]
+fn what_is_done_to_a_file_holds_from_a_time_on_however_late_accesses_are_told() {
+    check(
+        "add 7 10 9
+         read 7 15 0 1
+         stop 7 20
+         stop 7 22
+         start 7 30
+         read 7 19 1 1
+         read 7 20 2 1
+         read 7 29 3 1
+         read 7 30 4 1
+         stop 7 40
+         read 7 41 5 1",
+        expect![[r#"
+            told 7: 15 R 0 1 VFS
+            told 7: 19 R 1 1 VFS
+            told 7: 30 R 4 1 VFS
+            7: off 10 9 3
+              15 R 0 1 VFS
+              19 R 1 1 VFS
+              30 R 4 1 VFS
+              (called 3)
+        "#]],
+    );
+}
+
+#[test]
+fn a_reset_forgets_what_began_before_it_and_a_timereset_also_counts_from_there() {
+    check(
+        "add 7 10 9
+         add 8 10 9
+         read 7 15 0 1
+         read 8 15 0 1
+         stop 8 16
+         reset 7 20
+         timereset 8 20
+         read 7 19 1 1
+         read 7 21 2 1
+         read 8 21 2 1
+         start 8 25
+         read 8 26 3 1",
+        expect![[r#"
+            told 7: 15 R 0 1 VFS
+            told 8: 15 R 0 1 VFS
+            told 7: 21 R 2 1 VFS
+            told 8: 26 R 3 1 VFS
+            7: on 10 9 1
+              21 R 2 1 VFS
+              (called 1)
+            8: on 20 9 1
+              26 R 3 1 VFS
+              (called 1)
+        "#]],
+    );
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    check(
+        "add 7 10 3
+         add 7 11 3
+         add 8 11 0
+         add 8 11 262145
+         add 1 11 262144
+         add 2 11 262144
+         add 3 11 262144
+         add 4 11 262144
+         remove 7 12
+         read 7 13 0 1
+         add 7 14 5",
+        expect![[r#"
+            add 7 11 3: it is watched already
+            add 8 11 0: at least 1 and at most 262144 accesses can be kept of a file, and 1048576 of all; ask for fewer, or remove a file
+            add 8 11 262145: at least 1 and at most 262144 accesses can be kept of a file, and 1048576 of all; ask for fewer, or remove a file
+            add 4 11 262144: at least 1 and at most 262144 accesses can be kept of a file, and 1048576 of all; ask for fewer, or remove a file
+            1: on 11 262144 0
+              ()
+            2: on 11 262144 0
+              ()
+            3: on 11 262144 0
+              ()
+            7: on 14 5 0
+              ()
+        "#]],
+    );
+}
+
+#[test]
+fn both_sides_of_a_transfer() {
+    check(
+        "add 7 10 9
+         add 8 10 9
+         send 7>8 20 5>6 100
+         send 7>8 21 7>? 100
+         send 9>8 22 7>8 100
+         read 7 23 ? 100",
+        expect![[r#"
+            told 7: 20 R 5 100 VFS
+            told 8: 20 W 6 100 VFS
+            told 7: 21 R 7 100 VFS
+            told 8: 22 W 8 100 VFS
+            7: on 10 9 2
+              20 R 5 100 VFS
+              21 R 7 100 VFS
+              (called 2, without line 1)
+            8: on 10 9 2
+              20 W 6 100 VFS
+              22 W 8 100 VFS
+              (called 2, without line 1)
+        "#]],
+    );
+}
+
+#[test]
+fn a_file_of_which_only_the_name_is_known() {
+    check(
+        "add 7 10 9
+         named /f7 20 3 4
+         named /f8 21 3 4
+         named ? 22 3 4",
+        expect![[r#"
+            told 7: 20 R 3 4 VFS
+            unidentified [1]
+            7: on 10 9 1
+              20 R 3 4 VFS
+              (called 1, by name 1)
+        "#]],
+    );
+}
+
+#[test]
+fn an_operation_whose_result_was_not_seen() {
+    check(
+        "add 7 10 9
+         asked 7 20 4096 512
+         asked 7 21 ? 512
+         asked 7 22 4096 ?",
+        expect![[r#"
+            told 7: 20 R 4096 512 VFS
+            7: on 10 9 1
+              20 R 4096 512 VFS
+              (called 1, asked 512, without line 2)
+        "#]],
+    );
+}
+
+/// Two files on one device: pieces are given to whoever lies there, as soon as somebody says so.
+#[test]
+fn pieces_of_which_nobody_knows_what_lies_there() {
+    check(
+        "add 7 10 9 100+50 200+10
+         add 8 10 9
+         bio 20 100+8 7
+         bio 21 100+8 ?7
+         bio 22 90+20 ?
+         bio 23 145+70 ?
+         lies 8 150+10 90+5
+         bio 9 300+8 ?
+         bio 24 300+8 9
+         remove 7 30
+         bio 31 300+16 ?",
+        expect![[r#"
+            told 7: 20 W 1100 4096 BLK
+            told 7: 21 W 1100 4096 BLK
+            told 7: 22 W 1100 5120 BLK
+            told 7: 23 W 1145 2560 BLK
+            told 7: 23 W 1200 5120 BLK
+            told 8: 22 W 1090 2560 BLK
+            told 8: 23 W 1150 5120 BLK
+            8: on 10 9 2
+              22 W 1090 2560 BLK
+              23 W 1150 5120 BLK
+              (inferred 7680, unknown 33792)
+        "#]],
+    );
+}
+
+#[test]
+fn a_file_cannot_be_stopped_without_end() {
+    let mut run = Script::default();
+    run.line("add 7 10 3");
+    let file = run.watch.file_mut(0).expect("it is watched");
+    let turns = (0..).map(|it| file.turn(KernelTime(20 + it), it % 2 == 1));
+    let done = turns.take_while(Result::is_ok).count();
+    assert_eq!((done, file.turn(KernelTime(MANY), false)), (TURNS_MAX, Err(Refused::Turns)));
+    file.reset(KernelTime(MANY));
+    assert_eq!(file.turn(KernelTime(MANY), false), Ok(()));
+}
+
+const MANY: u64 = 1 << 20;
+
+#[test]
+fn pieces_do_not_wait_without_end() {
+    let mut run = Script::default();
+    run.line("add 7 10 3");
+    for _ in 0..UNKNOWN_MAX + 5 {
+        run.line("bio 20 300+1 ?");
+    }
+    assert_eq!((run.watch.unknown.len(), run.watch.given_up), (UNKNOWN_MAX, 5));
+    run.line("lies 7 300+1");
+    let file = &run.watch.files()[0];
+    assert_eq!((file.books().inferred.0, file.books().beyond), (65536, 65533));
+}
+
+proptest::proptest! {
+    /// Nothing is lost, nothing is there twice, and what is a run is one.
+    #[test]
+    fn a_piece_is_cut_at_the_ends_of_runs(
+        list in proptest::collection::vec((0u64..40, 1u64..9), 0..6),
+        (begin, bytes) in (0u64..40, 1u64..20),
+    ) {
+        let runs = super::file::disjoint(list.clone());
+        let mut at = begin;
+        for (from, length, is_in) in split(begin, bytes, &runs) {
+            proptest::prop_assert!(from == at && length > 0);
+            at += length;
+            for byte in from..at {
+                let lies = list.iter().any(|it| it.0 <= byte && byte < it.0 + it.1);
+                proptest::prop_assert_eq!(lies, is_in, "{} in {:?}", byte, list);
+            }
+        }
+        proptest::prop_assert_eq!(at, begin + bytes);
+    }
+}

@@ -1,0 +1,219 @@
+//! What is said on the control socket: lines of words (docs/control.md).
+
+use crate::text::escape;
+
+/// What is sent first to whoever connects. The number changes when something is understood in another way.
+pub(super) const GREETING: &str = "iotrace-perf control 1\n";
+
+/// A question is not longer: a path of `PATH_MAX` bytes, each as `\xNN`.
+pub(super) const LINE_MAX: usize = 4 * 4096 + 256;
+
+/// What can be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::cli) enum Verb {
+    Add,
+    Remove,
+    List,
+    Status,
+    Stop,
+    Start,
+    Reset,
+    TimeReset,
+    Log,
+    Counts,
+}
+
+/// Whether a verb has a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum OfFile {
+    Never,
+    Perhaps,
+    Always,
+}
+
+/// All verbs, as they are called.
+const VERBS: [(&str, Verb, OfFile); 10] = [
+    ("add", Verb::Add, OfFile::Always),
+    ("remove", Verb::Remove, OfFile::Always),
+    ("list", Verb::List, OfFile::Never),
+    ("status", Verb::Status, OfFile::Perhaps),
+    ("stop", Verb::Stop, OfFile::Perhaps),
+    ("start", Verb::Start, OfFile::Perhaps),
+    ("reset", Verb::Reset, OfFile::Perhaps),
+    ("timereset", Verb::TimeReset, OfFile::Perhaps),
+    ("log", Verb::Log, OfFile::Always),
+    ("counts", Verb::Counts, OfFile::Perhaps),
+];
+
+/// A question.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::cli) struct Asked {
+    pub(in crate::cli) verb: Verb,
+    /// A path from the root, or `DEVICE_INODE`.
+    pub(in crate::cli) file: Option<Vec<u8>>,
+    /// How many accesses are kept, behind `add`.
+    pub(in crate::cli) max: Option<usize>,
+}
+
+impl Asked {
+    /// Understands a line, without its end.
+    pub(super) fn parse(line: &[u8]) -> Result<Self, String> {
+        let mut words = line.split(|it| *it == b' ');
+        let first = words.next().unwrap_or_default();
+        let known = VERBS.iter().find(|it| it.0.as_bytes() == first);
+        let Some((name, verb, of_file)) = known else {
+            let all = VERBS.map(|it| it.0).join(", ");
+            return Err(format!("{} is not known; there are {all}", shown(first)));
+        };
+        let unshown =
+            |it| escape::unshown(it).ok_or_else(|| format!("{}: \\ stands alone", shown(it)));
+        let file = match of_file {
+            OfFile::Never => None,
+            _ => words.next().map(unshown).transpose()?.filter(|it| !it.is_empty()),
+        };
+        if *of_file == OfFile::Always && file.is_none() {
+            return Err(format!("{name} needs a file"));
+        }
+        let number = |it: &[u8]| {
+            let number = std::str::from_utf8(it).ok().and_then(|it| it.parse().ok());
+            number.ok_or_else(|| format!("{} is no number of accesses", shown(it)))
+        };
+        let max = match verb {
+            Verb::Add => words.next().map(number).transpose()?,
+            _ => None,
+        };
+        match words.next() {
+            Some(more) => Err(format!("{} is too much behind {name}", shown(more))),
+            None => Ok(Self { verb: *verb, file, max }),
+        }
+    }
+
+    /// The line, with its end.
+    pub(super) fn line(&self) -> Vec<u8> {
+        let name = VERBS.iter().find(|it| it.1 == self.verb).map_or("", |it| it.0);
+        let mut line = name.as_bytes().to_vec();
+        if let Some(file) = &self.file {
+            line.push(b' ');
+            escape::shown(&mut line, file, b" ");
+        }
+        if let Some(max) = self.max {
+            line.extend_from_slice(format!(" {max}").as_bytes());
+        }
+        line.push(b'\n');
+        line
+    }
+}
+
+/// Lines, each with its end, or why there are none.
+pub(super) type Answer = Result<Lines, String>;
+
+/// Lines of an answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Lines {
+    pub(super) count: usize,
+    pub(super) text: Vec<u8>,
+}
+
+impl Lines {
+    /// One more, of which the end is not written yet.
+    pub(super) fn end_line(&mut self) {
+        self.text.push(b'\n');
+        self.count += 1;
+    }
+}
+
+/// `ok COUNT`, or `error WHY`.
+pub(super) fn head(answer: &Answer) -> Vec<u8> {
+    match answer {
+        Ok(lines) => format!("ok {}\n", lines.count).into_bytes(),
+        Err(why) => {
+            let mut line = b"error ".to_vec();
+            // Other people's bytes in it were made harmless where it was written.
+            line.extend_from_slice(why.replace(char::is_control, " ").as_bytes());
+            line.push(b'\n');
+            line
+        }
+    }
+}
+
+/// Somebody's bytes inside a sentence.
+pub(super) fn shown(bytes: &[u8]) -> String {
+    const SHOWN_MAX: usize = 200;
+    let mut out = Vec::new();
+    escape::shown(&mut out, bytes.get(..SHOWN_MAX).unwrap_or(bytes), b"");
+    let dots = if bytes.len() > SHOWN_MAX { "…" } else { "" };
+    format!("{}{dots}", String::from_utf8_lossy(&out))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(verb: Verb, file: &[u8], max: Option<usize>) -> Asked {
+        let file = (!file.is_empty()).then(|| file.to_vec());
+        Asked { verb, file, max }
+    }
+
+    #[test]
+    fn questions_survive_their_lines() {
+        let names: [&[u8]; 4] = [b"/a b/c", b"/x\ny;z\\", b"/\xff\x00", "/\u{202e}ü".as_bytes()];
+        for name in names {
+            for question in [asked(Verb::Add, name, Some(7)), asked(Verb::Log, name, None)] {
+                let line = question.line();
+                let bare = line.strip_suffix(b"\n").expect("an end");
+                assert!(!bare.contains(&b'\n') && line.len() <= LINE_MAX);
+                assert_eq!(Asked::parse(bare), Ok(question));
+            }
+        }
+        for (name, verb, of_file) in VERBS {
+            let bare = Asked::parse(name.as_bytes());
+            let expected = (of_file != OfFile::Always).then(|| asked(verb, b"", None));
+            assert_eq!(bare.ok(), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_longest_path_fits() {
+        let path = vec![b'\n'; 4096];
+        assert!(asked(Verb::Add, &path, Some(usize::MAX)).line().len() <= LINE_MAX);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_said() {
+        let lines: [(&str, &str); 9] = [
+            ("", "is not known"),
+            ("ADD /a", "ADD is not known"),
+            ("add", "needs a file"),
+            ("add ", "needs a file"),
+            ("add /a -1", "-1 is no number"),
+            ("add /a 1 2", "2 is too much"),
+            ("log /a\\n", "stands alone"),
+            ("list /a", "too much"),
+            ("stop /a 1", "too much"),
+        ];
+        for (line, why) in lines {
+            let error = Asked::parse(line.as_bytes()).expect_err(line);
+            assert!(error.contains(why), "{line}: {error}");
+        }
+        let error = Asked::parse(b"\x1b[2J\n").expect_err("nonsense");
+        assert!(!error.contains('\x1b') && error.len() < 200);
+    }
+
+    #[test]
+    fn an_error_is_one_line() {
+        let line = head(&Err("a\nb".to_owned()));
+        assert_eq!(line, b"error a b\n");
+        assert_eq!(head(&Ok(Lines { count: 3, text: Vec::new() })), b"ok 3\n");
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_line_is_understood_or_refused(line: Vec<u8>) {
+            if let Ok(question) = Asked::parse(&line) {
+                let again = question.line();
+                let bare = again.strip_suffix(b"\n").expect("an end");
+                proptest::prop_assert_eq!(Asked::parse(bare), Ok(question));
+            }
+        }
+    }
+}

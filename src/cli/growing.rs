@@ -1,0 +1,78 @@
+//! A log that is read while it is written.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crate::sys::{files, thread};
+
+/// How long nothing may be new before we look again.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// So much of the log is given back at once, in bytes.
+const GIVEN_BACK: u64 = 16 << 20;
+
+/// Says when a log is complete.
+#[derive(Clone, Default)]
+pub(super) struct Ended(Arc<AtomicBool>);
+
+impl Ended {
+    /// Nothing is written any more.
+    pub(super) fn set(&self) {
+        // ORDERING: Release: who sees it, and then the end of the file, has seen all of the log.
+        self.0.store(true, Ordering::Release);
+    }
+
+    /// True if that has been said.
+    pub(super) fn is_set(&self) -> bool {
+        // ORDERING: Acquire: what was written before it was set is there for whoever reads after this.
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+/// A log that is still written.
+pub(super) struct Growing {
+    file: File,
+    /// The same, to be written, if nobody reads it again.
+    log: Option<File>,
+    ended: Ended,
+    offset: u64,
+    given_back: u64,
+}
+
+impl Growing {
+    /// Of the log at this path; if it is given to be written as well, what was read is given back to its file system.
+    pub(super) fn open(path: &Path, log: Option<File>, ended: &Ended) -> io::Result<Self> {
+        let (file, ended) = (File::open(path)?, ended.clone());
+        Ok(Self { file, log, ended, offset: 0, given_back: 0 })
+    }
+
+    /// Nobody reads it again. Where the file system cannot do that the file grows.
+    fn give_back(&mut self) {
+        let Some(log) = &self.log else { return };
+        if self.offset - self.given_back >= 2 * GIVEN_BACK {
+            let end = self.offset - GIVEN_BACK;
+            let _ = files::give_back(log, self.given_back, end - self.given_back);
+            self.given_back = end;
+        }
+    }
+}
+
+impl Read for Growing {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            // Before reading: what was written before it was set is read below.
+            let has_ended = self.ended.is_set();
+            let count = self.file.read(buffer)?;
+            if count > 0 || has_ended {
+                self.offset += count as u64;
+                self.give_back();
+                return Ok(count);
+            }
+            thread::pause(PAUSE);
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! `iotrace-perf watch FILE…`: who reads and writes these files, and what of it comes to their devices.
+
+use std::process::ExitCode;
+
+use super::analyse::{output, private_log};
+use super::args::WatchArgs;
+use super::control::{Control, say_doubts};
+use super::error::CliError;
+use super::record;
+
+pub(super) fn run(mut args: WatchArgs) -> Result<ExitCode, CliError> {
+    let has_program = !args.capture.command.is_empty();
+    // Whoever it is.
+    args.capture.all_cpus |= !has_program && args.capture.pid.is_empty();
+    let control = Control::new(&args.control)?.watching(&args.files, args.max_events)?;
+    let to = output(args.to.as_deref(), has_program)?;
+    let control = control.printing(to, !has_program);
+    let ended = control.ended();
+    let (log, place) = private_log()?;
+    let mut controlled = None;
+    let start = |path: &std::path::Path| {
+        // The program has been forked by now: until then there must be one thread.
+        controlled = Some(control.start(path, Some(log.try_clone()?))?);
+        log.try_clone()
+    };
+    let recorded = record::capture(&args.capture, || Ok(place), start);
+    ended.set();
+    let summary = controlled.and_then(|it| it.finish(recorded.is_ok()));
+    let recorded = recorded?;
+    say_doubts(summary.as_ref());
+    recorded.end()
+}

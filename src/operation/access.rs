@@ -1,0 +1,253 @@
+//! Accesses: reads and writes of files, at the level of calls and of devices, one after the other, as tracers of files log them.
+//!
+//! In: steps. Out: for a call or an asynchronous operation the sides on which it moved bytes of a file, with where and how many; for
+//! a block request its pieces. Which of them are wanted, and in what order they are shown, others know.
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use rustc_hash::FxHashMap;
+
+use super::Step;
+use super::asynchronous::{AsyncOperation, NoResult};
+use super::behind::Piece;
+use super::block::{BlockRequest, Ending};
+use super::model::{OpenFile, SyscallOperation, ThreadInfo, ThreadKey};
+use crate::event::block::{BlockPoint, RequestOp};
+use crate::event::syscall_table::Class;
+use crate::units::{KernelTime, Pid, SECTOR_BYTES, Tid};
+
+/// Where an access was seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    /// At a system call, or an asynchronous operation.
+    Vfs,
+    /// At a device.
+    Blk,
+}
+
+impl Level {
+    /// `VFS` or `BLK`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Vfs => "VFS",
+            Self::Blk => "BLK",
+        }
+    }
+}
+
+/// One access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// When the call began, the operation was taken, or the bio was queued.
+    pub begin: KernelTime,
+    /// A write; otherwise a read.
+    pub is_write: bool,
+    /// In the file, in bytes; on the disk, in sectors (of 512 bytes).
+    pub address: u64,
+    /// How many.
+    pub bytes: u64,
+    /// Where it was seen.
+    pub level: Level,
+    /// The process.
+    pub pid: Pid,
+    /// The thread.
+    pub tid: Tid,
+}
+
+/// A file some of whose bytes were moved.
+#[derive(Clone, Debug)]
+pub struct Side<'a> {
+    /// The file, if it is known.
+    pub file: Option<&'a Rc<OpenFile>>,
+    /// The access; its address counts only if that is known.
+    access: Access,
+    /// Where in the file is known, and how many.
+    is_known: bool,
+    /// Its result was not seen: so many bytes were asked for.
+    pub is_asked: bool,
+}
+
+impl Side<'_> {
+    /// The access, if it is known where in the file it was, and how many bytes.
+    pub fn access(&self) -> Option<Access> {
+        self.is_known.then_some(self.access)
+    }
+
+    /// Who.
+    pub fn tid(&self) -> Tid {
+        self.access.tid
+    }
+
+    /// When it began.
+    pub fn begin(&self) -> KernelTime {
+        self.access.begin
+    }
+}
+
+/// True for calls and operations that move bytes of files.
+pub fn moves_bytes(class: Class) -> bool {
+    matches!(class, Class::Read | Class::Write | Class::Transfer)
+}
+
+/// The sides of what this step ends: none if it moved nothing, one of a read or write, two of a transfer.
+pub fn sides<'a>(step: &'a Step<'_>) -> impl Iterator<Item = Side<'a>> {
+    let [first, second] = match step {
+        Step::SyscallEnded(it, _) | Step::SyscallUnfinished(it, _) => of_call(it),
+        Step::AsyncEnded(it, _) => of_asynchronous(it, it.bytes()),
+        // It is over, and its result was fetched without a call, or not wanted. Most do what they were asked for.
+        Step::AsyncUnfinished(it, NoResult::ProcessEnd | NoResult::Skipped | NoResult::Unseen) => {
+            let asked = of_asynchronous(it, it.bytes_requested.or(Some(UNKNOWN)));
+            asked.map(|side| side.map(|it| Side { is_asked: true, ..it }))
+        }
+        Step::AsyncUnfinished(it, NoResult::CaptureEnd) => of_asynchronous(it, Some(UNKNOWN)),
+        _ => [None, None],
+    };
+    first.into_iter().chain(second)
+}
+
+/// It is not known how many bytes there are.
+const UNKNOWN: u64 = u64::MAX;
+
+fn of_call(it: &SyscallOperation) -> [Option<Side<'_>>; 2] {
+    // What has failed or was cut off has accessed nothing that is known.
+    let done = it.ret.and_then(|it| u64::try_from(it).ok()).filter(|it| *it > 0);
+    let class = it.call.call().class;
+    let Some(bytes) = done.filter(|_| moves_bytes(class)) else { return [None, None] };
+    let moved = Moved { begin: it.start, bytes, pid: it.pid, tid: it.tid };
+    let first = moved.side(it.file.as_ref(), it.offset, class == Class::Write);
+    let target = it.target.as_ref().map(|it| &it.1);
+    let second = || moved.side(target, it.target_offset, true);
+    [Some(first), (class == Class::Transfer).then(second)]
+}
+
+fn of_asynchronous(it: &AsyncOperation, bytes: Option<u64>) -> [Option<Side<'_>>; 2] {
+    let class = it.opcode.class();
+    // Of a splice no event tells where.
+    let is_transfer = class == Class::Pipe;
+    let bytes = bytes.filter(|it| *it > 0 && (is_transfer || moves_bytes(class)));
+    let Some(bytes) = bytes else { return [None, None] };
+    let moved = Moved { begin: it.start, bytes, pid: it.pid, tid: it.tid };
+    let offset = it.offset.filter(|_| !is_transfer);
+    let first = moved.side(it.file.as_ref(), offset, class == Class::Write);
+    let target = it.target.as_ref().map(|it| &it.1);
+    [Some(first), is_transfer.then(|| moved.side(target, None, true))]
+}
+
+/// Bytes that an operation has moved.
+#[derive(Clone, Copy)]
+struct Moved {
+    begin: KernelTime,
+    bytes: u64,
+    pid: Pid,
+    tid: Tid,
+}
+
+impl Moved {
+    fn side(self, file: Option<&Rc<OpenFile>>, offset: Option<u64>, is_write: bool) -> Side<'_> {
+        let Self { begin, bytes, pid, tid } = self;
+        let (address, level) = (offset.unwrap_or(0), Level::Vfs);
+        let access = Access { begin, is_write, address, bytes, level, pid, tid };
+        let is_known = offset.is_some() && bytes != UNKNOWN;
+        Side { file, access, is_known, is_asked: false }
+    }
+}
+
+/// A request's pieces, each with its access; `None` if it neither reads nor writes, or came to no device. None of one that became
+/// part of another: that one has them.
+pub fn pieces<'a>(
+    request: &BlockRequest,
+    pieces: &'a [Piece],
+) -> Option<impl Iterator<Item = (&'a Piece, Access)>> {
+    let is_write = match request.op {
+        RequestOp::Read => false,
+        RequestOp::Write | RequestOp::ZoneAppend => true,
+        _ => return None,
+    };
+    if request.is_stillborn {
+        return None;
+    }
+    let is_absorbed = matches!(request.ending, Some(Ending::Absorbed { into: Some(_), .. }));
+    let access = move |piece: &'a Piece| {
+        let bytes = piece.nr_sector.saturating_mul(SECTOR_BYTES);
+        let (begin, address, level) = (piece.queued.time, piece.sector, Level::Blk);
+        let (pid, tid) = (piece.queued.pid, piece.queued.tid);
+        (piece, Access { begin, is_write, address, bytes, level, pid, tid })
+    };
+    let all = if is_absorbed { &[] } else { pieces };
+    Some(all.iter().map(access))
+}
+
+/// True for a bio of a device without requests that another device has got in its place: the same bytes are told there.
+pub fn is_passed_on(request: &BlockRequest) -> bool {
+    request.first_seen == BlockPoint::BioQueue && request.issued.is_some()
+}
+
+/// Names of threads, those that ended a moment ago included: what they asked devices for may end later.
+#[derive(Debug, Default)]
+pub struct Comms {
+    names: FxHashMap<Tid, (ThreadKey, Rc<[u8]>)>,
+    ended: VecDeque<(Tid, ThreadKey)>,
+}
+
+/// Threads whose names are remembered when they have ended.
+const ENDED_MAX: usize = 4096;
+
+impl Comms {
+    /// Takes note of a step.
+    pub fn look(&mut self, step: &Step<'_>) {
+        match step {
+            Step::ThreadSeen(thread) | Step::ThreadRenamed(thread) => {
+                self.names.insert(thread.tid, (thread.key, thread.comm.as_slice().into()));
+            }
+            Step::ThreadEnded(thread) => self.ended(thread),
+            _ => {}
+        }
+    }
+
+    fn ended(&mut self, thread: &ThreadInfo) {
+        self.ended.push_back((thread.tid, thread.key));
+        if self.ended.len() > ENDED_MAX
+            && let Some((tid, key)) = self.ended.pop_front()
+            && self.names.get(&tid).is_some_and(|it| it.0 == key)
+        {
+            self.names.remove(&tid);
+        }
+    }
+
+    /// The name that a thread has now, or had at last.
+    pub fn of(&self, tid: Tid) -> Option<&Rc<[u8]>> {
+        self.names.get(&tid).map(|it| &it.1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::operation::model::ProcessKey;
+
+    #[test]
+    fn names_of_threads_that_ended_are_kept_for_a_while() {
+        let thread = |number: u32, tid: i32, comm: &str| ThreadInfo {
+            key: ThreadKey(number),
+            process: ProcessKey(0),
+            tid: Tid(tid),
+            comm: comm.into(),
+        };
+        let mut comms = Comms::default();
+        let name = |comms: &Comms, tid| comms.of(Tid(tid)).map(|it| it.to_vec());
+        let (first, again) = (thread(0, 7, "a"), thread(1, 8, "b"));
+        comms.look(&Step::ThreadSeen(&first));
+        comms.look(&Step::ThreadSeen(&again));
+        comms.look(&Step::ThreadEnded(&first));
+        comms.look(&Step::ThreadEnded(&again));
+        // The number is used again.
+        let next = thread(2, 8, "c");
+        comms.look(&Step::ThreadSeen(&next));
+        assert_eq!(name(&comms, 7), Some(b"a".to_vec()));
+        for number in 0..4096 {
+            comms.look(&Step::ThreadEnded(&thread(10 + number, 1000, "d")));
+        }
+        assert_eq!((name(&comms, 7), name(&comms, 8)), (None, Some(b"c".to_vec())));
+    }
+}

@@ -1,0 +1,205 @@
+//! The socket on which a recording is controlled: a Unix stream socket that only its owner may connect to.
+//!
+//! A socket outlives its owner, if that is killed. So whoever wants a place where one stands connects to it: if nobody listens, it is
+//! removed. Meanwhile the directory is locked (`flock`), so that two who want the same place do not remove one another's.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg};
+use nix::sys::stat::{Mode, umask};
+
+use super::{files, thread};
+
+/// Where it stands if nobody says otherwise.
+pub const DEFAULT: &str = "/run/iotrace-perf/control";
+
+/// How often, and after which time, a locked directory is tried again: it is locked for less than that.
+const LOCK_ATTEMPTS: u32 = 100;
+const LOCK_PAUSE: Duration = Duration::from_millis(20);
+
+/// A socket that others may connect to; it goes with its value.
+#[derive(Debug)]
+pub struct Socket {
+    listener: UnixListener,
+    path: PathBuf,
+    /// Device and inode of what stands at that path.
+    identity: (u64, u64),
+}
+
+impl Socket {
+    /// Makes it. To be called while this process has one thread, for the mask of new files is another one meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// `AddrInUse`: somebody listens there. `AlreadyExists`: what stands there is no socket, or another user's. `PermissionDenied`:
+    /// others could put something into the directory. Those of `mkdir(2)`, `bind(2)`.
+    pub fn new(path: &Path) -> io::Result<Self> {
+        let directory = match path.parent() {
+            Some(it) if it != Path::new("") => it,
+            _ => Path::new("."),
+        };
+        let lock = lock(directory, path == Path::new(DEFAULT))?;
+        remove_stale(path)?;
+        let before = umask(Mode::from_bits_truncate(0o177));
+        let bound = UnixListener::bind(path);
+        umask(before);
+        let listener = bound?;
+        listener.set_nonblocking(true)?;
+        let made = fs::symlink_metadata(path)?;
+        drop(lock);
+        Ok(Self { listener, path: path.into(), identity: (made.dev(), made.ino()) })
+    }
+
+    /// Whoever has connected and was not looked at yet.
+    ///
+    /// # Errors
+    ///
+    /// `WouldBlock`: nobody; those of `accept(2)`.
+    pub fn accept(&self) -> io::Result<UnixStream> {
+        let (stream, _) = self.listener.accept()?;
+        stream.set_nonblocking(false)?;
+        Ok(stream)
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.listener.as_fd()
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        let found = fs::symlink_metadata(&self.path);
+        if found.is_ok_and(|it| (it.dev(), it.ino()) == self.identity) {
+            // If that fails, the next one who wants the place finds that nobody listens.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Locks the directory; if it is ours alone, it is made where it is not there.
+fn lock(directory: &Path, is_ours: bool) -> io::Result<Flock<File>> {
+    if is_ours {
+        match DirBuilder::new().mode(0o700).create(directory) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+    }
+    let link = if is_ours { libc::O_NOFOLLOW } else { 0 };
+    let opened =
+        OpenOptions::new().read(true).custom_flags(libc::O_DIRECTORY | link).open(directory)?;
+    let found = opened.metadata()?;
+    let is_private =
+        found.uid() == nix::unistd::geteuid().as_raw() && found.permissions().mode() & 0o077 == 0;
+    let is_good = if is_ours { is_private } else { files::is_trustworthy(directory)? };
+    if !is_good {
+        let who = if is_ours { "is not ours alone (mode 0700)" } else { "belongs to others" };
+        let what = format!("the directory {} {who}", directory.display());
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
+    }
+    let mut file = opened;
+    for _ in 0..LOCK_ATTEMPTS {
+        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            Ok(lock) => return Ok(lock),
+            Err((back, Errno::EWOULDBLOCK)) => file = back,
+            Err((_, errno)) => return Err(errno.into()),
+        }
+        thread::pause(LOCK_PAUSE);
+    }
+    let what = format!("the directory {} is locked by another process", directory.display());
+    Err(io::Error::new(io::ErrorKind::WouldBlock, what))
+}
+
+/// Removes what a dead one has left there.
+fn remove_stale(path: &Path) -> io::Result<()> {
+    let found = match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        found => found?,
+    };
+    let own = found.uid() == nix::unistd::geteuid().as_raw();
+    if !found.file_type().is_socket() || !own {
+        let what = "what is there is no socket of ours, and is not removed";
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, what));
+    }
+    match UnixStream::connect(path) {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path),
+        // Its queue may be full: it lives all the same.
+        _ => Err(io::Error::new(
+            io::ErrorKind::AddrInUse,
+            "another recording is controlled there; give this one another place with --control",
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::ErrorKind;
+    use std::os::unix::fs::symlink;
+
+    #[track_caller]
+    fn check(path: &Path, expected: Option<ErrorKind>) {
+        let made = Socket::new(path);
+        assert_eq!(made.as_ref().err().map(io::Error::kind), expected, "{made:?}");
+    }
+
+    #[test]
+    fn a_live_one_stays_and_a_dead_one_is_replaced() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("s");
+        let socket = Socket::new(&path).expect("it is made");
+        let mode = fs::symlink_metadata(&path).expect("it is there").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        check(&path, Some(ErrorKind::AddrInUse));
+        drop(socket);
+        assert!(!path.exists(), "it goes with its owner");
+        // Left by one that was killed.
+        drop(UnixListener::bind(&path).expect("bound"));
+        check(&path, None);
+    }
+
+    #[test]
+    fn nothing_else_is_removed() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (file, link) = (dir.path().join("file"), dir.path().join("link"));
+        fs::write(&file, "kept").expect("written");
+        check(&file, Some(ErrorKind::AlreadyExists));
+        assert_eq!(fs::read_to_string(&file).expect("it is there"), "kept");
+        let elsewhere = dir.path().join("elsewhere");
+        drop(UnixListener::bind(&elsewhere).expect("bound"));
+        symlink(&elsewhere, &link).expect("a link");
+        check(&link, Some(ErrorKind::AlreadyExists));
+        check(&dir.path().join("no/s"), Some(ErrorKind::NotFound));
+        let long = dir.path().join("s".repeat(200));
+        check(&long, Some(ErrorKind::InvalidInput));
+    }
+
+    #[test]
+    fn nobody_else_may_put_something_there() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let open = dir.path().join("open");
+        fs::create_dir(&open).expect("a directory");
+        fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).expect("its mode");
+        check(&open.join("s"), Some(ErrorKind::PermissionDenied));
+    }
+
+    #[test]
+    fn another_one_at_its_place_is_not_removed() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("s");
+        let socket = Socket::new(&path).expect("it is made");
+        fs::rename(&path, dir.path().join("old")).expect("moved");
+        let next = Socket::new(&path).expect("it is made");
+        drop(socket);
+        assert!(path.exists());
+        drop(next);
+    }
+}
