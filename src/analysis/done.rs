@@ -156,6 +156,11 @@ impl<'a> Done<'a> {
         self.name.is_none() && (self.file.is_some() || has_path)
     }
 
+    /// Bytes read and written of the file with its name: a transfer writes another one.
+    pub fn sides(&self) -> [u64; 2] {
+        if self.class == Class::Transfer { [self.bytes, 0] } else { [self.read(), self.written()] }
+    }
+
     /// How long it took, ns.
     pub fn ns(&self) -> u64 {
         self.end.0.saturating_sub(self.start.0)

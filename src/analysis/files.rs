@@ -216,20 +216,20 @@ impl Files {
     }
 
     fn done(&mut self, done: &Done<'_>) {
-        let moved = [done.read(), done.written()];
-        match (&done.name, &done.target) {
-            (Some(name), None) => self.on_file(name, done, moved),
-            (name, Some(target)) => {
-                if let Some(name) = name {
-                    self.on_file(name, done, [done.bytes, 0]);
-                }
-                let there = Done { offset: done.target_offset, ..done.clone() };
-                self.on_file(target, &there, [0, done.bytes]);
+        match &done.name {
+            Some(name) => self.on_file(name, done, done.sides()),
+            None if done.is_nameless() || done.class == Class::Transfer => {
+                self.nameless.add(&unplaced(done), done.sides(), &mut self.room);
             }
-            (None, None) if done.is_nameless() => {
-                self.nameless.add(done, moved, &mut self.room);
-            }
-            (None, None) => {}
+            None => {}
+        }
+        if done.class != Class::Transfer {
+            return;
+        }
+        let (there, moved) = (Done { offset: done.target_offset, ..done.clone() }, [0, done.bytes]);
+        match &done.target {
+            Some(target) => self.on_file(target, &there, moved),
+            None => self.nameless.add(&unplaced(&there), moved, &mut self.room),
         }
     }
 
@@ -241,7 +241,11 @@ impl Files {
         by.pid = done.pid;
         by.tally.add_side(done, moved[0], moved[1]);
         let file = self.files.at(place);
-        file.add(done, moved, &mut self.room);
+        if place == usize::MAX {
+            file.add(&unplaced(done), moved, &mut self.room);
+        } else {
+            file.add(done, moved, &mut self.room);
+        }
         file.processes += u64::from(is_first);
         file.doubtful += u64::from(name.is_doubtful);
     }
@@ -288,6 +292,11 @@ impl Files {
             }
         }
     }
+}
+
+/// In a row of many files nobody knows what comes again.
+fn unplaced<'a>(done: &Done<'a>) -> Done<'a> {
+    Done { offset: None, ..done.clone() }
 }
 
 impl Sink for Files {

@@ -108,8 +108,23 @@ pub struct Filter {
     pub side: Option<Side>,
     /// Only what took so long, ns.
     pub min_ns: u64,
-    /// Only these system calls, and block requests if that is true.
-    pub events: Option<(Vec<CallId>, bool)>,
+    /// Only these.
+    pub events: Option<Events>,
+}
+
+/// What of a log is wanted.
+#[derive(Clone, Debug, Default)]
+pub struct Events {
+    /// These system calls.
+    pub calls: Vec<CallId>,
+    /// Block requests.
+    pub block: bool,
+    /// Operations of io_uring, whatever they do.
+    pub uring: bool,
+    /// What is at work outside of calls.
+    pub layers: bool,
+    /// Page faults.
+    pub faults: bool,
 }
 
 impl Filter {
@@ -133,9 +148,9 @@ impl Filter {
         let is_named = |globs: &Globs| {
             [done.name, done.target].iter().flatten().any(|it| globs.is_match(it.path))
         };
-        let is_called = |(calls, _): &(Vec<CallId>, bool)| match done.what {
-            What::Call(call) => calls.contains(&call),
-            What::Async(_) => calls.iter().any(|it| it.call().class == Class::Async),
+        let is_called = |it: &Events| match done.what {
+            What::Call(call) => it.calls.contains(&call),
+            What::Async(_) => it.uring || it.calls.iter().any(|it| it.call().class == Class::Async),
         };
         let reads = matches!(done.class, Class::Read | Class::Transfer);
         let writes = matches!(done.class, Class::Write | Class::Transfer);
@@ -152,19 +167,29 @@ impl Filter {
         self.takes_pid(fault.pid)
             && self.min_ns == 0
             && self.side.is_none()
-            && self.events.is_none()
+            && self.events.as_ref().is_none_or(|it| it.faults)
             && self.files.as_ref().is_none_or(is_named)
     }
 
     /// What kernel threads do is no call, and on no file that is told.
     fn takes_aside(&self, pid: Pid, span: &Span) -> bool {
-        let has_others = self.files.is_some() || self.side.is_some() || self.events.is_some();
+        let is_left_out = self.events.as_ref().is_some_and(|it| !it.layers);
+        let has_others = self.files.is_some() || self.side.is_some() || is_left_out;
         self.takes_pid(pid) && !has_others && self.devices.is_empty() && span.ns() >= self.min_ns
     }
 
     fn takes_device(&self, dev: DevId) -> bool {
-        let is_wanted = self.events.as_ref().is_none_or(|it| it.1);
+        let is_wanted = self.events.as_ref().is_none_or(|it| it.block);
         is_wanted && (self.devices.is_empty() || self.devices.contains(&dev))
+    }
+
+    /// Who asked for it, or wrote what it brings to the device.
+    fn takes_request_pid(&self, request: &BlockRequest, pieces: &[Piece]) -> bool {
+        self.pids.is_empty()
+            || request.submitter.is_some_and(|it| self.takes_pid(it.pid))
+            || pieces.iter().any(|it| {
+                self.takes_pid(it.queued.pid) || it.writers.iter().any(|it| self.takes_pid(it.pid))
+            })
     }
 
     fn takes_request(&self, request: &BlockRequest, pieces: &[Piece]) -> bool {
@@ -179,7 +204,7 @@ impl Filter {
             !matches!(request.op, RequestOp::Read | RequestOp::Other),
         );
         self.takes_device(request.dev)
-            && request.submitter.map_or(self.pids.is_empty(), |it| self.takes_pid(it.pid))
+            && self.takes_request_pid(request, pieces)
             && ns >= self.min_ns
             && self.side.is_none_or(|it| it.has(reads, writes))
             && self.files.as_ref().is_none_or(is_named)
@@ -274,8 +299,11 @@ impl Picker {
             Step::Fault(fault) => self.is_named(fault.thread) && self.filter.takes_fault(fault),
             Step::Block { step: BlockStep::Ended(request), thread, pieces } => {
                 let comms = self.filter.comms.as_ref();
-                let is_named =
-                    comms.is_none_or(|it| thread.is_some_and(|by| it.is_match(&by.comm)));
+                let is_named = comms.is_none_or(|it| {
+                    let mut writers = pieces.iter().flat_map(|it| &it.writers);
+                    thread.is_some_and(|by| it.is_match(&by.comm))
+                        || writers.any(|by| it.is_match(&by.comm))
+                });
                 is_named && self.filter.takes_request(request, pieces)
             }
             Step::Aside { thread, pid, span } => {

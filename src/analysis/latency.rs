@@ -8,12 +8,17 @@ use rustc_hash::FxHashMap;
 use super::done::{Done, What};
 use super::split::Split;
 use super::spread::Spread;
+use crate::event::block::BlockPoint;
 use crate::event::layer;
 use crate::event::syscall_table::CallId;
+use crate::operation::access::is_passed_on;
 use crate::operation::block::{BlockRequest, BlockStep, Ending};
 use crate::operation::spans::Span;
 use crate::operation::{Sink, Step};
 use crate::units::KernelTime;
+
+/// What is told of bios that a stacked device (dm, md) has passed on, behind the name of the operation.
+const PASSED_ON: &str = " (passed on)";
 
 /// Where time is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -139,17 +144,25 @@ impl Latency {
     }
 
     fn request(&mut self, request: &BlockRequest) {
-        let begin = if self.options.queued { request.begin() } else { request.issued };
         // What became part of another one is in that one's time.
         let Some(completed) = request.completed else { return };
         if request.ending != Some(Ending::Completed) {
             return;
         }
+        let has_driver = request.issued.is_some();
+        let is_bio = request.first_seen == BlockPoint::BioQueue;
+        // A device without requests works on the bio itself.
+        let begin = match self.options.queued || !has_driver && is_bio && request.nr_sector > 0 {
+            true => request.begin(),
+            false => request.issued,
+        };
         let Some(begin) = begin else {
             self.without_begin += 1;
             return;
         };
-        let key = (Layer::Block, request.op.as_str().to_owned());
+        // The devices below tell of the same bytes.
+        let of = if is_passed_on(request) { PASSED_ON } else { "" };
+        let key = (Layer::Block, format!("{}{of}", request.op.as_str()));
         let unit = self.options.unit_ns;
         self.times.entry(key).or_default().add(completed.0.saturating_sub(begin.0), unit);
     }

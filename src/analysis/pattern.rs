@@ -129,6 +129,7 @@ impl Patterns {
             row.doubtful += u64::from(done.name.is_some_and(|it| it.is_doubtful));
             row.opened(done.file);
         }
+        self.untold += u64::from(done.class == Transfer && done.target.is_none());
         if let Some(name) = &done.target {
             let file = StreamFile::Named(self.place(name));
             let row = self.row(done, (file, Direction::Write));

@@ -1,7 +1,7 @@
 //! How values are spread: percentiles and histograms in bounded memory.
 //!
-//! A dense histogram of this precision takes tens of KiB, and there is one for each file: here an octave (values from 2^n up to
-//! 2^(n+1)) takes memory when a value falls into it.
+//! A dense histogram of this precision takes tens of KiB, and there are some for each file: here only parts that have values take
+//! memory, 8 bytes each while an octave (values from 2^n up to 2^(n+1)) has few.
 
 /// So many values are kept as they are: percentiles of these are exact.
 const EXACT_MAX: usize = 128;
@@ -17,7 +17,73 @@ pub struct Spread {
     sum: u128,
     max: u64,
     values: Vec<u64>,
-    octaves: Vec<Option<Box<[u64; PARTS]>>>,
+    octaves: Vec<Octave>,
+}
+
+/// Parts that one keeps one by one: beyond it all of them take less memory.
+const FEW: usize = 64;
+
+/// How many values there are in the parts of an octave.
+#[derive(Clone, Debug)]
+enum Octave {
+    /// Part and count of those that have any, in order.
+    Few(Vec<(u8, u32)>),
+    /// Of all.
+    All(Box<[u64; PARTS]>),
+}
+
+impl Default for Octave {
+    fn default() -> Self {
+        Self::Few(Vec::new())
+    }
+}
+
+impl Octave {
+    fn add(&mut self, part: u8, count: u64) {
+        if let Self::Few(few) = self {
+            let place = few.binary_search_by_key(&part, |it| it.0);
+            let has_room = few.len() < FEW;
+            match (place, u32::try_from(count)) {
+                (Ok(place), Ok(count))
+                    if let Some(it) = few.get_mut(place)
+                        && let Some(sum) = it.1.checked_add(count) =>
+                {
+                    it.1 = sum;
+                    return;
+                }
+                (Err(place), Ok(count)) if has_room => {
+                    few.insert(place, (part, count));
+                    return;
+                }
+                _ => self.widen(),
+            }
+        }
+        if let Self::All(all) = self
+            && let Some(it) = all.get_mut(usize::from(part))
+        {
+            *it += count;
+        }
+    }
+
+    fn widen(&mut self) {
+        let mut all = Box::new([0; PARTS]);
+        self.each(|part, count| {
+            if let Some(it) = all.get_mut(part) {
+                *it = count;
+            }
+        });
+        *self = Self::All(all);
+    }
+
+    /// Each part that has values, in order, and how many.
+    fn each(&self, mut with: impl FnMut(usize, u64)) {
+        match self {
+            Self::Few(few) => few.iter().for_each(|it| with(it.0.into(), it.1.into())),
+            Self::All(all) => {
+                all.iter().enumerate().filter(|it| *it.1 > 0).for_each(|it| with(it.0, *it.1));
+            }
+        }
+    }
 }
 
 impl Spread {
@@ -52,12 +118,10 @@ impl Spread {
     fn place(&mut self, value: u64, count: u64) {
         let (octave, part) = place_of(value);
         if self.octaves.len() <= octave {
-            self.octaves.resize_with(octave + 1, || None);
+            self.octaves.resize_with(octave + 1, Octave::default);
         }
-        let Some(slot) = self.octaves.get_mut(octave) else { return };
-        let parts = slot.get_or_insert_with(|| Box::new([0; PARTS]));
-        if let Some(it) = parts.get_mut(part) {
-            *it += count;
+        if let Some(it) = self.octaves.get_mut(octave) {
+            it.add(part, count);
         }
     }
 
@@ -123,24 +187,20 @@ impl Spread {
     /// Each part that has values, in order: the middle of it, and how many.
     fn each_part(&self, mut with: impl FnMut(u64, u64)) {
         for (octave, parts) in self.octaves.iter().enumerate() {
-            for (part, count) in parts.iter().flat_map(|it| it.iter().enumerate()) {
-                if *count > 0 {
-                    with(middle_of(octave, part), *count);
-                }
-            }
+            parts.each(|part, count| with(middle_of(octave, part), count));
         }
     }
 }
 
 /// Octave and part of a value. Below 256 each value has a part of its own.
-fn place_of(value: u64) -> (usize, usize) {
+fn place_of(value: u64) -> (usize, u8) {
     let octave = value.checked_ilog2().unwrap_or(0).saturating_sub(PARTS_BITS - 1);
     // From the second octave on the highest bit is always set: half of the parts would stay empty.
     let part = match octave {
         0 => value,
         _ => (value >> (octave - 1)) - (1 << PARTS_BITS),
     };
-    (octave as usize, usize::try_from(part).unwrap_or(PARTS - 1))
+    (octave as usize, u8::try_from(part).unwrap_or(u8::MAX))
 }
 
 fn middle_of(octave: usize, part: usize) -> u64 {
@@ -182,8 +242,10 @@ mod tests {
         #[test]
         fn many_values_are_near(
             values in prop::collection::vec((0..u64::MAX, 0..64_u32).prop_map(|it| it.0 >> it.1), 1..400),
+            near in prop::collection::vec(1_u64 << 40..1 << 41, 0..300),
             cut in 0..400_usize,
         ) {
+            let values = [values, near].concat();
             let all = spread(&values);
             let (first, second) = values.split_at(cut.min(values.len()));
             let mut merged = spread(first);

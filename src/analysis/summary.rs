@@ -10,6 +10,7 @@ use super::keyed::Keyed;
 use super::spread::Spread;
 use super::tally::Tally;
 use crate::event::block::RequestOp;
+use crate::event::syscall_table::Class;
 use crate::operation::block::{BlockRequest, BlockStep, Ending};
 use crate::operation::model::{Mounts, ProcessKey};
 use crate::operation::{Sink, Step};
@@ -97,16 +98,19 @@ impl IoSummary {
             (process.pid, process.comm) = known.unwrap_or((done.pid, Vec::new()));
         }
         process.tally.add(done);
-        match (&done.name, &done.target) {
-            (Some(name), None) => self.on_file(name, done, done.read(), done.written()),
-            (name, Some(target)) => {
-                if let Some(name) = name {
-                    self.on_file(name, done, done.bytes, 0);
-                }
-                self.on_file(target, done, 0, done.bytes);
+        let [read, written] = done.sides();
+        match &done.name {
+            Some(name) => self.on_file(name, done, read, written),
+            None if done.is_nameless() || done.class == Class::Transfer => {
+                self.nameless.add_side(done, read, written);
             }
-            (None, None) if done.is_nameless() => self.nameless.add(done),
-            (None, None) => {}
+            None => {}
+        }
+        if done.class == Class::Transfer {
+            match &done.target {
+                Some(target) => self.on_file(target, done, 0, done.bytes),
+                None => self.nameless.add_side(done, 0, done.bytes),
+            }
         }
     }
 

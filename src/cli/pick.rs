@@ -7,7 +7,7 @@ use nix::unistd::User;
 use super::args::{AnalyseArgs, FilterArgs, ScriptArgs, SideArg};
 use super::error::CliError;
 use super::events::{Wanted, wanted_events};
-use crate::analysis::filter::{Filter, Globs, Side};
+use crate::analysis::filter::{Events, Filter, Globs, Side};
 use crate::capture::header::Header;
 use crate::operation::disk;
 use crate::units::{DevId, Pid};
@@ -64,8 +64,10 @@ impl<'a> Wish<'a> {
         let mut filter = self.filter;
         filter.devices = devices(self.devices, header)?;
         if !self.events.is_empty() {
-            let Wanted { calls, block, .. } = wanted_events(self.events)?;
-            filter.events = Some((calls.into_iter().collect(), block));
+            let Wanted { calls, block, extents: _, uring, layers, faults } =
+                wanted_events(self.events)?;
+            let calls = calls.into_iter().collect();
+            filter.events = Some(Events { calls, block, uring, layers, faults });
         }
         Ok(filter)
     }

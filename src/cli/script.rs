@@ -86,7 +86,7 @@ impl<I: Iterator<Item = io::Result<Item>>> Log<'_, I> {
                 let (_, left_out) = sink.finish().map_err(CliError::output)?;
                 if left_out > 0 {
                     super::say(&format!(
-                        "{left_out} operations are left out: the format has no such call, or their path is not known from the root"
+                        "{left_out} operations are left out: the format has no such call, or their path is doubtful or not known from the root"
                     ));
                 }
                 Ok(summary)
@@ -121,7 +121,8 @@ impl<I: Iterator<Item = io::Result<Item>>> Log<'_, I> {
         let summary = pipeline::run(self.items, self.header, &mut sink, self.go_on);
         let summary = summary.map_err(|it| printing_error(self.path, it))?;
         say_unknown_users(&sink.choice().0);
-        let (_, Doubts { left_out, asked }) = sink.finish().map_err(CliError::output)?;
+        let (_, Doubts { left_out, asked, out_of_order }) =
+            sink.finish().map_err(CliError::output)?;
         if left_out > 0 {
             super::say(&format!(
                 "{left_out} accesses are left out: their offset is not known, or they are neither a read nor a write"
@@ -130,6 +131,11 @@ impl<I: Iterator<Item = io::Result<Item>>> Log<'_, I> {
         if asked > 0 {
             super::say(&format!(
                 "{asked} lines of asynchronous operations tell what was asked for: their results were not seen"
+            ));
+        }
+        if out_of_order > 0 {
+            super::say(&format!(
+                "{out_of_order} lines come behind later ones: too many waited for what had begun before"
             ));
         }
         Ok(summary)

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
 
+use super::access::is_passed_on;
 use super::block::BlockRequest;
 use super::model::SyscallOperation;
 use crate::event::layer::{COMMIT, Edge, IOMAP_DIO, Layer, LayerEvent};
@@ -33,6 +34,9 @@ impl Span {
 /// Spans of one call: a write has one for each folio, so a large one has many. What is more is counted.
 pub const SPANS_MAX: usize = 1 << 18;
 
+/// Spans that lie in each other; a thread of the kernel's that makes no calls would keep all whose ends are lost.
+const DEPTH_MAX: usize = 64;
+
 /// What is open in one thread.
 #[derive(Clone, Debug, Default)]
 pub struct OpenSpans {
@@ -61,6 +65,8 @@ impl OpenSpans {
             Ok(Some(Span { layer: hit.layer, what: hit.what, begin, end }))
         };
         match hit.edge {
+            // Deeper than any: ends were lost.
+            Edge::Begin if self.open.len() >= DEPTH_MAX => Err(()),
             Edge::Begin => {
                 self.open.push((hit.what, time));
                 self.last = Some(time);
@@ -75,9 +81,9 @@ impl OpenSpans {
                 span(begin, time)
             }
             Edge::Since => {
-                let begin = self.last.or(call);
+                // Outside of calls (a page fault, a thread of the kernel's) nobody knows since when.
+                let begin = call.map(|it| self.last.unwrap_or(it));
                 self.last = Some(time);
-                // Outside of calls (a page fault) nobody knows since when.
                 begin.map_or(Ok(None), |it| span(it, time))
             }
             Edge::Pause(ms) => {
@@ -101,6 +107,10 @@ pub(super) fn put(operation: &mut SyscallOperation, span: Span) -> bool {
 /// For each thread that has queued some of it: how long it waited for its driver, and how long the driver had it.
 pub(super) fn of_request(request: &BlockRequest) -> Vec<(Tid, Vec<Span>)> {
     let Some(completed) = request.completed else { return Vec::new() };
+    if is_passed_on(request) {
+        // What it is made of on the devices below says where the time went.
+        return Vec::new();
+    }
     let mut threads: Vec<(Tid, KernelTime)> = Vec::new();
     for queued in request.parts.iter().map(|it| &it.queued) {
         match threads.iter_mut().find(|it| it.0 == queued.tid) {
@@ -168,8 +178,12 @@ impl Commits {
             return true;
         }
         let dev = operation.file.as_ref().and_then(|it| it.stat).map(|it| it.dev);
-        // `sync` has no file, and works on all.
-        let all = operation.fd.is_none();
+        let name = operation.call.call().name;
+        if name == "sync_file_range" {
+            // It leaves the journal alone.
+            return true;
+        }
+        let all = name == "sync";
         let start = operation.start;
         let mut has_room = true;
         for (_, commits) in self.all.iter().filter(|it| all || Some(*it.0) == dev) {
@@ -250,6 +264,7 @@ mod tests {
         assert_eq!(ended, [Ok((100, 110)), Ok((110, 130)), Ok((140, 150))]);
         let mut spans = OpenSpans::default();
         assert_eq!(spans.hit(&hit("p", Since), time(7), None), Ok(None));
+        assert_eq!(spans.hit(&hit("p", Since), time(9), None), Ok(None));
     }
 
     #[test]

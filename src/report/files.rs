@@ -60,10 +60,10 @@ fn cells(it: &FileUse) -> Vec<Cell> {
 }
 
 /// The hottest first: by bytes, then by operations.
-fn sort(rows: &mut [(Vec<Cell>, FileUse)]) {
+fn sort(rows: &mut [(Vec<Cell>, &FileUse)]) {
     let heat = |it: &FileUse| (it.read.bytes.saturating_add(it.written.bytes), it.count);
     rows.sort_by(|a, b| {
-        heat(&b.1).cmp(&heat(&a.1)).then_with(|| format!("{:?}", a.0).cmp(&format!("{:?}", b.0)))
+        heat(b.1).cmp(&heat(a.1)).then_with(|| format!("{:?}", a.0).cmp(&format!("{:?}", b.0)))
     });
 }
 
@@ -71,27 +71,28 @@ fn sort(rows: &mut [(Vec<Cell>, FileUse)]) {
 fn table(
     (key, title): (&'static str, &str),
     names: &[Column],
-    mut rows: Vec<(Vec<Cell>, FileUse)>,
+    mut rows: Vec<(Vec<Cell>, &FileUse)>,
     limit: usize,
 ) -> Table {
     let total = rows.len();
     sort(&mut rows);
-    let (mut rows, rest) = first_rows(rows, limit);
+    let (rows, rest) = first_rows(rows, limit);
+    let row = |(names, it): (Vec<Cell>, &FileUse)| cells(it).into_iter().chain(names).collect();
+    let mut rows: Vec<Vec<Cell>> = rows.into_iter().map(row).collect();
     if !rest.is_empty() {
         let mut sum = FileUse::default();
-        rest.iter().for_each(|it| sum.merge(&it.1));
-        let mut cells = vec![Cell::None; names.len()];
-        if let Some(last) = cells.last_mut() {
+        rest.iter().for_each(|it| sum.merge(it.1));
+        let mut names = vec![Cell::None; names.len()];
+        if let Some(last) = names.last_mut() {
             *last = others(rest.len());
         }
-        rows.push((cells, sum));
+        rows.push(row((names, &sum)));
     }
-    let row = |(names, it): (Vec<Cell>, FileUse)| cells(&it).into_iter().chain(names).collect();
     Table {
         key,
         title: format!("{title} ({total})"),
         columns: USE.iter().chain(names).copied().collect(),
-        rows: rows.into_iter().map(row).collect(),
+        rows,
     }
 }
 
@@ -109,9 +110,13 @@ pub fn report(fold: &Files, summary: &Summary, limit: usize) -> Report {
     }
     if let Some(others) = fold.by_process.others() {
         left_out(&mut report, "files by process", KEYS_MAX, others.tally.count);
+        report.notes.push("by how many processes a file was used is not known then".to_owned());
     }
-    let unknown = fold.files.iter().map(|it| it.1.read.unknown + it.1.written.unknown);
-    let unknown: u64 = unknown.sum();
+    if fold.files.others().is_some() {
+        report.notes.push("the files without a row of their own are in no directory".to_owned());
+    }
+    let all = fold.files.iter().map(|it| it.1).chain(fold.files.others()).chain([&fold.nameless]);
+    let unknown: u64 = all.map(|it| it.read.unknown + it.written.unknown).sum();
     if unknown > 0 {
         report.notes.push(format!(
             "whether they had been read or written before is not known of {unknown} bytes: their offset is not known, or the pieces of \
@@ -124,15 +129,18 @@ pub fn report(fold: &Files, summary: &Summary, limit: usize) -> Report {
 fn files(fold: &Files, limit: usize) -> Table {
     let mut columns = vec![column("processes", "processes")];
     columns.extend([column("size_bytes", "size"), column("mounts", ""), column("path", "file")]);
-    let named = |it: &FileUse, names: Vec<Cell>| {
-        let mut cells = vec![Cell::Count(it.processes), Cell::Count(it.size)];
+    // Whose further operations are is not known any more.
+    let is_counted = fold.by_process.others().is_none();
+    let cells = |it: &FileUse, names: Vec<Cell>| {
+        let processes = if is_counted { Cell::Count(it.processes) } else { Cell::None };
+        let mut cells = vec![processes, Cell::Count(it.size)];
         cells.extend(names);
-        (cells, it.clone())
+        cells
     };
-    let rows = fold.files.iter().map(|(key, it)| named(it, file_cells(key)));
-    let rest = fold.files.others().map(|it| named(it, vec![Cell::None, rest_of_keys()]));
+    let rows = fold.files.iter().map(|(key, it)| (cells(it, file_cells(key)), it));
+    let rest = fold.files.others().map(|it| (cells(it, vec![Cell::None, rest_of_keys()]), it));
     let nameless = Some(&fold.nameless).filter(|it| it.count > 0);
-    let nameless = nameless.map(|it| named(it, vec![Cell::None, Cell::None]));
+    let nameless = nameless.map(|it| (cells(it, vec![Cell::None, Cell::None]), it));
     let rows = rows.chain(rest).chain(nameless).collect();
     table(("files", "Files"), &columns, rows, limit)
 }
@@ -153,13 +161,13 @@ fn directories(fold: &Files, limit: usize) -> Table {
         sum.0 += 1;
         sum.1.merge(it);
     }
-    let row = |(key, (files, it)): (Vec<u8>, (u64, FileUse))| {
-        let mut cells = vec![Cell::Count(files)];
-        cells.extend(file_cells(&key));
+    let rows = sums.iter().map(|(key, (files, it))| {
+        let mut cells = vec![Cell::Count(*files)];
+        cells.extend(file_cells(key));
         (cells, it)
-    };
+    });
     let columns = [column("files", "files"), column("mounts", ""), column("path", "directory")];
-    table(("directories", "Directories"), &columns, sums.into_iter().map(row).collect(), limit)
+    table(("directories", "Directories"), &columns, rows.collect(), limit)
 }
 
 const BY_PROCESS: [Column; 9] = [
@@ -198,6 +206,10 @@ fn by_process(fold: &Files, limit: usize) -> Table {
     if !rest.is_empty() {
         let names = [Cell::None, Cell::None, Cell::None, others(rest.len())];
         rows.push(numbers(&sum).into_iter().chain(names).collect());
+    }
+    if let Some(further) = fold.by_process.others() {
+        let names = [Cell::None, Cell::None, Cell::None, rest_of_keys()];
+        rows.push(numbers(further).into_iter().chain(names).collect());
     }
     Table {
         key: "by_process",

@@ -7,6 +7,7 @@ use crate::capture::header::Header;
 use crate::event::layer::{self, is_probe};
 use crate::event::syscall_table::CallId;
 use crate::pipeline::Summary;
+use crate::text::escape;
 use crate::text::table::{Cell, Column, Report, Table};
 
 /// Letters of the longest bar.
@@ -74,7 +75,7 @@ fn buckets((layer, operation): &(Layer, String), it: &Times) -> Vec<Vec<Cell>> {
             Cell::Word(layer.as_str().to_owned()),
             Cell::Word(operation.clone()),
             Cell::Count(from),
-            Cell::Count((2_u64 << octave) - 1),
+            Cell::Count(u64::MAX >> (62 - octave.min(62))),
             Cell::Count(*count),
             Cell::Word("*".repeat(usize::try_from(letters).unwrap_or(0))),
         ]
@@ -136,7 +137,8 @@ fn told_by(fold: &Latency, summary: &Summary) -> Vec<String> {
         .filter(|it| layer::of_point(&it.system, &it.name).is_some() && !is_probe(&it.system))
         .map(|it| it.name.as_str())
         .collect();
-    let reason = &header.layers_reason;
+    // A log says what it likes.
+    let reason = shown(&header.layers_reason);
     let mut notes = match header.layers.as_deref() {
         None => vec![
             "what is at work inside calls was not recorded (record -e %default,layers): it is in `rest`".to_owned(),
@@ -164,7 +166,10 @@ fn told_by(fold: &Latency, summary: &Summary) -> Vec<String> {
     }
     let books = &summary.ledger.spans;
     for (count, what) in [
-        (books.without_begin, "ends of what was not seen to begin"),
+        (
+            books.without_begin,
+            "ends of what was not seen to begin, or beginnings too deep inside each other",
+        ),
         (
             books.without_end,
             "beginnings of what did not end inside its call, or whose end was lost",
@@ -176,6 +181,13 @@ fn told_by(fold: &Latency, summary: &Summary) -> Vec<String> {
         }
     }
     notes
+}
+
+/// What a log says in words, on one line and without what drives a terminal.
+fn shown(words: &str) -> String {
+    let mut out = Vec::new();
+    escape::shown(&mut out, words.as_bytes(), b"");
+    String::from_utf8_lossy(&out).into_owned()
 }
 
 /// All that `latency` says but for the last lines of the capture.
@@ -210,7 +222,8 @@ pub fn report(fold: &Latency, summary: &Summary, _: usize) -> Report {
     report.notes.extend(told_by(fold, summary));
     if fold.without_begin > 0 {
         report.notes.push(format!(
-            "{} requests completed whose begin is not in the log: they are not in the table",
+            "{} requests completed that no driver was given while this was recorded (a flush is a request that others carry out): they \
+             are not in the table",
             fold.without_begin
         ));
     }

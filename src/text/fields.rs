@@ -10,7 +10,7 @@ use super::table::Value;
 use crate::anomaly::Anomaly;
 use crate::operation::asynchronous::{AsyncOperation, NoResult};
 use crate::operation::behind::{Behind, Piece};
-use crate::operation::block::{BlockRequest, BlockStep};
+use crate::operation::block::{self, BlockRequest, BlockStep, Ending};
 use crate::operation::fault::Fault;
 use crate::operation::model::{FilePath, SyscallOperation, ThreadInfo, ThreadKey, Unfinished};
 use crate::operation::{Sink, Step};
@@ -330,6 +330,12 @@ fn request<'a>(
         sector: Some(it.sector),
         queue: between(it.begin(), it.issued),
         service: between(it.issued, it.completed),
+        unfinished: match it.ending {
+            Some(Ending::Absorbed { .. }) => Some("absorbed"),
+            Some(Ending::Unfinished(block::Unfinished::CaptureEnd)) => Some("capture-end"),
+            Some(Ending::Unfinished(block::Unfinished::GivenUp)) => Some("given-up"),
+            Some(Ending::Completed) | None => None,
+        },
         ..Row::default()
     }
 }

@@ -3,8 +3,8 @@
 //!
 //! What a line has depends on the call ([`ROWS`]): `d` descriptor, `p` and `P` paths from the root, `f` flags, `m` mode, `b` bytes, `c`
 //! how many were asked for, `s` the result, `O` offset or owner, `W` whence, `F` and `G` of `fcntl` (`G` also a group). Calls that the
-//! format does not know (such as `pread64`), and those with a path that is not known from the root, or that would break the line, have no
-//! line, and are counted.
+//! format does not know (such as `pread64`), those without an end, and those with a path that is doubtful, not known from the root, or
+//! would break the line, have no line, and are counted.
 
 use std::io;
 
@@ -154,6 +154,7 @@ impl<W: io::Write> IoreplayLines<W> {
                 Path => line.extend_from_slice(path(operation)?),
                 Path2 => {
                     let given = operation.named.as_ref()?.second.as_ref();
+                    let given = given.filter(|it| !it.path.source.is_doubtful());
                     line.extend_from_slice(printable(given.map(Given::whole))?);
                 }
             }
@@ -166,9 +167,10 @@ impl<W: io::Write> IoreplayLines<W> {
 
 /// What the call was given, or the name of what it has opened.
 fn path(operation: &SyscallOperation) -> Option<&[u8]> {
-    let given = operation.named.as_ref().and_then(|it| it.first.as_ref()).map(Given::whole);
-    let opened = || operation.file.as_ref()?.path.as_ref().map(|it| it.bytes.as_slice());
-    printable(given.or_else(opened))
+    let given = operation.named.as_ref().and_then(|it| it.first.as_ref());
+    let given = given.filter(|it| !it.path.source.is_doubtful()).map(Given::whole);
+    let opened = || operation.file.as_ref()?.path.as_ref().filter(|it| !it.source.is_doubtful());
+    printable(given.or_else(|| opened().map(|it| it.bytes.as_slice())))
 }
 
 /// A path from the root that does not break the line.
@@ -188,7 +190,7 @@ impl<W: io::Write> Sink for IoreplayLines<W> {
                 Some(line) => return self.out.write_all(&line),
                 None => self.left_out += 1,
             },
-            Step::AsyncEnded(..) => self.left_out += 1,
+            Step::SyscallUnfinished(..) | Step::AsyncEnded(..) => self.left_out += 1,
             _ => {}
         }
         Ok(())

@@ -53,7 +53,12 @@ pub struct Doubts {
     pub left_out: u64,
     /// Lines that tell what was asked for, because the result was not seen.
     pub asked: u64,
+    /// Lines that come behind later ones: too much was waiting for what began earlier.
+    pub out_of_order: u64,
 }
+
+/// Lines that wait at most for what began before them and has not ended.
+const WAITING_MAX: usize = 1 << 16;
 
 /// Writes a line for each access.
 #[derive(Debug)]
@@ -69,6 +74,8 @@ pub struct IotracerLines<W, P> {
     /// Lines of those that have ended, by their beginning and by number.
     ended: BTreeMap<(KernelTime, u64), Vec<u8>>,
     number: u64,
+    /// The last beginning that was written.
+    written: KernelTime,
     /// Accesses that have no line, and lines of what was asked for: its result was not seen.
     doubts: Doubts,
     choice: P,
@@ -86,6 +93,7 @@ impl<W: io::Write, P: Choice> IotracerLines<W, P> {
             asynchronous: FxHashSet::default(),
             ended: BTreeMap::new(),
             number: 0,
+            written: KernelTime::MIN,
             doubts: Doubts::default(),
             choice,
             out,
@@ -125,9 +133,13 @@ impl<W: io::Write, P: Choice> IotracerLines<W, P> {
     /// Writes what nothing can come before any more.
     fn write_ready(&mut self) -> io::Result<()> {
         let first_open = self.open.first_key_value().map(|it| *it.0);
+        let mut waiting = self.ended.len();
         while let Some(entry) = self.ended.first_entry()
-            && first_open.is_none_or(|it| entry.key().0 < it)
+            && (waiting > WAITING_MAX || first_open.is_none_or(|it| entry.key().0 < it))
         {
+            waiting -= 1;
+            self.doubts.out_of_order += u64::from(entry.key().0 < self.written);
+            self.written = self.written.max(entry.key().0);
             self.out.write_all(&entry.remove())?;
         }
         Ok(())
@@ -147,6 +159,10 @@ impl<W: io::Write, P: Choice> IotracerLines<W, P> {
         for side in access::sides(step) {
             let is_wanted = self.choice.wants_file(side.file.map(|it| &**it));
             match side.access() {
+                // It may be a file.
+                _ if is_wanted && side.file.is_none_or(|it| it.stat.is_none()) => {
+                    self.doubts.left_out += 1;
+                }
                 _ if !is_wanted || !side.file.is_some_and(|it| is_regular(it)) => {}
                 Some(access) => {
                     self.doubts.asked += u64::from(side.is_asked);
@@ -158,6 +174,9 @@ impl<W: io::Write, P: Choice> IotracerLines<W, P> {
     }
 
     fn request(&mut self, request: &BlockRequest, pieces: &[Piece]) {
+        if access::is_passed_on(request) {
+            return;
+        }
         let Some(accesses) = access::pieces(request, pieces) else {
             self.doubts.left_out += 1;
             return;
@@ -313,7 +332,7 @@ mod tests {
         early.bytes_requested = Some(4096);
         tell(&mut lines, &Step::AsyncUnfinished(&early, NoResult::Unseen));
         let (text, doubts) = lines.finish().expect("memory");
-        let Doubts { left_out, asked } = doubts;
+        let Doubts { left_out, asked, out_of_order: _ } = doubts;
         let text = String::from_utf8(text).expect("text");
         expected.assert_eq(&format!("{text}left out {left_out}, asked {asked}\n"));
     }
