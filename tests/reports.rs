@@ -276,3 +276,30 @@ fn of_one_user() {
     let said = String::from_utf8(unknown.expect("it ends").stderr).expect("text");
     assert!(said.contains("no user") && said.contains("-u 1000"), "{said}");
 }
+
+/// What goes into a pipe is not written to the file that it comes from.
+#[test]
+fn a_transfer_reads_its_source() {
+    if !can_record(&[Need::Program("python3")]) {
+        return;
+    }
+    let dir = scratch_dir("reports-transfer");
+    let file = dir.path().join("source");
+    std::fs::write(&file, vec![7; 997 * 13]).expect("written");
+    let script = "import os, sys
+f = os.open(sys.argv[1], os.O_RDONLY)
+r, w = os.pipe()
+for at in range(13):
+    assert os.sendfile(w, f, at * 997, 997) == 997
+    assert len(os.read(r, 997)) == 997
+";
+    let program = ["python3", "-c", script, file.to_str().expect("text")];
+    let (finished, recording) = record(&dir.path().join("trace"), &[], &program);
+    finished.success();
+    recording.assert_whole();
+    for verb in ["summary", "files"] {
+        let report = recording.report(verb);
+        let row = row(&report, "files", "path", program[3]).unwrap_or_else(|| panic!("{report:#}"));
+        assert_eq!(numbers(row, &["read_bytes", "written_bytes"]), [13 * 997, 0], "{verb}: {row}");
+    }
+}
