@@ -236,4 +236,20 @@ fn flame_graphs_are_new_files() {
     let text = std::fs::read_to_string(&svg).expect("it was drawn");
     assert!(text.contains("<svg") && text.contains("<title>inner ("), "{text}");
     assert_eq!(draw().status.code(), Some(125));
+    assert_eq!(std::fs::read_to_string(&svg).expect("it is as it was"), text);
+}
+
+/// Fails if the report is lost because there is nothing to draw, or if an empty picture is left.
+#[test]
+fn of_nothing_no_flame_graph_is_drawn() {
+    let dir = scratch_dir("stacks");
+    let log = Path::new(env!("CARGO_MANIFEST_DIR")).join(CORPUS);
+    let svg = dir.path().join("flames.svg");
+    let log = log.to_str().expect("text");
+    let options = ["-K", "--json", "--svg", svg.to_str().expect("text"), "--comm", "nobody", log];
+    let report = stacks(&dir.path().join("report"), &options, &[]);
+    let report: Value = serde_json::from_str(&report).expect("JSON");
+    let notes = report["notes"].as_array().expect("a list");
+    assert!(notes.iter().any(|it| it == "no flame graph: there is nothing to draw"), "{notes:#?}");
+    assert!(!svg.exists());
 }

@@ -10,9 +10,9 @@ use rustc_hash::FxHashMap;
 
 use super::done::{Done, What};
 use super::keyed::Keyed;
-use crate::event::block::{Comm, RequestOp};
+use crate::event::block::Comm;
 use crate::event::chain::{CallChain, ChainId};
-use crate::operation::block::{BlockRequest, BlockStep, Ending, Part};
+use crate::operation::block::{BlockRequest, BlockStep, DiskstatsClass, Ending, Part};
 use crate::operation::model::{SyscallOperation, ThreadInfo, ThreadKey};
 use crate::operation::{Sink, Step};
 use crate::units::{DevId, KernelTime, Pid, SECTOR_BYTES};
@@ -90,6 +90,12 @@ pub struct IoStacks {
     pub totals: BTreeMap<Of, StackSum>,
     /// Those that were seen.
     pub chains: FxHashMap<ChainId, CallChain>,
+    /// Bios whose end was not seen: they have no time.
+    pub unended: u64,
+    /// Bios that became no request of their device: they are in no row.
+    pub stillborn: u64,
+    /// Driver commands, that no disk counts: they are in no row.
+    pub commands: u64,
     names: FxHashMap<ThreadKey, Comm>,
 }
 
@@ -110,6 +116,23 @@ impl IoStacks {
         if matches!(request.ending, Some(Ending::Absorbed { into: Some(_), .. })) {
             return;
         }
+        if request.is_stillborn {
+            self.stillborn += 1;
+            return;
+        }
+        let Some(class) = request.diskstats_class_of_kind() else {
+            self.commands += 1;
+            return;
+        };
+        let before = self.totals.get(&Of::Device(request.dev)).map_or(0, |it| it.count);
+        self.bios(request, class, thread);
+        if request.completed.is_none() {
+            let after = self.totals.get(&Of::Device(request.dev)).map_or(0, |it| it.count);
+            self.unended += after - before;
+        }
+    }
+
+    fn bios(&mut self, request: &BlockRequest, class: DiskstatsClass, thread: Option<&ThreadInfo>) {
         let of = Of::Device(request.dev);
         let known = thread.filter(|it| !it.comm.is_empty());
         let name_of = |tid| known.filter(|it| it.tid == tid).map(|it| Comm::new(&it.comm));
@@ -117,7 +140,7 @@ impl IoStacks {
             let here = &part.here;
             let comm = here.comm.or_else(|| name_of(here.at.tid));
             let key = StackKey { of, comm, pid: Some(here.at.pid), chain: here.chain };
-            self.add(key, &sum_of(request, bytes_of(part), Some(here.at.time)));
+            self.add(key, &sum_of(request, class, bytes_of(part), Some(here.at.time)));
         }
         // Bios that were not seen.
         let seen: u64 = request.parts.iter().map(bytes_of).sum();
@@ -126,7 +149,7 @@ impl IoStacks {
             let by = request.submitter;
             let comm = by.and_then(|it| name_of(it.tid));
             let key = StackKey { of, comm, pid: by.map(|it| it.pid), chain: None };
-            self.add(key, &sum_of(request, unseen, request.begin()));
+            self.add(key, &sum_of(request, class, unseen, request.begin()));
         }
     }
 
@@ -143,15 +166,21 @@ fn bytes_of(part: &Part) -> u64 {
     u64::from(part.nr_sector) * SECTOR_BYTES
 }
 
-/// One bio, sorted as `/proc/diskstats` does: whatever neither reads nor discards writes.
-fn sum_of(request: &BlockRequest, bytes: u64, queued: Option<KernelTime>) -> StackSum {
+/// One bio, sorted as `/proc/diskstats` does.
+fn sum_of(
+    request: &BlockRequest,
+    class: DiskstatsClass,
+    bytes: u64,
+    queued: Option<KernelTime>,
+) -> StackSum {
     let times = queued.zip(request.completed);
     let time = times.map_or(0, |(from, to)| to.0.saturating_sub(from.0));
     let sum = StackSum { count: 1, time, ..StackSum::default() };
-    match request.op {
-        RequestOp::Read => StackSum { read: bytes, ..sum },
-        RequestOp::Discard => StackSum { discarded: bytes, ..sum },
-        _ => StackSum { written: bytes, ..sum },
+    match class {
+        DiskstatsClass::Read => StackSum { read: bytes, ..sum },
+        DiskstatsClass::Write => StackSum { written: bytes, ..sum },
+        DiskstatsClass::Discard => StackSum { discarded: bytes, ..sum },
+        DiskstatsClass::Flush => sum,
     }
 }
 

@@ -175,11 +175,11 @@ pub(super) struct StacksArgs {
     #[command(flatten)]
     pub(super) analyse: AnalyseArgs,
     /// The kernel's functions [default, unless -U or --calls is given]
-    #[arg(short = 'K', long = "kernel-stack", help_heading = "Stacks")]
-    pub(super) kernel: bool,
+    #[arg(short = 'K', long, help_heading = "Stacks")]
+    pub(super) kernel_stack: bool,
     /// The program's functions, by frame pointers
-    #[arg(short = 'U', long = "user-stack", help_heading = "Stacks")]
-    pub(super) user: bool,
+    #[arg(short = 'U', long, help_heading = "Stacks")]
+    pub(super) user_stack: bool,
     /// Tell processes of the same name apart
     #[arg(short = 'P', long, help_heading = "Stacks")]
     pub(super) per_process: bool,
@@ -525,6 +525,12 @@ mod tests {
         assert!(parse_duration("-1s").is_err());
         assert_eq!(parse_cpus("0-2,8"), Ok(Cpus(vec![0, 1, 2, 8])));
         assert!(parse_cpus("a").is_err());
+    }
+
+    /// Fails if two options of a verb have the same name.
+    #[test]
+    fn the_options_of_all_verbs_go_together() {
+        <Args as clap::CommandFactory>::command().debug_assert();
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! `iotrace-perf stacks`: through which functions.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use super::analyse;
@@ -15,8 +16,8 @@ use crate::report::stacks::{Shape, Stacks, Weight};
 
 /// Folds a log, or a recording, and prints its stacks.
 pub(super) fn run(mut args: StacksArgs) -> Result<ExitCode, CliError> {
-    let user = args.user || args.calls;
-    let kernel = args.kernel || !user;
+    let user = args.user_stack || args.calls;
+    let kernel = args.kernel_stack || !user;
     let by = match args.by {
         WeightArg::Bytes => Weight::Bytes,
         WeightArg::Count => Weight::Count,
@@ -30,23 +31,25 @@ pub(super) fn run(mut args: StacksArgs) -> Result<ExitCode, CliError> {
     let wish = Wish::of(&analyse.filter)?.on(analyse);
     let has_program = !analyse.capture.command.is_empty();
     let to = analyse::output(analyse.print.to.as_deref(), has_program)?;
-    let svg = args.svg.as_deref().map(analyse::new_file).transpose()?;
+    let svg = args.svg.as_deref().map(Picture::new).transpose()?;
     let tell = |(fold, converted): &(IoStacks, Converted)| {
         let stacks = Stacks::new(fold, &converted.summary, shape);
-        if let Some(svg) = svg {
-            draw(&stacks, args.reversed, svg)?;
-        }
+        let mut notes = exit_lines::notes(converted);
+        let (svg, nothing) = svg.map_or((None, None), |it| {
+            if stacks.is_nothing() { (None, Some(NOTHING)) } else { (Some(it), None) }
+        });
+        notes.extend(nothing.map(str::to_owned));
         if args.folded {
-            for note in stacks.notes().iter().chain(&exit_lines::notes(converted)) {
-                say(note);
-            }
-            return folded(&stacks, to);
+            stacks.notes().iter().chain(&notes).for_each(|it| say(it));
+            folded(&stacks, to)?;
+        } else {
+            let form = analyse::form(&analyse.print);
+            let rows = analyse.print.rows.unwrap_or(analyse::default_rows(&analyse.print));
+            let mut report = stacks.report(form, rows);
+            report.notes.extend(notes);
+            analyse::print(&report, form, to)?;
         }
-        let form = analyse::form(&analyse.print);
-        let rows = analyse.print.rows.unwrap_or(analyse::default_rows(&analyse.print));
-        let mut report = stacks.report(form, rows);
-        report.notes.extend(exit_lines::notes(converted));
-        analyse::print(&report, form, to)
+        svg.map_or(Ok(()), |it| it.draw(&stacks, args.reversed))
     };
     analyse::run_with(analyse, wish, || IoStacks::new(which), tell)
 }
@@ -73,8 +76,35 @@ fn folded(stacks: &Stacks, mut to: Box<dyn Write + Send>) -> Result<(), CliError
     written.map_err(CliError::output)
 }
 
-fn draw(stacks: &Stacks, reversed: bool, svg: File) -> Result<(), CliError> {
-    let mut out = io::BufWriter::new(svg);
-    let drawn = stacks.flame_graph(reversed, &mut out).and_then(|()| out.flush());
-    drawn.map_err(|error| CliError::Usage(format!("no flame graph: {error}")))
+/// What is said in place of a flame graph.
+const NOTHING: &str = "no flame graph: there is nothing to draw";
+
+/// A file for a flame graph, made before anything is recorded; gone if nothing is drawn.
+struct Picture {
+    path: PathBuf,
+    file: File,
+    is_drawn: bool,
+}
+
+impl Picture {
+    fn new(path: &Path) -> Result<Self, CliError> {
+        Ok(Self { path: path.to_owned(), file: analyse::new_file(path)?, is_drawn: false })
+    }
+
+    fn draw(mut self, stacks: &Stacks, reversed: bool) -> Result<(), CliError> {
+        let mut out = io::BufWriter::new(&self.file);
+        let drawn = stacks.flame_graph(reversed, &mut out).and_then(|()| out.flush());
+        drop(out);
+        self.is_drawn = drawn.is_ok();
+        drawn.map_err(|error| CliError::Usage(format!("no flame graph: {error}")))
+    }
+}
+
+impl Drop for Picture {
+    fn drop(&mut self) {
+        if !self.is_drawn {
+            // It may be gone already.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
 }

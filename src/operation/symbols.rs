@@ -8,19 +8,29 @@ use crate::units::{KernelTime, Pid};
 /// Addresses that have a name of their own.
 const SYMBOLS_MAX: usize = 1 << 20;
 
+/// What is kept of a name, in bytes.
+const NAME_BYTES_MAX: usize = 4096;
+
 /// Functions by process, address, and since when.
 #[derive(Clone, Debug, Default)]
 pub struct Symbols {
     all: BTreeMap<(Pid, u64, KernelTime), Symbol>,
     /// Those for which there was no room: their addresses have no names.
     pub left_out: u64,
+    /// Names of functions and files of which only the beginning is kept.
+    pub cut: u64,
 }
 
 impl Symbols {
     /// One more.
-    pub fn add(&mut self, symbol: Symbol) {
+    pub fn add(&mut self, mut symbol: Symbol) {
         let key = (symbol.pid, symbol.address, symbol.since);
         if self.all.len() < SYMBOLS_MAX || self.all.contains_key(&key) {
+            for name in [&mut symbol.name, &mut symbol.module] {
+                self.cut += u64::from(name.len() > NAME_BYTES_MAX);
+                name.truncate(NAME_BYTES_MAX);
+                name.shrink_to_fit();
+            }
             self.all.insert(key, symbol);
         } else {
             self.left_out += 1;
@@ -71,5 +81,15 @@ mod tests {
         let may_be_code = |pid| symbols.may_be_code(Pid(pid), 0x1000, KernelTime(9));
         assert_eq!((may_be_code(7), may_be_code(9)), (true, false));
         assert!(Symbols::default().may_be_code(Pid(9), 0x1000, KernelTime(9)));
+    }
+
+    #[test]
+    fn of_a_name_without_end_the_beginning_is_kept() {
+        let mut symbols = Symbols::default();
+        for (address, bytes) in [(1, NAME_BYTES_MAX), (2, NAME_BYTES_MAX + 1)] {
+            symbols.add(Symbol { address, name: vec![b'x'; bytes], ..Symbol::default() });
+            assert_eq!(symbols.kernel(address).map(|it| it.name.len()), Some(NAME_BYTES_MAX));
+        }
+        assert_eq!(symbols.cut, 1);
     }
 }

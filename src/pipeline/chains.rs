@@ -14,11 +14,16 @@ use crate::units::{CpuId, Pid, Tid};
 /// Different chains that get numbers: hits that come through others have none, and are counted.
 const CHAINS_MAX: usize = 1 << 17;
 
+/// Addresses and numbers of all chains together: the same for what comes when there are so many.
+const WORDS_MAX: usize = 16 << 20;
+
 /// The chains that were seen.
 #[derive(Debug, Default)]
 pub(super) struct Chains {
     /// By the addresses, and behind them, if functions of a program are among them, the process and how many programs it has had.
     known: FxHashMap<Box<[u64]>, ChainId>,
+    /// The sum of their lengths.
+    words: usize,
     /// How many programs there have been under the number of a process.
     programs: FxHashMap<Pid, u32>,
     /// Hits that came when there were too many.
@@ -67,10 +72,12 @@ impl Chains {
             return None;
         }
         let number = u32::try_from(self.known.len()).ok()?;
-        if self.known.len() >= CHAINS_MAX {
+        let words = self.words + key.len();
+        if self.known.len() >= CHAINS_MAX || words > WORDS_MAX {
             self.left_out += 1;
             return None;
         }
+        self.words = words;
         let id = ChainId(number);
         self.known.insert(key.into(), id);
         *place = Some(id);
@@ -149,6 +156,12 @@ mod tests {
         assert_eq!(look(&mut chains, 7, &through(0x7777)), (Some(0), true));
         assert_eq!(look(&mut chains, 7, &through(0x8888)), (Some(0), false));
         assert_eq!(look(&mut chains, 7, &through(3)), (Some(1), true));
+        // Where there is no room for more words, those that are known are still known.
+        chains.words = WORDS_MAX - 1;
+        assert_eq!(look(&mut chains, 7, &[context::KERNEL, 9]), (None, false));
+        assert_eq!(look(&mut chains, 7, &through(3)), (Some(1), false));
+        assert_eq!(chains.left_out, 1);
+        chains.words = 0;
         // The kernel's are what they are.
         assert_eq!(look(&mut chains, 7, &[context::KERNEL, 9]), (Some(2), true));
     }

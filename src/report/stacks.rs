@@ -185,6 +185,12 @@ impl Stacks {
         lines
     }
 
+    /// True if there is nothing that a flame graph could show.
+    pub fn is_nothing(&self) -> bool {
+        let further = self.further.iter();
+        self.all.iter().map(|it| &it.sum).chain(further).all(|it| self.by.of(it) == 0)
+    }
+
     /// A flame graph; `reversed`: from the innermost function on.
     ///
     /// # Errors
@@ -361,6 +367,10 @@ fn notes(found: &Found, fold: &IoStacks, summary: &Summary, shape: Shape) -> Vec
     let of = |part: u64, whole: &str| (part > 0).then(|| format!("{part} {whole}"));
     let total: u64 = fold.totals.values().map(|it| it.count).sum();
     notes.extend(of(found.without, &format!("of {total} {what} have no stack")));
+    let unended = "did not end in the recording: their bytes count, their time is not known";
+    notes.extend(of(fold.unended, &format!("of {total} {what} {unended}")));
+    notes.extend(of(fold.stillborn, "bios became no request of their device: not counted"));
+    notes.extend(of(fold.commands, "driver commands, which no disk counts: not counted"));
     notes.extend(of(
         found.cut,
         &format!(
@@ -380,6 +390,7 @@ fn notes(found: &Found, fold: &IoStacks, summary: &Summary, shape: Shape) -> Vec
         "hits have no stack here: there were too many different ones",
     ));
     notes.extend(of(summary.symbols.left_out, "names of functions were too many to be kept"));
+    notes.extend(of(summary.symbols.cut, "names of functions or files are too long: cut off"));
     if let Some(further) = fold.rows.others() {
         let count = further.count;
         notes.push(format!(

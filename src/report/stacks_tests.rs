@@ -285,6 +285,7 @@ fn a_flame_graph_has_all_functions() {
         assert!(svg.contains("bytes, 100%") || svg.contains("bytes, 100.00%"));
     }
     let nothing = Stacks::new(&IoStacks::default(), &summary(), KERNEL);
+    assert!(nothing.is_nothing() && !stacks.is_nothing());
     assert!(nothing.flame_graph(false, io::sink()).is_err());
 }
 
@@ -327,4 +328,20 @@ fn what_is_not_known_is_said() {
     let shape = Shape { user: true, ..KERNEL };
     let notes = Stacks::new(&fold(StacksOf::default(), some()), &kernel_only, shape).notes;
     assert!(notes.iter().any(|it| it.contains("--stacks user")), "{notes:?}");
+}
+
+/// Fails if what a disk does not count is counted, or if what has not ended looks as if it had taken no time.
+#[test]
+fn what_has_not_ended_is_said_and_what_became_no_request_not_counted() {
+    let done = bio(1000, 7, "dd", "W", (LOOP, 0, 8), None);
+    let open = bio(2000, 7, "dd", "W", (LOOP, 8, 8), None).into_iter().take(3);
+    // Of a device that has requests, and this one became none.
+    let lonely = bio(3000, 7, "dd", "W", (LOOP, 64, 8), None).into_iter().take(1);
+    let fold = fold(StacksOf::default(), done.into_iter().chain(open).chain(lonely).collect());
+    let total = fold.totals[&Of::Device(LOOP)];
+    assert_eq!((total.count, total.written, total.time), (2, 2 * 4096, 100));
+    assert_eq!((fold.unended, fold.stillborn, fold.commands), (1, 1, 0));
+    let notes = Stacks::new(&fold, &summary(), KERNEL).notes;
+    assert!(notes.iter().any(|it| it.starts_with("1 of 2 bios did not end")), "{notes:?}");
+    assert!(notes.iter().any(|it| it.starts_with("1 bios became no request")), "{notes:?}");
 }

@@ -1,12 +1,14 @@
 //! Which addresses chains had, and what the processes had in their memory there: so that they can be named at the end.
 //!
 //! In: the records and facts that go into the log. Whatever may have been meant is kept: a process can have had several files
-//! at an address one after the other, and each is told with the time since when.
+//! at an address one after the other, and each is told with the time since when. Processes may do what they can to make this much:
+//! all of it has its limits, and what is beyond them is counted, and unknown rather than wrong.
 
 use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::compiled::owner_of;
 use super::symbols::{self, Wanted};
 use crate::capture::fact::{Fact, Symbol, Text};
 use crate::record::abi::record_type;
@@ -20,11 +22,23 @@ const ADDRESSES_MAX: usize = 1 << 20;
 /// Mappings of code that are remembered, of all processes.
 const MAPPINGS_MAX: usize = 1 << 20;
 
+/// Paths and build ids of all files that are remembered, in bytes.
+const FILES_BYTES_MAX: usize = 64 << 20;
+
+/// What an address was one after the other: of more, the latest are told.
+const MEANINGS_MAX: usize = 16;
+
+/// What all addresses were.
+const ALL_MEANINGS_MAX: usize = 4 << 20;
+
+/// Changes that are looked at to find what addresses were: a few seconds' work.
+const LOOKS_MAX: u64 = 1 << 30;
+
 /// Processes are followed to those that they were born of no further than this.
 const ANCESTORS_MAX: usize = 64;
 
 /// Whose code it is.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct CodeFile {
     /// As the process calls it.
     pub path: Vec<u8>,
@@ -32,8 +46,16 @@ pub(super) struct CodeFile {
     pub identity: Identity,
 }
 
+impl CodeFile {
+    /// What it takes to remember it.
+    fn bytes(&self) -> usize {
+        let id = if let Identity::BuildId(id) = &self.identity { id.len() } else { 0 };
+        self.path.len() + id
+    }
+}
+
 /// What tells a file from others.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Identity {
     /// Its build id.
     BuildId(Vec<u8>),
@@ -80,11 +102,28 @@ pub struct SeenChains {
     user: FxHashSet<(Pid, u64)>,
     memory: FxHashMap<Pid, Vec<(KernelTime, Change)>>,
     files: FxHashSet<Arc<CodeFile>>,
+    file_bytes: usize,
     mappings: usize,
+    /// The earliest change for which there was no room: what is in memory from then on is not known.
+    known_until: Option<KernelTime>,
+    /// The users of processes whose addresses there are, if they were not over.
+    owners: FxHashMap<Pid, Option<u32>>,
     /// Forgetting what is no code has not helped.
     only_code: bool,
     /// Addresses, mappings for which there was no room.
     left_out: u64,
+}
+
+/// Where an address is looked for, and what was found.
+#[derive(Debug)]
+struct Search {
+    /// Changes that may still be looked at.
+    looks_left: u64,
+    /// Addresses for which none were left.
+    given_up: u64,
+    /// Meanings that were too many.
+    left_out: u64,
+    wanted: Vec<Wanted>,
 }
 
 impl SeenChains {
@@ -125,6 +164,10 @@ impl SeenChains {
             }
         }
         let Some((pid, _)) = record.task(layout) else { return };
+        // At the end it may be over.
+        if !is_full && chain.user().next().is_some() {
+            self.owners.entry(pid).or_insert_with(|| owner_of(pid));
+        }
         for key in chain.user().map(|it| (pid, it)) {
             if !is_full {
                 self.user.insert(key);
@@ -138,15 +181,29 @@ impl SeenChains {
     fn has_room(&mut self) -> bool {
         let is_full = |it: &Self| it.kernel.len() + it.user.len() >= ADDRESSES_MAX;
         if is_full(self) && !self.only_code {
-            self.sort();
-            let mut user = std::mem::take(&mut self.user);
-            let before = user.len();
-            user.retain(|it| !self.at(it.0, it.1, KernelTime::MAX, ANCESTORS_MAX).is_empty());
+            let code = self.code_of_all();
+            let before = self.user.len();
+            self.user.retain(|it| is_in(&code, it.1));
             // Not again for little.
-            self.only_code = user.len() > before / 2;
-            self.user = user;
+            self.only_code = self.user.len() > before / 2;
         }
         !is_full(self)
+    }
+
+    /// Where any process has had code, in order, without overlaps: it need not be sought in each process, for which there is no time.
+    fn code_of_all(&self) -> Vec<(u64, u64)> {
+        let place = |(_, change): &(KernelTime, Change)| match change {
+            Change::Code(code) | Change::Seen(code) => Some((code.start, code.end)),
+            Change::Exec | Change::BornOf(_) => None,
+        };
+        let mut all: Vec<(u64, u64)> = self.memory.values().flatten().filter_map(place).collect();
+        all.sort_unstable();
+        all.dedup_by(|next, last| {
+            let is_joined = next.0 <= last.1;
+            last.1 = if is_joined { last.1.max(next.1) } else { last.1 };
+            is_joined
+        });
+        all
     }
 
     fn sort(&mut self) {
@@ -167,8 +224,7 @@ impl SeenChains {
         };
         let (start, end) = (map.start, map.start.saturating_add(map.bytes));
         let file = CodeFile { path: map.path.into(), identity };
-        let code = self.code((start, end, map.offset), file);
-        self.change(map.pid, time, Change::Code(code));
+        self.code_came(map.pid, time, ((start, end, map.offset), file), Change::Code);
     }
 
     /// Takes note of a fact, if it tells what is in memory.
@@ -176,26 +232,50 @@ impl SeenChains {
         let Fact::Text { which: Text::MAPS, time, pid, text } = fact else { return };
         for line in text.split(|it| *it == b'\n') {
             if let Some((place, file)) = line_of_maps(line) {
-                let code = self.code(place, file);
-                self.change(*pid, *time, Change::Seen(code));
+                self.code_came(*pid, *time, (place, file), Change::Seen);
             }
         }
     }
 
-    fn code(&mut self, (start, end, offset): (u64, u64, u64), file: CodeFile) -> Code {
+    fn code_came(
+        &mut self,
+        pid: Pid,
+        time: KernelTime,
+        ((start, end, offset), file): ((u64, u64, u64), CodeFile),
+        how: impl Fn(Code) -> Change,
+    ) {
+        if self.mappings >= MAPPINGS_MAX {
+            return self.forget_from(time);
+        }
         let file = Arc::new(file);
-        let file = self.files.get(&file).cloned().unwrap_or(file);
-        self.files.insert(Arc::clone(&file));
-        Code { start, end, offset, file }
+        let known = self.files.get(&file).cloned();
+        let file = match known {
+            Some(known) => known,
+            None => {
+                let bytes = self.file_bytes + file.bytes();
+                if bytes > FILES_BYTES_MAX {
+                    return self.forget_from(time);
+                }
+                self.file_bytes = bytes;
+                self.files.insert(Arc::clone(&file));
+                file
+            }
+        };
+        self.change(pid, time, how(Code { start, end, offset, file }));
     }
 
     fn change(&mut self, pid: Pid, time: KernelTime, change: Change) {
         if self.mappings >= MAPPINGS_MAX {
-            self.left_out += 1;
-            return;
+            return self.forget_from(time);
         }
         self.mappings += 1;
         self.memory.entry(pid).or_default().push((time, change));
+    }
+
+    /// There is no room for what happened then.
+    fn forget_from(&mut self, time: KernelTime) {
+        self.left_out += 1;
+        self.known_until = Some(self.known_until.map_or(time, |it| it.min(time)));
     }
 
     /// Names all addresses. What is to be said of those that have none.
@@ -206,42 +286,73 @@ impl SeenChains {
             Ok(named) => found.extend(named),
             Err(why) => warning = Some(format!("the kernel's functions have no names: {why}")),
         }
-        let mut wanted: Vec<Wanted> = Vec::new();
-        for &(pid, address) in &self.user {
-            let all = self.at(pid, address, KernelTime::MAX, ANCESTORS_MAX);
-            // Without any it may be in a list of what was compiled on the way.
-            let all = if all.is_empty() { vec![(KernelTime::MIN, None)] } else { all };
-            wanted.extend(all.into_iter().map(|(since, code)| Wanted {
-                pid,
-                address,
-                since,
-                code,
-            }));
+        let mut search = Search::new();
+        let mut user: Vec<(Pid, u64)> = self.user.iter().copied().collect();
+        user.sort_unstable();
+        for (pid, address) in user {
+            self.look_for(&mut search, pid, address);
         }
+        let (named, cut) = symbols::of_programs(search.wanted, &self.owners);
         let is_nothing =
             |it: &Symbol| it.since == KernelTime::MIN && it.name.is_empty() && it.module.is_empty();
-        found.extend(symbols::of_programs(wanted).into_iter().filter(|it| !is_nothing(it)));
-        if self.left_out > 0 {
-            let left_out = self.left_out;
-            let more = format!("{left_out} addresses or mappings were too many to be remembered");
-            warning = Some(warning.map_or(more.clone(), |it| format!("{it}; {more}")));
-        }
+        let before = found.len();
+        found.extend(named.into_iter().filter(|it| !is_nothing(it)));
+        let unknown = self.unknown_at_the_end(found.get(before..).unwrap_or_default());
+        found.extend(unknown);
+        let counted = [
+            (self.left_out, "addresses or mappings were too many to be remembered"),
+            (search.left_out, "mappings were too many for their addresses to be told"),
+            (search.given_up, "addresses have no names: too much happened in memory"),
+            (cut, "lists of compiled functions were too long to be read to their ends"),
+        ];
+        let counted = counted.into_iter().filter(|it| it.0 > 0);
+        let all: Vec<String> = warning
+            .into_iter()
+            .chain(counted.map(|(count, what)| format!("{count} {what}")))
+            .collect();
         let fact = |it: Symbol| Fact::Symbol(Box::new(it));
-        (found.into_iter().map(fact).collect(), warning)
+        (found.into_iter().map(fact).collect(), (!all.is_empty()).then(|| all.join("; ")))
     }
 
-    /// What the process had at an address, and since when, until this time; `None`: nothing that is known.
-    fn at(
-        &self,
-        pid: Pid,
-        address: u64,
-        until: KernelTime,
-        generations: usize,
-    ) -> Vec<(KernelTime, Option<Code>)> {
+    /// Adds what an address was, as far as it is known.
+    fn look_for(&self, search: &mut Search, pid: Pid, address: u64) {
+        let mut all = self.at(pid, address, &mut search.looks_left);
+        if search.looks_left == 0 {
+            search.given_up += 1;
+            return;
+        }
+        all.retain(|it| self.known_until.is_none_or(|until| it.0 < until));
+        // Without any it may be in a list of what was compiled on the way.
+        if all.is_empty() {
+            all.push((KernelTime::MIN, None));
+        }
+        let room = MEANINGS_MAX.min(ALL_MEANINGS_MAX - search.wanted.len());
+        let too_many = all.len().saturating_sub(room);
+        search.left_out += too_many as u64;
+        let told = all.drain(too_many..);
+        search.wanted.extend(told.map(|(since, code)| Wanted { pid, address, since, code }));
+    }
+
+    /// If not everything could be remembered: none of these is known from then on.
+    fn unknown_at_the_end(&self, named: &[Symbol]) -> Vec<Symbol> {
+        let Some(since) = self.known_until else { return Vec::new() };
+        let mut places: Vec<(Pid, u64)> = named.iter().map(|it| (it.pid, it.address)).collect();
+        places.sort_unstable();
+        places.dedup();
+        let unknown = |(pid, address)| Symbol { pid, address, since, ..Symbol::default() };
+        places.into_iter().map(unknown).collect()
+    }
+
+    /// What the process had at an address, and since when; `None`: nothing that is known. `looks`: changes that may be looked at; nothing
+    /// of what is returned is to be believed if none is left.
+    fn at(&self, pid: Pid, address: u64, looks: &mut u64) -> Vec<(KernelTime, Option<Code>)> {
         let mut all: Vec<(KernelTime, Option<Code>)> = Vec::new();
-        let changes = self.memory.get(&pid).into_iter().flatten();
         let mut was_there_before = true;
-        for (time, change) in changes.take_while(|it| it.0 <= until) {
+        for (time, change) in self.memory.get(&pid).into_iter().flatten() {
+            *looks = looks.saturating_sub(1);
+            if *looks == 0 {
+                break;
+            }
             was_there_before &= !matches!(change, Change::Exec | Change::BornOf(_));
             match change {
                 Change::Code(code) if code.has(address) => all.push((*time, Some(code.clone()))),
@@ -255,11 +366,7 @@ impl SeenChains {
                 Change::Code(_) | Change::Seen(_) => {}
                 Change::Exec => all.extend((!all.is_empty()).then_some((*time, None))),
                 Change::BornOf(parent) => {
-                    let inherited = match generations.checked_sub(1) {
-                        Some(left) => self.at(*parent, address, *time, left).pop(),
-                        None => None,
-                    };
-                    let code = inherited.and_then(|it| it.1);
+                    let code = self.last(*parent, address, *time, looks);
                     if code.is_some() || !all.is_empty() {
                         all.push((*time, code));
                     }
@@ -268,13 +375,55 @@ impl SeenChains {
         }
         all
     }
+
+    /// What the process had at an address at this time: of itself, or of those that it was born of.
+    fn last(&self, pid: Pid, address: u64, until: KernelTime, looks: &mut u64) -> Option<Code> {
+        let (mut pid, mut until) = (pid, until);
+        for _ in 0..ANCESTORS_MAX {
+            let changes = self.memory.get(&pid)?;
+            let told = changes.partition_point(|it| it.0 <= until);
+            let mut seen = None;
+            let mut parent = None;
+            for (time, change) in changes.iter().take(told).rev() {
+                *looks = looks.checked_sub(1)?;
+                match change {
+                    Change::Code(code) if code.has(address) => return Some(code.clone()),
+                    // What is behind it has told how it came, or has not.
+                    Change::Seen(code) if code.has(address) => seen = Some(code),
+                    Change::Code(_) | Change::Seen(_) => {}
+                    Change::Exec => return seen.cloned(),
+                    Change::BornOf(of) => {
+                        parent = Some((*of, *time));
+                        break;
+                    }
+                }
+            }
+            if seen.is_some() {
+                return seen.cloned();
+            }
+            (pid, until) = parent?;
+        }
+        None
+    }
+}
+
+/// True if a call that ends right before this address is in one of these.
+fn is_in(code: &[(u64, u64)], address: u64) -> bool {
+    let place = code.partition_point(|it| it.0 < address);
+    place.checked_sub(1).and_then(|it| code.get(it)).is_some_and(|it| address <= it.1)
+}
+
+impl Search {
+    fn new() -> Self {
+        Self { looks_left: LOOKS_MAX, given_up: 0, left_out: 0, wanted: Vec::new() }
+    }
 }
 
 #[cfg(test)]
 impl SeenChains {
     /// The last that the process had at an address.
     pub(super) fn at_for_tests(&self, pid: Pid, address: u64) -> Option<Code> {
-        self.at(pid, address, KernelTime::MAX, ANCESTORS_MAX).pop()?.1
+        self.at(pid, address, &mut { LOOKS_MAX }).pop()?.1
     }
 }
 
@@ -309,10 +458,8 @@ mod tests {
                 Some((how, path)) => {
                     let identity = Identity::Inode(8, 1, 1);
                     let file = CodeFile { path: path.into(), identity };
-                    let code = seen.code((0x1000, 0x2000, 0), file);
-                    let is_new = how == "map";
-                    let change = if is_new { Change::Code(code) } else { Change::Seen(code) };
-                    seen.change(pid, time, change);
+                    let change = if how == "map" { Change::Code } else { Change::Seen };
+                    seen.code_came(pid, time, ((0x1000, 0x2000, 0), file), change);
                 }
             }
         }
@@ -321,7 +468,7 @@ mod tests {
 
     #[track_caller]
     fn check(changes: &[(i32, u64, &str)], pid: i32, address: u64, expected: &[(u64, &str)]) {
-        let found = seen(changes).at(Pid(pid), address, KernelTime::MAX, ANCESTORS_MAX);
+        let found = seen(changes).at(Pid(pid), address, &mut { LOOKS_MAX });
         let path = |it: Option<Code>| {
             it.map_or_else(|| "-".to_owned(), |it| String::from_utf8_lossy(&it.file.path).into())
         };
@@ -377,6 +524,52 @@ mod tests {
         seen.user.insert((Pid(7), 0x7777));
         let (facts, warning) = seen.name();
         assert_eq!((facts.len(), warning), (16, None));
+    }
+
+    fn told(seen: &SeenChains, search: &mut Search) -> Vec<u64> {
+        seen.look_for(search, Pid(7), 0x1800);
+        search.wanted.drain(..).map(|it| it.since.0).collect()
+    }
+
+    #[test]
+    fn of_many_meanings_the_latest_are_told_and_the_rest_counted() {
+        let changes: Vec<_> = (1..=20).map(|it| (7, it, "map /a")).collect();
+        let mut search = Search::new();
+        assert_eq!(told(&seen(&changes), &mut search), (5..=20).collect::<Vec<u64>>());
+        assert_eq!((search.left_out, search.given_up), (4, 0));
+        search.looks_left = 19;
+        assert_eq!(told(&seen(&changes), &mut search), [0_u64; 0]);
+        assert_eq!((search.left_out, search.given_up), (4, 1));
+    }
+
+    /// Fails if what a process made after the table was full is called by what was there before.
+    #[test]
+    fn nothing_is_known_from_when_there_was_no_room_on() {
+        let mut seen = seen(&[(7, 10, "map /nowhere/a"), (7, 40, "map /nowhere/b")]);
+        seen.mappings = MAPPINGS_MAX;
+        let identity = Identity::Inode(8, 1, 1);
+        let file = CodeFile { path: b"/nowhere/c".to_vec(), identity };
+        let files = seen.files.len();
+        seen.code_came(Pid(7), KernelTime(30), ((0x1000, 0x2000, 0), file), Change::Code);
+        assert_eq!((seen.files.len(), seen.left_out), (files, 1));
+        seen.user.insert((Pid(7), 0x1800));
+        let (facts, warning) = seen.name();
+        let symbol = |it: &Fact| match it {
+            Fact::Symbol(it) => (it.since.0, String::from_utf8_lossy(&it.module).into_owned()),
+            other => panic!("{other:?}"),
+        };
+        let found: Vec<_> = facts.iter().map(symbol).collect();
+        assert_eq!(found, [(10, "/nowhere/a".to_owned()), (30, String::new())]);
+        assert!(warning.is_some_and(|it| it.starts_with("1 addresses or mappings")));
+    }
+
+    #[test]
+    fn code_of_all_processes_together() {
+        let seen = seen(&[(7, 10, "map /a"), (8, 20, "seen /b"), (8, 30, "exec")]);
+        assert_eq!(seen.code_of_all(), [(0x1000, 0x2000)]);
+        let code = [(1, 3), (5, 9)];
+        let inside: Vec<u64> = (0..12).filter(|it| is_in(&code, *it)).collect();
+        assert_eq!(inside, [2, 3, 6, 7, 8, 9]);
     }
 
     #[test]

@@ -14,6 +14,7 @@ mod bench;
 mod btf;
 mod chains;
 pub mod choice;
+mod compiled;
 pub mod drain;
 pub mod error;
 pub mod extents;

@@ -2,27 +2,32 @@
 //!
 //! The kernel's functions are those of `/proc/kallsyms`; a program's those of its ELF files, found where the process has them
 //! (so those of a container, too, while it runs) or where we have them, if they are still the same; and of what was compiled
-//! on the way those of `/tmp/perf-PID.map`, if the program writes that.
+//! on the way those of `/tmp/perf-PID.map`, if the program writes that. Any of it may be there to deceive or to stop us: nothing is
+//! opened but regular files, each once, and none that another one names (`.gnu_debuglink`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufRead, BufReader, Read};
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::{self, BufRead, BufReader};
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use blazesym::helper::read_elf_build_id;
 use blazesym::symbolize::source::{Elf, Source};
 use blazesym::symbolize::{Input, Symbolized, Symbolizer};
 use nix::sys::stat::{major, minor};
+use rustc_hash::FxHashMap;
 
-use super::chains::{Code, Identity};
+use super::chains::{Code, CodeFile, Identity};
+use super::compiled::listed;
 use crate::capture::fact::Symbol;
 use crate::units::{KernelTime, Pid};
 
-/// The most that is read of a list of compiled functions, in bytes.
-const LIST_BYTES_MAX: u64 = 64 << 20;
+/// Copies of a file that are open at once.
+const COPIES_MAX: usize = 64;
 
 /// No function of the kernel has so much code, in bytes: what is further behind the last one is in none that has a name.
 const KERNEL_FUNCTION_BYTES_MAX: u64 = 1 << 20;
@@ -99,40 +104,63 @@ fn named_by(addresses: &BTreeSet<u64>, mut lines: impl BufRead) -> io::Result<Ve
     Ok(named)
 }
 
-/// The functions of programs at these addresses; those that have none, too, with what is known of them.
-pub(super) fn of_programs(wanted: Vec<Wanted>) -> Vec<Symbol> {
-    let mut by_file: BTreeMap<(Vec<u8>, Option<PathBuf>), Vec<Wanted>> = BTreeMap::new();
-    let mut places = BTreeMap::new();
+/// The functions of programs at these addresses; those that have none, too, with what is known of them. `owners`: users of
+/// processes, which may be over. With the number of lists of compiled functions that were too long to be read to their ends.
+pub(super) fn of_programs(
+    wanted: Vec<Wanted>,
+    owners: &FxHashMap<Pid, Option<u32>>,
+) -> (Vec<Symbol>, u64) {
+    let mut by_file: BTreeMap<Arc<CodeFile>, BTreeMap<Pid, Vec<Wanted>>> = BTreeMap::new();
+    let mut compiled: BTreeMap<Pid, Vec<Wanted>> = BTreeMap::new();
     for it in wanted {
-        let key = match &it.code {
-            Some(code) => {
-                let file = &code.file;
-                let place = places
-                    .entry((it.pid, file.path.clone(), format!("{:?}", file.identity)))
-                    .or_insert_with(|| found_again(it.pid, code));
-                (file.path.clone(), place.clone())
-            }
-            None => (Vec::new(), None),
+        let file = it.code.as_ref().map(|it| &it.file).filter(|it| is_path(&it.path));
+        let by_pid = match file {
+            Some(file) => by_file.entry(Arc::clone(file)).or_default(),
+            None => &mut compiled,
         };
-        by_file.entry(key).or_default().push(it);
+        by_pid.entry(it.pid).or_default().push(it);
     }
-    let symbolizer =
-        Symbolizer::builder().enable_code_info(false).enable_inlined_fns(false).build();
-    let mut lists = BTreeMap::new();
     let mut named = Vec::new();
-    for ((_, place), wanted) in by_file {
-        let known = place.map(|it| of_file(&symbolizer, &it, &wanted));
-        let known = known.unwrap_or_else(|| vec![None; wanted.len()]);
-        for (it, known) in wanted.iter().zip(known) {
-            let known = known.or_else(|| {
-                let is_compiled = it.code.as_ref().is_none_or(|it| {
-                    !it.file.path.starts_with(b"/") || it.file.path.starts_with(b"//")
-                });
-                let list = lists.entry(it.pid).or_insert_with(|| list_of(it.pid));
-                list.at(it.address).filter(|_| is_compiled)
-            });
-            named.push(symbol(it, known));
+    for by_pid in by_file.into_values() {
+        let mut copies = Copies::new();
+        for (pid, wanted) in by_pid {
+            let code = wanted.first().and_then(|it| it.code.as_ref());
+            match code.and_then(|it| found_again(pid, it)) {
+                Some((file, found)) => {
+                    let copy = copies.entry((found.dev(), found.ino()));
+                    copy.or_insert_with(|| (file, Vec::new())).1.extend(wanted);
+                }
+                None => named.extend(wanted.iter().map(|it| symbol(it, None))),
+            }
+            if copies.len() >= COPIES_MAX {
+                named.extend(of_copies(std::mem::take(&mut copies)));
+            }
         }
+        named.extend(of_copies(copies));
+    }
+    let mut cut = 0;
+    for (pid, wanted) in compiled {
+        let addresses = wanted.iter().map(|it| it.address).collect();
+        let (list, is_cut) = listed(pid, owners.get(&pid).copied().flatten(), &addresses);
+        cut += u64::from(is_cut);
+        named.extend(wanted.iter().map(|it| symbol(it, list.get(&it.address).cloned())));
+    }
+    (named, cut)
+}
+
+/// True if this is the path of a file, and not what the kernel calls memory without one.
+fn is_path(path: &[u8]) -> bool {
+    path.starts_with(b"/") && !path.starts_with(b"//")
+}
+
+/// What the processes call the same is one file in all of them or not; what is wanted of each, by device and inode.
+type Copies = BTreeMap<(u64, u64), (File, Vec<Wanted>)>;
+
+fn of_copies(copies: Copies) -> Vec<Symbol> {
+    let mut named = Vec::new();
+    for (file, wanted) in copies.into_values() {
+        let known = of_file(&file, &wanted);
+        named.extend(wanted.iter().zip(known).map(|(it, known)| symbol(it, known)));
     }
     named
 }
@@ -153,30 +181,41 @@ fn symbol(wanted: &Wanted, known: Option<(Vec<u8>, u64)>) -> Symbol {
     symbol
 }
 
-/// Where the file is now, if it is still there and the same.
-fn found_again(pid: Pid, code: &Code) -> Option<PathBuf> {
-    let path = &code.file.path;
-    if !path.starts_with(b"/") || path.starts_with(b"//") {
-        return None;
-    }
-    let below = OsStr::from_bytes(path.get(1..)?);
-    let mapped = format!("/proc/{pid}/map_files/{:x}-{:x}", code.start, code.end);
-    let root = place_in(pid, below.as_ref());
-    let own = Path::new("/").join(below);
-    [PathBuf::from(mapped), root, own].into_iter().find(|it| is_same(it, &code.file.identity))
+/// The file, if it is still there and the same.
+fn found_again(pid: Pid, code: &Code) -> Option<(File, Metadata)> {
+    let below = Path::new(OsStr::from_bytes(code.file.path.get(1..)?));
+    let mapped = format!("/proc/{pid}/map_files/{:x}-{:x}", code.start, code.end).into();
+    let places = [mapped, place_in(pid, below), Path::new("/").join(below)];
+    let mut opened = places.into_iter().filter_map(|it| open_regular(&it, true));
+    opened.find(|(file, found)| is_same(file, found, &code.file.identity))
 }
 
 /// Where a process has this, a path from its root.
-fn place_in(pid: Pid, path: &Path) -> PathBuf {
+pub(super) fn place_in(pid: Pid, path: &Path) -> PathBuf {
     Path::new("/proc").join(pid.to_string()).join("root").join(path)
 }
 
-fn is_same(path: &Path, identity: &Identity) -> bool {
-    // Nothing else is opened: a FIFO would have us wait.
-    let Some(found) = fs::metadata(path).ok().filter(fs::Metadata::is_file) else { return false };
+/// Opens a regular file, and nothing else: a FIFO would have us wait, a device do who knows what.
+pub(super) fn open_regular(path: &Path, through_links: bool) -> Option<(File, Metadata)> {
+    let open = |path: &Path, flags| OpenOptions::new().read(true).custom_flags(flags).open(path);
+    // It is only found, not opened.
+    let links = if through_links { 0 } else { libc::O_NOFOLLOW };
+    let place = open(path, libc::O_PATH | links).ok()?;
+    let found = place.metadata().ok().filter(Metadata::is_file)?;
+    // The same, whatever its name may lead to by now; who has a lease of it does not have us wait.
+    let file = open(&own_path(&place), libc::O_NONBLOCK | libc::O_NOCTTY).ok()?;
+    Some((file, found))
+}
+
+/// A path that leads to this file and to no other while it is open.
+fn own_path(file: &File) -> PathBuf {
+    format!("/proc/self/fd/{}", file.as_raw_fd()).into()
+}
+
+fn is_same(file: &File, found: &Metadata, identity: &Identity) -> bool {
     match identity {
         Identity::BuildId(id) => {
-            let found = read_elf_build_id(&path).ok().flatten();
+            let found = read_elf_build_id(&own_path(file)).ok().flatten();
             found.is_some_and(|it| it.as_ref() == id.as_slice())
         }
         Identity::Inode(of_major, of_minor, ino) => {
@@ -186,99 +225,29 @@ fn is_same(path: &Path, identity: &Identity) -> bool {
     }
 }
 
-/// The functions of a file at the places of these addresses.
-fn of_file(symbolizer: &Symbolizer, file: &Path, wanted: &[Wanted]) -> Vec<Option<(Vec<u8>, u64)>> {
+/// The functions of a file at the places of these addresses, by its own tables of symbols; none if it cannot be read. What was made
+/// for a debugger is not asked: that is in other files, which the file names, and the library opens whatever is there.
+fn of_file(file: &File, wanted: &[Wanted]) -> Vec<Option<(Vec<u8>, u64)>> {
     // One byte before: in the call.
     let place = |it: &Wanted| {
-        let code = it.code.as_ref()?;
-        Some(code.offset.saturating_add(it.address.saturating_sub(code.start)).saturating_sub(1))
+        let code = it.code.as_ref();
+        let place = code.map(|of| of.offset.saturating_add(it.address.saturating_sub(of.start)));
+        place.unwrap_or(0).saturating_sub(1)
     };
-    let places: Vec<u64> = wanted.iter().filter_map(place).collect();
-    let mut found = functions_at(symbolizer, file, false, &places);
-    // What a debugger needs is large, and seldom there: it is asked for the rest.
-    let (rest, missing): (Vec<usize>, Vec<u64>) =
-        places.iter().enumerate().filter(|it| matches!(found.get(it.0), Some(None))).unzip();
-    if !missing.is_empty() {
-        for (place, it) in rest.into_iter().zip(functions_at(symbolizer, file, true, &missing)) {
-            if let Some(found) = found.get_mut(place) {
-                *found = it;
-            }
-        }
-    }
-    found
-}
-
-/// The functions at these places of a file, by its own table of symbols, or by what was made for a debugger. None if the file cannot
-/// be read.
-fn functions_at(
-    symbolizer: &Symbolizer,
-    file: &Path,
-    debug_syms: bool,
-    places: &[u64],
-) -> Vec<Option<(Vec<u8>, u64)>> {
-    let mut elf = Elf::new(file);
-    elf.debug_syms = debug_syms;
+    let places: Vec<u64> = wanted.iter().map(place).collect();
+    let mut elf = Elf::new(own_path(file));
+    elf.debug_syms = false;
     let name = |it: &Symbolized<'_>| match it {
         Symbolized::Sym(it) => Some((it.name.as_bytes().to_vec(), it.offset as u64 + 1)),
         Symbolized::Unknown(_) => None,
     };
-    match symbolizer.symbolize(&Source::Elf(elf), Input::FileOffset(places)) {
+    // One for each file: it remembers files by their paths, and ours have those of others later.
+    let symbolizer =
+        Symbolizer::builder().enable_code_info(false).enable_inlined_fns(false).build();
+    match symbolizer.symbolize(&Source::Elf(elf), Input::FileOffset(&places)) {
         Ok(found) => found.iter().map(name).collect(),
         Err(_) => vec![None; places.len()],
     }
-}
-
-/// Functions that a program has compiled on the way, by their first addresses.
-#[derive(Debug, Default)]
-struct Compiled(BTreeMap<u64, (u64, Vec<u8>)>);
-
-impl Compiled {
-    /// Of lines `START BYTES NAME`, numbers in hexadecimal. The last one of an address holds, and one without its end is none: it is
-    /// just being written.
-    fn read(mut from: impl BufRead) -> Self {
-        let mut all = BTreeMap::new();
-        let mut line = Vec::new();
-        while {
-            line.clear();
-            from.read_until(b'\n', &mut line).is_ok() && line.pop() == Some(b'\n')
-        } {
-            let mut words = line.splitn(3, |it| *it == b' ');
-            let mut number = || {
-                let text = std::str::from_utf8(words.next()?).ok()?;
-                u64::from_str_radix(text.trim_start_matches("0x"), 16).ok()
-            };
-            if let (Some(start), Some(bytes)) = (number(), number())
-                && let Some(name) = words.next()
-            {
-                all.insert(start, (bytes, name.to_vec()));
-            }
-        }
-        Self(all)
-    }
-
-    fn at(&self, address: u64) -> Option<(Vec<u8>, u64)> {
-        let (start, (bytes, name)) = self.0.range(..address).next_back()?;
-        let offset = address - start;
-        (offset <= *bytes).then(|| (name.clone(), offset))
-    }
-}
-
-/// The list that a process has written, if there is one.
-fn list_of(pid: Pid) -> Compiled {
-    let inside = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let inside = inside.lines().find_map(|it| it.strip_prefix("NSpid:"));
-    let inside = inside.and_then(|it| it.split_whitespace().last()).map(str::to_owned);
-    let root = |it: String| place_in(pid, format!("tmp/perf-{it}.map").as_ref());
-    let places = inside.map(root).into_iter().chain([format!("/tmp/perf-{pid}.map").into()]);
-    let open = |path: PathBuf| {
-        let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
-        let file = OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
-        file.metadata().ok()?.is_file().then_some(file)
-    };
-    let file = places.into_iter().find_map(open);
-    file.map_or_else(Compiled::default, |it| {
-        Compiled::read(BufReader::new(it.take(LIST_BYTES_MAX)))
-    })
 }
 
 #[cfg(test)]
@@ -326,7 +295,7 @@ ffffffff81000200 T second
 
     #[test]
     fn functions_of_our_own_are_found_in_our_file() {
-        let text = fs::read("/proc/self/maps").expect("our own");
+        let text = std::fs::read("/proc/self/maps").expect("our own");
         let address = functions_of_our_own_are_found_in_our_file as fn() as usize as u64 + 1;
         let mut seen = super::super::chains::SeenChains::default();
         let pid = Pid(std::process::id().cast_signed());
@@ -334,22 +303,27 @@ ffffffff81000200 T second
         let time = KernelTime(5);
         seen.note_fact(&crate::capture::fact::Fact::Text { time, which, pid, text });
         let code = seen.at_for_tests(pid, address).expect("we are in memory");
-        let found = of_programs(vec![Wanted { pid, address, since: time, code: Some(code) }]);
+        let wanted = vec![Wanted { pid, address, since: time, code: Some(code) }];
+        let (found, _) = of_programs(wanted, &FxHashMap::default());
         let name = String::from_utf8_lossy(&found[0].name).into_owned();
         assert!(name.contains("functions_of_our_own_are_found_in_our_file"), "{found:?}");
         assert_eq!((found[0].offset, found[0].since), (1, time));
     }
 
+    /// Fails if something else than a file is opened, or if a link is followed where none may be.
     #[test]
-    fn lists_of_compiled_functions() {
-        let list = Compiled::read(
-            &b"1000 20 LazyCompile:~f a.js:1\n0x2000 10 g\nnothing\n1000 30 h\n3000 10 cu"[..],
-        );
-        let at = |it| list.at(it).map(|it| String::from_utf8_lossy(&it.0).into_owned());
-        assert_eq!(at(0x1030).as_deref(), Some("h"));
-        assert_eq!(at(0x1031), None);
-        assert_eq!(at(0x2001).as_deref(), Some("g"));
-        assert_eq!(at(0x1000), None);
-        assert_eq!(at(0x3001), None);
+    fn nothing_but_files_is_opened() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let at = |name: &str| dir.path().join(name);
+        std::fs::write(at("file"), "x").expect("it is written");
+        std::os::unix::fs::symlink(at("file"), at("link")).expect("a link");
+        nix::unistd::mkfifo(&at("fifo"), nix::sys::stat::Mode::S_IRUSR).expect("a FIFO");
+        let is_opened = |name: &str, through_links| {
+            let opened = open_regular(&at(name), through_links);
+            opened.is_some_and(|it| it.0.metadata().expect("it is open").ino() == it.1.ino())
+        };
+        assert!(is_opened("file", false) && is_opened("link", true));
+        assert!(!is_opened("link", false) && !is_opened("fifo", true) && !is_opened(".", true));
+        assert!(open_regular(Path::new("/dev/null"), true).is_none());
     }
 }

@@ -105,9 +105,12 @@ impl BlockRequest {
     /// that the flush machinery sends are counted in a class of their own; the empty write that asked for one
     /// counts as a write. Every operation but reads, discards and flushes is a write.
     pub fn diskstats_class(&self) -> Option<DiskstatsClass> {
-        if self.ending != Some(Ending::Completed) || self.is_stillborn {
-            return None;
-        }
+        let is_counted = self.ending == Some(Ending::Completed) && !self.is_stillborn;
+        self.diskstats_class_of_kind().filter(|_| is_counted)
+    }
+
+    /// The class in which it counts if it completes; `None`: in none.
+    pub fn diskstats_class_of_kind(&self) -> Option<DiskstatsClass> {
         if matches!(self.flush, FlushRole::Device { .. }) {
             return Some(DiskstatsClass::Flush);
         }

@@ -1,0 +1,122 @@
+//! Functions that a program has compiled on the way, by the list of them that it writes: `/tmp/perf-PID.map`.
+//!
+//! The list may be anybody's: one is read only if it is a file of the process's user or of root.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, Metadata};
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use super::symbols::{open_regular, place_in};
+use crate::units::Pid;
+
+/// The most that is read of a list, in bytes.
+const LIST_BYTES_MAX: u64 = 64 << 20;
+
+/// Names, and how far behind the beginnings of their functions the addresses are, by the addresses.
+pub(super) type Compiled = BTreeMap<u64, (Vec<u8>, u64)>;
+
+/// What the list of a process, if there is one, calls these addresses; true if the list was too long to be read to its end.
+/// `owner`: the process's user, as far as that is known; while it runs, it is asked.
+pub(super) fn listed(pid: Pid, owner: Option<u32>, addresses: &BTreeSet<u64>) -> (Compiled, bool) {
+    let owner = owner_of(pid).or(owner);
+    let inside = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let inside = inside.lines().find_map(|it| it.strip_prefix("NSpid:"));
+    let inside = inside.and_then(|it| it.split_whitespace().last()).map(str::to_owned);
+    let root = |it: String| place_in(pid, format!("tmp/perf-{it}.map").as_ref());
+    let places = inside.map(root).into_iter().chain([format!("/tmp/perf-{pid}.map").into()]);
+    places.into_iter().find_map(|it: PathBuf| of_list(&it, owner, addresses)).unwrap_or_default()
+}
+
+/// Whose process it is; `None` if it is over.
+pub(super) fn owner_of(pid: Pid) -> Option<u32> {
+    fs::metadata(format!("/proc/{pid}")).ok().map(|it| it.uid())
+}
+
+fn of_list(path: &Path, owner: Option<u32>, addresses: &BTreeSet<u64>) -> Option<(Compiled, bool)> {
+    let is_theirs = |it: &Metadata| it.uid() == 0 || Some(it.uid()) == owner;
+    let (list, found) = open_regular(path, false).filter(|it| is_theirs(&it.1))?;
+    let from = BufReader::new(list.take(LIST_BYTES_MAX));
+    Some((named_by(addresses, from), found.len() > LIST_BYTES_MAX))
+}
+
+/// By lines `START BYTES NAME`, numbers in hexadecimal, of which nothing is kept that is not needed. The last one of a start holds,
+/// and one without its end is none: it is just being written.
+fn named_by(addresses: &BTreeSet<u64>, mut lines: impl BufRead) -> Compiled {
+    let addresses: Vec<u64> = addresses.iter().copied().collect();
+    // The nearest function before each address that has none nearer to the address before it.
+    let mut nearest: Vec<Option<(u64, u64, Vec<u8>)>> = vec![None; addresses.len()];
+    let mut line = Vec::new();
+    while {
+        line.clear();
+        lines.read_until(b'\n', &mut line).is_ok() && line.pop() == Some(b'\n')
+    } {
+        let mut words = line.splitn(3, |it| *it == b' ');
+        let mut number = || {
+            let text = std::str::from_utf8(words.next()?).ok()?;
+            u64::from_str_radix(text.trim_start_matches("0x"), 16).ok()
+        };
+        let (Some(start), Some(bytes)) = (number(), number()) else { continue };
+        let Some(name) = words.next() else { continue };
+        // Behind a call: never the first byte of the function.
+        let place = addresses.partition_point(|it| *it <= start);
+        if let Some(nearest) = nearest.get_mut(place)
+            && nearest.as_ref().is_none_or(|it| it.0 <= start)
+        {
+            *nearest = Some((start, bytes, name.to_vec()));
+        }
+    }
+    let mut last = None;
+    let mut named = Compiled::new();
+    for (address, found) in addresses.into_iter().zip(nearest) {
+        last = found.or(last);
+        if let Some((start, bytes, name)) = &last
+            && address - start <= *bytes
+        {
+            named.insert(address, (name.clone(), address - start));
+        }
+    }
+    named
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIST: &str = "1000 20 LazyCompile:~f a.js:1\n0x2000 10 g\nnothing\n1000 30 h\n3000 10 cu";
+
+    #[test]
+    fn lists_of_compiled_functions() {
+        let addresses = [0x1000, 0x1001, 0x1030, 0x1031, 0x2001, 0x3001].into();
+        let found = named_by(&addresses, LIST.as_bytes());
+        let found: Vec<_> =
+            found.iter().map(|(at, it)| (*at, String::from_utf8_lossy(&it.0), it.1)).collect();
+        let expected =
+            [(0x1001, "h".into(), 1), (0x1030, "h".into(), 0x30), (0x2001, "g".into(), 1)];
+        assert_eq!(found, expected);
+    }
+
+    /// Fails if a list of a stranger is believed, or something else than a file is read.
+    #[test]
+    fn lists_are_files_of_the_user_or_of_root() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (list, link, fifo) =
+            (dir.path().join("list"), dir.path().join("link"), dir.path().join("fifo"));
+        fs::write(&list, LIST).expect("it is written");
+        std::os::unix::fs::symlink(&list, &link).expect("a link");
+        nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRUSR).expect("a FIFO");
+        let own = nix::unistd::geteuid().as_raw();
+        let addresses = [0x1001].into();
+        let count = |path: &Path, owner| of_list(path, owner, &addresses).map(|it| it.0.len());
+        assert_eq!(count(&list, Some(own)), Some(1));
+        assert_eq!(count(&link, Some(own)), None);
+        assert_eq!(count(&fifo, Some(own)), None);
+        if own == 0 {
+            std::os::unix::fs::chown(&list, Some(12345), None).expect("we may");
+            assert_eq!(count(&list, None), None);
+            assert_eq!(count(&list, Some(12346)), None);
+            assert_eq!(count(&list, Some(12345)), Some(1));
+        }
+    }
+}
