@@ -800,3 +800,54 @@ fn second_recordings(watching: &Watching, file: &Path) {
     fs::write(&hostile, "").expect("made");
     run(&dead, &hostile).success();
 }
+
+/// Fails if a program runs unwatched, or nobody learns that what is printed is not all.
+#[test]
+fn what_cannot_be_watched_or_printed_is_an_error() {
+    if !may_run(&[]) {
+        return;
+    }
+    let _alone = alone();
+    let dir = scratch_dir("watch");
+    let (file, link, ran) =
+        (dir.path().join("file"), dir.path().join("link"), dir.path().join("ran"));
+    fs::write(&file, "").expect("made");
+    fs::hard_link(&file, &link).expect("a link");
+    let watch = |words: &[&str]| {
+        let mut command = Command::new(BINARY);
+        command.arg("watch").arg("--control").arg(dir.path().join("control")).args(words);
+        command
+    };
+    let (one, other) = (text(&file), text(&link));
+    let refused: [(&[&str], &str); 4] = [
+        (&["-n", "0", one], "at least 1"),
+        (&["-n", "300000", one], "at most 262144"),
+        (&[one, one], "watched already"),
+        (&[one, other], "watched already"),
+    ];
+    for (words, why) in refused {
+        let mut command = watch(words);
+        let finished = process::run(command.args(["--", "touch", text(&ran)]), TIMEOUT);
+        let finished = finished.expect("it ends");
+        let said = finished.stderr();
+        assert!(said.contains("cannot watch") && said.contains(why), "{words:?}: {said}");
+        assert!(!finished.status.success() && !ran.exists(), "{words:?}");
+    }
+    let mut program = Obeys::start(dir.path(), &file);
+    let (errors, full) =
+        (dir.path().join("errors"), fs::File::options().write(true).open("/dev/full"));
+    let mut command = watch(&[one, "-p", &program.child.id().to_string()]);
+    command.stdin(Stdio::null()).stdout(full.expect("it is there"));
+    command.stderr(fs::File::create_new(&errors).expect("a file"));
+    let mut child = command.spawn().expect("it starts");
+    let mut status = None;
+    wait_until("it ends when nothing can be printed", || {
+        program.does('w', 3, 1009);
+        status = child.try_wait().expect("asked");
+        status.is_some()
+    });
+    let said = fs::read_to_string(&errors).expect("it is there");
+    assert!(!status.expect("it has ended").success() && said.contains("No space left"), "{said}");
+    assert!(said.contains("VFS "), "what there was is told: {said}");
+    program.end();
+}

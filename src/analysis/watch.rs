@@ -61,11 +61,12 @@ pub enum Refused {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum How {
     /// A call or an asynchronous operation on it.
-    Called,
-    /// An asynchronous operation on it whose result was not seen: what was asked for.
-    Asked,
-    /// A call or an operation, but the kernel did not say which file it was: by its name.
-    Named,
+    Called {
+        /// The result of the operation was not seen: what was asked for.
+        is_asked: bool,
+        /// The kernel did not say which file it was: by its name.
+        is_named: bool,
+    },
     /// A piece behind which it lies, as the kernel said.
     Exact,
     /// A piece behind which it lies as far as is known.
@@ -189,8 +190,8 @@ impl Watch {
             *known.entry(comm.cloned().unwrap_or_default()).or_default() += 1;
             return;
         };
-        let Some((place, how)) = found else { return };
-        let how = if side.is_asked { How::Asked } else { how };
+        let Some((place, is_named)) = found else { return };
+        let how = How::Called { is_asked: side.is_asked, is_named };
         match side.access() {
             Some(access) => {
                 let comm = self.comms.of(access.tid).cloned();
@@ -204,16 +205,16 @@ impl Watch {
         }
     }
 
-    /// The watched file that an open file is; an error if that is not known.
-    fn place_of(&self, file: Option<&OpenFile>) -> Result<Option<(usize, How)>, ()> {
+    /// The watched file that an open file is, and whether it is so by its name only; an error if that is not known.
+    fn place_of(&self, file: Option<&OpenFile>) -> Result<Option<(usize, bool)>, ()> {
         let place = |is: &dyn Fn(&File) -> bool| self.files.iter().position(is);
         if let Some(stat) = file.and_then(|it| it.stat) {
             let found = place(&|it| it.key == (stat.dev, stat.ino));
-            return Ok(found.map(|it| (it, How::Called)));
+            return Ok(found.map(|it| (it, false)));
         }
         let path = file.and_then(|it| it.path.as_ref()).filter(|it| !it.source.is_doubtful());
         let path = path.ok_or(())?;
-        Ok(place(&|it| it.path == path.bytes).map(|it| (it, How::Named)))
+        Ok(place(&|it| it.path == path.bytes).map(|it| (it, true)))
     }
 
     fn request(&mut self, request: &BlockRequest, pieces: &[Piece], tell: Tell<'_>) {

@@ -44,9 +44,12 @@ pub(super) fn run(args: &RecordArgs) -> Result<ExitCode, CliError> {
     let recorded = capture(&args.capture, place, create);
     ended.set();
     // What is doubtful is said at the end, once.
-    let _ = controlled.and_then(|it| it.finish(recorded.is_ok()));
+    let followed = controlled.map(|it| it.finish(recorded.is_ok())).transpose();
     let recorded = match recorded {
-        Ok(recorded) => recorded,
+        Ok(mut recorded) => {
+            recorded.check(followed);
+            recorded
+        }
         Err(error) => {
             // A log that somebody else is writing is not ours.
             let is_ours =
@@ -134,14 +137,19 @@ impl Recorded {
     ) -> Option<T> {
         let signals = &mut self.signals;
         match with(&self.log, &mut || signals.take().is_empty()) {
-            Ok(result) => return Some(result),
             Err(CliError::Interrupted) => say(&format!("interrupted: {if_interrupted}")),
-            Err(error) => {
-                self.failed = true;
-                say(&format!("error: {error}"));
-            }
+            result => return self.check(result),
         }
         None
+    }
+
+    /// What went wrong beside it is said, and that it did is how it ends, if no program says otherwise.
+    pub(super) fn check<T>(&mut self, result: Result<T, CliError>) -> Option<T> {
+        let said = result.map_err(|error| {
+            self.failed = true;
+            say(&format!("error: {error}"));
+        });
+        said.ok()
     }
 
     /// Ends as the program did.

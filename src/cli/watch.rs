@@ -25,8 +25,8 @@ pub(super) fn run(mut args: WatchArgs) -> Result<ExitCode, CliError> {
     };
     let recorded = record::capture(&args.capture, || Ok(place), start);
     ended.set();
-    let summary = controlled.and_then(|it| it.finish(recorded.is_ok()));
-    let recorded = recorded?;
-    say_doubts(summary.as_ref());
+    let followed = controlled.map(|it| it.finish(recorded.is_ok())).transpose();
+    let mut recorded = recorded?;
+    say_doubts(recorded.check(followed).flatten().flatten().as_ref());
     recorded.end()
 }

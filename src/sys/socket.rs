@@ -1,13 +1,13 @@
 //! The socket on which a recording is controlled: a Unix stream socket that only its owner may connect to.
 //!
-//! A socket outlives its owner, if that is killed. So whoever wants a place where one stands connects to it: if nobody listens, it is
+//! A socket outlives its owner, if that is killed. So whoever wants a place where one stands asks whether it is anybody's: if not, it is
 //! removed. Meanwhile the directory is locked (`flock`), so that two who want the same place do not remove one another's.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use nix::sys::stat::{Mode, umask};
 
-use super::{files, thread};
+use super::thread;
 
 /// Where it stands if nobody says otherwise.
 pub const DEFAULT: &str = "/run/iotrace-perf/control";
@@ -31,6 +31,8 @@ pub struct Socket {
     path: PathBuf,
     /// Device and inode of what stands at that path.
     identity: (u64, u64),
+    /// The directory, if it was made for it.
+    made: Option<PathBuf>,
 }
 
 impl Socket {
@@ -45,16 +47,19 @@ impl Socket {
             Some(it) if it != Path::new("") => it,
             _ => Path::new("."),
         };
-        let lock = lock(directory, path == Path::new(DEFAULT))?;
+        let is_ours = path == Path::new(DEFAULT);
+        let made = is_ours && make(directory)?;
+        let made = made.then(|| directory.to_owned());
+        let lock = lock(directory, is_ours)?;
         remove_stale(path)?;
         let before = umask(Mode::from_bits_truncate(0o177));
         let bound = UnixListener::bind(path);
         umask(before);
         let listener = bound?;
         listener.set_nonblocking(true)?;
-        let made = fs::symlink_metadata(path)?;
+        let found = fs::symlink_metadata(path)?;
         drop(lock);
-        Ok(Self { listener, path: path.into(), identity: (made.dev(), made.ino()) })
+        Ok(Self { listener, path: path.into(), identity: (found.dev(), found.ino()), made })
     }
 
     /// Whoever has connected and was not looked at yet.
@@ -82,26 +87,43 @@ impl Drop for Socket {
             // If that fails, the next one who wants the place finds that nobody listens.
             let _ = fs::remove_file(&self.path);
         }
+        if let Some(directory) = &self.made {
+            // Unless somebody else's stands in it by now.
+            let _ = fs::remove_dir(directory);
+        }
     }
 }
 
-/// Locks the directory; if it is ours alone, it is made where it is not there.
-fn lock(directory: &Path, is_ours: bool) -> io::Result<Flock<File>> {
-    if is_ours {
-        match DirBuilder::new().mode(0o700).create(directory) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-            _ => {}
-        }
+/// Makes the directory for us alone; false if something is there.
+fn make(directory: &Path) -> io::Result<bool> {
+    match DirBuilder::new().mode(0o700).create(directory) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+        Err(error) => Err(error),
     }
+}
+
+/// Locks the directory, which is ours alone, or one where nobody else can replace what we put there.
+fn lock(directory: &Path, is_ours: bool) -> io::Result<Flock<File>> {
     let link = if is_ours { libc::O_NOFOLLOW } else { 0 };
     let opened =
         OpenOptions::new().read(true).custom_flags(libc::O_DIRECTORY | link).open(directory)?;
     let found = opened.metadata()?;
-    let is_private =
-        found.uid() == nix::unistd::geteuid().as_raw() && found.permissions().mode() & 0o077 == 0;
-    let is_good = if is_ours { is_private } else { files::is_trustworthy(directory)? };
+    let (mode, owner) = (found.permissions().mode(), found.uid());
+    let is_own = owner == nix::unistd::geteuid().as_raw();
+    // Like `/tmp`: everybody may put something there, but not in the place of ours.
+    let is_shared = owner == 0 && mode & libc::S_ISVTX != 0;
+    let is_good = if is_ours {
+        is_own && mode & 0o077 == 0
+    } else {
+        is_shared || is_own && mode & 0o022 == 0
+    };
     if !is_good {
-        let who = if is_ours { "is not ours alone (mode 0700)" } else { "belongs to others" };
+        let who = if is_ours {
+            "is not ours alone (mode 0700)"
+        } else {
+            "is another user's, or others may write to it"
+        };
         let what = format!("the directory {} {who}", directory.display());
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
     }
@@ -129,9 +151,10 @@ fn remove_stale(path: &Path) -> io::Result<()> {
         let what = "what is there is no socket of ours, and is not removed";
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, what));
     }
-    match UnixStream::connect(path) {
+    // With a socket of another type: that of one who lives says so (EPROTOTYPE) and never lets us wait, however many stand in its
+    // queue. Nobody's refuses (unix(7)).
+    match UnixDatagram::unbound()?.connect(path) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path),
-        // Its queue may be full: it lives all the same.
         _ => Err(io::Error::new(
             io::ErrorKind::AddrInUse,
             "another recording is controlled there; give this one another place with --control",
@@ -143,6 +166,7 @@ fn remove_stale(path: &Path) -> io::Result<()> {
 mod tests {
     use super::*;
     use std::io::ErrorKind;
+    use std::os::fd::AsRawFd;
     use std::os::unix::fs::symlink;
 
     #[track_caller]
@@ -187,8 +211,49 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let open = dir.path().join("open");
         fs::create_dir(&open).expect("a directory");
-        fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).expect("its mode");
-        check(&open.join("s"), Some(ErrorKind::PermissionDenied));
+        let is_root = nix::unistd::geteuid().is_root();
+        let sticky = (!is_root).then_some(ErrorKind::PermissionDenied);
+        let refused = Some(ErrorKind::PermissionDenied);
+        let modes = [(0o777, refused), (0o770, refused), (0o1777, sticky), (0o755, None)];
+        for (mode, expected) in modes {
+            fs::set_permissions(&open, fs::Permissions::from_mode(mode)).expect("its mode");
+            check(&open.join("s"), expected);
+        }
+        if is_root {
+            std::os::unix::fs::chown(&open, Some(65534), None).expect("given away");
+            check(&open.join("s"), refused);
+        }
+    }
+
+    /// Fails, or does not end, if it is waited for a place in its queue.
+    #[test]
+    fn one_whose_queue_is_full_lives() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("s");
+        let socket = Socket::new(&path).expect("it is made");
+        // SAFETY: listen(2) takes numbers only, and the socket is open.
+        let code = unsafe { libc::listen(socket.as_fd().as_raw_fd(), 0) };
+        assert_eq!(code, 0);
+        let _first = UnixStream::connect(&path).expect("there is room for one");
+        check(&path, Some(ErrorKind::AddrInUse));
+    }
+
+    #[test]
+    fn a_directory_that_was_made_for_it_goes_with_it() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let place = dir.path().join("made");
+        assert!(make(&place).expect("made") && !make(&place).expect("it is there"));
+        let path = place.join("s");
+        let mut socket = Socket::new(&path).expect("it is made");
+        socket.made = Some(place.clone());
+        fs::write(place.join("other"), "").expect("written");
+        drop(socket);
+        assert!(!path.exists() && place.exists(), "somebody else's is there");
+        fs::remove_file(place.join("other")).expect("removed");
+        let mut socket = Socket::new(&path).expect("it is made");
+        socket.made = Some(place.clone());
+        drop(socket);
+        assert!(!place.exists());
     }
 
     #[test]

@@ -68,6 +68,24 @@ pub struct Books {
     pub without_line: u64,
 }
 
+impl Books {
+    fn add(&mut self, kept: &Kept) {
+        let book = |(count, bytes): &mut (u64, u64)| {
+            *count += 1;
+            *bytes = bytes.saturating_add(kept.access.bytes);
+        };
+        match kept.how {
+            How::Called { is_asked, is_named } => {
+                book(&mut self.called);
+                let more = [(is_asked, &mut self.asked), (is_named, &mut self.by_name)];
+                more.into_iter().filter(|it| it.0).for_each(|it| book(it.1));
+            }
+            How::Exact => book(&mut self.exact),
+            How::Inferred => book(&mut self.inferred),
+        }
+    }
+}
+
 /// A watched file.
 #[derive(Debug)]
 pub struct File {
@@ -143,13 +161,14 @@ impl File {
         Ok(())
     }
 
-    /// Forgets all that began before this time.
+    /// Forgets all that began before this time. Nothing later was told, or it is still there as far as it was kept.
     pub fn reset(&mut self, at: KernelTime) {
         let is_logging = self.status().is_logging;
         self.since = at;
         self.turns = if is_logging { Vec::new() } else { vec![(at, false)] };
-        self.kept.clear();
+        self.kept = self.kept.split_off(&(at, 0));
         self.books = Books::default();
+        self.kept.values().for_each(|it| self.books.add(it));
     }
 
     /// The same, and times count from there.
@@ -180,24 +199,7 @@ impl File {
         if !self.counts(kept.access.begin) {
             return false;
         }
-        let books = &mut self.books;
-        let book = |(count, bytes): &mut (u64, u64)| {
-            *count += 1;
-            *bytes = bytes.saturating_add(kept.access.bytes);
-        };
-        match kept.how {
-            How::Called => book(&mut books.called),
-            How::Asked => {
-                book(&mut books.called);
-                book(&mut books.asked);
-            }
-            How::Named => {
-                book(&mut books.called);
-                book(&mut books.by_name);
-            }
-            How::Exact => book(&mut books.exact),
-            How::Inferred => book(&mut books.inferred),
-        }
+        self.books.add(kept);
         self.kept.insert((kept.access.begin, number), kept.clone());
         if self.kept.len() > self.max {
             self.kept.pop_last();

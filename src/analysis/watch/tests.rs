@@ -9,6 +9,7 @@
 //! send 7>8 30 0>? 4096   a transfer
 //! asked 7 30 0 4096      an asynchronous read whose result was not seen; 4096: so many bytes were asked for (?: not known)
 //! named /f 30 0 4096     a read of a file of which only the name is known
+//! asked /f 30 0 4096     both at once
 //! bio 30 100+8 7         a request for these sectors; behind it lies 7, ?7 (inferred), or nobody knows what (?)
 //! ```
 
@@ -195,8 +196,9 @@ impl Script {
                 operation.target_offset = target_offset.parse().ok();
                 self.step(&Step::SyscallEnded(&operation, &[]));
             }
-            ["asked", ino, at, offset, bytes] => {
-                let operation = asked(&file(number(ino)), number(at), offset, bytes);
+            ["asked", which, at, offset, bytes] => {
+                let file = which.parse().map_or_else(|_| named(which), file);
+                let operation = asked(&file, number(at), offset, bytes);
                 self.step(&Step::AsyncUnfinished(&operation, NoResult::Unseen));
             }
             ["named", path, at, offset, bytes] => {
@@ -364,6 +366,28 @@ fn a_reset_forgets_what_began_before_it_and_a_timereset_also_counts_from_there()
     );
 }
 
+/// What was asked may be dealt with late.
+#[test]
+fn a_late_reset_keeps_what_began_since() {
+    check(
+        "add 7 10 9
+         read 7 15 0 1
+         read 7 20 1 1
+         bio 25 100+8 7
+         reset 7 20
+         read 7 19 2 1",
+        expect![[r#"
+            told 7: 15 R 0 1 VFS
+            told 7: 20 R 1 1 VFS
+            told 7: 25 W 1100 4096 BLK
+            7: on 10 9 2
+              20 R 1 1 VFS
+              25 W 1100 4096 BLK
+              (called 1, exact 4096)
+        "#]],
+    );
+}
+
 #[test]
 fn what_cannot_be_is_refused() {
     check(
@@ -444,12 +468,15 @@ fn an_operation_whose_result_was_not_seen() {
         "add 7 10 9
          asked 7 20 4096 512
          asked 7 21 ? 512
-         asked 7 22 4096 ?",
+         asked 7 22 4096 ?
+         asked /f7 23 8192 512",
         expect![[r#"
             told 7: 20 R 4096 512 VFS
-            7: on 10 9 1
+            told 7: 23 R 8192 512 VFS
+            7: on 10 9 2
               20 R 4096 512 VFS
-              (called 1, asked 512, without line 2)
+              23 R 8192 512 VFS
+              (called 2, asked 1024, by name 1, without line 2)
         "#]],
     );
 }

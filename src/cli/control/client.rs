@@ -1,6 +1,5 @@
 //! `iotrace-perf ctl`: asks a recording that runs.
 
-use std::ffi::OsStr;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::net::UnixStream;
@@ -10,9 +9,10 @@ use std::process::ExitCode;
 use super::protocol::{Asked, GREETING, Verb};
 use crate::cli::args::{Action, CtlArgs};
 use crate::cli::error::CliError;
+use crate::text::escape;
 
-/// The first line of an answer is not longer.
-const HEAD_MAX: u64 = 64 << 10;
+/// A line of an answer is not longer.
+const LINE_MAX: u64 = 64 << 10;
 
 pub(in crate::cli) fn run(args: &CtlArgs) -> Result<ExitCode, CliError> {
     let asked = asked(&args.action).map_err(|it| CliError::Usage(it.to_string()))?;
@@ -44,28 +44,46 @@ fn ask(mut stream: UnixStream, asked: &Asked) -> io::Result<Result<(), String>> 
     let head = line(&mut input)?;
     let head = head.strip_suffix('\n').ok_or(io::ErrorKind::UnexpectedEof)?;
     if let Some(why) = head.strip_prefix("error ") {
-        return Ok(Err(why.to_owned()));
+        return Ok(Err(String::from_utf8_lossy(&harmless(why.as_bytes())).into_owned()));
     }
     let count = head.strip_prefix("ok ").and_then(|it| it.parse::<u64>().ok());
     let mut left = count.ok_or_else(|| io::Error::other(format!("it says {head:?}")))?;
     let mut out = io::BufWriter::new(io::stdout().lock());
-    let mut row = Vec::new();
     while left > 0 {
-        row.clear();
-        input.read_until(b'\n', &mut row)?;
-        if !row.ends_with(b"\n") {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        out.write_all(&row)?;
+        out.write_all(&row(&mut input)?)?;
         left -= 1;
     }
     out.flush()?;
     Ok(Ok(()))
 }
 
+/// A line of an answer, with its end; whoever listens there, it drives no terminal and has an end.
+fn row(input: &mut impl BufRead) -> io::Result<Vec<u8>> {
+    let mut read = Vec::new();
+    input.take(LINE_MAX).read_until(b'\n', &mut read)?;
+    let Some(bare) = read.strip_suffix(b"\n") else {
+        let is_long = read.len() as u64 >= LINE_MAX;
+        let too_long = || io::Error::other("a line of its answer does not end");
+        return Err(if is_long { too_long() } else { io::ErrorKind::UnexpectedEof.into() });
+    };
+    let mut row = harmless(bare);
+    row.push(b'\n');
+    Ok(row)
+}
+
+/// What is escaped already stays as it is.
+fn harmless(line: &[u8]) -> Vec<u8> {
+    let mut shown = Vec::with_capacity(line.len());
+    for (number, part) in line.split(|it| *it == b'\\').enumerate() {
+        shown.extend_from_slice(if number > 0 { b"\\" } else { b"" });
+        escape::shown(&mut shown, part, b"");
+    }
+    shown
+}
+
 fn line(input: &mut impl BufRead) -> io::Result<String> {
     let mut line = Vec::new();
-    input.take(HEAD_MAX).read_until(b'\n', &mut line)?;
+    input.take(LINE_MAX).read_until(b'\n', &mut line)?;
     Ok(String::from_utf8_lossy(&line).into_owned())
 }
 
@@ -91,13 +109,44 @@ fn asked(action: &Action) -> io::Result<Asked> {
 
 /// A path from the root; or `DEVICE_INODE` as it is, if there is no such file here.
 fn word(file: &Path) -> io::Result<Vec<u8>> {
-    let is_name = !file.as_os_str().as_bytes().contains(&b'/') && !file.exists();
+    let is_empty = file.as_os_str().is_empty();
+    let is_name = !is_empty && !file.as_os_str().as_bytes().contains(&b'/') && !file.exists();
     if is_name { Ok(file.as_os_str().as_bytes().to_vec()) } else { absolute(file) }
 }
 
 fn absolute(file: &Path) -> io::Result<Vec<u8>> {
-    if file.as_os_str() == OsStr::new("") {
+    if file.as_os_str().is_empty() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "a file without a name"));
     }
     Ok(std::path::absolute(file)?.into_os_string().into_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_without_a_name_is_not_all_files() {
+        let file = || Some("".into());
+        let asked_all = [
+            Action::Status { file: file() },
+            Action::Stop { file: file() },
+            Action::Reset { file: file() },
+            Action::Remove { file: "".into() },
+            Action::Add { file: "".into(), max: None },
+        ];
+        for action in &asked_all {
+            assert!(asked(action).expect_err("no name").to_string().contains("without a name"));
+        }
+        assert_eq!(asked(&Action::Reset { file: None }).expect("all").file, None);
+    }
+
+    #[test]
+    fn what_comes_drives_no_terminal_and_has_an_end() {
+        let rows = |mut said: &[u8]| row(&mut said).map_err(|it| it.kind());
+        assert_eq!(rows(b"a /b\\x0a;\\\\\n"), Ok(b"a /b\\x0a;\\\\\n".to_vec()));
+        assert_eq!(rows(b"\x1b[2J\xff\n"), Ok(b"\\x1b[2J\\xff\n".to_vec()));
+        assert_eq!(rows(b"half"), Err(io::ErrorKind::UnexpectedEof));
+        assert_eq!(rows(&vec![b'a'; 1 << 20]), Err(io::ErrorKind::Other));
+    }
 }

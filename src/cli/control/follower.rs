@@ -1,13 +1,15 @@
 //! Reads the recording as it grows, and deals with each question when all that happened before it has been seen.
 
 use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::io::{self, Write};
-use std::sync::mpsc::Receiver;
+use std::sync::Arc;
 
-use super::Request;
 use super::protocol::{Answer, Asked, Lines, Verb, shown};
 use super::target::{self, Target};
+use super::{OVER, Questions, Request};
 use crate::analysis::watch::{File, Kept, New, Refused, Watch};
+use crate::cli::say;
 use crate::operation::{Sink, Step};
 use crate::text::{escape, iotracer};
 use crate::units::KernelTime;
@@ -16,46 +18,64 @@ use crate::units::KernelTime;
 pub(in crate::cli) const DEFAULT_MAX: usize = 10_000;
 
 /// The watched files, and who asks about them.
-pub(super) struct Follower {
+pub(super) struct Follower<'a> {
     watch: Watch,
-    requests: Receiver<Request>,
+    questions: Arc<Questions>,
+    /// All questions of before this time are here.
+    taken_until: KernelTime,
     /// Questions whose time has not come, in the order of their times.
     waiting: VecDeque<Request>,
     out: Option<Box<dyn Write + Send>>,
     /// Lines that are not written yet.
     lines: Vec<u8>,
+    /// Why they are not written any more.
+    failure: Option<io::Error>,
+    /// Called when they cannot be.
+    failed: &'a dyn Fn(),
+}
+
+/// What there is to say when it is over.
+pub(super) struct Told {
+    /// What there was of each file, and what is not known.
+    pub(super) lines: Vec<String>,
+    /// Why not all accesses were printed.
+    pub(super) failure: Option<io::Error>,
 }
 
 /// Lines are written when there are so many bytes of them, or nothing more is known.
 const LINES_BYTES: usize = 64 << 10;
 
-impl Follower {
-    /// With files that are watched from the start; lines go to `out`.
+impl<'a> Follower<'a> {
+    /// With files that are watched from the start, each of which can be; lines go to `out`.
     pub(super) fn new(
         files: Vec<New>,
-        requests: Receiver<Request>,
+        questions: Arc<Questions>,
         out: Option<Box<dyn Write + Send>>,
-    ) -> io::Result<Self> {
+        failed: &'a dyn Fn(),
+    ) -> Self {
         let mut watch = Watch::default();
         for file in files {
             let path = shown(&file.path);
-            let added = watch.add(file);
-            added.map_err(|it| io::Error::other(format!("cannot watch {path}: {it}")))?;
+            watch.add(file).unwrap_or_else(|it| say(&format!("cannot watch {path}: {it}")));
         }
-        Ok(Self { watch, requests, waiting: VecDeque::new(), out, lines: Vec::new() })
+        let (waiting, lines) = (VecDeque::new(), Vec::new());
+        let taken_until = KernelTime::default();
+        Self { watch, questions, taken_until, waiting, out, lines, failure: None, failed }
     }
 
     /// The recording is over: deals with what is still asked; what there was of each file.
-    pub(super) fn finish(mut self) -> io::Result<Vec<String>> {
-        self.waiting.extend(self.requests.try_iter());
-        self.answer_until(KernelTime::MAX);
+    pub(super) fn finish(mut self) -> Told {
+        self.answer_waiting(KernelTime::MAX);
+        self.waiting.extend(self.questions.close(OVER));
+        self.answer_waiting(KernelTime::MAX);
         for place in 0..self.watch.files().len() {
             self.ask_where(place);
         }
-        self.write_lines()?;
+        self.write_lines();
         let mut lines: Vec<String> =
             self.watch.files().iter().map(|it| summary(&self.watch, it)).collect();
         let Watch { unidentified, given_up, .. } = self.watch;
+        let failure = self.failure;
         let count: u64 = unidentified.values().sum();
         if count > 0 {
             let by: Vec<String> =
@@ -70,11 +90,20 @@ impl Follower {
                 "{given_up} pieces of block requests of which it was not known what lies there were given up for want of room"
             ));
         }
-        Ok(lines)
+        Told { lines, failure }
     }
 
-    /// Deals with the questions of before this time, and of it.
+    /// Deals with the questions of before this time, and of it, before anything of it is told.
     fn answer_until(&mut self, time: KernelTime) {
+        if time >= self.taken_until {
+            let (requests, until) = self.questions.take();
+            self.waiting.extend(requests);
+            self.taken_until = until;
+        }
+        self.answer_waiting(time);
+    }
+
+    fn answer_waiting(&mut self, time: KernelTime) {
         while self.waiting.front().is_some_and(|it| it.at <= time)
             && let Some(request) = self.waiting.pop_front()
         {
@@ -185,22 +214,23 @@ impl Follower {
         }
     }
 
-    fn write_lines(&mut self) -> io::Result<()> {
+    /// If that fails nothing is printed any more; questions are answered all the same.
+    fn write_lines(&mut self) {
         if let Some(out) = &mut self.out
             && !self.lines.is_empty()
+            && let Err(error) = out.write_all(&self.lines).and_then(|()| out.flush())
         {
-            out.write_all(&self.lines)?;
-            out.flush()?;
+            (self.out, self.failure) = (None, Some(error));
+            (self.failed)();
         }
         self.lines.clear();
-        Ok(())
     }
 }
 
-impl Sink for Follower {
-    type Error = io::Error;
+impl Sink for Follower<'_> {
+    type Error = Infallible;
 
-    fn step(&mut self, time: KernelTime, step: &Step<'_>) -> io::Result<()> {
+    fn step(&mut self, time: KernelTime, step: &Step<'_>) -> Result<(), Infallible> {
         self.answer_until(time);
         let lines = &mut self.lines;
         let prints = self.out.is_some();
@@ -209,14 +239,16 @@ impl Sink for Follower {
                 print(lines, file, kept);
             }
         });
-        if self.lines.len() > LINES_BYTES { self.write_lines() } else { Ok(()) }
+        if self.lines.len() > LINES_BYTES {
+            self.write_lines();
+        }
+        Ok(())
     }
 
-    fn told_until(&mut self, time: KernelTime) -> io::Result<()> {
-        // What was asked before this time is here: questions come at once, records some tens of milliseconds later.
-        self.waiting.extend(self.requests.try_iter());
+    fn told_until(&mut self, time: KernelTime) -> Result<(), Infallible> {
         self.answer_until(time);
-        self.write_lines()
+        self.write_lines();
+        Ok(())
     }
 }
 
@@ -228,7 +260,7 @@ fn print(lines: &mut Vec<u8>, file: &File, kept: &Kept) {
 }
 
 /// What there was of a file, and what is not known.
-fn counts(watch: &Watch, file: &File) -> [(&'static str, u64); 12] {
+fn counts(watch: &Watch, file: &File) -> [(&'static str, u64); 13] {
     let books = file.books();
     [
         ("vfs", books.called.0),
@@ -242,6 +274,7 @@ fn counts(watch: &Watch, file: &File) -> [(&'static str, u64); 12] {
         ("not_kept", books.beyond),
         ("without_line", books.without_line),
         ("device_unknown_bytes", watch.unknown_bytes(file)),
+        ("given_up", watch.given_up),
         ("lost_records", watch.lost),
     ]
 }
@@ -280,4 +313,103 @@ fn summary(watch: &Watch, file: &File) -> String {
         line += &format!("; {count} {what}");
     }
     line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::anomaly::{Anomaly, AnomalyKind};
+    use crate::sys::{clock, thread};
+    use crate::units::{CpuId, DevId, Pid, Tid};
+
+    fn asked(verb: Verb) -> Asked {
+        Asked { verb, file: None, max: None }
+    }
+
+    fn watched(at: u64) -> New {
+        let (key, at) = ((DevId(1), 7), KernelTime(at));
+        New { key, name: "d_7".to_owned(), path: b"/f".to_vec(), max: 9, at, runs: Vec::new() }
+    }
+
+    /// Asks while the follower does this.
+    fn ask(questions: &Arc<Questions>, verb: Verb, does: impl FnOnce()) -> Answer {
+        std::thread::scope(|scope| {
+            let answer = scope.spawn(|| questions.ask(asked(verb), None));
+            while questions.lock().requests.is_empty() {
+                thread::pause(std::time::Duration::from_millis(1));
+            }
+            does();
+            answer.join().expect("it does not panic")
+        })
+    }
+
+    fn step(follower: &mut Follower<'_>, time: KernelTime) {
+        let (cpu, pid, tid) = (CpuId(0), Pid(0), Tid(0));
+        let (kind, detail) = (AnomalyKind::Lost, String::new());
+        let nothing = Anomaly { kind, time, cpu, pid, tid, count: 0, detail };
+        follower.step(time, &Step::Anomaly(&nothing)).unwrap_or_else(|it| match it {});
+    }
+
+    /// While the state of the machine is looked at, nobody says how far all has been told.
+    #[test]
+    fn a_question_is_dealt_with_before_what_happened_after_it() {
+        let questions = Arc::new(Questions::default());
+        let mut follower =
+            Follower::new(vec![watched(1)], Arc::clone(&questions), None, &|| panic!("no output"));
+        let before = clock::now();
+        let answer = ask(&questions, Verb::TimeReset, || {
+            step(&mut follower, before);
+            assert_eq!(follower.waiting.len(), 1, "its time has not come");
+            assert_eq!(follower.watch.files()[0].status().start, KernelTime(1));
+            step(&mut follower, clock::now());
+            assert!(follower.waiting.is_empty());
+            assert!(follower.watch.files()[0].status().start >= before);
+        });
+        assert_eq!(answer, Ok(Lines::default()));
+        let Told { lines, failure } = follower.finish();
+        assert!(lines.len() == 1 && failure.is_none());
+        assert_eq!(questions.ask(asked(Verb::List), None), Err(OVER.to_owned()));
+    }
+
+    struct Full;
+
+    impl Write for Full {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(io::ErrorKind::StorageFull.into())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn questions_are_answered_when_nothing_can_be_printed() {
+        let questions = Arc::new(Questions::default());
+        let calls = std::cell::Cell::new(0);
+        let failed = || calls.set(calls.get() + 1);
+        let out: Option<Box<dyn Write + Send>> = Some(Box::new(Full));
+        let mut follower = Follower::new(vec![watched(1)], Arc::clone(&questions), out, &failed);
+        for _ in 0..2 {
+            follower.lines.extend_from_slice(b"a line\n");
+            follower.write_lines();
+        }
+        assert_eq!(calls.get(), 1);
+        let answer = ask(&questions, Verb::List, || {
+            let now = clock::now();
+            follower.told_until(now).unwrap_or_else(|it| match it {});
+        });
+        assert_eq!(answer.map(|it| it.text), Ok(b"d_7 /f\n".to_vec()));
+        let failure = follower.finish().failure.expect("it failed");
+        assert_eq!(failure.kind(), io::ErrorKind::StorageFull);
+    }
+
+    #[test]
+    fn the_first_reason_is_said_to_all_who_ask_later() {
+        let questions = Arc::new(Questions::default());
+        let answer = ask(&questions, Verb::List, || drop(questions.close("the disk is gone")));
+        assert_eq!(answer, Err("the disk is gone".to_owned()));
+        questions.close(OVER);
+        assert_eq!(questions.ask(asked(Verb::List), None), Err("the disk is gone".to_owned()));
+    }
 }

@@ -18,11 +18,12 @@ mod target;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel};
+use std::sync::mpsc::SyncSender;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 pub(super) use self::follower::DEFAULT_MAX;
-use self::follower::Follower;
+use self::follower::{Follower, Told};
 use self::protocol::{Answer, Asked};
 use self::server::Server;
 use self::target::Target;
@@ -30,8 +31,8 @@ use super::error::CliError;
 use super::growing::{Ended, Growing};
 use super::live::stop_recording;
 use super::{exit_lines, say};
-use crate::analysis::watch::New;
-use crate::pipeline::{self, PipelineError, Summary};
+use crate::analysis::watch::{New, Watch};
+use crate::pipeline::{self, Summary};
 use crate::sys::clock;
 use crate::sys::socket::Socket;
 use crate::units::KernelTime;
@@ -58,7 +59,7 @@ pub(super) struct Control {
 /// The threads, while it runs.
 pub(super) struct Controlled {
     server: Server,
-    follower: JoinHandle<Result<(Summary, Vec<String>), CliError>>,
+    follower: JoinHandle<Result<(Summary, Told), CliError>>,
 }
 
 impl Control {
@@ -72,13 +73,17 @@ impl Control {
     /// The same, with files that are watched from the start.
     pub(super) fn watching(self, files: &[PathBuf], max: usize) -> Result<Self, CliError> {
         let mut all = Vec::new();
+        // The one that the recording feeds is made by its thread, of the same: what is refused is refused here.
+        let mut rehearsal = Watch::default();
         for path in files {
             let shown = path.display();
             let failed = |why: String| CliError::Usage(format!("cannot watch {shown}: {why}"));
             let absolute = std::path::absolute(path).map_err(|it| failed(it.to_string()))?;
             let bytes = std::os::unix::ffi::OsStrExt::as_bytes(absolute.as_os_str());
             let found = target::look(bytes).map_err(failed)?;
-            all.push(found.watched(max, clock::now()));
+            let new = found.watched(max, clock::now());
+            rehearsal.add(new.clone()).map_err(|it| failed(it.to_string()))?;
+            all.push(new);
         }
         Ok(Self { files: all, ..self })
     }
@@ -96,58 +101,67 @@ impl Control {
     /// Starts the threads. `given_back`: the log to be written, if nobody else will read it.
     pub(super) fn start(self, log: &Path, given_back: Option<File>) -> io::Result<Controlled> {
         let input = Growing::open(log, given_back, &self.ended)?;
-        let (to, requests) = channel();
+        let questions = Arc::new(Questions::default());
         let Self { socket, files, out, ended } = self;
-        let follow = move || follow(input, files, requests, out, &ended);
+        let asked = Arc::clone(&questions);
+        let follow = move || follow(input, files, asked, out, &ended);
         let follower = std::thread::Builder::new().name("iotrace-follow".into()).spawn(follow)?;
-        let server = Server::start(socket, to)?;
+        let server = Server::start(socket, questions)?;
         Ok(Controlled { server, follower })
     }
 }
 
 impl Controlled {
     /// Waits until all was seen, when the log is complete; says what there was, if there is a recording.
-    pub(super) fn finish(self, is_recorded: bool) -> Option<Summary> {
+    ///
+    /// # Errors
+    ///
+    /// The log could not be followed, or what was to be printed could not be written.
+    pub(super) fn finish(self, is_recorded: bool) -> Result<Option<Summary>, CliError> {
         let followed = self.follower.join().unwrap_or(Err(CliError::Interrupted));
         self.server.stop();
-        match followed {
-            _ if !is_recorded => None,
-            Ok((summary, lines)) => {
-                lines.iter().for_each(|it| say(it));
-                Some(summary)
-            }
-            // Whoever read it had seen enough.
-            Err(CliError::BrokenPipe) => None,
-            Err(error) => {
-                say(&format!("error: {error}"));
-                None
-            }
+        if !is_recorded {
+            return Ok(None);
         }
+        let (summary, told) = followed?;
+        let failure = told.failure.map(CliError::output);
+        if matches!(failure, Some(CliError::BrokenPipe)) {
+            // Whoever read it had seen enough.
+            return Ok(None);
+        }
+        told.lines.iter().for_each(|it| say(it));
+        failure.map_or(Ok(Some(summary)), Err)
     }
 }
 
 fn follow(
     input: Growing,
     files: Vec<New>,
-    requests: Receiver<Request>,
+    questions: Arc<Questions>,
     out: Option<(Box<dyn Write + Send>, bool)>,
     ended: &Ended,
-) -> Result<(Summary, Vec<String>), CliError> {
+) -> Result<(Summary, Told), CliError> {
     let path = Path::new("(the recording)");
     let (out, ends_with_it) = out.map_or((None, false), |it| (Some(it.0), it.1));
-    let followed = pipeline::open(input).and_then(|(items, header)| {
-        let mut follower = Follower::new(files, requests, out).map_err(PipelineError::Sink)?;
-        let summary = pipeline::run(items, header, &mut follower, &mut || true)?;
-        let lines = follower.finish().map_err(PipelineError::Sink)?;
-        Ok((summary, lines))
-    });
-    if followed.is_err() && ends_with_it {
-        stop_recording(ended);
+    let stop = || {
+        if ends_with_it {
+            stop_recording(ended);
+        }
+    };
+    let _closing = Closing(&questions);
+    let mut follower = Follower::new(files, Arc::clone(&questions), out, &stop);
+    let followed = pipeline::open(input)
+        .and_then(|(items, header)| pipeline::run(items, header, &mut follower, &mut || true));
+    match followed {
+        Ok(summary) => Ok((summary, follower.finish())),
+        Err(error) => {
+            let error = CliError::pipeline(path, &error);
+            // Whoever asks while it is recorded still learns why nothing is known any more.
+            questions.close(&error.to_string());
+            stop();
+            Err(error)
+        }
     }
-    followed.map_err(|error| match error {
-        PipelineError::Sink(error) => CliError::output(error),
-        error => CliError::pipeline(path, &error),
-    })
 }
 
 /// The last lines of a recording that was only watched.
@@ -155,20 +169,58 @@ pub(super) fn say_doubts(summary: Option<&Summary>) {
     summary.into_iter().for_each(exit_lines::print_doubts);
 }
 
-/// Where questions go: each gets its time when it goes, so they arrive in the order of their times.
-struct Questions(std::sync::Mutex<Sender<Request>>);
+/// Where questions go: each gets its time when it goes, so they are there in the order of their times.
+#[derive(Default)]
+struct Questions(Mutex<Queue>);
+
+#[derive(Default)]
+struct Queue {
+    requests: Vec<Request>,
+    /// Why nobody deals with questions any more.
+    closed: Option<String>,
+}
 
 impl Questions {
     /// Asks, and waits until it is dealt with.
     fn ask(&self, asked: Asked, target: Option<Target>) -> Answer {
-        let over = || Err("the recording is over".to_owned());
         let (answer, answered) = std::sync::mpsc::sync_channel(1);
         {
-            let to = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            if to.send(Request { at: clock::now(), asked, target, answer }).is_err() {
-                return over();
+            let mut queue = self.lock();
+            if let Some(why) = &queue.closed {
+                return Err(why.clone());
             }
+            queue.requests.push(Request { at: clock::now(), asked, target, answer });
         }
-        answered.recv().unwrap_or_else(|_| over())
+        let why = || self.lock().closed.clone().unwrap_or_else(|| OVER.to_owned());
+        answered.recv().unwrap_or_else(|_| Err(why()))
+    }
+
+    /// Those that are there, and a time: whatever comes after them has it, or a later one.
+    fn take(&self) -> (Vec<Request>, KernelTime) {
+        let mut queue = self.lock();
+        (std::mem::take(&mut queue.requests), clock::now())
+    }
+
+    /// Nobody deals with any that come after those that are there, which are given back. The first reason holds.
+    fn close(&self, why: &str) -> Vec<Request> {
+        let mut queue = self.lock();
+        queue.closed.get_or_insert_with(|| why.to_owned());
+        std::mem::take(&mut queue.requests)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+/// Whatever becomes of who deals with questions, nobody waits for ever.
+struct Closing<'a>(&'a Questions);
+
+impl Drop for Closing<'_> {
+    fn drop(&mut self) {
+        self.0.close(OVER);
+    }
+}
+
+/// What is said to who asks too late.
+const OVER: &str = "the recording is over";

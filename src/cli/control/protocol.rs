@@ -69,8 +69,12 @@ impl Asked {
             |it| escape::unshown(it).ok_or_else(|| format!("{}: \\ stands alone", shown(it)));
         let file = match of_file {
             OfFile::Never => None,
-            _ => words.next().map(unshown).transpose()?.filter(|it| !it.is_empty()),
+            _ => words.next().map(unshown).transpose()?,
         };
+        // Without a file it is about all: nobody who has an empty one means that.
+        if file.as_ref().is_some_and(Vec::is_empty) {
+            return Err(format!("{name}: a file without a name"));
+        }
         if *of_file == OfFile::Always && file.is_none() {
             return Err(format!("{name} needs a file"));
         }
@@ -180,11 +184,13 @@ mod tests {
 
     #[test]
     fn what_makes_no_sense_is_said() {
-        let lines: [(&str, &str); 9] = [
+        let lines: [(&str, &str); 11] = [
             ("", "is not known"),
             ("ADD /a", "ADD is not known"),
             ("add", "needs a file"),
-            ("add ", "needs a file"),
+            ("add ", "a file without a name"),
+            ("reset ", "reset: a file without a name"),
+            ("log ", "a file without a name"),
             ("add /a -1", "-1 is no number"),
             ("add /a 1 2", "2 is too much"),
             ("log /a\\n", "stands alone"),

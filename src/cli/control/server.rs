@@ -1,19 +1,19 @@
 //! Who listens on the socket: takes questions, bounded in length, number and time, and hands them on.
 
 use std::io::{self, Read, Write};
+use std::net::Shutdown;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::Sender;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use super::Questions;
 use super::protocol::{Answer, Asked, GREETING, LINE_MAX, Verb, head};
 use super::target::{self, Target};
-use super::{Questions, Request};
 use crate::sys::socket::Socket;
-use crate::sys::{clock, spawn};
+use crate::sys::{clock, spawn, thread};
 use crate::units::KernelTime;
 
 /// Connections at the same time: each has a thread.
@@ -27,6 +27,13 @@ const READING_NS: u64 = 30_000_000_000;
 
 /// How often we look whether it is over.
 const LOOK_MS: u16 = 50;
+const LOOK: Duration = Duration::from_millis(LOOK_MS as u64);
+
+/// So long all answers together may take when it is over.
+const LAST_NS: u64 = 5_000_000_000;
+
+/// So long nobody is taken when that cannot be done, as if there are too many open files.
+const NO_MORE: Duration = Duration::from_millis(100);
 
 /// The thread that listens.
 pub(super) struct Server {
@@ -36,15 +43,15 @@ pub(super) struct Server {
 
 impl Server {
     /// Starts it.
-    pub(super) fn start(socket: Socket, to: Sender<Request>) -> io::Result<Self> {
+    pub(super) fn start(socket: Socket, questions: Arc<Questions>) -> io::Result<Self> {
         let over = Arc::new(AtomicBool::new(false));
         let its_over = Arc::clone(&over);
-        let listen = move || listen(&socket, Arc::new(Questions(to.into())), &its_over);
+        let listen = move || listen(&socket, &questions, &its_over);
         let listener = std::thread::Builder::new().name("iotrace-control".into()).spawn(listen)?;
         Ok(Self { over, listener })
     }
 
-    /// Ends it; answers that are being read are given their time.
+    /// Ends it; answers that are being read are given a little time.
     pub(super) fn stop(self) {
         // ORDERING: nothing hangs on it but when they look.
         self.over.store(true, Ordering::Relaxed);
@@ -52,31 +59,44 @@ impl Server {
     }
 }
 
-fn listen(socket: &Socket, questions: Arc<Questions>, over: &Arc<AtomicBool>) {
-    let mut clients: Vec<JoinHandle<()>> = Vec::new();
+fn listen(socket: &Socket, questions: &Arc<Questions>, over: &Arc<AtomicBool>) {
+    let mut clients: Vec<(JoinHandle<()>, UnixStream)> = Vec::new();
     while !is_over(over) {
         spawn::wait_readable(socket.as_fd(), LOOK_MS);
-        let Ok(stream) = socket.accept() else { continue };
-        clients.retain(|it| !it.is_finished());
+        clients.retain(|it| !it.0.is_finished());
+        let accepted = socket.accept().and_then(|it| Ok((it.try_clone()?, it)));
+        let (stream, its_end) = match accepted {
+            Ok(it) => it,
+            Err(error) => {
+                // Who waits there is there still: we would be told of him at once.
+                if !waits(&error) {
+                    thread::pause(NO_MORE);
+                }
+                continue;
+            }
+        };
         let mut client = Client { stream, over: Arc::clone(over) };
         if clients.len() >= CLIENTS_MAX {
             // A line fits into any socket's buffer.
             let why = Err("too many connections at the same time".to_owned());
-            let _ = client.write(GREETING.as_bytes()).and_then(|()| client.write(&head(&why)));
+            let _ = client.write(&[GREETING.as_bytes(), &head(&why)]);
             continue;
         }
-        let its_questions = Arc::clone(&questions);
+        let its_questions = Arc::clone(questions);
         let serve = move || {
             // It went, or was cut off: nobody else minds.
             let _ = client.serve(&its_questions);
         };
         let thread = std::thread::Builder::new().name("iotrace-client".into()).spawn(serve);
-        clients.extend(thread);
+        clients.extend(thread.ok().map(|it| (it, its_end)));
     }
-    // Whoever waits for an answer has none any more.
-    drop(questions);
-    for client in clients {
-        let _ = client.join();
+    let deadline = after(LAST_NS);
+    while clients.iter().any(|it| !it.0.is_finished()) && clock::now() < deadline {
+        thread::pause(LOOK);
+    }
+    for (_, stream) in clients {
+        // A thread that a file system does not let go is not waited for.
+        let _ = stream.shutdown(Shutdown::Both);
     }
 }
 
@@ -93,10 +113,9 @@ struct Client {
 
 impl Client {
     fn serve(&mut self, questions: &Questions) -> io::Result<()> {
-        let look = Duration::from_millis(LOOK_MS.into());
-        self.stream.set_read_timeout(Some(look))?;
-        self.stream.set_write_timeout(Some(look))?;
-        self.write(GREETING.as_bytes())?;
+        self.stream.set_read_timeout(Some(LOOK))?;
+        self.stream.set_write_timeout(Some(LOOK))?;
+        self.write(&[GREETING.as_bytes()])?;
         let mut read = Vec::new();
         loop {
             let answer = match self.read_line(&mut read)? {
@@ -104,12 +123,11 @@ impl Client {
                 Line::TooLong => Err(format!("a question has at most {LINE_MAX} bytes")),
                 Line::None => return Ok(()),
             };
-            self.write(&head(&answer))?;
-            match answer {
-                Ok(lines) => self.write(&lines.text)?,
-                // What is behind it is not looked at.
-                Err(_) if read.len() > LINE_MAX => return Ok(()),
-                Err(_) => {}
+            let lines = answer.as_ref().map_or(&[][..], |it| &it.text);
+            self.write(&[&head(&answer), lines])?;
+            // What is behind a line that is too long is not looked at.
+            if read.len() > LINE_MAX {
+                return Ok(());
             }
         }
     }
@@ -119,6 +137,9 @@ impl Client {
         let deadline = after(QUIET_NS);
         let mut bytes = [0; 4096];
         loop {
+            if is_over(&self.over) {
+                return Ok(Line::None);
+            }
             if let Some(end) = read.iter().position(|it| *it == b'\n') {
                 let mut line: Vec<u8> = read.drain(..=end).collect();
                 line.pop();
@@ -127,7 +148,7 @@ impl Client {
             if read.len() > LINE_MAX {
                 return Ok(Line::TooLong);
             }
-            if clock::now() > deadline || is_over(&self.over) {
+            if clock::now() > deadline {
                 return Ok(Line::None);
             }
             match self.stream.read(&mut bytes) {
@@ -140,18 +161,29 @@ impl Client {
     }
 
     /// Writes all of it, in time.
-    fn write(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+    fn write(&mut self, parts: &[&[u8]]) -> io::Result<()> {
         let deadline = after(READING_NS);
-        while !bytes.is_empty() {
-            match self.stream.write(bytes) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(count) => bytes = bytes.get(count..).unwrap_or_default(),
-                Err(error) if waits(&error) && clock::now() < deadline => {}
-                Err(error) => return Err(error),
-            }
+        for part in parts {
+            write_until(&mut self.stream, part, deadline)?;
         }
         Ok(())
     }
+}
+
+/// Writes all of it before that time, to what does not wait for long.
+fn write_until(to: &mut impl Write, mut bytes: &[u8], deadline: KernelTime) -> io::Result<()> {
+    while !bytes.is_empty() {
+        if clock::now() >= deadline {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        match to.write(bytes) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(count) => bytes = bytes.get(count..).unwrap_or_default(),
+            Err(error) if waits(&error) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 /// What comes from a connection.
@@ -180,4 +212,45 @@ fn answer(line: &[u8], questions: &Questions) -> Answer {
     };
     let target = asked.file.clone().map(|word| Target { word, found });
     questions.ask(asked, target)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Takes a byte at a time, and never waits.
+    struct Slow(usize);
+
+    impl Write for Slow {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            self.0 += 1;
+            Ok(1)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn who_takes_an_answer_bit_by_bit_has_no_more_time_than_others() {
+        let mut slow = Slow(0);
+        let late = write_until(&mut slow, b"abc", KernelTime(0)).map_err(|it| it.kind());
+        assert_eq!((late, slow.0), (Err(io::ErrorKind::TimedOut), 0));
+        write_until(&mut slow, b"abc", KernelTime(u64::MAX)).expect("there is time");
+        assert_eq!(slow.0, 3);
+    }
+
+    #[test]
+    fn nothing_is_asked_when_it_is_over() {
+        let (stream, _other) = UnixStream::pair().expect("two ends");
+        let over = Arc::new(AtomicBool::new(false));
+        let mut client = Client { stream, over: Arc::clone(&over) };
+        let mut read = b"reset\nlist\n".to_vec();
+        let line = client.read_line(&mut read).expect("no error");
+        assert!(matches!(line, Line::Some(it) if it == b"reset"));
+        // ORDERING: there is one thread.
+        over.store(true, Ordering::Relaxed);
+        assert!(matches!(client.read_line(&mut read), Ok(Line::None)));
+    }
 }

@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -44,13 +45,10 @@ pub(super) fn look(path: &[u8]) -> Result<Found, String> {
     }
     let failed = |it: io::Error| it.to_string();
     let path = path.canonicalize().map_err(failed)?;
-    // Not opened before it is known that this does nothing.
-    if !path.metadata().map_err(failed)?.is_file() {
-        return Err("it is no regular file".to_owned());
-    }
     let bytes = path.into_os_string().into_vec();
-    let (file, key) = open(&bytes).map_err(failed)?;
-    let runs = runs(&file);
+    let held = hold(&bytes).map_err(failed)?;
+    let key = held.key.ok_or("it is no regular file")?;
+    let runs = runs(&held.open().map_err(failed)?);
     Ok(Found { key, name: format!("{}_{}", device_name(key.0), key.1), path: bytes, runs })
 }
 
@@ -63,18 +61,38 @@ pub(super) fn key_of(path: &[u8]) -> Option<FileKey> {
 
 /// Where a file lies now, if it is still that one.
 pub(super) fn places(path: &[u8], key: FileKey) -> Option<Vec<(u64, u64)>> {
-    let (file, found) = open(path).ok()?;
-    (found == key).then(|| runs(&file))
+    let held = hold(path).ok().filter(|it| it.key == Some(key))?;
+    Some(runs(&held.open().ok()?))
 }
 
-/// Nothing is kept open: the file may be removed, and its file system unmounted.
-fn open(path: &[u8]) -> io::Result<(File, FileKey)> {
-    use std::os::fd::AsRawFd;
-    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_NOATIME;
-    let file = OpenOptions::new().read(true).custom_flags(flags).open(OsStr::from_bytes(path))?;
-    let stat = files::stat_behind(&format!("/proc/self/fd/{}", file.as_raw_fd()));
-    let stat = stat.ok_or_else(io::Error::last_os_error)?;
-    Ok((file, (stat.dev, stat.ino)))
+/// What a path leads to, held but not opened: whatever was put there, that does nothing to it.
+///
+/// Nothing is kept: the file may be removed, and its file system unmounted.
+struct Held {
+    handle: File,
+    /// If it is a regular file.
+    key: Option<FileKey>,
+}
+
+/// Holds what is there; a link is not followed.
+fn hold(path: &[u8]) -> io::Result<Held> {
+    let flags = libc::O_PATH | libc::O_NOFOLLOW;
+    let handle = OpenOptions::new().read(true).custom_flags(flags).open(OsStr::from_bytes(path))?;
+    let is_file = handle.metadata()?.is_file();
+    let stat = files::stat_behind(&held_at(&handle)).ok_or_else(io::Error::last_os_error)?;
+    Ok(Held { handle, key: is_file.then_some((stat.dev, stat.ino)) })
+}
+
+impl Held {
+    /// Opens the file that is held, wherever its path leads to by now.
+    fn open(&self) -> io::Result<File> {
+        let flags = libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_NOATIME;
+        OpenOptions::new().read(true).custom_flags(flags).open(held_at(&self.handle))
+    }
+}
+
+fn held_at(handle: &File) -> String {
+    format!("/proc/self/fd/{}", handle.as_raw_fd())
 }
 
 /// Addresses and lengths; none if the file system does not tell.
@@ -88,4 +106,34 @@ fn device_name(dev: DevId) -> String {
     let link = std::fs::read_link(format!("/sys/dev/block/{dev}")).ok();
     let name = link.and_then(|it| Some(it.file_name()?.to_str()?.to_owned()));
     name.unwrap_or_else(|| dev.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn what_was_put_in_its_place_is_not_opened() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().canonicalize().expect("it is there").join("file");
+        let bytes = path.as_os_str().as_bytes();
+        fs::write(&path, "one").expect("written");
+        let key = look(bytes).expect("a file").key;
+        assert!(places(bytes, key).is_some());
+        let held = hold(bytes).expect("it is there");
+        fs::rename(&path, dir.path().join("moved")).expect("moved");
+        fs::write(&path, "another").expect("written");
+        assert_eq!(io::read_to_string(held.open().expect("it is there")).expect("read"), "one");
+        assert_eq!(places(bytes, key), None);
+        fs::remove_file(&path).expect("removed");
+        symlink(dir.path().join("moved"), &path).expect("a link");
+        assert_eq!(places(bytes, key), None, "a link to it is not the file");
+        fs::remove_file(&path).expect("removed");
+        // Who opens one waits for a writer.
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).expect("a pipe");
+        assert_eq!(look(bytes).expect_err("no file"), "it is no regular file");
+        assert_eq!(places(bytes, key), None);
+    }
 }
