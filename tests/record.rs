@@ -209,11 +209,13 @@ fn tar_without_strace_has_the_same_names() {
     let operations = recording.operations();
     let mut read: BTreeMap<Vec<u8>, u64> = BTreeMap::new();
     for operation in operations.iter().filter(|it| it.name == "read") {
-        let path = operation.path().expect("tar reads only what it opened");
+        // A name may be read too late, which is told.
+        let is_certain = operation.path_source.as_deref() != Some("unverified");
+        let Some(path) = operation.path().filter(|_| is_certain) else { continue };
         *read.entry(path).or_default() +=
             operation.result.and_then(|it| u64::try_from(it).ok()).unwrap_or(0);
     }
-    let mut files = 0;
+    let (mut files, mut missed) = (0, 0);
     for place in fs::read_dir(&tree)
         .expect("the tree")
         .flatten()
@@ -224,11 +226,17 @@ fn tar_without_strace_has_the_same_names() {
         for file in fs::read_dir(place.path()).expect("a directory").flatten() {
             let length = file.metadata().expect("it is there").len();
             let found = read.get(file.path().into_os_string().as_encoded_bytes()).copied();
-            assert_eq!(found.unwrap_or(0), length, "{}", file.path().display());
+            assert!(found.is_none_or(|it| it == length), "{}", file.path().display());
+            missed += u64::from(found.is_none() && length > 0);
             files += 1;
         }
     }
     assert_eq!(files, 300);
+    assert!(
+        missed <= recording.number("unnamed"),
+        "{missed} files have no name, and it is not told"
+    );
+    assert!(missed < 20, "{missed} of 300 files have no name");
     let bytes: i64 =
         on_file(&operations, "write", &archive).iter().filter_map(|it| it.result).sum();
     assert_eq!(bytes, fs::metadata(&archive).expect("tar wrote it").len().cast_signed());
