@@ -3,10 +3,10 @@
 use std::convert::Infallible;
 
 use rangemap::RangeSet;
-use rustc_hash::FxHashMap;
 
 use super::done::{Done, Name};
 use super::keyed::Keyed;
+use super::names::ProcessNames;
 use super::spread::Spread;
 use super::summary::file_key;
 use super::tally::Tally;
@@ -190,8 +190,8 @@ pub struct Files {
     pub by_process: Keyed<(ProcessKey, usize), ProcessUse>,
     /// On files of unknown name.
     pub nameless: FileUse,
-    /// Names of processes, the last ones.
-    pub comms: FxHashMap<ProcessKey, (Pid, Vec<u8>)>,
+    /// Names of processes.
+    pub names: ProcessNames,
     room: usize,
 }
 
@@ -201,7 +201,7 @@ impl Default for Files {
             files: Keyed::default(),
             by_process: Keyed::default(),
             nameless: FileUse::default(),
-            comms: FxHashMap::default(),
+            names: ProcessNames::default(),
             room: ALL_PIECES_MAX,
         }
     }
@@ -236,7 +236,11 @@ impl Files {
     fn on_file(&mut self, name: &Name<'_>, done: &Done<'_>, moved: [u64; 2]) {
         let place = self.place(name);
         let key = (done.process, place);
-        let by = self.by_process.row(&key, || key);
+        let names = &mut self.names;
+        let by = self.by_process.row(&key, || {
+            names.keep(done.process);
+            key
+        });
         let is_first = by.tally.count == 0;
         by.pid = done.pid;
         by.tally.add_side(done, moved[0], moved[1]);
@@ -314,17 +318,7 @@ impl Sink for Files {
                     self.names_changed(operation, named);
                 }
             }
-            Step::ProcessSeen(it) => {
-                self.comms.insert(it.key, (it.pid, it.comm.clone()));
-            }
-            Step::ThreadRenamed(thread) => {
-                if let Some(it) = self.comms.get_mut(&thread.process)
-                    && it.0.0 == thread.tid.0
-                {
-                    it.1.clone_from(&thread.comm);
-                }
-            }
-            _ => {}
+            _ => self.names.look(step),
         }
         Ok(())
     }

@@ -130,11 +130,11 @@ fn file(summary: &IoSummary) -> Option<Finding> {
 }
 
 fn process(summary: &IoSummary) -> Option<Finding> {
-    let rows = || summary.processes.iter().map(|it| it.1);
-    let by_time = |it: &&OfProcess| (it.tally.own_time(), std::cmp::Reverse(it.pid));
-    let OfProcess { pid, comm, tally } = rows().max_by_key(by_time)?;
-    let all_ns = summary.all.own_time();
-    let kind = FindingKind::Process { pid: *pid, comm: comm.clone(), count: tally.count, all_ns };
+    let rows = || summary.processes.iter();
+    let by_time = |(_, it): &(&_, &OfProcess)| (it.tally.own_time(), std::cmp::Reverse(it.pid));
+    let (key, OfProcess { pid, tally }) = rows().max_by_key(by_time)?;
+    let (comm, all_ns) = (summary.names.of(*key).to_vec(), summary.all.own_time());
+    let kind = FindingKind::Process { pid: *pid, comm, count: tally.count, all_ns };
     some(kind, tally.own_time()).filter(|_| rows().count() > 1)
 }
 

@@ -7,6 +7,7 @@ pub mod filter;
 pub mod findings;
 pub mod keyed;
 pub mod latency;
+pub mod names;
 pub mod pattern;
 pub mod split;
 pub mod spread;

@@ -19,12 +19,13 @@ use self::order::Access;
 use self::stream::Stream;
 use super::done::{Done, Name};
 use super::keyed::Keyed;
+use super::names::ProcessNames;
 use super::summary::file_key;
 use crate::event::block::RequestOp;
 use crate::event::syscall_table;
 use crate::operation::behind::{Behind, FileKey, Piece};
 use crate::operation::block::{BlockRequest, BlockStep, Ending};
-use crate::operation::model::{Mounts, OpenFile, PathSource, ProcessKey};
+use crate::operation::model::{Mounts, OpenFile, ProcessKey};
 use crate::operation::{Sink, Step};
 use crate::units::{DevId, KernelTime, Pid, SECTOR_BYTES};
 
@@ -103,8 +104,8 @@ pub struct Patterns {
     pub untold: u64,
     /// Requests that moved no data: flushes, discards.
     pub without_data: u64,
-    /// Names of processes, the last ones.
-    pub comms: FxHashMap<ProcessKey, (Pid, Vec<u8>)>,
+    /// Names of processes.
+    pub names: ProcessNames,
 }
 
 impl Patterns {
@@ -148,10 +149,7 @@ impl Patterns {
         offset: Option<u64>,
     ) -> Option<StreamFile> {
         let stat = file.and_then(|it| it.stat.as_ref());
-        let is_made = |it: &OpenFile| {
-            it.path.as_ref().is_some_and(|it| it.source == PathSource::Call) && stat.is_none()
-        };
-        if stat.is_some_and(|it| !it.has_position()) || file.is_some_and(is_made) {
+        if stat.is_some_and(|it| !it.has_position()) || file.is_some_and(OpenFile::is_made) {
             self.elsewhere += 1;
             return None;
         }
@@ -183,7 +181,11 @@ impl Patterns {
             return self.streams.at(usize::MAX);
         }
         let key = (done.process, file, direction);
-        let row = self.streams.row(&key, || key);
+        let names = &mut self.names;
+        let row = self.streams.row(&key, || {
+            names.keep(done.process);
+            key
+        });
         row.pid = done.pid;
         row
     }
@@ -264,17 +266,7 @@ impl Sink for Patterns {
             Step::Block { step: BlockStep::Ended(request), pieces, .. } => {
                 self.request(request, pieces);
             }
-            Step::ProcessSeen(it) => {
-                self.comms.insert(it.key, (it.pid, it.comm.clone()));
-            }
-            Step::ThreadRenamed(thread) => {
-                if let Some(it) = self.comms.get_mut(&thread.process)
-                    && it.0.0 == thread.tid.0
-                {
-                    it.1.clone_from(&thread.comm);
-                }
-            }
-            _ => {}
+            _ => self.names.look(step),
         }
         Ok(())
     }

@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 
-use rustc_hash::FxHashMap;
-
 use super::done::{Done, Name, What};
 use super::keyed::Keyed;
+use super::names::ProcessNames;
 use super::spread::Spread;
 use super::tally::Tally;
 use crate::event::block::RequestOp;
@@ -21,8 +20,6 @@ use crate::units::{DevId, KernelTime, Pid};
 pub struct OfProcess {
     /// Its number.
     pub pid: Pid,
-    /// Its name, the last one.
-    pub comm: Vec<u8>,
     /// Its operations.
     pub tally: Tally,
 }
@@ -81,7 +78,8 @@ pub struct IoSummary {
     pub faults: u64,
     /// All operations.
     pub all: Tally,
-    names: FxHashMap<ProcessKey, (Pid, Vec<u8>)>,
+    /// Names of processes.
+    pub names: ProcessNames,
 }
 
 impl IoSummary {
@@ -91,12 +89,12 @@ impl IoSummary {
         if let Some(errno) = done.errno {
             *self.errors.entry((done.what, errno)).or_default() += 1;
         }
-        let names = &self.names;
-        let process = self.processes.row(&done.process, || done.process);
-        if process.tally.count == 0 {
-            let known = names.get(&done.process).cloned();
-            (process.pid, process.comm) = known.unwrap_or((done.pid, Vec::new()));
-        }
+        let names = &mut self.names;
+        let process = self.processes.row(&done.process, || {
+            names.keep(done.process);
+            done.process
+        });
+        process.pid = done.pid;
         process.tally.add(done);
         let [read, written] = done.sides();
         match &done.name {
@@ -139,14 +137,6 @@ impl IoSummary {
             row.device.add(completed.0.saturating_sub(issued.0));
         }
     }
-
-    fn named(&mut self, key: ProcessKey, pid: Pid, comm: &[u8]) {
-        let row = self.processes.get_mut(&key);
-        if let Some(row) = row {
-            row.comm = comm.to_vec();
-        }
-        self.names.insert(key, (pid, comm.to_vec()));
-    }
 }
 
 impl Sink for IoSummary {
@@ -159,16 +149,9 @@ impl Sink for IoSummary {
                     self.done(&done);
                 }
             }
-            Step::ProcessSeen(process) => self.named(process.key, process.pid, &process.comm),
-            Step::ThreadRenamed(thread) => {
-                let first = self.names.get(&thread.process).map(|it| it.0);
-                if let Some(pid) = first.filter(|it| it.0 == thread.tid.0) {
-                    self.named(thread.process, pid, &thread.comm);
-                }
-            }
             Step::Fault(_) => self.faults += 1,
             Step::Block { step: BlockStep::Ended(request), .. } => self.request(request),
-            _ => {}
+            _ => self.names.look(step),
         }
         Ok(())
     }

@@ -409,7 +409,8 @@ impl Call {
 
     /// True if mappings are others behind it.
     pub fn changes_mappings(&self) -> bool {
-        self.maps() || self.unmaps() || self.arg(Role::OldCount).is_some()
+        self.class == Class::Map
+            && (self.maps() || self.unmaps() || self.arg(Role::OldCount).is_some())
     }
 
     /// True if it makes another program of its process.

@@ -77,7 +77,8 @@ impl Context {
         call: &Call,
         process: &'a Process,
     ) -> Option<(RefMut<'a, Mappings>, u64)> {
-        let concerns = call.maps() || call.arg(Role::Address).is_some();
+        let is_of_memory = matches!(call.class, Class::Map | Class::Sync);
+        let concerns = is_of_memory && (call.maps() || call.arg(Role::Address).is_some());
         let page_bytes = self.followed.mappings.filter(|_| concerns)?;
         let mut memory = process.memory.borrow_mut();
         memory.doubt_since(self.losses);

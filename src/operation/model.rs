@@ -259,6 +259,12 @@ pub struct SyscallOperation {
 }
 
 impl OpenFile {
+    /// True if it was made by a call that makes no files: a pipe, a socket, an eventfd.
+    pub fn is_made(&self) -> bool {
+        let path = self.path.as_ref();
+        self.stat.is_none() && path.is_some_and(|it| it.source == PathSource::Call)
+    }
+
     /// The name that it had before it was followed to another one.
     pub fn first_path(&self) -> Option<&FilePath> {
         let renamed = self.path.as_ref().is_some_and(|it| it.source == PathSource::Renamed);

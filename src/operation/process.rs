@@ -1,6 +1,7 @@
 //! Who is who: processes and threads, their names, and who is followed.
 
 use std::cell::RefCell;
+use std::collections::hash_map::Entry;
 use std::rc::Rc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -14,6 +15,7 @@ use super::spaces::Spaces;
 use super::spans::OpenSpans;
 use super::syscall::Pending;
 use super::task::{Copied, Own, Task, become_process, unshare};
+use crate::anomaly::Ignored;
 use crate::event::task::{CLONE_FILES, CLONE_FS, CLONE_NEWNS, CLONE_VM};
 use crate::units::{KernelTime, Pid, Tid};
 
@@ -64,6 +66,15 @@ pub struct Process {
 }
 
 impl Process {
+    /// Why its records are not wanted, if they are not.
+    pub fn unwanted(&self) -> Option<Ignored> {
+        match (self.followed, self.before_exec) {
+            (_, true) => Some(Ignored::BeforeExec),
+            (false, _) => Some(Ignored::Foreign),
+            (true, false) => None,
+        }
+    }
+
     /// What is known of its files is not true any more.
     pub fn forget_files(&mut self) {
         self.fds = SharedTable::default();
@@ -95,6 +106,47 @@ impl Thread {
     /// True if it is inside a call that starts a program.
     fn is_in_exec(&self) -> bool {
         self.pending.as_ref().is_some_and(|it| it.operation.call.call().is_exec())
+    }
+}
+
+/// The process; made if it was never heard of.
+fn process_of<'a>(
+    processes: &'a mut FxHashMap<i32, Process>,
+    (scope, next): (&Scope, &mut u32),
+    pid: Pid,
+) -> &'a mut Process {
+    processes.entry(pid.0).or_insert_with(|| {
+        let key = ProcessKey(*next);
+        *next += 1;
+        Process {
+            info: ProcessInfo { key, pid, parent: None, comm: Vec::new(), user: None },
+            parent: None,
+            followed: scope.system && pid != scope.own,
+            before_exec: false,
+            fds: SharedTable::default(),
+            memory: SharedMappings::default(),
+            place: SharedPlace::default(),
+            abi: Abi::default(),
+            is_kernel: pid == KTHREADD,
+            announced: false,
+            threads: 0,
+            leader_ended: false,
+        }
+    })
+}
+
+/// One more thread of the process.
+fn new_thread(process: &mut Process, key: ThreadKey, tid: Tid) -> Thread {
+    process.threads += 1;
+    let ProcessInfo { key: of, pid, comm, .. } = &process.info;
+    Thread {
+        info: ThreadInfo { key, process: *of, tid, comm: comm.clone() },
+        pid: *pid,
+        seen: false,
+        pending: None,
+        spans: OpenSpans::default(),
+        own: Own::default(),
+        announced: false,
     }
 }
 
@@ -145,37 +197,20 @@ impl Tasks {
 
     /// The process; made if it was never heard of.
     pub fn process(&mut self, pid: Pid) -> &mut Process {
-        let next = &mut self.next_process;
-        let followed = self.scope.system && pid != self.scope.own;
-        self.processes.entry(pid.0).or_insert_with(|| {
-            let key = ProcessKey(*next);
-            *next += 1;
-            Process {
-                info: ProcessInfo { key, pid, parent: None, comm: Vec::new(), user: None },
-                parent: None,
-                followed,
-                before_exec: false,
-                fds: SharedTable::default(),
-                memory: SharedMappings::default(),
-                place: SharedPlace::default(),
-                abi: Abi::default(),
-                is_kernel: pid == KTHREADD,
-                announced: false,
-                threads: 0,
-                leader_ended: false,
-            }
-        })
+        process_of(&mut self.processes, (&self.scope, &mut self.next_process), pid)
     }
 
     /// The thread and its process; made if they were never heard of.
     pub fn thread(&mut self, pid: Pid, tid: Tid) -> (&mut Process, &mut Thread) {
-        if self.threads.get(&tid.0).is_none_or(|it| it.pid != pid) {
-            self.make_thread(pid, tid);
-        }
-        self.process(pid);
-        // Both are there now; the entry API cannot say so for two maps at once.
-        let process = self.processes.get_mut(&pid.0).expect("made above");
-        let thread = self.threads.get_mut(&tid.0).expect("made above");
+        let process = process_of(&mut self.processes, (&self.scope, &mut self.next_process), pid);
+        let thread = match self.threads.entry(tid.0) {
+            Entry::Occupied(it) if it.get().pid == pid => it.into_mut(),
+            other => {
+                let key = ThreadKey(self.next_thread);
+                self.next_thread += 1;
+                other.insert_entry(new_thread(process, key, tid)).into_mut()
+            }
+        };
         (process, thread)
     }
 
@@ -197,27 +232,6 @@ impl Tasks {
             process.threads = process.threads.saturating_sub(1);
         }
         Some(thread)
-    }
-
-    fn make_thread(&mut self, pid: Pid, tid: Tid) {
-        let key = ThreadKey(self.next_thread);
-        self.next_thread += 1;
-        let process = self.process(pid);
-        process.threads += 1;
-        let info =
-            ThreadInfo { key, process: process.info.key, tid, comm: process.info.comm.clone() };
-        self.threads.insert(
-            tid.0,
-            Thread {
-                info,
-                pid,
-                seen: false,
-                pending: None,
-                spans: OpenSpans::default(),
-                own: Own::default(),
-                announced: false,
-            },
-        );
     }
 
     /// True if it has a parent among those that were seen to make it, and that one is gone.
@@ -284,7 +298,8 @@ impl Tasks {
         if parent.0 != child.0 {
             replaced.extend(self.begin_process(now, parent, child.0));
         }
-        self.make_thread(child.0, child.1);
+        // Whoever had that number is gone.
+        self.thread(child.0, child.1);
         let of_parent = self.threads.get(&parent.1.0).filter(|it| it.pid == parent.0);
         let own = of_parent.filter(|_| parent.0 == child.0).map(|it| it.own.clone());
         let comm = self.threads.get(&parent.1.0).map(|it| it.info.comm.clone());

@@ -56,11 +56,12 @@ pub fn begin(
     let call = enter.call.call();
     let args = &enter.args;
     task.fds().borrow_mut().begin_call(event.tid);
-    let fd = fd_of(call, Role::Fd, args).filter(|it| it.0 >= 0);
+    let asked = fd_of(call, Role::Fd, args);
     // Of memory without a file the kernel does not look at the descriptor.
-    let is_anonymous = register(call, Role::MapFlags, args)
-        .is_some_and(|it| it & libc::MAP_ANONYMOUS.cast_unsigned() as u64 != 0);
-    let fd = fd.filter(|_| !is_anonymous);
+    let is_anonymous = call.class == Class::Map
+        && register(call, Role::MapFlags, args)
+            .is_some_and(|it| it & libc::MAP_ANONYMOUS.cast_unsigned() as u64 != 0);
+    let fd = asked.filter(|it| it.0 >= 0 && !is_anonymous);
     let mut pending = Pending {
         operation: SyscallOperation {
             call: enter.call,
@@ -73,7 +74,7 @@ pub fn begin(
             end: None,
             args: *args,
             ret: None,
-            fd: fd_of(call, Role::Fd, args),
+            fd: asked,
             file: None,
             named: None,
             target: None,
@@ -140,9 +141,10 @@ fn begin_on_file(
     let fd = fd.filter(&is_known);
     let description = fd.map(|it| context.description(task, it));
     pending.operation.file = description.as_ref().map(|it| it.file());
-    pending.appends = register(call, Role::RwFlags, &args).is_some_and(|it| it & RWF_APPEND != 0);
-    let appends = call.class == Class::Write
-        && (pending.appends || description.as_ref().is_none_or(|it| it.appends()));
+    let writes = call.class == Class::Write;
+    pending.appends =
+        writes && register(call, Role::RwFlags, &args).is_some_and(|it| it & RWF_APPEND != 0);
+    let appends = writes && (pending.appends || description.as_ref().is_none_or(|it| it.appends()));
     let own_position = match call.class {
         Class::Read | Class::Write => match register(call, Role::Offset, &args) {
             // preadv2 and pwritev2 take -1 for the file's own position.
@@ -183,8 +185,11 @@ fn begin_on_file(
 
 /// The descriptor that a `dup2` is about to give another file.
 fn replaced(call: &Call, args: &[u64; 6]) -> Option<Fd> {
+    if call.class != Class::Dup {
+        return None;
+    }
     let fd = fd_of(call, Role::Fd2, args).filter(|it| it.0 >= 0)?;
-    (call.class == Class::Dup && fd_of(call, Role::Fd, args) != Some(fd)).then_some(fd)
+    (fd_of(call, Role::Fd, args) != Some(fd)).then_some(fd)
 }
 
 /// The exit: makes the operation whole. Its effects.

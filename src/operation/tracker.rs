@@ -89,22 +89,6 @@ impl Tracker {
         &mut self.ledger
     }
 
-    /// True if this record of a call is one of another table.
-    fn is_of_other_table(&mut self, pid: Pid, ends_exec: bool) -> bool {
-        let process = self.tasks.process(pid);
-        let verdict = process.abi.judge(ends_exec, self.context.losses);
-        if verdict == Verdict::NativeAgain {
-            process.forget_files();
-        } else if verdict == Verdict::OtherNow {
-            self.ledger.other.add(pid, &process.info.comm);
-        }
-        let is_other = matches!(verdict, Verdict::Other | Verdict::OtherNow);
-        if is_other {
-            self.ledger.ignore(Ignored::OtherTable);
-        }
-        is_other
-    }
-
     /// Everything is switched on from some moment on; what was learnt before it may have been changed unseen.
     fn come_to(&mut self, time: KernelTime) {
         if time >= self.all_on {
@@ -211,7 +195,7 @@ impl Tracker {
         Ok(())
     }
 
-    /// Why this thread's records are not wanted, if they are not.
+    /// Why this process's records are not wanted, if they are not.
     fn unwanted(&mut self, pid: Pid) -> Option<Ignored> {
         if pid.0 <= 0 {
             return Some(Ignored::Invisible);
@@ -219,12 +203,30 @@ impl Tracker {
         if self.tasks.is_own(pid) {
             return Some(Ignored::Own);
         }
-        let process = self.tasks.process(pid);
-        match (process.followed, process.before_exec) {
-            (_, true) => Some(Ignored::BeforeExec),
-            (false, _) => Some(Ignored::Foreign),
-            (true, false) => None,
+        self.tasks.process(pid).unwanted()
+    }
+
+    /// True if this record of a call is not wanted, or one of another table. `ends_exec`: it is the end of an exec.
+    fn leaves_out(&mut self, pid: Pid, ends_exec: bool) -> bool {
+        if pid.0 <= 0 || self.tasks.is_own(pid) {
+            let reason = if pid.0 <= 0 { Ignored::Invisible } else { Ignored::Own };
+            self.ledger.ignore(reason);
+            return true;
         }
+        let process = self.tasks.process(pid);
+        let mut reason = process.unwanted();
+        if reason.is_none() {
+            let verdict = process.abi.judge(ends_exec, self.context.losses);
+            if verdict == Verdict::NativeAgain {
+                process.forget_files();
+            } else if verdict == Verdict::OtherNow {
+                self.ledger.other.add(pid, &process.info.comm);
+            }
+            let is_other = matches!(verdict, Verdict::Other | Verdict::OtherNow);
+            reason = is_other.then_some(Ignored::OtherTable);
+        }
+        reason.into_iter().for_each(|it| self.ledger.ignore(it));
+        reason.is_some()
     }
 
     fn enter<S: Sink>(
@@ -233,19 +235,15 @@ impl Tracker {
         enter: &SysEnter,
         sink: &mut S,
     ) -> Result<(), S::Error> {
-        if let Some(reason) = self.unwanted(event.pid) {
-            self.ledger.ignore(reason);
-            return Ok(());
-        }
-        if self.is_of_other_table(event.pid, false) {
+        if self.leaves_out(event.pid, false) {
             return Ok(());
         }
         self.ledger.events += 1;
         self.ledger.entries += 1;
         self.asynchronous.leave(event.tid);
         self.end_stale(event.time, event.pid, event.tid, sink)?;
-        self.begin_spans(event.tid);
         let (process, thread) = self.tasks.thread(event.pid, event.tid);
+        self.ledger.spans.without_end += thread.spans.clear() as u64;
         announce(event.time, process, thread, sink)?;
         if let Some(pending) = thread.pending.take() {
             let operation = syscall::abandon(pending, event.time);
@@ -267,17 +265,13 @@ impl Tracker {
         exit: &SysExit,
         sink: &mut S,
     ) -> Result<(), S::Error> {
-        if let Some(reason) = self.unwanted(event.pid) {
-            self.ledger.ignore(reason);
-            return Ok(());
-        }
-        if self.is_of_other_table(event.pid, exit.call.call().is_exec() && exit.ret == 0) {
+        if self.leaves_out(event.pid, exit.call.call().is_exec() && exit.ret == 0) {
             return Ok(());
         }
         self.end_stale(event.time, event.pid, event.tid, sink)?;
         self.leave_shared(event, exit);
-        self.end_spans(event);
         let (process, thread) = self.tasks.thread(event.pid, event.tid);
+        layers::end_spans(thread, &mut self.commits, &mut self.ledger, event.time);
         match &mut thread.pending {
             Some(pending) if pending.operation.call.ends_as(exit.call) => {
                 self.ledger.events += 1;
@@ -288,14 +282,13 @@ impl Tracker {
                 count_names(&mut self.ledger, &pending.operation);
                 let step = Step::SyscallEnded(&pending.operation, &effects);
                 sink.step(event.time, &step)?;
+                note_file(&mut self.files, &pending.operation, &thread.info);
+                if !pending.operation.call.call().has_consequences() {
+                    thread.pending = None;
+                    return Ok(());
+                }
                 let ended = thread.pending.take().map(|it| it.operation);
-                if let Some(it) = &ended {
-                    note_file(&mut self.files, it, &thread.info);
-                }
-                match ended.filter(|it| it.call.call().has_consequences()) {
-                    Some(it) => self.follow(event, &it, exit, sink),
-                    None => Ok(()),
-                }
+                ended.map_or(Ok(()), |it| self.follow(event, &it, exit, sink))
             }
             other => {
                 let other = other.take();
@@ -558,8 +551,10 @@ fn note_file(files: &mut Files, operation: &SyscallOperation, by: &ThreadInfo) {
         _ => None,
     };
     if let (Some((file, offset)), Some(bytes)) = (written, done) {
-        let comm = by.comm.as_slice().into();
-        let by = Writer { process: by.process, pid: operation.pid, comm };
+        let by = || {
+            let comm = by.comm.as_slice().into();
+            Writer { process: by.process, pid: operation.pid, comm }
+        };
         files.wrote(by, file, offset, bytes);
     }
 }

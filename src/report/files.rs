@@ -191,7 +191,7 @@ fn by_process(fold: &Files, limit: usize) -> Table {
     let total = rows.len();
     let (rows, rest) = first_rows(rows, limit);
     let row = |((process, place), it): &(&(_, usize), &ProcessUse)| {
-        let comm = fold.comms.get(process).map(|it| it.1.clone()).unwrap_or_default();
+        let comm = fold.names.of(*process).to_vec();
         let mut cells = numbers(it);
         cells.extend([Cell::Signed(it.pid.0.into()), Cell::Name(comm)]);
         cells.extend(match names.get(place) {

@@ -204,7 +204,7 @@ fn streams(fold: &Patterns, direct: u32, limit: usize) -> Table {
         StreamFile::Nameless(_) => None,
     };
     let comm = |process: ProcessKey, pid: Pid| {
-        let comm = fold.comms.get(&process).map(|it| it.1.clone()).unwrap_or_default();
+        let comm = fold.names.of(process).to_vec();
         [Cell::Signed(pid.0.into()), Cell::Name(comm)]
     };
     let row = |(key, it): (&StreamKey, &OfProcess)| {

@@ -7,6 +7,7 @@ use crate::analysis::spread::Spread;
 use crate::analysis::summary::{IoSummary, OfDevice, OfProcess, path_of};
 use crate::analysis::tally::Tally;
 use crate::operation::disk;
+use crate::operation::model::ProcessKey;
 use crate::pipeline::Summary;
 use crate::text::errno::ErrnoName;
 use crate::text::escape::shown;
@@ -219,11 +220,11 @@ fn calls(fold: &IoSummary, limit: usize) -> Table {
 }
 
 fn processes(fold: &IoSummary, limit: usize) -> Table {
-    let cells = |it: &OfProcess| {
+    let cells = |(key, it): (&ProcessKey, &OfProcess)| {
         let pid = Cell::Signed(it.pid.0.into());
-        (vec![pid, Cell::Name(it.comm.clone())], it.tally.clone())
+        (vec![pid, Cell::Name(fold.names.of(*key).to_vec())], it.tally.clone())
     };
-    let rows = fold.processes.iter().map(|it| cells(it.1));
+    let rows = fold.processes.iter().map(cells);
     let rest =
         fold.processes.others().map(|it| (vec![Cell::None, rest_of_keys()], it.tally.clone()));
     let names = [column("pid", "pid"), column("comm", "process")];

@@ -3,20 +3,14 @@
 /// Nanoseconds in a second.
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// Decimal digits of the longest `u64`.
-const LONGEST: usize = 20;
-
 /// `number` in decimal.
 pub(super) fn unsigned(out: &mut Vec<u8>, number: u64) {
-    padded(out, number, 1);
+    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }
 
 /// `number` in decimal, with a minus sign if it has one.
 pub(super) fn signed(out: &mut Vec<u8>, number: i64) {
-    if number < 0 {
-        out.push(b'-');
-    }
-    unsigned(out, number.unsigned_abs());
+    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }
 
 /// `number` in hexadecimal, `0x` before it.
@@ -51,21 +45,12 @@ pub(super) fn seconds_us(out: &mut Vec<u8>, ns: u64) {
     padded(out, ns % SECOND_NS / 1000, 6);
 }
 
-/// `number` in decimal, with zeroes before it up to `least` digits (at most [`LONGEST`]).
+/// `number` in decimal, with zeroes before it up to `least` digits.
 fn padded(out: &mut Vec<u8>, number: u64, least: usize) {
-    let mut digits = [b'0'; LONGEST];
-    let mut rest = number;
-    let mut used = 0;
-    for digit in digits.iter_mut().rev() {
-        if rest == 0 && used >= least {
-            break;
-        }
-        // A remainder of ten always fits; written so that no cast has to be trusted.
-        *digit = b'0' + u8::try_from(rest % 10).unwrap_or(0);
-        rest /= 10;
-        used += 1;
-    }
-    out.extend_from_slice(digits.get(LONGEST - used..).unwrap_or_default());
+    let mut room = itoa::Buffer::new();
+    let digits = room.format(number).as_bytes();
+    out.extend(std::iter::repeat_n(b'0', least.saturating_sub(digits.len())));
+    out.extend_from_slice(digits);
 }
 
 #[cfg(test)]

@@ -159,8 +159,7 @@ impl<W: io::Write, P: Choice> IotracerLines<W, P> {
         for side in access::sides(step) {
             let is_wanted = self.choice.wants_file(side.file.map(|it| &**it));
             match side.access() {
-                // It may be a file.
-                _ if is_wanted && side.file.is_none_or(|it| it.stat.is_none()) => {
+                _ if is_wanted && side.file.is_none_or(|it| may_be_regular(it)) => {
                     self.doubts.left_out += 1;
                 }
                 _ if !is_wanted || !side.file.is_some_and(|it| is_regular(it)) => {}
@@ -216,6 +215,11 @@ impl<W: io::Write, P: Choice> IotracerLines<W, P> {
 
 fn is_regular(file: &OpenFile) -> bool {
     file.stat.is_some_and(|it| it.mode & libc::S_IFMT == libc::S_IFREG)
+}
+
+/// Nothing says what it is.
+fn may_be_regular(file: &OpenFile) -> bool {
+    file.stat.is_none() && !file.is_made()
 }
 
 /// A read or write of a regular file, or a transfer from or to one.
@@ -326,6 +330,7 @@ mod tests {
         tell(&mut lines, &Step::Block { step: &block, thread: None, pieces: &pieces });
         let socket = file(b"socket:[?]", PathSource::Call);
         tell(&mut lines, &Step::SyscallEnded(&call("read", &[], 9, Some(6), Some(&socket)), &[]));
+        tell(&mut lines, &Step::AsyncEnded(&asynchronous(&socket), &[]));
         assert!(lines.out.is_empty(), "{:?}", String::from_utf8_lossy(&lines.out));
         early.end = None;
         early.result = None;

@@ -136,13 +136,15 @@ impl Value<'_> {
     pub(super) fn csv(&self, out: &mut Vec<u8>) {
         let from = out.len();
         match self {
-            Self::None => {}
+            Self::None => return,
             Self::Bytes(it) => escape::shown(out, it, b""),
             Self::Word(it) => out.extend_from_slice(it.as_bytes()),
-            _ => return self.json(out),
+            Self::Unsigned(it) => return digits::unsigned(out, *it),
+            Self::Signed(it) => return digits::signed(out, *it),
+            Self::Plain(it) => return out.extend_from_slice(it.as_bytes()),
         }
         let written = out.get(from..).unwrap_or_default();
-        if written.iter().any(|it| b",\"\n\r".contains(it)) {
+        if written.iter().any(|it| matches!(it, b',' | b'"' | b'\n' | b'\r')) {
             let quoted = written
                 .iter()
                 .flat_map(|it| std::iter::repeat_n(*it, if *it == b'"' { 2 } else { 1 }));

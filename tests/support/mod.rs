@@ -22,6 +22,7 @@ pub(crate) mod process;
 pub(crate) mod recording;
 pub(crate) mod strace;
 pub(crate) mod truth;
+pub(crate) mod watching;
 pub(crate) mod workloads;
 
 use tempfile::TempDir;

@@ -12,7 +12,7 @@ use crate::event::FileStat;
 use crate::event::block::{BlockPoint, Rwbs};
 use crate::event::syscall_table::CallId;
 use crate::operation::block::{At, FlushRole, Inferred, RequestId};
-use crate::operation::model::{FilePath, SyscallOperation, ThreadKey};
+use crate::operation::model::{FilePath, PathSource, SyscallOperation, ThreadKey};
 use crate::units::{CpuId, Fd, Tid};
 
 const DEV: DevId = DevId(7 << 20);

@@ -275,9 +275,15 @@ impl Files {
     }
 
     /// Somebody has written so many bytes there; `offset`: not known where.
-    pub fn wrote(&mut self, by: Writer, file: &OpenFile, offset: Option<u64>, bytes: u64) {
+    pub fn wrote(
+        &mut self,
+        by: impl FnOnce() -> Writer,
+        file: &OpenFile,
+        offset: Option<u64>,
+        bytes: u64,
+    ) {
         if let Some(key) = self.key_of(file) {
-            self.writers.wrote(key, by, offset, bytes);
+            self.writers.wrote(key, by(), offset, bytes);
         }
     }
 

@@ -155,8 +155,10 @@ impl Tracker {
         if let (Class::Write, Some(file), Some(bytes)) =
             (operation.opcode.class(), &operation.file, operation.bytes())
         {
-            let comm = self.tasks.process(operation.pid).info.comm.as_slice().into();
-            let by = Writer { process: operation.process, pid: operation.pid, comm };
+            let by = || {
+                let comm = self.tasks.process(operation.pid).info.comm.as_slice().into();
+                Writer { process: operation.process, pid: operation.pid, comm }
+            };
             self.files.wrote(by, file, operation.offset, bytes);
         }
         self.ledger.async_ended += 1;

@@ -73,11 +73,7 @@ impl Tracker {
         fault: &FaultEvent,
         sink: &mut S,
     ) -> Result<(), S::Error> {
-        if let Some(reason) = self.unwanted(event.pid) {
-            self.ledger.ignore(reason);
-            return Ok(());
-        }
-        if self.is_of_other_table(event.pid, false) {
+        if self.leaves_out(event.pid, false) {
             return Ok(());
         }
         let page_bytes = self.context.followed.mappings.unwrap_or_default();

@@ -1,12 +1,14 @@
 //! What is at work inside calls.
 
 use super::{Tracker, announce};
+use crate::anomaly::Ledger;
 use crate::event::Event;
 use crate::event::layer::{Edge, IOMAP_DIO, Layer, LayerEvent};
 use crate::operation::block::BlockRequest;
-use crate::operation::spans::{self, Span};
+use crate::operation::process::Thread;
+use crate::operation::spans::{self, Commits, Span};
 use crate::operation::{Sink, Step};
-use crate::units::Tid;
+use crate::units::KernelTime;
 
 impl Tracker {
     /// A stretch of time begins or ends.
@@ -69,25 +71,22 @@ impl Tracker {
             }
         }
     }
+}
 
-    /// A call of this thread is over: what it has waited for is known.
-    pub(super) fn end_spans(&mut self, event: &Event) {
-        let Some(thread) = self.tasks.known_thread_mut(event.tid) else { return };
-        // A request of its own that goes on without it, or an end that was lost.
-        self.ledger.spans.without_end += thread.spans.clear() as u64;
-        let Some(pending) = &mut thread.pending else { return };
-        let operation = &mut pending.operation;
-        let has_room = self.commits.put_with(operation, event.time);
-        self.ledger.spans.left_out += u64::from(!has_room);
-        for span in &mut operation.spans {
-            span.end = span.end.min(event.time);
-        }
-    }
-
-    /// A call of this thread begins.
-    pub(super) fn begin_spans(&mut self, tid: Tid) {
-        if let Some(thread) = self.tasks.known_thread_mut(tid) {
-            self.ledger.spans.without_end += thread.spans.clear() as u64;
-        }
+/// A call of this thread is over: what it has waited for is known.
+pub(super) fn end_spans(
+    thread: &mut Thread,
+    commits: &mut Commits,
+    ledger: &mut Ledger,
+    now: KernelTime,
+) {
+    // A request of its own that goes on without it, or an end that was lost.
+    ledger.spans.without_end += thread.spans.clear() as u64;
+    let Some(pending) = &mut thread.pending else { return };
+    let operation = &mut pending.operation;
+    let has_room = commits.put_with(operation, now);
+    ledger.spans.left_out += u64::from(!has_room);
+    for span in &mut operation.spans {
+        span.end = span.end.min(now);
     }
 }
