@@ -35,7 +35,9 @@ pub(super) fn seconds(out: &mut Vec<u8>, ns: i64, width: usize) {
     out.push(b'.');
     padded(out, ns.unsigned_abs() % SECOND_NS, 9);
     let missing = width.saturating_sub(out.len() - from);
-    out.splice(from..from, std::iter::repeat_n(b' ', missing));
+    if missing > 0 {
+        out.splice(from..from, std::iter::repeat_n(b' ', missing));
+    }
 }
 
 /// Seconds with six decimals; what is below a microsecond is cut.

@@ -92,8 +92,10 @@ const ROWS: &[Row] = &[
 /// Writes a line for each call.
 #[derive(Debug)]
 pub struct IoreplayLines<W> {
-    /// What to add to a time to have one since 1970, ns.
-    to_realtime: i128,
+    /// What to add to a time, round the end of the numbers, to have one since 1970, ns.
+    to_realtime: u64,
+    /// The line in work: kept for its capacity.
+    line: Vec<u8>,
     /// Calls without a line.
     left_out: u64,
     out: W,
@@ -107,8 +109,8 @@ impl<W: io::Write> IoreplayLines<W> {
     /// The writer's own.
     pub fn new(start: KernelTime, start_realtime_ns: u64, mut out: W) -> io::Result<Self> {
         out.write_all(b"#|capture_version=3|\n")?;
-        let to_realtime = i128::from(start_realtime_ns) - i128::from(start.0);
-        Ok(Self { to_realtime, left_out: 0, out })
+        let to_realtime = start_realtime_ns.wrapping_sub(start.0);
+        Ok(Self { to_realtime, line: Vec::new(), left_out: 0, out })
     }
 
     /// Flushes the writer; gives it back, with the number of operations that have no line.
@@ -121,36 +123,37 @@ impl<W: io::Write> IoreplayLines<W> {
         Ok((self.out, self.left_out))
     }
 
-    /// `None`: the format has no line for it.
-    fn line(&self, operation: &SyscallOperation) -> Option<Vec<u8>> {
+    /// Writes it into `self.line`; `None`: the format has no line for it.
+    fn line(&mut self, operation: &SyscallOperation) -> Option<()> {
         let name = operation.call.call().name;
         let (_, said, fields) = ROWS.iter().find(|it| it.0 == name)?;
         let (end, ret) = (operation.end?, operation.ret?);
-        let mut line = Vec::with_capacity(128);
-        let time = i128::from(end.0) + self.to_realtime;
-        let duration = end.0.saturating_sub(operation.start.0);
-        let (pid, tid) = (operation.pid, operation.tid);
-        for field in [
-            format!("t={time}"),
-            format!("D={duration}"),
-            format!("i={pid}:{tid}"),
-            format!("o={said}"),
-        ] {
-            line.extend_from_slice(field.as_bytes());
-            line.extend_from_slice(SEPARATOR);
-        }
+        let line = &mut self.line;
+        line.clear();
+        line.extend_from_slice(b"t=");
+        digits::unsigned(line, end.0.wrapping_add(self.to_realtime));
+        line.extend_from_slice(SEPARATOR);
+        line.extend_from_slice(b"D=");
+        digits::unsigned(line, end.0.saturating_sub(operation.start.0));
+        line.extend_from_slice(SEPARATOR);
+        line.extend_from_slice(b"i=");
+        digits::signed(line, operation.pid.0.into());
+        line.push(b':');
+        digits::signed(line, operation.tid.0.into());
+        line.extend_from_slice(SEPARATOR);
+        line.extend_from_slice(b"o=");
+        line.extend_from_slice(said.as_bytes());
+        line.extend_from_slice(SEPARATOR);
         for (key, from) in *fields {
-            line.extend([*key, b'=']);
+            line.extend_from_slice(&[*key, b'=']);
             match from {
-                Return => digits::signed(&mut line, ret),
+                Return => digits::signed(line, ret),
                 Int(place) => {
                     let low = operation.args.get(*place)? & 0xffff_ffff;
                     let signed = u32::try_from(low).ok()?.cast_signed();
-                    digits::signed(&mut line, signed.into());
+                    digits::signed(line, signed.into());
                 }
-                Long(place) => {
-                    digits::signed(&mut line, operation.args.get(*place)?.cast_signed());
-                }
+                Long(place) => digits::signed(line, operation.args.get(*place)?.cast_signed()),
                 Path => line.extend_from_slice(path(operation)?),
                 Path2 => {
                     let given = operation.named.as_ref()?.second.as_ref();
@@ -161,7 +164,7 @@ impl<W: io::Write> IoreplayLines<W> {
             line.extend_from_slice(SEPARATOR);
         }
         line.push(b'\n');
-        Some(line)
+        Some(())
     }
 }
 
@@ -186,10 +189,10 @@ impl<W: io::Write> Sink for IoreplayLines<W> {
 
     fn step(&mut self, _: KernelTime, step: &Step<'_>) -> io::Result<()> {
         match step {
-            Step::SyscallEnded(operation, _) => match self.line(operation) {
-                Some(line) => return self.out.write_all(&line),
-                None => self.left_out += 1,
-            },
+            Step::SyscallEnded(operation, _) if self.line(operation).is_some() => {
+                self.out.write_all(&self.line)?;
+            }
+            Step::SyscallEnded(..) => self.left_out += 1,
             Step::SyscallUnfinished(..) | Step::AsyncEnded(..) => self.left_out += 1,
             _ => {}
         }

@@ -23,14 +23,19 @@ use crate::units::KernelTime;
 /// One access as a line, without its end; its time counts from `start`. `None`: it is not known who it was.
 pub fn line(out: &mut Vec<u8>, access: &Access, start: KernelTime, comm: Option<&[u8]>) {
     digits::seconds(out, access.begin.signed_since(start), 0);
-    let letter = if access.is_write { 'W' } else { 'R' };
-    let (Access { address, bytes, .. }, level) = (access, access.level.as_str());
-    out.extend_from_slice(format!(";{letter};{address};{bytes};{level};").as_bytes());
+    out.extend_from_slice(if access.is_write { b";W;" } else { b";R;" });
+    for number in [access.address, access.bytes] {
+        digits::unsigned(out, number);
+        out.push(b';');
+    }
+    out.extend_from_slice(access.level.as_str().as_bytes());
+    out.push(b';');
     match comm {
         Some(name) => escape::shown(out, name, b";"),
         None => out.push(b'?'),
     }
-    out.extend_from_slice(format!(";{}", access.pid).as_bytes());
+    out.push(b';');
+    digits::signed(out, access.pid.0.into());
 }
 
 /// A point in time, in seconds.
