@@ -1,5 +1,6 @@
 //! `stacks`: bytes of each stack against the kernel's own counters, functions against those that a program has.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -10,7 +11,9 @@ use support::diskstats::DiskStats;
 use support::loop_device::LoopDevice;
 use support::need::Need;
 use support::process;
-use support::recording::{BINARY, TIMEOUT, alone, can_record, compile, record};
+use support::recording::{
+    BINARY, Recording, TIMEOUT, alone, can_record, compile, record, wait_until,
+};
 use support::scratch_dir;
 
 mod support;
@@ -252,4 +255,174 @@ fn of_nothing_no_flame_graph_is_drawn() {
     let notes = report["notes"].as_array().expect("a list");
     assert!(notes.iter().any(|it| it == "no flame graph: there is nothing to draw"), "{notes:#?}");
     assert!(!svg.exists());
+}
+
+/// Reads a number of an ELF file.
+fn word<const N: usize>(elf: &[u8], at: usize) -> usize {
+    let bytes = elf[at..at + N].iter().rev();
+    bytes.fold(0, |sum, it| sum << 8 | usize::from(*it))
+}
+
+/// Where the header of its table of symbols stands (`SHT_SYMTAB` is 2).
+fn symtab(elf: &[u8]) -> usize {
+    let (table, bytes, count) = (word::<8>(elf, 0x28), word::<2>(elf, 0x3a), word::<2>(elf, 0x3c));
+    let mut headers = (0..count).map(|it| table + it * bytes);
+    headers.find(|it| word::<4>(elf, it + 4) == 2).expect("a table of symbols")
+}
+
+/// What is done to a copy of a program, of which the kernel does not take note: it looks at no section.
+#[derive(Clone, Copy, Debug)]
+enum Trap {
+    /// It has so many symbols, which say nothing and lie in a hole.
+    Symbols(u64),
+    /// `inner` is called so, in as many bytes.
+    Name(&'static [u8; 5]),
+}
+
+/// 6 GiB of symbols, for which a reader wants 2 GiB of memory.
+const MEMORY: Trap = Trap::Symbols(256 << 20);
+
+/// 2.7 GiB of symbols: to read them takes some seconds.
+const TIME: Trap = Trap::Symbols(120 << 20);
+
+impl Trap {
+    /// A copy of `stacks` with it; its path.
+    fn set(self, program: &str) -> String {
+        let mut elf = std::fs::read(program).expect("it is there");
+        // Nobody else may read it: it is read all the same.
+        let (mut mode, mut length) = (0o700, elf.len() as u64);
+        match self {
+            Self::Symbols(count) => {
+                let (header, start, bytes) = (symtab(&elf), 1_u64 << 20, 24 * count);
+                elf[header + 0x18..][..8].copy_from_slice(&start.to_le_bytes());
+                elf[header + 0x20..][..8].copy_from_slice(&bytes.to_le_bytes());
+                (mode, length) = (0o755, start + bytes);
+            }
+            Self::Name(name) => {
+                let at = elf.windows(7).position(|it| it == b"\0inner\0").expect("a name");
+                elf[at + 1..][..5].copy_from_slice(name);
+            }
+        }
+        let copy = Path::new(program).with_file_name("trap");
+        std::fs::write(&copy, elf).expect("it is written");
+        let file = std::fs::File::options().write(true).open(&copy).expect("it is there");
+        file.set_len(length).expect("holes need no room");
+        file.set_permissions(PermissionsExt::from_mode(mode)).expect("it is ours");
+        copy.into_os_string().into_string().expect("text")
+    }
+}
+
+/// The process that is reading this file; and is still at it a moment later.
+fn reader_of(path: &str) -> Option<i32> {
+    let reads = |pid: i32| {
+        let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+        let command = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        command.ends_with("name-functions\0") && maps.contains(path)
+    };
+    let all = std::fs::read_dir("/proc").expect("it is there").flatten();
+    let mut pids = all.filter_map(|it| it.file_name().to_str()?.parse().ok());
+    let reader = pids.find(|it| reads(*it))?;
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    reads(reader).then_some(reader)
+}
+
+/// Records a program with a trap and then one without; meanwhile whoever reads the first is dealt with.
+#[track_caller]
+fn trapped(
+    trap: Trap,
+    meanwhile: impl FnOnce(&str) + Send,
+) -> (tempfile::TempDir, String, process::Finished, Recording) {
+    let dir = scratch_dir("stacks");
+    let good = compile("stacks.c", dir.path());
+    let bad = trap.set(&good);
+    let (device, _memory) = device(4 << 20);
+    let path = device.path().to_str().expect("text");
+    let script = format!("{bad} {path} && {good} {path}");
+    let options = ["-e", "block", "-d", device.name(), "--stacks", "user"];
+    let (finished, recording) = std::thread::scope(|it| {
+        it.spawn(|| meanwhile(&bad));
+        record(dir.path(), &options, &["sh", "-c", &script])
+    });
+    let finished = finished.success();
+    recording.assert_whole();
+    (dir, bad, finished, recording)
+}
+
+/// The lines of folded stacks of this program.
+fn folded_of(dir: &Path, program: &str) -> Vec<String> {
+    let log = dir.join("traces.iocap");
+    let options = ["-U", "-f", log.to_str().expect("text")];
+    let text = stacks(&dir.join(format!("folded-{program}")), &options, &[]);
+    let part = format!(";{program};");
+    text.lines().filter(|it| it.contains(&part)).map(str::to_owned).collect()
+}
+
+#[track_caller]
+fn check_trap(trap: Trap, meanwhile: impl FnOnce(&str) + Send, reason: &str) {
+    let (dir, bad, finished, recording) = trapped(trap, meanwhile);
+    let unread = &recording.info["unread"];
+    assert_eq!(unread["files"], 1, "{unread:#}");
+    assert!(number(unread, "addresses") >= 4, "{unread:#}");
+    assert_eq!(
+        (&unread["first"][0]["path"], &unread["first"][0]["reason"]),
+        (&bad.as_str().into(), &reason.into())
+    );
+    let told = format!("{} addresses of programs have no names: 1 files", unread["addresses"]);
+    let notes = recording.report("stacks")["notes"].to_string();
+    for text in [finished.stderr(), recording.text_info(), notes] {
+        assert!(text.contains(&told) && text.contains(reason), "{text}");
+    }
+    let (trapped, whole) = (folded_of(dir.path(), "trap"), folded_of(dir.path(), "stacks"));
+    assert!(trapped.iter().all(|it| it.contains("trap+0x") && !it.contains("main")), "{trapped:?}");
+    assert!(whole.iter().any(|it| it.contains(";main;outer;inner;")), "{whole:?}");
+    assert_eq!(reader_of(&bad), None, "nothing is left behind");
+}
+
+/// Fails if the tracer is ended by what a program has made for that, if it is not told, or if others lose their names by it.
+#[test]
+fn whoever_traps_the_reader_loses_only_his_own_names() {
+    if !can_record(&[Need::Loop, Need::Program("cc")]) {
+        return;
+    }
+    let _alone = alone();
+    check_trap(MEMORY, |_| {}, "it took too much memory, or is damaged (SIGABRT)");
+    let kill = |path: &str| {
+        let mut reader = None;
+        wait_until("it is read", || {
+            reader = reader_of(path);
+            reader.is_some()
+        });
+        let reader = nix::unistd::Pid::from_raw(reader.expect("it was there"));
+        nix::sys::signal::kill(reader, nix::sys::signal::Signal::SIGKILL).expect("it is there");
+    };
+    check_trap(TIME, kill, "the process for it was killed by SIGKILL");
+    let cut = |path: &str| {
+        wait_until("it is read", || reader_of(path).is_some());
+        let file = std::fs::File::options().write(true).open(path).expect("it is there");
+        file.set_len(0).expect("nobody runs it any more");
+    };
+    check_trap(TIME, cut, "it was cut off meanwhile (SIGBUS)");
+}
+
+/// Fails if what a program calls its functions drives a terminal, makes one line two, or one function two.
+#[test]
+fn names_of_functions_are_harmless() {
+    if !can_record(&[Need::Loop, Need::Program("cc")]) {
+        return;
+    }
+    let (dir, _, _, recording) = trapped(Trap::Name(b"i;\n\x1b7"), |_| {});
+    assert_eq!(recording.info["unread"]["files"], 0, "{:#}", recording.info["unread"]);
+    let lines = folded_of(dir.path(), "trap");
+    let shown = r";main;outer;i\x3b\x0a\x1b7;";
+    assert!(lines.iter().any(|it| it.contains(shown)), "{lines:#?}");
+    let log = dir.path().join("traces.iocap");
+    for form in [&[][..], &["--json"], &["--csv"], &["-f"]] {
+        let options = [&["-U"], form, &[log.to_str().expect("text")]].concat();
+        let text = stacks(&dir.path().join(format!("form{}", form.concat())), &options, &[]);
+        assert!(!text.contains('\x1b') && !text.contains("i;\n"), "{text}");
+    }
+    // What is no text is no name.
+    let (dir, ..) = trapped(Trap::Name(b"i\xffner"), |_| {});
+    let lines = folded_of(dir.path(), "trap");
+    assert!(lines.iter().any(|it| it.contains(";main;outer;trap+0x")), "{lines:#?}");
 }

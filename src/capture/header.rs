@@ -251,6 +251,40 @@ pub struct End {
     /// Block devices that were not in the header, or as they were not there.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub disks: Vec<Disk>,
+    /// What could not be read to find what addresses of programs are called.
+    #[serde(skip_serializing_if = "Unread::is_nothing")]
+    pub unread: Unread,
+}
+
+/// Files of programs, and lists of compiled functions, that could not be read: their addresses have no names.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Unread {
+    /// How many files.
+    pub files: u64,
+    /// Addresses that were to be found in them.
+    pub addresses: u64,
+    /// The first few files.
+    pub first: Vec<UnreadFile>,
+}
+
+impl Unread {
+    /// True if everything was read.
+    pub fn is_nothing(&self) -> bool {
+        self.files == 0
+    }
+}
+
+/// A file that could not be read.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct UnreadFile {
+    /// As a process calls it; bytes that are not printable ASCII as `\xNN`.
+    pub path: String,
+    /// Addresses that were to be found in it.
+    pub addresses: u64,
+    /// Why not, in words.
+    pub reason: String,
 }
 
 /// Books of one tracepoint, summed over the CPUs.

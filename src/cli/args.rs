@@ -9,6 +9,7 @@ use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use super::control::DEFAULT_MAX;
 use crate::sys::limits::parse_cpu_list;
 use crate::sys::socket;
+use crate::tracer::symbols;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -58,6 +59,9 @@ pub(super) enum Verb {
     Doctor(DoctorArgs),
     /// The events that can be recorded, and which are by default
     List,
+    /// How a recording calls itself to read files that others have made: a question stands at standard input
+    #[command(hide = true, name = symbols::VERB)]
+    NameFunctions,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -1,5 +1,6 @@
 //! The last lines: what was written, how large, how to open it, what was lost, and whether the books agree.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
@@ -253,6 +254,24 @@ fn extents_doubts(summary: &Summary) -> Option<String> {
     (!told.is_empty()).then(|| format!("extents of files: {}", told.join("; ")))
 }
 
+/// Functions of programs that have no names because what tells them could not be read.
+fn unread(summary: &Summary) -> Option<String> {
+    let unread = &summary.end.as_ref().filter(|it| !it.unread.is_nothing())?.unread;
+    let first = &unread.first;
+    let mut shown: Vec<String> =
+        first.iter().map(|it| format!("{} ({})", it.path, it.reason)).collect();
+    let told: BTreeSet<&str> = first.iter().map(|it| it.path.as_str()).collect();
+    if unread.files > told.len() as u64 {
+        shown.push(format!("{} more", unread.files - told.len() as u64));
+    }
+    Some(format!(
+        "{} addresses of programs have no names: {} files could not be read: {}",
+        unread.addresses,
+        unread.files,
+        shown.join(", ")
+    ))
+}
+
 /// What must not be overlooked.
 fn doubts(summary: &Summary) -> Vec<String> {
     let mut lines = Vec::new();
@@ -266,6 +285,7 @@ fn doubts(summary: &Summary) -> Vec<String> {
     }
     lines.extend(asynchronous_doubts(&summary.ledger));
     lines.extend(extents_doubts(summary));
+    lines.extend(unread(summary));
     lines.extend(other_programs(summary));
     match summary.ledger.unfollowed {
         0 => {}

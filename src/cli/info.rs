@@ -117,6 +117,7 @@ fn doubts(summary: &Summary) -> Map<String, Value> {
         ("damaged_bytes", json!(summary.damaged_bytes)),
         ("foreign_dropped", json!(end.map(|it| it.foreign_dropped))),
         ("unwritten", json!(end.map(|it| it.unwritten))),
+        ("unread", json!(end.map(|it| &it.unread))),
         ("imbalances", json!(ledger.imbalances())),
     ])
 }

@@ -25,6 +25,8 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+use crate::sys::helper;
+use crate::tracer::symbols::apart;
 use args::{Args, Verb};
 use error::CliError;
 
@@ -58,6 +60,7 @@ pub fn main() -> ExitCode {
         Some(Verb::Info(info)) => info::run(&info),
         Some(Verb::Doctor(doctor)) => doctor::run(&doctor),
         Some(Verb::List) => events::run(),
+        Some(Verb::NameFunctions) => name_functions(),
     };
     match result {
         Ok(code) => code,
@@ -67,6 +70,12 @@ pub fn main() -> ExitCode {
             ExitCode::from(error.exit_code())
         }
     }
+}
+
+/// In the helper. There is nobody to tell but whoever asked, who sees how it ends.
+fn name_functions() -> Result<ExitCode, CliError> {
+    helper::close_others();
+    Ok(apart::answer().map_or(ExitCode::from(FAILURE), |()| ExitCode::SUCCESS))
 }
 
 /// A line for the user. Standard output belongs to the traced program and to data.

@@ -11,6 +11,7 @@ pub mod disks;
 pub mod fanotify;
 pub mod fiemap;
 pub mod files;
+pub mod helper;
 pub mod instance;
 pub mod limits;
 pub mod mounts;

@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::compiled::owner_of;
-use super::symbols::{self, Wanted};
+use super::symbols::{self, Programs, Wanted};
 use crate::capture::fact::{Fact, Symbol, Text};
+use crate::capture::header::Unread;
 use crate::record::abi::record_type;
 use crate::record::parse::{Body, CodeMap};
 use crate::record::{RecordKind, SampleLayout};
@@ -166,7 +166,7 @@ impl SeenChains {
         let Some((pid, _)) = record.task(layout) else { return };
         // At the end it may be over.
         if !is_full && chain.user().next().is_some() {
-            self.owners.entry(pid).or_insert_with(|| owner_of(pid));
+            self.owners.entry(pid).or_insert_with(|| symbols::owner_of(pid));
         }
         for key in chain.user().map(|it| (pid, it)) {
             if !is_full {
@@ -278,11 +278,11 @@ impl SeenChains {
         self.known_until = Some(self.known_until.map_or(time, |it| it.min(time)));
     }
 
-    /// Names all addresses. What is to be said of those that have none.
-    pub(super) fn name(mut self) -> (Vec<Fact>, Option<String>) {
+    /// Names all addresses. What is to be said of those that have none, and what could not be read.
+    pub(super) fn name(mut self) -> (Vec<Fact>, Option<String>, Unread) {
         self.sort();
         let (mut found, mut warning) = (Vec::new(), None);
-        match symbols::of_kernel(&self.kernel.drain().collect()) {
+        match symbols::kernel::functions(&self.kernel.drain().collect()) {
             Ok(named) => found.extend(named),
             Err(why) => warning = Some(format!("the kernel's functions have no names: {why}")),
         }
@@ -292,7 +292,7 @@ impl SeenChains {
         for (pid, address) in user {
             self.look_for(&mut search, pid, address);
         }
-        let (named, cut) = symbols::of_programs(search.wanted, &self.owners);
+        let Programs { named, cut, unread } = symbols::of_programs(search.wanted, &self.owners);
         let is_nothing =
             |it: &Symbol| it.since == KernelTime::MIN && it.name.is_empty() && it.module.is_empty();
         let before = found.len();
@@ -311,7 +311,8 @@ impl SeenChains {
             .chain(counted.map(|(count, what)| format!("{count} {what}")))
             .collect();
         let fact = |it: Symbol| Fact::Symbol(Box::new(it));
-        (found.into_iter().map(fact).collect(), (!all.is_empty()).then(|| all.join("; ")))
+        let warning = (!all.is_empty()).then(|| all.join("; "));
+        (found.into_iter().map(fact).collect(), warning, unread)
     }
 
     /// Adds what an address was, as far as it is known.
@@ -522,7 +523,7 @@ mod tests {
         // 16 times 256 bytes.
         assert_eq!(seen.user.len(), 16);
         seen.user.insert((Pid(7), 0x7777));
-        let (facts, warning) = seen.name();
+        let (facts, warning, _) = seen.name();
         assert_eq!((facts.len(), warning), (16, None));
     }
 
@@ -553,7 +554,7 @@ mod tests {
         seen.code_came(Pid(7), KernelTime(30), ((0x1000, 0x2000, 0), file), Change::Code);
         assert_eq!((seen.files.len(), seen.left_out), (files, 1));
         seen.user.insert((Pid(7), 0x1800));
-        let (facts, warning) = seen.name();
+        let (facts, warning, _) = seen.name();
         let symbol = |it: &Fact| match it {
             Fact::Symbol(it) => (it.since.0, String::from_utf8_lossy(&it.module).into_owned()),
             other => panic!("{other:?}"),

@@ -12,7 +12,7 @@ use super::plan::{self, RingOf};
 use super::source::{Books, Described, Source};
 use crate::capture::format::FrameKind;
 use crate::capture::header::{
-    self, Clock, Counts, Disk, End, Header, Host, Own, Ring, RingCounts, Scope,
+    self, Clock, Counts, Disk, End, Header, Host, Own, Ring, RingCounts, Scope, Unread,
 };
 use crate::capture::writer::Writer;
 use crate::sys::perf::Functions;
@@ -128,5 +128,6 @@ pub(super) fn end_frame(
         own: Own::default(),
         places_not_asked: 0,
         disks: Vec::new(),
+        unread: Unread::default(),
     }
 }

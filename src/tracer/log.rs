@@ -15,6 +15,7 @@ use super::plan::RingOf;
 use super::tree::Tree;
 use crate::capture::fact::{Fact, FactsFrame};
 use crate::capture::format::Codec;
+use crate::capture::header::Unread;
 use crate::capture::writer::{DataFrame, Writer};
 use crate::event::decode::common_type;
 use crate::record::page::{self, Entry};
@@ -89,11 +90,12 @@ impl Counted {
         not_asked
     }
 
-    /// Names the addresses of chains, and writes it. What is to be said of those without a name.
-    pub fn write_symbols(&mut self, writer: &mut Writer<File>) -> Option<String> {
-        let (facts, warning) = self.chains.take()?.name();
+    /// Names the addresses of chains, and writes it. What is to be said of those without a name, and what could not be read.
+    pub fn write_symbols(&mut self, writer: &mut Writer<File>) -> (Option<String>, Unread) {
+        let Some(chains) = self.chains.take() else { return (None, Unread::default()) };
+        let (facts, warning, unread) = chains.name();
         self.write_last(&facts, writer);
-        warning
+        (warning, unread)
     }
 
     fn write_last(&mut self, facts: &[Fact], writer: &mut Writer<File>) {

@@ -315,10 +315,11 @@ impl Session {
         let places_not_asked = places.unwrap_or(0);
         // What names cost is nobody's time any more.
         let own = Own { cpu_ns: limits::own_cpu_ns(), call_cost_ns: self.call_cost_ns };
-        warnings.extend(counted.write_symbols(&mut writer));
+        let (doubt, unread) = counted.write_symbols(&mut writer);
+        warnings.extend(doubt);
         let disks = disks::disks().into_iter().filter(|it| !self.disks.contains(it)).collect();
         let end = end_frame(reason, end_ns, ended, counts, &counted, warnings);
-        let end = End { own, disks, places_not_asked, ..end };
+        let end = End { own, disks, places_not_asked, unread, ..end };
         let last = writer.json(FrameKind::END, clock::now(), &end);
         let log_error = counted.error.or(last.err());
         let (source, names, probes) = (self.source, self.names, (self.probes, self.layers));

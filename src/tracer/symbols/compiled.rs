@@ -3,42 +3,48 @@
 //! The list may be anybody's: one is read only if it is a file of the process's user or of root.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, Metadata};
+use std::fs::{self, File, Metadata};
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::symbols::{open_regular, place_in};
+use super::apart::{open_regular, place_in};
+use super::question::{NAME_BYTES_MAX, Named};
 use crate::units::Pid;
 
 /// The most that is read of a list, in bytes.
 const LIST_BYTES_MAX: u64 = 64 << 20;
 
 /// Names, and how far behind the beginnings of their functions the addresses are, by the addresses.
-pub(super) type Compiled = BTreeMap<u64, (Vec<u8>, u64)>;
+type Compiled = BTreeMap<u64, Named>;
 
-/// What the list of a process, if there is one, calls these addresses; true if the list was too long to be read to its end.
-/// `owner`: the process's user, as far as that is known; while it runs, it is asked.
-pub(super) fn listed(pid: Pid, owner: Option<u32>, addresses: &BTreeSet<u64>) -> (Compiled, bool) {
+/// The list of a process, if there is one, and how many bytes it has. `owner`: the process's user, as far as that is known; while it
+/// runs, it is asked.
+pub(super) fn open(pid: Pid, owner: Option<u32>) -> Option<(File, u64)> {
     let owner = owner_of(pid).or(owner);
     let inside = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let inside = inside.lines().find_map(|it| it.strip_prefix("NSpid:"));
     let inside = inside.and_then(|it| it.split_whitespace().last()).map(str::to_owned);
     let root = |it: String| place_in(pid, format!("tmp/perf-{it}.map").as_ref());
     let places = inside.map(root).into_iter().chain([format!("/tmp/perf-{pid}.map").into()]);
-    places.into_iter().find_map(|it: PathBuf| of_list(&it, owner, addresses)).unwrap_or_default()
+    places.into_iter().find_map(|it: PathBuf| open_list(&it, owner))
 }
 
 /// Whose process it is; `None` if it is over.
-pub(super) fn owner_of(pid: Pid) -> Option<u32> {
+pub(in super::super) fn owner_of(pid: Pid) -> Option<u32> {
     fs::metadata(format!("/proc/{pid}")).ok().map(|it| it.uid())
 }
 
-fn of_list(path: &Path, owner: Option<u32>, addresses: &BTreeSet<u64>) -> Option<(Compiled, bool)> {
+fn open_list(path: &Path, owner: Option<u32>) -> Option<(File, u64)> {
     let is_theirs = |it: &Metadata| it.uid() == 0 || Some(it.uid()) == owner;
     let (list, found) = open_regular(path, false).filter(|it| is_theirs(&it.1))?;
+    Some((list, found.len()))
+}
+
+/// What a list of so many bytes calls these addresses; true if it was too long to be read to its end.
+pub(super) fn listed(list: File, bytes: u64, addresses: &BTreeSet<u64>) -> (Compiled, bool) {
     let from = BufReader::new(list.take(LIST_BYTES_MAX));
-    Some((named_by(addresses, from), found.len() > LIST_BYTES_MAX))
+    (named_by(addresses, from), bytes > LIST_BYTES_MAX)
 }
 
 /// By lines `START BYTES NAME`, numbers in hexadecimal, of which nothing is kept that is not needed. The last one of a start holds,
@@ -64,6 +70,7 @@ fn named_by(addresses: &BTreeSet<u64>, mut lines: impl BufRead) -> Compiled {
         if let Some(nearest) = nearest.get_mut(place)
             && nearest.as_ref().is_none_or(|it| it.0 <= start)
         {
+            let name = name.get(..NAME_BYTES_MAX).unwrap_or(name);
             *nearest = Some((start, bytes, name.to_vec()));
         }
     }
@@ -108,7 +115,9 @@ mod tests {
         nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRUSR).expect("a FIFO");
         let own = nix::unistd::geteuid().as_raw();
         let addresses = [0x1001].into();
-        let count = |path: &Path, owner| of_list(path, owner, &addresses).map(|it| it.0.len());
+        let count = |path: &Path, owner| {
+            open_list(path, owner).map(|it| listed(it.0, it.1, &addresses).0.len())
+        };
         assert_eq!(count(&list, Some(own)), Some(1));
         assert_eq!(count(&link, Some(own)), None);
         assert_eq!(count(&fifo, Some(own)), None);

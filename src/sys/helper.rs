@@ -1,0 +1,427 @@
+//! A process of ours that reads what others have made, so that we do not: it may be killed by it, and we go on.
+//!
+//! It is this program once more, in a process group of its own (what a terminal sends does not reach it), with a socket for standard
+//! input and nothing else of ours. It gets one question, writes its answer and ends; the answer is no better than what it has read.
+//! Whatever it does, it is over after a stated time, and nobody waits for it longer than a moment more.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read, Seek, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::prctl;
+use nix::sys::resource::{Resource, setrlimit};
+use nix::sys::signal::Signal;
+use nix::unistd::{Gid, Uid, geteuid, setgroups, setresgid, setresuid};
+
+use super::{clock, spawn};
+
+/// Who has no rights (`nobody`), wherever users have the usual numbers.
+const NOBODY: u32 = 65534;
+
+/// How long it may take the kernel to end a killed process, ns. One that waits for a server of files may take for ever.
+const END_NS: u64 = 1_000_000_000;
+
+/// What is read of an answer at once.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// What a helper may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// From the question to its end.
+    pub time: Duration,
+    /// Processor time, in whole seconds.
+    pub cpu: Duration,
+    /// Memory that it allocates, in bytes (`RLIMIT_DATA`).
+    pub memory_bytes: u64,
+    /// All addresses, those of the files that it reads, too, in bytes (`RLIMIT_AS`).
+    pub address_bytes: u64,
+    /// Its answer, in bytes.
+    pub answer_bytes: usize,
+}
+
+/// What a helper has said until its end.
+#[derive(Debug)]
+pub struct Said {
+    /// Not to be trusted, and not whole if something went wrong.
+    pub answer: Vec<u8>,
+    /// What went wrong.
+    pub failure: Option<Failure>,
+}
+
+/// Why a helper has not done its work.
+#[derive(Debug)]
+pub enum Failure {
+    /// There was none.
+    NotStarted(io::Error),
+    /// Nothing could be said or heard.
+    NotHeard(io::Error),
+    /// It was over its time.
+    TooSlow(Duration),
+    /// It was over its processor time.
+    TooMuchCpu(Duration),
+    /// It said too much, in bytes.
+    TooMuchSaid(usize),
+    /// It was killed by this signal.
+    Killed(i32),
+    /// It ended with this status.
+    Exited(i32),
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotStarted(error) => write!(f, "the process for it cannot be started: {error}"),
+            Self::NotHeard(error) => write!(f, "the process for it was not understood: {error}"),
+            Self::TooSlow(time) => write!(f, "it took more than {} s", time.as_secs()),
+            Self::TooMuchCpu(time) => {
+                write!(f, "it took more than {} s of processor time", time.as_secs())
+            }
+            Self::TooMuchSaid(bytes) => write!(f, "the answer has more than {bytes} bytes"),
+            Self::Killed(libc::SIGBUS) => f.write_str("it was cut off meanwhile (SIGBUS)"),
+            Self::Killed(libc::SIGABRT) => {
+                f.write_str("it took too much memory, or is damaged (SIGABRT)")
+            }
+            Self::Killed(signal) => match Signal::try_from(*signal) {
+                Ok(name) => write!(f, "the process for it was killed by {name}"),
+                Err(_) => write!(f, "the process for it was killed by signal {signal}"),
+            },
+            Self::Exited(status) => write!(f, "the process for it ended with status {status}"),
+        }
+    }
+}
+
+/// Starts a helper with these arguments, asks it, and ends it.
+pub fn ask(arguments: &[&str], question: &[u8], bounds: &Bounds) -> Said {
+    let until = clock::now().0.saturating_add(nanoseconds(bounds.time));
+    let mut answer = Vec::new();
+    let (mut child, socket) = match start(arguments) {
+        Ok(started) => started,
+        Err(error) => return Said { answer, failure: Some(Failure::NotStarted(error)) },
+    };
+    // When it has closed its side it is about to end.
+    let heard = talk(&socket, question, &mut answer, until, bounds);
+    let failure = heard.and_then(|()| ended(&mut child, until, bounds)).err();
+    if failure.is_some() {
+        // It may have ended at this moment. If it does not even end by this, it is left to whoever comes after us.
+        let _ = child.kill();
+        let _ = ended(&mut child, clock::now().0.saturating_add(END_NS), bounds);
+    }
+    Said { answer, failure }
+}
+
+fn start(arguments: &[&str]) -> io::Result<(Child, UnixStream)> {
+    let (ours, theirs) = UnixStream::pair()?;
+    ours.set_nonblocking(true)?;
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0("iotrace-perf").args(arguments).stdin(OwnedFd::from(theirs));
+    command.stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
+    Ok((command.spawn()?, ours))
+}
+
+/// Says and hears, until the other side is closed.
+fn talk(
+    mut socket: &UnixStream,
+    mut question: &[u8],
+    answer: &mut Vec<u8>,
+    until: u64,
+    bounds: &Bounds,
+) -> Result<(), Failure> {
+    let mut piece = vec![0; PIECE_BYTES];
+    let mut is_asked = false;
+    loop {
+        let wanted = if is_asked { PollFlags::empty() } else { PollFlags::POLLOUT };
+        let Some(milliseconds) = left(until) else { return Err(Failure::TooSlow(bounds.time)) };
+        let mut fds = [PollFd::new(socket.as_fd(), PollFlags::POLLIN | wanted)];
+        // An interrupted wait is as good as any.
+        let _ = poll(&mut fds, PollTimeout::from(milliseconds));
+        if !is_asked {
+            let said = if question.is_empty() { Ok(0) } else { socket.write(question) };
+            question = match said {
+                Ok(bytes) => question.get(bytes..).unwrap_or_default(),
+                Err(error) if is_later(&error) => question,
+                // It has ended: what it said before is heard.
+                Err(_) => &[],
+            };
+            is_asked = question.is_empty();
+            if is_asked {
+                // The same.
+                let _ = socket.shutdown(std::net::Shutdown::Write);
+            }
+        }
+        match socket.read(&mut piece) {
+            Ok(0) => return Ok(()),
+            Ok(bytes) => answer.extend_from_slice(piece.get(..bytes).unwrap_or_default()),
+            Err(error) if is_later(&error) => {}
+            // It has ended without having read everything.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(()),
+            Err(error) => return Err(Failure::NotHeard(error)),
+        }
+        if answer.len() > bounds.answer_bytes {
+            return Err(Failure::TooMuchSaid(bounds.answer_bytes));
+        }
+    }
+}
+
+fn is_later(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+}
+
+/// Waits for its end until then, and takes its status.
+fn ended(child: &mut Child, until: u64, bounds: &Bounds) -> Result<(), Failure> {
+    let mut wait = || -> io::Result<Option<ExitStatus>> {
+        let end = spawn::process_fd(i32::try_from(child.id()).map_err(io::Error::other)?)?;
+        loop {
+            let status = child.try_wait()?;
+            let Some(milliseconds) = left(until).filter(|_| status.is_none()) else {
+                return Ok(status);
+            };
+            spawn::wait_readable(end.as_fd(), milliseconds);
+        }
+    };
+    match wait() {
+        Ok(None) => Err(Failure::TooSlow(bounds.time)),
+        Ok(Some(status)) => match (status.signal(), status.code()) {
+            (Some(libc::SIGXCPU), _) => Err(Failure::TooMuchCpu(bounds.cpu)),
+            (Some(signal), _) => Err(Failure::Killed(signal)),
+            (None, Some(0)) => Ok(()),
+            (None, status) => Err(Failure::Exited(status.unwrap_or(-1))),
+        },
+        // Where our caller ignores how children end (SIGCHLD), nobody tells it.
+        Err(_) => Ok(()),
+    }
+}
+
+/// Milliseconds until then, at least one, or as many as can be waited for at once; `None`: it is over.
+fn left(until: u64) -> Option<u16> {
+    let ns = until.checked_sub(clock::now().0).filter(|it| *it > 0)?;
+    Some(u16::try_from(ns / 1_000_000).unwrap_or(u16::MAX).max(1))
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+// --- In the helper ---
+
+/// What we were asked, whole, and where to answer.
+///
+/// # Errors
+///
+/// Those of `read(2)`; nobody has asked.
+pub fn asked() -> io::Result<(Vec<u8>, UnixStream)> {
+    let mut socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+    let mut question = Vec::new();
+    socket.read_to_end(&mut question)?;
+    Ok((question, socket))
+}
+
+/// Closes what our caller's caller may have left open, but for the standard three. Nothing of ours may be open.
+pub fn close_others() {
+    let listed = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+    let numbers: Vec<i32> = listed
+        .filter_map(|it| it.file_name().to_str()?.parse().ok())
+        .filter(|it| *it > 2)
+        .collect();
+    for fd in numbers {
+        // SAFETY: nothing of ours is open but the standard three (this function's contract); the list was closed.
+        unsafe { libc::close(fd) };
+    }
+}
+
+/// From now on no more than this, and if memory is short this process goes first.
+///
+/// # Errors
+///
+/// Those of `setrlimit(2)`.
+pub fn limit(bounds: &Bounds) -> io::Result<()> {
+    let seconds = bounds.cpu.as_secs();
+    // At the first it is told by a signal of its own, at the second it is killed.
+    setrlimit(Resource::RLIMIT_CPU, seconds, seconds + 1)?;
+    setrlimit(Resource::RLIMIT_DATA, bounds.memory_bytes, bounds.memory_bytes)?;
+    setrlimit(Resource::RLIMIT_AS, bounds.address_bytes, bounds.address_bytes)?;
+    setrlimit(Resource::RLIMIT_CORE, 0, 0)?;
+    // Only a wish.
+    let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
+    Ok(())
+}
+
+/// Gives up all rights: what is open can be read, and nothing else that is not everybody's; nothing can be written and nothing
+/// started. With our caller we end, too.
+///
+/// # Errors
+///
+/// Those of `setresuid(2)`, `setrlimit(2)` and `prctl(2)`: nothing that others have made may be read then.
+pub fn give_up_rights() -> io::Result<()> {
+    prctl::set_no_new_privs()?;
+    if geteuid().is_root() {
+        setgroups(&[])?;
+        let (user, group) = (Uid::from_raw(NOBODY), Gid::from_raw(NOBODY));
+        setresgid(group, group, group)?;
+        setresuid(user, user, user)?;
+    }
+    setrlimit(Resource::RLIMIT_FSIZE, 0, 0)?;
+    setrlimit(Resource::RLIMIT_NPROC, 0, 0)?;
+    // No core, and nobody else of that user can look into us.
+    prctl::set_dumpable(false)?;
+    // Behind the change of the user, which forgets it (`commit_creds()`).
+    prctl::set_pdeathsig(Signal::SIGKILL)?;
+    Ok(())
+}
+
+/// A copy of a file in memory, which everybody may open again, and its bytes; `None` if they are more than this.
+///
+/// # Errors
+///
+/// Those of `memfd_create(2)`, `read(2)` and `write(2)`.
+pub fn copy_in_memory(file: &mut File, bytes_max: u64) -> io::Result<Option<(File, u64)>> {
+    let mut copy = File::from(memfd_create(c"iotrace-perf", MFdFlags::MFD_CLOEXEC)?);
+    file.rewind()?;
+    let copied = io::copy(&mut file.take(bytes_max.saturating_add(1)), &mut copy)?;
+    Ok((copied <= bytes_max).then_some((copy, copied)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How this test program is started as a helper.
+    const ARGUMENTS: [&str; 3] = ["--exact", "sys::helper::tests::helper", "--ignored"];
+
+    const BOUNDS: Bounds = Bounds {
+        time: Duration::from_secs(60),
+        cpu: Duration::from_secs(30),
+        memory_bytes: 256 << 20,
+        address_bytes: 4 << 30,
+        answer_bytes: 1 << 20,
+    };
+
+    /// What a good or bad helper does.
+    #[test]
+    #[ignore = "run by asked"]
+    fn helper() {
+        let (question, mut socket) = super::asked().expect("somebody asks");
+        let seconds = |it| Duration::from_secs(it);
+        match question.as_slice() {
+            b"hang" => crate::sys::thread::pause(seconds(3600)),
+            b"spin" => {
+                limit(&Bounds { cpu: seconds(1), ..BOUNDS }).expect("we may");
+                while std::hint::black_box(true) {}
+            }
+            b"eat" => {
+                limit(&BOUNDS).expect("we may");
+                drop(std::hint::black_box(vec![1_u8; 512 << 20]));
+            }
+            b"babble" => while socket.write_all(&[0; 4096]).is_ok() {},
+            b"bus" => {
+                socket.write_all(b"half").expect("somebody listens");
+                touch_behind_the_end();
+            }
+            b"write" => {
+                let mut file =
+                    File::from(memfd_create(c"test", MFdFlags::empty()).expect("a file"));
+                limit(&BOUNDS).expect("we may");
+                give_up_rights().expect("we may");
+                file.write_all(b"x").expect("the signal comes first");
+            }
+            b"panic" => panic!("on purpose"),
+            b"rights" => {
+                let file = File::open("/etc/shadow").expect("we are root");
+                let told = rights(file);
+                socket.write_all(told.as_bytes()).expect("somebody listens");
+            }
+            other => socket.write_all(other).expect("somebody listens"),
+        }
+    }
+
+    fn touch_behind_the_end() {
+        let file = File::from(memfd_create(c"test", MFdFlags::MFD_CLOEXEC).expect("a file"));
+        file.set_len(1 << 16).expect("it is ours");
+        // SAFETY: that it is cut off is what is tried here; this process ends by it.
+        let map = unsafe { memmap2::Mmap::map(&file) }.expect("it is mapped");
+        file.set_len(0).expect("it is ours");
+        std::hint::black_box(map[1 << 12]);
+    }
+
+    /// What can still be done without rights.
+    fn rights(mut file: File) -> String {
+        let copy = copy_in_memory(&mut file, 1 << 20).expect("memory").expect("it is short").0;
+        give_up_rights().expect("we may");
+        let again = |it: &File| {
+            let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(it));
+            File::open(path).is_ok()
+        };
+        let can = [
+            again(&copy),
+            again(&file),
+            File::open("/etc/shadow").is_ok(),
+            File::options().write(true).open("/etc/passwd").is_ok(),
+            Command::new("/bin/true").status().is_ok(),
+        ];
+        format!("{} {can:?}", geteuid())
+    }
+
+    #[track_caller]
+    fn asked(question: &[u8], bounds: &Bounds) -> (Vec<u8>, Option<String>) {
+        let Said { answer, failure } = ask(&ARGUMENTS, question, bounds);
+        (answer, failure.map(|it| it.to_string()))
+    }
+
+    #[test]
+    fn it_is_asked_and_answers() {
+        let long: Vec<u8> = (0..1_000_003_u32).flat_map(u32::to_le_bytes).take(1 << 20).collect();
+        for question in [&b""[..], b"what", &long] {
+            assert_eq!(asked(question, &BOUNDS), (question.to_vec(), None));
+        }
+    }
+
+    /// Fails, or does not end, if somebody waits for one that does not end, or takes what was not meant.
+    #[test]
+    fn whatever_it_does_it_ends_and_why_is_told() {
+        let short = Bounds { time: Duration::from_secs(1), ..BOUNDS };
+        let cases = [
+            ("hang", &short, "it took more than 1 s"),
+            ("spin", &BOUNDS, "it took more than 30 s of processor time"),
+            ("eat", &BOUNDS, "it took too much memory, or is damaged (SIGABRT)"),
+            ("babble", &BOUNDS, "the answer has more than 1048576 bytes"),
+            ("bus", &BOUNDS, "it was cut off meanwhile (SIGBUS)"),
+            ("write", &BOUNDS, "the process for it was killed by SIGXFSZ"),
+            ("panic", &BOUNDS, "the process for it ended with status 101"),
+        ];
+        for (question, bounds, expected) in cases {
+            let (answer, failure) = asked(question.as_bytes(), bounds);
+            assert_eq!(failure.as_deref(), Some(expected), "{question}");
+            // What it said before is kept.
+            assert_eq!(question == "bus", answer == b"half", "{question}");
+        }
+    }
+
+    #[test]
+    fn it_has_no_rights() {
+        if !geteuid().is_root() {
+            return;
+        }
+        let expected = format!("{NOBODY} {:?}", [true, false, false, false, false]);
+        let (answer, failure) = asked(b"rights", &BOUNDS);
+        assert_eq!((String::from_utf8_lossy(&answer).into_owned(), failure), (expected, None));
+    }
+
+    #[test]
+    fn only_what_is_short_is_copied() {
+        let mut file = File::from(memfd_create(c"test", MFdFlags::empty()).expect("a file"));
+        file.write_all(b"seven b").expect("memory");
+        let copied = |file: &mut File, max| {
+            let (mut copy, bytes) = copy_in_memory(file, max).expect("memory")?;
+            copy.rewind().expect("a file");
+            Some((io::read_to_string(copy).expect("text"), bytes))
+        };
+        assert_eq!(copied(&mut file, 7), Some(("seven b".to_owned(), 7)));
+        assert_eq!(copied(&mut file, 6), None);
+    }
+}

@@ -1,0 +1,367 @@
+//! Addresses → functions, as the kernel and the files say it at the end of a recording.
+//!
+//! The kernel's functions are those of `/proc/kallsyms`; a program's those of its ELF files, found where the process has them
+//! (so those of a container, too, while it runs) or where we have them, if they are still the same; and of what was compiled
+//! on the way those of `/tmp/perf-PID.map`, if the program writes that. What programs have made is read by helpers (`apart`), each
+//! of which is asked about one file: if it is killed by it, the addresses in that file have no names, and the reason is told.
+
+pub mod apart;
+mod compiled;
+pub(super) mod kernel;
+mod question;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustc_hash::FxHashMap;
+
+use super::chains::{Code, CodeFile, Identity};
+use crate::capture::fact::Symbol;
+use crate::capture::header::{Unread, UnreadFile};
+use crate::sys::clock;
+use crate::sys::helper::{self, Bounds, Said};
+use crate::units::{KernelTime, Pid};
+pub(super) use compiled::owner_of;
+use question::{Answer, Asked, Group, Named, Question, State};
+
+/// What a helper is called by: a verb that is not told.
+pub const VERB: &str = "name-functions";
+
+/// Processes that one helper is asked about: it opens up to three files for each.
+const PROCESSES_MAX: usize = 64;
+
+/// After this nobody is asked any more, but by whom it is asked now.
+const ALL_TIME: Duration = Duration::from_secs(120);
+
+/// Names of all programs' functions, in bytes.
+const NAMES_BYTES_MAX: usize = 256 << 20;
+
+/// Files that are told by their names if they cannot be read.
+const UNREAD_MAX: usize = 16;
+
+/// What lists of compiled functions are called all together.
+const LISTS: &[u8] = b"/tmp/perf-PID.map";
+
+/// An address of a program.
+#[derive(Debug)]
+pub(super) struct Wanted {
+    pub pid: Pid,
+    pub address: u64,
+    pub since: KernelTime,
+    /// What was there.
+    pub code: Option<Code>,
+}
+
+/// What is known of the addresses of programs.
+#[derive(Debug, Default)]
+pub(super) struct Programs {
+    /// Those without a name, too.
+    pub named: Vec<Symbol>,
+    /// Lists of compiled functions that were too long to be read to their ends.
+    pub cut: u64,
+    /// What could not be read.
+    pub unread: Unread,
+}
+
+/// The functions of programs at these addresses. `owners`: users of processes, which may be over.
+pub(super) fn of_programs(wanted: Vec<Wanted>, owners: &FxHashMap<Pid, Option<u32>>) -> Programs {
+    let mut by_file: BTreeMap<Option<Arc<CodeFile>>, BTreeMap<Pid, Vec<Wanted>>> = BTreeMap::new();
+    for it in wanted {
+        let file = it.code.as_ref().map(|it| &it.file).filter(|it| is_path(&it.path));
+        let by_pid = by_file.entry(file.cloned()).or_default();
+        by_pid.entry(it.pid).or_default().push(it);
+    }
+    let mut asking = Asking::new(HELPER, apart::BOUNDS);
+    for (file, by_pid) in by_file {
+        let asked = by_pid.into_iter().map(|(pid, wanted)| {
+            let owner = owners.get(&pid).copied().flatten();
+            (asked(pid, owner, file.is_some(), &wanted), wanted)
+        });
+        asking.ask_all(file.as_deref(), asked.collect());
+    }
+    asking.programs
+}
+
+/// How this program is started as a helper.
+#[cfg(not(test))]
+const HELPER: &[&str] = &[VERB];
+#[cfg(test)]
+const HELPER: &[&str] = &["--exact", "tracer::symbols::tests::helper", "--ignored"];
+
+/// True if this is the path of a file, and not what the kernel calls memory without one.
+fn is_path(path: &[u8]) -> bool {
+    path.starts_with(b"/") && !path.starts_with(b"//")
+}
+
+/// What is to be asked of a process.
+fn asked(pid: Pid, owner: Option<u32>, of_file: bool, wanted: &[Wanted]) -> Asked {
+    let code = wanted.first().and_then(|it| it.code.as_ref());
+    let mapped = code.map_or((0, 0), |it| (it.start, it.end));
+    let place = |it: &Wanted| if of_file { place(it) } else { it.address };
+    Asked { pid, owner, mapped, places: wanted.iter().map(place).collect() }
+}
+
+/// Where in its file an address is.
+fn place(wanted: &Wanted) -> u64 {
+    let code = wanted.code.as_ref();
+    code.map_or(0, |it| it.offset.saturating_add(wanted.address.saturating_sub(it.start)))
+}
+
+/// What is known of an address; a name with the distance to its beginning.
+fn symbol(wanted: &Wanted, known: Option<Named>) -> Symbol {
+    let Wanted { pid, address, since, code } = wanted;
+    let (name, offset) = known.unwrap_or_default();
+    let mut symbol =
+        Symbol { pid: *pid, address: *address, since: *since, name, offset, ..Symbol::default() };
+    if let Some(code) = code {
+        symbol.module = code.file.path.clone();
+        symbol.place = place(wanted);
+        if let Identity::BuildId(id) = &code.file.identity {
+            symbol.build_id = id.clone();
+        }
+    }
+    symbol
+}
+
+/// What is asked of a process, and for what.
+type Of = (Asked, Vec<Wanted>);
+
+/// What was asked so far.
+#[derive(Debug)]
+struct Asking {
+    arguments: &'static [&'static str],
+    bounds: Bounds,
+    until: KernelTime,
+    names_bytes: usize,
+    programs: Programs,
+    /// The file that was the last to be unreadable.
+    last_unread: Vec<u8>,
+}
+
+impl Asking {
+    fn new(arguments: &'static [&'static str], bounds: Bounds) -> Self {
+        let all_ns = u64::try_from(ALL_TIME.as_nanos()).unwrap_or(u64::MAX);
+        Self {
+            arguments,
+            bounds,
+            until: KernelTime(clock::now().0.saturating_add(all_ns)),
+            names_bytes: 0,
+            programs: Programs::default(),
+            last_unread: Vec::new(),
+        }
+    }
+
+    /// Asks about a file, or the lists, of all these processes: one helper after the other, until each process was told of, or was the
+    /// one whose copy a helper did not survive.
+    fn ask_all(&mut self, file: Option<&CodeFile>, mut waiting: Vec<Of>) {
+        let path = file.map_or(LISTS, |it| &it.path);
+        while !waiting.is_empty() {
+            if clock::now() > self.until {
+                let why = format!(
+                    "no time was left: all together took more than {} s",
+                    ALL_TIME.as_secs()
+                );
+                return self.give_up(path, &why, waiting);
+            }
+            let rest = waiting.split_off(waiting.len().min(PROCESSES_MAX));
+            let (asked, mut wanted): (Vec<Asked>, Vec<Option<Vec<Wanted>>>) =
+                waiting.into_iter().map(|(asked, wanted)| (asked, Some(wanted))).unzip();
+            let question = Question { file: file.cloned(), processes: asked };
+            let Said { answer, failure } =
+                helper::ask(self.arguments, &question.encode(), &self.bounds);
+            let Answer { groups, at_hand } = Answer::decode(&answer, &question.processes);
+            groups.into_iter().for_each(|it| self.take(path, it, &mut wanted));
+            let mut left: Vec<(usize, Of)> = question
+                .processes
+                .into_iter()
+                .zip(wanted)
+                .enumerate()
+                .filter_map(|(place, (asked, wanted))| Some((place, (asked, wanted?))))
+                .collect();
+            // Nobody's copy if it did not come so far: then the first one is blamed, so that it goes on.
+            let blamed = if at_hand.is_empty() {
+                left.iter().take(1).map(|it| it.0).collect()
+            } else {
+                at_hand
+            };
+            let lost = left.extract_if(.., |it| blamed.contains(&it.0)).map(|it| it.1).collect();
+            let why =
+                failure.map_or_else(|| "the answer makes no sense".to_owned(), |it| it.to_string());
+            self.give_up(path, &why, lost);
+            waiting = left.into_iter().map(|it| it.1).chain(rest).collect();
+        }
+    }
+
+    /// Takes what was said of a copy.
+    fn take(&mut self, path: &[u8], group: Group, wanted: &mut [Option<Vec<Wanted>>]) {
+        let Group { state, found } = group;
+        if state == State::Unreadable {
+            let wanted = found.iter().filter_map(|(place, _)| wanted.get(*place)?.as_ref());
+            let addresses = wanted.map(Vec::len).sum();
+            self.note_unread(path, "it is no ELF file that can be read", addresses);
+        }
+        self.programs.cut += u64::from(state == State::Cut);
+        for (place, names) in found {
+            let theirs = wanted.get_mut(place).and_then(Option::take).unwrap_or_default();
+            let mut too_many = 0;
+            for (wanted, name) in theirs.iter().zip(names) {
+                let bytes = name.as_ref().map_or(0, |it| it.0.len());
+                let has_room = self.names_bytes + bytes <= NAMES_BYTES_MAX;
+                self.names_bytes += if has_room { bytes } else { 0 };
+                too_many += usize::from(!has_room);
+                self.programs.named.push(symbol(wanted, name.filter(|_| has_room)));
+            }
+            if too_many > 0 {
+                self.note_unread(path, "all names together are too long to be kept", too_many);
+            }
+        }
+    }
+
+    /// These have no names.
+    fn give_up(&mut self, path: &[u8], why: &str, lost: Vec<Of>) {
+        let wanted = lost.iter().flat_map(|it| &it.1);
+        self.programs.named.extend(wanted.clone().map(|it| symbol(it, None)));
+        self.note_unread(path, why, wanted.count());
+    }
+
+    fn note_unread(&mut self, path: &[u8], reason: &str, addresses: usize) {
+        if addresses == 0 {
+            return;
+        }
+        let addresses = addresses as u64;
+        let unread = &mut self.programs.unread;
+        unread.addresses += addresses;
+        let is_new = self.last_unread != path;
+        unread.files += u64::from(is_new);
+        self.last_unread = path.to_vec();
+        let path = path.escape_ascii().to_string();
+        let is_last = |it: &&mut UnreadFile| it.path == path && it.reason == reason;
+        if let Some(last) = unread.first.last_mut().filter(is_last) {
+            last.addresses += addresses;
+        } else if unread.first.len() < UNREAD_MAX {
+            unread.first.push(UnreadFile { path, addresses, reason: reason.to_owned() });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// This test program as a helper.
+    #[test]
+    #[ignore = "run by functions_of_our_own_are_found_in_our_file"]
+    fn helper() {
+        apart::answer().expect("somebody asks");
+    }
+
+    #[test]
+    fn functions_of_our_own_are_found_in_our_file() {
+        let text = std::fs::read("/proc/self/maps").expect("our own");
+        let address = functions_of_our_own_are_found_in_our_file as fn() as usize as u64 + 1;
+        let mut seen = super::super::chains::SeenChains::default();
+        let pid = Pid(std::process::id().cast_signed());
+        let which = crate::capture::fact::Text::MAPS;
+        let time = KernelTime(5);
+        seen.note_fact(&crate::capture::fact::Fact::Text { time, which, pid, text });
+        let code = seen.at_for_tests(pid, address).expect("we are in memory");
+        let wanted = vec![Wanted { pid, address, since: time, code: Some(code) }];
+        let Programs { named, unread, .. } = of_programs(wanted, &FxHashMap::default());
+        let name = String::from_utf8_lossy(&named[0].name).into_owned();
+        assert!(
+            name.contains("functions_of_our_own_are_found_in_our_file"),
+            "{named:?} {unread:?}"
+        );
+        assert_eq!((named[0].offset, named[0].since), (1, time));
+        assert!(unread.is_nothing(), "{unread:?}");
+    }
+
+    /// A helper that dies of the copies of even processes, in the middle of what it says of them.
+    #[test]
+    #[ignore = "run by of_a_helper_that_dies_only_what_it_was_at_is_lost"]
+    fn dies() {
+        use std::io::Write;
+        // No core is left.
+        helper::limit(&apart::BOUNDS).expect("we may");
+        let (question, mut socket) = helper::asked().expect("somebody asks");
+        let question = Question::decode(&question).expect("a question");
+        for (number, asked) in question.processes.iter().enumerate() {
+            question::begin(&mut socket, &[number]).expect("somebody listens");
+            if asked.pid.0 % 2 == 0 {
+                socket.write_all(&[0, 0]).expect("somebody listens");
+                std::process::abort();
+            }
+            let named = asked.places.iter().map(|it| Some((format!("f{it}").into_bytes(), 1)));
+            question::end(&mut socket, State::Read, named).expect("somebody listens");
+        }
+    }
+
+    fn wanted(pid: i32, path: &str) -> Vec<Wanted> {
+        let identity = Identity::BuildId(b"id".to_vec());
+        let file = Arc::new(CodeFile { path: path.into(), identity });
+        let code = Some(Code { start: 0, end: 9, offset: 0, file });
+        let (pid, since) = (Pid(pid), KernelTime(1));
+        let wanted = |address| Wanted { pid, address, since, code: code.clone() };
+        [3, 5].map(wanted).into()
+    }
+
+    fn all_of(asking: &mut Asking, path: &str, pids: impl Iterator<Item = i32>) {
+        let file = CodeFile { path: path.into(), identity: Identity::BuildId(b"id".to_vec()) };
+        let of = |pid| (asked(Pid(pid), None, true, &wanted(pid, path)), wanted(pid, path));
+        asking.ask_all(Some(&file), pids.map(of).collect());
+    }
+
+    fn names(asking: &Asking) -> Vec<(i32, String)> {
+        let name = |it: &Symbol| (it.pid.0, String::from_utf8_lossy(&it.name).into_owned());
+        asking.programs.named.iter().map(name).collect()
+    }
+
+    const DIES: &[&str] = &["--exact", "tracer::symbols::tests::dies", "--ignored"];
+
+    #[test]
+    fn of_a_helper_that_dies_only_what_it_was_at_is_lost() {
+        let mut asking = Asking::new(DIES, apart::BOUNDS);
+        all_of(&mut asking, "/a\n", 1..=5);
+        all_of(&mut asking, "/b", 7..=7);
+        let expected = [1, 2, 3, 4, 5, 7].into_iter().flat_map(|pid| {
+            [3, 5].map(|it| (pid, if pid % 2 == 1 { format!("f{it}") } else { String::new() }))
+        });
+        assert_eq!(names(&asking), Vec::from_iter(expected));
+        let reason = "it took too much memory, or is damaged (SIGABRT)".to_owned();
+        let first = vec![UnreadFile { path: r"/a\n".into(), addresses: 4, reason }];
+        assert_eq!(asking.programs.unread, Unread { files: 1, addresses: 4, first });
+    }
+
+    /// Fails, or does not end, if nothing is said and it is asked again.
+    #[test]
+    fn whoever_says_nothing_is_not_asked_for_ever() {
+        let mut asking = Asking::new(&["--list"], apart::BOUNDS);
+        all_of(&mut asking, "/a", 1..=3);
+        assert_eq!(asking.programs.named.len(), 6);
+        let reason = "the answer makes no sense".to_owned();
+        let first = vec![UnreadFile { path: "/a".into(), addresses: 6, reason }];
+        assert_eq!(asking.programs.unread, Unread { files: 1, addresses: 6, first });
+    }
+
+    #[test]
+    fn when_there_is_no_time_left_nobody_is_asked() {
+        let mut asking = Asking::new(DIES, apart::BOUNDS);
+        asking.until = KernelTime(0);
+        for number in 0..UNREAD_MAX + 3 {
+            all_of(&mut asking, &format!("/{number}"), 1..=1);
+        }
+        let Unread { files, addresses, first } = &asking.programs.unread;
+        assert_eq!((*files, *addresses, first.len()), (19, 38, UNREAD_MAX));
+        assert!(first[0].reason.starts_with("no time was left"), "{first:?}");
+    }
+
+    #[test]
+    fn names_have_room_or_are_told() {
+        let mut asking = Asking::new(DIES, apart::BOUNDS);
+        asking.names_bytes = NAMES_BYTES_MAX - 2;
+        all_of(&mut asking, "/a", 1..=1);
+        assert_eq!(names(&asking), [(1, "f3".to_owned()), (1, String::new())]);
+        assert_eq!((asking.programs.unread.files, asking.programs.unread.addresses), (1, 1));
+    }
+}

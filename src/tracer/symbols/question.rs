@@ -1,0 +1,348 @@
+//! What the helper is asked, and what it answers.
+//!
+//! A question is about one file, as several processes have it, or about the lists of compiled functions of several processes. The
+//! answer goes by copies: which processes have this one, then, when it was read, what is there at each of their addresses. So if
+//! the helper does not come to its end, it is known of which copy, and what was said of those before is not lost. Whoever has made
+//! the copy may have made the answer, too: nothing is taken from it that was not asked for.
+
+use std::io::{self, Write};
+
+use super::super::chains::{CodeFile, Identity};
+use crate::capture::format::Cursor;
+use crate::units::Pid;
+
+/// Longer names are cut off, in bytes; whoever reads the log keeps half of it, and counts those that are longer.
+pub(super) const NAME_BYTES_MAX: usize = 8 << 10;
+
+/// What is asked.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Question {
+    /// The file; `None`: the lists of compiled functions.
+    pub file: Option<CodeFile>,
+    pub processes: Vec<Asked>,
+}
+
+/// What is asked of a process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Asked {
+    pub pid: Pid,
+    /// Its user, if it was known when it ran.
+    pub owner: Option<u32>,
+    /// Where it had the file in its memory.
+    pub mapped: (u64, u64),
+    /// Of a file the places in it, of a list addresses; both behind a call.
+    pub places: Vec<u64>,
+}
+
+/// A function, and how far behind its beginning a place is, in bytes.
+pub(super) type Named = (Vec<u8>, u64);
+
+/// What became of a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// It was read.
+    Read,
+    /// Its beginning was read; the rest is too long.
+    Cut,
+    /// It is not the one that was meant: its processes are told of again.
+    Other,
+    /// There is none.
+    Gone,
+    /// It is no ELF file that can be read.
+    Unreadable,
+}
+
+/// What was said of the copy of some processes.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Group {
+    pub state: State,
+    /// Each of the processes by its place in the question, and what is at its places.
+    pub found: Vec<(usize, Vec<Option<Named>>)>,
+}
+
+/// What was said until the helper's end.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Answer {
+    pub groups: Vec<Group>,
+    /// Whose copy it was at when it ended, by their places in the question.
+    pub at_hand: Vec<usize>,
+}
+
+const STATES: [State; 5] = [State::Read, State::Cut, State::Other, State::Gone, State::Unreadable];
+
+/// A file that is told by its build id, by its inode; lists.
+const BUILD_ID: u8 = 0;
+const INODE: u8 = 1;
+const LISTS: u8 = 2;
+
+impl Question {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        match self.file.as_ref().map(|it| (&it.path, &it.identity)) {
+            None => out.push(LISTS),
+            Some((path, Identity::BuildId(id))) => {
+                out.push(BUILD_ID);
+                push_bytes(&mut out, path);
+                push_bytes(&mut out, id);
+            }
+            Some((path, Identity::Inode(major, minor, ino))) => {
+                out.push(INODE);
+                push_bytes(&mut out, path);
+                out.extend(major.to_le_bytes().into_iter().chain(minor.to_le_bytes()));
+                out.extend(ino.to_le_bytes());
+            }
+        }
+        for Asked { pid, owner, mapped, places } in &self.processes {
+            out.extend(pid.0.to_le_bytes());
+            out.push(u8::from(owner.is_some()));
+            out.extend(owner.unwrap_or(0).to_le_bytes());
+            out.extend(mapped.0.to_le_bytes().into_iter().chain(mapped.1.to_le_bytes()));
+            out.extend(length(places.len()));
+            out.extend(places.iter().flat_map(|it| it.to_le_bytes()));
+        }
+        out
+    }
+
+    /// `None`: this is none.
+    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut from = Cursor(bytes);
+        let file = match from.u8()? {
+            LISTS => None,
+            BUILD_ID => {
+                let path = from.bytes()?.to_vec();
+                Some(CodeFile { path, identity: Identity::BuildId(from.bytes()?.to_vec()) })
+            }
+            INODE => {
+                let path = from.bytes()?.to_vec();
+                let identity = Identity::Inode(from.u32()?, from.u32()?, from.u64()?);
+                Some(CodeFile { path, identity })
+            }
+            _ => return None,
+        };
+        let mut processes = Vec::new();
+        while !from.0.is_empty() {
+            let pid = Pid(from.i32()?);
+            let has_owner = from.u8()? != 0;
+            let owner = Some(from.u32()?).filter(|_| has_owner);
+            let mapped = (from.u64()?, from.u64()?);
+            let places = (0..from.u32()?).map(|_| from.u64()).collect::<Option<_>>()?;
+            processes.push(Asked { pid, owner, mapped, places });
+        }
+        Some(Self { file, processes })
+    }
+}
+
+/// Says that the copy of these processes is at hand.
+pub(super) fn begin(out: &mut impl Write, processes: &[usize]) -> io::Result<()> {
+    out.write_all(&length(processes.len()))?;
+    processes.iter().try_for_each(|it| out.write_all(&length(*it)))?;
+    // Before it may be our end.
+    out.flush()
+}
+
+/// Says what became of it and, if it was read, what is at the places of its processes, in the order in which they were asked.
+pub(super) fn end(
+    out: &mut impl Write,
+    state: State,
+    named: impl IntoIterator<Item = Option<Named>>,
+) -> io::Result<()> {
+    let place = STATES.iter().position(|it| *it == state).unwrap_or_default();
+    out.write_all(&[u8::try_from(place).unwrap_or_default()])?;
+    for named in named {
+        let Some((name, offset)) = named else {
+            out.write_all(&length(0))?;
+            continue;
+        };
+        let name = name.get(..NAME_BYTES_MAX).unwrap_or(&name);
+        out.write_all(&length(name.len()))?;
+        out.write_all(name)?;
+        out.write_all(&offset.to_le_bytes())?;
+    }
+    Ok(())
+}
+
+impl Answer {
+    /// As far as it makes sense.
+    pub(super) fn decode(bytes: &[u8], asked: &[Asked]) -> Self {
+        let mut answer = Self::default();
+        let mut from = Cursor(bytes);
+        let mut waiting: Vec<bool> = vec![true; asked.len()];
+        while let Some(processes) = whose(&mut from, &mut waiting) {
+            let Some(group) = group(&mut from, &processes, asked) else {
+                answer.at_hand = processes;
+                break;
+            };
+            if group.state == State::Other {
+                for it in processes {
+                    waiting.get_mut(it).into_iter().for_each(|it| *it = true);
+                }
+            } else {
+                answer.groups.push(group);
+            }
+        }
+        answer
+    }
+}
+
+/// Those whose copy is told of next; each is told of once.
+fn whose(from: &mut Cursor<'_>, waiting: &mut [bool]) -> Option<Vec<usize>> {
+    let mut processes = Vec::new();
+    for _ in 0..from.u32()? {
+        let place = usize::try_from(from.u32()?).ok()?;
+        if !std::mem::take(waiting.get_mut(place)?) {
+            return None;
+        }
+        processes.push(place);
+    }
+    (!processes.is_empty()).then_some(processes)
+}
+
+fn group(from: &mut Cursor<'_>, processes: &[usize], asked: &[Asked]) -> Option<Group> {
+    let state = *STATES.get(usize::from(from.u8()?))?;
+    let is_read = matches!(state, State::Read | State::Cut);
+    let mut found = Vec::new();
+    for place in processes {
+        let places = &asked.get(*place)?.places;
+        let named = if is_read {
+            places.iter().map(|_| named(from)).collect::<Option<_>>()?
+        } else {
+            vec![None; places.len()]
+        };
+        found.push((*place, named));
+    }
+    Some(Group { state, found })
+}
+
+fn named(from: &mut Cursor<'_>) -> Option<Option<Named>> {
+    let name = from.bytes().filter(|it| it.len() <= NAME_BYTES_MAX)?;
+    if name.is_empty() {
+        return Some(None);
+    }
+    Some(Some((name.to_vec(), from.u64()?)))
+}
+
+fn push_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    out.extend(length(bytes.len()));
+    out.extend_from_slice(bytes);
+}
+
+/// What is asked at once has its limits, far below this one.
+fn length(length: usize) -> [u8; 4] {
+    u32::try_from(length).unwrap_or(u32::MAX).to_le_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn asked(places: &[u64]) -> Asked {
+        Asked { pid: Pid(7), owner: Some(1000), mapped: (1, 2), places: places.to_vec() }
+    }
+
+    #[test]
+    fn a_question_is_understood() {
+        let paths = [Identity::BuildId(b"id".to_vec()), Identity::Inode(8, 1, 1 << 40)];
+        let files = paths.map(|identity| Some(CodeFile { path: b"/a\xff".to_vec(), identity }));
+        for file in files.into_iter().chain([None]) {
+            let processes = vec![asked(&[3, u64::MAX]), Asked { owner: None, ..asked(&[]) }];
+            let question = Question { file, processes };
+            let bytes = question.encode();
+            assert_eq!(Question::decode(&bytes[..bytes.len() - 1]), None);
+            assert_eq!(Question::decode(&bytes), Some(question));
+        }
+    }
+
+    fn name(text: &str) -> Option<Named> {
+        Some((text.as_bytes().to_vec(), 5))
+    }
+
+    /// The first copy is of processes 0 and 2, the second is another one, the third the same process's, then there is none.
+    fn answer() -> Vec<u8> {
+        let mut out = Vec::new();
+        let named = [name("a"), None, name(&"b".repeat(NAME_BYTES_MAX + 1))];
+        begin(&mut out, &[0, 2]).expect("memory");
+        end(&mut out, State::Read, named).expect("memory");
+        begin(&mut out, &[1]).expect("memory");
+        end(&mut out, State::Other, []).expect("memory");
+        begin(&mut out, &[1]).expect("memory");
+        end(&mut out, State::Cut, [name("c")]).expect("memory");
+        begin(&mut out, &[3]).expect("memory");
+        end(&mut out, State::Gone, []).expect("memory");
+        out
+    }
+
+    fn four() -> [Asked; 4] {
+        [asked(&[1, 2]), asked(&[1]), asked(&[3]), asked(&[4])]
+    }
+
+    #[test]
+    fn an_answer_is_understood() {
+        let answer = Answer::decode(&answer(), &four());
+        let long = name(&"b".repeat(NAME_BYTES_MAX));
+        let groups = [
+            (State::Read, vec![(0, vec![name("a"), None]), (2, vec![long])]),
+            (State::Cut, vec![(1, vec![name("c")])]),
+            (State::Gone, vec![(3, vec![None])]),
+        ];
+        let groups = groups.map(|(state, found)| Group { state, found }).into();
+        assert_eq!(answer, Answer { groups, at_hand: Vec::new() });
+    }
+
+    /// Fails if what was said before is lost, or if it is not known whose copy it was.
+    #[test]
+    fn of_a_cut_off_answer_the_whole_groups_are_taken() {
+        let whole = answer();
+        let ends = |it: usize| {
+            let answer = Answer::decode(&whole[..it], &four());
+            (answer.groups.len(), answer.at_hand)
+        };
+        let first = 4 + 8 + 1 + (4 + 1 + 8) + 4 + (4 + NAME_BYTES_MAX + 8);
+        assert_eq!(ends(4), (0, vec![]));
+        assert_eq!(ends(12), (0, vec![0, 2]));
+        assert_eq!(ends(first - 1), (0, vec![0, 2]));
+        assert_eq!(ends(first), (1, vec![]));
+        assert_eq!(ends(first + 8), (1, vec![1]));
+        assert_eq!(ends(whole.len()), (3, vec![]));
+    }
+
+    #[test]
+    fn nothing_is_taken_that_was_not_asked_for() {
+        let groups = |said: &[&[usize]], state| {
+            let mut out = Vec::new();
+            for processes in said {
+                begin(&mut out, processes).expect("memory");
+                end(&mut out, state, []).expect("memory");
+            }
+            Answer::decode(&out, &four()).groups.len()
+        };
+        assert_eq!(groups(&[&[0], &[1]], State::Gone), 2);
+        assert_eq!(groups(&[&[0], &[0]], State::Gone), 1);
+        assert_eq!(groups(&[&[1, 1]], State::Gone), 0);
+        assert_eq!(groups(&[&[4]], State::Gone), 0);
+        assert_eq!(groups(&[&[]], State::Gone), 0);
+        let mut long = Vec::new();
+        begin(&mut long, &[1]).expect("memory");
+        long.push(0);
+        long.extend(length(NAME_BYTES_MAX + 1));
+        long.resize(1 << 20, b'x');
+        let answer = Answer::decode(&long, &four());
+        assert_eq!((answer.groups, answer.at_hand), (vec![], vec![1]));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_an_answer(bytes in proptest::collection::vec(0_u8..6, 0..200)) {
+            let answer = Answer::decode(&bytes, &four());
+            let told = answer.groups.iter().flat_map(|it| &it.found);
+            let mut all: Vec<usize> = told.map(|it| it.0).chain(answer.at_hand.clone()).collect();
+            let count = all.len();
+            all.sort_unstable();
+            all.dedup();
+            prop_assert!(all.len() == count && all.iter().all(|it| *it < 4));
+            for (process, named) in answer.groups.iter().flat_map(|it| &it.found) {
+                prop_assert_eq!(named.len(), four()[*process].places.len());
+            }
+        }
+    }
+}
