@@ -273,17 +273,17 @@ fn symtab(elf: &[u8]) -> usize {
 /// What is done to a copy of a program, of which the kernel does not take note: it looks at no section.
 #[derive(Clone, Copy, Debug)]
 enum Trap {
-    /// It has so many symbols, which say nothing and lie in a hole.
-    Symbols(u64),
+    /// It has so many symbols, which say nothing and lie in a hole, and this mode.
+    Symbols(u64, u32),
     /// `inner` is called so, in as many bytes.
     Name(&'static [u8; 5]),
 }
 
 /// 6 GiB of symbols, for which a reader wants 2 GiB of memory.
-const MEMORY: Trap = Trap::Symbols(256 << 20);
+const MEMORY: Trap = Trap::Symbols(256 << 20, 0o755);
 
 /// 2.7 GiB of symbols: to read them takes some seconds.
-const TIME: Trap = Trap::Symbols(120 << 20);
+const TIME: Trap = Trap::Symbols(120 << 20, 0o755);
 
 impl Trap {
     /// A copy of `stacks` with it; its path.
@@ -292,11 +292,11 @@ impl Trap {
         // Nobody else may read it: it is read all the same.
         let (mut mode, mut length) = (0o700, elf.len() as u64);
         match self {
-            Self::Symbols(count) => {
+            Self::Symbols(count, of_mode) => {
                 let (header, start, bytes) = (symtab(&elf), 1_u64 << 20, 24 * count);
                 elf[header + 0x18..][..8].copy_from_slice(&start.to_le_bytes());
                 elf[header + 0x20..][..8].copy_from_slice(&bytes.to_le_bytes());
-                (mode, length) = (0o755, start + bytes);
+                (mode, length) = (of_mode, start + bytes);
             }
             Self::Name(name) => {
                 let at = elf.windows(7).position(|it| it == b"\0inner\0").expect("a name");
@@ -386,6 +386,8 @@ fn whoever_traps_the_reader_loses_only_his_own_names() {
     }
     let _alone = alone();
     check_trap(MEMORY, |_| {}, "it took too much memory, or is damaged (SIGABRT)");
+    let reason = "not everybody may read it, and it is too large to be copied";
+    check_trap(Trap::Symbols(256 << 20, 0o700), |_| {}, reason);
     let kill = |path: &str| {
         let mut reader = None;
         wait_until("it is read", || {

@@ -70,7 +70,7 @@ fn of_file(file: &CodeFile, processes: &[Asked], out: &mut impl Write) -> io::Re
     for (number, it) in processes.iter().enumerate() {
         waiting.insert(number, candidates(it, file, &mut copies, &mut left));
     }
-    helper::give_up_rights()?;
+    give_up_rights()?;
     loop {
         let mut by_copy: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         for (process, candidates) in &waiting {
@@ -84,15 +84,19 @@ fn of_file(file: &CodeFile, processes: &[Asked], out: &mut impl Write) -> io::Re
         for (number, theirs) in by_copy {
             let Some(copy) = copies.get(number) else { continue };
             question::begin(out, &theirs)?;
-            if is_same(&copy.file, &file.identity) {
-                of_copy(&copy.file, processes, &theirs, out)?;
-                waiting.retain(|it, _| !theirs.contains(it));
+            let path = number_path(&copy.file);
+            if File::open(&path).is_err() {
+                question::end(out, State::Closed, [])?;
+            } else if is_same(&path, &file.identity) {
+                of_copy(&path, processes, &theirs, out)?;
             } else {
                 question::end(out, State::Other, [])?;
                 for it in theirs {
                     waiting.get_mut(&it).and_then(VecDeque::pop_front);
                 }
+                continue;
             }
+            waiting.retain(|it, _| !theirs.contains(it));
         }
     }
     let gone: Vec<usize> = waiting.into_keys().collect();
@@ -101,6 +105,13 @@ fn of_file(file: &CodeFile, processes: &[Asked], out: &mut impl Write) -> io::Re
         question::end(out, State::Gone, [])?;
     }
     Ok(())
+}
+
+/// From here on nothing is opened but what is open, by its number.
+fn give_up_rights() -> io::Result<()> {
+    // From the root nobody without rights may come here, if the root is closed to him.
+    std::env::set_current_dir("/proc/self/fd")?;
+    helper::give_up_rights()
 }
 
 /// Which copies a process may have meant, the likeliest first; they are opened if they are not yet. `left`: how much may still be
@@ -135,7 +146,7 @@ fn candidates(
 
 /// The file, or if not everybody may read it, a copy: it is opened once more when there are no rights any more.
 fn for_everybody(mut file: File, found: &Metadata, left: &mut u64) -> File {
-    if found.mode() & libc::S_IROTH != 0 {
+    if found.mode() & libc::S_IROTH != 0 || found.len() > *left {
         return file;
     }
     // If it is too large it is found later that it cannot be read.
@@ -163,7 +174,12 @@ pub(super) fn open_regular(path: &Path, through_links: bool) -> Option<(File, Me
 
 /// A path that leads to this file and to no other while it is open.
 fn own_path(file: &File) -> PathBuf {
-    format!("/proc/self/fd/{}", file.as_raw_fd()).into()
+    Path::new("/proc/self/fd").join(number_path(file))
+}
+
+/// The same, from there.
+fn number_path(file: &File) -> PathBuf {
+    file.as_raw_fd().to_string().into()
 }
 
 /// False if its inode is not the one that was meant.
@@ -178,10 +194,10 @@ fn may_be(found: &Metadata, identity: &Identity) -> bool {
 }
 
 /// False if its build id is not the one that was meant.
-fn is_same(file: &File, identity: &Identity) -> bool {
+fn is_same(path: &Path, identity: &Identity) -> bool {
     match identity {
         Identity::BuildId(id) => {
-            let found = read_elf_build_id(&own_path(file)).ok().flatten();
+            let found = read_elf_build_id(path).ok().flatten();
             found.is_some_and(|it| it.as_ref() == id.as_slice())
         }
         Identity::Inode(..) => true,
@@ -191,7 +207,7 @@ fn is_same(file: &File, identity: &Identity) -> bool {
 /// The functions of a file at the places of these processes, by its own tables of symbols. What was made for a debugger is not asked:
 /// that is in other files, which the file names, and the library opens whatever is there.
 fn of_copy(
-    file: &File,
+    path: &Path,
     processes: &[Asked],
     theirs: &[usize],
     out: &mut impl Write,
@@ -199,7 +215,7 @@ fn of_copy(
     let asked = theirs.iter().filter_map(|it| processes.get(*it));
     // One byte before: in the call.
     let places: Vec<u64> = asked.flat_map(|it| &it.places).map(|it| it.saturating_sub(1)).collect();
-    let mut elf = Elf::new(own_path(file));
+    let mut elf = Elf::new(path);
     elf.debug_syms = false;
     let name = |it: Symbolized<'_>| match it {
         Symbolized::Sym(it) => Some((it.name.as_bytes().to_vec(), it.offset as u64 + 1)),
@@ -216,7 +232,7 @@ fn of_copy(
 
 fn of_lists(processes: &[Asked], out: &mut impl Write) -> io::Result<()> {
     let opened: Vec<_> = processes.iter().map(|it| compiled::open(it.pid, it.owner)).collect();
-    helper::give_up_rights()?;
+    give_up_rights()?;
     for ((number, list), asked) in opened.into_iter().enumerate().zip(processes) {
         question::begin(out, &[number])?;
         let Some((list, bytes)) = list else {

@@ -196,10 +196,15 @@ impl Asking {
     /// Takes what was said of a copy.
     fn take(&mut self, path: &[u8], group: Group, wanted: &mut [Option<Vec<Wanted>>]) {
         let Group { state, found } = group;
-        if state == State::Unreadable {
+        let why = match state {
+            State::Closed => Some("not everybody may read it, and it is too large to be copied"),
+            State::Unreadable => Some("it is no ELF file that can be read"),
+            State::Read | State::Cut | State::Other | State::Gone => None,
+        };
+        if let Some(why) = why {
             let wanted = found.iter().filter_map(|(place, _)| wanted.get(*place)?.as_ref());
             let addresses = wanted.map(Vec::len).sum();
-            self.note_unread(path, "it is no ELF file that can be read", addresses);
+            self.note_unread(path, why, addresses);
         }
         self.programs.cut += u64::from(state == State::Cut);
         for (place, names) in found {
@@ -275,6 +280,19 @@ mod tests {
         );
         assert_eq!((named[0].offset, named[0].since), (1, time));
         assert!(unread.is_nothing(), "{unread:?}");
+    }
+
+    #[test]
+    fn functions_of_a_list_are_found() {
+        let pid = Pid(std::process::id().cast_signed());
+        let list = format!("/tmp/perf-{pid}.map");
+        std::fs::write(&list, "1000 20 compiled\n").expect("it is written");
+        let since = KernelTime(1);
+        let wanted = [0x1005, 0x1021].map(|address| Wanted { pid, address, since, code: None });
+        let programs = of_programs(wanted.into(), &FxHashMap::default());
+        std::fs::remove_file(&list).expect("it is ours");
+        let found = programs.named.iter().map(|it| (it.name.as_slice(), it.offset));
+        assert_eq!(Vec::from_iter(found), [(&b"compiled"[..], 5), (b"", 0)], "{programs:?}");
     }
 
     /// A helper that dies of the copies of even processes, in the middle of what it says of them.

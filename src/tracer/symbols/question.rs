@@ -48,6 +48,8 @@ pub(super) enum State {
     Other,
     /// There is none.
     Gone,
+    /// It cannot be opened without rights, and was too large to be copied.
+    Closed,
     /// It is no ELF file that can be read.
     Unreadable,
 }
@@ -68,7 +70,8 @@ pub(super) struct Answer {
     pub at_hand: Vec<usize>,
 }
 
-const STATES: [State; 5] = [State::Read, State::Cut, State::Other, State::Gone, State::Unreadable];
+const STATES: [State; 6] =
+    [State::Read, State::Cut, State::Other, State::Gone, State::Closed, State::Unreadable];
 
 /// A file that is told by its build id, by its inode; lists.
 const BUILD_ID: u8 = 0;
