@@ -16,7 +16,7 @@ use crate::sys::instance::{self, Instance};
 use crate::sys::perf::{PerfEvent, Wake};
 use crate::sys::ring::Ring;
 use crate::sys::tracefs::{Tracefs, TracefsError};
-use crate::sys::{disks, limits, proc};
+use crate::sys::{disks, limits, proc, socket};
 use crate::tracefs::EventFormat;
 use crate::tracer::choice::hindrance;
 
@@ -136,10 +136,13 @@ fn source() -> Check {
         return Check::bad("source", "unknown without tracefs", "see tracefs");
     };
     let removed = instance::remove_stale(&tracefs).unwrap_or(0);
-    let cleaned = match removed {
+    let mut cleaned = match removed {
         0 => String::new(),
         more => format!("; removed {more} instances of tracers that have died"),
     };
+    if socket::remove_left() {
+        cleaned.push_str("; removed the socket of a recording that has died");
+    }
     let hindrance = hindrance(&tracefs)
         .or_else(|| Instance::create(&tracefs, "doctor").err().map(|it| it.to_string()));
     match hindrance {

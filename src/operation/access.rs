@@ -85,11 +85,6 @@ impl Side<'_> {
     }
 }
 
-/// True for calls and operations that move bytes of files.
-pub fn moves_bytes(class: Class) -> bool {
-    matches!(class, Class::Read | Class::Write | Class::Transfer)
-}
-
 /// The sides of what this step ends: none if it moved nothing, one of a read or write, two of a transfer.
 pub fn sides<'a>(step: &'a Step<'_>) -> impl Iterator<Item = Side<'a>> {
     let [first, second] = match step {
@@ -113,7 +108,7 @@ fn of_call(it: &SyscallOperation) -> [Option<Side<'_>>; 2] {
     // What has failed or was cut off has accessed nothing that is known.
     let done = it.ret.and_then(|it| u64::try_from(it).ok()).filter(|it| *it > 0);
     let class = it.call.call().class;
-    let Some(bytes) = done.filter(|_| moves_bytes(class)) else { return [None, None] };
+    let Some(bytes) = done.filter(|_| class.moves_bytes()) else { return [None, None] };
     let moved = Moved { begin: it.start, bytes, pid: it.pid, tid: it.tid };
     let first = moved.side(it.file.as_ref(), it.offset, class == Class::Write);
     let target = it.target.as_ref().map(|it| &it.1);
@@ -125,7 +120,7 @@ fn of_asynchronous(it: &AsyncOperation, bytes: Option<u64>) -> [Option<Side<'_>>
     let class = it.opcode.class();
     // Of a splice no event tells where.
     let is_transfer = class == Class::Pipe;
-    let bytes = bytes.filter(|it| *it > 0 && (is_transfer || moves_bytes(class)));
+    let bytes = bytes.filter(|it| *it > 0 && (is_transfer || class.moves_bytes()));
     let Some(bytes) = bytes else { return [None, None] };
     let moved = Moved { begin: it.start, bytes, pid: it.pid, tid: it.tid };
     let offset = it.offset.filter(|_| !is_transfer);

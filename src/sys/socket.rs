@@ -43,6 +43,16 @@ impl Socket {
     /// `AddrInUse`: somebody listens there. `AlreadyExists`: what stands there is no socket, or another user's. `PermissionDenied`:
     /// others could put something into the directory. Those of `mkdir(2)`, `bind(2)`.
     pub fn new(path: &Path) -> io::Result<Self> {
+        match Self::try_new(path) {
+            // The directory went between two steps, with what a dead one had left in it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && path == Path::new(DEFAULT) => {
+                Self::try_new(path)
+            }
+            tried => tried,
+        }
+    }
+
+    fn try_new(path: &Path) -> io::Result<Self> {
         let directory = match path.parent() {
             Some(it) if it != Path::new("") => it,
             _ => Path::new("."),
@@ -138,6 +148,20 @@ fn lock(directory: &Path, is_ours: bool) -> io::Result<Flock<File>> {
     }
     let what = format!("the directory {} is locked by another process", directory.display());
     Err(io::Error::new(io::ErrorKind::WouldBlock, what))
+}
+
+/// Removes what a dead one has left at the place where it stands if nobody says otherwise. True if there was a socket.
+pub fn remove_left() -> bool {
+    let path = Path::new(DEFAULT);
+    let Some(directory) = path.parent().filter(|it| it.exists()) else { return false };
+    // If it is somebody's, or cannot be removed, whoever wants the place is told.
+    let Ok(_lock) = lock(directory, true) else { return false };
+    let was_there = fs::symlink_metadata(path).is_ok();
+    let is_gone = remove_stale(path).is_ok();
+    if is_gone {
+        let _ = fs::remove_dir(directory);
+    }
+    was_there && is_gone
 }
 
 /// Removes what a dead one has left there.

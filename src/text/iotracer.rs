@@ -200,7 +200,7 @@ impl<W: io::Write, P: Choice> IotracerLines<W, P> {
     /// An asynchronous operation has begun, or its file is known; whose it is is known later than that there is one.
     fn asynchronous(&mut self, operation: &AsyncOperation) {
         let may_be = operation.file.as_ref().is_none_or(|it| is_regular(it));
-        let moves = access::moves_bytes(operation.opcode.class());
+        let moves = operation.opcode.class().moves_bytes();
         match (moves && may_be, self.asynchronous.contains(&operation.id)) {
             (true, false) => {
                 self.asynchronous.insert(operation.id);
@@ -231,7 +231,7 @@ fn may_be_regular(file: &OpenFile) -> bool {
 fn is_access(operation: &SyscallOperation) -> bool {
     let target = operation.target.as_ref().map(|it| &it.1);
     let mut files = operation.file.iter().chain(target);
-    access::moves_bytes(operation.call.call().class) && files.any(|it| is_regular(it))
+    operation.call.call().class.moves_bytes() && files.any(|it| is_regular(it))
 }
 
 impl<W: io::Write, P: Choice> Sink for IotracerLines<W, P> {

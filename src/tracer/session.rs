@@ -36,7 +36,7 @@ use crate::sys::mounts::{self, MountWatch};
 use crate::sys::perf::{Functions, PerfEvent};
 use crate::sys::spawn::{Ended, Held, Running};
 use crate::sys::tracefs::Tracefs;
-use crate::sys::{clock, disks, limits, proc, spawn, thread};
+use crate::sys::{clock, disks, limits, proc, socket, spawn, thread};
 use crate::units::{Pid, Tid};
 
 /// What the user does meanwhile.
@@ -352,6 +352,7 @@ fn open_events(
     // Whatever our own source is: their rings hold memory, and may be written to. Where there are no instances there is
     // nothing to remove.
     let _ = instance::remove_stale(&tracefs);
+    socket::remove_left();
     let choice = choose(options.source, &tracefs).map_err(TracerError::Source)?;
     let open = |source: SourceKind, warnings: &mut Vec<String>| {
         open_from(source, options, host, own_name, (&tracefs, sizes), warnings)
