@@ -148,6 +148,7 @@ fn left() -> Vec<String> {
 /// Fails if a kill takes the program with it or changes how it ends, leaves a log that cannot be read, or in which more or
 /// something else stands than what was done, or if after the next verb something of it is still there.
 #[test]
+#[expect(clippy::print_stdout, reason = "for who repeats a run, or counts them")]
 fn killed_at_any_moment() {
     if !can_record(&[]) {
         return;

@@ -1,24 +1,32 @@
-"""What becomes of a log: how fast, and in how much memory, on one core."""
+"""What becomes of a log: how fast, and in how much memory, on one core; beside what perf makes of its own."""
 
 import json
 import statistics
 
+import points
 import table
 from process import Failed, run as start
 from series import measure
-from tools import Iotrace
+from tools import Iotrace, PerfRecord
 from trial import folder, traced
 from workloads import Workload
 
 # A pass over 100 M events takes a minute.
 ROUNDS_OF_LONG = 3
 LONG_EVENTS = 100_000_000
+# Of `perf record`: what it loses it cannot show.
+RING = "8M"
+REPORTS = ["summary", "latency", "files", "pattern"]
+FORMS = ["csv", "iotracer", "ioreplay"]
 VERBS = {
     "info": ["info", "--json"],
+    **{verb: [verb] for verb in REPORTS},
     "script": ["script"],
     "script --json": ["script", "--json"],
+    **{f"script --format {form}": ["script", "--format", form] for form in FORMS},
     "convert": ["convert"],
 }
+PEER = "perf script"
 
 
 def run(bench):
@@ -30,7 +38,8 @@ def run(bench):
         rows += _rows(bench, events)
     return (
         "## From the log to operations, text, OTF2\n\n"
-        "A log of one-byte reads, two events to an operation, read on one core; the text goes to /dev/null.\n\n"
+        "A log of one-byte reads, two events to an operation, read on one core; the text goes to /dev/null. "
+        "`perf script` shows the records that `perf record` has kept of the same calls.\n\n"
         + table.markdown(head, rows)
     )
 
@@ -39,28 +48,60 @@ def _rows(bench, events):
     work = Workload("", "", "read", events // 2, lambda count: [bench.binary("reads"), str(count), "1"])
     with folder(bench.scratch) as place:
         label = table.count(events)
-        tool = Iotrace(bench.program, "perf")
+        memory = {}
         try:
-            traced(tool, work, place, work.count)
-            log = tool.file(place)
-            info = json.loads(start([bench.program, "info", "--json", str(log)]).checked().out)
+            cases, operations = _ours(bench, work, place, memory)
         except Failed as failed:
             return [[label, f"n/a: {failed}"]]
-        memory = {}
-        cases = {verb: (lambda verb=verb: _read(bench, verb, log, memory)) for verb in VERBS}
+        # That of 100 M events has 20 GB.
+        if events < LONG_EVENTS:
+            peer, its = _peer(bench, work, place, memory)
+            cases[PEER] = peer
+            operations[PEER] = its
         rounds = min(bench.others, ROUNDS_OF_LONG) if events >= LONG_EVENTS else bench.others
         series = measure(f"reading {label}", cases, rounds)
-    return [_row(label, verb, one, info["operations"], memory) for verb, one in series.items()]
+    return [_row(label, name, one, operations[name], memory) for name, one in series.items()]
+
+
+def _ours(bench, work, place, memory):
+    """What reads our log → figures, and how many operations it has."""
+    tool = Iotrace(bench.program, "perf")
+    traced(tool, work, place, work.count)
+    log = tool.file(place)
+    info = json.loads(start([bench.program, "info", "--json", str(log)]).checked().out)
+    cases = {verb: (lambda verb=verb: _read(bench, verb, log, memory)) for verb in VERBS}
+    return cases, dict.fromkeys(VERBS, info["operations"])
+
+
+def _peer(bench, work, place, memory):
+    """perf's own reader of the same calls."""
+    tool = PerfRecord(points.READ_PAIR, RING, block=False)
+    try:
+        done = traced(tool, work, place, work.count)[1]
+        operations = tool.books(place, done).operations
+    except Failed as failed:
+        reason = str(failed)
+
+        def fails():
+            raise Failed(reason)
+
+        return fails, 0
+    words = ["perf", "script", "-i", str(tool.file(place))]
+    return (lambda: _timed(PEER, words, memory)), operations
 
 
 def _read(bench, verb, log, memory):
     with folder(bench.scratch) as place:
-        words = [*VERBS[verb], str(log)]
+        words = [bench.program, *VERBS[verb], str(log)]
         if verb == "convert":
             words += ["-o", f"{place}/out/"]
-        done = start(["taskset", "-c", "0", bench.program, *words], discard=True).checked()
-        memory.setdefault(verb, []).append(done.max_rss_kib)
-        return done.wall_ns
+        return _timed(verb, words, memory)
+
+
+def _timed(name, words, memory):
+    done = start(["taskset", "-c", "0", *words], discard=True).checked()
+    memory.setdefault(name, []).append(done.max_rss_kib)
+    return done.wall_ns
 
 
 def _row(label, verb, series, operations, memory):

@@ -40,6 +40,8 @@ mod async_tests;
 #[cfg(test)]
 mod file_names_tests;
 #[cfg(test)]
+pub mod made;
+#[cfg(test)]
 mod mappings_tests;
 #[cfg(test)]
 mod process_tests;

@@ -9,11 +9,9 @@ use std::rc::Rc;
 use super::*;
 use crate::anomaly::Link;
 use crate::event::FileStat;
-use crate::event::block::{BlockPoint, Rwbs};
-use crate::event::syscall_table::CallId;
-use crate::operation::block::{At, FlushRole, Inferred, RequestId};
-use crate::operation::model::{FilePath, PathSource, SyscallOperation, ThreadKey};
-use crate::units::{CpuId, Fd, Tid};
+use crate::operation::made;
+use crate::operation::model::{FilePath, PathSource, SyscallOperation};
+use crate::units::Fd;
 
 const DEV: DevId = DevId(7 << 20);
 const DIRECT: u32 = 0o40000;
@@ -38,32 +36,11 @@ fn file(name: &str, flags: u32) -> OpenFile {
 fn call(
     name: &str,
     file: OpenFile,
-    [start, end]: [u64; 2],
+    times: [u64; 2],
     offset: Option<u64>,
     bytes: i64,
 ) -> SyscallOperation {
-    SyscallOperation {
-        call: CallId::by_name(name).expect(name),
-        thread: ThreadKey(0),
-        process: ProcessKey(0),
-        pid: Pid(4711),
-        tid: Tid(4711),
-        cpu: CpuId(0),
-        start: KernelTime(start),
-        end: Some(KernelTime(end)),
-        args: [0; 6],
-        ret: Some(bytes),
-        fd: Some(Fd(3)),
-        file: Some(Rc::new(file)),
-        named: None,
-        target: None,
-        target_offset: None,
-        flags_in_memory: None,
-        spans: Vec::new(),
-        offset,
-        bytes_requested: None,
-        chain: None,
-    }
+    made::call(name, Rc::new(file), times, offset, bytes)
 }
 
 fn tell(patterns: &mut Patterns, operation: &SyscallOperation) {
@@ -91,44 +68,10 @@ fn told(lines: &str, flags: u32) -> Patterns {
 
 /// A request for a piece of a file with this inode; it begins where it begins in the file.
 fn request(patterns: &mut Patterns, op: RequestOp, time: u64, ino: u64, offset: u64) {
-    let queued = At { time: KernelTime(time), cpu: CpuId(0), pid: Pid(1), tid: Tid(1) };
-    let request = BlockRequest {
-        id: RequestId(0),
-        dev: DEV,
-        op,
-        rwbs: Rwbs::new(b"R"),
-        sector: offset / SECTOR_BYTES,
-        nr_sector: 8,
-        bytes_done: 4096,
-        first_seen: BlockPoint::GetRq,
-        queued: Some(KernelTime(time)),
-        inserted: None,
-        issued: None,
-        reissued: None,
-        data_completed: None,
-        completed: Some(KernelTime(time + 50)),
-        submitter: None,
-        error: None,
-        merges: 0,
-        requeues: 0,
-        flush: FlushRole::None,
-        inferred: Inferred::default(),
-        is_stillborn: false,
-        ending: Some(Ending::Completed),
-        parts: Rc::default(),
-    };
+    let request = made::request(DEV, op, (offset / SECTOR_BYTES, 8), [time, time + 50]);
     let behind =
         Behind::File { key: (DEV, ino), offset: Some(offset), file: None, link: Link::Exact };
-    let piece = Piece {
-        sector: request.sector,
-        nr_sector: 8,
-        queued,
-        levels: [].into(),
-        behind,
-        above: Vec::new(),
-        for_others: false,
-        writers: Vec::new(),
-    };
+    let piece = made::piece(&request, behind);
     let step = Step::Block { step: &BlockStep::Ended(&request), thread: None, pieces: &[piece] };
     patterns.step(KernelTime(0), &step).expect("it takes everything");
 }

@@ -20,10 +20,9 @@ use expect_test::{Expect, expect};
 use super::*;
 use crate::event::FileStat;
 use crate::event::async_table::{Interface, Opcode};
-use crate::event::block::{BlockPoint, Place, RequestOp, Rwbs};
-use crate::event::syscall_table::CallId;
+use crate::event::block::{Place, RequestOp};
 use crate::operation::asynchronous::{AsyncOperation, NoResult};
-use crate::operation::block::{At, Ending, FlushRole, Inferred, RequestId};
+use crate::operation::made;
 use crate::operation::model::{FilePath, PathSource, ProcessKey, SyscallOperation, ThreadKey};
 use crate::units::{CpuId, Fd, Pid, Tid};
 
@@ -44,28 +43,8 @@ fn named(path: &str) -> Rc<OpenFile> {
 }
 
 fn call(name: &str, file: &Rc<OpenFile>, begin: u64, at: &str, bytes: u64) -> SyscallOperation {
-    SyscallOperation {
-        call: CallId::by_name(name).expect(name),
-        thread: ThreadKey(0),
-        process: ProcessKey(0),
-        pid: Pid(11),
-        tid: Tid(11),
-        cpu: CpuId(0),
-        start: KernelTime(begin),
-        end: Some(KernelTime(begin + 5)),
-        args: [0; 6],
-        ret: i64::try_from(bytes).ok(),
-        fd: Some(Fd(3)),
-        file: Some(Rc::clone(file)),
-        named: None,
-        target: None,
-        target_offset: None,
-        flags_in_memory: None,
-        offset: at.parse().ok(),
-        bytes_requested: None,
-        spans: Vec::new(),
-        chain: None,
-    }
+    let bytes = bytes.try_into().expect("small");
+    made::call(name, Rc::clone(file), [begin, begin + 5], at.parse().ok(), bytes)
 }
 
 fn asked(file: &Rc<OpenFile>, begin: u64, offset: &str, bytes: &str) -> AsyncOperation {
@@ -96,47 +75,15 @@ fn asked(file: &Rc<OpenFile>, begin: u64, offset: &str, bytes: &str) -> AsyncOpe
 
 /// On the disk it lies 1000 sectors further on than on the device of the file system.
 fn bio(begin: u64, (sector, nr_sector): (u64, u64), behind: &str) -> (BlockRequest, Piece) {
-    let queued = At { time: KernelTime(begin), cpu: CpuId(0), pid: Pid(12), tid: Tid(12) };
-    let request = BlockRequest {
-        id: RequestId(0),
-        dev: DISK,
-        op: RequestOp::Write,
-        rwbs: Rwbs::new(b"W"),
-        sector: 1000 + sector,
-        nr_sector: u32::try_from(nr_sector).expect("small"),
-        bytes_done: 0,
-        first_seen: BlockPoint::GetRq,
-        queued: Some(queued.time),
-        inserted: None,
-        issued: None,
-        reissued: None,
-        data_completed: None,
-        completed: Some(KernelTime(begin + 9)),
-        submitter: None,
-        error: None,
-        merges: 0,
-        requeues: 0,
-        flush: FlushRole::None,
-        inferred: Inferred::default(),
-        is_stillborn: false,
-        ending: Some(Ending::Completed),
-        parts: Rc::default(),
-    };
+    let run = (1000 + sector, u32::try_from(nr_sector).expect("small"));
+    let request = made::request(DISK, RequestOp::Write, run, [begin, begin + 9]);
     let link = if behind.starts_with('?') { Link::Inferred } else { Link::Exact };
     let behind = match behind.trim_start_matches('?').parse() {
         Ok(ino) => Behind::File { key: (DEV, ino), offset: None, file: None, link },
         Err(_) => Behind::Unknown,
     };
-    let piece = Piece {
-        sector: request.sector,
-        nr_sector,
-        queued,
-        levels: vec![Place { dev: DEV, sector }].into(),
-        behind,
-        above: Vec::new(),
-        for_others: false,
-        writers: Vec::new(),
-    };
+    let levels = vec![Place { dev: DEV, sector }].into();
+    let piece = Piece { levels, ..made::piece(&request, behind) };
     (request, piece)
 }
 
