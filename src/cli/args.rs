@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
 use super::control::DEFAULT_MAX;
+use super::self_test;
 use crate::sys::limits::parse_cpu_list;
 use crate::sys::socket;
 use crate::tracer::symbols;
@@ -62,6 +63,12 @@ pub(super) enum Verb {
     /// How a recording calls itself to read files that others have made: a question stands at standard input
     #[command(hide = true, name = symbols::VERB)]
     NameFunctions,
+    /// The program that doctor records
+    #[command(hide = true, name = self_test::VERB)]
+    SelfTestWork {
+        /// Its file, which is not there yet
+        file: PathBuf,
+    },
 }
 
 #[derive(Debug, ClapArgs)]

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::args::DoctorArgs;
 use super::error::CliError;
 use super::exit_lines::size;
-use super::ladder;
+use super::{ladder, self_test};
 use crate::event::block_shape::BLOCK_POINTS;
 use crate::event::syscall_table::CallId;
 use crate::operation::disk;
@@ -48,8 +48,10 @@ impl Check {
 /// The exit status says whether a recording is possible.
 pub(super) fn run(args: &DoctorArgs) -> Result<ExitCode, CliError> {
     let mut checks = vec![kernel(), root(), tracefs(), tracepoints(), source(), perf()];
+    // It forks: now, while there is one thread.
+    let self_test = self_test::check();
     checks.extend(ladder::checks());
-    checks.extend([open_files(), disks()]);
+    checks.extend([open_files(), disks(), self_test]);
     let text = if args.json { as_json(&checks) } else { as_text(&checks) };
     io::stdout().lock().write_all(text.as_bytes()).map_err(CliError::output)?;
     let needed = ["tracefs", "perf events"];

@@ -16,6 +16,7 @@ mod output;
 mod pick;
 mod record;
 mod script;
+mod self_test;
 mod signals;
 mod stacks;
 mod watch;
@@ -61,6 +62,7 @@ pub fn main() -> ExitCode {
         Some(Verb::Doctor(doctor)) => doctor::run(&doctor),
         Some(Verb::List) => events::run(),
         Some(Verb::NameFunctions) => name_functions(),
+        Some(Verb::SelfTestWork { file }) => self_test::work(&file),
     };
     match result {
         Ok(code) => code,

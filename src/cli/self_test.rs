@@ -1,0 +1,204 @@
+//! What `doctor` tries: a recording of a program of which every call is known, compared.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::ffi::OsString;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use super::analyse::private_log;
+use super::args::{Args, CaptureArgs, Verb};
+use super::convert::open;
+use super::doctor::Check;
+use super::error::CliError;
+use super::record;
+use crate::operation::block::BlockStep;
+use crate::operation::{Sink, Step};
+use crate::pipeline::{self, Summary};
+use crate::units::KernelTime;
+
+/// How the program is called: this one, once more.
+pub(super) const VERB: &str = "self-test-work";
+
+/// What it does with its file: a call, how often, and how many bytes each. Primes: no other calls come to the same.
+const WORK: [(&str, u64, u64); 3] = [("write", 101, 4099), ("pread64", 97, 1009), ("fsync", 7, 0)];
+
+/// The program.
+pub(super) fn work(file: &Path) -> Result<ExitCode, CliError> {
+    let failed = |source| CliError::Create { path: file.into(), source };
+    do_work(file).map_err(failed)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn do_work(path: &Path) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    let mut file = options.read(true).write(true).create_new(true).mode(0o600).open(path)?;
+    // Nobody needs its name, and nothing stays, whatever ends us.
+    fs::remove_file(path)?;
+    for (call, count, bytes) in WORK {
+        let mut buffer = vec![b'x'; usize::try_from(bytes).unwrap_or(0)];
+        for number in 0..count {
+            match call {
+                "write" => file.write_all(&buffer)?,
+                "pread64" => file.read_exact_at(&mut buffer, number * bytes)?,
+                _ => file.sync_all()?,
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What a recording has told of the file.
+#[derive(Debug, Default)]
+struct Told {
+    path: Vec<u8>,
+    /// By call: how often, and bytes.
+    calls: BTreeMap<&'static str, (u64, u64)>,
+    requests: u64,
+}
+
+impl Sink for Told {
+    type Error = Infallible;
+
+    fn step(&mut self, _: KernelTime, step: &Step<'_>) -> Result<(), Infallible> {
+        match step {
+            Step::SyscallEnded(it, _)
+                if it
+                    .file
+                    .as_ref()
+                    .and_then(|it| it.first_path())
+                    .is_some_and(|it| it.bytes == self.path) =>
+            {
+                let (count, bytes) = self.calls.entry(it.call.call().name).or_default();
+                *count += 1;
+                *bytes += it.ret.and_then(|it| u64::try_from(it).ok()).unwrap_or(0);
+            }
+            Step::Block { step: BlockStep::Ended(_), .. } => self.requests += 1,
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// Records it, and compares. To be called while there is one thread.
+pub(super) fn check() -> Check {
+    if !nix::unistd::geteuid().is_root() {
+        return Check::bad("self-test", "not tried without root", "sudo iotrace-perf doctor");
+    }
+    match try_recording() {
+        Ok((told, summary)) => judge(&told, &summary),
+        Err(why) => {
+            Check::bad("self-test", format!("nothing was recorded: {why}"), "see the lines above")
+        }
+    }
+}
+
+fn try_recording() -> Result<(Told, Summary), String> {
+    // As the kernel calls it.
+    let place = fs::canonicalize(std::env::temp_dir()).map_err(|it| it.to_string())?;
+    let file = place.join(format!("iotrace-self-test-{}", std::process::id()));
+    let (log, log_place) = private_log().map_err(|it| it.to_string())?;
+    let args = capture_args(&file)?;
+    let recorded = record::capture(&args, || Ok(log_place), |_| log.try_clone());
+    let mut recorded = recorded.map_err(|it| it.to_string())?;
+    let fold = |log: &Path, go_on: &mut dyn FnMut() -> bool| {
+        let (items, header) = open(log, true)?;
+        let path = file.as_os_str().as_bytes().to_vec();
+        let mut told = Told { path, ..Told::default() };
+        let summary = pipeline::run(items, header, &mut told, go_on)
+            .map_err(|it| CliError::pipeline(log, &it))?;
+        Ok((told, summary))
+    };
+    let found = recorded.work(fold, "the self-test is not known");
+    recorded.end().map_err(|it| it.to_string())?;
+    found.ok_or_else(|| "the log cannot be read".to_owned())
+}
+
+/// A recording as anybody would make it.
+fn capture_args(file: &Path) -> Result<CaptureArgs, String> {
+    let words = ["iotrace-perf", "record", "--", "/proc/self/exe", VERB].map(OsString::from);
+    let words = words.into_iter().chain([file.as_os_str().to_owned()]);
+    match Args::try_parse_from(words).map(|it| it.verb) {
+        Ok(Some(Verb::Record(record))) => Ok(record.capture),
+        Ok(_) => Err("the command line is not understood".to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn judge(told: &Told, summary: &Summary) -> Check {
+    let is_told = |&(call, count, bytes): &(&str, u64, u64)| {
+        told.calls.get(call) == Some(&(count, count * bytes))
+    };
+    let lost = summary.lost();
+    if WORK.iter().all(is_told) && lost == 0 {
+        let work = WORK.map(|(call, count, bytes)| match bytes {
+            0 => format!("{count} {call}"),
+            _ => format!("{count} {call} of {bytes} bytes"),
+        });
+        let requests = told.requests;
+        let found = format!(
+            "{}: all told, with their file, and {requests} block requests",
+            work.join(", ")
+        );
+        return Check::ok("self-test", found);
+    }
+    let told: Vec<String> = WORK
+        .iter()
+        .map(|(call, count, bytes)| {
+            let (found, sum) = told.calls.get(call).copied().unwrap_or_default();
+            format!("{found} of {count} {call} ({sum} of {} bytes)", count * bytes)
+        })
+        .collect();
+    let unnamed = summary.ledger.unnamed + summary.ledger.unverified;
+    Check::bad(
+        "self-test",
+        format!(
+            "of what a program did with a file there was told: {}; {lost} records lost, {unnamed} operations without a sure name",
+            told.join(", ")
+        ),
+        "if the machine is not busy: please report it, with all of this",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_work_is_what_it_says() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("file");
+        do_work(&path).expect("it works");
+        assert!(!path.exists(), "nothing stays");
+        fs::write(&path, "mine").expect("written");
+        assert!(do_work(&path).is_err(), "what is there is not written over");
+        assert_eq!(fs::read(&path).expect("it is there"), b"mine");
+        let args = capture_args(&path).expect("it is understood");
+        assert_eq!(args.command.last().map(OsString::as_os_str), Some(path.as_os_str()));
+    }
+
+    #[track_caller]
+    fn said(calls: &[(&'static str, (u64, u64))]) -> String {
+        let told = Told { calls: calls.iter().copied().collect(), ..Told::default() };
+        format!("{:?}", judge(&told, &Summary::default()))
+    }
+
+    #[test]
+    fn only_all_of_it_is_good() {
+        let all = [("write", (101, 413_999)), ("pread64", (97, 97_873)), ("fsync", (7, 0))];
+        assert!(said(&all).contains("ok: true"));
+        for (place, wrong) in
+            [("write", (100, 413_999)), ("write", (101, 413_998)), ("fsync", (8, 0))]
+        {
+            let changed = all.map(|it| if it.0 == place { (place, wrong) } else { it });
+            assert!(said(&changed).contains("ok: false"), "{changed:?}");
+        }
+        assert!(said(&all[..2]).contains("0 of 7 fsync"));
+    }
+}
