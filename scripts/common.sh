@@ -41,7 +41,7 @@ fi
 as_developer() {
     set -- env "PATH=$rust_path" ${OTF2_DIR:+"OTF2_DIR=$OTF2_DIR"} \
         ${OTF2_CONFIG:+"OTF2_CONFIG=$OTF2_CONFIG"} ${OTF2_STATIC:+"OTF2_STATIC=$OTF2_STATIC"} \
-        ${CI:+"CI=$CI"} "$@"
+        ${CI:+"CI=$CI"} ${IOTRACE_KILLS:+"IOTRACE_KILLS=$IOTRACE_KILLS"} "$@"
     if [ -n "$developer" ]; then
         sudo -u "$developer" -H -- "$@"
     else

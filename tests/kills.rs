@@ -11,8 +11,10 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::sys::prctl::set_child_subreaper;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
 
+use support::json::JsonOperation;
 use support::process;
 use support::recording::{
     BINARY, Recording, TIMEOUT, alone, can_record, compile, recorder, size, wait_until,
@@ -27,7 +29,7 @@ const KILLS_DEFAULT: u64 = 12;
 const LATEST_NS: u64 = 1_400_000_000;
 
 /// So long it has worked at least, if it has worked to its end.
-const WORKED_NS: u64 = 900_000_000;
+const WORKED_NS: u64 = 500_000_000;
 
 /// Where a recording is controlled if nobody says otherwise.
 const CONTROL: &str = "/run/iotrace-perf";
@@ -54,6 +56,9 @@ impl Random {
     }
 }
 
+/// So long before the kill it was at work, and nothing of it is in the log: that is more than is lost on a machine with time.
+const SILENT_NS: u64 = 700_000_000;
+
 /// One recording that is killed.
 struct Killed {
     /// What is said if something is wrong.
@@ -61,8 +66,15 @@ struct Killed {
     log: PathBuf,
     /// What the program wrote.
     written: PathBuf,
+    /// When.
+    at: u64,
     /// How the children that were left ended.
     ends: Vec<WaitStatus>,
+}
+
+fn now_ns() -> u64 {
+    let time = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("the clock is there");
+    Duration::from(time).as_nanos().try_into().expect("not in centuries")
 }
 
 /// Records the program in this way, and kills the tracer after this time.
@@ -73,6 +85,7 @@ fn kill_after(dir: &Path, program: &str, way: &[&str], after: Duration) -> Kille
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let mut tracer = command.spawn().expect("it starts");
     std::thread::sleep(after);
+    let at = now_ns();
     tracer.kill().and_then(|()| tracer.wait()).expect("it can be killed");
     let mut ends = Vec::new();
     // The program, and whoever else has lost its parent.
@@ -87,35 +100,38 @@ fn kill_after(dir: &Path, program: &str, way: &[&str], after: Duration) -> Kille
         }
     });
     let what = format!("{way:?} killed after {after:?}, {ends:?}");
-    Killed { what, log: trace.join("traces.iocap"), written, ends }
+    Killed { what, log: trace.join("traces.iocap"), written, at, ends }
 }
 
 impl Killed {
-    /// True if the program was started. It went on as if nobody had looked.
+    /// When the program began to work, if it was started. It went on as if nobody had looked.
     #[track_caller]
-    fn assert_program_unharmed(&self) -> bool {
+    fn assert_program_unharmed(&self) -> Option<u64> {
         let is_its = |it: &WaitStatus| matches!(it, WaitStatus::Exited(_, 7));
         let has_ended = self.ends.iter().any(is_its);
         let Ok(stamps) = fs::read(&self.written) else {
             assert!(!has_ended, "{}", self.what);
-            return false;
+            return None;
         };
         let stamp = |it: &[u8]| it.try_into().map_or(0, u64::from_ne_bytes);
         let first_and_last = stamps.first_chunk::<8>().zip(stamps.last_chunk::<8>());
-        let worked = first_and_last.map_or(0, |it| stamp(it.1).saturating_sub(stamp(it.0)));
+        let (first, last) = first_and_last.map_or((self.at, 0), |it| (stamp(it.0), stamp(it.1)));
+        let worked = last.saturating_sub(first);
         // If it was over before, the tracer has waited for it.
         assert!(has_ended || worked > WORKED_NS, "{}: {worked} ns", self.what);
-        true
+        Some(first)
     }
 
-    /// What was recorded is the beginning of what was done, to the byte.
+    /// What was recorded is the beginning of what was done, to the byte. How many writes there are.
     #[track_caller]
-    fn assert_log_is_readable(&self) {
+    fn assert_log_is_readable(&self) -> usize {
         let recording = Recording::open(&self.log);
         recording.assert_books_balance();
         let path = self.written.to_str().expect("text");
         let operations = recording.operations();
-        let its = operations.iter().filter(|it| it.name == "write" && it.result == Some(8));
+        let is_its = |it: &&JsonOperation| it.name == "write" && it.result == Some(8);
+        let count = operations.iter().filter(is_its).count();
+        let its = operations.iter().filter(is_its);
         let offsets: Vec<Option<u64>> =
             its.filter(|it| it.path.as_deref() == Some(path)).map(|it| it.offset).collect();
         let lost = recording.number("lost");
@@ -126,6 +142,7 @@ impl Killed {
         assert!(offsets.len() as u64 * 8 <= size(&self.written), "{}", self.what);
         // The same prefix says the same each time.
         assert_eq!(recording.script(&["--json"]), recording.script(&["--json"]), "{}", self.what);
+        count
     }
 }
 
@@ -167,20 +184,26 @@ fn killed_at_any_moment() {
         process::run(next.arg("doctor"), TIMEOUT).expect("it ends");
     };
     clean();
-    let (before, mut started) = (left(), 0);
+    let (before, mut told) = (left(), Vec::new());
     for way in WAYS.iter().cycle().take(usize::try_from(kills).expect("a number")) {
         let dir = scratch_dir("kills");
         let after = Duration::from_nanos(random.below(LATEST_NS));
         let killed = kill_after(dir.path(), &program, way, after);
-        let is_started = killed.assert_program_unharmed();
         // The log has its header before the program starts.
-        if is_started {
-            killed.assert_log_is_readable();
+        if let Some(began) = killed.assert_program_unharmed() {
+            let writes = killed.assert_log_is_readable();
+            let worked = killed.at.saturating_sub(began);
+            told.push((writes > 0, worked > SILENT_NS, killed.what.clone()));
         }
-        started += u64::from(is_started);
         clean();
         assert_eq!(left(), before, "{}", killed.what);
     }
+    let started = told.len();
     println!("{kills} kills: {started} programs ran on, and their logs were read");
-    assert!(started > 0, "no kill met a program");
+    // On a machine that is busy with other things a log may come late to its turn, but not each time.
+    let late: Vec<_> = told.iter().filter(|it| it.1).collect();
+    let silent: Vec<_> = late.iter().filter(|it| !it.0).map(|it| &it.2).collect();
+    assert!(silent.len() * 4 <= late.len(), "nothing is in the logs of {silent:#?}");
+    let is_enough = told.iter().any(|it| it.0) || kills < KILLS_DEFAULT;
+    assert!(is_enough, "no kill met a program at work");
 }

@@ -202,8 +202,15 @@ fn tar_without_strace_has_the_same_names() {
     let tree = dir.path().join("tree");
     make_tree(&tree);
     let archive = dir.path().join("archive.tar");
+    // On a busy machine names may be read too late, but not each time.
+    let missed = (0..3).map(|run| files_missed(&dir.path().join(run.to_string()), &tree, &archive));
+    assert!(missed.into_iter().any(|it| it < 20), "many of 300 files have no name, each time");
+}
+
+/// Archives a tree; how many of its files were not read, as far as told.
+fn files_missed(trace: &Path, tree: &Path, archive: &Path) -> u64 {
     let program = ["tar", "cf", archive.to_str().expect("text"), tree.to_str().expect("text")];
-    let (finished, recording) = record(&dir.path().join("trace"), &[], &program);
+    let (finished, recording) = record(trace, &[], &program);
     finished.success();
     recording.assert_whole();
     let operations = recording.operations();
@@ -220,7 +227,7 @@ fn tar_without_strace_has_the_same_names() {
         }
     }
     let (mut files, mut missed) = (0, 0);
-    for place in fs::read_dir(&tree)
+    for place in fs::read_dir(tree)
         .expect("the tree")
         .flatten()
         .flat_map(|it| fs::read_dir(it.path()))
@@ -237,11 +244,10 @@ fn tar_without_strace_has_the_same_names() {
     }
     assert_eq!(files, 300);
     assert!(missed <= uncertain, "{missed} files were not read, {uncertain} reads of no file");
-    assert!(missed * 2 < files, "{missed} of {files} files have no name");
-    let bytes: i64 =
-        on_file(&operations, "write", &archive).iter().filter_map(|it| it.result).sum();
-    assert_eq!(bytes, fs::metadata(&archive).expect("tar wrote it").len().cast_signed());
+    let bytes: i64 = on_file(&operations, "write", archive).iter().filter_map(|it| it.result).sum();
+    assert_eq!(bytes, fs::metadata(archive).expect("tar wrote it").len().cast_signed());
     assert_eq!(recording.info["audit"]["agrees"], true, "{:#}", recording.info["audit"]);
+    missed
 }
 
 /// Fails if an offset is told that is not where the call worked, or is not told where nothing speaks against it:

@@ -321,8 +321,9 @@ fn doctor_tries_a_recording() {
         let found = checks.find(|it| it["name"] == "self-test").expect("it was tried");
         assert_eq!(std::fs::read_dir(dir.path()).expect("it is there").count(), 0);
         let is_right = found["ok"] == true;
-        // On a busy machine a name may be read too late.
-        let is_told = !found["found"].as_str().expect("text").contains(" 0 operations without");
+        // On a busy machine records may be lost, or a name be read too late.
+        let text = found["found"].as_str().expect("text");
+        let is_told = !text.contains("; 0 records lost, 0 operations without");
         assert!(is_right || is_told, "{found}");
         is_right
     };

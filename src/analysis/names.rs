@@ -14,8 +14,6 @@ pub struct ProcessNames(FxHashMap<ProcessKey, Known>);
 struct Known {
     pid: Pid,
     comm: Vec<u8>,
-    /// Its threads that have not ended.
-    threads: u32,
     has_row: bool,
 }
 
@@ -24,15 +22,11 @@ impl ProcessNames {
     pub fn look(&mut self, step: &Step<'_>) {
         match step {
             Step::ProcessSeen(it) => {
-                let known =
-                    Known { pid: it.pid, comm: it.comm.clone(), threads: 0, has_row: false };
+                let known = Known { pid: it.pid, comm: it.comm.clone(), has_row: false };
                 self.0.insert(it.key, known);
             }
-            Step::ThreadSeen(thread) => {
-                self.0.entry(thread.process).and_modify(|it| it.threads += 1);
-            }
             Step::ThreadRenamed(thread) => self.renamed(thread),
-            Step::ThreadEnded(thread) => self.ended(thread.process),
+            Step::ProcessEnded(it) if !self.has_row(it.key) => drop(self.0.remove(&it.key)),
             _ => {}
         }
     }
@@ -46,12 +40,8 @@ impl ProcessNames {
         }
     }
 
-    fn ended(&mut self, process: ProcessKey) {
-        let Some(it) = self.0.get_mut(&process) else { return };
-        it.threads = it.threads.saturating_sub(1);
-        if it.threads == 0 && !it.has_row {
-            self.0.remove(&process);
-        }
+    fn has_row(&self, process: ProcessKey) -> bool {
+        self.0.get(&process).is_some_and(|it| it.has_row)
     }
 
     /// A table has a row about this process: its name is kept when it has ended.
@@ -70,34 +60,31 @@ mod tests {
     use super::*;
     use crate::operation::model::{ProcessInfo, ThreadKey};
 
-    fn process(names: &mut ProcessNames, number: u32) -> ThreadInfo {
-        let key = ProcessKey(number);
+    fn process(number: u32) -> ProcessInfo {
         let pid = Pid(100 + i32::try_from(number).expect("small"));
         let comm = format!("p{number}").into_bytes();
-        let (parent, user) = (None, None);
-        let info = ProcessInfo { key, pid, parent, comm: comm.clone(), user };
-        names.look(&Step::ProcessSeen(&info));
-        let thread = ThreadInfo { key: ThreadKey(number), process: key, tid: Tid(pid.0), comm };
-        names.look(&Step::ThreadSeen(&thread));
-        thread
+        ProcessInfo { key: ProcessKey(number), pid, parent: None, comm, user: None }
+    }
+
+    fn thread(process: &ProcessInfo, tid: i32, comm: &str) -> ThreadInfo {
+        let key = ThreadKey(u32::try_from(tid).expect("positive"));
+        ThreadInfo { key, process: process.key, tid: Tid(tid), comm: comm.into() }
     }
 
     #[test]
     fn a_name_is_kept_for_a_row_and_no_other() {
         let mut names = ProcessNames::default();
-        let threads = [0, 1, 2].map(|it| process(&mut names, it));
-        let second = ThreadInfo { tid: Tid(7), key: ThreadKey(9), ..threads[2].clone() };
-        names.look(&Step::ThreadSeen(&second));
+        let all = [0, 1, 2].map(process);
+        all.iter().for_each(|it| names.look(&Step::ProcessSeen(it)));
         names.keep(ProcessKey(1));
-        // The last name counts, and only that of the first thread.
-        for (thread, comm) in [(&threads[1], "new"), (&second, "other")] {
-            let renamed = ThreadInfo { comm: comm.into(), ..thread.clone() };
-            names.look(&Step::ThreadRenamed(&renamed));
+        // The last name counts, and only that of the first thread; a thread that ends is not the process.
+        for (it, tid, comm) in [(&all[1], 101, "new"), (&all[2], 7, "other")] {
+            names.look(&Step::ThreadRenamed(&thread(it, tid, comm)));
+            names.look(&Step::ThreadEnded(&thread(it, tid, comm)));
         }
-        threads.iter().for_each(|it| names.look(&Step::ThreadEnded(it)));
+        all[..2].iter().for_each(|it| names.look(&Step::ProcessEnded(it)));
         let known = [0, 1, 2].map(|it| names.of(ProcessKey(it)).to_vec());
         assert_eq!(known, [b"".to_vec(), b"new".to_vec(), b"p2".to_vec()]);
-        names.look(&Step::ThreadEnded(&second));
-        assert_eq!((names.of(ProcessKey(2)), names.0.len()), (b"".as_slice(), 1));
+        assert_eq!(names.0.len(), 2);
     }
 }

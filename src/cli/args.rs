@@ -63,8 +63,11 @@ pub(super) enum Verb {
     /// How a recording calls itself to read files that others have made: a question stands at standard input
     #[command(hide = true, name = symbols::VERB)]
     NameFunctions,
-    /// The program that doctor records
+    /// What doctor tries last
     #[command(hide = true, name = self_test::VERB)]
+    SelfTest,
+    /// The program that it records
+    #[command(hide = true, name = self_test::WORK_VERB)]
     SelfTestWork {
         /// Its file, which is not there yet
         file: PathBuf,

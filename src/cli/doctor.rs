@@ -48,10 +48,8 @@ impl Check {
 /// The exit status says whether a recording is possible.
 pub(super) fn run(args: &DoctorArgs) -> Result<ExitCode, CliError> {
     let mut checks = vec![kernel(), root(), tracefs(), tracepoints(), source(), perf()];
-    // It forks: now, while there is one thread.
-    let self_test = self_test::check();
     checks.extend(ladder::checks());
-    checks.extend([open_files(), disks(), self_test]);
+    checks.extend([open_files(), disks(), self_test::check()]);
     let text = if args.json { as_json(&checks) } else { as_text(&checks) };
     io::stdout().lock().write_all(text.as_bytes()).map_err(CliError::output)?;
     let needed = ["tracefs", "perf events"];

@@ -62,6 +62,7 @@ pub fn main() -> ExitCode {
         Some(Verb::Doctor(doctor)) => doctor::run(&doctor),
         Some(Verb::List) => events::run(),
         Some(Verb::NameFunctions) => name_functions(),
+        Some(Verb::SelfTest) => self_test::run(),
         Some(Verb::SelfTestWork { file }) => self_test::work(&file),
     };
     match result {

@@ -85,6 +85,8 @@ pub enum Step<'a> {
     AsyncUnfinished(&'a AsyncOperation, NoResult),
     /// Descriptors went without a call: an exec closed them, or the last thread of the process died.
     DescriptorsClosed(ProcessKey, &'a [Fd]),
+    /// The last thread of a process is gone.
+    ProcessEnded(&'a ProcessInfo),
     /// A thread is gone; nothing about its system calls follows (block requests that it queued may).
     ThreadEnded(&'a ThreadInfo),
     /// A program touched a page of a file in memory that was not there.

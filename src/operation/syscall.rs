@@ -142,8 +142,8 @@ fn begin_on_file(
     let description = fd.map(|it| context.description(task, it));
     pending.operation.file = description.as_ref().map(|it| it.file());
     let writes = call.class == Class::Write;
-    pending.appends =
-        writes && register(call, Role::RwFlags, &args).is_some_and(|it| it & RWF_APPEND != 0);
+    pending.appends = matches!(call.class, Class::Read | Class::Write)
+        && register(call, Role::RwFlags, &args).is_some_and(|it| it & RWF_APPEND != 0);
     let appends = writes && (pending.appends || description.as_ref().is_none_or(|it| it.appends()));
     let own_position = match call.class {
         Class::Read | Class::Write => match register(call, Role::Offset, &args) {

@@ -487,6 +487,7 @@ impl Tracker {
             if last && !open.is_empty() {
                 sink.step(at, &Step::DescriptorsClosed(process.info.key, &open))?;
             }
+            sink.step(at, &Step::ProcessEnded(&process.info))?;
         }
         Ok(())
     }

@@ -225,6 +225,8 @@ impl Sink for OtfSink {
             }
             // Times inside calls are `latency`'s.
             Step::Aside { .. } => Ok(()),
+            // Its last thread has told it.
+            Step::ProcessEnded(_) => Ok(()),
             // They are counted by whoever finds them, and told with `EndFacts`. How it came about has no place there.
             Step::Anomaly(_) | Step::ChainSeen(_) | Step::UserChanged(_) => Ok(()),
         }

@@ -97,6 +97,13 @@ impl fmt::Display for Failure {
     }
 }
 
+impl Failure {
+    /// True for what all its work together has brought about, not only the last of it.
+    pub fn is_of_all(&self) -> bool {
+        matches!(self, Self::TooSlow(_) | Self::TooMuchCpu(_) | Self::TooMuchSaid(_))
+    }
+}
+
 /// Starts a helper with these arguments, asks it, and ends it.
 pub fn ask(arguments: &[&str], question: &[u8], bounds: &Bounds) -> Said {
     let until = clock::now().0.saturating_add(nanoseconds(bounds.time));
@@ -239,8 +246,10 @@ pub fn close_others() {
 ///
 /// # Errors
 ///
-/// Those of `setrlimit(2)`.
+/// Those of `setrlimit(2)` and `prctl(2)`.
 pub fn limit(bounds: &Bounds) -> io::Result<()> {
+    // With our caller we end; to be said again behind a change of the user.
+    prctl::set_pdeathsig(Signal::SIGKILL)?;
     let seconds = bounds.cpu.as_secs();
     // At the first it is told by a signal of its own, at the second it is killed.
     setrlimit(Resource::RLIMIT_CPU, seconds, seconds + 1)?;

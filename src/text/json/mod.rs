@@ -138,6 +138,7 @@ impl<W: io::Write> Sink for JsonLines<W> {
             | Step::AsyncBegun(_)
             | Step::AsyncFile(_)
             | Step::ProcessSeen(_)
+            | Step::ProcessEnded(_)
             | Step::UserChanged(_)
             | Step::SyscallBegun(_)
             | Step::DescriptorsClosed(..)

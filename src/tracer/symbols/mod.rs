@@ -20,7 +20,7 @@ use super::chains::{Code, CodeFile, Identity};
 use crate::capture::fact::Symbol;
 use crate::capture::header::{Unread, UnreadFile};
 use crate::sys::clock;
-use crate::sys::helper::{self, Bounds, Said};
+use crate::sys::helper::{self, Bounds, Failure, Said};
 use crate::units::{KernelTime, Pid};
 pub(super) use compiled::owner_of;
 use question::{Answer, Asked, Group, Named, Question, State};
@@ -171,6 +171,9 @@ impl Asking {
             let Said { answer, failure } =
                 helper::ask(self.arguments, &question.encode(), &self.bounds);
             let Answer { groups, at_hand } = Answer::decode(&answer, &question.processes);
+            // What others used up before is not its fault: it is asked about once more, first.
+            let is_innocent =
+                !groups.is_empty() && failure.as_ref().is_some_and(Failure::is_of_all);
             groups.into_iter().for_each(|it| self.take(path, it, &mut wanted));
             let mut left: Vec<(usize, Of)> = question
                 .processes
@@ -180,15 +183,16 @@ impl Asking {
                 .filter_map(|(place, (asked, wanted))| Some((place, (asked, wanted?))))
                 .collect();
             // Nobody's copy if it did not come so far: then the first one is blamed, so that it goes on.
-            let blamed = if at_hand.is_empty() {
-                left.iter().take(1).map(|it| it.0).collect()
-            } else {
-                at_hand
+            let blamed = match at_hand.as_slice() {
+                _ if is_innocent => Vec::new(),
+                [] => left.iter().take(1).map(|it| it.0).collect(),
+                _ => at_hand.clone(),
             };
             let lost = left.extract_if(.., |it| blamed.contains(&it.0)).map(|it| it.1).collect();
             let why =
                 failure.map_or_else(|| "the answer makes no sense".to_owned(), |it| it.to_string());
             self.give_up(path, &why, lost);
+            left.sort_by_key(|it| !at_hand.contains(&it.0));
             waiting = left.into_iter().map(|it| it.1).chain(rest).collect();
         }
     }
@@ -197,7 +201,7 @@ impl Asking {
     fn take(&mut self, path: &[u8], group: Group, wanted: &mut [Option<Vec<Wanted>>]) {
         let Group { state, found } = group;
         let why = match state {
-            State::Closed => Some("not everybody may read it, and it is too large to be copied"),
+            State::Closed => Some("it cannot be opened without rights, and was not copied before"),
             State::Unreadable => Some("it is no ELF file that can be read"),
             State::Read | State::Cut | State::Other | State::Gone => None,
         };

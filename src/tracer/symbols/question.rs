@@ -152,7 +152,8 @@ pub(super) fn end(
     let place = STATES.iter().position(|it| *it == state).unwrap_or_default();
     out.write_all(&[u8::try_from(place).unwrap_or_default()])?;
     for named in named {
-        let Some((name, offset)) = named else {
+        // An empty one is none, and says so.
+        let Some((name, offset)) = named.filter(|it| !it.0.is_empty()) else {
             out.write_all(&length(0))?;
             continue;
         };
@@ -169,15 +170,16 @@ impl Answer {
     pub(super) fn decode(bytes: &[u8], asked: &[Asked]) -> Self {
         let mut answer = Self::default();
         let mut from = Cursor(bytes);
-        let mut waiting: Vec<bool> = vec![true; asked.len()];
-        while let Some(processes) = whose(&mut from, &mut waiting) {
+        let mut waiting: Vec<u8> = vec![COPIES_MAX; asked.len()];
+        while let Some(told) = whose(&mut from, &mut waiting) {
+            let processes: Vec<usize> = told.iter().map(|it| it.0).collect();
             let Some(group) = group(&mut from, &processes, asked) else {
                 answer.at_hand = processes;
                 break;
             };
             if group.state == State::Other {
-                for it in processes {
-                    waiting.get_mut(it).into_iter().for_each(|it| *it = true);
+                for (place, left) in told {
+                    waiting.get_mut(place).into_iter().for_each(|it| *it = left - 1);
                 }
             } else {
                 answer.groups.push(group);
@@ -187,15 +189,16 @@ impl Answer {
     }
 }
 
-/// Those whose copy is told of next; each is told of once.
-fn whose(from: &mut Cursor<'_>, waiting: &mut [bool]) -> Option<Vec<usize>> {
+/// A process may be told of so often: of each of its copies, and that there is none.
+const COPIES_MAX: u8 = 4;
+
+/// Those whose copy is told of next, each with how often it may still be told of.
+fn whose(from: &mut Cursor<'_>, waiting: &mut [u8]) -> Option<Vec<(usize, u8)>> {
     let mut processes = Vec::new();
     for _ in 0..from.u32()? {
         let place = usize::try_from(from.u32()?).ok()?;
-        if !std::mem::take(waiting.get_mut(place)?) {
-            return None;
-        }
-        processes.push(place);
+        let left = Some(std::mem::take(waiting.get_mut(place)?)).filter(|it| *it > 0)?;
+        processes.push((place, left));
     }
     (!processes.is_empty()).then_some(processes)
 }
@@ -204,7 +207,8 @@ fn group(from: &mut Cursor<'_>, processes: &[usize], asked: &[Asked]) -> Option<
     let state = *STATES.get(usize::from(from.u8()?))?;
     let is_read = matches!(state, State::Read | State::Cut);
     let mut found = Vec::new();
-    for place in processes {
+    // Of another's copy nothing is said.
+    for place in processes.iter().filter(|_| state != State::Other) {
         let places = &asked.get(*place)?.places;
         let named = if is_read {
             places.iter().map(|_| named(from)).collect::<Option<_>>()?
@@ -263,7 +267,8 @@ mod tests {
     /// The first copy is of processes 0 and 2, the second is another one, the third the same process's, then there is none.
     fn answer() -> Vec<u8> {
         let mut out = Vec::new();
-        let named = [name("a"), None, name(&"b".repeat(NAME_BYTES_MAX + 1))];
+        // An empty name is as good as none.
+        let named = [name("a"), name(""), name(&"b".repeat(NAME_BYTES_MAX + 1))];
         begin(&mut out, &[0, 2]).expect("memory");
         end(&mut out, State::Read, named).expect("memory");
         begin(&mut out, &[1]).expect("memory");
@@ -321,6 +326,7 @@ mod tests {
         };
         assert_eq!(groups(&[&[0], &[1]], State::Gone), 2);
         assert_eq!(groups(&[&[0], &[0]], State::Gone), 1);
+        assert_eq!(groups(&[&[0][..]; 9], State::Other), 0);
         assert_eq!(groups(&[&[1, 1]], State::Gone), 0);
         assert_eq!(groups(&[&[4]], State::Gone), 0);
         assert_eq!(groups(&[&[]], State::Gone), 0);
