@@ -10,25 +10,18 @@ use std::process::{Command, Stdio};
 use nix::sys::prctl::set_child_subreaper;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitStatus, waitpid};
-use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
 
 use support::need::Need;
 use support::process::{self, Finished};
 use support::recording::{
-    BINARY, Recording, TIMEOUT, alone, can_record, compile, record, recorder, size, wait_until,
+    BINARY, Recording, TIMEOUT, alone, can_record, compile, now_ns, record, recorder, size,
+    wait_until,
 };
 use support::scratch_dir;
 
 /// What `kill -9` of the tracer may cost.
 const LOSS_NS_MAX: u64 = 500_000_000;
-
-fn now_ns() -> u64 {
-    let time = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("the clock is there");
-    u64::try_from(time.tv_sec())
-        .and_then(|it| Ok(it * 1_000_000_000 + u64::try_from(time.tv_nsec())?))
-        .expect("positive")
-}
 
 /// Kills the tracer in the middle of the program's work. How long before it the last recorded write was made, ns.
 fn loss_by_kill(dir: &Path) -> u64 {

@@ -11,13 +11,12 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::sys::prctl::set_child_subreaper;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
-use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
 
 use support::json::JsonOperation;
 use support::process;
 use support::recording::{
-    BINARY, Recording, TIMEOUT, alone, can_record, compile, recorder, size, wait_until,
+    BINARY, Recording, TIMEOUT, alone, can_record, compile, now_ns, recorder, size, wait_until,
 };
 use support::scratch_dir;
 
@@ -70,11 +69,6 @@ struct Killed {
     at: u64,
     /// How the children that were left ended.
     ends: Vec<WaitStatus>,
-}
-
-fn now_ns() -> u64 {
-    let time = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("the clock is there");
-    Duration::from(time).as_nanos().try_into().expect("not in centuries")
 }
 
 /// Records the program in this way, and kills the tracer after this time.

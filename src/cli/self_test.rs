@@ -19,6 +19,7 @@ use super::doctor::Check;
 use super::error::CliError;
 use super::record;
 use crate::operation::block::BlockStep;
+use crate::operation::model::SyscallOperation;
 use crate::operation::{Sink, Step};
 use crate::pipeline::{self, Summary};
 use crate::units::KernelTime;
@@ -69,18 +70,20 @@ struct Told {
     requests: u64,
 }
 
+impl Told {
+    /// The file has lost its name before the first of the work.
+    fn is_of_file(&self, operation: &SyscallOperation) -> bool {
+        let path = operation.file.as_ref().and_then(|it| it.first_path());
+        path.is_some_and(|it| it.bytes == self.path)
+    }
+}
+
 impl Sink for Told {
     type Error = Infallible;
 
     fn step(&mut self, _: KernelTime, step: &Step<'_>) -> Result<(), Infallible> {
         match step {
-            Step::SyscallEnded(it, _)
-                if it
-                    .file
-                    .as_ref()
-                    .and_then(|it| it.first_path())
-                    .is_some_and(|it| it.bytes == self.path) =>
-            {
+            Step::SyscallEnded(it, _) if self.is_of_file(it) => {
                 let (count, bytes) = self.calls.entry(it.call.call().name).or_default();
                 *count += 1;
                 *bytes += it.ret.and_then(|it| u64::try_from(it).ok()).unwrap_or(0);
@@ -92,7 +95,7 @@ impl Sink for Told {
     }
 }
 
-/// In a process of its own, which has no other threads, and handlers of signals.
+/// In a process of its own: who records must have one thread, and keeps its handlers of signals.
 pub(super) fn check() -> Check {
     if !nix::unistd::geteuid().is_root() {
         return Check::bad(NAME, "not tried without root", "sudo iotrace-perf doctor");

@@ -197,19 +197,21 @@ impl Tracker {
 
     /// Why this process's records are not wanted, if they are not.
     fn unwanted(&mut self, pid: Pid) -> Option<Ignored> {
-        if pid.0 <= 0 {
-            return Some(Ignored::Invisible);
+        self.never_wanted(pid).or_else(|| self.tasks.process(pid).unwanted())
+    }
+
+    /// Why records of this number are not, whoever has it.
+    fn never_wanted(&self, pid: Pid) -> Option<Ignored> {
+        match pid {
+            Pid(..=0) => Some(Ignored::Invisible),
+            own if self.tasks.is_own(own) => Some(Ignored::Own),
+            _ => None,
         }
-        if self.tasks.is_own(pid) {
-            return Some(Ignored::Own);
-        }
-        self.tasks.process(pid).unwanted()
     }
 
     /// True if this record of a call is not wanted, or one of another table. `ends_exec`: it is the end of an exec.
     fn leaves_out(&mut self, pid: Pid, ends_exec: bool) -> bool {
-        if pid.0 <= 0 || self.tasks.is_own(pid) {
-            let reason = if pid.0 <= 0 { Ignored::Invisible } else { Ignored::Own };
+        if let Some(reason) = self.never_wanted(pid) {
             self.ledger.ignore(reason);
             return true;
         }

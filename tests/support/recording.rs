@@ -7,6 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use iotrace_perf::event::syscall_table::CallId;
+use nix::time::{ClockId, clock_gettime};
 use serde_json::Value;
 
 use super::json::{JsonAnomaly, JsonAsync, JsonBlock, JsonLine, JsonOperation};
@@ -233,6 +234,12 @@ pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
         std::thread::sleep(Duration::from_millis(10));
     }
     panic!("waited in vain: {what}");
+}
+
+/// The kernel's monotonic clock, ns.
+pub(crate) fn now_ns() -> u64 {
+    let time = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("the clock is there");
+    Duration::from(time).as_nanos().try_into().expect("not in centuries")
 }
 
 /// Bytes of a file now; 0 if it is not there.
