@@ -282,11 +282,13 @@ fn losses_are_told() {
     let told: u64 =
         recording.anomalies().iter().filter(|it| it.what == "lost").map(|it| it.count).sum();
     assert!(told > 0 && told <= lost, "{told} of {lost}");
-    let (missing, counted) = (&recording.info["missing"], &recording.info["tracepoints"]);
-    assert!(
-        missing.as_object().is_some_and(|it| it.keys().all(|it| it.starts_with("block:"))),
-        "{missing} {counted}"
-    );
+    // A hit that the kernel has neither written nor counted as lost was seen once in some hundred runs, by itself; it is told, too.
+    let missing = recording.info["missing"].as_object().expect("a map");
+    let of_calls = missing.iter().filter(|it| !it.0.starts_with("block:"));
+    for (name, count) in of_calls {
+        assert!(said.contains(&format!("{count} {name}")), "{said}");
+        assert!(count.as_i64().is_some_and(|it| (1..=2).contains(&it)), "{missing:?}");
+    }
 }
 
 /// Fails if signals that the tracer gets in a bad moment leave a program behind that never started.

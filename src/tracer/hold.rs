@@ -63,8 +63,11 @@ mod tests {
             thread::pause(std::time::Duration::from_millis(1));
             (at_first, elsewhere, keeps(hold, 0))
         };
-        let found = std::thread::spawn(reader).join().expect("it ends");
-        assert_eq!(found, (true, false, false));
+        let found = || std::thread::spawn(reader).join().expect("it ends");
+        // On a busy machine it may have slept between the two.
+        let all: Vec<_> = std::iter::repeat_with(found).take(20).collect();
+        assert!(all.iter().any(|it| it.0), "{all:?}");
+        assert!(all.iter().all(|it| !it.1 && !it.2), "{all:?}");
     }
 
     #[test]
