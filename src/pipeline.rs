@@ -8,7 +8,7 @@ mod chains;
 mod decoding;
 mod summary;
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::io::{self, Read};
 
 use thiserror::Error;
@@ -148,6 +148,8 @@ struct Pipeline {
     opening: Option<Opening>,
     /// It was told what is mounted.
     knows_mounts: bool,
+    /// Frames of facts for the whole recording that were told, by their times and checksums.
+    last_facts: HashSet<(u64, u32)>,
     /// Events of a round, between decoding and pairing.
     events: Vec<Event>,
     summary: Summary,
@@ -164,7 +166,7 @@ impl Pipeline {
             .iter()
             .enumerate()
             .map(|(number, it)| {
-                let known = Layout::of(&it.source, it.sample_type, &it.header_page);
+                let known = Layout::of(&it.source, it.sample_type, it.regs_user, &it.header_page);
                 let known = known.map(|its| if it.pages_continue { its.continued() } else { its });
                 known.ok_or(PipelineError::Layout(number))
             })
@@ -185,6 +187,7 @@ impl Pipeline {
             chains: Chains::default(),
             opening: Some(Opening::default()),
             knows_mounts: false,
+            last_facts: HashSet::new(),
             events: Vec::new(),
             summary: Summary {
                 last_time: KernelTime(header.clock.start_ns),
@@ -202,6 +205,9 @@ impl Pipeline {
     ) -> Result<(), PipelineError<S::Error>> {
         match frame.kind {
             FrameKind::DATA => self.data(frame, payload, sink)?,
+            // It may have been told before all others, and comes in its turn once more.
+            FrameKind::LAST_FACTS
+                if !self.last_facts.insert((frame.first_time, frame.payload_crc)) => {}
             FrameKind::FACTS | FrameKind::LAST_FACTS => {
                 facts(&payload).for_each(|it| self.fact(it))
             }
@@ -278,6 +284,8 @@ impl Pipeline {
                 }
             }
             Fact::Symbol(symbol) => self.summary.symbols.add(*symbol),
+            Fact::Stack(stack) => self.chains.ways.add(*stack),
+            Fact::Unwound(hits) => self.chains.ways.add_hits(&hits),
             Fact::Text { which: Text::SNAPSHOT_OVER, time, .. } => {
                 self.snapshot_over = true;
                 if let Some(opening) = &mut self.opening {
@@ -483,6 +491,7 @@ impl Pipeline {
         self.tracker.finish(self.summary.last_time, sink).map_err(PipelineError::Sink)?;
         self.summary.ledger = self.tracker.ledger().clone();
         self.summary.chains_left_out = self.chains.left_out;
+        self.summary.ways = self.chains.found;
         Ok(self.summary)
     }
 }

@@ -161,6 +161,9 @@ fn a_newer_minor_version_reads() {
     let mut newer = log.clone();
     newer[10..12].copy_from_slice(&(MINOR + 1).to_le_bytes());
     assert_eq!(items(&newer), items(&log));
+    let reader = Reader::new(newer.as_slice()).expect("a log");
+    assert_eq!((reader.version(), reader.is_newer()), ((MAJOR, MINOR + 1), true));
+    assert!(!Reader::new(log.as_slice()).expect("a log").is_newer());
 }
 
 #[test]

@@ -26,7 +26,7 @@ pub(crate) const CALLS_PER_ROUND: u64 = 50_000;
 
 /// How the records are laid out.
 pub(crate) fn layout() -> SampleLayout {
-    SampleLayout::new(SAMPLE_TYPE).expect("it has all that is needed")
+    SampleLayout::new(SAMPLE_TYPE, 0).expect("it has all that is needed")
 }
 
 /// The header of such a capture.

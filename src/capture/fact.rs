@@ -15,6 +15,8 @@
 //! | 5 | NAME | `i32` tid, `u32` CPU, `u64` record time, `u8` what (0 = argument string, 1 = target of `/proc/PID/fd/N`, 2 = the bytes that another argument points to), `u64` read begin, `u64` read end, `i32` errno (0 = read), stat, name, `u64` address (of what was read; 0 for a link) |
 //! | 7 | SYMBOL | `i32` pid (0: the kernel's), `u64` address, `u64` since, bytes name, `u64` offset, bytes module, `u64` place, bytes build id |
 //! | 8 | USER | `u64` time, `i32` pid, `u32` user |
+//! | 9 | STACK | `u32` number, `i32` pid, `u8` ending (see [`Ending`]), `u8` guessed, bytes addresses (`u64` each) |
+//! | 10 | UNWOUND | hits: `u64` time, `i32` tid, `u32` number of the STACK, as often as there is room |
 //! | 6 | OPENED | `i32` tid (-1: events of this time are missing), `u64` since, `u64` until, `u64` read end, `i32` errno (0 = read; `EXDEV`: maybe another file's, opened by a file system; of missing ones why), stat, bytes name |
 //!
 //! A name is `u16` front, `u16` back, bytes: so many bytes of the front of the link before it in the frame (of the last
@@ -23,6 +25,7 @@
 
 use super::format::Cursor;
 pub use super::symbol::Symbol;
+pub use super::unwound::{Ending, Unwound, UnwoundHit, UserStack};
 use crate::event::FileStat;
 use crate::units::{CpuId, DevId, Fd, KernelTime, Pid, Tid};
 
@@ -116,6 +119,10 @@ pub enum Fact {
     },
     /// The function that an address of a chain was in: found at the end, as files and the kernel said it then.
     Symbol(Box<Symbol>),
+    /// Through which functions of its program a thread came to some hits.
+    Stack(Box<UserStack>),
+    /// Which hits had which of them.
+    Unwound(Vec<UnwoundHit>),
     /// Whose a process was when a snapshot saw it: the real user of `/proc/PID/status`.
     User {
         /// When it was read.
@@ -200,6 +207,8 @@ mod kind {
     pub(super) const OPENED: u16 = 6;
     pub(super) const SYMBOL: u16 = 7;
     pub(super) const USER: u16 = 8;
+    pub(super) const STACK: u16 = 9;
+    pub(super) const UNWOUND: u16 = 10;
 }
 
 /// The facts of a frame, while they are put together.
@@ -273,6 +282,21 @@ impl Fact {
                 body.bytes(&it.module).u64(it.place).bytes(&it.build_id);
                 kind::SYMBOL
             }
+            Self::Stack(it) => {
+                let UserStack { number, pid, way } = it.as_ref();
+                let ending = Ending::ALL.iter().position(|it| *it == way.ending);
+                let addresses = way.addresses.iter().flat_map(|it| it.to_le_bytes());
+                body.u32(*number).i32(pid.0);
+                body.u8(ending.and_then(|it| u8::try_from(it).ok()).unwrap_or_default());
+                body.u8(u8::from(way.is_guessed)).bytes(&addresses.collect::<Vec<u8>>());
+                kind::STACK
+            }
+            Self::Unwound(hits) => {
+                for UnwoundHit { time, tid, stack } in hits {
+                    body.time(*time).i32(tid.0).u32(*stack);
+                }
+                kind::UNWOUND
+            }
             Self::User { time, pid, user } => {
                 body.time(*time).i32(pid.0).u32(*user);
                 kind::USER
@@ -290,23 +314,8 @@ impl Fact {
     fn decode(kind: u16, body: &[u8], link: &[u8]) -> Option<Self> {
         let mut body = Cursor(body);
         Some(match kind {
-            NAME | kind::WHOLE_NAME => Self::Name {
-                tid: Tid(body.i32()?),
-                cpu: CpuId(body.u32()?),
-                record_time: KernelTime(body.u64()?),
-                of: match body.u8()? {
-                    0 => NameOf::Argument,
-                    1 => NameOf::Link,
-                    2 => NameOf::Memory,
-                    _ => return None,
-                },
-                begin: KernelTime(body.u64()?),
-                end: KernelTime(body.u64()?),
-                errno: body.i32()?,
-                stat: body.stat()?,
-                bytes: body.name(if kind == NAME { Some(link) } else { None })?,
-                address: body.u64()?,
-            },
+            NAME => name(&mut body, Some(link))?,
+            kind::WHOLE_NAME => name(&mut body, None)?,
             kind::TASK => Self::Task {
                 time: KernelTime(body.u64()?),
                 pid: Pid(body.i32()?),
@@ -344,6 +353,8 @@ impl Fact {
                 place: body.u64()?,
                 build_id: body.bytes()?.to_vec(),
             })),
+            kind::STACK => Self::Stack(Box::new(stack(&mut body)?)),
+            kind::UNWOUND => Self::Unwound(unwound(&mut body)?),
             kind::USER => Self::User {
                 time: KernelTime(body.u64()?),
                 pid: Pid(body.i32()?),
@@ -414,6 +425,45 @@ impl Cursor<'_> {
         };
         Some((stat.mode != 0).then_some(stat))
     }
+}
+
+/// A [`Fact::Name`]; `link`: the one before it, if its name is told by that.
+fn name(body: &mut Cursor<'_>, link: Option<&[u8]>) -> Option<Fact> {
+    Some(Fact::Name {
+        tid: Tid(body.i32()?),
+        cpu: CpuId(body.u32()?),
+        record_time: KernelTime(body.u64()?),
+        of: match body.u8()? {
+            0 => NameOf::Argument,
+            1 => NameOf::Link,
+            2 => NameOf::Memory,
+            _ => return None,
+        },
+        begin: KernelTime(body.u64()?),
+        end: KernelTime(body.u64()?),
+        errno: body.i32()?,
+        stat: body.stat()?,
+        bytes: body.name(link)?,
+        address: body.u64()?,
+    })
+}
+
+fn stack(body: &mut Cursor<'_>) -> Option<UserStack> {
+    let (number, pid) = (body.u32()?, Pid(body.i32()?));
+    let ending = *Ending::ALL.get(usize::from(body.u8()?))?;
+    let is_guessed = body.u8()? != 0;
+    let (addresses, _) = body.bytes()?.as_chunks::<8>();
+    let addresses = addresses.iter().map(|it| u64::from_le_bytes(*it)).collect();
+    Some(UserStack { number, pid, way: Unwound { addresses, ending, is_guessed } })
+}
+
+fn unwound(body: &mut Cursor<'_>) -> Option<Vec<UnwoundHit>> {
+    let mut hits = Vec::new();
+    while !body.0.is_empty() {
+        let (time, tid) = (KernelTime(body.u64()?), Tid(body.i32()?));
+        hits.push(UnwoundHit { time, tid, stack: body.u32()? });
+    }
+    Some(hits)
 }
 
 /// The body of a fact while it is put together.

@@ -2,6 +2,15 @@
 
 use super::*;
 
+fn stack() -> Fact {
+    let way = Unwound {
+        addresses: [0x7f00_0000_1003, 5].into(),
+        ending: Ending::Unreadable,
+        is_guessed: true,
+    };
+    Fact::Stack(Box::new(UserStack { number: 7, pid: Pid(3), way }))
+}
+
 fn samples() -> Vec<Fact> {
     vec![
         Fact::Name {
@@ -53,6 +62,11 @@ fn samples() -> Vec<Fact> {
             place: 0x1003,
             build_id: vec![0xab, 0xcd],
         })),
+        stack(),
+        Fact::Unwound(vec![
+            UnwoundHit { time: KernelTime(5), tid: Tid(4), stack: 7 },
+            UnwoundHit { time: KernelTime(6), tid: Tid(5), stack: 8 },
+        ]),
         Fact::User { time: KernelTime(8), pid: Pid(3), user: 1000 },
         Fact::Text {
             time: KernelTime(9),

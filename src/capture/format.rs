@@ -1,4 +1,4 @@
-//! The byte map of a capture log (`.iocap`), version 2.3. All integers are little-endian.
+//! The byte map of a capture log (`.iocap`), version 2.4. All integers are little-endian.
 //!
 //! # The file
 //!
@@ -57,7 +57,7 @@ pub const MAJOR: u16 = 2;
 /// The oldest that it reads.
 pub const MAJOR_OLDEST: u16 = 1;
 /// Version that this code writes: additions.
-pub const MINOR: u16 = 3;
+pub const MINOR: u16 = 4;
 /// First bytes of a frame.
 pub const FRAME_MAGIC: [u8; 4] = *b"IOFR";
 /// Bytes of a frame before its payload.

@@ -113,8 +113,11 @@ pub struct Scope {
 pub struct Chains {
     /// The kernel's functions were recorded.
     pub kernel: bool,
-    /// The program's, by frame pointers.
+    /// The program's.
     pub user: bool,
+    /// The program's are found by what tells how to go back (DWARF), from so many bytes of its stack; 0: by frame pointers.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub stack_bytes: u32,
     /// Of system calls, too, at their ends; the kernel's functions are not known there.
     pub calls: bool,
     /// A chain has no more addresses than this (`kernel.perf_event_max_stack`): one that has so many may be cut off.
@@ -129,6 +132,9 @@ pub struct Layout {
     pub source: String,
     /// perf: `PERF_SAMPLE_*`; `sample_id_all` is set.
     pub sample_type: u64,
+    /// perf: of samples with registers of the program those that they have, a bit for each (`PERF_REG_*`).
+    #[serde(skip_serializing_if = "is_zero")]
+    pub regs_user: u64,
     /// tracefs: the text of `events/header_page`, byte by byte.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub header_page: String,
@@ -217,6 +223,10 @@ pub struct Partition {
     pub start_sectors: Option<u64>,
     /// Its length in sectors (512 bytes each).
     pub sectors: Option<u64>,
+}
+
+fn is_zero<T: Default + PartialEq>(it: &T) -> bool {
+    *it == T::default()
 }
 
 /// How the recording ended and what the kernel counted.

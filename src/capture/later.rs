@@ -21,14 +21,30 @@ pub fn look(input: &mut (impl Read + Seek)) -> io::Result<Vec<Item>> {
 
 fn frames(input: &mut (impl Read + Seek)) -> io::Result<Vec<Item>> {
     let mut found = Vec::new();
+    let is_last = |it: &FrameHeader| matches!(it.kind, FrameKind::LAST_FACTS | FrameKind::END);
+    for_each(input, &is_last, &mut |header, it| found.push(Item::Frame(header, it)))?;
+    Ok(found)
+}
+
+/// Takes the frames that are wanted, in their order, from the start of a log on: of the others only headers are read. What stands behind
+/// damaged bytes is not found.
+///
+/// # Errors
+///
+/// Those of the input.
+pub fn for_each(
+    input: &mut (impl Read + Seek),
+    is_wanted: &dyn Fn(&FrameHeader) -> bool,
+    take: &mut dyn FnMut(FrameHeader, Vec<u8>),
+) -> io::Result<()> {
     let mut unpacker = Unpacker::default();
     if !read_whole(input, &mut [0; FILE_HEADER_BYTES])? {
-        return Ok(found);
+        return Ok(());
     }
     let mut bytes = [0; FRAME_HEADER_BYTES];
     while read_whole(input, &mut bytes)? {
         let Some(header) = FrameHeader::decode(&bytes) else { break };
-        if !matches!(header.kind, FrameKind::LAST_FACTS | FrameKind::END) {
+        if !is_wanted(&header) {
             input.seek_relative(header.stored_bytes.into())?;
             continue;
         }
@@ -36,9 +52,11 @@ fn frames(input: &mut (impl Read + Seek)) -> io::Result<Vec<Item>> {
         if !read_whole(input, &mut stored)? || crc32fast::hash(&stored) != header.payload_crc {
             break;
         }
-        found.extend(unpacker.unpack(&header, &stored).map(|it| Item::Frame(header, it)));
+        if let Some(bytes) = unpacker.unpack(&header, &stored) {
+            take(header, bytes);
+        }
     }
-    Ok(found)
+    Ok(())
 }
 
 /// False if the input ends first.

@@ -13,4 +13,5 @@ pub mod later;
 mod payload;
 pub mod reader;
 pub mod symbol;
+pub mod unwound;
 pub mod writer;

@@ -65,6 +65,7 @@ pub struct Reader<R> {
     at_end: bool,
     /// Why no more bytes of the input could be read; told when they are needed.
     failed: Option<io::Error>,
+    major: u16,
     minor: u16,
 }
 
@@ -87,6 +88,7 @@ impl<R: Read> Reader<R> {
             offset: 0,
             at_end: false,
             failed: None,
+            major: 0,
             minor: 0,
         };
         reader.fill(FILE_HEADER_BYTES)?;
@@ -99,12 +101,17 @@ impl<R: Read> Reader<R> {
         if !(MAJOR_OLDEST..=MAJOR).contains(&major) {
             return Err(OpenError::Version { major, minor });
         }
-        reader.minor = minor;
+        (reader.major, reader.minor) = (major, minor);
         reader.consume(FILE_HEADER_BYTES);
         Ok(reader)
     }
 
-    /// True if the log was written by a newer minor version: it may hold things that are passed over.
+    /// Major and minor version of the format that it was written in.
+    pub fn version(&self) -> (u16, u16) {
+        (self.major, self.minor)
+    }
+
+    /// True if that is a newer minor version: it may hold things that are passed over.
     pub fn is_newer(&self) -> bool {
         self.minor > MINOR
     }

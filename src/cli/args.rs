@@ -9,8 +9,9 @@ use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use super::control::DEFAULT_MAX;
 use super::self_test;
 use crate::sys::limits::parse_cpu_list;
+use crate::sys::perf::Unwind;
 use crate::sys::socket;
-use crate::tracer::symbols;
+use crate::tracer::{symbols, unwinding};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -63,6 +64,9 @@ pub(super) enum Verb {
     /// How a recording calls itself to read files that others have made: a question stands at standard input
     #[command(hide = true, name = symbols::VERB)]
     NameFunctions,
+    /// The same, to go back through the stacks of programs
+    #[command(hide = true, name = unwinding::VERB)]
+    UnwindStacks,
     /// What doctor tries last
     #[command(hide = true, name = self_test::VERB)]
     SelfTest,
@@ -128,9 +132,12 @@ pub(super) struct CaptureArgs {
     /// Show the block requests of everybody, such as those of the kernel's writeback, not only of the recorded processes
     #[arg(long)]
     pub(super) all_block: bool,
-    /// Record, with each bio that is queued, the functions through which its thread came there: of the `kernel`, of the program (`user`, by frame pointers); `calls`: also at the ends of system calls, the program's only
+    /// Record, with each bio that is queued, the functions through which its thread came there: of the `kernel`, of the program (`user`); `calls`: also at the ends of system calls, the program's only
     #[arg(long, value_name = "WHOSE,…", value_delimiter = ',')]
     pub(super) stacks: Vec<StacksArg>,
+    /// How the functions of programs are found: `fp`, by frame pointers, or `dwarf[,BYTES]`, by what their files say of how to go back, from a copy of so much of the stack (8192; it goes into the log, whatever stands on it)
+    #[arg(long, value_name = "HOW", default_value = "fp", value_parser = parse_unwind)]
+    pub(super) call_graph: Unwind,
     /// Keep the records of other processes in the log
     #[arg(long)]
     pub(super) keep_foreign: bool,
@@ -191,7 +198,7 @@ pub(super) struct StacksArgs {
     /// The kernel's functions [default, unless -U or --calls is given]
     #[arg(short = 'K', long, help_heading = "Stacks")]
     pub(super) kernel_stack: bool,
-    /// The program's functions, by frame pointers
+    /// The program's functions (see --call-graph)
     #[arg(short = 'U', long, help_heading = "Stacks")]
     pub(super) user_stack: bool,
     /// Tell processes of the same name apart
@@ -507,6 +514,25 @@ fn parse_size(text: &str) -> Result<usize, String> {
 }
 
 /// `10s`, `500ms`, `100us`, `2m`, `1h`, or seconds.
+/// Bytes of the stack that are copied if nobody says how many.
+const STACK_BYTES: u32 = 8192;
+/// The kernel copies fewer than so many bytes (`perf_copy_attr()`), and a record has no more room.
+const STACK_BYTES_MAX: u32 = 65_000;
+
+fn parse_unwind(text: &str) -> Result<Unwind, String> {
+    let bytes = match text.split_once(',') {
+        None if text == "fp" => return Ok(Unwind::FramePointers),
+        None if text == "dwarf" => STACK_BYTES,
+        Some(("dwarf", bytes)) => u32::try_from(parse_size(bytes)?).unwrap_or(u32::MAX),
+        _ => return Err("neither fp nor dwarf[,BYTES]".into()),
+    };
+    // The kernel takes multiples of eight.
+    let stack_bytes =
+        bytes.checked_next_multiple_of(8).filter(|it| (8..=STACK_BYTES_MAX).contains(it));
+    let stack_bytes = stack_bytes.ok_or_else(|| format!("8 to {STACK_BYTES_MAX} bytes"))?;
+    Ok(Unwind::Dwarf { stack_bytes })
+}
+
 fn parse_duration(text: &str) -> Result<Duration, String> {
     let (number, unit) = text.split_at(text.trim_end_matches(char::is_alphabetic).len());
     let seconds = match unit {

@@ -14,6 +14,7 @@ use super::args::ConvertArgs;
 use super::error::CliError;
 use super::exit_lines;
 use super::output::{Output, substitute};
+use super::say;
 use crate::analysis::totals::{Totals, WithTotals};
 use crate::capture::ahead::Ahead;
 use crate::capture::fact::Text;
@@ -74,6 +75,13 @@ pub(super) fn open(log: &Path, has_lines: bool) -> Result<(Items, Header), CliEr
     let progress = if has_lines { ProgressBar::hidden() } else { progress(&file) };
     let (reader, header) = pipeline::open::<_, Infallible>(progress.wrap_read(file))
         .map_err(|it| CliError::pipeline(log, &it))?;
+    if reader.is_newer() {
+        let (major, minor) = reader.version();
+        say(&format!(
+            "{} has format version {major}.{minor}, newer than this program's: what it does not know is left out",
+            log.display()
+        ));
+    }
     let later: Vec<io::Result<Item>> = later.into_iter().map(Ok).collect();
     Ok((later.into_iter().chain(Ahead::new(reader)), header))
 }

@@ -9,6 +9,7 @@ use super::output::Output;
 use super::say;
 use crate::analysis::audit::{self, ProcessAudit};
 use crate::anomaly::{AnomalyKind, ByLink, Ignored, Ledger};
+use crate::capture::fact::Ending;
 use crate::operation::disk;
 use crate::pipeline::Summary;
 use crate::units::SECTOR_BYTES;
@@ -272,6 +273,37 @@ fn unread(summary: &Summary) -> Option<String> {
     ))
 }
 
+/// Stacks of programs that were copied and whose functions are not all known, or not for sure.
+fn unwound(summary: &Summary) -> Option<String> {
+    let ways = &summary.ways;
+    let copied = summary.header.chains.as_ref().map_or(0, |it| it.stack_bytes);
+    let counts = [
+        (
+            ways.ended(Ending::Short),
+            format!("are longer than that: the outermost functions are missing: --call-graph dwarf,{}", copied.saturating_mul(2)),
+        ),
+        (ways.ended(Ending::Unreadable), "lead to memory that was not copied".into()),
+        (ways.ended(Ending::Broken), "lead nowhere: the outermost functions are missing".into()),
+        (
+            ways.guessed,
+            "go through functions of which no file says how to go back: by their frame pointers, if they have some".into(),
+        ),
+        (ways.unknown, "were not unwound".into()),
+    ];
+    let told: Vec<String> = counts
+        .iter()
+        .filter(|it| it.0 > 0)
+        .map(|(count, what)| format!("{count} {what}"))
+        .collect();
+    (!told.is_empty()).then(|| {
+        format!(
+            "of {} stacks of programs, of each of which {copied} bytes were copied at most, {}",
+            ways.all(),
+            told.join("; ")
+        )
+    })
+}
+
 /// What must not be overlooked.
 fn doubts(summary: &Summary) -> Vec<String> {
     let mut lines = Vec::new();
@@ -286,6 +318,7 @@ fn doubts(summary: &Summary) -> Vec<String> {
     lines.extend(asynchronous_doubts(&summary.ledger));
     lines.extend(extents_doubts(summary));
     lines.extend(unread(summary));
+    lines.extend(unwound(summary));
     lines.extend(other_programs(summary));
     match summary.ledger.unfollowed {
         0 => {}

@@ -11,26 +11,44 @@ use super::error::CliError;
 use super::exit_lines::{self, source};
 use crate::analysis::audit::{self, ProcessAudit};
 use crate::analysis::totals::CallTotals;
-use crate::capture::format::{MAJOR, MINOR};
+use crate::capture::fact::Ending;
 use crate::capture::header::{Counts, Disk, End, Own, RingCounts};
+use crate::capture::reader::Reader;
 use crate::operation::disk;
-use crate::pipeline::Summary;
+use crate::operation::unwound::WaysFound;
+use crate::pipeline::{PipelineError, Summary};
 use crate::units::KernelTime;
 
 pub(super) fn run(args: &InfoArgs) -> Result<ExitCode, CliError> {
     let info = convert(&args.log, None, &mut || true)?;
     let bytes = std::fs::metadata(&args.log).map_or(0, |it| it.len());
     let mut out = io::stdout().lock();
-    let text =
-        if args.json { format!("{:#}\n", as_json(&info, bytes)) } else { as_text(&info, bytes) };
+    let file = std::fs::File::open(&args.log);
+    let file = file.map_err(|source| CliError::Open { path: args.log.clone(), source })?;
+    let reader = Reader::new(file).map_err(|it| {
+        CliError::pipeline(&args.log, &PipelineError::<std::convert::Infallible>::from(it))
+    })?;
+    let file = LogFile { version: reader.version(), bytes };
+    let text = if args.json {
+        format!("{:#}\n", as_json(&info, file))
+    } else {
+        as_text(&info, file.bytes)
+    };
     out.write_all(text.as_bytes()).map_err(CliError::output)?;
     Ok(ExitCode::SUCCESS)
 }
 
+/// What the log is as a file.
+#[derive(Clone, Copy)]
+struct LogFile {
+    version: (u16, u16),
+    bytes: u64,
+}
+
 /// The documented object (docs/json.md).
-fn as_json(info: &Converted, bytes: u64) -> Value {
+fn as_json(info: &Converted, file: LogFile) -> Value {
     let parts =
-        [about(&info.summary, bytes), counts(&info.summary), doubts(&info.summary), details(info)];
+        [about(&info.summary, file), counts(&info.summary), doubts(&info.summary), details(info)];
     Value::Object(parts.into_iter().flatten().collect())
 }
 
@@ -40,11 +58,14 @@ fn object<const N: usize>(pairs: [(&str, Value); N]) -> Map<String, Value> {
 }
 
 /// What was recorded, where, when, and how it ended.
-fn about(summary: &Summary, bytes: u64) -> Map<String, Value> {
+fn about(
+    summary: &Summary,
+    LogFile { version: (major, minor), bytes }: LogFile,
+) -> Map<String, Value> {
     let header = &summary.header;
     let end = summary.end.as_ref();
     object([
-        ("format_version", json!(format!("{MAJOR}.{MINOR}"))),
+        ("format_version", json!(format!("{major}.{minor}"))),
         ("tool_version", json!(header.tool_version)),
         ("hostname", json!(header.host.hostname)),
         ("kernel_release", json!(header.host.kernel_release)),
@@ -118,8 +139,21 @@ fn doubts(summary: &Summary) -> Map<String, Value> {
         ("foreign_dropped", json!(end.map(|it| it.foreign_dropped))),
         ("unwritten", json!(end.map(|it| it.unwritten))),
         ("unread", json!(end.map(|it| &it.unread))),
+        ("user_stacks", user_stacks(&summary.ways)),
         ("imbalances", json!(ledger.imbalances())),
     ])
+}
+
+/// Of stacks of programs that were copied: how many, and of how many not all functions are known, or not for sure.
+fn user_stacks(ways: &WaysFound) -> Value {
+    json!({
+        "copied": ways.all(),
+        "too_short": ways.ended(Ending::Short),
+        "unreadable": ways.ended(Ending::Unreadable),
+        "broken": ways.ended(Ending::Broken),
+        "guessed": ways.guessed,
+        "not_unwound": ways.unknown,
+    })
 }
 
 /// Totals by name, and the audit.

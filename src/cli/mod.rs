@@ -21,13 +21,13 @@ mod signals;
 mod stacks;
 mod watch;
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
 
 use crate::sys::helper;
-use crate::tracer::symbols::apart;
+use crate::tracer::{symbols, unwinding};
 use args::{Args, Verb};
 use error::CliError;
 
@@ -61,7 +61,8 @@ pub fn main() -> ExitCode {
         Some(Verb::Info(info)) => info::run(&info),
         Some(Verb::Doctor(doctor)) => doctor::run(&doctor),
         Some(Verb::List) => events::run(),
-        Some(Verb::NameFunctions) => name_functions(),
+        Some(Verb::NameFunctions) => answer(symbols::apart::answer),
+        Some(Verb::UnwindStacks) => answer(unwinding::apart::answer),
         Some(Verb::SelfTest) => self_test::run(),
         Some(Verb::SelfTestWork { file }) => self_test::work(&file),
     };
@@ -76,9 +77,9 @@ pub fn main() -> ExitCode {
 }
 
 /// In the helper. There is nobody to tell but whoever asked, who sees how it ends.
-fn name_functions() -> Result<ExitCode, CliError> {
+fn answer(answer: fn() -> io::Result<()>) -> Result<ExitCode, CliError> {
     helper::close_others();
-    Ok(apart::answer().map_or(ExitCode::from(FAILURE), |()| ExitCode::SUCCESS))
+    Ok(answer().map_or(ExitCode::from(FAILURE), |()| ExitCode::SUCCESS))
 }
 
 /// A line for the user. Standard output belongs to the traced program and to data.

@@ -14,7 +14,7 @@ use super::exit_lines;
 use super::output::{Output, substitute};
 use super::signals::Signals;
 use super::{convert, say};
-use crate::sys::perf::Functions;
+use crate::sys::perf::{Functions, Unwind};
 use crate::sys::spawn::Running;
 use crate::sys::{disks, files, spawn};
 use crate::tracer::choice::SourceWish;
@@ -224,7 +224,7 @@ fn options(args: &CaptureArgs) -> Result<Options, CliError> {
             "-d and --all-block are about block requests: add `block` to -e".into(),
         ));
     }
-    let chains = chains(&args.stacks);
+    let chains = chains(&args.stacks, args.call_graph)?;
     if !block && chains.is_some_and(|it| !it.calls) {
         return Err(CliError::Usage(
             "--stacks is about block requests, and with `calls` about system calls: add `block` to -e, or `calls` to --stacks"
@@ -270,12 +270,23 @@ fn options(args: &CaptureArgs) -> Result<Options, CliError> {
 }
 
 /// What `--stacks` asks for. Of calls only the program's functions are known.
-fn chains(wanted: &[StacksArg]) -> Option<Chains> {
+fn chains(wanted: &[StacksArg], unwind: Unwind) -> Result<Option<Chains>, CliError> {
     let has = |it| wanted.contains(&it);
     let calls = has(StacksArg::Calls);
-    let functions =
-        Functions { kernel: has(StacksArg::Kernel), user: has(StacksArg::User) || calls };
-    (!wanted.is_empty()).then_some(Chains { functions, calls })
+    let user = (has(StacksArg::User) || calls).then_some(unwind);
+    if unwind != Unwind::FramePointers {
+        if user.is_none() {
+            return Err(CliError::Usage(
+                "--call-graph is about the functions of programs: --stacks user, or stacks -U"
+                    .into(),
+            ));
+        }
+        if std::env::consts::ARCH != "x86_64" {
+            return Err(CliError::Usage("--call-graph dwarf: only on x86-64 so far".into()));
+        }
+    }
+    let functions = Functions { kernel: has(StacksArg::Kernel), user };
+    Ok((!wanted.is_empty()).then_some(Chains { functions, calls }))
 }
 
 /// The disks that `-d` names, each once.

@@ -31,6 +31,7 @@ pub mod syscall;
 pub mod task;
 pub mod tracker;
 mod undecided;
+pub mod unwound;
 mod user;
 
 #[cfg(test)]

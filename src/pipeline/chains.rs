@@ -7,9 +7,10 @@ use crate::event::chain::{CallChain, ChainId};
 use crate::event::task::TaskEvent;
 use crate::event::{Event, EventKind};
 use crate::operation::symbols::Symbols;
+use crate::operation::unwound::{Ways, WaysFound};
 use crate::record::abi::context;
 use crate::record::{Layout, RecordKind};
-use crate::units::{CpuId, Pid, Tid};
+use crate::units::{CpuId, KernelTime, Pid, Tid};
 
 /// Different chains that get numbers: hits that come through others have none, and are counted.
 const CHAINS_MAX: usize = 1 << 17;
@@ -26,6 +27,10 @@ pub(super) struct Chains {
     words: usize,
     /// How many programs there have been under the number of a process.
     programs: FxHashMap<Pid, u32>,
+    /// What was told of stacks that were copied.
+    pub(super) ways: Ways,
+    /// How far they led.
+    pub(super) found: WaysFound,
     /// Hits that came when there were too many.
     pub(super) left_out: u64,
 }
@@ -57,11 +62,18 @@ impl Chains {
             EventKind::Block(block) if block.point == BlockPoint::BioQueue => &mut block.chain,
             _ => return None,
         };
-        let chain = RecordKind::first(record).ok()?.0.chain(layout)?;
+        let (record, _) = RecordKind::first(record).ok()?;
+        let chain = record.chain(layout)?;
         let (pid, time) = (event.pid, event.time);
         let kernel: Box<[u64]> = chain.kernel().collect();
-        let known = |it| if symbols.may_be_code(pid, it, time) { it } else { 0 };
-        let user: Box<[u64]> = chain.user().map(known).collect();
+        let user: Box<[u64]> = if layout.has_program() {
+            // A thread of the kernel has none.
+            let has_program = record.program(layout).is_none_or(|it| it.abi != 0);
+            if has_program { self.way(event.tid, time) } else { Box::default() }
+        } else {
+            let known = |it| if symbols.may_be_code(pid, it, time) { it } else { 0 };
+            chain.user().map(known).collect()
+        };
         let mut key = [&kernel[..], &[context::USER], &user].concat();
         if !user.is_empty() {
             let programs = self.programs.get(&pid).copied().unwrap_or(0);
@@ -86,6 +98,15 @@ impl Chains {
     }
 }
 
+impl Chains {
+    /// The functions of the program that were found from a copy of its stack.
+    fn way(&mut self, tid: Tid, time: KernelTime) -> Box<[u64]> {
+        let way = self.ways.of(tid, time);
+        self.found.add(way);
+        way.map(|it| it.addresses.clone()).unwrap_or_default()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -96,7 +117,7 @@ mod tests {
 
     fn layout() -> Layout {
         let bits = bit::TID | bit::TIME | bit::CALLCHAIN | bit::RAW;
-        Layout::of("perf", bits, "").expect("it is read")
+        Layout::of("perf", bits, 0, "").expect("it is read")
     }
 
     /// A sample with this chain.

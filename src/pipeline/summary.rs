@@ -5,6 +5,7 @@ use crate::capture::fact::Text;
 use crate::capture::header::{Counts, Disk, End, Header, RingCounts};
 use crate::operation::disk;
 use crate::operation::symbols::Symbols;
+use crate::operation::unwound::WaysFound;
 use crate::units::{KernelTime, Pid, Tid};
 
 /// What is known of a log besides its operations.
@@ -30,6 +31,8 @@ pub struct Summary {
     pub unheard: Vec<(KernelTime, KernelTime, i32)>,
     /// What the addresses of chains are called.
     pub symbols: Symbols,
+    /// How far stacks of programs that were copied led.
+    pub ways: WaysFound,
     /// Hits whose chains were not kept, for there were too many different ones.
     pub chains_left_out: u64,
 }

@@ -44,6 +44,10 @@ pub mod sample_type {
     pub const STREAM_ID: u64 = 1 << 9;
     /// Payload of the tracepoint.
     pub const RAW: u64 = 1 << 10;
+    /// Registers of the program.
+    pub const REGS_USER: u64 = 1 << 12;
+    /// Its stack.
+    pub const STACK_USER: u64 = 1 << 13;
     /// Event id at a fixed place.
     pub const IDENTIFIER: u64 = 1 << 16;
 }

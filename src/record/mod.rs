@@ -10,11 +10,13 @@ pub mod chain;
 pub mod layout;
 pub mod page;
 pub mod parse;
+pub mod program;
 
 pub use chain::Chain;
 pub use layout::SampleLayout;
 pub use page::PageLayout;
 pub use parse::{Record, RecordError, RecordKind, records};
+pub use program::Program;
 
 /// How the bytes of a ring are laid out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,11 +28,11 @@ pub enum Layout {
 }
 
 impl Layout {
-    /// By the source's name and what describes the bytes of its rings: perf's `sample_type`, tracefs' `events/header_page`.
-    /// `None` for what this version does not read.
-    pub fn of(source: &str, sample_type: u64, header_page: &str) -> Option<Self> {
+    /// By the source's name and what describes the bytes of its rings: perf's `sample_type` and the mask of the registers that its
+    /// samples have, tracefs' `events/header_page`. `None` for what this version does not read.
+    pub fn of(source: &str, sample_type: u64, registers: u64, header_page: &str) -> Option<Self> {
         match source {
-            "perf" => SampleLayout::new(sample_type).map(Self::Perf),
+            "perf" => SampleLayout::new(sample_type, registers).map(Self::Perf),
             "tracefs" => PageLayout::parse(header_page).map(Self::Pages),
             _ => None,
         }

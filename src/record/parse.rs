@@ -5,6 +5,7 @@ use thiserror::Error;
 use super::abi::{HEADER_BYTES, MISC_COMM_EXEC, MISC_MMAP_BUILD_ID, record_type};
 use super::chain::Chain;
 use super::layout::SampleLayout;
+use super::program::Program;
 use crate::units::{KernelTime, Pid, Tid};
 
 /// Why record bytes make no sense.
@@ -185,6 +186,19 @@ impl<'a> RecordKind<'a> {
 
     /// The tracepoint's payload, if it is a sample.
     pub fn payload(&self, layout: &SampleLayout) -> Option<&'a [u8]> {
+        let (start, size) = self.raw(layout)?;
+        self.body.get(start..start.checked_add(size)?)
+    }
+
+    /// What the program had in its registers and on its stack, if it is a sample that tells it.
+    pub fn program(&self, layout: &SampleLayout) -> Option<Program<'a>> {
+        let mask = layout.program?;
+        let (start, size) = self.raw(layout)?;
+        Program::read(self.body.get(start.checked_add(size)?..)?, mask)
+    }
+
+    /// Where the payload begins, and its size.
+    fn raw(&self, layout: &SampleLayout) -> Option<(usize, usize)> {
         if self.kind != record_type::SAMPLE {
             return None;
         }
@@ -193,8 +207,7 @@ impl<'a> RecordKind<'a> {
             false => 0,
         })?;
         let size = usize::try_from(u32_at(self.body, raw)?).ok()?;
-        let start = raw.checked_add(4)?;
-        self.body.get(start..start.checked_add(size)?)
+        Some((raw.checked_add(4)?, size))
     }
 
     /// The functions through which the task came there, if it is a sample that tells them.
@@ -278,7 +291,7 @@ mod tests {
     use super::*;
 
     fn layout() -> SampleLayout {
-        SampleLayout::new(bit::TID | bit::TIME | bit::RAW).expect("complete")
+        SampleLayout::new(bit::TID | bit::TIME | bit::RAW, 0).expect("complete")
     }
 
     fn record(kind: u32, misc: u16, body: &[u8]) -> Vec<u8> {
@@ -307,7 +320,7 @@ mod tests {
     #[test]
     fn a_chain_stands_before_the_payload() {
         let bits = bit::TID | bit::TIME | bit::CALLCHAIN | bit::RAW;
-        let layout = SampleLayout::new(bits).expect("complete");
+        let layout = SampleLayout::new(bits, 0).expect("complete");
         let chain = words(&[3, 0, 0xffff_ff80, 0xffff_ffff, 0x10, 0xffff_ffff, 0x20, 0xffff_ffff]);
         let body = [words(&[7, 8, 1000, 0]), chain, words(&[4, 0xabcd])].concat();
         let bytes = record(record_type::SAMPLE, 0, &body);
@@ -370,7 +383,7 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn any_bytes_give_records_or_errors(bytes: Vec<u8>) {
-            let with_chain = SampleLayout::new(bit::TID | bit::TIME | bit::CALLCHAIN | bit::RAW);
+            let with_chain = SampleLayout::new(bit::TID | bit::TIME | bit::CALLCHAIN | bit::RAW, 0);
             for (_, record) in records(&bytes).flatten() {
                 let _ = record.parse(&layout());
                 let _ = record.parse(&with_chain.expect("complete"));

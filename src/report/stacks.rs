@@ -307,7 +307,9 @@ impl Naming<'_> {
             return None;
         };
         let recorded = self.summary.header.chains.clone().unwrap_or_default();
-        let frames = (chain.kernel.len() + chain.user.len()) as u64;
+        // What is unwound later has its own limit.
+        let by_kernel = if recorded.stack_bytes > 0 { 0 } else { chain.user.len() };
+        let frames = (chain.kernel.len() + by_kernel) as u64;
         if recorded.frames_max > 0 && frames >= recorded.frames_max {
             self.found.cut += sum.count;
         }
@@ -358,9 +360,9 @@ fn notes(found: &Found, fold: &IoStacks, summary: &Summary, shape: Shape) -> Vec
             notes.push(format!("the functions of the {whose} were not recorded: --stacks {whose}"));
         }
     }
-    if shape.user && recorded.user {
+    if shape.user && recorded.user && recorded.stack_bytes == 0 {
         notes.push(
-            "functions of programs are found by frame pointers: where code was compiled without them, some are left out, and the outermost may be unknown or wrong"
+            "functions of programs are found by frame pointers: where code was compiled without them, some are left out, and the outermost may be unknown or wrong: --call-graph dwarf finds those, too"
                 .to_owned(),
         );
     }

@@ -91,7 +91,8 @@ fn summary() -> Summary {
     symbols.add(symbol(7, 100, "a;b\n", "/bin/x"));
     symbols.add(symbol(7, 200, "", "/lib/libc.so.6"));
     let disk = Disk { dev: "7:0".into(), name: "loop0".into(), ..Disk::default() };
-    let chains = Some(Chains { kernel: true, user: true, calls: true, frames_max: 5 });
+    let chains =
+        Some(Chains { kernel: true, user: true, stack_bytes: 0, calls: true, frames_max: 5 });
     let header = Header { disks: vec![disk], chains, ..Header::default() };
     Summary { header, symbols, ..Summary::default() }
 }
@@ -192,7 +193,7 @@ fn as_tables() {
         {"count":1,"read_bytes":0,"written_bytes":2560,"discarded_bytes":0,"time_ns":100,"of":"loop0","comm":"e","pid":9,"stack":null},
         {"count":1,"read_bytes":1536,"written_bytes":0,"discarded_bytes":0,"time_ns":100,"of":"loop0","comm":"c;d 5","pid":8,"stack":"0x28;submit_bio"}],
         "notes":[
-        "functions of programs are found by frame pointers: where code was compiled without them, some are left out, and the outermost may be unknown or wrong",
+        "functions of programs are found by frame pointers: where code was compiled without them, some are left out, and the outermost may be unknown or wrong: --call-graph dwarf finds those, too",
         "1 of 5 bios have no stack",
         "1 of 5 bios have 5 functions or more: the outermost may be missing",
         "3 of 14 functions in the stacks have no name: shown as [unknown], file+place or address"]}
@@ -204,7 +205,7 @@ fn as_tables() {
         &expect![[r#"
         table,key,value
         facts,by,bytes
-        facts,note,"functions of programs are found by frame pointers: where code was compiled without them, some are left out, and the outermost may be unknown or wrong"
+        facts,note,"functions of programs are found by frame pointers: where code was compiled without them, some are left out, and the outermost may be unknown or wrong: --call-graph dwarf finds those, too"
         facts,note,1 of 5 bios have no stack
         facts,note,1 of 5 bios have 5 functions or more: the outermost may be missing
         facts,note,"3 of 14 functions in the stacks have no name: shown as [unknown], file+place or address"

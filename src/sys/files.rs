@@ -3,6 +3,7 @@
 use std::ffi::{CString, OsStr};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, lchown};
 use std::path::Path;
@@ -24,6 +25,15 @@ pub fn create_new(path: &Path) -> io::Result<File> {
         .open(path)?;
     give_to_caller(path)?;
     Ok(file)
+}
+
+/// The same file once more, to be read from its beginning, wherever the first one stands and whatever may be done with it.
+///
+/// # Errors
+///
+/// Those of `open(2)`.
+pub fn reopen(file: &File) -> io::Result<File> {
+    File::open(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
 /// Gives the room of a part of a file back to its file system (`FALLOC_FL_PUNCH_HOLE`); the file keeps its length.

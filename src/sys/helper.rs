@@ -284,6 +284,17 @@ pub fn give_up_rights() -> io::Result<()> {
     Ok(())
 }
 
+/// A file's bytes. If somebody cuts it off, this process is killed (SIGBUS): only a helper may do this.
+///
+/// # Errors
+///
+/// Those of `mmap(2)`.
+pub fn map(file: &File) -> io::Result<memmap2::Mmap> {
+    // SAFETY: the mapping is private and only read. Whoever can write to the file may change the bytes below us: what reads them here
+    // takes any bytes, and what it makes of them is not trusted (this module's contract).
+    unsafe { memmap2::Mmap::map(file) }
+}
+
 /// A copy of a file in memory, which everybody may open again, and its bytes; `None` if they are more than this.
 ///
 /// # Errors

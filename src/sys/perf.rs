@@ -8,6 +8,7 @@ use perf_event_open_sys as perf;
 use perf_event_open_sys::bindings as abi;
 
 use crate::record::abi::sample_type;
+use crate::record::program::x86;
 
 /// The fields of every sample: the fewest that order and attribute it. Each more costs the traced program 70 to 150 ns
 /// per event.
@@ -18,8 +19,44 @@ pub const SAMPLE_TYPE: u64 = sample_type::TID | sample_type::TIME | sample_type:
 pub struct Functions {
     /// The kernel's.
     pub kernel: bool,
-    /// The program's, as far as its frame pointers lead.
-    pub user: bool,
+    /// The program's.
+    pub user: Option<Unwind>,
+}
+
+/// How the functions of a program are found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unwind {
+    #[default]
+    /// By the kernel, as far as its frame pointers lead.
+    FramePointers,
+    /// Later, by what its files say of how to go back (DWARF).
+    Dwarf {
+        /// So much of its stack is copied, in bytes; a multiple of 8, fewer than 65,528.
+        stack_bytes: u32,
+    },
+}
+
+impl Unwind {
+    /// How much of the stack is copied, in bytes.
+    pub fn stack_bytes(self) -> u32 {
+        match self {
+            Self::FramePointers => 0,
+            Self::Dwarf { stack_bytes } => stack_bytes,
+        }
+    }
+}
+
+impl Functions {
+    /// The `PERF_SAMPLE_*` bits and the mask of registers that they need.
+    pub fn sample(self) -> (u64, u64) {
+        let chain = sample_type::CALLCHAIN;
+        match self.user {
+            Some(Unwind::Dwarf { .. }) => {
+                (chain | sample_type::REGS_USER | sample_type::STACK_USER, x86::ALL)
+            }
+            Some(Unwind::FramePointers) | None => (chain, 0),
+        }
+    }
 }
 
 /// When the reader of a ring is woken by an event.
@@ -64,9 +101,13 @@ impl PerfEvent {
     /// Those of `perf_event_open(2)`.
     pub fn chained(id: u16, cpu: u32, wake: Wake, which: Functions) -> io::Result<Self> {
         let mut attr = hits(id, wake);
-        attr.sample_type |= sample_type::CALLCHAIN;
+        let (bits, registers) = which.sample();
+        attr.sample_type |= bits;
+        attr.sample_regs_user = registers;
+        attr.sample_stack_user = which.user.map_or(0, Unwind::stack_bytes);
         attr.set_exclude_callchain_kernel(u64::from(!which.kernel));
-        attr.set_exclude_callchain_user(u64::from(!which.user));
+        let by_kernel = which.user == Some(Unwind::FramePointers);
+        attr.set_exclude_callchain_user(u64::from(!by_kernel));
         Self::open(attr, cpu)
     }
 

@@ -15,7 +15,7 @@ use crate::capture::header::{
     self, Clock, Counts, Disk, End, Header, Host, Own, Ring, RingCounts, Scope, Unread,
 };
 use crate::capture::writer::Writer;
-use crate::sys::perf::Functions;
+use crate::sys::perf::{Functions, Unwind};
 use crate::sys::spawn::Ended;
 use crate::sys::{clock, limits};
 use crate::units::{DevId, KernelTime, Pid};
@@ -85,7 +85,9 @@ pub(super) fn header(
 /// Which chains are recorded.
 fn chains(Chains { functions, calls }: Chains) -> header::Chains {
     let Functions { kernel, user } = functions;
-    header::Chains { kernel, user, calls, frames_max: limits::chain_frames_max() }
+    let stack_bytes = user.map_or(0, Unwind::stack_bytes);
+    let (user, frames_max) = (user.is_some(), limits::chain_frames_max());
+    header::Chains { kernel, user, stack_bytes, calls, frames_max }
 }
 
 /// Begins a log with its header.

@@ -13,6 +13,7 @@ use super::drain::{Place, ROUND_NS_MIN};
 use super::extents::SeenFiles;
 use super::plan::RingOf;
 use super::tree::Tree;
+use super::unwinding;
 use crate::capture::fact::{Fact, FactsFrame};
 use crate::capture::format::Codec;
 use crate::capture::header::Unread;
@@ -20,7 +21,7 @@ use crate::capture::writer::{DataFrame, Writer};
 use crate::event::decode::common_type;
 use crate::record::page::{self, Entry};
 use crate::record::{Layout, PageLayout, SampleLayout, records};
-use crate::sys::clock;
+use crate::sys::{clock, files};
 use crate::units::{KernelTime, Pid};
 
 /// A data frame is written when it has so many bytes, or at the end of a round.
@@ -96,6 +97,21 @@ impl Counted {
         let (facts, warning, unread) = chains.name();
         self.write_last(&facts, writer);
         (warning, unread)
+    }
+
+    /// Finds the functions of programs from the copies of their stacks in the log, if there are some, and writes them: before
+    /// [`Self::write_symbols`]. What is to be said of those that were not found.
+    pub fn write_stacks(&mut self, writer: &mut Writer<File>, layouts: &[Layout]) -> Vec<String> {
+        let has_copies = |it: &Layout| matches!(it, Layout::Perf(it) if it.has_program());
+        let Some(chains) = self.chains.as_mut().filter(|_| layouts.iter().any(has_copies)) else {
+            return Vec::new();
+        };
+        let (facts, doubts) = match files::reopen(writer.get_ref()) {
+            Ok(log) => unwinding::unwind(&log, layouts, chains),
+            Err(error) => return vec![format!("the log cannot be read again: {error}")],
+        };
+        self.write_last(&facts, writer);
+        doubts
     }
 
     fn write_last(&mut self, facts: &[Fact], writer: &mut Writer<File>) {

@@ -11,7 +11,6 @@ use super::plan::RingOf;
 use super::source::{Books, Described, Opened, RingSizes, Source};
 use super::stream::{PERF_LAYOUT, Stream};
 use crate::capture::header::{Counts, Layout};
-use crate::record::abi::sample_type;
 use crate::sys::perf::{Functions, PerfEvent, SAMPLE_TYPE, Wake};
 use crate::sys::ring::Ring;
 use crate::units::Tid;
@@ -25,6 +24,7 @@ pub(super) struct PerfSource {
     tracepoints: Vec<Described>,
     /// For each of them, its event on each CPU.
     events: Vec<Vec<PerfEvent>>,
+    functions: Functions,
 }
 
 /// Opens all on all CPUs, switched off. `functions` are those that chains have.
@@ -63,9 +63,9 @@ pub fn open(
     let mut ring_bytes = [0; RingOf::ALL.len()];
     ring_bytes[RingOf::Main as usize] = sizes.main;
     ring_bytes[RingOf::Names as usize] = if has_names { sizes.small } else { 0 };
-    ring_bytes[RingOf::Chains as usize] = if chains.is_empty() { 0 } else { sizes.main };
+    ring_bytes[RingOf::Chains as usize] = if chains.is_empty() { 0 } else { sizes.chains };
     drained.extend(chains);
-    let source = Box::new(PerfSource { tracepoints: described, events });
+    let source = Box::new(PerfSource { tracepoints: described, events, functions });
     Ok(Opened { source, drained, names, ring_bytes })
 }
 
@@ -79,14 +79,14 @@ pub(super) fn open_chains(
     let chained = described.iter().filter(|it| it.planned.ring == RingOf::Chains);
     let tracepoints: Vec<Described> = chained.cloned().collect();
     if tracepoints.is_empty() {
-        return Ok((PerfSource { tracepoints, events: Vec::new() }, Vec::new()));
+        return Ok((PerfSource { tracepoints, events: Vec::new(), functions }, Vec::new()));
     }
     let rings = chain_rings(cpus, layout, sizes)?;
     let open = |tracepoint: &Described| {
         rings.iter().map(|ring| open_one(tracepoint, ring, sizes, Some(functions))).collect()
     };
     let events = tracepoints.iter().map(open).collect::<Result<Vec<Vec<_>>, _>>()?;
-    Ok((PerfSource { tracepoints, events }, rings))
+    Ok((PerfSource { tracepoints, events, functions }, rings))
 }
 
 fn chain_rings(cpus: &[u32], layout: u16, sizes: RingSizes) -> Result<Vec<Stream>, TracerError> {
@@ -101,7 +101,7 @@ pub(super) fn task_ring(
     sizes: RingSizes,
     functions: Functions,
 ) -> Result<Stream, TracerError> {
-    let owner = PerfEvent::tasks(cpu, watermark(ring, sizes), functions.user);
+    let owner = PerfEvent::tasks(cpu, watermark(ring, sizes), functions.user.is_some());
     map(cpu, (ring, PERF_LAYOUT), owner, sizes)
 }
 
@@ -119,9 +119,10 @@ pub(super) fn layout() -> Layout {
     Layout { source: "perf".into(), sample_type: SAMPLE_TYPE, ..Layout::default() }
 }
 
-/// The same with chains.
-pub(super) fn chains_layout() -> Layout {
-    Layout { sample_type: SAMPLE_TYPE | sample_type::CALLCHAIN, ..layout() }
+/// The same with chains of these functions.
+pub(super) fn chains_layout(functions: Functions) -> Layout {
+    let (bits, regs_user) = functions.sample();
+    Layout { sample_type: SAMPLE_TYPE | bits, regs_user, ..layout() }
 }
 
 /// The drain thread looks by itself often enough; it is woken only when it is late.
@@ -171,6 +172,13 @@ fn open_one(
     Ok(event)
 }
 
+impl PerfSource {
+    /// What chains tell.
+    pub(super) fn functions(&self) -> Functions {
+        self.functions
+    }
+}
+
 impl Source for PerfSource {
     fn enable(&self) -> io::Result<()> {
         self.events.iter().flatten().rev().try_for_each(PerfEvent::enable)
@@ -191,7 +199,8 @@ impl Source for PerfSource {
 
     fn layouts(&self) -> Vec<Layout> {
         let chains = self.tracepoints.iter().any(|it| it.planned.ring == RingOf::Chains);
-        std::iter::once(layout()).chain(chains.then(chains_layout)).collect()
+        let chains = chains.then(|| chains_layout(self.functions));
+        std::iter::once(layout()).chain(chains).collect()
     }
 
     fn counts(&self) -> io::Result<Books> {

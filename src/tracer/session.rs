@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 
 use super::choice::{Choice, SourceWish, choose};
 use super::error::TracerError;
-use super::frames::{About, begin_log, end_frame, header};
+use super::frames::{self, About, begin_log, end_frame};
 use super::gauge::Gauge;
 use super::layers::Layers;
 use super::log::{Log, Message};
@@ -27,10 +27,10 @@ use super::watch::{awaited, nanoseconds, time_left, wait_for};
 use super::{perf_source, tracefs_source};
 use crate::capture::fact::Text;
 use crate::capture::format::FrameKind;
-use crate::capture::header::{Disk, End, Host, Own};
+use crate::capture::header::{self, Disk, End, Host, Own};
 use crate::event::decode::Decoder;
 use crate::event::syscall_table::CallId;
-use crate::record::Layout;
+use crate::record::{self, Layout};
 use crate::sys::instance;
 use crate::sys::mounts::{self, MountWatch};
 use crate::sys::perf::{Functions, PerfEvent};
@@ -133,6 +133,8 @@ struct Session {
     cpus: Vec<u32>,
     /// Those that were there at the start.
     disks: Vec<Disk>,
+    /// How the records of data frames are laid out.
+    layouts: Vec<Layout>,
     /// How much longer a recorded call takes.
     call_cost_ns: Option<u64>,
     warnings: Vec<String>,
@@ -156,8 +158,7 @@ impl Session {
         }
         // Before anything is on: these many small reads are nobody's business.
         let (disks, own_name) = (disks::disks(), own_name());
-        let sizes = RingSizes::for_cpus(host.cpus.len());
-        let sizes = options.ring_bytes.map_or(sizes, |it| sizes.with_main(it));
+        let sizes = ring_sizes(options, host.cpus.len());
         let before = followed(options, held)?;
         let (opened, choice, (mut naming, layers)) =
             open_events(options, &host, &own_name, sizes, &mut warnings)?;
@@ -186,15 +187,15 @@ impl Session {
             choice: &choice,
             on: (start, clock::now()),
         };
-        let header = header(options, about, &tree, source.as_ref(), &ring_bytes);
+        let header = frames::header(options, about, &tree, source.as_ref(), &ring_bytes);
         let writer = begin_log(log, &header, start).map_err(|source| TracerError::Log {
             path: log_path.into(),
             source,
             help: log_help(),
         })?;
         let followed = || Tree::followed(options, names, &tree, source.as_ref());
-        let log = Log::new(writer, layouts, (!records_everybody(options)).then(followed))
-            .with_chains(options.chains.map(|it| it.functions.user));
+        let log = Log::new(writer, layouts.clone(), (!records_everybody(options)).then(followed))
+            .with_chains(options.chains.map(|it| it.functions.user.is_some()));
         let threads =
             Threads::start(log, drained, &names_readers, &options.place, sizes.main, &own_name)?;
         let call_cost_ns = gauge.and_then(Gauge::finish);
@@ -216,6 +217,7 @@ impl Session {
             mounts,
             cpus,
             disks,
+            layouts,
             call_cost_ns,
             warnings,
         })
@@ -315,6 +317,7 @@ impl Session {
         let places_not_asked = places.unwrap_or(0);
         // What names cost is nobody's time any more.
         let own = Own { cpu_ns: limits::own_cpu_ns(), call_cost_ns: self.call_cost_ns };
+        warnings.extend(counted.write_stacks(&mut writer, &self.layouts));
         let (doubt, unread) = counted.write_symbols(&mut writer);
         warnings.extend(doubt);
         let disks = disks::disks().into_iter().filter(|it| !self.disks.contains(it)).collect();
@@ -484,10 +487,20 @@ fn records_everybody(options: &Options) -> bool {
     matches!(options.follow, Follow::System) || options.keep_foreign
 }
 
+fn ring_sizes(options: &Options, cpus: usize) -> RingSizes {
+    let sizes = RingSizes::for_cpus(cpus);
+    let copies =
+        options.chains.and_then(|it| it.functions.user).is_some_and(|it| it.stack_bytes() > 0);
+    let sizes = if copies { sizes.with_stacks(cpus) } else { sizes };
+    options.ring_bytes.map_or(sizes, |it| sizes.with_main(it))
+}
+
 fn layouts(source: &dyn Source) -> Result<Vec<Layout>, TracerError> {
     let layouts = source.layouts();
-    let known = layouts.iter().map(|it| Layout::of(&it.source, it.sample_type, &it.header_page));
-    known.collect::<Option<Vec<_>>>().ok_or(TracerError::Pages)
+    let known = |it: &header::Layout| {
+        record::Layout::of(&it.source, it.sample_type, it.regs_user, &it.header_page)
+    };
+    layouts.iter().map(known).collect::<Option<Vec<_>>>().ok_or(TracerError::Pages)
 }
 
 /// With what tells them which calls these are: what cannot be read is found again by whoever reads the log, where it counts.
@@ -557,7 +570,7 @@ fn take_snapshot(
         all_tasks: records_everybody(options) || options.all_block,
         files: names != Names::Off,
         blocks: options.extents,
-        maps: maps_files || options.chains.is_some_and(|it| it.functions.user),
+        maps: maps_files || options.chains.is_some_and(|it| it.functions.user.is_some()),
     };
     snapshot::take_in_thread(subject, what, to_log, own_name)
 }

@@ -146,12 +146,16 @@ pub struct RingSizes {
     pub main: usize,
     /// Data bytes of each small ring, a power of two.
     pub small: usize,
+    /// Data bytes of each ring of chains, a power of two.
+    pub chains: usize,
 }
 
 /// All main rings together are at most this large.
 const MAIN_RINGS_BYTES_MAX: usize = 512 << 20;
 /// A main ring by default: at least 30 ms of the highest rate that one CPU can produce.
 const MAIN_RING_BYTES: usize = 8 << 20;
+/// A ring of chains with copies of stacks by default: 4,000 of the usual size.
+const STACKS_RING_BYTES: usize = 32 << 20;
 /// A names ring holds the few opens that happen before their reader runs; births and ends of tasks are as few.
 const SMALL_RING_BYTES: usize = 256 << 10;
 
@@ -160,18 +164,28 @@ impl RingSizes {
     pub fn for_cpus(cpus: usize) -> Self {
         let share = MAIN_RINGS_BYTES_MAX / cpus.max(1);
         let largest = 1usize << share.max(page_bytes()).ilog2();
-        Self { main: MAIN_RING_BYTES.min(largest), small: SMALL_RING_BYTES.max(page_bytes()) }
+        let main = MAIN_RING_BYTES.min(largest);
+        Self { main, small: SMALL_RING_BYTES.max(page_bytes()), chains: main }
+    }
+
+    /// With rings for copies of stacks, which are some hundred times as large as other records.
+    pub fn with_stacks(self, cpus: usize) -> Self {
+        let share = MAIN_RINGS_BYTES_MAX / cpus.max(1);
+        let largest = 1usize << share.max(page_bytes()).ilog2();
+        Self { chains: STACKS_RING_BYTES.min(largest).max(self.chains), ..self }
     }
 
     /// With main rings of at least so many bytes each.
     pub fn with_main(self, bytes: usize) -> Self {
-        Self { main: bytes.max(page_bytes()).next_power_of_two(), ..self }
+        let main = bytes.max(page_bytes()).next_power_of_two();
+        Self { main, chains: main, ..self }
     }
 
     /// Of one ring.
     pub fn of(self, ring: RingOf) -> usize {
         match ring {
-            RingOf::Main | RingOf::Block | RingOf::Chains => self.main,
+            RingOf::Main | RingOf::Block => self.main,
+            RingOf::Chains => self.chains,
             RingOf::Names | RingOf::Tasks => self.small,
         }
     }

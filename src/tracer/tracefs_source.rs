@@ -89,7 +89,7 @@ pub fn open(
         Ok::<_, TracerError>(Stream::pages(cpu, of, ring, page))
     };
     let (chained, mut drained) = open_chains(&described, cpus, (sizes, CHAINS_LAYOUT), functions)?;
-    ring_bytes[RingOf::Chains as usize] = if drained.is_empty() { 0 } else { sizes.main };
+    ring_bytes[RingOf::Chains as usize] = if drained.is_empty() { 0 } else { sizes.chains };
     let mut names = Vec::new();
     for &cpu in cpus {
         drained.push(task_ring(cpu, RingOf::Tasks, sizes, functions)?);
@@ -200,7 +200,8 @@ impl Source for TracefsSource {
             ..Layout::default()
         };
         let has_chains = !self.chained.tracepoints().is_empty();
-        [layout(), pages].into_iter().chain(has_chains.then(chains_layout)).collect()
+        let chains = has_chains.then(|| chains_layout(self.chained.functions()));
+        [layout(), pages].into_iter().chain(chains).collect()
     }
 
     fn counts(&self) -> io::Result<Books> {

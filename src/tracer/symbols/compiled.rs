@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::apart::{open_regular, place_in};
+use super::copies::{open_regular, place_in};
 use super::question::{NAME_BYTES_MAX, Named};
 use crate::units::Pid;
 

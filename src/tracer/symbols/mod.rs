@@ -7,6 +7,7 @@
 
 pub mod apart;
 mod compiled;
+pub(super) mod copies;
 pub(super) mod kernel;
 mod question;
 
@@ -16,7 +17,7 @@ use std::time::Duration;
 
 use rustc_hash::FxHashMap;
 
-use super::chains::{Code, CodeFile, Identity};
+use super::code::{Code, CodeFile, Identity};
 use crate::capture::fact::Symbol;
 use crate::capture::header::{Unread, UnreadFile};
 use crate::sys::clock;

@@ -7,7 +7,7 @@
 
 use std::io::{self, Write};
 
-use super::super::chains::{CodeFile, Identity};
+use super::super::code::{CodeFile, Identity};
 use crate::capture::format::Cursor;
 use crate::units::Pid;
 

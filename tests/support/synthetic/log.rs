@@ -134,7 +134,7 @@ impl<W: Write> Log<W> {
 
     /// Counts the samples, as the tracer does.
     fn count(&mut self, stream: u32, bytes: &[u8]) {
-        let layout = SampleLayout::new(SAMPLE_TYPE).expect("it has all that is needed");
+        let layout = SampleLayout::new(SAMPLE_TYPE, 0).expect("it has all that is needed");
         for (_, record) in records(bytes).flatten() {
             let Some(id) = record.payload(&layout).and_then(common_type) else { continue };
             let points = self.header.tracepoints.iter();

@@ -1,0 +1,130 @@
+//! Through which functions of their programs threads came to hits: told at the end of the recording, found from copies of stacks.
+
+use crate::capture::fact::{Ending, Unwound, UnwoundHit, UserStack};
+use crate::units::{KernelTime, Tid};
+
+/// Hits that are remembered.
+const HITS_MAX: usize = 8 << 20;
+
+/// Different ways that are remembered, and addresses of all together.
+const WAYS_MAX: usize = 1 << 17;
+const WORDS_MAX: usize = 16 << 20;
+
+/// What was told.
+#[derive(Clone, Debug, Default)]
+pub struct Ways {
+    /// By their numbers.
+    ways: Vec<Unwound>,
+    words: usize,
+    /// In the order of their times.
+    hits: Vec<UnwoundHit>,
+}
+
+impl Ways {
+    /// One more way. Those for which there is no room, or that come out of order, are not known: their hits have none.
+    pub fn add(&mut self, stack: UserStack) {
+        let UserStack { number, way, .. } = stack;
+        let words = self.words.saturating_add(way.addresses.len());
+        let is_next = usize::try_from(number).is_ok_and(|it| it == self.ways.len());
+        if is_next && self.ways.len() < WAYS_MAX && words <= WORDS_MAX {
+            self.words = words;
+            self.ways.push(way);
+        }
+    }
+
+    /// These hits had some of them.
+    pub fn add_hits(&mut self, hits: &[UnwoundHit]) {
+        let room = HITS_MAX.saturating_sub(self.hits.len());
+        self.hits.extend(hits.iter().take(room));
+        if !self.hits.is_sorted() {
+            self.hits.sort_unstable();
+        }
+    }
+
+    /// The way of a hit; `None` if it is not known, or was told twice.
+    pub fn of(&self, tid: Tid, time: KernelTime) -> Option<&Unwound> {
+        let is_before = |it: &UnwoundHit| (it.time, it.tid) < (time, tid);
+        let place = self.hits.partition_point(is_before);
+        let is_it = |it: &&UnwoundHit| (it.time, it.tid) == (time, tid);
+        let found = self.hits.get(place).filter(is_it)?;
+        if self.hits.get(place + 1).is_some_and(|it| is_it(&it)) {
+            return None;
+        }
+        self.ways.get(usize::try_from(found.stack).ok()?)
+    }
+}
+
+/// How far the ways of hits led whose stacks were copied.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WaysFound {
+    /// Hits, by what stopped their ways ([`Ending::ALL`]).
+    pub endings: [u64; Ending::ALL.len()],
+    /// Of them, those on whose ways were functions of which no file says how to go back.
+    pub guessed: u64,
+    /// Hits without a way.
+    pub unknown: u64,
+}
+
+impl WaysFound {
+    /// One more hit.
+    pub fn add(&mut self, way: Option<&Unwound>) {
+        let Some(way) = way else {
+            self.unknown += 1;
+            return;
+        };
+        self.guessed += u64::from(way.is_guessed);
+        for (ending, count) in Ending::ALL.iter().zip(&mut self.endings) {
+            *count += u64::from(*ending == way.ending);
+        }
+    }
+
+    /// Those whose ways ended so.
+    pub fn ended(&self, ending: Ending) -> u64 {
+        Ending::ALL.iter().zip(self.endings).filter(|it| *it.0 == ending).map(|it| it.1).sum()
+    }
+
+    /// All hits whose stacks were copied.
+    pub fn all(&self) -> u64 {
+        self.endings.iter().sum::<u64>() + self.unknown
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::Pid;
+
+    fn way(address: u64, ending: Ending) -> Unwound {
+        Unwound { addresses: [address].into(), ending, is_guessed: ending == Ending::Short }
+    }
+
+    fn hit(time: u64, tid: i32, stack: u32) -> UnwoundHit {
+        UnwoundHit { time: KernelTime(time), tid: Tid(tid), stack }
+    }
+
+    #[test]
+    fn a_hit_is_found_by_its_time_and_thread() {
+        let mut ways = Ways::default();
+        for (number, ending) in [(0, Ending::Outermost), (1, Ending::Short), (3, Ending::Broken)] {
+            let stack = UserStack { number, pid: Pid(1), way: way(u64::from(number), ending) };
+            ways.add(stack);
+        }
+        ways.add_hits(&[hit(20, 7, 1), hit(10, 8, 0), hit(10, 7, 1)]);
+        ways.add_hits(&[hit(5, 7, 0), hit(30, 7, 3), hit(40, 7, 0), hit(40, 7, 1)]);
+        let of = |time, tid| ways.of(Tid(tid), KernelTime(time)).map(|it| it.addresses[0]);
+        let found = [(5, 7), (10, 7), (10, 8), (20, 7), (20, 8), (30, 7), (40, 7), (50, 7)];
+        let found = found.map(|(time, tid)| of(time, tid));
+        assert_eq!(found, [Some(0), Some(1), Some(0), Some(1), None, None, None, None]);
+    }
+
+    #[test]
+    fn each_hit_is_counted_once() {
+        let mut found = WaysFound::default();
+        for ending in [Ending::Outermost, Ending::Short, Ending::Short] {
+            found.add(Some(&way(1, ending)));
+        }
+        found.add(None);
+        let ended = Ending::ALL.map(|it| found.ended(it));
+        assert_eq!((ended, found.guessed, found.unknown, found.all()), ([1, 2, 0, 0], 2, 1, 4));
+    }
+}

@@ -1,0 +1,114 @@
+//! What a program had in its registers and on its stack when it was sampled.
+//!
+//! Behind the payload: `u64` ABI (0: it has none, a kernel thread) and, unless that is 0, the registers that were asked for, in the
+//! order of their bits; then `u64` so many bytes of the stack, the bytes, and, unless there are none, `u64` how many of them could be
+//! copied (`perf_output_sample()` in `kernel/events/core.c`).
+
+/// Numbers of bits in a mask of registers (`arch/x86/include/uapi/asm/perf_regs.h`).
+pub mod x86 {
+    /// rax.
+    pub const AX: u32 = 0;
+    /// rbx.
+    pub const BX: u32 = 1;
+    /// rcx.
+    pub const CX: u32 = 2;
+    /// rdx.
+    pub const DX: u32 = 3;
+    /// rsi.
+    pub const SI: u32 = 4;
+    /// rdi.
+    pub const DI: u32 = 5;
+    /// The frame pointer.
+    pub const BP: u32 = 6;
+    /// The stack pointer.
+    pub const SP: u32 = 7;
+    /// The next instruction.
+    pub const IP: u32 = 8;
+    /// r8; those up to r15 follow.
+    pub const R8: u32 = 16;
+    /// All of these: with them a stack is unwound.
+    pub const ALL: u64 = 0xff_01ff;
+}
+
+/// `PERF_SAMPLE_REGS_ABI_64`.
+pub const ABI_64: u64 = 2;
+
+/// Registers and stack of a program, as a sample has them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Program<'a> {
+    /// `PERF_SAMPLE_REGS_ABI_*`; 0: there is no program.
+    pub abi: u64,
+    mask: u64,
+    registers: &'a [u8],
+    /// The stack from the stack pointer on.
+    pub stack: &'a [u8],
+    /// All bytes were copied for which there was room: the stack may go on behind them.
+    pub is_full: bool,
+}
+
+impl<'a> Program<'a> {
+    /// At the beginning of these bytes; `None` if they end before it does.
+    pub(super) fn read(bytes: &'a [u8], mask: u64) -> Option<Self> {
+        let (abi, rest) = word(bytes)?;
+        let count = if abi == 0 { 0 } else { mask.count_ones() };
+        let (registers, rest) = rest.split_at_checked(8 * usize::try_from(count).ok()?)?;
+        let (room, rest) = word(rest)?;
+        let (stack, rest) = rest.split_at_checked(usize::try_from(room).ok()?)?;
+        let copied = if room == 0 { 0 } else { word(rest)?.0 };
+        let stack = stack.get(..usize::try_from(copied).ok()?)?;
+        Some(Self { abi, mask, registers, stack, is_full: copied == room })
+    }
+
+    /// A register by its bit; `None` if it was not asked for, or there are none.
+    pub fn register(&self, bit: u32) -> Option<u64> {
+        let bit = 1_u64.checked_shl(bit).filter(|it| self.mask & it != 0)?;
+        let place = usize::try_from((self.mask & (bit - 1)).count_ones()).ok()?;
+        word(self.registers.get(8 * place..)?).map(|it| it.0)
+    }
+}
+
+fn word(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    let (word, rest) = bytes.split_first_chunk()?;
+    Some((u64::from_le_bytes(*word), rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(words: &[u64]) -> Vec<u8> {
+        words.iter().flat_map(|it| it.to_le_bytes()).collect()
+    }
+
+    const MASK: u64 = 1 << x86::BP | 1 << x86::SP | 1 << x86::IP;
+
+    #[test]
+    fn registers_stand_in_the_order_of_their_bits() {
+        let bytes = bytes(&[ABI_64, 1, 2, 3, 16, 0x11, 0x22, 8]);
+        let program = Program::read(&bytes, MASK).expect("whole");
+        let register = |bit| program.register(bit);
+        assert_eq!(
+            (register(x86::BP), register(x86::SP), register(x86::IP)),
+            (Some(1), Some(2), Some(3))
+        );
+        assert_eq!((register(9), register(64)), (None, None));
+        // The page behind could not be read.
+        assert_eq!((program.stack, program.is_full), (&0x11_u64.to_le_bytes()[..], false));
+        for length in 0..bytes.len() {
+            assert_eq!(Program::read(&bytes[..length], MASK), None, "{length}");
+        }
+    }
+
+    #[test]
+    fn who_has_no_program_has_no_stack() {
+        let bytes = bytes(&[0, 0]);
+        let program = Program::read(&bytes, MASK).expect("whole");
+        assert_eq!((program.abi, program.register(x86::IP), program.stack.len()), (0, None, 0));
+    }
+
+    #[test]
+    fn more_than_there_is_room_for_is_not_believed() {
+        assert_eq!(Program::read(&bytes(&[ABI_64, 1, 2, 3, 8, 0x11, 9]), MASK), None);
+        assert_eq!(Program::read(&bytes(&[ABI_64, 1, 2, 3, u64::MAX, 0x11, 9]), MASK), None);
+    }
+}

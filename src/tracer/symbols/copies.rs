@@ -1,0 +1,167 @@
+//! Files of programs, opened while there are rights to it, and read when there are none any more.
+//!
+//! Any of it may be there to deceive or to stop us: nothing is opened but regular files, and no byte of them is looked at while there
+//! are rights to be had.
+
+use std::collections::VecDeque;
+use std::ffi::OsStr;
+use std::fs::{File, Metadata, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use blazesym::helper::read_elf_build_id;
+use nix::sys::stat::{major, minor};
+
+use super::super::code::{CodeFile, Identity};
+use crate::sys::helper;
+use crate::units::Pid;
+
+/// Files that not everybody may read are copied into memory, all together up to this, in bytes.
+const COPIED_BYTES_MAX: u64 = 256 << 20;
+
+/// What is open.
+#[derive(Debug)]
+pub(in super::super) struct Copies {
+    /// With their devices and inodes.
+    all: Vec<(File, (u64, u64))>,
+    /// How much may still be copied, in bytes.
+    left: u64,
+}
+
+impl Copies {
+    /// Nothing so far.
+    pub(in super::super) fn new() -> Self {
+        Self { all: Vec::new(), left: COPIED_BYTES_MAX }
+    }
+
+    /// Which copies a process may have meant that has this file there in its memory, the likeliest first; they are opened if they are
+    /// not yet.
+    pub(in super::super) fn candidates(
+        &mut self,
+        pid: Pid,
+        (start, end): (u64, u64),
+        file: &CodeFile,
+    ) -> VecDeque<usize> {
+        let below = Path::new(OsStr::from_bytes(file.path.get(1..).unwrap_or_default()));
+        let mapped = format!("/proc/{pid}/map_files/{start:x}-{end:x}").into();
+        let places = [mapped, place_in(pid, below), Path::new("/").join(below)];
+        let mut candidates = VecDeque::new();
+        for (opened, found) in places.into_iter().filter_map(|it| open_regular(&it, true)) {
+            if !may_be(&found, &file.identity) {
+                continue;
+            }
+            let is = (found.dev(), found.ino());
+            let known = self.all.iter().position(|it| it.1 == is);
+            let number = known.unwrap_or(self.all.len());
+            if known.is_none() {
+                let file = for_everybody(opened, &found, &mut self.left);
+                self.all.push((file, is));
+            }
+            if !candidates.contains(&number) {
+                candidates.push_back(number);
+            }
+        }
+        candidates
+    }
+
+    /// Where a copy is opened once more, behind [`give_up_rights`].
+    pub(in super::super) fn path(&self, number: usize) -> Option<PathBuf> {
+        self.all.get(number).map(|it| number_path(&it.0))
+    }
+}
+
+/// From here on nothing is opened but what is open, by its number.
+///
+/// # Errors
+///
+/// As [`helper::give_up_rights`].
+pub(in super::super) fn give_up_rights() -> io::Result<()> {
+    // From the root nobody without rights may come here, if the root is closed to him.
+    std::env::set_current_dir("/proc/self/fd")?;
+    helper::give_up_rights()
+}
+
+/// The file, or if not everybody may read it, a copy: it is opened once more when there are no rights any more.
+fn for_everybody(mut file: File, found: &Metadata, left: &mut u64) -> File {
+    if found.mode() & libc::S_IROTH != 0 || found.len() > *left {
+        return file;
+    }
+    // If it is too large it is found later that it cannot be read.
+    let Ok(Some((copy, bytes))) = helper::copy_in_memory(&mut file, *left) else { return file };
+    *left = left.saturating_sub(bytes);
+    copy
+}
+
+/// Where a process has this, a path from its root.
+pub(super) fn place_in(pid: Pid, path: &Path) -> PathBuf {
+    Path::new("/proc").join(pid.to_string()).join("root").join(path)
+}
+
+/// Opens a regular file, and nothing else: a FIFO would have us wait, a device do who knows what.
+pub(super) fn open_regular(path: &Path, through_links: bool) -> Option<(File, Metadata)> {
+    let open = |path: &Path, flags| OpenOptions::new().read(true).custom_flags(flags).open(path);
+    // It is only found, not opened.
+    let links = if through_links { 0 } else { libc::O_NOFOLLOW };
+    let place = open(path, libc::O_PATH | links).ok()?;
+    let found = place.metadata().ok().filter(Metadata::is_file)?;
+    // The same, whatever its name may lead to by now; who has a lease of it does not have us wait.
+    let file = open(&own_path(&place), libc::O_NONBLOCK | libc::O_NOCTTY).ok()?;
+    Some((file, found))
+}
+
+/// A path that leads to this file and to no other while it is open.
+fn own_path(file: &File) -> PathBuf {
+    Path::new("/proc/self/fd").join(number_path(file))
+}
+
+/// The same, from there.
+fn number_path(file: &File) -> PathBuf {
+    file.as_raw_fd().to_string().into()
+}
+
+/// False if its inode is not the one that was meant.
+fn may_be(found: &Metadata, identity: &Identity) -> bool {
+    match identity {
+        Identity::BuildId(_) => true,
+        Identity::Inode(of_major, of_minor, ino) => {
+            let dev = (major(found.dev()), minor(found.dev()));
+            found.ino() == *ino && dev == (u64::from(*of_major), u64::from(*of_minor))
+        }
+    }
+}
+
+/// False if its build id is not the one that was meant.
+pub(in super::super) fn is_same(path: &Path, identity: &Identity) -> bool {
+    match identity {
+        Identity::BuildId(id) => {
+            let found = read_elf_build_id(path).ok().flatten();
+            found.is_some_and(|it| it.as_ref() == id.as_slice())
+        }
+        Identity::Inode(..) => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Fails if something else than a file is opened, or if a link is followed where none may be.
+    #[test]
+    fn nothing_but_files_is_opened() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let at = |name: &str| dir.path().join(name);
+        std::fs::write(at("file"), "x").expect("it is written");
+        std::os::unix::fs::symlink(at("file"), at("link")).expect("a link");
+        nix::unistd::mkfifo(&at("fifo"), nix::sys::stat::Mode::S_IRUSR).expect("a FIFO");
+        let is_opened = |name: &str, through_links| {
+            let opened = open_regular(&at(name), through_links);
+            opened.is_some_and(|it| it.0.metadata().expect("it is open").ino() == it.1.ino())
+        };
+        assert!(is_opened("file", false) && is_opened("link", true));
+        assert!(!is_opened("link", false) && !is_opened("fifo", true) && !is_opened(".", true));
+        assert!(open_regular(Path::new("/dev/null"), true).is_none());
+    }
+}

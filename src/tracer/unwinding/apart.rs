@@ -1,0 +1,79 @@
+//! The helper: opens the files of the processes, gives up its rights, goes back through their stacks, and answers.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::time::Duration;
+
+use memmap2::Mmap;
+
+use super::cfi::CallFrames;
+use super::question::{AskedFile, Event, Question, encode_way};
+use super::walk::{Code, walk};
+use crate::sys::helper::{self, Bounds};
+use crate::tracer::symbols::copies::{Copies, give_up_rights, is_same};
+
+/// What one question may take.
+pub(super) const BOUNDS: Bounds = Bounds {
+    time: Duration::from_secs(60),
+    cpu: Duration::from_secs(30),
+    memory_bytes: 1 << 30,
+    // The files themselves lie in memory.
+    address_bytes: 16 << 30,
+    answer_bytes: 64 << 20,
+};
+
+/// Answers the question that stands at standard input.
+///
+/// # Errors
+///
+/// Nobody has asked, the rights cannot be given up, nobody listens any more.
+pub fn answer() -> io::Result<()> {
+    helper::limit(&BOUNDS)?;
+    let (question, socket) = helper::asked()?;
+    let question = Question::decode(&question);
+    let Question { files, processes } =
+        question.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))?;
+    let mut copies = Copies::new();
+    let candidates: Vec<Vec<usize>> = files.iter().map(|it| candidates(&mut copies, it)).collect();
+    give_up_rights()?;
+    let maps = files
+        .iter()
+        .zip(&candidates)
+        .map(|(file, candidates)| candidates.iter().find_map(|it| map(&copies, *it, file)));
+    let maps: Vec<Option<Mmap>> = maps.collect();
+    let mut frames: Vec<Option<CallFrames<'_>>> =
+        maps.iter().map(|it| CallFrames::of(it.as_ref()?)).collect();
+    let mut out = BufWriter::new(socket);
+    for events in processes {
+        let mut code = Code::default();
+        for event in events {
+            match event {
+                Event::Map(start, mapped) => code.map(start, mapped),
+                Event::Clear => code.clear(),
+                Event::Stack(sampled) => {
+                    out.write_all(&encode_way(&walk(&code, &mut frames, &sampled)))?;
+                }
+            }
+        }
+        // The next one may be our end.
+        out.flush()?;
+    }
+    Ok(())
+}
+
+fn candidates(copies: &mut Copies, AskedFile { file, places }: &AskedFile) -> Vec<usize> {
+    let mut all = Vec::new();
+    for (pid, mapped) in places {
+        let found = copies.candidates(*pid, *mapped, file);
+        all.extend(found);
+    }
+    all.dedup();
+    all
+}
+
+/// A copy in memory, if it is the one that was meant.
+fn map(copies: &Copies, number: usize, AskedFile { file, .. }: &AskedFile) -> Option<Mmap> {
+    let path = copies.path(number)?;
+    let opened = File::open(&path).ok()?;
+    is_same(&path, &file.identity).then(|| helper::map(&opened).ok())?
+}

@@ -1,0 +1,279 @@
+//! What a file says of how to go back from its functions to their callers (`.eh_frame`, `.debug_frame`).
+
+use std::rc::Rc;
+
+use gimli::{
+    BaseAddresses, CfaRule, DebugFrame, EhFrame, EhFrameHdr, Encoding, EndianSlice, Evaluation,
+    EvaluationResult, Format, FrameDescriptionEntry, LittleEndian, ParsedEhFrameHdr, Register,
+    RegisterRule, UnwindContext, UnwindExpression, UnwindSection, UnwindTableRow, Value,
+};
+use object::read::elf::{ElfFile64, FileHeader, ProgramHeader};
+use object::{Endianness, Object, ObjectSection, elf};
+use rustc_hash::FxHashMap;
+
+type Bytes<'a> = EndianSlice<'a, LittleEndian>;
+
+/// Numbers of registers as DWARF has them (System V ABI, AMD64 supplement, figure 3.36).
+pub(super) mod dwarf {
+    pub(in super::super) const BP: u16 = 6;
+    pub(in super::super) const SP: u16 = 7;
+    /// Where the caller goes on.
+    pub(in super::super) const RETURN: u16 = 16;
+}
+
+/// Registers that are followed, by their numbers; `None`: not known.
+pub(super) type Registers = [Option<u64>; 17];
+
+/// Those that a function leaves as they were for its caller, if nothing else is said: rbx, rbp, r12 to r15.
+const KEPT: [u16; 6] = [3, dwarf::BP, 12, 13, 14, 15];
+
+/// Ways back that are remembered of a file.
+const ROWS_MAX: usize = 1 << 16;
+
+/// Operations of one expression.
+const EXPRESSION_STEPS_MAX: u32 = 1000;
+
+/// All expressions are for machines like this.
+const ENCODING: Encoding = Encoding { address_size: 8, format: Format::Dwarf32, version: 4 };
+
+/// The ways back from the functions of a file.
+#[derive(Debug)]
+pub(super) struct CallFrames<'a> {
+    /// Place in the file, bytes, and address of what is loaded.
+    segments: Vec<(u64, u64, u64)>,
+    eh_frame: EhFrame<Bytes<'a>>,
+    index: Option<ParsedEhFrameHdr<Bytes<'a>>>,
+    debug_frame: DebugFrame<Bytes<'a>>,
+    bases: BaseAddresses,
+    context: UnwindContext<usize>,
+    rows: FxHashMap<u64, Option<Rc<Row>>>,
+}
+
+/// The way back from one place.
+#[derive(Debug)]
+struct Row {
+    row: UnwindTableRow<usize>,
+    in_debug_frame: bool,
+    /// The caller was interrupted by a signal: it goes on where it was, not behind a call.
+    is_signal: bool,
+}
+
+/// Where a way back leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Caller {
+    pub registers: Registers,
+    /// Its address is not that behind a call.
+    pub is_exact: bool,
+}
+
+/// `None`: there is no caller, this is the outermost function.
+pub(super) type Back = Result<Option<Caller>, NoWay>;
+
+/// Why there is no way back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NoWay {
+    /// The file says nothing of this place.
+    NotTold,
+    /// What was on the stack at this address is not known.
+    Memory(u64),
+    /// What it says makes no sense, or needs what is not known.
+    Broken,
+}
+
+/// Reads eight bytes of the program's memory; `None`: they are not known.
+pub(super) type Memory<'m> = &'m dyn Fn(u64) -> Option<u64>;
+
+impl<'a> CallFrames<'a> {
+    /// Of the bytes of an ELF file; `None` if it is none for x86-64.
+    pub(super) fn of(file: &'a [u8]) -> Option<Self> {
+        let elf = ElfFile64::<Endianness>::parse(file).ok()?;
+        let endian = elf.endian();
+        if elf.elf_header().e_machine(endian) != elf::EM_X86_64 {
+            return None;
+        }
+        let loaded =
+            elf.elf_program_headers().iter().filter(|it| it.p_type(endian) == elf::PT_LOAD);
+        let segments = loaded
+            .map(|it| (it.p_offset(endian), it.p_filesz(endian), it.p_vaddr(endian)))
+            .collect();
+        let mut bases = BaseAddresses::default();
+        let mut section = |name: &str| {
+            let section = elf.section_by_name(name)?;
+            let address = section.address();
+            bases = match name {
+                ".eh_frame" => bases.clone().set_eh_frame(address),
+                ".eh_frame_hdr" => bases.clone().set_eh_frame_hdr(address),
+                ".text" => bases.clone().set_text(address),
+                ".got" => bases.clone().set_got(address),
+                _ => bases.clone(),
+            };
+            section.data().ok()
+        };
+        let [_, _] = [section(".text"), section(".got")];
+        let eh_frame = section(".eh_frame").unwrap_or_default();
+        let header = section(".eh_frame_hdr");
+        let debug_frame = section(".debug_frame").unwrap_or_default();
+        let index = header.and_then(|it| EhFrameHdr::new(it, LittleEndian).parse(&bases, 8).ok());
+        let mut debug_frame = DebugFrame::new(debug_frame, LittleEndian);
+        debug_frame.set_address_size(8);
+        Some(Self {
+            segments,
+            eh_frame: EhFrame::new(eh_frame, LittleEndian),
+            index,
+            debug_frame,
+            bases,
+            context: UnwindContext::new(),
+            rows: FxHashMap::default(),
+        })
+    }
+
+    /// The file's own address of what stands at this place in it, in bytes.
+    pub(super) fn address(&self, place: u64) -> Option<u64> {
+        let segment = |&&(offset, bytes, _): &&(u64, u64, u64)| {
+            place.checked_sub(offset).is_some_and(|it| it < bytes)
+        };
+        let (offset, _, address) = self.segments.iter().find(segment)?;
+        Some(address.wrapping_add(place - offset))
+    }
+
+    /// The way back from this address of the file, with these registers.
+    pub(super) fn back(&mut self, address: u64, registers: &Registers, memory: Memory<'_>) -> Back {
+        let row = match self.rows.get(&address) {
+            Some(known) => known.clone(),
+            None => {
+                let found = self.find(address).map(Rc::new);
+                if self.rows.len() >= ROWS_MAX {
+                    self.rows.clear();
+                }
+                self.rows.insert(address, found.clone());
+                found
+            }
+        };
+        let row = row.ok_or(NoWay::NotTold)?;
+        if row.in_debug_frame {
+            follow(&row, &self.debug_frame, registers, memory)
+        } else {
+            follow(&row, &self.eh_frame, registers, memory)
+        }
+    }
+
+    fn find(&mut self, address: u64) -> Option<Row> {
+        let Self { eh_frame, index, debug_frame, bases, context, .. } = self;
+        let table = index.as_ref().and_then(ParsedEhFrameHdr::table);
+        let told = match table {
+            Some(table) => {
+                table.fde_for_address(eh_frame, bases, address, EhFrame::cie_from_offset)
+            }
+            None => eh_frame.fde_for_address(bases, address, EhFrame::cie_from_offset),
+        };
+        if let Ok(told) = told {
+            return row(&told, eh_frame, bases, context, address);
+        }
+        let told = debug_frame.fde_for_address(bases, address, DebugFrame::cie_from_offset);
+        let found = row(&told.ok()?, debug_frame, bases, context, address)?;
+        Some(Row { in_debug_frame: true, ..found })
+    }
+}
+
+fn row<'a, S: UnwindSection<Bytes<'a>>>(
+    told: &FrameDescriptionEntry<Bytes<'a>>,
+    section: &S,
+    bases: &BaseAddresses,
+    context: &mut UnwindContext<usize>,
+    address: u64,
+) -> Option<Row> {
+    let row = told.unwind_info_for_address(section, bases, context, address).ok()?.clone();
+    Some(Row { row, in_debug_frame: false, is_signal: told.is_signal_trampoline() })
+}
+
+fn follow<'a, S: UnwindSection<Bytes<'a>>>(
+    Row { row, is_signal, .. }: &Row,
+    section: &S,
+    registers: &Registers,
+    memory: Memory<'_>,
+) -> Back {
+    let read = |at: u64| memory(at).ok_or(NoWay::Memory(at));
+    let expression = |it: &UnwindExpression<usize>, given: Option<u64>| {
+        let bytes = it.get(section).map_err(|_| NoWay::Broken)?.0;
+        evaluate(bytes, given, registers, memory)
+    };
+    let frame = match row.cfa() {
+        CfaRule::RegisterAndOffset { register, offset } => {
+            let base = known(registers, register.0).ok_or(NoWay::Broken)?;
+            base.wrapping_add_signed(*offset)
+        }
+        CfaRule::Expression(it) => expression(it, None)?,
+    };
+    let value = |number: u16| -> Result<Option<u64>, NoWay> {
+        Ok(match row.register(Register(number)) {
+            // By convention the address of the frame is the caller's stack pointer.
+            None if number == dwarf::SP => Some(frame),
+            None | Some(RegisterRule::SameValue) if KEPT.contains(&number) => {
+                known(registers, number)
+            }
+            Some(RegisterRule::SameValue) => known(registers, number),
+            Some(RegisterRule::Offset(offset)) => Some(read(frame.wrapping_add_signed(offset))?),
+            Some(RegisterRule::ValOffset(offset)) => Some(frame.wrapping_add_signed(offset)),
+            Some(RegisterRule::Register(other)) => known(registers, other.0),
+            Some(RegisterRule::Expression(it)) => Some(read(expression(&it, Some(frame))?)?),
+            Some(RegisterRule::ValExpression(it)) => Some(expression(&it, Some(frame))?),
+            Some(RegisterRule::Constant(it)) => Some(it),
+            None | Some(RegisterRule::Undefined | RegisterRule::Architectural) => None,
+        })
+    };
+    if row.register(Register(dwarf::RETURN)) == Some(RegisterRule::Undefined) {
+        return Ok(None);
+    }
+    let mut back = Registers::default();
+    for (number, register) in (0..).zip(&mut back) {
+        *register = match value(number) {
+            // Only what is needed to go on must be known.
+            Err(_) if number != dwarf::RETURN && number != dwarf::SP => None,
+            other => other?,
+        };
+    }
+    match known(&back, dwarf::RETURN) {
+        None => Err(NoWay::Broken),
+        // The outermost function of a thread was not called.
+        Some(0) => Ok(None),
+        Some(_) => Ok(Some(Caller { registers: back, is_exact: *is_signal })),
+    }
+}
+
+fn known(registers: &Registers, number: u16) -> Option<u64> {
+    registers.get(usize::from(number)).copied().flatten()
+}
+
+/// What an expression comes to; `given` is on its stack.
+fn evaluate(
+    bytes: Bytes<'_>,
+    given: Option<u64>,
+    registers: &Registers,
+    memory: Memory<'_>,
+) -> Result<u64, NoWay> {
+    let mut evaluation = Evaluation::new(bytes, ENCODING);
+    evaluation.set_max_iterations(EXPRESSION_STEPS_MAX);
+    if let Some(given) = given {
+        evaluation.set_initial_value(given);
+    }
+    let broken = |_| NoWay::Broken;
+    let mut state = evaluation.evaluate().map_err(broken)?;
+    loop {
+        state = match state {
+            EvaluationResult::Complete => break,
+            EvaluationResult::RequiresRegister { register, .. } => {
+                let value = known(registers, register.0).ok_or(NoWay::Broken)?;
+                evaluation.resume_with_register(Value::Generic(value)).map_err(broken)?
+            }
+            EvaluationResult::RequiresMemory { address, size, .. } => {
+                let value = memory(address).ok_or(NoWay::Memory(address))?;
+                let unused = 64_u32.saturating_sub(8 * u32::from(size));
+                let value = value.checked_shl(unused).map_or(0, |it| it >> unused);
+                evaluation.resume_with_memory(Value::Generic(value)).map_err(broken)?
+            }
+            _ => return Err(NoWay::Broken),
+        };
+    }
+    let value = evaluation.value_result().ok_or(NoWay::Broken)?;
+    value.to_u64(u64::MAX).map_err(broken)
+}

@@ -1,0 +1,235 @@
+//! What the helper is asked, and what it answers.
+//!
+//! A question is about several processes: what came into the memory of each, and between that the copies of its stacks, in the order of
+//! their times. The answer is a row of ways, one for each copy, in the same order; so if the helper does not come to its end, it is
+//! known at whose it was. Who has made the files may have made the answer, too: nothing is taken from it that was not asked for.
+
+use super::cfi::Registers;
+use super::walk::{Mapped, Sampled};
+use crate::capture::fact::{Ending, Unwound};
+use crate::capture::format::Cursor;
+use crate::tracer::code::{CodeFile, Identity};
+use crate::units::Pid;
+
+/// What is asked.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Question {
+    pub files: Vec<AskedFile>,
+    pub processes: Vec<Vec<Event>>,
+}
+
+/// A file, and who has it where in its memory: some of them.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct AskedFile {
+    pub file: CodeFile,
+    pub places: Vec<(Pid, (u64, u64))>,
+}
+
+/// What happened to a process.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Event {
+    /// Code came into its memory, from this address on.
+    Map(u64, Mapped),
+    /// Nothing is there any more.
+    Clear,
+    /// It was sampled.
+    Stack(Box<Sampled>),
+}
+
+mod kind {
+    pub(super) const MAP: u8 = 0;
+    pub(super) const CLEAR: u8 = 1;
+    pub(super) const STACK: u8 = 2;
+    pub(super) const BUILD_ID: u8 = 0;
+    pub(super) const INODE: u8 = 1;
+}
+
+impl Question {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        out.extend(length(self.files.len()));
+        for AskedFile { file, places } in &self.files {
+            push_bytes(&mut out, &file.path);
+            match &file.identity {
+                Identity::BuildId(id) => {
+                    out.push(kind::BUILD_ID);
+                    push_bytes(&mut out, id);
+                }
+                Identity::Inode(major, minor, ino) => {
+                    out.push(kind::INODE);
+                    out.extend(major.to_le_bytes().into_iter().chain(minor.to_le_bytes()));
+                    out.extend(ino.to_le_bytes());
+                }
+            }
+            out.extend(length(places.len()));
+            for (pid, (start, end)) in places {
+                out.extend(pid.0.to_le_bytes());
+                out.extend(start.to_le_bytes().into_iter().chain(end.to_le_bytes()));
+            }
+        }
+        for events in &self.processes {
+            out.extend(length(events.len()));
+            events.iter().for_each(|it| it.encode(&mut out));
+        }
+        out
+    }
+
+    /// `None`: this is none.
+    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut from = Cursor(bytes);
+        let files = (0..from.u32()?).map(|_| file(&mut from)).collect::<Option<_>>()?;
+        let mut processes = Vec::new();
+        while !from.0.is_empty() {
+            let events = (0..from.u32()?).map(|_| Event::decode(&mut from));
+            processes.push(events.collect::<Option<_>>()?);
+        }
+        Some(Self { files, processes })
+    }
+}
+
+fn file(from: &mut Cursor<'_>) -> Option<AskedFile> {
+    let path = from.bytes()?.to_vec();
+    let identity = match from.u8()? {
+        kind::BUILD_ID => Identity::BuildId(from.bytes()?.to_vec()),
+        kind::INODE => Identity::Inode(from.u32()?, from.u32()?, from.u64()?),
+        _ => return None,
+    };
+    let place = |from: &mut Cursor<'_>| Some((Pid(from.i32()?), (from.u64()?, from.u64()?)));
+    let places = (0..from.u32()?).map(|_| place(from)).collect::<Option<_>>()?;
+    Some(AskedFile { file: CodeFile { path, identity }, places })
+}
+
+impl Event {
+    fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Map(start, Mapped { end, offset, file }) => {
+                out.push(kind::MAP);
+                out.extend([start, end, offset].into_iter().flat_map(|it| it.to_le_bytes()));
+                out.extend(length(*file));
+            }
+            Self::Clear => out.push(kind::CLEAR),
+            Self::Stack(sampled) => {
+                let Sampled { registers, stack, is_full } = sampled.as_ref();
+                out.push(kind::STACK);
+                let known = (0_u32..).zip(registers).filter(|it| it.1.is_some());
+                out.extend(known.fold(0_u32, |all, it| all | 1 << it.0).to_le_bytes());
+                out.extend(registers.iter().flatten().flat_map(|it| it.to_le_bytes()));
+                out.push(u8::from(*is_full));
+                push_bytes(out, stack);
+            }
+        }
+    }
+
+    fn decode(from: &mut Cursor<'_>) -> Option<Self> {
+        Some(match from.u8()? {
+            kind::MAP => {
+                let (start, end, offset) = (from.u64()?, from.u64()?, from.u64()?);
+                let file = usize::try_from(from.u32()?).ok()?;
+                Self::Map(start, Mapped { end, offset, file })
+            }
+            kind::CLEAR => Self::Clear,
+            kind::STACK => {
+                let known = from.u32()?;
+                let mut registers = Registers::default();
+                for (number, register) in (0_u32..).zip(&mut registers) {
+                    if known & 1 << number != 0 {
+                        *register = Some(from.u64()?);
+                    }
+                }
+                let is_full = from.u8()? != 0;
+                let stack = from.bytes()?.to_vec();
+                Self::Stack(Box::new(Sampled { registers, stack, is_full }))
+            }
+            _ => return None,
+        })
+    }
+}
+
+/// A way, as it is answered.
+pub(super) fn encode_way(way: &Unwound) -> Vec<u8> {
+    let ending = Ending::ALL.iter().position(|it| *it == way.ending);
+    let mut out = vec![
+        ending.and_then(|it| u8::try_from(it).ok()).unwrap_or_default(),
+        u8::from(way.is_guessed),
+    ];
+    out.extend(length(way.addresses.len()));
+    out.extend(way.addresses.iter().flat_map(|it| it.to_le_bytes()));
+    out
+}
+
+/// The ways of an answer, as far as it makes sense: no more than this.
+pub(super) fn decode_ways(bytes: &[u8], asked: usize) -> Vec<Unwound> {
+    let mut from = Cursor(bytes);
+    std::iter::from_fn(|| way(&mut from)).take(asked).collect()
+}
+
+fn way(from: &mut Cursor<'_>) -> Option<Unwound> {
+    let ending = *Ending::ALL.get(usize::from(from.u8()?))?;
+    let is_guessed = from.u8()? != 0;
+    let count = usize::try_from(from.u32()?).ok()?;
+    let (addresses, rest) = from.0.split_at_checked(count.checked_mul(8)?)?;
+    from.0 = rest;
+    let (addresses, _) = addresses.as_chunks::<8>();
+    let addresses = addresses.iter().map(|it| u64::from_le_bytes(*it)).collect();
+    Some(Unwound { addresses, ending, is_guessed })
+}
+
+fn push_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    out.extend(length(bytes.len()));
+    out.extend_from_slice(bytes);
+}
+
+/// What is asked at once has its limits, far below this one.
+fn length(length: usize) -> [u8; 4] {
+    u32::try_from(length).unwrap_or(u32::MAX).to_le_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn question() -> Question {
+        let identities = [Identity::BuildId(b"id".to_vec()), Identity::Inode(8, 1, 1 << 40)];
+        let files = identities.map(|identity| AskedFile {
+            file: CodeFile { path: b"/a\xff".to_vec(), identity },
+            places: vec![(Pid(7), (1, 2)), (Pid(8), (3, u64::MAX))],
+        });
+        let mut registers = Registers::default();
+        (registers[6], registers[16]) = (Some(5), Some(0));
+        let sampled = Sampled { registers, stack: b"stack".to_vec(), is_full: true };
+        let mapped = Mapped { end: 9, offset: 3, file: 1 };
+        let events = vec![Event::Clear, Event::Map(1, mapped), Event::Stack(Box::new(sampled))];
+        Question { files: files.into(), processes: vec![events, Vec::new()] }
+    }
+
+    #[test]
+    fn a_question_is_understood() {
+        let bytes = question().encode();
+        assert_eq!(Question::decode(&bytes), Some(question()));
+        assert_eq!(Question::decode(&bytes[..bytes.len() - 1]), None);
+    }
+
+    fn ways() -> [Unwound; 2] {
+        let way = |ending, is_guessed| Unwound { addresses: [3, 4].into(), ending, is_guessed };
+        [way(Ending::Short, true), way(Ending::Outermost, false)]
+    }
+
+    #[test]
+    fn of_a_cut_off_answer_the_whole_ways_are_taken() {
+        let whole: Vec<u8> = ways().iter().flat_map(encode_way).collect();
+        assert_eq!(decode_ways(&whole, 2), ways());
+        assert_eq!(decode_ways(&whole, 1), ways()[..1]);
+        assert_eq!(decode_ways(&whole[..whole.len() - 1], 2), ways()[..1]);
+        assert_eq!(decode_ways(&[0, 0, 0xff, 0xff, 0xff, 0xff], 2), []);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_an_answer(bytes in proptest::collection::vec(0_u8..6, 0..200)) {
+            prop_assert!(decode_ways(&bytes, 3).len() <= 3);
+            // Nor does any question harm.
+            let _ = Question::decode(&bytes);
+        }
+    }
+}
