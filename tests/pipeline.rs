@@ -18,6 +18,8 @@ use iotrace_perf::units::KernelTime;
 
 #[path = "pipeline/any_events.rs"]
 mod any_events;
+#[path = "pipeline/beside.rs"]
+mod beside;
 #[path = "pipeline/block_logs.rs"]
 mod block_logs;
 #[path = "pipeline/checked.rs"]

@@ -121,7 +121,7 @@ fn fold_log<F: Sink<Error = Infallible>>(
     let filter = wish.filter(&header)?;
     let mut totals = Totals::default();
     let mut sink = WithTotals { totals: &mut totals, sink: Filtered::new(filter, fold) };
-    let summary = pipeline::run(items, header, &mut sink, go_on)
+    let summary = pipeline::run_beside(items, header, &mut sink, go_on)
         .map_err(|it| CliError::pipeline(log, &it))?;
     let Filtered { picker, sink: fold } = sink.sink;
     let unknown_users = picker.unknown_users;

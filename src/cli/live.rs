@@ -69,7 +69,7 @@ fn follow(
                 failure = flushed.clone().flush().err();
                 failure.is_none()
             };
-            let printed = Log { path, items, header, filter, go_on }.print(shape, out);
+            let printed = Log { path, items, header, filter, grows: true, go_on }.print(shape, out);
             failure.map_or(printed, |it| Err(CliError::output(it)))
         });
     if printed.is_err() && !has_program {

@@ -30,7 +30,8 @@ pub(super) fn run(args: &ScriptArgs) -> Result<ExitCode, CliError> {
     let (items, header) = open(&args.log, io::stdout().is_terminal())?;
     let filter = wish.filter(&header)?;
     let out = BufWriter::with_capacity(BUFFER_BYTES, io::stdout().lock());
-    let log = Log { path: &args.log, items, header, filter, go_on: &mut || true };
+    let go_on = &mut || true;
+    let log = Log { path: &args.log, items, header, filter, grows: false, go_on };
     super::exit_lines::print_doubts(&log.print(shape, out)?);
     Ok(ExitCode::SUCCESS)
 }
@@ -61,11 +62,13 @@ pub(super) struct Log<'a, I> {
     pub(super) items: I,
     pub(super) header: Header,
     pub(super) filter: Filter,
+    /// Each step is to be told at once.
+    pub(super) grows: bool,
     /// Asked at each round.
     pub(super) go_on: &'a mut dyn FnMut() -> bool,
 }
 
-impl<I: Iterator<Item = io::Result<Item>>> Log<'_, I> {
+impl<I: Iterator<Item = io::Result<Item>> + Send> Log<'_, I> {
     /// Writes what is wanted of it.
     pub(super) fn print(self, shape: Shape, out: impl Write) -> Result<Summary, CliError> {
         let start = KernelTime(self.header.clock.start_ns);
@@ -108,18 +111,26 @@ impl<I: Iterator<Item = io::Result<Item>>> Log<'_, I> {
     }
 
     fn fill<S: Sink<Error = io::Error>>(self, sink: S) -> Result<(Summary, S), CliError> {
-        let mut sink = Filtered::new(self.filter, sink);
-        let summary = pipeline::run(self.items, self.header, &mut sink, self.go_on);
-        let summary = summary.map_err(|it| printing_error(self.path, it))?;
+        let mut sink = Filtered::new(self.filter.clone(), sink);
+        let summary = self.tell(&mut sink)?;
         say_unknown_users(&sink.picker);
         Ok((summary, sink.sink))
     }
 
+    fn tell<S: Sink<Error = io::Error>>(self, sink: &mut S) -> Result<Summary, CliError> {
+        let Self { path, items, header, go_on, .. } = self;
+        let summary = if self.grows {
+            pipeline::run(items, header, sink, go_on)
+        } else {
+            pipeline::run_beside(items, header, sink, go_on)
+        };
+        summary.map_err(|it| printing_error(path, it))
+    }
+
     /// This form must see the beginnings, too.
     fn accesses(self, start: KernelTime, out: impl Write) -> Result<Summary, CliError> {
-        let mut sink = IotracerLines::new(start, Picked(Picker::new(self.filter)), out);
-        let summary = pipeline::run(self.items, self.header, &mut sink, self.go_on);
-        let summary = summary.map_err(|it| printing_error(self.path, it))?;
+        let mut sink = IotracerLines::new(start, Picked(Picker::new(self.filter.clone())), out);
+        let summary = self.tell(&mut sink)?;
         say_unknown_users(&sink.choice().0);
         let (_, Doubts { left_out, asked, out_of_order }) =
             sink.finish().map_err(CliError::output)?;

@@ -1,0 +1,153 @@
+//! From events to steps: the tracker, and the sink that is told.
+
+use super::passed::{Next, Passed};
+use super::{PipelineError, Summary};
+use crate::anomaly::Ignored;
+use crate::capture::fact::{Fact, Text};
+use crate::capture::header::{Disk, Header};
+use crate::event::fs::WRITEBACK_POINTS;
+use crate::event::syscall_table::CallId;
+use crate::operation::block::BlockOptions;
+use crate::operation::context::Followed;
+use crate::operation::process::Scope;
+use crate::operation::tracker::Tracker;
+use crate::operation::{Sink, Step};
+use crate::units::{KernelTime, Pid};
+
+/// The tracker, the sink, and who is asked whether to go on.
+pub(super) struct Back<'a, S> {
+    tracker: Tracker,
+    /// Those that there were at the start.
+    disks: Vec<Disk>,
+    sink: &'a mut S,
+    /// Asked at each round.
+    go_on: &'a mut dyn FnMut() -> bool,
+}
+
+impl<'a, S: Sink> Back<'a, S> {
+    /// For a log with this header.
+    pub(super) fn new(
+        header: &Header,
+        sink: &'a mut S,
+        go_on: &'a mut dyn FnMut() -> bool,
+    ) -> Self {
+        Self { tracker: tracker(header), disks: header.disks.clone(), sink, go_on }
+    }
+
+    /// All of the log has been passed on, and this is what is known of it.
+    pub(super) fn finish(mut self, summary: Summary) -> Result<Summary, PipelineError<S::Error>> {
+        let finished = self.tracker.finish(summary.last_time, self.sink);
+        finished.map_err(PipelineError::Sink)?;
+        Ok(Summary { ledger: self.tracker.ledger().clone(), ..summary })
+    }
+
+    /// What nobody is told of.
+    fn learn(&mut self, passed: Passed) {
+        let tracker = &mut self.tracker;
+        match passed {
+            Passed::Records(count) => tracker.ledger_mut().records += count,
+            Passed::Bookkeeping => tracker.ledger_mut().ignore(Ignored::Bookkeeping),
+            Passed::Fact(fact) => self.fact(*fact),
+            Passed::SeenFd(late, at) => tracker.seen_fd(&late, at),
+            Passed::FileSystems(all) => tracker.seen_file_systems(&all),
+            Passed::Opened(opened) => {
+                tracker.same_from_start(opened.from_start);
+                opened.moved.iter().for_each(|it| tracker.lose_place(*it));
+            }
+            Passed::Disks(later) => tracker.has_disks(&self.disks, &later),
+            Passed::Event(_)
+            | Passed::Anomaly(_)
+            | Passed::Damage(_)
+            | Passed::ToldUntil(_)
+            | Passed::Round => {}
+        }
+    }
+
+    /// What was seen, but for what has a place in time and comes as an event.
+    fn fact(&mut self, fact: Fact) {
+        let tracker = &mut self.tracker;
+        match fact {
+            Fact::Task { pid, tid, ppid, comm, .. } => tracker.seen_task(pid, tid, ppid, &comm),
+            Fact::User { pid, user, .. } => tracker.seen_user(pid, user),
+            Fact::Text { which, pid, time, text } => match which {
+                Text::CWD | Text::ROOT => tracker.seen_place(pid, which, &text),
+                Text::MOUNTS => tracker.seen_mounts(pid, &text),
+                Text::EXE => tracker.seen_program(pid),
+                Text::MAPS => tracker.seen_maps(time, pid, text),
+                Text::BITS => tracker.seen_other_table(pid),
+                Text::EXTENTS => tracker.seen_extents(&text),
+                Text::DISKSTATS_START => tracker.seen_counters(time, &text),
+                _ => {}
+            },
+            // These are joined to events before.
+            Fact::Name { .. }
+            | Fact::Fd { .. }
+            | Fact::Opened { .. }
+            | Fact::Symbol(_)
+            | Fact::Stack(_)
+            | Fact::Unwound(_) => {}
+        }
+    }
+}
+
+impl<S: Sink> Next for Back<'_, S> {
+    type Error = PipelineError<S::Error>;
+
+    fn take(&mut self, passed: Passed) -> Result<(), Self::Error> {
+        let tracker = &mut self.tracker;
+        let told = match passed {
+            Passed::Event(event) => tracker.push(event, self.sink),
+            Passed::Anomaly(anomaly) => tracker.anomaly(&anomaly, self.sink),
+            // It stands for no record that was read, so it is not in the books of records.
+            Passed::Damage(it) => self.sink.step(it.time, &Step::Anomaly(&it)),
+            Passed::ToldUntil(time) => self.sink.told_until(time),
+            Passed::Round => {
+                return if (self.go_on)() { Ok(()) } else { Err(PipelineError::Interrupted) };
+            }
+            quiet => {
+                self.learn(quiet);
+                Ok(())
+            }
+        };
+        told.map_err(PipelineError::Sink)
+    }
+}
+
+/// What can be followed with the calls that were recorded.
+pub(super) fn followed(header: &Header) -> Followed {
+    let calls: Vec<CallId> = header.calls.iter().filter_map(|it| CallId::by_name(it)).collect();
+    Followed::with(&calls, &header.host.machine, header.exec_exits, header.host.page_bytes)
+}
+
+fn tracker(header: &Header) -> Tracker {
+    let all_on = KernelTime(header.clock.all_on_ns);
+    let mut tracker = Tracker::new(scope(header), block_options(header), followed(header), all_on);
+    tracker.has_disks(&header.disks, &[]);
+    let mut tracepoints = header.tracepoints.iter();
+    if tracepoints.any(|it| WRITEBACK_POINTS.contains(&it.name.as_str())) {
+        tracker.tells_writeback();
+    }
+    tracker
+}
+
+fn scope(header: &Header) -> Scope {
+    Scope {
+        system: header.scope.mode == "system",
+        all_requests: header.scope.mode == "system" || header.scope.all_block,
+        roots: header.scope.roots.iter().copied().map(Pid).collect(),
+        launched: !header.scope.command.is_empty(),
+        own: Pid(header.own_pid),
+    }
+}
+
+/// Which block tracepoints the capture has.
+fn block_options(header: &Header) -> BlockOptions {
+    let has = |name: &str| header.tracepoints.iter().any(|it| it.name == name);
+    BlockOptions {
+        merges_recorded: has("block_bio_backmerge")
+            && has("block_bio_frontmerge")
+            && has("block_rq_merge"),
+        requeues_recorded: has("block_rq_requeue"),
+        ..BlockOptions::default()
+    }
+}

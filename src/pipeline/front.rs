@@ -1,0 +1,441 @@
+//! From frames to events, in order and with their names: everything before the tracker.
+//!
+//! Nothing comes back from what stands behind it ([`Next`]), so it may be in another thread.
+
+use std::collections::{HashSet, VecDeque};
+use std::io;
+
+use super::arrivals::{Arrivals, Waiting};
+use super::back::followed;
+use super::chains::Chains;
+use super::decoding::{Decoded, decode, decode_hit, learn, strings};
+use super::passed::{Failure, Next, OF_PROCESSES_AND_FILES, Passed};
+use super::{PipelineError, Summary};
+use crate::anomaly::{Anomaly, AnomalyKind};
+use crate::capture::fact::{Fact, Text, facts};
+use crate::capture::format::{FrameHeader, FrameKind};
+use crate::capture::header::{End, Header};
+use crate::capture::reader::{Item, json};
+use crate::event::decode::Decoder;
+use crate::event::syscall_table::CallId;
+use crate::event::{Event, EventKind, SeenFd};
+use crate::merge::Merger;
+use crate::operation::names::{NameJoin, ReadName};
+use crate::operation::opened::{OpenJoin, Told};
+use crate::operation::opening::Opening;
+use crate::operation::owner::Owners;
+use crate::record::Layout;
+use crate::units::{CpuId, DevId, KernelTime, Pid, Tid};
+
+/// Records of one ring that wait for their turn.
+#[derive(Debug)]
+struct Buffer {
+    bytes: Vec<u8>,
+    cpu: CpuId,
+    layout: Layout,
+    /// Records in it that have not had their turn.
+    left: usize,
+}
+
+/// The stages before the tracker, and what waits between them.
+pub(super) struct Front {
+    decoder: Decoder,
+    layouts: Vec<Layout>,
+    /// For records without a process.
+    owners: Owners,
+    /// Nothing is passed on before the snapshot is over: it says whose threads there are.
+    snapshot_over: bool,
+    merger: Merger<Waiting>,
+    buffers: VecDeque<Buffer>,
+    /// Number of the first buffer; behind the last number comes 0 again.
+    first_buffer: u32,
+    names: NameJoin,
+    /// Entries may carry paths, and names are wanted.
+    takes_strings: bool,
+    /// Those that were seen.
+    chains: Chains,
+    /// Until the snapshot is over.
+    opening: Option<Opening>,
+    /// It was told what is mounted.
+    knows_mounts: bool,
+    /// Frames of facts for the whole recording that were told, by their times and checksums.
+    last_facts: HashSet<(u64, u32)>,
+    /// Events of a round, between decoding and pairing.
+    events: Vec<Event>,
+    summary: Summary,
+}
+
+impl Front {
+    /// For a log with this header.
+    pub(super) fn new<E>(header: Header) -> Result<Self, PipelineError<E>> {
+        let mut decoder = Decoder::new(&header.host.machine);
+        for it in &header.tracepoints {
+            decoder.add(&it.system, &it.name, it.id, &it.format)?;
+        }
+        let layouts = header
+            .layouts
+            .iter()
+            .enumerate()
+            .map(|(number, it)| {
+                let known = Layout::of(&it.source, it.sample_type, it.regs_user, &it.header_page);
+                let known = known.map(|its| if it.pages_continue { its.continued() } else { its });
+                known.ok_or(PipelineError::Layout(number))
+            })
+            .collect::<Result<Vec<_>, _>>()?;
+        let takes_strings = decoder.has_strings() && header.names != "off";
+        let has_pages = layouts.iter().any(|it| matches!(it, Layout::Pages(_)));
+        Ok(Self {
+            decoder,
+            layouts,
+            owners: Owners::default(),
+            snapshot_over: !has_pages,
+            merger: Merger::default(),
+            buffers: VecDeque::new(),
+            first_buffer: 0,
+            names: name_join(&header),
+            takes_strings,
+            chains: Chains::default(),
+            opening: Some(Opening::default()),
+            knows_mounts: false,
+            last_facts: HashSet::new(),
+            events: Vec::new(),
+            summary: Summary {
+                last_time: KernelTime(header.clock.start_ns),
+                header,
+                ..Summary::default()
+            },
+        })
+    }
+
+    /// Works through all frames; the last of what they hold comes with [`Self::finish`].
+    pub(super) fn read<N: Next>(
+        &mut self,
+        items: impl Iterator<Item = io::Result<Item>>,
+        next: &mut N,
+    ) -> Result<(), N::Error> {
+        for item in items {
+            match item.map_err(Failure::Read)? {
+                Item::Frame(frame, payload) => self.frame(&frame, payload, next)?,
+                Item::Damaged { offset, bytes, at_end } => {
+                    self.damaged(offset, bytes, at_end, next)?;
+                }
+            }
+        }
+        self.finish(next)
+    }
+
+    /// What is known of the log besides its operations, when all of it has been read.
+    pub(super) fn into_summary(self) -> Summary {
+        self.summary
+    }
+
+    fn frame<N: Next>(
+        &mut self,
+        frame: &FrameHeader,
+        payload: Vec<u8>,
+        next: &mut N,
+    ) -> Result<(), N::Error> {
+        match frame.kind {
+            FrameKind::DATA => self.data(frame, payload, next)?,
+            // It may have been told before all others, and comes in its turn once more.
+            FrameKind::LAST_FACTS
+                if !self.last_facts.insert((frame.first_time, frame.payload_crc)) => {}
+            FrameKind::FACTS | FrameKind::LAST_FACTS => {
+                facts(&payload).try_for_each(|it| self.fact(it, next))?;
+            }
+            FrameKind::ROUND => {
+                self.round(KernelTime(frame.first_time), next)?;
+                next.take(Passed::Round)?;
+            }
+            FrameKind::END => {
+                if let Some(Ok(end)) = json::<End>(frame, &payload, FrameKind::END) {
+                    next.take(Passed::Disks(end.disks.clone()))?;
+                    self.summary.last_time = self.summary.last_time.max(KernelTime(end.end_ns));
+                    self.summary.end = Some(end);
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Finds the records of a frame and puts them where they wait.
+    fn data<N: Next>(
+        &mut self,
+        frame: &FrameHeader,
+        bytes: Vec<u8>,
+        next: &mut N,
+    ) -> Result<(), N::Error> {
+        let layout = *self
+            .layouts
+            .get(usize::from(frame.layout))
+            .ok_or(Failure::Layout(frame.layout.into()))?;
+        let waiting = u32::try_from(self.buffers.len()).unwrap_or(u32::MAX);
+        let number = self.first_buffer.wrapping_add(waiting);
+        let cpu = CpuId(frame.cpu);
+        let mut arrivals = Arrivals::new(&mut self.merger, number, cpu);
+        arrivals.take(&bytes, layout, KernelTime(frame.first_time));
+        let Arrivals { found, left, refused, .. } = arrivals;
+        next.take(Passed::Records(found))?;
+        self.summary.last_time = self.summary.last_time.max(KernelTime(frame.last_time));
+        self.buffers.push_back(Buffer { bytes, cpu, layout, left });
+        refused.into_iter().try_for_each(|it| next.take(Passed::Anomaly(Box::new(it))))
+    }
+
+    fn fact<N: Next>(&mut self, fact: Fact, next: &mut N) -> Result<(), N::Error> {
+        match fact {
+            Fact::Name { tid, record_time, of, end, errno, address, stat, bytes, .. } => {
+                self.summary.names_wait.add(tid, record_time, end);
+                self.names.add(tid, record_time, ReadName { of, end, errno, address, stat, bytes });
+            }
+            Fact::Opened { tid, since, until, errno, .. } if tid.0 < 0 => {
+                self.summary.unheard.push((since, until, errno));
+            }
+            // What a file system opens itself is no call's.
+            Fact::Opened { errno: libc::EXDEV, .. } => {}
+            Fact::Opened { tid, since, until, end, stat, bytes, .. } => {
+                self.names.add_told(tid, Told { since, until, end, stat, bytes });
+            }
+            Fact::Task { pid, tid, .. } => {
+                self.owners.seen(tid, pid);
+                return next.take(Passed::Fact(Box::new(fact)));
+            }
+            Fact::User { .. } => return next.take(Passed::Fact(Box::new(fact))),
+            Fact::Fd { begin, end, pid, fd, flags, position, shared, stat, link } => {
+                let position = Some(position);
+                let seen = Box::new(SeenFd { begin, pid, fd, flags, position, shared, stat, link });
+                // A long snapshot comes when the stream has passed its time. Its names are judged all the same; whether
+                // its positions hold cannot be told any more.
+                if let Err(Waiting::Seen(late)) = self.merger.push(end, Waiting::Seen(seen)) {
+                    let late = SeenFd { position: None, ..*late };
+                    if self.opening.is_none() {
+                        return next.take(Passed::SeenFd(Box::new(late), end));
+                    }
+                }
+            }
+            Fact::Symbol(symbol) => self.summary.symbols.add(*symbol),
+            Fact::Stack(stack) => self.chains.ways.add(*stack),
+            Fact::Unwound(hits) => self.chains.ways.add_hits(&hits),
+            Fact::Text { which: Text::SNAPSHOT_OVER, time, .. } => {
+                self.snapshot_over = true;
+                if let Some(opening) = &mut self.opening {
+                    opening.snapshot_over(time);
+                }
+            }
+            Fact::Text { which, .. } if OF_PROCESSES_AND_FILES.contains(&which) => {
+                return next.take(Passed::Fact(Box::new(fact)));
+            }
+            Fact::Text { which: Text::BLOCKS, time, text, .. } => {
+                let all = Waiting::FileSystems(file_systems(&text));
+                // The first is about what was there before.
+                if std::mem::replace(&mut self.knows_mounts, true) {
+                    if let Err(Waiting::FileSystems(late)) = self.merger.push(time, all) {
+                        return next.take(Passed::FileSystems(late));
+                    }
+                } else if let Waiting::FileSystems(all) = all {
+                    return next.take(Passed::FileSystems(all));
+                }
+            }
+            Fact::Text { which, pid, ref text, .. } if which == Text::DISKSTATS_START => {
+                self.summary.texts.push((which, pid, text.clone()));
+                return next.take(Passed::Fact(Box::new(fact)));
+            }
+            Fact::Text { which, pid, text, .. } => self.summary.texts.push((which, pid, text)),
+        }
+        Ok(())
+    }
+
+    fn round<N: Next>(&mut self, time: KernelTime, next: &mut N) -> Result<(), N::Error> {
+        self.summary.last_time = self.summary.last_time.max(time);
+        if !self.snapshot_over {
+            return Ok(());
+        }
+        let due = self.merger.round(time);
+        if let Some((first, _)) = due.first() {
+            self.names.forget_before(*first);
+        }
+        self.pass_on(due, next)?;
+        self.time_passes(next)
+    }
+
+    /// Tells what waited for nothing but time, and how far all has been told.
+    fn time_passes<N: Next>(&mut self, next: &mut N) -> Result<(), N::Error> {
+        let until = self.merger.released();
+        let events = &mut self.events;
+        self.names.time_passes(until, &mut |it| events.push(it));
+        self.drain_events(next)?;
+        if self.opening.is_some() {
+            return Ok(());
+        }
+        let told = self.names.waits_since().map_or(until, |it| it.min(until));
+        next.take(Passed::ToldUntil(told))
+    }
+
+    /// Decodes what is due, in order, and passes it on.
+    fn pass_on<N: Next>(
+        &mut self,
+        due: Vec<(KernelTime, Waiting)>,
+        next: &mut N,
+    ) -> Result<(), N::Error> {
+        for (time, waiting) in due {
+            match waiting {
+                Waiting::Record(buffer, start) => self.record(time, buffer, start, next)?,
+                Waiting::Lost(cpu, count) => {
+                    let kind = EventKind::Lost(count);
+                    self.event(Event { time, cpu, pid: Pid(-1), tid: Tid(-1), kind }, next)?;
+                }
+                Waiting::Seen(seen) => {
+                    let (cpu, tid) = (CpuId(0), Tid(-1));
+                    let pid = seen.pid;
+                    self.event(Event { time, cpu, pid, tid, kind: EventKind::SeenFd(seen) }, next)?;
+                }
+                Waiting::FileSystems(all) => {
+                    let (cpu, pid, tid) = (CpuId(0), Pid(-1), Tid(-1));
+                    let kind = EventKind::FileSystems(all);
+                    self.event(Event { time, cpu, pid, tid, kind }, next)?;
+                }
+            }
+        }
+        while self.buffers.front().is_some_and(|it| it.left == 0) {
+            self.buffers.pop_front();
+            self.first_buffer = self.first_buffer.wrapping_add(1);
+        }
+        Ok(())
+    }
+
+    fn record<N: Next>(
+        &mut self,
+        time: KernelTime,
+        buffer: u32,
+        start: u32,
+        next: &mut N,
+    ) -> Result<(), N::Error> {
+        let place = usize_of(buffer.wrapping_sub(self.first_buffer));
+        let Some(buffer) = self.buffers.get_mut(place) else { return Ok(()) };
+        buffer.left -= 1;
+        let bytes = buffer.bytes.get(usize_of(start)..).unwrap_or_default();
+        let decoded = match &buffer.layout {
+            Layout::Perf(layout) => decode(&self.decoder, bytes, buffer.cpu, layout),
+            Layout::Pages(_) => decode_hit(&self.decoder, bytes, buffer.cpu, time, &self.owners),
+        };
+        match decoded {
+            Decoded::Event(mut event) => {
+                if let EventKind::Task(task) = &event.kind {
+                    learn(&mut self.owners, task);
+                    self.chains.learn(task);
+                }
+                let seen =
+                    self.chains.look_at(&mut event, bytes, &buffer.layout, &self.summary.symbols);
+                if let EventKind::SysEnter(enter) = &event.kind
+                    && self.takes_strings
+                    && enter.call.call().has_path()
+                {
+                    self.names.carries(strings(&self.decoder, bytes, &buffer.layout));
+                }
+                if let Some(chain) = seen {
+                    self.event(chain, next)?;
+                }
+                self.event(event, next)
+            }
+            Decoded::Bookkeeping => next.take(Passed::Bookkeeping),
+            Decoded::Anomaly(anomaly) => next.take(Passed::Anomaly(Box::new(anomaly))),
+        }
+    }
+
+    /// Gives an event its names, and passes on those that have theirs.
+    fn event<N: Next>(&mut self, event: Event, next: &mut N) -> Result<(), N::Error> {
+        if self.opening.is_none() && self.names.passes(&event) {
+            return next.take(Passed::Event(event));
+        }
+        let events = &mut self.events;
+        self.names.push(event, &mut |it| events.push(it));
+        self.drain_events(next)
+    }
+
+    fn drain_events<N: Next>(&mut self, next: &mut N) -> Result<(), N::Error> {
+        let mut events = std::mem::take(&mut self.events);
+        for event in events.drain(..) {
+            match &mut self.opening {
+                None => next.take(Passed::Event(event))?,
+                Some(opening) => {
+                    if opening.hold(event) {
+                        self.end_opening(next)?;
+                    }
+                }
+            }
+        }
+        // Its room is used again.
+        self.events = events;
+        Ok(())
+    }
+
+    /// The snapshot is over: the first events with what it says of them.
+    fn end_opening<N: Next>(&mut self, next: &mut N) -> Result<(), N::Error> {
+        let Some(opening) = self.opening.take() else { return Ok(()) };
+        let mut opened = opening.finish();
+        let events = std::mem::take(&mut opened.events);
+        next.take(Passed::Opened(Box::new(opened)))?;
+        events.into_iter().try_for_each(|it| next.take(Passed::Event(it)))
+    }
+
+    fn damaged<N: Next>(
+        &mut self,
+        offset: u64,
+        bytes: u64,
+        at_end: bool,
+        next: &mut N,
+    ) -> Result<(), N::Error> {
+        self.summary.damaged_bytes += bytes;
+        self.summary.torn |= at_end;
+        let what = if at_end { "cut off at the end of the log" } else { "damaged" };
+        let anomaly = Anomaly {
+            kind: AnomalyKind::DamagedLog,
+            time: self.summary.last_time,
+            cpu: CpuId(0),
+            pid: Pid(-1),
+            tid: Tid(-1),
+            count: bytes,
+            detail: format!("{bytes} bytes from offset {offset} are {what}"),
+        };
+        next.take(Passed::Damage(Box::new(anomaly)))
+    }
+
+    fn finish<N: Next>(&mut self, next: &mut N) -> Result<(), N::Error> {
+        let due = self.merger.finish();
+        self.pass_on(due, next)?;
+        let events = &mut self.events;
+        self.names.finish(&mut |it| events.push(it));
+        self.drain_events(next)?;
+        self.end_opening(next)?;
+        self.summary.chains_left_out = self.chains.left_out;
+        self.summary.ways = std::mem::take(&mut self.chains.found);
+        Ok(())
+    }
+}
+
+/// Lines `MAJOR:MINOR BYTES`, or `MAJOR:MINOR -` where events do not count in blocks.
+fn file_systems(text: &[u8]) -> Box<[(DevId, Option<u64>)]> {
+    let line = |it: &str| {
+        let (dev, bytes) = it.split_once(' ')?;
+        Some((DevId::parse(dev)?, bytes.parse().ok()))
+    };
+    String::from_utf8_lossy(text).lines().filter_map(line).collect()
+}
+
+fn usize_of(number: u32) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}
+
+fn name_join(header: &Header) -> NameJoin {
+    let join = NameJoin::new(followed(header).descriptors);
+    if header.names != "fanotify" {
+        return join;
+    }
+    let is_recorded = |it: CallId| header.calls.iter().any(|name| *name == it.call().name);
+    let is_needed = |it: &CallId| {
+        it.call().number(&header.host.machine).is_some() && it.call().bears_on_opens()
+    };
+    let all_seen = CallId::all().filter(is_needed).all(is_recorded);
+    let seen_since = if all_seen { KernelTime(header.clock.all_on_ns) } else { KernelTime::MAX };
+    join.with_told(OpenJoin::new(seen_since, &header.host.machine))
+}

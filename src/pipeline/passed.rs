@@ -1,0 +1,71 @@
+//! What goes from the front to the back: values of their own, which another thread may take.
+
+use std::io;
+
+use super::PipelineError;
+use crate::anomaly::Anomaly;
+use crate::capture::fact::{Fact, Text};
+use crate::capture::header::Disk;
+use crate::event::{Event, SeenFd};
+use crate::operation::opening::Opened;
+use crate::units::{DevId, KernelTime};
+
+/// One thing that the back is told. What is rare is in a box: most are events, and as many as there are records.
+#[derive(Debug)]
+pub(super) enum Passed {
+    /// The next event.
+    Event(Event),
+    /// A record could not be used.
+    Anomaly(Box<Anomaly>),
+    /// Bytes of the log could not.
+    Damage(Box<Anomaly>),
+    /// So many records were found.
+    Records(u64),
+    /// One of them is perf's own.
+    Bookkeeping,
+    /// A snapshot saw a task, whose it is, or one of [`OF_PROCESSES_AND_FILES`].
+    Fact(Box<Fact>),
+    /// It saw a descriptor; that comes after what happened since.
+    SeenFd(Box<SeenFd>, KernelTime),
+    /// What was mounted before everything, or is told too late for its place in time.
+    FileSystems(Box<[(DevId, Option<u64>)]>),
+    /// The opening is over; its events follow.
+    Opened(Box<Opened>),
+    /// The disks that there were at the end.
+    Disks(Vec<Disk>),
+    /// All that happened before this time has been passed on.
+    ToldUntil(KernelTime),
+    /// A round is over.
+    Round,
+}
+
+/// The texts that the tracker reads, and nobody else.
+pub(super) const OF_PROCESSES_AND_FILES: [Text; 7] =
+    [Text::CWD, Text::ROOT, Text::MOUNTS, Text::EXE, Text::MAPS, Text::BITS, Text::EXTENTS];
+
+/// Why the front cannot go on.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// A kind of record that this version does not read.
+    Layout(usize),
+    /// The log cannot be read on.
+    Read(io::Error),
+}
+
+impl<E> From<Failure> for PipelineError<E> {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Layout(number) => Self::Layout(number),
+            Failure::Read(error) => Self::Read(error),
+        }
+    }
+}
+
+/// Where the front passes things on to.
+pub(super) trait Next {
+    /// Why no more is taken, or why there is no more.
+    type Error: From<Failure>;
+
+    /// Takes the next one.
+    fn take(&mut self, passed: Passed) -> Result<(), Self::Error>;
+}
