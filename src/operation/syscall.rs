@@ -45,14 +45,14 @@ fn register(call: &Call, role: Role, args: &[u64; 6]) -> Option<u64> {
     args.get(call.arg(role)?).copied()
 }
 
-/// The entry.
-pub fn begin(
+/// The entry. The call is put where it waits for its exit at once: it is large, and moving it is dear.
+pub fn begin<'a>(
     event: &Event,
     enter: &SysEnter,
-    task: Task<'_>,
-    thread: ThreadKey,
+    (task, thread): (Task<'_>, ThreadKey),
     context: &mut Context,
-) -> Pending {
+    place: &'a mut Option<Pending>,
+) -> &'a mut Pending {
     let call = enter.call.call();
     let args = &enter.args;
     task.fds().borrow_mut().begin_call(event.tid);
@@ -62,7 +62,7 @@ pub fn begin(
         && register(call, Role::MapFlags, args)
             .is_some_and(|it| it & libc::MAP_ANONYMOUS.cast_unsigned() as u64 != 0);
     let fd = asked.filter(|it| it.0 >= 0 && !is_anonymous);
-    let mut pending = Pending {
+    let pending = place.insert(Pending {
         operation: SyscallOperation {
             call: enter.call,
             thread,
@@ -92,7 +92,7 @@ pub fn begin(
         mapped: None,
         unmapped: Vec::new(),
         directory: None,
-    };
+    });
     if call.is_exec() {
         let directory = fd_of(call, Role::DirFd, args);
         pending.directory = directory.and_then(|it| task.fds().borrow().get(it, context.losses));
@@ -105,7 +105,7 @@ pub fn begin(
                 fd.and_then(|fd| Some((fd, task.fds().borrow_mut().remove(fd, event.time)?)));
             pending.operation.file = pending.closed.as_ref().map(|it| it.1.description.file());
         }
-        _ => begin_on_file(&mut pending, call, fd, task, context),
+        _ => begin_on_file(pending, call, fd, task, context),
     }
     if let Some((mut memory, page_bytes)) = context.memory(call, task.process) {
         pending.unmapped = mappings::begin(&mut pending.operation, &mut memory, page_bytes);

@@ -252,12 +252,9 @@ impl Tracker {
             self.ledger.lost_exits += 1;
             sink.step(event.time, &Step::SyscallUnfinished(&operation, Unfinished::ExitLost))?;
         }
-        let pending = {
-            let task = Task::new(process, &thread.own);
-            syscall::begin(event, enter, task, thread.info.key, &mut self.context)
-        };
         thread.seen = true;
-        let pending = thread.pending.insert(pending);
+        let by = (Task::new(process, &thread.own), thread.info.key);
+        let pending = syscall::begin(event, enter, by, &mut self.context, &mut thread.pending);
         sink.step(event.time, &Step::SyscallBegun(&pending.operation))
     }
 

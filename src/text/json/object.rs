@@ -29,6 +29,7 @@ impl<'a> Object<'a> {
     }
 
     /// A number that has no sign.
+    #[inline]
     pub(super) fn unsigned(&mut self, key: &str, value: Option<u64>) {
         begin_member(self.out, key);
         match value {
@@ -47,6 +48,7 @@ impl<'a> Object<'a> {
     }
 
     /// A number that may be negative.
+    #[inline]
     pub(super) fn signed(&mut self, key: &str, value: Option<i64>) {
         begin_member(self.out, key);
         match value {
@@ -56,6 +58,7 @@ impl<'a> Object<'a> {
     }
 
     /// One of our own words: nothing in it needs escaping.
+    #[inline]
     pub(super) fn word(&mut self, key: &str, value: Option<&str>) {
         begin_member(self.out, key);
         match value {
@@ -132,6 +135,8 @@ pub(super) fn bytes_members(out: &mut Vec<u8>, key: &str, bytes_key: &str, value
     out.push(b'"');
 }
 
+/// Where the key is known at compile time, so is how much is copied.
+#[inline(always)]
 fn begin_member(out: &mut Vec<u8>, key: &str) {
     out.extend_from_slice(b",\"");
     out.extend_from_slice(key.as_bytes());

@@ -90,8 +90,8 @@ fn further_files(object: &mut Object<'_>, operation: &SyscallOperation) {
 
 /// The keys of what stands in the program's memory and was not read.
 fn unread(operation: &SyscallOperation) -> impl Iterator<Item = &'static str> {
-    let roles = operation.call.call().args.into_iter().zip(operation.args);
-    let told = roles.filter(|it| it.1 != 0).filter_map(|(role, _)| match role {
+    let roles = operation.call.call().args.iter().zip(&operation.args);
+    let told = roles.filter(|it| *it.1 != 0).filter_map(|(role, _)| match role {
         Role::Buffers => Some(("bytes_requested", operation.bytes_requested.is_none())),
         Role::OffsetPtr => Some(("offset", operation.offset.is_none())),
         Role::OffsetPtr2 => Some(("offset2", operation.target_offset.is_none())),
