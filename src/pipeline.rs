@@ -10,6 +10,7 @@ mod chains;
 mod decoding;
 mod front;
 mod passed;
+mod reused;
 mod summary;
 
 use std::io::{self, Read};

@@ -282,12 +282,12 @@ fn losses_are_told() {
     let told: u64 =
         recording.anomalies().iter().filter(|it| it.what == "lost").map(|it| it.count).sum();
     assert!(told > 0 && told <= lost, "{told} of {lost}");
-    // A hit that the kernel has neither written nor counted as lost was seen once in some hundred runs, by itself; it is told, too.
+    // At the moment of switching off, a hit of each CPU may be counted and neither written nor lost (`assert_whole`); it is told, too.
     let missing = recording.info["missing"].as_object().expect("a map");
-    let of_calls = missing.iter().filter(|it| !it.0.starts_with("block:"));
-    for (name, count) in of_calls {
+    for (name, count) in missing.iter().filter(|it| !it.0.starts_with("block:")) {
         assert!(said.contains(&format!("{count} {name}")), "{said}");
-        assert!(count.as_i64().is_some_and(|it| (1..=2).contains(&it)), "{missing:?}");
+        let is_one_each = count.as_u64().is_some_and(|it| it <= recording.number("cpus"));
+        assert!(is_one_each, "{missing:?}");
     }
 }
 

@@ -25,7 +25,7 @@ pub(super) enum CliError {
     #[error("cannot make {path}: {source}")]
     Create { path: PathBuf, source: io::Error },
     #[error(
-        "cannot write the archive {path}: {message}; the capture log is complete, try again with: iotrace-perf convert {log} -o DIR/"
+        "cannot write the archive {path}: {message}; the capture log stays as it is; try again with: iotrace-perf convert {log} -o DIR/"
     )]
     Archive { path: PathBuf, log: PathBuf, message: String },
     #[error("{0}")]

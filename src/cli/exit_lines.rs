@@ -310,6 +310,9 @@ fn doubts(summary: &Summary) -> Vec<String> {
     if summary.lost() > 0 {
         lines.push("records were lost because the rings were full: record again with larger ones: --buffer-size 64M".into());
     }
+    if summary.missing().is_some_and(|it| it.iter().any(|it| it.1 < 0)) {
+        lines.push("somebody else has emptied the rings: less than 0 is missing because their counters began anew; what was in them is lost, and not counted".into());
+    }
     for kind in [AnomalyKind::Late, AnomalyKind::Undecodable, AnomalyKind::NoProcess] {
         if let Some(count) = summary.ledger.anomalous.get(&kind) {
             lines.push(format!("{count} records could not be used: {}", kind.as_str()));
@@ -320,6 +323,12 @@ fn doubts(summary: &Summary) -> Vec<String> {
     lines.extend(unread(summary));
     lines.extend(unwound(summary));
     lines.extend(other_programs(summary));
+    if summary.reused_numbers > 0 {
+        lines.push(format!(
+            "{} processes or threads got the number of one that had just ended, and may not have been recorded: --source perf follows those, too",
+            summary.reused_numbers
+        ));
+    }
     match summary.ledger.unfollowed {
         0 => {}
         count => lines.push(format!(

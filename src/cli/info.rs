@@ -136,6 +136,7 @@ fn doubts(summary: &Summary) -> Map<String, Value> {
         ("lost_exits", json!(ledger.lost_exits)),
         ("cut_off", json!(ledger.cut_off)),
         ("damaged_bytes", json!(summary.damaged_bytes)),
+        ("reused_numbers", json!(summary.reused_numbers)),
         ("foreign_dropped", json!(end.map(|it| it.foreign_dropped))),
         ("unwritten", json!(end.map(|it| it.unwritten))),
         ("unread", json!(end.map(|it| &it.unread))),

@@ -10,6 +10,7 @@ use super::back::followed;
 use super::chains::Chains;
 use super::decoding::{Decoded, decode, decode_hit, learn, strings};
 use super::passed::{Failure, Next, OF_PROCESSES_AND_FILES, Passed};
+use super::reused::Reused;
 use super::{PipelineError, Summary};
 use crate::anomaly::{Anomaly, AnomalyKind};
 use crate::capture::fact::{Fact, Text, facts};
@@ -43,6 +44,8 @@ pub(super) struct Front {
     layouts: Vec<Layout>,
     /// For records without a process.
     owners: Owners,
+    /// If the kernel has followed tasks by their numbers.
+    reused: Option<Reused>,
     /// Nothing is passed on before the snapshot is over: it says whose threads there are.
     snapshot_over: bool,
     merger: Merger<Waiting>,
@@ -88,6 +91,7 @@ impl Front {
             decoder,
             layouts,
             owners: Owners::default(),
+            reused: (has_pages && follows_numbers(&header)).then(Reused::default),
             snapshot_over: !has_pages,
             merger: Merger::default(),
             buffers: VecDeque::new(),
@@ -323,6 +327,9 @@ impl Front {
                 if let EventKind::Task(task) = &event.kind {
                     learn(&mut self.owners, task);
                     self.chains.learn(task);
+                    if let Some(reused) = &mut self.reused {
+                        reused.learn(event.time, task);
+                    }
                 }
                 let seen =
                     self.chains.look_at(&mut event, bytes, &buffer.layout, &self.summary.symbols);
@@ -409,6 +416,7 @@ impl Front {
         self.end_opening(next)?;
         self.summary.chains_left_out = self.chains.left_out;
         self.summary.ways = std::mem::take(&mut self.chains.found);
+        self.summary.reused_numbers = self.reused.as_ref().map_or(0, |it| it.count);
         Ok(())
     }
 }
@@ -424,6 +432,11 @@ fn file_systems(text: &[u8]) -> Box<[(DevId, Option<u64>)]> {
 
 fn usize_of(number: u32) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
+}
+
+/// True if the kernel was told whom to follow.
+fn follows_numbers(header: &Header) -> bool {
+    header.scope.mode != "system" && !header.scope.foreign_kept
 }
 
 fn name_join(header: &Header) -> NameJoin {

@@ -31,6 +31,8 @@ pub struct Summary {
     pub unheard: Vec<(KernelTime, KernelTime, i32)>,
     /// What the addresses of chains are called.
     pub symbols: Symbols,
+    /// Tasks that got the number of one that had just ended: they may not have been recorded.
+    pub reused_numbers: u64,
     /// How far stacks of programs that were copied led.
     pub ways: WaysFound,
     /// Hits whose chains were not kept, for there were too many different ones.

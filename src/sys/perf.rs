@@ -73,6 +73,8 @@ pub enum Wake {
 pub struct Counters {
     /// Hits after the filter.
     pub hits: u64,
+    /// How long it has been on, ns. It ends when its CPU goes offline, and does not come back with it.
+    pub on_ns: u64,
     /// Samples of it lost for want of room; `None`: the kernel does not count them (before 6.0).
     pub lost: Option<u64>,
 }
@@ -150,12 +152,12 @@ impl PerfEvent {
     }
 
     fn open(mut attr: abi::perf_event_attr, cpu: u32) -> io::Result<Self> {
-        let lost = u64::from(abi::PERF_FORMAT_LOST);
-        attr.read_format = lost;
+        let time = u64::from(abi::PERF_FORMAT_TOTAL_TIME_ENABLED);
+        attr.read_format = time | u64::from(abi::PERF_FORMAT_LOST);
         match Self::open_as_is(&mut attr, cpu) {
             // Before 6.0 there is no such bit.
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
-                attr.read_format = 0;
+                attr.read_format = time;
                 Self::open_as_is(&mut attr, cpu)
             }
             other => other,
@@ -173,7 +175,8 @@ impl PerfEvent {
         }
         // SAFETY: the kernel just made this descriptor for us; nobody else has it.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-        Ok(Self { fd, counts_lost: attr.read_format != 0 })
+        let counts_lost = attr.read_format & u64::from(abi::PERF_FORMAT_LOST) != 0;
+        Ok(Self { fd, counts_lost })
     }
 
     /// Keeps hits that do not match out of the ring (filter language: `Documentation/trace/events.rst`).
@@ -224,14 +227,15 @@ impl PerfEvent {
     ///
     /// Those of `read(2)`.
     pub fn counters(&self) -> io::Result<Counters> {
-        let mut bytes = [0; 16];
-        let wanted = if self.counts_lost { 16 } else { 8 };
+        let mut bytes = [0; 24];
+        let wanted = if self.counts_lost { 24 } else { 16 };
         let mut file = std::fs::File::from(self.fd.try_clone()?);
         file.read_exact(bytes.get_mut(..wanted).unwrap_or_default())?;
         let word = |at: usize| {
             bytes.get(at..at + 8).and_then(|it| it.try_into().ok()).map_or(0, u64::from_le_bytes)
         };
-        Ok(Counters { hits: word(0), lost: self.counts_lost.then(|| word(8)) })
+        let lost = self.counts_lost.then(|| word(16));
+        Ok(Counters { hits: word(0), on_ns: word(8), lost })
     }
 }
 

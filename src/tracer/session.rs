@@ -283,6 +283,7 @@ impl Session {
         let books =
             program.as_ref().filter(|_| ended).and_then(|it| snapshot::books_of_ended(it.pid()));
         // From here on a recording exists: what goes wrong is told with it.
+        warnings.extend(self.source.disturbed());
         if let Err(error) = self.source.disable() {
             warnings.push(format!("cannot switch the events off: {error}"));
         }
@@ -307,6 +308,9 @@ impl Session {
         warnings.extend(self.layers.as_ref().and_then(Layers::missed));
         warnings.extend(self.names.warning());
         warnings.extend(snapshot::late_cpus(&self.cpus));
+        let rings = drained.iter().flat_map(|it| &it.rings);
+        let on = rings.filter_map(|it| Some((it.cpu, it.owner()?.counters().ok()?.on_ns)));
+        warnings.extend(snapshot::cpus_gone(&on.collect::<Vec<_>>()));
         let counts = self.source.counts().unwrap_or_else(|error| {
             warnings.push(format!(
                 "cannot read the counters, so what is missing is not known: {error}"

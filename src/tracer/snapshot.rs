@@ -147,10 +147,47 @@ pub fn books_of_ended(pid: i32) -> Option<Fact> {
     proc::text(&format!("/proc/{pid}/io"), Text::PROCESS_IO, Pid(pid)).ok()
 }
 
+/// A CPU on which events were off for less time than this, ns, was there all the time: they are not switched on and off at once.
+const AWAY_NS_MIN: u64 = 100_000_000;
+
+/// What to say of CPUs that went offline. `on`: how long perf's events were on, which end with their CPU, by its number, ns.
+pub(super) fn cpus_gone(on: &[(u32, u64)]) -> Option<String> {
+    let longest = on.iter().map(|it| it.1).max()?;
+    let away = |(cpu, on): &(u32, u64)| (*cpu, longest.saturating_sub(*on));
+    let mut gone: Vec<(u32, u64)> = on.iter().map(away).filter(|it| it.1 >= AWAY_NS_MIN).collect();
+    gone.sort_unstable();
+    gone.dedup_by_key(|it| it.0);
+    let tenths = |ns: u64| (ns / 1_000_000_000, ns / 100_000_000 % 10);
+    let shown = gone.iter().map(|(cpu, ns)| (cpu, tenths(*ns)));
+    let shown: Vec<String> =
+        shown.map(|(cpu, it)| format!("CPU {cpu} {}.{} s before the end", it.0, it.1)).collect();
+    (!gone.is_empty()).then(|| {
+        format!(
+            "went offline: {}: perf's events end with a CPU and do not come back with it, so what ran there since is \
+             missing; with tracefs only which processes and threads were born there, renamed and ended",
+            shown.join(", ")
+        )
+    })
+}
+
 /// What to say of CPUs that are online now and were not at the start.
 pub(super) fn late_cpus(at_start: &[u32]) -> Option<String> {
     let late: Vec<String> =
         online_cpus().iter().filter(|it| !at_start.contains(it)).map(u32::to_string).collect();
     let (which, has) = (late.join(", "), !late.is_empty());
     has.then(|| format!("what ran on CPU {which} is missing: it came online during the recording"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cpu_is_gone_if_its_events_were_off_much_earlier() {
+        let ms = |it: u64| it * 1_000_000;
+        assert_eq!(cpus_gone(&[]), None);
+        assert_eq!(cpus_gone(&[(0, ms(2000)), (1, ms(1901))]), None);
+        let told = cpus_gone(&[(0, ms(2000)), (1, ms(700)), (1, ms(699)), (2, ms(1999))]);
+        assert!(told.is_some_and(|it| it.starts_with("went offline: CPU 1 1.3 s before the end:")));
+    }
 }

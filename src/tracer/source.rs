@@ -36,6 +36,11 @@ pub trait Source: Send + std::fmt::Debug {
     /// Those of the kernel.
     fn follow(&self, now_there: &dyn Fn() -> Vec<Tid>) -> io::Result<bool>;
 
+    /// What somebody else has changed of what we have set, in words: hits may be missing that nobody has counted.
+    fn disturbed(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// The tracepoints, in the order of the plan.
     fn tracepoints(&self) -> &[Described];
 
@@ -154,8 +159,8 @@ pub struct RingSizes {
 const MAIN_RINGS_BYTES_MAX: usize = 512 << 20;
 /// A main ring by default: at least 30 ms of the highest rate that one CPU can produce.
 const MAIN_RING_BYTES: usize = 8 << 20;
-/// A ring of chains with copies of stacks by default: 4,000 of the usual size.
-const STACKS_RING_BYTES: usize = 32 << 20;
+/// A ring of chains with copies of stacks by default: 8,000 of the usual size.
+const STACKS_RING_BYTES: usize = 64 << 20;
 /// A names ring holds the few opens that happen before their reader runs; births and ends of tasks are as few.
 const SMALL_RING_BYTES: usize = 256 << 10;
 

@@ -46,6 +46,8 @@ const CHAINS_LAYOUT: u16 = 2;
 struct TracefsSource {
     tracepoints: Vec<Described>,
     instances: Vec<(RingOf, Instance)>,
+    /// What was set of each.
+    set: Vec<[String; 2]>,
     /// Those of the tracepoints that tell chains.
     chained: PerfSource,
     cpus: Vec<u32>,
@@ -99,8 +101,10 @@ pub fn open(
         names.extend(of(RingOf::Names).map(|it| open_ring(RingOf::Names, it, cpu)).transpose()?);
     }
     let cpus = cpus.to_vec();
+    let set = instances.iter().map(|it| settings(&it.1)).collect::<io::Result<_>>();
     let source = Box::new(TracefsSource {
         tracepoints: described,
+        set: set.map_err(TracerError::Instance)?,
         instances,
         chained,
         cpus,
@@ -144,6 +148,11 @@ fn make(
     Ok(instance)
 }
 
+/// Which events are on, and by which clock.
+fn settings(instance: &Instance) -> io::Result<[String; 2]> {
+    Ok([instance.read("set_event")?, instance.read("trace_clock")?])
+}
+
 impl TracefsSource {
     /// Those that record only who is followed.
     fn following(&self) -> impl Iterator<Item = &Instance> {
@@ -172,6 +181,21 @@ impl Source for TracefsSource {
     fn disable(&self) -> io::Result<()> {
         self.switch(ORDER_ON.into_iter().rev(), "0")?;
         self.chained.disable()
+    }
+
+    fn disturbed(&self) -> Vec<String> {
+        let told = self.instances.iter().zip(&self.set).filter_map(|((ring, instance), set)| {
+            let is_on = instance.read("tracing_on").is_ok_and(|it| it.trim() == "1");
+            let is_as_set = is_on && settings(instance).is_ok_and(|it| it == *set);
+            (!is_as_set).then(|| {
+                format!(
+                    "somebody has switched off, or changed, the tracefs instance of the ring {}: hits are missing that \
+                     nobody has counted",
+                    ring.as_str()
+                )
+            })
+        });
+        told.collect()
     }
 
     fn follow(&self, now_there: &dyn Fn() -> Vec<Tid>) -> io::Result<bool> {
