@@ -6,6 +6,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
+use support::mounted::Mounted;
 use support::need::Need;
 use support::process;
 use support::recording::{BINARY, Recording, TIMEOUT, can_record, compile, record};
@@ -125,4 +126,56 @@ fn wrong_wishes_are_refused() {
         assert_ne!(finished.status.code(), Some(0), "{options:?}");
         assert!(finished.stderr().contains(said), "{}", finished.stderr());
     }
+    for verb in ["live", "watch"] {
+        let mut command = Command::new(BINARY);
+        let finished =
+            process::run(command.args([verb, "--stacks", "user", "--", "true"]), TIMEOUT);
+        let finished = finished.expect("it ends");
+        assert!(finished.stderr().contains("no stacks are shown here"), "{}", finished.stderr());
+    }
+}
+
+/// Fails if what stands on somebody else's stack is in the log of a program.
+#[test]
+fn stacks_of_others_are_not_kept() {
+    if !can_record(&[Need::Loop, Need::Program("cc")]) {
+        return;
+    }
+    let dir = scratch_dir("unwind");
+    let disk = Mounted::new(dir.path(), "ext4", 64 << 20);
+    // Direct writes beside the program, and some of its own.
+    let write = |to: &str, count: u32| {
+        let to = disk.path().join(to).display().to_string();
+        format!(
+            "dd if=/dev/zero of={to} bs=4096 count={count} oflag=direct conv=notrunc status=none"
+        )
+    };
+    let mut other = Command::new("sh");
+    let mut other = other
+        .args(["-c", &format!("while :; do {}; done", write("other", 100))])
+        .spawn()
+        .expect("it starts");
+    let options = [
+        "-e",
+        "block",
+        "--all-block",
+        "-d",
+        disk.device().name(),
+        "--stacks",
+        "user",
+        "--call-graph",
+        "dwarf",
+    ];
+    let (finished, recording) = record(
+        dir.path(),
+        &options,
+        &["sh", "-c", &format!("sleep 1; {}; sleep 1", write("own", 101))],
+    );
+    other.kill().expect("it runs");
+    other.wait().expect("it is ours");
+    finished.success();
+    recording.assert_books_balance();
+    let requests = recording.requests().len() as u64;
+    let copied = doubts(&recording)["copied"];
+    assert!((101..200).contains(&copied) && requests > 2 * copied, "{copied} of {requests}");
 }

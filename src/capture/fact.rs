@@ -284,11 +284,11 @@ impl Fact {
             }
             Self::Stack(it) => {
                 let UserStack { number, pid, way } = it.as_ref();
-                let ending = Ending::ALL.iter().position(|it| *it == way.ending);
                 let addresses = way.addresses.iter().flat_map(|it| it.to_le_bytes());
                 body.u32(*number).i32(pid.0);
-                body.u8(ending.and_then(|it| u8::try_from(it).ok()).unwrap_or_default());
-                body.u8(u8::from(way.is_guessed)).bytes(&addresses.collect::<Vec<u8>>());
+                body.u8(way.ending.number())
+                    .u8(u8::from(way.is_guessed))
+                    .bytes(&addresses.collect::<Vec<u8>>());
                 kind::STACK
             }
             Self::Unwound(hits) => {
@@ -450,7 +450,7 @@ fn name(body: &mut Cursor<'_>, link: Option<&[u8]>) -> Option<Fact> {
 
 fn stack(body: &mut Cursor<'_>) -> Option<UserStack> {
     let (number, pid) = (body.u32()?, Pid(body.i32()?));
-    let ending = *Ending::ALL.get(usize::from(body.u8()?))?;
+    let ending = Ending::of(body.u8()?)?;
     let is_guessed = body.u8()? != 0;
     let (addresses, _) = body.bytes()?.as_chunks::<8>();
     let addresses = addresses.iter().map(|it| u64::from_le_bytes(*it)).collect();

@@ -1,33 +1,65 @@
 //! What stands at the end of a log and holds for all of it, read before the rest.
 
 use std::io::{self, Read, Seek, SeekFrom};
+use std::ops::ControlFlow;
+use std::vec;
 
 use super::format::{FILE_HEADER_BYTES, FRAME_HEADER_BYTES, FrameHeader, FrameKind};
 use super::payload::Unpacker;
 use super::reader::Item;
 
-/// The frames of these kinds, in their order: [`FrameKind::LAST_FACTS`], [`FrameKind::END`]. Only headers are read of all others. What
-/// stands behind damaged bytes is not found, and what cannot be wound back (a pipe) has none: it comes in its turn.
+/// The frames of these kinds, in their order: [`FrameKind::LAST_FACTS`], [`FrameKind::END`]. Only headers are read of all others; each is
+/// read when its turn comes. What stands behind damaged bytes is not found, and what cannot be wound back (a pipe) has none: it comes in
+/// its turn.
 ///
 /// # Errors
 ///
-/// Those of the input; afterwards it stands at its start.
-pub fn look(input: &mut (impl Read + Seek)) -> io::Result<Vec<Item>> {
-    let Ok(start) = input.stream_position() else { return Ok(Vec::new()) };
-    let found = frames(input);
-    input.seek(SeekFrom::Start(start))?;
-    found
+/// Those of the input.
+pub fn look<R: Read + Seek>(mut input: R) -> io::Result<Later<R>> {
+    let mut frames = Vec::new();
+    if input.stream_position().is_ok() {
+        let is_last = |it: &FrameHeader| matches!(it.kind, FrameKind::LAST_FACTS | FrameKind::END);
+        walk(&mut input, &mut |input, header| {
+            if is_last(&header) {
+                frames.push((input.stream_position()?, header));
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
+    }
+    Ok(Later { input, frames: frames.into_iter(), unpacker: Unpacker::default() })
 }
 
-fn frames(input: &mut (impl Read + Seek)) -> io::Result<Vec<Item>> {
-    let mut found = Vec::new();
-    let is_last = |it: &FrameHeader| matches!(it.kind, FrameKind::LAST_FACTS | FrameKind::END);
-    for_each(input, &is_last, &mut |header, it| found.push(Item::Frame(header, it)))?;
-    Ok(found)
+/// Frames that are read one by one.
+#[derive(Debug)]
+pub struct Later<R> {
+    input: R,
+    /// Where what is behind its header stands.
+    frames: vec::IntoIter<(u64, FrameHeader)>,
+    unpacker: Unpacker,
 }
 
-/// Takes the frames that are wanted, in their order, from the start of a log on: of the others only headers are read. What stands behind
-/// damaged bytes is not found.
+impl<R: Read + Seek> Iterator for Later<R> {
+    type Item = io::Result<Item>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let (place, header) = self.frames.next()?;
+            let payload = self
+                .input
+                .seek(SeekFrom::Start(place))
+                .and_then(|_| payload(&mut self.input, &header, &mut self.unpacker));
+            match payload {
+                Ok(Some(payload)) => return Some(Ok(Item::Frame(header, payload))),
+                // It comes in its turn, where it counts as damaged.
+                Ok(None) => {}
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }
+}
+
+/// Takes the frames that are wanted, in their order, from the start of a log on, until it breaks off: of the others only headers are read.
+/// False if it came to damaged bytes, behind which nothing is found.
 ///
 /// # Errors
 ///
@@ -35,28 +67,56 @@ fn frames(input: &mut (impl Read + Seek)) -> io::Result<Vec<Item>> {
 pub fn for_each(
     input: &mut (impl Read + Seek),
     is_wanted: &dyn Fn(&FrameHeader) -> bool,
-    take: &mut dyn FnMut(FrameHeader, Vec<u8>),
-) -> io::Result<()> {
+    take: &mut dyn FnMut(FrameHeader, Vec<u8>) -> ControlFlow<()>,
+) -> io::Result<bool> {
     let mut unpacker = Unpacker::default();
+    let mut is_whole = true;
+    let is_at_end = walk(input, &mut |input, header| {
+        if !is_wanted(&header) {
+            return Ok(ControlFlow::Continue(()));
+        }
+        let place = input.stream_position()?;
+        let taken = match payload(input, &header, &mut unpacker)? {
+            Some(payload) => take(header, payload),
+            None => {
+                is_whole = false;
+                ControlFlow::Continue(())
+            }
+        };
+        input.seek(SeekFrom::Start(place))?;
+        Ok(taken)
+    })?;
+    Ok(is_whole && is_at_end)
+}
+
+/// Shows each header, with the input behind it, where it must be left. False if there is something that is none.
+fn walk<R: Read + Seek>(
+    input: &mut R,
+    show: &mut dyn FnMut(&mut R, FrameHeader) -> io::Result<ControlFlow<()>>,
+) -> io::Result<bool> {
     if !read_whole(input, &mut [0; FILE_HEADER_BYTES])? {
-        return Ok(());
+        return Ok(false);
     }
     let mut bytes = [0; FRAME_HEADER_BYTES];
     while read_whole(input, &mut bytes)? {
-        let Some(header) = FrameHeader::decode(&bytes) else { break };
-        if !is_wanted(&header) {
-            input.seek_relative(header.stored_bytes.into())?;
-            continue;
-        }
-        let mut stored = vec![0; usize::try_from(header.stored_bytes).unwrap_or(0)];
-        if !read_whole(input, &mut stored)? || crc32fast::hash(&stored) != header.payload_crc {
+        let Some(header) = FrameHeader::decode(&bytes) else { return Ok(false) };
+        if show(input, header)?.is_break() {
             break;
         }
-        if let Some(bytes) = unpacker.unpack(&header, &stored) {
-            take(header, bytes);
-        }
+        input.seek_relative(header.stored_bytes.into())?;
     }
-    Ok(())
+    Ok(true)
+}
+
+/// The payload of the frame that begins here behind its header; `None` if it is damaged or cut off.
+fn payload(
+    input: &mut impl Read,
+    header: &FrameHeader,
+    unpacker: &mut Unpacker,
+) -> io::Result<Option<Vec<u8>>> {
+    let mut stored = vec![0; usize::try_from(header.stored_bytes).unwrap_or(0)];
+    let is_good = read_whole(input, &mut stored)? && crc32fast::hash(&stored) == header.payload_crc;
+    Ok(if is_good { unpacker.unpack(header, &stored) } else { None })
 }
 
 /// False if the input ends first.
@@ -93,17 +153,15 @@ mod tests {
     }
 
     fn kinds(log: &[u8]) -> Vec<FrameKind> {
-        let mut input = Cursor::new(log);
-        let found = look(&mut input).expect("memory");
-        assert_eq!(input.position(), 0);
-        let kind = |it: Item| match it {
+        let found = look(Cursor::new(log)).expect("memory");
+        let kind = |it: io::Result<Item>| match it.expect("memory") {
             Item::Frame(header, payload) => {
                 assert_eq!(payload.len(), header.payload_bytes as usize);
                 header.kind
             }
             Item::Damaged { .. } => panic!("not told here"),
         };
-        found.into_iter().map(kind).collect()
+        found.map(kind).collect()
     }
 
     #[test]

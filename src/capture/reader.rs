@@ -111,9 +111,9 @@ impl<R: Read> Reader<R> {
         (self.major, self.minor)
     }
 
-    /// True if that is a newer minor version: it may hold things that are passed over.
+    /// True if that is newer than this program's: it may hold things that are passed over.
     pub fn is_newer(&self) -> bool {
-        self.minor > MINOR
+        self.version() > (MAJOR, MINOR)
     }
 
     /// The next frame or stretch of damaged bytes; `None` at the end.

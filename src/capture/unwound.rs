@@ -16,9 +16,29 @@ pub enum Ending {
 }
 
 impl Ending {
-    /// All, by their numbers in the log.
+    /// All, in the order of their numbers.
     pub const ALL: [Self; 4] = [Self::Outermost, Self::Short, Self::Unreadable, Self::Broken];
+
+    /// Its number in the log.
+    pub fn number(self) -> u8 {
+        let place = Self::ALL.iter().position(|it| *it == self);
+        place.and_then(|it| u8::try_from(it).ok()).unwrap_or_default()
+    }
+
+    /// Of this number.
+    pub fn of(number: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(number)).copied()
+    }
 }
+
+/// Hits of a log that may have a way: as many copies of the usual size have 64 GiB.
+pub const HITS_MAX: usize = 8 << 20;
+
+/// Different ways of a log.
+pub const WAYS_MAX: usize = 1 << 17;
+
+/// Addresses of all of them together.
+pub const WORDS_MAX: usize = 16 << 20;
 
 /// A way back.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -513,11 +513,10 @@ fn parse_size(text: &str) -> Result<usize, String> {
         .ok_or_else(|| "at most 1G".to_owned())
 }
 
-/// `10s`, `500ms`, `100us`, `2m`, `1h`, or seconds.
 /// Bytes of the stack that are copied if nobody says how many.
 const STACK_BYTES: u32 = 8192;
 /// The kernel copies fewer than so many bytes (`perf_copy_attr()`), and a record has no more room.
-const STACK_BYTES_MAX: u32 = 65_000;
+pub(super) const STACK_BYTES_MAX: u32 = 65_000;
 
 fn parse_unwind(text: &str) -> Result<Unwind, String> {
     let bytes = match text.split_once(',') {
@@ -533,6 +532,7 @@ fn parse_unwind(text: &str) -> Result<Unwind, String> {
     Ok(Unwind::Dwarf { stack_bytes })
 }
 
+/// `10s`, `500ms`, `100us`, `2m`, `1h`, or seconds.
 fn parse_duration(text: &str) -> Result<Duration, String> {
     let (number, unit) = text.split_at(text.trim_end_matches(char::is_alphabetic).len());
     let seconds = match unit {

@@ -2,11 +2,9 @@
 
 use std::convert::Infallible;
 use std::fs::File;
-use std::io;
 use std::iter::Chain;
 use std::path::Path;
 use std::process::ExitCode;
-use std::vec;
 
 use indicatif::{ProgressBar, ProgressBarIter, ProgressFinish, ProgressStyle};
 
@@ -19,8 +17,7 @@ use crate::analysis::totals::{Totals, WithTotals};
 use crate::capture::ahead::Ahead;
 use crate::capture::fact::Text;
 use crate::capture::header::Header;
-use crate::capture::later;
-use crate::capture::reader::Item;
+use crate::capture::later::{self, Later};
 use crate::operation::{Sink, Step};
 use crate::otf2::{EndFacts, OtfError, OtfOptions, OtfSink, OtfSummary};
 use crate::pipeline::{self, PipelineError, Summary};
@@ -62,7 +59,7 @@ pub(super) fn convert(
 }
 
 /// The frames of a log: those that hold for all of it come twice, first of all and in their turn.
-pub(super) type Items = Chain<vec::IntoIter<io::Result<Item>>, Ahead<ProgressBarIter<File>>>;
+pub(super) type Items = Chain<Later<File>, Ahead<ProgressBarIter<File>>>;
 
 /// How far a log has been read, on a terminal; gone when it is at the end.
 const PROGRESS: &str = "{wide_bar} {bytes} of {total_bytes}, {eta}";
@@ -70,8 +67,9 @@ const PROGRESS: &str = "{wide_bar} {bytes} of {total_bytes}, {eta}";
 /// Opens a log and reads its header. From then on a terminal shows how far it has been read, unless lines of ours go there meanwhile.
 pub(super) fn open(log: &Path, has_lines: bool) -> Result<(Items, Header), CliError> {
     let failed = |source| CliError::Open { path: log.into(), source };
-    let mut file = File::open(log).map_err(failed)?;
-    let later = later::look(&mut file).map_err(failed)?;
+    let file = File::open(log).map_err(failed)?;
+    // A descriptor of its own: both are read in turns.
+    let later = later::look(File::open(log).map_err(failed)?).map_err(failed)?;
     let progress = if has_lines { ProgressBar::hidden() } else { progress(&file) };
     let (reader, header) = pipeline::open::<_, Infallible>(progress.wrap_read(file))
         .map_err(|it| CliError::pipeline(log, &it))?;
@@ -82,8 +80,7 @@ pub(super) fn open(log: &Path, has_lines: bool) -> Result<(Items, Header), CliEr
             log.display()
         ));
     }
-    let later: Vec<io::Result<Item>> = later.into_iter().map(Ok).collect();
-    Ok((later.into_iter().chain(Ahead::new(reader)), header))
+    Ok((later.chain(Ahead::new(reader)), header))
 }
 
 /// Shown on standard error, if that is a terminal.

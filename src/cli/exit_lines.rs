@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
+use super::args::STACK_BYTES_MAX;
 use super::convert::Converted;
 use super::output::Output;
 use super::say;
@@ -280,7 +281,7 @@ fn unwound(summary: &Summary) -> Option<String> {
     let counts = [
         (
             ways.ended(Ending::Short),
-            format!("are longer than that: the outermost functions are missing: --call-graph dwarf,{}", copied.saturating_mul(2)),
+            format!("are longer than that: the outermost functions are missing: --call-graph dwarf,{}", copied.saturating_mul(2).min(STACK_BYTES_MAX)),
         ),
         (ways.ended(Ending::Unreadable), "lead to memory that was not copied".into()),
         (ways.ended(Ending::Broken), "lead nowhere: the outermost functions are missing".into()),
@@ -308,7 +309,9 @@ fn unwound(summary: &Summary) -> Option<String> {
 fn doubts(summary: &Summary) -> Vec<String> {
     let mut lines = Vec::new();
     if summary.lost() > 0 {
-        lines.push("records were lost because the rings were full: record again with larger ones: --buffer-size 64M".into());
+        let largest = summary.header.rings.iter().map(|it| it.bytes).max().unwrap_or(0);
+        let larger = (largest.saturating_mul(2) >> 20).clamp(64, 1024);
+        lines.push(format!("records were lost because the rings were full: record again with larger ones: --buffer-size {larger}M"));
     }
     if summary.missing().is_some_and(|it| it.iter().any(|it| it.1 < 0)) {
         lines.push("somebody else has emptied the rings: less than 0 is missing because their counters began anew; what was in them is lost, and not counted".into());

@@ -20,6 +20,7 @@ use crate::pipeline::{self, Summary};
 use crate::sys::spawn;
 
 pub(super) fn run(args: &LiveArgs) -> Result<ExitCode, CliError> {
+    record::refuse_stacks(&args.capture)?;
     let wish = Wish::of(&args.filter)?;
     let shape = Shape::of(&args.shape)?;
     let has_program = !args.capture.command.is_empty();

@@ -289,6 +289,15 @@ fn chains(wanted: &[StacksArg], unwind: Unwind) -> Result<Option<Chains>, CliErr
     Ok((!wanted.is_empty()).then_some(Chains { functions, calls }))
 }
 
+/// Verbs that print what happens while it happens have no stacks: their functions are found at the end.
+pub(super) fn refuse_stacks(args: &CaptureArgs) -> Result<(), CliError> {
+    if args.stacks.is_empty() {
+        return Ok(());
+    }
+    let why = "--stacks: no stacks are shown here; record, then `iotrace-perf stacks LOG`";
+    Err(CliError::Usage(why.into()))
+}
+
 /// The disks that `-d` names, each once.
 fn devices(words: &[String]) -> Result<Vec<DevId>, CliError> {
     let found = words.iter().map(|it| disks::find(it));

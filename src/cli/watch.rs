@@ -9,6 +9,7 @@ use super::error::CliError;
 use super::record;
 
 pub(super) fn run(mut args: WatchArgs) -> Result<ExitCode, CliError> {
+    record::refuse_stacks(&args.capture)?;
     let has_program = !args.capture.command.is_empty();
     // Whoever it is.
     args.capture.all_cpus |= !has_program && args.capture.pid.is_empty();

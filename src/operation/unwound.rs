@@ -1,14 +1,8 @@
 //! Through which functions of their programs threads came to hits: told at the end of the recording, found from copies of stacks.
 
 use crate::capture::fact::{Ending, Unwound, UnwoundHit, UserStack};
+use crate::capture::unwound::{HITS_MAX, WAYS_MAX, WORDS_MAX};
 use crate::units::{KernelTime, Tid};
-
-/// Hits that are remembered.
-const HITS_MAX: usize = 8 << 20;
-
-/// Different ways that are remembered, and addresses of all together.
-const WAYS_MAX: usize = 1 << 17;
-const WORDS_MAX: usize = 16 << 20;
 
 /// What was told.
 #[derive(Clone, Debug, Default)]
@@ -32,12 +26,13 @@ impl Ways {
         }
     }
 
-    /// These hits had some of them.
+    /// These hits had some of them. Those for which there is no room, or that come out of order, have none.
     pub fn add_hits(&mut self, hits: &[UnwoundHit]) {
-        let room = HITS_MAX.saturating_sub(self.hits.len());
-        self.hits.extend(hits.iter().take(room));
-        if !self.hits.is_sorted() {
-            self.hits.sort_unstable();
+        for hit in hits {
+            let is_behind = self.hits.last().is_none_or(|it| it <= hit);
+            if is_behind && self.hits.len() < HITS_MAX {
+                self.hits.push(*hit);
+            }
         }
     }
 
@@ -109,10 +104,11 @@ mod tests {
             let stack = UserStack { number, pid: Pid(1), way: way(u64::from(number), ending) };
             ways.add(stack);
         }
-        ways.add_hits(&[hit(20, 7, 1), hit(10, 8, 0), hit(10, 7, 1)]);
-        ways.add_hits(&[hit(5, 7, 0), hit(30, 7, 3), hit(40, 7, 0), hit(40, 7, 1)]);
+        ways.add_hits(&[hit(5, 7, 0), hit(10, 7, 1), hit(10, 8, 0), hit(20, 7, 1)]);
+        // The first comes too late.
+        ways.add_hits(&[hit(20, 6, 0), hit(30, 7, 3), hit(40, 7, 0), hit(40, 7, 1)]);
         let of = |time, tid| ways.of(Tid(tid), KernelTime(time)).map(|it| it.addresses[0]);
-        let found = [(5, 7), (10, 7), (10, 8), (20, 7), (20, 8), (30, 7), (40, 7), (50, 7)];
+        let found = [(5, 7), (10, 7), (10, 8), (20, 7), (20, 6), (30, 7), (40, 7), (50, 7)];
         let found = found.map(|(time, tid)| of(time, tid));
         assert_eq!(found, [Some(0), Some(1), Some(0), Some(1), None, None, None, None]);
     }

@@ -68,7 +68,7 @@ impl Chains {
         let kernel: Box<[u64]> = chain.kernel().collect();
         let user: Box<[u64]> = if layout.has_program() {
             // A thread of the kernel has none.
-            let has_program = record.program(layout).is_none_or(|it| it.abi != 0);
+            let has_program = record.program(layout).is_none_or(|it| it.is_there());
             if has_program { self.way(event.tid, time) } else { Box::default() }
         } else {
             let known = |it| if symbols.may_be_code(pid, it, time) { it } else { 0 };

@@ -197,6 +197,13 @@ impl<'a> RecordKind<'a> {
         Program::read(self.body.get(start.checked_add(size)?..)?, mask)
     }
 
+    /// Where that begins in the whole record, in bytes.
+    pub fn program_at(&self, layout: &SampleLayout) -> Option<usize> {
+        layout.program?;
+        let (start, size) = self.raw(layout)?;
+        HEADER_BYTES.checked_add(start)?.checked_add(size)
+    }
+
     /// Where the payload begins, and its size.
     fn raw(&self, layout: &SampleLayout) -> Option<(usize, usize)> {
         if self.kind != record_type::SAMPLE {

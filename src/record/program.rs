@@ -33,6 +33,9 @@ pub mod x86 {
 /// `PERF_SAMPLE_REGS_ABI_64`.
 pub const ABI_64: u64 = 2;
 
+/// No ABI, and no bytes of a stack.
+const NOTHING_BYTES: usize = 16;
+
 /// Registers and stack of a program, as a sample has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Program<'a> {
@@ -59,12 +62,27 @@ impl<'a> Program<'a> {
         Some(Self { abi, mask, registers, stack, is_full: copied == room })
     }
 
+    /// False for threads of the kernel, those too that it has made of a program (workers of io_uring): there is no program where they
+    /// were, and no stack.
+    pub fn is_there(&self) -> bool {
+        self.abi != 0 && self.register(x86::SP) != Some(0)
+    }
+
     /// A register by its bit; `None` if it was not asked for, or there are none.
     pub fn register(&self, bit: u32) -> Option<u64> {
         let bit = 1_u64.checked_shl(bit).filter(|it| self.mask & it != 0)?;
         let place = usize::try_from((self.mask & (bit - 1)).count_ones()).ok()?;
         word(self.registers.get(8 * place..)?).map(|it| it.0)
     }
+}
+
+/// Takes the program that begins there out of a whole record, which then says that there is none. Its bytes now; `None`: it stays as it is.
+pub fn take_out(record: &mut [u8], at: usize) -> Option<usize> {
+    let end = at.checked_add(NOTHING_BYTES)?;
+    let size = u16::try_from(end).ok()?;
+    record.get_mut(at..end)?.fill(0);
+    record.get_mut(6..8)?.copy_from_slice(&size.to_le_bytes());
+    Some(end)
 }
 
 fn word(bytes: &[u8]) -> Option<(u64, &[u8])> {
@@ -76,7 +94,7 @@ fn word(bytes: &[u8]) -> Option<(u64, &[u8])> {
 mod tests {
     use super::*;
 
-    fn bytes(words: &[u64]) -> Vec<u8> {
+    fn bytes_of(words: &[u64]) -> Vec<u8> {
         words.iter().flat_map(|it| it.to_le_bytes()).collect()
     }
 
@@ -84,7 +102,7 @@ mod tests {
 
     #[test]
     fn registers_stand_in_the_order_of_their_bits() {
-        let bytes = bytes(&[ABI_64, 1, 2, 3, 16, 0x11, 0x22, 8]);
+        let bytes = bytes_of(&[ABI_64, 1, 2, 3, 16, 0x11, 0x22, 8]);
         let program = Program::read(&bytes, MASK).expect("whole");
         let register = |bit| program.register(bit);
         assert_eq!(
@@ -101,14 +119,28 @@ mod tests {
 
     #[test]
     fn who_has_no_program_has_no_stack() {
-        let bytes = bytes(&[0, 0]);
+        let bytes = bytes_of(&[0, 0]);
         let program = Program::read(&bytes, MASK).expect("whole");
         assert_eq!((program.abi, program.register(x86::IP), program.stack.len()), (0, None, 0));
+        assert!(!program.is_there());
+        let worker = bytes_of(&[ABI_64, 1, 0, 0, 0]);
+        assert!(Program::read(&worker, MASK).is_some_and(|it| !it.is_there()));
+    }
+
+    #[test]
+    fn of_a_program_that_was_taken_out_nothing_is_left() {
+        let program = bytes_of(&[ABI_64, 1, 2, 3, 8, 0x11, 8]);
+        let mut record = [vec![9; 24], program].concat();
+        let length = take_out(&mut record, 24);
+        assert_eq!((length, &record[6..8]), (Some(40), &[40, 0][..]));
+        let program = Program::read(&record[24..40], MASK).expect("whole");
+        assert_eq!((program.abi, program.stack.len()), (0, 0));
+        assert_eq!(take_out(&mut record[..30], 24), None);
     }
 
     #[test]
     fn more_than_there_is_room_for_is_not_believed() {
-        assert_eq!(Program::read(&bytes(&[ABI_64, 1, 2, 3, 8, 0x11, 9]), MASK), None);
-        assert_eq!(Program::read(&bytes(&[ABI_64, 1, 2, 3, u64::MAX, 0x11, 9]), MASK), None);
+        assert_eq!(Program::read(&bytes_of(&[ABI_64, 1, 2, 3, 8, 0x11, 9]), MASK), None);
+        assert_eq!(Program::read(&bytes_of(&[ABI_64, 1, 2, 3, u64::MAX, 0x11, 9]), MASK), None);
     }
 }

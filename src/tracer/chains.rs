@@ -87,7 +87,7 @@ impl SeenChains {
             }
         }
         let Some((pid, _)) = record.task(layout) else { return };
-        let has_program = record.program(layout).is_some_and(|it| it.abi != 0);
+        let has_program = record.program(layout).is_some_and(|it| it.is_there());
         // At the end it may be over.
         if !is_full && (has_program || chain.user().next().is_some()) {
             self.owners.entry(pid).or_insert_with(|| symbols::owner_of(pid));

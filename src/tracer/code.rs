@@ -265,45 +265,72 @@ impl CodeInMemory {
         None
     }
 
-    /// What came into the memory of a process until then, and what went, in order; what it was born with comes first.
-    pub(super) fn history(&self, pid: Pid, until: KernelTime) -> Vec<(KernelTime, Option<&Code>)> {
-        let mut all = Vec::new();
-        self.add_history(&mut all, pid, until, ANCESTORS_MAX);
-        all
+    /// When a process of this number was born, each time that it was told.
+    pub(super) fn births(&self, pid: Pid) -> impl Iterator<Item = KernelTime> {
+        let is_birth = |it: &&(KernelTime, Change)| matches!(it.1, Change::BornOf(_));
+        self.of(pid).iter().filter(is_birth).map(|it| it.0)
     }
 
-    fn add_history<'a>(
-        &'a self,
-        all: &mut Vec<(KernelTime, Option<&'a Code>)>,
+    /// What a process had in its memory at the first of these times, since when, and what came until the other; `None`: nothing of before is
+    /// there any more. It is not born between the two.
+    pub(super) fn history(
+        &self,
         pid: Pid,
-        until: KernelTime,
-        ancestors: usize,
-    ) {
-        let changes = self.memory.get(&pid).map_or(&[][..], Vec::as_slice);
-        let told = changes.partition_point(|it| it.0 <= until);
-        let told = changes.get(..told).unwrap_or_default();
-        let is_begin = |it: &(KernelTime, Change)| matches!(it.1, Change::Exec | Change::BornOf(_));
-        // What is seen later was there before all that was told.
-        let first = changes.iter().position(is_begin).unwrap_or(changes.len());
-        for (_, change) in changes.get(..first).unwrap_or_default() {
-            if let Change::Seen(code) = change {
-                all.push((KernelTime::MIN, Some(code)));
-            }
+        (from, until): (KernelTime, KernelTime),
+    ) -> Vec<(KernelTime, Option<&Code>)> {
+        let mut lives = vec![self.life(pid, from, until)];
+        // What it was born with is what its parent had then.
+        while let Some((parent, time)) = lives.last().and_then(|it| it.born_of)
+            && lives.len() < ANCESTORS_MAX
+        {
+            lives.push(self.life(parent, time, time));
         }
-        for (place, (time, change)) in told.iter().enumerate() {
+        lives.into_iter().rev().flat_map(|it| it.changes).collect()
+    }
+
+    /// What came into the memory of a process since the program that it ran at the first of these times, until the other.
+    fn life(&self, pid: Pid, from: KernelTime, until: KernelTime) -> Life<'_> {
+        let all = self.of(pid);
+        let told = all.get(..all.partition_point(|it| it.0 <= until)).unwrap_or_default();
+        let is_begin = |it: &(KernelTime, Change)| matches!(it.1, Change::Exec | Change::BornOf(_));
+        let begin = told.iter().rposition(|it| it.0 <= from && is_begin(it));
+        let born_of = begin.and_then(|it| told.get(it)).and_then(|(time, it)| match it {
+            Change::BornOf(parent) => Some((*parent, *time)),
+            _ => None,
+        });
+        let mut changes = Vec::new();
+        if begin.is_none() {
+            // What is seen later was there before all that was told.
+            let first = all.iter().position(is_begin).unwrap_or(all.len());
+            changes.extend(all.iter().take(first).filter_map(|(_, it)| match it {
+                Change::Seen(code) => Some((KernelTime::MIN, Some(code))),
+                _ => None,
+            }));
+        }
+        let mut is_told = begin.is_some();
+        for (time, change) in told.iter().skip(begin.map_or(0, |it| it + 1)) {
             match change {
-                Change::Code(code) => all.push((*time, Some(code))),
-                Change::Seen(code) => all.extend((place > first).then_some((*time, Some(code)))),
-                Change::Exec => all.push((*time, None)),
-                Change::BornOf(parent) => {
-                    all.push((*time, None));
-                    if ancestors > 0 {
-                        self.add_history(all, *parent, *time, ancestors - 1);
-                    }
+                Change::Code(code) => changes.push((*time, Some(code))),
+                Change::Seen(code) => changes.extend(is_told.then_some((*time, Some(code)))),
+                Change::Exec | Change::BornOf(_) => {
+                    is_told = true;
+                    changes.push((*time, None));
                 }
             }
         }
+        Life { changes, born_of }
     }
+
+    fn of(&self, pid: Pid) -> &[(KernelTime, Change)] {
+        self.memory.get(&pid).map_or(&[], Vec::as_slice)
+    }
+}
+
+/// A piece of the history of a process.
+struct Life<'a> {
+    changes: Vec<(KernelTime, Option<&'a Code>)>,
+    /// What was there before is what this process had then.
+    born_of: Option<(Pid, KernelTime)>,
 }
 
 /// `START-END RIGHTS OFFSET MAJOR:MINOR INODE   PATH` of code: from, to, offset, and what it is.
@@ -395,7 +422,7 @@ mod tests {
         check(&changes, 7, 0x1800, &[(20, "/a")]);
     }
 
-    /// Fails if a process is said to have what it never had, or not in its order.
+    /// Fails if a process is said to have what it never had, or what it has no more, or not in its order.
     #[test]
     fn the_history_of_a_process_begins_with_what_it_was_born_with() {
         let changes = [
@@ -410,19 +437,28 @@ mod tests {
             (8, 90, "map /f"),
         ];
         let code = made(&changes);
-        let history = |pid, until| {
-            let all = code.history(Pid(pid), KernelTime(until));
+        let history = |pid, from, until| {
+            let all = code.history(Pid(pid), (KernelTime(from), KernelTime(until)));
             let path = |it: Option<&Code>| {
                 it.map_or("-".into(), |it| String::from_utf8_lossy(&it.file.path).into_owned())
             };
             let all = all.into_iter().map(|it| format!("{} {}", it.0.0, path(it.1)));
             all.collect::<Vec<_>>().join(", ")
         };
-        assert_eq!(history(7, 30), "0 /a, 20 /b");
-        let born = "30 -, 0 /a, 20 /b, 40 /d, 50 -, 60 /e, 70 /e";
-        assert_eq!(history(8, 80), born);
-        assert_eq!(history(8, 30), "30 -, 0 /a, 20 /b");
-        assert_eq!(history(9, 80), "");
+        assert_eq!(history(7, 5, 30), "0 /a, 20 /b");
+        assert_eq!(history(8, 30, 30), "0 /a, 20 /b");
+        assert_eq!(history(8, 45, 80), "0 /a, 20 /b, 40 /d, 50 -, 60 /e, 70 /e");
+        assert_eq!(history(8, 55, 80), "60 /e, 70 /e");
+        assert_eq!(history(9, 5, 80), "");
+        assert_eq!(code.births(Pid(8)).collect::<Vec<_>>(), [KernelTime(30)]);
+    }
+
+    /// Fails, or does not end, if two that are each other's parents, in damaged records, have each other's memory over and over.
+    #[test]
+    fn a_history_is_not_longer_than_what_was_told() {
+        let born = [(7, 10, "born 8"), (8, 10, "born 7"), (7, 20, "map /a")];
+        let code = made(&born);
+        assert_eq!(code.history(Pid(7), (KernelTime(15), KernelTime(30))).len(), 1);
     }
 
     #[test]

@@ -19,8 +19,9 @@ use crate::capture::format::Codec;
 use crate::capture::header::Unread;
 use crate::capture::writer::{DataFrame, Writer};
 use crate::event::decode::common_type;
+use crate::record::abi::HEADER_BYTES;
 use crate::record::page::{self, Entry};
-use crate::record::{Layout, PageLayout, SampleLayout, records};
+use crate::record::{Layout, PageLayout, SampleLayout, program, records};
 use crate::sys::{clock, files};
 use crate::units::{KernelTime, Pid};
 
@@ -103,7 +104,8 @@ impl Counted {
     /// [`Self::write_symbols`]. What is to be said of those that were not found.
     pub fn write_stacks(&mut self, writer: &mut Writer<File>, layouts: &[Layout]) -> Vec<String> {
         let has_copies = |it: &Layout| matches!(it, Layout::Perf(it) if it.has_program());
-        let Some(chains) = self.chains.as_mut().filter(|_| layouts.iter().any(has_copies)) else {
+        let has_copies = layouts.iter().any(has_copies) && self.error.is_none();
+        let Some(chains) = self.chains.as_mut().filter(|_| has_copies) else {
             return Vec::new();
         };
         let (facts, doubts) = match files::reopen(writer.get_ref()) {
@@ -120,7 +122,12 @@ impl Counted {
             frame.push(fact);
             if self.error.is_none() && (frame.is_full() || number + 1 == facts.len()) {
                 let mut full = std::mem::take(&mut frame);
+                let good = writer.written();
                 self.error = writer.last_facts(clock::now(), &mut full).err();
+                if self.error.is_some() {
+                    // What was written of it goes, so that the log ends with a whole frame.
+                    let _ = writer.rewind(good);
+                }
             }
         }
     }
@@ -363,14 +370,15 @@ impl Log {
         }
     }
 
-    /// Counts the records, finds their time range and cuts those out that are not of the tree.
+    /// Counts the records, finds their time range and cuts those out that are not of the tree; of those that are kept all the same (bios
+    /// are anybody's) what stood on the stacks of programs.
     fn look_through(
         &mut self,
         mut frame: DataFrame,
         layout: SampleLayout,
         bytes: &mut Vec<u8>,
     ) -> DataFrame {
-        let mut kept = Vec::new();
+        let (mut kept, mut private) = (Vec::new(), Vec::new());
         for (start, record) in records(bytes).flatten() {
             if let Some(id) = record.payload(&layout).and_then(common_type) {
                 self.counted.sample(frame.stream, id);
@@ -381,13 +389,26 @@ impl Log {
                 self.counted.foreign_dropped += 1;
                 continue;
             }
-            if self.tree.is_some() {
-                kept.push((start, crate::record::abi::HEADER_BYTES + record.body.len()));
+            let length = HEADER_BYTES + record.body.len();
+            note_record(&mut frame, record.time(&layout));
+            if let Some(tree) = &self.tree {
+                let is_ours = record.task(&layout).is_some_and(|it| tree.has(it.0));
+                if let Some(at) = record.program_at(&layout).filter(|_| !is_ours) {
+                    private.push((kept.len(), start, length, at));
+                }
+                kept.push((start, length));
             }
             if let Some(chains) = &mut self.counted.chains {
                 chains.note(&record, &layout);
             }
-            note_record(&mut frame, record.time(&layout));
+        }
+        for (place, start, length, at) in private {
+            let record = bytes.get_mut(start..start + length).unwrap_or_default();
+            if let (Some(shorter), Some(kept)) =
+                (program::take_out(record, at), kept.get_mut(place))
+            {
+                *kept = (start, shorter);
+            }
         }
         if self.tree.is_some() {
             compact(bytes, &kept);

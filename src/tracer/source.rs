@@ -183,7 +183,7 @@ impl RingSizes {
     /// With main rings of at least so many bytes each.
     pub fn with_main(self, bytes: usize) -> Self {
         let main = bytes.max(page_bytes()).next_power_of_two();
-        Self { main, chains: main, ..self }
+        Self { main, chains: main.max(self.chains), ..self }
     }
 
     /// Of one ring.

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 
 use blazesym::helper::read_elf_build_id;
 use nix::sys::stat::{major, minor};
+use rustc_hash::FxHashMap;
 
 use super::super::code::{CodeFile, Identity};
 use crate::sys::helper;
@@ -25,8 +26,9 @@ const COPIED_BYTES_MAX: u64 = 256 << 20;
 /// What is open.
 #[derive(Debug)]
 pub(in super::super) struct Copies {
-    /// With their devices and inodes.
-    all: Vec<(File, (u64, u64))>,
+    all: Vec<File>,
+    /// Their numbers by device and inode.
+    numbers: FxHashMap<(u64, u64), usize>,
     /// How much may still be copied, in bytes.
     left: u64,
 }
@@ -34,7 +36,7 @@ pub(in super::super) struct Copies {
 impl Copies {
     /// Nothing so far.
     pub(in super::super) fn new() -> Self {
-        Self { all: Vec::new(), left: COPIED_BYTES_MAX }
+        Self { all: Vec::new(), numbers: FxHashMap::default(), left: COPIED_BYTES_MAX }
     }
 
     /// Which copies a process may have meant that has this file there in its memory, the likeliest first; they are opened if they are
@@ -46,19 +48,22 @@ impl Copies {
         file: &CodeFile,
     ) -> VecDeque<usize> {
         let below = Path::new(OsStr::from_bytes(file.path.get(1..).unwrap_or_default()));
-        let mapped = format!("/proc/{pid}/map_files/{start:x}-{end:x}").into();
-        let places = [mapped, place_in(pid, below), Path::new("/").join(below)];
+        let mapped = PathBuf::from(format!("/proc/{pid}/map_files/{start:x}-{end:x}"));
+        // Some file systems show another device there than `stat` (btrfs): what lies at the place is told by its inode.
+        let places = [
+            (mapped, is_inode as fn(&Metadata, &Identity) -> bool),
+            (place_in(pid, below), is_file),
+            (Path::new("/").join(below), is_file),
+        ];
         let mut candidates = VecDeque::new();
-        for (opened, found) in places.into_iter().filter_map(|it| open_regular(&it, true)) {
+        for (place, may_be) in places {
+            let Some((opened, found)) = open_regular(&place, true) else { continue };
             if !may_be(&found, &file.identity) {
                 continue;
             }
-            let is = (found.dev(), found.ino());
-            let known = self.all.iter().position(|it| it.1 == is);
-            let number = known.unwrap_or(self.all.len());
-            if known.is_none() {
-                let file = for_everybody(opened, &found, &mut self.left);
-                self.all.push((file, is));
+            let number = *self.numbers.entry((found.dev(), found.ino())).or_insert(self.all.len());
+            if number == self.all.len() {
+                self.all.push(for_everybody(opened, &found, &mut self.left));
             }
             if !candidates.contains(&number) {
                 candidates.push_back(number);
@@ -69,7 +74,7 @@ impl Copies {
 
     /// Where a copy is opened once more, behind [`give_up_rights`].
     pub(in super::super) fn path(&self, number: usize) -> Option<PathBuf> {
-        self.all.get(number).map(|it| number_path(&it.0))
+        self.all.get(number).map(number_path)
     }
 }
 
@@ -122,15 +127,24 @@ fn number_path(file: &File) -> PathBuf {
     file.as_raw_fd().to_string().into()
 }
 
-/// False if its inode is not the one that was meant.
-fn may_be(found: &Metadata, identity: &Identity) -> bool {
+/// False if its inode has not the number that was meant.
+fn is_inode(found: &Metadata, identity: &Identity) -> bool {
     match identity {
         Identity::BuildId(_) => true,
-        Identity::Inode(of_major, of_minor, ino) => {
-            let dev = (major(found.dev()), minor(found.dev()));
-            found.ino() == *ino && dev == (u64::from(*of_major), u64::from(*of_minor))
-        }
+        Identity::Inode(_, _, ino) => found.ino() == *ino,
     }
+}
+
+/// False if its device and inode are not those that were meant.
+fn is_file(found: &Metadata, identity: &Identity) -> bool {
+    let is_device = match identity {
+        Identity::BuildId(_) => true,
+        Identity::Inode(of_major, of_minor, _) => {
+            let dev = (major(found.dev()), minor(found.dev()));
+            dev == (u64::from(*of_major), u64::from(*of_minor))
+        }
+    };
+    is_device && is_inode(found, identity)
 }
 
 /// False if its build id is not the one that was meant.

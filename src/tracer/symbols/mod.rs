@@ -91,7 +91,7 @@ const HELPER: &[&str] = &[VERB];
 const HELPER: &[&str] = &["--exact", "tracer::symbols::tests::helper", "--ignored"];
 
 /// True if this is the path of a file, and not what the kernel calls memory without one.
-fn is_path(path: &[u8]) -> bool {
+pub(super) fn is_path(path: &[u8]) -> bool {
     path.starts_with(b"/") && !path.starts_with(b"//")
 }
 

@@ -1,5 +1,6 @@
-//! The helper: opens the files of the processes, gives up its rights, goes back through their stacks, and answers.
+//! The helper: opens the files of a process, gives up its rights, goes back through its stacks, and answers.
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::time::Duration;
@@ -7,8 +8,8 @@ use std::time::Duration;
 use memmap2::Mmap;
 
 use super::cfi::CallFrames;
-use super::question::{AskedFile, Event, Question, encode_way};
-use super::walk::{Code, walk};
+use super::question::{AskedFile, Event, Question, encode_missed, encode_way};
+use super::walk::{Code, Files, walk};
 use crate::sys::helper::{self, Bounds};
 use crate::tracer::symbols::copies::{Copies, give_up_rights, is_same};
 
@@ -31,44 +32,31 @@ pub fn answer() -> io::Result<()> {
     helper::limit(&BOUNDS)?;
     let (question, socket) = helper::asked()?;
     let question = Question::decode(&question);
-    let Question { files, processes } =
+    let Question { pid, files, events } =
         question.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))?;
     let mut copies = Copies::new();
-    let candidates: Vec<Vec<usize>> = files.iter().map(|it| candidates(&mut copies, it)).collect();
+    let of = |it: &AskedFile| copies.candidates(pid, it.mapped, &it.file);
+    let candidates: Vec<VecDeque<usize>> = files.iter().map(of).collect();
     give_up_rights()?;
     let maps = files
         .iter()
         .zip(&candidates)
         .map(|(file, candidates)| candidates.iter().find_map(|it| map(&copies, *it, file)));
     let maps: Vec<Option<Mmap>> = maps.collect();
-    let mut frames: Vec<Option<CallFrames<'_>>> =
-        maps.iter().map(|it| CallFrames::of(it.as_ref()?)).collect();
+    let mut files = Files::new(maps.iter().map(|it| CallFrames::of(it.as_ref()?)).collect());
     let mut out = BufWriter::new(socket);
-    for events in processes {
-        let mut code = Code::default();
-        for event in events {
-            match event {
-                Event::Map(start, mapped) => code.map(start, mapped),
-                Event::Clear => code.clear(),
-                Event::Stack(sampled) => {
-                    out.write_all(&encode_way(&walk(&code, &mut frames, &sampled)))?;
-                }
+    let mut code = Code::default();
+    for event in events {
+        match event {
+            Event::Map(start, mapped) => code.map(start, mapped),
+            Event::Clear => code.clear(),
+            Event::Stack(sampled) => {
+                out.write_all(&encode_way(&walk(&code, &mut files, &sampled)))?;
             }
         }
-        // The next one may be our end.
-        out.flush()?;
     }
-    Ok(())
-}
-
-fn candidates(copies: &mut Copies, AskedFile { file, places }: &AskedFile) -> Vec<usize> {
-    let mut all = Vec::new();
-    for (pid, mapped) in places {
-        let found = copies.candidates(*pid, *mapped, file);
-        all.extend(found);
-    }
-    all.dedup();
-    all
+    out.write_all(&encode_missed(files.missed()))?;
+    out.flush()
 }
 
 /// A copy in memory, if it is the one that was meant.

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use gimli::{
     BaseAddresses, CfaRule, DebugFrame, EhFrame, EhFrameHdr, Encoding, EndianSlice, Evaluation,
     EvaluationResult, Format, FrameDescriptionEntry, LittleEndian, ParsedEhFrameHdr, Register,
-    RegisterRule, UnwindContext, UnwindExpression, UnwindSection, UnwindTableRow, Value,
+    RegisterRule, UnwindContext, UnwindExpression, UnwindSection, Value,
 };
 use object::read::elf::{ElfFile64, FileHeader, ProgramHeader};
 use object::{Endianness, Object, ObjectSection, elf};
@@ -52,7 +52,9 @@ pub(super) struct CallFrames<'a> {
 /// The way back from one place.
 #[derive(Debug)]
 struct Row {
-    row: UnwindTableRow<usize>,
+    frame: CfaRule<usize>,
+    /// By the numbers of registers.
+    rules: [Option<RegisterRule<usize>>; 17],
     in_debug_frame: bool,
     /// The caller was interrupted by a signal: it goes on where it was, not behind a call.
     is_signal: bool,
@@ -182,51 +184,56 @@ fn row<'a, S: UnwindSection<Bytes<'a>>>(
     context: &mut UnwindContext<usize>,
     address: u64,
 ) -> Option<Row> {
-    let row = told.unwind_info_for_address(section, bases, context, address).ok()?.clone();
-    Some(Row { row, in_debug_frame: false, is_signal: told.is_signal_trampoline() })
+    let row = told.unwind_info_for_address(section, bases, context, address).ok()?;
+    let mut rules = [const { None }; 17];
+    for (number, rule) in (0..).zip(&mut rules) {
+        *rule = row.register(Register(number));
+    }
+    let is_signal = told.is_signal_trampoline();
+    Some(Row { frame: row.cfa().clone(), rules, in_debug_frame: false, is_signal })
 }
 
 fn follow<'a, S: UnwindSection<Bytes<'a>>>(
-    Row { row, is_signal, .. }: &Row,
+    Row { frame, rules, is_signal, .. }: &Row,
     section: &S,
     registers: &Registers,
     memory: Memory<'_>,
 ) -> Back {
+    if rules.get(usize::from(dwarf::RETURN)) == Some(&Some(RegisterRule::Undefined)) {
+        return Ok(None);
+    }
     let read = |at: u64| memory(at).ok_or(NoWay::Memory(at));
     let expression = |it: &UnwindExpression<usize>, given: Option<u64>| {
         let bytes = it.get(section).map_err(|_| NoWay::Broken)?.0;
         evaluate(bytes, given, registers, memory)
     };
-    let frame = match row.cfa() {
+    let frame = match frame {
         CfaRule::RegisterAndOffset { register, offset } => {
             let base = known(registers, register.0).ok_or(NoWay::Broken)?;
             base.wrapping_add_signed(*offset)
         }
         CfaRule::Expression(it) => expression(it, None)?,
     };
-    let value = |number: u16| -> Result<Option<u64>, NoWay> {
-        Ok(match row.register(Register(number)) {
+    let value = |number: u16, rule: Option<&RegisterRule<usize>>| -> Result<Option<u64>, NoWay> {
+        Ok(match rule {
             // By convention the address of the frame is the caller's stack pointer.
             None if number == dwarf::SP => Some(frame),
             None | Some(RegisterRule::SameValue) if KEPT.contains(&number) => {
                 known(registers, number)
             }
             Some(RegisterRule::SameValue) => known(registers, number),
-            Some(RegisterRule::Offset(offset)) => Some(read(frame.wrapping_add_signed(offset))?),
-            Some(RegisterRule::ValOffset(offset)) => Some(frame.wrapping_add_signed(offset)),
+            Some(RegisterRule::Offset(offset)) => Some(read(frame.wrapping_add_signed(*offset))?),
+            Some(RegisterRule::ValOffset(offset)) => Some(frame.wrapping_add_signed(*offset)),
             Some(RegisterRule::Register(other)) => known(registers, other.0),
-            Some(RegisterRule::Expression(it)) => Some(read(expression(&it, Some(frame))?)?),
-            Some(RegisterRule::ValExpression(it)) => Some(expression(&it, Some(frame))?),
-            Some(RegisterRule::Constant(it)) => Some(it),
+            Some(RegisterRule::Expression(it)) => Some(read(expression(it, Some(frame))?)?),
+            Some(RegisterRule::ValExpression(it)) => Some(expression(it, Some(frame))?),
+            Some(RegisterRule::Constant(it)) => Some(*it),
             None | Some(RegisterRule::Undefined | RegisterRule::Architectural) => None,
         })
     };
-    if row.register(Register(dwarf::RETURN)) == Some(RegisterRule::Undefined) {
-        return Ok(None);
-    }
     let mut back = Registers::default();
-    for (number, register) in (0..).zip(&mut back) {
-        *register = match value(number) {
+    for ((number, rule), register) in (0..).zip(rules).zip(&mut back) {
+        *register = match value(number, rule.as_ref()) {
             // Only what is needed to go on must be known.
             Err(_) if number != dwarf::RETURN && number != dwarf::SP => None,
             other => other?,
@@ -240,7 +247,8 @@ fn follow<'a, S: UnwindSection<Bytes<'a>>>(
     }
 }
 
-fn known(registers: &Registers, number: u16) -> Option<u64> {
+/// What a register has, by its number.
+pub(super) fn known(registers: &Registers, number: u16) -> Option<u64> {
     registers.get(usize::from(number)).copied().flatten()
 }
 

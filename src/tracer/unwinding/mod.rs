@@ -1,16 +1,18 @@
 //! Copies of stacks → the functions through which programs came to hits: found at the end, when all that was in memory is known.
 //!
-//! The log is read once more, and the copies in it are given to helpers ([`apart`]): what tells how to go back stands in files that
-//! programs have made. What a helper did not survive has no functions of its program, and the reason is told.
+//! The log is read once more, and the copies in it are given to helpers ([`apart`]), each of which is asked about one process: what
+//! tells how to go back stands in files that programs have made. What a helper did not survive has no functions of its program, nor
+//! has what the process did later, and the reason is told.
 
 pub mod apart;
 mod cfi;
 mod question;
 mod walk;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::io::{self, BufReader};
+use std::io;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,16 +20,18 @@ use rustc_hash::FxHashMap;
 
 use super::chains::SeenChains;
 use super::code::{Code, CodeFile};
+use super::symbols::is_path;
 use crate::capture::fact::{Fact, Unwound, UnwoundHit, UserStack};
 use crate::capture::format::{FrameHeader, FrameKind};
 use crate::capture::later;
+use crate::capture::unwound::{HITS_MAX, WAYS_MAX, WORDS_MAX};
 use crate::record::program::{ABI_64, Program, x86};
-use crate::record::{Layout, SampleLayout, records};
+use crate::record::{Layout, RecordKind, SampleLayout, records};
 use crate::sys::clock;
 use crate::sys::helper::{self, Bounds, Said};
 use crate::units::{KernelTime, Pid, Tid};
 use cfi::Registers;
-use question::{AskedFile, Event, Question, decode_ways};
+use question::{Answer, AskedFile, Event, Question};
 use walk::{Mapped, Sampled};
 
 /// What a helper is called by: a verb that is not told.
@@ -36,23 +40,17 @@ pub const VERB: &str = "unwind-stacks";
 /// Stacks of one question, in bytes.
 const QUESTION_BYTES: usize = 24 << 20;
 
+/// Stacks that wait until those of their process are worth a question.
+const WAITING_BYTES_MAX: usize = 128 << 20;
+
 /// After this nobody is asked any more, but by whom it is asked now.
 const ALL_TIME: Duration = Duration::from_secs(300);
 
-/// Processes that are named as having a file: one of them still has it, or it is where we have it.
-const PLACES_MAX: usize = 4;
-
-/// Hits that are remembered: as many stacks of the usual size have 64 GiB.
-const HITS_MAX: usize = 8 << 20;
-
-/// Different ways that are remembered.
-const WAYS_MAX: usize = 1 << 17;
-
-/// Addresses of all ways together.
-const WORDS_MAX: usize = 16 << 20;
-
 /// Hits in one fact.
 const FACT_HITS: usize = 4096;
+
+/// Files that are told by their names if they could not be had.
+const MISSED_MAX: usize = 16;
 
 /// How this program is started as a helper.
 #[cfg(not(test))]
@@ -68,6 +66,13 @@ struct Hit {
     sampled: Sampled,
 }
 
+/// Hits of a process that wait, and the bytes of their stacks.
+#[derive(Debug, Default)]
+struct Waiting {
+    hits: Vec<Hit>,
+    bytes: usize,
+}
+
 /// What was found so far.
 #[derive(Debug)]
 struct Unwinding<'a> {
@@ -75,29 +80,36 @@ struct Unwinding<'a> {
     arguments: &'static [&'static str],
     bounds: Bounds,
     until: KernelTime,
-    /// Hits that wait, and the bytes of their stacks.
-    waiting: BTreeMap<Pid, Vec<Hit>>,
+    waiting: BTreeMap<Pid, Waiting>,
     waiting_bytes: usize,
     ways: FxHashMap<(Pid, Unwound), u32>,
     words: usize,
     stacks: Vec<UserStack>,
     hits: Vec<UnwoundHit>,
+    /// Processes that a helper did not survive, by their numbers and births, and why.
+    deadly: FxHashMap<(Pid, KernelTime), String>,
+    /// Files that were wanted and could not be had.
+    missed: BTreeSet<Vec<u8>>,
     /// Hits without a way, by the reason.
     lost: BTreeMap<String, u64>,
 }
 
 /// Finds the ways of all stacks in the log, whose bytes `layouts` describe. The facts, and what is to be said of stacks without a way.
 pub(super) fn unwind(
-    log: &File,
+    mut log: &File,
     layouts: &[Layout],
     seen: &mut SeenChains,
 ) -> (Vec<Fact>, Vec<String>) {
     seen.code.sort();
     let mut unwinding = Unwinding::new(seen, HELPER, apart::BOUNDS);
-    let read = unwinding.read(log, layouts);
+    let read = unwinding.read(&mut log, layouts);
     unwinding.ask_all();
     let (facts, mut doubts) = unwinding.finish();
-    doubts.extend(read.err().map(|it| format!("stacks of programs could not be read again: {it}")));
+    doubts.extend(match read {
+        Ok(true) => None,
+        Ok(false) => Some("stacks of programs could not be read again to the end".to_owned()),
+        Err(error) => Some(format!("stacks of programs could not be read again: {error}")),
+    });
     (facts, doubts)
 }
 
@@ -115,41 +127,60 @@ impl<'a> Unwinding<'a> {
             words: 0,
             stacks: Vec::new(),
             hits: Vec::new(),
+            deadly: FxHashMap::default(),
+            missed: BTreeSet::new(),
             lost: BTreeMap::new(),
         }
     }
 
-    fn read(&mut self, log: &File, layouts: &[Layout]) -> io::Result<()> {
-        let mut log = BufReader::new(log);
+    /// False if the log could not be read to its end.
+    fn read(&mut self, log: &mut &File, layouts: &[Layout]) -> io::Result<bool> {
         let layout = |it: &FrameHeader| match layouts.get(usize::from(it.layout)) {
             Some(Layout::Perf(layout)) if layout.has_program() => Some(*layout),
             _ => None,
         };
         let is_wanted = |it: &FrameHeader| it.kind == FrameKind::DATA && layout(it).is_some();
-        later::for_each(&mut log, &is_wanted, &mut |header, bytes| {
-            let Some(layout) = layout(&header) else { return };
+        later::for_each(log, &is_wanted, &mut |header, bytes| {
+            let Some(layout) = layout(&header) else { return ControlFlow::Continue(()) };
             for (_, record) in records(&bytes).flatten() {
                 self.take(&record, &layout);
             }
+            if self.is_late() {
+                let why = "no time was left, and they were not read again".to_owned();
+                self.lost.entry(why).or_default();
+                return ControlFlow::Break(());
+            }
+            ControlFlow::Continue(())
         })
     }
 
-    fn take(&mut self, record: &crate::record::RecordKind<'_>, layout: &SampleLayout) {
-        let Some(program) = record.program(layout).filter(|it| it.abi != 0) else { return };
+    fn is_late(&self) -> bool {
+        clock::now() > self.until
+    }
+
+    fn take(&mut self, record: &RecordKind<'_>, layout: &SampleLayout) {
+        let Some(program) = record.program(layout).filter(Program::is_there) else { return };
         let (Some((pid, tid)), Some(time)) = (record.task(layout), record.time(layout)) else {
             return;
         };
         if program.abi != ABI_64 {
-            return self.lose("of 32-bit programs", 1);
+            return self.lose("they are of 32-bit programs", 1);
         }
         if self.seen.code.known_until.is_some_and(|it| time >= it) {
             return self.lose("too much came into memory to be remembered", 1);
         }
         let sampled = sampled(&program);
-        self.waiting_bytes += sampled.stack.len() + size_of::<Hit>();
-        self.waiting.entry(pid).or_default().push(Hit { time, tid, sampled });
-        if self.waiting_bytes >= QUESTION_BYTES {
-            self.ask_all();
+        let bytes = sampled.stack.len() + size_of::<Hit>();
+        let waiting = self.waiting.entry(pid).or_default();
+        waiting.hits.push(Hit { time, tid, sampled });
+        waiting.bytes += bytes;
+        self.waiting_bytes += bytes;
+        if waiting.bytes >= QUESTION_BYTES {
+            self.ask_of(pid);
+        }
+        if self.waiting_bytes >= WAITING_BYTES_MAX {
+            let largest = self.waiting.iter().max_by_key(|it| it.1.bytes).map(|it| *it.0);
+            largest.into_iter().for_each(|it| self.ask_of(it));
         }
     }
 
@@ -159,68 +190,82 @@ impl<'a> Unwinding<'a> {
         }
     }
 
-    /// Asks about all that wait: one helper after the other, until each hit was told of, or was of a process of which a helper died.
+    /// Asks about all that wait.
     fn ask_all(&mut self) {
-        self.waiting_bytes = 0;
-        let mut waiting: Vec<(Pid, Vec<Hit>)> =
-            std::mem::take(&mut self.waiting).into_iter().collect();
-        for (_, hits) in &mut waiting {
-            hits.sort_by_key(|it| it.time);
-        }
-        while !waiting.is_empty() {
-            if clock::now() > self.until {
-                let why = format!("no time was left after {} s", ALL_TIME.as_secs());
-                return self.lose(&why, waiting.iter().map(|it| it.1.len()).sum());
-            }
-            let question = self.question(&waiting);
-            let asked = waiting.iter().map(|it| it.1.len()).sum();
-            let Said { answer, failure } =
-                helper::ask(self.arguments, &question.encode(), &self.bounds);
-            // The copies are not needed any more, and are large.
-            drop(question);
-            let mut ways = decode_ways(&answer, asked).into_iter();
-            let mut left = waiting.into_iter().map(|(pid, hits)| {
-                let mut hits = hits.into_iter();
-                for (way, hit) in ways.by_ref().take(hits.len()).zip(hits.by_ref()) {
-                    self.found(pid, &hit, way);
-                }
-                (pid, hits.collect::<Vec<_>>())
-            });
-            let left: Vec<(Pid, Vec<Hit>)> = left.by_ref().filter(|it| !it.1.is_empty()).collect();
-            let mut left = left.into_iter();
-            if let Some((_, lost)) = left.next() {
-                let why = failure
-                    .map_or_else(|| "the answer makes no sense".to_owned(), |it| it.to_string());
-                self.lose(&why, lost.len());
-            }
-            waiting = left.collect();
+        while let Some(pid) = self.waiting.keys().next().copied() {
+            self.ask_of(pid);
         }
     }
 
-    fn question(&self, waiting: &[(Pid, Vec<Hit>)]) -> Question {
-        let mut question = Question::default();
-        let mut files = FxHashMap::default();
-        for (pid, hits) in waiting {
-            let until = hits.last().map_or(KernelTime::MIN, |it| it.time);
-            let history = self.seen.code.history(*pid, until);
-            let mut history = history.into_iter().peekable();
-            let mut events = Vec::new();
-            for hit in hits {
-                while let Some((_, code)) = history.next_if(|it| it.0 <= hit.time) {
-                    let event = code.map(|it| {
-                        let file = number(&mut files, &mut question.files, (*pid, it));
-                        Event::Map(it.start, Mapped { end: it.end, offset: it.offset, file })
-                    });
-                    events.push(event.unwrap_or(Event::Clear));
-                }
-                events.push(Event::Stack(Box::new(hit.sampled.clone())));
+    /// Asks about those of this number: one helper for each process that had it.
+    fn ask_of(&mut self, pid: Pid) {
+        let Waiting { mut hits, bytes } = self.waiting.remove(&pid).unwrap_or_default();
+        self.waiting_bytes = self.waiting_bytes.saturating_sub(bytes);
+        hits.sort_by_key(|it| it.time);
+        let births: Vec<KernelTime> = self.seen.code.births(pid).collect();
+        let mut births = births.into_iter().peekable();
+        let mut birth = KernelTime::MIN;
+        while let Some(first) = hits.first().map(|it| it.time) {
+            while let Some(earlier) = births.next_if(|it| *it <= first) {
+                birth = earlier;
             }
-            question.processes.push(events);
+            let next = births.peek().copied().unwrap_or(KernelTime::MAX);
+            let later = hits.split_off(hits.partition_point(|it| it.time < next).max(1));
+            self.ask((pid, birth), &std::mem::replace(&mut hits, later));
+        }
+    }
+
+    /// Asks about hits of one process, in the order of their times.
+    fn ask(&mut self, process: (Pid, KernelTime), hits: &[Hit]) {
+        let (pid, _) = process;
+        if self.is_late() {
+            let why = format!("no time was left after {} s", ALL_TIME.as_secs());
+            return self.lose(&why, hits.len());
+        }
+        if let Some(why) = self.deadly.get(&process).cloned() {
+            return self.lose(&why, hits.len());
+        }
+        let question = self.question(pid, hits);
+        let Said { answer, failure } =
+            helper::ask(self.arguments, &question.encode(), &self.bounds);
+        let Answer { ways, missed } = Answer::decode(&answer, hits.len());
+        let path = |it: usize| question.files.get(it).map(|it| it.file.path.clone());
+        self.missed.extend(missed.into_iter().filter_map(path));
+        let lost = hits.len() - ways.len();
+        for (hit, way) in hits.iter().zip(ways) {
+            self.found(pid, hit, way);
+        }
+        if lost > 0 {
+            let why =
+                failure.map_or_else(|| "the answer makes no sense".to_owned(), |it| it.to_string());
+            self.lose(&why, lost);
+            self.deadly.insert(process, why);
+        }
+    }
+
+    fn question(&self, pid: Pid, hits: &[Hit]) -> Question {
+        let mut question = Question { pid, ..Question::default() };
+        let mut numbers = FxHashMap::default();
+        let time = |it: Option<&Hit>| it.map_or(KernelTime::MIN, |it| it.time);
+        let history = self.seen.code.history(pid, (time(hits.first()), time(hits.last())));
+        let mut history = history.into_iter().peekable();
+        for hit in hits {
+            while let Some((_, code)) = history.next_if(|it| it.0 <= hit.time) {
+                let event = code.map(|it| {
+                    let file = number(&mut numbers, &mut question.files, it);
+                    Event::Map(it.start, Mapped { end: it.end, offset: it.offset, file })
+                });
+                question.events.push(event.unwrap_or(Event::Clear));
+            }
+            question.events.push(Event::Stack(Box::new(hit.sampled.clone())));
         }
         question
     }
 
     fn found(&mut self, pid: Pid, hit: &Hit, way: Unwound) {
+        if self.hits.len() >= HITS_MAX {
+            return self.lose("there were too many", 1);
+        }
         let words = self.words + way.addresses.len();
         let next = u32::try_from(self.stacks.len()).unwrap_or(u32::MAX);
         let key = (pid, way);
@@ -238,9 +283,6 @@ impl<'a> Unwinding<'a> {
                 next
             }
         };
-        if self.hits.len() >= HITS_MAX {
-            return self.lose("there were too many", 1);
-        }
         self.hits.push(UnwoundHit { time: hit.time, tid: hit.tid, stack });
     }
 
@@ -248,31 +290,40 @@ impl<'a> Unwinding<'a> {
         self.hits.sort_unstable();
         let stacks = self.stacks.into_iter().map(|it| Fact::Stack(Box::new(it)));
         let hits = self.hits.chunks(FACT_HITS).map(|it| Fact::Unwound(it.to_vec()));
-        let doubts = self
-            .lost
-            .into_iter()
-            .map(|(why, count)| format!("{count} stacks of programs were not unwound: {why}"));
-        (stacks.chain(hits).collect(), doubts.collect())
+        let facts = stacks.chain(hits).collect();
+        let lost = self.lost.into_iter().map(|(why, count)| match count {
+            0 => format!("stacks of programs were not unwound: {why}"),
+            count => format!("{count} stacks of programs were not unwound: {why}"),
+        });
+        let shown = self.missed.iter().take(MISSED_MAX).map(|it| it.escape_ascii().to_string());
+        let mut shown: Vec<String> = shown.collect();
+        let more = self.missed.len() - shown.len();
+        shown.extend((more > 0).then(|| format!("{more} more")));
+        let missed = (!shown.is_empty()).then(|| {
+            format!(
+                "what files say of how to go back through stacks could not be read, so frame pointers were followed: {}",
+                shown.join(", ")
+            )
+        });
+        (facts, lost.chain(missed).collect())
     }
 }
 
-/// The number of this file in the question.
+/// The number of its file in the question; `None`: it is of none.
 fn number(
     numbers: &mut FxHashMap<Arc<CodeFile>, usize>,
     files: &mut Vec<AskedFile>,
-    (pid, code): (Pid, &Code),
-) -> usize {
+    code: &Code,
+) -> Option<usize> {
+    if !is_path(&code.file.path) {
+        return None;
+    }
     let place = *numbers.entry(Arc::clone(&code.file)).or_insert(files.len());
     if place == files.len() {
-        files.push(AskedFile { file: CodeFile::clone(&code.file), places: Vec::new() });
+        let file = CodeFile::clone(&code.file);
+        files.push(AskedFile { file, mapped: (code.start, code.end) });
     }
-    if let Some(file) = files.get_mut(place)
-        && file.places.len() < PLACES_MAX
-        && file.places.last().is_none_or(|it| it.0 != pid)
-    {
-        file.places.push((pid, (code.start, code.end)));
-    }
-    place
+    Some(place)
 }
 
 /// Registers by their numbers in a sample, and as DWARF has them.

@@ -1,8 +1,8 @@
 //! What the helper is asked, and what it answers.
 //!
-//! A question is about several processes: what came into the memory of each, and between that the copies of its stacks, in the order of
-//! their times. The answer is a row of ways, one for each copy, in the same order; so if the helper does not come to its end, it is
-//! known at whose it was. Who has made the files may have made the answer, too: nothing is taken from it that was not asked for.
+//! A question is about one process: what came into its memory, and between that the copies of its stacks, in the order of their times.
+//! The answer is a row of ways, one for each copy, in the same order, and then the files that were wanted and could not be had. Who has
+//! made the files may have made the answer, too: nothing is taken from it that was not asked for.
 
 use super::cfi::Registers;
 use super::walk::{Mapped, Sampled};
@@ -14,15 +14,24 @@ use crate::units::Pid;
 /// What is asked.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Question {
+    pub pid: Pid,
     pub files: Vec<AskedFile>,
-    pub processes: Vec<Vec<Event>>,
+    pub events: Vec<Event>,
 }
 
-/// A file, and who has it where in its memory: some of them.
+/// A file, and where the process had it in its memory.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct AskedFile {
     pub file: CodeFile,
-    pub places: Vec<(Pid, (u64, u64))>,
+    pub mapped: (u64, u64),
+}
+
+/// What was answered.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Answer {
+    pub ways: Vec<Unwound>,
+    /// Files by their numbers; none if the answer is not whole.
+    pub missed: Vec<usize>,
 }
 
 /// What happened to a process.
@@ -44,11 +53,14 @@ mod kind {
     pub(super) const INODE: u8 = 1;
 }
 
+/// What stands for no file.
+const NO_FILE: u32 = u32::MAX;
+
 impl Question {
     pub(super) fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::new();
+        let mut out = self.pid.0.to_le_bytes().to_vec();
         out.extend(length(self.files.len()));
-        for AskedFile { file, places } in &self.files {
+        for AskedFile { file, mapped: (start, end) } in &self.files {
             push_bytes(&mut out, &file.path);
             match &file.identity {
                 Identity::BuildId(id) => {
@@ -61,29 +73,22 @@ impl Question {
                     out.extend(ino.to_le_bytes());
                 }
             }
-            out.extend(length(places.len()));
-            for (pid, (start, end)) in places {
-                out.extend(pid.0.to_le_bytes());
-                out.extend(start.to_le_bytes().into_iter().chain(end.to_le_bytes()));
-            }
+            out.extend(start.to_le_bytes().into_iter().chain(end.to_le_bytes()));
         }
-        for events in &self.processes {
-            out.extend(length(events.len()));
-            events.iter().for_each(|it| it.encode(&mut out));
-        }
+        self.events.iter().for_each(|it| it.encode(&mut out));
         out
     }
 
     /// `None`: this is none.
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut from = Cursor(bytes);
+        let pid = Pid(from.i32()?);
         let files = (0..from.u32()?).map(|_| file(&mut from)).collect::<Option<_>>()?;
-        let mut processes = Vec::new();
+        let mut events = Vec::new();
         while !from.0.is_empty() {
-            let events = (0..from.u32()?).map(|_| Event::decode(&mut from));
-            processes.push(events.collect::<Option<_>>()?);
+            events.push(Event::decode(&mut from)?);
         }
-        Some(Self { files, processes })
+        Some(Self { pid, files, events })
     }
 }
 
@@ -94,9 +99,8 @@ fn file(from: &mut Cursor<'_>) -> Option<AskedFile> {
         kind::INODE => Identity::Inode(from.u32()?, from.u32()?, from.u64()?),
         _ => return None,
     };
-    let place = |from: &mut Cursor<'_>| Some((Pid(from.i32()?), (from.u64()?, from.u64()?)));
-    let places = (0..from.u32()?).map(|_| place(from)).collect::<Option<_>>()?;
-    Some(AskedFile { file: CodeFile { path, identity }, places })
+    let mapped = (from.u64()?, from.u64()?);
+    Some(AskedFile { file: CodeFile { path, identity }, mapped })
 }
 
 impl Event {
@@ -105,7 +109,8 @@ impl Event {
             Self::Map(start, Mapped { end, offset, file }) => {
                 out.push(kind::MAP);
                 out.extend([start, end, offset].into_iter().flat_map(|it| it.to_le_bytes()));
-                out.extend(length(*file));
+                let file = file.and_then(|it| u32::try_from(it).ok()).unwrap_or(NO_FILE);
+                out.extend(file.to_le_bytes());
             }
             Self::Clear => out.push(kind::CLEAR),
             Self::Stack(sampled) => {
@@ -124,7 +129,8 @@ impl Event {
         Some(match from.u8()? {
             kind::MAP => {
                 let (start, end, offset) = (from.u64()?, from.u64()?, from.u64()?);
-                let file = usize::try_from(from.u32()?).ok()?;
+                let file = Some(from.u32()?).filter(|it| *it != NO_FILE);
+                let file = file.and_then(|it| usize::try_from(it).ok());
                 Self::Map(start, Mapped { end, offset, file })
             }
             kind::CLEAR => Self::Clear,
@@ -147,24 +153,33 @@ impl Event {
 
 /// A way, as it is answered.
 pub(super) fn encode_way(way: &Unwound) -> Vec<u8> {
-    let ending = Ending::ALL.iter().position(|it| *it == way.ending);
-    let mut out = vec![
-        ending.and_then(|it| u8::try_from(it).ok()).unwrap_or_default(),
-        u8::from(way.is_guessed),
-    ];
+    let mut out = vec![way.ending.number(), u8::from(way.is_guessed)];
     out.extend(length(way.addresses.len()));
     out.extend(way.addresses.iter().flat_map(|it| it.to_le_bytes()));
     out
 }
 
-/// The ways of an answer, as far as it makes sense: no more than this.
-pub(super) fn decode_ways(bytes: &[u8], asked: usize) -> Vec<Unwound> {
-    let mut from = Cursor(bytes);
-    std::iter::from_fn(|| way(&mut from)).take(asked).collect()
+/// What is answered behind all ways.
+pub(super) fn encode_missed(missed: impl Iterator<Item = usize>) -> Vec<u8> {
+    missed.flat_map(length).collect()
+}
+
+impl Answer {
+    /// As far as it makes sense: no more ways than this.
+    pub(super) fn decode(bytes: &[u8], asked: usize) -> Self {
+        let mut from = Cursor(bytes);
+        let ways: Vec<Unwound> = std::iter::from_fn(|| way(&mut from)).take(asked).collect();
+        let mut missed = Vec::new();
+        if ways.len() == asked {
+            let numbers = std::iter::from_fn(|| from.u32());
+            missed.extend(numbers.filter_map(|it| usize::try_from(it).ok()));
+        }
+        Self { ways, missed }
+    }
 }
 
 fn way(from: &mut Cursor<'_>) -> Option<Unwound> {
-    let ending = *Ending::ALL.get(usize::from(from.u8()?))?;
+    let ending = Ending::of(from.u8()?)?;
     let is_guessed = from.u8()? != 0;
     let count = usize::try_from(from.u32()?).ok()?;
     let (addresses, rest) = from.0.split_at_checked(count.checked_mul(8)?)?;
@@ -193,14 +208,15 @@ mod tests {
         let identities = [Identity::BuildId(b"id".to_vec()), Identity::Inode(8, 1, 1 << 40)];
         let files = identities.map(|identity| AskedFile {
             file: CodeFile { path: b"/a\xff".to_vec(), identity },
-            places: vec![(Pid(7), (1, 2)), (Pid(8), (3, u64::MAX))],
+            mapped: (3, u64::MAX),
         });
         let mut registers = Registers::default();
         (registers[6], registers[16]) = (Some(5), Some(0));
         let sampled = Sampled { registers, stack: b"stack".to_vec(), is_full: true };
-        let mapped = Mapped { end: 9, offset: 3, file: 1 };
-        let events = vec![Event::Clear, Event::Map(1, mapped), Event::Stack(Box::new(sampled))];
-        Question { files: files.into(), processes: vec![events, Vec::new()] }
+        let mapped = |file| Mapped { end: 9, offset: 3, file };
+        let maps = [Event::Map(1, mapped(Some(1))), Event::Map(2, mapped(None))];
+        let events = maps.into_iter().chain([Event::Clear, Event::Stack(Box::new(sampled))]);
+        Question { pid: Pid(7), files: files.into(), events: events.collect() }
     }
 
     #[test]
@@ -218,16 +234,20 @@ mod tests {
     #[test]
     fn of_a_cut_off_answer_the_whole_ways_are_taken() {
         let whole: Vec<u8> = ways().iter().flat_map(encode_way).collect();
-        assert_eq!(decode_ways(&whole, 2), ways());
-        assert_eq!(decode_ways(&whole, 1), ways()[..1]);
-        assert_eq!(decode_ways(&whole[..whole.len() - 1], 2), ways()[..1]);
-        assert_eq!(decode_ways(&[0, 0, 0xff, 0xff, 0xff, 0xff], 2), []);
+        let all = [whole.clone(), encode_missed([1, 5].into_iter())].concat();
+        let ways_of = |bytes: &[u8], asked| Answer::decode(bytes, asked).ways;
+        let answer = Answer { ways: ways().into(), missed: vec![1, 5] };
+        assert_eq!(Answer::decode(&all, 2), answer);
+        assert_eq!(Answer::decode(&whole, 3).missed, Vec::<usize>::new());
+        assert_eq!(ways_of(&whole, 1), ways()[..1]);
+        assert_eq!(ways_of(&whole[..whole.len() - 1], 2), ways()[..1]);
+        assert_eq!(ways_of(&[0, 0, 0xff, 0xff, 0xff, 0xff], 2), []);
     }
 
     proptest! {
         #[test]
         fn any_bytes_are_an_answer(bytes in proptest::collection::vec(0_u8..6, 0..200)) {
-            prop_assert!(decode_ways(&bytes, 3).len() <= 3);
+            prop_assert!(Answer::decode(&bytes, 3).ways.len() <= 3);
             // Nor does any question harm.
             let _ = Question::decode(&bytes);
         }

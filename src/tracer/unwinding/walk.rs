@@ -1,12 +1,15 @@
 //! From where a program was back to its outermost function, by its registers, a piece of its stack, and what its files say.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::cfi::{Back, CallFrames, Caller, NoWay, Registers, dwarf};
+use super::cfi::{Back, CallFrames, Caller, Memory, NoWay, Registers, dwarf, known};
 use crate::capture::fact::{Ending, Unwound};
 
-/// No chain has more functions than this: each takes 16 bytes of a stack at least.
+/// No chain has more functions than this: each takes eight bytes of a copy at least.
 const FRAMES_MAX: usize = 8192;
+
+/// A stack goes on for so many bytes at most (`ulimit -s` is 8 MiB): what is further behind the copy is none of it.
+const STACK_BYTES_MAX: u64 = 8 << 20;
 
 /// Registers and stack of a program when it was sampled.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,8 +26,8 @@ pub(super) struct Mapped {
     pub end: u64,
     /// What of the file stands at its start, in bytes.
     pub offset: u64,
-    /// Number of the file.
-    pub file: usize,
+    /// Number of the file; `None`: there is none.
+    pub file: Option<usize>,
 }
 
 /// What code a process has in its memory, by where it starts.
@@ -32,12 +35,19 @@ pub(super) struct Mapped {
 pub(super) struct Code(BTreeMap<u64, Mapped>);
 
 impl Code {
-    /// Something came; of what was there nothing is left.
+    /// Something came; of what was there only what lies beside it is left.
     pub(super) fn map(&mut self, start: u64, mapped: Mapped) {
         let before = self.0.range(..mapped.end).rev();
-        let gone: Vec<u64> = before.take_while(|it| it.1.end > start).map(|it| *it.0).collect();
-        for it in gone {
-            self.0.remove(&it);
+        let covered = before.take_while(|it| it.1.end > start).map(|it| (*it.0, *it.1));
+        for (old, was) in covered.collect::<Vec<_>>() {
+            self.0.remove(&old);
+            if old < start {
+                self.0.insert(old, Mapped { end: start, ..was });
+            }
+            if was.end > mapped.end {
+                let offset = was.offset.wrapping_add(mapped.end - old);
+                self.0.insert(mapped.end, Mapped { offset, ..was });
+            }
         }
         self.0.insert(start, mapped);
     }
@@ -53,65 +63,93 @@ impl Code {
     }
 }
 
+/// What files say, by their numbers; and of which nothing could be had, but was wanted.
+#[derive(Debug)]
+pub(super) struct Files<'a> {
+    frames: Vec<Option<CallFrames<'a>>>,
+    missed: BTreeSet<usize>,
+}
+
+impl<'a> Files<'a> {
+    pub(super) fn new(frames: Vec<Option<CallFrames<'a>>>) -> Self {
+        Self { frames, missed: BTreeSet::new() }
+    }
+
+    /// Those that could not be had.
+    pub(super) fn missed(&self) -> impl Iterator<Item = usize> {
+        self.missed.iter().copied()
+    }
+
+    /// The way back from there, if its file tells one.
+    fn back(
+        &mut self,
+        (start, mapped): (u64, Mapped),
+        address: u64,
+        registers: &Registers,
+        memory: Memory<'_>,
+    ) -> Option<Back> {
+        let number = mapped.file?;
+        let Some(frames) = self.frames.get_mut(number).and_then(Option::as_mut) else {
+            self.missed.insert(number);
+            return None;
+        };
+        let place = frames.address(mapped.offset.wrapping_add(address - start))?;
+        let back = frames.back(place, registers, memory);
+        (back != Err(NoWay::NotTold)).then_some(back)
+    }
+}
+
 /// The functions through which a program came to where it was sampled.
-pub(super) fn walk(
-    code: &Code,
-    files: &mut [Option<CallFrames<'_>>],
-    sampled: &Sampled,
-) -> Unwound {
+pub(super) fn walk(code: &Code, files: &mut Files<'_>, sampled: &Sampled) -> Unwound {
     let mut registers = sampled.registers;
-    let Some(bottom) = at(&registers, dwarf::SP) else {
-        return Unwound { addresses: Box::new([]), ending: Ending::Broken, is_guessed: false };
-    };
+    let mut way = Unwound { addresses: Box::new([]), ending: Ending::Broken, is_guessed: false };
+    let Some(bottom) = known(&registers, dwarf::SP) else { return way };
     let memory = |address: u64| {
         let place = usize::try_from(address.checked_sub(bottom)?).ok()?;
         sampled.stack.get(place..)?.first_chunk().map(|it| u64::from_le_bytes(*it))
     };
     let top = bottom.saturating_add(sampled.stack.len() as u64);
     let ran_out = |address: u64| {
-        let is_behind = address.saturating_add(8) > top;
-        if is_behind && sampled.is_full { Ending::Short } else { Ending::Unreadable }
+        let behind = address.saturating_add(8).checked_sub(top);
+        let goes_on = behind.is_some_and(|it| (1..=STACK_BYTES_MAX).contains(&it));
+        if goes_on && sampled.is_full { Ending::Short } else { Ending::Unreadable }
     };
-    let (mut addresses, mut is_guessed, mut is_exact) = (Vec::new(), false, true);
-    let ending = loop {
-        let Some(address) = at(&registers, dwarf::RETURN) else { break Ending::Broken };
+    let (mut addresses, mut is_exact) = (Vec::new(), true);
+    way.ending = loop {
+        let Some(address) = known(&registers, dwarf::RETURN) else { break Ending::Broken };
         if addresses.len() == FRAMES_MAX {
             break Ending::Broken;
         }
-        addresses.push(address);
         // In the call, not behind it: that may be in another function.
         let inside = if is_exact { address } else { address.wrapping_sub(1) };
-        let told = code.at(inside).and_then(|(start, mapped)| {
-            let frames = files.get_mut(mapped.file)?.as_mut()?;
-            let place = frames.address(mapped.offset.wrapping_add(inside - start))?;
-            Some(frames.back(place, &registers, &memory))
-        });
-        let back = match told {
-            None | Some(Err(NoWay::NotTold)) => {
-                is_guessed = true;
-                by_frame_pointer(&registers, &memory)
-            }
-            Some(told) => told,
-        };
+        // As if it were behind a call: so all are looked for one byte before.
+        addresses.push(inside.wrapping_add(1));
+        let told = code.at(inside).and_then(|it| files.back(it, inside, &registers, &memory));
+        way.is_guessed |= told.is_none();
+        let back = told.unwrap_or_else(|| by_frame_pointer(code, &registers, &memory));
         match back {
             Ok(None) => break Ending::Outermost,
-            Ok(Some(Caller { registers: back, is_exact: exact })) => {
-                // A caller's frame lies behind.
-                if at(&back, dwarf::SP) <= at(&registers, dwarf::SP) {
+            Ok(Some(caller)) => {
+                let [now, before] = [&caller.registers, &registers].map(|it| known(it, dwarf::SP));
+                // A caller's frame lies behind; one that was interrupted may be on another stack. Some leaves keep their caller's address in
+                // a register.
+                let is_leaf = addresses.len() == 1 && now == before;
+                if !caller.is_exact && now <= before && !is_leaf {
                     break Ending::Broken;
                 }
-                (registers, is_exact) = (back, exact);
+                (registers, is_exact) = (caller.registers, caller.is_exact);
             }
             Err(NoWay::Memory(address)) => break ran_out(address),
             Err(NoWay::NotTold | NoWay::Broken) => break Ending::Broken,
         }
     };
-    Unwound { addresses: addresses.into(), ending, is_guessed }
+    way.addresses = addresses.into();
+    way
 }
 
-/// Where nothing is told: where rbp points lies the caller's rbp, and behind it where the caller goes on.
-fn by_frame_pointer(registers: &Registers, memory: &dyn Fn(u64) -> Option<u64>) -> Back {
-    let (frame, stack) = (at(registers, dwarf::BP), at(registers, dwarf::SP));
+/// Where nothing is told: where rbp points lies the caller's rbp, and behind it where the caller goes on, if that is code.
+fn by_frame_pointer(code: &Code, registers: &Registers, memory: Memory<'_>) -> Back {
+    let (frame, stack) = (known(registers, dwarf::BP), known(registers, dwarf::SP));
     // So the outermost frame is marked (System V ABI, AMD64 supplement, 3.4.1).
     if frame == Some(0) {
         return Ok(None);
@@ -122,17 +160,16 @@ fn by_frame_pointer(registers: &Registers, memory: &dyn Fn(u64) -> Option<u64>) 
     if goes_on == 0 {
         return Ok(None);
     }
+    if code.at(goes_on.wrapping_sub(1)).is_none() {
+        return Err(NoWay::Broken);
+    }
     let mut back = Registers::default();
-    let known =
+    let found =
         [(dwarf::BP, caller), (dwarf::SP, frame.wrapping_add(16)), (dwarf::RETURN, goes_on)];
-    for (number, value) in known {
+    for (number, value) in found {
         back.get_mut(usize::from(number)).into_iter().for_each(|it| *it = Some(value));
     }
     Ok(Some(Caller { registers: back, is_exact: false }))
-}
-
-fn at(registers: &Registers, number: u16) -> Option<u64> {
-    registers.get(usize::from(number)).copied().flatten()
 }
 
 #[cfg(test)]
@@ -149,7 +186,7 @@ pub(super) mod tests {
             where_nothing_is_told_frame_pointers_are_followed,
         ];
         let [first, second, third] = functions.map(|it| it as usize as u64);
-        let addresses = vec![first, second + 1, third + 1];
+        let addresses = vec![first + 1, second + 1, third + 1];
         (sampled(first, &[second + 1, third + 1, 0]), addresses)
     }
 
@@ -173,9 +210,9 @@ pub(super) mod tests {
             let words: Vec<&str> = line.split(' ').collect();
             let hex = |it: &str| u64::from_str_radix(it, 16).expect("hexadecimal");
             let (start, end) = words[0].split_once('-').expect("a range");
-            code.map(hex(start), Mapped { end: hex(end), offset: hex(words[2]), file: 0 });
+            code.map(hex(start), Mapped { end: hex(end), offset: hex(words[2]), file: Some(0) });
         }
-        walk(&code, &mut [CallFrames::of(&file)], sampled)
+        walk(&code, &mut Files::new(vec![CallFrames::of(&file)]), sampled)
     }
 
     #[track_caller]
@@ -206,35 +243,73 @@ pub(super) mod tests {
 
     #[test]
     fn where_nothing_is_told_frame_pointers_are_followed() {
-        let (known, addresses) = called_at_their_beginnings();
-        let unknown = 0x10_0000;
-        let mut sampled = sampled(unknown, &[9, 1, addresses[0], 0]);
-        check(&sampled, (&[unknown], Ending::Broken, true));
+        let (_, addresses) = called_at_their_beginnings();
+        // The last byte of what is in no function, then the first.
+        let (unknown, first) = (0x10_0000, addresses[0] - 1);
+        let mut sampled = sampled(unknown, &[9, 1, first, 0]);
+        let shown = unknown + 1;
+        check(&sampled, (&[shown], Ending::Broken, true));
         // The caller's and where it goes on.
+        let put = |sampled: &mut Sampled, at: usize, word: u64| {
+            sampled.stack[8 * at..][..8].copy_from_slice(&word.to_le_bytes());
+        };
         sampled.registers[usize::from(dwarf::BP)] = Some(STACK + 8);
-        check(&sampled, (&[unknown, addresses[0]], Ending::Broken, true));
-        // Zero marks the outermost one.
-        sampled.stack[8..16].fill(0);
-        check(&sampled, (&[unknown, addresses[0]], Ending::Outermost, true));
-        let first = known.registers[usize::from(dwarf::RETURN)].expect("it is known");
-        sampled.stack[16..24].copy_from_slice(&(first + 1).to_le_bytes());
-        check(&sampled, (&[unknown, first + 1], Ending::Outermost, true));
-        // A frame pointer must lead outwards.
+        put(&mut sampled, 2, first + 1);
+        check(&sampled, (&[shown, first + 1], Ending::Outermost, true));
+        // What is no code is no caller.
+        put(&mut sampled, 2, 0x20_0000);
+        check(&sampled, (&[shown], Ending::Broken, true));
+        put(&mut sampled, 2, 0);
+        check(&sampled, (&[shown], Ending::Outermost, true));
+        // A frame pointer must lead outwards; 0 marks the outermost one.
         sampled.registers[usize::from(dwarf::BP)] = Some(STACK - 8);
-        check(&sampled, (&[unknown], Ending::Broken, true));
+        check(&sampled, (&[shown], Ending::Broken, true));
+        sampled.registers[usize::from(dwarf::BP)] = Some(0);
+        check(&sampled, (&[shown], Ending::Outermost, true));
+        // Too far to be the same stack.
+        sampled.registers[usize::from(dwarf::BP)] = Some(STACK + (64 << 20));
+        check(&sampled, (&[shown], Ending::Unreadable, true));
+        sampled.registers[usize::from(dwarf::BP)] = Some(STACK + (4 << 20));
+        check(&sampled, (&[shown], Ending::Short, true));
     }
 
     #[test]
-    fn of_what_was_there_nothing_is_left() {
-        let mapped = |end, file| Mapped { end, offset: 0, file };
+    fn a_file_that_could_not_be_had_is_told_if_it_was_wanted() {
+        let mapped = Mapped { end: 0x20_0000, offset: 0, file: Some(1) };
         let mut code = Code::default();
-        for (start, end, file) in [(10, 20, 0), (20, 30, 1), (40, 50, 2), (15, 22, 3)] {
+        code.map(0x10_0000, mapped);
+        let mut files = Files::new(vec![None, None]);
+        let way = walk(&code, &mut files, &sampled(0x10_0007, &[]));
+        assert!(way.is_guessed);
+        assert_eq!(files.missed().collect::<Vec<_>>(), [1]);
+    }
+
+    #[test]
+    fn what_lies_beside_what_came_is_left() {
+        let mapped = |end, file| Mapped { end, offset: 100, file: Some(file) };
+        let mut code = Code::default();
+        for (start, end, file) in [(10, 20, 0), (20, 30, 1), (40, 60, 2), (15, 22, 3), (45, 50, 4)]
+        {
             code.map(start, mapped(end, file));
         }
-        let file = |address| code.at(address).map(|it| it.1.file);
-        let found = [10, 15, 21, 25, 40, 49, 50].map(file);
-        assert_eq!(found, [None, Some(3), Some(3), None, Some(2), Some(2), None]);
+        let at = |address| {
+            let (start, mapped) = code.at(address)?;
+            Some((mapped.file?, mapped.offset + address - start))
+        };
+        let found = [10, 15, 21, 25, 30, 44, 49, 50, 60].map(at);
+        let expected = [
+            Some((0, 100)),
+            Some((3, 100)),
+            Some((3, 106)),
+            Some((1, 105)),
+            None,
+            Some((2, 104)),
+            Some((4, 104)),
+            Some((2, 110)),
+            None,
+        ];
+        assert_eq!(found, expected);
         code.clear();
-        assert_eq!(code.at(40), None);
+        assert_eq!(code.at(44), None);
     }
 }
