@@ -62,7 +62,7 @@ impl<'a> Program<'a> {
         Some(Self { abi, mask, registers, stack, is_full: copied == room })
     }
 
-    /// False for threads of the kernel, those too that it has made of a program (workers of io_uring): there is no program where they
+    /// False for threads of the kernel, those too that it has made of a program (workers of `io_uring`): there is no program where they
     /// were, and no stack.
     pub fn is_there(&self) -> bool {
         self.abi != 0 && self.register(x86::SP) != Some(0)
