@@ -148,8 +148,9 @@ fn the_first_bytes_decide_whether_it_is_a_log() {
         log[position] ^= 0x40;
         match (position, Reader::new(log.as_slice())) {
             (0..8, Err(OpenError::NotALog)) | (8..10, Err(OpenError::Version { .. })) => {}
-            (10..12, Ok(reader)) => assert!(reader.is_newer()),
-            (12..16, Ok(reader)) => assert!(!reader.is_newer()),
+            // This log is of an older major version, whatever its minor one.
+            (10..12, Ok(reader)) => assert!(reader.version().1 >= 0x40 && !reader.is_newer()),
+            (12..16, Ok(reader)) => assert!(reader.version().1 < 0x40),
             (_, other) => panic!("byte {position}: {other:?}"),
         }
     }
