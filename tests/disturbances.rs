@@ -214,6 +214,7 @@ fn the_disk_is_full_while_the_archive_is_written() {
     if !can_record(&[Need::Program("unshare"), Need::Program("mount")]) {
         return;
     }
+    let _alone = alone();
     let dir = scratch_dir("disturbances");
     let (finished, recording) = record(dir.path(), &[], &WORK);
     assert_eq!(finished.status.code(), Some(5));
@@ -239,6 +240,7 @@ fn the_program_is_killed() {
     if !can_record(&[]) {
         return;
     }
+    let _alone = alone();
     let dir = scratch_dir("disturbances");
     let script = "dd if=/dev/zero of=/dev/null bs=1 count=1009 2>/dev/null; kill -9 $$";
     let (finished, recording) = record(dir.path(), &[], &["sh", "-c", script]);
