@@ -9,7 +9,7 @@ pub mod apart;
 mod compiled;
 pub(super) mod copies;
 pub(super) mod kernel;
-mod question;
+pub(super) mod question;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

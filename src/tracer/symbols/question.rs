@@ -228,13 +228,14 @@ fn named(from: &mut Cursor<'_>) -> Option<Option<Named>> {
     Some(Some((name.to_vec(), from.u64()?)))
 }
 
-fn push_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+/// Bytes behind their length.
+pub(in super::super) fn push_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend(length(bytes.len()));
     out.extend_from_slice(bytes);
 }
 
 /// What is asked at once has its limits, far below this one.
-fn length(length: usize) -> [u8; 4] {
+pub(in super::super) fn length(length: usize) -> [u8; 4] {
     u32::try_from(length).unwrap_or(u32::MAX).to_le_bytes()
 }
 

@@ -9,6 +9,7 @@ use super::walk::{Mapped, Sampled};
 use crate::capture::fact::{Ending, Unwound};
 use crate::capture::format::Cursor;
 use crate::tracer::code::{CodeFile, Identity};
+use crate::tracer::symbols::question::{length, push_bytes};
 use crate::units::Pid;
 
 /// What is asked.
@@ -187,16 +188,6 @@ fn way(from: &mut Cursor<'_>) -> Option<Unwound> {
     let (addresses, _) = addresses.as_chunks::<8>();
     let addresses = addresses.iter().map(|it| u64::from_le_bytes(*it)).collect();
     Some(Unwound { addresses, ending, is_guessed })
-}
-
-fn push_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
-    out.extend(length(bytes.len()));
-    out.extend_from_slice(bytes);
-}
-
-/// What is asked at once has its limits, far below this one.
-fn length(length: usize) -> [u8; 4] {
-    u32::try_from(length).unwrap_or(u32::MAX).to_le_bytes()
 }
 
 #[cfg(test)]
