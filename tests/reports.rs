@@ -329,3 +329,27 @@ fn doctor_tries_a_recording() {
     };
     assert!((0..RUNS_MAX).any(|_| is_right()), "names were read too late in each of the runs");
 }
+
+/// Fails if a log that comes through a pipe, where nothing can be read twice, is read in another way than a file.
+#[test]
+fn a_log_may_come_through_a_pipe() {
+    let log = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/logs/v2/stacks.iocap");
+    for verb in [&["info"][..], &["summary"], &["script", "--json"], &["stacks", "-f"]] {
+        let answer = |from: &Path, input: Stdio| {
+            let mut command = Command::new(BINARY);
+            let ended = command.args(verb).arg(from).stdin(input).output().expect("it runs");
+            assert!(ended.status.success(), "{verb:?} {}", String::from_utf8_lossy(&ended.stderr));
+            ended.stdout
+        };
+        let mut cat = Command::new("cat");
+        let mut cat = cat.arg(&log).stdout(Stdio::piped()).spawn().expect("it runs");
+        let pipe = cat.stdout.take().expect("a pipe");
+        let piped = String::from_utf8(answer(Path::new("/dev/stdin"), pipe.into())).expect("text");
+        cat.wait().expect("it ends");
+        let file = String::from_utf8(answer(&log, Stdio::null())).expect("text");
+        // Of a file it is known how large it is.
+        let sizes = |it: &&str| !it.contains(" in the log: ");
+        let [piped, file] = [&piped, &file].map(|it| it.lines().filter(sizes).collect::<Vec<_>>());
+        assert_eq!(piped, file, "{verb:?}");
+    }
+}

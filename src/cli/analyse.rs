@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use super::args::{AnalyseArgs, LatencyArgs, LayerArg, PrintArgs};
-use super::convert::{Converted, open};
+use super::convert::{Converted, Opened, open};
 use super::error::CliError;
 use super::pick::Wish;
 use super::record::{self, LogPlace};
@@ -117,7 +117,7 @@ fn fold_log<F: Sink<Error = Infallible>>(
     wish: Wish<'_>,
     go_on: &mut dyn FnMut() -> bool,
 ) -> Result<(F, Converted), CliError> {
-    let (items, header) = open(log, false)?;
+    let Opened { items, header, .. } = open(log, false)?;
     let filter = wish.filter(&header)?;
     let mut totals = Totals::default();
     let mut sink = WithTotals { totals: &mut totals, sink: Filtered::new(filter, fold) };

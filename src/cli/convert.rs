@@ -51,7 +51,7 @@ pub(super) fn convert(
     output: Option<&Output>,
     go_on: &mut dyn FnMut() -> bool,
 ) -> Result<Converted, CliError> {
-    let (items, header) = open(log, false)?;
+    let Opened { items, header, .. } = open(log, false)?;
     match output {
         None => read_log(log, items, header, go_on),
         Some(output) => write_archive(log, items, header, output, go_on),
@@ -61,11 +61,19 @@ pub(super) fn convert(
 /// The frames of a log: those that hold for all of it come twice, first of all and in their turn.
 pub(super) type Items = Chain<Later<File>, Ahead<ProgressBarIter<File>>>;
 
+/// A log, opened.
+pub(super) struct Opened {
+    pub(super) items: Items,
+    pub(super) header: Header,
+    /// Major and minor version of the format that it was written in.
+    pub(super) version: (u16, u16),
+}
+
 /// How far a log has been read, on a terminal; gone when it is at the end.
 const PROGRESS: &str = "{wide_bar} {bytes} of {total_bytes}, {eta}";
 
 /// Opens a log and reads its header. From then on a terminal shows how far it has been read, unless lines of ours go there meanwhile.
-pub(super) fn open(log: &Path, has_lines: bool) -> Result<(Items, Header), CliError> {
+pub(super) fn open(log: &Path, has_lines: bool) -> Result<Opened, CliError> {
     let failed = |source| CliError::Open { path: log.into(), source };
     let file = File::open(log).map_err(failed)?;
     // A descriptor of its own: both are read in turns.
@@ -73,14 +81,15 @@ pub(super) fn open(log: &Path, has_lines: bool) -> Result<(Items, Header), CliEr
     let progress = if has_lines { ProgressBar::hidden() } else { progress(&file) };
     let (reader, header) = pipeline::open::<_, Infallible>(progress.wrap_read(file))
         .map_err(|it| CliError::pipeline(log, &it))?;
+    let version = reader.version();
     if reader.is_newer() {
-        let (major, minor) = reader.version();
+        let (major, minor) = version;
         say(&format!(
             "{} has format version {major}.{minor}, newer than this program's: what it does not know is left out",
             log.display()
         ));
     }
-    Ok((later.chain(Ahead::new(reader)), header))
+    Ok(Opened { items: later.chain(Ahead::new(reader)), header, version })
 }
 
 /// Shown on standard error, if that is a terminal.

@@ -6,29 +6,24 @@ use std::process::ExitCode;
 use serde_json::{Map, Value, json};
 
 use super::args::InfoArgs;
-use super::convert::{Converted, convert};
+use super::convert::{Converted, Opened, open, read_log};
 use super::error::CliError;
 use super::exit_lines::{self, source};
 use crate::analysis::audit::{self, ProcessAudit};
 use crate::analysis::totals::CallTotals;
 use crate::capture::fact::Ending;
 use crate::capture::header::{Counts, Disk, End, Own, RingCounts};
-use crate::capture::reader::Reader;
 use crate::operation::disk;
 use crate::operation::unwound::WaysFound;
-use crate::pipeline::{PipelineError, Summary};
+use crate::pipeline::Summary;
 use crate::units::KernelTime;
 
 pub(super) fn run(args: &InfoArgs) -> Result<ExitCode, CliError> {
-    let info = convert(&args.log, None, &mut || true)?;
+    let Opened { items, header, version } = open(&args.log, false)?;
+    let info = read_log(&args.log, items, header, &mut || true)?;
     let bytes = std::fs::metadata(&args.log).map_or(0, |it| it.len());
     let mut out = io::stdout().lock();
-    let file = std::fs::File::open(&args.log);
-    let file = file.map_err(|source| CliError::Open { path: args.log.clone(), source })?;
-    let reader = Reader::new(file).map_err(|it| {
-        CliError::pipeline(&args.log, &PipelineError::<std::convert::Infallible>::from(it))
-    })?;
-    let file = LogFile { version: reader.version(), bytes };
+    let file = LogFile { version, bytes };
     let text = if args.json {
         format!("{:#}\n", as_json(&info, file))
     } else {

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use super::args::{ScriptArgs, ScriptFormat, ShapeArgs};
-use super::convert::open;
+use super::convert::{Opened, open};
 use super::error::CliError;
 use super::pick::Wish;
 use crate::analysis::filter::{Filter, Filtered, Picker};
@@ -27,7 +27,7 @@ const BUFFER_BYTES: usize = 256 << 10;
 pub(super) fn run(args: &ScriptArgs) -> Result<ExitCode, CliError> {
     let wish = Wish::of_script(args)?;
     let shape = Shape::of(&args.shape)?;
-    let (items, header) = open(&args.log, io::stdout().is_terminal())?;
+    let Opened { items, header, .. } = open(&args.log, io::stdout().is_terminal())?;
     let filter = wish.filter(&header)?;
     let out = BufWriter::with_capacity(BUFFER_BYTES, io::stdout().lock());
     let go_on = &mut || true;

@@ -14,7 +14,7 @@ use clap::Parser;
 
 use super::analyse::private_log;
 use super::args::{Args, CaptureArgs, Verb};
-use super::convert::open;
+use super::convert::{Opened, open};
 use super::doctor::Check;
 use super::error::CliError;
 use super::record;
@@ -132,7 +132,7 @@ fn try_recording() -> Result<(Told, Summary), String> {
     let recorded = record::capture(&args, || Ok(log_place), |_| log.try_clone());
     let mut recorded = recorded.map_err(|it| it.to_string())?;
     let fold = |log: &Path, go_on: &mut dyn FnMut() -> bool| {
-        let (items, header) = open(log, true)?;
+        let Opened { items, header, .. } = open(log, true)?;
         let path = file.as_os_str().as_bytes().to_vec();
         let mut told = Told { path, ..Told::default() };
         let summary = pipeline::run(items, header, &mut told, go_on)
