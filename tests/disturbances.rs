@@ -30,11 +30,12 @@ fn instances() -> Vec<PathBuf> {
     all.map(|it| it.path()).filter(is_ours).collect()
 }
 
-/// Records [`WORK`]; when it is under way, `meanwhile` happens.
+/// Records work that ends with 5; when it is under way, `meanwhile` happens.
 #[track_caller]
 fn disturbed(
     dir: &Path,
     options: &[&str],
+    work: &[&str],
     meanwhile: impl FnOnce() + Send,
 ) -> (Finished, Recording) {
     let log = dir.join("traces.iocap");
@@ -44,7 +45,7 @@ fn disturbed(
             wait_until("it is recorded", || fs::metadata(&log).is_ok_and(|it| it.len() > 1 << 17));
             meanwhile();
         });
-        record(dir, options, &WORK)
+        record(dir, options, work)
     });
     assert_eq!(finished.status.code(), Some(5), "{}", finished.stderr());
     recording.assert_books_balance();
@@ -148,7 +149,7 @@ fn somebody_plays_with_our_instance() {
         ("trace", "1", "somebody else has emptied the rings"),
     ] {
         let dir = scratch_dir("disturbances");
-        let (finished, recording) = disturbed(dir.path(), &options, || {
+        let (finished, recording) = disturbed(dir.path(), &options, &WORK, || {
             for it in instances() {
                 assert!(fs::remove_dir(&it).is_err(), "it is in use");
                 fs::write(it.join(file), value).expect("we may");
@@ -175,7 +176,7 @@ fn a_processor_goes_and_comes_back() {
     }
     let _alone = alone();
     let dir = scratch_dir("disturbances");
-    let (finished, recording) = disturbed(dir.path(), &[], || {
+    let (finished, recording) = disturbed(dir.path(), &[], &WORK, || {
         fs::write(ONLINE, "0").expect("we may");
         std::thread::sleep(Duration::from_millis(200));
         fs::write(ONLINE, "1").expect("it comes back");
@@ -204,10 +205,12 @@ fn a_file_system_that_stands_still() {
         let mut command = Command::new("fsfreeze");
         process::run(command.arg(how).arg(disk.path()), TIMEOUT).expect("it ends").success();
     };
-    let place = disk.path().join("t");
-    let (_, recording) = disturbed(&place, &["-m", "256K"], || {
+    let (place, ended) = (disk.path().join("t"), dir.path().join("ended"));
+    let script = format!("{}; touch {}; exit 5", WORK[2].replace("; exit 5", ""), ended.display());
+    let (_, recording) = disturbed(&place, &["-m", "256K"], &["sh", "-c", &script], || {
         freeze("--freeze");
-        std::thread::sleep(Duration::from_secs(2));
+        // Nothing of its log can be written, and it comes to its end all the same.
+        wait_until("the program ends", || ended.exists());
         freeze("--unfreeze");
     });
     let (reads, lost) = (recording.calls("read"), recording.number("lost"));

@@ -67,7 +67,7 @@ impl Code {
 
 /// What happened to the memory of a process.
 #[derive(Clone, Debug)]
-pub(super) enum Change {
+enum Change {
     /// This came.
     Code(Code),
     /// This was there when somebody looked.
@@ -156,7 +156,7 @@ impl CodeInMemory {
         }
     }
 
-    pub(super) fn code_came(
+    fn code_came(
         &mut self,
         pid: Pid,
         time: KernelTime,
@@ -183,7 +183,7 @@ impl CodeInMemory {
         self.change(pid, time, how(Code { start, end, offset, file }));
     }
 
-    pub(super) fn change(&mut self, pid: Pid, time: KernelTime, change: Change) {
+    fn change(&mut self, pid: Pid, time: KernelTime, change: Change) {
         if self.mappings >= MAPPINGS_MAX {
             return self.forget_from(time);
         }

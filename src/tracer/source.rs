@@ -155,7 +155,7 @@ pub struct RingSizes {
     pub chains: usize,
 }
 
-/// All main rings together are at most this large.
+/// All main rings together are at most this large, and so are all of chains.
 const MAIN_RINGS_BYTES_MAX: usize = 512 << 20;
 /// A main ring by default: at least 30 ms of the highest rate that one CPU can produce.
 const MAIN_RING_BYTES: usize = 8 << 20;
@@ -164,20 +164,22 @@ const STACKS_RING_BYTES: usize = 64 << 20;
 /// A names ring holds the few opens that happen before their reader runs; births and ends of tasks are as few.
 const SMALL_RING_BYTES: usize = 256 << 10;
 
+/// Data bytes of each, if there is one on each of so many CPUs.
+fn largest_ring(cpus: usize) -> usize {
+    let share = MAIN_RINGS_BYTES_MAX / cpus.max(1);
+    1 << share.max(page_bytes()).ilog2()
+}
+
 impl RingSizes {
     /// The default for so many CPUs.
     pub fn for_cpus(cpus: usize) -> Self {
-        let share = MAIN_RINGS_BYTES_MAX / cpus.max(1);
-        let largest = 1usize << share.max(page_bytes()).ilog2();
-        let main = MAIN_RING_BYTES.min(largest);
+        let main = MAIN_RING_BYTES.min(largest_ring(cpus));
         Self { main, small: SMALL_RING_BYTES.max(page_bytes()), chains: main }
     }
 
     /// With rings for copies of stacks, which are some hundred times as large as other records.
     pub fn with_stacks(self, cpus: usize) -> Self {
-        let share = MAIN_RINGS_BYTES_MAX / cpus.max(1);
-        let largest = 1usize << share.max(page_bytes()).ilog2();
-        Self { chains: STACKS_RING_BYTES.min(largest).max(self.chains), ..self }
+        Self { chains: STACKS_RING_BYTES.min(largest_ring(cpus)).max(self.chains), ..self }
     }
 
     /// With main rings of at least so many bytes each.

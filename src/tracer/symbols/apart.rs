@@ -18,7 +18,7 @@ use super::question::{self, Asked, Question, State};
 use crate::sys::helper::{self, Bounds};
 
 /// What one question may take.
-pub(super) const BOUNDS: Bounds = Bounds {
+pub(in super::super) const BOUNDS: Bounds = Bounds {
     time: Duration::from_secs(30),
     cpu: Duration::from_secs(10),
     memory_bytes: 1 << 30,

@@ -73,26 +73,22 @@ pub(super) struct Answer {
 const STATES: [State; 6] =
     [State::Read, State::Cut, State::Other, State::Gone, State::Closed, State::Unreadable];
 
-/// A file that is told by its build id, by its inode; lists.
+/// It is about a file; about lists.
+const FILE: u8 = 0;
+const LISTS: u8 = 1;
+
+/// A file that is told by its build id; by its inode.
 const BUILD_ID: u8 = 0;
 const INODE: u8 = 1;
-const LISTS: u8 = 2;
 
 impl Question {
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
-        match self.file.as_ref().map(|it| (&it.path, &it.identity)) {
+        match &self.file {
             None => out.push(LISTS),
-            Some((path, Identity::BuildId(id))) => {
-                out.push(BUILD_ID);
-                push_bytes(&mut out, path);
-                push_bytes(&mut out, id);
-            }
-            Some((path, Identity::Inode(major, minor, ino))) => {
-                out.push(INODE);
-                push_bytes(&mut out, path);
-                out.extend(major.to_le_bytes().into_iter().chain(minor.to_le_bytes()));
-                out.extend(ino.to_le_bytes());
+            Some(file) => {
+                out.push(FILE);
+                push_file(&mut out, file);
             }
         }
         for Asked { pid, owner, mapped, places } in &self.processes {
@@ -111,15 +107,7 @@ impl Question {
         let mut from = Cursor(bytes);
         let file = match from.u8()? {
             LISTS => None,
-            BUILD_ID => {
-                let path = from.bytes()?.to_vec();
-                Some(CodeFile { path, identity: Identity::BuildId(from.bytes()?.to_vec()) })
-            }
-            INODE => {
-                let path = from.bytes()?.to_vec();
-                let identity = Identity::Inode(from.u32()?, from.u32()?, from.u64()?);
-                Some(CodeFile { path, identity })
-            }
+            FILE => Some(file(&mut from)?),
             _ => return None,
         };
         let mut processes = Vec::new();
@@ -226,6 +214,33 @@ fn named(from: &mut Cursor<'_>) -> Option<Option<Named>> {
         return Some(None);
     }
     Some(Some((name.to_vec(), from.u64()?)))
+}
+
+/// A file as it is asked about.
+pub(in super::super) fn push_file(out: &mut Vec<u8>, CodeFile { path, identity }: &CodeFile) {
+    push_bytes(out, path);
+    match identity {
+        Identity::BuildId(id) => {
+            out.push(BUILD_ID);
+            push_bytes(out, id);
+        }
+        Identity::Inode(major, minor, ino) => {
+            out.push(INODE);
+            out.extend(major.to_le_bytes().into_iter().chain(minor.to_le_bytes()));
+            out.extend(ino.to_le_bytes());
+        }
+    }
+}
+
+/// The same read; `None`: this is none.
+pub(in super::super) fn file(from: &mut Cursor<'_>) -> Option<CodeFile> {
+    let path = from.bytes()?.to_vec();
+    let identity = match from.u8()? {
+        BUILD_ID => Identity::BuildId(from.bytes()?.to_vec()),
+        INODE => Identity::Inode(from.u32()?, from.u32()?, from.u64()?),
+        _ => return None,
+    };
+    Some(CodeFile { path, identity })
 }
 
 /// Bytes behind their length.

@@ -11,17 +11,12 @@ use super::cfi::CallFrames;
 use super::question::{AskedFile, Event, Question, encode_missed, encode_way};
 use super::walk::{Code, Files, walk};
 use crate::sys::helper::{self, Bounds};
+use crate::tracer::symbols::apart;
 use crate::tracer::symbols::copies::{Copies, give_up_rights, is_same};
 
-/// What one question may take.
-pub(super) const BOUNDS: Bounds = Bounds {
-    time: Duration::from_secs(60),
-    cpu: Duration::from_secs(30),
-    memory_bytes: 1 << 30,
-    // The files themselves lie in memory.
-    address_bytes: 16 << 30,
-    answer_bytes: 64 << 20,
-};
+/// What one question may take: more time than one about names, for it may be about thousands of stacks.
+pub(super) const BOUNDS: Bounds =
+    Bounds { time: Duration::from_secs(60), cpu: Duration::from_secs(30), ..apart::BOUNDS };
 
 /// Answers the question that stands at standard input.
 ///

@@ -98,24 +98,18 @@ impl<'a> CallFrames<'a> {
         let segments = loaded
             .map(|it| (it.p_offset(endian), it.p_filesz(endian), it.p_vaddr(endian)))
             .collect();
-        let mut bases = BaseAddresses::default();
-        let mut section = |name: &str| {
-            let section = elf.section_by_name(name)?;
-            let address = section.address();
-            bases = match name {
-                ".eh_frame" => bases.clone().set_eh_frame(address),
-                ".eh_frame_hdr" => bases.clone().set_eh_frame_hdr(address),
-                ".text" => bases.clone().set_text(address),
-                ".got" => bases.clone().set_got(address),
-                _ => bases.clone(),
-            };
-            section.data().ok()
-        };
-        let [_, _] = [section(".text"), section(".got")];
-        let eh_frame = section(".eh_frame").unwrap_or_default();
-        let header = section(".eh_frame_hdr");
-        let debug_frame = section(".debug_frame").unwrap_or_default();
-        let index = header.and_then(|it| EhFrameHdr::new(it, LittleEndian).parse(&bases, 8).ok());
+        let section = |name: &str| elf.section_by_name(name);
+        let address = |name| section(name).map_or(0, |it| it.address());
+        let data = |name| section(name).and_then(|it| it.data().ok());
+        let bases = BaseAddresses::default()
+            .set_eh_frame(address(".eh_frame"))
+            .set_eh_frame_hdr(address(".eh_frame_hdr"))
+            .set_text(address(".text"))
+            .set_got(address(".got"));
+        let eh_frame = data(".eh_frame").unwrap_or_default();
+        let index = data(".eh_frame_hdr")
+            .and_then(|it| EhFrameHdr::new(it, LittleEndian).parse(&bases, 8).ok());
+        let debug_frame = data(".debug_frame").unwrap_or_default();
         let mut debug_frame = DebugFrame::new(debug_frame, LittleEndian);
         debug_frame.set_address_size(8);
         Some(Self {

@@ -8,8 +8,8 @@ use super::cfi::Registers;
 use super::walk::{Mapped, Sampled};
 use crate::capture::fact::{Ending, Unwound};
 use crate::capture::format::Cursor;
-use crate::tracer::code::{CodeFile, Identity};
-use crate::tracer::symbols::question::{length, push_bytes};
+use crate::tracer::code::CodeFile;
+use crate::tracer::symbols::question::{file, length, push_bytes, push_file};
 use crate::units::Pid;
 
 /// What is asked.
@@ -50,8 +50,6 @@ mod kind {
     pub(super) const MAP: u8 = 0;
     pub(super) const CLEAR: u8 = 1;
     pub(super) const STACK: u8 = 2;
-    pub(super) const BUILD_ID: u8 = 0;
-    pub(super) const INODE: u8 = 1;
 }
 
 /// What stands for no file.
@@ -62,18 +60,7 @@ impl Question {
         let mut out = self.pid.0.to_le_bytes().to_vec();
         out.extend(length(self.files.len()));
         for AskedFile { file, mapped: (start, end) } in &self.files {
-            push_bytes(&mut out, &file.path);
-            match &file.identity {
-                Identity::BuildId(id) => {
-                    out.push(kind::BUILD_ID);
-                    push_bytes(&mut out, id);
-                }
-                Identity::Inode(major, minor, ino) => {
-                    out.push(kind::INODE);
-                    out.extend(major.to_le_bytes().into_iter().chain(minor.to_le_bytes()));
-                    out.extend(ino.to_le_bytes());
-                }
-            }
+            push_file(&mut out, file);
             out.extend(start.to_le_bytes().into_iter().chain(end.to_le_bytes()));
         }
         self.events.iter().for_each(|it| it.encode(&mut out));
@@ -84,7 +71,7 @@ impl Question {
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut from = Cursor(bytes);
         let pid = Pid(from.i32()?);
-        let files = (0..from.u32()?).map(|_| file(&mut from)).collect::<Option<_>>()?;
+        let files = (0..from.u32()?).map(|_| asked_file(&mut from)).collect::<Option<_>>()?;
         let mut events = Vec::new();
         while !from.0.is_empty() {
             events.push(Event::decode(&mut from)?);
@@ -93,15 +80,8 @@ impl Question {
     }
 }
 
-fn file(from: &mut Cursor<'_>) -> Option<AskedFile> {
-    let path = from.bytes()?.to_vec();
-    let identity = match from.u8()? {
-        kind::BUILD_ID => Identity::BuildId(from.bytes()?.to_vec()),
-        kind::INODE => Identity::Inode(from.u32()?, from.u32()?, from.u64()?),
-        _ => return None,
-    };
-    let mapped = (from.u64()?, from.u64()?);
-    Some(AskedFile { file: CodeFile { path, identity }, mapped })
+fn asked_file(from: &mut Cursor<'_>) -> Option<AskedFile> {
+    Some(AskedFile { file: file(from)?, mapped: (from.u64()?, from.u64()?) })
 }
 
 impl Event {
@@ -193,6 +173,7 @@ fn way(from: &mut Cursor<'_>) -> Option<Unwound> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tracer::code::Identity;
     use proptest::prelude::*;
 
     fn question() -> Question {
