@@ -223,6 +223,8 @@ pub fn path_of(piece: &Piece) -> Option<&FilePath> {
 #[derive(Debug)]
 pub struct Picker {
     filter: Filter,
+    /// It wants everything: asked of each step.
+    is_all: bool,
     /// Threads by whether their names are wanted.
     named: FxHashMap<ThreadKey, bool>,
     /// Whose processes are, if that matters.
@@ -234,11 +236,16 @@ pub struct Picker {
 impl Picker {
     /// By this filter.
     pub fn new(filter: Filter) -> Self {
-        Self { filter, named: FxHashMap::default(), users: FxHashMap::default(), unknown_users: 0 }
+        let is_all = filter.is_all();
+        let (named, users) = Default::default();
+        Self { filter, is_all, named, users, unknown_users: 0 }
     }
 
     /// True for what ends a wanted operation, and for all that is told of tasks.
     pub fn wants(&mut self, step: &Step<'_>) -> bool {
+        if self.is_all {
+            return true;
+        }
         if let Step::ThreadSeen(thread) | Step::ThreadRenamed(thread) = step {
             self.learn(thread);
         }
@@ -247,7 +254,7 @@ impl Picker {
         {
             self.users.insert(process.key, process.user);
         }
-        let is_wanted = self.filter.is_all() || (self.takes(step) && self.takes_user(step));
+        let is_wanted = self.takes(step) && self.takes_user(step);
         if let Step::ThreadEnded(thread) = step {
             self.named.remove(&thread.key);
         }
@@ -313,7 +320,7 @@ impl Picker {
             Step::SyscallBegun(_)
             | Step::AsyncBegun(_)
             | Step::AsyncFile(_)
-            | Step::Block { .. } => self.filter.is_all(),
+            | Step::Block { .. } => false,
             _ => true,
         }
     }

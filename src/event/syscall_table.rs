@@ -2,6 +2,8 @@
 //! opened, what the arguments mean, what the call does to descriptors, and how it looks in OTF2. A new system call is
 //! a new row.
 
+use std::mem::discriminant;
+
 pub use super::syscall_rows::CALLS;
 
 /// Row number in [`CALLS`].
@@ -259,6 +261,8 @@ pub struct Call {
     pub always_cloexec: bool,
     /// Something can be read beside the call or seen inside it.
     pub is_read_beside: bool,
+    /// It has more than one descriptor and one path, or what is told of it stands in memory.
+    pub has_more: bool,
 }
 
 /// A row.
@@ -270,7 +274,22 @@ pub(super) const fn row(
     args: [Role; 6],
 ) -> Call {
     let is_read_beside = matches!(class, Class::Open) || has_pointers(&args);
-    Call { name, x86_64, generic, class, args, always_cloexec: false, is_read_beside }
+    let has_more = has_more(&args);
+    Call { name, x86_64, generic, class, args, always_cloexec: false, is_read_beside, has_more }
+}
+
+/// True if one of them is of a second file, or of a directory, or points to what tells of the first.
+const fn has_more(args: &[Role; 6]) -> bool {
+    use Role::{Buffers, DirFd, DirFd2, Fd2, OffsetPtr, OffsetPtr2, Pair, Path2};
+    let mut left: &[Role] = args;
+    while let [role, rest @ ..] = left {
+        let is_second = matches!(role, Fd2 | DirFd | DirFd2 | Path2);
+        if is_second || matches!(role, Buffers | OffsetPtr | OffsetPtr2 | Pair) {
+            return true;
+        }
+        left = rest;
+    }
+    false
 }
 
 /// True if one of them points to what tells more of the call.
@@ -387,9 +406,10 @@ impl Call {
         }
     }
 
-    /// The register that has this role.
+    /// The register that has this role, whatever the numbers in it: asked several times of each call.
+    #[inline]
     pub fn arg(&self, role: Role) -> Option<usize> {
-        self.args.iter().position(|&it| it == role)
+        self.args.iter().position(|it| discriminant(it) == discriminant(&role))
     }
 
     /// True if the call names a file by a path.

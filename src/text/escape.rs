@@ -2,13 +2,31 @@
 
 use super::digits;
 
+/// Which bytes are letters that no form of output has to change: what most names consist of, so it is asked of each byte
+/// of every line. Neither quotes nor commas nor backslashes are.
+const PLAIN: [bool; 256] = {
+    let mut plain = [false; 256];
+    let mut byte = b' ';
+    while byte <= b'~' {
+        plain[byte as usize] = !matches!(byte, b'"' | b'\\' | b',');
+        byte += 1;
+    }
+    plain
+};
+
+/// True if nothing has to be changed, whatever the form.
+#[inline]
+pub(super) fn is_plain(bytes: &[u8]) -> bool {
+    bytes.iter().all(|it| PLAIN[usize::from(*it)])
+}
+
 /// A JSON string, quotes included.
 ///
 /// Beyond what JSON demands, every control character and everything that some reader takes for the end of a line
 /// (U+0085, U+2028, U+2029) is written as `\uXXXX`: a line stays one line, and a terminal is not driven by it.
 pub(super) fn json_string(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
-    if text.bytes().all(|it| matches!(it, b' '..=b'~') && it != b'"' && it != b'\\') {
+    if is_plain(text.as_bytes()) {
         out.extend_from_slice(text.as_bytes());
     } else {
         for letter in text.chars() {
@@ -91,6 +109,37 @@ pub fn unshown(line: &[u8]) -> Option<Vec<u8>> {
         };
     }
     Some(bytes)
+}
+
+/// Somebody else's bytes as a field of CSV: what [`shown`] makes of them, in quotes if they need them.
+pub(super) fn csv(out: &mut Vec<u8>, bytes: &[u8]) {
+    if is_plain(bytes) {
+        return out.extend_from_slice(bytes);
+    }
+    let from = out.len();
+    shown(out, bytes, b"");
+    quote(out, from);
+}
+
+/// The same of our own words.
+pub(super) fn csv_word(out: &mut Vec<u8>, word: &str) {
+    let from = out.len();
+    out.extend_from_slice(word.as_bytes());
+    if !is_plain(word.as_bytes()) {
+        quote(out, from);
+    }
+}
+
+/// RFC 4180, of what was written from there on.
+fn quote(out: &mut Vec<u8>, from: usize) {
+    let written = out.get(from..).unwrap_or_default();
+    if written.iter().any(|it| matches!(it, b',' | b'"' | b'\n' | b'\r')) {
+        let quoted =
+            written.iter().flat_map(|it| std::iter::repeat_n(*it, if *it == b'"' { 2 } else { 1 }));
+        let quoted: Vec<u8> = [b'"'].into_iter().chain(quoted).chain([b'"']).collect();
+        out.truncate(from);
+        out.extend_from_slice(&quoted);
+    }
 }
 
 /// True for what a terminal obeys instead of showing it, or shows as nothing.

@@ -46,63 +46,102 @@ struct Row<'a> {
 /// A name of ours.
 type Cow<'a> = std::borrow::Cow<'a, str>;
 
-/// A field and how it is taken from a row.
-type Field = (&'static str, for<'a> fn(&'a Row<'a>) -> Value<'a>);
+/// A field and how it is written from a row: straight into the line, there are as many of them as rows times columns.
+type Field = (&'static str, fn(&Row<'_>, &mut Place<'_>));
 
+/// Where a line is written. Behind each value there is a comma, also behind the last one until the line ends.
+struct Place<'a> {
+    form: RowForm,
+    line: &'a mut Vec<u8>,
+}
+
+impl<'a> Place<'a> {
+    fn begin(form: RowForm, line: &'a mut Vec<u8>) -> Self {
+        line.clear();
+        if form == RowForm::Json {
+            line.push(b'{');
+        }
+        Self { form, line }
+    }
+
+    fn end(self) {
+        self.line.pop();
+        self.line.extend_from_slice(if self.form == RowForm::Csv { b"\n" } else { b"}\n" });
+    }
+
+    #[inline(always)]
+    fn put(&mut self, key: &str, value: Value<'_>) {
+        match self.form {
+            RowForm::Csv => value.csv(self.line),
+            RowForm::Json => value.member(key, self.line),
+        }
+        self.line.push(b',');
+    }
+}
+
+#[inline(always)]
 fn signed(value: Option<impl Into<i64>>) -> Value<'static> {
     value.map_or(Value::None, |it| Value::Signed(it.into()))
 }
 
+#[inline(always)]
 fn count(value: Option<u64>) -> Value<'static> {
     value.map_or(Value::None, Value::Unsigned)
 }
 
-fn word(value: Option<&str>) -> Value<'_> {
-    value.map_or(Value::None, |it| Value::Word(it.into()))
+#[inline(always)]
+fn plain(value: Option<&str>) -> Value<'_> {
+    value.map_or(Value::None, Value::Plain)
 }
 
+#[inline(always)]
 fn bytes(value: Option<&[u8]>) -> Value<'_> {
     value.map_or(Value::None, Value::Bytes)
 }
 
-const FIELDS: &[Field] = &[
-    ("kind", |it| word(Some(it.kind))),
-    ("name", |it| word(Some(&it.name))),
-    ("start_ns", |it| signed(it.start)),
-    ("duration_ns", |it| count(it.duration)),
-    ("pid", |it| signed(it.pid)),
-    ("tid", |it| signed(it.tid)),
-    ("comm", |it| bytes(it.comm)),
-    ("cpu", |it| signed(it.cpu)),
-    ("fd", |it| signed(it.fd)),
-    ("path", |it| bytes(it.path.map(|it| it.bytes.as_slice()))),
-    ("path_source", |it| word(it.path.map(|it| it.source.as_str()))),
-    ("path2", |it| bytes(it.path2.map(|it| it.bytes.as_slice()))),
-    ("offset", |it| count(it.offset)),
-    ("bytes_requested", |it| count(it.bytes_requested)),
-    ("bytes", |it| count(it.bytes)),
-    ("result", |it| signed(it.result)),
-    ("errno", |it| {
-        it.errno.map_or(Value::None, |it| Value::Word(ErrnoName(it).to_string().into()))
-    }),
-    ("dev", |it| it.device.map_or(Value::None, |it| Value::Word(it.to_string().into()))),
-    ("disk", |it| bytes(it.disk.map(str::as_bytes))),
-    ("sector", |it| count(it.sector)),
-    ("queue_ns", |it| count(it.queue)),
-    ("device_ns", |it| count(it.service)),
-    ("unfinished", |it| word(it.unfinished)),
-];
+/// The table, and all of it in a row: without a call for each field, that is half the work.
+macro_rules! fields {
+    ($($key:literal: |$row:ident| $value:expr;)*) => {
+        const FIELDS: &[Field] = &[$(($key, |$row, place| place.put($key, $value))),*];
 
-/// Chosen fields, in the order in which they are written.
-#[derive(Clone, Debug)]
-pub struct Fields(Vec<&'static Field>);
-
-/// All.
-impl Default for Fields {
-    fn default() -> Self {
-        Self(FIELDS.iter().collect())
-    }
+        fn put_all(row: &Row<'_>, place: &mut Place<'_>) {
+            $({
+                let $row = row;
+                place.put($key, $value);
+            })*
+        }
+    };
 }
+
+fields! {
+    "kind": |it| plain(Some(it.kind));
+    "name": |it| plain(Some(&it.name));
+    "start_ns": |it| signed(it.start);
+    "duration_ns": |it| count(it.duration);
+    "pid": |it| signed(it.pid);
+    "tid": |it| signed(it.tid);
+    "comm": |it| bytes(it.comm);
+    "cpu": |it| signed(it.cpu);
+    "fd": |it| signed(it.fd);
+    "path": |it| bytes(it.path.map(|it| it.bytes.as_slice()));
+    "path_source": |it| plain(it.path.map(|it| it.source.as_str()));
+    "path2": |it| bytes(it.path2.map(|it| it.bytes.as_slice()));
+    "offset": |it| count(it.offset);
+    "bytes_requested": |it| count(it.bytes_requested);
+    "bytes": |it| count(it.bytes);
+    "result": |it| signed(it.result);
+    "errno": |it| plain(it.errno.map(|it| ErrnoName(it).to_string()).as_deref());
+    "dev": |it| plain(it.device.map(|it| it.to_string()).as_deref());
+    "disk": |it| bytes(it.disk.map(str::as_bytes));
+    "sector": |it| count(it.sector);
+    "queue_ns": |it| count(it.queue);
+    "device_ns": |it| count(it.service);
+    "unfinished": |it| plain(it.unfinished);
+}
+
+/// Fields in the order in which they are written; `None`: all, in that of the table.
+#[derive(Clone, Debug, Default)]
+pub struct Fields(Option<Vec<&'static Field>>);
 
 impl Fields {
     /// These; all if there are none.
@@ -111,16 +150,21 @@ impl Fields {
     ///
     /// The first name that is none of a field, and those that are.
     pub fn of(names: &[String]) -> Result<Self, String> {
-        if names.is_empty() {
-            return Ok(Self::default());
-        }
         let find = |name: &String| {
             FIELDS.iter().find(|it| it.0 == name).ok_or_else(|| {
                 let all: Vec<&str> = FIELDS.iter().map(|it| it.0).collect();
                 format!("there is no field {name}; there are {}", all.join(", "))
             })
         };
-        names.iter().map(find).collect::<Result<_, _>>().map(Self)
+        let chosen: Vec<_> = names.iter().map(find).collect::<Result<_, _>>()?;
+        Ok(Self((!chosen.is_empty()).then_some(chosen)))
+    }
+
+    fn names(&self) -> Vec<&'static str> {
+        match &self.0 {
+            Some(chosen) => chosen.iter().map(|it| it.0).collect(),
+            None => FIELDS.iter().map(|it| it.0).collect(),
+        }
     }
 }
 
@@ -157,8 +201,7 @@ impl<W: io::Write> FieldLines<W> {
         mut out: W,
     ) -> io::Result<Self> {
         if form == RowForm::Csv {
-            let names: Vec<&str> = fields.0.iter().map(|it| it.0).collect();
-            writeln!(out, "{}", names.join(","))?;
+            writeln!(out, "{}", fields.names().join(","))?;
         }
         let disks = disks.into_iter().collect();
         Ok(Self { start, disks, names: FxHashMap::default(), fields, form, line: Vec::new(), out })
@@ -180,23 +223,12 @@ impl<W: io::Write> FieldLines<W> {
             row.comm = self.names.get(&thread).map(Vec::as_slice);
         }
         row.disk = row.device.and_then(|it| self.disks.get(&it)).map(String::as_str);
-        self.line.clear();
-        for (number, (key, of)) in self.fields.0.iter().enumerate() {
-            let value = of(&row);
-            match self.form {
-                RowForm::Csv => {
-                    if number > 0 {
-                        self.line.push(b',');
-                    }
-                    value.csv(&mut self.line);
-                }
-                RowForm::Json => {
-                    self.line.push(if number == 0 { b'{' } else { b',' });
-                    value.member(key, &mut self.line);
-                }
-            }
+        let mut place = Place::begin(self.form, &mut self.line);
+        match &self.fields.0 {
+            Some(chosen) => chosen.iter().for_each(|it| it.1(&row, &mut place)),
+            None => put_all(&row, &mut place),
         }
-        self.line.extend_from_slice(if self.form == RowForm::Csv { b"\n" } else { b"}\n" });
+        place.end();
         self.out.write_all(&self.line)
     }
 }
@@ -210,6 +242,8 @@ fn thread_of(step: &Step<'_>) -> Option<ThreadKey> {
     }
 }
 
+// These two are written into each other, so that the row is made where it is used.
+#[inline(always)]
 fn row<'a>(step: &'a Step<'_>, start: KernelTime) -> Option<Row<'a>> {
     match step {
         Step::SyscallEnded(it, _) => Some(call(it, None, start)),
@@ -225,6 +259,7 @@ fn row<'a>(step: &'a Step<'_>, start: KernelTime) -> Option<Row<'a>> {
     }
 }
 
+#[inline(always)]
 fn call(it: &SyscallOperation, unfinished: Option<Unfinished>, start: KernelTime) -> Row<'_> {
     let is_over = unfinished.is_none();
     let second = it.target.as_ref().and_then(|it| it.1.path.as_ref());

@@ -3,7 +3,6 @@
 //! Keys of columns are those of JSON and CSV and carry their unit (`time_ns`); for people times are in microseconds with three decimals,
 //! which is as exact.
 
-use std::borrow::Cow;
 use std::io;
 
 use super::{digits, escape};
@@ -78,33 +77,38 @@ impl Cell {
             Self::None => Value::None,
             Self::Count(it) | Self::Ns(it) => Value::Unsigned(*it),
             Self::Signed(it) => Value::Signed(*it),
-            Self::Mean(it) => Value::Plain(format!("{it:.3}").into()),
-            Self::Share(it) => Value::Plain(format!("{it:.6}").into()),
-            Self::Flag(it) => Value::Plain(if *it { "true" } else { "false" }.into()),
+            Self::Mean(it) => Value::Fraction(*it, 3),
+            Self::Share(it) => Value::Fraction(*it, 6),
+            Self::Flag(it) => Value::Flag(*it),
             Self::Name(it) => Value::Bytes(it),
-            Self::Word(it) => Value::Word(it.into()),
+            Self::Word(it) => Value::Word(it),
         }
     }
 }
 
 /// A value for programs.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) enum Value<'a> {
     /// Not known, or there is none.
     None,
     Unsigned(u64),
     Signed(i64),
-    /// What is the same in all forms, without quotes.
-    Plain(Cow<'a, str>),
+    /// With so many decimals.
+    Fraction(f64, usize),
+    Flag(bool),
     /// Somebody else's bytes.
     Bytes(&'a [u8]),
     /// Words of ours.
-    Word(Cow<'a, str>),
+    Word(&'a str),
+    /// One of ours that no form has to change: letters, digits, dashes, colons.
+    Plain(&'a str),
 }
 
+// Where the kind of the value is known at compile time, no more than its own arm is left of these.
 impl Value<'_> {
     /// A member of an object; with a second one that has all bytes of a name that is no text.
-    pub(super) fn member(&self, key: &str, out: &mut Vec<u8>) {
+    #[inline(always)]
+    pub(super) fn member(self, key: &str, out: &mut Vec<u8>) {
         out.push(b'"');
         out.extend_from_slice(key.as_bytes());
         out.extend_from_slice(b"\":");
@@ -118,39 +122,45 @@ impl Value<'_> {
         }
     }
 
-    pub(super) fn json(&self, out: &mut Vec<u8>) {
+    #[inline(always)]
+    pub(super) fn json(self, out: &mut Vec<u8>) {
         match self {
             Self::None => out.extend_from_slice(b"null"),
-            Self::Unsigned(it) => digits::unsigned(out, *it),
-            Self::Signed(it) => digits::signed(out, *it),
-            Self::Plain(it) => out.extend_from_slice(it.as_bytes()),
             Self::Bytes(it) => match std::str::from_utf8(it) {
                 Ok(text) => escape::json_string(out, text),
                 Err(_) => escape::json_string(out, &escape::lossless(it)),
             },
             Self::Word(it) => escape::json_string(out, it),
+            Self::Plain(it) => {
+                out.push(b'"');
+                out.extend_from_slice(it.as_bytes());
+                out.push(b'"');
+            }
+            number => number.number(out),
         }
     }
 
     /// RFC 4180, and nothing in it drives a terminal or ends a line. What is not known is empty.
-    pub(super) fn csv(&self, out: &mut Vec<u8>) {
-        let from = out.len();
+    #[inline(always)]
+    pub(super) fn csv(self, out: &mut Vec<u8>) {
         match self {
-            Self::None => return,
-            Self::Bytes(it) => escape::shown(out, it, b""),
-            Self::Word(it) => out.extend_from_slice(it.as_bytes()),
-            Self::Unsigned(it) => return digits::unsigned(out, *it),
-            Self::Signed(it) => return digits::signed(out, *it),
-            Self::Plain(it) => return out.extend_from_slice(it.as_bytes()),
+            Self::None => {}
+            Self::Bytes(it) => escape::csv(out, it),
+            Self::Word(it) => escape::csv_word(out, it),
+            Self::Plain(it) => out.extend_from_slice(it.as_bytes()),
+            number => number.number(out),
         }
-        let written = out.get(from..).unwrap_or_default();
-        if written.iter().any(|it| matches!(it, b',' | b'"' | b'\n' | b'\r')) {
-            let quoted = written
-                .iter()
-                .flat_map(|it| std::iter::repeat_n(*it, if *it == b'"' { 2 } else { 1 }));
-            let quoted: Vec<u8> = [b'"'].into_iter().chain(quoted).chain([b'"']).collect();
-            out.truncate(from);
-            out.extend_from_slice(&quoted);
+    }
+
+    /// What is the same in all forms.
+    #[inline(always)]
+    fn number(self, out: &mut Vec<u8>) {
+        match self {
+            Self::Unsigned(it) => digits::unsigned(out, it),
+            Self::Signed(it) => digits::signed(out, it),
+            Self::Fraction(it, decimals) => out.extend(format!("{it:.decimals$}").bytes()),
+            Self::Flag(it) => out.extend_from_slice(if it { b"true" } else { b"false" }),
+            Self::None | Self::Bytes(_) | Self::Word(_) | Self::Plain(_) => {}
         }
     }
 }
@@ -278,7 +288,7 @@ impl Report {
         }
         for note in &self.notes {
             out.extend_from_slice(b"facts,note,");
-            Value::Word(note.into()).csv(out);
+            Value::Word(note).csv(out);
             out.push(b'\n');
         }
         for table in &self.tables {

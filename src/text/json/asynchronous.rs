@@ -1,7 +1,7 @@
 //! The line of an asynchronous operation.
 
 use super::super::errno::ErrnoName;
-use super::object::Object;
+use super::object::{Object, key};
 use crate::operation::asynchronous::{AsyncOperation, NoResult};
 use crate::units::KernelTime;
 
@@ -16,46 +16,46 @@ pub(super) fn write(
     let opcode = operation.opcode;
     let path = operation.file.as_ref().and_then(|it| it.path.as_ref());
     let mut object = Object::begin(line, "async");
-    object.word("interface", Some(opcode.interface.as_str()));
-    object.word("name", opcode.is_known().then(|| opcode.asked().name));
-    object.unsigned("opcode", Some(opcode.number.into()));
-    object.signed("pid", Some(operation.pid.0.into()));
-    object.signed("tid", Some(operation.tid.0.into()));
+    object.word(key!("interface"), Some(opcode.interface.as_str()));
+    object.word(key!("name"), opcode.is_known().then(|| opcode.asked().name));
+    object.unsigned(key!("opcode"), Some(opcode.number.into()));
+    object.signed(key!("pid"), Some(operation.pid.0.into()));
+    object.signed(key!("tid"), Some(operation.tid.0.into()));
     object.members(name);
-    object.unsigned("cpu", Some(operation.cpu.0.into()));
-    object.signed("start_ns", Some(operation.start.signed_since(start)));
+    object.unsigned(key!("cpu"), Some(operation.cpu.0.into()));
+    object.signed(key!("start_ns"), Some(operation.start.signed_since(start)));
     let duration = operation.end.and_then(|it| it.since(operation.start));
-    object.unsigned("duration_ns", duration.map(|it| it.0));
-    object.unsigned("user_data", Some(operation.user_data));
-    object.signed("fd", operation.fd.map(|it| it.0.into()));
-    object.bytes("path", "path_bytes", path.map(|it| it.bytes.as_slice()));
-    object.word("path_source", path.map(|it| it.source.as_str()));
-    object.mounts("path_mounts", path);
-    object.unsigned("offset", operation.offset);
-    object.unsigned("bytes_requested", operation.bytes_requested);
-    object.signed("result", operation.result);
-    object.word("errno", operation.errno().map(|it| ErrnoName(it).to_string()).as_deref());
-    object.unsigned("bytes", operation.bytes());
-    object.unsigned("results", Some(operation.results.into()));
+    object.unsigned(key!("duration_ns"), duration.map(|it| it.0));
+    object.unsigned(key!("user_data"), Some(operation.user_data));
+    object.signed(key!("fd"), operation.fd.map(|it| it.0.into()));
+    object.bytes(key!("path"), key!("path_bytes"), path.map(|it| it.bytes.as_slice()));
+    object.word(key!("path_source"), path.map(|it| it.source.as_str()));
+    object.mounts(key!("path_mounts"), path);
+    object.unsigned(key!("offset"), operation.offset);
+    object.unsigned(key!("bytes_requested"), operation.bytes_requested);
+    object.signed(key!("result"), operation.result);
+    object.word(key!("errno"), operation.errno().map(|it| ErrnoName(it).to_string()).as_deref());
+    object.unsigned(key!("bytes"), operation.bytes());
+    object.unsigned(key!("results"), Some(operation.results.into()));
     if let Some((fd, file)) = &operation.target {
         let path = file.path.as_ref();
-        object.signed("fd2", Some(fd.0.into()));
-        object.bytes("path2", "path2_bytes", path.map(|it| it.bytes.as_slice()));
-        object.word("path2_source", path.map(|it| it.source.as_str()));
-        object.mounts("path2_mounts", path);
+        object.signed(key!("fd2"), Some(fd.0.into()));
+        object.bytes(key!("path2"), key!("path2_bytes"), path.map(|it| it.bytes.as_slice()));
+        object.word(key!("path2_source"), path.map(|it| it.source.as_str()));
+        object.mounts(key!("path2_mounts"), path);
     }
     let unread = unread(operation);
     if !unread.is_empty() {
-        object.words("unread", &unread);
+        object.words(key!("unread"), &unread);
     }
     if operation.fixed_file {
-        object.word("file", Some("registered"));
+        object.word(key!("file"), Some("registered"));
     }
     if operation.by_worker {
-        object.word("done_by", Some("worker"));
+        object.word(key!("done_by"), Some("worker"));
     }
     if let Some(why) = unfinished {
-        object.word("unfinished", Some(why.as_str()));
+        object.word(key!("unfinished"), Some(why.as_str()));
     }
     object.end();
 }

@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use super::super::errno::ErrnoName;
-use super::object::Object;
+use super::object::{Object, key};
 use crate::anomaly::Link;
 use crate::operation::behind::{Behind, Piece, device_of};
 use crate::operation::block::{BlockRequest, DiskstatsClass, Ending, FlushRole};
@@ -22,28 +22,28 @@ pub(super) fn write(
     let error = request.error.map(|it| ErrnoName(it).to_string());
 
     let mut object = Object::begin(line, "block");
-    object.text("disk", disks.get(&request.dev).map(String::as_str));
-    object.text("dev", Some(&request.dev.to_string()));
-    object.word("op", Some(request.op.as_str()));
-    object.unsigned("sector", Some(request.sector));
-    object.unsigned("bytes", Some(request.bytes()));
-    object.signed("queued_ns", since(request.queued));
-    object.signed("inserted_ns", since(request.inserted));
-    object.signed("issued_ns", since(request.issued));
-    object.signed("completed_ns", since(request.completed));
-    object.signed("pid", request.submitter.map(|it| it.pid.0.into()));
-    object.bytes("comm", "comm_bytes", thread.map(|it| it.comm.as_slice()));
-    object.word("error", error.as_deref());
-    object.signed("tid", request.submitter.map(|it| it.tid.0.into()));
-    object.text("rwbs", Some(&request.rwbs.to_string()));
-    object.unsigned("merges", Some(request.merges.into()));
-    object.unsigned("requeues", Some(request.requeues.into()));
-    object.word("ending", request.ending.map(ending));
-    object.word("flush", Some(flush(request.flush)));
-    object.word("diskstats", request.diskstats_class().map(diskstats));
-    object.unsigned("bytes_done", Some(request.bytes_done));
-    object.signed("bio_queued_ns", since(request.bio_queued()));
-    object.objects("pieces", pieces, |object, it| piece(object, it, start, disks));
+    object.text(key!("disk"), disks.get(&request.dev).map(String::as_str));
+    object.text(key!("dev"), Some(&request.dev.to_string()));
+    object.word(key!("op"), Some(request.op.as_str()));
+    object.unsigned(key!("sector"), Some(request.sector));
+    object.unsigned(key!("bytes"), Some(request.bytes()));
+    object.signed(key!("queued_ns"), since(request.queued));
+    object.signed(key!("inserted_ns"), since(request.inserted));
+    object.signed(key!("issued_ns"), since(request.issued));
+    object.signed(key!("completed_ns"), since(request.completed));
+    object.signed(key!("pid"), request.submitter.map(|it| it.pid.0.into()));
+    object.bytes(key!("comm"), key!("comm_bytes"), thread.map(|it| it.comm.as_slice()));
+    object.word(key!("error"), error.as_deref());
+    object.signed(key!("tid"), request.submitter.map(|it| it.tid.0.into()));
+    object.text(key!("rwbs"), Some(&request.rwbs.to_string()));
+    object.unsigned(key!("merges"), Some(request.merges.into()));
+    object.unsigned(key!("requeues"), Some(request.requeues.into()));
+    object.word(key!("ending"), request.ending.map(ending));
+    object.word(key!("flush"), Some(flush(request.flush)));
+    object.word(key!("diskstats"), request.diskstats_class().map(diskstats));
+    object.unsigned(key!("bytes_done"), Some(request.bytes_done));
+    object.signed(key!("bio_queued_ns"), since(request.bio_queued()));
+    object.objects(key!("pieces"), pieces, |object, it| piece(object, it, start, disks));
     object.end();
 }
 
@@ -53,31 +53,31 @@ fn piece(
     start: KernelTime,
     disks: &FxHashMap<DevId, String>,
 ) {
-    object.word("behind", Some(piece.behind.as_str()));
-    object.word("link", Some(piece.behind.link().as_str()));
-    object.word("program", piece.program().map(Link::as_str));
-    object.unsigned("sector", Some(piece.sector));
-    object.unsigned("bytes", Some(piece.nr_sector.saturating_mul(SECTOR_BYTES)));
-    object.signed("bio_queued_ns", Some(piece.queued.time.signed_since(start)));
-    object.signed("pid", Some(piece.queued.pid.0.into()));
-    object.signed("tid", Some(piece.queued.tid.0.into()));
+    object.word(key!("behind"), Some(piece.behind.as_str()));
+    object.word(key!("link"), Some(piece.behind.link().as_str()));
+    object.word(key!("program"), piece.program().map(Link::as_str));
+    object.unsigned(key!("sector"), Some(piece.sector));
+    object.unsigned(key!("bytes"), Some(piece.nr_sector.saturating_mul(SECTOR_BYTES)));
+    object.signed(key!("bio_queued_ns"), Some(piece.queued.time.signed_since(start)));
+    object.signed(key!("pid"), Some(piece.queued.pid.0.into()));
+    object.signed(key!("tid"), Some(piece.queued.tid.0.into()));
     file(object, &piece.behind);
     // The places above, the nearest first.
-    object.objects("levels", &piece.levels, |object, it| {
-        object.text("dev", Some(&it.dev.to_string()));
-        object.text("disk", disks.get(&it.dev).map(String::as_str));
-        object.unsigned("sector", Some(it.sector));
+    object.objects(key!("levels"), &piece.levels, |object, it| {
+        object.text(key!("dev"), Some(&it.dev.to_string()));
+        object.text(key!("disk"), disks.get(&it.dev).map(String::as_str));
+        object.unsigned(key!("sector"), Some(it.sector));
     });
-    object.objects("above", &piece.above, |object, it| {
-        object.text("dev", Some(&it.place.dev.to_string()));
-        object.text("disk", disks.get(&it.place.dev).map(String::as_str));
-        object.unsigned("sector", Some(it.place.sector));
-        object.word("behind", Some(it.behind.as_str()));
+    object.objects(key!("above"), &piece.above, |object, it| {
+        object.text(key!("dev"), Some(&it.place.dev.to_string()));
+        object.text(key!("disk"), disks.get(&it.place.dev).map(String::as_str));
+        object.unsigned(key!("sector"), Some(it.place.sector));
+        object.word(key!("behind"), Some(it.behind.as_str()));
         file(object, &it.behind);
     });
-    object.objects("writers", &piece.writers, |object, it| {
-        object.signed("pid", Some(it.pid.0.into()));
-        object.bytes("comm", "comm_bytes", Some(&it.comm));
+    object.objects(key!("writers"), &piece.writers, |object, it| {
+        object.signed(key!("pid"), Some(it.pid.0.into()));
+        object.bytes(key!("comm"), key!("comm_bytes"), Some(&it.comm));
     });
 }
 
@@ -85,16 +85,16 @@ fn piece(
 fn file(object: &mut Object<'_>, behind: &Behind) {
     if let Behind::File { key, offset, file, .. } = behind {
         let path = file.as_ref().and_then(|it| it.path.as_ref());
-        object.bytes("path", "path_bytes", path.map(|it| it.bytes.as_slice()));
-        object.word("path_source", path.map(|it| it.source.as_str()));
+        object.bytes(key!("path"), key!("path_bytes"), path.map(|it| it.bytes.as_slice()));
+        object.word(key!("path_source"), path.map(|it| it.source.as_str()));
         match device_of(*key) {
-            Some(dev) => object.text("device", Some(&dev.to_string())),
+            Some(dev) => object.text(key!("device"), Some(&dev.to_string())),
             None => {
-                object.text("fs_dev", Some(&key.0.to_string()));
-                object.unsigned("ino", Some(key.1));
+                object.text(key!("fs_dev"), Some(&key.0.to_string()));
+                object.unsigned(key!("ino"), Some(key.1));
             }
         }
-        object.unsigned("offset", *offset);
+        object.unsigned(key!("offset"), *offset);
     }
 }
 

@@ -23,7 +23,7 @@ use crate::operation::fault::Fault;
 use crate::operation::model::{SyscallOperation, ThreadInfo, ThreadKey, Unfinished};
 use crate::operation::{Sink, Step};
 use crate::units::{DevId, KernelTime};
-use object::Object;
+use object::{Object, key};
 
 /// The members for a thread whose name is not known.
 const NO_NAME: &[u8] = b",\"comm\":null";
@@ -63,7 +63,7 @@ impl<W: io::Write> JsonLines<W> {
 
     fn name(&mut self, thread: &ThreadInfo) {
         let mut members = Vec::new();
-        object::bytes_members(&mut members, "comm", "comm_bytes", Some(&thread.comm));
+        object::bytes_members(&mut members, key!("comm"), key!("comm_bytes"), Some(&thread.comm));
         self.names.insert(thread.key, members);
     }
 
@@ -104,13 +104,13 @@ impl<W: io::Write> JsonLines<W> {
 
     fn anomaly(&mut self, anomaly: &Anomaly) -> io::Result<()> {
         let mut object = Object::begin(&mut self.line, "anomaly");
-        object.word("what", Some(anomaly.kind.as_str()));
-        object.signed("time_ns", Some(anomaly.time.signed_since(self.start)));
-        object.unsigned("cpu", Some(anomaly.cpu.0.into()));
-        object.signed("pid", Some(anomaly.pid.0.into()));
-        object.signed("tid", Some(anomaly.tid.0.into()));
-        object.unsigned("count", Some(anomaly.count));
-        object.text("detail", Some(&anomaly.detail));
+        object.word(key!("what"), Some(anomaly.kind.as_str()));
+        object.signed(key!("time_ns"), Some(anomaly.time.signed_since(self.start)));
+        object.unsigned(key!("cpu"), Some(anomaly.cpu.0.into()));
+        object.signed(key!("pid"), Some(anomaly.pid.0.into()));
+        object.signed(key!("tid"), Some(anomaly.tid.0.into()));
+        object.unsigned(key!("count"), Some(anomaly.count));
+        object.text(key!("detail"), Some(&anomaly.detail));
         object.end();
         self.out.write_all(&self.line)
     }

@@ -1,7 +1,15 @@
-//! One JSON object on one line, member by member. Keys are written as they are: they are ours, and plain.
+//! One JSON object on one line, member by member. Keys are written as [`key!`] makes them: they are ours, and plain.
 
 use super::super::{digits, escape};
 use crate::operation::model::{FilePath, Mounts};
+
+/// What begins a member, in one piece: most of a line is keys.
+macro_rules! key {
+    ($key:literal) => {
+        concat!(",\"", $key, "\":")
+    };
+}
+pub(super) use key;
 
 /// An object that is being written into a buffer.
 pub(super) struct Object<'a> {
@@ -31,7 +39,7 @@ impl<'a> Object<'a> {
     /// A number that has no sign.
     #[inline]
     pub(super) fn unsigned(&mut self, key: &str, value: Option<u64>) {
-        begin_member(self.out, key);
+        self.out.extend_from_slice(key.as_bytes());
         match value {
             Some(value) => digits::unsigned(self.out, value),
             None => null(self.out),
@@ -50,7 +58,7 @@ impl<'a> Object<'a> {
     /// A number that may be negative.
     #[inline]
     pub(super) fn signed(&mut self, key: &str, value: Option<i64>) {
-        begin_member(self.out, key);
+        self.out.extend_from_slice(key.as_bytes());
         match value {
             Some(value) => digits::signed(self.out, value),
             None => null(self.out),
@@ -60,20 +68,16 @@ impl<'a> Object<'a> {
     /// One of our own words: nothing in it needs escaping.
     #[inline]
     pub(super) fn word(&mut self, key: &str, value: Option<&str>) {
-        begin_member(self.out, key);
+        self.out.extend_from_slice(key.as_bytes());
         match value {
-            Some(value) => {
-                self.out.push(b'"');
-                self.out.extend_from_slice(value.as_bytes());
-                self.out.push(b'"');
-            }
+            Some(value) => quoted(self.out, value.as_bytes()),
             None => null(self.out),
         }
     }
 
     /// Some of our own words.
     pub(super) fn words(&mut self, key: &str, values: &[&str]) {
-        begin_member(self.out, key);
+        self.out.extend_from_slice(key.as_bytes());
         self.out.push(b'[');
         for (index, value) in values.iter().enumerate() {
             let join: &[u8] = if index == 0 { b"\"" } else { b",\"" };
@@ -91,7 +95,7 @@ impl<'a> Object<'a> {
         items: &[T],
         write: impl Fn(&mut Object<'_>, &T),
     ) {
-        begin_member(self.out, key);
+        self.out.extend_from_slice(key.as_bytes());
         self.out.push(b'[');
         for (index, item) in items.iter().enumerate() {
             self.out.extend_from_slice(if index == 0 { b"{" } else { b",{" });
@@ -106,7 +110,7 @@ impl<'a> Object<'a> {
 
     /// Any text.
     pub(super) fn text(&mut self, key: &str, value: Option<&str>) {
-        begin_member(self.out, key);
+        self.out.extend_from_slice(key.as_bytes());
         match value {
             Some(value) => escape::json_string(self.out, value),
             None => null(self.out),
@@ -121,13 +125,16 @@ impl<'a> Object<'a> {
 
 /// A member with the text; if the bytes are not UTF-8, it is escaped, and a second member has them in hexadecimal.
 pub(super) fn bytes_members(out: &mut Vec<u8>, key: &str, bytes_key: &str, value: Option<&[u8]>) {
-    begin_member(out, key);
+    out.extend_from_slice(key.as_bytes());
     let Some(bytes) = value else { return null(out) };
+    if escape::is_plain(bytes) {
+        return quoted(out, bytes);
+    }
     if let Ok(text) = std::str::from_utf8(bytes) {
         return escape::json_string(out, text);
     }
     escape::json_string(out, &escape::lossless(bytes));
-    begin_member(out, bytes_key);
+    out.extend_from_slice(bytes_key.as_bytes());
     out.push(b'"');
     for byte in bytes {
         digits::hex_byte(out, *byte);
@@ -135,12 +142,12 @@ pub(super) fn bytes_members(out: &mut Vec<u8>, key: &str, bytes_key: &str, value
     out.push(b'"');
 }
 
-/// Where the key is known at compile time, so is how much is copied.
-#[inline(always)]
-fn begin_member(out: &mut Vec<u8>, key: &str) {
-    out.extend_from_slice(b",\"");
-    out.extend_from_slice(key.as_bytes());
-    out.extend_from_slice(b"\":");
+/// What needs no escaping.
+#[inline]
+fn quoted(out: &mut Vec<u8>, plain: &[u8]) {
+    out.push(b'"');
+    out.extend_from_slice(plain);
+    out.push(b'"');
 }
 
 fn null(out: &mut Vec<u8>) {

@@ -2,7 +2,7 @@
 
 use super::super::errno::ErrnoName;
 use super::super::register;
-use super::object::Object;
+use super::object::{Object, key};
 use crate::event::layer::Layer;
 use crate::event::syscall_table::{Class, Role};
 use crate::operation::model::{FilePath, Given, SyscallOperation, Unfinished};
@@ -22,45 +22,55 @@ pub(super) fn write(
     let path = operation.path();
 
     let mut object = Object::begin(line, "syscall");
-    object.word("name", Some(operation.call.call().name));
-    object.signed("pid", Some(operation.pid.0.into()));
-    object.signed("tid", Some(operation.tid.0.into()));
+    object.word(key!("name"), Some(operation.call.call().name));
+    object.signed(key!("pid"), Some(operation.pid.0.into()));
+    object.signed(key!("tid"), Some(operation.tid.0.into()));
     object.members(name);
-    object.unsigned("cpu", Some(operation.cpu.0.into()));
-    object.signed("start_ns", Some(operation.start.signed_since(start)));
-    object.unsigned("duration_ns", end.and_then(|it| it.since(operation.start)).map(|it| it.0));
-    descriptor(&mut object, "fd", operation.fd);
-    object.bytes("path", "path_bytes", path.map(|it| it.bytes.as_slice()));
-    object.word("path_source", path.map(|it| it.source.as_str()));
-    object.mounts("path_mounts", path);
+    object.unsigned(key!("cpu"), Some(operation.cpu.0.into()));
+    object.signed(key!("start_ns"), Some(operation.start.signed_since(start)));
+    object
+        .unsigned(key!("duration_ns"), end.and_then(|it| it.since(operation.start)).map(|it| it.0));
+    descriptor(&mut object, key!("fd"), operation.fd);
+    object.bytes(key!("path"), key!("path_bytes"), path.map(|it| it.bytes.as_slice()));
+    object.word(key!("path_source"), path.map(|it| it.source.as_str()));
+    object.mounts(key!("path_mounts"), path);
     let given = operation.named.as_deref();
-    absolute(&mut object, "path_absolute", given.and_then(|it| it.first.as_ref()));
-    object.unsigned("offset", operation.offset);
-    object.unsigned("bytes_requested", operation.bytes_requested);
-    object.signed("result", operation.ret.filter(|_| finished));
+    absolute(
+        &mut object,
+        (key!("path_absolute"), key!("path_absolute_bytes")),
+        given.and_then(|it| it.first.as_ref()),
+    );
+    object.unsigned(key!("offset"), operation.offset);
+    object.unsigned(key!("bytes_requested"), operation.bytes_requested);
+    object.signed(key!("result"), operation.ret.filter(|_| finished));
     let errno = operation.errno().filter(|_| finished).map(|it| ErrnoName(it).to_string());
-    object.word("errno", errno.as_deref());
-    further_files(&mut object, operation);
-    let unread: Vec<&str> = unread(operation).collect();
-    if !unread.is_empty() {
-        object.words("unread", &unread);
+    object.word(key!("errno"), errno.as_deref());
+    if operation.target.is_some() || operation.call.call().has_more {
+        further_files(&mut object, operation);
+        unread(&mut object, operation);
     }
-    // Requests have lines of their own.
-    let inside =
-        operation.spans.iter().filter(|it| !matches!(it.layer, Layer::Queue | Layer::Device));
-    let inside: Vec<&Span> = inside.collect();
-    if !inside.is_empty() {
-        object.objects("inside", &inside, |object, it| {
-            object.word("layer", Some(it.layer.as_str()));
-            object.word("what", Some(it.what));
-            object.signed("start_ns", Some(it.begin.signed_since(start)));
-            object.unsigned("duration_ns", Some(it.ns()));
-        });
+    if !operation.spans.is_empty() {
+        inside(&mut object, &operation.spans, start);
     }
     if let Some(why) = unfinished {
-        object.word("unfinished", Some(why.as_str()));
+        object.word(key!("unfinished"), Some(why.as_str()));
     }
     object.end();
+}
+
+/// What was at work meanwhile.
+fn inside(object: &mut Object<'_>, spans: &[Span], start: KernelTime) {
+    // Requests have lines of their own.
+    let inside = spans.iter().filter(|it| !matches!(it.layer, Layer::Queue | Layer::Device));
+    let inside: Vec<&Span> = inside.collect();
+    if !inside.is_empty() {
+        object.objects(key!("inside"), &inside, |object, it| {
+            object.word(key!("layer"), Some(it.layer.as_str()));
+            object.word(key!("what"), Some(it.what));
+            object.signed(key!("start_ns"), Some(it.begin.signed_since(start)));
+            object.unsigned(key!("duration_ns"), Some(it.ns()));
+        });
+    }
 }
 
 /// What only some calls have: a second file or the duplicate made, a second path, directories.
@@ -68,20 +78,24 @@ fn further_files(object: &mut Object<'_>, operation: &SyscallOperation) {
     let target = operation.target.as_ref().map(|(fd, _)| *fd);
     let fd2 = target.or_else(|| register::descriptor(operation, Role::Fd2));
     if let Some(fd) = fd2 {
-        descriptor(object, "fd2", Some(fd));
+        descriptor(object, key!("fd2"), Some(fd));
     }
     if fd2.is_some() || operation.call.call().arg(Role::Path2).is_some() {
         let path = second_path(operation);
-        object.bytes("path2", "path2_bytes", path.map(|it| it.bytes.as_slice()));
-        object.word("path2_source", path.map(|it| it.source.as_str()));
-        object.mounts("path2_mounts", path);
+        object.bytes(key!("path2"), key!("path2_bytes"), path.map(|it| it.bytes.as_slice()));
+        object.word(key!("path2_source"), path.map(|it| it.source.as_str()));
+        object.mounts(key!("path2_mounts"), path);
         let given = operation.named.as_deref();
-        absolute(object, "path2_absolute", given.and_then(|it| it.second.as_ref()));
+        absolute(
+            object,
+            (key!("path2_absolute"), key!("path2_absolute_bytes")),
+            given.and_then(|it| it.second.as_ref()),
+        );
     }
     if operation.call.call().class == Class::Transfer {
-        object.unsigned("offset2", operation.target_offset);
+        object.unsigned(key!("offset2"), operation.target_offset);
     }
-    for (key, role) in [("dirfd", Role::DirFd), ("dirfd2", Role::DirFd2)] {
+    for (key, role) in [(key!("dirfd"), Role::DirFd), (key!("dirfd2"), Role::DirFd2)] {
         if let Some(fd) = register::descriptor(operation, role) {
             descriptor(object, key, Some(fd));
         }
@@ -89,7 +103,7 @@ fn further_files(object: &mut Object<'_>, operation: &SyscallOperation) {
 }
 
 /// The keys of what stands in the program's memory and was not read.
-fn unread(operation: &SyscallOperation) -> impl Iterator<Item = &'static str> {
+fn unread(object: &mut Object<'_>, operation: &SyscallOperation) {
     let roles = operation.call.call().args.iter().zip(&operation.args);
     let told = roles.filter(|it| *it.1 != 0).filter_map(|(role, _)| match role {
         Role::Buffers => Some(("bytes_requested", operation.bytes_requested.is_none())),
@@ -98,13 +112,16 @@ fn unread(operation: &SyscallOperation) -> impl Iterator<Item = &'static str> {
         Role::Pair => Some(("fd", operation.ret == Some(0) && operation.fd.is_none())),
         _ => None,
     });
-    told.filter(|it| it.1).map(|it| it.0)
+    let keys: Vec<&str> = told.filter(|it| it.1).map(|it| it.0).collect();
+    if !keys.is_empty() {
+        object.words(key!("unread"), &keys);
+    }
 }
 
 /// From the root, for a path that was given and begins at a known place.
-fn absolute(object: &mut Object<'_>, key: &str, given: Option<&Given>) {
+fn absolute(object: &mut Object<'_>, (key, bytes_key): (&str, &str), given: Option<&Given>) {
     if let Some(path) = given.and_then(|it| it.absolute.as_deref()) {
-        object.bytes(key, &format!("{key}_bytes"), Some(path));
+        object.bytes(key, bytes_key, Some(path));
     }
 }
 
