@@ -531,3 +531,7 @@ fn length_u16(shared: usize) -> u16 {
 #[cfg(test)]
 #[path = "fact_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "document_tests.rs"]
+mod document;
