@@ -102,7 +102,7 @@ pub fn report(fold: &Files, summary: &Summary, limit: usize) -> Report {
     let mut report = Report { kind: "files", ..Report::default() };
     report.facts = vec![
         ("wall_ns", "recorded us", Cell::Ns(wall)),
-        ("files", "files", Cell::Count(fold.files.iter().count() as u64)),
+        ("file_count", "files", Cell::Count(fold.files.iter().count() as u64)),
     ];
     report.tables = vec![files(fold, limit), directories(fold, limit), by_process(fold, limit)];
     if let Some(others) = fold.files.others() {

@@ -184,7 +184,7 @@ pub fn report(fold: &IoSummary, summary: &Summary, limit: usize) -> Report {
     report.facts = vec![
         ("wall_ns", "recorded us", Cell::Ns(wall)),
         ("operations", "operations", Cell::Count(all.count)),
-        ("errors", "failed", Cell::Count(all.errors)),
+        ("failed", "failed", Cell::Count(all.errors)),
         ("read_bytes", "bytes read", Cell::Count(all.read)),
         ("written_bytes", "bytes written", Cell::Count(all.written)),
         ("time_ns", "time in them us", Cell::Ns(all.time.sum())),

@@ -1,0 +1,222 @@
+//! docs/json.md against what the verbs print of the recorded logs: a key that is not documented, that has another type than
+//! its row says, or that is documented and never written, is a failure.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde_json::{Value, json};
+
+#[path = "json_document/schema.rs"]
+mod schema;
+mod support;
+
+use schema::{Schema, quoted, rows, section};
+use support::process;
+use support::recording::{BINARY, TIMEOUT};
+
+const REPORTS: &str = "## Reports: `summary`, `files`, `latency`, `pattern`, `stacks`";
+
+/// All logs of the corpus.
+fn logs() -> Vec<PathBuf> {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/logs");
+    let folders =
+        std::fs::read_dir(corpus).expect("the corpus").map(|it| it.expect("readable").path());
+    let files =
+        folders.filter(|it| it.is_dir()).flat_map(|it| std::fs::read_dir(it).expect("a folder"));
+    let paths = files.map(|it| it.expect("readable").path());
+    let mut logs: Vec<PathBuf> =
+        paths.filter(|it| it.extension().is_some_and(|it| it == "iocap")).collect();
+    logs.sort();
+    assert!(logs.len() >= 30, "{logs:?}");
+    logs
+}
+
+fn printed(arguments: &[&str], log: &Path) -> String {
+    let mut command = Command::new(BINARY);
+    command.args(arguments).arg(log);
+    process::run(&mut command, TIMEOUT).expect("it ends").success().stdout()
+}
+
+/// The keys of an object as they come.
+struct Keys(Vec<String>);
+
+impl<'de> Deserialize<'de> for Keys {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(ReadKeys)
+    }
+}
+
+struct ReadKeys;
+
+impl<'de> Visitor<'de> for ReadKeys {
+    type Value = Keys;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Keys, A::Error> {
+        let mut keys = Vec::new();
+        while let Some((key, IgnoredAny)) = map.next_entry()? {
+            keys.push(key);
+        }
+        Ok(Keys(keys))
+    }
+}
+
+/// Of two values under one key readers see one, and not the same.
+#[track_caller]
+fn expect_no_key_twice(text: &str, what: &str) {
+    let Keys(keys) = serde_json::from_str(text).expect(text);
+    let different: BTreeSet<&String> = keys.iter().collect();
+    assert_eq!(different.len(), keys.len(), "{what}: {keys:?}");
+}
+
+/// What the verb prints with each of these options, of each log.
+fn check_report(verb: &str, options: &[&[&str]], schema: Schema, never: &[&str]) {
+    let mut schema = schema;
+    for log in logs() {
+        for options in options {
+            let text = printed(&[&[verb, "--json"], *options].concat(), &log);
+            let what = format!("{verb} {options:?} {}", log.display());
+            expect_no_key_twice(&text, &what);
+            let value: Value = serde_json::from_str(&text).expect("JSON");
+            assert_eq!(schema.check(&value), Vec::<String>::new(), "{what}");
+        }
+    }
+    assert_eq!(schema.unwritten(), never, "{verb}: documented, and in no log of the corpus");
+}
+
+fn of_report(verb: &str) -> Schema {
+    let general = section(REPORTS).split("\n### ").next().expect("its beginning");
+    Schema::default().with(general).with(section(&format!("### `{verb}`")))
+}
+
+#[test]
+fn summary() {
+    check_report("summary", &[&[], &["-n", "1"]], of_report("summary"), &[]);
+}
+
+#[test]
+fn files() {
+    check_report("files", &[&[], &["-n", "1"]], of_report("files"), &[]);
+}
+
+#[test]
+fn latency() {
+    check_report("latency", &[&[], &["--ms", "-Q"]], of_report("latency"), &[]);
+}
+
+#[test]
+fn pattern() {
+    check_report("pattern", &[&[], &["-n", "1"]], of_report("pattern"), &[]);
+}
+
+#[test]
+fn stacks() {
+    check_report("stacks", &[&[], &["-n", "1", "-P"], &["--calls"]], of_report("stacks"), &[]);
+}
+
+#[test]
+fn info() {
+    // What no recording of the corpus has met; other tests make it.
+    let never = [
+        "names_unheard[].errno",
+        "names_unheard[].since_ns",
+        "names_unheard[].until_ns",
+        "unread.first[].addresses",
+        "unread.first[].path",
+        "unread.first[].reason",
+    ];
+    check_report("info", &[&[]], Schema::default().with(section("## `info --json`")), &never);
+}
+
+/// Every key of these is written in a test beside the code (`every_key_is_documented`); here their types count.
+#[test]
+fn lines_of_script() {
+    let kinds = ["syscall", "async", "fault", "block", "anomaly"];
+    let heading = |kind: &str| {
+        let text = include_str!("../docs/json.md");
+        let start = format!("## `\"kind\":\"{kind}\"`");
+        text.lines().find(|it| it.starts_with(&start)).expect(kind)
+    };
+    let mut schemas =
+        kinds.map(|kind| (kind, Schema::default().with(section(heading(kind))).flat(), 0));
+    let mut wrong = BTreeMap::new();
+    for log in logs() {
+        for line in printed(&["script", "--json"], &log).lines() {
+            expect_no_key_twice(line, "script --json");
+            let value: Value = serde_json::from_str(line).expect(line);
+            let of_kind = schemas.iter_mut().find(|it| value["kind"] == it.0);
+            let (_, schema, count) = of_kind.unwrap_or_else(|| panic!("of no kind: {line}"));
+            wrong.extend(schema.check_flat(&value).into_iter().map(|it| (it, line.to_owned())));
+            *count += 1;
+        }
+    }
+    assert_eq!(wrong, BTreeMap::new(), "what is wrong, and a line with it");
+    let seen: Vec<&str> = schemas.iter().filter(|it| it.2 > 0).map(|it| it.0).collect();
+    assert_eq!(seen, kinds);
+}
+
+#[test]
+fn fields_of_script() {
+    let text = section("## `script --fields` and CSV").replace("| Field |", "| Key |");
+    let mut schema = Schema::default().with(&text.replace("| Unit, type | Meaning |", "| | |"));
+    let documented = schema.documented();
+    for log in logs() {
+        let csv = printed(&["script", "--format", "csv"], &log);
+        let fields = csv.lines().next().expect("names of fields");
+        assert_eq!(fields.split(',').map(str::to_owned).collect::<BTreeSet<_>>(), documented);
+        for line in printed(&["script", "--json", "--fields", fields], &log).lines() {
+            let value: Value = serde_json::from_str(line).expect(line);
+            // What a row does not have is null: of each field.
+            let has = value.as_object().expect("an object").iter().filter(|it| !it.1.is_null());
+            let has: Value = has.map(|(key, value)| (key.clone(), value.clone())).collect();
+            assert_eq!(schema.check(&has), Vec::<String>::new(), "{}: {line}", log.display());
+        }
+    }
+    assert_eq!(schema.unwritten(), Vec::<&str>::new());
+}
+
+/// Of any machine: what is tried does not depend on the outcome.
+#[test]
+fn doctor() {
+    let text = section("## `doctor --json`");
+    let mut command = Command::new(BINARY);
+    command.args(["doctor", "--json"]);
+    let finished = process::run(&mut command, TIMEOUT).expect("it ends");
+    let value: Value = serde_json::from_str(&finished.stdout()).expect("JSON");
+    let mut schema = Schema::default().with(text);
+    assert_eq!(schema.check(&value), Vec::<String>::new());
+    assert_eq!(schema.unwritten(), Vec::<&str>::new());
+    let row = rows(text).find(|it| it[0] == "`checks[].name`").expect("a row");
+    let documented: Vec<&str> = quoted(row[2]).filter(|it| !it.starts_with("--")).collect();
+    let checks = value["checks"].as_array().expect("a list");
+    let names: Vec<&str> = checks.iter().filter_map(|it| it["name"].as_str()).collect();
+    assert_eq!(names, documented);
+}
+
+#[test]
+fn a_schema_finds_what_is_wrong() {
+    let text = "\n\n| Key | Type | Meaning |\n|---|---|---|\n| `a` | number | `null`: none. |\n| `l` | list of objects | |\n\
+                | `m.*` | text | |\n| `m` | object | |\n\nIn each of `l`:\n\n| Key | Type | Meaning |\n|---|---|---|\n| `b`, `c` | word | |\n";
+    let schema = || Schema::default().with(text);
+    let right = json!({"a": null, "l": [{"b": "x", "c": "y", "c_bytes": "ff"}], "m": {"any": "z"}});
+    let mut all = schema();
+    assert_eq!((all.check(&right), all.unwritten()), (vec![], vec![]));
+    for wrong in [
+        json!({"a": "text"}),
+        json!({"a": 1.5}),
+        json!({"d": 1}),
+        json!({"a_bytes": "ff"}),
+        json!({"l": [{"b": null}]}),
+        json!({"l": [{"a": 1}]}),
+        json!({"l": ["b"]}),
+        json!({"m": {"any": 1}}),
+    ] {
+        assert_eq!(schema().check(&wrong).len(), 1, "{wrong}");
+    }
+    assert_eq!(schema().unwritten(), ["a", "l", "l[].b", "l[].c", "m", "m.*"]);
+}
