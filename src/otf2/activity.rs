@@ -222,8 +222,9 @@ impl Activity {
         }
     }
 
-    /// Nothing will be told about these descriptors any more.
+    /// Nothing will be told about these descriptors any more. (Handles stay used up: a thread that comes later finds them so.)
     pub(super) fn forget(&mut self) {
-        *self = Self::default();
+        self.bound.clear();
+        self.superseded.clear();
     }
 }

@@ -98,6 +98,19 @@ fn possible(
     Some(event.to_owned())
 }
 
+#[test]
+fn what_was_destroyed_stays_so_when_a_process_has_no_thread_for_a_while() {
+    let text = "10 7/17 enter sendfile64 0 4 1\n20 7/7 comm new exec\n30 7/17 enter lseek 0 0 1\n40 7/7 comm new exec\n\
+                50 7/7 enter read 4 0 1\n";
+    let made = make(text, OtfOptions::default(), MOUNTS).expect("an archive");
+    match otf2_print() {
+        Some(program) => {
+            balance::check(&printed(&program, &made, &["-G"]), &printed(&program, &made, &[]));
+        }
+        None => skip(),
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
