@@ -11,6 +11,7 @@ CHECKS = {
     "layers": "layers inside calls",
     "stacks": "stacked block devices",
     "unwind": "stacks of programs",
+    "own": "own programs, without root",
 }
 
 

@@ -300,6 +300,8 @@ pub(super) enum SourceArg {
     Perf,
     /// Instances of tracefs: half the cost, and next to none for other processes
     Tracefs,
+    /// Perf events of the followed threads alone, which children inherit: what needs no privilege
+    Inherited,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -483,6 +485,9 @@ pub(super) struct DoctorArgs {
     /// One JSON object
     #[arg(long)]
     pub(super) json: bool,
+    /// Keep what tracefs says of this kernel for all users, once, as root: so they can record programs of their own
+    #[arg(long)]
+    pub(super) cache: bool,
 }
 
 /// A list of CPUs.

@@ -13,12 +13,14 @@ use crate::event::block_shape::BLOCK_POINTS;
 use crate::event::syscall_table::CallId;
 use crate::operation::disk;
 use crate::sys::instance::{self, Instance};
-use crate::sys::perf::{PerfEvent, Wake};
+use crate::sys::perf::{PerfEvent, Wake, Whose};
 use crate::sys::ring::Ring;
 use crate::sys::tracefs::{Tracefs, TracefsError};
 use crate::sys::{disks, limits, proc, socket};
 use crate::tracefs::EventFormat;
+use crate::tracer::cache;
 use crate::tracer::choice::hindrance;
+use crate::units::Tid;
 
 /// One thing that was tried.
 #[derive(Debug)]
@@ -47,13 +49,18 @@ impl Check {
 
 /// The exit status says whether a recording is possible.
 pub(super) fn run(args: &DoctorArgs) -> Result<ExitCode, CliError> {
-    let mut checks = vec![kernel(), root(), tracefs(), tracepoints(), source(), perf()];
+    if args.cache {
+        let (path, count) = cache::keep().map_err(CliError::Tracer)?;
+        super::say(&format!("{count} tracepoints are kept for all users in {}", path.display()));
+    }
+    let mut checks =
+        vec![kernel(), root(), tracefs(), tracepoints(), source(), perf(), own_events()];
     checks.extend(ladder::checks());
     checks.extend([open_files(), disks(), self_test::check()]);
     let text = if args.json { as_json(&checks) } else { as_text(&checks) };
     io::stdout().lock().write_all(text.as_bytes()).map_err(CliError::output)?;
-    let needed = ["tracefs", "perf events"];
-    let possible = checks.iter().filter(|it| needed.contains(&it.name)).all(|it| it.ok);
+    let is_ok = |name: &str| checks.iter().any(|it| it.name == name && it.ok);
+    let possible = is_ok("tracefs") && (is_ok("perf events") || is_ok("own programs"));
     Ok(if possible { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -78,19 +85,41 @@ fn root() -> Check {
     if nix::unistd::geteuid().is_root() {
         Check::ok("user", "root")
     } else {
-        Check::bad(
-            "user",
-            "not root: recording without root is not possible yet",
-            "sudo iotrace-perf …",
-        )
+        let fix = "sudo iotrace-perf …";
+        Check::bad("user", "not root: see what can be recorded below", fix)
+    }
+}
+
+/// Opens a tracepoint of this thread alone, as a recording without privileges would.
+fn own_events() -> Check {
+    const NAME: &str = "own programs";
+    let format = Tracefs::find_or_kept().and_then(|it| it.format("syscalls", "sys_enter_read"));
+    let id = format.ok().and_then(|it| EventFormat::parse(&it).ok()?.id);
+    let Some(id) = id.and_then(|it| u16::try_from(it).ok()) else {
+        return Check::bad(NAME, "not tried without tracefs", "see tracefs");
+    };
+    let cpu = limits::online_cpus().first().copied().unwrap_or(0);
+    let whose = Whose::Thread(Tid(nix::unistd::gettid().as_raw()));
+    match PerfEvent::tracepoint(id, cpu, Wake::Watermark(4096), whose) {
+        Ok(_) => Check::ok(NAME, "their system calls can be recorded without privileges"),
+        Err(error) => {
+            let fix = "sudo sysctl kernel.perf_event_paranoid=2";
+            Check::bad(NAME, format!("cannot be recorded without privileges: {error}"), fix)
+        }
     }
 }
 
 fn tracefs() -> Check {
-    match Tracefs::find().and_then(|it| it.format("raw_syscalls", "sys_enter").map(|_| it)) {
-        Ok(tracefs) => Check::ok("tracefs", tracefs.root().display().to_string()),
+    let found =
+        Tracefs::find_or_kept().and_then(|it| it.format("raw_syscalls", "sys_enter").map(|_| it));
+    match found {
+        Ok(tracefs) if tracefs.is_readable() => {
+            Check::ok("tracefs", tracefs.root().display().to_string())
+        }
+        Ok(_) => Check::ok("tracefs", "for root only; what it says of this kernel is kept"),
         Err(error) => {
             let fix = match error {
+                TracefsError::NotKept(_) => "sudo iotrace-perf doctor --cache",
                 TracefsError::NotMounted => "sudo mount -t tracefs tracefs /sys/kernel/tracing",
                 TracefsError::Unreadable { .. } => "sudo iotrace-perf doctor",
                 TracefsError::Missing { .. } => "a kernel with CONFIG_FTRACE_SYSCALLS",
@@ -103,7 +132,7 @@ fn tracefs() -> Check {
 /// Which of the tracepoints that we use this kernel has.
 fn tracepoints() -> Check {
     let readable =
-        Tracefs::find().and_then(|it| it.format("raw_syscalls", "sys_enter").map(|_| it));
+        Tracefs::find_or_kept().and_then(|it| it.format("raw_syscalls", "sys_enter").map(|_| it));
     let Ok(tracefs) = readable else {
         return Check::bad("tracepoints", "unknown without tracefs", "see tracefs");
     };
@@ -160,7 +189,7 @@ fn perf() -> Check {
     let paranoid =
         std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
     let fix = format!("sudo iotrace-perf … (kernel.perf_event_paranoid is {})", paranoid.trim());
-    let format = Tracefs::find().and_then(|it| it.format("raw_syscalls", "sys_enter"));
+    let format = Tracefs::find_or_kept().and_then(|it| it.format("raw_syscalls", "sys_enter"));
     let id = format
         .ok()
         .and_then(|it| EventFormat::parse(&it).ok()?.id)
@@ -169,7 +198,7 @@ fn perf() -> Check {
         return Check::bad("perf events", "not tried without tracefs", "see tracefs");
     };
     let cpu = limits::online_cpus().first().copied().unwrap_or(0);
-    let event = match PerfEvent::tracepoint(id, cpu, Wake::Watermark(4096)) {
+    let event = match PerfEvent::tracepoint(id, cpu, Wake::Watermark(4096), Whose::Everybody) {
         Ok(event) => event,
         Err(error) => return Check::bad("perf events", format!("cannot be opened: {error}"), fix),
     };

@@ -13,6 +13,7 @@ use crate::anomaly::{AnomalyKind, ByLink, Ignored, Ledger};
 use crate::capture::fact::Ending;
 use crate::operation::disk;
 use crate::pipeline::Summary;
+use crate::tracer::plan::SourceKind;
 use crate::units::SECTOR_BYTES;
 
 /// OTF2's readers open two files for each location.
@@ -371,6 +372,13 @@ fn other_programs(summary: &Summary) -> Option<String> {
         names.map(|(pid, comm)| format!("{pid} ({})", comm.escape_ascii())).collect();
     if other.count > shown.len() as u64 {
         shown.push(format!("{} more", other.count - shown.len() as u64));
+    }
+    if summary.header.source == SourceKind::Inherited.as_str() {
+        return Some(format!(
+            "out of sight: {}: without privileges the kernel shows nothing of programs that change their user (setuid), that this \
+             user may not read, or that have 32 bits; what they did is missing",
+            shown.join(", ")
+        ));
     }
     Some(format!(
         "32-bit programs: {}: their calls have other numbers than those of this kernel's own programs and are left out, \

@@ -11,7 +11,7 @@ use crate::tracer::options::Follow;
 
 /// The rungs, best first, and what `--names auto` would take.
 pub(super) fn checks() -> Vec<Check> {
-    let Ok(tracefs) = Tracefs::find() else {
+    let Ok(tracefs) = Tracefs::find_or_kept() else {
         return vec![Check::bad("names", "unknown without tracefs", "see tracefs")];
     };
     let machine = proc::host().machine;

@@ -234,6 +234,7 @@ fn options(args: &CaptureArgs) -> Result<Options, CliError> {
     Ok(Options {
         follow,
         calls: calls.into_iter().collect(),
+        is_default: args.events.is_empty(),
         block,
         extents,
         devices,
@@ -257,6 +258,7 @@ fn options(args: &CaptureArgs) -> Result<Options, CliError> {
             SourceArg::Auto => SourceWish::Auto,
             SourceArg::Perf => SourceWish::Only(SourceKind::Perf),
             SourceArg::Tracefs => SourceWish::Only(SourceKind::Tracefs),
+            SourceArg::Inherited => SourceWish::Only(SourceKind::Inherited),
         },
         place: Place {
             cpus: args.own_cpus.clone().map_or_else(Vec::new, |it| it.0),

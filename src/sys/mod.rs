@@ -13,6 +13,7 @@ pub mod fiemap;
 pub mod files;
 pub mod helper;
 pub mod instance;
+pub mod kept_formats;
 pub mod limits;
 pub mod mounts;
 pub mod perf;

@@ -9,6 +9,7 @@ use perf_event_open_sys::bindings as abi;
 
 use crate::record::abi::sample_type;
 use crate::record::program::x86;
+use crate::units::Tid;
 
 /// The fields of every sample: the fewest that order and attribute it. Each more costs the traced program 70 to 150 ns
 /// per event.
@@ -59,6 +60,17 @@ impl Functions {
     }
 }
 
+/// Whose hits an event sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whose {
+    /// Everybody's: for those who may trace the machine.
+    Everybody,
+    /// Those of this thread, and of all threads and processes that it makes from then on, while they are in user mode: what
+    /// anybody may see of what is theirs. (A system call's tracepoint is judged by the registers of the program, so it is seen;
+    /// `TRACE_EVENT_FL_CAP_ANY`, `perf_trace_event_perm()` in `kernel/trace/trace_event_perf.c`.)
+    Thread(Tid),
+}
+
 /// When the reader of a ring is woken by an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wake {
@@ -87,13 +99,13 @@ pub struct PerfEvent {
 }
 
 impl PerfEvent {
-    /// A tracepoint on one CPU, every task, every hit, switched off.
+    /// A tracepoint on one CPU, every hit, switched off.
     ///
     /// # Errors
     ///
     /// Those of `perf_event_open(2)`.
-    pub fn tracepoint(id: u16, cpu: u32, wake: Wake) -> io::Result<Self> {
-        Self::open(hits(id, wake), cpu)
+    pub fn tracepoint(id: u16, cpu: u32, wake: Wake, whose: Whose) -> io::Result<Self> {
+        Self::open(hits(id, wake), (cpu, whose))
     }
 
     /// The same, and each hit tells through which functions the task came there.
@@ -110,7 +122,7 @@ impl PerfEvent {
         attr.set_exclude_callchain_kernel(u64::from(!which.kernel));
         let by_kernel = which.user == Some(Unwind::FramePointers);
         attr.set_exclude_callchain_user(u64::from(!by_kernel));
-        Self::open(attr, cpu)
+        Self::open(attr, (cpu, Whose::Everybody))
     }
 
     /// An event that never fires but owns a ring and writes the births, names and ends of tasks into it; with `code` also which
@@ -119,22 +131,23 @@ impl PerfEvent {
     /// # Errors
     ///
     /// Those of `perf_event_open(2)`.
-    pub fn tasks(cpu: u32, wake: Wake, code: bool) -> io::Result<Self> {
+    pub fn tasks(cpu: u32, wake: Wake, code: bool, whose: Whose) -> io::Result<Self> {
         let mut attr = attributes(wake);
         attr.type_ = abi::PERF_TYPE_SOFTWARE;
         attr.config = u64::from(abi::PERF_COUNT_SW_DUMMY);
         attr.set_task(1);
         attr.set_comm(1);
         attr.set_comm_exec(1);
+        let place = (cpu, whose);
         if !code {
-            return Self::open(attr, cpu);
+            return Self::open(attr, place);
         }
         attr.set_mmap(1);
         attr.set_mmap2(1);
         let mut with_ids = attr;
         with_ids.set_build_id(1);
-        match Self::open(with_ids, cpu) {
-            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Self::open(attr, cpu),
+        match Self::open(with_ids, place) {
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Self::open(attr, place),
             other => other,
         }
     }
@@ -148,28 +161,37 @@ impl PerfEvent {
         let mut attr = attributes(wake);
         attr.type_ = abi::PERF_TYPE_SOFTWARE;
         attr.config = u64::from(abi::PERF_COUNT_SW_DUMMY);
-        Self::open(attr, cpu)
+        Self::open(attr, (cpu, Whose::Everybody))
     }
 
-    fn open(mut attr: abi::perf_event_attr, cpu: u32) -> io::Result<Self> {
+    fn open(mut attr: abi::perf_event_attr, (cpu, whose): (u32, Whose)) -> io::Result<Self> {
+        if whose != Whose::Everybody {
+            attr.set_inherit(1);
+            attr.set_exclude_kernel(1);
+            attr.set_exclude_hv(1);
+        }
         let time = u64::from(abi::PERF_FORMAT_TOTAL_TIME_ENABLED);
         attr.read_format = time | u64::from(abi::PERF_FORMAT_LOST);
-        match Self::open_as_is(&mut attr, cpu) {
+        match Self::open_as_is(&mut attr, cpu, whose) {
             // Before 6.0 there is no such bit.
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
                 attr.read_format = time;
-                Self::open_as_is(&mut attr, cpu)
+                Self::open_as_is(&mut attr, cpu, whose)
             }
             other => other,
         }
     }
 
-    fn open_as_is(attr: &mut abi::perf_event_attr, cpu: u32) -> io::Result<Self> {
+    fn open_as_is(attr: &mut abi::perf_event_attr, cpu: u32, whose: Whose) -> io::Result<Self> {
+        let pid = match whose {
+            Whose::Everybody => -1,
+            Whose::Thread(tid) => tid.0,
+        };
         let cpu = i32::try_from(cpu).map_err(|_| io::ErrorKind::InvalidInput)?;
         let flags = libc::c_ulong::from(abi::PERF_FLAG_FD_CLOEXEC);
         // SAFETY: `attr` is a whole, initialised attr of the size it names, alive over the call; the kernel only
         // writes its size back.
-        let fd = unsafe { perf::perf_event_open(attr, -1, cpu, -1, flags) };
+        let fd = unsafe { perf::perf_event_open(attr, pid, cpu, -1, flags) };
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }

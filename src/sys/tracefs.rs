@@ -3,9 +3,12 @@
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use nix::unistd::{AccessFlags, access};
 use thiserror::Error;
 
+use super::kept_formats::{self, Formats};
 use super::mounts::mounts_of;
 
 /// Why a tracepoint's description cannot be had. Each says what would help.
@@ -22,6 +25,12 @@ pub enum TracefsError {
         /// The kernel's answer.
         source: io::Error,
     },
+    /// It is there, but not for us, and nobody keeps what stands in it.
+    #[error(
+        "tracefs is for root only, and what it says of this kernel is not kept ({0}): have it kept once for all users: \
+         sudo iotrace-perf doctor --cache; or record as root: sudo iotrace-perf …"
+    )]
+    NotKept(String),
     /// This kernel has no such tracepoint.
     #[error("this kernel has no tracepoint {system}:{name} (it is not in {})", .root.join("events").display())]
     Missing {
@@ -37,10 +46,12 @@ pub enum TracefsError {
 /// Longer than the texts that describe a ring.
 const TEXT_BYTES_MAX: usize = 4096;
 
-/// A mounted tracefs.
+/// A mounted tracefs, or what is kept of it.
 #[derive(Clone, Debug)]
 pub struct Tracefs {
     root: PathBuf,
+    /// For whoever may not read it.
+    kept: Option<Arc<Formats>>,
 }
 
 impl Tracefs {
@@ -57,7 +68,30 @@ impl Tracefs {
             .into_iter()
             .find(|it| it.fs_type == "tracefs")
             .ok_or(TracefsError::NotMounted)?;
-        Ok(Self { root: mount.mount_point })
+        Ok(Self { root: mount.mount_point, kept: None })
+    }
+
+    /// Finds it; if it is not for us, what is kept of it.
+    ///
+    /// # Errors
+    ///
+    /// [`TracefsError::NotMounted`], [`TracefsError::NotKept`], or unreadable `/proc`.
+    pub fn find_or_kept() -> Result<Self, TracefsError> {
+        let mounted = Self::find();
+        let (root, why) = match mounted {
+            Ok(it) if it.is_readable() => return Ok(it),
+            Ok(it) => (it.root, None),
+            Err(why) => (PathBuf::from("/sys/kernel/tracing"), Some(why)),
+        };
+        match kept_formats::load() {
+            Ok(formats) => Ok(Self { root, kept: Some(Arc::new(formats)) }),
+            Err(not_kept) => Err(why.unwrap_or(TracefsError::NotKept(not_kept))),
+        }
+    }
+
+    /// True if formats can be read in it.
+    pub fn is_readable(&self) -> bool {
+        access(&self.root.join("events"), AccessFlags::R_OK | AccessFlags::X_OK).is_ok()
     }
 
     /// Its mount point.
@@ -86,6 +120,14 @@ impl Tracefs {
     ///
     /// [`TracefsError::Missing`] if the kernel does not have it, [`TracefsError::Unreadable`] if we may not read it.
     pub fn format(&self, system: &str, name: &str) -> Result<String, TracefsError> {
+        if let Some(kept) = &self.kept {
+            let missing = || TracefsError::Missing {
+                system: system.into(),
+                name: name.into(),
+                root: self.root.clone(),
+            };
+            return kept.get(&format!("{system}:{name}")).cloned().ok_or_else(missing);
+        }
         let path = self.root.join("events").join(system).join(name).join("format");
         fs::read_to_string(&path).map_err(|source| {
             if source.kind() == io::ErrorKind::NotFound {

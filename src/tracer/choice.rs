@@ -34,6 +34,10 @@ pub fn choose(wish: SourceWish, tracefs: &Tracefs) -> Result<Choice, String> {
     let choice = |source, reason: &str| Choice { source, reason: reason.to_owned() };
     match (wish, hindrance(tracefs)) {
         (SourceWish::Only(SourceKind::Perf), _) => Ok(choice(SourceKind::Perf, "as wanted")),
+        (SourceWish::Only(SourceKind::Inherited), _) => Ok(choice(
+            SourceKind::Inherited,
+            "perf events that children inherit: what anybody may record of their own programs",
+        )),
         (SourceWish::Only(SourceKind::Tracefs), None) => {
             Ok(choice(SourceKind::Tracefs, "as wanted"))
         }

@@ -56,6 +56,16 @@ pub enum TracerError {
     /// The wanted source cannot be had.
     #[error("--source tracefs is not possible: {0}; use --source perf")]
     Source(String),
+    /// It needs privileges, of which there are none.
+    #[error("{what}: not without privileges ({why}): sudo iotrace-perf …; {instead}")]
+    Privileges {
+        /// What was asked for.
+        what: &'static str,
+        /// What forbids it, measured.
+        why: String,
+        /// What is possible.
+        instead: &'static str,
+    },
     /// The wanted names cannot be had.
     #[error("the names of files cannot be had in this way: {0}; use --names auto")]
     Names(String),
@@ -141,9 +151,15 @@ fn permission_help() -> String {
         std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
     let root = nix::unistd::geteuid().is_root();
     match (root, paranoid.trim()) {
-        (false, level) => {
-            format!("kernel.perf_event_paranoid is {level} and this is not root: run it with sudo")
-        }
+        // Debian and Ubuntu have a third level, at which nothing is for users.
+        (false, level) if level.parse().is_ok_and(|it: i32| it > 2) => format!(
+            "kernel.perf_event_paranoid is {level}: run it with sudo, or allow users to trace programs of their own: \
+             sudo sysctl kernel.perf_event_paranoid=2"
+        ),
+        (false, level) => format!(
+            "kernel.perf_event_paranoid is {level} and this is not root, so only programs of this user can be traced: for others \
+             run it with sudo"
+        ),
         (true, _) => "this is root, so a container or security module forbids it: run it on the host, or give the \
                       container CAP_PERFMON and a seccomp profile that allows perf_event_open"
             .to_owned(),

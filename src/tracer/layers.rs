@@ -21,7 +21,9 @@ impl Layers {
     /// Probes, where this kernel and this source allow them; else tracepoints must do.
     pub(super) fn find(tracefs: &Tracefs, source: SourceKind) -> Self {
         let made = match source {
-            SourceKind::Perf => Err("kprobes are used with --source tracefs only".to_owned()),
+            SourceKind::Perf | SourceKind::Inherited => {
+                Err("kprobes are used with --source tracefs only".to_owned())
+            }
             SourceKind::Tracefs => Self::probe(tracefs),
         };
         match made {

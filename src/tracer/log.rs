@@ -116,7 +116,8 @@ impl Counted {
         doubts
     }
 
-    fn write_last(&mut self, facts: &[Fact], writer: &mut Writer<File>) {
+    /// Writes these facts, which come last.
+    pub fn write_last(&mut self, facts: &[Fact], writer: &mut Writer<File>) {
         let mut frame = FactsFrame::default();
         for (number, fact) in facts.iter().enumerate() {
             frame.push(fact);

@@ -12,6 +12,7 @@
 
 mod bench;
 mod btf;
+pub mod cache;
 mod chains;
 pub mod choice;
 mod code;
@@ -21,6 +22,7 @@ pub mod extents;
 mod frames;
 mod gauge;
 mod hold;
+mod inherited_source;
 mod layers;
 pub mod log;
 mod memory;
@@ -31,6 +33,7 @@ pub mod options;
 mod passed;
 pub mod perf_source;
 pub mod plan;
+mod privileges;
 pub mod probes;
 pub mod session;
 pub mod snapshot;

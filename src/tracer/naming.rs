@@ -135,7 +135,7 @@ pub fn choose(
                 Ok(naming)
             }
             // It is the source that stands in the way.
-            Err(why) if ground.source == SourceKind::Perf => {
+            Err(why) if ground.source != SourceKind::Tracefs => {
                 warnings.push(format!("names are read by threads: {why}"));
                 Ok(read(why, warnings))
             }
@@ -214,7 +214,7 @@ fn is_complete(naming: &Naming) -> bool {
 }
 
 fn probes(names: Names, ground: Ground<'_>) -> Result<Naming, String> {
-    if ground.source == SourceKind::Perf {
+    if ground.source != SourceKind::Tracefs {
         return Err(format!("{}s are recorded with --source tracefs only", names.as_str()));
     }
     let probes = match names {

@@ -36,6 +36,8 @@ pub struct Options {
     pub follow: Follow,
     /// Which system calls.
     pub calls: Vec<CallId>,
+    /// True if these are those that are recorded if nothing is asked for.
+    pub is_default: bool,
     /// Where file names come from.
     pub names: NamesWish,
     /// True to read the memory that arguments point to, too.

@@ -11,7 +11,7 @@ use super::plan::RingOf;
 use super::source::{Books, Described, Opened, RingSizes, Source};
 use super::stream::{PERF_LAYOUT, Stream};
 use crate::capture::header::{Counts, Layout};
-use crate::sys::perf::{Functions, PerfEvent, SAMPLE_TYPE, Wake};
+use crate::sys::perf::{Functions, PerfEvent, SAMPLE_TYPE, Wake, Whose};
 use crate::sys::ring::Ring;
 use crate::units::Tid;
 
@@ -101,7 +101,8 @@ pub(super) fn task_ring(
     sizes: RingSizes,
     functions: Functions,
 ) -> Result<Stream, TracerError> {
-    let owner = PerfEvent::tasks(cpu, watermark(ring, sizes), functions.user.is_some());
+    let code = functions.user.is_some();
+    let owner = PerfEvent::tasks(cpu, watermark(ring, sizes), code, Whose::Everybody);
     map(cpu, (ring, PERF_LAYOUT), owner, sizes)
 }
 
@@ -126,11 +127,11 @@ pub(super) fn chains_layout(functions: Functions) -> Layout {
 }
 
 /// The drain thread looks by itself often enough; it is woken only when it is late.
-fn watermark(ring: RingOf, sizes: RingSizes) -> Wake {
+pub(super) fn watermark(ring: RingOf, sizes: RingSizes) -> Wake {
     Wake::Watermark(u32::try_from(sizes.of(ring) / 2).unwrap_or(u32::MAX))
 }
 
-fn map(
+pub(super) fn map(
     cpu: u32,
     (of, layout): (RingOf, u16),
     owner: io::Result<PerfEvent>,
@@ -156,20 +157,31 @@ fn open_one(
     let wake = if planned.wakes { Wake::Each } else { watermark(planned.ring, sizes) };
     let event = match chained {
         Some(functions) => PerfEvent::chained(id, cpu, wake, functions),
-        None => PerfEvent::tracepoint(id, cpu, wake),
+        None => PerfEvent::tracepoint(id, cpu, wake, Whose::Everybody),
     };
     let event = event.map_err(failed)?;
     ring.owner().map_or(Ok(()), |it| event.redirect(it)).map_err(failed)?;
-    if !planned.filter.is_empty() {
-        let filter =
-            CString::new(planned.filter.as_str()).map_err(io::Error::other).map_err(failed)?;
-        event.set_filter(&filter).map_err(|source| TracerError::Filter {
-            tracepoint: tracepoint.name(),
-            filter: planned.filter.clone(),
-            source,
-        })?;
-    }
+    filter(&event, tracepoint, cpu)?;
     Ok(event)
+}
+
+/// Keeps hits that are not wanted out of the ring.
+pub(super) fn filter(
+    event: &PerfEvent,
+    tracepoint: &Described,
+    cpu: u32,
+) -> Result<(), TracerError> {
+    let filter = tracepoint.planned.filter.as_str();
+    if filter.is_empty() {
+        return Ok(());
+    }
+    let failed = |source| TracerError::open(tracepoint.name(), cpu, source);
+    let text = CString::new(filter).map_err(io::Error::other).map_err(failed)?;
+    event.set_filter(&text).map_err(|source| TracerError::Filter {
+        tracepoint: tracepoint.name(),
+        filter: filter.to_owned(),
+        source,
+    })
 }
 
 impl PerfSource {
@@ -213,7 +225,8 @@ impl Source for PerfSource {
     }
 }
 
-fn sum(tracepoint: &Described, per_cpu: &[PerfEvent]) -> io::Result<Counts> {
+/// What the kernel counted of a tracepoint's events.
+pub(super) fn sum(tracepoint: &Described, per_cpu: &[PerfEvent]) -> io::Result<Counts> {
     let (mut hits, mut lost) = (0, Some(0));
     for event in per_cpu {
         let counters = event.counters()?;

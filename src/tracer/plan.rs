@@ -17,6 +17,9 @@ pub enum SourceKind {
     Perf,
     /// Instances of tracefs: cheaper for the traced program, nearly free for others.
     Tracefs,
+    /// Perf events of the followed threads alone, which their children inherit: what needs no privilege. Dear, and system calls
+    /// only.
+    Inherited,
 }
 
 impl SourceKind {
@@ -25,6 +28,7 @@ impl SourceKind {
         match self {
             Self::Perf => "perf",
             Self::Tracefs => "tracefs",
+            Self::Inherited => "inherited",
         }
     }
 }
@@ -177,6 +181,13 @@ const BIO_QUEUE: &str = "block_bio_queue";
 pub fn plan(wanted: &Wanted<'_>) -> Vec<Planned> {
     let is_perf = wanted.source == SourceKind::Perf;
     let there = |it: &&CallId| it.call().number(wanted.machine).is_some();
+    if wanted.source == SourceKind::Inherited {
+        // No other tracepoint is for everybody, and each costs every fork. Programs go out of sight by an exec, so its end is
+        // to be seen.
+        let calls = wanted.calls.iter().filter(there);
+        let calls = calls.flat_map(|&it| single(it, RingOf::Main, ""));
+        return calls.chain(exec_exits(wanted.calls)).collect();
+    }
     // Each of perf's tracepoints costs 40 ms at the end, so there only the opens have some of their own, and
     // what receives descriptors.
     let has_names = |call: &Call| {
@@ -324,7 +335,7 @@ fn exec_exits_term(machine: &str) -> String {
     format!("(ret==0&&({}))", id_filter(numbers))
 }
 
-/// Those that are not wanted anyway, with tracefs. (A tracepoint of perf costs 40 ms at the end; where it has few calls,
+/// Those that are not wanted anyway, with tracefs and without privileges. (A tracepoint of perf costs 40 ms at the end; where it has few calls,
 /// `syscalls:*` is silent about those of other tables, so nothing is misread.)
 fn exec_exits(wanted: &[CallId]) -> impl Iterator<Item = Planned> {
     execs().filter(|it| !wanted.contains(it)).filter_map(|it| {

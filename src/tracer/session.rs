@@ -24,7 +24,7 @@ use super::stream::Stream;
 use super::threads::Threads;
 use super::tree::Tree;
 use super::watch::{awaited, nanoseconds, time_left, wait_for};
-use super::{perf_source, tracefs_source};
+use super::{inherited_source, perf_source, privileges, tracefs_source};
 use crate::capture::fact::Text;
 use crate::capture::format::FrameKind;
 use crate::capture::header::{self, Disk, End, Host, Own};
@@ -85,8 +85,16 @@ pub fn record(
     held: Option<Held>,
     interrupts: &mut dyn Interrupts,
 ) -> Result<Outcome, TracerError> {
-    let session = match Session::open(options, log_path, log, held.as_ref()) {
-        Ok(session) => session,
+    let mut warnings = Vec::new();
+    let narrowed = Tracefs::find_or_kept()
+        .map_err(TracerError::from)
+        .and_then(|it| Ok((privileges::narrowed(options, &it, &mut warnings)?, it)));
+    let opened = narrowed.and_then(|(options, tracefs)| {
+        let session = Session::open(&options, (log_path, log), held.as_ref(), &tracefs, warnings)?;
+        Ok((options, session))
+    });
+    let (options, session) = match opened {
+        Ok(opened) => opened,
         Err(error) => {
             if let Some(held) = held {
                 held.abandon();
@@ -94,6 +102,7 @@ pub fn record(
             return Err(error);
         }
     };
+    let options = &*options;
     let ends = match awaited(options, held.as_ref()) {
         Ok(ends) => ends,
         Err(error) => {
@@ -143,12 +152,12 @@ struct Session {
 impl Session {
     fn open(
         options: &Options,
-        log_path: &str,
-        log: File,
+        (log_path, log): (&str, File),
         held: Option<&Held>,
+        tracefs: &Tracefs,
+        mut warnings: Vec<String>,
     ) -> Result<Self, TracerError> {
         limits::raise_open_files();
-        let mut warnings = Vec::new();
         let host = proc::host();
         if matches!(options.follow, Follow::System) && proc::is_namespaced() {
             warnings.push(
@@ -161,7 +170,7 @@ impl Session {
         let sizes = ring_sizes(options, host.cpus.len());
         let before = followed(options, held)?;
         let (opened, choice, (mut naming, layers)) =
-            open_events(options, &host, &own_name, sizes, &mut warnings)?;
+            open_events(options, (&host, &before), &own_name, (tracefs, sizes), &mut warnings)?;
         let Opened { source, drained, names: names_rings, ring_bytes } = opened;
         let (names, layouts) = (naming.names, layouts(source.as_ref())?);
         let its_rings = (names_rings, layouts.as_slice());
@@ -169,7 +178,8 @@ impl Session {
             names_readers(options, &mut naming, its_rings, &host.machine, source.as_ref())?;
         let name_threads = NamesThreads::start(&names_readers, &own_name)
             .map_err(TracerError::system("start a thread"))?;
-        let gauge = Gauge::start(&options.calls, &own_name)?;
+        let is_seen = choice.source != SourceKind::Inherited;
+        let gauge = is_seen.then(|| Gauge::start(&options.calls, &own_name)).transpose()?.flatten();
         let gauge_thread = gauge.as_ref().map(|it| it.tid);
         follow(options, held, gauge_thread, source.as_ref(), &mut warnings)?;
         let start = clock::now();
@@ -282,6 +292,7 @@ impl Session {
         let ended = program.as_ref().is_some_and(|it| it.has_ended().unwrap_or(false));
         let books =
             program.as_ref().filter(|_| ended).and_then(|it| snapshot::books_of_ended(it.pid()));
+        let has_books = books.is_some();
         // From here on a recording exists: what goes wrong is told with it.
         warnings.extend(self.source.disturbed());
         if let Err(error) = self.source.disable() {
@@ -301,7 +312,11 @@ impl Session {
             return Err(TracerError::LogThread);
         };
         let (ended, running) = match program {
-            Some(program) if ended => (program.reap().ok(), None),
+            Some(program) if ended => {
+                let (ended, books) = snapshot::reap(program, has_books);
+                counted.write_last(books.as_slice(), &mut writer);
+                (ended, None)
+            }
             other => (None, other),
         };
         warnings.extend(self.probes.as_ref().and_then(Probes::missed_names));
@@ -350,19 +365,18 @@ type OpenedEvents = (Opened, Choice, Tellers);
 
 fn open_events(
     options: &Options,
-    host: &Host,
+    (host, followed): (&Host, &[Pid]),
     own_name: &str,
-    sizes: RingSizes,
+    (tracefs, sizes): (&Tracefs, RingSizes),
     warnings: &mut Vec<String>,
 ) -> Result<OpenedEvents, TracerError> {
-    let tracefs = Tracefs::find()?;
     // Whatever our own source is: their rings hold memory, and may be written to. Where there are no instances there is
     // nothing to remove.
-    let _ = instance::remove_stale(&tracefs);
+    let _ = instance::remove_stale(tracefs);
     socket::remove_left();
-    let choice = choose(options.source, &tracefs).map_err(TracerError::Source)?;
+    let choice = choose(options.source, tracefs).map_err(TracerError::Source)?;
     let open = |source: SourceKind, warnings: &mut Vec<String>| {
-        open_from(source, options, host, own_name, (&tracefs, sizes), warnings)
+        open_from(source, options, (host, followed), own_name, (tracefs, sizes), warnings)
     };
     let mut told = Vec::new();
     let ((opened, tellers), choice) = match open(choice.source, &mut told) {
@@ -388,7 +402,7 @@ fn open_events(
 fn open_from(
     source: SourceKind,
     options: &Options,
-    host: &Host,
+    (host, followed): (&Host, &[Pid]),
     own_name: &str,
     (tracefs, sizes): (&Tracefs, RingSizes),
     warnings: &mut Vec<String>,
@@ -429,6 +443,10 @@ fn open_from(
     let functions = options.chains.map_or(Functions::default(), |it| it.functions);
     let mut opened = match source {
         SourceKind::Perf => perf_source::open(described, &host.cpus, sizes, functions)?,
+        SourceKind::Inherited => {
+            let threads = proc::threads(followed);
+            inherited_source::open(described, (&host.cpus, sizes), threads, warnings)?
+        }
         SourceKind::Tracefs => {
             let which = (naming.names, functions);
             tracefs_source::open(described, tracefs, &host.cpus, sizes, which)?

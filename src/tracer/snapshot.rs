@@ -1,6 +1,7 @@
 //! What was there before the recording: tasks, their names, their open files.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::sync::mpsc::Sender;
 
 use super::error::TracerError;
@@ -8,6 +9,7 @@ use super::log::Message;
 use super::threads::spawn_named;
 use crate::capture::fact::{Fact, Text};
 use crate::sys::limits::online_cpus;
+use crate::sys::spawn::{Ended, Running};
 use crate::sys::{clock, mounts, proc};
 use crate::units::{Pid, Tid};
 
@@ -147,6 +149,48 @@ pub fn books_of_ended(pid: i32) -> Option<Fact> {
     proc::text(&format!("/proc/{pid}/io"), Text::PROCESS_IO, Pid(pid)).ok()
 }
 
+/// Waits for a program that has ended, and says what the kernel has in its books if those were closed to us before
+/// ([`books_of_ended`]): a waiting parent gets the books of its child added to its own.
+pub(super) fn reap(program: Running, has_books: bool) -> (Option<Ended>, Option<Fact>) {
+    let pid = program.pid();
+    let before = (!has_books).then(own_books).flatten();
+    let ended = program.reap().ok();
+    let text = before.and_then(|before| books_between(&before, &own_books()?));
+    let fact = |text: String| Fact::Text {
+        time: clock::now(),
+        which: Text::PROCESS_IO,
+        pid: Pid(pid),
+        text: text.into_bytes(),
+    };
+    (ended, text.map(fact))
+}
+
+/// Our own books by one read, if nobody else of us can be at work meanwhile.
+fn own_books() -> Option<String> {
+    let is_alone = std::fs::read_dir("/proc/self/task").ok()?.count() == 1;
+    let mut file = is_alone.then(|| File::open("/proc/self/io").ok()).flatten()?;
+    let mut bytes = [0; 1024];
+    let length = file.read(&mut bytes).ok()?;
+    String::from_utf8(bytes.get(..length)?.to_vec()).ok()
+}
+
+/// What came to our books between two reads of them, but for the first of these reads itself.
+fn books_between(before: &str, after: &str) -> Option<String> {
+    let number = |line: &str| line.split_once(": ").and_then(|it| it.1.parse::<u64>().ok());
+    let mut between = String::new();
+    for (old, new) in before.lines().zip(after.lines()) {
+        let key = new.split_once(": ")?.0;
+        let read = match key {
+            "rchar" => before.len() as u64,
+            "syscr" => 1,
+            _ => 0,
+        };
+        let came = number(new)?.checked_sub(number(old)?)?.checked_sub(read)?;
+        between.push_str(&format!("{key}: {came}\n"));
+    }
+    Some(between)
+}
+
 /// A CPU on which events were off for less time than this, ns, was there all the time: they are not switched on and off at once.
 const AWAY_NS_MIN: u64 = 100_000_000;
 
@@ -181,6 +225,16 @@ pub(super) fn late_cpus(at_start: &[u32]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_books_of_a_child_are_what_it_added_to_ours() {
+        let before = "rchar: 1000\nwchar: 7\nsyscr: 5\n";
+        let after = "rchar: 1131\nwchar: 10\nsyscr: 8\n";
+        let expected = "rchar: 101\nwchar: 3\nsyscr: 2\n";
+        assert_eq!(books_between(before, after).as_deref(), Some(expected));
+        assert_eq!(books_between(after, before), None);
+        assert_eq!(books_between("rchar: x\n", "rchar: 3\n"), None);
+    }
 
     #[test]
     fn a_cpu_is_gone_if_its_events_were_off_much_earlier() {

@@ -1,0 +1,168 @@
+//! What an administrator keeps of tracefs for users that may not read it: the texts of `format` files of this kernel.
+//!
+//! One file for each kernel, world-readable, only of value while exactly that kernel runs: the numbers of tracepoints are given
+//! at its boot, in the order in which it was linked.
+
+use std::collections::BTreeMap;
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::proc;
+
+/// Where it is kept.
+const DIRECTORY: &str = "/var/cache/iotrace-perf";
+/// The version of the file's shape.
+const VERSION: u32 = 1;
+/// A few hundred texts of a few KiB each.
+const BYTES_MAX: u64 = 16 << 20;
+
+/// Texts by `system:name`.
+pub type Formats = BTreeMap<String, String>;
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Kept {
+    version: u32,
+    kernel: Kernel,
+    formats: Formats,
+}
+
+/// Which kernel, to the build.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Kernel {
+    release: String,
+    version: String,
+    machine: String,
+    /// `/sys/kernel/notes` in hexadecimal: the build id is in it (`Documentation/ABI/testing/sysfs-kernel-notes`).
+    notes: String,
+}
+
+impl Kernel {
+    fn running() -> Self {
+        let host = proc::host();
+        let notes = fs::read("/sys/kernel/notes").unwrap_or_default();
+        let notes = notes.iter().map(|it| format!("{it:02x}")).collect();
+        let (release, version, machine) = (host.kernel_release, host.kernel_version, host.machine);
+        Self { release, version, machine, notes }
+    }
+}
+
+fn path_of(kernel: &Kernel) -> PathBuf {
+    // The kernel takes any word for its name.
+    let release: String =
+        kernel.release.chars().map(|it| if it == '/' { '_' } else { it }).collect();
+    Path::new(DIRECTORY).join(format!("formats-{release}.json"))
+}
+
+/// Keeps these for the kernel that runs. Where they are.
+///
+/// # Errors
+///
+/// Those of writing it; `PermissionDenied` for whoever is not root, and if the directory is not root's alone.
+pub fn keep(formats: Formats) -> io::Result<PathBuf> {
+    if !nix::unistd::geteuid().is_root() {
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "only root may keep them"));
+    }
+    let made = DirBuilder::new().mode(0o755).create(DIRECTORY);
+    made.or_else(|it| if it.kind() == io::ErrorKind::AlreadyExists { Ok(()) } else { Err(it) })?;
+    only_of_root(&fs::symlink_metadata(DIRECTORY)?)?;
+    let kernel = Kernel::running();
+    let path = path_of(&kernel);
+    let text = serde_json::to_vec(&Kept { version: VERSION, kernel, formats })?;
+    // Nobody reads half of it.
+    let new = path.with_extension(format!("{}.new", std::process::id()));
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o644).open(&new)?;
+    let written = file
+        .write_all(&text)
+        // Whatever the mask is.
+        .and_then(|()| file.set_permissions(Permissions::from_mode(0o644)))
+        .and_then(|()| fs::rename(&new, &path));
+    if written.is_err() {
+        let _ = fs::remove_file(&new);
+    }
+    written.map(|()| path)
+}
+
+/// What is kept for the kernel that runs.
+///
+/// # Errors
+///
+/// Why it is of no use, in words.
+pub fn load() -> Result<Formats, String> {
+    let kernel = Kernel::running();
+    load_from(&path_of(&kernel), &kernel)
+}
+
+fn load_from(path: &Path, kernel: &Kernel) -> Result<Formats, String> {
+    let unusable = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
+    let file = File::open(path).map_err(|it| unusable(&it))?;
+    let metadata = file.metadata().map_err(|it| unusable(&it))?;
+    only_of_root(&metadata).map_err(|it| unusable(&it))?;
+    let mut text = Vec::new();
+    file.take(BYTES_MAX + 1).read_to_end(&mut text).map_err(|it| unusable(&it))?;
+    if text.len() as u64 > BYTES_MAX {
+        return Err(unusable(&"it is too large"));
+    }
+    let kept: Kept = serde_json::from_slice(&text).map_err(|it| unusable(&it))?;
+    if kept.version != VERSION {
+        return Err(unusable(&format!("it has version {}, not {VERSION}", kept.version)));
+    }
+    if kept.kernel != *kernel {
+        return Err(unusable(&"it is of another build of this kernel"));
+    }
+    Ok(kept.formats)
+}
+
+/// What others could have written would be believed to be the kernel's words.
+fn only_of_root(metadata: &fs::Metadata) -> io::Result<()> {
+    let is_ours = metadata.uid() == 0 && metadata.mode() & 0o022 == 0 && !metadata.is_symlink();
+    if is_ours {
+        Ok(())
+    } else {
+        let why = "others than root may have written it";
+        Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kernel() -> Kernel {
+        let text = |it: &str| it.to_owned();
+        Kernel {
+            release: text("6.1"),
+            version: text("#1"),
+            machine: text("x86_64"),
+            notes: text("00"),
+        }
+    }
+
+    /// What is loaded of a file with this text and these permissions.
+    fn loaded(text: &str, mode: u32) -> Result<Formats, String> {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("formats");
+        fs::write(&path, text).expect("written");
+        fs::set_permissions(&path, Permissions::from_mode(mode)).expect("set");
+        load_from(&path, &kernel())
+    }
+
+    #[test]
+    fn only_what_root_has_written_for_this_kernel_is_believed() {
+        let formats = Formats::from([("a:b".to_owned(), "name: b".to_owned())]);
+        let kept = Kept { version: VERSION, kernel: kernel(), formats: formats.clone() };
+        let text = serde_json::to_string(&kept).expect("JSON");
+        if nix::unistd::geteuid().is_root() {
+            assert_eq!(loaded(&text, 0o644), Ok(formats));
+            let other = text.replace("#1", "#2");
+            assert!(loaded(&other, 0o644).expect_err("refused").contains("another build"));
+            let later = text.replace("\"version\":1", "\"version\":2");
+            assert!(loaded(&later, 0o644).expect_err("refused").contains("version 2"));
+            assert!(loaded("{", 0o644).is_err());
+        }
+        assert!(loaded(&text, 0o666).expect_err("refused").contains("others than root"));
+    }
+}

@@ -1,0 +1,56 @@
+//! Has what tracefs says of this kernel's tracepoints kept for users who may not read it.
+
+use std::path::PathBuf;
+
+use super::error::TracerError;
+use crate::event::block_shape::BLOCK_POINTS;
+use crate::event::fault::FAULT_POINTS;
+use crate::event::file_io::FILE_IO_POINTS;
+use crate::event::fs::FS_POINTS;
+use crate::event::layer::LAYER_POINTS;
+use crate::event::syscall_table::CallId;
+use crate::event::uring::URING_POINTS;
+use crate::sys::kept_formats::{self, Formats};
+use crate::sys::tracefs::Tracefs;
+
+/// Those that are no row of a table.
+const OTHERS: &[(&str, &str)] = &[
+    ("task", "task_newtask"),
+    ("sched", "sched_process_exec"),
+    ("raw_syscalls", "sys_enter"),
+    ("raw_syscalls", "sys_exit"),
+];
+
+/// Keeps the formats of all tracepoints that a recording may open and this kernel has. Where, and of how many.
+///
+/// # Errors
+///
+/// If tracefs cannot be read, or the file not be written.
+pub fn keep() -> Result<(PathBuf, usize), TracerError> {
+    let tracefs = Tracefs::find()?;
+    // Without the first one there is nothing to keep.
+    tracefs.format("raw_syscalls", "sys_enter")?;
+    let with_format = |(system, name): (&str, String)| {
+        let format = tracefs.format(system, &name).ok()?;
+        Some((format!("{system}:{name}"), format))
+    };
+    let formats: Formats = all().filter_map(with_format).collect();
+    let count = formats.len();
+    let kept = kept_formats::keep(formats);
+    kept.map(|it| (it, count)).map_err(TracerError::system("keep what tracefs says"))
+}
+
+fn all() -> impl Iterator<Item = (&'static str, String)> {
+    let calls = CallId::all().map(|it| it.call().name);
+    let calls = calls.flat_map(|it| ["enter", "exit"].map(|side| format!("sys_{side}_{it}")));
+    let plain = |it: &(&'static str, &'static str)| (it.0, it.1.to_owned());
+    calls
+        .map(|it| ("syscalls", it))
+        .chain(BLOCK_POINTS.iter().map(|it| ("block", it.0.to_owned())))
+        .chain(FS_POINTS.iter().map(|it| (it.0, it.1.to_owned())))
+        .chain(URING_POINTS.iter().map(|it| ("io_uring", it.0.to_owned())))
+        .chain(FILE_IO_POINTS.iter().map(|it| (it.0, it.1.to_owned())))
+        .chain(LAYER_POINTS.iter().map(|it| (it.system, it.name.to_owned())))
+        .chain(FAULT_POINTS.iter().map(plain))
+        .chain(OTHERS.iter().map(plain))
+}

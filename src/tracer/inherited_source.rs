@@ -1,0 +1,155 @@
+//! Perf events of single threads, which whatever these give birth to inherits: the source that needs no privilege.
+//!
+//! ```text
+//!  thread ─┬─ CPU 0: births and names (owns the ring) ◄── sys_enter_read, sys_exit_read, …
+//!          └─ CPU 1: the same
+//! ```
+//!
+//! The kernel copies each event at each birth (about 8 us for each, on each CPU), sends what the copies see to the ring of the
+//! first one, and adds up their counts. It ends them without a word when a program is executed that the user may not read, or
+//! that is somebody else's (`begin_new_exec()` in `fs/exec.c`): the exec itself is the last that is seen.
+
+use std::io;
+
+use super::error::TracerError;
+use super::perf_source::{filter, layout, map, sum, watermark};
+use super::plan::RingOf;
+use super::source::{Books, Described, Opened, RingSizes, Source};
+use super::stream::{PERF_LAYOUT, Stream};
+use crate::capture::header::Layout;
+use crate::sys::perf::{PerfEvent, Whose};
+use crate::sys::ring::page_bytes;
+use crate::units::Tid;
+
+/// Everything that is open in the kernel.
+#[derive(Debug)]
+struct InheritedSource {
+    threads: Vec<Tid>,
+    tracepoints: Vec<Described>,
+    /// For each of them, its events on each CPU and of each thread.
+    events: Vec<Vec<PerfEvent>>,
+    /// Births and names, but for those of the first thread, which own the rings.
+    tasks: Vec<PerfEvent>,
+}
+
+/// Opens all for these threads on all CPUs, switched off. What the user should know goes into `warnings`.
+///
+/// # Errors
+///
+/// [`TracerError`] says what could not be opened and what would help.
+pub(super) fn open(
+    described: Vec<Described>,
+    (cpus, sizes): (&[u32], RingSizes),
+    threads: Vec<Tid>,
+    warnings: &mut Vec<String>,
+) -> Result<Opened, TracerError> {
+    let (rings, bytes) = rings(cpus, sizes, *threads.first().unwrap_or(&Tid(0)))?;
+    if bytes < sizes.main {
+        warnings.push(format!(
+            "the rings have {} KiB each, not {}: without privileges there is no more (kernel.perf_event_mlock_kb, ulimit -l); \
+             what does not fit is counted as lost",
+            bytes >> 10,
+            sizes.main >> 10
+        ));
+    }
+    let mut tasks = Vec::new();
+    let mut events: Vec<Vec<PerfEvent>> = described.iter().map(|_| Vec::new()).collect();
+    for (number, &thread) in threads.iter().enumerate() {
+        for ring in &rings {
+            let opened = of_thread(&described, ring, sizes, (thread, number == 0));
+            match opened {
+                Ok((task, hits)) => {
+                    tasks.extend(task);
+                    events.iter_mut().zip(hits).for_each(|(all, it)| all.push(it));
+                }
+                // It has ended meanwhile.
+                Err(TracerError::Open { source, .. })
+                    if number > 0 && source.raw_os_error() == Some(libc::ESRCH) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    let mut ring_bytes = [0; RingOf::ALL.len()];
+    ring_bytes[RingOf::Main as usize] = bytes;
+    let source = Box::new(InheritedSource { threads, tracepoints: described, events, tasks });
+    Ok(Opened { source, drained: rings, names: Vec::new(), ring_bytes })
+}
+
+/// A ring on each CPU, as large as the kernel allows, and how large.
+fn rings(cpus: &[u32], sizes: RingSizes, first: Tid) -> Result<(Vec<Stream>, usize), TracerError> {
+    let mut bytes = sizes.main;
+    loop {
+        let sizes = sizes.with_main(bytes);
+        let ring = |&cpu: &u32| {
+            let wake = watermark(RingOf::Main, sizes);
+            let owner = PerfEvent::tasks(cpu, wake, false, Whose::Thread(first));
+            map(cpu, (RingOf::Main, PERF_LAYOUT), owner, sizes)
+        };
+        match cpus.iter().map(ring).collect() {
+            Err(TracerError::Ring { source, .. })
+                if source.kind() == io::ErrorKind::PermissionDenied && bytes > page_bytes() =>
+            {
+                bytes /= 2;
+            }
+            rings => return Ok((rings?, bytes)),
+        }
+    }
+}
+
+/// The events of a thread on the CPU of this ring: births and names, unless the ring's owner is these, and the tracepoints.
+fn of_thread(
+    described: &[Described],
+    ring: &Stream,
+    sizes: RingSizes,
+    (thread, is_first): (Tid, bool),
+) -> Result<(Option<PerfEvent>, Vec<PerfEvent>), TracerError> {
+    let (cpu, whose, wake) = (ring.cpu, Whose::Thread(thread), watermark(RingOf::Main, sizes));
+    let into_ring = |event: io::Result<PerfEvent>, what: &dyn Fn() -> String| {
+        let redirected = event.and_then(|event| {
+            ring.owner().map_or(Ok(()), |owner| event.redirect(owner))?;
+            Ok(event)
+        });
+        redirected.map_err(|source| TracerError::open(what(), cpu, source))
+    };
+    let task = || {
+        let task = PerfEvent::tasks(cpu, wake, false, whose);
+        into_ring(task, &|| format!("the births and names of thread {thread}"))
+    };
+    let task = (!is_first).then(task).transpose()?;
+    let hits = described.iter().map(|it| {
+        let event = PerfEvent::tracepoint(it.id, cpu, wake, whose);
+        let event = into_ring(event, &|| it.name())?;
+        filter(&event, it, cpu).map(|()| event)
+    });
+    Ok((task, hits.collect::<Result<_, _>>()?))
+}
+
+impl Source for InheritedSource {
+    fn enable(&self) -> io::Result<()> {
+        let hits = self.events.iter().flatten().rev();
+        self.tasks.iter().chain(hits).try_for_each(PerfEvent::enable)
+    }
+
+    fn disable(&self) -> io::Result<()> {
+        self.events.iter().flatten().chain(&self.tasks).try_for_each(PerfEvent::disable)
+    }
+
+    /// Who was born while the events were opened may have inherited none.
+    fn follow(&self, now_there: &dyn Fn() -> Vec<Tid>) -> io::Result<bool> {
+        Ok(now_there().iter().all(|it| self.threads.contains(it)))
+    }
+
+    fn tracepoints(&self) -> &[Described] {
+        &self.tracepoints
+    }
+
+    fn layouts(&self) -> Vec<Layout> {
+        vec![layout()]
+    }
+
+    fn counts(&self) -> io::Result<Books> {
+        let each = self.tracepoints.iter().zip(&self.events);
+        let counts = each.map(|(tracepoint, events)| Ok((tracepoint.id, sum(tracepoint, events)?)));
+        Ok(Books { tracepoints: counts.collect::<io::Result<_>>()?, rings: Vec::new() })
+    }
+}
