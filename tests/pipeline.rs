@@ -6,10 +6,11 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use iotrace_perf::analysis::totals::{Totals, WithTotals};
-use iotrace_perf::capture::fact::{Text, facts};
+use iotrace_perf::capture::fact::{FactsFrame, Text, facts};
 use iotrace_perf::capture::format::FrameKind;
 use iotrace_perf::capture::header::Header;
 use iotrace_perf::capture::reader::{Item, Reader};
+use iotrace_perf::capture::writer::{DataFrame, Writer};
 use iotrace_perf::event::syscall_table::{CallId, Class};
 use iotrace_perf::operation::{Sink, disk};
 use iotrace_perf::pipeline::{self, Summary};
@@ -402,4 +403,55 @@ fn calls_in_the_texts_are_rows_of_the_table() {
     let header = header_of(&read("v1/dd", "iocap"));
     assert!(header.calls.iter().all(|it| CallId::by_name(it).is_some()), "{:?}", header.calls);
     assert!(header.calls.len() >= 26, "the corpus was recorded with all calls that there were");
+}
+
+/// The log with the end of each DATA payload cut off, so that its last record makes no sense.
+fn cut(log: &[u8]) -> Vec<u8> {
+    let mut writer = Writer::new(Vec::new()).expect("memory");
+    for item in Reader::new(log).expect("a log") {
+        let Item::Frame(frame, mut payload) = item.expect("memory") else { panic!("it is whole") };
+        let time = KernelTime(frame.first_time);
+        let written = match frame.kind {
+            FrameKind::HEADER | FrameKind::END => {
+                let value: serde_json::Value = serde_json::from_slice(&payload).expect("JSON");
+                writer.json(frame.kind, time, &value)
+            }
+            FrameKind::DATA => {
+                let data = DataFrame {
+                    cpu: frame.cpu,
+                    stream: frame.stream,
+                    layout: frame.layout,
+                    codec: frame.codec,
+                    first_time: time,
+                    last_time: KernelTime(frame.last_time),
+                    records: frame.items,
+                };
+                let end = payload.len().saturating_sub(3);
+                writer.data(&data, &mut payload[..end])
+            }
+            FrameKind::ROUND => writer.round(time),
+            _ => {
+                let mut facts = FactsFrame::default();
+                facts.bytes.extend(payload);
+                writer.facts(time, &mut facts)
+            }
+        };
+        written.expect("memory");
+    }
+    writer.get_ref().clone()
+}
+
+/// Found by `fuzz/`: what could not be used was told at its own time, in the middle of what came earlier and later.
+#[test]
+fn what_cannot_be_used_is_told_in_its_turn() {
+    for name in names("iocap") {
+        let log = read(&name, "iocap");
+        let (summary, ..) = run(&cut(&log), Nothing);
+        assert!(summary.ledger.anomalous_total() > 0, "{name}");
+        let mut damaged = log.clone();
+        let middle = log.len() * 2 / 3;
+        damaged[middle..middle + 8].fill(0xee);
+        let (summary, ..) = run(&damaged, Nothing);
+        assert!(summary.damaged_bytes > 0, "{name}");
+    }
 }

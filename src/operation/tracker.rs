@@ -149,19 +149,24 @@ impl Tracker {
         }
     }
 
-    /// Something before the events could not be used.
+    /// Something before the events could not be used; that is told now, whatever time it is of.
     ///
     /// # Errors
     ///
     /// Those of the sink.
-    pub fn anomaly<S: Sink>(&mut self, anomaly: &Anomaly, sink: &mut S) -> Result<(), S::Error> {
+    pub fn anomaly<S: Sink>(
+        &mut self,
+        anomaly: &Anomaly,
+        now: KernelTime,
+        sink: &mut S,
+    ) -> Result<(), S::Error> {
         self.ledger.anomalous(anomaly.kind);
         use AnomalyKind::{Late, NoProcess, Undecodable};
         if matches!(anomaly.kind, Late | Undecodable | NoProcess) {
             // To what is followed it is as good as lost.
             self.records_lost();
         }
-        sink.step(anomaly.time, &Step::Anomaly(anomaly))
+        sink.step(now, &Step::Anomaly(anomaly))
     }
 
     /// The capture is over: everything that is open ends as unfinished.
@@ -314,7 +319,7 @@ impl Tracker {
                     )?;
                 }
                 let detail = format!("{} = {} without its entry", exit.call.call().name, exit.ret);
-                self.anomaly(&anomaly(event, AnomalyKind::OrphanExit, 1, detail), sink)
+                self.anomaly(&anomaly(event, AnomalyKind::OrphanExit, 1, detail), event.time, sink)
             }
         }
     }
@@ -383,7 +388,7 @@ impl Tracker {
         self.ledger.lost = self.ledger.lost.saturating_add(count);
         self.records_lost();
         let detail = format!("{count} records lost: the ring of CPU {} was full", event.cpu);
-        self.anomaly(&anomaly(event, AnomalyKind::Lost, count, detail), sink)
+        self.anomaly(&anomaly(event, AnomalyKind::Lost, count, detail), event.time, sink)
     }
 
     fn task<S: Sink>(

@@ -20,6 +20,9 @@ pub(super) struct Back<'a, S> {
     /// Those that there were at the start.
     disks: Vec<Disk>,
     sink: &'a mut S,
+    /// So far everything has been told. What could not be used has a time of its own and is told when it is found, which may be before or
+    /// after its time comes.
+    now: KernelTime,
     /// Asked at each round.
     go_on: &'a mut dyn FnMut() -> bool,
 }
@@ -31,12 +34,13 @@ impl<'a, S: Sink> Back<'a, S> {
         sink: &'a mut S,
         go_on: &'a mut dyn FnMut() -> bool,
     ) -> Self {
-        Self { tracker: tracker(header), disks: header.disks.clone(), sink, go_on }
+        let (tracker, disks) = (tracker(header), header.disks.clone());
+        Self { tracker, disks, sink, now: KernelTime::MIN, go_on }
     }
 
     /// All of the log has been passed on, and this is what is known of it.
     pub(super) fn finish(mut self, summary: Summary) -> Result<Summary, PipelineError<S::Error>> {
-        let finished = self.tracker.finish(summary.last_time, self.sink);
+        let finished = self.tracker.finish(summary.last_time.max(self.now), self.sink);
         finished.map_err(PipelineError::Sink)?;
         Ok(Summary { ledger: self.tracker.ledger().clone(), ..summary })
     }
@@ -95,11 +99,16 @@ impl<S: Sink> Next for Back<'_, S> {
 
     fn take(&mut self, passed: Passed) -> Result<(), Self::Error> {
         let tracker = &mut self.tracker;
+        self.now = match &passed {
+            Passed::Event(event) => self.now.max(event.time),
+            Passed::ToldUntil(time) => self.now.max(*time),
+            _ => self.now,
+        };
         let told = match passed {
             Passed::Event(event) => tracker.push(event, self.sink),
-            Passed::Anomaly(anomaly) => tracker.anomaly(&anomaly, self.sink),
+            Passed::Anomaly(anomaly) => tracker.anomaly(&anomaly, self.now, self.sink),
             // It stands for no record that was read, so it is not in the books of records.
-            Passed::Damage(it) => self.sink.step(it.time, &Step::Anomaly(&it)),
+            Passed::Damage(it) => self.sink.step(self.now, &Step::Anomaly(&it)),
             Passed::ToldUntil(time) => self.sink.told_until(time),
             Passed::Round => {
                 return if (self.go_on)() { Ok(()) } else { Err(PipelineError::Interrupted) };

@@ -65,7 +65,7 @@ impl Tracker {
             block.nr_sector,
             reasons.join("; ")
         );
-        self.anomaly(&anomaly(event, AnomalyKind::UnmatchedBlock, 1, detail), sink)
+        self.anomaly(&anomaly(event, AnomalyKind::UnmatchedBlock, 1, detail), event.time, sink)
     }
 
     /// A file system has said something.

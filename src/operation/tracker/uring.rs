@@ -175,7 +175,7 @@ impl Tracker {
             "io_uring: result {} of a request (user_data {:#x}) that was not seen before",
             it.res, it.user_data
         );
-        self.anomaly(&anomaly(event, AnomalyKind::OrphanResult, 1, detail), sink)
+        self.anomaly(&anomaly(event, AnomalyKind::OrphanResult, 1, detail), event.time, sink)
     }
 
     /// A file system begins direct I/O in this thread: if io_uring has just got the file for a request, it is this request's.
