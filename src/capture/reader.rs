@@ -258,15 +258,65 @@ impl<R: Read> Iterator for Reader<R> {
     }
 }
 
+/// The JSON of a frame has no more bytes than this, and no more objects (opening braces, those in strings too): in memory an empty one is a
+/// hundred times as long, and packed a thousandth. A
+/// tracepoint has one object and some thousand bytes, a disk two and some hundred.
+const JSON_BYTES_MAX: usize = 32 << 20;
+const JSON_OBJECTS_MAX: usize = 1 << 18;
+
 /// The value of a JSON frame of this kind.
 ///
 /// # Errors
 ///
-/// serde's, with the place in the text.
+/// serde's, with the place in the text; it is too long.
 pub fn json<T: serde::de::DeserializeOwned>(
     header: &FrameHeader,
     payload: &[u8],
     kind: FrameKind,
 ) -> Option<Result<T, serde_json::Error>> {
-    (header.kind == kind).then(|| serde_json::from_slice(payload))
+    (header.kind == kind).then(|| {
+        let objects = payload.iter().filter(|it| **it == b'{').count();
+        if payload.len() > JSON_BYTES_MAX || objects > JSON_OBJECTS_MAX {
+            let (bytes, max) = (payload.len(), JSON_BYTES_MAX);
+            return Err(serde::de::Error::custom(format!(
+                "{bytes} bytes with {objects} objects, more than {max} or {JSON_OBJECTS_MAX}"
+            )));
+        }
+        serde_json::from_slice(payload)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::format::{Codec, NO_CPU};
+    use super::super::header::Header;
+    use super::*;
+
+    #[track_caller]
+    fn is_refused(payload: &[u8]) {
+        let header = FrameHeader {
+            kind: FrameKind::HEADER,
+            codec: Codec::STORED,
+            layout: 0,
+            cpu: NO_CPU,
+            stream: 0,
+            first_time: 0,
+            last_time: 0,
+            items: 0,
+            stored_bytes: 0,
+            payload_bytes: 0,
+            payload_crc: 0,
+        };
+        let value = json::<Header>(&header, payload, FrameKind::HEADER).expect("its kind");
+        let error = value.expect_err("it is too long").to_string();
+        assert!(error.contains("more than"), "{error}");
+    }
+
+    #[test]
+    fn a_header_does_not_grow_to_gigabytes() {
+        // Packed it has a few KiB, and its disks would have 50 MiB and more.
+        let disks = ["{}"; JSON_OBJECTS_MAX].join(",");
+        is_refused(format!("{{\"disks\":[{disks}]}}").as_bytes());
+        is_refused(&[b' '; JSON_BYTES_MAX + 1]);
+    }
 }

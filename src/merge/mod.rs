@@ -54,7 +54,18 @@ impl<V> Merger<V> {
 
     /// There is nothing more: passes on the rest, in order.
     pub fn finish(&mut self) -> Vec<(KernelTime, V)> {
-        self.release(KernelTime::MAX)
+        let rest = self.give_up();
+        self.released = KernelTime::MAX;
+        rest
+    }
+
+    /// Too much waits for its round: passes on all of it, in order. What still comes of the time before its end is late.
+    pub fn give_up(&mut self) -> Vec<(KernelTime, V)> {
+        self.waiting.sort_by_key(|&(time, _)| time);
+        if let Some((last, _)) = self.waiting.last() {
+            self.released = self.released.max(*last);
+        }
+        std::mem::take(&mut self.waiting)
     }
 
     /// Everything of before this time was passed on.
@@ -98,6 +109,25 @@ mod tests {
         assert_eq!(times(merger.round(KernelTime(20))), [3, 5, 8, 9]);
         assert_eq!(merger.push(KernelTime(9), 7), Err(7), "late");
         assert_eq!(times(merger.finish()), [12]);
+    }
+
+    #[test]
+    fn the_last_of_all_times_is_passed_on_too() {
+        let mut merger = Merger::default();
+        merger.push(KernelTime::MAX, 0).expect("in time");
+        assert_eq!(times(merger.finish()), [u64::MAX]);
+    }
+
+    #[test]
+    fn what_nobody_waits_for_any_more_is_late() {
+        let mut merger = Merger::default();
+        for time in [7, 5] {
+            merger.push(KernelTime(time), 0).expect("in time");
+        }
+        assert_eq!(times(merger.give_up()), [5, 7]);
+        assert_eq!(merger.push(KernelTime(6), 1), Err(1));
+        merger.push(KernelTime(7), 2).expect("in time");
+        assert_eq!(times(merger.finish()), [7]);
     }
 
     proptest! {

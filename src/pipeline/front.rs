@@ -28,6 +28,11 @@ use crate::operation::owner::Owners;
 use crate::record::Layout;
 use crate::units::{CpuId, DevId, KernelTime, Pid, Tid};
 
+/// Records that wait for their round have no more bytes than this, or they do not wait for it: a log that was made to harm has no
+/// rounds, and packed a thousandth of its bytes. Between two rounds there is what was in all rings (8 MiB on each CPU) and at
+/// most 96 MiB more.
+const WAITING_BYTES_MAX: usize = 2 << 30;
+
 /// Records of one ring that wait for their turn.
 #[derive(Debug)]
 struct Buffer {
@@ -50,6 +55,10 @@ pub(super) struct Front {
     snapshot_over: bool,
     merger: Merger<Waiting>,
     buffers: VecDeque<Buffer>,
+    /// Bytes of all buffers.
+    buffered: usize,
+    /// [`WAITING_BYTES_MAX`].
+    waiting_bytes_max: usize,
     /// Number of the first buffer; behind the last number comes 0 again.
     first_buffer: u32,
     names: NameJoin,
@@ -95,6 +104,8 @@ impl Front {
             snapshot_over: !has_pages,
             merger: Merger::default(),
             buffers: VecDeque::new(),
+            buffered: 0,
+            waiting_bytes_max: WAITING_BYTES_MAX,
             first_buffer: 0,
             names: name_join(&header),
             takes_strings,
@@ -182,8 +193,16 @@ impl Front {
         let Arrivals { found, left, refused, .. } = arrivals;
         next.take(Passed::Records(found))?;
         self.summary.last_time = self.summary.last_time.max(KernelTime(frame.last_time));
+        self.buffered += bytes.len();
         self.buffers.push_back(Buffer { bytes, cpu, layout, left });
-        refused.into_iter().try_for_each(|it| next.take(Passed::Anomaly(Box::new(it))))
+        refused.into_iter().try_for_each(|it| next.take(Passed::Anomaly(Box::new(it))))?;
+        let places = self.merger.waiting() * size_of::<(KernelTime, Waiting)>();
+        if self.buffered + places > self.waiting_bytes_max {
+            let due = self.merger.give_up();
+            self.pass_on(due, next)?;
+            self.time_passes(next)?;
+        }
+        Ok(())
     }
 
     fn fact<N: Next>(&mut self, fact: Fact, next: &mut N) -> Result<(), N::Error> {
@@ -300,7 +319,8 @@ impl Front {
                 }
             }
         }
-        while self.buffers.front().is_some_and(|it| it.left == 0) {
+        while let Some(done) = self.buffers.front().filter(|it| it.left == 0) {
+            self.buffered -= done.bytes.len();
             self.buffers.pop_front();
             self.first_buffer = self.first_buffer.wrapping_add(1);
         }
@@ -451,4 +471,80 @@ fn name_join(header: &Header) -> NameJoin {
     let all_seen = CallId::all().filter(is_needed).all(is_recorded);
     let seen_since = if all_seen { KernelTime(header.clock.all_on_ns) } else { KernelTime::MAX };
     join.with_told(OpenJoin::new(seen_since, &header.host.machine))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::capture::format::Codec;
+    use crate::record::abi::{record_type, sample_type as bit};
+
+    /// Keeps what it is told.
+    #[derive(Default)]
+    struct Told {
+        times: Vec<u64>,
+        late: usize,
+    }
+
+    impl Next for Told {
+        type Error = PipelineError<std::convert::Infallible>;
+
+        fn take(&mut self, passed: Passed) -> Result<(), Self::Error> {
+            match passed {
+                Passed::Event(event) => self.times.push(event.time.0),
+                Passed::Anomaly(it) if it.kind == AnomalyKind::Late => self.late += 1,
+                _ => {}
+            }
+            Ok(())
+        }
+    }
+
+    fn front() -> Front {
+        let sample_type = bit::TID | bit::TIME | bit::RAW;
+        let layout = crate::capture::header::Layout {
+            source: "perf".into(),
+            sample_type,
+            ..Default::default()
+        };
+        let header = Header { layouts: vec![layout], ..Header::default() };
+        Front::new::<std::convert::Infallible>(header).expect("a header")
+    }
+
+    /// A frame with the end of a thread at each of these times, over and over.
+    fn data(times: &[u64]) -> io::Result<Item> {
+        let record = |time: &u64| {
+            let head = [&record_type::EXIT.to_le_bytes()[..], &[0, 0, 48, 0]].concat();
+            let tasks = [7_i32, 1, 8, 1].map(i32::to_le_bytes).concat();
+            [head, tasks, time.to_le_bytes().into(), vec![0; 8], time.to_le_bytes().into()].concat()
+        };
+        let payload: Vec<u8> = times.iter().flat_map(record).collect();
+        let header = FrameHeader {
+            kind: FrameKind::DATA,
+            codec: Codec::STORED,
+            layout: 0,
+            cpu: 0,
+            stream: 0,
+            first_time: 0,
+            last_time: 0,
+            items: 0,
+            stored_bytes: 0,
+            payload_bytes: 0,
+            payload_crc: 0,
+        };
+        Ok(Item::Frame(header, payload))
+    }
+
+    #[test]
+    fn without_rounds_memory_has_an_end() {
+        let mut front = front();
+        front.waiting_bytes_max = 200;
+        let mut told = Told::default();
+        for frame in [data(&[3, 5, 7]), data(&[4, 9, 8])] {
+            let Ok(Item::Frame(header, payload)) = frame else { continue };
+            front.frame(&header, payload, &mut told).expect("taken");
+        }
+        assert_eq!((front.buffered, front.buffers.len()), (0, 0));
+        front.finish(&mut told).expect("taken");
+        assert_eq!((told.times, told.late), (vec![3, 5, 7, 8, 9], 1));
+    }
 }
