@@ -16,6 +16,7 @@ use crate::capture::header::{Counts, Disk, End, Own, RingCounts};
 use crate::operation::disk;
 use crate::operation::unwound::WaysFound;
 use crate::pipeline::Summary;
+use crate::text::escape;
 use crate::units::KernelTime;
 
 pub(super) fn run(args: &InfoArgs) -> Result<ExitCode, CliError> {
@@ -25,7 +26,7 @@ pub(super) fn run(args: &InfoArgs) -> Result<ExitCode, CliError> {
     let mut out = io::stdout().lock();
     let file = LogFile { version, bytes };
     let text = if args.json {
-        format!("{:#}\n", as_json(&info, file))
+        escape::json_lines(&format!("{:#}\n", as_json(&info, file)))
     } else {
         as_text(&info, file.bytes)
     };
@@ -247,13 +248,7 @@ fn described(it: &Disk) -> Option<String> {
     let properties =
         disk::properties(it).into_iter().map(|(name, value)| format!("{name} {value}"));
     let all: Vec<String> = scheduler.into_iter().chain(properties).collect();
-    let text = format!("{} ({}): {}", it.name, it.dev, all.join("; "));
-    let mut line = "disk      ".to_owned();
-    for letter in text.chars() {
-        // Other people's bytes.
-        if letter.is_control() { line.extend(letter.escape_default()) } else { line.push(letter) }
-    }
-    Some(line)
+    Some(format!("disk      {} ({}): {}", it.name, it.dev, all.join("; ")))
 }
 
 fn as_text(info: &Converted, bytes: u64) -> String {
@@ -312,5 +307,25 @@ fn as_text(info: &Converted, bytes: u64) -> String {
             it.merges
         ));
     }
-    lines.join("\n") + "\n"
+    // Names of hosts, disks and programs are other people's.
+    lines.iter().map(|it| escape::harmless(it) + "\n").collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::totals::Totals;
+
+    #[test]
+    fn other_peoples_words_drive_no_terminal() {
+        let mut summary = Summary::default();
+        summary.header.host.hostname = "a\x1b[2J\nended     exit".into();
+        summary.header.scope.command = vec!["\u{9b}1m".into()];
+        let info =
+            Converted { summary, totals: Totals::default(), archive: None, unknown_users: 0 };
+        let text = as_text(&info, 0);
+        assert!(!text.contains(|it: char| it.is_control() && it != '\n'), "{text}");
+        assert!(text.starts_with("host      a\\x1b[2J\\x0aended     exit ("), "{text}");
+        assert!(text.contains("command   \\xc2\\x9b1m\n"), "{text}");
+    }
 }

@@ -27,6 +27,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use crate::sys::helper;
+use crate::text::escape;
 use crate::tracer::{symbols, unwinding};
 use args::{Args, Verb};
 use error::CliError;
@@ -82,8 +83,18 @@ fn answer(answer: fn() -> io::Result<()>) -> Result<ExitCode, CliError> {
     Ok(answer().map_or(ExitCode::from(FAILURE), |()| ExitCode::SUCCESS))
 }
 
-/// A line for the user. Standard output belongs to the traced program and to data.
+/// What targets of `fuzz/` ask of what is private here; in no other build.
+#[cfg(fuzzing)]
+pub mod fuzzing {
+    /// What is answered to a line on the control socket before anything is done; a question is repeated.
+    pub fn control_line(line: &[u8]) -> Vec<u8> {
+        super::control::repeat(line)
+    }
+}
+
+/// A line for the user, whatever a log or the traced program has put into it. Standard output belongs to the traced program and to
+/// data.
 fn say(line: &str) {
     // Nobody to tell if standard error is gone.
-    let _ = writeln!(std::io::stderr(), "iotrace-perf: {line}");
+    let _ = writeln!(std::io::stderr(), "iotrace-perf: {}", escape::harmless(line));
 }

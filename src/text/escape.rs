@@ -86,6 +86,33 @@ pub fn shown(out: &mut Vec<u8>, bytes: &[u8], delimiters: &[u8]) {
     }
 }
 
+/// A sentence with other people's words in it, some of which [`shown`] may have changed already: what a terminal would obey, or
+/// show as nothing, becomes `\xNN` byte by byte. It is not to be read back: backslashes stay.
+pub fn harmless(sentence: &str) -> String {
+    let mut out = Vec::with_capacity(sentence.len());
+    for letter in sentence.chars() {
+        if misleads(letter) {
+            hex_bytes(&mut out, letter.encode_utf8(&mut [0; 4]).as_bytes());
+        } else {
+            push(&mut out, letter);
+        }
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+/// JSON on any number of lines, with nothing in it but their ends that a terminal would obey: what JSON itself does not demand
+/// to be written as `\uXXXX`, and [`json_string`] does. Such letters stand in strings only.
+pub fn json_lines(json: &str) -> String {
+    let mut out = Vec::with_capacity(json.len());
+    for letter in json.chars() {
+        match letter {
+            '"' | '\\' | '\n' => push(&mut out, letter),
+            _ => json_letter(&mut out, letter),
+        }
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
 /// The bytes that [`shown`] or [`lossless`] has made a line of; `None`: it has made no such line.
 pub fn unshown(line: &[u8]) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(line.len());
@@ -204,6 +231,20 @@ mod tests {
         check(br#"a\x1b"b"#, b"\"", expect![r"a\\x1b\x22b"]);
         check(b"a> = 5 <b", b"<>", expect![r"a\x3e = 5 \x3cb"]);
         check(b"\xff\xc3(", b"\"", expect![r"\xff\xc3("]);
+    }
+
+    #[test]
+    fn a_sentence_with_the_words_of_others_is_harmless() {
+        expect![[r"a\x1b \x0a\x1b[2J\xc2\x9bü\xe2\x80\xae"]]
+            .assert_eq(&super::harmless("a\\x1b \n\x1b[2J\u{9b}ü\u{202e}"));
+    }
+
+    #[test]
+    fn json_of_many_lines_is_the_same_and_harmless() {
+        let value = serde_json::json!({"a": "\u{9b}2J\u{2028}\n\"\\\x7f", "ü": [1]});
+        let text = super::json_lines(&format!("{value:#}"));
+        assert!(!text.contains(|it: char| it.is_control() && it != '\n'), "{text}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&text).expect("JSON"), value);
     }
 
     #[test]

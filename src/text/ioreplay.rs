@@ -4,7 +4,7 @@
 //! What a line has depends on the call ([`ROWS`]): `d` descriptor, `p` and `P` paths from the root, `f` flags, `m` mode, `b` bytes, `c`
 //! how many were asked for, `s` the result, `O` offset or owner, `W` whence, `F` and `G` of `fcntl` (`G` also a group). Calls that the
 //! format does not know (such as `pread64`), those without an end, and those with a path that is doubtful, not known from the root, or
-//! would break the line, have no line, and are counted.
+//! would break the line or drive a terminal, have no line, and are counted.
 
 use std::io;
 
@@ -176,10 +176,12 @@ fn path(operation: &SyscallOperation) -> Option<&[u8]> {
     printable(given.or_else(|| opened().map(|it| it.bytes.as_slice())))
 }
 
-/// A path from the root that does not break the line.
+/// A path from the root that neither breaks the line nor drives a terminal: the format has no way to escape a letter. Bytes that are no
+/// text stay.
 fn printable(path: Option<&[u8]>) -> Option<&[u8]> {
     let breaks = |it: &[u8]| {
-        it.contains(&b'\n') || it.windows(SEPARATOR.len()).any(|window| window == SEPARATOR)
+        it.utf8_chunks().any(|it| it.valid().contains(char::is_control))
+            || it.windows(SEPARATOR.len()).any(|window| window == SEPARATOR)
     };
     path.filter(|it| it.starts_with(b"/") && !breaks(it))
 }
@@ -248,15 +250,17 @@ mod tests {
     fn what_has_no_line_is_counted() {
         let odd = file(b"/a;:,b", PathSource::Link);
         let lines = file(b"/a\nb", PathSource::Link);
+        let escapes =
+            [file(b"/\x1b[2J", PathSource::Link), file("/\u{9b}2J".as_bytes(), PathSource::Link)];
         let pipe = file(b"pipe:[7]", PathSource::Link);
         let open = |file| call("openat", &[testing::CWD, 0, 0], 3, Some(3), Some(file));
         let pread = call("pread64", &[3, 0, 1, 0], 1, Some(3), None);
         check(
-            &[open(&odd), open(&lines), open(&pipe), pread],
+            &[open(&odd), open(&lines), open(&escapes[0]), open(&escapes[1]), open(&pipe), pread],
             &expect![[r#"
             #|capture_version=3|
         "#]],
-            4,
+            6,
         );
     }
 

@@ -37,6 +37,19 @@ use crate::sys::clock;
 use crate::sys::socket::Socket;
 use crate::units::KernelTime;
 
+/// The question of a line again, or why it is none.
+#[cfg(fuzzing)]
+pub(super) fn repeat(line: &[u8]) -> Vec<u8> {
+    match Asked::parse(line) {
+        Ok(asked) => {
+            let again = asked.line();
+            assert_eq!(Asked::parse(again.strip_suffix(b"\n").expect("an end")), Ok(asked));
+            again
+        }
+        Err(why) => protocol::head(&Err(why)),
+    }
+}
+
 /// A question, when it came, and who waits for the answer.
 struct Request {
     at: KernelTime,

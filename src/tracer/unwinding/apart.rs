@@ -38,8 +38,16 @@ pub fn answer() -> io::Result<()> {
         .zip(&candidates)
         .map(|(file, candidates)| candidates.iter().find_map(|it| map(&copies, *it, file)));
     let maps: Vec<Option<Mmap>> = maps.collect();
-    let mut files = Files::new(maps.iter().map(|it| CallFrames::of(it.as_ref()?)).collect());
-    let mut out = BufWriter::new(socket);
+    let files = Files::new(maps.iter().map(|it| CallFrames::of(it.as_ref()?)).collect());
+    go_back(files, events, &mut BufWriter::new(socket))
+}
+
+/// Answers: a way for each stack, and the files that could not be had.
+pub(super) fn go_back(
+    mut files: Files<'_>,
+    events: Vec<Event>,
+    out: &mut impl Write,
+) -> io::Result<()> {
     let mut code = Code::default();
     for event in events {
         match event {

@@ -94,6 +94,21 @@ struct Unwinding<'a> {
     lost: BTreeMap<String, u64>,
 }
 
+/// What a target of `fuzz/` asks of what is private here; in no other build.
+#[cfg(fuzzing)]
+pub mod fuzzing {
+    /// What the helper does with a question whose files are all this one.
+    pub fn go_back(question: &[u8], file: &[u8]) {
+        let Some(question) = super::Question::decode(question) else { return };
+        let stacks = question.events.iter().filter(|it| matches!(it, super::Event::Stack(_)));
+        let stacks = stacks.count();
+        let files = super::walk::Files::new(vec![super::cfi::CallFrames::of(file)]);
+        let mut out = Vec::new();
+        super::apart::go_back(files, question.events, &mut out).expect("memory");
+        assert_eq!(super::Answer::decode(&out, stacks).ways.len(), stacks);
+    }
+}
+
 /// Finds the ways of all stacks in the log, whose bytes `layouts` describe. The facts, and what is to be said of stacks without a way.
 pub(super) fn unwind(
     mut log: &File,
