@@ -1,0 +1,24 @@
+//! A whole log: the reader's way through damaged bytes, unpacking, what is looked for at its end.
+#![no_main]
+
+use std::io::Cursor;
+
+use iotrace_perf::capture::later;
+use iotrace_perf_fuzz::output::Outputs;
+use iotrace_perf_fuzz::{corpus, frames};
+use libfuzzer_sys::fuzz_target;
+
+/// Longer logs are too slow a start.
+const SEED_BYTES: usize = 20 << 10;
+
+fn seeds() {
+    iotrace_perf_fuzz::seeds(|give| {
+        corpus("logs", ".iocap").iter().filter(|it| it.len() <= SEED_BYTES).for_each(|it| give(it));
+    });
+}
+
+fuzz_target!(init: seeds(), |data: &[u8]| {
+    let last = later::look(Cursor::new(data)).expect("memory").count();
+    assert!(last <= data.len());
+    frames::run(data, |header| Outputs::new(header, false));
+});
