@@ -346,7 +346,7 @@ fn keys(value: &Value, found: &mut BTreeSet<String>) {
 }
 
 /// Words in backticks there that are values, not keys.
-const VALUES: [&str; 17] = [
+const VALUES: [&str; 18] = [
     "system",
     "launch",
     "attach",
@@ -360,6 +360,7 @@ const VALUES: [&str; 17] = [
     "tracepoint",
     "perf",
     "tracefs",
+    "inherited",
     "registers",
     "exact",
     "execve",

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::choice::SourceWish;
 use super::drain::Place;
 use super::naming::NamesWish;
+use super::source::RingSizes;
 use crate::event::syscall_table::CallId;
 use crate::sys::perf::Functions;
 use crate::units::DevId;
@@ -70,4 +71,15 @@ pub struct Options {
     pub keep_foreign: bool,
     /// The launched command, for the header.
     pub command: Vec<String>,
+}
+
+impl Options {
+    /// How large the rings are on so many CPUs.
+    pub(super) fn ring_sizes(&self, cpus: usize) -> RingSizes {
+        let sizes = RingSizes::for_cpus(cpus);
+        let unwind = self.chains.and_then(|it| it.functions.user);
+        let copies = unwind.is_some_and(|it| it.stack_bytes() > 0);
+        let sizes = if copies { sizes.with_stacks(cpus) } else { sizes };
+        self.ring_bytes.map_or(sizes, |it| sizes.with_main(it))
+    }
 }

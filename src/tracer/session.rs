@@ -167,7 +167,7 @@ impl Session {
         }
         // Before anything is on: these many small reads are nobody's business.
         let (disks, own_name) = (disks::disks(), own_name());
-        let sizes = ring_sizes(options, host.cpus.len());
+        let sizes = options.ring_sizes(host.cpus.len());
         let before = followed(options, held)?;
         let (opened, choice, (mut naming, layers)) =
             open_events(options, (&host, &before), &own_name, (tracefs, sizes), &mut warnings)?;
@@ -507,14 +507,6 @@ fn switch_on(drained: &[Stream], source: &dyn Source) -> io::Result<()> {
 /// True if nothing is left out, in the kernel or here.
 fn records_everybody(options: &Options) -> bool {
     matches!(options.follow, Follow::System) || options.keep_foreign
-}
-
-fn ring_sizes(options: &Options, cpus: usize) -> RingSizes {
-    let sizes = RingSizes::for_cpus(cpus);
-    let copies =
-        options.chains.and_then(|it| it.functions.user).is_some_and(|it| it.stack_bytes() > 0);
-    let sizes = if copies { sizes.with_stacks(cpus) } else { sizes };
-    options.ring_bytes.map_or(sizes, |it| sizes.with_main(it))
 }
 
 fn layouts(source: &dyn Source) -> Result<Vec<Layout>, TracerError> {
