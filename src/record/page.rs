@@ -301,7 +301,11 @@ impl Shape {
         let word = u32_at(bytes, at)?;
         let long = || u32_at(bytes, at + 4).and_then(|it| usize::try_from(it).ok());
         let (kind, length) = match word & 31 {
-            0 => (Kind::Hit { payload: 8 }, long()?.checked_add(7)? & !3),
+            0 => {
+                let length = long()?.checked_add(7)? & !3;
+                // The word with the length is in it (`rb_update_event()` in kernel/trace/ring_buffer.c).
+                (Kind::Hit { payload: 8 }, Some(length).filter(|it| *it >= 8)?)
+            }
             29 if word >> 5 == 0 => (Kind::Padding, 0),
             29 => (Kind::Padding, long()?.checked_add(4)?),
             30 => (Kind::Extend, 8),
@@ -413,6 +417,15 @@ mod tests {
         let bytes = page(high + 5, 0, &[entry(31, 9), 0, entry(1, 1), 0], None);
         let found: Vec<_> = entries(&bytes, layout()).flatten().collect();
         assert_eq!(found, [Entry::Hit(24, KernelTime(high + 10))]);
+    }
+
+    #[test]
+    fn a_hit_has_the_word_with_its_length() {
+        let hits = |length: u32| {
+            let bytes = page(1, 0, &[entry(0, 0), length, 0xaaaa], None);
+            entries(&bytes, layout()).filter(|it| matches!(it, Ok(Entry::Hit(..)))).count()
+        };
+        assert_eq!([hits(0), hits(4), hits(8)], [0, 1, 1]);
     }
 
     #[test]

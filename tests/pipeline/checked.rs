@@ -197,9 +197,7 @@ impl<S: Sink> Sink for Checked<S> {
                 self.chains += 1;
             }
             // Damaged bytes are no records, of which the books are.
-            Step::Anomaly(it) => {
-                self.anomalies += u64::from(it.kind != AnomalyKind::DamagedLog);
-            }
+            Step::Anomaly(it) => self.anomalies += u64::from(it.kind != AnomalyKind::DamagedLog),
         }
         self.sink.step(time, step)
     }
