@@ -51,13 +51,15 @@ pub struct ProcessAudit {
     pub execs: i64,
     /// Followed processes that are not in the kernel's books of the program, because it has not waited for them.
     pub unwaited: u64,
+    /// Programs whose calls are not told: these are in the kernel's books.
+    pub untold: u64,
 }
 
 impl ProcessAudit {
     /// True if nothing remains but what the kernel itself read to start the programs; `None` if the two are not about
     /// the same processes.
     pub fn agrees(&self) -> Option<bool> {
-        if self.unwaited > 0 {
+        if self.unwaited > 0 || self.untold > 0 {
             return None;
         }
         let calls = 2 * self.execs - self.read.doubtful_calls..=EXEC_CALLS_MAX * self.execs;
@@ -107,5 +109,6 @@ pub fn process(summary: &Summary, totals: &Totals) -> Option<ProcessAudit> {
         write: side(Class::Write, "wchar:", "syscw:")?,
         execs: number(summary.ledger.execs),
         unwaited: summary.ledger.unwaited,
+        untold: summary.ledger.other.count,
     })
 }

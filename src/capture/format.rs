@@ -128,6 +128,24 @@ pub struct FrameHeader {
 }
 
 impl FrameHeader {
+    /// One of this kind, with nothing behind it, of CPU 0.
+    #[cfg(test)]
+    pub fn bare(kind: FrameKind) -> Self {
+        Self {
+            kind,
+            codec: Codec::STORED,
+            layout: 0,
+            cpu: 0,
+            stream: 0,
+            first_time: 0,
+            last_time: 0,
+            items: 0,
+            stored_bytes: 0,
+            payload_bytes: 0,
+            payload_crc: 0,
+        }
+    }
+
     /// The bytes in the file, checksum included.
     pub fn encode(&self) -> [u8; FRAME_HEADER_BYTES] {
         let mut bytes = [0; FRAME_HEADER_BYTES];

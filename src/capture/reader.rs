@@ -288,25 +288,12 @@ pub fn json<T: serde::de::DeserializeOwned>(
 
 #[cfg(test)]
 mod tests {
-    use super::super::format::{Codec, NO_CPU};
     use super::super::header::Header;
     use super::*;
 
     #[track_caller]
     fn is_refused(payload: &[u8]) {
-        let header = FrameHeader {
-            kind: FrameKind::HEADER,
-            codec: Codec::STORED,
-            layout: 0,
-            cpu: NO_CPU,
-            stream: 0,
-            first_time: 0,
-            last_time: 0,
-            items: 0,
-            stored_bytes: 0,
-            payload_bytes: 0,
-            payload_crc: 0,
-        };
+        let header = FrameHeader::bare(FrameKind::HEADER);
         let value = json::<Header>(&header, payload, FrameKind::HEADER).expect("its kind");
         let error = value.expect_err("it is too long").to_string();
         assert!(error.contains("more than"), "{error}");

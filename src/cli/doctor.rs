@@ -90,6 +90,12 @@ fn root() -> Check {
     }
 }
 
+/// What users may do; `0` where nothing is said.
+fn paranoid_level() -> i32 {
+    let level = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid");
+    level.ok().and_then(|it| it.trim().parse().ok()).unwrap_or(0)
+}
+
 /// Opens a tracepoint of this thread alone, as a recording without privileges would.
 fn own_events() -> Check {
     const NAME: &str = "own programs";
@@ -101,6 +107,11 @@ fn own_events() -> Check {
     let cpu = limits::online_cpus().first().copied().unwrap_or(0);
     let whose = Whose::Thread(Tid(nix::unistd::gettid().as_raw()));
     match PerfEvent::tracepoint(id, cpu, Wake::Watermark(4096), whose) {
+        // Root may always.
+        Ok(_) if nix::unistd::geteuid().is_root() && paranoid_level() > 2 => {
+            let found = format!("kernel.perf_event_paranoid is {}", paranoid_level());
+            Check::bad(NAME, found, "sudo sysctl kernel.perf_event_paranoid=2")
+        }
         Ok(_) => Check::ok(NAME, "their system calls can be recorded without privileges"),
         Err(error) => {
             let fix = "sudo sysctl kernel.perf_event_paranoid=2";
@@ -186,9 +197,7 @@ fn source() -> Check {
 
 /// Opens a tracepoint on the first CPU and maps a ring as a recording would.
 fn perf() -> Check {
-    let paranoid =
-        std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
-    let fix = format!("sudo iotrace-perf … (kernel.perf_event_paranoid is {})", paranoid.trim());
+    let fix = format!("sudo iotrace-perf … (kernel.perf_event_paranoid is {})", paranoid_level());
     let format = Tracefs::find_or_kept().and_then(|it| it.format("raw_syscalls", "sys_enter"));
     let id = format
         .ok()

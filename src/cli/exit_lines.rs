@@ -375,8 +375,8 @@ fn other_programs(summary: &Summary) -> Option<String> {
     }
     if summary.header.source == SourceKind::Inherited.as_str() {
         return Some(format!(
-            "out of sight: {}: without privileges the kernel shows nothing of programs that change their user (setuid), that this \
-             user may not read, or that have 32 bits; what they did is missing",
+            "out of sight: {}: without privileges the kernel shows nothing of programs that change their user (setuid) or have capabilities, \
+             that this user may not read, or that have 32 bits; what they and their children did is missing",
             shown.join(", ")
         ));
     }
@@ -388,7 +388,12 @@ fn other_programs(summary: &Summary) -> Option<String> {
 }
 
 fn audit_line(audit: &ProcessAudit) -> String {
-    let ProcessAudit { read, write, execs, unwaited } = audit;
+    let ProcessAudit { read, write, execs, unwaited, untold } = audit;
+    if *untold > 0 {
+        return format!(
+            "audit: not comparable with /proc/PID/io: the calls of {untold} programs are not told, and are in it"
+        );
+    }
     if audit.agrees().is_none() {
         return format!(
             "audit: not comparable with /proc/PID/io: {unwaited} processes were not waited for, so they are not in it"

@@ -29,9 +29,19 @@ use crate::record::Layout;
 use crate::units::{CpuId, DevId, KernelTime, Pid, Tid};
 
 /// Records that wait for their round have no more bytes than this, or they do not wait for it: a log that was made to harm has no
-/// rounds, and packed a thousandth of its bytes. Between two rounds there is what was in all rings (8 MiB on each CPU) and at
-/// most 96 MiB more.
+/// rounds, and packed a thousandth of its bytes.
 const WAITING_BYTES_MAX: usize = 2 << 30;
+/// Nor, where the rings are large, more than this.
+const WAITING_BYTES_LIMIT: usize = 16 << 30;
+
+/// How many bytes of records may wait: between two rounds there may be what was in all rings, and 96 MiB more, and each record takes some
+/// more in memory than in its ring.
+fn waiting_bytes_max(header: &Header) -> usize {
+    let rings: u64 = header.rings.iter().fold(0, |sum, it| sum.saturating_add(it.bytes));
+    let all = rings.saturating_mul(header.host.cpus.len() as u64);
+    let wanted = usize::try_from(all.saturating_mul(3)).unwrap_or(usize::MAX);
+    wanted.clamp(WAITING_BYTES_MAX, WAITING_BYTES_LIMIT)
+}
 
 /// Records of one ring that wait for their turn.
 #[derive(Debug)]
@@ -57,7 +67,7 @@ pub(super) struct Front {
     buffers: VecDeque<Buffer>,
     /// Bytes of all buffers.
     buffered: usize,
-    /// [`WAITING_BYTES_MAX`].
+    /// [`waiting_bytes_max`].
     waiting_bytes_max: usize,
     /// Number of the first buffer; behind the last number comes 0 again.
     first_buffer: u32,
@@ -105,7 +115,7 @@ impl Front {
             merger: Merger::default(),
             buffers: VecDeque::new(),
             buffered: 0,
-            waiting_bytes_max: WAITING_BYTES_MAX,
+            waiting_bytes_max: waiting_bytes_max(&header),
             first_buffer: 0,
             names: name_join(&header),
             takes_strings,
@@ -476,7 +486,6 @@ fn name_join(header: &Header) -> NameJoin {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::capture::format::Codec;
     use crate::record::abi::{record_type, sample_type as bit};
 
     /// Keeps what it is told.
@@ -511,27 +520,14 @@ mod tests {
     }
 
     /// A frame with the end of a thread at each of these times, over and over.
-    fn data(times: &[u64]) -> io::Result<Item> {
+    fn data(times: &[u64]) -> (FrameHeader, Vec<u8>) {
         let record = |time: &u64| {
             let head = [&record_type::EXIT.to_le_bytes()[..], &[0, 0, 48, 0]].concat();
             let tasks = [7_i32, 1, 8, 1].map(i32::to_le_bytes).concat();
             [head, tasks, time.to_le_bytes().into(), vec![0; 8], time.to_le_bytes().into()].concat()
         };
         let payload: Vec<u8> = times.iter().flat_map(record).collect();
-        let header = FrameHeader {
-            kind: FrameKind::DATA,
-            codec: Codec::STORED,
-            layout: 0,
-            cpu: 0,
-            stream: 0,
-            first_time: 0,
-            last_time: 0,
-            items: 0,
-            stored_bytes: 0,
-            payload_bytes: 0,
-            payload_crc: 0,
-        };
-        Ok(Item::Frame(header, payload))
+        (FrameHeader::bare(FrameKind::DATA), payload)
     }
 
     #[test]
@@ -539,8 +535,7 @@ mod tests {
         let mut front = front();
         front.waiting_bytes_max = 200;
         let mut told = Told::default();
-        for frame in [data(&[3, 5, 7]), data(&[4, 9, 8])] {
-            let Ok(Item::Frame(header, payload)) = frame else { continue };
+        for (header, payload) in [data(&[3, 5, 7]), data(&[4, 9, 8])] {
             front.frame(&header, payload, &mut told).expect("taken");
         }
         assert_eq!((front.buffered, front.buffers.len()), (0, 0));

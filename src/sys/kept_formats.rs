@@ -1,7 +1,7 @@
 //! What an administrator keeps of tracefs for users that may not read it: the texts of `format` files of this kernel.
 //!
-//! One file for each kernel, world-readable, only of value while exactly that kernel runs: the numbers of tracepoints are given
-//! at its boot, in the order in which it was linked.
+//! One file for each kernel, world-readable, only of value while exactly that kernel runs: the numbers of tracepoints that are part of
+//! it are given at its boot, in the order in which it was linked. (Those of modules are given when they are loaded.)
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
@@ -69,6 +69,8 @@ pub fn keep(formats: Formats) -> io::Result<PathBuf> {
     let made = DirBuilder::new().mode(0o755).create(DIRECTORY);
     made.or_else(|it| if it.kind() == io::ErrorKind::AlreadyExists { Ok(()) } else { Err(it) })?;
     only_of_root(&fs::symlink_metadata(DIRECTORY)?)?;
+    // Whatever the mask is.
+    fs::set_permissions(DIRECTORY, Permissions::from_mode(0o755))?;
     let kernel = Kernel::running();
     let path = path_of(&kernel);
     let text = serde_json::to_vec(&Kept { version: VERSION, kernel, formats })?;
@@ -77,8 +79,8 @@ pub fn keep(formats: Formats) -> io::Result<PathBuf> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o644).open(&new)?;
     let written = file
         .write_all(&text)
-        // Whatever the mask is.
         .and_then(|()| file.set_permissions(Permissions::from_mode(0o644)))
+        .and_then(|()| file.sync_all())
         .and_then(|()| fs::rename(&new, &path));
     if written.is_err() {
         let _ = fs::remove_file(&new);

@@ -5,7 +5,8 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use nix::unistd::{AccessFlags, access};
+use nix::fcntl::{AT_FDCWD, AtFlags};
+use nix::unistd::{AccessFlags, faccessat};
 use thiserror::Error;
 
 use super::kept_formats::{self, Formats};
@@ -18,7 +19,7 @@ pub enum TracefsError {
     #[error("tracefs is not mounted; mount it: sudo mount -t tracefs tracefs /sys/kernel/tracing")]
     NotMounted,
     /// It is there, but not for us.
-    #[error("cannot read {path}: {source}; iotrace-perf needs root to record: sudo iotrace-perf …")]
+    #[error("cannot read {path}: {source}; it is for root: sudo iotrace-perf …")]
     Unreadable {
         /// What was to be read.
         path: PathBuf,
@@ -91,7 +92,8 @@ impl Tracefs {
 
     /// True if formats can be read in it.
     pub fn is_readable(&self) -> bool {
-        access(&self.root.join("events"), AccessFlags::R_OK | AccessFlags::X_OK).is_ok()
+        let (events, mode) = (self.root.join("events"), AccessFlags::R_OK | AccessFlags::X_OK);
+        faccessat(AT_FDCWD, &events, mode, AtFlags::AT_EACCESS).is_ok()
     }
 
     /// Its mount point.

@@ -21,7 +21,10 @@ const OTHERS: &[(&str, &str)] = &[
     ("raw_syscalls", "sys_exit"),
 ];
 
-/// Keeps the formats of all tracepoints that a recording may open and this kernel has. Where, and of how many.
+/// What may come as a module gets its numbers when it is loaded: those are not the build's.
+const MODULES: &[&str] = &["ext4", "jbd2", "xfs", "btrfs", "iomap", "fuse", "nfs"];
+
+/// Keeps the formats of all tracepoints that a recording may open and that are part of this kernel itself. Where, and of how many.
 ///
 /// # Errors
 ///
@@ -34,7 +37,8 @@ pub fn keep() -> Result<(PathBuf, usize), TracerError> {
         let format = tracefs.format(system, &name).ok()?;
         Some((format!("{system}:{name}"), format))
     };
-    let formats: Formats = all().filter_map(with_format).collect();
+    let built_in = all().filter(|it| !MODULES.contains(&it.0));
+    let formats: Formats = built_in.filter_map(with_format).collect();
     let count = formats.len();
     let kept = kept_formats::keep(formats);
     kept.map(|it| (it, count)).map_err(TracerError::system("keep what tracefs says"))

@@ -18,8 +18,9 @@ use super::source::{Books, Described, Opened, RingSizes, Source};
 use super::stream::{PERF_LAYOUT, Stream};
 use crate::capture::header::Layout;
 use crate::sys::perf::{PerfEvent, Whose};
+use crate::sys::proc;
 use crate::sys::ring::page_bytes;
-use crate::units::Tid;
+use crate::units::{Pid, Tid};
 
 /// Everything that is open in the kernel.
 #[derive(Debug)]
@@ -32,7 +33,8 @@ struct InheritedSource {
     tasks: Vec<PerfEvent>,
 }
 
-/// Opens all for these threads on all CPUs, switched off. What the user should know goes into `warnings`.
+/// Opens all for the threads of these processes on all CPUs, switched off; the user has named some of them, the others are their
+/// descendants. What the user should know goes into `warnings`.
 ///
 /// # Errors
 ///
@@ -40,10 +42,14 @@ struct InheritedSource {
 pub(super) fn open(
     described: Vec<Described>,
     (cpus, sizes): (&[u32], RingSizes),
-    threads: Vec<Tid>,
+    (processes, named): (&[Pid], &[Pid]),
     warnings: &mut Vec<String>,
 ) -> Result<Opened, TracerError> {
-    let (rings, bytes) = rings(cpus, sizes, *threads.first().unwrap_or(&Tid(0)))?;
+    let (threads, wanted) = (proc::threads(processes), proc::threads(named));
+    let is_left_out = |thread: Tid, error: &TracerError| {
+        has_ended(error) || is_forbidden(error) && !wanted.contains(&thread)
+    };
+    let (first, rings, bytes) = first_rings(cpus, sizes, &threads, is_left_out)?;
     if bytes < sizes.main {
         warnings.push(format!(
             "the rings have {} KiB each, not {}: without privileges there is no more (kernel.perf_event_mlock_kb, ulimit -l); \
@@ -52,27 +58,60 @@ pub(super) fn open(
             sizes.main >> 10
         ));
     }
-    let mut tasks = Vec::new();
+    let (mut tasks, mut of_others) = (Vec::new(), 0_u64);
     let mut events: Vec<Vec<PerfEvent>> = described.iter().map(|_| Vec::new()).collect();
-    for (number, &thread) in threads.iter().enumerate() {
+    for &thread in &threads {
         for ring in &rings {
-            let opened = of_thread(&described, ring, sizes, (thread, number == 0));
-            match opened {
+            match of_thread(&described, ring, sizes, (thread, thread == first)) {
                 Ok((task, hits)) => {
                     tasks.extend(task);
                     events.iter_mut().zip(hits).for_each(|(all, it)| all.push(it));
                 }
-                // It has ended meanwhile.
-                Err(TracerError::Open { source, .. })
-                    if number > 0 && source.raw_os_error() == Some(libc::ESRCH) => {}
+                Err(error) if thread != first && is_left_out(thread, &error) => {
+                    of_others += u64::from(!has_ended(&error));
+                    break;
+                }
                 Err(error) => return Err(error),
             }
         }
+    }
+    if of_others > 0 {
+        warnings.push(format!(
+            "{of_others} threads are another user's, or this user may not trace them: they are not recorded"
+        ));
     }
     let mut ring_bytes = [0; RingOf::ALL.len()];
     ring_bytes[RingOf::Main as usize] = bytes;
     let source = Box::new(InheritedSource { threads, tracepoints: described, events, tasks });
     Ok(Opened { source, drained: rings, names: Vec::new(), ring_bytes })
+}
+
+/// It has ended meanwhile.
+fn has_ended(error: &TracerError) -> bool {
+    matches!(error, TracerError::Open { source, .. } if source.raw_os_error() == Some(libc::ESRCH))
+}
+
+/// It is somebody else's.
+fn is_forbidden(error: &TracerError) -> bool {
+    matches!(error, TracerError::Open { source, .. } if source.kind() == io::ErrorKind::PermissionDenied)
+}
+
+/// The rings of the first of these threads that can be followed, and which that is.
+fn first_rings(
+    cpus: &[u32],
+    sizes: RingSizes,
+    threads: &[Tid],
+    is_left_out: impl Fn(Tid, &TracerError) -> bool,
+) -> Result<(Tid, Vec<Stream>, usize), TracerError> {
+    let mut why = None;
+    for &thread in threads {
+        match rings(cpus, sizes, thread) {
+            Err(error) if is_left_out(thread, &error) => why = why.or(Some(error)),
+            made => return made.map(|(rings, bytes)| (thread, rings, bytes)),
+        }
+    }
+    let gone = || TracerError::system("follow it")(io::Error::other("all its threads have ended"));
+    Err(why.unwrap_or_else(gone))
 }
 
 /// A ring on each CPU, as large as the kernel allows, and how large.

@@ -119,6 +119,9 @@ pub fn choose(
     warnings: &mut Vec<String>,
 ) -> Result<Naming, String> {
     let plain = |names, reason: &str| Naming::plain(names, reason.to_owned());
+    if ground.source == SourceKind::Inherited {
+        return without_privileges(wish, ground.tracefs, warnings);
+    }
     match wish {
         NamesWish::Only(names @ (Names::Off | Names::Snapshot)) => Ok(plain(names, "as wanted")),
         NamesWish::Only(Names::Reader) => Ok(read("as wanted".to_owned(), warnings)),
@@ -171,6 +174,26 @@ pub fn choose(
                 Some(_) => read(why_not, warnings),
             })
         }
+    }
+}
+
+/// Whoever reads names needs real-time priority, whoever listens or probes more than that.
+fn without_privileges(
+    wish: NamesWish,
+    tracefs: &Tracefs,
+    warnings: &mut Vec<String>,
+) -> Result<Naming, String> {
+    let why = "all other ways need privileges";
+    let plain = |names| Naming::plain(names, why.to_owned());
+    match (wish, events_hindrance(tracefs)) {
+        (NamesWish::Only(it @ (Names::Snapshot | Names::Off)), _) => Ok(plain(it)),
+        (NamesWish::Auto | NamesWish::Only(Names::Event), None) => Ok(plain(Names::Event)),
+        (NamesWish::Only(Names::Event), Some(why)) => Err(why),
+        (NamesWish::Auto, Some(_)) => {
+            warnings.push("files opened during the recording have no names".to_owned());
+            Ok(plain(Names::Snapshot))
+        }
+        (NamesWish::Only(_), _) => Err("it needs privileges".to_owned()),
     }
 }
 

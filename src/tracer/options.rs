@@ -8,7 +8,7 @@ use super::naming::NamesWish;
 use super::source::RingSizes;
 use crate::event::syscall_table::CallId;
 use crate::sys::perf::Functions;
-use crate::units::DevId;
+use crate::units::{DevId, Pid};
 
 /// Whom to follow.
 #[derive(Clone, Debug)]
@@ -19,6 +19,16 @@ pub enum Follow {
     Launched,
     /// These processes, their threads and children.
     Attached(Vec<i32>),
+}
+
+impl Follow {
+    /// Those of the followed processes that the user has named.
+    pub(super) fn named(&self, followed: &[Pid]) -> Vec<Pid> {
+        match self {
+            Self::Attached(roots) => roots.iter().copied().map(Pid).collect(),
+            Self::System | Self::Launched => followed.to_vec(),
+        }
+    }
 }
 
 /// Which chains of functions to record.

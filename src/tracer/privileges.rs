@@ -6,6 +6,8 @@
 use std::borrow::Cow;
 use std::io;
 
+use nix::unistd::geteuid;
+
 use super::choice::{SourceWish, hindrance};
 use super::error::TracerError;
 use super::options::{Follow, Options};
@@ -17,7 +19,8 @@ use crate::sys::tracefs::Tracefs;
 use crate::tracefs::EventFormat;
 
 /// What is recorded if nothing is asked for: each call costs every fork twice 8 us on each CPU. All that moves bytes, and all that is
-/// needed to know of which file and where, but for mappings; and executions, by which programs can go out of sight.
+/// needed to know of which file and where, but for mappings: also what changes names and where paths begin; and executions, by which
+/// programs can go out of sight.
 const CALLS: &[&str] = &[
     "read",
     "write",
@@ -49,6 +52,15 @@ const CALLS: &[&str] = &[
     "fdatasync",
     "execve",
     "execveat",
+    "chdir",
+    "fchdir",
+    "chroot",
+    "rename",
+    "renameat",
+    "renameat2",
+    "unlink",
+    "unlinkat",
+    "rmdir",
 ];
 
 /// What only a tracepoint tells that is not for everybody.
@@ -71,7 +83,7 @@ pub(super) fn narrowed<'a>(
         SourceWish::Only(SourceKind::Inherited) => Some("as wanted".to_owned()),
         SourceWish::Only(SourceKind::Tracefs) => None,
         SourceWish::Only(SourceKind::Perf) => lack(tracefs)?,
-        SourceWish::Auto if hindrance(tracefs).is_none() => None,
+        SourceWish::Auto if geteuid().is_root() && hindrance(tracefs).is_none() => None,
         SourceWish::Auto => lack(tracefs)?,
     };
     let Some(why) = wanted else { return Ok(Cow::Borrowed(options)) };
@@ -103,11 +115,12 @@ pub(super) fn narrowed<'a>(
         (options.uring, "operations of io_uring"),
         (options.layers, "layers"),
         (options.faults, "page faults"),
+        (options.exact_args, "what arguments point to"),
     ];
     let left_out = left_out.iter().filter(|it| it.0).map(|it| it.1);
     let left_out: Vec<&str> = left_out.chain([NO_FLAGS]).collect();
     (narrowed.block, narrowed.extents, narrowed.uring) = (false, false, false);
-    (narrowed.layers, narrowed.faults) = (false, false);
+    (narrowed.layers, narrowed.faults, narrowed.exact_args) = (false, false, false);
     let calls = narrowed.calls.len() as u64;
     let cpus = online_cpus().len() as u64;
     let fork_us = 2 * calls * cpus * COPY_NS / 1000;

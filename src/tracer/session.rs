@@ -1,5 +1,6 @@
 //! One recording, from the first descriptor to the last frame.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -138,6 +139,8 @@ struct Session {
     name_threads: NamesThreads,
     /// If it is to be known how large the blocks of file systems are.
     mounts: Option<MountWatch>,
+    /// True if the events are those of single threads.
+    is_inherited: bool,
     /// Those that were online at the start.
     cpus: Vec<u32>,
     /// Those that were there at the start.
@@ -159,14 +162,10 @@ impl Session {
     ) -> Result<Self, TracerError> {
         limits::raise_open_files();
         let host = proc::host();
-        if matches!(options.follow, Follow::System) && proc::is_namespaced() {
-            warnings.push(
-                "this is a pid namespace: processes outside of it are not recorded; use the host's: --pid=host"
-                    .to_owned(),
-            );
-        }
+        let is_part = matches!(options.follow, Follow::System) && proc::is_namespaced();
+        warnings.extend(is_part.then(|| NAMESPACED.to_owned()));
         // Before anything is on: these many small reads are nobody's business.
-        let (disks, own_name) = (disks::disks(), own_name());
+        let (disks, own_name, cpus) = (disks::disks(), own_name(), host.cpus.clone());
         let sizes = options.ring_sizes(host.cpus.len());
         let before = followed(options, held)?;
         let (opened, choice, (mut naming, layers)) =
@@ -178,8 +177,10 @@ impl Session {
             names_readers(options, &mut naming, its_rings, &host.machine, source.as_ref())?;
         let name_threads = NamesThreads::start(&names_readers, &own_name)
             .map_err(TracerError::system("start a thread"))?;
-        let is_seen = choice.source != SourceKind::Inherited;
-        let gauge = is_seen.then(|| Gauge::start(&options.calls, &own_name)).transpose()?.flatten();
+        let is_inherited = choice.source == SourceKind::Inherited;
+        // What a thread of ours does is seen by events of everybody only.
+        let gauge = (!is_inherited).then(|| Gauge::start(&options.calls, &own_name));
+        let gauge = gauge.transpose()?.flatten();
         let gauge_thread = gauge.as_ref().map(|it| it.tid);
         follow(options, held, gauge_thread, source.as_ref(), &mut warnings)?;
         let start = clock::now();
@@ -188,7 +189,6 @@ impl Session {
         // Once before and once after: a child whose parent ended meanwhile is in one of the two. Who was born between the two
         // was there before its parent's births are told, so it is a root like the others.
         let tree = with_later(before, options, held)?;
-        let cpus = host.cpus.clone();
         let about = About {
             host,
             disks: disks.clone(),
@@ -201,7 +201,7 @@ impl Session {
         let writer = begin_log(log, &header, start).map_err(|source| TracerError::Log {
             path: log_path.into(),
             source,
-            help: log_help(),
+            help: LOG_HELP,
         })?;
         let followed = || Tree::followed(options, names, &tree, source.as_ref());
         let log = Log::new(writer, layouts.clone(), (!records_everybody(options)).then(followed))
@@ -225,6 +225,7 @@ impl Session {
             names: names_readers,
             name_threads,
             mounts,
+            is_inherited,
             cpus,
             disks,
             layouts,
@@ -325,7 +326,9 @@ impl Session {
         warnings.extend(snapshot::late_cpus(&self.cpus));
         let rings = drained.iter().flat_map(|it| &it.rings);
         let on = rings.filter_map(|it| Some((it.cpu, it.owner()?.counters().ok()?.on_ns)));
-        warnings.extend(snapshot::cpus_gone(&on.collect::<Vec<_>>()));
+        // Those of single threads are on only while these run.
+        let on = on.filter(|_| !self.is_inherited).collect::<Vec<_>>();
+        warnings.extend(snapshot::cpus_gone(&on));
         let counts = self.source.counts().unwrap_or_else(|error| {
             warnings.push(format!(
                 "cannot read the counters, so what is missing is not known: {error}"
@@ -444,8 +447,8 @@ fn open_from(
     let mut opened = match source {
         SourceKind::Perf => perf_source::open(described, &host.cpus, sizes, functions)?,
         SourceKind::Inherited => {
-            let threads = proc::threads(followed);
-            inherited_source::open(described, (&host.cpus, sizes), threads, warnings)?
+            let named = options.follow.named(followed);
+            inherited_source::open(described, (&host.cpus, sizes), (followed, &named), warnings)?
         }
         SourceKind::Tracefs => {
             let which = (naming.names, functions);
@@ -544,8 +547,8 @@ fn followed(options: &Options, held: Option<&Held>) -> Result<Vec<Pid>, TracerEr
             if let Some(gone) = roots.iter().find(|it| !there.contains(&Pid(**it))) {
                 return Err(TracerError::NoProcess(*gone));
             }
-            let roots: Vec<Pid> = roots.iter().copied().map(Pid).collect();
-            Ok(proc::with_descendants(&roots))
+            let roots: BTreeSet<Pid> = roots.iter().copied().map(Pid).collect();
+            Ok(proc::with_descendants(&Vec::from_iter(roots)))
         }
     }
 }
@@ -589,6 +592,8 @@ fn take_snapshot(
     snapshot::take_in_thread(subject, what, to_log, own_name)
 }
 
-fn log_help() -> &'static str {
-    "; choose another place: -o DIR/"
-}
+/// What a container's `-a` does not see.
+const NAMESPACED: &str =
+    "this is a pid namespace: processes outside of it are not recorded; use the host's: --pid=host";
+
+const LOG_HELP: &str = "; choose another place: -o DIR/";

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::sync::mpsc::Sender;
+use std::time::Duration;
 
 use super::error::TracerError;
 use super::log::Message;
@@ -165,14 +166,24 @@ pub(super) fn reap(program: Running, has_books: bool) -> (Option<Ended>, Option<
     (ended, text.map(fact))
 }
 
-/// Our own books by one read, if nobody else of us can be at work meanwhile.
+/// Our own books by one read, if nobody else of us can be at work meanwhile. (A thread that was waited for is there a moment longer.)
 fn own_books() -> Option<String> {
-    let is_alone = std::fs::read_dir("/proc/self/task").ok()?.count() == 1;
+    let is_alone = (0..ALONE_TRIES).any(|_| {
+        let threads = std::fs::read_dir("/proc/self/task").map_or(0, Iterator::count);
+        if threads != 1 {
+            std::thread::sleep(ALONE_PAUSE);
+        }
+        threads == 1
+    });
     let mut file = is_alone.then(|| File::open("/proc/self/io").ok()).flatten()?;
     let mut bytes = [0; 1024];
     let length = file.read(&mut bytes).ok()?;
     String::from_utf8(bytes.get(..length)?.to_vec()).ok()
 }
+
+/// How often, and how long apart, we look whether our threads are gone.
+const ALONE_TRIES: u32 = 200;
+const ALONE_PAUSE: Duration = Duration::from_millis(1);
 
 /// What came to our books between two reads of them, but for the first of these reads itself.
 fn books_between(before: &str, after: &str) -> Option<String> {
