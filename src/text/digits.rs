@@ -27,17 +27,16 @@ pub(super) fn hex_byte(out: &mut Vec<u8>, byte: u8) {
 
 /// Seconds with nine decimals, right-aligned in `width` columns (0: as short as it gets).
 pub(super) fn seconds(out: &mut Vec<u8>, ns: i64, width: usize) {
-    let from = out.len();
+    let mut room = itoa::Buffer::new();
+    let whole = room.format(ns.unsigned_abs() / SECOND_NS).as_bytes();
+    let length = usize::from(ns < 0) + whole.len() + 1 + 9;
+    out.extend(std::iter::repeat_n(b' ', width.saturating_sub(length)));
     if ns < 0 {
         out.push(b'-');
     }
-    unsigned(out, ns.unsigned_abs() / SECOND_NS);
+    out.extend_from_slice(whole);
     out.push(b'.');
     padded(out, ns.unsigned_abs() % SECOND_NS, 9);
-    let missing = width.saturating_sub(out.len() - from);
-    if missing > 0 {
-        out.splice(from..from, std::iter::repeat_n(b' ', missing));
-    }
 }
 
 /// Seconds with six decimals; what is below a microsecond is cut.

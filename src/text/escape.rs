@@ -66,10 +66,8 @@ pub(super) fn lossless(bytes: &[u8]) -> String {
 /// turn the direction of writing become `\xNN` byte by byte, and so does each of `delimiters`; a backslash becomes
 /// two.
 pub fn shown(out: &mut Vec<u8>, bytes: &[u8], delimiters: &[u8]) {
-    let plain = |it: &u8| matches!(it, b' '..=b'~') && *it != b'\\' && !delimiters.contains(it);
-    if bytes.iter().all(plain) {
-        out.extend_from_slice(bytes);
-        return;
+    if is_plain(bytes) && !delimiters.iter().any(|it| bytes.contains(it)) {
+        return out.extend_from_slice(bytes);
     }
     for chunk in bytes.utf8_chunks() {
         for letter in chunk.valid().chars() {
