@@ -15,6 +15,8 @@ use super::proc;
 
 /// Where it is kept.
 const DIRECTORY: &str = "/var/cache/iotrace-perf";
+/// Whose it must be.
+const ROOT: u32 = 0;
 /// The version of the file's shape.
 const VERSION: u32 = 1;
 /// A few hundred texts of a few KiB each.
@@ -68,7 +70,7 @@ pub fn keep(formats: Formats) -> io::Result<PathBuf> {
     }
     let made = DirBuilder::new().mode(0o755).create(DIRECTORY);
     made.or_else(|it| if it.kind() == io::ErrorKind::AlreadyExists { Ok(()) } else { Err(it) })?;
-    only_of_root(&fs::symlink_metadata(DIRECTORY)?)?;
+    only_of(ROOT, &fs::symlink_metadata(DIRECTORY)?)?;
     // Whatever the mask is.
     fs::set_permissions(DIRECTORY, Permissions::from_mode(0o755))?;
     let kernel = Kernel::running();
@@ -95,14 +97,14 @@ pub fn keep(formats: Formats) -> io::Result<PathBuf> {
 /// Why it is of no use, in words.
 pub fn load() -> Result<Formats, String> {
     let kernel = Kernel::running();
-    load_from(&path_of(&kernel), &kernel)
+    load_from(&path_of(&kernel), &kernel, ROOT)
 }
 
-fn load_from(path: &Path, kernel: &Kernel) -> Result<Formats, String> {
+fn load_from(path: &Path, kernel: &Kernel, owner: u32) -> Result<Formats, String> {
     let unusable = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
     let file = File::open(path).map_err(|it| unusable(&it))?;
     let metadata = file.metadata().map_err(|it| unusable(&it))?;
-    only_of_root(&metadata).map_err(|it| unusable(&it))?;
+    only_of(owner, &metadata).map_err(|it| unusable(&it))?;
     let mut text = Vec::new();
     file.take(BYTES_MAX + 1).read_to_end(&mut text).map_err(|it| unusable(&it))?;
     if text.len() as u64 > BYTES_MAX {
@@ -119,8 +121,8 @@ fn load_from(path: &Path, kernel: &Kernel) -> Result<Formats, String> {
 }
 
 /// What others could have written would be believed to be the kernel's words.
-fn only_of_root(metadata: &fs::Metadata) -> io::Result<()> {
-    let is_ours = metadata.uid() == 0 && metadata.mode() & 0o022 == 0 && !metadata.is_symlink();
+fn only_of(owner: u32, metadata: &fs::Metadata) -> io::Result<()> {
+    let is_ours = metadata.uid() == owner && metadata.mode() & 0o022 == 0 && !metadata.is_symlink();
     if is_ours {
         Ok(())
     } else {
@@ -149,7 +151,7 @@ mod tests {
         let path = dir.path().join("formats");
         fs::write(&path, text).expect("written");
         fs::set_permissions(&path, Permissions::from_mode(mode)).expect("set");
-        load_from(&path, &kernel())
+        load_from(&path, &kernel(), nix::unistd::geteuid().as_raw())
     }
 
     #[test]
@@ -157,14 +159,12 @@ mod tests {
         let formats = Formats::from([("a:b".to_owned(), "name: b".to_owned())]);
         let kept = Kept { version: VERSION, kernel: kernel(), formats: formats.clone() };
         let text = serde_json::to_string(&kept).expect("JSON");
-        if nix::unistd::geteuid().is_root() {
-            assert_eq!(loaded(&text, 0o644), Ok(formats));
-            let other = text.replace("#1", "#2");
-            assert!(loaded(&other, 0o644).expect_err("refused").contains("another build"));
-            let later = text.replace("\"version\":1", "\"version\":2");
-            assert!(loaded(&later, 0o644).expect_err("refused").contains("version 2"));
-            assert!(loaded("{", 0o644).is_err());
-        }
+        assert_eq!(loaded(&text, 0o644), Ok(formats));
+        let other = text.replace("#1", "#2");
+        assert!(loaded(&other, 0o644).expect_err("refused").contains("another build"));
+        let later = text.replace("\"version\":1", "\"version\":2");
+        assert!(loaded(&later, 0o644).expect_err("refused").contains("version 2"));
+        assert!(loaded("{", 0o644).is_err());
         assert!(loaded(&text, 0o666).expect_err("refused").contains("others than root"));
     }
 }
