@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use nix::time::{ClockId, clock_gettime, clock_settime};
+
 use support::mounted::Mounted;
 use support::need::Need;
 use support::process::{self, Finished};
@@ -190,6 +192,91 @@ fn a_processor_goes_and_comes_back() {
     finished.success();
     recording.assert_whole();
     assert!((1009..1020).contains(&recording.calls("read")));
+}
+
+/// Somebody has set the wall clock: until this is dropped, whatever happens, and as far as possible at once.
+struct WallClock {
+    /// What the wall clock and the other one showed.
+    before: (Duration, Duration),
+}
+
+impl WallClock {
+    /// Sets it back by so much; `None`: we may not.
+    fn set_back(by: Duration) -> Option<Self> {
+        let before = (read(ClockId::CLOCK_REALTIME), read(ClockId::CLOCK_MONOTONIC));
+        set(before.0 - by).ok().map(|()| Self { before })
+    }
+}
+
+impl Drop for WallClock {
+    fn drop(&mut self) {
+        let (wall, then) = self.before;
+        set(wall + (read(ClockId::CLOCK_MONOTONIC) - then)).expect("we could before");
+    }
+}
+
+fn read(clock: ClockId) -> Duration {
+    clock_gettime(clock).expect("it is there").into()
+}
+
+fn set(wall: Duration) -> nix::Result<()> {
+    clock_settime(ClockId::CLOCK_REALTIME, wall.into())
+}
+
+/// Fails if anything that is recorded depends on the wall clock, or if it is not told that it was set.
+#[test]
+#[expect(clippy::print_stderr, reason = "a skipped test says so")]
+fn a_wall_clock_that_is_set_back() {
+    const BY: Duration = Duration::from_secs(90);
+    if !can_record(&[]) {
+        return;
+    }
+    let _alone = alone();
+    if WallClock::set_back(Duration::ZERO).is_none() {
+        eprintln!("skipped: the clock cannot be set here");
+        return;
+    }
+    for is_restored in [true, false] {
+        let dir = scratch_dir("disturbances");
+        let began = read(ClockId::CLOCK_REALTIME);
+        let tracer = dir.path().join("tracer");
+        let set_back = dir.path().join("set");
+        let script = format!(
+            "echo $PPID > {}; dd if=/dev/zero of=/dev/null bs=1 count=200000 2>/dev/null; \
+             while ! [ -e {} ]; do :; done; dd if=/dev/zero of=/dev/null bs=1 count=1009 2>/dev/null; exit 5",
+            tracer.display(),
+            set_back.display()
+        );
+        let (_, recording) = disturbed(dir.path(), &[], &["sh", "-c", &script], || {
+            let pid = fs::read_to_string(&tracer).expect("it is written first");
+            let tracer = Path::new("/proc").join(pid.trim());
+            let clock = WallClock::set_back(BY).expect("we could before");
+            std::thread::sleep(Duration::from_millis(100));
+            let clock = (!is_restored).then_some(clock);
+            // The program comes to its end, and the clock is looked at. Others use this machine: not for ever.
+            fs::write(&set_back, "").expect("write it");
+            (0..100).take_while(|_| clock.is_some() && tracer.exists()).for_each(|_| {
+                std::thread::sleep(Duration::from_millis(20));
+            });
+            drop(clock);
+        });
+        let (reads, lost) = (recording.calls("read"), recording.number("lost"));
+        assert!(lost > 0 || (201_009..201_029).contains(&reads), "{reads} {lost}");
+        assert_eq!(recording.number("unmatched"), 0);
+        // No time of another clock is in it: none is outside of the recording, or ends before it has begun.
+        let (whole, operations) = (recording.number("duration_ns"), recording.operations());
+        for it in &operations {
+            let end = it.start_ns + it.duration_ns.unwrap_or(0).cast_signed();
+            assert!(it.start_ns <= end && end.unsigned_abs() <= whole, "{it:?} {whole}");
+        }
+        let start = Duration::from_nanos(recording.number("start_realtime_ns"));
+        assert!(start >= began && start < began + TIMEOUT, "{start:?} {began:?}");
+        let moved = recording.info["wall_moved_ns"].as_i64().expect("it was looked at");
+        let expected = if is_restored { 0 } else { -90_000_000_000 };
+        assert!((moved - expected).abs() < 50_000_000, "{moved}");
+        let told = recording.text_info().contains("the wall clock was set meanwhile");
+        assert_eq!(told, !is_restored);
+    }
 }
 
 /// Fails if the program waits for the disk of its log, or if what was lost meanwhile is not counted.

@@ -138,7 +138,7 @@ fn what_the_program_makes_at_the_archives_place_stays() {
     command.args(["-o", "trace.otf2", "--", "sh", "-c", script]).current_dir(dir.path());
     let finished = process::run(&mut command, TIMEOUT).expect("it ends");
     assert_eq!(finished.status.code(), Some(3), "the program's own");
-    assert!(finished.stderr().contains("exists already"), "{}", finished.stderr());
+    assert!(finished.stderr().contains("is there already"), "{}", finished.stderr());
     let result = fs::read_to_string(dir.path().join("trace/result")).expect("it is still there");
     assert_eq!(result, "precious\n");
     assert_eq!(fs::read_dir(dir.path().join("trace")).expect("a directory").count(), 1);

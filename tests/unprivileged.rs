@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
+use support::json::JsonOperation;
 use support::need::{Need, require_all};
 use support::process::{Finished, run};
 use support::recording::{BINARY, Recording, TIMEOUT, can_record};
@@ -214,6 +215,85 @@ fn own_processes_can_be_attached_to() {
     let refused = refused.expect("it ends");
     assert_eq!(refused.status.code(), Some(125));
     assert!(refused.stderr().contains("only programs of this user"), "{}", refused.stderr());
+}
+
+/// What a program opens, one file after the other: some it keeps for a while, most it closes at once.
+const OPENS: &str = "import os, time\n\
+    for i in range(53): f = os.open(f'kept{i}', os.O_CREAT | os.O_WRONLY); time.sleep(.02); os.write(f, b'x' * i); os.close(f)\n\
+    for i in range(2003): os.close(os.open(f'short{i % 7}', os.O_CREAT | os.O_WRONLY))";
+
+/// Fails if a name that is said to be sure is another file's, or if nobody looks.
+#[test]
+fn files_are_looked_at_soon() {
+    if !can_record_own() || !require_all(&[Need::Program("python3")]) {
+        return;
+    }
+    let place = Place::new();
+    let program = ["python3", "-B", "-c", OPENS];
+    let record = || {
+        let said = place.record(&["--names", "links"], &program).success().stderr();
+        assert!(said.contains("names: links (all other ways need privileges)"), "{said}");
+        (said, place.recording())
+    };
+    // Beside others the rings may run over.
+    let all_told = (0..3).map(|_| record()).find(|it| it.1.number("lost") == 0);
+    let (said, recording) = all_told.unwrap_or_else(record);
+    recording.assert_whole();
+    let of_ours = |it: &&JsonOperation| it.result.is_some_and(|it| it >= 0) && it.name == "openat";
+    let operations = recording.operations();
+    let opens: Vec<_> = operations.iter().filter(of_ours).collect();
+    let opens = &opens[opens.len() - (53 + 2003)..];
+    let of = |it: &JsonOperation| Some((it.path.clone()?, it.path_source.clone()?));
+    let mut sure = [0, 0];
+    for (number, open) in opens.iter().enumerate() {
+        let expected = if number < 53 {
+            format!("kept{number}")
+        } else {
+            format!("short{}", (number - 53) % 7)
+        };
+        let expected = place.path(&expected).to_str().expect("text").to_owned();
+        if let Some((path, source)) = of(open).filter(|it| it.1 != "unverified") {
+            assert_eq!((path, source.as_str()), (expected, "fd-link"), "open {number}");
+            sure[usize::from(number >= 53)] += 1;
+        }
+    }
+    // Twenty milliseconds are long, even beside others.
+    assert!(sure[0] >= 27, "{sure:?} of 53 and 2003: {said}");
+    // Bytes go to the file whose name it is.
+    for write in operations.iter().filter(|it| it.name == "write" && it.fd != Some(2)) {
+        if let Some((path, _)) = of(write).filter(|it| it.1 == "fd-link") {
+            let bytes = format!("kept{}", write.result.expect("it ended"));
+            assert_eq!(path, place.path(&bytes).to_str().expect("text"));
+        }
+    }
+}
+
+/// One capability is enough for the whole machine; what it does not give is told.
+#[test]
+fn with_cap_perfmon_the_machine_is_recorded() {
+    if !can_record_own() {
+        return;
+    }
+    let place = Place::new();
+    let rights =
+        "--reuid=nobody --regid=nogroup --clear-groups --inh-caps=+perfmon --ambient-caps=+perfmon";
+    let log = format!("{}/", place.path("log").display());
+    let program = place.path("iotrace-perf");
+    let arguments =
+        ["-a", "--source", "perf", "--no-archive", "-o", &log, "--", "dd", "if=/dev/zero"];
+    let mut command = Command::new("setpriv");
+    command.args(rights.split(' ')).arg(program).args(arguments);
+    command.args(["of=out", "bs=1009", "count=211"]).current_dir(place.dir.path());
+    let said = run(&mut command, TIMEOUT).expect("it ends").success().stderr();
+    assert!(said.contains("CAP_SYS_NICE") && said.contains("names: links"), "{said}");
+    let recording = place.recording();
+    recording.assert_books_balance();
+    let operations = recording.operations();
+    let written = operations.iter().filter(|it| {
+        it.name == "write" && it.comm.as_deref() == Some("dd") && it.result == Some(1009)
+    });
+    let (written, lost) = (written.count(), recording.number("lost"));
+    assert!(written == 211 || lost > 0 && written < 211, "{written} written, {lost} lost");
 }
 
 #[test]

@@ -253,12 +253,15 @@ class Log:
         for request, piece in self.pieces():
             if piece["behind"] != "file" or request["op"] not in ("read", "write"):
                 continue
-            # What is inferred says so. Directories lie somewhere, too.
-            if piece["link"] != "exact" or piece["ino"] not in [it[3] for it in truth]:
+            # Directories lie somewhere, too.
+            if piece.get("ino") not in [it[3] for it in truth]:
                 continue
             top = piece["levels"][-1] if piece["levels"] else {"dev": request["dev"], "sector": piece["sector"]}
             sectors = piece["bytes"] // 512
             at = [it for it in truth if it[3] == piece["ino"] and it[0] <= top["sector"] < it[0] + it[2]]
+            # What is inferred says so: it may be wrong, but counts only if it is right.
+            if piece["link"] != "exact" and (not at or piece["offset"] != (at[0][1] + top["sector"] - at[0][0]) * 512):
+                continue
             if not at or piece["fs_dev"] != self.stack.top:
                 defect(self.name, f"inode {piece['ino']} is not at {top}")
                 continue

@@ -313,6 +313,7 @@ fn full_end() -> End {
     End {
         end_ns: 1,
         end_realtime_ns: 1,
+        wall_moved_ns: Some(1),
         reason: word.clone(),
         exit_code: Some(1),
         exit_signal: Some(1),
@@ -346,7 +347,7 @@ fn keys(value: &Value, found: &mut BTreeSet<String>) {
 }
 
 /// Words in backticks there that are values, not keys.
-const VALUES: [&str; 18] = [
+const VALUES: [&str; 19] = [
     "system",
     "launch",
     "attach",
@@ -355,6 +356,7 @@ const VALUES: [&str; 18] = [
     "reader",
     "fanotify",
     "event",
+    "links",
     "snapshot",
     "off",
     "tracepoint",

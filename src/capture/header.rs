@@ -237,6 +237,9 @@ pub struct End {
     pub end_ns: u64,
     /// `CLOCK_REALTIME` then.
     pub end_realtime_ns: u64,
+    /// How far `CLOCK_REALTIME` was then from where it would have been if nobody had set it and the machine had not slept, ns.
+    /// `None`: not looked at.
+    pub wall_moved_ns: Option<i64>,
     /// Why: `exit`, `interrupt`, `duration`, `disk-full`, …
     pub reason: String,
     /// Exit status of the launched program; `None`: none was launched or it runs on.

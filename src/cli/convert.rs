@@ -1,6 +1,7 @@
 //! `iotrace-perf convert LOG`: log → OTF2.
 
 use std::convert::Infallible;
+use std::error::Error;
 use std::fs::File;
 use std::iter::Chain;
 use std::path::Path;
@@ -13,6 +14,8 @@ use super::error::CliError;
 use super::exit_lines;
 use super::output::{Output, substitute};
 use super::say;
+use super::signals::Signals;
+use super::unfinished::Unfinished;
 use crate::analysis::totals::{Totals, WithTotals};
 use crate::capture::ahead::Ahead;
 use crate::capture::fact::Text;
@@ -21,7 +24,8 @@ use crate::capture::later::{self, Later};
 use crate::operation::{Sink, Step};
 use crate::otf2::{EndFacts, OtfError, OtfOptions, OtfSink, OtfSummary};
 use crate::pipeline::{self, PipelineError, Summary};
-use crate::sys::{files, limits};
+use crate::sys::patience::Patience;
+use crate::sys::{limits, spawn};
 use crate::units::KernelTime;
 
 /// What came of a log.
@@ -40,8 +44,14 @@ pub(super) fn run(args: &ConvertArgs) -> Result<ExitCode, CliError> {
         None => Output::beside(&args.log)?,
     };
     output.prepare()?;
-    let converted = convert(&args.log, Some(&output), &mut || true)?;
-    exit_lines::print(&args.log, Some(&output), &converted);
+    let mut signals = Signals::new().map_err(CliError::Output)?;
+    let mut patience = Patience::new(&mut signals, None);
+    let converted = convert(&args.log, Some(&output), &mut || !patience.is_over());
+    if let (Err(CliError::Interrupted), Some(signal)) = (&converted, patience.ended_by()) {
+        say("interrupted: no archive was made");
+        spawn::die_by(signal);
+    }
+    exit_lines::print(&args.log, Some(&output), &converted?);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -128,16 +138,17 @@ fn write_archive(
         ..OtfOptions::default()
     };
     // If something of the name is there, made since it was looked for, it is not ours and stays.
-    let sink = OtfSink::create(&output.directory, &output.name, &header, options)
+    let failed = |error: CliError| archive_error(log, output, &error);
+    output.refuse_existing().map_err(failed)?;
+    let unfinished = Unfinished::new(output).map_err(failed)?;
+    let sink = OtfSink::create(unfinished.directory(), &output.name, &header, options)
         .map_err(|it| archive_error(log, output, &it))?;
-    let written = fill_archive(log, (items, header), sink, output, go_on);
-    if written.is_err() {
-        output.remove_archive();
-    }
-    written
+    let converted = fill_archive(log, (items, header), sink, output, go_on)?;
+    unfinished.finish().map_err(failed)?;
+    Ok(converted)
 }
 
-fn archive_error(log: &Path, output: &Output, error: &OtfError) -> CliError {
+fn archive_error(log: &Path, output: &Output, error: &dyn Error) -> CliError {
     CliError::Archive { path: output.archive(), log: log.into(), message: error.to_string() }
 }
 
@@ -163,9 +174,6 @@ fn fill_archive(
         sink.sink.set_mounts(mounts);
     }
     let archive = sink.sink.finish(&end_facts(&summary)).map_err(|it| failed(&it))?;
-    for path in output.archive_parts() {
-        files::give_to_caller(&path).map_err(|source| CliError::Create { path, source })?;
-    }
     Ok(Converted { summary, totals, archive: Some(archive), unknown_users: 0 })
 }
 

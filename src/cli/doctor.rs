@@ -114,7 +114,11 @@ fn own_events() -> Check {
         }
         Ok(_) => Check::ok(NAME, "their system calls can be recorded without privileges"),
         Err(error) => {
-            let fix = "sudo sysctl kernel.perf_event_paranoid=2";
+            // What the kernel's own rules do not allow is EACCES.
+            let fix = match error.raw_os_error() {
+                Some(libc::EPERM) => "a seccomp profile that allows perf_event_open",
+                _ => "sudo sysctl kernel.perf_event_paranoid=2",
+            };
             Check::bad(NAME, format!("cannot be recorded without privileges: {error}"), fix)
         }
     }

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
-use super::args::STACK_BYTES_MAX;
 use super::convert::Converted;
 use super::output::Output;
 use super::say;
+use super::values::STACK_BYTES_MAX;
 use crate::analysis::audit::{self, ProcessAudit};
 use crate::anomaly::{AnomalyKind, ByLink, Ignored, Ledger};
 use crate::capture::fact::Ending;
@@ -18,6 +18,9 @@ use crate::units::SECTOR_BYTES;
 
 /// OTF2's readers open two files for each location.
 const LOCATIONS_OF_USUAL_LIMIT: u64 = 1000;
+
+/// So much of it nobody set: the two clocks are not looked at in the very same moment, ns.
+const WALL_MOVED_NS: u64 = 100_000_000;
 
 /// Prints them to standard error.
 pub(super) fn print(log: &Path, output: Option<&Output>, converted: &Converted) {
@@ -327,6 +330,7 @@ fn doubts(summary: &Summary) -> Vec<String> {
     lines.extend(unread(summary));
     lines.extend(unwound(summary));
     lines.extend(other_programs(summary));
+    lines.extend(wall_clock(summary));
     if summary.reused_numbers > 0 {
         lines.push(format!(
             "{} processes or threads got the number of one that had just ended, and may not have been recorded: --source perf follows those, too",
@@ -358,6 +362,20 @@ fn doubts(summary: &Summary) -> Vec<String> {
         lines.push("the recording did not end in order: what happened after the last round is not in the log".into());
     }
     lines
+}
+
+/// A wall clock that is not where it would have been.
+fn wall_clock(summary: &Summary) -> Option<String> {
+    let moved = summary.end.as_ref()?.wall_moved_ns?;
+    let (sign, ms) = (if moved < 0 { '-' } else { '+' }, moved.unsigned_abs() / 1_000_000);
+    (moved.unsigned_abs() >= WALL_MOVED_NS).then(|| {
+        format!(
+            "the wall clock was set meanwhile, or the machine slept: it moved by {sign}{}.{:03} s; all times are of another clock, and \
+             only the beginning is told by the wall clock, as it was then",
+            ms / 1000,
+            ms % 1000
+        )
+    })
 }
 
 /// Programs whose calls could not be told.

@@ -17,19 +17,28 @@ const GIVEN_BACK: u64 = 16 << 20;
 
 /// Says when a log is complete.
 #[derive(Clone, Default)]
-pub(super) struct Ended(Arc<AtomicBool>);
+pub(super) struct Ended {
+    is_complete: Arc<AtomicBool>,
+    is_unwanted: Arc<AtomicBool>,
+}
 
 impl Ended {
     /// Nothing is written any more.
     pub(super) fn set(&self) {
         // ORDERING: Release: who sees it, and then the end of the file, has seen all of the log.
-        self.0.store(true, Ordering::Release);
+        self.is_complete.store(true, Ordering::Release);
+    }
+
+    /// Nobody wants to know the rest of it.
+    pub(super) fn give_up(&self) {
+        // ORDERING: Relaxed: nothing else is told by it.
+        self.is_unwanted.store(true, Ordering::Relaxed);
     }
 
     /// True if that has been said.
     pub(super) fn is_set(&self) -> bool {
         // ORDERING: Acquire: what was written before it was set is there for whoever reads after this.
-        self.0.load(Ordering::Acquire)
+        self.is_complete.load(Ordering::Acquire)
     }
 }
 
@@ -66,6 +75,10 @@ impl Read for Growing {
         loop {
             // Before reading: what was written before it was set is read below.
             let has_ended = self.ended.is_set();
+            // ORDERING: Relaxed: as above.
+            if self.ended.is_unwanted.load(Ordering::Relaxed) {
+                return Err(io::Error::other("a signal came"));
+            }
             let count = self.file.read(buffer)?;
             if count > 0 || has_ended {
                 self.offset += count as u64;

@@ -37,9 +37,9 @@ pub(super) fn checks() -> Vec<Check> {
 fn auto(ground: Ground<'_>) -> Check {
     let mut warnings = Vec::new();
     match naming::choose(NamesWish::Auto, ground, &mut warnings) {
-        Ok(it) if it.names == Names::Snapshot => Check::bad(
+        Ok(it) if it.names == Names::Links => Check::bad(
             "names",
-            "only files that were open before have names",
+            "files that are closed at once have no names, and failed opens and other calls no paths (links)",
             "run as root, in a cgroup with a real-time budget",
         ),
         Ok(it) => Check::ok("names", format!("{} is what --names auto takes", it.names.as_str())),

@@ -38,14 +38,21 @@ pub(super) fn run(args: &LiveArgs) -> Result<ExitCode, CliError> {
         printer = Some(std::thread::Builder::new().name("iotrace-live".into()).spawn(print)?);
         log.try_clone()
     };
-    let recorded = record::capture(&args.capture, || Ok(place), start_printing);
+    let mut recorded = record::capture(&args.capture, || Ok(place), start_printing);
     ended.set();
-    let printed = printer.map(|it| it.join().unwrap_or(Err(CliError::Interrupted)));
+    if let (Ok(recorded), Some(printer)) = (&mut recorded, &printer) {
+        recorded.wait_for(printer, &ended);
+    }
+    let printed = printer.map(|it| match &recorded {
+        Ok(recorded) => recorded.said_by(it),
+        Err(_) => it.join().unwrap_or(Err(CliError::Interrupted)),
+    });
     let recorded = recorded?;
     match printed {
         Some(Ok(summary)) => exit_lines::print_doubts(&summary),
         // Whoever read it had seen enough.
         Some(Err(CliError::BrokenPipe)) | None => {}
+        Some(Err(_)) if recorded.is_interrupted() => {}
         Some(Err(error)) => say(&format!("error: {error}")),
     }
     recorded.end()

@@ -19,6 +19,8 @@ mod script;
 mod self_test;
 mod signals;
 mod stacks;
+mod unfinished;
+mod values;
 mod watch;
 
 use std::io::{self, Write};
@@ -95,6 +97,8 @@ pub mod fuzzing {
 /// A line for the user, whatever a log or the traced program has put into it. Standard output belongs to the traced program and to
 /// data.
 fn say(line: &str) {
+    // In one piece: others may write there, too.
+    let line = format!("iotrace-perf: {}\n", escape::harmless(line));
     // Nobody to tell if standard error is gone.
-    let _ = writeln!(std::io::stderr(), "iotrace-perf: {}", escape::harmless(line));
+    let _ = std::io::stderr().write_all(line.as_bytes());
 }

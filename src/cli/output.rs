@@ -65,22 +65,23 @@ impl Output {
         [self.archive(), definitions, self.directory.join(&self.name)]
     }
 
-    /// Removes what there is of an archive that could not be finished: it was not there before.
-    pub(super) fn remove_archive(&self) {
-        let [anchor, definitions, directory] = self.archive_parts();
-        // What cannot be removed stays, and is refused the next time.
-        let _ = std::fs::remove_file(anchor);
-        let _ = std::fs::remove_file(definitions);
-        let _ = std::fs::remove_dir_all(directory);
+    /// Where an archive is until it is whole.
+    pub(super) fn unfinished(&self) -> PathBuf {
+        self.directory.join(format!("{}.otf2.part", self.name))
     }
 
-    /// Refuses to write over anything of an archive; makes the directory if it is ours to make.
-    pub(super) fn prepare(&self) -> Result<(), CliError> {
-        for path in self.archive_parts() {
-            if path.symlink_metadata().is_ok() {
-                return Err(CliError::Exists { path });
-            }
+    /// Refuses to write over anything of an archive.
+    pub(super) fn refuse_existing(&self) -> Result<(), CliError> {
+        let is_there = |it: &PathBuf| it.symlink_metadata().is_ok();
+        match self.archive_parts().into_iter().find(is_there) {
+            Some(path) => Err(CliError::Exists { path }),
+            None => Ok(()),
         }
+    }
+
+    /// The same; makes the directory if it is ours to make.
+    pub(super) fn prepare(&self) -> Result<(), CliError> {
+        self.refuse_existing()?;
         let is_there = self.directory.is_dir();
         let trusted = || crate::sys::files::is_trustworthy(&self.directory).unwrap_or(false);
         if is_there && nix::unistd::geteuid().is_root() && !trusted() {

@@ -5,25 +5,29 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::thread::JoinHandle;
 
 use super::args::{ArgsArg, CaptureArgs, NamesArg, RecordArgs, SourceArg, StacksArg};
 use super::control::Control;
 use super::error::CliError;
 use super::events::{Wanted, wanted_events};
 use super::exit_lines;
+use super::growing::Ended;
 use super::output::{Output, substitute};
 use super::signals::Signals;
 use super::{convert, say};
+use crate::sys::patience::{Interrupts, Patience};
 use crate::sys::perf::{Functions, Unwind};
 use crate::sys::spawn::Running;
-use crate::sys::{disks, files, spawn};
+use crate::sys::user::Identity;
+use crate::sys::{capabilities, clock, disks, files, spawn};
 use crate::tracer::choice::SourceWish;
 use crate::tracer::drain::Place;
 use crate::tracer::error::TracerError;
 use crate::tracer::naming::{Names, NamesWish};
 use crate::tracer::options::{Chains, Follow, Options};
 use crate::tracer::plan::SourceKind;
-use crate::tracer::session::{self, Interrupts, Outcome};
+use crate::tracer::session::{self, Outcome};
 use crate::units::DevId;
 
 /// Records, makes the archive, and ends as the program did.
@@ -41,10 +45,13 @@ pub(super) fn run(args: &RecordArgs) -> Result<ExitCode, CliError> {
         controlled = control.map(|it| it.start(path, None)).transpose()?;
         Ok(log)
     };
-    let recorded = capture(&args.capture, place, create);
+    let mut recorded = capture(&args.capture, place, create);
     ended.set();
+    if let (Ok(recorded), Some(it)) = (&mut recorded, &controlled) {
+        it.wait_with(recorded, &ended);
+    }
     // What is doubtful is said at the end, once.
-    let followed = controlled.map(|it| it.finish(recorded.is_ok())).transpose();
+    let followed = controlled.map(|it| it.finish(recorded.as_ref().ok())).transpose();
     let recorded = match recorded {
         Ok(mut recorded) => {
             recorded.check(followed);
@@ -79,6 +86,8 @@ pub(super) struct Recorded {
     pub(super) log: PathBuf,
     /// Something went wrong that was said already.
     failed: bool,
+    /// The signal for which what was to be done with it was not done.
+    interrupted: Option<i32>,
 }
 
 /// Records into a log that is made where `place` says, by `create`.
@@ -88,16 +97,20 @@ pub(super) fn capture(
     create: impl FnOnce(&Path) -> io::Result<File>,
 ) -> Result<Recorded, CliError> {
     let options = options(args)?;
+    let user = args.as_user.as_deref().map(user).transpose()?;
     let LogPlace { path, shown } = place()?;
     // First of all, while we have one thread and our caller's limits and signals.
     let held = match args.command.as_slice() {
         [] => None,
         command => Some(
-            spawn::hold(command)
+            spawn::hold(command, user.as_ref())
                 .map_err(|source| CliError::Usage(format!("cannot fork: {source}")))?,
         ),
     };
     files::keep_private();
+    if let Err(error) = capabilities::keep_for_recording() {
+        say(&format!("warning: cannot give up the capabilities that are not needed: {error}"));
+    }
     let mut signals = Signals::new().map_err(CliError::Output)?;
     let log = match create(&path) {
         Ok(log) => log,
@@ -125,7 +138,7 @@ pub(super) fn capture(
         ));
     }
     let failed = outcome.log_error.is_some();
-    Ok(Recorded { outcome, signals, log: path, failed })
+    Ok(Recorded { outcome, signals, log: path, failed, interrupted: None })
 }
 
 impl Recorded {
@@ -135,30 +148,80 @@ impl Recorded {
         with: impl FnOnce(&Path, &mut dyn FnMut() -> bool) -> Result<T, CliError>,
         if_interrupted: &str,
     ) -> Option<T> {
-        let signals = &mut self.signals;
-        match with(&self.log, &mut || signals.take().is_empty()) {
-            Err(CliError::Interrupted) => say(&format!("interrupted: {if_interrupted}")),
-            result => return self.check(result),
+        let program = self.outcome.running.as_ref().map(Running::pid);
+        let mut patience = Patience::new(&mut self.signals, program);
+        let before = self.interrupted.or(self.outcome.interrupted);
+        let result = match before {
+            Some(_) => Err(CliError::Interrupted),
+            None => with(&self.log, &mut || !patience.is_over()),
+        };
+        if !matches!(result, Err(CliError::Interrupted)) {
+            return self.check(result);
         }
+        say(&format!("interrupted: {if_interrupted}"));
+        self.interrupted = before.or(patience.ended_by());
         None
+    }
+
+    /// Waits for who still reads the log; a signal says that nobody wants the rest.
+    pub(super) fn wait_for<T>(&mut self, reader: &JoinHandle<T>, ended: &Ended) {
+        let program = self.outcome.running.as_ref().map(Running::pid);
+        let mut patience = Patience::new(&mut self.signals, program);
+        // It may have come before, while the end was worked out.
+        let before = self.outcome.interrupted.filter(|_| !reader.is_finished());
+        while before.is_none() && !reader.is_finished() && !patience.is_over() {
+            spawn::wait_readable(patience.fd(), READER_MS);
+        }
+        self.interrupted = before.or(patience.ended_by());
+        if self.interrupted.is_some() {
+            ended.give_up();
+            say("interrupted: not all that was recorded is shown");
+            // What it has still in its hands; if nobody takes that, it is left behind.
+            let until = clock::now().0.saturating_add(HELD_UP_NS);
+            while !reader.is_finished() && clock::now().0 < until {
+                spawn::wait_readable(self.signals.fd(), READER_MS);
+            }
+        }
+    }
+
+    /// What a reader of the log has to say, unless it is held up by its own reader and nobody wants the rest.
+    pub(super) fn said_by<T>(
+        &self,
+        reader: JoinHandle<Result<T, CliError>>,
+    ) -> Result<T, CliError> {
+        if self.is_interrupted() && !reader.is_finished() {
+            return Err(CliError::Interrupted);
+        }
+        reader.join().unwrap_or(Err(CliError::Interrupted))
+    }
+
+    /// True if work was left undone because of a signal, which was said.
+    pub(super) fn is_interrupted(&self) -> bool {
+        self.interrupted.is_some()
     }
 
     /// What went wrong beside it is said, and that it did is how it ends, if no program says otherwise.
     pub(super) fn check<T>(&mut self, result: Result<T, CliError>) -> Option<T> {
+        let is_said = self.is_interrupted();
         let said = result.map_err(|error| {
-            self.failed = true;
-            say(&format!("error: {error}"));
+            if !is_said {
+                self.failed = true;
+                say(&format!("error: {error}"));
+            }
         });
         said.ok()
     }
 
-    /// Ends as the program did.
+    /// Ends as the program did; without one, and if work was left undone, by the signal.
     pub(super) fn end(mut self) -> Result<ExitCode, CliError> {
-        let _ = self.outcome.closing.join();
+        let _ = self.outcome.closing.map(JoinHandle::join);
         let ended = match self.outcome.running {
             Some(program) => Some(wait_for(program, &mut self.signals)?),
             None => self.outcome.ended,
         };
+        if let (None, Some(signal)) = (&ended, self.interrupted) {
+            spawn::die_by(signal);
+        }
         Ok(match ended {
             Some(spawn::Ended::Killed(signal)) => spawn::die_by(signal),
             Some(spawn::Ended::Exited(code)) => {
@@ -178,8 +241,9 @@ fn report(
 ) -> Result<ExitCode, CliError> {
     let archive = (!args.no_archive).then_some(output);
     let log = recorded.log.display();
-    let if_interrupted =
-        format!("no archive was made; the log is complete: iotrace-perf convert {log}");
+    let if_interrupted = format!(
+        "no archive was made; the log has all that was recorded: iotrace-perf convert {log}"
+    );
     let convert =
         |log: &Path, go_on: &mut dyn FnMut() -> bool| convert::convert(log, archive, go_on);
     if let Some(converted) = recorded.work(convert, &if_interrupted) {
@@ -195,12 +259,15 @@ fn wait_for(program: Running, signals: &mut Signals) -> Result<spawn::Ended, Cli
             return program.reap().map_err(CliError::Output);
         }
         spawn::wait_readable(signals.fd(), WAIT_MS);
-        for interrupt in signals.take().into_iter().filter(|it| !it.from_terminal) {
-            // It may have ended at this moment.
-            let _ = spawn::send_signal(program.pid(), interrupt.signal);
-        }
+        signals.take().iter().for_each(|it| it.forward(program.pid()));
     }
 }
+
+/// How long somebody who prints may take to hand over what is printed already, ns, when nobody wants more.
+const HELD_UP_NS: u64 = 1_000_000_000;
+
+/// How often it is looked whether a reader of the log has come to its end.
+const READER_MS: u16 = 10;
 
 /// How often a program that outlived its recording is looked after.
 const WAIT_MS: u16 = 50;
@@ -250,6 +317,7 @@ fn options(args: &CaptureArgs) -> Result<Options, CliError> {
             NamesArg::Reader => NamesWish::Only(Names::Reader),
             NamesArg::Fanotify => NamesWish::Only(Names::Fanotify),
             NamesArg::Event => NamesWish::Only(Names::Event),
+            NamesArg::Links => NamesWish::Only(Names::Links),
             NamesArg::Snapshot => NamesWish::Only(Names::Snapshot),
             NamesArg::Off => NamesWish::Only(Names::Off),
         },
@@ -269,6 +337,16 @@ fn options(args: &CaptureArgs) -> Result<Options, CliError> {
         keep_foreign: args.keep_foreign,
         command: args.command.iter().map(escaped).collect(),
     })
+}
+
+/// Whom `--as-user` names.
+fn user(word: &str) -> Result<Identity, CliError> {
+    let wrong = |why: String| CliError::Usage(format!("--as-user {word}: {why}"));
+    if !nix::unistd::geteuid().is_root() {
+        return Err(wrong("only root can start a program as somebody else".into()));
+    }
+    let found = Identity::find(word).map_err(|it| wrong(it.to_string()))?;
+    found.ok_or_else(|| wrong("there is no such user; see: getent passwd".into()))
 }
 
 /// What `--stacks` asks for. Of calls only the program's functions are known.

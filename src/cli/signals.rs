@@ -3,13 +3,18 @@
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::flag;
 use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::WithOrigin;
 use signal_hook::low_level::siginfo::Origin;
 
-use crate::tracer::session::{Interrupt, Interrupts};
+use crate::sys::clock;
+use crate::sys::patience::{Interrupt, Interrupts};
+use crate::units::KernelTime;
 
 /// The signals that concern us.
 const SIGNALS: [i32; 4] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT];
@@ -25,6 +30,8 @@ pub(super) struct Signals {
     wake: UnixStream,
     /// Our caller ignores these.
     ignored: Vec<i32>,
+    ends_by_the_second: bool,
+    last: Option<(i32, KernelTime)>,
 }
 
 impl Signals {
@@ -41,7 +48,7 @@ impl Signals {
         for signal in &wanted {
             signal_hook::low_level::pipe::register(*signal, write.try_clone()?)?;
         }
-        Ok(Self { arrived, wake, ignored })
+        Ok(Self { arrived, wake, ignored, ends_by_the_second: false, last: None })
     }
 }
 
@@ -58,7 +65,25 @@ impl Interrupts for Signals {
             |it: Origin| Interrupt { signal: it.signal, from_terminal: it.process.is_none() };
         let ignored = &self.ignored;
         let counts = |it: &Interrupt| !(it.from_terminal && ignored.contains(&it.signal));
-        self.arrived.pending().map(interrupt).filter(counts).collect()
+        let all: Vec<Interrupt> = self.arrived.pending().map(interrupt).filter(counts).collect();
+        self.last = all.last().map(|it| (it.signal, clock::now())).or(self.last);
+        all
+    }
+
+    fn last(&self) -> Option<(i32, KernelTime)> {
+        self.last
+    }
+
+    fn end_by_the_second(&mut self) {
+        if std::mem::replace(&mut self.ends_by_the_second, true) {
+            return;
+        }
+        let is_second = Arc::new(AtomicBool::new(false));
+        for signal in SIGNALS.into_iter().filter(|it| !self.ignored.contains(it)) {
+            // In this order the first one finds that it is none, and the second that it is one. Both work for these signals.
+            let _ = flag::register_conditional_default(signal, Arc::clone(&is_second));
+            let _ = flag::register(signal, Arc::clone(&is_second));
+        }
     }
 }
 

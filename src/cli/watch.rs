@@ -24,9 +24,12 @@ pub(super) fn run(mut args: WatchArgs) -> Result<ExitCode, CliError> {
         controlled = Some(control.start(path, Some(log.try_clone()?))?);
         log.try_clone()
     };
-    let recorded = record::capture(&args.capture, || Ok(place), start);
+    let mut recorded = record::capture(&args.capture, || Ok(place), start);
     ended.set();
-    let followed = controlled.map(|it| it.finish(recorded.is_ok())).transpose();
+    if let (Ok(recorded), Some(it)) = (&mut recorded, &controlled) {
+        it.wait_with(recorded, &ended);
+    }
+    let followed = controlled.map(|it| it.finish(recorded.as_ref().ok())).transpose();
     let mut recorded = recorded?;
     say_doubts(recorded.check(followed).flatten().flatten().as_ref());
     recorded.end()

@@ -32,6 +32,10 @@ pub struct Followed {
     pub descriptors: bool,
     /// All of those, and all that move positions or change how they move.
     pub positions: bool,
+    /// All calls that change working directories.
+    pub directories: bool,
+    /// All calls that change roots.
+    pub roots: bool,
     /// The ends of the calls that start programs, whatever else.
     pub execs: bool,
     /// All calls that change mappings, and how large pages are.
@@ -40,8 +44,14 @@ pub struct Followed {
 
 impl Followed {
     /// Everything but the ends of execs, without which no program is taken for one of another table.
-    pub const ALL: Self =
-        Self { descriptors: true, positions: true, execs: false, mappings: Some(4096) };
+    pub const ALL: Self = Self {
+        descriptors: true,
+        positions: true,
+        directories: true,
+        roots: true,
+        execs: false,
+        mappings: Some(4096),
+    };
 
     /// What can be followed on a machine of this kind with these calls.
     pub fn with(recorded: &[CallId], machine: &str, execs: bool, page_bytes: u64) -> Self {
@@ -59,6 +69,8 @@ impl Followed {
         Self {
             descriptors,
             positions: descriptors && positions,
+            directories: all(&[Class::Place]),
+            roots: all(&[Class::Root]),
             execs,
             mappings: (all_mappings && page_bytes > 0).then_some(page_bytes),
         }

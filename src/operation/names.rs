@@ -44,6 +44,9 @@ pub struct ReadName {
 pub struct NameJoin {
     /// Every call that closes was recorded; if not, nothing shows that a link was too late.
     sees_closes: bool,
+    /// Links were read at once, or every call that renames or removes was recorded; if not, nothing shows that a link has another name
+    /// than what was opened.
+    sees_renames: bool,
     /// The call that a thread is inside, if something can be read beside it.
     entered: FxHashMap<Tid, Inside>,
     /// What threads are about to hand over; what follows is their next call.
@@ -98,9 +101,10 @@ const GIVEN_OF_THREAD_MAX: usize = 8;
 
 impl NameJoin {
     /// For a capture in which every call that closes was recorded, or not.
-    pub fn new(sees_closes: bool) -> Self {
+    pub fn new(sees_closes: bool, sees_renames: bool) -> Self {
         Self {
             sees_closes,
+            sees_renames,
             entered: FxHashMap::default(),
             given: FxHashMap::default(),
             strings: Vec::new(),
@@ -363,7 +367,7 @@ impl NameJoin {
                 link_end: end(NameOf::Link).max(told_until.unwrap_or_default()),
                 argument_good: self.sees_closes,
                 link_good: self.sees_closes,
-                name_good: true,
+                name_good: self.sees_renames,
                 stat_is_read: exit.names.as_ref().is_none_or(|it| it.stat.is_none()),
                 awaits_told: told_until.is_some(),
                 told_good: false,

@@ -29,7 +29,7 @@ fn enter(time: u64, tid: i32, name: &str, first: u64) -> Event {
 /// Opens fd 5 at 100 with its names read at 130, then `after`. Were argument and link good?
 #[track_caller]
 fn check(after: Vec<Event>, good: (bool, bool)) {
-    let mut join = NameJoin::new(true);
+    let mut join = NameJoin::new(true, true);
     for of in [NameOf::Link, NameOf::Argument] {
         let name = ReadName {
             of,
@@ -86,7 +86,7 @@ fn a_rename_by_anybody_makes_a_link_doubtful() {
 #[test]
 fn a_rename_leaves_what_the_file_is() {
     for (call, remains) in [("rename", true), ("close", false)] {
-        let mut join = NameJoin::new(true);
+        let mut join = NameJoin::new(true, true);
         let stat = Some(FileStat { mode: libc::S_IFREG, dev: Default::default(), ino: 7, size: 0 });
         let (end, bytes) = (KernelTime(130), b"/a".to_vec());
         let link = ReadName { of: NameOf::Link, end, errno: 0, address: 0, stat, bytes };
@@ -112,7 +112,7 @@ fn probed(time: u64, tid: i32, address: u64, bytes: &str) -> Event {
 /// The names with which the last of these events comes out.
 #[track_caller]
 fn last_names(events: Vec<Event>) -> Option<ReadNames> {
-    let mut join = NameJoin::new(true);
+    let mut join = NameJoin::new(true, true);
     let mut out = Vec::new();
     let count = events.len();
     for event in events {
@@ -216,7 +216,7 @@ fn strings_of_an_entry_are_the_last_choice() {
         stat: None,
         bytes: b"/\x81read".to_vec(),
     };
-    let mut join = NameJoin::new(true);
+    let mut join = NameJoin::new(true, true);
     let mut out = Vec::new();
     for (time, bytes, from, errno) in [
         (100, "/.read", StringFrom::Event, 0),

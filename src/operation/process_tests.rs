@@ -2,7 +2,8 @@
 
 use expect_test::{Expect, expect};
 
-use super::tracker_tests::{check, told};
+use super::context::Followed;
+use super::tracker_tests::{check, check_with, told};
 
 #[test]
 fn a_program_has_the_path_that_the_exec_was_given() {
@@ -18,6 +19,33 @@ fn a_program_has_the_path_that_the_exec_was_given() {
             1: execve -1 bin/x exec-event at ? = 0 [/data/bin/x]
             1: execve -1   at ? = -2
         "#]],
+    );
+}
+
+/// Fails if paths are said to lead on from a place that the process may have left.
+#[test]
+fn where_moves_are_not_recorded_relative_paths_are_not_completed() {
+    let text = "0 cwd 1 /data
+         0 root 1 /
+         100 1/1 > unlink 0
+         101 1/1 < unlink 0 x
+         102 1/1 > unlink 0
+         103 1/1 < unlink 0 /x";
+    check_with(
+        Followed { directories: false, ..Followed::ALL },
+        text,
+        &expect![[r#"
+        1: unlink -1 x argument at ? = 0 [x]
+        1: unlink -1 /x argument at ? = 0 [/x]
+    "#]],
+    );
+    check_with(
+        Followed { roots: false, ..Followed::ALL },
+        text,
+        &expect![[r#"
+        1: unlink -1 x argument at ? = 0 [/data/x]
+        1: unlink -1 /x argument at ? = 0 [/x]
+    "#]],
     );
 }
 

@@ -18,7 +18,7 @@ use crate::capture::format::{FrameHeader, FrameKind};
 use crate::capture::header::{End, Header};
 use crate::capture::reader::{Item, json};
 use crate::event::decode::Decoder;
-use crate::event::syscall_table::CallId;
+use crate::event::syscall_table::{Call, CallId};
 use crate::event::{Event, EventKind, SeenFd};
 use crate::merge::Merger;
 use crate::operation::names::{NameJoin, ReadName};
@@ -218,7 +218,10 @@ impl Front {
     fn fact<N: Next>(&mut self, fact: Fact, next: &mut N) -> Result<(), N::Error> {
         match fact {
             Fact::Name { tid, record_time, of, end, errno, address, stat, bytes, .. } => {
-                self.summary.names_wait.add(tid, record_time, end);
+                // Those are looked at beside the program, which goes on.
+                if self.summary.header.names != "links" {
+                    self.summary.names_wait.add(tid, record_time, end);
+                }
                 self.names.add(tid, record_time, ReadName { of, end, errno, address, stat, bytes });
             }
             Fact::Opened { tid, since, until, errno, .. } if tid.0 < 0 => {
@@ -470,15 +473,17 @@ fn follows_numbers(header: &Header) -> bool {
 }
 
 fn name_join(header: &Header) -> NameJoin {
-    let join = NameJoin::new(followed(header).descriptors);
+    let all_recorded = |is_needed: fn(&Call) -> bool| {
+        let needed = CallId::all().map(CallId::call).filter(|it| is_needed(it));
+        let mut needed = needed.filter(|it| it.number(&header.host.machine).is_some());
+        needed.all(|it| header.calls.iter().any(|name| *name == it.name))
+    };
+    let sees_renames = header.names != "links" || all_recorded(Call::changes_names);
+    let join = NameJoin::new(followed(header).descriptors, sees_renames);
     if header.names != "fanotify" {
         return join;
     }
-    let is_recorded = |it: CallId| header.calls.iter().any(|name| *name == it.call().name);
-    let is_needed = |it: &CallId| {
-        it.call().number(&header.host.machine).is_some() && it.call().bears_on_opens()
-    };
-    let all_seen = CallId::all().filter(is_needed).all(is_recorded);
+    let all_seen = all_recorded(Call::bears_on_opens);
     let seen_since = if all_seen { KernelTime(header.clock.all_on_ns) } else { KernelTime::MAX };
     join.with_told(OpenJoin::new(seen_since, &header.host.machine))
 }

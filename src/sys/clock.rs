@@ -16,6 +16,17 @@ pub fn realtime_ns() -> u64 {
     nanoseconds(ClockId::CLOCK_REALTIME)
 }
 
+/// Both at the same moment.
+pub fn both() -> (KernelTime, u64) {
+    // A thread may have to wait between two looks: the pair that was closest together counts.
+    let looks = (0..5).map(|_| {
+        let (before, wall, after) = (now(), realtime_ns(), now());
+        (after.0.saturating_sub(before.0), before.0.midpoint(after.0), wall)
+    });
+    let (_, time, wall) = looks.min().unwrap_or_default();
+    (KernelTime(time), wall)
+}
+
 fn nanoseconds(clock: ClockId) -> u64 {
     // Neither clock can fail or be negative on Linux (clock_gettime(2)).
     let time = clock_gettime(clock).map(Duration::from).unwrap_or_default();

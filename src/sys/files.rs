@@ -72,6 +72,49 @@ pub fn create_new_directory(path: &Path) -> io::Result<()> {
     give_to_caller(path)
 }
 
+/// Gives a file or directory another name, in the same file system, which nothing there has.
+///
+/// # Errors
+///
+/// `AlreadyExists` if anything of that name is there, links included; those of `rename(2)`.
+pub fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
+    let text = |it: &Path| CString::new(it.as_os_str().as_bytes()).map_err(io::Error::other);
+    let (old, new) = (text(from)?, text(to)?);
+    let cwd = libc::AT_FDCWD;
+    // SAFETY: both texts end with NUL and live until the call has returned, which changes nothing in our memory.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_renameat2,
+            cwd,
+            old.as_ptr(),
+            cwd,
+            new.as_ptr(),
+            libc::RENAME_NOREPLACE,
+        )
+    };
+    if result == 0 {
+        return Ok(());
+    }
+    let error = io::Error::last_os_error();
+    // Not every file system can do both at once.
+    if error.raw_os_error() != Some(libc::EINVAL) {
+        return Err(error);
+    }
+    if to.symlink_metadata().is_ok() {
+        return Err(io::ErrorKind::AlreadyExists.into());
+    }
+    fs::rename(from, to)
+}
+
+/// True if it is a directory, not a link to one, that only its owner may enter, and that owner is who we are, or who called `sudo`.
+pub fn is_private_directory(path: &Path) -> bool {
+    path.symlink_metadata().is_ok_and(|it| {
+        let is_owner = it.uid() == nix::unistd::geteuid().as_raw()
+            || sudo_user().is_some_and(|user| user.0 == it.uid());
+        it.is_dir() && it.mode() & 0o077 == 0 && is_owner
+    })
+}
+
 /// What we make from now on is for us alone: a trace of the whole machine tells of everybody. The traced program was
 /// started before and keeps its own mask.
 pub fn keep_private() {

@@ -20,7 +20,8 @@ use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::Signal;
 use nix::unistd::{Gid, Uid, geteuid, setgroups, setresgid, setresuid};
 
-use super::{clock, spawn};
+use super::patience::Patience;
+use super::{capabilities, clock, filter, spawn};
 
 /// Who has no rights (`nobody`), wherever users have the usual numbers.
 const NOBODY: u32 = 65534;
@@ -72,6 +73,8 @@ pub enum Failure {
     Killed(i32),
     /// It ended with this status.
     Exited(i32),
+    /// A signal came to us.
+    NotWaitedFor,
 }
 
 impl fmt::Display for Failure {
@@ -92,6 +95,7 @@ impl fmt::Display for Failure {
                 Ok(name) => write!(f, "the process for it was killed by {name}"),
                 Err(_) => write!(f, "the process for it was killed by signal {signal}"),
             },
+            Self::NotWaitedFor => f.write_str("a signal came, so nobody waited for it"),
             Self::Exited(status) => write!(f, "the process for it ended with status {status}"),
         }
     }
@@ -104,8 +108,13 @@ impl Failure {
     }
 }
 
-/// Starts a helper with these arguments, asks it, and ends it.
-pub fn ask(arguments: &[&str], question: &[u8], bounds: &Bounds) -> Said {
+/// Starts a helper with these arguments, asks it, and ends it, as long as there is patience.
+pub fn ask(
+    arguments: &[&str],
+    question: &[u8],
+    bounds: &Bounds,
+    patience: &mut Patience<'_>,
+) -> Said {
     let until = clock::now().0.saturating_add(nanoseconds(bounds.time));
     let mut answer = Vec::new();
     let (mut child, socket) = match start(arguments) {
@@ -113,7 +122,7 @@ pub fn ask(arguments: &[&str], question: &[u8], bounds: &Bounds) -> Said {
         Err(error) => return Said { answer, failure: Some(Failure::NotStarted(error)) },
     };
     // When it has closed its side it is about to end.
-    let heard = talk(&socket, question, &mut answer, until, bounds);
+    let heard = talk(&socket, question, &mut answer, until, bounds, patience);
     let failure = heard.and_then(|()| ended(&mut child, until, bounds)).err();
     if failure.is_some() {
         // It may have ended at this moment. If it does not even end by this, it is left to whoever comes after us.
@@ -139,15 +148,23 @@ fn talk(
     answer: &mut Vec<u8>,
     until: u64,
     bounds: &Bounds,
+    patience: &mut Patience<'_>,
 ) -> Result<(), Failure> {
     let mut piece = vec![0; PIECE_BYTES];
     let mut is_asked = false;
     loop {
         let wanted = if is_asked { PollFlags::empty() } else { PollFlags::POLLOUT };
         let Some(milliseconds) = left(until) else { return Err(Failure::TooSlow(bounds.time)) };
-        let mut fds = [PollFd::new(socket.as_fd(), PollFlags::POLLIN | wanted)];
+        let mut fds = [
+            PollFd::new(socket.as_fd(), PollFlags::POLLIN | wanted),
+            PollFd::new(patience.fd(), PollFlags::POLLIN),
+        ];
         // An interrupted wait is as good as any.
         let _ = poll(&mut fds, PollTimeout::from(milliseconds));
+        let has_signal = fds.iter().skip(1).any(|it| it.any().unwrap_or(false));
+        if has_signal && patience.is_over() {
+            return Err(Failure::NotWaitedFor);
+        }
         if !is_asked {
             let said = if question.is_empty() { Ok(0) } else { socket.write(question) };
             question = match said {
@@ -262,11 +279,11 @@ pub fn limit(bounds: &Bounds) -> io::Result<()> {
 }
 
 /// Gives up all rights: what is open can be read, and nothing else that is not everybody's; nothing can be written and nothing
-/// started. With our caller we end, too.
+/// started, and no system call be made but those of reading. With our caller we end, too.
 ///
 /// # Errors
 ///
-/// Those of `setresuid(2)`, `setrlimit(2)` and `prctl(2)`: nothing that others have made may be read then.
+/// Those of `setresuid(2)`, `setrlimit(2)`, `prctl(2)` and `seccomp(2)`: nothing that others have made may be read then.
 pub fn give_up_rights() -> io::Result<()> {
     prctl::set_no_new_privs()?;
     if geteuid().is_root() {
@@ -275,13 +292,15 @@ pub fn give_up_rights() -> io::Result<()> {
         setresgid(group, group, group)?;
         setresuid(user, user, user)?;
     }
+    // Who is not root may have some all the same.
+    capabilities::keep_none()?;
     setrlimit(Resource::RLIMIT_FSIZE, 0, 0)?;
     setrlimit(Resource::RLIMIT_NPROC, 0, 0)?;
     // No core, and nobody else of that user can look into us.
     prctl::set_dumpable(false)?;
     // Behind the change of the user, which forgets it (`commit_creds()`).
     prctl::set_pdeathsig(Signal::SIGKILL)?;
-    Ok(())
+    filter::keep_reading_calls()
 }
 
 /// A file's bytes. If somebody cuts it off, this process is killed (SIGBUS): only a helper may do this.
@@ -309,6 +328,7 @@ pub fn copy_in_memory(file: &mut File, bytes_max: u64) -> io::Result<Option<(Fil
 
 #[cfg(test)]
 mod tests {
+    use super::super::patience::testing::{ended_by, endless};
     use super::*;
 
     /// How this test program is started as a helper.
@@ -383,14 +403,29 @@ mod tests {
             File::open("/etc/shadow").is_ok(),
             File::options().write(true).open("/etc/passwd").is_ok(),
             Command::new("/bin/true").status().is_ok(),
+            UnixStream::pair().is_ok(),
+            nix::sys::signal::kill(nix::unistd::Pid::from_raw(1), None) != Err(nix::Error::EPERM),
         ];
-        format!("{} {can:?}", geteuid())
+        // Not even who we are may be asked for any more.
+        let status = std::fs::read_to_string("/proc/self/status").expect("everybody may read it");
+        let user = status.lines().find(|it| it.starts_with("Uid:")).expect("a user");
+        format!("{user} {can:?}")
     }
 
     #[track_caller]
     fn asked(question: &[u8], bounds: &Bounds) -> (Vec<u8>, Option<String>) {
-        let Said { answer, failure } = ask(&ARGUMENTS, question, bounds);
+        let Said { answer, failure } = ask(&ARGUMENTS, question, bounds, endless());
         (answer, failure.map(|it| it.to_string()))
+    }
+
+    /// Fails, or takes an hour, if somebody waits for one whose answer is not wanted any more.
+    #[test]
+    fn a_signal_ends_it() {
+        let patience = ended_by(libc::SIGTERM);
+        let long = Bounds { time: Duration::from_secs(3600), ..BOUNDS };
+        let failure = ask(&ARGUMENTS, b"hang", &long, patience).failure;
+        assert!(matches!(failure, Some(Failure::NotWaitedFor)), "{failure:?}");
+        assert_eq!(patience.ended_by(), Some(libc::SIGTERM));
     }
 
     #[test]
@@ -430,7 +465,8 @@ mod tests {
             println!("skipped: not root, so there are no rights to be given up");
             return;
         }
-        let expected = format!("{NOBODY} {:?}", [true, false, false, false, false]);
+        let can = [true, false, false, false, false, false, false];
+        let expected = format!("Uid:\t{NOBODY}\t{NOBODY}\t{NOBODY}\t{NOBODY} {can:?}");
         let (answer, failure) = asked(b"rights", &BOUNDS);
         assert_eq!((String::from_utf8_lossy(&answer).into_owned(), failure), (expected, None));
     }

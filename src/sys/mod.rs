@@ -6,16 +6,19 @@
 
 #![expect(unsafe_code, reason = "the one place for it; see each SAFETY note")]
 
+pub mod capabilities;
 pub mod clock;
 pub mod disks;
 pub mod fanotify;
 pub mod fiemap;
 pub mod files;
+mod filter;
 pub mod helper;
 pub mod instance;
 pub mod kept_formats;
 pub mod limits;
 pub mod mounts;
+pub mod patience;
 pub mod perf;
 pub mod probe_events;
 pub mod proc;
@@ -25,3 +28,4 @@ pub mod spawn;
 pub mod thread;
 pub mod trace_ring;
 pub mod tracefs;
+pub mod user;

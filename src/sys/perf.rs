@@ -157,11 +157,11 @@ impl PerfEvent {
     /// # Errors
     ///
     /// Those of `perf_event_open(2)`.
-    pub fn ring_owner(cpu: u32, wake: Wake) -> io::Result<Self> {
+    pub fn ring_owner(cpu: u32, wake: Wake, whose: Whose) -> io::Result<Self> {
         let mut attr = attributes(wake);
         attr.type_ = abi::PERF_TYPE_SOFTWARE;
         attr.config = u64::from(abi::PERF_COUNT_SW_DUMMY);
-        Self::open(attr, (cpu, Whose::Everybody))
+        Self::open(attr, (cpu, whose))
     }
 
     fn open(mut attr: abi::perf_event_attr, (cpu, whose): (u32, Whose)) -> io::Result<Self> {

@@ -15,10 +15,13 @@ use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::{ForkResult, Pid, fork, pipe2};
 
+use super::user::Identity;
+
 /// The program, forked but not yet started.
 #[derive(Debug)]
 pub struct Held {
     pid: Pid,
+    user: Option<u32>,
     go: File,
     failure: File,
 }
@@ -75,12 +78,12 @@ fn note_sigpipe() {
     SIGPIPE_WAS_IGNORED.store(ignored, Ordering::Relaxed);
 }
 
-/// Forks the child. To be called while this process has one thread.
+/// Forks the child, which becomes the program as `user`, or as whoever we are. To be called while this process has one thread.
 ///
 /// # Errors
 ///
 /// Those of `fork(2)` and `pipe(2)`; `InvalidInput` for an argument with a NUL inside.
-pub fn hold(command: &[OsString]) -> io::Result<Held> {
+pub fn hold(command: &[OsString], user: Option<&Identity>) -> io::Result<Held> {
     let argv = command
         .iter()
         .map(|it| CString::new(it.clone().into_vec()))
@@ -96,16 +99,22 @@ pub fn hold(command: &[OsString]) -> io::Result<Held> {
     match unsafe { fork() }? {
         ForkResult::Child => {
             drop((go, failure));
-            become_program(&wait, &report, &pointers)
+            become_program(&wait, &report, user, &pointers)
         }
         ForkResult::Parent { child } => {
-            Ok(Held { pid: child, go: go.into(), failure: failure.into() })
+            let user = user.map(Identity::user);
+            Ok(Held { pid: child, user, go: go.into(), failure: failure.into() })
         }
     }
 }
 
 /// In the child: waits for the word, then becomes the program. Reports why not, if not.
-fn become_program(wait: &OwnedFd, report: &OwnedFd, argv: &[*const libc::c_char]) -> ! {
+fn become_program(
+    wait: &OwnedFd,
+    report: &OwnedFd,
+    user: Option<&Identity>,
+    argv: &[*const libc::c_char],
+) -> ! {
     let mut word = [0];
     if nix::unistd::read(wait.as_fd(), &mut word) != Ok(1) {
         // The tracer gave up, or died.
@@ -123,11 +132,12 @@ fn become_program(wait: &OwnedFd, report: &OwnedFd, argv: &[*const libc::c_char]
             unsafe { libc::close(fd) };
         }
     }
-    if let Some(&program) = argv.first() {
+    let taken = user.map_or(Ok(()), Identity::take);
+    if let (Some(&program), Ok(())) = (argv.first(), taken) {
         // SAFETY: `argv` is a null-terminated array of pointers to strings that the caller keeps alive.
         unsafe { libc::execvp(program, argv.as_ptr()) };
     }
-    let errno = Errno::last_raw();
+    let errno = taken.err().unwrap_or_else(Errno::last) as i32;
     let _ = nix::unistd::write(report.as_fd(), &errno.to_le_bytes());
     exit_now(127)
 }
@@ -141,6 +151,11 @@ impl Held {
     /// Its process id.
     pub fn pid(&self) -> i32 {
         self.pid.as_raw()
+    }
+
+    /// The number of the user that it becomes when it is let go, if it is not ours.
+    pub fn user(&self) -> Option<u32> {
+        self.user
     }
 
     /// Lets it go.

@@ -60,7 +60,9 @@ pub fn set_large_share() -> io::Result<()> {
 /// True if we may run threads with real-time priority.
 pub fn fifo_allowed(priority: i32) -> bool {
     // In a thread of its own, so that the caller's priority stays as it is.
-    std::thread::spawn(move || set_fifo(priority).is_ok()).join().unwrap_or(false)
+    // Where no thread can be started none has it.
+    let thread = std::thread::Builder::new().spawn(move || set_fifo(priority).is_ok());
+    thread.is_ok_and(|it| it.join().unwrap_or(false))
 }
 
 /// Lets others run for so long.

@@ -30,28 +30,28 @@ pub(super) fn seconds(out: &mut Vec<u8>, ns: i64, width: usize) {
     let mut room = itoa::Buffer::new();
     let whole = room.format(ns.unsigned_abs() / SECOND_NS).as_bytes();
     let length = usize::from(ns < 0) + whole.len() + 1 + 9;
-    out.extend(std::iter::repeat_n(b' ', width.saturating_sub(length)));
+    out.resize(out.len() + width.saturating_sub(length), b' ');
     if ns < 0 {
         out.push(b'-');
     }
     out.extend_from_slice(whole);
-    out.push(b'.');
-    padded(out, ns.unsigned_abs() % SECOND_NS, 9);
+    decimals(out, ns.unsigned_abs() % SECOND_NS, SECOND_NS);
 }
 
 /// Seconds with six decimals; what is below a microsecond is cut.
 pub(super) fn seconds_us(out: &mut Vec<u8>, ns: u64) {
     unsigned(out, ns / SECOND_NS);
-    out.push(b'.');
-    padded(out, ns % SECOND_NS / 1000, 6);
+    decimals(out, ns % SECOND_NS / 1000, SECOND_NS / 1000);
 }
 
-/// `number` in decimal, with zeroes before it up to `least` digits.
-fn padded(out: &mut Vec<u8>, number: u64, least: usize) {
-    let mut room = itoa::Buffer::new();
-    let digits = room.format(number).as_bytes();
-    out.extend(std::iter::repeat_n(b'0', least.saturating_sub(digits.len())));
-    out.extend_from_slice(digits);
+/// A point, and what `part` of `whole`, a power of ten, is in decimals: all of them.
+fn decimals(out: &mut Vec<u8>, part: u64, whole: u64) {
+    let start = out.len();
+    // The sum has a one before as many digits as the whole has zeroes; the point takes its place.
+    unsigned(out, whole + part);
+    if let Some(one) = out.get_mut(start) {
+        *one = b'.';
+    }
 }
 
 #[cfg(test)]

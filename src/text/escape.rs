@@ -3,12 +3,12 @@
 use super::digits;
 
 /// Which bytes are letters that no form of output has to change: what most names consist of, so it is asked of each byte
-/// of every line. Neither quotes nor commas nor backslashes are.
+/// of every line. Neither quotes nor commas nor backslashes are, nor what names stand between.
 const PLAIN: [bool; 256] = {
     let mut plain = [false; 256];
     let mut byte = b' ';
     while byte <= b'~' {
-        plain[byte as usize] = !matches!(byte, b'"' | b'\\' | b',');
+        plain[byte as usize] = !matches!(byte, b'"' | b'\\' | b',' | b'<' | b'>' | b'[');
         byte += 1;
     }
     plain
@@ -66,7 +66,8 @@ pub(super) fn lossless(bytes: &[u8]) -> String {
 /// turn the direction of writing become `\xNN` byte by byte, and so does each of `delimiters`; a backslash becomes
 /// two.
 pub fn shown(out: &mut Vec<u8>, bytes: &[u8], delimiters: &[u8]) {
-    if is_plain(bytes) && !delimiters.iter().any(|it| bytes.contains(it)) {
+    let changed = |it: &u8| PLAIN[usize::from(*it)] && bytes.contains(it);
+    if is_plain(bytes) && !delimiters.iter().any(changed) {
         return out.extend_from_slice(bytes);
     }
     for chunk in bytes.utf8_chunks() {

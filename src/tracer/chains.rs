@@ -13,6 +13,7 @@ use crate::capture::fact::{Fact, Symbol};
 use crate::capture::header::Unread;
 use crate::record::abi::record_type;
 use crate::record::{RecordKind, SampleLayout};
+use crate::sys::patience::Patience;
 use crate::units::{KernelTime, Pid};
 
 /// Addresses that are remembered.
@@ -121,7 +122,10 @@ impl SeenChains {
     }
 
     /// Names all addresses. What is to be said of those that have none, and what could not be read.
-    pub(super) fn name(mut self) -> (Vec<Fact>, Option<String>, Unread) {
+    pub(super) fn name(
+        mut self,
+        patience: &mut Patience<'_>,
+    ) -> (Vec<Fact>, Option<String>, Unread) {
         self.code.sort();
         let (mut found, mut warning) = (Vec::new(), None);
         match symbols::kernel::functions(&self.kernel.drain().collect()) {
@@ -134,7 +138,8 @@ impl SeenChains {
         for (pid, address) in user {
             self.look_for(&mut search, pid, address);
         }
-        let Programs { named, cut, unread } = symbols::of_programs(search.wanted, &self.owners);
+        let Programs { named, cut, unread } =
+            symbols::of_programs(search.wanted, &self.owners, patience);
         let is_nothing =
             |it: &Symbol| it.since == KernelTime::MIN && it.name.is_empty() && it.module.is_empty();
         let before = found.len();
@@ -214,6 +219,7 @@ impl SeenChains {
 mod tests {
     use super::super::code;
     use super::*;
+    use crate::sys::patience::testing::endless;
 
     fn seen(changes: &[(i32, u64, &str)]) -> SeenChains {
         SeenChains { code: code::made(changes), ..SeenChains::default() }
@@ -234,7 +240,7 @@ mod tests {
         // 16 times 256 bytes.
         assert_eq!(seen.user.len(), 16);
         seen.user.insert((Pid(7), 0x7777));
-        let (facts, warning, _) = seen.name();
+        let (facts, warning, _) = seen.name(endless());
         assert_eq!((facts.len(), warning), (16, None));
     }
 
@@ -260,7 +266,7 @@ mod tests {
         let mut seen = seen(&[(7, 10, "map /nowhere/a"), (7, 40, "map /nowhere/b")]);
         seen.code.forget_from(KernelTime(30));
         seen.user.insert((Pid(7), 0x1800));
-        let (facts, warning, _) = seen.name();
+        let (facts, warning, _) = seen.name(endless());
         let symbol = |it: &Fact| match it {
             Fact::Symbol(it) => (it.since.0, String::from_utf8_lossy(&it.module).into_owned()),
             other => panic!("{other:?}"),

@@ -13,7 +13,7 @@ use super::log::{Data, Message};
 use super::names::NamesReaders;
 use super::stream::{Stream, Take};
 use crate::sys::trace_ring::PagePipe;
-use crate::sys::{clock, thread};
+use crate::sys::{capabilities, clock, thread};
 use crate::units::KernelTime;
 
 /// The rings are looked at this often, at most and at least, by how full they are found. They wake nobody before they
@@ -102,6 +102,8 @@ impl Drain {
         // It sleeps most of the time and copies when it runs; on a busy machine it must not wait for its turn while the
         // rings run over. Without the right to it, it takes its turn.
         self.place.take(Some(self.place.realtime.map_or(PRIORITY, |it| it.saturating_add(1))));
+        // Only a precaution.
+        let _ = capabilities::keep_for_reading();
         let mut look_ms = *LOOK_MS.start();
         let mut last_round = clock::now();
         let mut over = false;

@@ -125,7 +125,7 @@ impl TracerError {
     /// `perf_event_open` refused: with the cause as far as it can be measured.
     pub fn open(what: String, cpu: u32, source: io::Error) -> Self {
         let help = match source.raw_os_error() {
-            Some(libc::EACCES | libc::EPERM) => permission_help(),
+            Some(libc::EACCES | libc::EPERM) => permission_help(&source),
             Some(libc::EMFILE) => {
                 let text =
                     "too many open files for this many CPUs; raise the limit: ulimit -n 1048576";
@@ -146,11 +146,17 @@ impl TracerError {
 }
 
 /// Why perf events are not for us, measured.
-fn permission_help() -> String {
+fn permission_help(why: &io::Error) -> String {
     let paranoid =
         std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
     let root = nix::unistd::geteuid().is_root();
     match (root, paranoid.trim()) {
+        // What the kernel's own rules do not allow is EACCES.
+        (false, _) if why.raw_os_error() == Some(libc::EPERM) => {
+            "a container or security module forbids it: run it on the host, or give the container a seccomp profile that \
+             allows perf_event_open"
+                .to_owned()
+        }
         // Debian and Ubuntu have a third level, at which nothing is for users.
         (false, level) if level.parse().is_ok_and(|it: i32| it > 2) => format!(
             "kernel.perf_event_paranoid is {level}: run it with sudo, or allow users to trace programs of their own: \

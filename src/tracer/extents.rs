@@ -16,6 +16,7 @@ use nix::sys::stat::{major, minor};
 
 use crate::capture::fact::{Fact, NameOf, Text};
 use crate::event::FileStat;
+use crate::sys::patience::Patience;
 use crate::sys::{clock, fiemap};
 use crate::units::{DevId, Pid};
 
@@ -68,13 +69,13 @@ impl SeenFiles {
     }
 
     /// Asks, and gives what was said, a text for each file; and how many could not be asked: they are gone, there was no room for
-    /// them, their file system does not say, or was mounted meanwhile.
-    pub fn ask(self) -> (Vec<Fact>, u64) {
+    /// them, their file system does not say, or was mounted meanwhile; or nobody wanted to wait for it.
+    pub fn ask(self, patience: &mut Patience<'_>) -> (Vec<Fact>, u64) {
         let mut not_asked = self.left_out;
         let mut facts = Vec::new();
         for (key, path) in self.paths {
             let is_same = !self.changed.contains(&key.0.to_string());
-            match is_same.then(|| places(key, path)) {
+            match (is_same && !patience.is_over()).then(|| places(key, path)) {
                 Some(Ok(fact)) => facts.push(fact),
                 Some(Err(_)) | None => not_asked += 1,
             }
@@ -108,6 +109,7 @@ fn places((dev, ino): (DevId, u64), path: Vec<u8>) -> io::Result<Fact> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sys::patience::testing::{ended_by, endless};
     use crate::units::KernelTime;
 
     #[test]
@@ -119,6 +121,23 @@ mod tests {
         }
         assert_eq!(Vec::from_iter(seen.changed.iter().cloned()), ["7:0", "7:1"]);
         seen.paths.insert((DevId::new(7, 1), 2), b"/".to_vec());
-        assert_eq!(seen.ask(), (Vec::new(), 1));
+        assert_eq!(seen.ask(endless()), (Vec::new(), 1));
+    }
+
+    #[test]
+    fn those_that_nobody_waits_for_are_counted() {
+        let mut seen = SeenFiles::default();
+        let path = std::env::current_exe().expect("we are a file");
+        let found = path.metadata().expect("it is there");
+        let dev = DevId::new(
+            u32::try_from(major(found.dev())).expect("a number"),
+            u32::try_from(minor(found.dev())).expect("a number"),
+        );
+        for other in 0..3 {
+            let path = path.clone().into_os_string().into_vec();
+            seen.paths.insert((dev, found.ino() + other), path);
+        }
+        let patience = ended_by(libc::SIGINT);
+        assert_eq!((seen.ask(patience), patience.ended_by()), ((Vec::new(), 3), Some(2)));
     }
 }

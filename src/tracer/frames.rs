@@ -52,8 +52,7 @@ pub(super) fn header(
             name: "CLOCK_MONOTONIC".into(),
             start_ns: start.0,
             all_on_ns: all_on.0,
-            start_realtime_ns: clock::realtime_ns()
-                .saturating_sub(clock::now().0.saturating_sub(start.0)),
+            start_realtime_ns: wall_clock_at(start),
         },
         scope: Scope {
             mode: mode.into(),
@@ -90,6 +89,20 @@ fn chains(Chains { functions, calls }: Chains) -> header::Chains {
     header::Chains { kernel, user, stack_bytes, calls, frames_max }
 }
 
+/// The wall clock when the other one showed this, not long ago.
+fn wall_clock_at(time: KernelTime) -> u64 {
+    let (now, wall_ns) = clock::both();
+    wall_ns.saturating_sub(now.0.saturating_sub(time.0))
+}
+
+/// How far the wall clock has moved since the header was written, against the clock of the capture, ns: somebody has set it, or
+/// the machine slept.
+pub(super) fn wall_moved_ns(header: &Clock) -> i64 {
+    wall_clock_at(KernelTime(header.start_ns))
+        .cast_signed()
+        .saturating_sub(header.start_realtime_ns.cast_signed())
+}
+
 /// Begins a log with its header.
 pub(super) fn begin_log(log: File, header: &Header, start: KernelTime) -> io::Result<Writer<File>> {
     let mut writer = Writer::new(log)?;
@@ -100,7 +113,7 @@ pub(super) fn begin_log(log: File, header: &Header, start: KernelTime) -> io::Re
 /// How the recording ended, and what the kernel counted.
 pub(super) fn end_frame(
     reason: &str,
-    end_ns: u64,
+    (end_ns, end_realtime_ns): (u64, u64),
     ended: Option<Ended>,
     books: Books,
     counted: &Counted,
@@ -118,7 +131,7 @@ pub(super) fn end_frame(
     };
     End {
         end_ns,
-        end_realtime_ns: clock::realtime_ns(),
+        end_realtime_ns,
         reason: reason.to_owned(),
         exit_code,
         exit_signal,
@@ -128,6 +141,7 @@ pub(super) fn end_frame(
         unwritten: counted.unwritten,
         warnings,
         own: Own::default(),
+        wall_moved_ns: None,
         places_not_asked: 0,
         disks: Vec::new(),
         unread: Unread::default(),

@@ -12,14 +12,13 @@
 use std::io;
 
 use super::error::TracerError;
-use super::perf_source::{filter, layout, map, sum, watermark};
+use super::perf_source::{as_large_as_allowed, filter, layout, map, sum, watermark};
 use super::plan::RingOf;
 use super::source::{Books, Described, Opened, RingSizes, Source};
 use super::stream::{PERF_LAYOUT, Stream};
 use crate::capture::header::Layout;
-use crate::sys::perf::{PerfEvent, Whose};
+use crate::sys::perf::{PerfEvent, Wake, Whose};
 use crate::sys::proc;
-use crate::sys::ring::page_bytes;
 use crate::units::{Pid, Tid};
 
 /// Everything that is open in the kernel.
@@ -49,15 +48,9 @@ pub(super) fn open(
     let is_left_out = |thread: Tid, error: &TracerError| {
         has_ended(error) || is_forbidden(error) && !wanted.contains(&thread)
     };
-    let (first, rings, bytes) = first_rings(cpus, sizes, &threads, is_left_out)?;
-    if bytes < sizes.main {
-        warnings.push(format!(
-            "the rings have {} KiB each, not {}: without privileges there is no more (kernel.perf_event_mlock_kb, ulimit -l); \
-             what does not fit is counted as lost",
-            bytes >> 10,
-            sizes.main >> 10
-        ));
-    }
+    let has_names = described.iter().any(|it| it.planned.ring == RingOf::Names);
+    let rings = |sizes| first_rings((cpus, has_names), sizes, &threads, is_left_out);
+    let ((first, rings), sizes) = as_large_as_allowed(sizes, rings, warnings)?;
     let (mut tasks, mut of_others) = (Vec::new(), 0_u64);
     let mut events: Vec<Vec<PerfEvent>> = described.iter().map(|_| Vec::new()).collect();
     for &thread in &threads {
@@ -81,9 +74,12 @@ pub(super) fn open(
         ));
     }
     let mut ring_bytes = [0; RingOf::ALL.len()];
-    ring_bytes[RingOf::Main as usize] = bytes;
+    ring_bytes[RingOf::Main as usize] = sizes.main;
+    ring_bytes[RingOf::Names as usize] = if has_names { sizes.small } else { 0 };
     let source = Box::new(InheritedSource { threads, tracepoints: described, events, tasks });
-    Ok(Opened { source, drained: rings, names: Vec::new(), ring_bytes })
+    let (drained, names): (Vec<_>, Vec<_>) =
+        rings.into_iter().map(|it| (it.main, it.names)).unzip();
+    Ok(Opened { source, drained, names: names.into_iter().flatten().collect(), ring_bytes })
 }
 
 /// It has ended meanwhile.
@@ -98,52 +94,58 @@ fn is_forbidden(error: &TracerError) -> bool {
 
 /// The rings of the first of these threads that can be followed, and which that is.
 fn first_rings(
-    cpus: &[u32],
+    cpus: (&[u32], bool),
     sizes: RingSizes,
     threads: &[Tid],
     is_left_out: impl Fn(Tid, &TracerError) -> bool,
-) -> Result<(Tid, Vec<Stream>, usize), TracerError> {
+) -> Result<(Tid, Vec<Rings>), TracerError> {
     let mut why = None;
     for &thread in threads {
         match rings(cpus, sizes, thread) {
             Err(error) if is_left_out(thread, &error) => why = why.or(Some(error)),
-            made => return made.map(|(rings, bytes)| (thread, rings, bytes)),
+            made => return made.map(|rings| (thread, rings)),
         }
     }
     let gone = || TracerError::system("follow it")(io::Error::other("all its threads have ended"));
     Err(why.unwrap_or_else(gone))
 }
 
-/// A ring on each CPU, as large as the kernel allows, and how large.
-fn rings(cpus: &[u32], sizes: RingSizes, first: Tid) -> Result<(Vec<Stream>, usize), TracerError> {
-    let mut bytes = sizes.main;
-    loop {
-        let sizes = sizes.with_main(bytes);
-        let ring = |&cpu: &u32| {
-            let wake = watermark(RingOf::Main, sizes);
-            let owner = PerfEvent::tasks(cpu, wake, false, Whose::Thread(first));
-            map(cpu, (RingOf::Main, PERF_LAYOUT), owner, sizes)
-        };
-        match cpus.iter().map(ring).collect() {
-            Err(TracerError::Ring { source, .. })
-                if source.kind() == io::ErrorKind::PermissionDenied && bytes > page_bytes() =>
-            {
-                bytes /= 2;
-            }
-            rings => return Ok((rings?, bytes)),
-        }
-    }
+/// The rings of one CPU.
+struct Rings {
+    main: Stream,
+    /// Where opens are looked at soon.
+    names: Option<Stream>,
 }
 
-/// The events of a thread on the CPU of this ring: births and names, unless the ring's owner is these, and the tracepoints.
+/// Those of each CPU.
+fn rings(
+    (cpus, has_names): (&[u32], bool),
+    sizes: RingSizes,
+    first: Tid,
+) -> Result<Vec<Rings>, TracerError> {
+    let whose = Whose::Thread(first);
+    let of_cpu = |&cpu: &u32| {
+        let wake = |ring| watermark(ring, sizes);
+        let owner = PerfEvent::tasks(cpu, wake(RingOf::Main), false, whose);
+        let main = map(cpu, (RingOf::Main, PERF_LAYOUT), owner, sizes)?;
+        let names = has_names.then(|| {
+            let owner = PerfEvent::ring_owner(cpu, wake(RingOf::Names), whose);
+            map(cpu, (RingOf::Names, PERF_LAYOUT), owner, sizes)
+        });
+        Ok(Rings { main, names: names.transpose()? })
+    };
+    cpus.iter().map(of_cpu).collect()
+}
+
+/// The events of a thread on the CPU of these rings: births and names, unless the ring's owner is these, and the tracepoints.
 fn of_thread(
     described: &[Described],
-    ring: &Stream,
+    rings: &Rings,
     sizes: RingSizes,
     (thread, is_first): (Tid, bool),
 ) -> Result<(Option<PerfEvent>, Vec<PerfEvent>), TracerError> {
-    let (cpu, whose, wake) = (ring.cpu, Whose::Thread(thread), watermark(RingOf::Main, sizes));
-    let into_ring = |event: io::Result<PerfEvent>, what: &dyn Fn() -> String| {
+    let (cpu, whose) = (rings.main.cpu, Whose::Thread(thread));
+    let into_ring = |ring: &Stream, event: io::Result<PerfEvent>, what: &dyn Fn() -> String| {
         let redirected = event.and_then(|event| {
             ring.owner().map_or(Ok(()), |owner| event.redirect(owner))?;
             Ok(event)
@@ -151,13 +153,15 @@ fn of_thread(
         redirected.map_err(|source| TracerError::open(what(), cpu, source))
     };
     let task = || {
-        let task = PerfEvent::tasks(cpu, wake, false, whose);
-        into_ring(task, &|| format!("the births and names of thread {thread}"))
+        let task = PerfEvent::tasks(cpu, watermark(RingOf::Main, sizes), false, whose);
+        into_ring(&rings.main, task, &|| format!("the births and names of thread {thread}"))
     };
     let task = (!is_first).then(task).transpose()?;
     let hits = described.iter().map(|it| {
-        let event = PerfEvent::tracepoint(it.id, cpu, wake, whose);
-        let event = into_ring(event, &|| it.name())?;
+        let of = it.planned.ring;
+        let ring = rings.names.as_ref().filter(|_| of == RingOf::Names).unwrap_or(&rings.main);
+        let wake = if it.planned.wakes { Wake::Each } else { watermark(of, sizes) };
+        let event = into_ring(ring, PerfEvent::tracepoint(it.id, cpu, wake, whose), &|| it.name())?;
         filter(&event, it, cpu).map(|()| event)
     });
     Ok((task, hits.collect::<Result<_, _>>()?))

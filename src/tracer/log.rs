@@ -22,7 +22,8 @@ use crate::event::decode::common_type;
 use crate::record::abi::HEADER_BYTES;
 use crate::record::page::{self, Entry};
 use crate::record::{Layout, PageLayout, SampleLayout, program, records};
-use crate::sys::{clock, files};
+use crate::sys::patience::Patience;
+use crate::sys::{capabilities, clock, files};
 use crate::units::{KernelTime, Pid};
 
 /// A data frame is written when it has so many bytes, or at the end of a round.
@@ -86,30 +87,39 @@ impl Counted {
     }
 
     /// Asks where the files lie that were seen, and writes it. How many could not be asked.
-    pub fn write_places(&mut self, writer: &mut Writer<File>) -> u64 {
-        let (facts, not_asked) = std::mem::take(&mut self.files).ask();
+    pub fn write_places(&mut self, writer: &mut Writer<File>, patience: &mut Patience<'_>) -> u64 {
+        let (facts, not_asked) = std::mem::take(&mut self.files).ask(patience);
         self.write_last(&facts, writer);
         not_asked
     }
 
     /// Names the addresses of chains, and writes it. What is to be said of those without a name, and what could not be read.
-    pub fn write_symbols(&mut self, writer: &mut Writer<File>) -> (Option<String>, Unread) {
+    pub fn write_symbols(
+        &mut self,
+        writer: &mut Writer<File>,
+        patience: &mut Patience<'_>,
+    ) -> (Option<String>, Unread) {
         let Some(chains) = self.chains.take() else { return (None, Unread::default()) };
-        let (facts, warning, unread) = chains.name();
+        let (facts, warning, unread) = chains.name(patience);
         self.write_last(&facts, writer);
         (warning, unread)
     }
 
     /// Finds the functions of programs from the copies of their stacks in the log, if there are some, and writes them: before
     /// [`Self::write_symbols`]. What is to be said of those that were not found.
-    pub fn write_stacks(&mut self, writer: &mut Writer<File>, layouts: &[Layout]) -> Vec<String> {
+    pub fn write_stacks(
+        &mut self,
+        writer: &mut Writer<File>,
+        layouts: &[Layout],
+        patience: &mut Patience<'_>,
+    ) -> Vec<String> {
         let has_copies = |it: &Layout| matches!(it, Layout::Perf(it) if it.has_program());
         let has_copies = layouts.iter().any(has_copies) && self.error.is_none();
         let Some(chains) = self.chains.as_mut().filter(|_| has_copies) else {
             return Vec::new();
         };
         let (facts, doubts) = match files::reopen(writer.get_ref()) {
-            Ok(log) => unwinding::unwind(&log, layouts, chains),
+            Ok(log) => unwinding::unwind(&log, layouts, chains, patience),
             Err(error) => return vec![format!("the log cannot be read again: {error}")],
         };
         self.write_last(&facts, writer);
@@ -210,6 +220,8 @@ impl Log {
     /// Runs until nobody can send any more. Gives back the writer for the last frame.
     pub fn run(mut self, links: Links, messages: &Receiver<Message>) -> (Writer<File>, Counted) {
         links.place.take(links.place.realtime);
+        // Only a precaution.
+        let _ = capabilities::keep_for_reading();
         self.rounds = vec![KernelTime::MIN; links.groups];
         self.links = Some(links);
         for message in messages {

@@ -44,6 +44,13 @@ use crate::units::{self, CpuId, KernelTime, Tid};
 /// Above every ordinary task, below the kernel's own interrupt threads (50).
 pub const PRIORITY: i32 = 40;
 
+/// Opens that wait to be looked at, on one CPU: more than can be looked at in a round.
+const LATER_MAX: usize = 4096;
+/// Among how many of them the same descriptor is looked for.
+const LOOKED_FOR_MAX: usize = 64;
+/// Looks, some 20 to 50 us each, at the end of a round, where the records of calls wait meanwhile.
+const LAST_LOOKS: usize = 16;
+
 /// All readers.
 #[derive(Debug)]
 pub struct NamesReaders {
@@ -66,6 +73,8 @@ struct CpuNames {
     pipe: PagePipe,
     /// Facts about them, with the process concerned.
     facts: Vec<(Option<units::Pid>, Fact)>,
+    /// Opens that nobody has looked at yet, where that is not done at once.
+    later: VecDeque<(Option<units::Pid>, Ended)>,
     whereabouts: Whereabouts,
     /// The calls that were entered on this CPU and have not ended.
     entered: FxHashMap<i32, SysEnter>,
@@ -114,6 +123,8 @@ pub struct Reads {
     pub arguments: bool,
     /// What arguments point to, too.
     pub exact_args: bool,
+    /// Before the program goes on: by threads with real-time priority on the program's CPU. If not, on whichever CPU is idle.
+    pub at_once: bool,
 }
 
 /// What a hit says of whom and when; perf says of which process, too.
@@ -170,6 +181,7 @@ impl NamesReaders {
                 reading: reading.clone(),
                 pipe: PagePipe::new()?,
                 facts: Vec::new(),
+                later: VecDeque::new(),
                 whereabouts: Whereabouts::default(),
                 entered: FxHashMap::default(),
             }))
@@ -202,6 +214,7 @@ impl NamesReaders {
         self.settle(strays);
         for cpu in &self.cpus {
             let mut cpu = lock(cpu);
+            cpu.look_at_last();
             messages.extend(cpu.opens.message());
             if !cpu.facts.is_empty() {
                 messages.push(Message::Facts(std::mem::take(&mut cpu.facts)));
@@ -250,9 +263,15 @@ impl NamesReaders {
         let Some(mine) = self.cpus.get(index) else { return Ok(()) };
         let number = lock(mine).opens.ring.cpu;
         let ready = lock(mine).opens.ring.as_fd().try_clone_to_owned();
-        let placed = || thread::pin(number).and_then(|()| thread::set_fifo(PRIORITY));
+        let placed = if lock(mine).reading.reads.at_once {
+            thread::pin(number).and_then(|()| thread::set_fifo(PRIORITY))
+        } else {
+            // Without the right to it, it takes its turn.
+            let _ = thread::set_large_share();
+            Ok(())
+        };
         // Without it the records are taken at each round, and names are read then, too late.
-        let ready = ready.and_then(|it| placed().map(|()| it))?;
+        let ready = ready.and_then(|it| placed.map(|()| it))?;
         let mut woken = thread::switches();
         // ORDERING: as in stop().
         while !self.stop.load(Ordering::Relaxed) {
@@ -273,6 +292,16 @@ impl NamesReaders {
             let hold = if waited { Hold::since(woken) } else { Hold::NONE };
             let strays = lock(mine).absorb(Take::Page, hold);
             self.settle(strays);
+            // One look takes longer than many opens: the ring is not to run over meanwhile.
+            // ORDERING: as above.
+            let goes_on = || {
+                !self.stop.load(Ordering::Relaxed)
+                    && self.queued.load(Ordering::Relaxed) <= QUEUED_BYTES_MAX
+            };
+            while goes_on() && lock(mine).look() {
+                let strays = lock(mine).absorb(Take::Page, hold);
+                self.settle(strays);
+            }
         }
         Ok(())
     }
@@ -349,7 +378,7 @@ impl Drop for NamesThreads {
 impl CpuNames {
     /// Takes what is in the ring and reads the name of each open that has ended. Those that were entered elsewhere.
     fn absorb(&mut self, how: Take, hold: Hold) -> Vec<Stray> {
-        let Self { opens, reading, pipe, facts, entered, index, .. } = self;
+        let Self { opens, reading, pipe, facts, later, entered, index, .. } = self;
         let cpu = CpuId(opens.ring.cpu);
         let mut ended = Vec::new();
         let layout = opens.ring.layout();
@@ -363,7 +392,11 @@ impl CpuNames {
                     let (tid, record_time, ret) = (hit.tid, hit.time, exit.ret);
                     let call = Ended { cpu, tid, record_time, call: exit.call, is_open, ret };
                     // The link first: each moment more is one in which another CPU may take the thread over.
-                    facts.extend(call.link().map(|it| (hit.pid, it)));
+                    if reading.reads.at_once {
+                        facts.extend(call.link().map(|it| (hit.pid, it)));
+                    } else if call.is_open && ret >= 0 {
+                        put_off(later, (hit.pid, call));
+                    }
                     // One of a later open of the thread is told by its address.
                     let enter = entered.remove(&hit.tid.0).filter(|it| it.call == exit.call);
                     ended.push((hit.pid, call, enter));
@@ -382,6 +415,23 @@ impl CpuNames {
             }
         }
         strays
+    }
+
+    /// Looks at what was opened last of all that waits. False if nothing does.
+    fn look(&mut self) -> bool {
+        let Some((pid, call)) = self.later.pop_back() else { return false };
+        self.facts.extend(call.link().map(|it| (pid, it)));
+        true
+    }
+
+    /// The same for the last few; the records of all of them are written now, and of the others nobody will ask.
+    fn look_at_last(&mut self) {
+        for _ in 0..LAST_LOOKS {
+            if !self.look() {
+                break;
+            }
+        }
+        self.later.clear();
     }
 
     /// Reads what a call was given that has ended.
@@ -407,6 +457,21 @@ impl CpuNames {
             self.facts.extend(received.map(|it| (pid, it)));
         }
     }
+}
+
+/// Opens to be looked at. What was opened before with the same number is closed.
+fn put_off(later: &mut VecDeque<(Option<units::Pid>, Ended)>, new: (Option<units::Pid>, Ended)) {
+    let same = |it: &(Option<units::Pid>, Ended)| {
+        let is_its = it.0.is_some() && it.0 == new.0 || it.1.tid == new.1.tid;
+        is_its && it.1.ret == new.1.ret
+    };
+    if let Some(back) = later.iter().rev().take(LOOKED_FOR_MAX).position(same) {
+        later.remove(later.len() - 1 - back);
+    }
+    if later.len() >= LATER_MAX {
+        later.pop_front();
+    }
+    later.push_back(new);
 }
 
 /// A call that has ended on one CPU and was entered on another one.

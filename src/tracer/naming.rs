@@ -24,6 +24,8 @@ pub enum Names {
     Fanotify,
     /// The strings that the entries of calls carry (from Linux 6.19 on); and the snapshot.
     Event,
+    /// Readers like others, which look at what was opened soon after; and the snapshot.
+    Links,
     /// Only what was open before.
     Snapshot,
     /// Nowhere.
@@ -39,6 +41,7 @@ impl Names {
             Self::Reader => "reader",
             Self::Fanotify => "fanotify",
             Self::Event => "event",
+            Self::Links => "links",
             Self::Snapshot => "snapshot",
             Self::Off => "off",
         }
@@ -50,14 +53,14 @@ impl Names {
         may_read && thread::fifo_allowed(super::names::PRIORITY)
     }
 
-    /// True if only what was opened is read: probes have told the paths.
+    /// True if only what was opened is read.
     pub fn links(self) -> bool {
-        self == Self::Uprobe && self.reads()
+        self == Self::Links || self == Self::Uprobe && self.reads()
     }
 
     /// True if calls with a path have a ring of their own.
     pub fn has_ring(self) -> bool {
-        matches!(self, Self::Reader | Self::Event)
+        matches!(self, Self::Reader | Self::Event | Self::Links)
     }
 }
 
@@ -123,7 +126,9 @@ pub fn choose(
         return without_privileges(wish, ground.tracefs, warnings);
     }
     match wish {
-        NamesWish::Only(names @ (Names::Off | Names::Snapshot)) => Ok(plain(names, "as wanted")),
+        NamesWish::Only(names @ (Names::Off | Names::Snapshot | Names::Links)) => {
+            Ok(plain(names, "as wanted"))
+        }
         NamesWish::Only(Names::Reader) => Ok(read("as wanted".to_owned(), warnings)),
         NamesWish::Only(Names::Fanotify) => listen(ground, warnings),
         NamesWish::Only(Names::Event) => match events_hindrance(ground.tracefs) {
@@ -177,7 +182,7 @@ pub fn choose(
     }
 }
 
-/// Whoever reads names needs real-time priority, whoever listens or probes more than that.
+/// Whoever reads what stands in memory needs real-time priority, whoever listens or probes more than that.
 fn without_privileges(
     wish: NamesWish,
     tracefs: &Tracefs,
@@ -186,16 +191,19 @@ fn without_privileges(
     let why = "all other ways need privileges";
     let plain = |names| Naming::plain(names, why.to_owned());
     match (wish, events_hindrance(tracefs)) {
-        (NamesWish::Only(it @ (Names::Snapshot | Names::Off)), _) => Ok(plain(it)),
+        (NamesWish::Only(it @ (Names::Snapshot | Names::Off | Names::Links)), _) => Ok(plain(it)),
         (NamesWish::Auto | NamesWish::Only(Names::Event), None) => Ok(plain(Names::Event)),
         (NamesWish::Only(Names::Event), Some(why)) => Err(why),
         (NamesWish::Auto, Some(_)) => {
-            warnings.push("files opened during the recording have no names".to_owned());
-            Ok(plain(Names::Snapshot))
+            warnings.push(LATE.to_owned());
+            Ok(plain(Names::Links))
         }
         (NamesWish::Only(_), _) => Err("it needs privileges".to_owned()),
     }
 }
+
+/// What the user should know of readers that take their turn.
+const LATE: &str = "files are looked at soon after they were opened, not at once: what is closed first has no name; sudo knows all";
 
 /// What the user of probes in libraries should know where nobody can look at what was opened.
 const NO_OFFSETS: &str = "no real-time priority to be had (SCHED_FIFO), so nobody looks at what was opened, and offsets are not \
@@ -270,17 +278,18 @@ fn listen(ground: Ground<'_>, warnings: &mut Vec<String>) -> Result<Naming, Stri
     Ok(Naming { watch: Some(watch), ..Naming::plain(Names::Fanotify, reason) })
 }
 
-/// The readers need real-time priority: with less, names are wrong in silence.
+/// The readers need real-time priority: with less, paths in memory are wrong in silence. What descriptors are is not: every call
+/// that changes them is recorded.
 fn read(reason: String, warnings: &mut Vec<String>) -> Naming {
     let names = if thread::fifo_allowed(super::names::PRIORITY) {
         Names::Reader
     } else {
         warnings.push(
-            "no real-time priority to be had (SCHED_FIFO), so files opened during the recording have no names; \
-             run as root outside of a container without CAP_SYS_NICE"
+            "no real-time priority to be had (SCHED_FIFO), so files are looked at soon after they were opened, not at once: \
+             what is closed first has no name; run as root outside of a container without CAP_SYS_NICE"
                 .to_owned(),
         );
-        Names::Snapshot
+        Names::Links
     };
     Naming::plain(names, reason)
 }

@@ -37,19 +37,23 @@ pub fn open(
     cpus: &[u32],
     sizes: RingSizes,
     functions: Functions,
+    warnings: &mut Vec<String>,
 ) -> Result<Opened, TracerError> {
     let has = |ring: RingOf| described.iter().any(|it| it.planned.ring == ring);
-    let has_names = has(RingOf::Names);
-    let (mut drained, mut names) = (Vec::new(), Vec::new());
-    for &cpu in cpus {
-        drained.push(task_ring(cpu, RingOf::Main, sizes, functions)?);
-        if has_names {
-            names.push(plain_ring(cpu, RingOf::Names, PERF_LAYOUT, sizes)?);
-        }
-    }
+    let of_all = |has: bool, ring: &dyn Fn(u32) -> Result<Stream, TracerError>| {
+        let cpus = cpus.iter().filter(|_| has);
+        cpus.map(|&cpu| ring(cpu)).collect::<Result<Vec<_>, _>>()
+    };
+    let rings = |sizes| {
+        let plain = |cpu, ring, layout| plain_ring(cpu, ring, layout, sizes);
+        Ok([
+            of_all(true, &|cpu| task_ring(cpu, RingOf::Main, sizes, functions))?,
+            of_all(has(RingOf::Names), &|cpu| plain(cpu, RingOf::Names, PERF_LAYOUT))?,
+            of_all(has(RingOf::Chains), &|cpu| plain(cpu, RingOf::Chains, CHAINS_LAYOUT))?,
+        ])
+    };
+    let ([mut drained, names, chains], sizes) = as_large_as_allowed(sizes, rings, warnings)?;
     let is_chained = |it: &Described| it.planned.ring == RingOf::Chains;
-    let chains = has(RingOf::Chains);
-    let chains = if chains { chain_rings(cpus, CHAINS_LAYOUT, sizes)? } else { Vec::new() };
     let open = |tracepoint: &Described| {
         let rings = match tracepoint.planned.ring {
             RingOf::Names => &names,
@@ -62,7 +66,7 @@ pub fn open(
     let events = described.iter().map(open).collect::<Result<Vec<Vec<_>>, _>>()?;
     let mut ring_bytes = [0; RingOf::ALL.len()];
     ring_bytes[RingOf::Main as usize] = sizes.main;
-    ring_bytes[RingOf::Names as usize] = if has_names { sizes.small } else { 0 };
+    ring_bytes[RingOf::Names as usize] = if names.is_empty() { 0 } else { sizes.small };
     ring_bytes[RingOf::Chains as usize] = if chains.is_empty() { 0 } else { sizes.chains };
     drained.extend(chains);
     let source = Box::new(PerfSource { tracepoints: described, events, functions });
@@ -93,6 +97,35 @@ fn chain_rings(cpus: &[u32], layout: u16, sizes: RingSizes) -> Result<Vec<Stream
     cpus.iter().map(|&cpu| plain_ring(cpu, RingOf::Chains, layout, sizes)).collect()
 }
 
+/// Rings that together are no larger than this user may have, and how large they are; that they are smaller than was meant goes
+/// into `warnings`.
+pub(super) fn as_large_as_allowed<T>(
+    wanted: RingSizes,
+    rings: impl Fn(RingSizes) -> Result<T, TracerError>,
+    warnings: &mut Vec<String>,
+) -> Result<(T, RingSizes), TracerError> {
+    let mut sizes = wanted;
+    let rings = loop {
+        match (rings(sizes), sizes.halved()) {
+            (Err(TracerError::Ring { source, .. }), Some(halved))
+                if source.kind() == io::ErrorKind::PermissionDenied =>
+            {
+                sizes = halved;
+            }
+            (made, _) => break made?,
+        }
+    };
+    if sizes.main < wanted.main {
+        warnings.push(format!(
+            "the rings have {} KiB each, not {}: without privileges there is no more (kernel.perf_event_mlock_kb, ulimit -l); \
+             what does not fit is counted as lost",
+            sizes.main >> 10,
+            wanted.main >> 10
+        ));
+    }
+    Ok((rings, sizes))
+}
+
 /// A ring whose owner writes births, names and ends of tasks into it, and what code comes into memory if the program's functions are
 /// to be told.
 pub(super) fn task_ring(
@@ -112,7 +145,8 @@ fn plain_ring(
     layout: u16,
     sizes: RingSizes,
 ) -> Result<Stream, TracerError> {
-    map(cpu, (ring, layout), PerfEvent::ring_owner(cpu, watermark(ring, sizes)), sizes)
+    let owner = PerfEvent::ring_owner(cpu, watermark(ring, sizes), Whose::Everybody);
+    map(cpu, (ring, layout), owner, sizes)
 }
 
 /// How perf's records are laid out.

@@ -116,6 +116,13 @@ impl Planned {
         }
         matches!(&*self.system, "block" | "io_uring" | "ext4" | "iomap" | "xfs")
     }
+
+    /// The system call, if it is the entry or exit of a single one.
+    pub fn call(&self) -> Option<CallId> {
+        let sides = ["sys_enter_", "sys_exit_"];
+        let name = sides.iter().find_map(|it| self.name.strip_prefix(it))?;
+        CallId::by_name(name).filter(|_| self.system == "syscalls")
+    }
 }
 
 /// Up to so many system calls are opened one by one, more of them as the `raw_syscalls` pair with a filter.
@@ -184,15 +191,17 @@ pub fn plan(wanted: &Wanted<'_>) -> Vec<Planned> {
     if wanted.source == SourceKind::Inherited {
         // No other tracepoint is for everybody, and each costs every fork. Programs go out of sight by an exec, so its end is
         // to be seen.
+        let is_named = |it: &CallId| wanted.links && it.call().class == Class::Open;
+        let ring = |it: &CallId| if is_named(it) { RingOf::Names } else { RingOf::Main };
         let calls = wanted.calls.iter().filter(there);
-        let calls = calls.flat_map(|&it| single(it, RingOf::Main, ""));
+        let calls = calls.flat_map(|it| single(*it, ring(it), ""));
         return calls.chain(exec_exits(wanted.calls)).collect();
     }
     // Each of perf's tracepoints costs 40 ms at the end, so there only the opens have some of their own, and
     // what receives descriptors.
     let has_names = |call: &Call| {
         let is_needed = call.class == Class::Open || call.receives_descriptors();
-        if is_perf { is_needed } else { call.has_names() }
+        if is_perf || wanted.links { is_needed } else { call.has_names() }
     };
     let is_named = |call: &Call| {
         let is_read = wanted.names_ring && has_names(call)
@@ -299,8 +308,7 @@ fn with_chains(planned: &mut Vec<Planned>, machine: &str) {
     if planned.iter_mut().filter(is_end).count() > SINGLE_CALLS_MAX {
         let is_end = |it: &mut Planned| is_end(&it);
         let ends: Vec<Planned> = planned.extract_if(.., is_end).collect();
-        let call = |it: &Planned| CallId::by_name(it.name.strip_prefix("sys_exit_")?);
-        let calls: Vec<CallId> = ends.iter().filter_map(call).collect();
+        let calls: Vec<CallId> = ends.iter().filter_map(Planned::call).collect();
         let [_, exits] = raw_pair(&calls, machine);
         let filter = id_filter(calls.iter().filter_map(|it| it.call().number(machine)).collect());
         planned.push(Planned { filter, ring: RingOf::Chains, ..exits });

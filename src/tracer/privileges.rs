@@ -6,13 +6,12 @@
 use std::borrow::Cow;
 use std::io;
 
-use nix::unistd::geteuid;
-
 use super::choice::{SourceWish, hindrance};
 use super::error::TracerError;
 use super::options::{Follow, Options};
 use super::plan::SourceKind;
 use crate::event::syscall_table::CallId;
+use crate::sys::capabilities;
 use crate::sys::limits::online_cpus;
 use crate::sys::perf::{PerfEvent, Wake, Whose};
 use crate::sys::tracefs::Tracefs;
@@ -83,7 +82,7 @@ pub(super) fn narrowed<'a>(
         SourceWish::Only(SourceKind::Inherited) => Some("as wanted".to_owned()),
         SourceWish::Only(SourceKind::Tracefs) => None,
         SourceWish::Only(SourceKind::Perf) => lack(tracefs)?,
-        SourceWish::Auto if geteuid().is_root() && hindrance(tracefs).is_none() => None,
+        SourceWish::Auto if capabilities::may_trace() && hindrance(tracefs).is_none() => None,
         SourceWish::Auto => lack(tracefs)?,
     };
     let Some(why) = wanted else { return Ok(Cow::Borrowed(options)) };

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::thread::JoinHandle;
@@ -22,7 +22,7 @@ use super::probes::Probes;
 use super::snapshot::{self, Subject, What};
 use super::source::{self, Books, Opened, RingSizes, Source};
 use super::stream::Stream;
-use super::threads::Threads;
+use super::threads::{Threads, own_name};
 use super::tree::Tree;
 use super::watch::{awaited, nanoseconds, time_left, wait_for};
 use super::{inherited_source, perf_source, privileges, tracefs_source};
@@ -34,28 +34,12 @@ use crate::event::syscall_table::CallId;
 use crate::record::{self, Layout};
 use crate::sys::instance;
 use crate::sys::mounts::{self, MountWatch};
+use crate::sys::patience::{Interrupts, Patience};
 use crate::sys::perf::{Functions, PerfEvent};
 use crate::sys::spawn::{Ended, Held, Running};
 use crate::sys::tracefs::Tracefs;
-use crate::sys::{clock, disks, limits, proc, socket, spawn, thread};
+use crate::sys::{capabilities, clock, disks, limits, proc, socket, thread};
 use crate::units::{Pid, Tid};
-
-/// What the user does meanwhile.
-pub trait Interrupts {
-    /// Readable when a signal has come.
-    fn fd(&self) -> BorrowedFd<'_>;
-    /// The signals that have come since the last call.
-    fn take(&mut self) -> Vec<Interrupt>;
-}
-
-/// A signal that has come to us.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Interrupt {
-    /// Its number.
-    pub signal: i32,
-    /// A terminal sent it, to everybody in its foreground; not a process to us.
-    pub from_terminal: bool,
-}
 
 /// How a recording ended.
 #[derive(Debug)]
@@ -70,8 +54,11 @@ pub struct Outcome {
     pub log_bytes: u64,
     /// Why the log is cut short, if it is.
     pub log_error: Option<io::Error>,
+    /// The signal that cut short what is worked out at the end.
+    pub interrupted: Option<i32>,
     /// The thread that closes what is open in the kernel: it waits for the kernel, about 40 ms for each tracepoint.
-    pub closing: JoinHandle<()>,
+    /// `None`: no thread was to be had, and it is closed already.
+    pub closing: Option<JoinHandle<()>>,
 }
 
 /// Records. `held` is the program, forked first of all; it is let go when everything is on.
@@ -94,7 +81,7 @@ pub fn record(
         let session = Session::open(&options, (log_path, log), held.as_ref(), &tracefs, warnings)?;
         Ok((options, session))
     });
-    let (options, session) = match opened {
+    let (options, mut session) = match opened {
         Ok(opened) => opened,
         Err(error) => {
             if let Some(held) = held {
@@ -103,6 +90,8 @@ pub fn record(
             return Err(error);
         }
     };
+    let kept = capabilities::keep_when_open();
+    session.warnings.extend(kept.err().map(|it| format!("cannot give up capabilities: {it}")));
     let options = &*options;
     let ends = match awaited(options, held.as_ref()) {
         Ok(ends) => ends,
@@ -110,18 +99,18 @@ pub fn record(
             if let Some(held) = held {
                 held.abandon();
             }
-            session.abandon();
+            session.abandon(interrupts);
             return Err(error);
         }
     };
     match held.map(Held::start).transpose() {
         Ok(program) => {
             let reason = session.watch(options, ends, program.as_ref(), interrupts);
-            session.finish(reason, program)
+            session.finish(reason, program, interrupts)
         }
         Err(source) => {
             let program = options.command.first().cloned().unwrap_or_default();
-            session.abandon();
+            session.abandon(interrupts);
             Err(TracerError::Program { program, source })
         }
     }
@@ -145,6 +134,8 @@ struct Session {
     cpus: Vec<u32>,
     /// Those that were there at the start.
     disks: Vec<Disk>,
+    /// What it showed at the start.
+    clock: header::Clock,
     /// How the records of data frames are laid out.
     layouts: Vec<Layout>,
     /// How much longer a recorded call takes.
@@ -212,7 +203,10 @@ impl Session {
         if let Some(tid) = gauge_thread {
             snapshot::send(&threads.to_log, vec![snapshot::own_task(tid)]);
         }
-        // Before the snapshot: who mounts something meanwhile is heard.
+        // Before the snapshot, which finds it as we are.
+        let user = held.and_then(|it| Some(snapshot::user(it.pid(), it.user()?)));
+        snapshot::send(&threads.to_log, Vec::from_iter(user));
+        // The same: who mounts something meanwhile is heard.
         let mounts = options.extents.then(MountWatch::new).transpose();
         let mounts = mounts.map_err(TracerError::system("watch what is mounted"))?;
         take_snapshot(options, names, tree, &threads.to_log, &own_name)?;
@@ -228,6 +222,7 @@ impl Session {
             is_inherited,
             cpus,
             disks,
+            clock: header.clock,
             layouts,
             call_cost_ns,
             warnings,
@@ -263,12 +258,7 @@ impl Session {
             }
             for interrupt in interrupts.take() {
                 match program {
-                    // Ctrl-C reaches it by itself: it is in the foreground with us.
-                    Some(_) if interrupt.from_terminal => {}
-                    Some(program) => {
-                        // It may have ended at this moment; then there is nothing to forward.
-                        let _ = spawn::send_signal(program.pid(), interrupt.signal);
-                    }
+                    Some(program) => interrupt.forward(program.pid()),
                     None => return "interrupt",
                 }
             }
@@ -276,10 +266,10 @@ impl Session {
     }
 
     /// There is nothing to record. What is open in the kernel is gone when this returns.
-    fn abandon(self) {
+    fn abandon(self, interrupts: &mut dyn Interrupts) {
         // Why there is nothing matters more than what goes wrong here.
-        if let Ok(outcome) = self.finish("not started", None) {
-            let _ = outcome.closing.join();
+        if let Ok(outcome) = self.finish("not started", None, interrupts) {
+            let _ = outcome.closing.map(JoinHandle::join);
         }
     }
 
@@ -288,9 +278,12 @@ impl Session {
         self,
         reason: &'static str,
         program: Option<Running>,
+        interrupts: &mut dyn Interrupts,
     ) -> Result<Outcome, TracerError> {
         let mut warnings = self.warnings;
         let ended = program.as_ref().is_some_and(|it| it.has_ended().unwrap_or(false));
+        let runs_on = program.as_ref().filter(|_| !ended).map(Running::pid);
+        let mut patience = Patience::new(interrupts, runs_on);
         let books =
             program.as_ref().filter(|_| ended).and_then(|it| snapshot::books_of_ended(it.pid()));
         let has_books = books.is_some();
@@ -299,7 +292,8 @@ impl Session {
         if let Err(error) = self.source.disable() {
             warnings.push(format!("cannot switch the events off: {error}"));
         }
-        let end_ns = clock::now().0;
+        let end_time = clock::both();
+        let wall_moved_ns = Some(frames::wall_moved_ns(&self.clock));
         let counters = proc::text("/proc/diskstats", Text::DISKSTATS_END, Pid(0)).ok();
         snapshot::send(&self.threads.to_log, books.into_iter().chain(counters).collect());
         for error in self.name_threads.stop() {
@@ -335,29 +329,26 @@ impl Session {
             ));
             Books::default()
         });
-        let places = self.mounts.as_ref().map(|_| counted.write_places(&mut writer));
-        let places_not_asked = places.unwrap_or(0);
-        // What names cost is nobody's time any more.
+        // What is found out now is nobody's time any more.
         let own = Own { cpu_ns: limits::own_cpu_ns(), call_cost_ns: self.call_cost_ns };
-        warnings.extend(counted.write_stacks(&mut writer, &self.layouts));
-        let (doubt, unread) = counted.write_symbols(&mut writer);
-        warnings.extend(doubt);
+        let places = self.mounts.as_ref().map(|_| counted.write_places(&mut writer, &mut patience));
+        let places_not_asked = places.unwrap_or(0);
+        warnings.extend(counted.write_stacks(&mut writer, &self.layouts, &mut patience));
+        let (doubt, unread) = counted.write_symbols(&mut writer, &mut patience);
+        let interrupted = patience.ended_by();
+        warnings.extend(doubt.into_iter().chain(interrupted.map(|_| CUT_SHORT.to_owned())));
         let disks = disks::disks().into_iter().filter(|it| !self.disks.contains(it)).collect();
-        let end = end_frame(reason, end_ns, ended, counts, &counted, warnings);
-        let end = End { own, disks, places_not_asked, unread, ..end };
+        let end = end_frame(reason, (end_time.0.0, end_time.1), ended, counts, &counted, warnings);
+        let end = End { own, disks, places_not_asked, unread, wall_moved_ns, ..end };
         let last = writer.json(FrameKind::END, clock::now(), &end);
         let log_error = counted.error.or(last.err());
         let (source, names, probes) = (self.source, self.names, (self.probes, self.layers));
-        let closing = std::thread::spawn(move || drop((drained, names, source, probes)));
-        Ok(Outcome { ended, running, end, log_bytes: writer.written(), log_error, closing })
+        let close = move || drop((drained, names, source, probes));
+        // Where it cannot be started it is dropped, with all that it would close.
+        let closing = std::thread::Builder::new().spawn(close).ok();
+        let log_bytes = writer.written();
+        Ok(Outcome { ended, running, end, log_bytes, log_error, interrupted, closing })
     }
-}
-
-/// A name for our threads that no other process has, so that the kernel's filter can tell them apart in any pid
-/// namespace. At most 15 bytes.
-fn own_name() -> String {
-    let number = clock::now().0 ^ u64::from(std::process::id()) << 20;
-    format!("iotrace:{:07x}", number & 0xfff_ffff)
 }
 
 /// What tells names, and what tells of layers.
@@ -442,10 +433,11 @@ fn open_from(
         system: records_everybody(options),
         probes: &probes,
     };
-    let described = source::describe(plan::plan(&wanted), tracefs, warnings)?;
+    let planned = plan::plan(&wanted);
+    let described = source::describe(planned, tracefs, options.is_default, warnings)?;
     let functions = options.chains.map_or(Functions::default(), |it| it.functions);
     let mut opened = match source {
-        SourceKind::Perf => perf_source::open(described, &host.cpus, sizes, functions)?,
+        SourceKind::Perf => perf_source::open(described, &host.cpus, sizes, functions, warnings)?,
         SourceKind::Inherited => {
             let named = options.follow.named(followed);
             inherited_source::open(described, (&host.cpus, sizes), (followed, &named), warnings)?
@@ -471,7 +463,8 @@ fn open_from(
 
 /// What the readers read.
 fn reads(options: &Options, names: Names) -> Reads {
-    Reads { arguments: !names.links(), exact_args: exact_args(options) }
+    let at_once = names != Names::Links;
+    Reads { arguments: !names.links(), exact_args: exact_args(options), at_once }
 }
 
 /// True if what arguments point to is read: with less than real-time priority it would be too late, and nobody would know.
@@ -595,5 +588,8 @@ fn take_snapshot(
 /// What a container's `-a` does not see.
 const NAMESPACED: &str =
     "this is a pid namespace: processes outside of it are not recorded; use the host's: --pid=host";
+
+/// What was left out is counted where the others are that could not be found out.
+const CUT_SHORT: &str = "a signal came: what is found out at the end (where files lie, functions on stacks) is not complete";
 
 const LOG_HELP: &str = "; choose another place: -o DIR/";

@@ -111,6 +111,11 @@ pub(super) fn own_task(tid: Tid) -> Fact {
     Fact::Task { time: clock::now(), pid, tid, ppid: Pid(0), comm: Vec::new() }
 }
 
+/// Whose a process is about to be.
+pub(super) fn user(pid: i32, user: u32) -> Fact {
+    Fact::User { time: clock::now(), pid: Pid(pid), user }
+}
+
 /// Says that there is no more of it.
 pub fn over(log: &Sender<Message>) {
     let (time, which) = (clock::now(), Text::SNAPSHOT_OVER);

@@ -1,5 +1,6 @@
 //! What both sources have in common: tracepoints are looked up, opened on every CPU, switched on and off, and counted.
 
+use std::collections::BTreeSet;
 use std::io;
 
 use super::error::TracerError;
@@ -7,6 +8,7 @@ use super::plan::{Need, Planned, RingOf};
 use super::stream::Stream;
 use crate::capture::header::{Counts, Layout, RingCounts, Tracepoint};
 use crate::event::fault::FAULT_POINTS;
+use crate::event::syscall_table::CallId;
 use crate::sys::ring::page_bytes;
 use crate::sys::tracefs::{Tracefs, TracefsError};
 use crate::tracefs::EventFormat;
@@ -115,15 +117,20 @@ impl Described {
 pub fn describe(
     planned: Vec<Planned>,
     tracefs: &Tracefs,
+    is_default: bool,
     warnings: &mut Vec<String>,
 ) -> Result<Vec<Described>, TracerError> {
     let mut described = Vec::new();
+    let mut absent = BTreeSet::new();
     for planned in planned {
         let format = match tracefs.format(&planned.system, &planned.name) {
             Ok(format) => format,
             Err(TracefsError::Missing { .. }) if planned.need == Need::Optional => continue,
             Err(error @ TracefsError::Missing { .. }) if planned.need == Need::Wanted => {
-                warnings.push(format!("{error}: its events are not recorded"));
+                match planned.call() {
+                    Some(call) => drop(absent.insert(call)),
+                    None => warnings.push(format!("{error}: its events are not recorded")),
+                }
                 continue;
             }
             Err(error) => return Err(error.into()),
@@ -135,7 +142,24 @@ pub fn describe(
         let id = id.ok_or_else(|| TracerError::NoId { tracepoint: tracepoint() })?;
         described.push(Described { planned, id, format });
     }
+    warnings.extend(told_absent(absent, is_default));
     Ok(described)
+}
+
+/// The calls from this number on came one by one with Linux 5.1 and later, on all machines with the same number.
+const LATER_CALLS: u32 = 424;
+
+/// System calls without tracepoints. The kernel makes these with the calls (`SYSCALL_METADATA`, include/linux/syscalls.h), so a
+/// newer call that has none is not there, and nobody can make it: that is told to whoever asked for it.
+fn told_absent(calls: BTreeSet<CallId>, is_default: bool) -> Option<String> {
+    let is_told = |it: &CallId| !is_default || it.call().x86_64 < LATER_CALLS;
+    let names: Vec<&str> = calls.iter().filter(|it| is_told(it)).map(|it| it.call().name).collect();
+    (!names.is_empty()).then(|| {
+        format!(
+            "this kernel has no tracepoints of these system calls, so they are not recorded: {}",
+            names.join(", ")
+        )
+    })
 }
 
 /// The tracepoint of this kernel that tells most of page faults.
@@ -186,6 +210,14 @@ impl RingSizes {
     pub fn with_main(self, bytes: usize) -> Self {
         let main = bytes.max(page_bytes()).next_power_of_two();
         Self { main, chains: main.max(self.chains), ..self }
+    }
+
+    /// Half of the largest; `None`: that would be less than the kernel can map.
+    pub fn halved(self) -> Option<Self> {
+        let main = (self.main / 2).max(page_bytes());
+        let halved =
+            Self { main, small: self.small.min(main), chains: (self.chains / 2).max(page_bytes()) };
+        (self.main > page_bytes()).then_some(halved)
     }
 
     /// Of one ring.

@@ -13,8 +13,8 @@ use super::log::{Counted, Links, Log, Message};
 use super::names::NamesReaders;
 use super::stream::Stream;
 use crate::capture::writer::Writer;
-use crate::sys::limits;
 use crate::sys::trace_ring::PagePipe;
+use crate::sys::{clock, limits};
 
 /// The threads and what they are told by.
 pub(super) struct Threads {
@@ -118,6 +118,13 @@ fn eventfd() -> Result<Arc<EventFd>, TracerError> {
     EventFd::from_value_and_flags(0, EfdFlags::EFD_CLOEXEC)
         .map(Arc::new)
         .map_err(|errno| TracerError::System { what: "make an eventfd", source: errno.into() })
+}
+
+/// A name for our threads that no other process has, so that the kernel's filter can tell them apart in any pid
+/// namespace. At most 15 bytes.
+pub(super) fn own_name() -> String {
+    let number = clock::now().0 ^ u64::from(std::process::id()) << 20;
+    format!("iotrace:{:07x}", number & 0xfff_ffff)
 }
 
 /// Starts a thread of ours.

@@ -30,6 +30,7 @@ use self::target::Target;
 use super::error::CliError;
 use super::growing::{Ended, Growing};
 use super::live::stop_recording;
+use super::record::Recorded;
 use super::{exit_lines, say};
 use crate::analysis::watch::{New, Watch};
 use crate::pipeline::{self, Summary};
@@ -125,17 +126,24 @@ impl Control {
 }
 
 impl Controlled {
+    /// Waits until all was seen, or a signal says that nobody wants the rest.
+    pub(super) fn wait_with(&self, recorded: &mut Recorded, ended: &Ended) {
+        recorded.wait_for(&self.follower, ended);
+    }
+
     /// Waits until all was seen, when the log is complete; says what there was, if there is a recording.
     ///
     /// # Errors
     ///
     /// The log could not be followed, or what was to be printed could not be written.
-    pub(super) fn finish(self, is_recorded: bool) -> Result<Option<Summary>, CliError> {
-        let followed = self.follower.join().unwrap_or(Err(CliError::Interrupted));
-        self.server.stop();
-        if !is_recorded {
+    pub(super) fn finish(self, recorded: Option<&Recorded>) -> Result<Option<Summary>, CliError> {
+        let Some(recorded) = recorded else {
+            let _ = self.follower.join();
+            self.server.stop();
             return Ok(None);
-        }
+        };
+        let followed = recorded.said_by(self.follower);
+        self.server.stop();
         let (summary, told) = followed?;
         let failure = told.failure.map(CliError::output);
         if matches!(failure, Some(CliError::BrokenPipe)) {

@@ -72,6 +72,8 @@ pub(super) struct Bio {
     pub levels: Rc<[Place]>,
     /// Sectors that are parts of requests.
     taken: u32,
+    /// The devices that it was passed on to, and up to which sector of its own.
+    passed: Vec<(DevId, u64)>,
     /// What is told of it, if its device has no requests.
     pub told: Option<Box<BlockRequest>>,
 }
@@ -84,6 +86,18 @@ impl Bio {
     fn holds(&self, sector: u64, nr_sector: u32) -> bool {
         let end = sector.saturating_add(u64::from(nr_sector));
         self.event.sector <= sector && end <= self.end()
+    }
+
+    /// True if these sectors of it went to that device already.
+    fn has_passed(&self, to: DevId, sector: u64, nr_sector: u32) -> bool {
+        self.passed.iter().any(|it| it.0 == to && (it.1 > sector || nr_sector == 0))
+    }
+
+    fn pass(&mut self, to: DevId, end: u64) {
+        match self.passed.iter_mut().find(|it| it.0 == to) {
+            Some(it) => it.1 = it.1.max(end),
+            None => self.passed.push((to, end)),
+        }
     }
 
     /// The places above for this sector of it.
@@ -205,7 +219,16 @@ impl BioLayer {
         let number = self.number();
         let device = self.devices.entry(event.dev).or_default();
         let here = *at;
-        device.add(Bio { number, event: *event, queued, here, levels, taken: 0, told: None });
+        device.add(Bio {
+            number,
+            event: *event,
+            queued,
+            here,
+            levels,
+            taken: 0,
+            passed: Vec::new(),
+            told: None,
+        });
         (device.kind, number)
     }
 
@@ -248,7 +271,7 @@ impl BioLayer {
             .or_else(|| self.take_asked_of_partition(at, event));
         let passed = match before {
             Some(_) => None,
-            None => self.open_at(from, nr_sector),
+            None => self.open_at(from, nr_sector, event.dev),
         };
         let (queued, above) = match (&before, passed.and_then(|it| self.bio(from.dev, it))) {
             (Some(it), _) => (it.queued, Rc::clone(&it.levels)),
@@ -265,7 +288,9 @@ impl BioLayer {
         self.asked.entry(place).or_default().push(asked);
         let device = self.devices.get_mut(&from.dev)?;
         device.kind = Kind::Passes;
-        device.open.get_mut(&passed?)
+        let bio = device.open.get_mut(&passed?)?;
+        bio.pass(event.dev, from.sector.saturating_add(u64::from(nr_sector)));
+        Some(bio)
     }
 
     /// These sectors of a bio have become a part of a request.
@@ -385,11 +410,13 @@ impl BioLayer {
         self.devices.get(&dev)?.open.get(&key)
     }
 
-    /// The oldest bio that holds this place; of several that have nothing, one that is not told yet.
-    fn open_at(&self, place: Place, nr_sector: u32) -> Option<(u64, u64)> {
+    /// The oldest bio that holds this place and did not go to that device yet: a mirror passes each on to several. (Of some
+    /// bios old kernels tell no end; they do not stand in the way of younger ones.)
+    fn open_at(&self, place: Place, nr_sector: u32, to: DevId) -> Option<(u64, u64)> {
         let device = self.devices.get(&place.dev)?;
         let found = device.holding(place.sector, nr_sector);
-        let best = found.min_by_key(|it| (it.told.is_some(), it.number))?;
+        let best =
+            found.min_by_key(|it| (it.has_passed(to, place.sector, nr_sector), it.number))?;
         Some((best.event.sector, best.number))
     }
 

@@ -4,6 +4,7 @@ use super::Tracker;
 use crate::capture::fact::Text;
 use crate::capture::header::Disk;
 use crate::event::SeenFd;
+use crate::operation::context::Followed;
 use crate::operation::fd_table::Seen;
 use crate::operation::model::{FilePath, Mounts, PathSource};
 use crate::operation::process::KTHREADD;
@@ -29,18 +30,20 @@ impl Tracker {
         }
     }
 
-    /// Whose a process was when a snapshot saw it. What it becomes is told by its calls.
+    /// Whose a process was when a snapshot saw it; what was said before that is so from its program on. What it becomes is told by its
+    /// calls.
     pub fn seen_user(&mut self, pid: Pid, user: u32) {
-        self.tasks.process(pid).info.user = Some(user);
+        self.tasks.process(pid).info.user.get_or_insert(user);
     }
 
-    /// Where a process stood when a snapshot saw it.
+    /// Where a process stood when a snapshot saw it. If nobody tells when that changes, it is not known.
     pub fn seen_place(&mut self, pid: Pid, which: Text, path: &[u8]) {
+        let Followed { directories, roots, .. } = self.context.followed;
         let mut place = self.tasks.process(pid).place.borrow_mut();
         self.context.names.note_directory(path, place.mounts);
-        if which == Text::CWD {
+        if which == Text::CWD && directories {
             place.seen_directory(path);
-        } else if which == Text::ROOT {
+        } else if which == Text::ROOT && roots {
             place.seen_root(path);
         }
     }

@@ -83,8 +83,8 @@ pub struct Lines<W> {
     open_flags: &'static OpenFlags,
     /// Names of disks, escaped.
     disks: FxHashMap<DevId, Vec<u8>>,
-    /// Names of threads, escaped.
-    names: FxHashMap<ThreadKey, Vec<u8>>,
+    /// The threads as their lines name them.
+    tasks: FxHashMap<ThreadKey, Task>,
     /// The line in work: kept for its capacity.
     line: Vec<u8>,
     out: W,
@@ -99,9 +99,9 @@ impl<W: io::Write> Lines<W> {
     ) -> Self {
         let disks =
             disks.into_iter().map(|(dev, name)| (dev, escaped(name.as_bytes(), b" "))).collect();
-        let names = FxHashMap::default();
+        let tasks = FxHashMap::default();
         let line = Vec::with_capacity(1024);
-        Self { start, open_flags: &flags::OPEN_GENERIC, disks, names, line, out }
+        Self { start, open_flags: &flags::OPEN_GENERIC, disks, tasks, line, out }
     }
 
     /// The capture is from a machine of this kind (`uname -m`): four of the `O_*` flags depend on it. Without this
@@ -156,8 +156,10 @@ impl<W: io::Write> Lines<W> {
         self.line.clear();
         digits::seconds(&mut self.line, at.signed_since(self.start), TIME_WIDTH);
         self.line.push(b' ');
-        let name = self.names.get(&thread).map(Vec::as_slice);
-        task(&mut self.line, name, Some(ids));
+        match self.tasks.get_mut(&thread) {
+            Some(task) => self.line.extend_from_slice(task.text(ids)),
+            None => task(&mut self.line, None, Some(ids)),
+        }
         self.line.extend_from_slice(b" cpu");
         digits::unsigned(&mut self.line, cpu.0.into());
         self.line.push(b' ');
@@ -198,9 +200,9 @@ impl<W: io::Write> Sink for Lines<W> {
     fn step(&mut self, _: KernelTime, step: &Step<'_>) -> io::Result<()> {
         match step {
             Step::ThreadSeen(thread) | Step::ThreadRenamed(thread) => {
-                self.names.insert(thread.key, escaped(&thread.comm, b"["));
+                self.tasks.insert(thread.key, Task::new(thread));
             }
-            Step::ThreadEnded(thread) => drop(self.names.remove(&thread.key)),
+            Step::ThreadEnded(thread) => drop(self.tasks.remove(&thread.key)),
             Step::SyscallEnded(operation, _) => self.syscall(operation, None)?,
             Step::SyscallUnfinished(operation, why) => self.syscall(operation, Some(*why))?,
             Step::Block { step: BlockStep::Ended(request), thread, pieces } => {
@@ -223,6 +225,32 @@ impl<W: io::Write> Sink for Lines<W> {
             | Step::ChainSeen(_) => {}
         }
         Ok(())
+    }
+}
+
+/// A thread as its lines name it: the same on nearly all of them, so it is written once.
+#[derive(Debug)]
+struct Task {
+    /// Escaped.
+    name: Vec<u8>,
+    /// The numbers it has on its last line.
+    ids: Option<(Pid, Tid)>,
+    /// The name with those numbers.
+    text: Vec<u8>,
+}
+
+impl Task {
+    fn new(thread: &ThreadInfo) -> Self {
+        Self { name: escaped(&thread.comm, b"["), ids: None, text: Vec::new() }
+    }
+
+    fn text(&mut self, ids: (Pid, Tid)) -> &[u8] {
+        if self.ids != Some(ids) {
+            self.ids = Some(ids);
+            self.text.clear();
+            task(&mut self.text, Some(&self.name), self.ids);
+        }
+        &self.text
     }
 }
 

@@ -52,6 +52,9 @@ fn result(line: &mut Vec<u8>, open_flags: &OpenFlags, operation: &SyscallOperati
         Ok(_) | Err(_) => digits::signed(line, ret),
     }
     let Ok(bits) = u32::try_from(ret) else { return };
+    if operation.call.call().class != Class::Control {
+        return;
+    }
     match command(operation) {
         Some(flags::F_GETFL) => in_brackets(line, |line| flags::open(line, open_flags, bits)),
         Some(flags::F_GETFD) => {

@@ -22,6 +22,7 @@ use crate::capture::fact::Symbol;
 use crate::capture::header::{Unread, UnreadFile};
 use crate::sys::clock;
 use crate::sys::helper::{self, Bounds, Failure, Said};
+use crate::sys::patience::Patience;
 use crate::units::{KernelTime, Pid};
 pub(super) use compiled::owner_of;
 use question::{Answer, Asked, Group, Named, Question, State};
@@ -66,14 +67,18 @@ pub(super) struct Programs {
 }
 
 /// The functions of programs at these addresses. `owners`: users of processes, which may be over.
-pub(super) fn of_programs(wanted: Vec<Wanted>, owners: &FxHashMap<Pid, Option<u32>>) -> Programs {
+pub(super) fn of_programs(
+    wanted: Vec<Wanted>,
+    owners: &FxHashMap<Pid, Option<u32>>,
+    patience: &mut Patience<'_>,
+) -> Programs {
     let mut by_file: BTreeMap<Option<Arc<CodeFile>>, BTreeMap<Pid, Vec<Wanted>>> = BTreeMap::new();
     for it in wanted {
         let file = it.code.as_ref().map(|it| &it.file).filter(|it| is_path(&it.path));
         let by_pid = by_file.entry(file.cloned()).or_default();
         by_pid.entry(it.pid).or_default().push(it);
     }
-    let mut asking = Asking::new(HELPER, apart::BOUNDS);
+    let mut asking = Asking::new(HELPER, apart::BOUNDS, patience);
     for (file, by_pid) in by_file {
         let asked = by_pid.into_iter().map(|(pid, wanted)| {
             let owner = owners.get(&pid).copied().flatten();
@@ -130,7 +135,8 @@ type Of = (Asked, Vec<Wanted>);
 
 /// What was asked so far.
 #[derive(Debug)]
-struct Asking {
+struct Asking<'a, 'p> {
+    patience: &'a mut Patience<'p>,
     arguments: &'static [&'static str],
     bounds: Bounds,
     until: KernelTime,
@@ -140,10 +146,15 @@ struct Asking {
     last_unread: Vec<u8>,
 }
 
-impl Asking {
-    fn new(arguments: &'static [&'static str], bounds: Bounds) -> Self {
+impl<'a, 'p> Asking<'a, 'p> {
+    fn new(
+        arguments: &'static [&'static str],
+        bounds: Bounds,
+        patience: &'a mut Patience<'p>,
+    ) -> Self {
         let all_ns = u64::try_from(ALL_TIME.as_nanos()).unwrap_or(u64::MAX);
         Self {
+            patience,
             arguments,
             bounds,
             until: KernelTime(clock::now().0.saturating_add(all_ns)),
@@ -165,12 +176,15 @@ impl Asking {
                 );
                 return self.give_up(path, &why, waiting);
             }
+            if self.patience.is_over() {
+                return self.give_up(path, &Failure::NotWaitedFor.to_string(), waiting);
+            }
             let rest = waiting.split_off(waiting.len().min(PROCESSES_MAX));
             let (asked, mut wanted): (Vec<Asked>, Vec<Option<Vec<Wanted>>>) =
                 waiting.into_iter().map(|(asked, wanted)| (asked, Some(wanted))).unzip();
             let question = Question { file: file.cloned(), processes: asked };
             let Said { answer, failure } =
-                helper::ask(self.arguments, &question.encode(), &self.bounds);
+                helper::ask(self.arguments, &question.encode(), &self.bounds, self.patience);
             let Answer { groups, at_hand } = Answer::decode(&answer, &question.processes);
             // What others used up before is not its fault: it is asked about once more, first.
             let is_innocent =
@@ -258,6 +272,7 @@ impl Asking {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sys::patience::testing::{ended_by, endless};
 
     /// This test program as a helper.
     #[test]
@@ -277,7 +292,7 @@ mod tests {
         seen.note_fact(&crate::capture::fact::Fact::Text { time, which, pid, text });
         let code = seen.at_for_tests(pid, address).expect("we are in memory");
         let wanted = vec![Wanted { pid, address, since: time, code: Some(code) }];
-        let Programs { named, unread, .. } = of_programs(wanted, &FxHashMap::default());
+        let Programs { named, unread, .. } = of_programs(wanted, &FxHashMap::default(), endless());
         let name = String::from_utf8_lossy(&named[0].name).into_owned();
         assert!(
             name.contains("functions_of_our_own_are_found_in_our_file"),
@@ -294,7 +309,7 @@ mod tests {
         std::fs::write(&list, "1000 20 compiled\n").expect("it is written");
         let since = KernelTime(1);
         let wanted = [0x1005, 0x1021].map(|address| Wanted { pid, address, since, code: None });
-        let programs = of_programs(wanted.into(), &FxHashMap::default());
+        let programs = of_programs(wanted.into(), &FxHashMap::default(), endless());
         std::fs::remove_file(&list).expect("it is ours");
         let found = programs.named.iter().map(|it| (it.name.as_slice(), it.offset));
         assert_eq!(Vec::from_iter(found), [(&b"compiled"[..], 5), (b"", 0)], "{programs:?}");
@@ -329,13 +344,13 @@ mod tests {
         [3, 5].map(wanted).into()
     }
 
-    fn all_of(asking: &mut Asking, path: &str, pids: impl Iterator<Item = i32>) {
+    fn all_of(asking: &mut Asking<'_, '_>, path: &str, pids: impl Iterator<Item = i32>) {
         let file = CodeFile { path: path.into(), identity: Identity::BuildId(b"id".to_vec()) };
         let of = |pid| (asked(Pid(pid), None, true, &wanted(pid, path)), wanted(pid, path));
         asking.ask_all(Some(&file), pids.map(of).collect());
     }
 
-    fn names(asking: &Asking) -> Vec<(i32, String)> {
+    fn names(asking: &Asking<'_, '_>) -> Vec<(i32, String)> {
         let name = |it: &Symbol| (it.pid.0, String::from_utf8_lossy(&it.name).into_owned());
         asking.programs.named.iter().map(name).collect()
     }
@@ -344,7 +359,7 @@ mod tests {
 
     #[test]
     fn of_a_helper_that_dies_only_what_it_was_at_is_lost() {
-        let mut asking = Asking::new(DIES, apart::BOUNDS);
+        let mut asking = Asking::new(DIES, apart::BOUNDS, endless());
         all_of(&mut asking, "/a\n", 1..=5);
         all_of(&mut asking, "/b", 7..=7);
         let expected = [1, 2, 3, 4, 5, 7].into_iter().flat_map(|pid| {
@@ -359,7 +374,7 @@ mod tests {
     /// Fails, or does not end, if nothing is said and it is asked again.
     #[test]
     fn whoever_says_nothing_is_not_asked_for_ever() {
-        let mut asking = Asking::new(&["--list"], apart::BOUNDS);
+        let mut asking = Asking::new(&["--list"], apart::BOUNDS, endless());
         all_of(&mut asking, "/a", 1..=3);
         assert_eq!(asking.programs.named.len(), 6);
         let reason = "the answer makes no sense".to_owned();
@@ -369,7 +384,7 @@ mod tests {
 
     #[test]
     fn when_there_is_no_time_left_nobody_is_asked() {
-        let mut asking = Asking::new(DIES, apart::BOUNDS);
+        let mut asking = Asking::new(DIES, apart::BOUNDS, endless());
         asking.until = KernelTime(0);
         for number in 0..UNREAD_MAX + 3 {
             all_of(&mut asking, &format!("/{number}"), 1..=1);
@@ -380,8 +395,17 @@ mod tests {
     }
 
     #[test]
+    fn when_a_signal_has_come_nobody_is_asked() {
+        let mut asking = Asking::new(DIES, apart::BOUNDS, ended_by(libc::SIGINT));
+        all_of(&mut asking, "/a", 1..=3);
+        let reason = "a signal came, so nobody waited for it".to_owned();
+        let first = vec![UnreadFile { path: "/a".into(), addresses: 6, reason }];
+        assert_eq!(asking.programs.unread, Unread { files: 1, addresses: 6, first });
+    }
+
+    #[test]
     fn names_have_room_or_are_told() {
-        let mut asking = Asking::new(DIES, apart::BOUNDS);
+        let mut asking = Asking::new(DIES, apart::BOUNDS, endless());
         asking.names_bytes = NAMES_BYTES_MAX - 2;
         all_of(&mut asking, "/a", 1..=1);
         assert_eq!(names(&asking), [(1, "f3".to_owned()), (1, String::new())]);

@@ -28,7 +28,8 @@ use crate::capture::unwound::{HITS_MAX, WAYS_MAX, WORDS_MAX};
 use crate::record::program::{ABI_64, Program, x86};
 use crate::record::{Layout, RecordKind, SampleLayout, records};
 use crate::sys::clock;
-use crate::sys::helper::{self, Bounds, Said};
+use crate::sys::helper::{self, Bounds, Failure, Said};
+use crate::sys::patience::Patience;
 use crate::units::{KernelTime, Pid, Tid};
 use cfi::Registers;
 use question::{Answer, AskedFile, Event, Question};
@@ -75,8 +76,9 @@ struct Waiting {
 
 /// What was found so far.
 #[derive(Debug)]
-struct Unwinding<'a> {
+struct Unwinding<'a, 'p> {
     seen: &'a mut SeenChains,
+    patience: &'a mut Patience<'p>,
     arguments: &'static [&'static str],
     bounds: Bounds,
     until: KernelTime,
@@ -114,9 +116,10 @@ pub(super) fn unwind(
     mut log: &File,
     layouts: &[Layout],
     seen: &mut SeenChains,
+    patience: &mut Patience<'_>,
 ) -> (Vec<Fact>, Vec<String>) {
     seen.code.sort();
-    let mut unwinding = Unwinding::new(seen, HELPER, apart::BOUNDS);
+    let mut unwinding = Unwinding::new(seen, HELPER, apart::BOUNDS, patience);
     let read = unwinding.read(&mut log, layouts);
     unwinding.ask_all();
     let (facts, mut doubts) = unwinding.finish();
@@ -128,11 +131,17 @@ pub(super) fn unwind(
     (facts, doubts)
 }
 
-impl<'a> Unwinding<'a> {
-    fn new(seen: &'a mut SeenChains, arguments: &'static [&'static str], bounds: Bounds) -> Self {
+impl<'a, 'p> Unwinding<'a, 'p> {
+    fn new(
+        seen: &'a mut SeenChains,
+        arguments: &'static [&'static str],
+        bounds: Bounds,
+        patience: &'a mut Patience<'p>,
+    ) -> Self {
         let all_ns = u64::try_from(ALL_TIME.as_nanos()).unwrap_or(u64::MAX);
         Self {
             seen,
+            patience,
             arguments,
             bounds,
             until: KernelTime(clock::now().0.saturating_add(all_ns)),
@@ -160,17 +169,20 @@ impl<'a> Unwinding<'a> {
             for (_, record) in records(&bytes).flatten() {
                 self.take(&record, &layout);
             }
-            if self.is_late() {
-                let why = "no time was left, and they were not read again".to_owned();
-                self.lost.entry(why).or_default();
+            if let Some(why) = self.over() {
+                self.lost.entry(format!("{why}; they were not all read again")).or_default();
                 return ControlFlow::Break(());
             }
             ControlFlow::Continue(())
         })
     }
 
-    fn is_late(&self) -> bool {
-        clock::now() > self.until
+    /// Why nobody is to be asked any more, if that is so.
+    fn over(&mut self) -> Option<String> {
+        if clock::now() > self.until {
+            return Some(format!("no time was left after {} s", ALL_TIME.as_secs()));
+        }
+        self.patience.is_over().then(|| Failure::NotWaitedFor.to_string())
     }
 
     fn take(&mut self, record: &RecordKind<'_>, layout: &SampleLayout) {
@@ -233,8 +245,7 @@ impl<'a> Unwinding<'a> {
     /// Asks about hits of one process, in the order of their times.
     fn ask(&mut self, process: (Pid, KernelTime), hits: &[Hit]) {
         let (pid, _) = process;
-        if self.is_late() {
-            let why = format!("no time was left after {} s", ALL_TIME.as_secs());
+        if let Some(why) = self.over() {
             return self.lose(&why, hits.len());
         }
         if let Some(why) = self.deadly.get(&process).cloned() {
@@ -242,7 +253,7 @@ impl<'a> Unwinding<'a> {
         }
         let question = self.question(pid, hits);
         let Said { answer, failure } =
-            helper::ask(self.arguments, &question.encode(), &self.bounds);
+            helper::ask(self.arguments, &question.encode(), &self.bounds, self.patience);
         let Answer { ways, missed } = Answer::decode(&answer, hits.len());
         let path = |it: usize| question.files.get(it).map(|it| it.file.path.clone());
         self.missed.extend(missed.into_iter().filter_map(path));

@@ -1,5 +1,6 @@
 use super::*;
 use crate::capture::fact::{Ending, Text};
+use crate::sys::patience::testing::{ended_by, endless};
 use crate::tracer::code;
 
 /// This test program as a helper.
@@ -34,7 +35,7 @@ fn hit(time: u64) -> Hit {
 fn what_a_helper_did_not_survive_is_lost_and_told() {
     const DIES: &[&str] = &["--exact", "tracer::unwinding::tests::dies", "--ignored"];
     let mut seen = SeenChains::default();
-    let mut unwinding = Unwinding::new(&mut seen, DIES, apart::BOUNDS);
+    let mut unwinding = Unwinding::new(&mut seen, DIES, apart::BOUNDS, endless());
     // Of the first process both, of the second two of three, of the third one and then one.
     let waiting =
         |times: &[u64]| Waiting { hits: times.iter().map(|it| hit(*it)).collect(), bytes: 0 };
@@ -56,9 +57,23 @@ fn what_a_helper_did_not_survive_is_lost_and_told() {
 }
 
 #[test]
+fn what_nobody_waits_for_is_lost_and_told() {
+    let mut seen = SeenChains::default();
+    let mut unwinding = Unwinding::new(&mut seen, HELPER, apart::BOUNDS, ended_by(libc::SIGINT));
+    for pid in [1, 2] {
+        let hits = vec![hit(10), hit(11)];
+        unwinding.waiting.insert(Pid(pid), Waiting { hits, bytes: 0 });
+    }
+    unwinding.ask_all();
+    let why = "a signal came, so nobody waited for it";
+    let expected = vec![format!("4 stacks of programs were not unwound: {why}")];
+    assert_eq!(unwinding.finish(), (Vec::new(), expected));
+}
+
+#[test]
 fn no_more_than_there_is_room_for() {
     let mut seen = SeenChains::default();
-    let mut unwinding = Unwinding::new(&mut seen, HELPER, apart::BOUNDS);
+    let mut unwinding = Unwinding::new(&mut seen, HELPER, apart::BOUNDS, endless());
     let way = |address| Unwound {
         addresses: [address].into(),
         ending: Ending::Outermost,
@@ -83,7 +98,7 @@ fn a_stack_of_our_own_functions_leads_to_the_outermost_one() {
     let text = std::fs::read("/proc/self/maps").expect("our own");
     let (pid, time) = (Pid(std::process::id().cast_signed()), KernelTime(5));
     seen.note_fact(&Fact::Text { time, which: Text::MAPS, pid, text });
-    let mut unwinding = Unwinding::new(&mut seen, HELPER, apart::BOUNDS);
+    let mut unwinding = Unwinding::new(&mut seen, HELPER, apart::BOUNDS, endless());
     let hits = vec![Hit { time: KernelTime(9), tid: Tid(1), sampled }];
     unwinding.waiting.insert(pid, Waiting { hits, bytes: 0 });
     unwinding.ask_all();
@@ -100,7 +115,7 @@ fn a_history_is_told_before_what_came_later() {
     let mut seen = SeenChains::default();
     let changes = [(7, 10, "map /a"), (7, 20, "exec"), (7, 22, "map [vdso]"), (7, 30, "map /b")];
     seen.code = code::made(&changes);
-    let unwinding = Unwinding::new(&mut seen, HELPER, apart::BOUNDS);
+    let unwinding = Unwinding::new(&mut seen, HELPER, apart::BOUNDS, endless());
     let question = unwinding.question(Pid(7), &[hit(15), hit(25)]);
     let shown = |it: &Event| match it {
         Event::Map(_, mapped) => format!("map {:?}", mapped.file),
@@ -119,7 +134,7 @@ fn each_process_of_a_number_is_asked_about_for_itself() {
     const ONE: &[&str] = &["--exact", "tracer::unwinding::tests::one", "--ignored"];
     let mut seen = SeenChains::default();
     seen.code = code::made(&[(7, 10, "born 1"), (7, 20, "born 1"), (7, 21, "exec")]);
-    let mut unwinding = Unwinding::new(&mut seen, ONE, apart::BOUNDS);
+    let mut unwinding = Unwinding::new(&mut seen, ONE, apart::BOUNDS, endless());
     let hits = [25, 5, 15, 16, 20].map(hit).into();
     unwinding.waiting.insert(Pid(7), Waiting { hits, bytes: 0 });
     unwinding.ask_all();

@@ -125,6 +125,40 @@ fn a_mirror_writes_to_two_disks() {
     "#]]);
 }
 
+/// Fails if the second disk of a mirror is asked by an older bio whose end nobody tells.
+#[test]
+fn what_has_gone_its_way_is_not_passed_on_again() {
+    check(expect![[r#"
+        0.000_100 tid 7 queue 9:0 W 64 +1024
+        0.000_101 tid 7 remap 7:0 W 2112 +1024 <- 9:0 64
+            #0 begins: write @64 +1024 by tid 7
+            #0 issued: write @64 +1024
+        0.000_102 tid 7 remap 7:1 W 2112 +1024 <- 9:0 64
+        0.000_200 tid 8 queue 9:0 W 72 +8
+        0.000_201 tid 9 queue 9:0 W 72 +8
+        0.000_202 tid 4 remap 7:0 W 2120 +8 <- 9:0 72
+            #1 begins: write @72 +8 by tid 8
+            #1 issued: write @72 +8
+        0.000_203 tid 4 remap 7:0 W 2120 +8 <- 9:0 72
+            #2 begins: write @72 +8 by tid 9
+            #2 issued: write @72 +8
+        0.000_204 tid 4 remap 7:1 W 2120 +8 <- 9:0 72
+        0.000_205 tid 4 remap 7:1 W 2120 +8 <- 9:0 72
+        0.000_210 tid 4 queue 7:1 W 2120 +8
+        0.000_211 tid 4 getrq 7:1 W 2120 +8
+            #3 begins: write @2120 +8 by tid 8
+        0.000_212 tid 4 queue 7:1 W 2120 +8
+        0.000_213 tid 4 getrq 7:1 W 2120 +8
+            #4 begins: write @2120 +8 by tid 9
+        -- the end --
+            #0 unfinished, part @64 +1024 [not counted]
+            #1 unfinished, part @72 +8 [not counted]
+            #2 unfinished, part @72 +8 [not counted]
+            #3 unfinished, part @2120 +8 <- 9:0 @72 [not counted]
+            #4 unfinished, part @2120 +8 <- 9:0 @72 [not counted]
+    "#]]);
+}
+
 #[test]
 fn a_device_without_requests_is_told_by_its_bios() {
     check(expect![[r#"

@@ -1,0 +1,88 @@
+//! Values of options: sizes, times, CPUs.
+
+use std::time::Duration;
+
+use crate::sys::limits::parse_cpu_list;
+use crate::sys::perf::Unwind;
+/// A list of CPUs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Cpus(pub(super) Vec<u32>);
+
+/// `0-3,8`, as the kernel writes them.
+pub(super) fn parse_cpus(text: &str) -> Result<Cpus, String> {
+    parse_cpu_list(text).map(Cpus).ok_or_else(|| "CPUs are given like 0-3,8".to_owned())
+}
+
+/// `64K`, `8M`, `1G`, or bytes.
+pub(super) fn parse_size(text: &str) -> Result<usize, String> {
+    let (number, unit) =
+        text.split_at(text.trim_end_matches(|it: char| it.is_ascii_alphabetic()).len());
+    let shift = match unit.to_ascii_uppercase().as_str() {
+        "" | "B" => 0,
+        "K" | "KB" | "KIB" => 10,
+        "M" | "MB" | "MIB" => 20,
+        "G" | "GB" | "GIB" => 30,
+        _ => return Err(format!("unknown unit {unit}; use K, M or G")),
+    };
+    let number: usize =
+        number.parse().map_err(|_| "a number with K, M or G is needed, such as 8M".to_owned())?;
+    number
+        .checked_mul(1 << shift)
+        .filter(|&it| it <= 1 << 30)
+        .ok_or_else(|| "at most 1G".to_owned())
+}
+
+/// Bytes of the stack that are copied if nobody says how many.
+const STACK_BYTES: u32 = 8192;
+/// The kernel copies fewer than so many bytes (`perf_copy_attr()`), and a record has no more room.
+pub(super) const STACK_BYTES_MAX: u32 = 65_000;
+
+pub(super) fn parse_unwind(text: &str) -> Result<Unwind, String> {
+    let bytes = match text.split_once(',') {
+        None if text == "fp" => return Ok(Unwind::FramePointers),
+        None if text == "dwarf" => STACK_BYTES,
+        Some(("dwarf", bytes)) => u32::try_from(parse_size(bytes)?).unwrap_or(u32::MAX),
+        _ => return Err("neither fp nor dwarf[,BYTES]".into()),
+    };
+    // The kernel takes multiples of eight.
+    let stack_bytes =
+        bytes.checked_next_multiple_of(8).filter(|it| (8..=STACK_BYTES_MAX).contains(it));
+    let stack_bytes = stack_bytes.ok_or_else(|| format!("8 to {STACK_BYTES_MAX} bytes"))?;
+    Ok(Unwind::Dwarf { stack_bytes })
+}
+
+/// `10s`, `500ms`, `100us`, `2m`, `1h`, or seconds.
+pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
+    let (number, unit) = text.split_at(text.trim_end_matches(char::is_alphabetic).len());
+    let seconds = match unit {
+        "ns" => 1e-9,
+        "us" | "µs" => 1e-6,
+        "ms" => 0.001,
+        "" | "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        _ => return Err(format!("unknown unit {unit}; use us, ms, s, m or h")),
+    };
+    let number: f64 = number
+        .parse()
+        .map_err(|_| "a number with ms, s, m or h is needed, such as 10s".to_owned())?;
+    Duration::try_from_secs_f64(number * seconds).map_err(|it| it.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_and_durations() {
+        assert_eq!(parse_size("512K"), Ok(512 << 10));
+        assert_eq!(parse_size("8MiB"), Ok(8 << 20));
+        assert!(parse_size("8X").is_err());
+        assert!(parse_size("9G").is_err());
+        assert_eq!(parse_duration("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(parse_duration("1.5"), Ok(Duration::from_millis(1500)));
+        assert!(parse_duration("-1s").is_err());
+        assert_eq!(parse_cpus("0-2,8"), Ok(Cpus(vec![0, 1, 2, 8])));
+        assert!(parse_cpus("a").is_err());
+    }
+}
