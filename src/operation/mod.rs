@@ -45,6 +45,8 @@ pub mod made;
 #[cfg(test)]
 mod mappings_tests;
 #[cfg(test)]
+mod missed_tests;
+#[cfg(test)]
 mod process_tests;
 #[cfg(test)]
 mod race_tests;

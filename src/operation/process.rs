@@ -90,7 +90,7 @@ pub struct Thread {
     pub info: ThreadInfo,
     /// Its process.
     pub pid: Pid,
-    /// Its birth or a call of it was seen: it cannot be inside a call that is older than the capture.
+    /// Its birth or a call of it was seen when everything was on: it cannot be inside a call that is older than that.
     pub seen: bool,
     /// The call that it is inside.
     pub pending: Option<Pending>,
@@ -340,6 +340,11 @@ impl Tasks {
         process.place = Rc::new(place);
         process.abi = abi;
         replaced
+    }
+
+    /// Everything is on from now on: any thread may be inside a call whose entry was not to be seen.
+    pub fn forget_seen(&mut self) {
+        self.threads.values_mut().for_each(|it| it.seen = false);
     }
 
     /// Takes out the threads for which this holds, in the order in which they were first seen.

@@ -95,6 +95,7 @@ impl Tracker {
             self.all_on = KernelTime::MAX;
             self.context.losses += 1;
             self.context.names.certain_at(self.context.losses);
+            self.tasks.forget_seen();
             for seen in std::mem::take(&mut self.from_start) {
                 // Nobody has changed its name since the start.
                 self.seen_fd(&seen, KernelTime::MIN);
@@ -304,7 +305,10 @@ impl Tracker {
                 }
                 // It may have moved any position of its process.
                 Task::new(process, &thread.own).fds().borrow().forget_positions();
-                if !std::mem::replace(&mut thread.seen, true) && self.ledger.lost == 0 {
+                // Its entry may be from before everything was on.
+                let entry_was_seen =
+                    std::mem::replace(&mut thread.seen, true) && self.all_on == KernelTime::MAX;
+                if !entry_was_seen && self.ledger.lost == 0 {
                     self.ledger.ignore(Ignored::UnderWay);
                     return Ok(());
                 }

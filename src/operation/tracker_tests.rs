@@ -18,6 +18,7 @@ use super::model::Mounts;
 use super::process::Scope;
 use super::tracker::Tracker;
 use super::{Sink, Step};
+use crate::anomaly::AnomalyKind;
 use crate::capture::fact::Text;
 use crate::event::fault::{FaultEvent, FaultPlace};
 use crate::event::syscall_table::CallId;
@@ -39,6 +40,11 @@ impl Sink for Told {
             let path = path.map(|it| String::from_utf8_lossy(&it.bytes).into_owned());
             let (path, access) = (path.unwrap_or_default(), it.access().unwrap_or("?"));
             let _ = writeln!(self.0, "{}: fault {path} at {} {access}", it.tid, it.offset);
+        }
+        if let Step::Anomaly(it) = step
+            && it.kind == AnomalyKind::OrphanExit
+        {
+            let _ = writeln!(self.0, "! {}", it.detail);
         }
         if let Step::SyscallEnded(it, _) = step {
             let mounts = it.path().filter(|it| it.mounts != Mounts::OWN).map(|it| it.mounts);
@@ -165,6 +171,12 @@ pub(super) fn told(text: &str) -> String {
 
 #[track_caller]
 fn told_with(followed: Followed, text: &str) -> String {
+    told_from(KernelTime::MIN, followed, text)
+}
+
+/// What the sink was told if everything was on from this time on.
+#[track_caller]
+pub(super) fn told_from(all_on: KernelTime, followed: Followed, text: &str) -> String {
     let scope = Scope {
         system: true,
         all_requests: true,
@@ -172,7 +184,7 @@ fn told_with(followed: Followed, text: &str) -> String {
         launched: false,
         own: Pid(999),
     };
-    let mut tracker = Tracker::new(scope, BlockOptions::default(), followed, KernelTime::MIN);
+    let mut tracker = Tracker::new(scope, BlockOptions::default(), followed, all_on);
     let mut told = Told::default();
     for line in text.lines().map(str::trim).filter(|it| !it.is_empty()) {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -232,10 +244,10 @@ fn told_with(followed: Followed, text: &str) -> String {
     told.0
 }
 
-const OPEN: &str = "100 1/1 > openat -100 0 2
+pub(super) const OPEN: &str = "100 1/1 > openat -100 0 2
                     101 1/1 < openat 3 /a\n";
 
-fn after_open(text: &str, expected: &Expect) {
+pub(super) fn after_open(text: &str, expected: &Expect) {
     let first = format!("{OPEN}{text}");
     check(&first, expected);
 }
@@ -427,32 +439,6 @@ fn a_snapshot_of_what_was_closed_since_is_passed_over() {
     );
 }
 
-#[test]
-fn after_a_loss_names_are_doubtful_and_positions_unknown() {
-    after_open(
-        "105 0/0 lost
-         110 1/1 > read 3 0 10
-         111 1/1 < read 10",
-        &expect![[r#"
-            1: openat 3 /a fd-link at ? = 3
-            1: read 3 /a unverified at ? = 10
-        "#]],
-    );
-}
-
-#[test]
-fn an_exit_without_its_entry_may_have_moved_anything() {
-    after_open(
-        "105 1/2 < read 10
-         110 1/1 > read 3 0 10
-         111 1/1 < read 10",
-        &expect![[r#"
-            1: openat 3 /a fd-link at ? = 3
-            1: read 3 /a fd-link at ? = 10
-        "#]],
-    );
-}
-
 const AT_HOME: &str = "1 cwd 1 /data
                        1 root 1 /\n";
 
@@ -560,32 +546,6 @@ fn from_a_root_that_is_not_known_it_is_doubtful() {
         &expect![[r#"
             1: openat 3 /a unverified at ? = 3
             1: openat 4 a kernel-string at ? = 4
-        "#]],
-    );
-}
-
-#[test]
-fn after_a_loss_nobody_knows_where_the_process_is() {
-    check(
-        "0 cwd 1 /data
-         0 root 1 /
-         100 1/1 > chdir 0
-         101 1/1 <k chdir 0 here
-         110 1/1 > openat -100 0 0
-         111 1/1 <k openat 3 a
-         112 1/1 lost
-         120 1/1 > openat -100 0 0
-         121 1/1 <k openat 4 a
-         130 1/1 > chdir 0
-         131 1/1 <k chdir 0 /there
-         140 1/1 > openat -100 0 0
-         141 1/1 <k openat 5 a",
-        &expect![[r#"
-            1: chdir -1 here kernel-string at ? = 0 [/data/here]
-            1: openat 3 /data/here/a kernel-string at ? = 3
-            1: openat 4 a kernel-string at ? = 4
-            1: chdir -1 /there kernel-string at ? = 0 [/there]
-            1: openat 5 /there/a kernel-string at ? = 5
         "#]],
     );
 }

@@ -1,0 +1,71 @@
+//! What is known after records that are missing, in the language of `tracker_tests`.
+
+use expect_test::expect;
+
+use super::context::Followed;
+use super::tracker_tests::{after_open, check, told_from};
+use crate::units::KernelTime;
+
+#[test]
+fn after_a_loss_names_are_doubtful_and_positions_unknown() {
+    after_open(
+        "105 0/0 lost
+         110 1/1 > read 3 0 10
+         111 1/1 < read 10",
+        &expect![[r#"
+            1: openat 3 /a fd-link at ? = 3
+            1: read 3 /a unverified at ? = 10
+        "#]],
+    );
+}
+
+#[test]
+fn an_exit_without_its_entry_may_have_moved_anything() {
+    after_open(
+        "105 1/2 < read 10
+         110 1/1 > read 3 0 10
+         111 1/1 < read 10",
+        &expect![[r#"
+            1: openat 3 /a fd-link at ? = 3
+            1: read 3 /a fd-link at ? = 10
+        "#]],
+    );
+}
+
+#[test]
+fn an_entry_from_before_everything_was_on_is_not_missed() {
+    let text = "101 1/1 < read 1
+                102 1/1 < read 2
+                111 1/1 < read 3
+                112 1/1 < read 4";
+    let expected = expect![[r#"
+        ! read = 4 without its entry
+    "#]];
+    expected.assert_eq(&told_from(KernelTime(110), Followed::ALL, text));
+}
+
+#[test]
+fn after_a_loss_nobody_knows_where_the_process_is() {
+    check(
+        "0 cwd 1 /data
+         0 root 1 /
+         100 1/1 > chdir 0
+         101 1/1 <k chdir 0 here
+         110 1/1 > openat -100 0 0
+         111 1/1 <k openat 3 a
+         112 1/1 lost
+         120 1/1 > openat -100 0 0
+         121 1/1 <k openat 4 a
+         130 1/1 > chdir 0
+         131 1/1 <k chdir 0 /there
+         140 1/1 > openat -100 0 0
+         141 1/1 <k openat 5 a",
+        &expect![[r#"
+            1: chdir -1 here kernel-string at ? = 0 [/data/here]
+            1: openat 3 /data/here/a kernel-string at ? = 3
+            1: openat 4 a kernel-string at ? = 4
+            1: chdir -1 /there kernel-string at ? = 0 [/there]
+            1: openat 5 /there/a kernel-string at ? = 5
+        "#]],
+    );
+}
