@@ -49,7 +49,7 @@ fn each_call_is_seen_in_each_layer() {
         expected.push(("fs", "ext4_file_read_iter", CACHED_READS + 3));
         expected.push(("fs", "ext4_file_write_iter", CACHED_WRITES + 7));
         expected.push(("fs", "ext4_sync_file", SYNCS));
-        expected.push(("vfs", "vfs_fsync_range", SYNCS));
+        expected.push(("vfs", "do_fsync", SYNCS));
     } else {
         assert_eq!(recording.info["layers"], "tracepoint");
         assert!(!recording.info["layers_reason"].as_str().expect("text").is_empty());

@@ -14,7 +14,7 @@ import subprocess
 import sys
 
 READS, WRITES, SYNCS, OPENS = 13 + 3, 11 + 7, 5, 2
-VFS = {"vfs_read": READS, "vfs_write": WRITES, "vfs_open": OPENS, "vfs_fsync_range": SYNCS}
+VFS = {"vfs_read": READS, "vfs_write": WRITES, "vfs_open": OPENS, "do_fsync": SYNCS}
 FS = {
     "ext4": {"ext4_file_read_iter": READS, "ext4_file_write_iter": WRITES, "ext4_file_open": OPENS,
              "ext4_sync_file": SYNCS},

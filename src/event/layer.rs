@@ -148,12 +148,14 @@ pub const LEAVE_PREFIX: &str = "leave_";
 
 /// Functions of the kernel that are one layer's doing, from entry to return. A kernel that lacks some, or has them only as part of
 /// others, is probed at the rest.
-pub const LAYER_FUNCTIONS: [(&str, Layer); 21] = [
+pub const LAYER_FUNCTIONS: [(&str, Layer); 22] = [
     ("vfs_read", Layer::Vfs),
     ("vfs_write", Layer::Vfs),
     ("vfs_readv", Layer::Vfs),
     ("vfs_writev", Layer::Vfs),
     ("vfs_open", Layer::Vfs),
+    // From 7.3 on the compiler makes `vfs_fsync_range` a part of it (`fs/sync.c`); others still call that.
+    ("do_fsync", Layer::Vfs),
     ("vfs_fsync_range", Layer::Vfs),
     ("vfs_fallocate", Layer::Vfs),
     ("vfs_unlink", Layer::Vfs),
