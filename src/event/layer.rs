@@ -154,7 +154,8 @@ pub const LAYER_FUNCTIONS: [(&str, Layer); 22] = [
     ("vfs_readv", Layer::Vfs),
     ("vfs_writev", Layer::Vfs),
     ("vfs_open", Layer::Vfs),
-    // From 7.3 on the compiler makes `vfs_fsync_range` a part of it (`fs/sync.c`); others still call that.
+    // Which of them is a function of its own when `fsync` runs is the compiler's choice (`fs/sync.c`): on 7.3 the first one is,
+    // on 6.1 the other one; where both are, one is seen inside the other.
     ("do_fsync", Layer::Vfs),
     ("vfs_fsync_range", Layer::Vfs),
     ("vfs_fallocate", Layer::Vfs),
