@@ -382,7 +382,9 @@ impl CpuNames {
         let cpu = CpuId(opens.ring.cpu);
         let mut ended = Vec::new();
         let layout = opens.ring.layout();
+        let mut hits = 0;
         reading.each_hit(layout, opens.more(how, pipe), |hit| {
+            hits += 1;
             match reading.decoder.decode(hit.payload) {
                 Ok(EventKind::SysEnter(enter)) => {
                     entered.insert(hit.tid.0, enter);
@@ -399,14 +401,16 @@ impl CpuNames {
                     }
                     // One of a later open of the thread is told by its address.
                     let enter = entered.remove(&hit.tid.0).filter(|it| it.call == exit.call);
-                    ended.push((hit.pid, call, enter));
+                    ended.push((hit.pid, call, enter, hits));
                 }
                 _ => {}
             }
         });
         let (index, reads) = (*index, reading.reads);
         let mut strays = Vec::new();
-        for (pid, ended, enter) in ended {
+        for (pid, ended, enter, number) in ended {
+            // What the CPU has recorded since, it has recorded while nobody stopped it: this one did not wake us.
+            let hold = if number == hits { hold } else { Hold::NONE };
             match enter {
                 Some(enter) => self.read(pid, &ended, &enter, hold),
                 // All of it that is here.
