@@ -36,10 +36,13 @@ fn an_exit_without_its_entry_may_have_moved_anything() {
 fn an_entry_from_before_everything_was_on_is_not_missed() {
     let text = "101 1/1 < read 1
                 102 1/1 < read 2
-                111 1/1 < read 3
-                112 1/1 < read 4";
+                103 1/1 > write
+                104 1/1 < read 3
+                111 1/1 < read 4
+                112 1/1 < read 5";
     let expected = expect![[r#"
-        ! read = 4 without its entry
+        ! read = 3 without its entry
+        ! read = 5 without its entry
     "#]];
     expected.assert_eq(&told_from(KernelTime(110), Followed::ALL, text));
 }

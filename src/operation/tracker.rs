@@ -308,7 +308,7 @@ impl Tracker {
                 // Its entry may be from before everything was on.
                 let entry_was_seen =
                     std::mem::replace(&mut thread.seen, true) && self.all_on == KernelTime::MAX;
-                if !entry_was_seen && self.ledger.lost == 0 {
+                if other.is_none() && !entry_was_seen && self.ledger.lost == 0 {
                     self.ledger.ignore(Ignored::UnderWay);
                     return Ok(());
                 }
