@@ -43,6 +43,8 @@ pub mod otf2;
 
 pub mod analysis;
 
+pub mod replay;
+
 pub mod report;
 
 pub mod cli;

@@ -16,7 +16,8 @@ use schema::{Schema, quoted, rows, section};
 use support::process;
 use support::recording::{BINARY, TIMEOUT};
 
-const REPORTS: &str = "## Reports: `summary`, `files`, `latency`, `pattern`, `stacks`";
+const REPORTS: &str =
+    "## Reports: `summary`, `files`, `latency`, `pattern`, `stacks`, `replay plan`";
 
 /// All logs of the corpus.
 fn logs() -> Vec<PathBuf> {
@@ -79,7 +80,8 @@ fn check_report(verb: &str, options: &[&[&str]], schema: Schema, never: &[&str])
     let mut schema = schema;
     for log in logs() {
         for options in options {
-            let text = printed(&[&[verb, "--json"], *options].concat(), &log);
+            let words: Vec<&str> = verb.split(' ').collect();
+            let text = printed(&[&words[..], &["--json"], *options].concat(), &log);
             let what = format!("{verb} {options:?} {}", log.display());
             expect_no_key_twice(&text, &what);
             let value: Value = serde_json::from_str(&text).expect("JSON");
@@ -117,6 +119,11 @@ fn pattern() {
 #[test]
 fn stacks() {
     check_report("stacks", &[&[], &["-n", "1", "-P"], &["--calls"]], of_report("stacks"), &[]);
+}
+
+#[test]
+fn replay_plan() {
+    check_report("replay plan", &[&[], &["-n", "1"]], of_report("replay plan"), &[]);
 }
 
 #[test]

@@ -27,6 +27,8 @@ mod block_logs;
 mod checked;
 #[path = "pipeline/layer_logs.rs"]
 mod layer_logs;
+#[path = "pipeline/replays.rs"]
+mod replays;
 #[path = "pipeline/reports.rs"]
 mod reports;
 

@@ -63,7 +63,7 @@ pub(super) fn pattern(args: &AnalyseArgs) -> Result<ExitCode, CliError> {
 }
 
 /// Folds a log, or a recording, and prints what came of it.
-fn run<F: Sink<Error = Infallible>>(
+pub(super) fn run<F: Sink<Error = Infallible>>(
     args: &AnalyseArgs,
     fold: impl FnOnce() -> F,
     report: impl FnOnce(&F, &Summary, usize) -> Report,

@@ -55,6 +55,8 @@ pub(super) enum Verb {
     Pattern(AnalyseArgs),
     /// Through which functions block requests, or system calls, came about: bytes, number, time of each stack; flame graphs
     Stacks(StacksArgs),
+    /// What was captured, once more: what that takes
+    Replay(ReplayArgs),
     /// What a capture log holds: header, totals, books
     Info(InfoArgs),
     /// What this machine allows, and what would allow more
@@ -76,6 +78,18 @@ pub(super) enum Verb {
         /// Its file, which is not there yet
         file: PathBuf,
     },
+}
+
+#[derive(Debug, ClapArgs)]
+pub(super) struct ReplayArgs {
+    #[command(subcommand)]
+    pub(super) verb: ReplayVerb,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum ReplayVerb {
+    /// What a replay would do: the operations it would do again, those it would not and why, and the files that have to be there before
+    Plan(AnalyseArgs),
 }
 
 #[derive(Debug, ClapArgs)]

@@ -15,6 +15,7 @@ mod live;
 mod output;
 mod pick;
 mod record;
+mod replay;
 mod script;
 mod self_test;
 mod signals;
@@ -61,6 +62,7 @@ pub fn main() -> ExitCode {
         Some(Verb::Files(args)) => analyse::files(&args),
         Some(Verb::Pattern(args)) => analyse::pattern(&args),
         Some(Verb::Stacks(args)) => stacks::run(args),
+        Some(Verb::Replay(args)) => replay::run(&args),
         Some(Verb::Info(info)) => info::run(&info),
         Some(Verb::Doctor(doctor)) => doctor::run(&doctor),
         Some(Verb::List) => events::run(),

@@ -72,6 +72,13 @@ pub enum Step<'a> {
     ThreadRenamed(&'a ThreadInfo),
     /// A process has another user now.
     UserChanged(&'a ProcessInfo),
+    /// A process has got a child, which has a copy of its descriptors; the child is seen when it does something.
+    Forked {
+        /// Whose descriptors they were.
+        parent: ProcessKey,
+        /// Who has them now, too.
+        child: ProcessKey,
+    },
     /// A system call began: `end`, `ret` and, for an open, `file` are not there yet.
     SyscallBegun(&'a SyscallOperation),
     /// It ended; what it did to descriptors, in order.

@@ -355,6 +355,12 @@ impl Tasks {
         taken
     }
 
+    /// The incarnations that have these numbers now.
+    pub fn keys(&self, parent: Pid, child: Pid) -> Option<(ProcessKey, ProcessKey)> {
+        let key = |it: Pid| self.processes.get(&it.0).map(|it| it.info.key);
+        key(parent).zip(key(child))
+    }
+
     /// A process as this thread has it, or as it has it if the thread was never heard of; `None`: neither was.
     pub fn task(&self, (pid, tid): (Pid, Tid)) -> Option<Task<'_>> {
         let process = self.processes.get(&pid.0)?;

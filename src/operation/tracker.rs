@@ -413,7 +413,11 @@ impl Tracker {
         match task {
             TaskEvent::Fork { pid, tid, ppid, ptid } => {
                 let replaced = self.tasks.fork(event.time, (*ppid, *ptid), (*pid, *tid));
-                replaced.into_iter().try_for_each(|it| self.thread_gone(event.time, it, sink))
+                replaced.into_iter().try_for_each(|it| self.thread_gone(event.time, it, sink))?;
+                match self.tasks.keys(*ppid, *pid).filter(|_| ppid != pid) {
+                    Some((parent, child)) => sink.step(event.time, &Step::Forked { parent, child }),
+                    None => Ok(()),
+                }
             }
             TaskEvent::NewTask { clone_flags, comm, .. } => {
                 let (parent, comm) = ((event.pid, event.tid), comm.as_deref());

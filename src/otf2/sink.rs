@@ -228,7 +228,9 @@ impl Sink for OtfSink {
             // Its last thread has told it.
             Step::ProcessEnded(_) => Ok(()),
             // They are counted by whoever finds them, and told with `EndFacts`. How it came about has no place there.
-            Step::Anomaly(_) | Step::ChainSeen(_) | Step::UserChanged(_) => Ok(()),
+            Step::Anomaly(_) | Step::ChainSeen(_) | Step::UserChanged(_) | Step::Forked { .. } => {
+                Ok(())
+            }
         }
     }
 }

@@ -3,6 +3,7 @@
 pub mod files;
 pub mod latency;
 pub mod pattern;
+pub mod replay;
 pub mod stacks;
 pub mod summary;
 

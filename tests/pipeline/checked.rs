@@ -131,15 +131,14 @@ impl<S: Sink> Sink for Checked<S> {
         assert!(time >= self.now, "time goes back from {:?} to {time:?}: {step:?}", self.now);
         self.now = time;
         match step {
+            Step::Forked { .. } => {}
             Step::ProcessSeen(info) => assert!(self.processes.insert(info.key.0), "once: {info:?}"),
             Step::ThreadSeen(info) => {
                 assert!(self.processes.contains(&info.process.0), "it was seen before: {info:?}");
                 assert_eq!(self.threads.insert(info.key.0, true), None, "once: {info:?}");
             }
             // Its number is another's then.
-            Step::ProcessEnded(info) => {
-                assert!(self.processes.remove(&info.key.0), "seen, and once: {info:?}");
-            }
+            Step::ProcessEnded(info) => assert!(self.processes.remove(&info.key.0), "{info:?}"),
             Step::UserChanged(info) => assert!(self.processes.contains(&info.key.0), "{info:?}"),
             Step::Aside { thread, span, .. } => {
                 assert!(span.begin <= span.end, "{span:?}");

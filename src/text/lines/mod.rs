@@ -220,6 +220,7 @@ impl<W: io::Write> Sink for Lines<W> {
             | Step::ProcessSeen(_)
             | Step::ProcessEnded(_)
             | Step::UserChanged(_)
+            | Step::Forked { .. }
             | Step::SyscallBegun(_)
             | Step::DescriptorsClosed(..)
             | Step::ChainSeen(_) => {}

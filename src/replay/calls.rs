@@ -1,0 +1,192 @@
+//! Which calls are done again, and which are not, and why.
+
+use std::fmt;
+
+use crate::event::syscall_table::{Call, Class, Role};
+
+/// Why an operation is not done again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Reason {
+    /// Nobody saw how it ended.
+    NoResult,
+    /// The name of its file is not known, or not certain.
+    NoName,
+    /// Its path begins at a directory that is not known.
+    NoDirectory,
+    /// It is not known what its descriptor was for.
+    NoFile,
+    /// Its file is a pipe, a socket, a device, or something without a name.
+    NotAFile,
+    /// Its file is of `/proc`, `/sys` or `/dev`.
+    Kernel,
+    /// It makes a pipe, a socket or the like, or works on nothing else.
+    Channel,
+    /// It is asynchronous.
+    Asynchronous,
+    /// It is about memory: what is mapped, and what of it is touched.
+    Memory,
+    /// It changes the owner of a file.
+    Owner,
+    /// It is about extended attributes.
+    Attributes,
+    /// It asks a device or a file system for something of its own.
+    Ioctl,
+    /// It locks parts of a file, and which ones stands in memory.
+    Lock,
+    /// It writes out everything that any program has written.
+    Machine,
+    /// It changes what paths lead to.
+    Mounts,
+    /// It makes a device.
+    Device,
+    /// Nothing is known of how it is done again.
+    Other,
+}
+
+impl Reason {
+    /// The word for it in outputs for programs.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::NoResult => "no-result",
+            Self::NoName => "name-unknown",
+            Self::NoDirectory => "directory-unknown",
+            Self::NoFile => "descriptor-unknown",
+            Self::NotAFile => "not-a-file",
+            Self::Kernel => "kernel-file",
+            Self::Channel => "channel",
+            Self::Asynchronous => "asynchronous",
+            Self::Memory => "memory",
+            Self::Owner => "owner",
+            Self::Attributes => "extended-attributes",
+            Self::Ioctl => "ioctl",
+            Self::Lock => "record-lock",
+            Self::Machine => "whole-machine",
+            Self::Mounts => "mounts",
+            Self::Device => "makes-a-device",
+            Self::Other => "other",
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoResult => "nobody saw how they ended",
+            Self::NoName => "the name of the file is not known, or not certain",
+            Self::NoDirectory => "the path begins at a directory that is not known",
+            Self::NoFile => "it is not known what the descriptor was for",
+            Self::NotAFile => "on a pipe, a socket, a device or something without a name",
+            Self::Kernel => "on files of /proc, /sys and /dev",
+            Self::Channel => "of pipes, sockets and the like",
+            Self::Asynchronous => "asynchronous operations",
+            Self::Memory => "of mapped memory",
+            Self::Owner => "change an owner",
+            Self::Attributes => "of extended attributes",
+            Self::Ioctl => "ioctl",
+            Self::Lock => "lock parts of files",
+            Self::Machine => "write out what any program has written",
+            Self::Mounts => "change what paths lead to",
+            Self::Device => "make devices",
+            Self::Other => "of a kind that is not known",
+        })
+    }
+}
+
+/// What becomes of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Treatment {
+    /// It is done again.
+    Done,
+    /// What it does is in what is done again: where paths begin, whose descriptors are whose.
+    Followed,
+    /// It is not, for this reason.
+    Left(Reason),
+}
+
+/// What becomes of such a call with these registers.
+pub fn treatment(call: &Call, args: &[u64; 6]) -> Treatment {
+    use Class as C;
+    use Treatment::{Done, Followed, Left};
+    match call.class {
+        C::Open if call.arg(Role::Path).is_some() && call.arg(Role::Cloexec(0)).is_none() => Done,
+        C::Open if call.arg(Role::MemoryFlags).is_some() => Left(Reason::Memory),
+        C::Open => Left(Reason::Mounts),
+        C::Close | C::Read | C::Write | C::Seek | C::Dup => Done,
+        C::CloseRange | C::Place | C::Process | C::User => Followed,
+        C::Control => control(call, args),
+        C::Sync if call.arg(Role::Fd).is_some() => Done,
+        C::Sync if call.arg(Role::Address).is_some() => Left(Reason::Memory),
+        C::Sync => Left(Reason::Machine),
+        C::Transfer if call.name == "splice" => Left(Reason::Channel),
+        C::Transfer => Done,
+        C::Pipe | C::Make(_) | C::MakePair | C::Socket => Left(Reason::Channel),
+        C::Name if call.name.starts_with("mknod") => node(call, args),
+        C::Name | C::Rename | C::Remove | C::Resize | C::List | C::Advise | C::Lock => Done,
+        C::Root | C::Mount | C::Unshare => Left(Reason::Mounts),
+        C::Stat | C::Attribute if call.name.contains("xattr") => Left(Reason::Attributes),
+        C::Attribute if call.name.contains("chown") => Left(Reason::Owner),
+        C::Stat | C::Attribute => Done,
+        C::Ioctl => Left(Reason::Ioctl),
+        C::Map => Left(Reason::Memory),
+        C::Async => Left(Reason::Asynchronous),
+    }
+}
+
+/// `fcntl`: commands that are numbers only.
+fn control(call: &Call, args: &[u64; 6]) -> Treatment {
+    let command = call.arg(Role::Command).and_then(|it| i32::try_from(args[it]).ok());
+    match command {
+        Some(libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) => Treatment::Done,
+        Some(libc::F_GETFD | libc::F_SETFD | libc::F_GETFL | libc::F_SETFL) => Treatment::Done,
+        Some(libc::F_GETLK | libc::F_SETLK | libc::F_SETLKW) => Treatment::Left(Reason::Lock),
+        Some(libc::F_OFD_GETLK | libc::F_OFD_SETLK | libc::F_OFD_SETLKW) => {
+            Treatment::Left(Reason::Lock)
+        }
+        _ => Treatment::Left(Reason::Other),
+    }
+}
+
+/// `mknod`: files and pipes only, never a device.
+fn node(call: &Call, args: &[u64; 6]) -> Treatment {
+    let mode = call.arg(Role::Path).and_then(|it| args.get(it + 1)).copied().unwrap_or(0);
+    match u32::try_from(mode).map(|it| it & libc::S_IFMT) {
+        Ok(0 | libc::S_IFREG | libc::S_IFIFO) => Treatment::Done,
+        _ => Treatment::Left(Reason::Device),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::syscall_table::CALLS;
+
+    #[test]
+    fn what_can_leave_the_sandbox_is_left() {
+        for name in ["chroot", "pivot_root", "mount", "umount", "unshare", "setns", "move_mount"] {
+            let call = CALLS.iter().find(|it| it.name == name).expect(name);
+            assert_eq!(treatment(call, &[0; 6]), Treatment::Left(Reason::Mounts), "{name}");
+        }
+        for name in ["mknod", "mknodat"] {
+            let call = CALLS.iter().find(|it| it.name == name).expect(name);
+            let made = |mode: u32| {
+                let mut args = [0; 6];
+                args[call.arg(Role::Path).expect("it has one") + 1] = mode.into();
+                treatment(call, &args)
+            };
+            assert_eq!(made(libc::S_IFREG | 0o644), Treatment::Done);
+            assert_eq!(made(libc::S_IFCHR | 0o666), Treatment::Left(Reason::Device));
+            assert_eq!(made(libc::S_IFBLK | 0o666), Treatment::Left(Reason::Device));
+        }
+    }
+
+    /// Fails if a call gets a meaning that nobody has thought of.
+    #[test]
+    fn every_call_is_done_followed_or_left() {
+        let names = |wanted: Treatment| -> Vec<&str> {
+            let of = CALLS.iter().filter(|it| treatment(it, &[0; 6]) == wanted);
+            of.map(|it| it.name).collect()
+        };
+        expect_test::expect!["read write open close newstat newfstat newlstat lseek pread64 pwrite64 readv writev access dup dup2 sendfile64 fcntl flock fsync fdatasync truncate ftruncate getdents rename mkdir rmdir creat link unlink symlink readlink chmod fchmod utime mknod statfs fstatfs readahead getdents64 fadvise64 utimes openat mkdirat mknodat futimesat newfstatat unlinkat renameat linkat symlinkat readlinkat fchmodat faccessat sync_file_range utimensat fallocate dup3 preadv pwritev syncfs renameat2 copy_file_range preadv2 pwritev2 statx openat2 faccessat2 fchmodat2"].assert_eq(&names(Treatment::Done).join(" "));
+        expect_test::expect!["clone fork vfork execve chdir fchdir setuid setreuid setresuid execveat clone3 close_range"].assert_eq(&names(Treatment::Followed).join(" "));
+    }
+}

@@ -1,0 +1,169 @@
+//! What an operation shows of the files that were there: from its result to the [`World`].
+
+use super::size::Size;
+use super::world::{FileId, NodeId, Thing, World};
+use crate::event::FileStat;
+use crate::event::syscall_table::{Call, Class, Role};
+use crate::operation::model::SyscallOperation;
+
+/// The bits of `openat`'s flags.
+const fn bits(flag: i32) -> u32 {
+    flag.cast_unsigned()
+}
+
+/// `unlinkat`: remove a directory.
+const AT_REMOVEDIR: u64 = libc::AT_REMOVEDIR as u64;
+
+/// `O_*` flags of an open; `creat` has none.
+pub fn open_flags(operation: &SyscallOperation) -> u32 {
+    let call = operation.call.call();
+    let register = call.arg(Role::OpenFlags).map(|it| operation.args[it]);
+    match register {
+        // The kernel looks at 32 bits.
+        Some(flags) => u32::try_from(flags & u64::from(u32::MAX)).unwrap_or(0),
+        None if call.name == "creat" => bits(libc::O_CREAT | libc::O_TRUNC | libc::O_WRONLY),
+        None => operation.flags_in_memory.unwrap_or(0),
+    }
+}
+
+/// A file was opened under this name. What is behind the new descriptor: a file, or `None` for a directory.
+pub fn opened(
+    world: &mut World,
+    node: NodeId,
+    flags: u32,
+    stat: Option<FileStat>,
+) -> Option<FileId> {
+    let has = |flag: i32| flags & bits(flag) == bits(flag);
+    if has(libc::O_TMPFILE) {
+        world.was_there(node, Thing::Directory);
+        return Some(world.made_file(None));
+    }
+    if has(libc::O_DIRECTORY) || stat.is_some_and(|it| it.is_directory()) {
+        world.was_there(node, Thing::Directory);
+        return None;
+    }
+    let creates = has(libc::O_CREAT);
+    let file = if creates && (has(libc::O_EXCL) || world.is_absent(node)) {
+        world.made_file(Some(node))
+    } else if creates && world.is_unasked(node) {
+        world.perhaps_made(node)
+    } else {
+        world.file_there(node)?
+    };
+    if has(libc::O_TRUNC) {
+        world.size_mut(file).truncated(0);
+    } else if let Some(stat) = stat {
+        world.size_mut(file).ends(stat.size);
+    }
+    if let Some(stat) = stat {
+        world.has_mode(node, stat.mode & !libc::S_IFMT);
+    }
+    Some(file)
+}
+
+/// A call that was given names has succeeded.
+pub fn named(
+    world: &mut World,
+    call: &Call,
+    args: &[u64; 6],
+    ret: i64,
+    nodes: [Option<NodeId>; 2],
+) {
+    let [Some(node), second] = nodes else { return };
+    match (call.class, second) {
+        (Class::Name, _) if call.name.starts_with("mkdir") => world.made(node, Thing::Directory),
+        (Class::Name, _) if call.name.starts_with("mknod") => {
+            world.made_file(Some(node));
+        }
+        (Class::Name, Some(new)) if call.name.starts_with("link") => world.linked(node, new),
+        (Class::Name, _) => world.made(node, Thing::Link(0)),
+        (Class::Rename, Some(new)) => {
+            let flags = call.arg(Role::RenameFlags).map_or(0, |it| args[it]);
+            world.renamed(node, new, flags & u64::from(libc::RENAME_EXCHANGE) != 0);
+        }
+        (Class::Remove, _) if removes_directory(call, args) => {
+            world.removed(node, Thing::Directory);
+        }
+        (Class::Remove, _) => world.removed(node, Thing::Any),
+        (Class::Resize, _) => {
+            let length = call.arg(Role::Length).map_or(0, |it| args[it]);
+            if let Some(file) = world.file_there(node) {
+                world.size_mut(file).truncated(length);
+            }
+        }
+        (Class::Stat, _) if call.name.starts_with("readlink") => {
+            world.was_there(node, Thing::Link(ret.try_into().unwrap_or(0)));
+        }
+        _ => world.was_there(node, Thing::Any),
+    }
+}
+
+/// A call that was given names has failed.
+pub fn failed(
+    world: &mut World,
+    call: &Call,
+    args: &[u64; 6],
+    errno: i32,
+    nodes: [Option<NodeId>; 2],
+) {
+    let [Some(node), second] = nodes else { return };
+    match errno {
+        // Of two names either may be meant.
+        libc::ENOENT if second.is_none() => world.was_absent(node),
+        libc::EEXIST => {
+            let there = if call.class == Class::Name { second.unwrap_or(node) } else { node };
+            world.was_there(there, Thing::Any);
+        }
+        libc::EISDIR => world.was_there(node, Thing::Directory),
+        libc::ENOTEMPTY if call.class == Class::Remove => world.was_not_empty(node),
+        libc::ENOTDIR if removes_directory(call, args) => {
+            world.file_there(node);
+        }
+        _ => {}
+    }
+}
+
+/// True if such a call removes a directory, and nothing else.
+pub fn removes_directory(call: &Call, args: &[u64; 6]) -> bool {
+    let flags = call.arg(Role::Path).and_then(|it| args.get(it + 1)).copied().unwrap_or(0);
+    call.name == "rmdir" || call.name == "unlinkat" && flags & AT_REMOVEDIR != 0
+}
+
+/// A call has moved bytes of a file, or told or changed how long it is.
+pub fn moved(size: &mut Size, operation: &SyscallOperation, is_target: bool, ret: u64) {
+    let call = operation.call.call();
+    let register = |role| call.arg(role).map(|it| operation.args[it]);
+    let offset = if is_target { operation.target_offset } else { operation.offset };
+    match call.class {
+        Class::Write => size.wrote(offset, ret),
+        Class::Transfer if is_target => size.wrote(offset, ret),
+        Class::Read => {
+            if let Some(offset) = offset {
+                size.read(offset, operation.bytes_requested, ret);
+            }
+        }
+        // Where it stops says nothing of the file: the target may be full.
+        Class::Transfer => {
+            if let Some(offset) = offset {
+                size.read(offset, None, ret);
+            }
+        }
+        Class::Seek if register(Role::Whence) == Some(u64::from(bits(libc::SEEK_END))) => {
+            let asked = register(Role::Offset).unwrap_or(0).cast_signed();
+            size.ends(ret.saturating_add_signed(asked.saturating_neg()));
+        }
+        Class::Resize => match register(Role::Length) {
+            Some(length) => size.truncated(length),
+            None => allocated(size, operation),
+        },
+        _ => {}
+    }
+}
+
+/// `fallocate`.
+fn allocated(size: &mut Size, operation: &SyscallOperation) {
+    let [_, mode, offset, bytes, ..] = operation.args;
+    if mode == 0 {
+        size.wrote(Some(offset), bytes);
+    }
+}

@@ -1,0 +1,209 @@
+//! Whose descriptors are whose: each open file of the replay has a handle, whatever processes it belongs to.
+//!
+//! ```text
+//!   process 1   fd 3 ──┐
+//!                      ├─► handle 7   (one descriptor of the replay, two references)
+//!   process 2   fd 3 ──┘              a child has got it by fork
+//!   process 2   fd 5 ────► handle 8   made by dup: a descriptor of its own
+//! ```
+
+use rustc_hash::FxHashMap;
+
+use super::order::Thing;
+use super::world::FileId;
+use crate::operation::model::ProcessKey;
+use crate::units::Fd;
+
+use super::calls::Reason;
+
+/// A descriptor of the replay. Dense from 0, and used again when it has been closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Handle(pub u32);
+
+/// What is behind a descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Behind {
+    /// A file, which is open in the replay.
+    File(FileId),
+    /// A directory, which is open in the replay.
+    Directory,
+    /// Something that is not open in the replay.
+    Left(Reason),
+}
+
+#[derive(Debug)]
+struct Slot {
+    behind: Behind,
+    description: u64,
+    references: u32,
+    /// Uses of the descriptor.
+    uses: Thing,
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub struct Handles {
+    of: FxHashMap<ProcessKey, FxHashMap<Fd, Handle>>,
+    slots: Vec<Slot>,
+    free: Vec<Handle>,
+    /// The newest handle of each open file description.
+    newest: FxHashMap<u64, Handle>,
+    /// Descriptors whose number was given to another one before their close was over.
+    covered: FxHashMap<(ProcessKey, Fd, u64), Handle>,
+}
+
+impl Handles {
+    /// How many there have been at once at most.
+    pub fn most(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// What a descriptor of a process is; `description` tells whose copy it is if that was not seen.
+    pub fn get(&mut self, process: ProcessKey, fd: Fd, description: Option<u64>) -> Option<Handle> {
+        let known = self.of.get(&process).and_then(|it| it.get(&fd)).copied();
+        let is_it = |it: &Handle| description.is_none_or(|of| self.slot(*it).description == of);
+        if let Some(handle) = known.filter(is_it) {
+            return Some(handle);
+        }
+        let handle = *self.newest.get(&description?)?;
+        self.slot_mut(handle).references += 1;
+        self.put(process, fd, handle);
+        Some(handle)
+    }
+
+    /// A new descriptor of a process.
+    pub fn made(
+        &mut self,
+        process: ProcessKey,
+        fd: Fd,
+        description: u64,
+        behind: Behind,
+    ) -> Handle {
+        let handle = self.free.pop().unwrap_or_else(|| {
+            Handle(u32::try_from(self.slots.len()).expect("fewer descriptors than bytes"))
+        });
+        let slot = Slot { behind, description, references: 1, uses: Thing::default() };
+        match self.slots.get_mut(handle.0 as usize) {
+            // Who opens waits for who has closed.
+            Some(it) => *it = Slot { uses: std::mem::take(&mut it.uses), ..slot },
+            None => self.slots.push(slot),
+        }
+        self.newest.insert(description, handle);
+        self.put(process, fd, handle);
+        handle
+    }
+
+    /// A descriptor of a process is gone; `description` says which, if its number may be another one's by now. Its handle, and
+    /// whether it was the last descriptor of it.
+    pub fn closed(
+        &mut self,
+        process: ProcessKey,
+        fd: Fd,
+        description: Option<u64>,
+    ) -> Option<(Handle, bool)> {
+        let covered = description.and_then(|it| self.covered.remove(&(process, fd, it)));
+        let handle = match covered {
+            Some(handle) => handle,
+            None => self.of.get_mut(&process)?.remove(&fd)?,
+        };
+        Some((handle, self.release(handle)))
+    }
+
+    /// A child has what its parent has.
+    pub fn forked(&mut self, parent: ProcessKey, child: ProcessKey) {
+        let Some(all) = self.of.get(&parent).cloned() else { return };
+        for handle in all.values() {
+            self.slot_mut(*handle).references += 1;
+        }
+        self.of.insert(child, all);
+    }
+
+    /// The process is gone, and with it what it had open.
+    pub fn ended(&mut self, process: ProcessKey) {
+        self.of.remove(&process);
+    }
+
+    /// What is behind it.
+    pub fn behind(&self, handle: Handle) -> Behind {
+        self.slot(handle).behind
+    }
+
+    /// Which open file description it is of.
+    pub fn description(&self, handle: Handle) -> u64 {
+        self.slot(handle).description
+    }
+
+    /// Who has used it.
+    pub fn uses(&mut self, handle: Handle) -> &mut Thing {
+        &mut self.slot_mut(handle).uses
+    }
+
+    /// One reference less; true if it was the last one.
+    fn release(&mut self, handle: Handle) -> bool {
+        let slot = self.slot_mut(handle);
+        slot.references = slot.references.saturating_sub(1);
+        let (is_last, description) = (slot.references == 0, slot.description);
+        if is_last {
+            self.free.push(handle);
+            if self.newest.get(&description) == Some(&handle) {
+                self.newest.remove(&description);
+            }
+        }
+        is_last
+    }
+
+    fn put(&mut self, process: ProcessKey, fd: Fd, handle: Handle) {
+        let before = self.of.entry(process).or_default().insert(fd, handle);
+        if let Some(before) = before.filter(|it| *it != handle) {
+            let description = self.slot(before).description;
+            self.covered.insert((process, fd, description), before);
+        }
+    }
+
+    fn slot(&self, handle: Handle) -> &Slot {
+        &self.slots[handle.0 as usize]
+    }
+
+    fn slot_mut(&mut self, handle: Handle) -> &mut Slot {
+        &mut self.slots[handle.0 as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: ProcessKey = ProcessKey(1);
+    const TWO: ProcessKey = ProcessKey(2);
+
+    #[test]
+    fn a_child_shares_and_the_last_one_closes() {
+        let mut handles = Handles::default();
+        let made = handles.made(ONE, Fd(3), 70, Behind::Directory);
+        handles.forked(ONE, TWO);
+        assert_eq!(handles.get(TWO, Fd(3), Some(70)), Some(made));
+        assert_eq!(handles.closed(ONE, Fd(3), Some(70)), Some((made, false)));
+        assert_eq!(handles.closed(TWO, Fd(3), None), Some((made, true)));
+        assert_eq!(handles.closed(TWO, Fd(3), None), None);
+        assert_eq!(handles.made(ONE, Fd(3), 71, Behind::Directory), made);
+        assert_eq!(handles.most(), 1);
+    }
+
+    #[test]
+    fn a_number_may_be_another_ones_before_its_close_is_over() {
+        let mut handles = Handles::default();
+        let first = handles.made(ONE, Fd(3), 70, Behind::Directory);
+        let second = handles.made(ONE, Fd(3), 71, Behind::Directory);
+        assert_eq!(handles.closed(ONE, Fd(3), Some(70)), Some((first, true)));
+        assert_eq!(handles.get(ONE, Fd(3), None), Some(second));
+    }
+
+    #[test]
+    fn a_copy_that_nobody_saw_made_is_found_by_its_description() {
+        let mut handles = Handles::default();
+        let made = handles.made(ONE, Fd(3), 70, Behind::Directory);
+        assert_eq!(handles.get(TWO, Fd(9), Some(70)), Some(made));
+        assert_eq!(handles.get(TWO, Fd(9), Some(80)), None);
+        assert_eq!(handles.closed(ONE, Fd(3), Some(70)), Some((made, false)));
+    }
+}

@@ -1,0 +1,12 @@
+//! Replay: what was captured is done again, somewhere else.
+
+pub mod calls;
+pub mod found;
+pub mod handles;
+mod names;
+pub mod order;
+pub mod planned;
+pub mod planner;
+pub mod size;
+mod things;
+pub mod world;

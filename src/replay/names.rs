@@ -1,0 +1,77 @@
+//! Which name a file has in the replay: where it was, from the root; or why it has none.
+
+use super::calls::Reason;
+use crate::operation::model::{FilePath, Given, OpenFile};
+
+/// Where the kernel's own files are.
+const KERNEL: [&[u8]; 3] = [b"/proc", b"/sys", b"/dev"];
+
+/// What the kernel adds to the name of a file that has been removed (`d_path()` in `fs/d_path.c`).
+const DELETED: &[u8] = b" (deleted)";
+
+/// The name of an open file.
+///
+/// # Errors
+///
+/// Why it has none.
+pub(super) fn of_file(file: &OpenFile) -> Result<&[u8], Reason> {
+    let kind = file.stat.map(|it| it.mode & libc::S_IFMT);
+    let is_kept = kind.is_none_or(|it| it == libc::S_IFREG || it == libc::S_IFDIR);
+    if file.is_made() {
+        return Err(Reason::NotAFile);
+    }
+    let path = file.path.as_ref().ok_or(Reason::NoName)?;
+    // Their own names say more than that they are devices.
+    if is_kernels(&path.bytes) {
+        return Err(Reason::Kernel);
+    }
+    if !is_kept {
+        return Err(Reason::NotAFile);
+    }
+    sure(path)?;
+    match path.bytes.first() {
+        Some(b'/') => Ok(&path.bytes),
+        // `pipe:[7]`, `anon_inode:[eventfd]`
+        _ if path.bytes.contains(&b':') => Err(Reason::NotAFile),
+        _ => Err(Reason::NoDirectory),
+    }
+}
+
+/// The name that a call was given.
+///
+/// # Errors
+///
+/// Why it leads nowhere.
+pub(super) fn of_given(given: &Given) -> Result<&[u8], Reason> {
+    sure(&given.path)?;
+    match given.whole() {
+        path if is_kernels(path) => Err(Reason::Kernel),
+        path if path.starts_with(b"/") => Ok(path),
+        _ => Err(Reason::NoDirectory),
+    }
+}
+
+fn sure(path: &FilePath) -> Result<(), Reason> {
+    let is_removed = path.is_resolved() && path.bytes.ends_with(DELETED);
+    if path.source.is_doubtful() || is_removed { Err(Reason::NoName) } else { Ok(()) }
+}
+
+/// True for what lies there; shared memory is a file system like others.
+fn is_kernels(path: &[u8]) -> bool {
+    let below = |folder: &[u8]| {
+        path.strip_prefix(folder).is_some_and(|it| it.is_empty() || it.starts_with(b"/"))
+    };
+    KERNEL.into_iter().any(below) && !below(b"/dev/shm")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_only_begins_alike_is_not_the_kernels() {
+        let is = |path: &str| is_kernels(path.as_bytes());
+        assert!(is("/proc/self/fd") && is("/dev/null") && is("/sys"));
+        assert!(!is("/process") && !is("/device/x") && !is("/dev/shm/x") && !is("/data/proc"));
+    }
+}

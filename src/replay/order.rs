@@ -1,0 +1,203 @@
+//! What may begin only after what: operations that touch the same thing, as far as the original kept them apart.
+//!
+//! ```text
+//!   thread 1   ──[ mkdir /a ]─────────────────────
+//!   thread 2   ───────────────[ open /a/b ]───────   begins behind the end of mkdir: an edge
+//!   thread 3   ────────[ stat /a ]────────────────   overlaps it: none
+//! ```
+//!
+//! A thing is anything that operations can be in the way of each other on: a descriptor, a position, a name, the bytes of a file.
+//! Those who change it wait for all before them, the others for those who change it. Operations come in the order of their ends;
+//! one that began early may still need what others have been in front of since, so that is kept until nobody can.
+
+use rustc_hash::FxHashMap;
+
+/// A thread of the replay. Dense from 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Worker(pub u32);
+
+/// An operation: the worker's how manieth, from 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct At {
+    /// Whose.
+    pub worker: Worker,
+    /// Which of its operations.
+    pub number: u32,
+}
+
+/// An operation and when it was, in ns of the capture's clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Timed {
+    /// Which.
+    pub at: At,
+    /// When it began.
+    pub start: u64,
+    /// When it ended.
+    pub end: u64,
+}
+
+/// What an operation does to a thing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Touch {
+    /// It has to be as it was.
+    Uses,
+    /// It may be another one behind it.
+    Changes,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Access {
+    by: Timed,
+    changes: bool,
+    /// Whoever begins at this time or later is behind another one that is behind this.
+    until: u64,
+}
+
+/// One thing, and who has touched it.
+#[derive(Clone, Debug, Default)]
+pub struct Thing(Vec<Access>);
+
+impl Thing {
+    /// The operation touches it. Whom it has to wait for goes into `before`; nobody who comes later began before `floor`.
+    pub fn touch(&mut self, by: Timed, touch: Touch, floor: u64, before: &mut Before) {
+        let changes = touch == Touch::Changes;
+        self.0.retain(|it| it.until > floor);
+        for it in &mut self.0 {
+            if it.by.end > by.start {
+                continue;
+            }
+            let is_same_worker = it.by.at.worker == by.at.worker;
+            if it.changes || changes {
+                before.add(it.by.at);
+            }
+            // Who waits for this one waits for that one, too.
+            if changes || is_same_worker && !it.changes {
+                it.until = it.until.min(by.end);
+            }
+        }
+        self.0.push(Access { by, changes, until: u64::MAX });
+    }
+}
+
+/// Operations that one waits for: of each worker the last one.
+#[derive(Clone, Debug, Default)]
+pub struct Before(Vec<At>);
+
+impl Before {
+    /// One more.
+    pub fn add(&mut self, at: At) {
+        match self.0.iter_mut().find(|it| it.worker == at.worker) {
+            Some(it) => it.number = it.number.max(at.number),
+            None => self.0.push(at),
+        }
+    }
+
+    /// Nobody.
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// Those that are left.
+    pub fn all(&self) -> &[At] {
+        &self.0
+    }
+}
+
+/// What each worker has waited for already.
+#[derive(Debug, Default)]
+pub struct Waited(FxHashMap<(Worker, Worker), u32>);
+
+impl Waited {
+    /// Leaves out what this worker need not wait for: its own operations, and those before some that it has waited for.
+    pub fn reduce(&mut self, worker: Worker, before: &mut Before) {
+        before.0.retain(|it| {
+            if it.worker == worker {
+                return false;
+            }
+            let waited = self.0.entry((worker, it.worker)).or_insert(0);
+            let is_new = *waited <= it.number;
+            *waited = (*waited).max(it.number + 1);
+            is_new
+        });
+        before.0.sort_unstable();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn op(worker: u32, number: u32, start: u64, end: u64) -> Timed {
+        Timed { at: At { worker: Worker(worker), number }, start, end }
+    }
+
+    /// Whom each of them waits for, in the order in which they come.
+    fn waits(operations: &[(Timed, Touch)], floor: u64) -> Vec<Vec<(u32, u32)>> {
+        let (mut thing, mut waited) = (Thing::default(), Waited::default());
+        let wait = |(by, touch): &(Timed, Touch)| {
+            let mut before = Before::default();
+            thing.touch(*by, *touch, floor, &mut before);
+            waited.reduce(by.at.worker, &mut before);
+            before.all().iter().map(|it| (it.worker.0, it.number)).collect()
+        };
+        operations.iter().map(wait).collect()
+    }
+
+    #[test]
+    fn who_uses_waits_for_who_has_changed() {
+        use Touch::{Changes, Uses};
+        let all = [
+            (op(0, 0, 0, 10), Changes),
+            (op(1, 0, 10, 20), Uses),
+            (op(2, 0, 12, 22), Uses),
+            (op(0, 1, 30, 40), Changes),
+            (op(1, 1, 40, 50), Uses),
+        ];
+        let expected = [vec![], vec![(0, 0)], vec![(0, 0)], vec![(1, 0), (2, 0)], vec![(0, 1)]];
+        assert_eq!(waits(&all, 0), expected);
+    }
+
+    #[test]
+    fn who_overlapped_does_not_wait() {
+        use Touch::Changes;
+        let all = [(op(0, 0, 0, 10), Changes), (op(1, 0, 9, 20), Changes)];
+        assert_eq!(waits(&all, 0), [vec![], vec![]]);
+    }
+
+    /// Fails if what a later one has changed hides what an earlier one has.
+    #[test]
+    fn who_began_early_waits_for_what_was_there_then() {
+        use Touch::{Changes, Uses};
+        let all =
+            [(op(0, 0, 0, 10), Changes), (op(1, 0, 20, 30), Changes), (op(2, 0, 25, 40), Uses)];
+        assert_eq!(waits(&all, 0), [vec![], vec![(0, 0)], vec![(0, 0)]]);
+    }
+
+    #[test]
+    fn what_nobody_can_need_is_forgotten() {
+        let mut thing = Thing::default();
+        for number in 0..1000 {
+            let start = u64::from(number) * 10;
+            let touch = if number % 3 == 0 { Touch::Changes } else { Touch::Uses };
+            thing.touch(
+                op(number % 4, number / 4, start, start + 5),
+                touch,
+                start,
+                &mut Before::default(),
+            );
+        }
+        assert!(thing.0.len() < 10, "{}", thing.0.len());
+    }
+
+    #[test]
+    fn one_has_to_be_waited_for_only_once() {
+        let mut waited = Waited::default();
+        let mut again = |number| {
+            let mut before = Before::default();
+            before.add(At { worker: Worker(1), number });
+            waited.reduce(Worker(0), &mut before);
+            before.all().len()
+        };
+        assert_eq!([again(5), again(3), again(5), again(6)], [1, 0, 0, 1]);
+    }
+}

@@ -1,0 +1,72 @@
+//! What the replay is to do: one operation, and what has to be there before the first one.
+
+use super::handles::Handle;
+use super::order::{At, Worker};
+use crate::event::syscall_table::CallId;
+
+/// An operation as it is to be done again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Planned {
+    /// Whose, and the how manieth.
+    pub at: At,
+    /// The call.
+    pub call: CallId,
+    /// Its registers as they were. Descriptors and pointers among them mean nothing any more.
+    pub args: [u64; 6],
+    /// What the first descriptor is; `None`: none, or none that was open.
+    pub handle: Option<Handle>,
+    /// The second one.
+    pub target: Option<Handle>,
+    /// The handle that it makes. What was there before, if it is still open, went with its process or with an exec, without a call.
+    pub makes: Option<Handle>,
+    /// The path, from the root of the replay.
+    pub path: Option<Vec<u8>>,
+    /// The second one; of a symbolic link what it contains.
+    pub second_path: Option<Vec<u8>>,
+    /// Flags of an open that do not stand in a register.
+    pub flags: Option<u32>,
+    /// Where the first file's bytes are that stand at a pointer, in bytes.
+    pub offset: Option<u64>,
+    /// The same of the second one.
+    pub target_offset: Option<u64>,
+    /// Bytes asked for that do not stand in a register.
+    pub bytes: Option<u64>,
+    /// What it returned.
+    pub ret: i64,
+    /// When it began, in ns since the first operation.
+    pub start: u64,
+    /// When it ended.
+    pub end: u64,
+    /// A close of a handle that has other references: it stays, and a copy of it is closed.
+    pub keeps_handle: bool,
+    /// Whom it waits for.
+    pub before: Vec<At>,
+}
+
+/// A descriptor that is open before the first operation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Given {
+    /// Its handle.
+    pub handle: Handle,
+    /// Its path.
+    pub path: Vec<u8>,
+    /// Its `O_*` flags, if they are known.
+    pub flags: Option<u32>,
+    /// Where it stands, in bytes.
+    pub offset: u64,
+}
+
+/// A thread of the original.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Who {
+    /// Its number in the replay.
+    pub worker: Worker,
+    /// Its process.
+    pub pid: i32,
+    /// The thread.
+    pub tid: i32,
+    /// Its name when it was first seen.
+    pub comm: Vec<u8>,
+    /// Whom its first operation waits for, besides what that needs itself.
+    pub before: Vec<At>,
+}

@@ -1,0 +1,503 @@
+//! Operations → what the replay is to do, in the order of their ends.
+//!
+//! ```text
+//!   Step ─► Planner ─┬─ Handles   whose descriptor is it?
+//!                    ├─ World     what was there before?
+//!                    ├─ Things    who has to wait for whom?
+//!                    └─► Planned ─► Out
+//! ```
+//!
+//! It grows with the number of names, files and descriptors that are there at once, not with that of the operations.
+
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashMap;
+
+use super::calls::{Reason, Treatment, treatment};
+use super::found;
+use super::handles::{Behind, Handle, Handles};
+use super::names::{of_file, of_given};
+use super::order::{At, Before, Timed, Waited, Worker};
+use super::planned::{Given, Planned, Who};
+use super::things::Things;
+use super::world::{NodeId, World};
+use crate::event::syscall_table::{CallId, Class, Role};
+use crate::operation::model::{FdEffect, OpenFile, ProcessKey, SyscallOperation, ThreadKey};
+use crate::operation::{Sink, Step};
+use crate::units::{Fd, KernelTime};
+
+/// Takes what is planned, one after the other.
+pub trait Out {
+    /// What can go wrong in it.
+    type Error;
+
+    /// The next operation.
+    ///
+    /// # Errors
+    ///
+    /// Whatever it runs into.
+    fn planned(&mut self, planned: &Planned) -> Result<(), Self::Error>;
+}
+
+/// How many operations there are between two looks at how old the oldest one under way is.
+const FLOOR_EVERY: u64 = 64;
+
+#[derive(Debug)]
+struct Thread {
+    worker: Worker,
+    /// Its operations so far.
+    count: u32,
+}
+
+/// The planner.
+#[derive(Debug)]
+pub struct Planner<O> {
+    /// Where the operations go.
+    pub out: O,
+    /// What was there.
+    pub world: World,
+    handles: Handles,
+    things: Things,
+    waited: Waited,
+    threads: FxHashMap<ThreadKey, Thread>,
+    /// Threads that have done something, and when their operation under way began.
+    under_way: FxHashMap<ThreadKey, u64>,
+    names: FxHashMap<ThreadKey, Vec<u8>>,
+    /// The newest operation of each process, and of whom it was born.
+    newest: FxHashMap<ProcessKey, At>,
+    /// When the first operation began, ns.
+    first: Option<u64>,
+    floor: u64,
+    steps: u64,
+    /// Those who do something.
+    pub who: Vec<Who>,
+    /// What is open before the first operation.
+    pub given: Vec<Given>,
+    /// Operations that wait for another thread's.
+    pub waits: u64,
+    /// Operations that are done again, by call.
+    pub done: BTreeMap<CallId, u64>,
+    /// Operations that are in what is done again.
+    pub followed: u64,
+    /// Operations that are not done again.
+    pub left: BTreeMap<(Reason, CallId), u64>,
+    /// Asynchronous operations, which are not.
+    pub asynchronous: u64,
+    /// Bytes that the operations that are done again read and write.
+    pub bytes: [u64; 2],
+    /// When the last operation ended, in ns since the first one.
+    pub span: u64,
+}
+
+impl<O: Out> Planner<O> {
+    /// Nothing yet.
+    pub fn new(out: O) -> Self {
+        Self {
+            out,
+            world: World::default(),
+            handles: Handles::default(),
+            things: Things::default(),
+            waited: Waited::default(),
+            threads: FxHashMap::default(),
+            under_way: FxHashMap::default(),
+            names: FxHashMap::default(),
+            newest: FxHashMap::default(),
+            first: None,
+            floor: 0,
+            steps: 0,
+            who: Vec::new(),
+            given: Vec::new(),
+            waits: 0,
+            done: BTreeMap::new(),
+            followed: 0,
+            left: BTreeMap::new(),
+            asynchronous: 0,
+            bytes: [0; 2],
+            span: 0,
+        }
+    }
+
+    /// Handles that are open at once at most.
+    pub fn handles(&self) -> usize {
+        self.handles.most()
+    }
+
+    fn ended(
+        &mut self,
+        operation: &SyscallOperation,
+        effects: &[FdEffect],
+    ) -> Result<(), O::Error> {
+        let call = operation.call.call();
+        let (Some(ret), Some(end)) = (operation.ret, operation.end) else {
+            self.leave(operation, Reason::NoResult);
+            return Ok(());
+        };
+        match treatment(call, &operation.args) {
+            Treatment::Followed => {
+                self.followed += 1;
+                self.foreign(operation.process, effects, Reason::NoFile);
+                Ok(())
+            }
+            Treatment::Left(reason) => {
+                self.leave(operation, reason);
+                self.foreign(operation.process, effects, reason);
+                Ok(())
+            }
+            Treatment::Done => match self.plan(operation, (ret, end), effects) {
+                Ok((planned, before)) => self.emit(operation, planned, before),
+                Err(reason) => {
+                    self.leave(operation, reason);
+                    self.foreign(operation.process, effects, reason);
+                    Ok(())
+                }
+            },
+        }
+    }
+
+    fn leave(&mut self, operation: &SyscallOperation, reason: Reason) {
+        *self.left.entry((reason, operation.call)).or_default() += 1;
+    }
+
+    /// What is not done again leaves descriptors that are not there.
+    fn foreign(&mut self, process: ProcessKey, effects: &[FdEffect], reason: Reason) {
+        for effect in effects {
+            match effect {
+                FdEffect::Created { fd, file } | FdEffect::Duplicated { to: fd, file, .. } => {
+                    self.handles.made(process, *fd, file.id, Behind::Left(reason));
+                }
+                FdEffect::Destroyed { fd, file } => {
+                    self.handles.closed(process, *fd, Some(file.id));
+                }
+                FdEffect::Seeked { .. } | FdEffect::StatusChanged { .. } => {}
+            }
+        }
+    }
+
+    /// Times begin with the first operation.
+    fn timed(&mut self, operation: &SyscallOperation, end: KernelTime) -> Timed {
+        let first = *self.first.get_or_insert(operation.start.0);
+        let [start, end] = [operation.start.0, end.0].map(|it| it.saturating_sub(first));
+        self.span = self.span.max(end);
+        Timed { at: self.next(operation), start, end }
+    }
+
+    /// The number that the thread's next operation has.
+    fn next(&mut self, operation: &SyscallOperation) -> At {
+        let new = Worker(u32::try_from(self.who.len()).expect("fewer threads than bytes"));
+        let thread =
+            self.threads.entry(operation.thread).or_insert(Thread { worker: new, count: 0 });
+        if thread.worker == new {
+            let comm = self.names.remove(&operation.thread).unwrap_or_default();
+            let born = self.newest.get(&operation.process).copied();
+            let (pid, tid) = (operation.pid.0, operation.tid.0);
+            self.who.push(Who { worker: new, pid, tid, comm, before: born.into_iter().collect() });
+        }
+        At { worker: thread.worker, number: thread.count }
+    }
+
+    /// What is done again of this operation and whom it waits for; or why it is not.
+    fn plan(
+        &mut self,
+        operation: &SyscallOperation,
+        (ret, end): (i64, KernelTime),
+        effects: &[FdEffect],
+    ) -> Result<(Planned, Before), Reason> {
+        let call = operation.call.call();
+        let [path, second_path] = self.paths(operation)?;
+        let is_symlink = call.is_symlink();
+        let handles = self.descriptors(operation, path.is_none())?;
+        // From here on it is done again.
+        let at = self.timed(operation, end);
+        let mut before = Before::default();
+        let floor = self.floor;
+        let mut find = |it: &Option<Vec<u8>>| it.as_ref().and_then(|it| self.world.find(it));
+        let nodes = [find(&path), if is_symlink { None } else { find(&second_path) }];
+        self.things.named(operation, &self.world, nodes, (at, floor, &mut before));
+        let made = self.learn(operation, ret, nodes);
+        let mut planned = Planned {
+            at: at.at,
+            call: operation.call,
+            args: operation.args,
+            handle: handles[0],
+            target: handles[1],
+            makes: None,
+            path,
+            second_path,
+            flags: operation.flags_in_memory,
+            offset: operation.offset,
+            target_offset: operation.target_offset,
+            bytes: operation.bytes_requested,
+            ret,
+            start: at.start,
+            end: at.end,
+            keeps_handle: false,
+            before: Vec::new(),
+        };
+        for (place, handle) in handles.into_iter().enumerate() {
+            let Some(handle) = handle else { continue };
+            let closes = call.class == Class::Close;
+            self.things.of_handle(&mut self.handles, handle, closes, (at, floor, &mut before));
+            let Behind::File(file) = self.handles.behind(handle) else { continue };
+            let description = self.handles.description(handle);
+            let is_target = place == 1;
+            let size = self.world.size_mut(file);
+            let first = size.first();
+            self.things.of_file(
+                operation,
+                (file, description, is_target),
+                first,
+                (at, floor, &mut before),
+            );
+            if let Ok(ret) = u64::try_from(ret) {
+                found::moved(size, operation, is_target, ret);
+            }
+        }
+        self.effects(operation, effects, made, &mut planned);
+        if let Some(made) = planned.makes {
+            self.things.of_handle(&mut self.handles, made, true, (at, floor, &mut before));
+        }
+        Ok((planned, before))
+    }
+
+    /// The paths that it was given, from the root.
+    fn paths(&self, operation: &SyscallOperation) -> Result<[Option<Vec<u8>>; 2], Reason> {
+        let call = operation.call.call();
+        if call.class == Class::Open && operation.errno().is_none() {
+            let file = operation.file.as_ref().ok_or(Reason::NoName)?;
+            return Ok([Some(of_file(file)?.to_vec()), None]);
+        }
+        if !call.has_path() {
+            return Ok([None, None]);
+        }
+        let named = operation.named.as_ref().ok_or(Reason::NoName)?;
+        let first = named.first.as_ref().ok_or(Reason::NoName)?;
+        // The directory itself is meant.
+        let first = match first.path.bytes.is_empty() {
+            true => None,
+            false => Some(of_given(first)?.to_vec()),
+        };
+        if call.arg(Role::Path2).is_none() {
+            return Ok([first, None]);
+        }
+        let second = named.second.as_ref().ok_or(Reason::NoName)?;
+        let second = match call.is_symlink() {
+            true if second.path.source.is_doubtful() => return Err(Reason::NoName),
+            true => second.path.bytes.clone(),
+            false => of_given(second)?.to_vec(),
+        };
+        Ok([first, Some(second)])
+    }
+
+    /// What the descriptors are that it was given.
+    fn descriptors(
+        &mut self,
+        operation: &SyscallOperation,
+        no_path: bool,
+    ) -> Result<[Option<Handle>; 2], Reason> {
+        let call = operation.call.call();
+        if call.class == Class::Open {
+            return Ok([None, None]);
+        }
+        let is_directory_meant = call.has_path() && no_path;
+        let role = if is_directory_meant { Role::DirFd } else { Role::Fd };
+        let file = operation.file.as_deref();
+        let first = self.descriptor(operation, role, file)?;
+        // Of a dup the second one is what it makes.
+        let is_second = call.class == Class::Transfer;
+        let target = operation.target.as_ref().filter(|_| is_second).map(|it| &*it.1);
+        let second = match is_second {
+            true => self.descriptor(operation, Role::Fd2, target)?,
+            false => None,
+        };
+        Ok([first, second])
+    }
+
+    fn descriptor(
+        &mut self,
+        operation: &SyscallOperation,
+        role: Role,
+        file: Option<&OpenFile>,
+    ) -> Result<Option<Handle>, Reason> {
+        let call = operation.call.call();
+        let Some(register) = call.arg(role) else { return Ok(None) };
+        let [a, b, c, d, ..] = operation.args[register].to_le_bytes();
+        let fd = Fd(i32::from_le_bytes([a, b, c, d]));
+        let known = self.handles.get(operation.process, fd, file.map(|it| it.id));
+        let handle = match (known, file) {
+            (Some(handle), _) => handle,
+            (None, _) if operation.errno() == Some(libc::EBADF) => return Ok(None),
+            (None, None) => return Err(Reason::NoFile),
+            (None, Some(file)) => self.give(operation, fd, file),
+        };
+        match self.handles.behind(handle) {
+            Behind::Left(reason) => Err(reason),
+            Behind::File(_) | Behind::Directory => Ok(Some(handle)),
+        }
+    }
+
+    /// A descriptor that was there before.
+    fn give(&mut self, operation: &SyscallOperation, fd: Fd, file: &OpenFile) -> Handle {
+        let found = of_file(file).and_then(|path| {
+            let node = self.world.find(path).ok_or(Reason::NoDirectory)?;
+            let flags = file.flags.unwrap_or(0)
+                & !(libc::O_CREAT | libc::O_TRUNC | libc::O_EXCL).cast_unsigned();
+            let lists = operation.call.call().class == Class::List;
+            let is_directory = lists || file.stat.is_some_and(|it| it.is_directory());
+            let behind = match is_directory {
+                true => {
+                    self.world.was_there(node, super::world::Thing::Directory);
+                    Behind::Directory
+                }
+                false => {
+                    let file = found::opened(&mut self.world, node, flags, file.stat);
+                    file.map_or(Behind::Directory, Behind::File)
+                }
+            };
+            Ok((path.to_vec(), behind))
+        });
+        let behind = found.as_ref().map_or_else(|reason| Behind::Left(*reason), |it| it.1);
+        let handle = self.handles.made(operation.process, fd, file.id, behind);
+        if let Ok((path, _)) = found {
+            let offset = operation.offset.unwrap_or(0);
+            self.given.push(Given { handle, path, flags: file.flags, offset });
+        }
+        handle
+    }
+
+    /// What its result says of what was there. What is behind a descriptor that it has made.
+    fn learn(
+        &mut self,
+        operation: &SyscallOperation,
+        ret: i64,
+        nodes: [Option<NodeId>; 2],
+    ) -> Option<Behind> {
+        let (call, args) = (operation.call.call(), &operation.args);
+        if let Some(errno) = operation.errno() {
+            found::failed(&mut self.world, call, args, errno, nodes);
+            return None;
+        }
+        match (call.class, nodes[0]) {
+            (Class::Open, Some(node)) => {
+                let stat = operation.file.as_ref().and_then(|it| it.stat);
+                let flags = found::open_flags(operation);
+                let file = found::opened(&mut self.world, node, flags, stat);
+                Some(file.map_or(Behind::Directory, Behind::File))
+            }
+            _ => {
+                found::named(&mut self.world, call, args, ret, nodes);
+                None
+            }
+        }
+    }
+
+    /// What it does to descriptors.
+    fn effects(
+        &mut self,
+        operation: &SyscallOperation,
+        effects: &[FdEffect],
+        made: Option<Behind>,
+        planned: &mut Planned,
+    ) {
+        let process = operation.process;
+        for effect in effects {
+            match effect {
+                FdEffect::Created { fd, file } => {
+                    let behind = made.unwrap_or(Behind::Left(Reason::NoFile));
+                    planned.makes = Some(self.handles.made(process, *fd, file.id, behind));
+                }
+                FdEffect::Duplicated { to, file, .. } => {
+                    let behind = planned.handle.map(|it| self.handles.behind(it));
+                    let behind = behind.unwrap_or(Behind::Left(Reason::NoFile));
+                    planned.makes = Some(self.handles.made(process, *to, file.id, behind));
+                }
+                FdEffect::Destroyed { fd, file } => {
+                    if let Some((_, is_last)) = self.handles.closed(process, *fd, Some(file.id)) {
+                        planned.keeps_handle =
+                            !is_last && operation.call.call().class == Class::Close;
+                    }
+                }
+                FdEffect::Seeked { .. } | FdEffect::StatusChanged { .. } => {}
+            }
+        }
+    }
+
+    fn emit(
+        &mut self,
+        operation: &SyscallOperation,
+        mut planned: Planned,
+        mut before: Before,
+    ) -> Result<(), O::Error> {
+        self.waited.reduce(planned.at.worker, &mut before);
+        planned.before = before.all().to_vec();
+        self.waits += u64::from(!planned.before.is_empty());
+        *self.done.entry(operation.call).or_default() += 1;
+        if let Ok(bytes) = u64::try_from(planned.ret) {
+            match operation.call.call().class {
+                Class::Read => self.bytes[0] += bytes,
+                Class::Write => self.bytes[1] += bytes,
+                Class::Transfer => self.bytes.iter_mut().for_each(|it| *it += bytes),
+                _ => {}
+            }
+        }
+        if let Some(thread) = self.threads.get_mut(&operation.thread) {
+            thread.count += 1;
+        }
+        self.newest.insert(operation.process, planned.at);
+        self.out.planned(&planned)
+    }
+
+    /// Nobody who comes later began before the oldest operation that is under way.
+    fn raise_floor(&mut self, now: KernelTime) {
+        let oldest = self.under_way.values().copied().min().unwrap_or(now.0);
+        self.floor = self.floor.max(oldest.saturating_sub(self.first.unwrap_or(oldest)));
+    }
+}
+
+impl<O: Out> Sink for Planner<O> {
+    type Error = O::Error;
+
+    fn step(&mut self, time: KernelTime, step: &Step<'_>) -> Result<(), O::Error> {
+        match step {
+            Step::Forked { parent, child } => {
+                self.handles.forked(*parent, *child);
+                if let Some(at) = self.newest.get(parent) {
+                    self.newest.insert(*child, *at);
+                }
+            }
+            Step::ThreadSeen(thread) => {
+                self.names.insert(thread.key, thread.comm.clone());
+            }
+            Step::SyscallBegun(operation) => {
+                self.under_way.insert(operation.thread, operation.start.0);
+            }
+            Step::SyscallEnded(operation, effects) => {
+                self.under_way.remove(&operation.thread);
+                self.ended(operation, effects)?;
+                self.steps += 1;
+                if self.steps.is_multiple_of(FLOOR_EVERY) {
+                    self.raise_floor(time);
+                }
+            }
+            Step::SyscallUnfinished(operation, _) => {
+                self.under_way.remove(&operation.thread);
+                self.leave(operation, Reason::NoResult);
+            }
+            Step::AsyncEnded(..) | Step::AsyncUnfinished(..) => self.asynchronous += 1,
+            Step::DescriptorsClosed(process, fds) => {
+                for fd in *fds {
+                    self.handles.closed(*process, *fd, None);
+                }
+            }
+            Step::ProcessEnded(process) => {
+                self.handles.ended(process.key);
+                self.newest.remove(&process.key);
+            }
+            Step::ThreadEnded(thread) => {
+                self.threads.remove(&thread.key);
+                self.names.remove(&thread.key);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}

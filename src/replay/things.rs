@@ -1,0 +1,166 @@
+//! Everything that operations can be in the way of each other on.
+//!
+//! | Thing | is used by | is changed by |
+//! |---|---|---|
+//! | a handle | who works on it | who opens and closes it |
+//! | a position | – | who reads, writes, seeks or lists without saying where |
+//! | a name | who looks it up, and everything below it | who makes, removes and renames it |
+//! | 64 KiB of a file | who reads them | who writes them |
+//! | all of a file | who moves less than 4 MiB | who moves more, who waits for the disk |
+//! | a file's length | who reads | who makes it longer or shorter |
+
+use rustc_hash::FxHashMap;
+
+use super::found::{open_flags, removes_directory};
+use super::handles::{Handle, Handles};
+use super::order::{Before, Thing, Timed, Touch};
+use super::world::{FileId, NodeId, World};
+use crate::event::syscall_table::{Class, Role};
+use crate::operation::model::SyscallOperation;
+
+/// Bytes of a file that are one thing.
+const PIECE_BYTES: u64 = 64 << 10;
+
+/// Pieces that one operation touches at most; with more it touches all of the file.
+const PIECES_MAX: u64 = 64;
+
+/// One touch: by whom, how far back others may have begun, and whom it has to wait for.
+type By<'a> = (Timed, u64, &'a mut Before);
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(super) struct Things {
+    names: FxHashMap<NodeId, Thing>,
+    positions: FxHashMap<u64, Thing>,
+    pieces: FxHashMap<(FileId, u64), Thing>,
+    whole: FxHashMap<FileId, Thing>,
+    lengths: FxHashMap<FileId, Thing>,
+}
+
+impl Things {
+    /// The names that an operation was given.
+    pub(super) fn named(
+        &mut self,
+        operation: &SyscallOperation,
+        world: &World,
+        nodes: [Option<NodeId>; 2],
+        (by, floor, before): By<'_>,
+    ) {
+        for node in nodes.into_iter().flatten() {
+            let changes =
+                changes_names(operation) || may_make(operation) && world.thing(node).is_none();
+            for (depth, it) in world.way(node).enumerate() {
+                let touch = if depth == 0 && changes { Touch::Changes } else { Touch::Uses };
+                self.names.entry(it).or_default().touch(by, touch, floor, before);
+            }
+        }
+    }
+
+    /// A descriptor.
+    pub(super) fn of_handle(
+        &mut self,
+        handles: &mut Handles,
+        handle: Handle,
+        changes: bool,
+        (by, floor, before): By<'_>,
+    ) {
+        let touch = if changes { Touch::Changes } else { Touch::Uses };
+        handles.uses(handle).touch(by, touch, floor, before);
+    }
+
+    /// The contents of an open file, and where it stands. `first`: how long it was at least.
+    pub(super) fn of_file(
+        &mut self,
+        operation: &SyscallOperation,
+        (file, description, is_target): (FileId, u64, bool),
+        first: u64,
+        (by, floor, before): By<'_>,
+    ) {
+        let call = operation.call.call();
+        if moves_position(operation, is_target) {
+            let position = self.positions.entry(description).or_default();
+            position.touch(by, Touch::Changes, floor, before);
+        }
+        let offset = if is_target { operation.target_offset } else { operation.offset };
+        let bytes = operation.ret.and_then(|it| u64::try_from(it).ok()).unwrap_or(0);
+        let writes = call.class == Class::Write || call.class == Class::Transfer && is_target;
+        let reads = call.class == Class::Read || call.class == Class::Transfer && !is_target;
+        match call.class {
+            _ if reads || writes => {
+                let is_longer = offset.is_none_or(|it| it.saturating_add(bytes) > first);
+                let touch = if writes { Touch::Changes } else { Touch::Uses };
+                self.range(file, offset.map(|it| (it, bytes)), touch, (by, floor, &mut *before));
+                // What was that long at the start is so whoever writes there.
+                if is_longer {
+                    self.lengths.entry(file).or_default().touch(by, touch, floor, before);
+                }
+            }
+            Class::Resize => {
+                let whole = self.whole.entry(file).or_default();
+                whole.touch(by, Touch::Changes, floor, before);
+                let length = self.lengths.entry(file).or_default();
+                length.touch(by, Touch::Changes, floor, before);
+            }
+            Class::Sync => {
+                let whole = self.whole.entry(file).or_default();
+                whole.touch(by, Touch::Changes, floor, before);
+            }
+            Class::Seek => {
+                let length = self.lengths.entry(file).or_default();
+                length.touch(by, Touch::Uses, floor, before);
+            }
+            _ => {}
+        }
+    }
+
+    /// Bytes of a file; `None`: nobody knows which.
+    fn range(
+        &mut self,
+        file: FileId,
+        range: Option<(u64, u64)>,
+        touch: Touch,
+        (by, floor, before): By<'_>,
+    ) {
+        let pieces = range.map(|(offset, bytes)| {
+            let last = offset.saturating_add(bytes.saturating_sub(1));
+            offset / PIECE_BYTES..=last / PIECE_BYTES
+        });
+        let pieces = pieces.filter(|it| it.end() - it.start() < PIECES_MAX);
+        let whole = self.whole.entry(file).or_default();
+        let Some(pieces) = pieces else {
+            whole.touch(by, Touch::Changes, floor, before);
+            return;
+        };
+        whole.touch(by, Touch::Uses, floor, before);
+        for piece in pieces {
+            let piece = self.pieces.entry((file, piece)).or_default();
+            piece.touch(by, touch, floor, before);
+        }
+    }
+}
+
+/// True if names are others behind it, or would be if it succeeded.
+fn changes_names(operation: &SyscallOperation) -> bool {
+    let call = operation.call.call();
+    let is_tried = operation.errno().is_none() || removes_directory(call, &operation.args);
+    matches!(call.class, Class::Name | Class::Rename | Class::Remove) && is_tried
+}
+
+/// True if it makes the file that is not there.
+fn may_make(operation: &SyscallOperation) -> bool {
+    let creates = open_flags(operation) & libc::O_CREAT.cast_unsigned() != 0;
+    operation.call.call().class == Class::Open && creates && operation.errno().is_none()
+}
+
+/// True if it begins where the file stands, and moves that.
+fn moves_position(operation: &SyscallOperation, is_target: bool) -> bool {
+    let call = operation.call.call();
+    let is_null = |role| call.arg(role).is_none_or(|it| operation.args[it] == 0);
+    match call.class {
+        Class::Seek | Class::List => true,
+        Class::Read | Class::Write => call.arg(Role::Offset).is_none(),
+        Class::Transfer if is_target => is_null(Role::OffsetPtr2),
+        Class::Transfer => is_null(Role::OffsetPtr),
+        _ => false,
+    }
+}

@@ -1,0 +1,602 @@
+//! Which files and directories were there before the first operation: names as they are now, and as they were.
+//!
+//! ```text
+//!   as it was (firsts)            now (nodes)
+//!   /── a ── x                    /── b ── x ···► firsts: a/x
+//!       (asked for: there)            └─ y  made by the program
+//! ```
+//!
+//! What an operation finds says something about the start only where nobody has changed the name before: a file that is
+//! opened was there, one that is not found was not. A node leads to what was at its place at the start, however often it
+//! has been renamed since; where the program has made or removed something it leads nowhere.
+
+use rustc_hash::FxHashMap;
+
+use super::size::Size;
+
+/// A place in the tree of names as they are now. Dense from 0, which is the root.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NodeId(pub u32);
+
+/// A place in the tree of names as they were. Dense from 0, which is the root.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct FirstId(u32);
+
+/// A file, whatever its names are. Dense from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FileId(pub u32);
+
+/// What stands at a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Thing {
+    /// Something; nothing has shown what.
+    Any,
+    /// A directory.
+    Directory,
+    /// A regular file.
+    File(FileId),
+    /// A symbolic link, which contains so many bytes; 0: not known how many.
+    Link(u64),
+    /// A device, a socket, a pipe.
+    Special,
+}
+
+/// What is known of a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Nobody has asked.
+    Unasked,
+    /// Nothing is there.
+    Absent,
+    /// This is there.
+    There(Thing),
+}
+
+#[derive(Debug)]
+struct Node {
+    parent: NodeId,
+    name: Box<[u8]>,
+    children: FxHashMap<Box<[u8]>, NodeId>,
+    now: State,
+    /// What was at its place at the start; `None`: it has come about since.
+    first: Option<FirstId>,
+}
+
+#[derive(Debug)]
+struct First {
+    children: FxHashMap<Box<[u8]>, FirstId>,
+    state: State,
+    /// Permissions, if something has shown them.
+    mode: Option<u32>,
+    /// It is not empty, whatever is asked for in it.
+    has_more: bool,
+    /// It may have been made by an open that makes what is not there: only its contents can tell.
+    perhaps: bool,
+}
+
+/// A file or directory that was there at the start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// From the root.
+    pub path: Vec<u8>,
+    /// What it was.
+    pub thing: Thing,
+    /// Permissions, if something has shown them.
+    pub mode: Option<u32>,
+    /// A directory that something else is in.
+    pub has_more: bool,
+}
+
+/// The names.
+#[derive(Debug)]
+pub struct World {
+    nodes: Vec<Node>,
+    firsts: Vec<First>,
+    sizes: Vec<Size>,
+    /// Operations that found something else than those before them had left.
+    pub unexplained: u64,
+}
+
+impl Default for World {
+    fn default() -> Self {
+        let root = Node {
+            parent: NodeId(0),
+            name: Box::default(),
+            children: FxHashMap::default(),
+            now: State::There(Thing::Directory),
+            first: Some(FirstId(0)),
+        };
+        let mut first = First::new();
+        first.state = State::There(Thing::Directory);
+        Self { nodes: vec![root], firsts: vec![first], sizes: Vec::new(), unexplained: 0 }
+    }
+}
+
+impl First {
+    fn new() -> Self {
+        Self {
+            children: FxHashMap::default(),
+            state: State::Unasked,
+            mode: None,
+            has_more: false,
+            perhaps: false,
+        }
+    }
+}
+
+impl World {
+    /// The place that a path leads to, `..` taken to be the directory before it; `None`: it does not begin at the root.
+    pub fn find(&mut self, path: &[u8]) -> Option<NodeId> {
+        let path = path.strip_prefix(b"/")?;
+        let mut at = NodeId(0);
+        for part in path.split(|it| *it == b'/') {
+            at = match part {
+                b"" | b"." => at,
+                b".." => self.node(at).parent,
+                name => self.child(at, name),
+            };
+        }
+        Some(at)
+    }
+
+    /// The directories that lead to a place, the root left out, and the place itself, from the inside to the outside.
+    pub fn way(&self, node: NodeId) -> impl Iterator<Item = NodeId> {
+        std::iter::successors(Some(node), |&it| Some(self.node(it).parent))
+            .take_while(|it| *it != NodeId(0))
+    }
+
+    /// Its name now.
+    pub fn path(&self, node: NodeId) -> Vec<u8> {
+        let parts: Vec<NodeId> = self.way(node).collect();
+        let mut path = Vec::new();
+        for part in parts.into_iter().rev() {
+            path.push(b'/');
+            path.extend_from_slice(&self.node(part).name);
+        }
+        path
+    }
+
+    /// What is there, as far as known.
+    pub fn thing(&self, node: NodeId) -> Option<Thing> {
+        match self.node(node).now {
+            State::There(it) => Some(it),
+            _ => None,
+        }
+    }
+
+    /// True if nothing is there, for all that is known.
+    pub fn is_absent(&self, node: NodeId) -> bool {
+        self.way(node).any(|it| self.node(it).now == State::Absent)
+    }
+
+    /// True if nobody has asked for it.
+    pub fn is_unasked(&self, node: NodeId) -> bool {
+        self.node(node).now == State::Unasked && !self.is_absent(node)
+    }
+
+    /// Something was found there.
+    pub fn was_there(&mut self, node: NodeId, kind: Thing) {
+        self.leads_to(node);
+        let now = match self.node(node).now {
+            State::Unasked => kind,
+            State::There(Thing::Any) => kind,
+            State::There(Thing::Link(0)) if matches!(kind, Thing::Link(_)) => kind,
+            State::There(it) => return self.agrees(it, kind),
+            State::Absent => {
+                self.unexplained += 1;
+                return;
+            }
+        };
+        self.set(node, State::There(now));
+    }
+
+    /// The file that was found there; made known if nothing was known of it.
+    pub fn file_there(&mut self, node: NodeId) -> Option<FileId> {
+        match self.node(node).now {
+            State::There(Thing::File(file)) => return Some(file),
+            State::Unasked | State::There(Thing::Any) => {}
+            _ => {
+                self.was_there(node, Thing::Any);
+                return None;
+            }
+        }
+        let made = self.node(node).first.is_none();
+        let file = self.new_file(if made { Size::MADE } else { Size::THERE });
+        self.was_there(node, Thing::File(file));
+        Some(file)
+    }
+
+    /// A file that was opened in a way that makes what is not there, and nobody had asked before: it was there if it shows
+    /// contents that the program has not put there.
+    pub fn perhaps_made(&mut self, node: NodeId) -> FileId {
+        let file = self.new_file(Size::THERE);
+        self.was_there(node, Thing::File(file));
+        if let Some(first) = self.node(node).first {
+            self.first_mut(first).perhaps = true;
+        }
+        file
+    }
+
+    /// Nothing was found there, or on the way to it.
+    pub fn was_absent(&mut self, node: NodeId) {
+        match self.node(node).now {
+            _ if self.is_absent(node) => {}
+            State::Unasked => self.set(node, State::Absent),
+            _ => self.unexplained += 1,
+        }
+    }
+
+    /// The program has made something there.
+    pub fn made(&mut self, node: NodeId, thing: Thing) {
+        self.leads_to_parent(node);
+        match self.node(node).now {
+            State::Unasked => self.set(node, State::Absent),
+            State::There(_) => self.unexplained += 1,
+            State::Absent => {}
+        }
+        self.clear(node);
+        self.node_mut(node).now = State::There(thing);
+    }
+
+    /// A file that has been made, of no name or of this one.
+    pub fn made_file(&mut self, node: Option<NodeId>) -> FileId {
+        let file = self.new_file(Size::MADE);
+        if let Some(node) = node {
+            self.made(node, Thing::File(file));
+        }
+        file
+    }
+
+    /// The program has removed what was there.
+    pub fn removed(&mut self, node: NodeId, kind: Thing) {
+        self.was_there(node, kind);
+        self.clear(node);
+        self.node_mut(node).now = State::Absent;
+    }
+
+    /// What was at the first place is at the second now, and the other way round if they were exchanged.
+    pub fn renamed(&mut self, from: NodeId, to: NodeId, exchanged: bool) {
+        self.was_there(from, Thing::Any);
+        self.leads_to_parent(to);
+        if from == to || self.way(to).any(|it| it == from) {
+            return;
+        }
+        if exchanged {
+            self.was_there(to, Thing::Any);
+        } else if self.node(to).now == State::Unasked {
+            self.set(to, State::Absent);
+        }
+        self.swap(from, to);
+        if !exchanged {
+            self.clear(from);
+            self.node_mut(from).now = State::Absent;
+        }
+    }
+
+    /// A second name for what is at the first place.
+    pub fn linked(&mut self, from: NodeId, to: NodeId) {
+        let file = self.file_there(from);
+        let thing = file.map(Thing::File).or_else(|| self.thing(from)).unwrap_or(Thing::Any);
+        self.made(to, thing);
+    }
+
+    /// A directory was found to have something in it.
+    pub fn was_not_empty(&mut self, node: NodeId) {
+        self.was_there(node, Thing::Directory);
+        let children = self.node(node).children.values();
+        let mut states = children.map(|it| self.node(*it).now);
+        let is_explained = states.any(|it| matches!(it, State::There(_)));
+        if !is_explained && let Some(first) = self.node(node).first {
+            self.first_mut(first).has_more = true;
+        }
+    }
+
+    /// Permissions of what is there.
+    pub fn has_mode(&mut self, node: NodeId, mode: u32) {
+        if let Some(first) = self.node(node).first {
+            self.first_mut(first).mode.get_or_insert(mode);
+        }
+    }
+
+    /// What is known of a file's length.
+    pub fn size(&self, file: FileId) -> &Size {
+        &self.sizes[file.0 as usize]
+    }
+
+    /// The same, to learn more.
+    pub fn size_mut(&mut self, file: FileId) -> &mut Size {
+        &mut self.sizes[file.0 as usize]
+    }
+
+    /// Everything that was there at the start, directories before what is in them, in the order of names.
+    pub fn entries(&self) -> Vec<Entry> {
+        let mut entries = Vec::new();
+        self.list(FirstId(0), &mut Vec::new(), &mut entries);
+        entries
+    }
+
+    fn list(&self, at: FirstId, path: &mut Vec<u8>, entries: &mut Vec<Entry>) {
+        let first = self.first(at);
+        let mut children: Vec<(&[u8], FirstId)> =
+            first.children.iter().map(|(name, it)| (&**name, *it)).collect();
+        children.sort_unstable();
+        for (name, child) in children {
+            let First { state, mode, has_more, perhaps, ref children, .. } = *self.first(child);
+            let State::There(thing) = state else { continue };
+            if perhaps && matches!(thing, Thing::File(it) if self.size(it).first() == 0) {
+                continue;
+            }
+            let length = path.len();
+            path.push(b'/');
+            path.extend_from_slice(name);
+            let has_children = !children.is_empty() || has_more;
+            let thing = if thing == Thing::Any && has_children { Thing::Directory } else { thing };
+            entries.push(Entry { path: path.clone(), thing, mode, has_more });
+            self.list(child, path, entries);
+            path.truncate(length);
+        }
+    }
+
+    fn child(&mut self, at: NodeId, name: &[u8]) -> NodeId {
+        if let Some(child) = self.node(at).children.get(name) {
+            return *child;
+        }
+        let first = self.node(at).first.map(|it| self.first_child(it, name));
+        // What the program has made is empty until it puts something in.
+        let now = first.map_or(State::Absent, |it| self.first(it).state);
+        let id = NodeId(u32::try_from(self.nodes.len()).expect("fewer names than bytes"));
+        let children = FxHashMap::default();
+        self.nodes.push(Node { parent: at, name: name.into(), children, now, first });
+        self.node_mut(at).children.insert(name.into(), id);
+        id
+    }
+
+    fn first_child(&mut self, at: FirstId, name: &[u8]) -> FirstId {
+        if let Some(child) = self.first(at).children.get(name) {
+            return *child;
+        }
+        let id = FirstId(u32::try_from(self.firsts.len()).expect("fewer names than bytes"));
+        self.firsts.push(First::new());
+        self.first_mut(at).children.insert(name.into(), id);
+        id
+    }
+
+    fn new_file(&mut self, size: Size) -> FileId {
+        let id = FileId(u32::try_from(self.sizes.len()).expect("fewer files than bytes"));
+        self.sizes.push(size);
+        id
+    }
+
+    /// Something is there, so what leads to it are directories.
+    fn leads_to(&mut self, node: NodeId) {
+        if self.thing(node).is_none() {
+            self.leads_to_parent(node);
+        }
+    }
+
+    fn leads_to_parent(&mut self, node: NodeId) {
+        let above: Vec<NodeId> = self.way(node).skip(1).collect();
+        for it in above {
+            match self.node(it).now {
+                State::There(Thing::Directory) => break,
+                State::Unasked | State::There(Thing::Any) => {
+                    self.set(it, State::There(Thing::Directory));
+                }
+                // A link may lead to one.
+                State::There(Thing::Link(_)) => {}
+                _ => self.unexplained += 1,
+            }
+        }
+    }
+
+    /// It is so, and was so at the start, if nobody has changed it.
+    fn set(&mut self, node: NodeId, state: State) {
+        self.node_mut(node).now = state;
+        if let Some(first) = self.node(node).first {
+            self.first_mut(first).state = state;
+        }
+    }
+
+    /// What is here now is not what was here at the start.
+    fn clear(&mut self, node: NodeId) {
+        let node = self.node_mut(node);
+        node.first = None;
+        node.children.clear();
+    }
+
+    fn swap(&mut self, one: NodeId, other: NodeId) {
+        let take = |it: &mut Node| (std::mem::take(&mut it.children), it.now, it.first.take());
+        let of_one = take(self.node_mut(one));
+        let of_other = take(self.node_mut(other));
+        for (at, (children, now, first)) in [(one, of_other), (other, of_one)] {
+            for child in children.values() {
+                self.node_mut(*child).parent = at;
+            }
+            let node = self.node_mut(at);
+            (node.children, node.now, node.first) = (children, now, first);
+        }
+    }
+
+    /// What is known already, against what was found now.
+    fn agrees(&mut self, known: Thing, found: Thing) {
+        use Thing::{Any, Directory, File, Link, Special};
+        let is_same = match (known, found) {
+            (_, Any) | (Directory, Directory) | (Link(_), _) | (Special, Special) => true,
+            (File(known), File(found)) => known == found,
+            _ => false,
+        };
+        self.unexplained += u64::from(!is_same);
+    }
+
+    fn node(&self, id: NodeId) -> &Node {
+        &self.nodes[id.0 as usize]
+    }
+
+    fn node_mut(&mut self, id: NodeId) -> &mut Node {
+        &mut self.nodes[id.0 as usize]
+    }
+
+    fn first(&self, id: FirstId) -> &First {
+        &self.firsts[id.0 as usize]
+    }
+
+    fn first_mut(&mut self, id: FirstId) -> &mut First {
+        &mut self.firsts[id.0 as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What was there at the start, one line each: `d` for directories, `f` and a length for files.
+    #[track_caller]
+    fn check(happens: impl FnOnce(&mut World), expected: &str) {
+        let mut world = World::default();
+        happens(&mut world);
+        let line = |it: &Entry| {
+            let kind = match it.thing {
+                Thing::Directory => "d".to_owned(),
+                Thing::File(file) => format!("f{}", world.size(file).first()),
+                other => format!("{other:?}"),
+            };
+            format!("{} {kind}", String::from_utf8_lossy(&it.path))
+        };
+        let lines: Vec<String> = world.entries().iter().map(line).collect();
+        assert_eq!(lines.join(", "), expected);
+        assert_eq!(world.unexplained, 0);
+    }
+
+    fn at(world: &mut World, path: &str) -> NodeId {
+        world.find(path.as_bytes()).expect("from the root")
+    }
+
+    fn read(world: &mut World, path: &str, bytes: u64) {
+        let node = at(world, path);
+        let file = world.file_there(node).expect("a file");
+        world.size_mut(file).read(0, None, bytes);
+    }
+
+    #[test]
+    fn what_is_found_was_there_and_what_led_to_it() {
+        check(|world| read(world, "/a/b/c", 7), "/a d, /a/b d, /a/b/c f7");
+    }
+
+    #[test]
+    fn what_the_program_makes_was_not_there() {
+        check(
+            |world| {
+                let directory = at(world, "/a/new");
+                world.made(directory, Thing::Directory);
+                let file = at(world, "/a/new/file");
+                world.made_file(Some(file));
+                read(world, "/a/new/file", 0);
+            },
+            "/a d",
+        );
+    }
+
+    #[test]
+    fn an_open_that_may_have_made_the_file_is_decided_by_its_contents() {
+        let open = |world: &mut World, path: &str, bytes: u64| {
+            let node = at(world, path);
+            let file = world.perhaps_made(node);
+            world.size_mut(file).read(0, None, bytes);
+        };
+        check(
+            |world| {
+                open(world, "/d/made", 0);
+                open(world, "/d/there", 5);
+            },
+            "/d d, /d/there f5",
+        );
+    }
+
+    #[test]
+    fn what_is_renamed_was_at_its_first_name() {
+        check(
+            |world| {
+                let (from, to) = (at(world, "/a"), at(world, "/b"));
+                world.renamed(from, to, false);
+                read(world, "/b/x", 3);
+                let gone = at(world, "/a/x");
+                world.was_absent(gone);
+                let again = at(world, "/a");
+                world.made(again, Thing::Directory);
+                let empty = at(world, "/a/x");
+                world.was_absent(empty);
+            },
+            "/a d, /a/x f3",
+        );
+    }
+
+    #[test]
+    fn what_is_exchanged_was_at_the_other_name() {
+        check(
+            |world| {
+                read(world, "/one", 1);
+                read(world, "/two", 2);
+                let (one, two) = (at(world, "/one"), at(world, "/two"));
+                world.renamed(one, two, true);
+                read(world, "/one", 20);
+            },
+            "/one f1, /two f20",
+        );
+    }
+
+    #[test]
+    fn what_is_replaced_was_there_if_somebody_saw_it() {
+        check(
+            |world| {
+                read(world, "/kept", 5);
+                let new = at(world, "/kept.new");
+                world.made_file(Some(new));
+                let (from, to) = (at(world, "/kept.new"), at(world, "/kept"));
+                world.renamed(from, to, false);
+                read(world, "/kept", 0);
+            },
+            "/kept f5",
+        );
+    }
+
+    #[test]
+    fn what_is_removed_was_there() {
+        check(
+            |world| {
+                let file = at(world, "/d/x");
+                world.removed(file, Thing::Any);
+                let directory = at(world, "/d");
+                world.removed(directory, Thing::Directory);
+                let again = at(world, "/d");
+                world.made(again, Thing::Directory);
+                let none = at(world, "/d/x");
+                world.was_absent(none);
+            },
+            "/d d, /d/x Any",
+        );
+    }
+
+    #[test]
+    fn a_second_name_is_the_same_file() {
+        check(
+            |world| {
+                let (from, to) = (at(world, "/a"), at(world, "/b"));
+                world.linked(from, to);
+                read(world, "/b", 9);
+            },
+            "/a f9",
+        );
+    }
+
+    #[test]
+    fn what_contradicts_is_counted() {
+        let mut world = World::default();
+        read(&mut world, "/a", 1);
+        let file = at(&mut world, "/a");
+        world.was_absent(file);
+        let none = at(&mut world, "/none");
+        world.was_absent(none);
+        world.was_there(none, Thing::Any);
+        assert_eq!(world.unexplained, 2);
+    }
+}

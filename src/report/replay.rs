@@ -1,0 +1,134 @@
+//! The report of `replay plan`: what a replay would do, and what it would not.
+
+use super::{column, first_rows, others};
+use crate::event::syscall_table::CallId;
+use crate::pipeline::Summary;
+use crate::replay::planner::{Out, Planner};
+use crate::replay::world::{Entry, Thing, World};
+use crate::text::table::{Cell, Column, Report, Table};
+
+const DONE: [Column; 2] = [column("call", "call"), column("count", "operations")];
+
+const LEFT: [Column; 4] = [
+    column("reason", ""),
+    column("call", "call"),
+    column("count", "operations"),
+    column("", "because"),
+];
+
+const FILES: [Column; 6] = [
+    column("type", "type"),
+    column("size_bytes", "bytes"),
+    column("size_is_exact", "exact"),
+    column("mode", "mode"),
+    column("has_more", ""),
+    column("path", "path"),
+];
+
+/// What a plan would make and do.
+pub fn report<O: Out>(plan: &Planner<O>, _: &Summary, limit: usize) -> Report {
+    let entries = plan.world.entries();
+    let sum = |it: &mut dyn Iterator<Item = u64>| Cell::Count(it.sum());
+    let of_kind = |wanted: &str| {
+        Cell::Count(entries.iter().filter(|it| kind(it.thing) == wanted).count() as u64)
+    };
+    let first_bytes = sum(&mut entries.iter().filter_map(|it| size(&plan.world, it)));
+    let facts = vec![
+        ("done", "operations done again", sum(&mut plan.done.values().copied())),
+        ("followed", "  worked into them", Cell::Count(plan.followed)),
+        ("left", "  not done again", sum(&mut plan.left.values().copied())),
+        ("asynchronous_left", "  asynchronous, not done again", Cell::Count(plan.asynchronous)),
+        ("read_bytes", "bytes to read", Cell::Count(plan.bytes[0])),
+        ("written_bytes", "bytes to write", Cell::Count(plan.bytes[1])),
+        ("span_ns", "took us", Cell::Ns(plan.span)),
+        ("threads", "threads", Cell::Count(plan.who.len() as u64)),
+        ("waits", "waits for another thread", Cell::Count(plan.waits)),
+        ("descriptors", "descriptors at once", Cell::Count(plan.handles() as u64)),
+        ("given", "  open before", Cell::Count(plan.given.len() as u64)),
+        ("directories", "directories before", of_kind("directory")),
+        ("files", "files before", of_kind("file")),
+        ("links", "symbolic links before", of_kind("link")),
+        ("first_bytes", "bytes in them", first_bytes),
+        ("unexplained", "", Cell::Count(plan.world.unexplained)),
+    ];
+    let mut report = Report { kind: "replay plan", facts, ..Report::default() };
+    report.tables = vec![done(plan), left(plan), files(plan, &entries, limit)];
+    if plan.world.unexplained > 0 {
+        report.notes.push(format!(
+            "{} operations found something else than those before them had left: somebody whose operations are not in the log has \
+             changed it, or it has two names of which nobody knew",
+            plan.world.unexplained
+        ));
+    }
+    report
+}
+
+fn done<O: Out>(plan: &Planner<O>) -> Table {
+    let mut rows: Vec<(CallId, u64)> = plan.done.iter().map(|(call, it)| (*call, *it)).collect();
+    rows.sort_by_key(|(call, it)| (std::cmp::Reverse(*it), *call));
+    let row = |(call, it): (CallId, u64)| vec![name(call), Cell::Count(it)];
+    let rows = rows.into_iter().map(row).collect();
+    Table { key: "done_calls", title: "Done again".to_owned(), columns: DONE.to_vec(), rows }
+}
+
+fn left<O: Out>(plan: &Planner<O>) -> Table {
+    let mut rows: Vec<_> = plan.left.iter().collect();
+    rows.sort_by_key(|(key, it)| (std::cmp::Reverse(**it), **key));
+    let rows = rows.into_iter().map(|((reason, call), it)| {
+        let reason = [reason.as_str().to_owned(), reason.to_string()].map(Cell::Word);
+        let [word, sentence] = reason;
+        vec![word, name(*call), Cell::Count(*it), sentence]
+    });
+    let rows = rows.collect();
+    Table { key: "left_calls", title: "Not done again".to_owned(), columns: LEFT.to_vec(), rows }
+}
+
+fn files<O: Out>(plan: &Planner<O>, entries: &[Entry], limit: usize) -> Table {
+    let total = entries.len();
+    let (shown, rest) = first_rows(entries.iter().collect(), limit);
+    let exact = |it: &Entry| match it.thing {
+        Thing::File(file) => Cell::Flag(plan.world.size(file).is_exact()),
+        _ => Cell::None,
+    };
+    let row = |it: &Entry| {
+        vec![
+            Cell::Word(kind(it.thing).to_owned()),
+            Cell::count(size(&plan.world, it)),
+            exact(it),
+            it.mode.map_or(Cell::None, |it| Cell::Word(format!("{it:04o}"))),
+            Cell::Flag(it.has_more),
+            Cell::Name(it.path.clone()),
+        ]
+    };
+    let mut rows: Vec<Vec<Cell>> = shown.into_iter().map(row).collect();
+    if !rest.is_empty() {
+        let bytes = rest.iter().filter_map(|it| size(&plan.world, it)).sum();
+        let mut row = vec![Cell::None, Cell::Count(bytes), Cell::None, Cell::None, Cell::None];
+        row.push(others(rest.len()));
+        rows.push(row);
+    }
+    let title = format!("There before the first operation: {total}");
+    Table { key: "files_before", title, columns: FILES.to_vec(), rows }
+}
+
+fn name(call: CallId) -> Cell {
+    Cell::Word(call.call().name.to_owned())
+}
+
+/// What nothing has shown is made a file.
+fn kind(thing: Thing) -> &'static str {
+    match thing {
+        Thing::Directory => "directory",
+        Thing::Any | Thing::File(_) => "file",
+        Thing::Link(_) => "link",
+        Thing::Special => "special",
+    }
+}
+
+fn size(world: &World, entry: &Entry) -> Option<u64> {
+    match entry.thing {
+        Thing::File(file) => Some(world.size(file).first()),
+        Thing::Link(bytes) => Some(bytes),
+        _ => None,
+    }
+}
