@@ -176,7 +176,9 @@ impl World {
 
     /// Something was found there.
     pub fn was_there(&mut self, node: NodeId, kind: Thing) {
-        self.leads_to(node);
+        if self.thing(node).is_none() {
+            self.leads_to_parent(node);
+        }
         let now = match self.node(node).now {
             State::Unasked => kind,
             State::There(Thing::Any) => kind,
@@ -368,12 +370,6 @@ impl World {
     }
 
     /// Something is there, so what leads to it are directories.
-    fn leads_to(&mut self, node: NodeId) {
-        if self.thing(node).is_none() {
-            self.leads_to_parent(node);
-        }
-    }
-
     fn leads_to_parent(&mut self, node: NodeId) {
         let above: Vec<NodeId> = self.way(node).skip(1).collect();
         for it in above {

@@ -6,10 +6,10 @@
 //! the time before.
 
 use std::collections::{BTreeSet, HashMap};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 
 use nix::sys::stat::{major, minor};
@@ -23,11 +23,16 @@ use crate::units::{DevId, Pid};
 /// Files that are remembered.
 const FILES_MAX: usize = 1 << 16;
 
+/// With so many, those that are gone are looked for: of a program that makes files and removes them no more are kept.
+const LOOK_AT_MIN: usize = 1 << 12;
+
 /// Regular files on devices, as they were called when they were seen.
 #[derive(Debug, Default)]
 pub struct SeenFiles {
     paths: HashMap<(DevId, u64), Vec<u8>>,
-    /// Those that there was no room for.
+    /// How many there are when those that are gone are looked for.
+    look_at: usize,
+    /// Those that there was no room for, and those that were gone.
     left_out: u64,
     /// What was mounted when that was looked at last: the lines of [`Text::BLOCKS`].
     mounted: Option<BTreeSet<String>>,
@@ -50,11 +55,23 @@ impl SeenFiles {
             return;
         }
         let key = (stat.dev, stat.ino);
+        if self.paths.len() >= self.look_at.max(LOOK_AT_MIN) && self.look_at < FILES_MAX {
+            self.forget_gone();
+        }
         if self.paths.len() < FILES_MAX || self.paths.contains_key(&key) {
             self.paths.insert(key, link.clone());
         } else {
             self.left_out += 1;
         }
+    }
+
+    /// What is gone now cannot be asked at the end. Each time twice as many are left as there were, or few.
+    fn forget_gone(&mut self) {
+        let before = self.paths.len();
+        self.paths.retain(|key, path| is_there(*key, path));
+        self.paths.shrink_to(2 * self.paths.len());
+        self.left_out += (before - self.paths.len()) as u64;
+        self.look_at = 2 * self.paths.len();
     }
 
     fn note_mounts(&mut self, text: &[u8]) {
@@ -82,6 +99,15 @@ impl SeenFiles {
         }
         (facts, not_asked)
     }
+}
+
+/// True if this file still has this name.
+fn is_there((dev, ino): (DevId, u64), path: &[u8]) -> bool {
+    let found = std::fs::symlink_metadata(OsStr::from_bytes(path));
+    found.is_ok_and(|it| {
+        it.ino() == ino
+            && (major(it.dev()), minor(it.dev())) == (dev.major().into(), dev.minor().into())
+    })
 }
 
 fn is_regular(stat: &FileStat) -> bool {
@@ -122,6 +148,26 @@ mod tests {
         assert_eq!(Vec::from_iter(seen.changed.iter().cloned()), ["7:0", "7:1"]);
         seen.paths.insert((DevId::new(7, 1), 2), b"/".to_vec());
         assert_eq!(seen.ask(endless()), (Vec::new(), 1));
+    }
+
+    /// Fails if what a program makes and removes is kept, or if what it keeps is not.
+    #[test]
+    fn those_that_are_gone_are_forgotten() {
+        let kept = std::env::current_exe().expect("we are a file");
+        let found = std::fs::metadata(&kept).expect("it is there");
+        let number = |it: u64| u32::try_from(it).expect("a small number");
+        let dev = DevId::new(number(major(found.dev())), number(minor(found.dev())));
+        let mut seen = SeenFiles::default();
+        seen.paths.insert((dev, found.ino()), kept.into_os_string().into_vec());
+        for ino in 0..3 * LOOK_AT_MIN as u64 {
+            seen.paths.insert((DevId::new(7, 1), ino), b"/nowhere/at/all".to_vec());
+            if seen.paths.len() >= seen.look_at.max(LOOK_AT_MIN) {
+                seen.forget_gone();
+            }
+            assert!(seen.paths.len() <= LOOK_AT_MIN);
+        }
+        assert!(seen.paths.contains_key(&(dev, found.ino())));
+        assert_eq!(seen.left_out + seen.paths.len() as u64, 3 * LOOK_AT_MIN as u64 + 1);
     }
 
     #[test]
