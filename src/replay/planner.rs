@@ -60,9 +60,10 @@ pub struct Planner<O> {
     things: Things,
     waited: Waited,
     threads: FxHashMap<ThreadKey, Thread>,
-    /// Threads that have done something, and when their operation under way began.
+    /// Threads inside a call that may be done again, and when it began.
     under_way: FxHashMap<ThreadKey, u64>,
-    names: FxHashMap<ThreadKey, Vec<u8>>,
+    /// Threads that have done nothing yet: their names, and what their process had done last when they came.
+    new: FxHashMap<ThreadKey, (Vec<u8>, Option<At>)>,
     /// The newest operation of each process, and of whom it was born.
     newest: FxHashMap<ProcessKey, At>,
     /// When the first operation began, ns.
@@ -100,7 +101,7 @@ impl<O: Out> Planner<O> {
             waited: Waited::default(),
             threads: FxHashMap::default(),
             under_way: FxHashMap::default(),
-            names: FxHashMap::default(),
+            new: FxHashMap::default(),
             newest: FxHashMap::default(),
             first: None,
             floor: 0,
@@ -187,8 +188,7 @@ impl<O: Out> Planner<O> {
         let thread =
             self.threads.entry(operation.thread).or_insert(Thread { worker: new, count: 0 });
         if thread.worker == new {
-            let comm = self.names.remove(&operation.thread).unwrap_or_default();
-            let born = self.newest.get(&operation.process).copied();
+            let (comm, born) = self.new.remove(&operation.thread).unwrap_or_default();
             let (pid, tid) = (operation.pid.0, operation.tid.0);
             self.who.push(Who { worker: new, pid, tid, comm, before: born.into_iter().collect() });
         }
@@ -446,6 +446,22 @@ impl<O: Out> Planner<O> {
         self.out.planned(&planned)
     }
 
+    /// What waits for a pipe or a socket, perhaps for as long as the capture, will not be done again: nobody has to remember for it
+    /// what was before.
+    fn begun(&mut self, operation: &SyscallOperation) {
+        let call = operation.call.call();
+        let file = operation.file.as_ref().map(|it| it.id);
+        let handle = operation.fd.and_then(|fd| self.handles.get(operation.process, fd, file));
+        let is_left = match (handle, &operation.file) {
+            (Some(handle), _) => matches!(self.handles.behind(handle), Behind::Left(_)),
+            (None, Some(file)) => of_file(file).is_err(),
+            (None, None) => call.arg(Role::Fd).is_some(),
+        };
+        if treatment(call, &operation.args) == Treatment::Done && !is_left {
+            self.under_way.insert(operation.thread, operation.start.0);
+        }
+    }
+
     /// Nobody who comes later began before the oldest operation that is under way.
     fn raise_floor(&mut self, now: KernelTime) {
         let oldest = self.under_way.values().copied().min().unwrap_or(now.0);
@@ -465,11 +481,10 @@ impl<O: Out> Sink for Planner<O> {
                 }
             }
             Step::ThreadSeen(thread) => {
-                self.names.insert(thread.key, thread.comm.clone());
+                let born = self.newest.get(&thread.process).copied();
+                self.new.insert(thread.key, (thread.comm.clone(), born));
             }
-            Step::SyscallBegun(operation) => {
-                self.under_way.insert(operation.thread, operation.start.0);
-            }
+            Step::SyscallBegun(operation) => self.begun(operation),
             Step::SyscallEnded(operation, effects) => {
                 self.under_way.remove(&operation.thread);
                 self.ended(operation, effects)?;
@@ -494,7 +509,7 @@ impl<O: Out> Sink for Planner<O> {
             }
             Step::ThreadEnded(thread) => {
                 self.threads.remove(&thread.key);
-                self.names.remove(&thread.key);
+                self.new.remove(&thread.key);
             }
             _ => {}
         }

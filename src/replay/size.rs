@@ -43,11 +43,6 @@ impl Size {
         self.exact.is_some()
     }
 
-    /// Bytes that may have to be on the disk at once: those of the start, or those that were put there.
-    pub fn most(&self) -> u64 {
-        self.first().max(self.written).saturating_add(self.appended)
-    }
-
     /// `got` of `asked` bytes were read from here.
     pub fn read(&mut self, offset: u64, asked: Option<u64>, got: u64) {
         // Where nothing was got, the end is anywhere before.

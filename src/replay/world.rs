@@ -37,8 +37,6 @@ pub enum Thing {
     File(FileId),
     /// A symbolic link, which contains so many bytes; 0: not known how many.
     Link(u64),
-    /// A device, a socket, a pipe.
-    Special,
 }
 
 /// What is known of a place.
@@ -55,7 +53,6 @@ enum State {
 #[derive(Debug)]
 struct Node {
     parent: NodeId,
-    name: Box<[u8]>,
     children: FxHashMap<Box<[u8]>, NodeId>,
     now: State,
     /// What was at its place at the start; `None`: it has come about since.
@@ -101,7 +98,6 @@ impl Default for World {
     fn default() -> Self {
         let root = Node {
             parent: NodeId(0),
-            name: Box::default(),
             children: FxHashMap::default(),
             now: State::There(Thing::Directory),
             first: Some(FirstId(0)),
@@ -143,17 +139,6 @@ impl World {
     pub fn way(&self, node: NodeId) -> impl Iterator<Item = NodeId> {
         std::iter::successors(Some(node), |&it| Some(self.node(it).parent))
             .take_while(|it| *it != NodeId(0))
-    }
-
-    /// Its name now.
-    pub fn path(&self, node: NodeId) -> Vec<u8> {
-        let parts: Vec<NodeId> = self.way(node).collect();
-        let mut path = Vec::new();
-        for part in parts.into_iter().rev() {
-            path.push(b'/');
-            path.extend_from_slice(&self.node(part).name);
-        }
-        path
     }
 
     /// What is there, as far as known.
@@ -348,7 +333,7 @@ impl World {
         let now = first.map_or(State::Absent, |it| self.first(it).state);
         let id = NodeId(u32::try_from(self.nodes.len()).expect("fewer names than bytes"));
         let children = FxHashMap::default();
-        self.nodes.push(Node { parent: at, name: name.into(), children, now, first });
+        self.nodes.push(Node { parent: at, children, now, first });
         self.node_mut(at).children.insert(name.into(), id);
         id
     }
@@ -415,9 +400,9 @@ impl World {
 
     /// What is known already, against what was found now.
     fn agrees(&mut self, known: Thing, found: Thing) {
-        use Thing::{Any, Directory, File, Link, Special};
+        use Thing::{Any, Directory, File, Link};
         let is_same = match (known, found) {
-            (_, Any) | (Directory, Directory) | (Link(_), _) | (Special, Special) => true,
+            (_, Any) | (Directory, Directory) | (Link(_), _) => true,
             (File(known), File(found)) => known == found,
             _ => false,
         };

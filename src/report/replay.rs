@@ -121,7 +121,6 @@ fn kind(thing: Thing) -> &'static str {
         Thing::Directory => "directory",
         Thing::Any | Thing::File(_) => "file",
         Thing::Link(_) => "link",
-        Thing::Special => "special",
     }
 }
 

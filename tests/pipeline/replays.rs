@@ -51,16 +51,18 @@ fn every_call_has_its_place() {
 fn who_is_waited_for_was_over() {
     let mut waits = 0;
     for name in names("iocap") {
-        let plan = || run(&read(&name, "iocap"), Planner::new(Kept::default())).2.out.0;
-        let planned = plan();
-        assert_eq!(planned, plan(), "{name}");
+        let plan = || run(&read(&name, "iocap"), Planner::new(Kept::default())).2;
+        let Planner { out: Kept(planned), who, .. } = plan();
+        assert_eq!(planned, plan().out.0, "{name}");
         let mut ends: BTreeMap<At, u64> = BTreeMap::new();
         let mut counts: BTreeMap<_, u32> = BTreeMap::new();
         for it in &planned {
             let count = counts.entry(it.at.worker).or_default();
             assert_eq!(it.at.number, *count, "{name}");
             *count += 1;
-            for before in &it.before {
+            let born = &who[it.at.worker.0 as usize].before;
+            let born = born.iter().filter(|_| it.at.number == 0);
+            for before in it.before.iter().chain(born) {
                 assert!(before.worker != it.at.worker, "{name}: {it:?}");
                 let end = ends.get(before).expect("it comes before");
                 assert!(*end <= it.start, "{name}: {it:?}");
