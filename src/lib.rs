@@ -45,6 +45,8 @@ pub mod analysis;
 
 pub mod replay;
 
+pub mod replayer;
+
 pub mod report;
 
 pub mod cli;

@@ -26,7 +26,8 @@ const MODULES: &[(&str, &[&str])] = &[
     ("text", &["operation", "event", "anomaly", "units"]),
     ("otf2", &["operation", "event", "capture", "units"]),
     ("analysis", &["operation", "capture", "pipeline", "event", "units", "anomaly"]),
-    ("replay", &["operation", "event", "units"]),
+    ("replay", &["analysis", "operation", "event", "units"]),
+    ("replayer", &["replay", "sys", "event", "units"]),
     (
         "report",
         &[

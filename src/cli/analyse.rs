@@ -1,6 +1,7 @@
 //! Verbs that answer a question: from a log, or from a recording that is made for it and not kept.
 
 use std::convert::Infallible;
+use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;
@@ -71,32 +72,29 @@ pub(super) fn run<F: Sink<Error = Infallible>>(
     // What cannot be is said before anything is recorded.
     let wish = Wish::of(&args.filter)?.on(args);
     let to = output(args.print.to.as_deref(), !args.capture.command.is_empty())?;
-    let tell = |(fold, converted): &(F, Converted)| {
-        let limit = args.print.rows.unwrap_or(default_rows(&args.print));
-        let mut report = report(fold, &converted.summary, limit);
-        report.notes.extend(exit_lines::notes(converted));
+    let tell = |(fold, converted): (F, Converted)| {
+        let mut report = report(&fold, &converted.summary, limit(&args.print));
+        report.notes.extend(exit_lines::notes(&converted));
         print(&report, form(&args.print), to)
     };
     run_with(args, wish, fold, tell)
 }
 
 /// Folds a log, or a recording; `tell` says what came of it.
-pub(super) fn run_with<F: Sink<Error = Infallible>>(
+pub(super) fn run_with<F: Sink<Error: Display>>(
     args: &AnalyseArgs,
     wish: Wish<'_>,
     fold: impl FnOnce() -> F,
-    tell: impl FnOnce(&(F, Converted)) -> Result<(), CliError>,
+    tell: impl FnOnce((F, Converted)) -> Result<(), CliError>,
 ) -> Result<ExitCode, CliError> {
     if let Some(log) = &args.log {
-        tell(&fold_log(log, fold(), wish, &mut || true)?)?;
+        tell(fold_log(log, fold(), wish, &mut || true)?)?;
         return Ok(ExitCode::SUCCESS);
     }
     let (log, place) = private_log()?;
     let mut recorded = record::capture(&args.capture, || Ok(place), |_| log.try_clone())?;
-    let work = |path: &Path, go_on: &mut dyn FnMut() -> bool| {
-        let result = fold_log(path, fold(), wish, go_on)?;
-        tell(&result)
-    };
+    let work =
+        |path: &Path, go_on: &mut dyn FnMut() -> bool| tell(fold_log(path, fold(), wish, go_on)?);
     recorded.work(work, "nothing was worked out");
     recorded.end()
 }
@@ -111,7 +109,7 @@ pub(super) fn private_log() -> Result<(File, LogPlace), CliError> {
     Ok((log, LogPlace { path, shown }))
 }
 
-fn fold_log<F: Sink<Error = Infallible>>(
+fn fold_log<F: Sink<Error: Display>>(
     log: &Path,
     fold: F,
     wish: Wish<'_>,
@@ -137,8 +135,8 @@ pub(super) fn form(args: &PrintArgs) -> Form {
 }
 
 /// Programs get all rows.
-pub(super) fn default_rows(args: &PrintArgs) -> usize {
-    if form(args) == Form::Text { report::ROWS } else { 0 }
+pub(super) fn limit(args: &PrintArgs) -> usize {
+    args.rows.unwrap_or(if form(args) == Form::Text { report::ROWS } else { 0 })
 }
 
 pub(super) fn print(

@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
 use super::control::DEFAULT_MAX;
+use super::replay_args::ReplayArgs;
 use super::self_test;
 use super::values::{Cpus, parse_cpus, parse_duration, parse_size, parse_unwind};
 use crate::sys::perf::Unwind;
@@ -78,18 +79,6 @@ pub(super) enum Verb {
         /// Its file, which is not there yet
         file: PathBuf,
     },
-}
-
-#[derive(Debug, ClapArgs)]
-pub(super) struct ReplayArgs {
-    #[command(subcommand)]
-    pub(super) verb: ReplayVerb,
-}
-
-#[derive(Debug, Subcommand)]
-pub(super) enum ReplayVerb {
-    /// What a replay would do: the operations it would do again, those it would not and why, and the files that have to be there before
-    Plan(AnalyseArgs),
 }
 
 #[derive(Debug, ClapArgs)]

@@ -16,6 +16,7 @@ mod output;
 mod pick;
 mod record;
 mod replay;
+mod replay_args;
 mod script;
 mod self_test;
 mod signals;

@@ -1,14 +1,38 @@
 //! `iotrace-perf replay`: what was captured, once more.
 
+use std::borrow::Cow;
 use std::convert::Infallible;
+use std::fs::File;
+use std::io::{self, BufWriter};
+use std::path::Path;
 use std::process::ExitCode;
+use std::sync::atomic::Ordering;
 
-use super::analyse;
-use super::args::{ReplayArgs, ReplayVerb};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use super::convert::Converted;
 use super::error::CliError;
+use super::pick::Wish;
+use super::replay_args::{
+    ContentArg, InitArgs, OrderArg, PacingArg, PlanArgs, PurgeArgs, ReplayArgs, ReplayVerb,
+    RunArgs, SpeedArg,
+};
+use super::{analyse, exit_lines, say, signals};
+use crate::replay::file::{FileKind, Index, PlanReader, PlanWriter, finish};
+use crate::replay::outcome::Outcome;
 use crate::replay::planned::Planned;
 use crate::replay::planner::{Out, Planner};
+use crate::replayer::contents::Contents;
+use crate::replayer::init;
+use crate::replayer::manifest::{Listed, Place, State, walk};
+use crate::replayer::purge::purge;
+use crate::replayer::run::{self, Options, Order, Pacing, Replayed};
 use crate::report;
+use crate::report::replay_run::Run;
+use crate::sys::sandbox;
+
+/// It was done, and not everything came as it was to come.
+const MISMATCH: u8 = 1;
 
 /// Operations that nobody wants to have.
 struct Nowhere;
@@ -23,8 +47,216 @@ impl Out for Nowhere {
 
 pub(super) fn run(args: &ReplayArgs) -> Result<ExitCode, CliError> {
     match &args.verb {
-        ReplayVerb::Plan(args) => {
-            analyse::run(args, || Planner::new(Nowhere), report::replay::report)
+        ReplayVerb::Plan(args) => plan(args),
+        ReplayVerb::Init(args) => make(args),
+        ReplayVerb::Run(args) => again(args),
+        ReplayVerb::Purge(args) => remove(args),
+    }
+}
+
+fn plan(args: &PlanArgs) -> Result<ExitCode, CliError> {
+    let Some(path) = args.output.as_ref().filter(|_| !args.dry_run) else {
+        return analyse::run(&args.analyse, || Planner::new(Nowhere), report::replay::report);
+    };
+    let args = &args.analyse;
+    let wish = Wish::of(&args.filter)?.on(args);
+    let to = analyse::output(args.print.to.as_deref(), !args.capture.command.is_empty())?;
+    let failed = |source| CliError::Create { path: path.clone(), source };
+    let unfinished = Unfinished(Some(path));
+    let writer = PlanWriter::new(BufWriter::new(analyse::new_file(path)?)).map_err(failed)?;
+    let tell = |(planner, converted): (Planner<_>, Converted)| {
+        let mut report =
+            report::replay::report(&planner, &converted.summary, analyse::limit(&args.print));
+        finish(planner).map_err(failed)?;
+        unfinished.finish();
+        report.notes.extend(exit_lines::notes(&converted));
+        analyse::print(&report, analyse::form(&args.print), to)
+    };
+    analyse::run_with(args, wish, || Planner::new(writer), tell)
+}
+
+/// A file that goes if nobody says that it is whole.
+struct Unfinished<'a>(Option<&'a Path>);
+
+impl Unfinished<'_> {
+    fn finish(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Unfinished<'_> {
+    fn drop(&mut self) {
+        // Whoever reads what stays is told that it is not whole.
+        let _ = self.0.map(std::fs::remove_file);
+    }
+}
+
+fn make(args: &InitArgs) -> Result<ExitCode, CliError> {
+    let (reader, index) = open(&args.plan)?;
+    let before = reader.files(&index).map_err(|it| damaged(&args.plan, &it))?;
+    let mut place = place_for(&args.root)?;
+    let bytes = before.iter().filter(|it| it.kind == FileKind::File).map(|it| it.size).sum();
+    let bar = bar(bytes);
+    let made = init::init(&mut place, &before, contents(args.content), &mut |it| bar.inc(it));
+    bar.finish_and_clear();
+    let init::Made { directories, files, names, links, bytes } = made.map_err(usage)?;
+    say(&format!(
+        "made {directories} directories, {files} files with {bytes} bytes, {names} more names of these and {links} symbolic links in {}; \
+         now: iotrace-perf replay run {} --root {}",
+        args.root.display(),
+        args.plan.display(),
+        args.root.display()
+    ));
+    for it in index.given.iter().filter(|it| before.iter().all(|file| file.path != it.path)) {
+        say(&format!("{} was open before, and is not made", String::from_utf8_lossy(&it.path)));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A new directory, or one of ours, which is emptied first.
+fn place_for(root: &Path) -> Result<Place, CliError> {
+    if let Ok(place) = Place::open(root) {
+        let purged = purge(place).map_err(usage)?;
+        if let Some((path, source)) = purged.left.into_iter().next() {
+            return Err(CliError::Usage(format!(
+                "{} has more in it than a replay has made: {}: {source}; see: iotrace-perf replay purge --root {0}",
+                root.display(),
+                path.display()
+            )));
         }
     }
+    Place::make(root).map_err(usage)
+}
+
+fn again(args: &RunArgs) -> Result<ExitCode, CliError> {
+    let options = options(args);
+    let to = analyse::output(args.print.to.as_deref(), false)?;
+    let (reader, index) = open(&args.plan)?;
+    let mut place = Place::open(&args.root).map_err(usage)?;
+    if place.state != State::Ready {
+        return Err(CliError::Usage(format!(
+            "the files in {} are not as they have to be before the first operation ({}); make them again: iotrace-perf replay init {} \
+             --root {0}",
+            args.root.display(),
+            place.state.as_str(),
+            args.plan.display()
+        )));
+    }
+    let tree = place.tree();
+    let is_over = signals::flag().map_err(CliError::Output)?;
+    if !sandbox::enter(&tree).map_err(usage)?.is_mount {
+        say(
+            "nobody may mount here: devices in the replay's directory, if somebody puts any there, can be opened",
+        );
+    }
+    check_files(&place)?;
+    place.set(State::Running).map_err(usage)?;
+    // ORDERING: only a flag.
+    let replayed = run::run(reader, index, options, &mut || !is_over.load(Ordering::Relaxed));
+    // Also of one that failed: it may have made some.
+    let there = walk(Path::new("/")).map_err(usage)?;
+    place.list(there.into_iter()).map_err(usage)?;
+    place.set(State::Done).map_err(usage)?;
+    tell(args, &options, &replayed.map_err(usage)?, to)
+}
+
+/// What is there has to be what was made.
+fn check_files(place: &Place) -> Result<(), CliError> {
+    let sorted = |mut it: Vec<Listed>| {
+        it.sort_by(|one, other| one.path.cmp(&other.path));
+        it
+    };
+    let made = sorted(place.listed().map_err(usage)?);
+    let there = sorted(walk(Path::new("/")).map_err(usage)?);
+    if made == there {
+        return Ok(());
+    }
+    let both = made.iter().zip(&there).find(|(made, there)| made != there);
+    let longer = || made.get(there.len()).or_else(|| there.get(made.len()));
+    let other =
+        both.map(|(made, there)| if made.path < there.path { made } else { there }).or_else(longer);
+    let path = other.map_or(Cow::default(), |it| String::from_utf8_lossy(&it.path));
+    Err(CliError::Usage(format!(
+        "somebody has changed the files of the replay ({path}); make them again with iotrace-perf replay init"
+    )))
+}
+
+fn tell(
+    args: &RunArgs,
+    options: &Options,
+    replayed: &Replayed,
+    to: Box<dyn io::Write + Send>,
+) -> Result<ExitCode, CliError> {
+    let Replayed { index, comparison, is_stopped, not_given, most, cpus } = replayed;
+    let expected = options.pacing != Pacing::Max;
+    let run = Run {
+        index,
+        comparison,
+        expected_span: expected.then(|| options.scaled(index.span)),
+        is_stopped: *is_stopped,
+        threads: (*most, *cpus),
+    };
+    let mut report = report::replay_run::report(&run, analyse::limit(&args.print));
+    for (path, source) in not_given {
+        let note = format!("{} was open before and could not be opened: {source}", path.display());
+        report.notes.push(note);
+    }
+    analyse::print(&report, analyse::form(&args.print), to)?;
+    let is_bad = comparison.count(Outcome::is_mismatch) > args.max_mismatch || *is_stopped;
+    Ok(if is_bad { ExitCode::from(MISMATCH) } else { ExitCode::SUCCESS })
+}
+
+fn remove(args: &PurgeArgs) -> Result<ExitCode, CliError> {
+    let place = Place::open(&args.root).map_err(usage)?;
+    let purged = purge(place).map_err(usage)?;
+    say(&format!("removed {} files and directories", purged.removed));
+    for (path, source) in &purged.left {
+        say(&format!("left {}: {source}", path.display()));
+    }
+    Ok(if purged.left.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(MISMATCH) })
+}
+
+fn open(path: &Path) -> Result<(PlanReader, Index), CliError> {
+    let file =
+        File::open(path).map_err(|source| CliError::Open { path: path.to_owned(), source })?;
+    PlanReader::new(file).map_err(|it| damaged(path, &it))
+}
+
+fn damaged(path: &Path, what: &crate::replay::file::PlanError) -> CliError {
+    CliError::Log { path: path.to_owned(), message: what.to_string() }
+}
+
+fn usage(what: impl std::fmt::Display) -> CliError {
+    CliError::Usage(what.to_string())
+}
+
+fn options(args: &RunArgs) -> Options {
+    let (pacing, speed) = match (args.speed, args.pacing) {
+        (SpeedArg::Max, _) | (_, PacingArg::Max) => (Pacing::Max, 1.0),
+        (SpeedArg::Times(speed), PacingArg::Open) => (Pacing::Open, speed),
+        (SpeedArg::Times(speed), PacingArg::Closed) => (Pacing::Closed, speed),
+    };
+    let order = match args.order {
+        OrderArg::Total => Order::Total,
+        OrderArg::Deps => Order::Dependencies,
+        OrderArg::Thread => Order::Thread,
+        OrderArg::None => Order::None,
+    };
+    Options { order, pacing, speed, contents: contents(args.content) }
+}
+
+fn contents(arg: ContentArg) -> Contents {
+    match arg {
+        ContentArg::Sparse => Contents::Sparse,
+        ContentArg::Zero => Contents::Zero,
+        ContentArg::Random(seed) => Contents::Random(seed),
+        ContentArg::Compressible(percent) => Contents::Compressible(0, percent),
+    }
+}
+
+/// How far the files are, on a terminal.
+fn bar(bytes: u64) -> ProgressBar {
+    let style = ProgressStyle::with_template("{bar:40} {bytes}/{total_bytes} {bytes_per_sec}");
+    ProgressBar::with_draw_target(Some(bytes), ProgressDrawTarget::stderr())
+        .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }

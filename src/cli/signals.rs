@@ -87,6 +87,17 @@ impl Interrupts for Signals {
     }
 }
 
+/// Set when a signal asks us to end; the second one ends us.
+pub(super) fn flag() -> io::Result<Arc<AtomicBool>> {
+    let is_over = Arc::new(AtomicBool::new(false));
+    for signal in SIGNALS.into_iter().filter(|it| !is_ignored(*it)) {
+        // In this order the first one finds that it is none.
+        flag::register_conditional_default(signal, Arc::clone(&is_over))?;
+        flag::register(signal, Arc::clone(&is_over))?;
+    }
+    Ok(is_over)
+}
+
 /// `nohup` and shells in the background start us with signals ignored.
 fn is_ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();

@@ -32,9 +32,9 @@ pub(super) fn run(mut args: StacksArgs) -> Result<ExitCode, CliError> {
     let has_program = !analyse.capture.command.is_empty();
     let to = analyse::output(analyse.print.to.as_deref(), has_program)?;
     let svg = args.svg.as_deref().map(Picture::new).transpose()?;
-    let tell = |(fold, converted): &(IoStacks, Converted)| {
-        let stacks = Stacks::new(fold, &converted.summary, shape);
-        let mut notes = exit_lines::notes(converted);
+    let tell = |(fold, converted): (IoStacks, Converted)| {
+        let stacks = Stacks::new(&fold, &converted.summary, shape);
+        let mut notes = exit_lines::notes(&converted);
         let (svg, nothing) = svg.map_or((None, None), |it| {
             if stacks.is_nothing() { (None, Some(NOTHING)) } else { (Some(it), None) }
         });
@@ -44,8 +44,7 @@ pub(super) fn run(mut args: StacksArgs) -> Result<ExitCode, CliError> {
             folded(&stacks, to)?;
         } else {
             let form = analyse::form(&analyse.print);
-            let rows = analyse.print.rows.unwrap_or(analyse::default_rows(&analyse.print));
-            let mut report = stacks.report(form, rows);
+            let mut report = stacks.report(form, analyse::limit(&analyse.print));
             report.notes.extend(notes);
             analyse::print(&report, form, to)?;
         }

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use super::replay_args::{ContentArg, SpeedArg};
 use crate::sys::limits::parse_cpu_list;
 use crate::sys::perf::Unwind;
+
 /// A list of CPUs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Cpus(pub(super) Vec<u32>);
@@ -11,6 +13,34 @@ pub(super) struct Cpus(pub(super) Vec<u32>);
 /// `0-3,8`, as the kernel writes them.
 pub(super) fn parse_cpus(text: &str) -> Result<Cpus, String> {
     parse_cpu_list(text).map(Cpus).ok_or_else(|| "CPUs are given like 0-3,8".to_owned())
+}
+
+/// `2`, `0.5`, `max`.
+pub(super) fn parse_speed(text: &str) -> Result<SpeedArg, String> {
+    let is_speed = |it: &f64| it.is_finite() && *it > 0.0;
+    match (text, text.parse().ok().filter(is_speed)) {
+        ("max", _) => Ok(SpeedArg::Max),
+        (_, Some(times)) => Ok(SpeedArg::Times(times)),
+        _ => Err("a speed is a number above 0, such as 2 or 0.5, or max".to_owned()),
+    }
+}
+
+/// `sparse`, `zero`, `random`, `random:SEED`, `compress:PERCENT`.
+pub(super) fn parse_content(text: &str) -> Result<ContentArg, String> {
+    let (word, number) = text.split_once(':').map_or((text, None), |it| (it.0, Some(it.1)));
+    let wanted = "what files contain is sparse, zero, random, random:SEED or compress:PERCENT";
+    let wrong = || wanted.to_owned();
+    match (word, number) {
+        ("sparse", None) => Ok(ContentArg::Sparse),
+        ("zero", None) => Ok(ContentArg::Zero),
+        ("random", None) => Ok(ContentArg::Random(0)),
+        ("random", Some(seed)) => seed.parse().map(ContentArg::Random).map_err(|_| wrong()),
+        ("compress", Some(percent)) => {
+            let percent = percent.parse().ok().filter(|it| *it <= 100);
+            percent.map(ContentArg::Compressible).ok_or_else(wrong)
+        }
+        _ => Err(wrong()),
+    }
 }
 
 /// `64K`, `8M`, `1G`, or bytes.

@@ -94,8 +94,20 @@ pub fn named(
         (Class::Stat, _) if call.name.starts_with("readlink") => {
             world.was_there(node, Thing::Link(ret.try_into().unwrap_or(0)));
         }
-        _ => world.was_there(node, Thing::Any),
+        _ => {
+            world.was_there(node, Thing::Any);
+            if asks_to_execute(call, args) {
+                world.is_executable(node);
+            }
+        }
     }
+}
+
+/// True for `access` with `X_OK`.
+fn asks_to_execute(call: &Call, args: &[u64; 6]) -> bool {
+    let mode = call.arg(Role::Path).and_then(|it| args.get(it + 1)).copied().unwrap_or(0);
+    let is_access = call.name == "access" || call.name.starts_with("faccessat");
+    is_access && mode & u64::from(bits(libc::X_OK)) != 0
 }
 
 /// A call that was given names has failed.
@@ -114,6 +126,8 @@ pub fn failed(
             let there = if call.class == Class::Name { second.unwrap_or(node) } else { node };
             world.was_there(there, Thing::Any);
         }
+        // It is no link.
+        libc::EINVAL if call.name.starts_with("readlink") => world.was_there(node, Thing::Any),
         libc::EISDIR => world.was_there(node, Thing::Directory),
         libc::ENOTEMPTY if call.class == Class::Remove => world.was_not_empty(node),
         libc::ENOTDIR if removes_directory(call, args) => {

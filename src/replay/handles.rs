@@ -7,12 +7,14 @@
 //!   process 2   fd 5 ────► handle 8   made by dup: a descriptor of its own
 //! ```
 
+use std::collections::VecDeque;
+
 use rustc_hash::FxHashMap;
 
 use super::order::Thing;
 use super::world::FileId;
 use crate::operation::model::ProcessKey;
-use crate::units::Fd;
+use crate::units::{Fd, KernelTime};
 
 use super::calls::Reason;
 
@@ -45,7 +47,8 @@ struct Slot {
 pub struct Handles {
     of: FxHashMap<ProcessKey, FxHashMap<Fd, Handle>>,
     slots: Vec<Slot>,
-    free: Vec<Handle>,
+    /// Those that nobody has, and since when, in that order.
+    free: VecDeque<(KernelTime, Handle)>,
     /// The newest handle of each open file description.
     newest: FxHashMap<u64, Handle>,
     /// Descriptors whose number was given to another one before their close was over.
@@ -71,17 +74,50 @@ impl Handles {
         Some(handle)
     }
 
-    /// A new descriptor of a process.
+    /// A new descriptor of a process, by a call that began at `start`: in the place of one that was gone by then. (Who overlaps with a
+    /// close does not wait for it.)
     pub fn made(
         &mut self,
-        process: ProcessKey,
-        fd: Fd,
+        (process, fd): (ProcessKey, Fd),
+        start: KernelTime,
         description: u64,
         behind: Behind,
     ) -> Handle {
-        let handle = self.free.pop().unwrap_or_else(|| {
-            Handle(u32::try_from(self.slots.len()).expect("fewer descriptors than bytes"))
-        });
+        let has_one = self.free.front().is_some_and(|it| it.0 <= start);
+        let oldest = if has_one { self.free.pop_front() } else { None };
+        let handle = oldest.map_or_else(|| self.next(), |it| it.1);
+        self.put_at(handle, (process, fd), description, behind)
+    }
+
+    /// A new descriptor of a process in the place of one that the same call has closed (`dup2`).
+    pub fn replaced(
+        &mut self,
+        handle: Handle,
+        of: (ProcessKey, Fd),
+        description: u64,
+        behind: Behind,
+    ) -> Handle {
+        self.free.retain(|it| it.1 != handle);
+        self.put_at(handle, of, description, behind)
+    }
+
+    /// A descriptor that a process had before the first operation: nobody else's may have been in its place.
+    pub fn given(&mut self, of: (ProcessKey, Fd), description: u64, behind: Behind) -> Handle {
+        let handle = self.next();
+        self.put_at(handle, of, description, behind)
+    }
+
+    fn next(&self) -> Handle {
+        Handle(u32::try_from(self.slots.len()).expect("fewer descriptors than bytes"))
+    }
+
+    fn put_at(
+        &mut self,
+        handle: Handle,
+        (process, fd): (ProcessKey, Fd),
+        description: u64,
+        behind: Behind,
+    ) -> Handle {
         let slot = Slot { behind, description, references: 1, uses: Thing::default() };
         match self.slots.get_mut(handle.0 as usize) {
             // Who opens waits for who has closed.
@@ -93,12 +129,12 @@ impl Handles {
         handle
     }
 
-    /// A descriptor of a process is gone; `description` says which, if its number may be another one's by now. Its handle, and
-    /// whether it was the last descriptor of it.
+    /// A descriptor of a process is gone since `now`; `description` says which, if its number may be another one's by now. Its handle,
+    /// and whether it was the last descriptor of it.
     pub fn closed(
         &mut self,
-        process: ProcessKey,
-        fd: Fd,
+        (process, fd): (ProcessKey, Fd),
+        now: KernelTime,
         description: Option<u64>,
     ) -> Option<(Handle, bool)> {
         let covered = description.and_then(|it| self.covered.remove(&(process, fd, it)));
@@ -106,7 +142,7 @@ impl Handles {
             Some(handle) => handle,
             None => self.of.get_mut(&process)?.remove(&fd)?,
         };
-        Some((handle, self.release(handle)))
+        Some((handle, self.release(handle, now)))
     }
 
     /// A child has what its parent has.
@@ -139,12 +175,12 @@ impl Handles {
     }
 
     /// One reference less; true if it was the last one.
-    fn release(&mut self, handle: Handle) -> bool {
+    fn release(&mut self, handle: Handle, now: KernelTime) -> bool {
         let slot = self.slot_mut(handle);
         slot.references = slot.references.saturating_sub(1);
         let (is_last, description) = (slot.references == 0, slot.description);
         if is_last {
-            self.free.push(handle);
+            self.free.push_back((now, handle));
             if self.newest.get(&description) == Some(&handle) {
                 self.newest.remove(&description);
             }
@@ -175,35 +211,54 @@ mod tests {
 
     const ONE: ProcessKey = ProcessKey(1);
     const TWO: ProcessKey = ProcessKey(2);
+    const NOW: KernelTime = KernelTime(7);
 
     #[test]
     fn a_child_shares_and_the_last_one_closes() {
         let mut handles = Handles::default();
-        let made = handles.made(ONE, Fd(3), 70, Behind::Directory);
+        let made = handles.made((ONE, Fd(3)), NOW, 70, Behind::Directory);
         handles.forked(ONE, TWO);
         assert_eq!(handles.get(TWO, Fd(3), Some(70)), Some(made));
-        assert_eq!(handles.closed(ONE, Fd(3), Some(70)), Some((made, false)));
-        assert_eq!(handles.closed(TWO, Fd(3), None), Some((made, true)));
-        assert_eq!(handles.closed(TWO, Fd(3), None), None);
-        assert_eq!(handles.made(ONE, Fd(3), 71, Behind::Directory), made);
+        assert_eq!(handles.closed((ONE, Fd(3)), NOW, Some(70)), Some((made, false)));
+        assert_eq!(handles.closed((TWO, Fd(3)), NOW, None), Some((made, true)));
+        assert_eq!(handles.closed((TWO, Fd(3)), NOW, None), None);
+        assert_eq!(handles.made((ONE, Fd(3)), NOW, 71, Behind::Directory), made);
         assert_eq!(handles.most(), 1);
+    }
+
+    #[test]
+    fn what_was_open_before_takes_nobodys_place() {
+        let mut handles = Handles::default();
+        let made = handles.made((ONE, Fd(3)), NOW, 70, Behind::Directory);
+        assert_eq!(handles.closed((ONE, Fd(3)), NOW, Some(70)), Some((made, true)));
+        assert!(handles.given((ONE, Fd(0)), 71, Behind::Directory) != made);
+    }
+
+    /// Fails if a call that does not wait for a close gets the place of what is closed.
+    #[test]
+    fn who_began_before_a_close_was_over_gets_another_place() {
+        let mut handles = Handles::default();
+        let made = handles.made((ONE, Fd(3)), NOW, 70, Behind::Directory);
+        assert_eq!(handles.closed((ONE, Fd(3)), KernelTime(20), Some(70)), Some((made, true)));
+        assert!(handles.made((ONE, Fd(4)), KernelTime(19), 71, Behind::Directory) != made);
+        assert_eq!(handles.made((ONE, Fd(5)), KernelTime(20), 72, Behind::Directory), made);
     }
 
     #[test]
     fn a_number_may_be_another_ones_before_its_close_is_over() {
         let mut handles = Handles::default();
-        let first = handles.made(ONE, Fd(3), 70, Behind::Directory);
-        let second = handles.made(ONE, Fd(3), 71, Behind::Directory);
-        assert_eq!(handles.closed(ONE, Fd(3), Some(70)), Some((first, true)));
+        let first = handles.made((ONE, Fd(3)), NOW, 70, Behind::Directory);
+        let second = handles.made((ONE, Fd(3)), NOW, 71, Behind::Directory);
+        assert_eq!(handles.closed((ONE, Fd(3)), NOW, Some(70)), Some((first, true)));
         assert_eq!(handles.get(ONE, Fd(3), None), Some(second));
     }
 
     #[test]
     fn a_copy_that_nobody_saw_made_is_found_by_its_description() {
         let mut handles = Handles::default();
-        let made = handles.made(ONE, Fd(3), 70, Behind::Directory);
+        let made = handles.made((ONE, Fd(3)), NOW, 70, Behind::Directory);
         assert_eq!(handles.get(TWO, Fd(9), Some(70)), Some(made));
         assert_eq!(handles.get(TWO, Fd(9), Some(80)), None);
-        assert_eq!(handles.closed(ONE, Fd(3), Some(70)), Some((made, false)));
+        assert_eq!(handles.closed((ONE, Fd(3)), NOW, Some(70)), Some((made, false)));
     }
 }

@@ -1,10 +1,13 @@
 //! Replay: what was captured is done again, somewhere else.
 
 pub mod calls;
+pub mod comparison;
+pub mod file;
 pub mod found;
 pub mod handles;
 mod names;
 pub mod order;
+pub mod outcome;
 pub mod planned;
 pub mod planner;
 pub mod size;

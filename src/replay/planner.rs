@@ -136,19 +136,19 @@ impl<O: Out> Planner<O> {
         match treatment(call, &operation.args) {
             Treatment::Followed => {
                 self.followed += 1;
-                self.foreign(operation.process, effects, Reason::NoFile);
+                self.foreign(operation, effects, Reason::NoFile);
                 Ok(())
             }
             Treatment::Left(reason) => {
                 self.leave(operation, reason);
-                self.foreign(operation.process, effects, reason);
+                self.foreign(operation, effects, reason);
                 Ok(())
             }
             Treatment::Done => match self.plan(operation, (ret, end), effects) {
                 Ok((planned, before)) => self.emit(operation, planned, before),
                 Err(reason) => {
                     self.leave(operation, reason);
-                    self.foreign(operation.process, effects, reason);
+                    self.foreign(operation, effects, reason);
                     Ok(())
                 }
             },
@@ -160,14 +160,16 @@ impl<O: Out> Planner<O> {
     }
 
     /// What is not done again leaves descriptors that are not there.
-    fn foreign(&mut self, process: ProcessKey, effects: &[FdEffect], reason: Reason) {
+    fn foreign(&mut self, operation: &SyscallOperation, effects: &[FdEffect], reason: Reason) {
+        let (process, start) = (operation.process, operation.start);
+        let end = operation.end.unwrap_or(start);
         for effect in effects {
             match effect {
                 FdEffect::Created { fd, file } | FdEffect::Duplicated { to: fd, file, .. } => {
-                    self.handles.made(process, *fd, file.id, Behind::Left(reason));
+                    self.handles.made((process, *fd), start, file.id, Behind::Left(reason));
                 }
                 FdEffect::Destroyed { fd, file } => {
-                    self.handles.closed(process, *fd, Some(file.id));
+                    self.handles.closed((process, *fd), end, Some(file.id));
                 }
                 FdEffect::Seeked { .. } | FdEffect::StatusChanged { .. } => {}
             }
@@ -266,7 +268,9 @@ impl<O: Out> Planner<O> {
             let file = operation.file.as_ref().ok_or(Reason::NoName)?;
             return Ok([Some(of_file(file)?.to_vec()), None]);
         }
-        if !call.has_path() {
+        // `utimensat` without a path is about its descriptor.
+        let is_given = call.paths(&operation.args)[0].is_some_and(|it| it != 0);
+        if !is_given {
             return Ok([None, None]);
         }
         let named = operation.named.as_ref().ok_or(Reason::NoName)?;
@@ -356,7 +360,7 @@ impl<O: Out> Planner<O> {
             Ok((path.to_vec(), behind))
         });
         let behind = found.as_ref().map_or_else(|reason| Behind::Left(*reason), |it| it.1);
-        let handle = self.handles.made(operation.process, fd, file.id, behind);
+        let handle = self.handles.given((operation.process, fd), file.id, behind);
         if let Ok((path, _)) = found {
             let offset = operation.offset.unwrap_or(0);
             self.given.push(Given { handle, path, flags: file.flags, offset });
@@ -398,23 +402,30 @@ impl<O: Out> Planner<O> {
         made: Option<Behind>,
         planned: &mut Planned,
     ) {
-        let process = operation.process;
+        let (process, start) = (operation.process, operation.start);
+        let end = operation.end.unwrap_or(start);
+        let mut replaced = None;
         for effect in effects {
             match effect {
                 FdEffect::Created { fd, file } => {
                     let behind = made.unwrap_or(Behind::Left(Reason::NoFile));
-                    planned.makes = Some(self.handles.made(process, *fd, file.id, behind));
+                    let handle = self.handles.made((process, *fd), start, file.id, behind);
+                    planned.makes = Some(handle);
                 }
                 FdEffect::Duplicated { to, file, .. } => {
                     let behind = planned.handle.map(|it| self.handles.behind(it));
                     let behind = behind.unwrap_or(Behind::Left(Reason::NoFile));
-                    planned.makes = Some(self.handles.made(process, *to, file.id, behind));
+                    let of = (process, *to);
+                    planned.makes = Some(match replaced {
+                        Some(handle) => self.handles.replaced(handle, of, file.id, behind),
+                        None => self.handles.made(of, start, file.id, behind),
+                    });
                 }
                 FdEffect::Destroyed { fd, file } => {
-                    if let Some((_, is_last)) = self.handles.closed(process, *fd, Some(file.id)) {
-                        planned.keeps_handle =
-                            !is_last && operation.call.call().class == Class::Close;
-                    }
+                    let closed = self.handles.closed((process, *fd), end, Some(file.id));
+                    let Some((handle, is_last)) = closed else { continue };
+                    replaced = Some(handle).filter(|_| is_last);
+                    planned.keeps_handle = !is_last && operation.call.call().class == Class::Close;
                 }
                 FdEffect::Seeked { .. } | FdEffect::StatusChanged { .. } => {}
             }
@@ -500,7 +511,7 @@ impl<O: Out> Sink for Planner<O> {
             Step::AsyncEnded(..) | Step::AsyncUnfinished(..) => self.asynchronous += 1,
             Step::DescriptorsClosed(process, fds) => {
                 for fd in *fds {
-                    self.handles.closed(*process, *fd, None);
+                    self.handles.closed((*process, *fd), time, None);
                 }
             }
             Step::ProcessEnded(process) => {

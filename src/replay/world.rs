@@ -65,11 +65,16 @@ struct First {
     state: State,
     /// Permissions, if something has shown them.
     mode: Option<u32>,
+    /// It may be executed by somebody.
+    is_executable: bool,
     /// It is not empty, whatever is asked for in it.
     has_more: bool,
     /// It may have been made by an open that makes what is not there: only its contents can tell.
     perhaps: bool,
 }
+
+/// Permissions of a file of which nothing is known but that somebody may execute it.
+const EXECUTABLE_MODE: u32 = 0o755;
 
 /// A file or directory that was there at the start.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -114,6 +119,7 @@ impl First {
             children: FxHashMap::default(),
             state: State::Unasked,
             mode: None,
+            is_executable: false,
             has_more: false,
             perhaps: false,
         }
@@ -285,6 +291,13 @@ impl World {
         }
     }
 
+    /// Somebody may execute what is there.
+    pub fn is_executable(&mut self, node: NodeId) {
+        if let Some(first) = self.node(node).first {
+            self.first_mut(first).is_executable = true;
+        }
+    }
+
     /// What is known of a file's length.
     pub fn size(&self, file: FileId) -> &Size {
         &self.sizes[file.0 as usize]
@@ -308,7 +321,9 @@ impl World {
             first.children.iter().map(|(name, it)| (&**name, *it)).collect();
         children.sort_unstable();
         for (name, child) in children {
-            let First { state, mode, has_more, perhaps, ref children, .. } = *self.first(child);
+            let first = self.first(child);
+            let First { state, has_more, perhaps, ref children, .. } = *first;
+            let mode = first.mode.or(first.is_executable.then_some(EXECUTABLE_MODE));
             let State::There(thing) = state else { continue };
             if perhaps && matches!(thing, Thing::File(it) if self.size(it).first() == 0) {
                 continue;

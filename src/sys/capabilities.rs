@@ -73,6 +73,18 @@ pub fn keep_for_reading() -> io::Result<()> {
     keep(&READING.iter().copied().collect())
 }
 
+/// What a replay may need: to do to its own files what root did to its.
+const REPLAYING: &[Capability] = &[CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_FOWNER, CAP_FSETID];
+
+/// Gives up what a replay does not need: above all what leads out of its root.
+///
+/// # Errors
+///
+/// Those of `capset(2)`.
+pub fn keep_for_replay() -> io::Result<()> {
+    keep(&REPLAYING.iter().copied().collect())
+}
+
 /// Gives up all.
 ///
 /// # Errors

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use nix::time::{ClockId, clock_gettime};
+use nix::sys::time::TimeSpec;
+use nix::time::{ClockId, ClockNanosleepFlags, clock_gettime, clock_nanosleep};
 
 use crate::units::KernelTime;
 
@@ -31,4 +32,11 @@ fn nanoseconds(clock: ClockId) -> u64 {
     // Neither clock can fail or be negative on Linux (clock_gettime(2)).
     let time = clock_gettime(clock).map(Duration::from).unwrap_or_default();
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Sleeps until then, and some 50 µs longer.
+pub fn sleep_until(time: KernelTime) {
+    let time = TimeSpec::from_duration(Duration::from_nanos(time.0));
+    // Whoever is woken by a signal looks at the clock and sleeps again.
+    let _ = clock_nanosleep(ClockId::CLOCK_MONOTONIC, ClockNanosleepFlags::TIMER_ABSTIME, &time);
 }

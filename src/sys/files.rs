@@ -3,10 +3,14 @@
 use std::ffi::{CString, OsStr};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, lchown};
 use std::path::Path;
+
+use nix::fcntl::OFlag;
+use nix::sys::stat::Mode;
+use nix::unistd::Whence;
 
 use crate::event::FileStat;
 use crate::units::DevId;
@@ -46,6 +50,22 @@ pub fn give_back(file: &File, offset: u64, bytes: u64) -> io::Result<()> {
     let number = |it: u64| i64::try_from(it).map_err(io::Error::other);
     let flags = FallocateFlags::FALLOC_FL_PUNCH_HOLE | FallocateFlags::FALLOC_FL_KEEP_SIZE;
     fallocate(file, flags, number(offset)?, number(bytes)?).map_err(io::Error::from)
+}
+
+/// Opens what is there with these `O_*` flags, at this position in bytes; nothing is made or made shorter.
+///
+/// # Errors
+///
+/// Those of `open(2)` and `lseek(2)`.
+pub fn open_as(path: &Path, flags: u32, offset: u64) -> io::Result<OwnedFd> {
+    let changes = OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_TRUNC | OFlag::O_TMPFILE;
+    let flags = OFlag::from_bits_truncate(flags.cast_signed()) - changes;
+    let fd = nix::fcntl::open(path, flags, Mode::empty())?;
+    if offset > 0 {
+        let offset = i64::try_from(offset).map_err(io::Error::other)?;
+        nix::unistd::lseek(&fd, offset, Whence::SeekSet)?;
+    }
+    Ok(fd)
 }
 
 /// A file without a name (`O_TMPFILE`), to be read and written: it is gone with its last descriptor.
@@ -104,6 +124,21 @@ pub fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
         return Err(io::ErrorKind::AlreadyExists.into());
     }
     fs::rename(from, to)
+}
+
+/// What is made from now on has the permissions that it is made with.
+pub fn give_all_permissions() {
+    nix::sys::stat::umask(Mode::empty());
+}
+
+/// Bytes that whoever is not root may still use there.
+///
+/// # Errors
+///
+/// Those of `statvfs(3)`.
+pub fn free_bytes(directory: &Path) -> io::Result<u64> {
+    let found = nix::sys::statvfs::statvfs(directory)?;
+    Ok(found.blocks_available().saturating_mul(found.fragment_size()))
 }
 
 /// True if it is a directory, not a link to one, that only its owner may enter, and that owner is who we are, or who called `sudo`.

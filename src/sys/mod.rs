@@ -6,6 +6,7 @@
 
 #![expect(unsafe_code, reason = "the one place for it; see each SAFETY note")]
 
+pub mod again;
 pub mod capabilities;
 pub mod clock;
 pub mod disks;
@@ -23,6 +24,7 @@ pub mod perf;
 pub mod probe_events;
 pub mod proc;
 pub mod ring;
+pub mod sandbox;
 pub mod socket;
 pub mod spawn;
 pub mod thread;

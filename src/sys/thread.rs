@@ -65,6 +65,12 @@ pub fn fifo_allowed(priority: i32) -> bool {
     thread.is_ok_and(|it| it.join().unwrap_or(false))
 }
 
+/// The calling thread is woken at its time, not up to 50 µs later so that others are woken with it (`PR_SET_TIMERSLACK`, prctl(2)).
+pub fn set_exact_timers() {
+    // It cannot fail; later than asked is told as late.
+    let _ = nix::sys::prctl::set_timerslack(1);
+}
+
 /// Lets others run for so long.
 pub fn pause(time: std::time::Duration) {
     std::thread::sleep(time);

@@ -1,0 +1,129 @@
+//! The command line of `iotrace-perf replay`.
+
+use std::path::PathBuf;
+
+use clap::{Args as ClapArgs, Subcommand, ValueEnum};
+
+use super::args::{AnalyseArgs, PrintArgs};
+use super::values;
+
+#[derive(Debug, ClapArgs)]
+pub(super) struct ReplayArgs {
+    #[command(subcommand)]
+    pub(super) verb: ReplayVerb,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum ReplayVerb {
+    /// What a replay would do: the operations it would do again, those it would not and why, and the files that have to be there before
+    Plan(Box<PlanArgs>),
+    /// Make the files that have to be there before the first operation, in a directory of their own
+    Init(InitArgs),
+    /// Do what was captured once more, on these files, and compare
+    Run(RunArgs),
+    /// Remove what `init` and `run` have made
+    Purge(PurgeArgs),
+}
+
+#[derive(Debug, ClapArgs)]
+pub(super) struct PlanArgs {
+    #[command(flatten)]
+    pub(super) analyse: AnalyseArgs,
+    /// Write the plan to this file, which must not be there; without it only the report is made
+    #[arg(short, long, value_name = "PLAN")]
+    pub(super) output: Option<PathBuf>,
+    /// Say what would be done, and write nothing
+    #[arg(long)]
+    pub(super) dry_run: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(super) struct InitArgs {
+    /// The plan, from `replay plan LOG -o PLAN`
+    pub(super) plan: PathBuf,
+    /// The directory of the replay: a new one, an empty one, or one of an earlier replay, whose files are removed first
+    #[arg(long, value_name = "DIR")]
+    pub(super) root: PathBuf,
+    /// What the files contain: `sparse` (holes), `zero`, `random`, `random:SEED`, or `compress:PERCENT` of which so much is zeros
+    #[arg(long, value_name = "CONTENT", default_value = "random", value_parser = values::parse_content)]
+    pub(super) content: ContentArg,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(super) struct RunArgs {
+    /// The plan
+    pub(super) plan: PathBuf,
+    /// The directory in which `replay init` has made its files
+    #[arg(long, value_name = "DIR")]
+    pub(super) root: PathBuf,
+    /// How often faster than in the capture: 1, 2, 0.5; or `max`: as fast as it goes
+    #[arg(long, value_name = "SPEED", default_value = "1", value_parser = values::parse_speed)]
+    pub(super) speed: SpeedArg,
+    /// When operations begin
+    #[arg(long, value_enum, value_name = "PACING", default_value = "open")]
+    pub(super) pacing: PacingArg,
+    /// What keeps operations apart
+    #[arg(long, value_enum, value_name = "ORDER", default_value = "deps")]
+    pub(super) order: OrderArg,
+    /// What is written, as with `replay init`
+    #[arg(long, value_name = "CONTENT", default_value = "random", value_parser = values::parse_content)]
+    pub(super) content: ContentArg,
+    /// The exit status is 1 if more operations than this have another result than in the capture
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(super) max_mismatch: u64,
+    #[command(flatten)]
+    pub(super) print: PrintArgs,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(super) struct PurgeArgs {
+    /// The directory of the replay
+    #[arg(long, value_name = "DIR")]
+    pub(super) root: PathBuf,
+}
+
+/// How fast.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum SpeedArg {
+    /// So many times as fast as in the capture, above 0.
+    Times(f64),
+    /// As fast as it goes.
+    Max,
+}
+
+/// When operations begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum PacingArg {
+    /// At their times in the capture, however long those before them take
+    Open,
+    /// As long after the end of the thread's one before as in the capture
+    Closed,
+    /// At once
+    Max,
+}
+
+/// What keeps operations apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum OrderArg {
+    /// Each begins when the one that ended before it in the capture has ended
+    Total,
+    /// Each waits for those that it depends on, as far as the capture kept them apart
+    Deps,
+    /// Threads begin when their parents have come so far, and do not wait for each other
+    Thread,
+    /// All threads begin at once
+    None,
+}
+
+/// What files contain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ContentArg {
+    /// Holes.
+    Sparse,
+    /// Zeros.
+    Zero,
+    /// What nothing makes shorter, with this seed.
+    Random(u64),
+    /// Of which so many percent are zeros.
+    Compressible(u8),
+}

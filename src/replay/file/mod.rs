@@ -1,0 +1,198 @@
+//! The plan of a replay as a file (`.ioplan`), version 1. All integers of the layout are little-endian; the same capture gives the same
+//! bytes.
+//!
+//! ```text
+//! offset  bytes
+//!      0      8  magic "IOTRPLN\n"
+//!      8      2  version: a reader refuses one that it does not know
+//!     10      6  reserved, 0
+//!     16         frames, one behind the other
+//!    end     16  offset of the INDEX frame (8), magic "IOTRIDX\n": a plan without them was not written to its end
+//! ```
+//!
+//! # A frame
+//!
+//! ```text
+//! offset  bytes
+//!      0      4  magic "IOPF"
+//!      4      4  kind: 1 OPERATIONS, 2 FILES, 3 INDEX
+//!      8      4  bytes of the payload as stored: one zstd frame
+//!     12      4  bytes of the payload decoded
+//!     16      4  CRC-32 (IEEE) of the stored payload
+//!     20      4  CRC-32 (IEEE) of the 20 bytes before
+//!     24         the payload
+//! ```
+//!
+//! Payloads are [`postcard`] of the shapes here: OPERATIONS are those of one worker, at most [`OPERATIONS_MAX`] in a frame, so that each
+//! worker reads what is its own; FILES what has to be there before; INDEX the rest and where the frames of each worker are.
+
+mod reader;
+mod writer;
+
+pub use reader::{PlanError, PlanReader};
+pub use writer::{PlanWriter, finish};
+
+use serde::{Deserialize, Serialize};
+
+/// First bytes of the file.
+pub const FILE_MAGIC: [u8; 8] = *b"IOTRPLN\n";
+/// Last bytes of a whole file.
+pub const END_MAGIC: [u8; 8] = *b"IOTRIDX\n";
+/// First bytes of a frame.
+pub const FRAME_MAGIC: [u8; 4] = *b"IOPF";
+/// Version that this code writes and reads.
+pub const VERSION: u16 = 1;
+/// Bytes before the first frame.
+pub const FILE_HEADER_BYTES: u64 = 16;
+/// Bytes of a frame before its payload.
+pub const FRAME_HEADER_BYTES: usize = 24;
+/// Operations in a frame at most.
+pub const OPERATIONS_MAX: u32 = 512;
+/// The longest payload, stored or decoded: a reader allocates no more whatever a damaged file says.
+pub const PAYLOAD_BYTES_MAX: u32 = 1 << 30;
+
+const KIND_OPERATIONS: u32 = 1;
+const KIND_FILES: u32 = 2;
+const KIND_INDEX: u32 = 3;
+
+/// An operation, as [`super::planned::Planned`]; what is the same as before in most of them is a difference.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Operation<'a> {
+    /// Index into [`Index::calls`].
+    pub call: u16,
+    /// The registers as they were. Descriptors and pointers among them mean nothing any more.
+    pub args: [u64; 6],
+    /// The first descriptor.
+    pub handle: Option<u32>,
+    /// The second one.
+    pub target: Option<u32>,
+    /// The one that it makes.
+    pub makes: Option<u32>,
+    /// A path, from the root.
+    #[serde(borrow)]
+    pub path: Option<&'a [u8]>,
+    /// The second one.
+    #[serde(borrow)]
+    pub second_path: Option<&'a [u8]>,
+    /// `O_*` that stand in memory.
+    pub flags: Option<u32>,
+    /// Position that stands in memory, in bytes.
+    pub offset: Option<u64>,
+    /// The same of the second file.
+    pub target_offset: Option<u64>,
+    /// Bytes asked for, of buffers whose lengths stand in memory.
+    pub bytes: Option<u64>,
+    /// What it returned.
+    pub ret: i64,
+    /// ns since the end of the worker's operation before; the first one's since that of the capture.
+    pub gap: u64,
+    /// ns that it took.
+    pub took: u64,
+    /// How many ends of all operations are between that of the worker's operation before and this one's.
+    pub others: u64,
+    /// A close that leaves the handle to others.
+    pub keeps_handle: bool,
+    /// Whom it waits for: worker, and which of its operations.
+    pub before: Vec<(u32, u32)>,
+}
+
+/// Something that has to be there before the first operation. Directories stand before what is in them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileBefore {
+    /// From the root.
+    pub path: Vec<u8>,
+    /// What it is.
+    pub kind: FileKind,
+    /// Bytes of a file, or of what a link contains.
+    pub size: u64,
+    /// Permissions, if something has shown them.
+    pub mode: Option<u32>,
+    /// A directory that something else is in.
+    pub has_more: bool,
+    /// The place in this list of the file that this is a second name of.
+    pub same_as: Option<u32>,
+}
+
+/// What a file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FileKind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A symbolic link.
+    Link,
+}
+
+/// A thread of the original.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkerPlan {
+    /// Its process.
+    pub pid: i32,
+    /// The thread.
+    pub tid: i32,
+    /// Its name when it was first seen.
+    pub comm: Vec<u8>,
+    /// Whom its first operation waits for: worker, and which of its operations.
+    pub before: Option<(u32, u32)>,
+    /// How many operations it has.
+    pub operations: u32,
+    /// Where its frames are, in bytes from the beginning of the file, in order.
+    pub frames: Vec<u64>,
+}
+
+/// A descriptor that is open before the first operation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GivenPlan {
+    /// Its handle.
+    pub handle: u32,
+    /// Its path, from the root.
+    pub path: Vec<u8>,
+    /// Its `O_*` flags, if they are known.
+    pub flags: Option<u32>,
+    /// Where it stands, in bytes.
+    pub offset: u64,
+}
+
+/// Operations that are not done again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftPlan {
+    /// [`super::calls::Reason::as_str`].
+    pub reason: String,
+    /// The call.
+    pub call: String,
+    /// How many.
+    pub count: u64,
+}
+
+/// Everything but operations and files.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Index {
+    /// Names of the calls that are done: those of their tracepoints.
+    pub calls: Vec<String>,
+    /// Those who do them.
+    pub workers: Vec<WorkerPlan>,
+    /// What is open before.
+    pub given: Vec<GivenPlan>,
+    /// What is not done, in the order of reasons and calls.
+    pub left: Vec<LeftPlan>,
+    /// Asynchronous operations, which are not.
+    pub asynchronous: u64,
+    /// Operations that are in what is done again.
+    pub followed: u64,
+    /// Operations that found something else than those before them had left.
+    pub unexplained: u64,
+    /// Descriptors that are open at once at most.
+    pub handles: u32,
+    /// From the beginning of the first operation to the end of the last one, ns.
+    pub span: u64,
+    /// Bytes that are read and written.
+    pub bytes: [u64; 2],
+    /// The longest write and the longest read, in bytes.
+    pub longest: [u64; 2],
+    /// Where the FILES frame is, in bytes from the beginning of the file.
+    pub files_at: u64,
+}
+
+#[cfg(test)]
+mod tests;

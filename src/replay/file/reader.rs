@@ -1,0 +1,147 @@
+//! Reads a plan, from several threads at once.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use serde::de::DeserializeOwned;
+use thiserror::Error;
+
+use super::{
+    END_MAGIC, FILE_HEADER_BYTES, FILE_MAGIC, FRAME_HEADER_BYTES, FRAME_MAGIC, FileBefore, Index,
+    KIND_FILES, KIND_INDEX, KIND_OPERATIONS, PAYLOAD_BYTES_MAX, VERSION,
+};
+
+/// Bytes behind the last frame.
+const END_BYTES: u64 = 16;
+
+/// Why a plan cannot be read.
+#[derive(Debug, Error)]
+pub enum PlanError {
+    /// Something else.
+    #[error("it is not a plan of iotrace-perf")]
+    NoPlan,
+    /// Of a later one.
+    #[error("it is a plan of version {0}, and this iotrace-perf reads version {VERSION}")]
+    Version(u16),
+    /// Without its end.
+    #[error("it was not written to its end; make it again: iotrace-perf replay plan LOG -o PLAN")]
+    Unfinished,
+    /// Not as it was written.
+    #[error("it is damaged at byte {at}: {what}")]
+    Damaged {
+        /// Offset of the frame.
+        at: u64,
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// The system said.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// A plan that is open.
+#[derive(Debug)]
+pub struct PlanReader {
+    file: File,
+    length: u64,
+}
+
+impl PlanReader {
+    /// Opens a plan and reads its index.
+    ///
+    /// # Errors
+    ///
+    /// It is none, or not a whole one.
+    pub fn new(file: File) -> Result<(Self, Index), PlanError> {
+        let length = file.metadata()?.len();
+        let reader = Self { file, length };
+        if length < FILE_HEADER_BYTES {
+            return Err(PlanError::NoPlan);
+        }
+        let [magic, rest] = reader.pair(0)?;
+        if magic != FILE_MAGIC {
+            return Err(PlanError::NoPlan);
+        }
+        let version = u16::from_le_bytes([rest[0], rest[1]]);
+        if version != VERSION {
+            return Err(PlanError::Version(version));
+        }
+        let end = length.checked_sub(END_BYTES).filter(|it| *it >= FILE_HEADER_BYTES);
+        let [at, magic] = reader.pair(end.ok_or(PlanError::Unfinished)?)?;
+        if magic != END_MAGIC {
+            return Err(PlanError::Unfinished);
+        }
+        let index = reader.decoded(u64::from_le_bytes(at), KIND_INDEX)?;
+        Ok((reader, index))
+    }
+
+    /// What has to be there before the first operation.
+    ///
+    /// # Errors
+    ///
+    /// The frame is damaged.
+    pub fn files(&self, index: &Index) -> Result<Vec<FileBefore>, PlanError> {
+        self.decoded(index.files_at, KIND_FILES)
+    }
+
+    /// Operations: [`super::Operation`]s one behind the other.
+    ///
+    /// # Errors
+    ///
+    /// The frame is damaged.
+    pub fn operations(&self, at: u64) -> Result<Vec<u8>, PlanError> {
+        self.payload(at, KIND_OPERATIONS)
+    }
+
+    fn decoded<T: DeserializeOwned>(&self, at: u64, kind: u32) -> Result<T, PlanError> {
+        let payload = self.payload(at, kind)?;
+        postcard::from_bytes(&payload)
+            .map_err(|_| PlanError::Damaged { at, what: "its contents have another shape" })
+    }
+
+    fn payload(&self, at: u64, kind: u32) -> Result<Vec<u8>, PlanError> {
+        let damaged = |what| PlanError::Damaged { at, what };
+        let left = self.length.checked_sub(at).and_then(|it| it.checked_sub(END_BYTES));
+        let left = left.ok_or(damaged("it lies beyond the end"))?;
+        let mut header = [0; FRAME_HEADER_BYTES];
+        if left < header.len() as u64 {
+            return Err(damaged("it lies beyond the end"));
+        }
+        self.file.read_exact_at(&mut header, at)?;
+        let (words, _) = header.as_chunks::<4>();
+        let [magic, rest @ ..] = words else { return Err(damaged("it has no header")) };
+        let mut numbers = rest.iter().map(|it| u32::from_le_bytes(*it));
+        let mut next = || numbers.next().unwrap_or_default();
+        let (found, stored_bytes, payload_bytes, crc, header_crc) =
+            (next(), next(), next(), next(), next());
+        if *magic != FRAME_MAGIC || crc32fast::hash(&header[..header.len() - 4]) != header_crc {
+            return Err(damaged("it is no frame"));
+        }
+        if found != kind {
+            return Err(damaged("it is a frame of another kind"));
+        }
+        let is_too_long = payload_bytes > PAYLOAD_BYTES_MAX
+            || u64::from(stored_bytes) > left - header.len() as u64;
+        if is_too_long {
+            return Err(damaged("it is longer than the file"));
+        }
+        let mut stored = vec![0; stored_bytes as usize];
+        self.file.read_exact_at(&mut stored, at + header.len() as u64)?;
+        if crc32fast::hash(&stored) != crc {
+            return Err(damaged("its checksum is another one"));
+        }
+        let payload = zstd::bulk::decompress(&stored, payload_bytes as usize);
+        let payload = payload.map_err(|_| damaged("it cannot be decompressed"))?;
+        let is_whole = payload.len() == payload_bytes as usize;
+        is_whole.then_some(payload).ok_or(damaged("it is shorter than it says"))
+    }
+
+    /// Two words of 8 bytes.
+    fn pair(&self, at: u64) -> Result<[[u8; 8]; 2], PlanError> {
+        let mut bytes = [0; 16];
+        self.file.read_exact_at(&mut bytes, at)?;
+        let (words, _) = bytes.as_chunks::<8>();
+        <[[u8; 8]; 2]>::try_from(words).map_err(|_| PlanError::NoPlan)
+    }
+}

@@ -1,0 +1,112 @@
+use std::io::Write;
+
+use super::*;
+use crate::event::syscall_table::CallId;
+use crate::replay::handles::Handle;
+use crate::replay::order::{At, Worker};
+use crate::replay::planned::{Planned, Who};
+use crate::replay::planner::{Out, Planner};
+
+fn planned(worker: u32, number: u32) -> Planned {
+    let start = u64::from(number) * 100 + u64::from(worker);
+    Planned {
+        at: At { worker: Worker(worker), number },
+        call: CallId::by_name("pread64").expect("a row"),
+        args: [3, 0xdead, 512, u64::from(number), 0, 0],
+        handle: Some(Handle(7)),
+        target: None,
+        makes: None,
+        path: None,
+        second_path: None,
+        flags: None,
+        offset: Some(u64::from(number)),
+        target_offset: None,
+        bytes: Some(512),
+        ret: 512,
+        start,
+        end: start + 5,
+        keeps_handle: false,
+        before: vec![At { worker: Worker(1 - worker), number }],
+    }
+}
+
+/// The bytes of a plan of two workers with this many operations each.
+fn plan(operations: u32) -> Vec<u8> {
+    let out = PlanWriter::new(Vec::new()).expect("memory");
+    let mut planner = Planner::new(out);
+    for number in 0..operations {
+        for worker in 0..2 {
+            planner.out.planned(&planned(worker, number)).expect("memory");
+        }
+    }
+    let who = |worker| Who { worker: Worker(worker), pid: 1, tid: 2, ..Who::default() };
+    planner.who = vec![who(0), who(1)];
+    finish(planner).expect("memory")
+}
+
+fn open(bytes: &[u8]) -> Result<(PlanReader, Index), PlanError> {
+    let mut file = tempfile::tempfile().expect("a file");
+    file.write_all(bytes).expect("space");
+    PlanReader::new(file)
+}
+
+#[test]
+fn what_was_written_is_read() {
+    let (reader, index) = open(&plan(1000)).expect("a plan");
+    assert_eq!(index.calls, ["pread64"]);
+    assert_eq!(index.longest, [0, 512]);
+    for worker in &index.workers {
+        assert_eq!(worker.operations, 1000);
+        let (mut count, mut end, mut ended) = (0, 0, 0);
+        for at in &worker.frames {
+            let payload = reader.operations(*at).expect("a frame");
+            let mut left = &payload[..];
+            while !left.is_empty() {
+                let (operation, rest): (Operation<'_>, _) =
+                    postcard::take_from_bytes(left).expect("an operation");
+                left = rest;
+                let start = end + operation.gap;
+                end = start + operation.took;
+                ended += operation.others;
+                assert_eq!(start / 100, count);
+                assert_eq!(ended / 2, count);
+                assert_eq!(operation.args[3], count);
+                count += 1;
+            }
+        }
+        assert_eq!(count, 1000);
+    }
+}
+
+#[test]
+fn the_same_operations_are_the_same_bytes() {
+    assert_eq!(plan(700), plan(700));
+}
+
+#[test]
+fn what_is_cut_off_is_told() {
+    let bytes = plan(10);
+    for length in [0, 7, 15, 16, 17, 31, 32, bytes.len() - 1] {
+        assert!(open(&bytes[..length]).is_err(), "{length}");
+    }
+}
+
+/// Fails if a changed byte is taken for what was written, or ends us.
+#[test]
+fn every_changed_byte_is_told() {
+    let bytes = plan(3);
+    for at in 0..bytes.len() {
+        // Nothing stands in what is reserved.
+        if (10..16).contains(&at) {
+            continue;
+        }
+        let mut changed = bytes.clone();
+        changed[at] ^= 0x55;
+        let read = open(&changed).and_then(|(reader, index)| {
+            reader.files(&index)?;
+            let frames = index.workers.iter().flat_map(|it| &it.frames);
+            frames.map(|it| reader.operations(*it).map(drop)).collect::<Result<Vec<_>, _>>()
+        });
+        assert!(read.is_err(), "{at}");
+    }
+}

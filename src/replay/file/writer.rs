@@ -1,0 +1,254 @@
+//! Writes a plan: operations as they come, in frames of each worker's own.
+
+use std::io::{self, Write};
+
+use rustc_hash::FxHashMap;
+use serde::Serialize;
+
+use super::{
+    END_MAGIC, FILE_HEADER_BYTES, FILE_MAGIC, FRAME_HEADER_BYTES, FRAME_MAGIC, FileBefore,
+    FileKind, GivenPlan, Index, KIND_FILES, KIND_INDEX, KIND_OPERATIONS, LeftPlan, OPERATIONS_MAX,
+    Operation, PAYLOAD_BYTES_MAX, VERSION, WorkerPlan,
+};
+use crate::event::syscall_table::{CallId, Class, Role};
+use crate::replay::planned::Planned;
+use crate::replay::planner::{Out, Planner};
+use crate::replay::world::{Thing, World};
+
+/// zstd's level: a plan is written once, and read by those who have no time.
+const LEVEL: i32 = 1;
+
+/// Bytes of operations that wait for their frames; with more, all frames are written as they are.
+const WAITING_BYTES_MAX: usize = 64 << 20;
+
+/// The frame of one worker that is being filled.
+#[derive(Debug, Default)]
+struct Filling {
+    payload: Vec<u8>,
+    count: u32,
+    /// Operations in frames and here.
+    operations: u32,
+    frames: Vec<u64>,
+    /// End of its last operation, ns, and how many ends there had been.
+    end: u64,
+    ended: u64,
+}
+
+/// Writes operations; [`finish`] writes the rest.
+#[derive(Debug)]
+pub struct PlanWriter<W> {
+    out: W,
+    written: u64,
+    workers: Vec<Filling>,
+    waiting: usize,
+    calls: Vec<CallId>,
+    numbers: FxHashMap<CallId, u16>,
+    ended: u64,
+    longest: [u64; 2],
+}
+
+impl<W: Write> PlanWriter<W> {
+    /// Begins a plan on `out`, which must be empty.
+    ///
+    /// # Errors
+    ///
+    /// Those of `out`.
+    pub fn new(mut out: W) -> io::Result<Self> {
+        out.write_all(&FILE_MAGIC)?;
+        out.write_all(&VERSION.to_le_bytes())?;
+        out.write_all(&[0; 6])?;
+        Ok(Self {
+            out,
+            written: FILE_HEADER_BYTES,
+            workers: Vec::new(),
+            waiting: 0,
+            calls: Vec::new(),
+            numbers: FxHashMap::default(),
+            ended: 0,
+            longest: [0; 2],
+        })
+    }
+
+    /// Where the frame is.
+    fn frame(&mut self, kind: u32, payload: &[u8]) -> io::Result<u64> {
+        let stored = zstd::bulk::compress(payload, LEVEL)?;
+        let length = |bytes: &[u8]| match u32::try_from(bytes.len()) {
+            Ok(it) if it <= PAYLOAD_BYTES_MAX => Ok(it),
+            _ => Err(io::Error::other("the plan has too many files or threads for one frame")),
+        };
+        let mut header = Vec::with_capacity(FRAME_HEADER_BYTES);
+        header.extend_from_slice(&FRAME_MAGIC);
+        let crc = crc32fast::hash(&stored);
+        for it in [kind, length(&stored)?, length(payload)?, crc] {
+            header.extend_from_slice(&it.to_le_bytes());
+        }
+        header.extend_from_slice(&crc32fast::hash(&header).to_le_bytes());
+        self.out.write_all(&header)?;
+        self.out.write_all(&stored)?;
+        let at = self.written;
+        self.written += (header.len() + stored.len()) as u64;
+        Ok(at)
+    }
+
+    fn flush(&mut self, worker: usize) -> io::Result<()> {
+        let Some(filling) = self.workers.get_mut(worker) else { return Ok(()) };
+        if filling.count == 0 {
+            return Ok(());
+        }
+        let payload = std::mem::take(&mut filling.payload);
+        filling.count = 0;
+        self.waiting -= payload.len();
+        let at = self.frame(KIND_OPERATIONS, &payload)?;
+        self.workers[worker].frames.push(at);
+        Ok(())
+    }
+
+    fn flush_all(&mut self) -> io::Result<()> {
+        (0..self.workers.len()).try_for_each(|it| self.flush(it))
+    }
+
+    fn number(&mut self, call: CallId) -> u16 {
+        let calls = &mut self.calls;
+        *self.numbers.entry(call).or_insert_with(|| {
+            calls.push(call);
+            u16::try_from(calls.len() - 1).expect("fewer calls than rows")
+        })
+    }
+}
+
+impl<W: Write> Out for PlanWriter<W> {
+    type Error = io::Error;
+
+    fn planned(&mut self, planned: &Planned) -> io::Result<()> {
+        let worker = planned.at.worker.0 as usize;
+        if self.workers.len() <= worker {
+            self.workers.resize_with(worker + 1, Filling::default);
+        }
+        let call = planned.call.call();
+        for (longest, bytes) in self.longest.iter_mut().zip(buffers(planned)) {
+            *longest = (*longest).max(bytes);
+        }
+        let number = self.number(planned.call);
+        let filling = &mut self.workers[worker];
+        let operation = Operation {
+            call: number,
+            args: planned.args,
+            handle: planned.handle.map(|it| it.0),
+            target: planned.target.map(|it| it.0),
+            makes: planned.makes.map(|it| it.0),
+            path: planned.path.as_deref(),
+            second_path: planned.second_path.as_deref(),
+            flags: planned.flags,
+            offset: planned.offset.filter(|_| call.arg(Role::OffsetPtr).is_some()),
+            target_offset: planned.target_offset.filter(|_| call.arg(Role::OffsetPtr2).is_some()),
+            bytes: planned.bytes.filter(|_| call.arg(Role::Buffers).is_some()),
+            ret: planned.ret,
+            gap: planned.start.saturating_sub(filling.end),
+            took: planned.end.saturating_sub(planned.start),
+            others: self.ended - filling.ended,
+            keeps_handle: planned.keeps_handle,
+            before: planned.before.iter().map(|it| (it.worker.0, it.number)).collect(),
+        };
+        let length = filling.payload.len();
+        let payload = std::mem::take(&mut filling.payload);
+        filling.payload = postcard::to_extend(&operation, payload).map_err(io::Error::other)?;
+        self.waiting += filling.payload.len() - length;
+        filling.end = planned.end;
+        filling.ended = self.ended;
+        filling.count += 1;
+        filling.operations += 1;
+        self.ended += 1;
+        if filling.count == OPERATIONS_MAX {
+            self.flush(worker)?;
+        } else if self.waiting > WAITING_BYTES_MAX {
+            self.flush_all()?;
+        }
+        Ok(())
+    }
+}
+
+/// Writes what is known at the end.
+///
+/// # Errors
+///
+/// Those of what the plan is written to.
+pub fn finish<W: Write>(planner: Planner<PlanWriter<W>>) -> io::Result<W> {
+    let handles = u32::try_from(planner.handles()).map_err(io::Error::other)?;
+    let Planner { mut out, world, who, given, left, .. } = planner;
+    out.flush_all()?;
+    let files_at = out.frame(KIND_FILES, &encoded(&files(&world))?)?;
+    let workers = who.into_iter().zip(&mut out.workers).map(|(who, it)| WorkerPlan {
+        pid: who.pid,
+        tid: who.tid,
+        comm: who.comm,
+        before: who.before.first().map(|it| (it.worker.0, it.number)),
+        operations: it.operations,
+        frames: std::mem::take(&mut it.frames),
+    });
+    let given = given.into_iter().map(|it| GivenPlan {
+        handle: it.handle.0,
+        path: it.path,
+        flags: it.flags,
+        offset: it.offset,
+    });
+    let left = left.into_iter().map(|((reason, call), count)| LeftPlan {
+        reason: reason.as_str().to_owned(),
+        call: call.call().name.to_owned(),
+        count,
+    });
+    let index = Index {
+        workers: workers.collect(),
+        calls: out.calls.iter().map(|it| it.call().name.to_owned()).collect(),
+        given: given.collect(),
+        left: left.collect(),
+        asynchronous: planner.asynchronous,
+        followed: planner.followed,
+        unexplained: world.unexplained,
+        handles,
+        span: planner.span,
+        bytes: planner.bytes,
+        longest: out.longest,
+        files_at,
+    };
+    let at = out.frame(KIND_INDEX, &encoded(&index)?)?;
+    out.out.write_all(&at.to_le_bytes())?;
+    out.out.write_all(&END_MAGIC)?;
+    out.out.flush()?;
+    Ok(out.out)
+}
+
+fn encoded(what: &impl Serialize) -> io::Result<Vec<u8>> {
+    postcard::to_allocvec(what).map_err(io::Error::other)
+}
+
+/// Bytes of memory that it writes from, and reads into.
+fn buffers(planned: &Planned) -> [u64; 2] {
+    let call = planned.call.call();
+    let count = call.arg(Role::Count).map(|it| planned.args[it]);
+    let bytes = planned.bytes.or(count).unwrap_or(0);
+    let ret = u64::try_from(planned.ret).unwrap_or(0);
+    match call.class {
+        Class::Write => [bytes.max(ret), 0],
+        Class::Read | Class::List | Class::Stat => [0, bytes.max(ret)],
+        _ => [0; 2],
+    }
+}
+
+/// What has to be there before.
+fn files(world: &World) -> Vec<FileBefore> {
+    let mut first_names = FxHashMap::default();
+    let place = |(place, entry): (usize, crate::replay::world::Entry)| {
+        let (kind, size, file) = match entry.thing {
+            Thing::Directory => (FileKind::Directory, 0, None),
+            Thing::File(file) => (FileKind::File, world.size(file).first(), Some(file)),
+            Thing::Any => (FileKind::File, 0, None),
+            Thing::Link(bytes) => (FileKind::Link, bytes, None),
+        };
+        let place = u32::try_from(place).expect("fewer files than bytes");
+        let first = file.map(|it| *first_names.entry(it).or_insert(place));
+        let same_as = first.filter(|it| *it != place);
+        let (path, mode, has_more) = (entry.path, entry.mode, entry.has_more);
+        FileBefore { path, kind, size, mode, has_more, same_as }
+    };
+    world.entries().into_iter().enumerate().map(place).collect()
+}

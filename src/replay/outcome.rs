@@ -1,0 +1,137 @@
+//! How what a replay got compares with what was captured.
+
+use std::fmt;
+
+use crate::event::syscall_table::{Call, Class, Role};
+
+/// How one operation compares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Outcome {
+    /// The same result; of a descriptor, that there is one.
+    Same,
+    /// The result depends on what no capture can know: what else is in a directory.
+    NotCompared,
+    /// Both failed, with other errors.
+    OtherError,
+    /// It failed, and the captured one had not.
+    Failed,
+    /// It succeeded, and the captured one had not.
+    Succeeded,
+    /// Fewer bytes.
+    Less,
+    /// More bytes.
+    More,
+    /// Another number: of a position or of flags.
+    OtherNumber,
+}
+
+impl Outcome {
+    /// All, in the order of outputs.
+    pub const ALL: [Self; 8] = [
+        Self::Same,
+        Self::NotCompared,
+        Self::OtherError,
+        Self::Failed,
+        Self::Succeeded,
+        Self::Less,
+        Self::More,
+        Self::OtherNumber,
+    ];
+
+    /// The word for it in outputs for programs.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Same => "same",
+            Self::NotCompared => "not-compared",
+            Self::OtherError => "other-error",
+            Self::Failed => "failed",
+            Self::Succeeded => "succeeded",
+            Self::Less => "less",
+            Self::More => "more",
+            Self::OtherNumber => "other-number",
+        }
+    }
+
+    /// True if the replay was not faithful there.
+    pub fn is_mismatch(self) -> bool {
+        !matches!(self, Self::Same | Self::NotCompared)
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Same => "the same result",
+            Self::NotCompared => {
+                "not compared: listings of directories, which may have had more in them"
+            }
+            Self::OtherError => "failed with another error",
+            Self::Failed => "failed, and had not",
+            Self::Succeeded => "succeeded, and had not",
+            Self::Less => "fewer bytes",
+            Self::More => "more bytes",
+            Self::OtherNumber => "another number",
+        })
+    }
+}
+
+/// `captured` and `replayed`: what the calls returned.
+pub fn outcome(call: &Call, args: &[u64; 6], captured: i64, replayed: i64) -> Outcome {
+    match (captured < 0, replayed < 0) {
+        _ if captured == replayed => Outcome::Same,
+        (true, true) => Outcome::OtherError,
+        (false, true) => Outcome::Failed,
+        (true, false) => Outcome::Succeeded,
+        (false, false) => numbers(call, args, captured, replayed),
+    }
+}
+
+/// Both succeeded, with other numbers.
+fn numbers(call: &Call, args: &[u64; 6], captured: i64, replayed: i64) -> Outcome {
+    let is_count = call.class.moves_bytes() || call.name.starts_with("readlink");
+    match call.class {
+        Class::Open | Class::Dup => Outcome::Same,
+        Class::Control if makes_descriptor(call, args) => Outcome::Same,
+        Class::List => Outcome::NotCompared,
+        _ if is_count && replayed < captured => Outcome::Less,
+        _ if is_count => Outcome::More,
+        _ => Outcome::OtherNumber,
+    }
+}
+
+fn makes_descriptor(call: &Call, args: &[u64; 6]) -> bool {
+    let command = call.arg(Role::Command).and_then(|it| i32::try_from(args[it]).ok());
+    matches!(command, Some(libc::F_DUPFD | libc::F_DUPFD_CLOEXEC))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::syscall_table::CallId;
+
+    #[test]
+    fn results_are_compared_by_what_they_mean() {
+        let check = |name: &str, captured: i64, replayed: i64, expected: Outcome| {
+            let call = CallId::by_name(name).expect(name).call();
+            assert_eq!(outcome(call, &[0; 6], captured, replayed), expected, "{name}");
+        };
+        let enoent = -i64::from(libc::ENOENT);
+        check("openat", 3, 17, Outcome::Same);
+        check("openat", 3, enoent, Outcome::Failed);
+        check("openat", enoent, 3, Outcome::Succeeded);
+        check("openat", enoent, -i64::from(libc::EACCES), Outcome::OtherError);
+        check("openat", enoent, enoent, Outcome::Same);
+        check("read", 4096, 100, Outcome::Less);
+        check("pread64", 0, 100, Outcome::More);
+        check("write", 7, 7, Outcome::Same);
+        check("readlink", 5, 6, Outcome::More);
+        check("lseek", 5, 6, Outcome::OtherNumber);
+        check("getdents64", 48, 72, Outcome::NotCompared);
+        let mut args = [0; 6];
+        let fcntl = CallId::by_name("fcntl").expect("a row").call();
+        args[1] = u64::from(libc::F_GETFL.cast_unsigned());
+        assert_eq!(outcome(fcntl, &args, 2, 0), Outcome::OtherNumber);
+        args[1] = u64::from(libc::F_DUPFD_CLOEXEC.cast_unsigned());
+        assert_eq!(outcome(fcntl, &args, 10, 3), Outcome::Same);
+    }
+}

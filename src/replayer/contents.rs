@@ -1,0 +1,118 @@
+//! What stands in the files of a replay, and what it writes: nobody captured it.
+
+use std::io::{self, Write};
+
+/// What contents are made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Contents {
+    /// Nothing: holes.
+    Sparse,
+    /// Zeros.
+    Zero,
+    /// Numbers of a generator: nothing makes them shorter. The seed gives the same ones again.
+    Random(u64),
+    /// The same, and of each 4 KiB so many percent zeros.
+    Compressible(u64, u8),
+}
+
+/// Parts that are as compressible as the whole.
+const PART_BYTES: usize = 4096;
+
+/// Bytes that are made and written at once.
+const CHUNK_BYTES: usize = 1 << 20;
+
+impl Contents {
+    /// A generator of the contents of one file; `number`: which.
+    pub fn of(self, number: u64) -> Maker {
+        let seed = match self {
+            Self::Random(seed) | Self::Compressible(seed, _) => seed,
+            Self::Sparse | Self::Zero => 0,
+        };
+        // Any odd number: seeds one behind the other are to be far apart.
+        let state = (seed ^ number.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        Maker { contents: self, state }
+    }
+}
+
+/// Makes contents, from their beginning on.
+#[derive(Debug)]
+pub struct Maker {
+    contents: Contents,
+    state: u64,
+}
+
+impl Maker {
+    /// The next bytes.
+    pub fn fill(&mut self, bytes: &mut [u8]) {
+        let zeros = match self.contents {
+            Contents::Sparse | Contents::Zero => 100,
+            Contents::Random(_) => 0,
+            Contents::Compressible(_, percent) => usize::from(percent.min(100)),
+        };
+        for part in bytes.chunks_mut(PART_BYTES) {
+            let (zero, random) = part.split_at_mut(part.len() * zeros / 100);
+            zero.fill(0);
+            for word in random.chunks_mut(8) {
+                let next = self.next().to_le_bytes();
+                word.copy_from_slice(&next[..word.len()]);
+            }
+        }
+    }
+
+    /// Writes so many bytes.
+    ///
+    /// # Errors
+    ///
+    /// Those of `out`.
+    pub fn write(&mut self, out: &mut impl Write, bytes: u64) -> io::Result<()> {
+        let mut left = bytes;
+        let mut chunk = vec![0; CHUNK_BYTES.min(usize::try_from(bytes).unwrap_or(CHUNK_BYTES))];
+        while left > 0 {
+            let length = chunk.len().min(usize::try_from(left).unwrap_or(CHUNK_BYTES));
+            self.fill(&mut chunk[..length]);
+            out.write_all(&chunk[..length])?;
+            left -= length as u64;
+        }
+        Ok(())
+    }
+
+    /// xorshift64* (Vigna, "An experimental exploration of Marsaglia's xorshift generators, scrambled", 2014).
+    fn next(&mut self) -> u64 {
+        self.state ^= self.state >> 12;
+        self.state ^= self.state << 25;
+        self.state ^= self.state >> 27;
+        self.state.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn compressed(contents: Contents, number: u64) -> usize {
+        let mut bytes = Vec::new();
+        contents.of(number).write(&mut bytes, 3 << 20).expect("memory");
+        assert_eq!(bytes.len(), 3 << 20);
+        zstd::bulk::compress(&bytes, 3).expect("memory").len()
+    }
+
+    #[test]
+    fn contents_are_as_compressible_as_they_are_asked_to_be() {
+        let whole = 3 << 20;
+        assert!(compressed(Contents::Random(1), 0) >= whole);
+        assert!(compressed(Contents::Zero, 0) < whole / 1000);
+        let half = compressed(Contents::Compressible(1, 50), 0);
+        assert!((whole * 49 / 100..whole * 52 / 100).contains(&half), "{half}");
+    }
+
+    #[test]
+    fn a_seed_gives_the_same_bytes_and_files_have_others() {
+        let bytes = |seed, number| {
+            let mut bytes = [0; 64];
+            Contents::Random(seed).of(number).fill(&mut bytes);
+            bytes
+        };
+        assert_eq!(bytes(1, 2), bytes(1, 2));
+        assert!(bytes(1, 2) != bytes(1, 3) && bytes(1, 2) != bytes(2, 2));
+    }
+}

@@ -1,0 +1,249 @@
+//! Makes what has to be there before the first operation.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+
+use super::contents::Contents;
+use super::manifest::{Listed, ManifestError, Place, State};
+use crate::replay::file::{FileBefore, FileKind};
+use crate::sys::files;
+use crate::sys::sandbox::{self, SandboxError};
+
+/// Why files cannot be made.
+#[derive(Debug, Error)]
+pub enum InitError {
+    /// The directory.
+    #[error(transparent)]
+    Manifest(#[from] ManifestError),
+    /// It cannot be kept inside.
+    #[error(transparent)]
+    Sandbox(#[from] SandboxError),
+    /// The plan is damaged, or was made to do harm.
+    #[error("the plan names a file that is in no directory: {}", String::from_utf8_lossy(.0))]
+    Path(Vec<u8>),
+    /// No room.
+    #[error(
+        "the files need {needed} bytes and {directory} has {free} left; choose another directory, or make holes: --content sparse"
+    )]
+    Full {
+        /// Bytes of all files.
+        needed: u64,
+        /// Bytes that are free.
+        free: u64,
+        /// Where.
+        directory: PathBuf,
+    },
+    /// A file.
+    #[error("cannot make {path} in the replay's directory: {source}")]
+    Make {
+        /// Its path, from the root of the replay.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+}
+
+/// What was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Made {
+    /// Directories, those included that only keep another one from being empty.
+    pub directories: u64,
+    /// Files, second names not counted.
+    pub files: u64,
+    /// Second names of files.
+    pub names: u64,
+    /// Symbolic links.
+    pub links: u64,
+    /// Bytes of all files.
+    pub bytes: u64,
+}
+
+/// Permissions of what none are known of.
+const FILE_MODE: u32 = 0o644;
+const DIRECTORY_MODE: u32 = 0o755;
+
+/// Bits of permissions that nothing gets.
+const NEVER: u32 = libc::S_ISUID | libc::S_ISGID;
+
+/// Makes the files of a plan below the place, which is empty; from then on its `files/` is our root directory. `progress` is told bytes.
+///
+/// # Errors
+///
+/// There is no room, or one of them cannot be made. What was made is in the list.
+pub fn init(
+    place: &mut Place,
+    before: &[FileBefore],
+    contents: Contents,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Made, InitError> {
+    let more = more(before);
+    check(before)?;
+    let listed = before.iter().map(|it| Listed { kind: it.kind, path: it.path.clone() });
+    let others = more.iter().map(|it| Listed { kind: FileKind::Directory, path: it.clone() });
+    place.list(listed.chain(others))?;
+    let tree = place.tree();
+    let failed = |source| InitError::Make { path: PathBuf::from("/"), source };
+    DirBuilder::new().mode(0o700).create(&tree).map_err(failed)?;
+    if contents != Contents::Sparse {
+        has_room(before, &tree)?;
+    }
+    sandbox::enter(&tree)?;
+    files::give_all_permissions();
+    let mut made = Made::default();
+    for (number, it) in (0..).zip(before) {
+        let path = Path::new(OsStr::from_bytes(&it.path));
+        one(it, (path, number), before, contents, &mut made)
+            .map_err(|source| InitError::Make { path: path.to_owned(), source })?;
+        progress(it.size);
+    }
+    for path in &more {
+        let path = Path::new(OsStr::from_bytes(path));
+        fs::create_dir(path).map_err(|source| InitError::Make { path: path.to_owned(), source })?;
+        made.directories += 1;
+    }
+    // Whoever is not root could not put anything into a directory that may not be written to.
+    for it in before.iter().rev().filter(|it| it.kind == FileKind::Directory) {
+        let path = Path::new(OsStr::from_bytes(&it.path));
+        let mode = Permissions::from_mode(it.mode.unwrap_or(DIRECTORY_MODE) & !NEVER);
+        fs::set_permissions(path, mode)
+            .map_err(|source| InitError::Make { path: path.to_owned(), source })?;
+    }
+    place.set(State::Ready)?;
+    Ok(made)
+}
+
+fn one(
+    it: &FileBefore,
+    (path, number): (&Path, u64),
+    before: &[FileBefore],
+    contents: Contents,
+    made: &mut Made,
+) -> io::Result<()> {
+    let first = it.same_as.and_then(|first| before.get(first as usize));
+    match (it.kind, first) {
+        (FileKind::Directory, _) => {
+            made.directories += 1;
+            fs::create_dir(path)
+        }
+        (FileKind::Link, _) => {
+            made.links += 1;
+            symlink(leads_nowhere_else(it.size), path)
+        }
+        (FileKind::File, Some(first)) => {
+            made.names += 1;
+            fs::hard_link(Path::new(OsStr::from_bytes(&first.path)), path)
+        }
+        (FileKind::File, None) => {
+            made.files += 1;
+            made.bytes += it.size;
+            let mode = it.mode.unwrap_or(FILE_MODE) & !NEVER;
+            let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?;
+            fill(&mut file, it.size, contents, number)
+        }
+    }
+}
+
+fn fill(file: &mut File, bytes: u64, contents: Contents, number: u64) -> io::Result<()> {
+    match contents {
+        Contents::Sparse => file.set_len(bytes),
+        // Number 0 is what operations write.
+        _ => contents.of(number + 1).write(file, bytes),
+    }
+}
+
+/// What a link contains, of which only the length is known: the directory that it is in, wherever that is.
+fn leads_nowhere_else(bytes: u64) -> PathBuf {
+    const LENGTH_MAX: usize = 4095;
+    let length = usize::try_from(bytes).unwrap_or(LENGTH_MAX).clamp(1, LENGTH_MAX);
+    PathBuf::from("./".repeat(length.div_ceil(2))[..length].to_owned())
+}
+
+/// Something in directories that were not empty, whatever else they had.
+fn more(before: &[FileBefore]) -> BTreeSet<Vec<u8>> {
+    let taken: BTreeSet<&[u8]> = before.iter().map(|it| &*it.path).collect();
+    let name = |directory: &FileBefore| {
+        let names =
+            (0..).map(|it: u32| [&directory.path, format!("/more-{it}").as_bytes()].concat());
+        names.into_iter().find(|it| !taken.contains(&**it))
+    };
+    before.iter().filter(|it| it.has_more).filter_map(name).collect()
+}
+
+/// Every path begins at the root and goes down only, through directories of the plan.
+fn check(before: &[FileBefore]) -> Result<(), InitError> {
+    let mut directories: BTreeSet<&[u8]> = BTreeSet::from([&b""[..]]);
+    for it in before {
+        let parent = it.path.iter().rposition(|it| *it == b'/').map(|at| it.path.split_at(at));
+        let is_down = parent.is_some_and(|(parent, name)| {
+            let is_name = !matches!(name, b"/" | b"/." | b"/..") && !name.contains(&0);
+            is_name && directories.contains(parent)
+        });
+        if !is_down {
+            return Err(InitError::Path(it.path.clone()));
+        }
+        if it.kind == FileKind::Directory {
+            directories.insert(&it.path);
+        }
+    }
+    Ok(())
+}
+
+fn has_room(before: &[FileBefore], directory: &Path) -> Result<(), InitError> {
+    let own = before.iter().filter(|it| it.kind == FileKind::File && it.same_as.is_none());
+    let needed = own.fold(0_u64, |sum, it| sum.saturating_add(it.size));
+    let free = files::free_bytes(directory)
+        .map_err(|source| InitError::Make { path: directory.to_owned(), source })?;
+    if needed <= free {
+        return Ok(());
+    }
+    Err(InitError::Full { needed, free, directory: directory.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn before(path: &str, kind: FileKind) -> FileBefore {
+        let path = path.as_bytes().to_vec();
+        FileBefore { path, kind, size: 0, mode: None, has_more: false, same_as: None }
+    }
+
+    /// Fails if a plan could make files elsewhere, were it not for the sandbox.
+    #[test]
+    fn paths_that_lead_out_are_refused() {
+        let is_refused = |path: &str| {
+            check(&[before("/d", FileKind::Directory), before(path, FileKind::File)]).is_err()
+        };
+        for path in
+            ["", "x", "/", "/d/", "/..", "/d/..", "/d/.", "/d/../x", "/e/x", "//x", "/d/x\0y"]
+        {
+            assert!(is_refused(path), "{path:?}");
+        }
+        for path in ["/x", "/d/x", "/d/...", "/d/\n"] {
+            assert!(!is_refused(path), "{path:?}");
+        }
+    }
+
+    #[test]
+    fn a_link_has_its_length_and_leads_to_its_own_directory() {
+        for length in [1, 2, 3, 17, 4095] {
+            let path = leads_nowhere_else(length);
+            assert_eq!(path.as_os_str().len() as u64, length);
+            assert!(path.components().all(|it| it == std::path::Component::CurDir));
+        }
+    }
+
+    #[test]
+    fn what_fills_a_directory_has_a_name_that_nothing_else_has() {
+        let mut all = [before("/d", FileKind::Directory), before("/d/more-0", FileKind::File)];
+        all[0].has_more = true;
+        assert_eq!(more(&all), BTreeSet::from([b"/d/more-1".to_vec()]));
+    }
+}

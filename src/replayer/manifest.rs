@@ -1,0 +1,284 @@
+//! What a replay has made, so that it can be removed again, and nothing else.
+//!
+//! ```text
+//! DIR/iotrace-perf.state   how far it is, one line; changed at once (rename(2))
+//! DIR/iotrace-perf.files   what is below files/: a letter (d, f, l), the path, NUL; directories before what is in them
+//! DIR/files/               the root directory of the replay
+//! ```
+//!
+//! The list is written before anything is made. So whatever ends us, what is there is in it, or was made by a replay that did not come to its
+//! end, which is the only one who may write below `files/` then.
+
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, BufWriter, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg, OFlag, openat, renameat};
+use nix::sys::stat::Mode;
+use thiserror::Error;
+
+use crate::replay::file::FileKind;
+use crate::sys::files;
+
+const STATE: &str = "iotrace-perf.state";
+const STATE_NEW: &str = "iotrace-perf.state.new";
+const FILES: &str = "iotrace-perf.files";
+const TREE: &str = "files";
+
+/// First words of the state.
+const TITLE: &str = "iotrace-perf replay 1: ";
+
+/// How far it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Files are being made.
+    Beginning,
+    /// They are as they have to be before the first operation.
+    Ready,
+    /// A replay is at work, or was until it was killed.
+    Running,
+    /// A replay has changed them; the list is what is there now.
+    Done,
+}
+
+impl State {
+    const ALL: [Self; 4] = [Self::Beginning, Self::Ready, Self::Running, Self::Done];
+
+    /// The word for it in its file.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Beginning => "beginning",
+            Self::Ready => "ready",
+            Self::Running => "running",
+            Self::Done => "done",
+        }
+    }
+}
+
+/// Why a directory is not what a replay has made.
+#[derive(Debug, Error)]
+pub enum ManifestError {
+    /// Something else.
+    #[error("{0} has not been made by iotrace-perf replay init; nothing in it is touched")]
+    NotOurs(PathBuf),
+    /// There is something in it.
+    #[error(
+        "{0} is not empty and has not been made by iotrace-perf replay init; choose a new directory with --root"
+    )]
+    NotEmpty(PathBuf),
+    /// Somebody else is at work there.
+    #[error("another iotrace-perf is at work in {0}")]
+    Busy(PathBuf),
+    /// The system said.
+    #[error("{path}: {source}")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What it said.
+        source: io::Error,
+    },
+}
+
+/// A directory of a replay, which nobody else works in meanwhile.
+#[derive(Debug)]
+pub struct Place {
+    directory: PathBuf,
+    /// How far it is.
+    pub state: State,
+    /// The directory, held as long as we work in it: it leads there also when our root is below it.
+    lock: Flock<File>,
+}
+
+/// Something below `files/`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// What it is.
+    pub kind: FileKind,
+    /// From the root of the replay.
+    pub path: Vec<u8>,
+}
+
+impl Place {
+    /// A new directory, or an empty one.
+    ///
+    /// # Errors
+    ///
+    /// There is something in it; it cannot be made.
+    pub fn make(directory: &Path) -> Result<Self, ManifestError> {
+        let failed = |source| ManifestError::Io { path: directory.to_owned(), source };
+        match files::create_new_directory(directory) {
+            Err(it) if it.kind() != io::ErrorKind::AlreadyExists => return Err(failed(it)),
+            _ => {}
+        }
+        let lock = lock(directory)?;
+        if fs::read_dir(directory).map_err(failed)?.next().is_some() {
+            return Err(ManifestError::NotEmpty(directory.to_owned()));
+        }
+        if !files::is_private_directory(directory) {
+            fs::set_permissions(directory, PermissionsExt::from_mode(0o700)).map_err(failed)?;
+        }
+        let mut place = Self { directory: directory.to_owned(), state: State::Beginning, lock };
+        place.set(State::Beginning)?;
+        Ok(place)
+    }
+
+    /// One that was made before.
+    ///
+    /// # Errors
+    ///
+    /// It was not.
+    pub fn open(directory: &Path) -> Result<Self, ManifestError> {
+        let not_ours = || ManifestError::NotOurs(directory.to_owned());
+        let lock = lock(directory).map_err(|it| match it {
+            ManifestError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => {
+                not_ours()
+            }
+            it => it,
+        })?;
+        let text = fs::read_to_string(directory.join(STATE)).map_err(|_| not_ours())?;
+        let word = text.strip_prefix(TITLE).and_then(|it| it.strip_suffix('\n'));
+        let state = State::ALL.into_iter().find(|it| word == Some(it.as_str()));
+        let state = state.ok_or_else(not_ours)?;
+        Ok(Self { directory: directory.to_owned(), state, lock })
+    }
+
+    /// The root directory of the replay.
+    pub fn tree(&self) -> PathBuf {
+        self.directory.join(TREE)
+    }
+
+    /// It is so far.
+    ///
+    /// # Errors
+    ///
+    /// That cannot be written down.
+    pub fn set(&mut self, state: State) -> Result<(), ManifestError> {
+        let failed = |source| ManifestError::Io { path: self.directory.join(STATE_NEW), source };
+        let mut file = self.create(STATE_NEW).map_err(failed)?;
+        file.write_all(format!("{TITLE}{}\n", state.as_str()).as_bytes()).map_err(failed)?;
+        file.sync_all().map_err(failed)?;
+        let directory = &*self.lock;
+        renameat(directory, STATE_NEW, directory, STATE).map_err(|it| failed(it.into()))?;
+        self.state = state;
+        Ok(())
+    }
+
+    /// Writes down what is, or will be, there.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be written.
+    pub fn list(&self, listed: impl Iterator<Item = Listed>) -> Result<(), ManifestError> {
+        let failed = |source| ManifestError::Io { path: self.directory.join(FILES), source };
+        let mut out = BufWriter::new(self.create(FILES).map_err(failed)?);
+        for it in listed {
+            let letter = match it.kind {
+                FileKind::Directory => b"d",
+                FileKind::File => b"f",
+                FileKind::Link => b"l",
+            };
+            let parts = [&letter[..], &it.path, b"\0"];
+            parts.into_iter().try_for_each(|it| out.write_all(it)).map_err(failed)?;
+        }
+        let file = out.into_inner().map_err(|it| failed(it.into_error()))?;
+        file.sync_all().map_err(failed)
+    }
+
+    /// A file beside `files/`, empty.
+    fn create(&self, name: &str) -> io::Result<File> {
+        let flags = OFlag::O_CREAT | OFlag::O_TRUNC | OFlag::O_WRONLY | OFlag::O_NOFOLLOW;
+        let mode = Mode::S_IRUSR | Mode::S_IWUSR;
+        Ok(openat(&*self.lock, name, flags | OFlag::O_CLOEXEC, mode)?.into())
+    }
+
+    /// What was written down.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be read.
+    pub fn listed(&self) -> Result<Vec<Listed>, ManifestError> {
+        let failed = |source| ManifestError::Io { path: self.directory.join(FILES), source };
+        let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        let file: File = match openat(&*self.lock, FILES, flags, Mode::empty()) {
+            Err(Errno::ENOENT) => return Ok(Vec::new()),
+            it => it.map_err(|it| failed(it.into()))?.into(),
+        };
+        let parse = |line: io::Result<Vec<u8>>| {
+            let line = line?;
+            let damaged = || io::Error::other("the list is damaged");
+            let (letter, path) = line.split_first().ok_or_else(damaged)?;
+            let kind = match letter {
+                b'd' => FileKind::Directory,
+                b'f' => FileKind::File,
+                b'l' => FileKind::Link,
+                _ => return Err(damaged()),
+            };
+            Ok(Listed { kind, path: path.to_vec() })
+        };
+        BufReader::new(file).split(0).map(parse).collect::<io::Result<_>>().map_err(failed)
+    }
+
+    /// Removes what is left when everything that is listed is gone: our own files, and the directory if nothing else is in it.
+    ///
+    /// # Errors
+    ///
+    /// Something cannot be removed.
+    pub fn remove(self) -> Result<(), ManifestError> {
+        for name in [FILES, STATE_NEW, STATE] {
+            let path = self.directory.join(name);
+            match fs::remove_file(&path) {
+                Err(source) if source.kind() != io::ErrorKind::NotFound => {
+                    return Err(ManifestError::Io { path, source });
+                }
+                _ => {}
+            }
+        }
+        match fs::remove_dir(&self.directory) {
+            Err(it) if it.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(()),
+            it => it.map_err(|source| ManifestError::Io { path: self.directory, source }),
+        }
+    }
+}
+
+/// Nobody else may work in it as long as this is held.
+fn lock(directory: &Path) -> Result<Flock<File>, ManifestError> {
+    let failed = |source| ManifestError::Io { path: directory.to_owned(), source };
+    let file = File::open(directory).map_err(failed)?;
+    Flock::lock(file, FlockArg::LockExclusiveNonblock)
+        .map_err(|_| ManifestError::Busy(directory.to_owned()))
+}
+
+/// Everything below a directory, which is listed before what is in it; links are not followed.
+///
+/// # Errors
+///
+/// A directory cannot be read.
+pub fn walk(root: &Path) -> io::Result<Vec<Listed>> {
+    let mut found = Vec::new();
+    below(root, &mut Vec::new(), &mut found)?;
+    Ok(found)
+}
+
+fn below(directory: &Path, path: &mut Vec<u8>, found: &mut Vec<Listed>) -> io::Result<()> {
+    let mut entries = fs::read_dir(directory)?.collect::<io::Result<Vec<_>>>()?;
+    entries.sort_unstable_by_key(fs::DirEntry::file_name);
+    for entry in entries {
+        let kind = match entry.file_type()? {
+            it if it.is_dir() => FileKind::Directory,
+            it if it.is_symlink() => FileKind::Link,
+            _ => FileKind::File,
+        };
+        let length = path.len();
+        path.push(b'/');
+        path.extend_from_slice(entry.file_name().as_bytes());
+        found.push(Listed { kind, path: path.clone() });
+        if kind == FileKind::Directory {
+            below(&entry.path(), path, found)?;
+        }
+        path.truncate(length);
+    }
+    Ok(())
+}

@@ -1,0 +1,19 @@
+//! Does what a plan says, and looks at what comes of it.
+//!
+//! ```text
+//!   plan ─► init ─► the files as they were           (manifest: what was made)
+//!        ─► run  ─► one thread for each of the original, helpers that read ahead and compare
+//!        ─► purge ─► what the manifest lists is gone
+//! ```
+//!
+//! All of it happens inside a directory that is the root of the process ([`crate::sys::sandbox`]).
+
+pub mod contents;
+mod helper;
+pub mod init;
+mod load;
+pub mod manifest;
+pub mod purge;
+pub mod run;
+mod turns;
+mod worker;

@@ -1,0 +1,168 @@
+//! Removes what a replay has made.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
+use nix::unistd::{UnlinkatFlags, unlinkat};
+
+use super::manifest::{Listed, ManifestError, Place, State, walk};
+use crate::replay::file::FileKind;
+
+/// What became of what was there.
+#[derive(Debug, Default)]
+pub struct Purged {
+    /// So many were removed.
+    pub removed: u64,
+    /// These were not, and why.
+    pub left: Vec<(PathBuf, io::Error)>,
+}
+
+/// Removes what the list of the place has, and what a replay has left that was killed; then the place itself, if nothing is left.
+///
+/// # Errors
+///
+/// The list cannot be read.
+pub fn purge(place: Place) -> Result<Purged, ManifestError> {
+    let tree = place.tree();
+    let failed = |source| ManifestError::Io { path: tree.clone(), source };
+    let mut purged = Purged::default();
+    match File::open(&tree) {
+        Err(it) if it.kind() == io::ErrorKind::NotFound => {}
+        it => {
+            let root = it.map_err(failed)?;
+            let listed = match place.state {
+                State::Running => walk(&tree).map_err(failed)?,
+                _ => place.listed()?,
+            };
+            for it in listed.iter().rev() {
+                remove(&root, it, &mut purged);
+            }
+            drop(root);
+            if let Err(source) = std::fs::remove_dir(&tree) {
+                purged.left.push((tree, source));
+            }
+        }
+    }
+    if purged.left.is_empty() {
+        place.remove()?;
+    }
+    Ok(purged)
+}
+
+fn remove(root: &File, it: &Listed, purged: &mut Purged) {
+    match remove_one(root, it) {
+        Ok(()) => purged.removed += 1,
+        // Whoever was ended while files were made had not made this one yet; or it was removed by hand.
+        Err(Errno::ENOENT) => {}
+        Err(errno) => {
+            let path = Path::new(OsStr::from_bytes(&it.path)).to_owned();
+            purged.left.push((path, errno.into()));
+        }
+    }
+}
+
+/// Never through a link: what its directory is now may be another one's.
+fn remove_one(root: &File, it: &Listed) -> nix::Result<()> {
+    let (parent, name) = it
+        .path
+        .iter()
+        .rposition(|it| *it == b'/')
+        .map_or((&b""[..], &it.path[..]), |at| (&it.path[..at], &it.path[at + 1..]));
+    let parent = parent.strip_prefix(b"/").unwrap_or(parent);
+    let parent = if parent.is_empty() { b"." } else { parent };
+    let resolve = ResolveFlag::RESOLVE_BENEATH
+        | ResolveFlag::RESOLVE_NO_SYMLINKS
+        | ResolveFlag::RESOLVE_NO_XDEV;
+    let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    let how = OpenHow::new().flags(flags).resolve(resolve);
+    let directory: OwnedFd = openat2(root.as_fd(), parent, how)?;
+    let flag = match it.kind {
+        FileKind::Directory => UnlinkatFlags::RemoveDir,
+        FileKind::File | FileKind::Link => UnlinkatFlags::NoRemoveDir,
+    };
+    unlinkat(&directory, name, flag)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn place(directory: &Path, listed: &[(FileKind, &str)]) -> Place {
+        let mut place = Place::make(directory).expect("a directory");
+        fs::create_dir(place.tree()).expect("a directory");
+        let listed = listed.iter().map(|(kind, path)| {
+            let (kind, path) = (*kind, path.as_bytes().to_vec());
+            Listed { kind, path }
+        });
+        place.list(listed).expect("space");
+        place.set(State::Done).expect("space");
+        place
+    }
+
+    #[test]
+    fn what_is_listed_goes_and_then_the_rest() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let root = directory.path().join("root");
+        let place = place(&root, &[(FileKind::Directory, "/d"), (FileKind::File, "/d/f")]);
+        fs::create_dir(place.tree().join("d")).expect("a directory");
+        fs::write(place.tree().join("d/f"), "").expect("space");
+        let purged = purge(place).expect("a list");
+        assert_eq!((purged.removed, purged.left.len()), (2, 0));
+        assert!(!root.exists());
+    }
+
+    /// Fails if a link in the place of a directory leads the removal elsewhere.
+    #[test]
+    fn nothing_is_removed_through_a_link() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let (root, elsewhere) = (directory.path().join("root"), directory.path().join("elsewhere"));
+        fs::create_dir(&elsewhere).expect("a directory");
+        fs::write(elsewhere.join("f"), "kept").expect("space");
+        let listed = [
+            (FileKind::Directory, "/d"),
+            (FileKind::File, "/d/f"),
+            (FileKind::File, "/../../elsewhere/f"),
+            (FileKind::Link, "/l"),
+        ];
+        let place = place(&root, &listed);
+        symlink(&elsewhere, place.tree().join("d")).expect("a link");
+        symlink(elsewhere.join("f"), place.tree().join("l")).expect("a link");
+        let purged = purge(place).expect("a list");
+        assert_eq!(fs::read(elsewhere.join("f")).expect("it is there"), b"kept");
+        assert_eq!(purged.removed, 1);
+        assert_eq!(purged.left.len(), 4, "{purged:?}");
+    }
+
+    #[test]
+    fn what_is_not_listed_stays_and_is_told() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let root = directory.path().join("root");
+        let place = place(&root, &[(FileKind::Directory, "/d")]);
+        let tree = place.tree();
+        fs::create_dir(tree.join("d")).expect("a directory");
+        fs::write(tree.join("d/mine"), "kept").expect("space");
+        let purged = purge(place).expect("a list");
+        assert_eq!(purged.left.len(), 2, "{purged:?}");
+        assert_eq!(fs::read(tree.join("d/mine")).expect("it is there"), b"kept");
+        assert_eq!(Place::open(&root).expect("still ours").state, State::Done);
+    }
+
+    #[test]
+    fn what_is_not_ours_is_not_touched() {
+        let directory = tempfile::tempdir().expect("a directory");
+        fs::write(directory.path().join("mine"), "").expect("space");
+        let open = Place::open(directory.path()).map(drop).map_err(|it| it.to_string());
+        assert!(open.expect_err("not ours").contains("has not been made by"));
+        let make = Place::make(directory.path()).map(drop).map_err(|it| it.to_string());
+        assert!(make.expect_err("not empty").contains("is not empty"));
+    }
+}

@@ -1,0 +1,204 @@
+//! One thread of the replay: does what one thread of the original did, each operation when its turn has come.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, sync_channel};
+
+use super::helper::{Reply, Request};
+use super::load::{Closes, Due, Got, Loaded, Source};
+use super::run::{Options, Order, Pacing};
+use super::turns::Turns;
+use crate::replay::file::PlanError;
+use crate::sys::again::{Contents, Memory, Slots};
+use crate::sys::{clock, thread};
+use crate::units::KernelTime;
+
+/// Who sleeps longer than this until its time sleeps; the rest it looks at the clock, as sleeping takes some 50 µs more than asked.
+const SPIN_NS: u64 = 60_000;
+
+/// What all threads of a replay have in common.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) source: Source,
+    pub(super) options: Options,
+    pub(super) turns: Turns,
+    pub(super) slots: Slots,
+    pub(super) contents: Arc<Contents>,
+    /// For each worker those that are born by its operations, in their order: behind which one, and who.
+    pub(super) births: Vec<Vec<(u32, u32)>>,
+    /// When the replay began.
+    pub(super) begin: KernelTime,
+    /// It is better to look at the clock than to sleep: there are more CPUs than threads.
+    pub(super) may_spin: AtomicBool,
+}
+
+/// What a worker tells who has started it.
+#[derive(Debug)]
+pub(super) enum Told {
+    /// That worker is born.
+    Born(u32),
+    /// A worker is through.
+    Ended,
+    /// A worker cannot go on.
+    Failed(Failure),
+}
+
+/// Why a worker cannot go on.
+#[derive(Debug)]
+pub(super) enum Failure {
+    Plan(PlanError),
+    Memory(std::io::Error),
+}
+
+/// A worker at work.
+pub(super) struct Work<'a> {
+    shared: &'a Shared,
+    worker: u32,
+    memory: Memory,
+    tell: &'a Sender<Told>,
+    births: &'a [(u32, u32)],
+    /// When the last operation ended, ns since the replay began, and when it did in the capture.
+    last: (u64, u64),
+}
+
+/// Does everything that a worker has to do.
+pub(super) fn work(
+    shared: &Shared,
+    worker: u32,
+    helpers: &SyncSender<Request>,
+    tell: &Sender<Told>,
+) {
+    let result = all(shared, worker, helpers, tell);
+    // Who has started us waits for it.
+    let _ = tell.send(result.map_or_else(Told::Failed, |()| Told::Ended));
+}
+
+fn all(
+    shared: &Shared,
+    worker: u32,
+    helpers: &SyncSender<Request>,
+    tell: &Sender<Told>,
+) -> Result<(), Failure> {
+    thread::set_exact_timers();
+    let memory = Memory::new(shared.source.longest, shared.contents.clone());
+    let births = shared.births.get(worker as usize).map_or(&[][..], |it| it);
+    let memory = memory.map_err(Failure::Memory)?;
+    let mut work = Work { shared, worker, memory, tell, births, last: (0, 0) };
+    let (sender, replies): (_, Receiver<Reply>) = sync_channel(1);
+    let ask = |next| {
+        // Helpers live longer than workers.
+        let _ = helpers.send(Request::Load { worker, next, to: sender.clone() });
+    };
+    ask(super::load::Next::default());
+    while let Ok(reply) = replies.recv() {
+        let Some(mut loaded) = reply.map_err(Failure::Plan)? else { break };
+        ask(loaded.next);
+        let goes_on = work.frame(&mut loaded);
+        let _ = helpers.send(Request::Compare(Box::new(loaded)));
+        if !goes_on {
+            break;
+        }
+    }
+    Ok(())
+}
+
+impl Work<'_> {
+    /// Does the operations of a frame; false if all is over.
+    fn frame(&mut self, loaded: &mut Loaded) -> bool {
+        let mut from = 0;
+        loaded.got.reserve(loaded.due.len());
+        for index in 0..loaded.due.len() {
+            let due = loaded.due[index];
+            let waits = &loaded.waits[from..due.waits_end];
+            from = due.waits_end;
+            if !self.is_turn(&due, waits) {
+                return false;
+            }
+            let late = self.pace(&due);
+            let got = self.one(loaded, index, &due);
+            loaded.got.push(Got { late, ..got });
+            self.over(loaded.first.wrapping_add(u32::try_from(index).unwrap_or(0)), &due);
+        }
+        true
+    }
+
+    /// Waits for those that have to be before it; false if all is over.
+    fn is_turn(&self, due: &Due, waits: &[(u32, u32)]) -> bool {
+        let turns = &self.shared.turns;
+        match self.shared.options.order {
+            Order::Total => turns.wait_for_turn(due.turn),
+            Order::Dependencies => !turns.is_over() && waits.iter().all(|it| turns.wait_for(*it)),
+            Order::Thread | Order::None => !turns.is_over(),
+        }
+    }
+
+    /// Waits for its time. How late it is, if it has one.
+    fn pace(&self, due: &Due) -> Option<u64> {
+        let options = &self.shared.options;
+        let time = match options.pacing {
+            Pacing::Max => return None,
+            Pacing::Open => options.scaled(due.start),
+            Pacing::Closed => {
+                let (ended, captured_end) = self.last;
+                ended.saturating_add(options.scaled(due.start.saturating_sub(captured_end)))
+            }
+        };
+        // ORDERING: only a flag.
+        let may_spin = self.shared.may_spin.load(Ordering::Relaxed);
+        let mut now = self.now();
+        while now < time {
+            let left = time - now;
+            if may_spin && left <= SPIN_NS {
+                std::hint::spin_loop();
+            } else {
+                let early = if may_spin { SPIN_NS } else { 0 };
+                clock::sleep_until(KernelTime(self.shared.begin.0 + time - early));
+            }
+            now = self.now();
+        }
+        Some(now - time)
+    }
+
+    fn one(&mut self, loaded: &mut Loaded, index: usize, due: &Due) -> Got {
+        let slots = &self.shared.slots;
+        let kept = match (due.closes, due.handle) {
+            (Closes::Copy, Some(handle)) => Some((handle, slots.copy(handle))),
+            _ => None,
+        };
+        let start = self.now();
+        let ret = loaded.batch.call(index, &mut self.memory, slots);
+        let end = self.now();
+        match (kept, due.closes, due.handle, due.makes) {
+            (Some((handle, fd)), ..) => slots.restore(handle, fd),
+            // Whatever it says, the descriptor is gone (close(2)).
+            (_, Closes::Yes, Some(handle), _) => slots.closed(handle),
+            (.., Some(made)) if ret >= 0 => {
+                slots.put(made, i32::try_from(ret).unwrap_or(i32::MAX));
+            }
+            _ => {}
+        }
+        self.last = (end, due.end);
+        Got { ret, start, end, late: None }
+    }
+
+    /// Tells those who wait for it.
+    fn over(&mut self, number: u32, due: &Due) {
+        let turns = &self.shared.turns;
+        match self.shared.options.order {
+            Order::Total => turns.turn_done(due.turn),
+            Order::Dependencies => turns.done(self.worker, number + 1),
+            Order::Thread | Order::None => {}
+        }
+        while let [(behind, born), rest @ ..] = self.births
+            && *behind == number
+        {
+            let _ = self.tell.send(Told::Born(*born));
+            self.births = rest;
+        }
+    }
+
+    /// ns since the replay began.
+    fn now(&self) -> u64 {
+        clock::now().0.saturating_sub(self.shared.begin.0)
+    }
+}

@@ -1,0 +1,258 @@
+//! The report of `replay run`: what the replay got, beside what was captured.
+
+use super::{column, first_rows};
+use crate::analysis::spread::Spread;
+use crate::replay::comparison::{Comparison, Mismatch, Times};
+use crate::replay::file::Index;
+use crate::replay::outcome::Outcome;
+use crate::text::errno::ErrnoName;
+use crate::text::table::{Cell, Column, Report, Table};
+
+/// What a replay was told to do, and how it went.
+#[derive(Clone, Copy, Debug)]
+pub struct Run<'a> {
+    /// The plan's index.
+    pub index: &'a Index,
+    /// What it got.
+    pub comparison: &'a Comparison,
+    /// How long it was to take, ns; `None`: as fast as it could.
+    pub expected_span: Option<u64>,
+    /// It was stopped before its end.
+    pub is_stopped: bool,
+    /// Threads that were there at once at most, and CPUs.
+    pub threads: (usize, usize),
+}
+
+const OUTCOMES: [Column; 4] = [
+    column("outcome", ""),
+    column("call", "call"),
+    column("count", "operations"),
+    column("", "what"),
+];
+
+const TIMES: [Column; 12] = [
+    column("call", "call"),
+    column("count", "count"),
+    column("captured_p50_ns", "captured p50 us"),
+    column("captured_p90_ns", "p90"),
+    column("captured_p99_ns", "p99"),
+    column("captured_p999_ns", "p99.9"),
+    column("captured_max_ns", "max"),
+    column("replayed_p50_ns", "replayed p50 us"),
+    column("replayed_p90_ns", "p90"),
+    column("replayed_p99_ns", "p99"),
+    column("replayed_p999_ns", "p99.9"),
+    column("replayed_max_ns", "max"),
+];
+
+const THREADS: [Column; 10] = [
+    column("pid", "pid"),
+    column("tid", "tid"),
+    column("comm", "comm"),
+    column("count", "operations"),
+    column("captured_p50_ns", "captured p50 us"),
+    column("captured_p99_ns", "p99"),
+    column("captured_time_ns", "in all"),
+    column("replayed_p50_ns", "replayed p50 us"),
+    column("replayed_p99_ns", "p99"),
+    column("replayed_time_ns", "in all"),
+];
+
+const MISMATCHES: [Column; 9] = [
+    column("start_ns", "at us"),
+    column("pid", "pid"),
+    column("tid", "tid"),
+    column("number", "its operation"),
+    column("call", "call"),
+    column("outcome", "outcome"),
+    column("captured", "captured"),
+    column("replayed", "replayed"),
+    column("path", "path"),
+];
+
+/// Timing may be compared if operations began at their times: 99 % of them no later than this, ns.
+const LATENESS_MAX: u64 = 100_000;
+
+/// And if all of them took as long as in the capture, but for one part in so many.
+const SPAN_PARTS: u64 = 1000;
+
+/// What a replay did.
+pub fn report(run: &Run<'_>, limit: usize) -> Report {
+    let Run { index, comparison, expected_span, .. } = *run;
+    let count = |wanted: &dyn Fn(Outcome) -> bool| Cell::Count(comparison.count(wanted));
+    let late = &comparison.lateness;
+    let has_times = late.count() > 0;
+    let lateness = |it: Option<u64>| Cell::ns(it.filter(|_| has_times));
+    let facts = vec![
+        ("operations", "operations done again", count(&|_| true)),
+        ("mismatches", "  with another result", count(&Outcome::is_mismatch)),
+        ("not_compared", "  not compared", count(&|it| it == Outcome::NotCompared)),
+        ("skipped", "not done again", Cell::Count(skipped(index))),
+        ("moved_bytes", "bytes moved", Cell::Count(comparison.bytes)),
+        ("span_ns", "took us", Cell::Ns(comparison.span())),
+        ("captured_span_ns", "  in the capture", Cell::Ns(index.span)),
+        ("expected_span_ns", "  to be", Cell::ns(expected_span)),
+        ("lateness_p50_ns", "late us: p50", lateness(late.percentile(500))),
+        ("lateness_p99_ns", "  p99", lateness(late.percentile(990))),
+        ("lateness_max_ns", "  max", lateness(Some(late.max()))),
+        ("late_over_1ms", "  more than 1 ms", Cell::Count(comparison.very_late)),
+        ("timing_is_comparable", "times can be compared", verdict(run)),
+        ("threads", "threads", Cell::Count(index.workers.len() as u64)),
+        ("threads_at_once", "  at once", Cell::Count(run.threads.0 as u64)),
+        ("cpus", "CPUs", Cell::Count(run.threads.1 as u64)),
+        ("is_whole", "", Cell::Flag(!run.is_stopped)),
+    ];
+    let mut report = Report { kind: "replay run", facts, ..Report::default() };
+    let (shown, rest) = first_rows(comparison.mismatches.iter().collect(), limit);
+    report.tables = vec![
+        outcomes(run),
+        times(run),
+        threads(run, limit),
+        mismatches(index, &shown),
+        left(index),
+    ];
+    report.notes = notes(run, rest.len());
+    report
+}
+
+/// Operations of the capture that are not in the replay.
+fn skipped(index: &Index) -> u64 {
+    index.left.iter().map(|it| it.count).sum::<u64>() + index.asynchronous
+}
+
+/// Whether what operations took can be compared with the capture; nobody knows where nothing was paced.
+fn verdict(run: &Run<'_>) -> Cell {
+    let Some(expected) = run.expected_span else { return Cell::None };
+    let late = run.comparison.lateness.percentile(990).unwrap_or(0);
+    let off = run.comparison.span().abs_diff(expected);
+    Cell::Flag(late <= LATENESS_MAX && off <= expected / SPAN_PARTS)
+}
+
+fn outcomes(run: &Run<'_>) -> Table {
+    let row = |((outcome, call), count): (&(Outcome, u16), &u64)| {
+        vec![
+            Cell::Word(outcome.as_str().to_owned()),
+            name(run.index, *call),
+            Cell::Count(*count),
+            Cell::Word(outcome.to_string()),
+        ]
+    };
+    let rows = run.comparison.outcomes.iter().map(row).collect();
+    Table { key: "outcomes", title: "Results".to_owned(), columns: OUTCOMES.to_vec(), rows }
+}
+
+fn times(run: &Run<'_>) -> Table {
+    let row = |(call, times): (&u16, &Times)| {
+        let mut row = vec![name(run.index, *call), Cell::Count(times.replayed.count())];
+        for spread in [&times.captured, &times.replayed] {
+            row.extend([500, 900, 990, 999].map(|at| Cell::ns(spread.percentile(at))));
+            row.push(Cell::Ns(spread.max()));
+        }
+        row
+    };
+    let rows = run.comparison.calls.iter().map(row).collect();
+    let title = "Times by call".to_owned();
+    Table { key: "calls", title, columns: TIMES.to_vec(), rows }
+}
+
+fn threads(run: &Run<'_>, limit: usize) -> Table {
+    let mut all: Vec<(&u32, &Times)> = run.comparison.workers.iter().collect();
+    all.sort_by_key(|(worker, times)| (std::cmp::Reverse(times.replayed.count()), **worker));
+    let total = all.len();
+    let (shown, _) = first_rows(all, limit);
+    let row = |(worker, times): (&u32, &Times)| {
+        let mut row = thread(run.index, *worker, true);
+        row.push(Cell::Count(times.replayed.count()));
+        let part = |it: &Spread| {
+            [Cell::ns(it.percentile(500)), Cell::ns(it.percentile(990)), Cell::Ns(it.sum())]
+        };
+        row.extend(part(&times.captured));
+        row.extend(part(&times.replayed));
+        row
+    };
+    let rows = shown.into_iter().map(row).collect();
+    let title = format!("Times by thread: {total}");
+    Table { key: "threads_done", title, columns: THREADS.to_vec(), rows }
+}
+
+fn mismatches(index: &Index, shown: &[&Mismatch]) -> Table {
+    let row = |it: &&Mismatch| {
+        let mut row = vec![Cell::Ns(it.start)];
+        row.extend(thread(index, it.worker, false));
+        row.extend([
+            Cell::Count(it.number.into()),
+            name(index, it.call),
+            Cell::Word(it.outcome.as_str().to_owned()),
+            result(it.captured),
+            result(it.replayed),
+            it.path.clone().map_or(Cell::None, Cell::Name),
+        ]);
+        row
+    };
+    let rows = shown.iter().map(row).collect();
+    let title = "Other results, the first of them".to_owned();
+    Table { key: "first_mismatches", title, columns: MISMATCHES.to_vec(), rows }
+}
+
+fn left(index: &Index) -> Table {
+    let columns =
+        vec![column("reason", "reason"), column("call", "call"), column("count", "operations")];
+    let row = |it: &crate::replay::file::LeftPlan| {
+        vec![Cell::Word(it.reason.clone()), Cell::Word(it.call.clone()), Cell::Count(it.count)]
+    };
+    let mut rows: Vec<_> = index.left.iter().map(row).collect();
+    if index.asynchronous > 0 {
+        let words = ["asynchronous", "-"].map(|it| Cell::Word(it.to_owned()));
+        let [reason, call] = words;
+        rows.push(vec![reason, call, Cell::Count(index.asynchronous)]);
+    }
+    Table { key: "left_calls", title: "Not done again".to_owned(), columns, rows }
+}
+
+fn notes(run: &Run<'_>, not_shown: usize) -> Vec<String> {
+    let mut notes = Vec::new();
+    let kept = run.comparison.mismatches.len() as u64;
+    let all = run.comparison.count(Outcome::is_mismatch);
+    if all > kept {
+        notes.push(format!("of {all} operations with other results the first {kept} are kept"));
+    }
+    if not_shown > 0 {
+        notes.push(format!(
+            "{not_shown} of the operations with other results are not shown; -n 0 shows all"
+        ));
+    }
+    let (most, cpus) = run.threads;
+    if run.expected_span.is_some() && most >= cpus {
+        notes.push(format!(
+            "there were {most} threads at once and {cpus} CPUs: threads slept until their times and did not look at the clock, which makes \
+             them later by some 50 us"
+        ));
+    }
+    if run.is_stopped {
+        notes.push("the replay was stopped before its end".to_owned());
+    }
+    notes
+}
+
+fn thread(index: &Index, worker: u32, has_name: bool) -> Vec<Cell> {
+    let Some(it) = index.workers.get(worker as usize) else {
+        return vec![Cell::None; if has_name { 3 } else { 2 }];
+    };
+    let mut cells = vec![Cell::Signed(it.pid.into()), Cell::Signed(it.tid.into())];
+    if has_name {
+        cells.push(Cell::Name(it.comm.clone()));
+    }
+    cells
+}
+
+fn name(index: &Index, call: u16) -> Cell {
+    index.calls.get(usize::from(call)).map_or(Cell::None, |it| Cell::Word(it.clone()))
+}
+
+/// A number, or the name of an error.
+fn result(ret: i64) -> Cell {
+    match i32::try_from(ret.saturating_neg()) {
+        Ok(errno @ 1..=4095) => Cell::Word(ErrnoName(errno).to_string()),
+        _ => Cell::Signed(ret),
+    }
+}

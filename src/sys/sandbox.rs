@@ -1,0 +1,117 @@
+//! A directory that becomes the root of everything that this process does with names: nothing beyond it can be named any more.
+//!
+//! The kernel itself keeps each path below (chroot(2)), `..` and absolute links included, so that calls are the same ones as were captured;
+//! what is in the directory is mounted once more for this process alone, without devices and set-user-ID programs; and rights that lead
+//! out of such a root (`CAP_SYS_CHROOT`, `CAP_MKNOD`, `CAP_SYS_ADMIN`) are given up.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use caps::{CapSet, Capability};
+use nix::errno::Errno;
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
+use nix::sys::statvfs::{FsFlags, statvfs};
+use nix::unistd::{chdir, chroot, getegid, geteuid};
+use thiserror::Error;
+
+use super::capabilities::keep_for_replay;
+
+/// Why a directory cannot become the root.
+#[derive(Debug, Error)]
+pub enum SandboxError {
+    /// Nobody lets us.
+    #[error(
+        "this user may not make {root} the root of a process, and neither may one of a user namespace ({source}); try: sudo iotrace-perf …"
+    )]
+    NotAllowed {
+        /// The directory.
+        root: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// Something else.
+    #[error("cannot make {root} the root of the replay: {what}: {source}")]
+    Failed {
+        /// The directory.
+        root: PathBuf,
+        /// What failed.
+        what: &'static str,
+        /// What the kernel said.
+        source: io::Error,
+    },
+}
+
+/// How the process is kept inside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sandbox {
+    /// The directory is a mount of its own, without devices and set-user-ID programs. Not where nobody may mount (in some containers).
+    pub is_mount: bool,
+}
+
+/// Makes `root` the root directory of this process, for good. To be said while there is one thread.
+///
+/// # Errors
+///
+/// It is not allowed, or the directory is not there.
+pub fn enter(root: &Path) -> Result<Sandbox, SandboxError> {
+    let failed = |what| {
+        let root = root.to_owned();
+        move |errno: Errno| SandboxError::Failed { root, what, source: errno.into() }
+    };
+    let is_mount = own_mounts(root)?;
+    if is_mount {
+        mount_again(root).map_err(failed("mount"))?;
+    }
+    chdir(root).map_err(failed("chdir"))?;
+    chroot(".").map_err(|errno| match errno {
+        Errno::EPERM => SandboxError::NotAllowed { root: root.to_owned(), source: errno.into() },
+        errno => failed("chroot")(errno),
+    })?;
+    chdir("/").map_err(failed("chdir"))?;
+    let failed = |what, source| SandboxError::Failed { root: root.to_owned(), what, source };
+    keep_for_replay().map_err(|it| failed("capset", it))?;
+    nix::sys::prctl::set_no_new_privs().map_err(|it| failed("prctl", it.into()))?;
+    Ok(Sandbox { is_mount })
+}
+
+/// Mounts that nobody else sees; false if we may not have any, but may change the root.
+fn own_mounts(root: &Path) -> Result<bool, SandboxError> {
+    let refused =
+        |errno: Errno| SandboxError::NotAllowed { root: root.into(), source: errno.into() };
+    match unshare(CloneFlags::CLONE_NEWNS) {
+        Ok(()) => return Ok(true),
+        Err(_)
+            if caps::has_cap(None, CapSet::Effective, Capability::CAP_SYS_CHROOT)
+                .unwrap_or(false) =>
+        {
+            return Ok(false);
+        }
+        Err(_) => {}
+    }
+    let (user, group) = (geteuid(), getegid());
+    unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS).map_err(refused)?;
+    let tell = |file: &str, text: String| fs::write(format!("/proc/self/{file}"), text);
+    // A user who is not root may name only itself, and no groups (user_namespaces(7)).
+    let told = tell("setgroups", "deny".to_owned())
+        .and_then(|()| tell("uid_map", format!("{user} {user} 1")))
+        .and_then(|()| tell("gid_map", format!("{group} {group} 1")));
+    told.map_err(|source| SandboxError::NotAllowed { root: root.to_owned(), source })?;
+    Ok(true)
+}
+
+/// The directory as a mount of its own.
+fn mount_again(root: &Path) -> nix::Result<()> {
+    let none: Option<&str> = None;
+    mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none)?;
+    mount(Some(root), root, none, MsFlags::MS_BIND, none)?;
+    // Whoever is root only in a user namespace cannot take away what the mount had before.
+    let had = statvfs(root)?.flags();
+    let kept = [(FsFlags::ST_NOEXEC, MsFlags::MS_NOEXEC), (FsFlags::ST_RDONLY, MsFlags::MS_RDONLY)];
+    let mut flags = MsFlags::MS_NODEV | MsFlags::MS_NOSUID;
+    for (had_flag, flag) in kept {
+        flags.set(flag, had.contains(had_flag));
+    }
+    mount(none, root, none, MsFlags::MS_BIND | MsFlags::MS_REMOUNT | flags, none)
+}
