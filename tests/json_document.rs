@@ -13,11 +13,12 @@ mod schema;
 mod support;
 
 use schema::{Schema, quoted, rows, section};
+use support::need::{Need, require};
 use support::process;
 use support::recording::{BINARY, TIMEOUT};
 
 const REPORTS: &str =
-    "## Reports: `summary`, `files`, `latency`, `pattern`, `stacks`, `replay plan`";
+    "## Reports: `summary`, `files`, `latency`, `pattern`, `stacks`, `replay plan`, `replay run`";
 
 /// All logs of the corpus.
 fn logs() -> Vec<PathBuf> {
@@ -124,6 +125,39 @@ fn stacks() {
 #[test]
 fn replay_plan() {
     check_report("replay plan", &[&[], &["-n", "1"]], of_report("replay plan"), &[]);
+}
+
+/// Every log of the corpus is done again, whatever is in it; and one where too few files may be open.
+#[test]
+fn replay_run() {
+    if !require(Need::Root) {
+        return;
+    }
+    let mut schema = of_report("replay run");
+    let limited = logs().into_iter().find(|it| it.ends_with("v2/kprobe-new.iocap"));
+    let limited = limited.expect("a log of the corpus");
+    for (log, limit) in logs().into_iter().map(|it| (it, "1024")).chain([(limited, "8")]) {
+        let dir = tempfile::tempdir().expect("a directory");
+        let [plan, root] = ["plan", "root"].map(|it| dir.path().join(it).display().to_string());
+        let run = |limit: &str, arguments: &[&str]| {
+            let line = format!("ulimit -n {limit}; exec \"$@\"");
+            let mut command = Command::new("sh");
+            command.args(["-c", &line, "sh", BINARY, "replay"]).args(arguments);
+            process::run(&mut command, TIMEOUT).expect("it ends")
+        };
+        run("1024", &["plan", &log.display().to_string(), "-o", &plan]).success();
+        run("1024", &["init", &plan, "--root", &root, "--content", "sparse"]).success();
+        let told = ["--json", "--speed", "1000", "--content", "zero"];
+        let finished = run(limit, &[&["run", &plan, "--root", &root][..], &told].concat());
+        let what = format!("{}: {}", log.display(), finished.stderr());
+        assert!(matches!(finished.status.code(), Some(0 | 1)), "{what}");
+        let text = finished.stdout();
+        expect_no_key_twice(&text, &what);
+        let value: Value = serde_json::from_str(&text).expect("JSON");
+        assert_eq!(schema.check(&value), Vec::<String>::new(), "{what}");
+        run("1024", &["purge", "--root", &root]).success();
+    }
+    assert_eq!(schema.unwritten(), Vec::<String>::new());
 }
 
 #[test]

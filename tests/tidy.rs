@@ -61,6 +61,7 @@ const MODULES: &[(&str, &[&str])] = &[
             "otf2",
             "analysis",
             "replay",
+            "replayer",
             "report",
         ],
     ),

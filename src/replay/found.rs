@@ -151,11 +151,11 @@ pub fn moved(size: &mut Size, operation: &SyscallOperation, is_target: bool, ret
     match call.class {
         Class::Write => size.wrote(offset, ret),
         Class::Transfer if is_target => size.wrote(offset, ret),
-        Class::Read => {
-            if let Some(offset) = offset {
-                size.read(offset, operation.bytes_requested, ret);
-            }
-        }
+        Class::Read => match offset {
+            Some(offset) => size.read(offset, operation.bytes_requested, ret),
+            // Wherever it was, so much is there.
+            None => size.read(0, None, ret),
+        },
         // Where it stops says nothing of the file: the target may be full.
         Class::Transfer => {
             if let Some(offset) = offset {

@@ -2,6 +2,7 @@
 
 pub mod calls;
 pub mod comparison;
+mod families;
 pub mod file;
 pub mod found;
 pub mod handles;

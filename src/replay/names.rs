@@ -42,12 +42,22 @@ pub(super) fn of_file(file: &OpenFile) -> Result<&[u8], Reason> {
 /// # Errors
 ///
 /// Why it leads nowhere.
-pub(super) fn of_given(given: &Given) -> Result<&[u8], Reason> {
+pub(super) fn of_given(given: &Given) -> Result<Vec<u8>, Reason> {
     sure(&given.path)?;
     match given.whole() {
         path if is_kernels(path) => Err(Reason::Kernel),
-        path if path.starts_with(b"/") => Ok(path),
+        b"/" => Ok(b"/".to_vec()),
+        path if path.starts_with(b"/") => Ok([path, end(&given.path.bytes)].concat()),
         _ => Err(Reason::NoDirectory),
+    }
+}
+
+/// What stood behind the last name, and is not in the whole path: calls take it for something else (`rmdir .`, `mkdir x/`).
+fn end(spelled: &[u8]) -> &[u8] {
+    match spelled {
+        b"." | [.., b'/', b'.'] => b"/.",
+        [.., b'/'] => b"/",
+        _ => b"",
     }
 }
 
@@ -72,6 +82,10 @@ mod tests {
     fn what_only_begins_alike_is_not_the_kernels() {
         let is = |path: &str| is_kernels(path.as_bytes());
         assert!(is("/proc/self/fd") && is("/dev/null") && is("/sys"));
+        assert_eq!(
+            ["a/.", ".", "a/", "a", "a."].map(|it| end(it.as_bytes())),
+            [&b"/."[..], b"/.", b"/", b"", b""]
+        );
         assert!(!is("/process") && !is("/device/x") && !is("/dev/shm/x") && !is("/data/proc"));
     }
 }

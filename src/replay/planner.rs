@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 use rustc_hash::FxHashMap;
 
 use super::calls::{Reason, Treatment, treatment};
+use super::families::Families;
 use super::found;
 use super::handles::{Behind, Handle, Handles};
 use super::names::{of_file, of_given};
@@ -47,6 +48,18 @@ struct Thread {
     worker: Worker,
     /// Its operations so far.
     count: u32,
+    /// The last of them.
+    last: Timed,
+}
+
+/// A thread that has done nothing yet.
+#[derive(Debug, Default)]
+struct NewThread {
+    comm: Vec<u8>,
+    /// What its process had done last when it came.
+    born: Option<At>,
+    /// The last operations of children that its parent may have waited for.
+    before: Before,
 }
 
 /// The planner.
@@ -62,8 +75,8 @@ pub struct Planner<O> {
     threads: FxHashMap<ThreadKey, Thread>,
     /// Threads inside a call that may be done again, and when it began.
     under_way: FxHashMap<ThreadKey, u64>,
-    /// Threads that have done nothing yet: their names, and what their process had done last when they came.
-    new: FxHashMap<ThreadKey, (Vec<u8>, Option<At>)>,
+    new: FxHashMap<ThreadKey, NewThread>,
+    families: Families,
     /// The newest operation of each process, and of whom it was born.
     newest: FxHashMap<ProcessKey, At>,
     /// When the first operation began, ns.
@@ -102,6 +115,7 @@ impl<O: Out> Planner<O> {
             threads: FxHashMap::default(),
             under_way: FxHashMap::default(),
             new: FxHashMap::default(),
+            families: Families::default(),
             newest: FxHashMap::default(),
             first: None,
             floor: 0,
@@ -177,20 +191,31 @@ impl<O: Out> Planner<O> {
     }
 
     /// Times begin with the first operation.
-    fn timed(&mut self, operation: &SyscallOperation, end: KernelTime) -> Timed {
+    fn timed(
+        &mut self,
+        operation: &SyscallOperation,
+        end: KernelTime,
+        before: &mut Before,
+    ) -> Timed {
         let first = *self.first.get_or_insert(operation.start.0);
         let [start, end] = [operation.start.0, end.0].map(|it| it.saturating_sub(first));
         self.span = self.span.max(end);
-        Timed { at: self.next(operation), start, end }
+        let timed = Timed { at: self.next(operation, before), start, end };
+        if let Some(thread) = self.threads.get_mut(&operation.thread) {
+            thread.last = timed;
+        }
+        timed
     }
 
-    /// The number that the thread's next operation has.
-    fn next(&mut self, operation: &SyscallOperation) -> At {
+    /// The number that the thread's next operation has. Whom a thread waits for that begins goes into `first`.
+    fn next(&mut self, operation: &SyscallOperation, first: &mut Before) -> At {
         let new = Worker(u32::try_from(self.who.len()).expect("fewer threads than bytes"));
-        let thread =
-            self.threads.entry(operation.thread).or_insert(Thread { worker: new, count: 0 });
+        let fresh = Thread { worker: new, count: 0, last: Timed::default() };
+        let thread = self.threads.entry(operation.thread).or_insert(fresh);
         if thread.worker == new {
-            let (comm, born) = self.new.remove(&operation.thread).unwrap_or_default();
+            let NewThread { comm, born, before } =
+                self.new.remove(&operation.thread).unwrap_or_default();
+            before.all().iter().for_each(|it| first.add(*it));
             let (pid, tid) = (operation.pid.0, operation.tid.0);
             self.who.push(Who { worker: new, pid, tid, comm, before: born.into_iter().collect() });
         }
@@ -209,12 +234,16 @@ impl<O: Out> Planner<O> {
         let is_symlink = call.is_symlink();
         let handles = self.descriptors(operation, path.is_none())?;
         // From here on it is done again.
-        let at = self.timed(operation, end);
         let mut before = Before::default();
+        let at = self.timed(operation, end, &mut before);
+        self.families.waited(operation.process, operation.start, &mut before);
         let floor = self.floor;
         let mut find = |it: &Option<Vec<u8>>| it.as_ref().and_then(|it| self.world.find(it));
         let nodes = [find(&path), if is_symlink { None } else { find(&second_path) }];
         self.things.named(operation, &self.world, nodes, (at, floor, &mut before));
+        if let (Some(path), None | Some(libc::ENOENT)) = (&path, operation.errno()) {
+            self.world.passed(path, ret >= 0);
+        }
         let made = self.learn(operation, ret, nodes);
         let mut planned = Planned {
             at: at.at,
@@ -257,6 +286,13 @@ impl<O: Out> Planner<O> {
         self.effects(operation, effects, made, &mut planned);
         if let Some(made) = planned.makes {
             self.things.of_handle(&mut self.handles, made, true, (at, floor, &mut before));
+            let truncates = found::open_flags(operation) & libc::O_TRUNC.cast_unsigned() != 0;
+            if let Behind::File(file) = self.handles.behind(made)
+                && call.class == Class::Open
+                && truncates
+            {
+                self.things.resized(file, (at, floor, &mut before));
+            }
         }
         Ok((planned, before))
     }
@@ -278,7 +314,7 @@ impl<O: Out> Planner<O> {
         // The directory itself is meant.
         let first = match first.path.bytes.is_empty() {
             true => None,
-            false => Some(of_given(first)?.to_vec()),
+            false => Some(of_given(first)?),
         };
         if call.arg(Role::Path2).is_none() {
             return Ok([first, None]);
@@ -287,7 +323,7 @@ impl<O: Out> Planner<O> {
         let second = match call.is_symlink() {
             true if second.path.source.is_doubtful() => return Err(Reason::NoName),
             true => second.path.bytes.clone(),
-            false => of_given(second)?.to_vec(),
+            false => of_given(second)?,
         };
         Ok([first, Some(second)])
     }
@@ -487,13 +523,16 @@ impl<O: Out> Sink for Planner<O> {
         match step {
             Step::Forked { parent, child } => {
                 self.handles.forked(*parent, *child);
+                self.families.born(*parent, *child, time);
                 if let Some(at) = self.newest.get(parent) {
                     self.newest.insert(*child, *at);
                 }
             }
             Step::ThreadSeen(thread) => {
                 let born = self.newest.get(&thread.process).copied();
-                self.new.insert(thread.key, (thread.comm.clone(), born));
+                let mut before = Before::default();
+                self.families.siblings(thread.process, time, &mut before);
+                self.new.insert(thread.key, NewThread { comm: thread.comm.clone(), born, before });
             }
             Step::SyscallBegun(operation) => self.begun(operation),
             Step::SyscallEnded(operation, effects) => {
@@ -516,10 +555,13 @@ impl<O: Out> Sink for Planner<O> {
             }
             Step::ProcessEnded(process) => {
                 self.handles.ended(process.key);
+                self.families.process_ended(process.key);
                 self.newest.remove(&process.key);
             }
             Step::ThreadEnded(thread) => {
-                self.threads.remove(&thread.key);
+                if let Some(it) = self.threads.remove(&thread.key) {
+                    self.families.thread_ended(thread.process, time, it.last);
+                }
                 self.new.remove(&thread.key);
             }
             _ => {}

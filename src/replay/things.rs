@@ -95,12 +95,7 @@ impl Things {
                     self.lengths.entry(file).or_default().touch(by, touch, floor, before);
                 }
             }
-            Class::Resize => {
-                let whole = self.whole.entry(file).or_default();
-                whole.touch(by, Touch::Changes, floor, before);
-                let length = self.lengths.entry(file).or_default();
-                length.touch(by, Touch::Changes, floor, before);
-            }
+            Class::Resize => self.resized(file, (by, floor, before)),
             Class::Sync => {
                 let whole = self.whole.entry(file).or_default();
                 whole.touch(by, Touch::Changes, floor, before);
@@ -110,6 +105,13 @@ impl Things {
                 length.touch(by, Touch::Uses, floor, before);
             }
             _ => {}
+        }
+    }
+
+    /// Another length, by whatever call (`O_TRUNC`, too).
+    pub(super) fn resized(&mut self, file: FileId, (by, floor, before): By<'_>) {
+        for all in [&mut self.whole, &mut self.lengths] {
+            all.entry(file).or_default().touch(by, Touch::Changes, floor, before);
         }
     }
 

@@ -1,6 +1,7 @@
 //! From a frame of the plan to calls that are ready to be made.
 
 use crate::event::syscall_table::{Call, CallId, Class};
+use crate::replay::calls::{Treatment, treatment};
 use crate::replay::comparison::Pair;
 use crate::replay::file::{Index, Operation, PlanError, PlanReader};
 use crate::replay::outcome::outcome;
@@ -133,6 +134,10 @@ impl Source {
 
     fn push(&self, loaded: &mut Loaded, operation: &Operation<'_>, payload: &[u8]) -> Option<()> {
         let call = *self.calls.get(usize::from(operation.call))?;
+        // No plan of ours has others.
+        if treatment(call, &operation.args) != Treatment::Done {
+            return None;
+        }
         let wanted = Wanted {
             call,
             args: operation.args,

@@ -58,15 +58,17 @@ const THREADS: [Column; 10] = [
     column("replayed_time_ns", "in all"),
 ];
 
-const MISMATCHES: [Column; 9] = [
+const MISMATCHES: [Column; 11] = [
     column("start_ns", "at us"),
     column("pid", "pid"),
     column("tid", "tid"),
     column("number", "its operation"),
     column("call", "call"),
     column("outcome", "outcome"),
-    column("captured", "captured"),
-    column("replayed", "replayed"),
+    column("captured", ""),
+    column("", "captured"),
+    column("replayed", ""),
+    column("", "replayed"),
     column("path", "path"),
 ];
 
@@ -183,7 +185,9 @@ fn mismatches(index: &Index, shown: &[&Mismatch]) -> Table {
             Cell::Count(it.number.into()),
             name(index, it.call),
             Cell::Word(it.outcome.as_str().to_owned()),
+            Cell::Signed(it.captured),
             result(it.captured),
+            Cell::Signed(it.replayed),
             result(it.replayed),
             it.path.clone().map_or(Cell::None, Cell::Name),
         ]);

@@ -1,0 +1,166 @@
+use super::*;
+
+/// What was there at the start, one line each: `d` for directories, `f` and a length for files.
+#[track_caller]
+fn check(happens: impl FnOnce(&mut World), expected: &str) {
+    let mut world = World::default();
+    happens(&mut world);
+    let line = |it: &Entry| {
+        let kind = match it.thing {
+            Thing::Directory => "d".to_owned(),
+            Thing::File(file) => format!("f{}", world.size(file).first()),
+            other => format!("{other:?}"),
+        };
+        format!("{} {kind}", String::from_utf8_lossy(&it.path))
+    };
+    let lines: Vec<String> = world.entries().iter().map(line).collect();
+    assert_eq!(lines.join(", "), expected);
+    assert_eq!(world.unexplained, 0);
+}
+
+fn at(world: &mut World, path: &str) -> NodeId {
+    world.find(path.as_bytes()).expect("from the root")
+}
+
+fn read(world: &mut World, path: &str, bytes: u64) {
+    let node = at(world, path);
+    let file = world.file_there(node).expect("a file");
+    world.size_mut(file).read(0, None, bytes);
+}
+
+#[test]
+fn what_is_found_was_there_and_what_led_to_it() {
+    check(|world| read(world, "/a/b/c", 7), "/a d, /a/b d, /a/b/c f7");
+}
+
+#[test]
+fn what_is_left_by_two_dots_was_a_directory() {
+    check(
+        |world| {
+            world.passed(b"/a/b/../c", true);
+            let seen = at(world, "/seen");
+            world.was_there(seen, Thing::Any);
+            world.passed(b"/seen/../none", false);
+            world.passed(b"/never/../none", false);
+        },
+        "/a d, /a/b d, /seen d",
+    );
+}
+
+#[test]
+fn what_the_program_makes_was_not_there() {
+    check(
+        |world| {
+            let directory = at(world, "/a/new");
+            world.made(directory, Thing::Directory);
+            let file = at(world, "/a/new/file");
+            world.made_file(Some(file));
+            read(world, "/a/new/file", 0);
+        },
+        "/a d",
+    );
+}
+
+#[test]
+fn an_open_that_may_have_made_the_file_is_decided_by_its_contents() {
+    let open = |world: &mut World, path: &str, bytes: u64| {
+        let node = at(world, path);
+        let file = world.perhaps_made(node);
+        world.size_mut(file).read(0, None, bytes);
+    };
+    check(
+        |world| {
+            open(world, "/d/made", 0);
+            open(world, "/d/there", 5);
+        },
+        "/d d, /d/there f5",
+    );
+}
+
+#[test]
+fn what_is_renamed_was_at_its_first_name() {
+    check(
+        |world| {
+            let (from, to) = (at(world, "/a"), at(world, "/b"));
+            world.renamed(from, to, false);
+            read(world, "/b/x", 3);
+            let gone = at(world, "/a/x");
+            world.was_absent(gone);
+            let again = at(world, "/a");
+            world.made(again, Thing::Directory);
+            let empty = at(world, "/a/x");
+            world.was_absent(empty);
+        },
+        "/a d, /a/x f3",
+    );
+}
+
+#[test]
+fn what_is_exchanged_was_at_the_other_name() {
+    check(
+        |world| {
+            read(world, "/one", 1);
+            read(world, "/two", 2);
+            let (one, two) = (at(world, "/one"), at(world, "/two"));
+            world.renamed(one, two, true);
+            read(world, "/one", 20);
+        },
+        "/one f1, /two f20",
+    );
+}
+
+#[test]
+fn what_is_replaced_was_there_if_somebody_saw_it() {
+    check(
+        |world| {
+            read(world, "/kept", 5);
+            let new = at(world, "/kept.new");
+            world.made_file(Some(new));
+            let (from, to) = (at(world, "/kept.new"), at(world, "/kept"));
+            world.renamed(from, to, false);
+            read(world, "/kept", 0);
+        },
+        "/kept f5",
+    );
+}
+
+#[test]
+fn what_is_removed_was_there() {
+    check(
+        |world| {
+            let file = at(world, "/d/x");
+            world.removed(file, Thing::Any);
+            let directory = at(world, "/d");
+            world.removed(directory, Thing::Directory);
+            let again = at(world, "/d");
+            world.made(again, Thing::Directory);
+            let none = at(world, "/d/x");
+            world.was_absent(none);
+        },
+        "/d d, /d/x Any",
+    );
+}
+
+#[test]
+fn a_second_name_is_the_same_file() {
+    check(
+        |world| {
+            let (from, to) = (at(world, "/a"), at(world, "/b"));
+            world.linked(from, to);
+            read(world, "/b", 9);
+        },
+        "/a f9",
+    );
+}
+
+#[test]
+fn what_contradicts_is_counted() {
+    let mut world = World::default();
+    read(&mut world, "/a", 1);
+    let file = at(&mut world, "/a");
+    world.was_absent(file);
+    let none = at(&mut world, "/none");
+    world.was_absent(none);
+    world.was_there(none, Thing::Any);
+    assert_eq!(world.unexplained, 2);
+}

@@ -1,0 +1,481 @@
+//! What was captured is done again elsewhere: the same results, and nothing outside of the directory that it was given.
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use iotrace_perf::event::syscall_table::CallId;
+use iotrace_perf::replay::file::{PlanWriter, finish};
+use iotrace_perf::replay::handles::Handle;
+use iotrace_perf::replay::order::{At, Worker};
+use iotrace_perf::replay::planned::{Planned, Who};
+use iotrace_perf::replay::planner::{Out, Planner};
+use serde_json::Value;
+use support::need::Need;
+use support::process::{Finished, run};
+use support::recording::{BINARY, TIMEOUT, can_record, compile, record};
+use support::scratch_dir;
+
+/// What is needed to know every name of a program that uses the C library.
+const NAMED: [&str; 6] = ["--source", "tracefs", "--names", "uprobe", "-e", "%default,%stat,%attr"];
+
+const UPROBES: Need = Need::KernelFile("/sys/kernel/tracing/uprobe_events");
+
+fn iotrace(arguments: &[&str]) -> Finished {
+    run(Command::new(BINARY).args(arguments), TIMEOUT).expect("it ends")
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("text")
+}
+
+/// A plan, and a directory for its replay.
+struct Replay {
+    plan: PathBuf,
+    root: PathBuf,
+}
+
+impl Replay {
+    /// Of what is recorded of this program.
+    fn of(dir: &Path, program: &[&str]) -> Self {
+        let (finished, recording) = record(&dir.join("trace"), &NAMED, program);
+        finished.success();
+        recording.assert_whole();
+        Self::of_log(dir, "plan")
+    }
+
+    fn of_log(dir: &Path, name: &str) -> Self {
+        let (plan, log) = (dir.join(name), dir.join("trace/traces.iocap"));
+        iotrace(&["replay", "plan", text(&log), "-o", text(&plan)]).success();
+        Self { plan, root: dir.join("root") }
+    }
+
+    fn init(&self) -> Finished {
+        iotrace(&["replay", "init", text(&self.plan), "--root", text(&self.root)])
+    }
+
+    fn run(&self, options: &[&str]) -> Finished {
+        let first = ["replay", "run", text(&self.plan), "--root", text(&self.root), "--json"];
+        iotrace(&[&first, options].concat())
+    }
+
+    /// What a replay reports, from its files on.
+    #[track_caller]
+    fn report(&self, options: &[&str]) -> Value {
+        self.init().success();
+        let finished = self.run(options);
+        serde_json::from_str(&finished.stdout()).unwrap_or_else(|_| panic!("{}", finished.stderr()))
+    }
+
+    #[track_caller]
+    fn assert_same(&self, options: &[&str], operations: u64) {
+        let report = self.report(options);
+        let first = &report["first_mismatches"];
+        assert_eq!(report["mismatches"], 0, "{first:#}");
+        assert!(report["operations"].as_u64() >= Some(operations), "{report:#}");
+        assert_eq!(report["is_whole"], true);
+    }
+
+    /// Where a path of the capture is.
+    fn inside(&self, path: &Path) -> PathBuf {
+        self.root.join("files").join(path.strip_prefix("/").expect("from the root"))
+    }
+}
+
+/// Files below a directory and how long they are.
+fn sizes(directory: &Path) -> BTreeMap<PathBuf, u64> {
+    let mut found = BTreeMap::new();
+    let mut left = vec![directory.to_owned()];
+    while let Some(it) = left.pop() {
+        for entry in fs::read_dir(&it).expect("readable") {
+            let entry = entry.expect("readable");
+            let metadata = entry.metadata().expect("there");
+            if metadata.is_dir() {
+                left.push(entry.path());
+            } else if metadata.is_file() {
+                let path = entry.path().strip_prefix(directory).expect("below").to_owned();
+                found.insert(path, metadata.len());
+            }
+        }
+    }
+    found
+}
+
+/// Fails if an operation begins before one that it needs is over, in one thread or among eight who hand descriptors and names over.
+#[test]
+fn what_depends_on_another_waits_for_it() {
+    if !can_record(&[UPROBES]) {
+        return;
+    }
+    for threads in ["1", "8"] {
+        let dir = scratch_dir("replay");
+        let program = compile("handovers.c", dir.path());
+        let place = dir.path().join("place");
+        fs::create_dir(&place).expect("a directory");
+        let replay = Replay::of(dir.path(), &[&program, text(&place), "2004", threads]);
+        for _ in 0..3 {
+            replay.assert_same(&["--speed", "max"], 22_044);
+            assert_eq!(sizes(&replay.inside(&place)), BTreeMap::new());
+        }
+        replay.assert_same(&["--speed", "max", "--order", "total"], 22_044);
+        replay.assert_same(&["--speed", "50", "--pacing", "closed"], 22_044);
+    }
+}
+
+/// Fails if two plans of a log differ.
+#[test]
+fn a_log_has_one_plan() {
+    if !can_record(&[UPROBES]) {
+        return;
+    }
+    let dir = scratch_dir("replay");
+    let replay = Replay::of(dir.path(), &["cp", "-r", "src", text(&dir.path().join("copy"))]);
+    let again = Replay::of_log(dir.path(), "again");
+    let [one, other] = [&replay.plan, &again.plan].map(|it| fs::read(it).expect("a plan"));
+    assert!(one == other);
+    let finished = iotrace(&["replay", "plan", "-o", text(&replay.plan), "x"]);
+    assert!(finished.stderr().contains("is there already"), "{}", finished.stderr());
+}
+
+/// Real programs: the same results, and files that are as long as those that they have made.
+#[test]
+fn programs_are_done_again() {
+    let needs = [UPROBES, Need::Program("sqlite3"), Need::Program("git"), Need::Fio];
+    if !can_record(&needs) {
+        return;
+    }
+    let sql = |mode: &str| {
+        format!(
+            "sqlite3 sql.db 'PRAGMA journal_mode={mode}; CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT); WITH RECURSIVE c(x) AS (SELECT 1 \
+             UNION ALL SELECT x+1 FROM c WHERE x<2000) INSERT INTO t SELECT x, hex(randomblob(100)) FROM c; UPDATE t SET b=1 WHERE a%3=0; \
+             VACUUM;'"
+        )
+    };
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let source = text(&source);
+    let programs = [
+        format!("cp -r {source} copied"),
+        format!("tar cf made.tar -C {source} . && mkdir x && tar xf made.tar -C x"),
+        sql("WAL"),
+        sql("DELETE"),
+        "git init -q g && cd g && echo one > f && git add f && git -c user.name=n -c user.email=e commit -qm m && \
+         git clone -q --no-hardlinks . ../c && cd ../c && git checkout -q -b other"
+            .to_owned(),
+        format!("cc -O1 -pthread -o made {source}/../tests/programs/handovers.c"),
+        "fio --name=a --size=4M --rw=randrw --bs=4k --ioengine=psync --numjobs=2 --fsync=16 --output=/dev/null".to_owned(),
+    ];
+    for program in &programs {
+        let dir = scratch_dir("replay");
+        let place = dir.path().join("place");
+        fs::create_dir(&place).expect("a directory");
+        let line = format!("cd {} && {program}", text(&place));
+        let replay = Replay::of(dir.path(), &["sh", "-c", &line]);
+        let report = replay.report(&["--speed", "max"]);
+        assert_eq!(report["mismatches"], 0, "{program}: {:#}", report["first_mismatches"]);
+        assert_eq!(sizes(&replay.inside(&place)), sizes(&place), "{program}");
+    }
+}
+
+/// Seeks beyond 4 GiB, reads at and behind the end, files that are not there.
+#[test]
+fn results_are_the_same_ones() {
+    if !can_record(&[UPROBES]) {
+        return;
+    }
+    let dir = scratch_dir("replay");
+    let place = dir.path().join("place");
+    fs::create_dir(&place).expect("a directory");
+    fs::write(place.join("there"), vec![7; 10_000]).expect("space");
+    let line = format!(
+        "cd {}; dd if=/dev/zero of=far bs=1 seek=5368709120 count=3; dd if=far bs=4096 skip=1310720 count=2 of=near; \
+         dd if=there bs=4096 of=copy; dd if=there bs=4096 skip=9 of=none; cat not-there; mkdir there; rmdir .; rm there/x; \
+         dd if=there bs=100 count=1 of=near conv=notrunc seek=2; truncate -s 5 copy; stat there not-there; true",
+        text(&place)
+    );
+    let replay = Replay::of(dir.path(), &["sh", "-c", &line]);
+    replay.assert_same(&["--speed", "max"], 100);
+    assert_eq!(sizes(&replay.inside(&place)), sizes(&place));
+}
+
+/// What a replay could have changed outside.
+fn seen(path: &Path) -> Vec<(PathBuf, u32, u64, i64, i64)> {
+    let mut found = Vec::new();
+    let mut left = vec![path.to_owned()];
+    while let Some(it) = left.pop() {
+        let metadata = it.symlink_metadata().expect("there");
+        let (mode, size) = (metadata.mode(), metadata.len());
+        found.push((it.clone(), mode, size, metadata.mtime_nsec(), metadata.ctime_nsec()));
+        if metadata.is_dir() {
+            left.extend(
+                fs::read_dir(&it).expect("readable").map(|it| it.expect("readable").path()),
+            );
+        }
+    }
+    found.sort();
+    found
+}
+
+/// Fails if a replay does to the files of the capture what the capture did.
+#[test]
+fn the_original_is_not_touched() {
+    if !can_record(&[UPROBES]) {
+        return;
+    }
+    let dir = scratch_dir("replay");
+    let [place, other] = ["data", "database"].map(|it| dir.path().join(it));
+    let line = format!(
+        "cd {} && mkdir d && echo new > d/f && echo more >> ../database/f && ln -s {} l && echo through > l/g && cat l/f && mv d/f e && \
+         chmod 600 e && rm -r d && echo up > ../up && rm ../up",
+        text(&place),
+        text(&other)
+    );
+    for it in [&place, &other] {
+        fs::create_dir(it).expect("a directory");
+        fs::write(it.join("f"), "kept").expect("space");
+    }
+    let replay = Replay::of(dir.path(), &["sh", "-c", &line]);
+    // As it was before, for the replay to find if it looks there.
+    for it in ["e", "l"] {
+        fs::remove_file(place.join(it)).expect("it was made");
+    }
+    let before = [&place, &other].map(|it| seen(it));
+    replay.assert_same(&["--speed", "max"], 20);
+    assert_eq!([&place, &other].map(|it| seen(it)), before);
+    assert!(!dir.path().join("up").exists());
+    assert!(replay.inside(&place).join("e").exists());
+    iotrace(&["replay", "purge", "--root", text(&replay.root)]).success();
+    assert_eq!([&place, &other].map(|it| seen(it)), before);
+    assert!(!replay.root.exists());
+}
+
+/// One operation of a plan that nobody has captured.
+struct Hostile {
+    call: &'static str,
+    args: [u64; 6],
+    path: Option<String>,
+    second: Option<String>,
+}
+
+impl Hostile {
+    fn new(call: &'static str, args: [u64; 6], path: &str) -> Self {
+        Self { call, args, path: Some(path.to_owned()), second: None }
+    }
+
+    fn pair(call: &'static str, path: &str, second: &str) -> Self {
+        let (path, second) = (Some(path.to_owned()), Some(second.to_owned()));
+        Self { call, args: [1; 6], path, second }
+    }
+}
+
+/// A plan of these operations, in one thread.
+fn plan_of(operations: &[Hostile], to: &Path) {
+    let mut planner = Planner::new(PlanWriter::new(Vec::new()).expect("memory"));
+    for (number, it) in (0..).zip(operations) {
+        let planned = Planned {
+            at: At { worker: Worker(0), number },
+            call: CallId::by_name(it.call).expect("a row"),
+            args: it.args,
+            handle: Some(Handle(0)),
+            target: None,
+            makes: it.call.starts_with("open").then_some(Handle(0)),
+            path: it.path.clone().map(String::into_bytes),
+            second_path: it.second.clone().map(String::into_bytes),
+            flags: None,
+            offset: None,
+            target_offset: None,
+            bytes: None,
+            ret: 0,
+            start: u64::from(number) * 10,
+            end: u64::from(number) * 10 + 5,
+            keeps_handle: false,
+            before: Vec::new(),
+        };
+        planner.out.planned(&planned).expect("memory");
+    }
+    planner.who.push(Who { pid: 1, tid: 1, ..Who::default() });
+    fs::write(to, finish(planner).expect("memory")).expect("space");
+}
+
+/// Fails if a plan that was made to do harm can make, write, change or remove anything outside of the directory of its replay.
+#[test]
+fn a_hostile_plan_stays_inside() {
+    if !can_record(&[]) {
+        return;
+    }
+    let dir = scratch_dir("replay");
+    let outside = dir.path().join("outside");
+    fs::create_dir(&outside).expect("a directory");
+    fs::write(outside.join("victim"), "kept").expect("space");
+    symlink(&outside, dir.path().join("link")).expect("a link");
+    let up = format!("{}{}", "/..".repeat(20), text(&outside));
+    let creates =
+        u64::from((libc_flags::O_CREAT | libc_flags::O_RDWR | libc_flags::O_TRUNC).cast_unsigned());
+    let open = |path: &str| Hostile::new("openat", [0, 1, creates, 0o6777, 0, 0], path);
+    let write = || Hostile { call: "write", args: [0, 1, 512, 0, 0, 0], path: None, second: None };
+    let mut operations = Vec::new();
+    for path in
+        [format!("{up}/victim"), format!("{up}/new"), text(&outside.join("victim")).to_owned()]
+    {
+        operations.extend([
+            open(&path),
+            write(),
+            Hostile::new("truncate", [1, 3, 0, 0, 0, 0], &path),
+        ]);
+        operations.push(Hostile::new("chmod", [1, 0o4777, 0, 0, 0, 0], &path));
+        operations.push(Hostile::new("unlink", [1; 6], &path));
+    }
+    // Links that lead out, and what is done through them.
+    for (number, target) in [text(&outside), &up, "../../../../.."].into_iter().enumerate() {
+        operations.push(Hostile::pair("symlink", &format!("/l{number}"), target));
+        operations.extend([open(&format!("/l{number}/victim")), write()]);
+        operations.push(Hostile::new("mkdir", [1, 0o777, 0, 0, 0, 0], &format!("/l{number}/made")));
+        operations.push(Hostile::new("unlink", [1; 6], &format!("/l{number}/victim")));
+    }
+    operations.extend([open("/suid"), Hostile::new("chmod", [1, 0o6755, 0, 0, 0, 0], "/suid")]);
+    operations.push(open("/\n\u{1b}[31m"));
+    operations.push(open("/proc/1/cwd/etc/passwd"));
+    let replay = Replay { plan: dir.path().join("plan"), root: dir.path().join("root") };
+    plan_of(&operations, &replay.plan);
+    let before = seen(&outside);
+    let report = replay.report(&["--speed", "max"]);
+    assert_eq!(report["operations"], operations.len());
+    assert_eq!(seen(&outside), before);
+    let made = seen(&replay.root.join("files"));
+    assert!(made.len() > 3, "{made:?}");
+    for (path, mode, ..) in &made {
+        let kind = mode & 0o170_000;
+        assert!([0o040_000, 0o100_000, 0o120_000].contains(&kind), "{path:?} {mode:o}");
+        assert_eq!(mode & 0o6000, 0, "{path:?} {mode:o}");
+    }
+    iotrace(&["replay", "purge", "--root", text(&replay.root)]).success();
+    assert_eq!(seen(&outside), before);
+}
+
+/// Fails if a plan can have calls done that no planner writes.
+#[test]
+fn calls_that_lead_out_are_refused() {
+    if !can_record(&[]) {
+        return;
+    }
+    let device = |mode: u64| Hostile::new("mknodat", [0, 1, mode, 0x0103, 0, 0], "/device");
+    let socket = device(0o140_666);
+    let others = ["chroot", "mount", "umount", "ioctl", "execve", "chown", "setxattr", "sync"];
+    let others = others.into_iter().map(|it| Hostile::new(it, [1, 1, 0, 0, 0, 0], "/"));
+    for it in others.chain([device(0o20_666), device(0o60_666), socket]) {
+        let dir = scratch_dir("replay");
+        let replay = Replay { plan: dir.path().join("plan"), root: dir.path().join("root") };
+        plan_of(std::slice::from_ref(&it), &replay.plan);
+        replay.init().success();
+        let finished = replay.run(&["--speed", "max"]);
+        assert_eq!(finished.status.code(), Some(125), "{}", it.call);
+        assert!(finished.stderr().contains("cannot be done"), "{}", finished.stderr());
+        assert_eq!(sizes(&replay.root.join("files")), BTreeMap::new());
+    }
+}
+
+/// The bits of `openat`'s flags (open(2)).
+mod libc_flags {
+    pub(super) use nix::libc::{O_CREAT, O_RDWR, O_TRUNC};
+}
+
+/// Directories that a replay has not made are not touched by it.
+#[test]
+fn directories_of_others_are_refused() {
+    if !can_record(&[]) {
+        return;
+    }
+    let dir = scratch_dir("replay");
+    let replay = Replay { plan: dir.path().join("plan"), root: dir.path().join("root") };
+    plan_of(&[Hostile::new("mkdir", [1, 0o777, 0, 0, 0, 0], "/d")], &replay.plan);
+    fs::create_dir(&replay.root).expect("a directory");
+    fs::write(replay.root.join("mine"), "kept").expect("space");
+    let purge = || iotrace(&["replay", "purge", "--root", text(&replay.root)]);
+    for (finished, words) in [
+        (replay.init(), "is not empty"),
+        (replay.run(&[]), "has not been made by"),
+        (purge(), "has not been made by"),
+    ] {
+        assert_eq!(finished.status.code(), Some(125));
+        assert!(finished.stderr().contains(words), "{}", finished.stderr());
+    }
+    assert_eq!(fs::read(replay.root.join("mine")).expect("there"), b"kept");
+    fs::remove_file(replay.root.join("mine")).expect("ours");
+    // What was once replayed has to be made again; what somebody has changed, too.
+    replay.assert_same(&["--speed", "max"], 1);
+    assert!(replay.run(&[]).stderr().contains("make them again"));
+    replay.init().success();
+    fs::write(replay.root.join("files/mine"), "kept").expect("space");
+    assert!(replay.run(&[]).stderr().contains("somebody has changed"));
+    let finished = purge();
+    assert!(finished.stderr().contains("left"), "{}", finished.stderr());
+    assert_eq!(fs::read(replay.root.join("files/mine")).expect("there"), b"kept");
+}
+
+/// Whatever a replay was killed in, the next command knows.
+#[test]
+fn what_a_killed_replay_leaves_is_known() {
+    if !can_record(&[]) {
+        return;
+    }
+    let dir = scratch_dir("replay");
+    let replay = Replay { plan: dir.path().join("plan"), root: dir.path().join("root") };
+    plan_of(&[Hostile::new("mkdir", [1, 0o777, 0, 0, 0, 0], "/d")], &replay.plan);
+    for state in ["beginning", "running"] {
+        replay.init().success();
+        let text = format!("iotrace-perf replay 1: {state}\n");
+        fs::write(replay.root.join("iotrace-perf.state"), text).expect("space");
+        // Made by what was killed.
+        fs::create_dir(replay.root.join("files/d")).expect("a directory");
+        let finished = replay.run(&[]);
+        assert!(finished.stderr().contains("make them again"), "{}", finished.stderr());
+        if state == "running" {
+            replay.assert_same(&["--speed", "max"], 1);
+        } else {
+            fs::remove_dir(replay.root.join("files/d")).expect("ours");
+        }
+        let root = text_of(&replay.root);
+        iotrace(&["replay", "purge", "--root", &root]).success();
+        assert!(!replay.root.exists());
+    }
+}
+
+fn text_of(path: &Path) -> String {
+    text(path).to_owned()
+}
+
+/// Without any privilege the same, in a user namespace, where that is allowed.
+#[test]
+fn a_user_replays_in_a_namespace() {
+    let may = Need::KernelFile("/proc/self/ns/user");
+    if !can_record(&[may, Need::Program("setpriv")]) {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory that everybody can reach");
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).expect("ours");
+    let binary = dir.path().join("iotrace-perf");
+    fs::copy(BINARY, &binary).expect("copied");
+    let (plan, root) = (dir.path().join("plan"), dir.path().join("root"));
+    plan_of(&[Hostile::new("mkdir", [1, 0o777, 0, 0, 0, 0], "/d")], &plan);
+    let user = ["--reuid", "65534", "--regid", "65534", "--clear-groups"];
+    let as_user = |arguments: &[&str]| {
+        let mut command = Command::new("setpriv");
+        command.args(user).arg(&binary).arg("replay").args(arguments);
+        command.env_remove("SUDO_UID").env_remove("SUDO_GID");
+        run(&mut command, TIMEOUT).expect("it ends")
+    };
+    fs::set_permissions(&plan, fs::Permissions::from_mode(0o644)).expect("ours");
+    let finished = as_user(&["init", text(&plan), "--root", text(&root)]);
+    if finished.stderr().contains("user namespace") {
+        assert_eq!(finished.status.code(), Some(125));
+        return;
+    }
+    finished.success();
+    as_user(&["run", text(&plan), "--root", text(&root), "--speed", "max"]).success();
+    assert!(root.join("files/d").is_dir());
+    as_user(&["purge", "--root", text(&root)]).success();
+    assert!(!root.exists());
+}
