@@ -258,16 +258,18 @@ struct Hostile {
     args: [u64; 6],
     path: Option<String>,
     second: Option<String>,
+    makes: bool,
 }
 
 impl Hostile {
     fn new(call: &'static str, args: [u64; 6], path: &str) -> Self {
-        Self { call, args, path: Some(path.to_owned()), second: None }
+        let makes = call.starts_with("open");
+        Self { call, args, path: Some(path.to_owned()), second: None, makes }
     }
 
     fn pair(call: &'static str, path: &str, second: &str) -> Self {
         let (path, second) = (Some(path.to_owned()), Some(second.to_owned()));
-        Self { call, args: [1; 6], path, second }
+        Self { call, args: [1; 6], path, second, makes: false }
     }
 }
 
@@ -281,7 +283,7 @@ fn plan_of(operations: &[Hostile], to: &Path) {
             args: it.args,
             handle: Some(Handle(0)),
             target: None,
-            makes: it.call.starts_with("open").then_some(Handle(0)),
+            makes: it.makes.then_some(Handle(0)),
             path: it.path.clone().map(String::into_bytes),
             second_path: it.second.clone().map(String::into_bytes),
             flags: None,
@@ -315,7 +317,13 @@ fn a_hostile_plan_stays_inside() {
     let creates =
         u64::from((libc_flags::O_CREAT | libc_flags::O_RDWR | libc_flags::O_TRUNC).cast_unsigned());
     let open = |path: &str| Hostile::new("openat", [0, 1, creates, 0o6777, 0, 0], path);
-    let write = || Hostile { call: "write", args: [0, 1, 512, 0, 0, 0], path: None, second: None };
+    let write = || Hostile {
+        call: "write",
+        args: [0, 1, 512, 0, 0, 0],
+        path: None,
+        second: None,
+        makes: false,
+    };
     let mut operations = Vec::new();
     for path in
         [format!("{up}/victim"), format!("{up}/new"), text(&outside.join("victim")).to_owned()]
@@ -365,7 +373,10 @@ fn calls_that_lead_out_are_refused() {
     let socket = device(0o140_666);
     let others = ["chroot", "mount", "umount", "ioctl", "execve", "chown", "setxattr", "sync"];
     let others = others.into_iter().map(|it| Hostile::new(it, [1, 1, 0, 0, 0, 0], "/"));
-    for it in others.chain([device(0o20_666), device(0o60_666), socket]) {
+    // What it returns would be taken for a descriptor: that of our standard input.
+    let mut forged = Hostile::new("access", [1, 0, 0, 0, 0, 0], "/");
+    forged.makes = true;
+    for it in others.chain([device(0o20_666), device(0o60_666), socket, forged]) {
         let dir = scratch_dir("replay");
         let replay = Replay { plan: dir.path().join("plan"), root: dir.path().join("root") };
         plan_of(std::slice::from_ref(&it), &replay.plan);
@@ -413,6 +424,53 @@ fn directories_of_others_are_refused() {
     let finished = purge();
     assert!(finished.stderr().contains("left"), "{}", finished.stderr());
     assert_eq!(fs::read(replay.root.join("files/mine")).expect("there"), b"kept");
+}
+
+/// Fails if what another user can change is trusted.
+#[test]
+fn directories_of_other_users_are_refused() {
+    if !can_record(&[]) {
+        return;
+    }
+    let dir = scratch_dir("replay");
+    let replay = Replay { plan: dir.path().join("plan"), root: dir.path().join("root") };
+    plan_of(&[Hostile::new("mkdir", [1, 0o777, 0, 0, 0, 0], "/d")], &replay.plan);
+    fs::create_dir(&replay.root).expect("a directory");
+    std::os::unix::fs::chown(&replay.root, Some(65534), None).expect("we are root");
+    assert!(replay.init().stderr().contains("belongs to another user"));
+    // A link in the place of the files.
+    fs::remove_dir(&replay.root).expect("empty");
+    replay.init().success();
+    let outside = dir.path().join("outside");
+    fs::rename(replay.root.join("files"), &outside).expect("ours");
+    fs::write(outside.join("kept"), "kept").expect("space");
+    symlink(&outside, replay.root.join("files")).expect("a link");
+    fs::write(replay.root.join("iotrace-perf.state"), "iotrace-perf replay 1: running\n")
+        .expect("space");
+    let purge = || iotrace(&["replay", "purge", "--root", text(&replay.root)]);
+    for finished in [purge(), replay.run(&[])] {
+        assert!(finished.stderr().contains("has not been made by"), "{}", finished.stderr());
+    }
+    assert_eq!(fs::read(outside.join("kept")).expect("there"), b"kept");
+}
+
+/// Programs that lock a file in turn.
+#[test]
+fn locks_are_taken_in_turn() {
+    if !can_record(&[UPROBES, Need::Program("flock")]) {
+        return;
+    }
+    let dir = scratch_dir("replay");
+    let place = dir.path().join("place");
+    fs::create_dir(&place).expect("a directory");
+    let line = format!(
+        "cd {} && for i in 1 2 3 4; do flock lock sh -c 'echo one >> f; cat f >> g' & done; wait; flock -n lock cat f g",
+        text(&place)
+    );
+    let replay = Replay::of(dir.path(), &["sh", "-c", &line]);
+    for _ in 0..3 {
+        replay.assert_same(&["--speed", "max"], 100);
+    }
 }
 
 /// Whatever a replay was killed in, the next command knows.

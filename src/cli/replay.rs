@@ -95,7 +95,8 @@ fn make(args: &InitArgs) -> Result<ExitCode, CliError> {
     let (reader, index) = open(&args.plan)?;
     let before = reader.files(&index).map_err(|it| damaged(&args.plan, &it))?;
     let mut place = place_for(&args.root)?;
-    let bytes = before.iter().filter(|it| it.kind == FileKind::File).map(|it| it.size).sum();
+    let files = before.iter().filter(|it| it.kind == FileKind::File);
+    let bytes = files.fold(0_u64, |sum, it| sum.saturating_add(it.size));
     let bar = bar(bytes);
     let made = init::init(&mut place, &before, contents(args.content), &mut |it| bar.inc(it));
     bar.finish_and_clear();
@@ -153,11 +154,12 @@ fn again(args: &RunArgs) -> Result<ExitCode, CliError> {
     place.set(State::Running).map_err(usage)?;
     // ORDERING: only a flag.
     let replayed = run::run(reader, index, options, &mut || !is_over.load(Ordering::Relaxed));
+    let told = replayed.map_err(usage).and_then(|it| tell(args, &options, &it, to));
     // Also of one that failed: it may have made some.
     let there = walk(Path::new("/")).map_err(usage)?;
     place.list(there.into_iter()).map_err(usage)?;
     place.set(State::Done).map_err(usage)?;
-    tell(args, &options, &replayed.map_err(usage)?, to)
+    told
 }
 
 /// What is there has to be what was made.
@@ -187,7 +189,7 @@ fn tell(
     replayed: &Replayed,
     to: Box<dyn io::Write + Send>,
 ) -> Result<ExitCode, CliError> {
-    let Replayed { index, comparison, is_stopped, not_given, most, cpus } = replayed;
+    let Replayed { index, comparison, is_stopped, not_given, too_few, most, cpus } = replayed;
     let expected = options.pacing != Pacing::Max;
     let run = Run {
         index,
@@ -201,8 +203,14 @@ fn tell(
         let note = format!("{} was open before and could not be opened: {source}", path.display());
         report.notes.push(note);
     }
+    if let Some((needed, may_have)) = too_few {
+        report.notes.push(format!(
+            "{needed} files may have to be open at once and {may_have} may be: some opens may have failed by that; try: ulimit -n {needed}"
+        ));
+    }
     analyse::print(&report, analyse::form(&args.print), to)?;
-    let is_bad = comparison.count(Outcome::is_mismatch) > args.max_mismatch || *is_stopped;
+    let is_bad = comparison.count(Outcome::is_mismatch) > args.max_mismatch
+        || !report::replay_run::is_whole(&run);
     Ok(if is_bad { ExitCode::from(MISMATCH) } else { ExitCode::SUCCESS })
 }
 

@@ -31,7 +31,7 @@ pub enum Reason {
     Attributes,
     /// It asks a device or a file system for something of its own.
     Ioctl,
-    /// It locks parts of a file, and which ones stands in memory.
+    /// It locks a file, or parts of it.
     Lock,
     /// It writes out everything that any program has written.
     Machine,
@@ -59,7 +59,7 @@ impl Reason {
             Self::Owner => "owner",
             Self::Attributes => "extended-attributes",
             Self::Ioctl => "ioctl",
-            Self::Lock => "record-lock",
+            Self::Lock => "lock",
             Self::Machine => "whole-machine",
             Self::Mounts => "mounts",
             Self::Device => "makes-a-device",
@@ -83,7 +83,7 @@ impl fmt::Display for Reason {
             Self::Owner => "change an owner",
             Self::Attributes => "of extended attributes",
             Self::Ioctl => "ioctl",
-            Self::Lock => "lock parts of files",
+            Self::Lock => "lock files",
             Self::Machine => "write out what any program has written",
             Self::Mounts => "change what paths lead to",
             Self::Device => "make devices",
@@ -121,7 +121,9 @@ pub fn treatment(call: &Call, args: &[u64; 6]) -> Treatment {
         C::Transfer => Done,
         C::Pipe | C::Make(_) | C::MakePair | C::Socket => Left(Reason::Channel),
         C::Name if call.name.starts_with("mknod") => node(call, args),
-        C::Name | C::Rename | C::Remove | C::Resize | C::List | C::Advise | C::Lock => Done,
+        C::Name | C::Rename | C::Remove | C::Resize | C::List | C::Advise => Done,
+        // A process that ends lets go of its locks without a call: whoever waited for them would wait for ever.
+        C::Lock => Left(Reason::Lock),
         C::Root | C::Mount | C::Unshare => Left(Reason::Mounts),
         C::Stat | C::Attribute if call.name.contains("xattr") => Left(Reason::Attributes),
         C::Attribute if call.name.contains("chown") => Left(Reason::Owner),
@@ -186,7 +188,7 @@ mod tests {
             let of = CALLS.iter().filter(|it| treatment(it, &[0; 6]) == wanted);
             of.map(|it| it.name).collect()
         };
-        expect_test::expect!["read write open close newstat newfstat newlstat lseek pread64 pwrite64 readv writev access dup dup2 sendfile64 fcntl flock fsync fdatasync truncate ftruncate getdents rename mkdir rmdir creat link unlink symlink readlink chmod fchmod utime mknod statfs fstatfs readahead getdents64 fadvise64 utimes openat mkdirat mknodat futimesat newfstatat unlinkat renameat linkat symlinkat readlinkat fchmodat faccessat sync_file_range utimensat fallocate dup3 preadv pwritev syncfs renameat2 copy_file_range preadv2 pwritev2 statx openat2 faccessat2 fchmodat2"].assert_eq(&names(Treatment::Done).join(" "));
+        expect_test::expect!["read write open close newstat newfstat newlstat lseek pread64 pwrite64 readv writev access dup dup2 sendfile64 fcntl fsync fdatasync truncate ftruncate getdents rename mkdir rmdir creat link unlink symlink readlink chmod fchmod utime mknod statfs fstatfs readahead getdents64 fadvise64 utimes openat mkdirat mknodat futimesat newfstatat unlinkat renameat linkat symlinkat readlinkat fchmodat faccessat sync_file_range utimensat fallocate dup3 preadv pwritev syncfs renameat2 copy_file_range preadv2 pwritev2 statx openat2 faccessat2 fchmodat2"].assert_eq(&names(Treatment::Done).join(" "));
         expect_test::expect!["clone fork vfork execve chdir fchdir setuid setreuid setresuid execveat clone3 close_range"].assert_eq(&names(Treatment::Followed).join(" "));
     }
 }

@@ -144,10 +144,14 @@ pub fn removes_directory(call: &Call, args: &[u64; 6]) -> bool {
 }
 
 /// A call has moved bytes of a file, or told or changed how long it is.
-pub fn moved(size: &mut Size, operation: &SyscallOperation, is_target: bool, ret: u64) {
+pub fn moved(
+    size: &mut Size,
+    operation: &SyscallOperation,
+    is_target: bool,
+    (offset, ret): (Option<u64>, u64),
+) {
     let call = operation.call.call();
     let register = |role| call.arg(role).map(|it| operation.args[it]);
-    let offset = if is_target { operation.target_offset } else { operation.offset };
     match call.class {
         Class::Write => size.wrote(offset, ret),
         Class::Transfer if is_target => size.wrote(offset, ret),

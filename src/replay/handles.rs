@@ -7,7 +7,9 @@
 //!   process 2   fd 5 ────► handle 8   made by dup: a descriptor of its own
 //! ```
 
+use std::cell::Cell;
 use std::collections::VecDeque;
+use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
 
@@ -38,6 +40,8 @@ struct Slot {
     behind: Behind,
     description: u64,
     references: u32,
+    /// Where it stands in the replay, in bytes; copies made by `dup` have one together.
+    position: Rc<Cell<u64>>,
     /// Uses of the descriptor.
     uses: Thing,
 }
@@ -118,7 +122,8 @@ impl Handles {
         description: u64,
         behind: Behind,
     ) -> Handle {
-        let slot = Slot { behind, description, references: 1, uses: Thing::default() };
+        let (position, uses) = Default::default();
+        let slot = Slot { behind, description, references: 1, position, uses };
         match self.slots.get_mut(handle.0 as usize) {
             // Who opens waits for who has closed.
             Some(it) => *it = Slot { uses: std::mem::take(&mut it.uses), ..slot },
@@ -167,6 +172,16 @@ impl Handles {
     /// Which open file description it is of.
     pub fn description(&self, handle: Handle) -> u64 {
         self.slot(handle).description
+    }
+
+    /// Where it stands in the replay, as far as what was planned has moved it.
+    pub fn position(&self, handle: Handle) -> &Cell<u64> {
+        &self.slot(handle).position
+    }
+
+    /// They stand at the same place from now on: one is a copy of the other.
+    pub fn is_copy(&mut self, handle: Handle, of: Handle) {
+        self.slot_mut(handle).position = Rc::clone(&self.slot(of).position);
     }
 
     /// Who has used it.

@@ -90,8 +90,7 @@ pub fn outcome(call: &Call, args: &[u64; 6], captured: i64, replayed: i64) -> Ou
 fn numbers(call: &Call, args: &[u64; 6], captured: i64, replayed: i64) -> Outcome {
     let is_count = call.class.moves_bytes() || call.name.starts_with("readlink");
     match call.class {
-        Class::Open | Class::Dup => Outcome::Same,
-        Class::Control if makes_descriptor(call, args) => Outcome::Same,
+        _ if makes_descriptor(call, args) => Outcome::Same,
         Class::List => Outcome::NotCompared,
         _ if is_count && replayed < captured => Outcome::Less,
         _ if is_count => Outcome::More,
@@ -99,7 +98,11 @@ fn numbers(call: &Call, args: &[u64; 6], captured: i64, replayed: i64) -> Outcom
     }
 }
 
-fn makes_descriptor(call: &Call, args: &[u64; 6]) -> bool {
+/// True if the result of such a call is a descriptor, if it succeeds.
+pub fn makes_descriptor(call: &Call, args: &[u64; 6]) -> bool {
+    if matches!(call.class, Class::Open | Class::Dup) {
+        return true;
+    }
     let command = call.arg(Role::Command).and_then(|it| i32::try_from(args[it]).ok());
     matches!(command, Some(libc::F_DUPFD | libc::F_DUPFD_CLOEXEC))
 }

@@ -20,8 +20,8 @@ use super::handles::{Behind, Handle, Handles};
 use super::names::{of_file, of_given};
 use super::order::{At, Before, Timed, Waited, Worker};
 use super::planned::{Given, Planned, Who};
-use super::things::Things;
-use super::world::{NodeId, World};
+use super::things::{Things, moves_position, stood};
+use super::world::{NodeId, Thing, World};
 use crate::event::syscall_table::{CallId, Class, Role};
 use crate::operation::model::{FdEffect, OpenFile, ProcessKey, SyscallOperation, ThreadKey};
 use crate::operation::{Sink, Step};
@@ -197,7 +197,10 @@ impl<O: Out> Planner<O> {
         end: KernelTime,
         before: &mut Before,
     ) -> Timed {
-        let first = *self.first.get_or_insert(operation.start.0);
+        // Who began before and is still at work may come later.
+        let oldest = self.under_way.values().copied().min();
+        let earliest = operation.start.0.min(oldest.unwrap_or(u64::MAX));
+        let first = *self.first.get_or_insert(earliest);
         let [start, end] = [operation.start.0, end.0].map(|it| it.saturating_sub(first));
         self.span = self.span.max(end);
         let timed = Timed { at: self.next(operation, before), start, end };
@@ -245,6 +248,11 @@ impl<O: Out> Planner<O> {
             self.world.passed(path, ret >= 0);
         }
         let made = self.learn(operation, ret, nodes);
+        if call.class == Class::Resize
+            && let Some(Thing::File(file)) = nodes[0].and_then(|it| self.world.thing(it))
+        {
+            self.things.resized(file, (at, floor, &mut before));
+        }
         let mut planned = Planned {
             at: at.at,
             call: operation.call,
@@ -280,21 +288,33 @@ impl<O: Out> Planner<O> {
                 (at, floor, &mut before),
             );
             if let Ok(ret) = u64::try_from(ret) {
-                found::moved(size, operation, is_target, ret);
+                let position = self.handles.position(handle);
+                let offset = stood(operation, is_target, position, ret);
+                found::moved(size, operation, is_target, (offset, ret));
             }
         }
         self.effects(operation, effects, made, &mut planned);
         if let Some(made) = planned.makes {
-            self.things.of_handle(&mut self.handles, made, true, (at, floor, &mut before));
-            let truncates = found::open_flags(operation) & libc::O_TRUNC.cast_unsigned() != 0;
-            if let Behind::File(file) = self.handles.behind(made)
-                && call.class == Class::Open
-                && truncates
-            {
-                self.things.resized(file, (at, floor, &mut before));
-            }
+            self.opened(operation, made, (at, floor, &mut before));
         }
         Ok((planned, before))
+    }
+
+    /// It has made this descriptor.
+    fn opened(
+        &mut self,
+        operation: &SyscallOperation,
+        made: Handle,
+        (at, floor, before): (Timed, u64, &mut Before),
+    ) {
+        self.things.of_handle(&mut self.handles, made, true, (at, floor, &mut *before));
+        let truncates = found::open_flags(operation) & libc::O_TRUNC.cast_unsigned() != 0;
+        if let Behind::File(file) = self.handles.behind(made)
+            && operation.call.call().class == Class::Open
+            && truncates
+        {
+            self.things.resized(file, (at, floor, before));
+        }
     }
 
     /// The paths that it was given, from the root.
@@ -385,7 +405,7 @@ impl<O: Out> Planner<O> {
             let is_directory = lists || file.stat.is_some_and(|it| it.is_directory());
             let behind = match is_directory {
                 true => {
-                    self.world.was_there(node, super::world::Thing::Directory);
+                    self.world.was_there(node, Thing::Directory);
                     Behind::Directory
                 }
                 false => {
@@ -398,7 +418,10 @@ impl<O: Out> Planner<O> {
         let behind = found.as_ref().map_or_else(|reason| Behind::Left(*reason), |it| it.1);
         let handle = self.handles.given((operation.process, fd), file.id, behind);
         if let Ok((path, _)) = found {
-            let offset = operation.offset.unwrap_or(0);
+            // Calls that say where tell nothing of where it stands.
+            let stands = moves_position(operation, false);
+            let offset = operation.offset.filter(|_| stands).unwrap_or(0);
+            self.handles.position(handle).set(offset);
             self.given.push(Given { handle, path, flags: file.flags, offset });
         }
         handle
@@ -452,10 +475,14 @@ impl<O: Out> Planner<O> {
                     let behind = planned.handle.map(|it| self.handles.behind(it));
                     let behind = behind.unwrap_or(Behind::Left(Reason::NoFile));
                     let of = (process, *to);
-                    planned.makes = Some(match replaced {
+                    let handle = match replaced {
                         Some(handle) => self.handles.replaced(handle, of, file.id, behind),
                         None => self.handles.made(of, start, file.id, behind),
-                    });
+                    };
+                    if let Some(original) = planned.handle {
+                        self.handles.is_copy(handle, original);
+                    }
+                    planned.makes = Some(handle);
                 }
                 FdEffect::Destroyed { fd, file } => {
                     let closed = self.handles.closed((process, *fd), end, Some(file.id));

@@ -9,6 +9,8 @@
 //! | all of a file | who moves less than 4 MiB | who moves more, who waits for the disk |
 //! | a file's length | who reads | who makes it longer or shorter |
 
+use std::cell::Cell;
+
 use rustc_hash::FxHashMap;
 
 use super::found::{open_flags, removes_directory};
@@ -154,13 +156,40 @@ fn may_make(operation: &SyscallOperation) -> bool {
     operation.call.call().class == Class::Open && creates && operation.errno().is_none()
 }
 
+/// Where the file's bytes are that a call has moved, and where it stands then: who began where it stood begins there in the replay, too,
+/// whether the capture knows it or not.
+pub(super) fn stood(
+    operation: &SyscallOperation,
+    is_target: bool,
+    position: &Cell<u64>,
+    ret: u64,
+) -> Option<u64> {
+    let known = if is_target { operation.target_offset } else { operation.offset };
+    if !moves_position(operation, is_target) {
+        return known;
+    }
+    let call = operation.call.call();
+    if call.class == Class::Seek {
+        position.set(ret);
+        return known;
+    }
+    let writes = call.class == Class::Write || is_target;
+    // What is appended goes to the end, wherever that is.
+    let begin = known.or((!writes).then_some(position.get()));
+    position.set(begin.unwrap_or(position.get()).saturating_add(ret));
+    begin
+}
+
 /// True if it begins where the file stands, and moves that.
-fn moves_position(operation: &SyscallOperation, is_target: bool) -> bool {
+pub(super) fn moves_position(operation: &SyscallOperation, is_target: bool) -> bool {
     let call = operation.call.call();
     let is_null = |role| call.arg(role).is_none_or(|it| operation.args[it] == 0);
     match call.class {
         Class::Seek | Class::List => true,
-        Class::Read | Class::Write => call.arg(Role::Offset).is_none(),
+        // -1: where it stands (preadv2(2)).
+        Class::Read | Class::Write => {
+            call.arg(Role::Offset).is_none_or(|it| operation.args[it] == u64::MAX)
+        }
         Class::Transfer if is_target => is_null(Role::OffsetPtr2),
         Class::Transfer => is_null(Role::OffsetPtr),
         _ => false,

@@ -349,9 +349,16 @@ impl World {
             path.push(b'/');
             path.extend_from_slice(name);
             let has_children = !children.is_empty() || has_more;
-            let thing = if thing == Thing::Any && has_children { Thing::Directory } else { thing };
+            let is_there = |it: &FirstId| matches!(self.first(*it).state, State::There(_));
+            // A link through which something was found: what is behind it has its name here.
+            let leads = matches!(thing, Thing::Link(_)) && children.values().any(is_there);
+            let is_directory = leads || thing == Thing::Any && has_children;
+            let thing = if is_directory { Thing::Directory } else { thing };
+            let children = matches!(thing, Thing::Directory);
             entries.push(Entry { path: path.clone(), thing, mode, has_more });
-            self.list(child, path, entries);
+            if children {
+                self.list(child, path, entries);
+            }
             path.truncate(length);
         }
     }

@@ -3,8 +3,8 @@
 use crate::event::syscall_table::{Call, CallId, Class};
 use crate::replay::calls::{Treatment, treatment};
 use crate::replay::comparison::Pair;
-use crate::replay::file::{Index, Operation, PlanError, PlanReader};
-use crate::replay::outcome::outcome;
+use crate::replay::file::{Index, OPERATIONS_MAX, Operation, PlanError, PlanReader};
+use crate::replay::outcome::{makes_descriptor, outcome};
 use crate::sys::again::{Batch, Longest, Wanted};
 
 /// What is known of an operation besides its call.
@@ -22,6 +22,8 @@ pub(super) struct Due {
     /// What it was given and made.
     pub(super) handle: Option<u32>,
     pub(super) makes: Option<u32>,
+    /// Its result is a descriptor, also where the captured one had failed.
+    pub(super) makes_descriptor: bool,
     pub(super) closes: Closes,
     captured: i64,
     args: [u64; 6],
@@ -124,6 +126,9 @@ impl Source {
             let (operation, rest): (Operation<'_>, _) = postcard::take_from_bytes(left)
                 .map_err(|_| damaged("its operations have another shape"))?;
             left = rest;
+            if loaded.due.len() as u64 >= u64::from(OPERATIONS_MAX) {
+                return Err(damaged("it has more operations than a frame may have"));
+            }
             self.push(&mut loaded, &operation, &payload)
                 .ok_or(damaged("an operation of it cannot be done on this machine"))?;
         }
@@ -138,6 +143,10 @@ impl Source {
         if treatment(call, &operation.args) != Treatment::Done {
             return None;
         }
+        let makes_descriptor = makes_descriptor(call, &operation.args);
+        if operation.makes.is_some() && !makes_descriptor {
+            return None;
+        }
         let wanted = Wanted {
             call,
             args: operation.args,
@@ -150,6 +159,7 @@ impl Source {
             offset: operation.offset,
             target_offset: operation.target_offset,
             bytes: operation.bytes,
+            moved: u64::try_from(operation.ret).unwrap_or(0),
         };
         loaded.batch.push(&wanted).ok()?;
         loaded.waits.extend(&operation.before);
@@ -175,6 +185,7 @@ impl Source {
             waits_end: loaded.waits.len(),
             handle: operation.handle,
             makes: operation.makes,
+            makes_descriptor,
             closes,
             captured: operation.ret,
             args: operation.args,

@@ -10,7 +10,7 @@
 //! end, which is the only one who may write below `files/` then.
 
 use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader, BufWriter, Write};
+use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -69,6 +69,11 @@ pub enum ManifestError {
         "{0} is not empty and has not been made by iotrace-perf replay init; choose a new directory with --root"
     )]
     NotEmpty(PathBuf),
+    /// It belongs to somebody else.
+    #[error(
+        "{0} belongs to another user, who could change what is in it; choose a directory of your own"
+    )]
+    NotOwned(PathBuf),
     /// Somebody else is at work there.
     #[error("another iotrace-perf is at work in {0}")]
     Busy(PathBuf),
@@ -138,7 +143,15 @@ impl Place {
             }
             it => it,
         })?;
-        let text = fs::read_to_string(directory.join(STATE)).map_err(|_| not_ours())?;
+        let mut text = String::new();
+        let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        let file = openat(&*lock, STATE, flags, Mode::empty()).map_err(|_| not_ours())?;
+        File::from(file).read_to_string(&mut text).map_err(|_| not_ours())?;
+        // What is behind a link is somebody else's.
+        let tree = directory.join(TREE).symlink_metadata();
+        if tree.is_ok_and(|it| !it.is_dir() || !files::is_own(&it)) {
+            return Err(not_ours());
+        }
         let word = text.strip_prefix(TITLE).and_then(|it| it.strip_suffix('\n'));
         let state = State::ALL.into_iter().find(|it| word == Some(it.as_str()));
         let state = state.ok_or_else(not_ours)?;
@@ -243,10 +256,13 @@ impl Place {
     }
 }
 
-/// Nobody else may work in it as long as this is held.
+/// Nobody else may work in it as long as this is held. It is ours, or whoever owns it could change what is in it meanwhile.
 fn lock(directory: &Path) -> Result<Flock<File>, ManifestError> {
     let failed = |source| ManifestError::Io { path: directory.to_owned(), source };
     let file = File::open(directory).map_err(failed)?;
+    if !files::is_own(&file.metadata().map_err(failed)?) {
+        return Err(ManifestError::NotOwned(directory.to_owned()));
+    }
     Flock::lock(file, FlockArg::LockExclusiveNonblock)
         .map_err(|_| ManifestError::Busy(directory.to_owned()))
 }

@@ -2,7 +2,6 @@
 
 use std::ffi::OsStr;
 use std::io;
-use std::os::fd::IntoRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -84,6 +83,8 @@ pub struct Replayed {
     pub is_stopped: bool,
     /// Descriptors that were open before and could not be opened, and why.
     pub not_given: Vec<(PathBuf, io::Error)>,
+    /// Descriptors that may be needed and that there may be, if these are fewer.
+    pub too_few: Option<(u64, u64)>,
     /// Threads that were there at once at most.
     pub most: usize,
     /// CPUs of this machine.
@@ -102,10 +103,16 @@ pub enum RunError {
     /// Not enough memory.
     #[error("there is not enough memory for the buffers of the replay: {0}")]
     Memory(io::Error),
+    /// A thread that compares has ended too early.
+    #[error("a thread that compares results has failed; what was done is not known")]
+    Helper,
     /// Not enough threads.
     #[error("cannot start a thread of the replay: {0}; try: ulimit -u unlimited")]
     Thread(io::Error),
 }
+
+/// More than any kernel lets a process have by default (`sysctl fs.nr_open`).
+const HANDLES_MAX: u32 = 1 << 24;
 
 /// Descriptors of our own, and what threads have open for a moment.
 const OWN_DESCRIPTORS: i32 = 256;
@@ -121,10 +128,13 @@ pub fn run(
     options: Options,
     go_on: &mut dyn FnMut() -> bool,
 ) -> Result<Replayed, RunError> {
+    if index.handles > HANDLES_MAX {
+        return Err(PlanError::Damaged { at: 0, what: "it has too many descriptors" }.into());
+    }
     let source = Source::new(reader, index).map_err(RunError::UnknownCall)?;
     let fill = |bytes: &mut [u8]| options.contents.of(0).fill(bytes);
     let contents = Contents::new(source.longest, fill).map_err(RunError::Memory)?;
-    limits::raise_open_files();
+    let may_have = limits::raise_open_files();
     let count = i32::try_from(source.index.handles).unwrap_or(i32::MAX);
     let slots = Slots::new(source.index.handles, count.saturating_add(OWN_DESCRIPTORS));
     let not_given = give(&source.index.given, &slots);
@@ -143,7 +153,10 @@ pub fn run(
     };
     let (comparison, ended) = all(&shared, &first, cpus, go_on)?;
     let Ended { is_stopped, most } = ended;
-    Ok(Replayed { index: shared.source.index, comparison, is_stopped, not_given, most, cpus })
+    let index = shared.source.index;
+    let needed = u64::from(index.handles) + u64::from(OWN_DESCRIPTORS.unsigned_abs());
+    let too_few = (needed > may_have).then_some((needed, may_have));
+    Ok(Replayed { index, comparison, is_stopped, not_given, too_few, most, cpus })
 }
 
 /// Opens what is open before the first operation, where it stands.
@@ -152,7 +165,7 @@ fn give(given: &[GivenPlan], slots: &Slots) -> Vec<(PathBuf, io::Error)> {
     for it in given {
         let path = Path::new(OsStr::from_bytes(&it.path));
         match files::open_as(path, it.flags.unwrap_or(0), it.offset) {
-            Ok(fd) => slots.put(it.handle, fd.into_raw_fd()),
+            Ok(fd) => slots.put(it.handle, fd),
             Err(error) => failed.push((path.to_owned(), error)),
         }
     }
@@ -197,7 +210,7 @@ fn all(
         let result = threads(scope, (shared, first, cpus), requests, go_on);
         let mut comparison = Comparison::default();
         for helper in helpers {
-            comparison.merge(helper.join().unwrap_or_default());
+            comparison.merge(helper.join().map_err(|_| RunError::Helper)?);
         }
         result.map(|ended| (comparison, ended))
     })
@@ -250,8 +263,9 @@ fn threads<'scope>(
                 alive -= 1;
                 result = Err(failure.into());
             }
-            Err(_) => is_stopped |= !go_on(),
+            Err(_) => {}
         }
+        is_stopped |= !go_on();
     }
 }
 

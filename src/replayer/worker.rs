@@ -16,6 +16,9 @@ use crate::units::KernelTime;
 /// Who sleeps longer than this until its time sleeps; the rest it looks at the clock, as sleeping takes some 50 µs more than asked.
 const SPIN_NS: u64 = 60_000;
 
+/// Nobody sleeps longer without a look at whether all is over.
+const SLEEP_NS: u64 = 100_000_000;
+
 /// What all threads of a replay have in common.
 #[derive(Debug)]
 pub(super) struct Shared {
@@ -115,6 +118,9 @@ impl Work<'_> {
                 return false;
             }
             let late = self.pace(&due);
+            if self.shared.turns.is_over() {
+                return false;
+            }
             let got = self.one(loaded, index, &due);
             loaded.got.push(Got { late, ..got });
             self.over(loaded.first.wrapping_add(u32::try_from(index).unwrap_or(0)), &due);
@@ -146,35 +152,33 @@ impl Work<'_> {
         // ORDERING: only a flag.
         let may_spin = self.shared.may_spin.load(Ordering::Relaxed);
         let mut now = self.now();
-        while now < time {
+        while now < time && !self.shared.turns.is_over() {
             let left = time - now;
             if may_spin && left <= SPIN_NS {
                 std::hint::spin_loop();
             } else {
                 let early = if may_spin { SPIN_NS } else { 0 };
-                clock::sleep_until(KernelTime(self.shared.begin.0 + time - early));
+                let until = time.saturating_sub(early).min(now.saturating_add(SLEEP_NS));
+                clock::sleep_until(KernelTime(self.shared.begin.0.saturating_add(until)));
             }
             now = self.now();
         }
-        Some(now - time)
+        Some(now.saturating_sub(time))
     }
 
     fn one(&mut self, loaded: &mut Loaded, index: usize, due: &Due) -> Got {
         let slots = &self.shared.slots;
-        let kept = match (due.closes, due.handle) {
-            (Closes::Copy, Some(handle)) => Some((handle, slots.copy(handle))),
+        let copy = match (due.closes, due.handle) {
+            (Closes::Copy, Some(handle)) => slots.copy(handle),
             _ => None,
         };
         let start = self.now();
-        let ret = loaded.batch.call(index, &mut self.memory, slots);
+        let ret = loaded.batch.call(index, &mut self.memory, slots, copy);
         let end = self.now();
-        match (kept, due.closes, due.handle, due.makes) {
-            (Some((handle, fd)), ..) => slots.restore(handle, fd),
+        match (due.closes, due.handle) {
             // Whatever it says, the descriptor is gone (close(2)).
-            (_, Closes::Yes, Some(handle), _) => slots.closed(handle),
-            (.., Some(made)) if ret >= 0 => {
-                slots.put(made, i32::try_from(ret).unwrap_or(i32::MAX));
-            }
+            (Closes::Yes, Some(handle)) => slots.closed(handle),
+            _ if due.makes_descriptor => slots.made(due.makes, ret),
             _ => {}
         }
         self.last = (end, due.end);

@@ -102,7 +102,8 @@ pub fn report(run: &Run<'_>, limit: usize) -> Report {
         ("threads", "threads", Cell::Count(index.workers.len() as u64)),
         ("threads_at_once", "  at once", Cell::Count(run.threads.0 as u64)),
         ("cpus", "CPUs", Cell::Count(run.threads.1 as u64)),
-        ("is_whole", "", Cell::Flag(!run.is_stopped)),
+        ("planned", "", Cell::Count(planned(index))),
+        ("is_whole", "", Cell::Flag(is_whole(run))),
     ];
     let mut report = Report { kind: "replay run", facts, ..Report::default() };
     let (shown, rest) = first_rows(comparison.mismatches.iter().collect(), limit);
@@ -115,6 +116,16 @@ pub fn report(run: &Run<'_>, limit: usize) -> Report {
     ];
     report.notes = notes(run, rest.len());
     report
+}
+
+/// Operations of the plan.
+fn planned(index: &Index) -> u64 {
+    index.workers.iter().map(|it| u64::from(it.operations)).sum()
+}
+
+/// True if all of the plan was done.
+pub fn is_whole(run: &Run<'_>) -> bool {
+    !run.is_stopped && run.comparison.count(|_| true) == planned(run.index)
 }
 
 /// Operations of the capture that are not in the replay.
@@ -234,6 +245,8 @@ fn notes(run: &Run<'_>, not_shown: usize) -> Vec<String> {
     }
     if run.is_stopped {
         notes.push("the replay was stopped before its end".to_owned());
+    } else if !is_whole(run) {
+        notes.push("not all that is in the plan was done: the plan contradicts itself".to_owned());
     }
     notes
 }

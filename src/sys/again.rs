@@ -9,6 +9,7 @@
 //! another number a pointer.
 
 use std::io;
+use std::os::fd::{IntoRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 
@@ -41,6 +42,8 @@ pub struct Wanted<'a> {
     pub target_offset: Option<u64>,
     /// Bytes asked for, of buffers whose lengths stand in memory.
     pub bytes: Option<u64>,
+    /// Bytes that it moved.
+    pub moved: u64,
 }
 
 /// What stands in a register.
@@ -105,6 +108,9 @@ const MODES: &[(&str, usize)] = &[
     ("fchmodat2", 2),
 ];
 
+/// The length of `struct open_how`, and in which register.
+const HOW_BYTES: &[(&str, usize)] = &[("openat2", 3)];
+
 /// Bits of permissions that nothing gets: with them a file that a capture names could give rights to whoever runs it.
 const NEVER: u64 = (libc::S_ISUID | libc::S_ISGID) as u64;
 
@@ -155,7 +161,8 @@ fn position<'a>(value: u64, offset: Option<u64>) -> Register<'a> {
 
 fn vector<'a>(wanted: &Wanted<'a>) -> Register<'a> {
     let count = wanted.call.arg(Role::BufferCount).map_or(0, |it| wanted.args[it]);
-    let bytes = wanted.bytes.unwrap_or(0).min(BUFFER_BYTES_MAX);
+    // Lengths that nobody read: so much was moved.
+    let bytes = wanted.bytes.unwrap_or(wanted.moved).min(BUFFER_BYTES_MAX);
     Register::Vector(wanted.call.class == Class::Read, count.min(VECTOR_MAX), bytes)
 }
 
@@ -192,7 +199,11 @@ fn opaque<'a>(wanted: &Wanted<'a>, register: usize) -> Register<'a> {
     match () {
         () if is_in(TELLS) => Register::Into(SCRATCH_BYTES),
         () if is_in(TIMES) => Register::Number(0),
+        // No pipe either, in which an open would wait for somebody.
+        () if is_in(MODES) && call.name.starts_with("mknod") => Register::Number(value & 0o1777),
         () if is_in(MODES) => Register::Number(value & !NEVER),
+        // Of what stands at the pointer before it.
+        () if is_in(HOW_BYTES) => Register::Number(24),
         () => Register::Number(value),
     }
 }
@@ -352,19 +363,26 @@ impl Batch {
         self.calls.is_empty()
     }
 
-    /// Makes one of the calls; what the kernel returned: a number of at least 0, or an error number below.
+    /// Makes one of the calls, with `copy` in the place of its descriptor; what the kernel returned: a number of at least 0, or an error
+    /// number below.
     ///
     /// # Panics
     ///
     /// Before [`Self::seal`], and with memory for shorter buffers.
-    pub fn call(&mut self, index: usize, memory: &mut Memory, slots: &Slots) -> i64 {
+    pub fn call(
+        &mut self,
+        index: usize,
+        memory: &mut Memory,
+        slots: &Slots,
+        copy: Option<i32>,
+    ) -> i64 {
         assert!(self.is_sealed, "addresses are not known before");
         assert!(self.longest == memory.longest, "the memory is for another replay");
         let prepared = &self.calls[index];
         let mut args = prepared.args;
         for (register, late) in prepared.late.into_iter().flatten() {
             args[register] = match late {
-                Late::Slot(slot) => number(slots.get(slot)),
+                Late::Slot(slot) => number(copy.unwrap_or_else(|| slots.get(slot))),
                 Late::NumberFor(slot) => number(slots.number_for(slot)),
                 Late::Into => memory.address_into(),
                 Late::From => memory.address_from(),
@@ -490,12 +508,29 @@ impl Slots {
         }
     }
 
-    /// A call has made a descriptor. What was open there before is closed: it went without a call, with its process.
-    pub fn put(&self, slot: u32, fd: i32) {
-        let Some(it) = self.all.get(slot as usize) else { return close(fd) };
+    /// What was open in a slot before the first call.
+    pub fn put(&self, slot: u32, fd: OwnedFd) {
+        self.replace(slot, fd.into_raw_fd());
+    }
+
+    /// A call that makes descriptors has returned this, for that slot; `None`: nobody has it. What was open there before is closed: it
+    /// went without a call, with its process.
+    pub fn made(&self, slot: Option<u32>, ret: i64) {
+        let fd = i32::try_from(ret).ok().filter(|it| *it >= 0);
+        match (slot, fd) {
+            (Some(slot), fd) => self.replace(slot, fd.unwrap_or(EMPTY)),
+            (None, Some(fd)) => close(fd),
+            (None, None) => {}
+        }
+    }
+
+    fn replace(&self, slot: u32, fd: i32) {
         // ORDERING: as in `get`; whoever waits for us sees it behind our counter.
-        let before = it.swap(fd, Ordering::Relaxed);
-        if before != EMPTY && before != fd {
+        let before = match self.all.get(slot as usize) {
+            Some(it) => it.swap(fd, Ordering::Relaxed),
+            None => fd,
+        };
+        if before != EMPTY && (before != fd || self.all.get(slot as usize).is_none()) {
             close(before);
         }
     }
@@ -508,25 +543,12 @@ impl Slots {
         }
     }
 
-    /// A copy in the place of a descriptor, which others of the original had, too: what is closed next is the copy. The descriptor, for
-    /// [`Self::restore`].
-    pub fn copy(&self, slot: u32) -> i32 {
+    /// A copy of a descriptor, to be closed in its place: others of the original have it still.
+    pub fn copy(&self, slot: u32) -> Option<i32> {
         let fd = self.get(slot);
-        if let Some(it) = self.all.get(slot as usize).filter(|_| fd != EMPTY) {
-            // SAFETY: dup changes no memory.
-            let copy = unsafe { libc::dup(fd) };
-            // ORDERING: as in `put`.
-            it.store(copy, Ordering::Relaxed);
-        }
-        fd
-    }
-
-    /// The copy is closed, and the descriptor is there again.
-    pub fn restore(&self, slot: u32, fd: i32) {
-        if let Some(it) = self.all.get(slot as usize) {
-            // ORDERING: as in `put`.
-            it.store(fd, Ordering::Relaxed);
-        }
+        // SAFETY: dup changes no memory.
+        let copy = unsafe { libc::dup(fd) };
+        (copy >= 0).then_some(copy)
     }
 }
 

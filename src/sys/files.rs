@@ -143,11 +143,13 @@ pub fn free_bytes(directory: &Path) -> io::Result<u64> {
 
 /// True if it is a directory, not a link to one, that only its owner may enter, and that owner is who we are, or who called `sudo`.
 pub fn is_private_directory(path: &Path) -> bool {
-    path.symlink_metadata().is_ok_and(|it| {
-        let is_owner = it.uid() == nix::unistd::geteuid().as_raw()
-            || sudo_user().is_some_and(|user| user.0 == it.uid());
-        it.is_dir() && it.mode() & 0o077 == 0 && is_owner
-    })
+    path.symlink_metadata().is_ok_and(|it| it.is_dir() && it.mode() & 0o077 == 0 && is_own(&it))
+}
+
+/// True if it belongs to who we are, or to who called `sudo`.
+pub fn is_own(metadata: &fs::Metadata) -> bool {
+    metadata.uid() == nix::unistd::geteuid().as_raw()
+        || sudo_user().is_some_and(|user| user.0 == metadata.uid())
 }
 
 /// What we make from now on is for us alone: a trace of the whole machine tells of everybody. The traced program was
@@ -165,8 +167,7 @@ pub fn keep_private() {
 pub fn is_trustworthy(directory: &Path) -> io::Result<bool> {
     let metadata = directory.metadata()?;
     let is_sticky = |it: &fs::Metadata| it.mode() & libc::S_ISVTX != 0;
-    let own = metadata.uid() == nix::unistd::geteuid().as_raw()
-        || sudo_user().is_some_and(|it| it.0 == metadata.uid());
+    let own = is_own(&metadata);
     let everybody_writes = metadata.mode() & libc::S_IWOTH != 0;
     if everybody_writes {
         return Ok(is_sticky(&metadata));
