@@ -54,6 +54,18 @@ impl Replay {
         Self { plan, root: dir.join("root") }
     }
 
+    /// Of operations that nobody has captured.
+    fn by_hand(dir: &Path, operations: &[Hostile]) -> Self {
+        let replay = Self { plan: dir.join("plan"), root: dir.join("root") };
+        plan_of(operations, &replay.plan);
+        replay
+    }
+
+    /// Of a directory that is made.
+    fn of_mkdir(dir: &Path) -> Self {
+        Self::by_hand(dir, &[Hostile::new("mkdir", [1, 0o777, 0, 0, 0, 0], "/d")])
+    }
+
     fn init(&self) -> Finished {
         iotrace(&["replay", "init", text(&self.plan), "--root", text(&self.root)])
     }
@@ -284,6 +296,7 @@ fn plan_of(operations: &[Hostile], to: &Path) {
             handle: Some(Handle(0)),
             target: None,
             makes: it.makes.then_some(Handle(0)),
+            file: None,
             path: it.path.clone().map(String::into_bytes),
             second_path: it.second.clone().map(String::into_bytes),
             flags: None,
@@ -346,8 +359,7 @@ fn a_hostile_plan_stays_inside() {
     operations.extend([open("/suid"), Hostile::new("chmod", [1, 0o6755, 0, 0, 0, 0], "/suid")]);
     operations.push(open("/\n\u{1b}[31m"));
     operations.push(open("/proc/1/cwd/etc/passwd"));
-    let replay = Replay { plan: dir.path().join("plan"), root: dir.path().join("root") };
-    plan_of(&operations, &replay.plan);
+    let replay = Replay::by_hand(dir.path(), &operations);
     let before = seen(&outside);
     let report = replay.report(&["--speed", "max"]);
     assert_eq!(report["operations"], operations.len());
@@ -378,8 +390,7 @@ fn calls_that_lead_out_are_refused() {
     forged.makes = true;
     for it in others.chain([device(0o20_666), device(0o60_666), socket, forged]) {
         let dir = scratch_dir("replay");
-        let replay = Replay { plan: dir.path().join("plan"), root: dir.path().join("root") };
-        plan_of(std::slice::from_ref(&it), &replay.plan);
+        let replay = Replay::by_hand(dir.path(), std::slice::from_ref(&it));
         replay.init().success();
         let finished = replay.run(&["--speed", "max"]);
         assert_eq!(finished.status.code(), Some(125), "{}", it.call);
@@ -400,8 +411,7 @@ fn directories_of_others_are_refused() {
         return;
     }
     let dir = scratch_dir("replay");
-    let replay = Replay { plan: dir.path().join("plan"), root: dir.path().join("root") };
-    plan_of(&[Hostile::new("mkdir", [1, 0o777, 0, 0, 0, 0], "/d")], &replay.plan);
+    let replay = Replay::of_mkdir(dir.path());
     fs::create_dir(&replay.root).expect("a directory");
     fs::write(replay.root.join("mine"), "kept").expect("space");
     let purge = || iotrace(&["replay", "purge", "--root", text(&replay.root)]);
@@ -433,8 +443,7 @@ fn directories_of_other_users_are_refused() {
         return;
     }
     let dir = scratch_dir("replay");
-    let replay = Replay { plan: dir.path().join("plan"), root: dir.path().join("root") };
-    plan_of(&[Hostile::new("mkdir", [1, 0o777, 0, 0, 0, 0], "/d")], &replay.plan);
+    let replay = Replay::of_mkdir(dir.path());
     fs::create_dir(&replay.root).expect("a directory");
     std::os::unix::fs::chown(&replay.root, Some(65534), None).expect("we are root");
     assert!(replay.init().stderr().contains("belongs to another user"));
@@ -480,12 +489,11 @@ fn what_a_killed_replay_leaves_is_known() {
         return;
     }
     let dir = scratch_dir("replay");
-    let replay = Replay { plan: dir.path().join("plan"), root: dir.path().join("root") };
-    plan_of(&[Hostile::new("mkdir", [1, 0o777, 0, 0, 0, 0], "/d")], &replay.plan);
+    let replay = Replay::of_mkdir(dir.path());
     for state in ["beginning", "running"] {
         replay.init().success();
-        let text = format!("iotrace-perf replay 1: {state}\n");
-        fs::write(replay.root.join("iotrace-perf.state"), text).expect("space");
+        let line = format!("iotrace-perf replay 1: {state}\n");
+        fs::write(replay.root.join("iotrace-perf.state"), line).expect("space");
         // Made by what was killed.
         fs::create_dir(replay.root.join("files/d")).expect("a directory");
         let finished = replay.run(&[]);
@@ -495,14 +503,9 @@ fn what_a_killed_replay_leaves_is_known() {
         } else {
             fs::remove_dir(replay.root.join("files/d")).expect("ours");
         }
-        let root = text_of(&replay.root);
-        iotrace(&["replay", "purge", "--root", &root]).success();
+        iotrace(&["replay", "purge", "--root", text(&replay.root)]).success();
         assert!(!replay.root.exists());
     }
-}
-
-fn text_of(path: &Path) -> String {
-    text(path).to_owned()
 }
 
 /// Without any privilege the same, in a user namespace, where that is allowed.
@@ -516,8 +519,7 @@ fn a_user_replays_in_a_namespace() {
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).expect("ours");
     let binary = dir.path().join("iotrace-perf");
     fs::copy(BINARY, &binary).expect("copied");
-    let (plan, root) = (dir.path().join("plan"), dir.path().join("root"));
-    plan_of(&[Hostile::new("mkdir", [1, 0o777, 0, 0, 0, 0], "/d")], &plan);
+    let Replay { plan, root } = Replay::of_mkdir(dir.path());
     let user = ["--reuid", "65534", "--regid", "65534", "--clear-groups"];
     let as_user = |arguments: &[&str]| {
         let mut command = Command::new("setpriv");

@@ -26,7 +26,7 @@ use crate::replayer::contents::Contents;
 use crate::replayer::init;
 use crate::replayer::manifest::{Listed, Place, State, walk};
 use crate::replayer::purge::purge;
-use crate::replayer::run::{self, Options, Order, Pacing, Replayed};
+use crate::replayer::run::{self, Machine, Options, Order, Pacing, Replayed};
 use crate::report;
 use crate::report::replay_run::Run;
 use crate::sys::sandbox;
@@ -145,6 +145,7 @@ fn again(args: &RunArgs) -> Result<ExitCode, CliError> {
     }
     let tree = place.tree();
     let is_over = signals::flag().map_err(CliError::Output)?;
+    let machine = Machine::new();
     if !sandbox::enter(&tree).map_err(usage)?.is_mount {
         say(
             "nobody may mount here: devices in the replay's directory, if somebody puts any there, can be opened",
@@ -153,7 +154,8 @@ fn again(args: &RunArgs) -> Result<ExitCode, CliError> {
     check_files(&place)?;
     place.set(State::Running).map_err(usage)?;
     // ORDERING: only a flag.
-    let replayed = run::run(reader, index, options, &mut || !is_over.load(Ordering::Relaxed));
+    let replayed =
+        run::run(reader, index, options, machine, &mut || !is_over.load(Ordering::Relaxed));
     let told = replayed.map_err(usage).and_then(|it| tell(args, &options, &it, to));
     // Also of one that failed: it may have made some.
     let there = walk(Path::new("/")).map_err(usage)?;
@@ -189,11 +191,13 @@ fn tell(
     replayed: &Replayed,
     to: Box<dyn io::Write + Send>,
 ) -> Result<ExitCode, CliError> {
-    let Replayed { index, comparison, is_stopped, not_given, too_few, most, cpus } = replayed;
+    let Replayed { index, names, comparison, is_stopped, not_given, too_few, most, cpus } =
+        replayed;
     let expected = options.pacing != Pacing::Max;
     let run = Run {
         index,
         comparison,
+        names,
         expected_span: expected.then(|| options.scaled(index.span)),
         is_stopped: *is_stopped,
         threads: (*most, *cpus),

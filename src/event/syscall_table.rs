@@ -412,6 +412,14 @@ impl Call {
         self.args.iter().position(|it| discriminant(it) == discriminant(&role))
     }
 
+    /// True if that register is the address of memory whose length stands in the register behind it.
+    pub fn is_buffer(&self, register: usize) -> bool {
+        let is_address = self.args.get(register) == Some(&Role::Opaque);
+        let has_length = self.args.get(register + 1) == Some(&Role::Count);
+        let moves = matches!(self.class, Class::Read | Class::Write | Class::List | Class::Stat);
+        is_address && has_length && moves
+    }
+
     /// True if the call names a file by a path.
     pub fn has_path(&self) -> bool {
         self.arg(Role::Path).is_some()

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use rustc_hash::FxHashMap;
+
 use super::outcome::Outcome;
+use super::timeline::{Side, Timeline};
 use crate::analysis::spread::Spread;
 
 /// Operations that were not the same, of which each is kept.
@@ -18,15 +21,21 @@ pub struct Times {
 }
 
 impl Times {
+    /// How long an operation took in both, ns.
+    fn add(&mut self, [captured, replayed]: [u64; 2]) {
+        self.captured.add(captured);
+        self.replayed.add(replayed);
+    }
+
     fn merge(&mut self, other: &Self) {
         self.captured.merge(&other.captured);
         self.replayed.merge(&other.replayed);
     }
 }
 
-/// An operation whose result was another one.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Mismatch {
+/// What came of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Compared {
     /// When it began in the capture, ns since the first operation.
     pub start: u64,
     /// Whose.
@@ -41,46 +50,51 @@ pub struct Mismatch {
     pub captured: i64,
     /// What the replayed one did.
     pub replayed: i64,
-    /// The path that it was given, if any.
-    pub path: Option<Vec<u8>>,
 }
 
 /// One operation of both.
 #[derive(Clone, Copy, Debug)]
 pub struct Pair<'a> {
-    /// Whose.
-    pub worker: u32,
-    /// Which of its operations.
-    pub number: u32,
-    /// The call: an index into the plan's.
-    pub call: u16,
-    /// How it compares.
-    pub outcome: Outcome,
-    /// What the captured one returned.
-    pub captured: i64,
-    /// What the replayed one did.
-    pub replayed: i64,
-    /// Begin and end as captured, ns since the first operation.
-    pub captured_time: (u64, u64),
-    /// The same in the replay, ns since the replay began.
+    /// What came of it.
+    pub compared: Compared,
+    /// Which file it was about: a number of the plan's.
+    pub file: Option<u32>,
+    /// When it ended in the capture, ns since the first operation.
+    pub captured_end: u64,
+    /// Begin and end in the replay, ns since it began.
     pub replayed_time: (u64, u64),
     /// How long after its time it began, ns; `None`: it had none.
     pub late: Option<u64>,
     /// The path that it was given, if any.
     pub path: Option<&'a [u8]>,
-    /// It moves bytes: those that the replay moved are in its result.
+    /// It moves bytes: those that were moved are in its result.
     pub moves_bytes: bool,
+}
+
+/// An operation whose result was another one.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Mismatch {
+    /// What came of it.
+    pub compared: Compared,
+    /// The path that it was given, if any.
+    pub path: Option<Vec<u8>>,
+}
+
+/// The same calls of one thread.
+#[derive(Clone, Debug, Default)]
+struct Row {
+    outcomes: [u64; Outcome::ALL.len()],
+    times: Times,
 }
 
 /// All of them.
 #[derive(Clone, Debug, Default)]
 pub struct Comparison {
-    /// How many operations compare how, by call.
-    pub outcomes: BTreeMap<(Outcome, u16), u64>,
-    /// Times by call.
-    pub calls: BTreeMap<u16, Times>,
-    /// Times by worker.
-    pub workers: BTreeMap<u32, Times>,
+    rows: FxHashMap<(u32, u16), Row>,
+    /// Times by file, of operations on open ones.
+    pub files: FxHashMap<u32, Times>,
+    /// How much was done when.
+    pub timeline: Timeline,
     /// How long after their time operations began, ns.
     pub lateness: Spread,
     /// How many of these began more than 1 ms late.
@@ -98,52 +112,46 @@ pub struct Comparison {
 impl Comparison {
     /// One more operation.
     pub fn add(&mut self, pair: &Pair<'_>) {
-        *self.outcomes.entry((pair.outcome, pair.call)).or_default() += 1;
-        let length = |(start, end): (u64, u64)| end.saturating_sub(start);
-        let [captured, replayed] = [pair.captured_time, pair.replayed_time].map(length);
-        let calls = self.calls.entry(pair.call).or_default();
-        let workers = self.workers.entry(pair.worker).or_default();
-        for times in [calls, workers] {
-            times.captured.add(captured);
-            times.replayed.add(replayed);
+        let Compared { start: captured_start, worker, call, outcome, captured, replayed, .. } =
+            pair.compared;
+        let (start, end) = pair.replayed_time;
+        let lengths = [pair.captured_end.saturating_sub(captured_start), end.saturating_sub(start)];
+        let row = self.rows.entry((worker, call)).or_default();
+        row.outcomes[outcome as usize] += 1;
+        row.times.add(lengths);
+        if let Some(file) = pair.file {
+            self.files.entry(file).or_default().add(lengths);
         }
+        let moved = |ret: i64| u64::try_from(ret).ok().filter(|_| pair.moves_bytes).unwrap_or(0);
+        self.timeline.add(Side::Captured, pair.captured_end, moved(captured));
+        self.timeline.add(Side::Replayed, end, moved(replayed));
         if let Some(late) = pair.late {
             self.lateness.add(late);
             self.very_late += u64::from(late > 1_000_000);
         }
-        let (start, end) = pair.replayed_time;
         self.first = Some(self.first.map_or(start, |it| it.min(start)));
         self.last = self.last.max(end);
-        if pair.moves_bytes {
-            self.bytes += u64::try_from(pair.replayed).unwrap_or(0);
-        }
-        if pair.outcome.is_mismatch() {
-            self.mismatched(pair);
-        }
-    }
-
-    fn mismatched(&mut self, pair: &Pair<'_>) {
-        let Pair { worker, number, call, outcome, captured, replayed, .. } = *pair;
-        let start = pair.captured_time.0;
-        let path = pair.path.map(<[u8]>::to_vec);
-        let it = Mismatch { start, worker, number, call, outcome, captured, replayed, path };
-        self.mismatches.push(it);
-        if self.mismatches.len() >= 2 * EXAMPLES_MAX {
-            self.keep_first();
+        self.bytes += moved(replayed);
+        if outcome.is_mismatch() {
+            let path = pair.path.map(<[u8]>::to_vec);
+            self.mismatches.push(Mismatch { compared: pair.compared, path });
+            if self.mismatches.len() >= 2 * EXAMPLES_MAX {
+                self.keep_first();
+            }
         }
     }
 
     /// Takes in what another one has.
     pub fn merge(&mut self, other: Self) {
-        for (key, count) in other.outcomes {
-            *self.outcomes.entry(key).or_default() += count;
+        for (key, of) in other.rows {
+            let row = self.rows.entry(key).or_default();
+            row.outcomes.iter_mut().zip(of.outcomes).for_each(|(it, count)| *it += count);
+            row.times.merge(&of.times);
         }
-        for (call, times) in other.calls {
-            self.calls.entry(call).or_default().merge(&times);
+        for (file, times) in other.files {
+            self.files.entry(file).or_default().merge(&times);
         }
-        for (worker, times) in other.workers {
-            self.workers.entry(worker).or_default().merge(&times);
-        }
+        self.timeline.merge(other.timeline);
         self.lateness.merge(&other.lateness);
         self.very_late += other.very_late;
         self.first = self.first.into_iter().chain(other.first).min();
@@ -158,9 +166,41 @@ impl Comparison {
         self.mismatches.truncate(EXAMPLES_MAX);
     }
 
+    /// How many operations compare how, by call.
+    pub fn outcomes(&self) -> BTreeMap<(Outcome, u16), u64> {
+        let mut outcomes = BTreeMap::new();
+        for ((_, call), row) in &self.rows {
+            for (outcome, count) in Outcome::ALL.into_iter().zip(row.outcomes) {
+                if count > 0 {
+                    *outcomes.entry((outcome, *call)).or_default() += count;
+                }
+            }
+        }
+        outcomes
+    }
+
+    /// Times by call.
+    pub fn calls(&self) -> BTreeMap<u16, Times> {
+        self.times(|it| it.1)
+    }
+
+    /// Times by worker.
+    pub fn workers(&self) -> BTreeMap<u32, Times> {
+        self.times(|it| it.0)
+    }
+
+    fn times<K: Ord>(&self, key: impl Fn(&(u32, u16)) -> K) -> BTreeMap<K, Times> {
+        let mut all: BTreeMap<K, Times> = BTreeMap::new();
+        for (of, row) in &self.rows {
+            all.entry(key(of)).or_default().merge(&row.times);
+        }
+        all
+    }
+
     /// How many operations compare so.
     pub fn count(&self, wanted: impl Fn(Outcome) -> bool) -> u64 {
-        self.outcomes.iter().filter(|it| wanted(it.0.0)).map(|it| it.1).sum()
+        let counts = self.rows.values().flat_map(|it| Outcome::ALL.into_iter().zip(it.outcomes));
+        counts.filter(|it| wanted(it.0)).map(|it| it.1).sum()
     }
 
     /// From the begin of the first operation to the end of the last one, ns.
@@ -176,13 +216,17 @@ mod tests {
     fn pair(number: u32, outcome: Outcome) -> Pair<'static> {
         let start = u64::from(number) * 10;
         Pair {
-            worker: number % 3,
-            number,
-            call: 0,
-            outcome,
-            captured: 1,
-            replayed: 1,
-            captured_time: (start, start + 2),
+            compared: Compared {
+                start,
+                worker: number % 3,
+                number,
+                call: 0,
+                outcome,
+                captured: 1,
+                replayed: 1,
+            },
+            file: Some(number % 5),
+            captured_end: start + 2,
             replayed_time: (start + 100, start + 103),
             late: Some(u64::from(number)),
             path: None,
@@ -204,7 +248,8 @@ mod tests {
         let whole = fold(&mut (0..5000));
         let mut parts = fold(&mut (0..5000).filter(|it| it % 7 == 3));
         parts.merge(fold(&mut (0..5000).filter(|it| it % 7 != 3)));
-        assert_eq!(whole.outcomes, parts.outcomes);
+        assert_eq!(whole.outcomes(), parts.outcomes());
+        assert_eq!(whole.timeline, parts.timeline);
         assert_eq!((whole.span(), whole.bytes), (parts.span(), parts.bytes));
         assert_eq!(whole.count(Outcome::is_mismatch), 5000 / 8 * 6);
         let mut kept = whole.mismatches.clone();

@@ -169,6 +169,14 @@ impl Handles {
         self.slot(handle).behind
     }
 
+    /// The file behind it.
+    pub fn file(&self, handle: Handle) -> Option<FileId> {
+        match self.behind(handle) {
+            Behind::File(file) => Some(file),
+            Behind::Directory | Behind::Left(_) => None,
+        }
+    }
+
     /// Which open file description it is of.
     pub fn description(&self, handle: Handle) -> u64 {
         self.slot(handle).description

@@ -13,4 +13,5 @@ pub mod planned;
 pub mod planner;
 pub mod size;
 mod things;
+pub mod timeline;
 pub mod world;

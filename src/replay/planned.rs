@@ -2,6 +2,7 @@
 
 use super::handles::Handle;
 use super::order::{At, Worker};
+use super::world::FileId;
 use crate::event::syscall_table::CallId;
 
 /// An operation as it is to be done again.
@@ -19,6 +20,8 @@ pub struct Planned {
     pub target: Option<Handle>,
     /// The handle that it makes. What was there before, if it is still open, went with its process or with an exec, without a call.
     pub makes: Option<Handle>,
+    /// The file that it works on by a descriptor, or that it opens.
+    pub file: Option<FileId>,
     /// The path, from the root of the replay.
     pub path: Option<Vec<u8>>,
     /// The second one; of a symbolic link what it contains.
@@ -50,6 +53,8 @@ pub struct Given {
     pub handle: Handle,
     /// Its path.
     pub path: Vec<u8>,
+    /// The file there.
+    pub file: Option<FileId>,
     /// Its `O_*` flags, if they are known.
     pub flags: Option<u32>,
     /// Where it stands, in bytes.

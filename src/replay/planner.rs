@@ -260,6 +260,7 @@ impl<O: Out> Planner<O> {
             handle: handles[0],
             target: handles[1],
             makes: None,
+            file: handles[0].and_then(|it| self.handles.file(it)),
             path,
             second_path,
             flags: operation.flags_in_memory,
@@ -276,7 +277,7 @@ impl<O: Out> Planner<O> {
             let Some(handle) = handle else { continue };
             let closes = call.class == Class::Close;
             self.things.of_handle(&mut self.handles, handle, closes, (at, floor, &mut before));
-            let Behind::File(file) = self.handles.behind(handle) else { continue };
+            let Some(file) = self.handles.file(handle) else { continue };
             let description = self.handles.description(handle);
             let is_target = place == 1;
             let size = self.world.size_mut(file);
@@ -295,6 +296,7 @@ impl<O: Out> Planner<O> {
         }
         self.effects(operation, effects, made, &mut planned);
         if let Some(made) = planned.makes {
+            planned.file = self.handles.file(made);
             self.opened(operation, made, (at, floor, &mut before));
         }
         Ok((planned, before))
@@ -309,7 +311,7 @@ impl<O: Out> Planner<O> {
     ) {
         self.things.of_handle(&mut self.handles, made, true, (at, floor, &mut *before));
         let truncates = found::open_flags(operation) & libc::O_TRUNC.cast_unsigned() != 0;
-        if let Behind::File(file) = self.handles.behind(made)
+        if let Some(file) = self.handles.file(made)
             && operation.call.call().class == Class::Open
             && truncates
         {
@@ -422,7 +424,8 @@ impl<O: Out> Planner<O> {
             let stands = moves_position(operation, false);
             let offset = operation.offset.filter(|_| stands).unwrap_or(0);
             self.handles.position(handle).set(offset);
-            self.given.push(Given { handle, path, flags: file.flags, offset });
+            let found = self.handles.file(handle);
+            self.given.push(Given { handle, path, file: found, flags: file.flags, offset });
         }
         handle
     }

@@ -1,10 +1,14 @@
 //! Threads beside those of the replay: they read ahead in the plan and compare what came of it, so that nothing of that stands between two
 //! operations.
 
+use std::io;
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::sync::{Mutex, PoisonError};
 
+use zstd::bulk::Decompressor;
+
 use super::load::{Loaded, Next, Source};
+use super::stamps::Stamps;
 use crate::replay::comparison::Comparison;
 use crate::replay::file::PlanError;
 
@@ -20,18 +24,28 @@ pub(super) enum Request {
 }
 
 /// Serves requests until nobody has any more; what it has compared.
-pub(super) fn help(source: &Source, requests: &Mutex<Receiver<Request>>) -> Comparison {
+///
+/// # Errors
+///
+/// There is no memory for what decompresses the plan.
+pub(super) fn help(
+    (source, stamps): (&Source, &Stamps),
+    requests: &Mutex<Receiver<Request>>,
+) -> io::Result<Comparison> {
+    let mut zstd = Decompressor::new()?;
     let mut comparison = Comparison::default();
     loop {
         // Nobody panics while it is held.
         let request = requests.lock().unwrap_or_else(PoisonError::into_inner).recv();
         match request {
             // Who does not wait for it any more has been stopped.
-            Ok(Request::Load { worker, next, to }) => drop(to.send(source.load(worker, next))),
-            Ok(Request::Compare(loaded)) => {
-                source.pairs(&loaded).for_each(|it| comparison.add(&it))
+            Ok(Request::Load { worker, next, to }) => {
+                drop(to.send(source.load(worker, next, &mut zstd)));
             }
-            Err(_) => return comparison,
+            Ok(Request::Compare(loaded)) => {
+                source.pairs(&loaded, stamps).for_each(|it| comparison.add(&it))
+            }
+            Err(_) => return Ok(comparison),
         }
     }
 }

@@ -1,11 +1,15 @@
 //! From a frame of the plan to calls that are ready to be made.
 
+use zstd::bulk::Decompressor;
+
+use super::stamps::Stamps;
 use crate::event::syscall_table::{Call, CallId, Class};
 use crate::replay::calls::{Treatment, treatment};
-use crate::replay::comparison::Pair;
+use crate::replay::comparison::{Compared, Pair};
 use crate::replay::file::{Index, OPERATIONS_MAX, Operation, PlanError, PlanReader};
 use crate::replay::outcome::{makes_descriptor, outcome};
-use crate::sys::again::{Batch, Longest, Wanted};
+use crate::sys::again::{Batch, Longest, Prototype, Wanted};
+use crate::sys::ticks::Both;
 
 /// What is known of an operation besides its call.
 #[derive(Clone, Copy, Debug)]
@@ -18,7 +22,7 @@ pub(super) struct Due {
     /// How many operations had ended before, in all threads.
     pub(super) turn: u64,
     /// Where those that it waits for end in [`Loaded::waits`].
-    pub(super) waits_end: usize,
+    pub(super) waits_end: u32,
     /// What it was given and made.
     pub(super) handle: Option<u32>,
     pub(super) makes: Option<u32>,
@@ -26,8 +30,9 @@ pub(super) struct Due {
     pub(super) makes_descriptor: bool,
     pub(super) closes: Closes,
     captured: i64,
-    args: [u64; 6],
-    path: Option<(usize, usize)>,
+    file: Option<u32>,
+    /// Where its path is in the frame.
+    path: Option<(u32, u32)>,
 }
 
 /// What becomes of the descriptor that it was given.
@@ -42,10 +47,10 @@ pub(super) enum Closes {
 }
 
 /// What the replay got.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Got {
     pub(super) ret: i64,
-    /// ns since the replay began.
+    /// When: stamps.
     pub(super) start: u64,
     pub(super) end: u64,
     /// How long after its time it began, ns.
@@ -58,7 +63,8 @@ pub(super) struct Next {
     /// Which of its frames.
     pub(super) frame: usize,
     number: u32,
-    end: u64,
+    /// When the last operation before it ended in the capture, ns since the first one.
+    pub(super) end: u64,
     turn: u64,
 }
 
@@ -72,11 +78,24 @@ pub(super) struct Loaded {
     pub(super) due: Vec<Due>,
     /// Whom they wait for.
     pub(super) waits: Vec<(u32, u32)>,
-    /// What came of them.
+    /// What came of them: of so many, the rest of the list is nothing yet.
     pub(super) got: Vec<Got>,
+    pub(super) done: usize,
+    /// What the stamps among it mean.
+    pub(super) at: Option<Both>,
     pub(super) next: Next,
     /// The frame, for the paths in it.
     payload: Vec<u8>,
+}
+
+impl Loaded {
+    /// Memory that it takes, in bytes, with room for what comes of it.
+    pub(super) fn bytes(&self) -> usize {
+        self.payload.len()
+            + self.batch.bytes()
+            + self.due.len() * (size_of::<Due>() + size_of::<Got>())
+            + size_of_val(&self.waits[..])
+    }
 }
 
 /// The plan and what is derived from it once.
@@ -84,7 +103,7 @@ pub(super) struct Loaded {
 pub(super) struct Source {
     pub(super) reader: PlanReader,
     pub(super) index: Index,
-    pub(super) calls: Vec<&'static Call>,
+    calls: Vec<(&'static Call, Prototype)>,
     pub(super) longest: Longest,
 }
 
@@ -93,9 +112,13 @@ impl Source {
     ///
     /// # Errors
     ///
-    /// The name of one that this version does not know.
+    /// The name of one that this version does not know, or that this machine does not have.
     pub(super) fn new(reader: PlanReader, index: Index) -> Result<Self, String> {
-        let call = |name: &String| CallId::by_name(name).map(CallId::call).ok_or(name.clone());
+        let call = |name: &String| {
+            let call = CallId::by_name(name).map(CallId::call);
+            let known = call.and_then(|it| Some((it, Prototype::new(it).ok()?)));
+            known.ok_or(name.clone())
+        };
         let calls = index.calls.iter().map(call).collect::<Result<_, _>>()?;
         let longest = Longest::new(index.longest[0], index.longest[1]);
         Ok(Self { reader, index, calls, longest })
@@ -106,10 +129,15 @@ impl Source {
     /// # Errors
     ///
     /// The plan is damaged.
-    pub(super) fn load(&self, worker: u32, next: Next) -> Result<Option<Loaded>, PlanError> {
+    pub(super) fn load(
+        &self,
+        worker: u32,
+        next: Next,
+        zstd: &mut Decompressor<'_>,
+    ) -> Result<Option<Loaded>, PlanError> {
         let frames = self.index.workers.get(worker as usize).map_or(&[][..], |it| &it.frames);
         let Some(at) = frames.get(next.frame).copied() else { return Ok(None) };
-        let payload = self.reader.operations(at)?;
+        let payload = self.reader.operations(at, zstd)?;
         let damaged = |what| PlanError::Damaged { at, what };
         let mut loaded = Loaded {
             worker,
@@ -118,6 +146,8 @@ impl Source {
             due: Vec::new(),
             waits: Vec::new(),
             got: Vec::new(),
+            done: 0,
+            at: None,
             next: Next { frame: next.frame + 1, ..next },
             payload: Vec::new(),
         };
@@ -133,12 +163,13 @@ impl Source {
                 .ok_or(damaged("an operation of it cannot be done on this machine"))?;
         }
         loaded.batch.seal();
+        loaded.got = vec![Got::default(); loaded.due.len()];
         loaded.payload = payload;
         Ok(Some(loaded))
     }
 
     fn push(&self, loaded: &mut Loaded, operation: &Operation<'_>, payload: &[u8]) -> Option<()> {
-        let call = *self.calls.get(usize::from(operation.call))?;
+        let (call, prototype) = self.calls.get(usize::from(operation.call))?;
         // No plan of ours has others.
         if treatment(call, &operation.args) != Treatment::Done {
             return None;
@@ -148,7 +179,6 @@ impl Source {
             return None;
         }
         let wanted = Wanted {
-            call,
             args: operation.args,
             slot: operation.handle,
             target: operation.target,
@@ -161,7 +191,7 @@ impl Source {
             bytes: operation.bytes,
             moved: u64::try_from(operation.ret).unwrap_or(0),
         };
-        loaded.batch.push(&wanted).ok()?;
+        loaded.batch.push(prototype, &wanted).ok()?;
         loaded.waits.extend(&operation.before);
         let next = &mut loaded.next;
         let start = next.end.saturating_add(operation.gap);
@@ -175,41 +205,52 @@ impl Source {
         };
         let place = |path: &[u8]| {
             let from = path.as_ptr().addr() - payload.as_ptr().addr();
-            (from, from + path.len())
+            Some((u32::try_from(from).ok()?, u32::try_from(from + path.len()).ok()?))
         };
         loaded.due.push(Due {
             call: operation.call,
             start,
             end: next.end,
             turn: next.turn,
-            waits_end: loaded.waits.len(),
+            waits_end: u32::try_from(loaded.waits.len()).ok()?,
             handle: operation.handle,
             makes: operation.makes,
             makes_descriptor,
             closes,
             captured: operation.ret,
-            args: operation.args,
-            path: operation.path.map(place),
+            file: operation.file,
+            path: operation.path.and_then(place),
         });
         Some(())
     }
 
     /// What came of the operations, as far as they were done, beside what was captured.
-    pub(super) fn pairs<'a>(&self, loaded: &'a Loaded) -> impl Iterator<Item = Pair<'a>> {
+    pub(super) fn pairs<'a>(
+        &self,
+        loaded: &'a Loaded,
+        stamps: &Stamps,
+    ) -> impl Iterator<Item = Pair<'a>> {
         let numbers = loaded.first..;
-        numbers.zip(loaded.due.iter().zip(&loaded.got)).map(|(number, (due, got))| {
-            let call = self.calls[usize::from(due.call)];
+        let got = &loaded.got[..loaded.done];
+        numbers.zip(loaded.due.iter().zip(got)).map(|(number, (due, got))| {
+            let call = self.calls[usize::from(due.call)].0;
             Pair {
-                worker: loaded.worker,
-                number,
-                call: due.call,
-                outcome: outcome(call, &due.args, due.captured, got.ret),
-                captured: due.captured,
-                replayed: got.ret,
-                captured_time: (due.start, due.end),
-                replayed_time: (got.start, got.end),
+                compared: Compared {
+                    start: due.start,
+                    worker: loaded.worker,
+                    number,
+                    call: due.call,
+                    outcome: outcome(call, due.makes_descriptor, due.captured, got.ret),
+                    captured: due.captured,
+                    replayed: got.ret,
+                },
+                file: due.file,
+                captured_end: due.end,
+                replayed_time: (stamps.ns(got.start, loaded.at), stamps.ns(got.end, loaded.at)),
                 late: got.late,
-                path: due.path.and_then(|(from, to)| loaded.payload.get(from..to)),
+                path: due
+                    .path
+                    .and_then(|(from, to)| loaded.payload.get(from as usize..to as usize)),
                 moves_bytes: call.class.moves_bytes(),
             }
         })

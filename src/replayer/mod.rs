@@ -8,12 +8,15 @@
 //!
 //! All of it happens inside a directory that is the root of the process ([`crate::sys::sandbox`]).
 
+mod ahead;
 pub mod contents;
+mod given;
 mod helper;
 pub mod init;
 mod load;
 pub mod manifest;
 pub mod purge;
 pub mod run;
+mod stamps;
 mod turns;
 mod worker;

@@ -1,26 +1,29 @@
 //! A whole replay: its threads, from the first one to the last.
 
-use std::ffi::OsStr;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::{Builder, Scope, available_parallelism};
 use std::time::Duration;
 
+use rustc_hash::FxHashMap;
 use thiserror::Error;
 
+use super::ahead::Ahead;
 use super::contents;
+use super::given::Given;
 use super::helper::{Request, help};
 use super::load::Source;
+use super::stamps::Stamps;
 use super::turns::Turns;
 use super::worker::{Failure, Shared, Told, work};
 use crate::replay::comparison::Comparison;
-use crate::replay::file::{GivenPlan, Index, PlanError, PlanReader};
+use crate::replay::file::{Index, PlanError, PlanReader};
 use crate::sys::again::{Contents, Slots};
-use crate::sys::{clock, files, limits};
+use crate::sys::limits;
+use crate::sys::ticks::Ticks;
 
 /// What keeps operations apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +80,8 @@ impl Options {
 pub struct Replayed {
     /// The plan's index.
     pub index: Index,
+    /// Paths of files, by their numbers.
+    pub names: FxHashMap<u32, Vec<u8>>,
     /// What it got.
     pub comparison: Comparison,
     /// It was stopped before its end.
@@ -89,6 +94,28 @@ pub struct Replayed {
     pub most: usize,
     /// CPUs of this machine.
     pub cpus: usize,
+}
+
+/// What has to be asked where all of the machine can be seen.
+#[derive(Clone, Copy, Debug)]
+pub struct Machine {
+    /// CPUs that we may have: those of our group of processes (cgroups(7)).
+    pub cpus: usize,
+    /// What is read where the clock takes too long.
+    pub ticks: Ticks,
+}
+
+impl Machine {
+    /// This one.
+    pub fn new() -> Self {
+        Self { cpus: available_parallelism().map_or(1, usize::from), ticks: Ticks::new() }
+    }
+}
+
+impl Default for Machine {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 /// Why there is no replay.
@@ -126,6 +153,7 @@ pub fn run(
     reader: PlanReader,
     index: Index,
     options: Options,
+    Machine { cpus, ticks }: Machine,
     go_on: &mut dyn FnMut() -> bool,
 ) -> Result<Replayed, RunError> {
     if index.handles > HANDLES_MAX {
@@ -137,13 +165,15 @@ pub fn run(
     let may_have = limits::raise_open_files();
     let count = i32::try_from(source.index.handles).unwrap_or(i32::MAX);
     let slots = Slots::new(source.index.handles, count.saturating_add(OWN_DESCRIPTORS));
-    let not_given = give(&source.index.given, &slots);
     let workers = source.index.workers.len();
-    let cpus = available_parallelism().map_or(1, usize::from);
     let (births, first) = births(&source.index, options.order);
+    let ahead = Ahead::new(&source)?;
+    let given = Given::new(source.index.given.clone(), workers == 1);
     let shared = Shared {
+        ahead,
         turns: Turns::new(workers),
-        begin: clock::now(),
+        stamps: Stamps::new(Some(ticks).filter(|_| options.pacing == Pacing::Max)),
+        given,
         may_spin: AtomicBool::new(true),
         births,
         source,
@@ -153,23 +183,12 @@ pub fn run(
     };
     let (comparison, ended) = all(&shared, &first, cpus, go_on)?;
     let Ended { is_stopped, most } = ended;
-    let index = shared.source.index;
+    let Source { reader, index, .. } = shared.source;
+    let names = reader.names(&index)?;
     let needed = u64::from(index.handles) + u64::from(OWN_DESCRIPTORS.unsigned_abs());
     let too_few = (needed > may_have).then_some((needed, may_have));
-    Ok(Replayed { index, comparison, is_stopped, not_given, too_few, most, cpus })
-}
-
-/// Opens what is open before the first operation, where it stands.
-fn give(given: &[GivenPlan], slots: &Slots) -> Vec<(PathBuf, io::Error)> {
-    let mut failed = Vec::new();
-    for it in given {
-        let path = Path::new(OsStr::from_bytes(&it.path));
-        match files::open_as(path, it.flags.unwrap_or(0), it.offset) {
-            Ok(fd) => slots.put(it.handle, fd),
-            Err(error) => failed.push((path.to_owned(), error)),
-        }
-    }
-    failed
+    let not_given = shared.given.failed();
+    Ok(Replayed { index, names, comparison, is_stopped, not_given, too_few, most, cpus })
 }
 
 /// Who is born by whose operations; and who is there at the start.
@@ -204,13 +223,18 @@ fn all(
     let (requests, received) = sync_channel(REQUESTS_MAX);
     let received = Mutex::new(received);
     std::thread::scope(|scope| {
-        let helpers: Vec<_> = (0..(cpus / 4).clamp(1, HELPERS_MAX))
-            .map(|_| scope.spawn(|| help(&shared.source, &received)))
-            .collect();
+        let mut helpers = Vec::new();
+        for number in 0..(cpus / 4).clamp(1, HELPERS_MAX) {
+            let builder = Builder::new().name(format!("helper {number}"));
+            let helper =
+                builder.spawn_scoped(scope, || help((&shared.source, &shared.stamps), &received));
+            helpers.push(helper.map_err(RunError::Thread)?);
+        }
         let result = threads(scope, (shared, first, cpus), requests, go_on);
         let mut comparison = Comparison::default();
         for helper in helpers {
-            comparison.merge(helper.join().map_err(|_| RunError::Helper)?);
+            let compared = helper.join().map_err(|_| RunError::Helper)?;
+            comparison.merge(compared.map_err(RunError::Memory)?);
         }
         result.map(|ended| (comparison, ended))
     })
@@ -222,7 +246,7 @@ const REQUESTS_MAX: usize = 256;
 /// Helpers at most: each of them serves several millions of operations in a second.
 const HELPERS_MAX: usize = 16;
 
-/// How often it is looked whether to go on, ns.
+/// How often it is looked whether to go on.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Starts each worker when it is born, until all are through.
@@ -236,7 +260,11 @@ fn threads<'scope>(
     let start = |worker: u32| -> Result<(), RunError> {
         let (requests, tell) = (requests.clone(), tell.clone());
         let run = move || work(shared, worker, &requests, &tell);
-        Builder::new().spawn_scoped(scope, run).map(drop).map_err(RunError::Thread)
+        Builder::new()
+            .name(format!("replay {worker}"))
+            .spawn_scoped(scope, run)
+            .map(drop)
+            .map_err(RunError::Thread)
     };
     let mut result = Ok(());
     let (mut alive, mut most, mut is_stopped) = (0_usize, 0, false);

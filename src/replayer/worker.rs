@@ -4,9 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, sync_channel};
 
+use super::ahead::{Ahead, Ready};
+use super::given::Given;
 use super::helper::{Reply, Request};
 use super::load::{Closes, Due, Got, Loaded, Source};
 use super::run::{Options, Order, Pacing};
+use super::stamps::Stamps;
 use super::turns::Turns;
 use crate::replay::file::PlanError;
 use crate::sys::again::{Contents, Memory, Slots};
@@ -23,14 +26,17 @@ const SLEEP_NS: u64 = 100_000_000;
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) source: Source,
+    /// What of it is ready before it begins.
+    pub(super) ahead: Ahead,
     pub(super) options: Options,
     pub(super) turns: Turns,
     pub(super) slots: Slots,
     pub(super) contents: Arc<Contents>,
     /// For each worker those that are born by its operations, in their order: behind which one, and who.
     pub(super) births: Vec<Vec<(u32, u32)>>,
-    /// When the replay began.
-    pub(super) begin: KernelTime,
+    pub(super) stamps: Stamps,
+    /// What is open before the first operation.
+    pub(super) given: Given,
     /// It is better to look at the clock than to sleep: there are more CPUs than threads.
     pub(super) may_spin: AtomicBool,
 }
@@ -54,13 +60,15 @@ pub(super) enum Failure {
 }
 
 /// A worker at work.
-pub(super) struct Work<'a> {
+struct Work<'a> {
     shared: &'a Shared,
     worker: u32,
+    /// Others wait for some of its operations.
+    is_waited_for: bool,
     memory: Memory,
     tell: &'a Sender<Told>,
     births: &'a [(u32, u32)],
-    /// When the last operation ended, ns since the replay began, and when it did in the capture.
+    /// When the last operation ended, a stamp, and when it did in the capture.
     last: (u64, u64),
 }
 
@@ -72,6 +80,7 @@ pub(super) fn work(
     tell: &Sender<Told>,
 ) {
     let result = all(shared, worker, helpers, tell);
+    shared.given.left(&shared.slots);
     // Who has started us waits for it.
     let _ = tell.send(result.map_or_else(Told::Failed, |()| Told::Ended));
 }
@@ -83,24 +92,37 @@ fn all(
     tell: &Sender<Told>,
 ) -> Result<(), Failure> {
     thread::set_exact_timers();
+    shared.given.open(&shared.slots);
     let memory = Memory::new(shared.source.longest, shared.contents.clone());
     let births = shared.births.get(worker as usize).map_or(&[][..], |it| it);
     let memory = memory.map_err(Failure::Memory)?;
-    let mut work = Work { shared, worker, memory, tell, births, last: (0, 0) };
+    let plan = shared.source.index.workers.get(worker as usize);
+    let is_waited_for = plan.is_some_and(|it| it.is_waited_for);
+    let mut work = Work { shared, worker, is_waited_for, memory, tell, births, last: (0, 0) };
+    let Ready { frames, next } = shared.ahead.take(worker);
     let (sender, replies): (_, Receiver<Reply>) = sync_channel(1);
     let ask = |next| {
         // Helpers live longer than workers.
         let _ = helpers.send(Request::Load { worker, next, to: sender.clone() });
     };
-    ask(super::load::Next::default());
-    while let Ok(reply) = replies.recv() {
-        let Some(mut loaded) = reply.map_err(Failure::Plan)? else { break };
+    ask(next);
+    let mut goes_on = true;
+    let mut done = Vec::with_capacity(frames.len());
+    for mut loaded in frames {
+        goes_on = goes_on && work.frame(&mut loaded);
+        done.push(loaded);
+    }
+    while goes_on
+        && let Ok(reply) = replies.recv()
+        && let Some(mut loaded) = reply.map_err(Failure::Plan)?
+    {
         ask(loaded.next);
-        let goes_on = work.frame(&mut loaded);
+        goes_on = work.frame(&mut loaded);
         let _ = helpers.send(Request::Compare(Box::new(loaded)));
-        if !goes_on {
-            break;
-        }
+    }
+    // What was made ready before is compared behind it.
+    for loaded in done {
+        let _ = helpers.send(Request::Compare(Box::new(loaded)));
     }
     Ok(())
 }
@@ -109,23 +131,27 @@ impl Work<'_> {
     /// Does the operations of a frame; false if all is over.
     fn frame(&mut self, loaded: &mut Loaded) -> bool {
         let mut from = 0;
-        loaded.got.reserve(loaded.due.len());
+        let mut goes_on = true;
         for index in 0..loaded.due.len() {
             let due = loaded.due[index];
-            let waits = &loaded.waits[from..due.waits_end];
-            from = due.waits_end;
-            if !self.is_turn(&due, waits) {
-                return false;
+            let waits = &loaded.waits[from..due.waits_end as usize];
+            from = due.waits_end as usize;
+            goes_on = self.is_turn(&due, waits);
+            if !goes_on {
+                break;
             }
             let late = self.pace(&due);
-            if self.shared.turns.is_over() {
-                return false;
+            goes_on = !self.shared.turns.is_over();
+            if !goes_on {
+                break;
             }
             let got = self.one(loaded, index, &due);
-            loaded.got.push(Got { late, ..got });
+            loaded.got[index] = Got { late, ..got };
+            loaded.done = index + 1;
             self.over(loaded.first.wrapping_add(u32::try_from(index).unwrap_or(0)), &due);
         }
-        true
+        loaded.at = self.shared.stamps.both();
+        goes_on
     }
 
     /// Waits for those that have to be before it; false if all is over.
@@ -151,7 +177,7 @@ impl Work<'_> {
         };
         // ORDERING: only a flag.
         let may_spin = self.shared.may_spin.load(Ordering::Relaxed);
-        let mut now = self.now();
+        let mut now = self.shared.stamps.clock();
         while now < time && !self.shared.turns.is_over() {
             let left = time - now;
             if may_spin && left <= SPIN_NS {
@@ -159,9 +185,9 @@ impl Work<'_> {
             } else {
                 let early = if may_spin { SPIN_NS } else { 0 };
                 let until = time.saturating_sub(early).min(now.saturating_add(SLEEP_NS));
-                clock::sleep_until(KernelTime(self.shared.begin.0.saturating_add(until)));
+                clock::sleep_until(KernelTime(self.shared.stamps.begin().0.saturating_add(until)));
             }
-            now = self.now();
+            now = self.shared.stamps.clock();
         }
         Some(now.saturating_sub(time))
     }
@@ -172,9 +198,9 @@ impl Work<'_> {
             (Closes::Copy, Some(handle)) => slots.copy(handle),
             _ => None,
         };
-        let start = self.now();
+        let start = self.shared.stamps.now();
         let ret = loaded.batch.call(index, &mut self.memory, slots, copy);
-        let end = self.now();
+        let end = self.shared.stamps.now();
         match (due.closes, due.handle) {
             // Whatever it says, the descriptor is gone (close(2)).
             (Closes::Yes, Some(handle)) => slots.closed(handle),
@@ -190,8 +216,8 @@ impl Work<'_> {
         let turns = &self.shared.turns;
         match self.shared.options.order {
             Order::Total => turns.turn_done(due.turn),
-            Order::Dependencies => turns.done(self.worker, number + 1),
-            Order::Thread | Order::None => {}
+            Order::Dependencies if self.is_waited_for => turns.done(self.worker, number + 1),
+            Order::Dependencies | Order::Thread | Order::None => {}
         }
         while let [(behind, born), rest @ ..] = self.births
             && *behind == number
@@ -199,10 +225,5 @@ impl Work<'_> {
             let _ = self.tell.send(Told::Born(*born));
             self.births = rest;
         }
-    }
-
-    /// ns since the replay began.
-    fn now(&self) -> u64 {
-        clock::now().0.saturating_sub(self.shared.begin.0)
     }
 }

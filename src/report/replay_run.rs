@@ -1,10 +1,13 @@
 //! The report of `replay run`: what the replay got, beside what was captured.
 
+use rustc_hash::FxHashMap;
+
 use super::{column, first_rows};
 use crate::analysis::spread::Spread;
 use crate::replay::comparison::{Comparison, Mismatch, Times};
 use crate::replay::file::Index;
 use crate::replay::outcome::Outcome;
+use crate::replay::timeline::Done;
 use crate::text::errno::ErrnoName;
 use crate::text::table::{Cell, Column, Report, Table};
 
@@ -15,6 +18,8 @@ pub struct Run<'a> {
     pub index: &'a Index,
     /// What it got.
     pub comparison: &'a Comparison,
+    /// Paths of files, by their numbers.
+    pub names: &'a FxHashMap<u32, Vec<u8>>,
     /// How long it was to take, ns; `None`: as fast as it could.
     pub expected_span: Option<u64>,
     /// It was stopped before its end.
@@ -56,6 +61,25 @@ const THREADS: [Column; 10] = [
     column("replayed_p50_ns", "replayed p50 us"),
     column("replayed_p99_ns", "p99"),
     column("replayed_time_ns", "in all"),
+];
+
+const FILES: [Column; 8] = [
+    column("path", "path"),
+    column("count", "operations"),
+    column("captured_p50_ns", "captured p50 us"),
+    column("captured_p99_ns", "p99"),
+    column("captured_time_ns", "in all"),
+    column("replayed_p50_ns", "replayed p50 us"),
+    column("replayed_p99_ns", "p99"),
+    column("replayed_time_ns", "in all"),
+];
+
+const PARTS: [Column; 5] = [
+    column("from_ns", "from us"),
+    column("captured_count", "captured operations"),
+    column("captured_bytes", "bytes"),
+    column("replayed_count", "replayed operations"),
+    column("replayed_bytes", "bytes"),
 ];
 
 const MISMATCHES: [Column; 11] = [
@@ -111,6 +135,8 @@ pub fn report(run: &Run<'_>, limit: usize) -> Report {
         outcomes(run),
         times(run),
         threads(run, limit),
+        files(run, limit),
+        parts(run),
         mismatches(index, &shown),
         left(index),
     ];
@@ -150,7 +176,7 @@ fn outcomes(run: &Run<'_>) -> Table {
             Cell::Word(outcome.to_string()),
         ]
     };
-    let rows = run.comparison.outcomes.iter().map(row).collect();
+    let rows = run.comparison.outcomes().iter().map(row).collect();
     Table { key: "outcomes", title: "Results".to_owned(), columns: OUTCOMES.to_vec(), rows }
 }
 
@@ -163,24 +189,17 @@ fn times(run: &Run<'_>) -> Table {
         }
         row
     };
-    let rows = run.comparison.calls.iter().map(row).collect();
+    let rows = run.comparison.calls().iter().map(row).collect();
     let title = "Times by call".to_owned();
     Table { key: "calls", title, columns: TIMES.to_vec(), rows }
 }
 
 fn threads(run: &Run<'_>, limit: usize) -> Table {
-    let mut all: Vec<(&u32, &Times)> = run.comparison.workers.iter().collect();
-    all.sort_by_key(|(worker, times)| (std::cmp::Reverse(times.replayed.count()), **worker));
-    let total = all.len();
-    let (shown, _) = first_rows(all, limit);
+    let workers = run.comparison.workers();
+    let (total, shown) = most_first(workers.iter(), limit);
     let row = |(worker, times): (&u32, &Times)| {
         let mut row = thread(run.index, *worker, true);
-        row.push(Cell::Count(times.replayed.count()));
-        let part = |it: &Spread| {
-            [Cell::ns(it.percentile(500)), Cell::ns(it.percentile(990)), Cell::Ns(it.sum())]
-        };
-        row.extend(part(&times.captured));
-        row.extend(part(&times.replayed));
+        row.extend(both(times));
         row
     };
     let rows = shown.into_iter().map(row).collect();
@@ -188,8 +207,54 @@ fn threads(run: &Run<'_>, limit: usize) -> Table {
     Table { key: "threads_done", title, columns: THREADS.to_vec(), rows }
 }
 
+fn files(run: &Run<'_>, limit: usize) -> Table {
+    let (total, shown) = most_first(run.comparison.files.iter(), limit);
+    let row = |(file, times): (&u32, &Times)| {
+        let mut row = vec![run.names.get(file).cloned().map_or(Cell::None, Cell::Name)];
+        row.extend(both(times));
+        row
+    };
+    let rows = shown.into_iter().map(row).collect();
+    let title = format!("Times by file: {total}");
+    Table { key: "files_done", title, columns: FILES.to_vec(), rows }
+}
+
+/// How many there are, and those that did most.
+fn most_first<'a>(
+    all: impl Iterator<Item = (&'a u32, &'a Times)>,
+    limit: usize,
+) -> (usize, Vec<(&'a u32, &'a Times)>) {
+    let mut all: Vec<_> = all.collect();
+    all.sort_by_key(|(key, times)| (std::cmp::Reverse(times.replayed.count()), **key));
+    (all.len(), first_rows(all, limit).0)
+}
+
+/// How many operations, and how long they took in the capture and in the replay.
+fn both(times: &Times) -> impl Iterator<Item = Cell> {
+    let part = |it: &Spread| {
+        [Cell::ns(it.percentile(500)), Cell::ns(it.percentile(990)), Cell::Ns(it.sum())]
+    };
+    let count = Cell::Count(times.replayed.count());
+    std::iter::once(count).chain(part(&times.captured)).chain(part(&times.replayed))
+}
+
+/// What was done when.
+fn parts(run: &Run<'_>) -> Table {
+    let timeline = &run.comparison.timeline;
+    let row = |(number, part): (u64, &[Done; 2])| {
+        let mut row = vec![Cell::Ns(number * timeline.part_ns())];
+        row.extend(part.iter().flat_map(|it| [it.operations, it.bytes].map(Cell::Count)));
+        row
+    };
+    let rows = (0..).zip(timeline.parts()).map(row).collect();
+    let title = format!("What was done when, every {} ms", timeline.part_ns() / 1_000_000);
+    Table { key: "timeline", title, columns: PARTS.to_vec(), rows }
+}
+
 fn mismatches(index: &Index, shown: &[&Mismatch]) -> Table {
     let row = |it: &&Mismatch| {
+        let path = it.path.clone();
+        let it = it.compared;
         let mut row = vec![Cell::Ns(it.start)];
         row.extend(thread(index, it.worker, false));
         row.extend([
@@ -200,7 +265,7 @@ fn mismatches(index: &Index, shown: &[&Mismatch]) -> Table {
             result(it.captured),
             Cell::Signed(it.replayed),
             result(it.replayed),
-            it.path.clone().map_or(Cell::None, Cell::Name),
+            path.map_or(Cell::None, Cell::Name),
         ]);
         row
     };

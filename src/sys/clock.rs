@@ -30,8 +30,8 @@ pub fn both() -> (KernelTime, u64) {
 
 fn nanoseconds(clock: ClockId) -> u64 {
     // Neither clock can fail or be negative on Linux (clock_gettime(2)).
-    let time = clock_gettime(clock).map(Duration::from).unwrap_or_default();
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+    let time = clock_gettime(clock).unwrap_or(TimeSpec::new(0, 0));
+    (time.tv_sec() * 1_000_000_000 + time.tv_nsec()).cast_unsigned()
 }
 
 /// Sleeps until then, and some 50 µs longer.

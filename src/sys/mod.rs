@@ -28,6 +28,7 @@ pub mod sandbox;
 pub mod socket;
 pub mod spawn;
 pub mod thread;
+pub mod ticks;
 pub mod trace_ring;
 pub mod tracefs;
 pub mod user;

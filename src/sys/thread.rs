@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use nix::sched::{CpuSet, sched_setaffinity};
+use nix::sched::{CloneFlags, CpuSet, sched_setaffinity, unshare};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::unistd::Pid;
 use rustc_hash::FxHashMap;
@@ -32,6 +32,15 @@ pub fn run_on(cpus: &[u32]) -> io::Result<()> {
     }
     sched_setaffinity(Pid::from_raw(0), &set)?;
     Ok(())
+}
+
+/// Gives the calling thread a table of descriptors of its own, a copy of the one that all have (`CLONE_FILES`, unshare(2)).
+///
+/// # Errors
+///
+/// `ENOMEM`.
+pub fn own_descriptors() -> io::Result<()> {
+    Ok(unshare(CloneFlags::CLONE_FILES)?)
 }
 
 /// Makes the calling thread run before all ordinary ones (`SCHED_FIFO`, sched(7)).

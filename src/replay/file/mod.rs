@@ -15,7 +15,7 @@
 //! ```text
 //! offset  bytes
 //!      0      4  magic "IOPF"
-//!      4      4  kind: 1 OPERATIONS, 2 FILES, 3 INDEX
+//!      4      4  kind: 1 OPERATIONS, 2 FILES, 3 INDEX, 4 NAMES
 //!      8      4  bytes of the payload as stored: one zstd frame
 //!     12      4  bytes of the payload decoded
 //!     16      4  CRC-32 (IEEE) of the stored payload
@@ -24,7 +24,8 @@
 //! ```
 //!
 //! Payloads are [`postcard`] of the shapes here: OPERATIONS are those of one worker, at most [`OPERATIONS_MAX`] in a frame, so that each
-//! worker reads what is its own; FILES what has to be there before; INDEX the rest and where the frames of each worker are.
+//! worker reads what is its own; FILES what has to be there before; NAMES paths of files, by the numbers that operations have; INDEX the
+//! rest and where the frames of each worker are.
 
 mod reader;
 mod writer;
@@ -54,13 +55,15 @@ pub const PAYLOAD_BYTES_MAX: u32 = 1 << 30;
 const KIND_OPERATIONS: u32 = 1;
 const KIND_FILES: u32 = 2;
 const KIND_INDEX: u32 = 3;
+const KIND_NAMES: u32 = 4;
 
 /// An operation, as [`super::planned::Planned`]; what is the same as before in most of them is a difference.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Operation<'a> {
     /// Index into [`Index::calls`].
     pub call: u16,
-    /// The registers as they were. Descriptors and pointers among them mean nothing any more.
+    /// The registers as they were; of pointers only whether they were any (1), as far as they are known to be pointers. Descriptors mean
+    /// nothing any more.
     pub args: [u64; 6],
     /// The first descriptor.
     pub handle: Option<u32>,
@@ -68,6 +71,8 @@ pub struct Operation<'a> {
     pub target: Option<u32>,
     /// The one that it makes.
     pub makes: Option<u32>,
+    /// The file that it is about: NAMES has its path.
+    pub file: Option<u32>,
     /// A path, from the root.
     #[serde(borrow)]
     pub path: Option<&'a [u8]>,
@@ -135,6 +140,8 @@ pub struct WorkerPlan {
     pub comm: Vec<u8>,
     /// Whom its first operation waits for: worker, and which of its operations.
     pub before: Option<(u32, u32)>,
+    /// Some of its operations are waited for by others.
+    pub is_waited_for: bool,
     /// How many operations it has.
     pub operations: u32,
     /// Where its frames are, in bytes from the beginning of the file, in order.
@@ -192,6 +199,8 @@ pub struct Index {
     pub longest: [u64; 2],
     /// Where the FILES frame is, in bytes from the beginning of the file.
     pub files_at: u64,
+    /// Where the NAMES frame is.
+    pub names_at: u64,
 }
 
 #[cfg(test)]

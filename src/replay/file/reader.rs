@@ -4,12 +4,14 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
+use rustc_hash::FxHashMap;
 use serde::de::DeserializeOwned;
 use thiserror::Error;
+use zstd::bulk::Decompressor;
 
 use super::{
     END_MAGIC, FILE_HEADER_BYTES, FILE_MAGIC, FRAME_HEADER_BYTES, FRAME_MAGIC, FileBefore, Index,
-    KIND_FILES, KIND_INDEX, KIND_OPERATIONS, PAYLOAD_BYTES_MAX, VERSION,
+    KIND_FILES, KIND_INDEX, KIND_NAMES, KIND_OPERATIONS, PAYLOAD_BYTES_MAX, VERSION,
 };
 
 /// Bytes behind the last frame.
@@ -85,22 +87,37 @@ impl PlanReader {
         self.decoded(index.files_at, KIND_FILES)
     }
 
+    /// Paths of the files that operations are about, as they were opened first.
+    ///
+    /// # Errors
+    ///
+    /// The frame is damaged.
+    pub fn names(&self, index: &Index) -> Result<FxHashMap<u32, Vec<u8>>, PlanError> {
+        let names: Vec<(u32, Vec<u8>)> = self.decoded(index.names_at, KIND_NAMES)?;
+        Ok(names.into_iter().collect())
+    }
+
     /// Operations: [`super::Operation`]s one behind the other.
     ///
     /// # Errors
     ///
     /// The frame is damaged.
-    pub fn operations(&self, at: u64) -> Result<Vec<u8>, PlanError> {
-        self.payload(at, KIND_OPERATIONS)
+    pub fn operations(&self, at: u64, zstd: &mut Decompressor<'_>) -> Result<Vec<u8>, PlanError> {
+        self.payload(at, KIND_OPERATIONS, zstd)
     }
 
     fn decoded<T: DeserializeOwned>(&self, at: u64, kind: u32) -> Result<T, PlanError> {
-        let payload = self.payload(at, kind)?;
+        let payload = self.payload(at, kind, &mut Decompressor::new()?)?;
         postcard::from_bytes(&payload)
             .map_err(|_| PlanError::Damaged { at, what: "its contents have another shape" })
     }
 
-    fn payload(&self, at: u64, kind: u32) -> Result<Vec<u8>, PlanError> {
+    fn payload(
+        &self,
+        at: u64,
+        kind: u32,
+        zstd: &mut Decompressor<'_>,
+    ) -> Result<Vec<u8>, PlanError> {
         let damaged = |what| PlanError::Damaged { at, what };
         let left = self.length.checked_sub(at).and_then(|it| it.checked_sub(END_BYTES));
         let left = left.ok_or(damaged("it lies beyond the end"))?;
@@ -131,7 +148,7 @@ impl PlanReader {
         if crc32fast::hash(&stored) != crc {
             return Err(damaged("its checksum is another one"));
         }
-        let payload = zstd::bulk::decompress(&stored, payload_bytes as usize);
+        let payload = zstd.decompress(&stored, payload_bytes as usize);
         let payload = payload.map_err(|_| damaged("it cannot be decompressed"))?;
         let is_whole = payload.len() == payload_bytes as usize;
         is_whole.then_some(payload).ok_or(damaged("it is shorter than it says"))

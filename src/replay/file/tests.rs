@@ -16,6 +16,7 @@ fn planned(worker: u32, number: u32) -> Planned {
         handle: Some(Handle(7)),
         target: None,
         makes: None,
+        file: None,
         path: None,
         second_path: None,
         flags: None,
@@ -53,13 +54,14 @@ fn open(bytes: &[u8]) -> Result<(PlanReader, Index), PlanError> {
 #[test]
 fn what_was_written_is_read() {
     let (reader, index) = open(&plan(1000)).expect("a plan");
+    let mut zstd = zstd::bulk::Decompressor::new().expect("memory");
     assert_eq!(index.calls, ["pread64"]);
     assert_eq!(index.longest, [0, 512]);
     for worker in &index.workers {
         assert_eq!(worker.operations, 1000);
         let (mut count, mut end, mut ended) = (0, 0, 0);
         for at in &worker.frames {
-            let payload = reader.operations(*at).expect("a frame");
+            let payload = reader.operations(*at, &mut zstd).expect("a frame");
             let mut left = &payload[..];
             while !left.is_empty() {
                 let (operation, rest): (Operation<'_>, _) =
@@ -104,8 +106,12 @@ fn every_changed_byte_is_told() {
         changed[at] ^= 0x55;
         let read = open(&changed).and_then(|(reader, index)| {
             reader.files(&index)?;
+            reader.names(&index)?;
+            let mut zstd = zstd::bulk::Decompressor::new()?;
             let frames = index.workers.iter().flat_map(|it| &it.frames);
-            frames.map(|it| reader.operations(*it).map(drop)).collect::<Result<Vec<_>, _>>()
+            frames
+                .map(|it| reader.operations(*it, &mut zstd).map(drop))
+                .collect::<Result<Vec<_>, _>>()
         });
         assert!(read.is_err(), "{at}");
     }

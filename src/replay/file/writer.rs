@@ -1,5 +1,6 @@
 //! Writes a plan: operations as they come, in frames of each worker's own.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use rustc_hash::FxHashMap;
@@ -7,10 +8,11 @@ use serde::Serialize;
 
 use super::{
     END_MAGIC, FILE_HEADER_BYTES, FILE_MAGIC, FRAME_HEADER_BYTES, FRAME_MAGIC, FileBefore,
-    FileKind, GivenPlan, Index, KIND_FILES, KIND_INDEX, KIND_OPERATIONS, LeftPlan, OPERATIONS_MAX,
-    Operation, PAYLOAD_BYTES_MAX, VERSION, WorkerPlan,
+    FileKind, GivenPlan, Index, KIND_FILES, KIND_INDEX, KIND_NAMES, KIND_OPERATIONS, LeftPlan,
+    OPERATIONS_MAX, Operation, PAYLOAD_BYTES_MAX, VERSION, WorkerPlan,
 };
 use crate::event::syscall_table::{CallId, Class, Role};
+use crate::replay::order::Worker;
 use crate::replay::planned::Planned;
 use crate::replay::planner::{Out, Planner};
 use crate::replay::world::{Thing, World};
@@ -29,6 +31,7 @@ struct Filling {
     /// Operations in frames and here.
     operations: u32,
     frames: Vec<u64>,
+    is_waited_for: bool,
     /// End of its last operation, ns, and how many ends there had been.
     end: u64,
     ended: u64,
@@ -45,6 +48,8 @@ pub struct PlanWriter<W> {
     numbers: FxHashMap<CallId, u16>,
     ended: u64,
     longest: [u64; 2],
+    /// By what paths files were opened first.
+    names: BTreeMap<u32, Vec<u8>>,
 }
 
 impl<W: Write> PlanWriter<W> {
@@ -66,6 +71,7 @@ impl<W: Write> PlanWriter<W> {
             numbers: FxHashMap::default(),
             ended: 0,
             longest: [0; 2],
+            names: BTreeMap::new(),
         })
     }
 
@@ -107,6 +113,14 @@ impl<W: Write> PlanWriter<W> {
         (0..self.workers.len()).try_for_each(|it| self.flush(it))
     }
 
+    fn worker(&mut self, worker: Worker) -> &mut Filling {
+        let worker = worker.0 as usize;
+        if self.workers.len() <= worker {
+            self.workers.resize_with(worker + 1, Filling::default);
+        }
+        &mut self.workers[worker]
+    }
+
     fn number(&mut self, call: CallId) -> u16 {
         let calls = &mut self.calls;
         *self.numbers.entry(call).or_insert_with(|| {
@@ -121,21 +135,26 @@ impl<W: Write> Out for PlanWriter<W> {
 
     fn planned(&mut self, planned: &Planned) -> io::Result<()> {
         let worker = planned.at.worker.0 as usize;
-        if self.workers.len() <= worker {
-            self.workers.resize_with(worker + 1, Filling::default);
-        }
+        self.worker(planned.at.worker);
         let call = planned.call.call();
         for (longest, bytes) in self.longest.iter_mut().zip(buffers(planned)) {
             *longest = (*longest).max(bytes);
+        }
+        if let (Some(file), Some(path)) = (planned.file, &planned.path) {
+            self.names.entry(file.0).or_insert_with(|| path.clone());
+        }
+        for it in &planned.before {
+            self.worker(it.worker).is_waited_for = true;
         }
         let number = self.number(planned.call);
         let filling = &mut self.workers[worker];
         let operation = Operation {
             call: number,
-            args: planned.args,
+            args: registers(planned),
             handle: planned.handle.map(|it| it.0),
             target: planned.target.map(|it| it.0),
             makes: planned.makes.map(|it| it.0),
+            file: planned.file.map(|it| it.0),
             path: planned.path.as_deref(),
             second_path: planned.second_path.as_deref(),
             flags: planned.flags,
@@ -177,11 +196,19 @@ pub fn finish<W: Write>(planner: Planner<PlanWriter<W>>) -> io::Result<W> {
     let Planner { mut out, world, who, given, left, .. } = planner;
     out.flush_all()?;
     let files_at = out.frame(KIND_FILES, &encoded(&files(&world))?)?;
+    for it in &given {
+        if let Some(file) = it.file {
+            out.names.entry(file.0).or_insert_with(|| it.path.clone());
+        }
+    }
+    let names: Vec<(u32, Vec<u8>)> = std::mem::take(&mut out.names).into_iter().collect();
+    let names_at = out.frame(KIND_NAMES, &encoded(&names)?)?;
     let workers = who.into_iter().zip(&mut out.workers).map(|(who, it)| WorkerPlan {
         pid: who.pid,
         tid: who.tid,
         comm: who.comm,
         before: who.before.first().map(|it| (it.worker.0, it.number)),
+        is_waited_for: it.is_waited_for,
         operations: it.operations,
         frames: std::mem::take(&mut it.frames),
     });
@@ -209,6 +236,7 @@ pub fn finish<W: Write>(planner: Planner<PlanWriter<W>>) -> io::Result<W> {
         bytes: planner.bytes,
         longest: out.longest,
         files_at,
+        names_at,
     };
     let at = out.frame(KIND_INDEX, &encoded(&index)?)?;
     out.out.write_all(&at.to_le_bytes())?;
@@ -219,6 +247,20 @@ pub fn finish<W: Write>(planner: Planner<PlanWriter<W>>) -> io::Result<W> {
 
 fn encoded(what: &impl Serialize) -> io::Result<Vec<u8>> {
     postcard::to_allocvec(what).map_err(io::Error::other)
+}
+
+/// Its registers. Where programs have their memory is nobody's business: two captures of the same program have the same plan.
+fn registers(planned: &Planned) -> [u64; 6] {
+    let call = planned.call.call();
+    std::array::from_fn(|register| {
+        let value = planned.args[register];
+        let is_pointer = match call.args[register] {
+            Role::Path | Role::Path2 | Role::OffsetPtr | Role::OffsetPtr2 => true,
+            Role::Buffers | Role::How => true,
+            _ => call.is_buffer(register),
+        };
+        if is_pointer { value.min(1) } else { value }
+    })
 }
 
 /// Bytes of memory that it writes from, and reads into.

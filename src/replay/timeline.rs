@@ -1,0 +1,120 @@
+//! How much was done when, in the capture and in the replay: operations and bytes in parts of the time.
+
+/// Of which of the two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The capture.
+    Captured,
+    /// The replay.
+    Replayed,
+}
+
+/// Operations that ended in a part of the time, and the bytes that they moved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Done {
+    /// How many.
+    pub operations: u64,
+    /// What they moved.
+    pub bytes: u64,
+}
+
+/// There are no more parts than this: when time goes on, two become one.
+const PARTS_MAX: usize = 64;
+
+/// The shortest part, ns: the others are twice as long, four times and so on.
+const PART_MIN_NS: u64 = 1_000_000;
+
+/// All parts, from the beginning of both on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Timeline {
+    shift: u32,
+    parts: Vec<[Done; 2]>,
+}
+
+impl Timeline {
+    /// An operation ended then, ns since the first one began.
+    pub fn add(&mut self, side: Side, end: u64, bytes: u64) {
+        let end = end / PART_MIN_NS;
+        while end >> self.shift >= PARTS_MAX as u64 {
+            self.widen();
+        }
+        let part = usize::try_from(end >> self.shift).unwrap_or(0);
+        if part >= self.parts.len() {
+            self.parts.resize(part + 1, [Done::default(); 2]);
+        }
+        let done = &mut self.parts[part][side as usize];
+        done.operations += 1;
+        done.bytes += bytes;
+    }
+
+    /// Takes in what another one has.
+    pub fn merge(&mut self, mut other: Self) {
+        while self.shift < other.shift {
+            self.widen();
+        }
+        while other.shift < self.shift {
+            other.widen();
+        }
+        self.parts.resize(self.parts.len().max(other.parts.len()), [Done::default(); 2]);
+        for (it, of) in self.parts.iter_mut().zip(&other.parts) {
+            add(it, of);
+        }
+    }
+
+    /// How long a part is, ns.
+    pub fn part_ns(&self) -> u64 {
+        PART_MIN_NS << self.shift
+    }
+
+    /// The capture's and the replay's, part by part.
+    pub fn parts(&self) -> &[[Done; 2]] {
+        &self.parts
+    }
+
+    fn widen(&mut self) {
+        let pairs = self.parts.chunks(2).map(|it| {
+            let mut sum = it[0];
+            it.iter().skip(1).for_each(|it| add(&mut sum, it));
+            sum
+        });
+        self.parts = pairs.collect();
+        self.shift += 1;
+    }
+}
+
+fn add(to: &mut [Done; 2], of: &[Done; 2]) {
+    for (it, of) in to.iter_mut().zip(of) {
+        it.operations += of.operations;
+        it.bytes += of.bytes;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_is_late_makes_parts_longer() {
+        let mut timeline = Timeline::default();
+        for second in 0..100_u64 {
+            timeline.add(Side::Captured, second * 1_000_000_000, 10);
+            timeline.add(Side::Replayed, second * 500_000_000, 10);
+        }
+        assert_eq!(timeline.part_ns(), 2_048_000_000);
+        assert!(timeline.parts().len() <= PARTS_MAX);
+        let sums = timeline.parts().iter().fold([Done::default(); 2], |mut sum, it| {
+            add(&mut sum, it);
+            sum
+        });
+        assert_eq!(sums, [Done { operations: 100, bytes: 1000 }; 2]);
+        let first = [3, 5].map(|it| Done { operations: it, bytes: 10 * it });
+        assert_eq!(timeline.parts()[0], first);
+    }
+
+    #[test]
+    fn the_end_of_time_is_a_time() {
+        let mut timeline = Timeline::default();
+        timeline.add(Side::Captured, u64::MAX, 1);
+        assert!(timeline.parts().len() <= PARTS_MAX);
+    }
+}

@@ -1,0 +1,77 @@
+//! The memory of a replay: what is written from, and what is read into.
+
+use std::io;
+use std::sync::Arc;
+
+use memmap2::{MmapMut, MmapOptions};
+
+use super::Longest;
+
+/// The memory of one thread that calls read from and write into.
+#[derive(Debug)]
+pub struct Memory {
+    pub(super) longest: Longest,
+    into: MmapMut,
+    from: Arc<Contents>,
+    /// `struct iovec`: address and length.
+    vector: Vec<[u64; 2]>,
+}
+
+impl Memory {
+    /// For reads of this length, and writes of this.
+    ///
+    /// # Errors
+    ///
+    /// There is not so much memory.
+    pub fn new(longest: Longest, from: Arc<Contents>) -> io::Result<Self> {
+        assert!(from.0.len() as u64 >= longest.from, "contents of another replay");
+        let length = usize::try_from(longest.into).map_err(io::Error::other)?;
+        let into = MmapOptions::new().len(length).no_reserve_swap().map_anon()?;
+        Ok(Self { longest, into, from, vector: Vec::new() })
+    }
+
+    pub(super) fn address_into(&mut self) -> u64 {
+        self.into.as_mut_ptr().expose_provenance() as u64
+    }
+
+    pub(super) fn address_from(&self) -> u64 {
+        self.from.0.as_ptr().expose_provenance() as u64
+    }
+
+    /// Buffers one behind the other, as equal as what is read without the page cache allows.
+    pub(super) fn vector(&mut self, is_into: bool, count: u64, bytes: u64) -> u64 {
+        let begin = if is_into { self.address_into() } else { self.address_from() };
+        let part = (bytes / count.max(1)).next_multiple_of(ALIGNED_BYTES);
+        self.vector.clear();
+        for number in 0..count {
+            let from = (number * part).min(bytes);
+            let to = if number + 1 == count { bytes } else { (from + part).min(bytes) };
+            self.vector.push([begin + from, to - from]);
+        }
+        self.vector.as_ptr().expose_provenance() as u64
+    }
+}
+
+/// Parts of a vector begin at multiples of this: sectors of most disks (`O_DIRECT`, open(2)).
+const ALIGNED_BYTES: u64 = 512;
+
+/// What is written: the same for all threads.
+#[derive(Debug)]
+pub struct Contents(MmapMut);
+
+/// Bytes of it that `fill` makes; those behind are 0.
+const FILLED_BYTES_MAX: usize = 64 << 20;
+
+impl Contents {
+    /// Enough for the longest write; `fill` makes the first 64 MiB.
+    ///
+    /// # Errors
+    ///
+    /// There is not so much memory.
+    pub fn new(longest: Longest, fill: impl FnOnce(&mut [u8])) -> io::Result<Arc<Self>> {
+        let length = usize::try_from(longest.from).map_err(io::Error::other)?;
+        let mut map = MmapOptions::new().len(length).no_reserve_swap().map_anon()?;
+        fill(&mut map[..length.min(FILLED_BYTES_MAX)]);
+        Ok(Arc::new(Self(map)))
+    }
+}

@@ -1,0 +1,225 @@
+//! System calls that are made once more: the same numbers in the registers, and our own memory and descriptors where the program's were.
+//!
+//! ```text
+//!   Wanted ──► Batch::push ──► Batch::call        registers of a read, say:
+//!   (what was captured)        (what is made)      [slot 7 → 12] [our buffer] [4096]
+//! ```
+//!
+//! Which registers are pointers stands in `registers.rs` alone.
+
+mod memory;
+mod registers;
+mod slots;
+
+pub use memory::{Contents, Memory};
+pub use registers::{BUFFER_BYTES_MAX, Prototype, Wanted};
+pub use slots::Slots;
+
+use registers::{Register, SCRATCH_BYTES};
+
+/// A register whose value is known only when the call is made.
+#[derive(Clone, Copy, Debug)]
+enum Late {
+    Slot(u32),
+    NumberFor(u32),
+    Into,
+    From,
+    Vector { is_into: bool, count: u32, bytes: u32 },
+}
+
+/// A call that is ready to be made.
+#[derive(Clone, Copy, Debug)]
+struct Prepared {
+    number: libc::c_long,
+    args: [u64; 6],
+    late: [Option<(u8, Late)>; 3],
+}
+
+/// Where something lies in the batch's memory until that no longer moves.
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    Text(usize),
+    Words(usize),
+}
+
+/// The longest buffers of a replay, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Longest {
+    /// That anything is written from.
+    pub from: u64,
+    /// That anything is read into.
+    pub into: u64,
+}
+
+impl Longest {
+    /// These, as far as the kernel moves so much at once, and never less than what it tells in a structure.
+    pub fn new(from: u64, into: u64) -> Self {
+        Self {
+            from: from.clamp(1, BUFFER_BYTES_MAX),
+            into: into.clamp(SCRATCH_BYTES, BUFFER_BYTES_MAX),
+        }
+    }
+}
+
+/// Why a call cannot be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// This kind of machine has no such call.
+    NoSuchCall,
+    /// It needs a longer buffer than there is.
+    TooLong,
+}
+
+/// Calls that are ready to be made, and the memory with their paths.
+#[derive(Debug)]
+pub struct Batch {
+    calls: Vec<Prepared>,
+    texts: Vec<u8>,
+    words: Vec<u64>,
+    places: Vec<(usize, usize, Place)>,
+    is_sealed: bool,
+    longest: Longest,
+}
+
+impl Batch {
+    /// None yet; all of them with buffers of at most this length.
+    pub fn new(longest: Longest) -> Self {
+        let (calls, texts, words, places) = Default::default();
+        Self { calls, texts, words, places, is_sealed: false, longest }
+    }
+
+    /// One more call.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be made.
+    ///
+    /// # Panics
+    ///
+    /// After [`Self::seal`].
+    pub fn push(&mut self, prototype: &Prototype, wanted: &Wanted<'_>) -> Result<(), Refused> {
+        assert!(!self.is_sealed, "the memory of the calls does not move any more");
+        let mut prepared = Prepared { number: prototype.number, args: [0; 6], late: [None; 3] };
+        let mut late = prepared.late.iter_mut();
+        for (register, it) in (0_u8..).zip(prototype.registers(wanted)) {
+            match self.early(it, register.into())? {
+                Early::Known(value) => prepared.args[usize::from(register)] = value,
+                // No call has more: two descriptors and one buffer.
+                Early::Late(it) => *late.next().ok_or(Refused::TooLong)? = Some((register, it)),
+            }
+        }
+        self.calls.push(prepared);
+        Ok(())
+    }
+
+    /// What is known of a register before the call is made.
+    fn early(&mut self, it: Register<'_>, register: usize) -> Result<Early, Refused> {
+        let fits = |bytes, most| if bytes <= most { Ok(()) } else { Err(Refused::TooLong) };
+        let place = match it {
+            Register::Number(value) => return Ok(Early::Known(value)),
+            Register::Slot(None) => return Ok(Early::Known(u64::MAX)),
+            Register::Slot(Some(slot)) => return Ok(Early::Late(Late::Slot(slot))),
+            Register::NumberFor(slot) => return Ok(Early::Late(Late::NumberFor(slot))),
+            Register::Into(bytes) => {
+                fits(bytes, self.longest.into)?;
+                return Ok(Early::Late(Late::Into));
+            }
+            Register::From(bytes) => {
+                fits(bytes, self.longest.from)?;
+                return Ok(Early::Late(Late::From));
+            }
+            Register::Vector { is_into, count, bytes } => {
+                let most = if is_into { self.longest.into } else { self.longest.from };
+                fits(bytes.into(), most)?;
+                return Ok(Early::Late(Late::Vector { is_into, count, bytes }));
+            }
+            Register::Text(text) => {
+                let at = self.texts.len();
+                self.texts.extend_from_slice(text);
+                self.texts.push(0);
+                Place::Text(at)
+            }
+            Register::Words(words) => {
+                let at = self.words.len();
+                self.words.extend_from_slice(&words);
+                Place::Words(at)
+            }
+        };
+        self.places.push((self.calls.len(), register, place));
+        Ok(Early::Known(0))
+    }
+
+    /// Nothing comes any more: addresses become known.
+    pub fn seal(&mut self) {
+        self.is_sealed = true;
+        for (call, register, place) in std::mem::take(&mut self.places) {
+            let address = match place {
+                Place::Text(at) => self.texts[at..].as_ptr().expose_provenance(),
+                Place::Words(at) => self.words[at..].as_mut_ptr().expose_provenance(),
+            };
+            self.calls[call].args[register] = address as u64;
+        }
+    }
+
+    /// How many calls there are.
+    pub fn len(&self) -> usize {
+        self.calls.len()
+    }
+
+    /// Memory that it takes, in bytes.
+    pub fn bytes(&self) -> usize {
+        size_of_val(&self.calls[..]) + self.texts.len() + size_of_val(&self.words[..])
+    }
+
+    /// True if there is none.
+    pub fn is_empty(&self) -> bool {
+        self.calls.is_empty()
+    }
+
+    /// Makes one of the calls, with `copy` in the place of its descriptor; what the kernel returned: a number of at least 0, or an error
+    /// number below.
+    ///
+    /// # Panics
+    ///
+    /// Before [`Self::seal`], and with memory for shorter buffers.
+    pub fn call(
+        &mut self,
+        index: usize,
+        memory: &mut Memory,
+        slots: &Slots,
+        copy: Option<i32>,
+    ) -> i64 {
+        assert!(self.is_sealed, "addresses are not known before");
+        assert!(self.longest == memory.longest, "the memory is for another replay");
+        let prepared = &self.calls[index];
+        let mut args = prepared.args;
+        for (register, late) in prepared.late.into_iter().flatten() {
+            args[usize::from(register)] = match late {
+                Late::Slot(slot) => number(copy.unwrap_or_else(|| slots.get(slot))),
+                Late::NumberFor(slot) => number(slots.number_for(slot)),
+                Late::Into => memory.address_into(),
+                Late::From => memory.address_from(),
+                Late::Vector { is_into, count, bytes } => {
+                    memory.vector(is_into, count.into(), bytes.into())
+                }
+            };
+        }
+        let [a, b, c, d, e, f] = args;
+        // SAFETY: `registers` has put into each register that this call takes for an address either 0 or that of memory of ours: paths,
+        // which the batch keeps and the kernel only reads; numbers in the batch, of which it writes those that are positions, 8 bytes;
+        // buffers at least as long as the call was told, into which it writes while `memory` is borrowed for us alone, or from which it
+        // only reads. All other registers are numbers. None of the calls changes what is mapped or which threads there are.
+        let ret = unsafe { libc::syscall(prepared.number, a, b, c, d, e, f) };
+        if ret == -1 { -i64::from(nix::errno::Errno::last_raw()) } else { ret }
+    }
+}
+
+enum Early {
+    Known(u64),
+    Late(Late),
+}
+
+/// A descriptor in a register.
+fn number(fd: i32) -> u64 {
+    i64::from(fd).cast_unsigned()
+}

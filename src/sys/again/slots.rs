@@ -1,0 +1,96 @@
+//! The descriptors of a replay, by their handles.
+
+use std::os::fd::{IntoRawFd, OwnedFd};
+use std::sync::atomic::{AtomicI32, Ordering};
+
+/// Nothing is open there.
+const EMPTY: i32 = -1;
+
+/// The descriptors of a replay, by their handles: all threads use them. Who may use which when is settled by whom they wait for.
+#[derive(Debug)]
+pub struct Slots {
+    all: Box<[AtomicI32]>,
+    /// Numbers from here on are nobody's but a slot's each.
+    reserved: i32,
+}
+
+impl Slots {
+    /// So many, all empty. No open gets a number from `reserved` on by itself, as the kernel takes the lowest that is free (open(2)).
+    pub fn new(count: u32, reserved: i32) -> Self {
+        Self { all: (0..count).map(|_| AtomicI32::new(EMPTY)).collect(), reserved }
+    }
+
+    pub(super) fn get(&self, slot: u32) -> i32 {
+        // ORDERING: who has waited for the thread that put it there (an acquire of its counter) sees it.
+        self.all.get(slot as usize).map_or(EMPTY, |it| it.load(Ordering::Relaxed))
+    }
+
+    /// The number of its descriptor, or the one that is kept for it.
+    pub(super) fn number_for(&self, slot: u32) -> i32 {
+        match self.get(slot) {
+            EMPTY => i32::try_from(slot).map_or(EMPTY, |it| self.reserved.saturating_add(it)),
+            fd => fd,
+        }
+    }
+
+    /// What was open in a slot before the first call.
+    pub fn put(&self, slot: u32, fd: OwnedFd) {
+        self.replace(slot, fd.into_raw_fd());
+    }
+
+    /// A call that makes descriptors has returned this, for that slot; `None`: nobody has it. What was open there before is closed: it
+    /// went without a call, with its process.
+    pub fn made(&self, slot: Option<u32>, ret: i64) {
+        let fd = i32::try_from(ret).ok().filter(|it| *it >= 0);
+        match (slot, fd) {
+            (Some(slot), fd) => self.replace(slot, fd.unwrap_or(EMPTY)),
+            (None, Some(fd)) => close(fd),
+            (None, None) => {}
+        }
+    }
+
+    fn replace(&self, slot: u32, fd: i32) {
+        // ORDERING: as in `get`; whoever waits for us sees it behind our counter.
+        let before = match self.all.get(slot as usize) {
+            Some(it) => it.swap(fd, Ordering::Relaxed),
+            None => fd,
+        };
+        if before != EMPTY && (before != fd || self.all.get(slot as usize).is_none()) {
+            close(before);
+        }
+    }
+
+    /// A call has closed it.
+    pub fn closed(&self, slot: u32) {
+        if let Some(it) = self.all.get(slot as usize) {
+            // ORDERING: as in `put`.
+            it.store(EMPTY, Ordering::Relaxed);
+        }
+    }
+
+    /// Closes all that are open.
+    pub fn close_all(&self) {
+        // ORDERING: all others are through.
+        let all = self.all.iter().map(|it| it.swap(EMPTY, Ordering::Relaxed));
+        all.filter(|it| *it != EMPTY).for_each(close);
+    }
+
+    /// A copy of a descriptor, to be closed in its place: others of the original have it still.
+    pub fn copy(&self, slot: u32) -> Option<i32> {
+        let fd = self.get(slot);
+        // SAFETY: dup changes no memory.
+        let copy = unsafe { libc::dup(fd) };
+        (copy >= 0).then_some(copy)
+    }
+}
+
+impl Drop for Slots {
+    fn drop(&mut self) {
+        self.close_all();
+    }
+}
+
+fn close(fd: i32) {
+    // SAFETY: it was made by a call of a replay and is in no slot any more: nobody has its number.
+    unsafe { libc::close(fd) };
+}
