@@ -239,7 +239,7 @@ impl OfProcess {
         let first = self.stream.count == 1;
         self.flags = flags.and_then(|it| if first { Some(it) } else { Some(self.flags? & it) });
         let stat = file.and_then(|it| it.stat.as_ref());
-        self.inode = self.inode.or(stat.map(|it| (it.dev, it.ino)));
+        self.inode = self.inode.or(stat.and_then(|it| it.inode()));
     }
 
     /// True if it went past the page cache each time; `direct` is the bit of `O_DIRECT` on that machine.
