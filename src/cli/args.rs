@@ -58,7 +58,7 @@ pub(super) enum Verb {
     Stacks(StacksArgs),
     /// What was captured, once more: what that takes
     Replay(ReplayArgs),
-    /// Make a capture log of a log of strace, ioriot or fio, for all other verbs
+    /// Make a capture log of a log of strace, ioriot, fio or blktrace, for all other verbs
     Import(ImportArgs),
     /// What a capture log holds: header, totals, books
     Info(InfoArgs),
@@ -505,6 +505,8 @@ pub(super) enum FromArg {
     IoriotReplay,
     /// What fio writes with `write_iolog`, and reads with `read_iolog` (versions 2 and 3)
     Fio,
+    /// Binary traces of blktrace: of one CPU, or of all from `blkparse -d`
+    Blktrace,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -23,12 +23,13 @@ pub(super) fn run(args: &ImportArgs) -> Result<ExitCode, CliError> {
         write(args, BufReader::with_capacity(READ_BYTES, input))?
     };
     say(&format!(
-        "wrote {}, imported from {}: {} lines",
+        "wrote {}, imported from {}: {} {}",
         args.output.display(),
         format.tool(),
-        notes.read
+        notes.read,
+        format.unit()
     ));
-    notes.told("lines").iter().for_each(|it| say(it));
+    notes.told(format.unit()).iter().for_each(|it| say(it));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -57,6 +58,7 @@ fn format(it: FromArg) -> Format {
         FromArg::Ioriot => Format::Ioriot,
         FromArg::IoriotReplay => Format::IoriotReplay,
         FromArg::Fio => Format::FioIolog,
+        FromArg::Blktrace => Format::Blktrace,
     }
 }
 

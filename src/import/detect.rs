@@ -1,6 +1,6 @@
 //! Which tool has written a log, by how it begins.
 
-use super::strace;
+use super::{blktrace, strace};
 
 /// Whose log it is, and in which form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,6 +13,8 @@ pub enum Format {
     IoriotReplay,
     /// What fio writes with `write_iolog`.
     FioIolog,
+    /// What blktrace writes.
+    Blktrace,
 }
 
 impl Format {
@@ -22,7 +24,13 @@ impl Format {
             Self::Strace => "strace",
             Self::Ioriot | Self::IoriotReplay => "ioriot",
             Self::FioIolog => "fio",
+            Self::Blktrace => "blktrace",
         }
+    }
+
+    /// What it consists of.
+    pub fn unit(self) -> &'static str {
+        if self == Self::Blktrace { "records" } else { "lines" }
     }
 
     /// In words, of a log that begins like this.
@@ -31,6 +39,7 @@ impl Format {
             Self::Strace => "text".into(),
             Self::Ioriot => format!("capture log{}", version(head, b"capture_version=")),
             Self::IoriotReplay => format!("replay log{}", version(head, b"replay_version=")),
+            Self::Blktrace => "binary".into(),
             Self::FioIolog => format!("iolog{}", version(head, b"fio version ")),
         }
     }
@@ -54,6 +63,9 @@ const LINES: usize = 50;
 
 /// Whose log begins like this.
 pub fn detect(head: &[u8]) -> Option<Format> {
+    if blktrace::is_trace(head) {
+        return Some(Format::Blktrace);
+    }
     let mut lines = head.split(|it| *it == b'\n').take(LINES).map(<[u8]>::trim_ascii);
     let first = lines.clone().next()?;
     if first.starts_with(b"fio version ") {

@@ -15,12 +15,10 @@ use super::records::{MACHINE, SAMPLE_TYPE, encode};
 use super::said::{Said, What};
 use crate::capture::fact::{Fact, FactsFrame, Text};
 use crate::capture::format::{Codec, FrameKind};
-use crate::capture::header::{
-    Clock, Counts, Disk, End, Header, Host, Imported, Layout, Ring, Scope,
-};
+use crate::capture::header::{Clock, Counts, End, Header, Host, Imported, Layout, Ring, Scope};
 use crate::capture::writer::{DataFrame, Writer};
 use crate::event::syscall_table::CALLS;
-use crate::units::{CpuId, DevId, KernelTime, Pid};
+use crate::units::{CpuId, KernelTime, Pid};
 
 /// A data frame is closed when it has so many bytes.
 const FRAME_BYTES: usize = 2 << 20;
@@ -35,8 +33,6 @@ pub struct About {
     pub imported: Imported,
     /// It tells of block devices, not of calls.
     pub is_block: bool,
-    /// Those devices.
-    pub disks: Vec<DevId>,
 }
 
 /// The writer.
@@ -226,7 +222,6 @@ impl<W: Write> Log<W> {
 
 fn header(about: &About, start: u64) -> Header {
     let is_dated = start > EPOCH_MIN;
-    let disk = |it: &DevId| Disk { dev: it.to_string(), ..Disk::default() };
     let calls = if about.is_block { &[] } else { CALLS };
     Header {
         tool_version: env!("CARGO_PKG_VERSION").into(),
@@ -252,7 +247,6 @@ fn header(about: &About, start: u64) -> Header {
         }],
         rings: vec![Ring { name: "imported".into(), bytes: 0 }],
         tracepoints: points::described(about.is_block),
-        disks: about.disks.iter().map(disk).collect(),
         imported: Some(about.imported.clone()),
         ..Header::default()
     }

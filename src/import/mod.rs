@@ -11,6 +11,7 @@
 //! understood is counted, and told at the end and in the log. Any bytes may come: nothing here panics, and memory does not
 //! grow with the length of the log.
 
+mod blktrace;
 mod detect;
 mod fio;
 mod ioriot;
@@ -86,22 +87,30 @@ pub fn import<R: BufRead, W: Write>(
             format: format.described(&head),
             file: file.into(),
         },
-        ..About::default()
+        is_block: format == Format::Blktrace,
     };
     let mut notes = Notes::default();
-    let mut parser: Box<dyn Parser> = match format {
-        Format::Strace => Box::new(strace::Strace::new(&head)),
-        Format::Ioriot => Box::new(ioriot::Capture::default()),
-        Format::IoriotReplay => Box::new(ioriot::Replay::new(&head)),
-        Format::FioIolog => Box::new(fio::Iolog::default()),
-    };
     let mut log = Log::new(out, about)?;
-    read_lines(input, parser.as_mut(), &mut log, &mut notes)?;
+    match parser(format, &head) {
+        Some(mut parser) => read_lines(input, parser.as_mut(), &mut log, &mut notes)?,
+        None => blktrace::Blktrace::default().read(input, &mut notes, |it| log.put(it))?,
+    }
     if notes.read > 0 && notes.read == notes.strange() {
         return Err(ImportError::Nothing(format.tool()));
     }
-    let out = log.finish(&mut notes, "lines")?;
+    let out = log.finish(&mut notes, format.unit())?;
     Ok((out, notes, format))
+}
+
+/// What reads its lines; `None`: it has none.
+fn parser(format: Format, head: &[u8]) -> Option<Box<dyn Parser>> {
+    Some(match format {
+        Format::Strace => Box::new(strace::Strace::new(head)),
+        Format::Ioriot => Box::new(ioriot::Capture::default()),
+        Format::IoriotReplay => Box::new(ioriot::Replay::new(head)),
+        Format::FioIolog => Box::new(fio::Iolog::default()),
+        Format::Blktrace => return None,
+    })
 }
 
 fn read_lines<R: BufRead, W: Write>(
