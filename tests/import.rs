@@ -95,7 +95,8 @@ impl Traced {
             "max",
             "--json",
         ]);
-        let report: Value = serde_json::from_str(&finished.stdout()).expect(&finished.stderr());
+        let report: Value = serde_json::from_str(&finished.stdout())
+            .unwrap_or_else(|_| panic!("{}", finished.stderr()));
         assert_eq!(report["mismatches"], 0, "{:#}", report["first_mismatches"]);
         assert!(report["operations"].as_u64() >= Some(operations), "{report:#}");
         report
@@ -251,7 +252,8 @@ fn logs_of_ioriot_have_their_speed() {
         let read = found.iter().find(|it| it.name == "read").expect("a read");
         assert_eq!(read.path.as_deref(), Some("/data/d/x"), "{name}");
     }
-    let (recording, said) = imported(dir.path(), "ioriot-1.capture");
+    let other = scratch_dir("import");
+    let (recording, said) = imported(other.path(), "ioriot-1.capture");
     assert!(said.contains("1 of 13 lines not understood: first at 10: t=15113811220"), "{said}");
     assert!(
         said.contains("11 calls that say when they ended, and not how long they took"),

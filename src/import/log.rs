@@ -8,6 +8,8 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
+use rustc_hash::FxHashSet;
+
 use super::notes::Notes;
 use super::order::Order;
 use super::points;
@@ -49,6 +51,8 @@ pub struct Log<W: Write> {
     first: u64,
     last: u64,
     samples: BTreeMap<u16, u64>,
+    /// Processes whose root is known.
+    rooted: FxHashSet<Pid>,
 }
 
 impl<W: Write> Log<W> {
@@ -69,6 +73,7 @@ impl<W: Write> Log<W> {
             first: 0,
             last: 0,
             samples: BTreeMap::new(),
+            rooted: FxHashSet::default(),
         })
     }
 
@@ -109,6 +114,10 @@ impl<W: Write> Log<W> {
     /// What is no record.
     fn note(&mut self, said: Said) {
         let (time, pid) = (KernelTime(said.time), said.task.pid);
+        if !self.about.is_block && self.rooted.insert(pid) {
+            // The other tool names files from its own root, and so, for all that it says, do those whom it has watched.
+            self.facts.push(&Fact::Text { time, which: Text::ROOT, pid, text: b"/".to_vec() });
+        }
         match said.what {
             What::Exit(_, _, reads) => {
                 for read in reads {
@@ -138,6 +147,10 @@ impl<W: Write> Log<W> {
                 stat: None,
                 link,
             }),
+            // It has its parent's.
+            What::Born(child, _) => {
+                self.rooted.insert(child.pid);
+            }
             What::Directory(text) => {
                 self.facts.push(&Fact::Text { time, which: Text::CWD, pid, text })
             }

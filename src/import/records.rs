@@ -1,4 +1,4 @@
-//! Bytes of perf's records, as perf_event_open(2) describes them, for what another tool has said.
+//! Bytes of perf's records, as `perf_event_open(2)` describes them, for what another tool has said.
 
 use super::points::{Point, payload};
 use super::said::{Block, Said, Task, What};

@@ -30,6 +30,7 @@ int main(int argc, char **argv)
         need(stat("directory/a file", &st) == -1, "stat");
         need(stat("directory/\"b\"<c>\n", &st) == 0 && st.st_size == 1000, "stat");
         fd = open("directory/\"b\"<c>\n", O_RDONLY);
+        need(fstat(fd, &st) == 0, "fstat");
         need(fd >= 0 && read(fd, text, sizeof text) == 1000 && read(fd, text, 1) == 0, "read");
         need(lseek(fd, 500, SEEK_SET) == 500 && read(fd, text, 100) == 100, "lseek");
         need(close(fd) == 0, "close");

@@ -13,7 +13,7 @@ const APART: u64 = 0x1_0000;
 /// Bytes of a page, in which i386 tells offsets of mappings.
 const PAGE_BYTES: i64 = 4096;
 
-/// What SystemTap prints for a string that it could not read.
+/// What `SystemTap` prints for a string that it could not read.
 const UNREADABLE: &[u8] = b"<unknown>";
 
 /// Says it. `value`: what stands behind a letter; begins and ends in ns. False: something is missing.

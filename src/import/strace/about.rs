@@ -11,6 +11,14 @@ use crate::units::DevId;
 const CALLS: [(&[u8], &[u8]); 3] =
     [(b"fstat", b"st_"), (b"newfstatat", b"st_"), (b"statx", b"stx_")];
 
+/// True if this line begins to ask for the file behind a descriptor, and another one will tell.
+pub(super) fn is_asked(line: &[u8], fd: i32) -> bool {
+    let asks = |(name, arguments): (&[u8], &[u8])| {
+        CALLS.iter().any(|it| it.0 == name) && number(arguments) == u64::try_from(fd).ok()
+    };
+    line.ends_with(b"<unfinished ...>") && name_of(line).is_some_and(asks)
+}
+
 /// What this line tells of the file behind a descriptor, if it asks for that.
 pub(super) fn stat(line: &[u8], fd: i32, words: &Words) -> Option<FileStat> {
     let (name, arguments) = name_of(line)?;

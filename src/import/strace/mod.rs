@@ -136,7 +136,10 @@ impl Strace {
         if self.tasks.thread(tid).is_none() && !self.appears(tid, time, rest, out) {
             return true;
         }
-        self.tell_opened(tid, rest, out);
+        // What was asked comes with the answer.
+        if !rest.starts_with(b"<... ") {
+            self.tell_opened(tid, rest, out);
+        }
         if rest.starts_with(b"+++ ") {
             return self.ends(tid, time, rest, out);
         }
@@ -245,6 +248,7 @@ impl Strace {
             return true;
         };
         let text = [begun.as_slice(), behind].concat();
+        self.tell_opened(tid, &text, out);
         self.whole((tid, start), &text, Some(time), out)
     }
 
@@ -352,7 +356,8 @@ impl Strace {
 
     /// An open was over before this line of its thread, which may tell what was opened.
     fn tell_opened(&mut self, tid: i32, line: &[u8], out: &mut Out<'_>) {
-        let opened = self.tasks.thread(tid).and_then(|it| it.opened.take());
+        let Some(thread) = self.tasks.thread(tid) else { return };
+        let opened = thread.opened.take_if(|it| !about::is_asked(line, it.0));
         let Some((fd, mut exit)) = opened else { return };
         if let What::Exit(_, _, reads) = &mut exit.what
             && let Some(link) = reads.last_mut()

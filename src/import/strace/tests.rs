@@ -137,6 +137,29 @@ fn lines_that_strace_interrupts_itself_are_joined() {
     assert!(told.contains("set_tid_address 1"), "{told}");
 }
 
+/// Fails if a directory is taken for a file because somebody came between open and `fstat`.
+#[test]
+fn what_was_opened_is_told_behind_it() {
+    let stat = |said: &[Said]| {
+        let reads = said.iter().find_map(|it| match &it.what {
+            What::Exit(_, 3, reads) => reads.last().cloned(),
+            _ => None,
+        });
+        reads.and_then(|it| it.stat).map(|it| (it.is_directory(), it.size))
+    };
+    let (said, _) = told(
+        "7 openat(AT_FDCWD</>, \"/d\", O_RDONLY) = 3</d>\n\
+         7 fstat(3</d>,  <unfinished ...>\n\
+         8 close(4) = 0\n\
+         7 <... fstat resumed>{st_mode=S_IFDIR|0755, st_size=4096, ...}) = 0\n",
+    );
+    assert_eq!(stat(&said), Some((true, 4096)));
+    let (said, _) =
+        told("7 openat(AT_FDCWD</>, \"/d\", O_RDONLY) = 3</d>\n7 read(3</d>, \"\", 1) = 0\n");
+    assert_eq!(stat(&said), None);
+    assert_eq!(words(&said).len(), 5);
+}
+
 const LINES: [&str; 8] = [
     "7 100000001.000000 read(0</dev/tty>,  <unfinished ...>",
     "7 100000001.000009 <... read resumed>\"a\", 10) = 1 <0.000009>",
