@@ -47,6 +47,8 @@ pub mod replay;
 
 pub mod replayer;
 
+pub mod import;
+
 pub mod report;
 
 pub mod cli;

@@ -164,6 +164,9 @@ fn replay_run() {
 fn info() {
     // What no recording of the corpus has met; other tests make it.
     let never = [
+        "imported.file",
+        "imported.format",
+        "imported.tool",
         "names_unheard[].errno",
         "names_unheard[].since_ns",
         "names_unheard[].until_ns",

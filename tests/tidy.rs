@@ -28,6 +28,7 @@ const MODULES: &[(&str, &[&str])] = &[
     ("analysis", &["operation", "capture", "pipeline", "event", "units", "anomaly"]),
     ("replay", &["analysis", "operation", "event", "units"]),
     ("replayer", &["replay", "sys", "event", "units"]),
+    ("import", &["text", "capture", "event", "record", "units"]),
     (
         "report",
         &[
@@ -62,6 +63,7 @@ const MODULES: &[(&str, &[&str])] = &[
             "analysis",
             "replay",
             "replayer",
+            "import",
             "report",
         ],
     ),

@@ -22,7 +22,7 @@ use super::keyed::Keyed;
 use super::names::ProcessNames;
 use super::summary::file_key;
 use crate::event::block::RequestOp;
-use crate::event::syscall_table;
+use crate::event::{FileStat, syscall_table};
 use crate::operation::behind::{Behind, FileKey, Piece};
 use crate::operation::block::{BlockRequest, BlockStep, Ending};
 use crate::operation::model::{Mounts, OpenFile, ProcessKey};
@@ -239,7 +239,7 @@ impl OfProcess {
         let first = self.stream.count == 1;
         self.flags = flags.and_then(|it| if first { Some(it) } else { Some(self.flags? & it) });
         let stat = file.and_then(|it| it.stat.as_ref());
-        self.inode = self.inode.or(stat.map(|it| (it.dev, it.ino)));
+        self.inode = self.inode.or(stat.and_then(FileStat::inode));
     }
 
     /// True if it went past the page cache each time; `direct` is the bit of `O_DIRECT` on that machine.

@@ -7,8 +7,8 @@ use serde_json::Value;
 use super::*;
 use crate::capture::format::*;
 use crate::capture::header::{
-    Chains, Clock, Counts, Disk, End, Header, Host, Layout, LoopFile, Own, Partition, Ring,
-    RingCounts, Scope, Tracepoint, Unread, UnreadFile,
+    Chains, Clock, Counts, Disk, End, Header, Host, Imported, Layout, LoopFile, Own, Partition,
+    Ring, RingCounts, Scope, Tracepoint, Unread, UnreadFile,
 };
 use crate::capture::writer::Writer;
 
@@ -283,7 +283,8 @@ fn full_header() -> Header {
             ring: 1,
         }],
         disks: vec![full_disk()],
-        device_filter: vec![word],
+        device_filter: vec![word.clone()],
+        imported: Some(Imported { tool: word.clone(), format: word.clone(), file: word }),
     }
 }
 

@@ -56,6 +56,21 @@ pub struct Header {
     /// Numbers (`MAJOR:MINOR`) of those whose requests were recorded; empty: of all.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub device_filter: Vec<String>,
+    /// It was not recorded but made from a log of another tool; `None`: it was recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub imported: Option<Imported>,
+}
+
+/// The log of another tool that this one was made from.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Imported {
+    /// Who wrote it: `strace`, `ioriot`, `fio`, `blktrace`.
+    pub tool: String,
+    /// In which of its formats.
+    pub format: String,
+    /// The last part of its name; bytes that are not UTF-8 as `\xNN`.
+    pub file: String,
 }
 
 /// The machine of the capture.

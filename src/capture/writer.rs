@@ -156,6 +156,11 @@ impl<W: Write> Writer<W> {
         self.written
     }
 
+    /// Gives the output back: all frames have been written.
+    pub fn into_inner(self) -> W {
+        self.out
+    }
+
     /// The output itself.
     pub fn get_ref(&self) -> &W {
         &self.out

@@ -58,6 +58,8 @@ pub(super) enum Verb {
     Stacks(StacksArgs),
     /// What was captured, once more: what that takes
     Replay(ReplayArgs),
+    /// Make a capture log of a log of strace, ioriot, fio or blktrace, for all other verbs
+    Import(ImportArgs),
     /// What a capture log holds: header, totals, books
     Info(InfoArgs),
     /// What this machine allows, and what would allow more
@@ -478,6 +480,33 @@ pub(super) enum ScriptFormat {
     Iotracer,
     /// System calls as I/O Riot (ioreplay) captures them, version 3
     Ioreplay,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(super) struct ImportArgs {
+    /// The log of another tool; `-`: standard input
+    pub(super) file: PathBuf,
+    /// The capture log to be written
+    #[arg(short, long, value_name = "LOG.iocap")]
+    pub(super) output: PathBuf,
+    /// Which tool's log it is [default: as it begins]
+    #[arg(long, value_name = "FORMAT")]
+    pub(super) from: Option<FromArg>,
+}
+
+/// Formats that can be imported.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(super) enum FromArg {
+    /// Output of strace, at best with -f -ttt -T -y
+    Strace,
+    /// Capture logs of ioriot, or ioreplay as it was called (versions 1 to 4)
+    Ioriot,
+    /// Replay logs of the same
+    IoriotReplay,
+    /// What fio writes with `write_iolog`, and reads with `read_iolog` (versions 2 and 3)
+    Fio,
+    /// Binary traces of blktrace: of one CPU, or of all from `blkparse -d`
+    Blktrace,
 }
 
 #[derive(Debug, ClapArgs)]

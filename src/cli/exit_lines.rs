@@ -41,6 +41,7 @@ pub(super) fn print(log: &Path, output: Option<&Output>, converted: &Converted) 
 
 /// What a reader of the operations must know: what is not there or doubtful.
 pub(super) fn print_doubts(summary: &Summary) {
+    imported(summary).iter().for_each(|it| say(it));
     say(&losses(summary));
     doubts(summary).iter().for_each(|it| say(it));
 }
@@ -48,7 +49,8 @@ pub(super) fn print_doubts(summary: &Summary) {
 /// The same for the end of a report, and whether the books of the kernel agree.
 pub(super) fn notes(converted: &Converted) -> Vec<String> {
     let summary = &converted.summary;
-    let mut notes = vec![losses(summary)];
+    let mut notes: Vec<String> = imported(summary).into_iter().collect();
+    notes.push(losses(summary));
     notes.extend(behind(&summary.ledger));
     notes.extend(audit::process(summary, &converted.totals).map(|it| audit_line(&it)));
     notes.extend(doubts(summary));
@@ -86,7 +88,7 @@ pub(super) fn lines(bytes: u64, converted: &Converted) -> Vec<String> {
             ledger.requests
         ),
         counts(converted),
-        format!("source: {}", described_source(summary)),
+        imported(summary).unwrap_or_else(|| format!("source: {}", described_source(summary))),
         format!("names: {}", described_names(summary)),
         losses(summary),
     ];
@@ -104,6 +106,12 @@ fn described_source(summary: &Summary) -> String {
         (source, "") => format!("{source}{stacks}"),
         (source, reason) => format!("{source} ({reason}){stacks}"),
     }
+}
+
+/// Whose log it was, if it was not recorded.
+pub(super) fn imported(summary: &Summary) -> Option<String> {
+    let it = summary.header.imported.as_ref()?;
+    Some(format!("imported from {} ({}; {}), not recorded", it.tool, it.format, it.file))
 }
 
 /// Where names are from, and why from there.
@@ -150,8 +158,11 @@ fn chosen_devices(summary: &Summary) -> Option<String> {
     (!chosen.is_empty()).then(|| format!("block requests: only of {}", chosen.join(", ")))
 }
 
-/// What the recording cost; `None` if the log does not say.
+/// What the recording cost; `None` if the log does not say, or was not recorded.
 fn cost(summary: &Summary) -> Option<String> {
+    if summary.header.imported.is_some() {
+        return None;
+    }
     let own = &summary.end.as_ref()?.own;
     let seconds = |ns: u64| Duration::from_nanos(ns).as_secs_f64();
     let operations = summary.ledger.pairs;
@@ -324,6 +335,9 @@ fn doubts(summary: &Summary) -> Vec<String> {
         if let Some(count) = summary.ledger.anomalous.get(&kind) {
             lines.push(format!("{count} records could not be used: {}", kind.as_str()));
         }
+    }
+    if summary.header.imported.is_some() {
+        lines.extend(summary.end.iter().flat_map(|it| it.warnings.iter().cloned()));
     }
     lines.extend(asynchronous_doubts(&summary.ledger));
     lines.extend(extents_doubts(summary));

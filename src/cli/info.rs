@@ -79,6 +79,7 @@ fn about(
         ("clock", json!(header.clock.name)),
         ("start_ns", json!(header.clock.start_ns)),
         ("start_realtime_ns", json!(header.clock.start_realtime_ns)),
+        ("imported", json!(header.imported)),
         ("wall_moved_ns", json!(end.and_then(|it| it.wall_moved_ns))),
         ("duration_ns", json!(summary.end_time().0 - summary.start().0)),
         ("bytes_on_disk", json!(bytes)),

@@ -9,6 +9,7 @@ mod error;
 mod events;
 mod exit_lines;
 mod growing;
+mod import;
 mod info;
 mod ladder;
 mod live;
@@ -64,6 +65,7 @@ pub fn main() -> ExitCode {
         Some(Verb::Pattern(args)) => analyse::pattern(&args),
         Some(Verb::Stacks(args)) => stacks::run(args),
         Some(Verb::Replay(args)) => replay::run(&args),
+        Some(Verb::Import(args)) => import::run(&args),
         Some(Verb::Info(info)) => info::run(&info),
         Some(Verb::Doctor(doctor)) => doctor::run(&doctor),
         Some(Verb::List) => events::run(),

@@ -188,6 +188,11 @@ impl FileStat {
         matches!(self.mode & libc::S_IFMT, libc::S_IFREG | libc::S_IFBLK)
     }
 
+    /// Which file it is among all; `None`: it is not known, as of files that another tool's log tells of. No file has inode 0.
+    pub fn inode(&self) -> Option<(DevId, u64)> {
+        (self.ino != 0).then_some((self.dev, self.ino))
+    }
+
     /// True for a directory.
     pub fn is_directory(&self) -> bool {
         self.mode & libc::S_IFMT == libc::S_IFDIR

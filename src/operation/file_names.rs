@@ -297,7 +297,7 @@ impl FileNames {
         let is_there = |it: &&Known| !it.deleted && !it.covered;
         let mut open = known.iter().filter(is_there).filter_map(|it| it.description.upgrade());
         let description = open.find(|it| is_within(it, spot.mounts) && it.is_certain())?;
-        description.file().stat.map(|it| (it.dev, it.ino))
+        description.file().stat?.inode()
     }
 
     /// What is known of directories, after a rename.
@@ -404,9 +404,9 @@ impl FileNames {
                 list.retain(|it| {
                     let Some(description) = it.description.upgrade() else { return false };
                     let stat = description.file().stat;
-                    let is_other = stat.is_some_and(|it| {
-                        here.as_ref().is_some_and(|here| !here.contains(&(it.dev, it.ino)))
-                    });
+                    let is_other = stat
+                        .and_then(|it| it.inode())
+                        .is_some_and(|it| here.as_ref().is_some_and(|here| !here.contains(&it)));
                     let is_left = is_within(&description, mounts) || is_other;
                     if !is_left {
                         description.doubt_name();
@@ -430,7 +430,7 @@ impl FileNames {
         let known = known.filter_map(|it| it.description.upgrade());
         let stats = known.filter(|it| is_within(it, spot.mounts)).map(|it| it.file().stat);
         let files: Option<BTreeSet<_>> =
-            stats.map(|it| it.filter(|it| !it.is_directory()).map(|it| (it.dev, it.ino))).collect();
+            stats.map(|it| it.filter(|it| !it.is_directory()).and_then(|it| it.inode())).collect();
         files.filter(|it| spot.sure && !it.is_empty())
     }
 
@@ -507,7 +507,7 @@ impl FileNames {
             let known = known.filter_map(|it| it.description.upgrade());
             let stat =
                 known.filter(|it| is_within(it, spot.mounts)).filter_map(|it| it.file().stat);
-            stat.map(|it| (it.dev, it.ino)).collect::<BTreeSet<_>>()
+            stat.filter_map(|it| it.inode()).collect::<BTreeSet<_>>()
         };
         one.path == other.path || !files(one).is_disjoint(&files(other))
     }

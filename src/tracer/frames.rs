@@ -77,6 +77,7 @@ pub(super) fn header(
         tracepoints: source.tracepoints().iter().map(Described::header).collect(),
         disks,
         device_filter: options.devices.iter().map(DevId::to_string).collect(),
+        imported: None,
         host,
     }
 }

@@ -448,7 +448,7 @@ impl Files {
 }
 
 fn regular(stat: &FileStat) -> Option<FileKey> {
-    (stat.mode & libc::S_IFMT == libc::S_IFREG).then_some((stat.dev, stat.ino))
+    stat.inode().filter(|_| stat.mode & libc::S_IFMT == libc::S_IFREG)
 }
 
 /// A disk and its partitions, as their nodes in `/dev` are called.

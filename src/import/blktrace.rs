@@ -1,0 +1,343 @@
+//! Binary traces of blktrace: a file of one CPU, or what `blkparse -d` makes of all of them.
+//!
+//! A row of `struct blk_io_trace` (`include/uapi/linux/blktrace_api.h`), 48 bytes in the order of the machine that wrote them:
+//!
+//! | Offset | Bytes | |
+//! |---|---|---|
+//! | 0 | 4 | magic `65 61 74`, and the version, 7 |
+//! | 4 | 4 | number of the record on its CPU |
+//! | 8 | 8 | time, ns |
+//! | 16 | 8 | sector |
+//! | 24 | 4 | bytes |
+//! | 28 | 4 | what happened, in the lower half; of what kind it was, in the upper one |
+//! | 32 | 4 | thread |
+//! | 36 | 4 | device: major number above 20 bits of the minor one |
+//! | 40 | 4 | CPU |
+//! | 44 | 2 | minus the error's number, or 0 |
+//! | 46 | 2 | bytes that follow |
+//!
+//! blktrace has one word for the end of a request and for that of a bio which never became one (of dm, say): where no request of
+//! a device has been issued its ends are those of bios.
+
+use std::io::{self, BufRead};
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::notes::Notes;
+use super::said::{Block, Said, Task, What};
+use crate::event::block::BlockPoint;
+use crate::units::{DevId, SECTOR_BYTES};
+
+const RECORD_BYTES: usize = 48;
+/// Without the version, which is the lowest byte.
+const MAGIC: u32 = 0x6561_7400;
+const VERSION: u32 = 7;
+
+/// `BLK_TA_*`: what happens, and what we call it.
+const ACTIONS: [(u32, BlockPoint); 10] = [
+    (1, BlockPoint::BioQueue),
+    (2, BlockPoint::BackMerge),
+    (3, BlockPoint::FrontMerge),
+    (4, BlockPoint::GetRq),
+    (6, BlockPoint::Requeue),
+    (7, BlockPoint::Issue),
+    (8, BlockPoint::Complete),
+    (12, BlockPoint::Insert),
+    (13, BlockPoint::Split),
+    (15, BlockPoint::Remap),
+];
+
+/// The number of a control group stands before what follows (`__BLK_TA_CGROUP`).
+const HAS_GROUP: u32 = 1 << 8;
+const GROUP_BYTES: usize = 8;
+
+/// `BLK_TC_*`: of what kind it is, above the lower half.
+const KIND_SHIFT: u32 = 16;
+const WRITE: u32 = 1 << 1;
+const FLUSH: u32 = 1 << 2;
+const SYNC: u32 = 1 << 3;
+const NOTIFY: u32 = 1 << 10;
+const AHEAD: u32 = 1 << 11;
+const META: u32 = 1 << 12;
+const DISCARD: u32 = 1 << 13;
+const FUA: u32 = 1 << 15;
+
+/// `BLK_TN_PROCESS`: what follows is the name of a thread.
+const NAMES_THREAD: u32 = 0;
+
+/// Threads whose names are kept.
+const NAMES_MAX: usize = 1 << 20;
+
+/// In which order the bytes of numbers stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Order {
+    Little,
+    Big,
+}
+
+impl Order {
+    fn of(head: &[u8]) -> Option<Self> {
+        let bytes = *head.first_chunk::<4>()?;
+        let is_magic = |it: u32| it & !0xff == MAGIC;
+        if is_magic(u32::from_le_bytes(bytes)) {
+            Some(Self::Little)
+        } else {
+            is_magic(u32::from_be_bytes(bytes)).then_some(Self::Big)
+        }
+    }
+
+    fn u32(self, bytes: &[u8], at: usize) -> u32 {
+        let bytes = bytes.get(at..).and_then(<[u8]>::first_chunk).copied().unwrap_or_default();
+        if self == Self::Little { u32::from_le_bytes(bytes) } else { u32::from_be_bytes(bytes) }
+    }
+
+    fn u64(self, bytes: &[u8], at: usize) -> u64 {
+        let bytes = bytes.get(at..).and_then(<[u8]>::first_chunk).copied().unwrap_or_default();
+        if self == Self::Little { u64::from_le_bytes(bytes) } else { u64::from_be_bytes(bytes) }
+    }
+
+    fn u16(self, bytes: &[u8], at: usize) -> u16 {
+        let bytes = bytes.get(at..).and_then(<[u8]>::first_chunk).copied().unwrap_or_default();
+        if self == Self::Little { u16::from_le_bytes(bytes) } else { u16::from_be_bytes(bytes) }
+    }
+}
+
+/// True if a file begins like this.
+pub(super) fn is_trace(head: &[u8]) -> bool {
+    Order::of(head).is_some()
+}
+
+/// Reads them.
+#[derive(Debug, Default)]
+pub(super) struct Blktrace {
+    names: FxHashMap<u32, Vec<u8>>,
+    /// Those that have been told.
+    told: FxHashSet<u32>,
+    /// Devices that have requests.
+    with_requests: FxHashSet<u32>,
+}
+
+impl Blktrace {
+    /// All of a trace.
+    ///
+    /// # Errors
+    ///
+    /// Those of the input, and of whoever takes it.
+    pub(super) fn read<R: BufRead>(
+        &mut self,
+        mut input: R,
+        notes: &mut Notes,
+        mut put: impl FnMut(Said) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let mut said = Vec::new();
+        let mut record = [0; RECORD_BYTES];
+        let mut behind = Vec::new();
+        while fill(&mut input, &mut record, notes)? {
+            notes.read += 1;
+            let Some(order) = Order::of(&record) else {
+                // Where the next one begins is not known any more.
+                notes.not_understood(notes.read, &record);
+                notes.count("time that the trace is damaged: what follows is left out");
+                return Ok(());
+            };
+            behind.resize(usize::from(order.u16(&record, 46)), 0);
+            if !behind.is_empty() && !fill(&mut input, &mut behind, notes)? {
+                return Ok(());
+            }
+            self.record(order, &record, &behind, (&mut said, notes));
+            said.drain(..).try_for_each(&mut put)?;
+        }
+        Ok(())
+    }
+
+    fn record(
+        &mut self,
+        order: Order,
+        record: &[u8],
+        behind: &[u8],
+        (out, notes): (&mut Vec<Said>, &mut Notes),
+    ) {
+        if order.u32(record, 0) & 0xff != VERSION {
+            return notes.not_understood(notes.read, record);
+        }
+        let (action, thread) = (order.u32(record, 28), order.u32(record, 32));
+        let (what, kind) = (action & 0xffff, action >> KIND_SHIFT);
+        let skipped = if what & HAS_GROUP != 0 { GROUP_BYTES } else { 0 };
+        let behind = behind.get(skipped..).unwrap_or_default();
+        let what = what & !HAS_GROUP;
+        if kind & NOTIFY != 0 {
+            if what == NAMES_THREAD && self.names.len() < NAMES_MAX {
+                let name = behind.split(|it| *it == 0).next().unwrap_or_default();
+                self.names.insert(thread, name.to_vec());
+                self.told.remove(&thread);
+            }
+            return;
+        }
+        let Some(&(_, point)) = ACTIONS.iter().find(|it| it.0 == what) else {
+            return notes.count("records of plugs, bounces and drivers: left out");
+        };
+        let (time, tid) = (order.u64(record, 8), i32::try_from(thread).unwrap_or(0));
+        let task = Task::leader(tid);
+        let comm = self.names.get(&thread).cloned().unwrap_or_default();
+        if tid > 0 && !comm.is_empty() && self.told.insert(thread) {
+            out.push(Said { time, task, what: What::Named(comm.clone(), false) });
+        }
+        let block = self.block(order, record, (point, kind), behind);
+        out.push(Said { time, task, what: What::Block(Block { comm, ..block }) });
+    }
+
+    fn block(
+        &mut self,
+        order: Order,
+        record: &[u8],
+        (point, kind): (BlockPoint, u32),
+        behind: &[u8],
+    ) -> Block {
+        let (sector, bytes) = (order.u64(record, 16), order.u32(record, 24));
+        let device = order.u32(record, 36);
+        if matches!(point, BlockPoint::GetRq | BlockPoint::Insert | BlockPoint::Issue) {
+            self.with_requests.insert(device);
+        }
+        let is_bio = point == BlockPoint::Complete && !self.with_requests.contains(&device);
+        // Whatever machine it was: the kernel puts these into network order.
+        let (old, new) = (Order::Big.u32(behind, 0), Order::Big.u32(behind, 4));
+        let (dev, from) = match point {
+            BlockPoint::Remap if behind.len() >= 16 => {
+                (new, Some((DevId(old), Order::Big.u64(behind, 8))))
+            }
+            _ => (device, None),
+        };
+        let sectors = match point {
+            BlockPoint::Split if behind.len() >= 8 => Order::Big.u64(behind, 0),
+            BlockPoint::Split => sector,
+            _ => u64::from(bytes) / SECTOR_BYTES,
+        };
+        Block {
+            point: if is_bio { BlockPoint::BioComplete } else { point },
+            dev: DevId(dev),
+            sector,
+            sectors,
+            error: i32::from(order.u16(record, 44).cast_signed()).min(0),
+            rwbs: rwbs(kind, bytes),
+            from,
+            comm: Vec::new(),
+        }
+    }
+}
+
+/// The letters that the kernel's own tracepoints have for it (`blk_fill_rwbs()` in `kernel/trace/blktrace.c`).
+fn rwbs(kind: u32, bytes: u32) -> Vec<u8> {
+    let has = |bit: u32| kind & bit != 0;
+    let op = match () {
+        () if has(DISCARD) => b'D',
+        () if has(WRITE) => b'W',
+        () if bytes > 0 => b'R',
+        () if has(FLUSH) => b'F',
+        () => b'N',
+    };
+    let letters = [
+        (has(FLUSH), b'F'),
+        (true, op),
+        (has(FUA), b'F'),
+        (has(AHEAD), b'A'),
+        (has(SYNC), b'S'),
+        (has(META), b'M'),
+    ];
+    letters.into_iter().filter(|it| it.0).map(|it| it.1).collect()
+}
+
+/// Fills this; false if there is nothing more, or not all of it.
+fn fill<R: BufRead>(input: &mut R, bytes: &mut [u8], notes: &mut Notes) -> io::Result<bool> {
+    let mut filled = 0;
+    while let Some(rest) = bytes.get_mut(filled..).filter(|it| !it.is_empty()) {
+        match input.read(rest) {
+            Ok(0) => {
+                notes.add("bytes of a record at the end, which is cut off", filled as u64);
+                return Ok(false);
+            }
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn read(bytes: &[u8]) -> (Vec<Said>, Notes) {
+        let (mut said, mut notes) = (Vec::new(), Notes::default());
+        let put = |it| {
+            said.push(it);
+            Ok(())
+        };
+        Blktrace::default().read(bytes, &mut notes, put).expect("memory");
+        (said, notes)
+    }
+
+    fn record(is_big: bool, action: u32, bytes: u32, behind: &[u8]) -> Vec<u8> {
+        let words = |it: u32| if is_big { it.to_be_bytes() } else { it.to_le_bytes() };
+        let long = |it: u64| if is_big { it.to_be_bytes() } else { it.to_le_bytes() };
+        let length = u32::try_from(behind.len()).expect("short");
+        let end = if is_big { length } else { length << 16 };
+        let head = [words(MAGIC | VERSION), words(1)].concat();
+        let middle = [long(7000), long(64)].concat();
+        let tail = [bytes, action, 42, 8 << 20 | 1, 0, end].map(words).concat();
+        [head, middle, tail, behind.to_vec()].concat()
+    }
+
+    #[test]
+    fn both_orders_of_bytes_are_read() {
+        for is_big in [false, true] {
+            let kind = (WRITE | SYNC | FUA) << KIND_SHIFT;
+            let records = [
+                record(is_big, NOTIFY << KIND_SHIFT, 0, b"dd\0"),
+                record(is_big, kind | 1, 4096, &[]),
+                record(
+                    is_big,
+                    kind | 15,
+                    4096,
+                    &[0, 128, 0, 2, 0, 128, 0, 1, 0, 0, 0, 0, 0, 0, 0, 9],
+                ),
+                record(is_big, kind | 9, 0, &[]),
+                record(is_big, kind | 8, 4096, &[]),
+            ];
+            let (said, notes) = read(&[records.concat().as_slice(), &[7]].concat());
+            assert_eq!(said[0].what, What::Named(b"dd".to_vec(), false));
+            let What::Block(queued) = &said[1].what else { panic!("{said:?}") };
+            assert_eq!((queued.dev, queued.sector, queued.sectors), (DevId::new(8, 1), 64, 8));
+            assert_eq!((queued.rwbs.as_slice(), queued.comm.as_slice()), (&b"WFS"[..], &b"dd"[..]));
+            let What::Block(remapped) = &said[2].what else { panic!("{said:?}") };
+            assert_eq!(remapped.from, Some((DevId::new(8, 2), 9)));
+            let What::Block(done) = &said[3].what else { panic!("{said:?}") };
+            assert_eq!(done.point, BlockPoint::BioComplete);
+            assert_eq!(notes.told("records").len(), 2, "{notes:?}");
+        }
+    }
+
+    #[test]
+    fn letters_are_those_of_the_kernel() {
+        let letters = |kind, bytes| String::from_utf8(rwbs(kind, bytes)).expect("letters");
+        assert_eq!(letters(FLUSH, 0), "FF");
+        assert_eq!(letters(FLUSH | WRITE | SYNC, 4096), "FWS");
+        assert_eq!(letters(AHEAD | META, 4096), "RAM");
+        assert_eq!(letters(DISCARD | WRITE, 4096), "D");
+        assert_eq!(letters(0, 0), "N");
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read(
+            bytes in prop::collection::vec(any::<u8>(), 0..400),
+            actions in prop::collection::vec(any::<u32>(), 0..8)
+        ) {
+            read(&bytes);
+            let records: Vec<u8> = actions.iter().flat_map(|it| record(false, *it, 512, &bytes)).collect();
+            read(&records);
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Which tool has written a log, by how it begins.
+
+use super::{blktrace, strace};
+
+/// Whose log it is, and in which form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// What `strace` prints.
+    Strace,
+    /// What `ioriot -c` captures.
+    Ioriot,
+    /// What `ioriot -r` generates.
+    IoriotReplay,
+    /// What fio writes with `write_iolog`.
+    FioIolog,
+    /// What blktrace writes.
+    Blktrace,
+}
+
+impl Format {
+    /// The tool.
+    pub fn tool(self) -> &'static str {
+        match self {
+            Self::Strace => "strace",
+            Self::Ioriot | Self::IoriotReplay => "ioriot",
+            Self::FioIolog => "fio",
+            Self::Blktrace => "blktrace",
+        }
+    }
+
+    /// What it consists of.
+    pub fn unit(self) -> &'static str {
+        if self == Self::Blktrace { "records" } else { "lines" }
+    }
+
+    /// In words, of a log that begins like this.
+    pub(super) fn described(self, head: &[u8]) -> String {
+        match self {
+            Self::Strace => "text".into(),
+            Self::Ioriot => format!("capture log{}", version(head, b"capture_version=")),
+            Self::IoriotReplay => format!("replay log{}", version(head, b"replay_version=")),
+            Self::Blktrace => "binary".into(),
+            Self::FioIolog => format!("iolog{}", version(head, b"fio version ")),
+        }
+    }
+}
+
+/// ` version N`, if that stands behind this in the first line.
+fn version(head: &[u8], before: &[u8]) -> String {
+    let line = head.split(|it| *it == b'\n').next().unwrap_or_default();
+    let place = line.windows(before.len()).position(|it| it == before);
+    let digits = place.and_then(|it| line.get(it + before.len()..)).unwrap_or_default();
+    let digits: String = digits
+        .iter()
+        .map_while(|it| it.is_ascii_digit().then_some(char::from(*it)))
+        .take(4)
+        .collect();
+    if digits.is_empty() { digits } else { format!(" version {digits}") }
+}
+
+/// Lines that are looked at.
+const LINES: usize = 50;
+
+/// Whose log begins like this.
+pub fn detect(head: &[u8]) -> Option<Format> {
+    if blktrace::is_trace(head) {
+        return Some(Format::Blktrace);
+    }
+    let mut lines = head.split(|it| *it == b'\n').take(LINES).map(<[u8]>::trim_ascii);
+    let first = lines.clone().next()?;
+    if first.starts_with(b"fio version ") {
+        return Some(Format::FioIolog);
+    }
+    lines.find_map(|line| {
+        let has = |part: &[u8]| line.windows(part.len()).any(|it| it == part);
+        if line.starts_with(b"#|") && has(b"capture_version=")
+            || line.starts_with(b"t=") && has(b";:,")
+        {
+            Some(Format::Ioriot)
+        } else if line.starts_with(b"#|") && has(b"replay_version=") {
+            Some(Format::IoriotReplay)
+        } else if strace::is_line(line) {
+            Some(Format::Strace)
+        } else {
+            None
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_is_known_by_its_first_lines() {
+        let format = |it: &str| detect(it.as_bytes());
+        assert_eq!(format("fio version 3 iolog\n"), Some(Format::FioIolog));
+        assert_eq!(format("#|capture_version=4|\n"), Some(Format::Ioriot));
+        assert_eq!(format("t=15;:,i=1:1;:,o=close;:,d=3;:,s=0;:,\n"), Some(Format::Ioriot));
+        assert_eq!(format("#|replay_version=3|init_offset=9|\n"), Some(Format::IoriotReplay));
+        assert_eq!(format("12  1.5 close(3</x>) = 0 <0.000001>\n"), Some(Format::Strace));
+        assert_eq!(
+            format("strace: Process 7 attached\n[pid 7] read(0,  <unfinished ...>\n"),
+            Some(Format::Strace)
+        );
+        assert_eq!(format("what(is this)\n"), None);
+        assert_eq!(format(""), None);
+        assert_eq!(Format::Ioriot.described(b"#|capture_version=4|\n"), "capture log version 4");
+    }
+}

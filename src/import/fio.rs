@@ -1,0 +1,253 @@
+//! What fio writes with `write_iolog` and reads with `read_iolog` (`Trace file format v2` and `v3` in its HOWTO).
+//!
+//! ```text
+//!   fio version 2 iolog          fio version 3 iolog
+//!   /tmp/x add                   0 /tmp/x add
+//!   /tmp/x open                  107 /tmp/x open
+//!   /tmp/x write 4096 8192       210 /tmp/x write 4096 8192
+//!   /tmp/x wait 250              312 /tmp/x close
+//!   /tmp/x close
+//! ```
+//!
+//! Times of version 3 are those of the begin, in µs (as fio 3.33 writes them, measured with a known rate); a wait of version 2
+//! is in µs, too. Nothing is told of who did it, how long it took, or whether it succeeded: it is one
+//! thread, and all was done. How a file was opened is not told either: for reading and writing, and made if it is not there.
+
+use rustc_hash::FxHashMap;
+
+use super::Parser;
+use super::notes::Notes;
+use super::said::{Read, Said, Task, What};
+use crate::capture::fact::NameOf;
+use crate::event::syscall_table::CallId;
+
+/// The one thread.
+const WHO: i32 = 1;
+
+/// The first descriptor that is given: those before are standard input and outputs.
+const FIRST_FD: u64 = 3;
+
+/// Where paths stand.
+const MEMORY: u64 = 0x7000_0000_0000;
+
+/// Time of an operation that has none, ns.
+const STEP: u64 = 1000;
+
+/// Files that a log may name.
+const FILES_MAX: usize = 1 << 20;
+
+/// `FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE`: what a trim does to a file.
+const PUNCH: u64 = 3;
+
+/// The parser.
+#[derive(Debug, Default)]
+pub(super) struct Iolog {
+    version: u8,
+    /// Descriptors of files that are open.
+    open: FxHashMap<Vec<u8>, u64>,
+    free: Vec<u64>,
+    now: u64,
+}
+
+impl Parser for Iolog {
+    fn line(&mut self, line: &[u8], out: &mut Vec<Said>, notes: &mut Notes) -> bool {
+        let line = line.trim_ascii();
+        if let Some(version) = line.strip_prefix(b"fio version ") {
+            self.version = version.first().map_or(0, |it| it.wrapping_sub(b'0'));
+            return matches!(self.version, 2 | 3);
+        }
+        line.is_empty() || self.action(line, out, notes).is_some()
+    }
+
+    fn finish(&mut self, _: &mut Vec<Said>, _: &mut Notes) {}
+}
+
+impl Iolog {
+    /// `[TIME] FILE ACTION [OFFSET LENGTH]`. A name may have spaces: what is behind it is counted from the end.
+    fn action(&mut self, line: &[u8], out: &mut Vec<Said>, notes: &mut Notes) -> Option<()> {
+        let rest = match self.version {
+            3 => {
+                let end = line.iter().position(|it| *it == b' ')?;
+                let time = number(line.get(..end)?)?.saturating_mul(STEP);
+                self.now = time.max(self.now.saturating_add(1));
+                line.get(end + 1..)?
+            }
+            _ => {
+                self.now = self.now.saturating_add(STEP);
+                line
+            }
+        };
+        let (file, action, numbers) = parts(rest)?;
+        match action {
+            b"add" => {}
+            b"open" => self.opens(file, out, notes)?,
+            b"close" => self.closes(file, out, notes),
+            b"wait" => self.now = self.now.saturating_add(numbers[0].saturating_mul(STEP)),
+            action => self.moves(file, action, numbers, out, notes)?,
+        }
+        if self.version == 2 {
+            notes.count(
+                "lines without a time: each is 1 µs behind the one before, and what it waits",
+            );
+        }
+        Some(())
+    }
+
+    fn say(&self, name: &str, args: [u64; 6], ret: i64, reads: Vec<Read>, out: &mut Vec<Said>) {
+        let Some(call) = CallId::by_name(name) else { return };
+        let said = |what| Said { time: self.now, task: Task::leader(WHO), what };
+        out.push(said(What::Enter(call, args)));
+        out.push(said(What::Exit(call, ret, reads)));
+    }
+
+    fn opens(&mut self, file: &[u8], out: &mut Vec<Said>, notes: &mut Notes) -> Option<()> {
+        if self.open.contains_key(file) {
+            notes.count("opens of files that are open: left out");
+            return Some(());
+        }
+        if self.open.len() >= FILES_MAX {
+            return None;
+        }
+        let fd = self.free.pop().unwrap_or(FIRST_FD + self.open.len() as u64);
+        self.open.insert(file.to_vec(), fd);
+        let path = Read::memory(NameOf::Argument, MEMORY, file.to_vec());
+        let flags = (libc::O_RDWR | libc::O_CREAT).cast_unsigned();
+        let at = i64::from(libc::AT_FDCWD).cast_unsigned();
+        self.say(
+            "openat",
+            [at, MEMORY, flags.into(), 0o644, 0, 0],
+            fd.cast_signed(),
+            vec![path],
+            out,
+        );
+        Some(())
+    }
+
+    fn closes(&mut self, file: &[u8], out: &mut Vec<Said>, notes: &mut Notes) {
+        match self.open.remove(file) {
+            Some(fd) => {
+                self.free.push(fd);
+                self.say("close", [fd, 0, 0, 0, 0, 0], 0, Vec::new(), out);
+            }
+            None => notes.count("closes of files that are not open: left out"),
+        }
+    }
+
+    fn moves(
+        &mut self,
+        file: &[u8],
+        action: &[u8],
+        [offset, length]: [u64; 2],
+        out: &mut Vec<Said>,
+        notes: &mut Notes,
+    ) -> Option<()> {
+        let (name, args, ret) = match action {
+            b"read" => ("pread64", [0, 0, length, offset, 0, 0], length),
+            b"write" => ("pwrite64", [0, 0, length, offset, 0, 0], length),
+            b"sync" => ("fsync", [0; 6], 0),
+            b"datasync" => ("fdatasync", [0; 6], 0),
+            b"trim" => ("fallocate", [0, PUNCH, offset, length, 0, 0], 0),
+            _ => return None,
+        };
+        let Some(&fd) = self.open.get(file) else {
+            notes.count("operations on files that are not open: left out");
+            return Some(());
+        };
+        let [_, rest @ ..] = args;
+        let [a, b, c, d, e] = rest;
+        self.say(name, [fd, a, b, c, d, e], i64::try_from(ret).ok()?, Vec::new(), out);
+        Some(())
+    }
+}
+
+/// What is done, and how many numbers stand behind it.
+const ACTIONS: [(&[u8], usize); 9] = [
+    (b"add", 0),
+    (b"open", 0),
+    (b"close", 0),
+    (b"wait", 1),
+    (b"read", 2),
+    (b"write", 2),
+    (b"sync", 2),
+    (b"datasync", 2),
+    (b"trim", 2),
+];
+
+/// File, action, and its numbers.
+fn parts(line: &[u8]) -> Option<(&[u8], &[u8], [u64; 2])> {
+    let mut numbers = [0; 2];
+    let mut rest = line;
+    for count in 0..=2 {
+        let (before, last) = split_last(rest)?;
+        let found = ACTIONS.iter().find(|it| it.0 == last);
+        if let Some((action, wanted)) = found {
+            // fio writes offset and length behind a sync, too, or nothing.
+            let is_right =
+                *wanted == count || count == 0 && matches!(*action, b"sync" | b"datasync");
+            let is_wait = *action == b"wait" && count == 2;
+            return (is_right || is_wait).then_some((before, *action, numbers));
+        }
+        numbers = [number(last)?, numbers[0]];
+        rest = before;
+    }
+    None
+}
+
+fn split_last(line: &[u8]) -> Option<(&[u8], &[u8])> {
+    let place = line.iter().rposition(|it| *it == b' ')?;
+    let (before, last) = (line.get(..place)?, line.get(place + 1..)?);
+    (!before.is_empty()).then_some((before, last))
+}
+
+fn number(text: &[u8]) -> Option<u64> {
+    std::str::from_utf8(text).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn told(text: &str) -> (Vec<(u64, String)>, Notes) {
+        let (mut said, mut notes) = (Vec::new(), Notes::default());
+        let mut parser = Iolog::default();
+        for (number, line) in (1..).zip(text.lines()) {
+            notes.read += 1;
+            if !parser.line(line.as_bytes(), &mut said, &mut notes) {
+                notes.not_understood(number, line.as_bytes());
+            }
+        }
+        let word = |it: &Said| match &it.what {
+            What::Enter(call, args) => Some((it.time, format!("{} {args:?}", call.call().name))),
+            _ => None,
+        };
+        (said.iter().filter_map(word).collect(), notes)
+    }
+
+    #[test]
+    fn both_versions_are_read() {
+        let (calls, notes) = told(
+            "fio version 3 iolog\n5 /t/a b add\n7 /t/a b open\n9 /t/a b write 4096 512\n11 /t/a b sync 0 0\n12 /t/a b close\n",
+        );
+        let words: Vec<&str> =
+            calls.iter().map(|it| it.1.split(' ').next().expect("a word")).collect();
+        assert_eq!(words, ["openat", "pwrite64", "fsync", "close"]);
+        assert_eq!(calls[1], (9000, "pwrite64 [3, 0, 512, 4096, 0, 0]".into()));
+        assert_eq!(notes.told("lines"), Vec::<String>::new());
+        let (calls, notes) = told(
+            "fio version 2 iolog\n/t/x add\n/t/x open\n/t/x wait 100 0\n/t/x read 0 8\n/t/y read 0 8\n/t/x trim 0 8\nwhat\n",
+        );
+        let times: Vec<u64> = calls.iter().map(|it| it.0).collect();
+        assert_eq!(times, [2000, 104_000, 106_000]);
+        assert!(calls[2].1.starts_with("fallocate [3, 3, 0, 8"));
+        assert_eq!((notes.strange(), notes.told("lines").len()), (1, 3));
+    }
+
+    proptest! {
+        #[test]
+        fn any_lines_are_read(lines in prop::collection::vec("[0-9]{0,20} ?(/x|a b)? ?(add|open|read|wait|sync|trim|close)?[ 0-9]{0,24}", 0..20)) {
+            told(&format!("fio version 3 iolog\n{}", lines.join("\n")));
+            told(&format!("fio version 2 iolog\n{}", lines.join("\n")));
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! Logs of I/O Riot (which was ioreplay): what it captures, and what it generates from that for its own replay.
+//!
+//! A capture log has a line for each end of a call, a replay log one for each operation that is done again, and behind
+//! `#INIT` the files that have to be there. Replay logs are relative: times from the first operation, numbers of processes
+//! and descriptors counted from 1, paths moved into a directory of the replay's, which is taken off again.
+//!
+//! | Log | Version | Time |
+//! |---|---|---|
+//! | capture | 1, 2, or none told | ms, of the end; how long calls took is not told |
+//! | capture | 3, 4 | ns, and how long |
+//! | replay | 1 | ms |
+//! | replay | 2 | ms or ns: does not say |
+//! | replay | 3 | ns |
+
+mod capture;
+mod operation;
+mod replay;
+mod table;
+
+pub(super) use capture::Capture;
+pub(super) use replay::Replay;
+
+/// Nanoseconds of a millisecond.
+const MS: u64 = 1_000_000;
+
+/// `KEY=value|` in a line of the kind `#|KEY=value|KEY=value|`.
+fn meta<'a>(line: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
+    line.split(|it| *it == b'|').find_map(|it| it.strip_prefix(key)?.strip_prefix(b"="))
+}
+
+/// A decimal number, with a sign or not.
+fn number(text: &[u8]) -> Option<i64> {
+    std::str::from_utf8(text).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::import::Parser;
+    use crate::import::notes::Notes;
+    use crate::import::said::{Said, What};
+
+    fn told(mut parser: impl Parser, text: &str) -> (Vec<Said>, Notes) {
+        let (mut said, mut notes) = (Vec::new(), Notes::default());
+        for (number, line) in (1..).zip(text.lines()) {
+            notes.read += 1;
+            if !parser.line(line.as_bytes(), &mut said, &mut notes) {
+                notes.not_understood(number, line.as_bytes());
+            }
+        }
+        parser.finish(&mut said, &mut notes);
+        (said, notes)
+    }
+
+    #[test]
+    fn times_are_in_what_the_version_says() {
+        let line = "t=1511381122062;:,i=7764:8093;:,o=read;:,d=162;:,b=12;:,\n";
+        let (said, notes) = told(Capture::default(), line);
+        assert_eq!(
+            (said.len(), said[1].time, said[1].task.tid.0),
+            (2, 1_511_381_122_062_000_000, 8093)
+        );
+        assert_eq!(
+            notes.told("")[0],
+            "1 calls that say when they ended, and not how long they took"
+        );
+        let line = "#|capture_version=4|\nt=1511381122062000500;:,D=400;:,i=1:1;:,o=close;:,d=3;:,s=-9;:,\nt=0\n";
+        let (said, notes) = told(Capture::default(), line);
+        assert_eq!(said.iter().map(|it| it.time % 1000).collect::<Vec<_>>(), [100, 500]);
+        assert!(matches!(said[1].what, What::Exit(_, -9, _)));
+        assert_eq!(notes.strange(), 1);
+    }
+
+    #[test]
+    fn a_replay_log_has_the_paths_and_times_of_the_capture() {
+        let text = "#|replay_version=1|name=test0|init_offset=9|\n\
+                    23|1|1|0|0|30|11|/mnt/.ioreplay/test0/a/x|438|0|open@31|\n\
+                    25|1|1|0|0|10|11|12|read@33|\n#INIT\n0|1|688|/mnt/a|@5\n";
+        let (said, notes) = told(Replay::new(text.as_bytes()), text);
+        assert_eq!(
+            said.iter().map(|it| it.time).collect::<Vec<_>>(),
+            [23 * MS, 23 * MS, 25 * MS, 25 * MS]
+        );
+        let What::Exit(_, 11, reads) = &said[1].what else { panic!("{:?}", said[1]) };
+        assert_eq!(reads[0].bytes, b"/mnt/a/x");
+        assert_eq!(notes.strange(), 0);
+        let text = "#|replay_version=2|name=test0|\n0|1|1|0|0|61|1|0|fdatasync@3|\n999999999|1|1|0|0|61|1|0|fdatasync@3|\n";
+        assert_eq!(told(Replay::new(text.as_bytes()), text).0[2].time, 999_999_999);
+    }
+
+    proptest! {
+        /// Fails if a damaged line makes one of them panic.
+        #[test]
+        fn lines_may_be_damaged(lines in prop::collection::vec("(#\\||t=|9\\|)?([0-9a-zA-Z=|;:,@/-]|;:,|o=open|p=/x|i=1:1){0,40}", 0..20)) {
+            let text = lines.join("\n");
+            told(Capture::default(), &text);
+            told(Replay::new(text.as_bytes()), &text);
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Values of an operation → the call that it was.
+
+use super::number;
+use super::table::{Arg, Row};
+use crate::capture::fact::NameOf;
+use crate::event::syscall_table::CallId;
+use crate::import::said::{Read, Said, Task, What};
+
+/// Where the first path stands in memory, and how far it is to the next one.
+const MEMORY: u64 = 0x7000_0000_0000;
+const APART: u64 = 0x1_0000;
+
+/// Bytes of a page, in which i386 tells offsets of mappings.
+const PAGE_BYTES: i64 = 4096;
+
+/// What `SystemTap` prints for a string that it could not read.
+const UNREADABLE: &[u8] = b"<unknown>";
+
+/// Says it. `value`: what stands behind a letter; begins and ends in ns. False: something is missing.
+pub(super) fn say<'a>(
+    row: &Row,
+    value: impl Fn(u8) -> Option<&'a [u8]>,
+    (task, start, end): (Task, u64, u64),
+    out: &mut Vec<Said>,
+) -> bool {
+    let Some(call) = CallId::by_name(row.call) else { return false };
+    // A read-ahead of a replay log has no result; it is 0 if it succeeds.
+    let ret = match value(row.result) {
+        Some(it) => number(it),
+        None => (!row.order.contains(&row.result)).then_some(0),
+    };
+    let Some(ret) = ret else { return false };
+    let moved = u64::try_from(ret).unwrap_or(0);
+    let (mut args, mut reads) = ([0; 6], Vec::new());
+    for (index, arg) in row.args.iter().enumerate() {
+        let address = MEMORY + APART * index as u64;
+        let register = match *arg {
+            Arg::Key(letter) => value(letter).and_then(number).unwrap_or(0).cast_unsigned(),
+            Arg::Pages(letter) => {
+                let pages = value(letter).and_then(number).unwrap_or(0);
+                pages.saturating_mul(PAGE_BYTES).cast_unsigned()
+            }
+            Arg::Path(letter) => {
+                let Some(path) = value(letter) else { return false };
+                if !path.starts_with(UNREADABLE) {
+                    reads.push(Read::memory(NameOf::Argument, address, path.to_vec()));
+                }
+                address
+            }
+            Arg::At => i64::from(libc::AT_FDCWD).cast_unsigned(),
+            Arg::Moved => moved,
+            Arg::Vector => {
+                let vector = [0, moved].map(u64::to_le_bytes).concat();
+                reads.push(Read::memory(NameOf::Memory, address, vector));
+                address
+            }
+            Arg::Zero => 0,
+        };
+        if let Some(place) = args.get_mut(index) {
+            *place = register;
+        }
+    }
+    if row.args.contains(&Arg::Vector) {
+        args[2] = 1;
+    }
+    out.push(Said { time: start, task, what: What::Enter(call, args) });
+    out.push(Said { time: end, task, what: What::Exit(call, ret, reads) });
+    true
+}

@@ -1,0 +1,117 @@
+//! `23|1|1|0|0|30|11|/mnt/.ioriot/test0/x|438|0|open@31|`: time, number of the path, process, two zeros, the operation's
+//! number, its values, its name and the line of the capture log that it is from.
+
+use super::{MS, meta, number, operation, table};
+use crate::import::Parser;
+use crate::import::notes::Notes;
+use crate::import::said::{Said, Task};
+
+/// Directories that ioriot puts between mount point and path, by the name that it had.
+const PLACES: [&[u8]; 2] = [b"/.ioriot/", b"/.ioreplay/"];
+
+/// Values before those of the operation.
+const HEAD: usize = 6;
+
+/// A recording of ioriot ends after an hour: a larger time is not in ms.
+const MS_MAX: u64 = 2 * 3_600_000;
+
+/// The parser.
+#[derive(Debug, Default)]
+pub(crate) struct Replay {
+    version: i64,
+    /// `test0`
+    name: Vec<u8>,
+    is_ns: bool,
+    /// The log begins with times that are none in ms.
+    begins_in_ns: bool,
+    last: u64,
+    is_init: bool,
+}
+
+impl Parser for Replay {
+    fn line(&mut self, line: &[u8], out: &mut Vec<Said>, notes: &mut Notes) -> bool {
+        if let Some(version) = meta(line, b"replay_version").and_then(number) {
+            self.version = version;
+            self.is_ns = version >= 3 || version == 2 && self.begins_in_ns;
+            self.name = meta(line, b"name").unwrap_or_default().to_vec();
+            return true;
+        }
+        if self.is_init {
+            notes.count("files and directories of #INIT: a replay plan finds out itself what has to be there");
+            return true;
+        }
+        self.is_init = line.starts_with(b"#INIT");
+        // Others are what its generator has left out.
+        if line.starts_with(b"#FILTERED") {
+            notes.count("operations that ioriot has left out");
+            return true;
+        }
+        line.is_empty() || line.starts_with(b"#") || self.operation(line, out, notes).is_some()
+    }
+
+    fn finish(&mut self, _: &mut Vec<Said>, notes: &mut Notes) {
+        if self.version == 2 {
+            let unit = if self.is_ns { "ns" } else { "ms" };
+            notes.count(match unit {
+                "ns" => "log does not say in what its times are: taken for ns",
+                _ => "log does not say in what its times are: taken for ms",
+            });
+        }
+    }
+}
+
+impl Replay {
+    /// For a log that begins like this.
+    pub(crate) fn new(head: &[u8]) -> Self {
+        let times = head.split(|it| *it == b'\n').filter_map(|line| {
+            let first = line.split(|it| *it == b'|').next()?;
+            number(first).and_then(|it| u64::try_from(it).ok())
+        });
+        Self { begins_in_ns: times.max().is_some_and(|it| it > MS_MAX), ..Self::default() }
+    }
+
+    fn operation(&mut self, line: &[u8], out: &mut Vec<Said>, notes: &mut Notes) -> Option<()> {
+        let values: Vec<&[u8]> = line.strip_suffix(b"|")?.split(|it| *it == b'|').collect();
+        let time = u64::try_from(number(values.first()?)?).ok()?;
+        let pid = i32::try_from(number(values.get(2)?)?).ok().filter(|it| *it > 0)?;
+        let (label, values) = values.get(HEAD..)?.split_last()?;
+        let name = label.get(..label.iter().position(|it| *it == b'@')?)?;
+        let Some(row) = table::find(name) else {
+            notes.unknown_call(name);
+            return Some(());
+        };
+        if values.len() != row.order.len() {
+            return None;
+        }
+        let paths: Vec<Vec<u8>> = values.iter().map(|it| self.original(it)).collect();
+        let value = |letter| {
+            let place = row.order.iter().position(|it| *it == letter)?;
+            paths.get(place).map(Vec::as_slice)
+        };
+        let end = self.ns(time);
+        self.last = end.max(self.last);
+        notes.count("operations that do not say how long they took");
+        operation::say(row, value, (Task::leader(pid), self.last, self.last), out).then_some(())
+    }
+
+    /// The path that was captured.
+    fn original(&self, value: &[u8]) -> Vec<u8> {
+        for place in PLACES {
+            let moved = [place, &self.name].concat();
+            let found = value.windows(moved.len()).position(|it| it == moved);
+            let parts =
+                found.and_then(|at| Some((value.get(..at)?, value.get(at + moved.len()..)?)));
+            if let Some((before, behind)) =
+                parts.filter(|it| it.1.is_empty() || it.1.starts_with(b"/"))
+            {
+                return [before, behind].concat();
+            }
+        }
+        value.to_vec()
+    }
+
+    /// A time, in ns.
+    fn ns(&self, time: u64) -> u64 {
+        if self.is_ns { time } else { time.saturating_mul(MS) }
+    }
+}

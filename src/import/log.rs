@@ -1,0 +1,266 @@
+//! Writes a capture log of what another tool has said.
+//!
+//! ```text
+//!   Said ─► Order ─► frames: FACTS (names, what was open) ─► DATA ─► ROUND
+//!           (window)
+//! ```
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use rustc_hash::FxHashSet;
+
+use super::notes::Notes;
+use super::order::Order;
+use super::points;
+use super::records::{MACHINE, SAMPLE_TYPE, encode};
+use super::said::{Said, What};
+use crate::capture::fact::{Fact, FactsFrame, Text};
+use crate::capture::format::{Codec, FrameKind};
+use crate::capture::header::{Clock, Counts, End, Header, Host, Imported, Layout, Ring, Scope};
+use crate::capture::writer::{DataFrame, Writer};
+use crate::event::syscall_table::CALLS;
+use crate::units::{CpuId, KernelTime, Pid};
+
+/// A data frame is closed when it has so many bytes.
+const FRAME_BYTES: usize = 2 << 20;
+
+/// A log that says when it happened, and not only how long it took, has times since 1970 of more than this: 1980, in ns.
+const EPOCH_MIN: u64 = 315_532_800_000_000_000;
+
+/// What is known of the log before it is read.
+#[derive(Clone, Debug, Default)]
+pub struct About {
+    /// Who wrote it, and how.
+    pub imported: Imported,
+    /// It tells of block devices, not of calls.
+    pub is_block: bool,
+}
+
+/// The writer.
+#[derive(Debug)]
+pub struct Log<W: Write> {
+    writer: Writer<W>,
+    about: About,
+    order: Order,
+    /// Nothing is written before the first time is known.
+    begun: bool,
+    facts: FactsFrame,
+    bytes: Vec<u8>,
+    records: u32,
+    first: u64,
+    last: u64,
+    samples: BTreeMap<u16, u64>,
+    /// Processes whose root is known.
+    rooted: FxHashSet<Pid>,
+}
+
+impl<W: Write> Log<W> {
+    /// Begins a log on `out`.
+    ///
+    /// # Errors
+    ///
+    /// Those of `out`.
+    pub fn new(out: W, about: About) -> io::Result<Self> {
+        Ok(Self {
+            writer: Writer::new(out)?,
+            about,
+            order: Order::default(),
+            begun: false,
+            facts: FactsFrame::default(),
+            bytes: Vec::new(),
+            records: 0,
+            first: 0,
+            last: 0,
+            samples: BTreeMap::new(),
+            rooted: FxHashSet::default(),
+        })
+    }
+
+    /// Takes what was said, in nearly the order of the times.
+    ///
+    /// # Errors
+    ///
+    /// Those of the output.
+    pub fn put(&mut self, said: Said) -> io::Result<()> {
+        match self.order.push(said) {
+            Some(due) => self.write(due),
+            None => Ok(()),
+        }
+    }
+
+    fn write(&mut self, said: Said) -> io::Result<()> {
+        if !self.begun {
+            self.begin(said.time)?;
+        }
+        if self.records == 0 {
+            self.first = said.time;
+        }
+        self.last = said.time;
+        let before = self.bytes.len();
+        let point = encode(&mut self.bytes, &said);
+        let births = u32::from(matches!(said.what, What::Born(..)));
+        self.records += births + u32::from(self.bytes.len() > before);
+        if let Some(point) = point {
+            *self.samples.entry(points::number(point)).or_default() += 1;
+        }
+        self.note(said);
+        if self.bytes.len() >= FRAME_BYTES || self.facts.is_full() {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    /// What is no record.
+    fn note(&mut self, said: Said) {
+        let (time, pid) = (KernelTime(said.time), said.task.pid);
+        if !self.about.is_block && self.rooted.insert(pid) {
+            // The other tool names files from its own root, and so, for all that it says, do those whom it has watched.
+            self.facts.push(&Fact::Text { time, which: Text::ROOT, pid, text: b"/".to_vec() });
+        }
+        match said.what {
+            What::Exit(_, _, reads) => {
+                for read in reads {
+                    self.facts.push(&Fact::Name {
+                        tid: said.task.tid,
+                        cpu: CpuId(0),
+                        record_time: time,
+                        of: read.of,
+                        begin: time,
+                        end: time,
+                        errno: 0,
+                        address: read.address,
+                        stat: read.stat,
+                        bytes: read.bytes,
+                    });
+                }
+            }
+            What::Open(fd, link, flags) => self.facts.push(&Fact::Fd {
+                begin: time,
+                end: time,
+                pid,
+                fd,
+                flags,
+                position: 0,
+                // Where it stands is not known: others may move it.
+                shared: true,
+                stat: None,
+                link,
+            }),
+            // It has its parent's.
+            What::Born(child, _) => {
+                self.rooted.insert(child.pid);
+            }
+            What::Directory(text) => {
+                self.facts.push(&Fact::Text { time, which: Text::CWD, pid, text })
+            }
+            _ => {}
+        }
+    }
+
+    fn begin(&mut self, first: u64) -> io::Result<()> {
+        self.begun = true;
+        let start = KernelTime(first.saturating_sub(1));
+        let header = header(&self.about, start.0);
+        self.writer.json(FrameKind::HEADER, start, &header)?;
+        // There was none: nothing is held back for it.
+        let over = (Text::SNAPSHOT_OVER, Pid(0), Vec::new());
+        let (which, pid, text) = over;
+        self.facts.push(&Fact::Text { time: start, which, pid, text });
+        Ok(())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let time = KernelTime(self.last);
+        if self.facts.count > 0 {
+            self.writer.facts(time, &mut std::mem::take(&mut self.facts))?;
+        }
+        if self.records > 0 {
+            let frame = DataFrame {
+                cpu: 0,
+                stream: 0,
+                layout: 0,
+                codec: Codec::ZSTD_DELTA,
+                first_time: KernelTime(self.first),
+                last_time: time,
+                records: std::mem::take(&mut self.records),
+            };
+            self.writer.data(&frame, &mut self.bytes)?;
+            self.bytes.clear();
+        }
+        self.writer.round(time)
+    }
+
+    /// Nothing follows. What is not understood stands in the books of the log; `unit` is what `notes` counts.
+    ///
+    /// # Errors
+    ///
+    /// Those of the output.
+    pub fn finish(mut self, notes: &mut Notes, unit: &str) -> io::Result<W> {
+        while let Some(due) = self.order.pop() {
+            self.write(due)?;
+        }
+        if !self.begun {
+            self.begin(1)?;
+            self.last = 1;
+        }
+        self.flush()?;
+        notes.add(
+            "began before others that were told long before them: their times are later by that",
+            self.order.late,
+        );
+        let end = End {
+            end_ns: self.last,
+            end_realtime_ns: if self.last > EPOCH_MIN { self.last } else { 0 },
+            reason: "imported".into(),
+            tracepoints: self.counts(),
+            warnings: notes.told(unit),
+            ..End::default()
+        };
+        self.writer.json(FrameKind::END, KernelTime(self.last), &end)?;
+        Ok(self.writer.into_inner())
+    }
+
+    fn counts(&self) -> Vec<Counts> {
+        let counts = points::described(self.about.is_block).into_iter().map(|it| Counts {
+            samples: self.samples.get(&it.id).copied().unwrap_or(0),
+            name: format!("{}:{}", it.system, it.name),
+            ring: 0,
+            hits: None,
+            lost: None,
+        });
+        counts.collect()
+    }
+}
+
+fn header(about: &About, start: u64) -> Header {
+    let is_dated = start > EPOCH_MIN;
+    let calls = if about.is_block { &[] } else { CALLS };
+    Header {
+        tool_version: env!("CARGO_PKG_VERSION").into(),
+        // Nothing is known of the machine but that its calls have these names: the numbers are ours.
+        host: Host { machine: MACHINE.into(), cpus: vec![0], page_bytes: 4096, ..Host::default() },
+        clock: Clock {
+            name: if is_dated { "CLOCK_REALTIME" } else { "unknown" }.into(),
+            start_ns: start,
+            all_on_ns: start,
+            start_realtime_ns: if is_dated { start } else { 0 },
+        },
+        scope: Scope { mode: "system".into(), ..Scope::default() },
+        calls: calls.iter().map(|it| it.name.to_owned()).collect(),
+        args: "exact".into(),
+        names: "imported".into(),
+        source: "imported".into(),
+        source_reason: format!("from {}: {}", about.imported.tool, about.imported.format),
+        exec_exits: true,
+        layouts: vec![Layout {
+            source: "perf".into(),
+            sample_type: SAMPLE_TYPE,
+            ..Layout::default()
+        }],
+        rings: vec![Ring { name: "imported".into(), bytes: 0 }],
+        tracepoints: points::described(about.is_block),
+        imported: Some(about.imported.clone()),
+        ..Header::default()
+    }
+}

@@ -1,0 +1,134 @@
+//! A log of another tool → a capture log, on which everything else works unchanged.
+//!
+//! ```text
+//!   bytes ─► Lines ─► Parser (strace, ioriot, fio) ─┐
+//!        └──────────► blktrace ─────────────────────┴─► Said ─► Log ─► .iocap
+//!                     pure                                      order, frames
+//! ```
+//!
+//! Formats are facts: parsers are written from what the tools print, and from their documents. What the other log does not
+//! say is absent; where our format needs a number all the same it is the plainest one, and [`Notes`] say so. What is not
+//! understood is counted, and told at the end and in the log. Any bytes may come: nothing here panics, and memory does not
+//! grow with the length of the log.
+
+mod blktrace;
+mod detect;
+mod fio;
+mod ioriot;
+mod lines;
+mod log;
+mod notes;
+mod order;
+mod points;
+mod records;
+mod said;
+mod strace;
+mod words;
+
+use std::io::{self, BufRead, Write};
+
+use thiserror::Error;
+
+pub use detect::{Format, detect};
+pub use log::{About, Log};
+pub use notes::Notes;
+pub use said::{Block, Read, Said, Task, What};
+
+use crate::capture::header::Imported;
+use lines::Lines;
+
+/// Why nothing was imported.
+#[derive(Debug, Error)]
+pub enum ImportError {
+    /// The other log cannot be read, or ours not be written.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// It is none that we know.
+    #[error(
+        "this is no log that is known: strace, ioriot, fio or blktrace; --from says which it is"
+    )]
+    Unknown,
+    /// Nothing of it is understood.
+    #[error("nothing of this is understood as a log of {0}")]
+    Nothing(&'static str),
+    /// It is of a kind that cannot be imported.
+    #[error("{0}")]
+    Refused(String),
+}
+
+/// What understands one line after the other.
+trait Parser {
+    /// Takes a line; what it says goes into `out`. False: it is not understood.
+    fn line(&mut self, line: &[u8], out: &mut Vec<Said>, notes: &mut Notes) -> bool;
+
+    /// Nothing follows.
+    fn finish(&mut self, out: &mut Vec<Said>, notes: &mut Notes);
+}
+
+/// Makes a capture log of another tool's. `file` is what that is called. Gives the output back, and what must be told.
+///
+/// # Errors
+///
+/// [`ImportError`]; what has been written of the output then is of no use.
+pub fn import<R: BufRead, W: Write>(
+    mut input: R,
+    format: Option<Format>,
+    file: &str,
+    out: W,
+) -> Result<(W, Notes, Format), ImportError> {
+    let head = input.fill_buf()?.to_vec();
+    let format = match format {
+        Some(it) => it,
+        None => detect(&head).ok_or(ImportError::Unknown)?,
+    };
+    let about = About {
+        imported: Imported {
+            tool: format.tool().into(),
+            format: format.described(&head),
+            file: file.into(),
+        },
+        is_block: format == Format::Blktrace,
+    };
+    let mut notes = Notes::default();
+    let mut log = Log::new(out, about)?;
+    match parser(format, &head) {
+        Some(mut parser) => read_lines(input, parser.as_mut(), &mut log, &mut notes)?,
+        None => blktrace::Blktrace::default().read(input, &mut notes, |it| log.put(it))?,
+    }
+    if notes.read > 0 && notes.read == notes.strange() {
+        return Err(ImportError::Nothing(format.tool()));
+    }
+    let out = log.finish(&mut notes, format.unit())?;
+    Ok((out, notes, format))
+}
+
+/// What reads its lines; `None`: it has none.
+fn parser(format: Format, head: &[u8]) -> Option<Box<dyn Parser>> {
+    Some(match format {
+        Format::Strace => Box::new(strace::Strace::new(head)),
+        Format::Ioriot => Box::new(ioriot::Capture::default()),
+        Format::IoriotReplay => Box::new(ioriot::Replay::new(head)),
+        Format::FioIolog => Box::new(fio::Iolog::default()),
+        Format::Blktrace => return None,
+    })
+}
+
+fn read_lines<R: BufRead, W: Write>(
+    input: R,
+    parser: &mut dyn Parser,
+    log: &mut Log<W>,
+    notes: &mut Notes,
+) -> io::Result<()> {
+    let mut lines = Lines::new(input);
+    let mut said = Vec::new();
+    while let Some(line) = lines.next()? {
+        notes.read += 1;
+        if !parser.line(line, &mut said, notes) {
+            let number = notes.read;
+            notes.not_understood(number, line);
+        }
+        said.drain(..).try_for_each(|it| log.put(it))?;
+    }
+    parser.finish(&mut said, notes);
+    said.drain(..).try_for_each(|it| log.put(it))
+}

@@ -1,0 +1,120 @@
+//! Bytes of perf's records, as `perf_event_open(2)` describes them, for what another tool has said.
+
+use super::points::{Point, payload};
+use super::said::{Block, Said, Task, What};
+use crate::event::block::BlockPoint;
+use crate::event::syscall_table::CallId;
+use crate::record::abi::{MISC_COMM_EXEC, record_type, sample_type};
+
+/// `PERF_SAMPLE_*` of all records.
+pub(super) const SAMPLE_TYPE: u64 = sample_type::TID | sample_type::TIME | sample_type::RAW;
+
+/// The table by which calls are numbered: it has every call of ours.
+pub(super) const MACHINE: &str = "x86_64";
+
+/// Bytes of a task's name, the NUL at its end not counted (`TASK_COMM_LEN`).
+pub(super) const COMM_BYTES: usize = 15;
+
+/// Appends the records of what was said, and tells of which tracepoints; facts have none.
+pub(super) fn encode(out: &mut Vec<u8>, said: &Said) -> Option<Point> {
+    let Said { time, task, what } = said;
+    match what {
+        What::Enter(call, args) => {
+            let args = args.map(u64::to_le_bytes);
+            sample(out, said, Point::Enter, &[&number(*call), args.as_flattened()])
+        }
+        What::Exit(call, ret, _) => {
+            sample(out, said, Point::Exit, &[&number(*call), &ret.to_le_bytes()])
+        }
+        What::Born(child, flags) => {
+            relation(out, record_type::FORK, *time, *task, *child);
+            let tid = child.tid.0.to_le_bytes();
+            sample(out, said, Point::NewTask, &[&tid, &flags.to_le_bytes()])
+        }
+        What::Named(name, exec) => {
+            comm(out, *time, *task, name, *exec);
+            None
+        }
+        What::Ended => {
+            relation(out, record_type::EXIT, *time, *task, *task);
+            None
+        }
+        What::Block(block) => request(out, said, block),
+        What::Open(..) | What::Directory(_) => None,
+    }
+}
+
+fn number(call: CallId) -> [u8; 8] {
+    u64::from(call.call().x86_64).to_le_bytes()
+}
+
+fn request(out: &mut Vec<u8>, said: &Said, block: &Block) -> Option<Point> {
+    let point = Point::Block(block.point);
+    let (dev, sector) = (block.dev.0.to_le_bytes(), block.sector.to_le_bytes());
+    let sectors = block.sectors.to_le_bytes();
+    let error = block.error.to_le_bytes();
+    match block.point {
+        BlockPoint::Complete | BlockPoint::BioComplete => {
+            sample(out, said, point, &[&dev, &sector, &sectors, &error, &block.rwbs, &block.comm])
+        }
+        BlockPoint::Remap => {
+            let (old_dev, old_sector) = block.from.unwrap_or((block.dev, block.sector));
+            let old = (old_dev.0.to_le_bytes(), old_sector.to_le_bytes());
+            sample(out, said, point, &[&dev, &sector, &sectors, &old.0, &old.1, &block.rwbs])
+        }
+        _ => sample(out, said, point, &[&dev, &sector, &sectors, &block.rwbs, &block.comm]),
+    }
+}
+
+fn task_bytes(task: Task) -> [[u8; 4]; 2] {
+    [task.pid.0, task.tid.0].map(i32::to_le_bytes)
+}
+
+/// `u32 pid, tid; u64 time; u32 size; char payload[]`, padded to eight bytes.
+fn sample(out: &mut Vec<u8>, said: &Said, point: Point, values: &[&[u8]]) -> Option<Point> {
+    let mut raw = Vec::with_capacity(80);
+    payload(&mut raw, point, said.task.tid.0, values);
+    raw.resize((raw.len() + 4).next_multiple_of(8) - 4, 0);
+    let size = u32::try_from(raw.len()).unwrap_or(0).to_le_bytes();
+    let task = task_bytes(said.task);
+    record(
+        out,
+        (record_type::SAMPLE, 0),
+        &[task.as_flattened(), &said.time.to_le_bytes(), &size, &raw],
+    );
+    Some(point)
+}
+
+/// A birth or an end: `u32 pid, ppid, tid, ptid; u64 time`.
+fn relation(out: &mut Vec<u8>, kind: u32, time: u64, parent: Task, child: Task) {
+    let words = [child.pid.0, parent.pid.0, child.tid.0, parent.tid.0].map(i32::to_le_bytes);
+    let parts: [&[u8]; 2] = [words.as_flattened(), &time.to_le_bytes()];
+    other(out, (kind, 0), &parts, (time, parent));
+}
+
+/// A name: `u32 pid, tid; char comm[]`, padded to eight bytes.
+fn comm(out: &mut Vec<u8>, time: u64, task: Task, name: &[u8], exec: bool) {
+    let misc = if exec { MISC_COMM_EXEC } else { 0 };
+    let mut text = name.get(..COMM_BYTES).unwrap_or(name).to_vec();
+    text.resize((text.len() + 1).next_multiple_of(8), 0);
+    let words = task_bytes(task);
+    other(out, (record_type::COMM, misc), &[words.as_flattened(), &text], (time, task));
+}
+
+/// A record with the trailer that `sample_id_all` gives to all but samples.
+fn other(out: &mut Vec<u8>, head: (u32, u16), parts: &[&[u8]], (time, running): (u64, Task)) {
+    let (words, time) = (task_bytes(running), time.to_le_bytes());
+    let parts = [parts, &[words.as_flattened(), &time]].concat();
+    record(out, head, &parts);
+}
+
+/// `u32 type; u16 misc; u16 size`, and the rest.
+fn record(out: &mut Vec<u8>, (kind, misc): (u32, u16), parts: &[&[u8]]) {
+    let bytes: usize = 8 + parts.iter().map(|it| it.len()).sum::<usize>();
+    // All parts are of fixed size but names, which were cut.
+    let size = u16::try_from(bytes).unwrap_or(u16::MAX);
+    out.extend_from_slice(&kind.to_le_bytes());
+    out.extend_from_slice(&misc.to_le_bytes());
+    out.extend_from_slice(&size.to_le_bytes());
+    parts.iter().for_each(|it| out.extend_from_slice(it));
+}

@@ -1,0 +1,364 @@
+//! A call as strace prints it → registers, and what was read beside them.
+//!
+//! Which argument is which says the one table of system calls. strace prints what pointers point to, so where they point is
+//! not known: they get addresses of our own, one for each argument.
+
+use super::value::{arguments, begun, elements, link, number, string};
+use crate::capture::fact::NameOf;
+use crate::event::syscall_table::{Call, CallId, Class, Role};
+use crate::import::notes::Notes;
+use crate::import::said::Read;
+use crate::import::words::Words;
+use crate::units::Fd;
+
+/// Where the first argument stands that is in memory, and how far it is to the next one.
+const MEMORY: u64 = 0x7000_0000_0000;
+const APART: u64 = 0x1_0000;
+
+/// The bits of `clone`'s flags that are a signal's number (`CSIGNAL`, `include/uapi/linux/sched.h`).
+const SIGNAL_BITS: u64 = 0xff;
+
+/// Names that strace has for calls and the kernel's tracepoints have not.
+const NAMES: &[(&[u8], &str)] = &[(b"umount2", "umount")];
+
+/// How a call ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Outcome {
+    /// The result; `None`: it has none that was seen.
+    pub(super) ret: Option<i64>,
+    /// Where the descriptor points that it is.
+    pub(super) link: Option<Vec<u8>>,
+    /// How long it took, ns.
+    pub(super) took: Option<u64>,
+}
+
+/// A descriptor that a call was given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Given {
+    pub(super) fd: Fd,
+    pub(super) link: Vec<u8>,
+    /// It can be nothing else.
+    pub(super) is_directory: bool,
+}
+
+/// What stands in a line.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Parsed {
+    pub(super) args: [u64; 6],
+    pub(super) reads: Vec<Read>,
+    pub(super) given: Vec<Given>,
+    /// Where the process is.
+    pub(super) directory: Option<Vec<u8>>,
+}
+
+/// The row of a call of this name.
+pub(super) fn row(name: &[u8]) -> Option<CallId> {
+    let alias = NAMES.iter().find(|it| it.0 == name).map(|it| it.1);
+    let name = alias.or_else(|| std::str::from_utf8(name).ok())?;
+    CallId::by_common_name(name)
+}
+
+/// Arguments and what is behind them; `text` begins behind the `(`.
+pub(super) fn whole<'a>(text: &'a [u8], words: &Words) -> Option<(Vec<&'a [u8]>, Outcome)> {
+    let (arguments, rest) = arguments(text)?;
+    let rest = rest.trim_ascii_start().strip_prefix(b"=")?.trim_ascii();
+    Some((arguments, outcome(rest, words)?))
+}
+
+/// The arguments that are known of a call whose end was not seen.
+pub(super) fn half(text: &[u8]) -> Vec<&[u8]> {
+    begun(text)
+}
+
+/// `0`, `3</x>`, `-1 ENOENT (No such file or directory)`, `?`, each with ` <0.000123>` behind it, or not.
+fn outcome(text: &[u8], words: &Words) -> Option<Outcome> {
+    let (text, took) = match text.strip_suffix(b">").and_then(|it| split_last(it, b" <")) {
+        Some((before, time)) => match seconds(time) {
+            Some(took) => (before, Some(took)),
+            None => (text, None),
+        },
+        None => (text, None),
+    };
+    let mut parts = text.splitn(3, |it| *it == b' ');
+    let (first, second) = (parts.next()?, parts.next().unwrap_or_default());
+    let error = words.errno(second).map(|it| -i64::from(it));
+    let ret = match first {
+        b"?" => error,
+        b"-1" if error.is_some() => error,
+        b"-1" if second == b"(errno" => {
+            let digits = parts.next().unwrap_or_default();
+            number(digits).and_then(|it| i64::try_from(it).ok()).map(|it| -it)
+        }
+        _ => Some(number(first)?.cast_signed()),
+    };
+    Some(Outcome { ret, link: link(text).filter(|_| decorates_first(text)), took })
+}
+
+/// What is decorated is the result, and not something in its explanation.
+fn decorates_first(text: &[u8]) -> bool {
+    let end = text.iter().position(|it| !it.is_ascii_digit());
+    end.and_then(|it| text.get(it)) == Some(&b'<')
+}
+
+fn split_last<'a>(text: &'a [u8], at: &[u8]) -> Option<(&'a [u8], &'a [u8])> {
+    let place = text.windows(at.len()).rposition(|it| it == at)?;
+    Some((text.get(..place)?, text.get(place + at.len()..)?))
+}
+
+/// Decimal seconds, to the nanosecond; no more digits than a time of ours has.
+pub(super) fn seconds(text: &[u8]) -> Option<u64> {
+    let text = std::str::from_utf8(text).ok()?;
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let is_number = |it: &str| it.bytes().all(|it| it.is_ascii_digit());
+    if whole.is_empty() || !is_number(whole) || !is_number(fraction) || fraction.len() > 9 {
+        return None;
+    }
+    let parts = 10_u64.pow(9 - u32::try_from(fraction.len()).ok()?);
+    let nanos = if fraction.is_empty() { 0 } else { fraction.parse::<u64>().ok()? * parts };
+    whole.parse::<u64>().ok()?.checked_mul(1_000_000_000)?.checked_add(nanos)
+}
+
+/// What children of this call share with their parent; `None`: it makes none.
+pub(super) fn clone_flags(name: &[u8], arguments: &[u8], words: &Words) -> Option<u64> {
+    let flags = match name {
+        b"fork" => 0,
+        b"vfork" => (libc::CLONE_VM | libc::CLONE_VFORK) as u64,
+        b"clone" | b"clone3" | b"clone2" => {
+            let start = arguments
+                .windows(6)
+                .position(|it| it == b"flags=")
+                .map_or(arguments.len(), |it| it + 6);
+            let rest = arguments.get(start..).unwrap_or_default();
+            let end = rest.iter().position(|it| b",} )".contains(it)).unwrap_or(rest.len());
+            sum(rest.get(..end).unwrap_or_default(), words).unwrap_or(0)
+        }
+        _ => return None,
+    };
+    Some(flags & !SIGNAL_BITS)
+}
+
+/// Numbers and names joined by `|`; `None`: one of them is not known.
+pub(super) fn sum(text: &[u8], words: &Words) -> Option<u64> {
+    text.split(|it| *it == b'|').try_fold(0, |sum, it| {
+        let word = it.split(|it| b" <".contains(it)).next().unwrap_or_default();
+        Some(sum | number(word).or_else(|| words.value(word))?)
+    })
+}
+
+/// Registers and what was read beside them.
+pub(super) fn parse(
+    id: CallId,
+    texts: &[&[u8]],
+    ret: Option<i64>,
+    words: &Words,
+    notes: &mut Notes,
+) -> Parsed {
+    let call = id.call();
+    let mut parsed = Parsed::default();
+    if call.class == Class::Process && !call.is_exec() {
+        return parsed;
+    }
+    for (index, text) in texts.iter().take(6).enumerate() {
+        // The two halves of its offset are printed as one.
+        let place = if call.arg(Role::RwFlags).is_some() && index == 4 { 5 } else { index };
+        let Some(role) = call.args.get(place).copied() else { continue };
+        let address = MEMORY + APART * index as u64;
+        let value = match role {
+            Role::Fd | Role::Fd2 | Role::DirFd | Role::DirFd2 => {
+                descriptor(&mut parsed, call, role, text, words)
+            }
+            Role::Path | Role::Path2 => path(&mut parsed.reads, text, address, notes),
+            Role::Buffers | Role::OffsetPtr | Role::OffsetPtr2 | Role::How | Role::Pair => {
+                pointed(&mut parsed.reads, role, (text, address), ret, words)
+            }
+            _ => None,
+        };
+        let value = value.or_else(|| plain(text, address, words));
+        if value.is_none() && !role.is_pointer() {
+            notes.count("arguments of calls that are not understood, and are 0");
+        }
+        if let Some(register) = parsed.args.get_mut(place) {
+            *register = value.unwrap_or(0);
+        }
+    }
+    parsed
+}
+
+/// A number, names of constants, or something that stands in memory.
+fn plain(text: &[u8], address: u64, words: &Words) -> Option<u64> {
+    match text.first()? {
+        b'"' | b'[' | b'{' | b'~' | b'&' => Some(address),
+        _ => sum(text, words),
+    }
+}
+
+fn descriptor(
+    parsed: &mut Parsed,
+    call: &Call,
+    role: Role,
+    text: &[u8],
+    words: &Words,
+) -> Option<u64> {
+    let end = text.iter().position(|it| *it == b'<').unwrap_or(text.len());
+    let value = sum(text.get(..end)?, words)?;
+    let Some(link) = link(text) else { return Some(value) };
+    let fd = i32::try_from(value.cast_signed()).ok()?;
+    if fd == libc::AT_FDCWD {
+        parsed.directory.get_or_insert(link);
+    } else {
+        // Calls that ask about a file may mean the descriptor itself (`AT_EMPTY_PATH`).
+        let is_asked = matches!(call.class, Class::Stat | Class::Attribute);
+        let is_directory = matches!(role, Role::DirFd | Role::DirFd2) && !is_asked
+            || matches!(call.class, Class::List | Class::Place);
+        parsed.given.push(Given { fd: Fd(fd), link, is_directory });
+    }
+    Some(value)
+}
+
+fn path(reads: &mut Vec<Read>, text: &[u8], address: u64, notes: &mut Notes) -> Option<u64> {
+    let (bytes, is_whole) = string(text)?;
+    if is_whole {
+        reads.push(Read::memory(NameOf::Argument, address, bytes));
+    } else {
+        notes.count("paths cut off: they are not known");
+    }
+    Some(address)
+}
+
+/// What a pointer points to when the call has ended.
+fn pointed(
+    reads: &mut Vec<Read>,
+    role: Role,
+    (text, address): (&[u8], u64),
+    ret: Option<i64>,
+    words: &Words,
+) -> Option<u64> {
+    let opens = text.first().filter(|it| b"[{".contains(it));
+    opens?;
+    let bytes = match role {
+        Role::Buffers => Some(buffers(text)),
+        Role::How => how(text, words),
+        Role::Pair => pair(text).map(|it| it.map(i32::to_le_bytes).as_flattened().to_vec()),
+        _ => position(text, ret).map(|it| it.to_le_bytes().to_vec()),
+    };
+    let read = bytes.filter(|it| !it.is_empty());
+    reads.extend(read.map(|bytes| Read::memory(NameOf::Memory, address, bytes)));
+    Some(address)
+}
+
+/// The `struct iovec`s: only their lengths are known. Nothing if some of them are not shown.
+fn buffers(text: &[u8]) -> Vec<u8> {
+    let length = |it: &&[u8]| {
+        let place = it.windows(8).rposition(|it| it == b"iov_len=")?;
+        number(it.get(place + 8..)?)
+    };
+    let elements = elements(text);
+    let all: Option<Vec<u64>> = elements.iter().map(length).collect();
+    let all = all.unwrap_or_default();
+    all.iter().flat_map(|it| [0, *it].map(u64::to_le_bytes).concat()).collect()
+}
+
+/// A `struct open_how`: three numbers of eight bytes (`include/uapi/linux/openat2.h`).
+fn how(text: &[u8], words: &Words) -> Option<Vec<u8>> {
+    let elements = elements(text);
+    let field = |name: &[u8]| {
+        let found = elements.iter().find_map(|it| it.strip_prefix(name));
+        found.map_or(Some(0), |it| sum(it, words))
+    };
+    let all = [field(b"flags=")?, field(b"mode=")?, field(b"resolve=")?];
+    Some(all.map(u64::to_le_bytes).concat())
+}
+
+/// The two descriptors of `pipe2`.
+pub(super) fn pair(text: &[u8]) -> Option<[i32; 2]> {
+    let [first, second] = elements(text).try_into().ok()?;
+    let fd = |it: &[u8]| i32::try_from(number(it)?).ok();
+    Some([fd(first)?, fd(second)?])
+}
+
+/// `[0] => [46219]`: before and after; or only before, where the kernel has moved it by what the call did.
+fn position(text: &[u8], ret: Option<i64>) -> Option<u64> {
+    let after = text.windows(3).rposition(|it| it == b"> [").and_then(|it| text.get(it + 3..));
+    match after {
+        Some(after) => number(after),
+        None => number(text.get(1..)?)?.checked_add(ret.unwrap_or(0).max(0).cast_unsigned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(line: &str) -> (Parsed, Outcome) {
+        let words = Words::new();
+        let (name, rest) = line.split_once('(').expect(line);
+        let (texts, outcome) = whole(rest.as_bytes(), &words).expect(line);
+        let call = row(name.as_bytes()).expect(name);
+        let mut notes = Notes::default();
+        let parsed = parse(call, &texts, outcome.ret, &words, &mut notes);
+        assert_eq!(notes.told(""), Vec::<String>::new(), "{line}");
+        (parsed, outcome)
+    }
+
+    #[test]
+    fn an_open_says_all_that_it_was_given_and_gave() {
+        let (it, outcome) = parsed(
+            r#"openat(AT_FDCWD</tmp>, "a\n", O_WRONLY|O_CREAT|0x8, 0644) = 3</tmp/a> <0.000056>"#,
+        );
+        assert_eq!(it.args, [(-100_i64).cast_unsigned(), MEMORY + APART, 0o101 | 8, 0o644, 0, 0]);
+        assert_eq!(it.directory, Some(b"/tmp".to_vec()));
+        assert_eq!(it.reads[0].bytes, b"a\n");
+        let link = Some(b"/tmp/a".to_vec());
+        assert_eq!(outcome, Outcome { ret: Some(3), link, took: Some(56_000) });
+    }
+
+    #[test]
+    fn results_are_those_of_the_kernel() {
+        let ret = |it: &str| outcome(it.as_bytes(), &Words::new()).map(|it| (it.ret, it.took));
+        assert_eq!(
+            ret("-1 ENOENT (No such file or directory) <0.000013>"),
+            Some((Some(-2), Some(13_000)))
+        );
+        assert_eq!(ret("? ERESTARTSYS (To be restarted)"), Some((Some(-512), None)));
+        assert_eq!(ret("?"), Some((None, None)));
+        assert_eq!(ret("0x8000 (flags O_RDONLY|O_LARGEFILE)"), Some((Some(0x8000), None)));
+        assert_eq!(ret("-1 (errno 600)"), Some((Some(-600), None)));
+        assert_eq!(ret("what"), None);
+    }
+
+    #[test]
+    fn what_pointers_point_to_is_as_at_the_end() {
+        let (it, _) = parsed("sendfile(1</o>, 3</i>, [10] => [30], 20) = 20");
+        assert_eq!(
+            (it.reads[0].address, it.reads[0].bytes.as_slice()),
+            (it.args[2], &30_u64.to_le_bytes()[..])
+        );
+        let (it, _) = parsed("copy_file_range(3</i>, [10], 4</o>, NULL, 20, 0) = 20");
+        assert_eq!((it.reads[0].bytes.as_slice(), it.args[3]), (&30_u64.to_le_bytes()[..], 0));
+        let (it, _) = parsed(
+            r#"preadv2(3</i>, [{iov_base="a"..., iov_len=7}, {iov_base="", iov_len=9}], 2, 5, RWF_NOWAIT) = 7"#,
+        );
+        assert_eq!((it.args[2..].to_vec(), it.reads[0].bytes.len()), (vec![2, 5, 0, 8], 32));
+        let (it, _) = parsed("pipe2([3<pipe:[7]>, 4<pipe:[7]>], O_CLOEXEC) = 0");
+        assert_eq!(it.reads[0].bytes, [3, 0, 0, 0, 4, 0, 0, 0]);
+        let (it, _) =
+            parsed(r#"openat2(5</d>, "x", {flags=O_RDWR, mode=0600, resolve=0}, 24) = 3</d/x>"#);
+        assert_eq!(it.reads[1].bytes[..8], 2_u64.to_le_bytes());
+        assert!(it.given[0].is_directory);
+    }
+
+    #[test]
+    fn clones_tell_what_is_shared() {
+        let words = Words::new();
+        let flags = |name: &str, it: &str| clone_flags(name.as_bytes(), it.as_bytes(), &words);
+        assert_eq!(flags("clone", "child_stack=NULL, flags=CLONE_VM|SIGCHLD "), Some(0x100));
+        assert_eq!(
+            flags("clone3", "{flags=CLONE_THREAD|CLONE_FILES, exit_signal=0}, 88"),
+            Some(0x10400)
+        );
+        assert_eq!(
+            (flags("vfork", ""), flags("fork", ""), flags("read", "")),
+            (Some(0x4100), Some(0), None)
+        );
+    }
+}

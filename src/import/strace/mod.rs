@@ -1,0 +1,419 @@
+//! `strace -f -ttt -T -y` → what was said.
+//!
+//! strace stops threads, so what it prints is in the order of what happened: a call on one line was over before the next
+//! line began. Times are printed in microseconds; those that are the same are put one nanosecond behind each other, in the
+//! order of the lines. The begin of a call that others interrupted is told with its end, when all its arguments are known.
+//!
+//! What a file is that was opened is told by the next line of its thread, if that asks for it, as the C library does: so the end of
+//! an open is told with the line behind it. With `-y` a descriptor that was open before tells what it is when it is first used, and `AT_FDCWD` where the process is.
+
+mod about;
+mod call;
+mod stamp;
+mod tasks;
+mod value;
+
+use rustc_hash::FxHashMap;
+
+use super::Parser;
+use super::lines::LINE_BYTES_MAX;
+use super::notes::Notes;
+use super::records::COMM_BYTES;
+use super::said::{Read, Said, Task, What};
+use super::words::Words;
+use crate::capture::fact::NameOf;
+use crate::event::syscall_table::{CallId, Class, Role};
+use call::{Given, Outcome, Parsed, clone_flags, half, parse, row, whole};
+use stamp::{Clock, Reading, Stamp, prefix};
+use tasks::Tasks;
+
+/// What stands for the number of a thread that the log does not tell.
+const NOBODY: i32 = 1;
+
+/// Lines that wait for somebody's birth.
+const HELD_MAX: usize = 1 << 14;
+
+/// Calls that never end: the end of their task is told by itself.
+const ENDS: [&[u8]; 2] = [b"exit", b"exit_group"];
+
+/// The parser.
+#[derive(Debug)]
+pub(super) struct Strace {
+    words: Words,
+    clock: Clock,
+    tasks: Tasks,
+    /// Who is meant where nobody is named.
+    main: i32,
+    /// The begin of a line that was interrupted by a message of strace's own.
+    carried: Vec<u8>,
+    /// Lines of threads of which it is not clear yet who has made them.
+    held: FxHashMap<i32, Vec<(u64, Vec<u8>)>>,
+    held_lines: usize,
+}
+
+/// Where what is found goes.
+struct Out<'a> {
+    said: &'a mut Vec<Said>,
+    notes: &'a mut Notes,
+}
+
+impl Out<'_> {
+    fn say(&mut self, time: u64, task: Task, what: What) {
+        self.said.push(Said { time, task, what });
+    }
+}
+
+impl Parser for Strace {
+    fn line(&mut self, line: &[u8], said: &mut Vec<Said>, notes: &mut Notes) -> bool {
+        let mut out = Out { said, notes };
+        if let Some(before) = without_message(line) {
+            self.carried.extend_from_slice(before);
+            if self.carried.len() > LINE_BYTES_MAX {
+                self.carried.clear();
+                return false;
+            }
+            return true;
+        }
+        let joined = (!self.carried.is_empty())
+            .then(|| [std::mem::take(&mut self.carried).as_slice(), line].concat());
+        let (tid, stamp, rest) = prefix(joined.as_deref().unwrap_or(line));
+        if rest.is_empty() {
+            return line.is_empty();
+        }
+        let tid = tid.or_else(|| self.tasks.only()).unwrap_or(self.main);
+        if tid == NOBODY && self.tasks.thread(NOBODY).is_none() {
+            out.notes.count("thread without a number: it is 1");
+        }
+        let time = self.time(stamp, out.notes);
+        self.of(tid, time, rest, &mut out)
+    }
+
+    fn finish(&mut self, said: &mut Vec<Said>, notes: &mut Notes) {
+        let mut out = Out { said, notes };
+        let mut held: Vec<i32> = self.held.keys().copied().collect();
+        held.sort_unstable();
+        for tid in held {
+            self.tasks.begin(tid);
+            self.tell_held(tid, &mut out);
+        }
+        for tid in self.tasks.tids() {
+            self.tell_opened(tid, &[], &mut out);
+            self.give_up(tid, &mut out);
+        }
+    }
+}
+
+impl Strace {
+    /// For a log that begins like this.
+    pub(super) fn new(head: &[u8]) -> Self {
+        Self {
+            words: Words::new(),
+            clock: Clock::default(),
+            tasks: Tasks::default(),
+            main: first_thread(head).unwrap_or(NOBODY),
+            carried: Vec::new(),
+            held: FxHashMap::default(),
+            held_lines: 0,
+        }
+    }
+
+    fn time(&mut self, stamp: Option<Stamp>, notes: &mut Notes) -> u64 {
+        let (time, reading) = self.clock.read(stamp);
+        match reading {
+            Reading::Good => {}
+            Reading::Missing => {
+                notes.count("lines without a time: each is 1 µs behind the one before")
+            }
+            Reading::Back => {
+                notes.count("lines with an earlier time than the one before: put behind it")
+            }
+        }
+        time
+    }
+
+    /// A line of a thread.
+    fn of(&mut self, tid: i32, time: u64, rest: &[u8], out: &mut Out<'_>) -> bool {
+        if self.tasks.thread(tid).is_none() && !self.appears(tid, time, rest, out) {
+            return true;
+        }
+        // What was asked comes with the answer.
+        if !rest.starts_with(b"<... ") {
+            self.tell_opened(tid, rest, out);
+        }
+        if rest.starts_with(b"+++ ") {
+            return self.ends(tid, time, rest, out);
+        }
+        if rest.starts_with(b"--- ") {
+            return true;
+        }
+        if rest.starts_with(b"<... ") {
+            return self.resumed(tid, time, rest, out);
+        }
+        let cut = [&b"<unfinished ...>"[..], b"<detached ...>"].into_iter();
+        let cut = cut.filter_map(|it| rest.strip_suffix(it)).next();
+        let Some(begun) = cut else { return self.whole((tid, time), rest, None, out) };
+        if name_of(begun).is_none() {
+            return false;
+        }
+        self.give_up(tid, out);
+        if let Some(thread) = self.tasks.thread(tid) {
+            thread.pending = Some((time, begun.to_vec()));
+        }
+        true
+    }
+
+    /// A thread that was not there. False: its lines have to wait.
+    fn appears(&mut self, tid: i32, time: u64, rest: &[u8], out: &mut Out<'_>) -> bool {
+        let makers = self.tasks.inside(makes_tasks);
+        match makers.as_slice() {
+            [] => {}
+            [maker] if !self.held.contains_key(&tid) => {
+                self.is_born(*maker, tid, time, out);
+                return true;
+            }
+            _ if self.held_lines < HELD_MAX => {
+                self.held_lines += 1;
+                self.held.entry(tid).or_default().push((time, rest.to_vec()));
+                return false;
+            }
+            _ => out.notes.count("threads of which it is not clear who has made them"),
+        }
+        self.tasks.begin(tid);
+        self.tell_held(tid, out);
+        true
+    }
+
+    /// A thread was made by the call that its parent is inside.
+    fn is_born(&mut self, parent: i32, tid: i32, time: u64, out: &mut Out<'_>) {
+        let Some(thread) = self.tasks.thread(parent) else { return };
+        let task = thread.task;
+        let pending = thread.pending.as_ref().map(|it| it.1.as_slice()).unwrap_or_default();
+        let (name, arguments) = name_of(pending).unwrap_or_default();
+        let flags = clone_flags(name, arguments, &self.words).unwrap_or(0);
+        self.born(task, tid, (time, flags), out);
+    }
+
+    fn born(&mut self, parent: Task, tid: i32, (time, flags): (u64, u64), out: &mut Out<'_>) {
+        let child = self.tasks.born(parent, tid, flags);
+        let first = self.held.get(&tid).and_then(|it| it.first()).map_or(time, |it| it.0.min(time));
+        out.say(first, parent, What::Born(child, flags));
+        self.tell_held(tid, out);
+    }
+
+    /// What had to wait for a birth.
+    fn tell_held(&mut self, tid: i32, out: &mut Out<'_>) {
+        let held = self.held.remove(&tid).unwrap_or_default();
+        self.held_lines = self.held_lines.saturating_sub(held.len());
+        for (time, line) in held {
+            if !self.of(tid, time, &line, out) {
+                let number = out.notes.read;
+                out.notes.not_understood(number, &line);
+            }
+        }
+    }
+
+    /// `+++ exited with 0 +++`, `+++ killed by SIGKILL +++`, `+++ superseded by execve in pid 7 +++`
+    fn ends(&mut self, tid: i32, time: u64, rest: &[u8], out: &mut Out<'_>) -> bool {
+        self.give_up(tid, out);
+        if let Some(by) = rest.strip_prefix(b"+++ superseded by execve in pid ") {
+            // That thread has this one's number from now on.
+            let other = value::number(by).and_then(|it| i32::try_from(it).ok()).unwrap_or(0);
+            let pending = self.tasks.end(other).and_then(|it| it.pending);
+            self.tasks.thread(tid).into_iter().for_each(|it| it.pending.clone_from(&pending));
+            return true;
+        }
+        let Some(thread) = self.tasks.end(tid) else { return true };
+        out.say(time, thread.task, What::Ended);
+        true
+    }
+
+    /// The call that it is inside has no end.
+    fn give_up(&mut self, tid: i32, out: &mut Out<'_>) {
+        let Some(thread) = self.tasks.thread(tid) else { return };
+        let (task, pending) = (thread.task, thread.pending.take());
+        let Some((start, text)) = pending else { return };
+        let Some((name, arguments)) = name_of(&text) else { return };
+        let Some(call) = row(name) else { return self.unknown(name, out) };
+        let parsed = parse(call, &half(arguments), None, &self.words, out.notes);
+        self.enters((call, &parsed), (start, task), out);
+    }
+
+    /// `<... read resumed>"x", 1) = 1`
+    fn resumed(&mut self, tid: i32, time: u64, rest: &[u8], out: &mut Out<'_>) -> bool {
+        let Some(place) = rest.windows(8).position(|it| it == b"resumed>") else { return false };
+        let behind = rest.get(place + 8..).unwrap_or_default();
+        let pending = self.tasks.thread(tid).and_then(|it| it.pending.take());
+        let Some((start, begun)) = pending else {
+            out.notes.count("ends of calls whose begin is not there");
+            return true;
+        };
+        let text = [begun.as_slice(), behind].concat();
+        self.tell_opened(tid, &text, out);
+        self.whole((tid, start), &text, Some(time), out)
+    }
+
+    /// A call from its begin to its end; `end`: when that was, if another line told it.
+    fn whole(
+        &mut self,
+        (tid, start): (i32, u64),
+        text: &[u8],
+        end: Option<u64>,
+        out: &mut Out<'_>,
+    ) -> bool {
+        let Some((name, arguments)) = name_of(text) else { return false };
+        let Some((texts, outcome)) = whole(arguments, &self.words) else { return false };
+        let Some(task) = self.tasks.thread(tid).map(|it| it.task) else { return false };
+        if outcome.took.is_none() && outcome.ret.is_some() {
+            out.notes.count("calls that do not say how long they took");
+        }
+        let took = outcome.took.unwrap_or(0);
+        let end = end.unwrap_or_else(|| self.clock.after(start.saturating_add(took.max(1))));
+        let child = outcome.ret.and_then(|it| i32::try_from(it).ok()).filter(|it| *it > 0);
+        if let (Some(flags), Some(child)) = (clone_flags(name, arguments, &self.words), child)
+            && self.tasks.thread(child).is_none()
+        {
+            self.born(task, child, (end, flags), out);
+        }
+        let Some(call) = row(name) else {
+            self.unknown(name, out);
+            return true;
+        };
+        let parsed = parse(call, &texts, outcome.ret, &self.words, out.notes);
+        self.enters((call, &parsed), (start, task), out);
+        self.exits((call, parsed), outcome, (end, task), out);
+        true
+    }
+
+    fn unknown(&self, name: &[u8], out: &mut Out<'_>) {
+        if !ENDS.contains(&name) {
+            out.notes.unknown_call(name);
+        }
+    }
+
+    fn enters(
+        &mut self,
+        (call, parsed): (CallId, &Parsed),
+        (time, task): (u64, Task),
+        out: &mut Out<'_>,
+    ) {
+        let process = self.tasks.process(task.pid);
+        if let Some(path) = &parsed.directory
+            && !std::mem::replace(&mut process.knows_directory, true)
+        {
+            out.say(time, task, What::Directory(path.clone()));
+        }
+        for Given { fd, link, is_directory } in &parsed.given {
+            if process.fds.insert(fd.0) {
+                // strace does not say how it was opened: so that everything can be done with it that was done.
+                let flags = if *is_directory { libc::O_DIRECTORY } else { libc::O_RDWR };
+                out.say(time, task, What::Open(*fd, link.clone(), flags.cast_unsigned()));
+            }
+        }
+        out.say(time, task, What::Enter(call, parsed.args));
+    }
+
+    fn exits(
+        &mut self,
+        (call, parsed): (CallId, Parsed),
+        outcome: Outcome,
+        (time, task): (u64, Task),
+        out: &mut Out<'_>,
+    ) {
+        let Some(ret) = outcome.ret else { return };
+        let row = call.call();
+        let process = self.tasks.process(task.pid);
+        if matches!(row.class, Class::Open | Class::Dup | Class::Control | Class::Make(_)) {
+            process.fds.extend(i32::try_from(ret).ok().filter(|it| *it >= 0));
+        }
+        let mut reads = parsed.reads;
+        if row.class == Class::MakePair {
+            let made = reads.iter().find_map(|it| it.bytes.as_chunks::<4>().0.first_chunk::<2>());
+            process.fds.extend(made.into_iter().flatten().map(|it| i32::from_le_bytes(*it)));
+        }
+        if row.class == Class::Place && ret == 0 {
+            // It is elsewhere than it was at the start.
+            process.knows_directory = true;
+        }
+        if row.is_exec() && ret == 0 {
+            let path = reads.iter().find(|it| it.of == NameOf::Argument);
+            let name = path.map(|it| last(&it.bytes)).unwrap_or_default();
+            out.say(time, task, What::Named(name.to_vec(), true));
+        }
+        if let Some(bytes) = outcome.link.filter(|_| row.class == Class::Open) {
+            reads.push(Read::link(bytes, None));
+        }
+        if row.arg(Role::Path).is_some() && !reads.iter().any(|it| it.of == NameOf::Argument) {
+            out.notes.count("calls whose path is not printed");
+        }
+        let opened =
+            reads.last().filter(|it| it.of == NameOf::Link).and_then(|_| i32::try_from(ret).ok());
+        let exit = Said { time, task, what: What::Exit(call, ret, reads) };
+        match (opened, self.tasks.thread(task.tid.0)) {
+            (Some(fd), Some(thread)) => thread.opened = Some((fd, exit)),
+            _ => out.said.push(exit),
+        }
+    }
+
+    /// An open was over before this line of its thread, which may tell what was opened.
+    fn tell_opened(&mut self, tid: i32, line: &[u8], out: &mut Out<'_>) {
+        let Some(thread) = self.tasks.thread(tid) else { return };
+        let opened = thread.opened.take_if(|it| !about::is_asked(line, it.0));
+        let Some((fd, mut exit)) = opened else { return };
+        if let What::Exit(_, _, reads) = &mut exit.what
+            && let Some(link) = reads.last_mut()
+        {
+            link.stat = about::stat(line, fd, &self.words);
+        }
+        out.said.push(exit);
+    }
+}
+
+/// What the kernel calls a task after an exec: the last part of the path (`begin_new_exec()` in `fs/exec.c`).
+fn last(path: &[u8]) -> &[u8] {
+    let name = path.rsplit(|it| *it == b'/').next().unwrap_or(path);
+    name.get(..COMM_BYTES).unwrap_or(name)
+}
+
+/// Name and arguments of `read(0, …`.
+fn name_of(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let end = text.iter().position(|it| !it.is_ascii_alphanumeric() && *it != b'_')?;
+    let (name, rest) = text.split_at_checked(end)?;
+    rest.strip_prefix(b"(").filter(|_| !name.is_empty()).map(|it| (name, it))
+}
+
+fn makes_tasks(text: &[u8]) -> bool {
+    [&b"clone("[..], b"clone3(", b"fork(", b"vfork("].into_iter().any(|it| text.starts_with(it))
+}
+
+/// True if a line looks as if strace had printed it.
+pub(super) fn is_line(line: &[u8]) -> bool {
+    let rest = prefix(line).2;
+    let is_call = name_of(rest).is_some_and(|(_, it)| {
+        it.ends_with(b"<unfinished ...>")
+            || value::arguments(it).is_some_and(|it| it.1.trim_ascii_start().starts_with(b"="))
+    });
+    is_call || rest.starts_with(b"<... ") || rest.starts_with(b"+++ ")
+}
+
+/// What stands before a message of strace's own, which it prints in the middle of a line.
+fn without_message(line: &[u8]) -> Option<&[u8]> {
+    let is_end = line.ends_with(b" attached") || line.ends_with(b" detached");
+    let place = line.windows(16).rposition(|it| it == b"strace: Process ").filter(|_| is_end)?;
+    line.get(..place)
+}
+
+/// The number of the first thread, where lines do not tell it: many programs ask for it when they begin.
+fn first_thread(head: &[u8]) -> Option<i32> {
+    let unnamed = head.split(|it| *it == b'\n').filter(|it| prefix(it).0.is_none());
+    let mut asked = unnamed.filter_map(|it| {
+        let (name, _) = name_of(prefix(it).2)?;
+        let answer = it.windows(3).rposition(|it| it == b" = ").and_then(|at| it.get(at + 3..))?;
+        let tells = matches!(name, b"set_tid_address" | b"gettid");
+        value::number(answer).filter(|_| tells)
+    });
+    asked.next().and_then(|it| i32::try_from(it).ok())
+}
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

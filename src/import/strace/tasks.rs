@@ -1,0 +1,97 @@
+//! Who there is: threads, whose they are, and what each process has been seen with.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::import::said::{Said, Task};
+use crate::units::{Pid, Tid};
+
+/// A thread.
+#[derive(Debug)]
+pub(super) struct Thread {
+    pub(super) task: Task,
+    /// The call that it is inside: when it began, and what was printed of it.
+    pub(super) pending: Option<(u64, Vec<u8>)>,
+    /// The end of its last call, if that opened this descriptor.
+    pub(super) opened: Option<(i32, Said)>,
+}
+
+/// A process.
+#[derive(Debug, Default)]
+pub(super) struct Process {
+    threads: usize,
+    /// Descriptors that were seen to be made, or that have been told.
+    pub(super) fds: FxHashSet<i32>,
+    /// Where it is is known, or will be followed.
+    pub(super) knows_directory: bool,
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(super) struct Tasks {
+    threads: FxHashMap<i32, Thread>,
+    processes: FxHashMap<i32, Process>,
+}
+
+impl Tasks {
+    pub(super) fn thread(&mut self, tid: i32) -> Option<&mut Thread> {
+        self.threads.get_mut(&tid)
+    }
+
+    pub(super) fn process(&mut self, pid: Pid) -> &mut Process {
+        self.processes.entry(pid.0).or_default()
+    }
+
+    /// The only thread, if there is one.
+    pub(super) fn only(&self) -> Option<i32> {
+        match self.threads.len() {
+            1 => self.threads.keys().next().copied(),
+            _ => None,
+        }
+    }
+
+    /// Threads that are inside a call that is printed like this.
+    pub(super) fn inside(&self, is_wanted: impl Fn(&[u8]) -> bool) -> Vec<i32> {
+        let is_inside = |it: &&Thread| it.pending.as_ref().is_some_and(|it| is_wanted(&it.1));
+        self.threads.values().filter(is_inside).map(|it| it.task.tid.0).collect()
+    }
+
+    /// A thread whose birth is not in the log: a process of its own.
+    pub(super) fn begin(&mut self, tid: i32) -> Task {
+        self.add(Task::leader(tid))
+    }
+
+    /// A child of a thread.
+    pub(super) fn born(&mut self, parent: Task, tid: i32, flags: u64) -> Task {
+        if flags & libc::CLONE_THREAD as u64 != 0 {
+            return self.add(Task { pid: parent.pid, tid: Tid(tid) });
+        }
+        let fds = self.process(parent.pid).fds.clone();
+        let process = Process { threads: 0, fds, knows_directory: true };
+        self.processes.insert(tid, process);
+        self.add(Task::leader(tid))
+    }
+
+    fn add(&mut self, task: Task) -> Task {
+        self.process(task.pid).threads += 1;
+        self.threads.insert(task.tid.0, Thread { task, pending: None, opened: None });
+        task
+    }
+
+    pub(super) fn end(&mut self, tid: i32) -> Option<Thread> {
+        let thread = self.threads.remove(&tid)?;
+        let pid = thread.task.pid.0;
+        let process = self.processes.get_mut(&pid)?;
+        process.threads = process.threads.saturating_sub(1);
+        if process.threads == 0 {
+            self.processes.remove(&pid);
+        }
+        Some(thread)
+    }
+
+    /// Those that are left.
+    pub(super) fn tids(&self) -> Vec<i32> {
+        let mut tids: Vec<i32> = self.threads.keys().copied().collect();
+        tids.sort_unstable();
+        tids
+    }
+}

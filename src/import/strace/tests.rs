@@ -1,0 +1,194 @@
+use super::*;
+use proptest::prelude::*;
+
+fn told(text: &str) -> (Vec<Said>, Notes) {
+    let mut parser = Strace::new(text.as_bytes());
+    let (mut said, mut notes) = (Vec::new(), Notes::default());
+    for line in text.lines() {
+        notes.read += 1;
+        if !parser.line(line.as_bytes(), &mut said, &mut notes) {
+            let number = notes.read;
+            notes.not_understood(number, line.as_bytes());
+        }
+    }
+    parser.finish(&mut said, &mut notes);
+    said.sort_by_key(|it| it.time);
+    (said, notes)
+}
+
+/// Who, and what, in a word.
+fn words(said: &[Said]) -> Vec<String> {
+    let word = |it: &Said| {
+        let Task { pid, tid } = it.task;
+        let what = match &it.what {
+            What::Enter(call, _) => format!("{}(", call.call().name),
+            What::Exit(call, ret, _) => format!("{})={ret}", call.call().name),
+            What::Born(child, flags) => format!("born {}/{} {flags:x}", child.pid.0, child.tid.0),
+            What::Named(name, _) => format!("named {}", name.escape_ascii()),
+            What::Ended => "ended".into(),
+            What::Open(fd, link, _) => format!("open {}={}", fd.0, link.escape_ascii()),
+            What::Directory(path) => format!("in {}", path.escape_ascii()),
+            What::Block(_) => "block".into(),
+        };
+        format!("{}/{} {what}", pid.0, tid.0)
+    };
+    said.iter().map(word).collect()
+}
+
+#[test]
+fn a_call_in_two_pieces_begins_where_it_began() {
+    let (said, notes) = told(
+        "7 100000001.000000 read(0</dev/tty>,  <unfinished ...>\n\
+         8 100000001.000005 close(3</x>) = 0 <0.000002>\n\
+         7 100000001.000009 <... read resumed>\"a\", 10) = 1 <0.000009>\n",
+    );
+    assert_eq!(
+        words(&said),
+        [
+            "7/7 open 0=/dev/tty",
+            "7/7 read(",
+            "8/8 open 3=/x",
+            "8/8 close(",
+            "8/8 close)=0",
+            "7/7 read)=1"
+        ]
+    );
+    let times: Vec<u64> = said.iter().map(|it| it.time - 100_000_001_000_000_000).collect();
+    assert_eq!(times, [0, 0, 5000, 5000, 7000, 9000]);
+    assert_eq!(notes.told(""), Vec::<String>::new());
+}
+
+#[test]
+fn children_are_born_by_who_has_made_them() {
+    let (said, _) = told(
+        "7 clone(child_stack=NULL, flags=SIGCHLD <unfinished ...>\n\
+         8 close(4) = 0\n\
+         7 <... clone resumed>, child_tidptr=0x7f) = 8\n\
+         7 clone3({flags=CLONE_VM|CLONE_FILES|CLONE_THREAD, exit_signal=0}, 88) = 9\n\
+         9 +++ exited with 0 +++\n\
+         8 +++ killed by SIGKILL +++\n",
+    );
+    assert_eq!(
+        words(&said),
+        [
+            "7/7 clone(",
+            "7/7 born 8/8 0",
+            "8/8 close(",
+            "8/8 close)=0",
+            "7/7 clone)=8",
+            "7/7 clone3(",
+            "7/7 born 7/9 10500",
+            "7/7 clone3)=9",
+            "7/9 ended",
+            "8/8 ended"
+        ]
+    );
+}
+
+/// Fails if a thread is given to the first who could have made it.
+#[test]
+fn who_could_be_of_two_waits_until_one_has_said_so() {
+    let (said, _) = told(
+        "7 fork( <unfinished ...>\n\
+         8 fork( <unfinished ...>\n\
+         9 close(4) = 0\n\
+         8 <... fork resumed>) = 9\n\
+         7 <... fork resumed>) = 10\n",
+    );
+    let words = words(&said);
+    assert!(
+        words.contains(&"8/8 born 9/9 0".to_owned())
+            && words.contains(&"7/7 born 10/10 0".to_owned()),
+        "{words:?}"
+    );
+    let place = |it: &str| words.iter().position(|word| word == it);
+    assert!(place("8/8 born 9/9 0") < place("9/9 close("));
+}
+
+#[test]
+fn lines_that_strace_interrupts_itself_are_joined() {
+    let (said, notes) = told(
+        "set_tid_address(0x7f) = 77\n\
+         newfstatat(AT_FDCWD</w>, \"/x\", strace: Process 78 attached\n\
+         {st_mode=S_IFREG|0755, ...}, 0) = 0 <0.000034>\n\
+         --- SIGCHLD {si_signo=SIGCHLD} ---\n\
+         execve(\"/usr/bin/a_long_name_of_a_program\", [\"x\"...], 0x7f /* 3 vars */) = 0\n\
+         open(\"/cut\"..., O_RDONLY) = -1 ENOENT (No such file or directory)\n\
+         exit_group(0) = ?\n\
+         what is this\n",
+    );
+    assert_eq!(
+        words(&said),
+        [
+            "77/77 in /w",
+            "77/77 newfstatat(",
+            "77/77 newfstatat)=0",
+            "77/77 execve(",
+            "77/77 named a_long_name_of_",
+            "77/77 execve)=0",
+            "77/77 open(",
+            "77/77 open)=-2"
+        ]
+    );
+    assert_eq!(notes.strange(), 1);
+    let told = notes.told("lines").join("\n");
+    assert!(told.contains("1 of 8 lines not understood: first at 8: what is this"), "{told}");
+    assert!(told.contains("1 paths cut off"), "{told}");
+    assert!(told.contains("set_tid_address 1"), "{told}");
+}
+
+/// Fails if a directory is taken for a file because somebody came between open and `fstat`.
+#[test]
+fn what_was_opened_is_told_behind_it() {
+    let stat = |said: &[Said]| {
+        let reads = said.iter().find_map(|it| match &it.what {
+            What::Exit(_, 3, reads) => reads.last().cloned(),
+            _ => None,
+        });
+        reads.and_then(|it| it.stat).map(|it| (it.is_directory(), it.size))
+    };
+    let (said, _) = told(
+        "7 openat(AT_FDCWD</>, \"/d\", O_RDONLY) = 3</d>\n\
+         7 fstat(3</d>,  <unfinished ...>\n\
+         8 close(4) = 0\n\
+         7 <... fstat resumed>{st_mode=S_IFDIR|0755, st_size=4096, ...}) = 0\n",
+    );
+    assert_eq!(stat(&said), Some((true, 4096)));
+    let (said, _) =
+        told("7 openat(AT_FDCWD</>, \"/d\", O_RDONLY) = 3</d>\n7 read(3</d>, \"\", 1) = 0\n");
+    assert_eq!(stat(&said), None);
+    assert_eq!(words(&said).len(), 5);
+}
+
+const LINES: [&str; 8] = [
+    "7 100000001.000000 read(0</dev/tty>,  <unfinished ...>",
+    "7 100000001.000009 <... read resumed>\"a\", 10) = 1 <0.000009>",
+    "[pid 8] openat(AT_FDCWD</tmp>, \"a\\n\\x00\", O_WRONLY|O_CREAT, 0644) = 3</tmp/a<char 1:3>> <0.000056>",
+    "8 clone3({flags=CLONE_VM|CLONE_THREAD, exit_signal=0}, 88) = 9",
+    "9 preadv2(3, [{iov_base=\"\"..., iov_len=7}], 1, -1, RWF_APPEND) = -1 EAGAIN (x)",
+    "9 sendfile(1</o>, 3</i>, [10] => [30], 20) = 20 <9999999999999999999.1>",
+    "8 +++ superseded by execve in pid 9 +++",
+    "9 pipe2([3<pipe:[7]>, 4<pipe:[7]>], O_CLOEXEC) = 0 strace: Process 1 attached",
+];
+
+proptest! {
+    /// Fails if any bytes make it panic.
+    #[test]
+    fn any_bytes_are_read(lines in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..80), 0..20)) {
+        let text: Vec<String> = lines.iter().map(|it| String::from_utf8_lossy(it).into_owned()).collect();
+        told(&text.join("\n"));
+    }
+
+    #[test]
+    fn lines_may_be_damaged_anywhere(
+        edits in prop::collection::vec((0..LINES.len(), 0..120_usize, 0..8_usize, "[\\]\\[<>(){},=\"\\\\ 0-9a-z|-]{0,4}"), 0..40)
+    ) {
+        let damaged = |(line, at, cut, with): &(usize, usize, usize, String)| {
+            let line = LINES[*line];
+            let at = (*at).min(line.len());
+            let end = (at + cut).min(line.len());
+            format!("{}{with}{}", &line[..at], &line[end..])
+        };
+        told(&edits.iter().map(damaged).collect::<Vec<_>>().join("\n"));
+    }
+}
