@@ -17,8 +17,7 @@ use support::need::{Need, require};
 use support::process;
 use support::recording::{BINARY, TIMEOUT};
 
-const REPORTS: &str =
-    "## Reports: `summary`, `files`, `latency`, `pattern`, `stacks`, `replay plan`, `replay run`";
+const REPORTS: &str = "## Reports: `summary`, `files`, `latency`, `pattern`, `stacks`, `replay plan`, `replay run`, `replay export`";
 
 /// All logs of the corpus.
 fn logs() -> Vec<PathBuf> {
@@ -156,6 +155,19 @@ fn replay_run() {
         let value: Value = serde_json::from_str(&text).expect("JSON");
         assert_eq!(schema.check(&value), Vec::<String>::new(), "{what}");
         run("1024", &["purge", "--root", &root]).success();
+    }
+    assert_eq!(schema.unwritten(), Vec::<String>::new());
+}
+
+#[test]
+fn replay_export() {
+    let mut schema = of_report("replay export");
+    for (log, rows) in logs().into_iter().flat_map(|it| [(it.clone(), "0"), (it, "1")]) {
+        let dir = tempfile::tempdir().expect("a directory");
+        let to = dir.path().join("fio").display().to_string();
+        let told = ["replay", "export", "--json", "--flatten-names", "-n", rows, "--fio", &to];
+        let value: Value = serde_json::from_str(&printed(&told, &log)).expect("JSON");
+        assert_eq!(schema.check(&value), Vec::<String>::new(), "{}", log.display());
     }
     assert_eq!(schema.unwritten(), Vec::<String>::new());
 }

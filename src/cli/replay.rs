@@ -50,6 +50,7 @@ pub(super) fn run(args: &ReplayArgs) -> Result<ExitCode, CliError> {
         ReplayVerb::Plan(args) => plan(args),
         ReplayVerb::Init(args) => make(args),
         ReplayVerb::Run(args) => again(args),
+        ReplayVerb::Export(args) => super::replay_export::run(args),
         ReplayVerb::Purge(args) => remove(args),
     }
 }

@@ -21,6 +21,8 @@ pub(super) enum ReplayVerb {
     Init(InitArgs),
     /// Do what was captured once more, on these files, and compare
     Run(RunArgs),
+    /// Write what was captured for another program to replay: fio
+    Export(Box<ExportArgs>),
     /// Remove what `init` and `run` have made
     Purge(PurgeArgs),
 }
@@ -73,6 +75,18 @@ pub(super) struct RunArgs {
     pub(super) max_mismatch: u64,
     #[command(flatten)]
     pub(super) print: PrintArgs,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(super) struct ExportArgs {
+    #[command(flatten)]
+    pub(super) analyse: AnalyseArgs,
+    /// Make this directory, which must not be there, with a log for each thread and the jobs with which fio replays them
+    #[arg(long, value_name = "DIR")]
+    pub(super) fio: PathBuf,
+    /// Give numbers to files whose paths fio cannot read: longer than 250 bytes, with spaces and the like
+    #[arg(long)]
+    pub(super) flatten_names: bool,
 }
 
 #[derive(Debug, ClapArgs)]

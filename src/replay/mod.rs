@@ -4,6 +4,7 @@ pub mod calls;
 pub mod comparison;
 mod families;
 pub mod file;
+pub mod fio;
 pub mod found;
 pub mod handles;
 mod names;
