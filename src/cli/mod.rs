@@ -17,6 +17,7 @@ mod pick;
 mod record;
 mod replay;
 mod replay_args;
+mod replay_block;
 mod replay_export;
 mod script;
 mod self_test;

@@ -1,5 +1,6 @@
 //! Replay: what was captured is done again, somewhere else.
 
+pub mod block;
 pub mod calls;
 pub mod comparison;
 mod families;

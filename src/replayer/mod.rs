@@ -8,6 +8,7 @@
 //!
 //! All of it happens inside a directory that is the root of the process ([`crate::sys::sandbox`]).
 
+pub mod block;
 pub mod contents;
 mod helper;
 pub mod init;
