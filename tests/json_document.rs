@@ -160,7 +160,7 @@ fn replay_run() {
     assert_eq!(schema.unwritten(), Vec::<String>::new());
 }
 
-/// All requests of the corpus, on a device of 4 TiB with holes, that cannot discard.
+/// All requests of the corpus, on a device of 4 TiB with holes.
 #[test]
 fn replay_run_block() {
     if !require(Need::Loop) {
@@ -168,8 +168,6 @@ fn replay_run_block() {
     }
     let memory = tempfile::tempdir_in("/dev/shm").expect("a directory in memory");
     let device = LoopDevice::new(memory.path(), 4 << 40).expect("a loop device");
-    let limit = format!("/sys/block/{}/queue/discard_max_bytes", device.name());
-    std::fs::write(limit, "0").expect("it can be set");
     let mut schema = of_report("replay run --level block");
     let node = device.path().display().to_string();
     let mut reports = 0;

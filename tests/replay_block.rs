@@ -29,10 +29,9 @@ fn memory() -> TempDir {
 #[track_caller]
 fn device(bytes: u64) -> (LoopDevice, TempDir) {
     let memory = memory();
-    let device = LoopDevice::new(memory.path(), bytes).expect("a loop device");
-    device.set_scheduler("none").expect("it is always there");
-    let queue = Path::new("/sys/block").join(device.name()).join("queue");
-    fs::write(queue.join("nomerges"), "2").expect("it can be set");
+    let mut device = LoopDevice::new(memory.path(), bytes).expect("a loop device");
+    device.set("scheduler", "none").expect("it is always there");
+    device.set("nomerges", "2").expect("it can be set");
     (device, memory)
 }
 
@@ -147,14 +146,19 @@ fn another_device_is_asked_the_same() {
         assert_eq!(did.reads, count("read"));
         // A demand for a flush counts as a write without bytes.
         assert_eq!(did.writes, count("write") + count("flush"));
-        assert_eq!((did.flushes, did.discards), (count("flush"), count("discard")));
+        assert_eq!(did.discards, count("discard"));
+        // Flushes that are asked for at the same time the kernel sends as one; in the capture none were.
+        let may_meet = pacing == ["--pacing", "open"];
+        assert!(
+            did.flushes == count("flush") || may_meet && (1..count("flush")).contains(&did.flushes)
+        );
         assert_eq!((did.reads_merged, did.writes_merged), (0, 0));
         let moved = [did.read_sectors, did.written_sectors].map(|it| it * 512);
         assert_eq!(
             moved,
             ["read_bytes", "written_bytes"].map(|it| report[it].as_u64().expect("a number"))
         );
-        if pacing != ["--pacing", "open"] {
+        if !may_meet {
             assert_eq!(report["early"], 0);
             assert!(report["depth"].as_u64() <= report["captured_depth"].as_u64());
         }
