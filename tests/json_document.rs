@@ -13,12 +13,12 @@ mod schema;
 mod support;
 
 use schema::{Schema, quoted, rows, section};
+use support::loop_device::LoopDevice;
 use support::need::{Need, require};
 use support::process;
 use support::recording::{BINARY, TIMEOUT};
 
-const REPORTS: &str =
-    "## Reports: `summary`, `files`, `latency`, `pattern`, `stacks`, `replay plan`, `replay run`";
+const REPORTS: &str = "## Reports: `summary`, `files`, `latency`, `pattern`, `stacks`, `replay plan`, `replay run`, `replay run --level block`, `replay export`";
 
 /// All logs of the corpus.
 fn logs() -> Vec<PathBuf> {
@@ -156,6 +156,64 @@ fn replay_run() {
         let value: Value = serde_json::from_str(&text).expect("JSON");
         assert_eq!(schema.check(&value), Vec::<String>::new(), "{what}");
         run("1024", &["purge", "--root", &root]).success();
+    }
+    assert_eq!(schema.unwritten(), Vec::<String>::new());
+}
+
+/// All requests of the corpus, on a device of 4 TiB with holes.
+#[test]
+fn replay_run_block() {
+    if !require(Need::Loop) {
+        return;
+    }
+    let memory = tempfile::tempdir_in("/dev/shm").expect("a directory in memory");
+    let device = LoopDevice::new(memory.path(), 4 << 40).expect("a loop device");
+    let mut schema = of_report("replay run --level block");
+    let node = device.path().display().to_string();
+    let mut reports = 0;
+    for log in logs() {
+        let info: Value = serde_json::from_str(&printed(&["info", "--json"], &log)).expect("JSON");
+        for disk in info["disks"].as_array().into_iter().flatten() {
+            let name = disk["name"].as_str().expect("text");
+            for allowed in [
+                &["--speed", "max"][..],
+                &["--write", "--speed", "1000"],
+                &["--write", "--discard", "--speed", "max"],
+            ] {
+                let mut command = Command::new(BINARY);
+                command.args(["replay", "run", "--level", "block", "--json", "--device", &node]);
+                command.args(["--from-device", name]).args(allowed).arg(&log);
+                let finished = process::run(&mut command, TIMEOUT).expect("it ends");
+                if finished.status.code() == Some(125) {
+                    let why = finished.stderr();
+                    let is_empty = why.contains("has no requests of")
+                        || why.contains("nothing is to be done")
+                        || why.contains("has no block requests");
+                    assert!(is_empty, "{}: {why}", log.display());
+                    continue;
+                }
+                let text = finished.stdout();
+                let what = format!("{} {name} {allowed:?}", log.display());
+                expect_no_key_twice(&text, &what);
+                let value: Value = serde_json::from_str(&text).expect("JSON");
+                assert_eq!(schema.check(&value), Vec::<String>::new(), "{what}");
+                reports += 1;
+            }
+        }
+    }
+    assert!(reports > 10, "{reports}");
+    assert_eq!(schema.unwritten(), Vec::<String>::new());
+}
+
+#[test]
+fn replay_export() {
+    let mut schema = of_report("replay export");
+    for (log, rows) in logs().into_iter().flat_map(|it| [(it.clone(), "0"), (it, "1")]) {
+        let dir = tempfile::tempdir().expect("a directory");
+        let to = dir.path().join("fio").display().to_string();
+        let told = ["replay", "export", "--json", "--flatten-names", "-n", rows, "--fio", &to];
+        let value: Value = serde_json::from_str(&printed(&told, &log)).expect("JSON");
+        assert_eq!(schema.check(&value), Vec::<String>::new(), "{}", log.display());
     }
     assert_eq!(schema.unwritten(), Vec::<String>::new());
 }

@@ -18,6 +18,8 @@ mod pick;
 mod record;
 mod replay;
 mod replay_args;
+mod replay_block;
+mod replay_export;
 mod script;
 mod self_test;
 mod signals;

@@ -14,8 +14,8 @@ use super::convert::Converted;
 use super::error::CliError;
 use super::pick::Wish;
 use super::replay_args::{
-    ContentArg, InitArgs, OrderArg, PacingArg, PlanArgs, PurgeArgs, ReplayArgs, ReplayVerb,
-    RunArgs, SpeedArg,
+    ContentArg, InitArgs, LevelArg, OrderArg, PacingArg, PlanArgs, PurgeArgs, ReplayArgs,
+    ReplayVerb, RunArgs, SpeedArg,
 };
 use super::{analyse, exit_lines, say, signals};
 use crate::replay::file::{FileKind, Index, PlanReader, PlanWriter, finish};
@@ -32,7 +32,7 @@ use crate::report::replay_run::Run;
 use crate::sys::sandbox;
 
 /// It was done, and not everything came as it was to come.
-const MISMATCH: u8 = 1;
+pub(super) const MISMATCH: u8 = 1;
 
 /// Operations that nobody wants to have.
 struct Nowhere;
@@ -49,7 +49,14 @@ pub(super) fn run(args: &ReplayArgs) -> Result<ExitCode, CliError> {
     match &args.verb {
         ReplayVerb::Plan(args) => plan(args),
         ReplayVerb::Init(args) => make(args),
-        ReplayVerb::Run(args) => again(args),
+        ReplayVerb::Run(args) => match (args.block.level, &args.root, &args.block.device) {
+            (LevelArg::Block, _, Some(device)) => super::replay_block::run(args, device),
+            (LevelArg::Call, Some(root), _) => again(args, root),
+            _ => {
+                Err(CliError::Usage("--level block needs --device, and --level call --root".into()))
+            }
+        },
+        ReplayVerb::Export(args) => super::replay_export::run(args),
         ReplayVerb::Purge(args) => remove(args),
     }
 }
@@ -129,16 +136,16 @@ fn place_for(root: &Path) -> Result<Place, CliError> {
     Place::make(root).map_err(usage)
 }
 
-fn again(args: &RunArgs) -> Result<ExitCode, CliError> {
+fn again(args: &RunArgs, root: &Path) -> Result<ExitCode, CliError> {
     let options = options(args);
     let to = analyse::output(args.print.to.as_deref(), false)?;
     let (reader, index) = open(&args.plan)?;
-    let mut place = Place::open(&args.root).map_err(usage)?;
+    let mut place = Place::open(root).map_err(usage)?;
     if place.state != State::Ready {
         return Err(CliError::Usage(format!(
             "the files in {} are not as they have to be before the first operation ({}); make them again: iotrace-perf replay init {} \
              --root {0}",
-            args.root.display(),
+            root.display(),
             place.state.as_str(),
             args.plan.display()
         )));
@@ -242,7 +249,7 @@ fn usage(what: impl std::fmt::Display) -> CliError {
     CliError::Usage(what.to_string())
 }
 
-fn options(args: &RunArgs) -> Options {
+pub(super) fn options(args: &RunArgs) -> Options {
     let (pacing, speed) = match (args.speed, args.pacing) {
         (SpeedArg::Max, _) | (_, PacingArg::Max) => (Pacing::Max, 1.0),
         (SpeedArg::Times(speed), PacingArg::Open) => (Pacing::Open, speed),

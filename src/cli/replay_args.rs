@@ -21,6 +21,8 @@ pub(super) enum ReplayVerb {
     Init(InitArgs),
     /// Do what was captured once more, on these files, and compare
     Run(RunArgs),
+    /// Write what was captured for another program to replay: fio
+    Export(Box<ExportArgs>),
     /// Remove what `init` and `run` have made
     Purge(PurgeArgs),
 }
@@ -51,11 +53,13 @@ pub(super) struct InitArgs {
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct RunArgs {
-    /// The plan
+    /// The plan; of block requests the capture log
     pub(super) plan: PathBuf,
     /// The directory in which `replay init` has made its files
-    #[arg(long, value_name = "DIR")]
-    pub(super) root: PathBuf,
+    #[arg(long, value_name = "DIR", required_unless_present = "device")]
+    pub(super) root: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) block: BlockArgs,
     /// How often faster than in the capture: 1, 2, 0.5; or `max`: as fast as it goes
     #[arg(long, value_name = "SPEED", default_value = "1", value_parser = values::parse_speed)]
     pub(super) speed: SpeedArg,
@@ -73,6 +77,53 @@ pub(super) struct RunArgs {
     pub(super) max_mismatch: u64,
     #[command(flatten)]
     pub(super) print: PrintArgs,
+}
+
+/// What of a log is done again on a device.
+#[derive(Debug, ClapArgs)]
+pub(super) struct BlockArgs {
+    /// What is done again
+    #[arg(
+        long,
+        value_enum,
+        value_name = "LEVEL",
+        default_value = "call",
+        requires_if("block", "device")
+    )]
+    pub(super) level: LevelArg,
+    /// The block device on which block requests are done again: one that nobody uses. Only reads, if nothing else is allowed
+    #[arg(long, value_name = "DEVICE", conflicts_with = "root")]
+    pub(super) device: Option<PathBuf>,
+    /// The captured device, if the log has several: its name or MAJOR:MINOR
+    #[arg(long, value_name = "DEVICE", requires = "device")]
+    pub(super) from_device: Option<String>,
+    /// Write on the device, too: WHAT IS ON IT IS LOST
+    #[arg(long, requires = "device")]
+    pub(super) write: bool,
+    /// Give up parts of what is on the device, too, where that was captured
+    #[arg(long, requires = "write")]
+    pub(super) discard: bool,
+}
+
+/// What is done again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum LevelArg {
+    /// System calls, in a directory
+    Call,
+    /// Block requests, on a device
+    Block,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(super) struct ExportArgs {
+    #[command(flatten)]
+    pub(super) analyse: AnalyseArgs,
+    /// Make this directory, which must not be there, with a log for each thread and the jobs with which fio replays them
+    #[arg(long, value_name = "DIR")]
+    pub(super) fio: PathBuf,
+    /// Give numbers to files whose paths fio cannot read: longer than 250 bytes, with spaces and the like
+    #[arg(long)]
+    pub(super) flatten_names: bool,
 }
 
 #[derive(Debug, ClapArgs)]

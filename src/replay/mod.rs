@@ -1,9 +1,11 @@
 //! Replay: what was captured is done again, somewhere else.
 
+pub mod block;
 pub mod calls;
 pub mod comparison;
 mod families;
 pub mod file;
+pub mod fio;
 pub mod found;
 pub mod handles;
 mod names;

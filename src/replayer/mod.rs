@@ -9,6 +9,7 @@
 //! All of it happens inside a directory that is the root of the process ([`crate::sys::sandbox`]).
 
 mod ahead;
+pub mod block;
 pub mod contents;
 mod given;
 mod helper;

@@ -17,10 +17,10 @@ use crate::sys::{clock, thread};
 use crate::units::KernelTime;
 
 /// Who sleeps longer than this until its time sleeps; the rest it looks at the clock, as sleeping takes some 50 µs more than asked.
-const SPIN_NS: u64 = 60_000;
+pub(super) const SPIN_NS: u64 = 60_000;
 
 /// Nobody sleeps longer without a look at whether all is over.
-const SLEEP_NS: u64 = 100_000_000;
+pub(super) const SLEEP_NS: u64 = 100_000_000;
 
 /// What all threads of a replay have in common.
 #[derive(Debug)]

@@ -4,6 +4,8 @@ pub mod files;
 pub mod latency;
 pub mod pattern;
 pub mod replay;
+pub mod replay_block;
+pub mod replay_export;
 pub mod replay_run;
 pub mod stacks;
 pub mod summary;

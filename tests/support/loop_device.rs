@@ -10,6 +10,8 @@ use std::process::Command;
 pub(crate) struct LoopDevice {
     path: PathBuf,
     name: String,
+    /// Properties of its queue that were changed, and what they were: they outlive it.
+    changed: Vec<(PathBuf, String)>,
 }
 
 impl LoopDevice {
@@ -21,7 +23,7 @@ impl LoopDevice {
         let path = String::from_utf8_lossy(&output.stdout).trim().to_owned();
         let name = path.strip_prefix("/dev/").map(str::to_owned);
         match name.filter(|_| output.status.success()) {
-            Some(name) => Ok(Self { path: path.into(), name }),
+            Some(name) => Ok(Self { path: path.into(), name, changed: Vec::new() }),
             None => Err(io::Error::other(String::from_utf8_lossy(&output.stderr).into_owned())),
         }
     }
@@ -56,6 +58,13 @@ impl LoopDevice {
         fs::write(self.queue("scheduler"), scheduler)
     }
 
+    /// Changes a property of its queue ("nomerges") until it goes.
+    pub(crate) fn set(&mut self, property: &str, value: &str) -> io::Result<()> {
+        let file = self.queue(property);
+        self.changed.push((file.clone(), fs::read_to_string(&file)?));
+        fs::write(file, value)
+    }
+
     fn queue(&self, file: &str) -> PathBuf {
         Path::new("/sys/block").join(&self.name).join("queue").join(file)
     }
@@ -63,6 +72,10 @@ impl LoopDevice {
 
 impl Drop for LoopDevice {
     fn drop(&mut self) {
+        for (file, value) in self.changed.drain(..).rev() {
+            // As below.
+            let _ = fs::write(file, value.trim());
+        }
         // Nobody is left to tell if it fails; a device in use goes away with its last user.
         let _ = Command::new("losetup").arg("-d").arg(&self.path).status();
     }

@@ -1,0 +1,183 @@
+//! Who waits for whom among the requests of a device.
+//!
+//! ```text
+//!   issued     1  2     3        4           in this order they are issued again
+//!              ├──┼──b  │        │
+//!              ├──┼─────┼──a     ├──d
+//!              │        ├─────c           3 waits until b is done, 4 until b, a and c are: the first
+//!                                         so many in the order in which they were done
+//! ```
+//!
+//! All that was done before a request was issued is a beginning of the row of those that were done, so one number says whom it waits for.
+//! As many are under way at once as in the capture, and no more.
+
+use std::collections::BTreeMap;
+
+use super::asked::{Asked, Kind, NotAsked, Requests};
+use crate::event::block::RequestOp;
+
+/// What the device may be asked besides reads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Allowed {
+    /// Writes and flushes.
+    pub writes: bool,
+    /// Discards.
+    pub discards: bool,
+}
+
+impl Allowed {
+    fn refuses(self, kind: Kind) -> Option<(NotAsked, RequestOp)> {
+        let writes = (!self.writes).then_some(NotAsked::Writes);
+        let discards = (!self.discards).then_some(NotAsked::Discards);
+        match kind {
+            Kind::Read => None,
+            Kind::Write => writes.map(|it| (it, RequestOp::Write)),
+            Kind::Flush => writes.map(|it| (it, RequestOp::Flush)),
+            Kind::WriteZeroes => writes.map(|it| (it, RequestOp::WriteZeroes)),
+            Kind::Discard => discards.map(|it| (it, RequestOp::Discard)),
+        }
+    }
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, Default)]
+pub struct BlockPlan {
+    /// In the order in which they were issued; times are ns since the first of them was.
+    pub all: Vec<Asked>,
+    /// How many of those that were done first each of them waits for.
+    pub waits: Vec<u32>,
+    /// Which place each of them has among those that were done.
+    pub rank: Vec<u32>,
+    /// When they were done, in this order.
+    pub completed: Vec<u64>,
+    /// How many were under way at once at most.
+    pub depth: u32,
+    /// From the first issue to the last completion, ns.
+    pub span: u64,
+    /// What is not done, by operation.
+    pub left: BTreeMap<(NotAsked, RequestOp), u64>,
+    /// What is in others.
+    pub followed: u64,
+    /// Bytes read and written.
+    pub bytes: [u64; 2],
+    /// Bytes of the longest read and write.
+    pub longest: [u64; 2],
+    /// Writes that were durable when they were done.
+    pub fua: u64,
+}
+
+impl BlockPlan {
+    /// What may be done of what a device was asked.
+    ///
+    /// # Errors
+    ///
+    /// How many requests there are: more than can be numbered.
+    pub fn new(requests: Requests, allowed: Allowed) -> Result<Self, usize> {
+        let mut plan = Self { left: requests.left, followed: requests.followed, ..Self::default() };
+        let mut all = requests.all;
+        all.retain(|it| {
+            let refused = allowed.refuses(it.kind);
+            if let Some(key) = refused {
+                *plan.left.entry(key).or_default() += 1;
+            }
+            refused.is_none()
+        });
+        if u32::try_from(all.len()).is_err() {
+            return Err(all.len());
+        }
+        // What was issued at the same time stays in the order of the ends.
+        all.sort_by_key(|it| it.issued);
+        let first = all.first().map_or(0, |it| it.issued);
+        for it in &mut all {
+            it.issued -= first;
+            it.completed -= first;
+            let place = usize::from(it.kind == Kind::Write);
+            if it.kind.moves_bytes() {
+                plan.bytes[place] += it.bytes;
+                plan.longest[place] = plan.longest[place].max(it.bytes);
+            }
+            plan.fua += u64::from(it.is_fua);
+            plan.span = plan.span.max(it.completed);
+        }
+        plan.all = all;
+        plan.number();
+        Ok(plan)
+    }
+
+    fn number(&mut self) {
+        let numbers = 0..u32::try_from(self.all.len()).unwrap_or(u32::MAX);
+        let mut done: Vec<u32> = numbers.clone().collect();
+        done.sort_by_key(|it| self.all[*it as usize].completed);
+        self.rank = vec![0; done.len()];
+        for (rank, it) in numbers.clone().zip(&done) {
+            self.rank[*it as usize] = rank;
+        }
+        self.completed = done.iter().map(|it| self.all[*it as usize].completed).collect();
+        // Only what was done before it is certain to be in front of it: nobody waits for himself or for those behind.
+        let mut before = 0;
+        for (number, it) in numbers.zip(&self.all) {
+            while self.completed.get(before as usize).is_some_and(|done| *done < it.issued) {
+                before += 1;
+            }
+            self.waits.push(before);
+            self.depth = self.depth.max(number + 1 - before);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(times: &[(u64, u64)]) -> BlockPlan {
+        let asked = |&(issued, completed)| Asked {
+            kind: Kind::Read,
+            offset: 0,
+            bytes: 512,
+            issued,
+            completed,
+            error: None,
+            is_fua: false,
+        };
+        let all = times.iter().map(asked).collect();
+        let requests = Requests { all, ..Requests::default() };
+        BlockPlan::new(requests, Allowed::default()).expect("few")
+    }
+
+    #[test]
+    fn a_request_waits_for_what_was_done_before_it() {
+        // The drawing above.
+        let plan = plan(&[(10, 60), (20, 30), (40, 75), (70, 80)]);
+        assert_eq!(plan.waits, [0, 0, 1, 2]);
+        assert_eq!(plan.rank, [1, 0, 2, 3]);
+        assert_eq!((plan.depth, plan.span), (2, 70));
+    }
+
+    #[test]
+    fn nobody_waits_for_those_behind() {
+        let plan = plan(&[(5, 5), (5, 5), (5, 9), (9, 9)]);
+        assert_eq!(plan.waits, [0, 0, 0, 2]);
+        assert_eq!(plan.depth, 3);
+    }
+
+    #[test]
+    fn what_is_not_allowed_is_counted() {
+        let write = Asked {
+            kind: Kind::Write,
+            offset: 0,
+            bytes: 512,
+            issued: 1,
+            completed: 2,
+            error: None,
+            is_fua: true,
+        };
+        let discard = Asked { kind: Kind::Discard, ..write };
+        let requests = || Requests { all: vec![write, discard], ..Requests::default() };
+        let plan = |writes, discards| {
+            BlockPlan::new(requests(), Allowed { writes, discards }).expect("few")
+        };
+        assert_eq!((plan(false, false).all.len(), plan(false, false).left.len()), (0, 2));
+        assert_eq!((plan(true, false).all.len(), plan(true, false).fua), (1, 1));
+        assert_eq!(plan(true, true).left.len(), 0);
+    }
+}

@@ -1,0 +1,323 @@
+//! The fold: each operation into the log of its thread, or counted by why it is in none.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use rustc_hash::FxHashMap;
+
+use super::super::calls::{Reason, Treatment, treatment};
+use super::job::{Job, Moved};
+use super::names::{FileName, Names};
+use super::{Logs, NotExported};
+use crate::event::syscall_table::{CallId, Class};
+use crate::operation::model::{FdEffect, OpenFile, ProcessKey, SyscallOperation, ThreadKey};
+use crate::operation::{Sink, Step};
+use crate::units::KernelTime;
+
+/// Bytes of lines of one job that wait to be kept.
+const WAITING_BYTES: usize = 64 << 10;
+
+/// What direct I/O is a multiple of: the sectors of most disks (`O_DIRECT`, open(2)).
+const DIRECT_BYTES: u64 = 512;
+
+/// The export.
+#[derive(Debug)]
+pub struct FioExport<L> {
+    /// Who keeps the logs.
+    pub logs: L,
+    /// The threads that have a log.
+    pub jobs: Vec<Job>,
+    names: Names,
+    numbers: FxHashMap<ThreadKey, usize>,
+    comms: FxHashMap<ThreadKey, Vec<u8>>,
+    /// Descriptors of each process for each name.
+    open: FxHashMap<ProcessKey, FxHashMap<usize, u32>>,
+    /// Jobs of each process.
+    of_process: FxHashMap<ProcessKey, Vec<usize>>,
+    /// What each job has in its log, by call.
+    done: Vec<BTreeMap<CallId, u64>>,
+    first: Option<u64>,
+    /// Calls without a line whose effect is in others' lines.
+    pub followed: u64,
+    /// Operations that are in no log.
+    pub left: BTreeMap<(NotExported, CallId), u64>,
+    /// Bytes that these moved.
+    pub left_bytes: u64,
+    /// Asynchronous operations, which are not.
+    pub asynchronous: u64,
+    /// From the first one to the end of the last one, ns.
+    pub span: u64,
+}
+
+impl<L: Logs> FioExport<L> {
+    /// Nothing yet.
+    pub fn new(logs: L) -> Self {
+        Self {
+            logs,
+            jobs: Vec::new(),
+            names: Names::default(),
+            numbers: FxHashMap::default(),
+            comms: FxHashMap::default(),
+            open: FxHashMap::default(),
+            of_process: FxHashMap::default(),
+            done: Vec::new(),
+            first: None,
+            followed: 0,
+            left: BTreeMap::new(),
+            left_bytes: 0,
+            asynchronous: 0,
+            span: 0,
+        }
+    }
+
+    /// The files.
+    pub fn files(&self) -> &[FileName] {
+        &self.names.all
+    }
+
+    /// Jobs that fio takes: those that read or write; and their numbers, which are those of their logs.
+    pub fn data_jobs(&self) -> impl Iterator<Item = (usize, &Job)> {
+        self.jobs.iter().enumerate().filter(|it| it.1.has_data())
+    }
+
+    /// Calls that are in logs.
+    pub fn exported(&self) -> u64 {
+        let jobs = self.jobs.iter().zip(&self.done).filter(|it| it.0.has_data());
+        jobs.flat_map(|it| it.1.values()).sum()
+    }
+
+    /// The last lines. Threads that move no bytes have no job.
+    ///
+    /// # Errors
+    ///
+    /// Those of the logs.
+    pub fn finish(&mut self) -> io::Result<()> {
+        for (number, job) in self.jobs.iter_mut().enumerate() {
+            if job.has_data() {
+                job.end(&self.names.all);
+                self.logs.append(number, &std::mem::take(&mut job.lines))?;
+                continue;
+            }
+            self.logs.remove(number)?;
+            for (call, count) in &self.done[number] {
+                *self.left.entry((NotExported::NoData, *call)).or_default() += count;
+            }
+        }
+        Ok(())
+    }
+
+    fn ended(&mut self, operation: &SyscallOperation, effects: &[FdEffect]) -> io::Result<()> {
+        let call = operation.call.call();
+        let (Some(ret), Some(end)) = (operation.ret, operation.end) else {
+            self.leave(operation, NotExported::Replay(Reason::NoResult));
+            return Ok(());
+        };
+        if operation.errno().is_some() {
+            self.leave(operation, NotExported::Failed);
+            return Ok(());
+        }
+        let done = match (call.class, treatment(call, &operation.args)) {
+            (Class::Read | Class::Write, _) => self.moves(operation, ret.unsigned_abs()),
+            (Class::Sync, Treatment::Done) => self.syncs(operation),
+            (Class::Open | Class::Close | Class::Dup, Treatment::Done) => Ok(false),
+            (Class::Seek, _) | (_, Treatment::Followed) => Ok(false),
+            (_, Treatment::Left(reason)) => Err(NotExported::Replay(reason)),
+            (_, Treatment::Done) => Err(NotExported::NoCounterpart),
+        };
+        let done = match (self.effects(operation, effects), done) {
+            (Ok(has_line), Ok(is_done)) => Ok(has_line || is_done),
+            (Err(reason), Ok(false)) => Err(reason),
+            (_, done) => done,
+        };
+        match done {
+            Ok(true) => self.is_done(operation, end)?,
+            Ok(false) => self.followed += 1,
+            Err(reason) => self.leave(operation, reason),
+        }
+        Ok(())
+    }
+
+    fn is_done(&mut self, operation: &SyscallOperation, end: KernelTime) -> io::Result<()> {
+        let first = self.first.unwrap_or(end.0);
+        self.span = self.span.max(end.0.saturating_sub(first));
+        let number = self.job(operation);
+        *self.done[number].entry(operation.call).or_default() += 1;
+        let job = &mut self.jobs[number];
+        if job.lines.len() >= WAITING_BYTES {
+            self.logs.append(number, &std::mem::take(&mut job.lines))?;
+        }
+        Ok(())
+    }
+
+    fn leave(&mut self, operation: &SyscallOperation, why: NotExported) {
+        *self.left.entry((why, operation.call)).or_default() += 1;
+        let moved = operation.ret.and_then(|it| u64::try_from(it).ok());
+        if operation.call.call().class.moves_bytes() {
+            self.left_bytes += moved.unwrap_or(0);
+        }
+    }
+
+    /// The number of its thread's job.
+    fn job(&mut self, operation: &SyscallOperation) -> usize {
+        let (jobs, done) = (&mut self.jobs, &mut self.done);
+        let comms = &self.comms;
+        let of_process = self.of_process.entry(operation.process).or_default();
+        *self.numbers.entry(operation.thread).or_insert_with(|| {
+            let comm = comms.get(&operation.thread).cloned().unwrap_or_default();
+            jobs.push(Job::new(operation.pid.0, operation.tid.0, comm));
+            done.push(BTreeMap::new());
+            of_process.push(jobs.len() - 1);
+            jobs.len() - 1
+        })
+    }
+
+    /// When it began, in µs from 1 on.
+    fn time(&mut self, operation: &SyscallOperation) -> u64 {
+        let first = *self.first.get_or_insert(operation.start.0);
+        operation.start.0.saturating_sub(first) / 1000 + 1
+    }
+
+    /// A read or a write; true: it has a line.
+    fn moves(&mut self, operation: &SyscallOperation, moved: u64) -> Result<bool, NotExported> {
+        let file = operation.file.as_deref().ok_or(NotExported::Replay(Reason::NoFile))?;
+        let name = self.names.of(file)?;
+        if moved == 0 {
+            return Err(NotExported::Nothing);
+        }
+        let offset = operation.offset.ok_or(NotExported::NoOffset)?;
+        let length = u32::try_from(moved).map_err(|_| NotExported::TooLong)?;
+        let has = |flag: i32| {
+            file.flags.is_some_and(|it| it & flag.cast_unsigned() == flag.cast_unsigned())
+        };
+        let is_direct = has(libc::O_DIRECT);
+        if is_direct && !(offset | moved).is_multiple_of(DIRECT_BYTES) {
+            return Err(NotExported::Unaligned);
+        }
+        let is_write = operation.call.call().class == Class::Write;
+        let what = if is_write { Moved::Write } else { Moved::Read };
+        let (time, number) = (self.time(operation), self.job(operation));
+        let job = &mut self.jobs[number];
+        job.moves(time, (name, &self.names.all), what, (offset, length));
+        job.direct += u64::from(is_direct);
+        job.sync[0] += u64::from(has(libc::O_DSYNC));
+        job.sync[1] += u64::from(has(libc::O_DSYNC) && !has(libc::O_SYNC));
+        let file = &mut self.names.all[name];
+        let end = offset.saturating_add(moved);
+        let reached = if is_write { &mut file.write_end } else { &mut file.read_end };
+        *reached = end.max(*reached);
+        file.operations[usize::from(is_write)] += 1;
+        file.bytes[usize::from(is_write)] += moved;
+        Ok(true)
+    }
+
+    /// A call that writes out what is cached of a file; true: it has a line.
+    fn syncs(&mut self, operation: &SyscallOperation) -> Result<bool, NotExported> {
+        let what = match operation.call.call().name {
+            "fsync" => Moved::Sync,
+            "fdatasync" => Moved::Datasync,
+            _ => return Err(NotExported::NoCounterpart),
+        };
+        let file = operation.file.as_deref().ok_or(NotExported::Replay(Reason::NoFile))?;
+        let name = self.names.of(file)?;
+        let (time, number) = (self.time(operation), self.job(operation));
+        self.jobs[number].moves(time, (name, &self.names.all), what, (0, 0));
+        Ok(true)
+    }
+
+    /// Descriptors come and go; true: with a line.
+    fn effects(
+        &mut self,
+        operation: &SyscallOperation,
+        effects: &[FdEffect],
+    ) -> Result<bool, NotExported> {
+        let mut result = Ok(false);
+        for effect in effects {
+            let done = match effect {
+                FdEffect::Created { file, .. } => self.opened(operation, file),
+                FdEffect::Duplicated { file, .. } => self.names.of(file).map(|name| {
+                    *self.open.entry(operation.process).or_default().entry(name).or_default() += 1;
+                    false
+                }),
+                FdEffect::Destroyed { file, .. } => self.closed(operation, file),
+                FdEffect::Seeked { .. } | FdEffect::StatusChanged { .. } => Ok(false),
+            };
+            result = match (result, done) {
+                (Ok(one), Ok(other)) => Ok(one || other),
+                (Ok(true), Err(_)) | (Err(_), Ok(true)) => Ok(true),
+                (Err(why), _) | (_, Err(why)) => Err(why),
+            };
+        }
+        result
+    }
+
+    fn opened(
+        &mut self,
+        operation: &SyscallOperation,
+        file: &OpenFile,
+    ) -> Result<bool, NotExported> {
+        let name = self.names.of(file)?;
+        let it = &mut self.names.all[name];
+        if it.first_size.is_none() {
+            // What was cut off was not written over.
+            let truncates = file.flags.is_some_and(|it| it & libc::O_TRUNC.cast_unsigned() != 0);
+            it.first_size = Some(file.stat.filter(|_| !truncates).map_or(0, |it| it.size));
+        }
+        *self.open.entry(operation.process).or_default().entry(name).or_default() += 1;
+        let (time, number) = (self.time(operation), self.job(operation));
+        Ok(self.jobs[number].open(time, name, &self.names.all))
+    }
+
+    fn closed(
+        &mut self,
+        operation: &SyscallOperation,
+        file: &OpenFile,
+    ) -> Result<bool, NotExported> {
+        let name = self.names.of(file)?;
+        let open = self.open.entry(operation.process).or_default();
+        let left = open.get(&name).map_or(0, |it| it.saturating_sub(1));
+        if left > 0 {
+            open.insert(name, left);
+            return Ok(false);
+        }
+        open.remove(&name);
+        let (time, number) = (self.time(operation), self.job(operation));
+        for other in self.of_process.get(&operation.process).into_iter().flatten() {
+            if *other != number {
+                self.jobs[*other].close(None, name, &self.names.all);
+            }
+        }
+        Ok(self.jobs[number].close(Some(time), name, &self.names.all))
+    }
+}
+
+impl<L: Logs> Sink for FioExport<L> {
+    type Error = io::Error;
+
+    fn step(&mut self, _: KernelTime, step: &Step<'_>) -> io::Result<()> {
+        match step {
+            Step::ThreadSeen(thread) | Step::ThreadRenamed(thread) => {
+                self.comms.insert(thread.key, thread.comm.clone());
+            }
+            Step::Forked { parent, child } => {
+                if let Some(open) = self.open.get(parent).cloned() {
+                    self.open.insert(*child, open);
+                }
+            }
+            Step::ProcessEnded(process) => {
+                self.open.remove(&process.key);
+                self.of_process.remove(&process.key);
+            }
+            Step::ThreadEnded(thread) => {
+                self.comms.remove(&thread.key);
+                self.numbers.remove(&thread.key);
+            }
+            Step::SyscallEnded(operation, effects) => return self.ended(operation, effects),
+            Step::SyscallUnfinished(operation, _) => {
+                self.leave(operation, NotExported::Replay(Reason::NoResult));
+            }
+            Step::AsyncEnded(..) | Step::AsyncUnfinished(..) => self.asynchronous += 1,
+            _ => {}
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,139 @@
+//! What fio calls the files: the paths of the capture below a directory of the export.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::super::calls::Reason;
+use super::super::names::of_file;
+use super::NotExported;
+use crate::operation::model::OpenFile;
+
+/// Where files lie in the export: by their paths, and those whose path fio cannot read by a number.
+pub const DIRECTORIES: [&str; 2] = ["files", "flat"];
+
+/// Bytes of a name in a log at most (`%256s`).
+pub const NAME_BYTES_MAX: usize = 256;
+
+/// Bytes that end or change a name in fio's logs or job files: white space, `strip_blank_end()` in `parse.c`, the list of
+/// `filename=`, `${VARIABLE}`.
+const SPECIAL: &[u8] = b";#$:\\\"'";
+
+/// A file of the export.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FileName {
+    /// In the capture.
+    pub path: Vec<u8>,
+    /// In fio's logs.
+    pub name: Vec<u8>,
+    /// fio cannot read its path.
+    pub is_flat: bool,
+    /// What was read ends here, in bytes.
+    pub read_end: u64,
+    /// What was written ends here.
+    pub write_end: u64,
+    /// How long it was when it was first opened, if that is known.
+    pub first_size: Option<u64>,
+    /// Reads and writes that are in the logs.
+    pub operations: [u64; 2],
+    /// Bytes that they move.
+    pub bytes: [u64; 2],
+}
+
+impl FileName {
+    /// How long it has to be before the replay, in bytes: so that each read finds what it got, and what was written over is written over.
+    pub fn size(&self) -> u64 {
+        self.read_end.max(self.first_size.unwrap_or(0).min(self.write_end))
+    }
+}
+
+/// The files of the export, by numbers.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    pub(super) all: Vec<FileName>,
+    numbers: FxHashMap<Vec<u8>, usize>,
+    /// Directories that they lie in.
+    folders: FxHashSet<Vec<u8>>,
+}
+
+impl Names {
+    /// The number of an open file's name.
+    ///
+    /// # Errors
+    ///
+    /// Why it has none.
+    pub(super) fn of(&mut self, file: &OpenFile) -> Result<usize, NotExported> {
+        let path = of_file(file).map_err(NotExported::Replay)?;
+        let is_directory = file.stat.is_some_and(|it| it.is_directory());
+        let asks_for_one = file.flags.is_some_and(|it| it & libc::O_DIRECTORY.cast_unsigned() != 0);
+        if is_directory || asks_for_one {
+            return Err(NotExported::NoCounterpart);
+        }
+        // It is open for nothing that moves bytes.
+        if file.flags.is_some_and(|it| it & libc::O_PATH.cast_unsigned() != 0) {
+            return Err(NotExported::Replay(Reason::NotAFile));
+        }
+        Ok(self.number(path))
+    }
+
+    fn number(&mut self, path: &[u8]) -> usize {
+        if let Some(number) = self.numbers.get(path) {
+            return *number;
+        }
+        let number = self.all.len();
+        let is_flat = !self.is_readable(path);
+        let name = if is_flat {
+            format!("{}/{number}", DIRECTORIES[1]).into_bytes()
+        } else {
+            self.folders.extend(folders(path).map(<[u8]>::to_vec));
+            [DIRECTORIES[0].as_bytes(), path].concat()
+        };
+        self.all.push(FileName { path: path.to_vec(), name, is_flat, ..FileName::default() });
+        self.numbers.insert(path.to_vec(), number);
+        number
+    }
+
+    /// True if fio can read it, and it leads to no other file and nowhere else.
+    fn is_readable(&self, path: &[u8]) -> bool {
+        let is_special =
+            |it: &u8| it.is_ascii_whitespace() || it.is_ascii_control() || SPECIAL.contains(it);
+        let is_own = |it: &[u8]| !matches!(it, b"" | b"." | b"..");
+        let is_file = |it: &[u8]| self.numbers.get(it).is_some_and(|it| !self.all[*it].is_flat);
+        path.len() + DIRECTORIES[0].len() <= NAME_BYTES_MAX
+            && !path.iter().any(is_special)
+            && std::str::from_utf8(path).is_ok()
+            && path.strip_prefix(b"/").is_some_and(|it| it.split(|it| *it == b'/').all(is_own))
+            // One name was that of a file and that of a directory.
+            && !self.folders.contains(path)
+            && !folders(path).any(is_file)
+    }
+}
+
+/// The directories above a path.
+fn folders(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    path.iter().enumerate().filter(|(at, it)| **it == b'/' && *at > 0).map(|(at, _)| &path[..at])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_fio_cannot_read_has_a_number() {
+        let mut names = Names::default();
+        let mut name = |path: &str| {
+            let number = names.number(path.as_bytes());
+            String::from_utf8(names.all[number].name.clone()).expect("text")
+        };
+        assert_eq!(name("/data/a"), "files/data/a");
+        assert_eq!(name("/data/a"), "files/data/a");
+        assert_eq!(name("/data/a b"), "flat/1");
+        assert_eq!(name("/data/a\nb"), "flat/2");
+        assert_eq!(name("/data/../etc/passwd"), "flat/3");
+        assert_eq!(name("/a:b"), "flat/4");
+        assert_eq!(name("/${HOME}"), "flat/5");
+        assert_eq!(name(&format!("/{}", "x".repeat(250))), format!("files/{}", "x".repeat(250)));
+        assert_eq!(name(&format!("/{}", "x".repeat(251))), "flat/7");
+        assert_eq!(name("/data/a/b"), "flat/8");
+        assert_eq!(name("/data"), "flat/9");
+        assert_eq!(name("relative"), "flat/10");
+    }
+}

@@ -1,0 +1,179 @@
+//! The report of `replay export`: what is in the logs, and what is not.
+
+use super::{column, first_rows, others};
+use crate::pipeline::Summary;
+use crate::replay::fio::{FileName, FioExport, JOBS_MAX, Job, Logs};
+use crate::text::table::{Cell, Column, Report, Table};
+
+const JOBS: [Column; 9] = [
+    column("job", "job"),
+    column("pid", "pid"),
+    column("tid", "tid"),
+    column("comm", "comm"),
+    column("reads", "reads"),
+    column("writes", "writes"),
+    column("syncs", "syncs"),
+    column("read_bytes", "bytes read"),
+    column("written_bytes", "bytes written"),
+];
+
+const FILES: [Column; 7] = [
+    column("reads", "reads"),
+    column("writes", "writes"),
+    column("read_bytes", "bytes read"),
+    column("written_bytes", "bytes written"),
+    column("size_bytes", "bytes before"),
+    column("name", "name"),
+    column("path", "path"),
+];
+
+const LEFT: [Column; 4] = [
+    column("reason", ""),
+    column("call", "call"),
+    column("count", "operations"),
+    column("", "because"),
+];
+
+/// What fio would do, and what it would not.
+pub fn report<L: Logs>(export: &FioExport<L>, _: &Summary, limit: usize) -> Report {
+    let jobs: Vec<(usize, &Job)> = export.data_jobs().collect();
+    let sum = |of: &dyn Fn(&Job) -> u64| Cell::Count(jobs.iter().map(|it| of(it.1)).sum());
+    let files = export.files();
+    let prepared = files.iter().map(FileName::size).sum();
+    let facts = vec![
+        ("exported", "calls in the logs", Cell::Count(export.exported())),
+        ("followed", "  worked into them", Cell::Count(export.followed)),
+        ("left", "  not in them", Cell::Count(export.left.values().sum())),
+        ("asynchronous_left", "  asynchronous, not in them", Cell::Count(export.asynchronous)),
+        ("left_bytes", "  bytes moved by those", Cell::Count(export.left_bytes)),
+        ("reads", "reads", sum(&|it| it.operations[0])),
+        ("writes", "writes", sum(&|it| it.operations[1])),
+        ("syncs", "syncs", sum(&|it| it.operations[2])),
+        ("opens", "opens", sum(&|it| it.opens)),
+        ("closes", "closes", sum(&|it| it.closes)),
+        ("read_bytes", "bytes to read", sum(&|it| it.bytes[0])),
+        ("written_bytes", "bytes to write", sum(&|it| it.bytes[1])),
+        ("span_ns", "took us", Cell::Ns(export.span)),
+        ("jobs", "jobs", Cell::Count(jobs.len() as u64)),
+        ("files", "files", Cell::Count(files.len() as u64)),
+        ("first_bytes", "bytes in them before", Cell::Count(prepared)),
+        ("renamed", "  under numbers", Cell::Count(flat(files))),
+    ];
+    let mut report = Report { kind: "replay export", facts, ..Report::default() };
+    report.tables = vec![job_table(&jobs, limit), file_table(files, limit), left(export)];
+    report.notes = notes(&jobs);
+    report
+}
+
+fn flat(files: &[FileName]) -> u64 {
+    files.iter().filter(|it| it.is_flat).count() as u64
+}
+
+fn job_table(jobs: &[(usize, &Job)], limit: usize) -> Table {
+    let mut sorted = jobs.to_vec();
+    sorted.sort_by_key(|(number, it)| (std::cmp::Reverse(it.bytes[0] + it.bytes[1]), *number));
+    let (shown, rest) = first_rows(sorted, limit);
+    let counts = |it: &[(usize, &Job)]| {
+        let sum = |of: &dyn Fn(&Job) -> u64| Cell::Count(it.iter().map(|it| of(it.1)).sum());
+        [
+            sum(&|it| it.operations[0]),
+            sum(&|it| it.operations[1]),
+            sum(&|it| it.operations[2]),
+            sum(&|it| it.bytes[0]),
+            sum(&|it| it.bytes[1]),
+        ]
+    };
+    let row = |it: (usize, &Job)| {
+        let (number, job) = it;
+        let mut row = vec![
+            Cell::Count(number as u64),
+            Cell::Signed(job.pid.into()),
+            Cell::Signed(job.tid.into()),
+            Cell::Name(job.comm.clone()),
+        ];
+        row.extend(counts(&[it]));
+        row
+    };
+    let mut rows: Vec<Vec<Cell>> = shown.into_iter().map(row).collect();
+    if !rest.is_empty() {
+        let mut row = vec![Cell::None, Cell::None, Cell::None, others(rest.len())];
+        row.extend(counts(&rest));
+        rows.push(row);
+    }
+    let title = format!("Jobs: {}", jobs.len());
+    Table { key: "thread_jobs", title, columns: JOBS.to_vec(), rows }
+}
+
+fn file_table(files: &[FileName], limit: usize) -> Table {
+    let mut sorted: Vec<&FileName> = files.iter().collect();
+    sorted.sort_by_key(|it| std::cmp::Reverse(it.bytes[0] + it.bytes[1]));
+    let (shown, rest) = first_rows(sorted, limit);
+    let counts = |it: &[&FileName]| {
+        let sum = |of: &dyn Fn(&FileName) -> u64| Cell::Count(it.iter().map(|it| of(it)).sum());
+        vec![
+            sum(&|it| it.operations[0]),
+            sum(&|it| it.operations[1]),
+            sum(&|it| it.bytes[0]),
+            sum(&|it| it.bytes[1]),
+            sum(&|it| it.size()),
+        ]
+    };
+    let row = |it: &FileName| {
+        let mut row = counts(&[it]);
+        row.extend([Cell::Name(it.name.clone()), Cell::Name(it.path.clone())]);
+        row
+    };
+    let mut rows: Vec<Vec<Cell>> = shown.into_iter().map(row).collect();
+    if !rest.is_empty() {
+        let mut row = counts(&rest);
+        row.extend([Cell::None, others(rest.len())]);
+        rows.push(row);
+    }
+    let title = format!("Files: {}", files.len());
+    Table { key: "files_exported", title, columns: FILES.to_vec(), rows }
+}
+
+fn left<L: Logs>(export: &FioExport<L>) -> Table {
+    let mut rows: Vec<_> = export.left.iter().collect();
+    rows.sort_by_key(|(key, it)| (std::cmp::Reverse(**it), **key));
+    let row = |((reason, call), it): (&(_, crate::event::syscall_table::CallId), &u64)| {
+        let reason: &crate::replay::fio::NotExported = reason;
+        vec![
+            Cell::Word(reason.as_str().to_owned()),
+            Cell::Word(call.call().name.to_owned()),
+            Cell::Count(*it),
+            Cell::Word(reason.to_string()),
+        ]
+    };
+    let rows = rows.into_iter().map(row).collect();
+    Table { key: "left_calls", title: "Not in the logs".to_owned(), columns: LEFT.to_vec(), rows }
+}
+
+fn notes(jobs: &[(usize, &Job)]) -> Vec<String> {
+    let mut notes = Vec::new();
+    if jobs.len() > 1 {
+        notes.push(
+            "fio's jobs do not wait for each other: only the times keep threads apart".to_owned(),
+        );
+    }
+    if jobs.len() > JOBS_MAX {
+        notes.push(format!("there are {} jobs, and fio has {JOBS_MAX} at most", jobs.len()));
+    }
+    let mixed = |part: fn(&Job) -> u64| -> u64 {
+        let some = jobs.iter().filter(|(_, it)| part(it) < it.operations[0] + it.operations[1]);
+        some.map(|it| part(it.1)).sum()
+    };
+    let direct = mixed(|it| it.direct);
+    if direct > 0 {
+        notes.push(format!(
+            "{direct} operations of threads that also use the page cache go through it, too: a job of fio's has one way for all its files"
+        ));
+    }
+    let sync = mixed(|it| it.sync[0]);
+    if sync > 0 {
+        notes.push(format!(
+            "{sync} operations on files with O_SYNC or O_DSYNC are done without: their threads have other files, too"
+        ));
+    }
+    notes
+}

@@ -1,0 +1,131 @@
+//! Who uses a block device: what is mounted, swapped to, built upon it, or has it open.
+//!
+//! The kernel's own word is an exclusive open ([`super::target`]); what is here says by whom, and finds what needs no such open: the files
+//! behind loop devices, and programs that have a device open.
+
+use std::fs;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use super::mounts;
+use crate::units::DevId;
+
+/// A device, its partitions, and what says of them who uses them.
+#[derive(Debug)]
+pub struct Device {
+    /// Its number and its partitions'.
+    all: Vec<DevId>,
+    /// The file behind it, if it is a loop device.
+    behind: Option<PathBuf>,
+}
+
+impl Device {
+    /// The device with this number.
+    pub fn new(dev: DevId) -> Self {
+        let place = place(dev);
+        let parts = children(&place).into_iter().filter(|it| it.join("partition").exists());
+        let numbers = parts.filter_map(|it| DevId::parse(text(&it.join("dev"))?.as_str()));
+        let all = [dev].into_iter().chain(numbers).collect();
+        Self { all, behind: text(&place.join("loop/backing_file")).map(PathBuf::from) }
+    }
+
+    /// The device behind it, if it is a loop device that lies on another device.
+    pub fn behind(&self) -> Option<&Path> {
+        self.behind.as_deref().filter(|it| device_at(it).is_some())
+    }
+
+    /// What it is used for, in words, besides by a loop device that lies on it; `None`: nobody is known to use it.
+    pub fn user_but(&self, own: Option<DevId>) -> Option<String> {
+        self.mounted()
+            .or_else(|| self.swapped_to())
+            .or_else(|| self.held())
+            .or_else(|| self.behind_others(own))
+    }
+
+    fn is(&self, path: &Path) -> bool {
+        device_at(path).is_some_and(|it| self.all.contains(&it))
+    }
+
+    /// The same file is behind it.
+    fn is_behind(&self, path: &Path) -> bool {
+        let identity = |path: &Path| fs::metadata(path).ok().map(|it| (it.dev(), it.ino()));
+        self.behind.as_deref().and_then(identity).is_some_and(|it| Some(it) == identity(path))
+    }
+
+    /// Some file systems (btrfs) have device numbers of their own, so the name is looked at, too.
+    fn mounted(&self) -> Option<String> {
+        let mounts = mounts::mounts_of("/proc/self").ok()?;
+        let numbers: Vec<String> = self.all.iter().map(ToString::to_string).collect();
+        let is_own = |number: &str, source: Option<&str>| {
+            numbers.iter().any(|it| it == number) || source.is_some_and(|it| self.is(Path::new(it)))
+        };
+        let found = mounts.iter().find(|it| is_own(&it.majmin, it.mount_source.as_deref()))?;
+        Some(format!("it, or a part of it, is mounted at {}", found.mount_point.display()))
+    }
+
+    /// `/proc/swaps`: a line of titles, then one for each, with the path first.
+    fn swapped_to(&self) -> Option<String> {
+        let swaps = fs::read_to_string("/proc/swaps").ok()?;
+        let mut paths = swaps.lines().skip(1).filter_map(|it| it.split_whitespace().next());
+        let path = paths.find(|it| self.is(Path::new(it)) || self.is_behind(Path::new(it)))?;
+        Some(format!("the kernel swaps to {path}"))
+    }
+
+    /// Devices that are made of it: dm, md, bcache.
+    fn held(&self) -> Option<String> {
+        let holders = self.all.iter().flat_map(|it| children(&place(*it).join("holders")));
+        let names: Vec<String> = holders.map(|it| name(&it)).collect();
+        (!names.is_empty()).then(|| format!("it is a part of {}", names.join(", ")))
+    }
+
+    /// Loop devices that lie on it, or on the same file.
+    fn behind_others(&self, own: Option<DevId>) -> Option<String> {
+        let loops = children(Path::new("/sys/block"));
+        loops.into_iter().find_map(|it| {
+            let path = PathBuf::from(text(&it.join("loop/backing_file"))?);
+            let number = DevId::parse(text(&it.join("dev"))?.as_str())?;
+            let is_other = !self.all.contains(&number) && Some(number) != own;
+            (is_other && (self.is(&path) || self.is_behind(&path)))
+                .then(|| format!("{} lies on the same bytes", name(&it)))
+        })
+    }
+
+    /// A process that has it open; ours is none.
+    pub fn opened(&self) -> Option<String> {
+        let own = std::process::id().to_string();
+        let processes = children(Path::new("/proc")).into_iter().filter(|it| {
+            let name = name(it);
+            name.bytes().all(|it| it.is_ascii_digit()) && name != own
+        });
+        processes.into_iter().find_map(|it| {
+            let mut open = children(&it.join("fd")).into_iter();
+            open.find(|it| self.is(it))?;
+            let comm = text(&it.join("comm")).unwrap_or_default();
+            Some(format!("process {} ({comm}) has it open", name(&it)))
+        })
+    }
+}
+
+/// What `/sys` has of a device.
+fn place(dev: DevId) -> PathBuf {
+    PathBuf::from(format!("/sys/dev/block/{dev}"))
+}
+
+/// The number of the block device that a path leads to.
+pub(super) fn device_at(path: &Path) -> Option<DevId> {
+    let found = fs::metadata(path).ok().filter(|it| it.file_type().is_block_device())?;
+    Some(DevId::new(libc::major(found.rdev()), libc::minor(found.rdev())))
+}
+
+fn children(directory: &Path) -> Vec<PathBuf> {
+    let found = fs::read_dir(directory).into_iter().flatten().flatten();
+    found.map(|it| it.path()).collect()
+}
+
+fn name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+fn text(path: &Path) -> Option<String> {
+    fs::read_to_string(path).ok().map(|it| it.trim_end().to_owned())
+}
