@@ -169,6 +169,18 @@ impl Handles {
         self.slot(handle).behind
     }
 
+    /// It, if it is open in the replay.
+    ///
+    /// # Errors
+    ///
+    /// Why it is not.
+    pub fn usable(&self, handle: Handle) -> Result<Handle, Reason> {
+        match self.behind(handle) {
+            Behind::Left(reason) => Err(reason),
+            Behind::File(_) | Behind::Directory => Ok(handle),
+        }
+    }
+
     /// The file behind it.
     pub fn file(&self, handle: Handle) -> Option<FileId> {
         match self.behind(handle) {

@@ -391,10 +391,7 @@ impl<O: Out> Planner<O> {
             (None, None) => return Err(Reason::NoFile),
             (None, Some(file)) => self.give(operation, fd, file),
         };
-        match self.handles.behind(handle) {
-            Behind::Left(reason) => Err(reason),
-            Behind::File(_) | Behind::Directory => Ok(Some(handle)),
-        }
+        self.handles.usable(handle).map(Some)
     }
 
     /// A descriptor that was there before.
@@ -424,8 +421,8 @@ impl<O: Out> Planner<O> {
             let stands = moves_position(operation, false);
             let offset = operation.offset.filter(|_| stands).unwrap_or(0);
             self.handles.position(handle).set(offset);
-            let found = self.handles.file(handle);
-            self.given.push(Given { handle, path, file: found, flags: file.flags, offset });
+            let behind = self.handles.file(handle);
+            self.given.push(Given { handle, path, file: behind, flags: file.flags, offset });
         }
         handle
     }
