@@ -213,6 +213,36 @@ fn results_are_the_same_ones() {
     assert_eq!(sizes(&replay.inside(&place)), sizes(&place));
 }
 
+/// Fails if operations are done again that need what only a call made that is not done again, or rights that the replay does not have.
+#[test]
+fn what_others_have_made_is_left_out() {
+    if !can_record(&[UPROBES]) {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory that everybody can reach");
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o711)).expect("ours");
+    let program = compile("strangers.c", dir.path());
+    let place = dir.path().join("place");
+    fs::create_dir(&place).expect("a directory");
+    fs::write(place.join("secret"), "12345").expect("space");
+    fs::set_permissions(place.join("secret"), fs::Permissions::from_mode(0o600)).expect("ours");
+    let replay = Replay::of(dir.path(), &[&program, text(&place)]);
+    replay.assert_same(&["--speed", "max"], 10);
+    let moved = "directory/moved";
+    assert_eq!(fs::read(replay.inside(&place).join(moved)).expect("made").len(), 3);
+    let report = replay.report(&["--speed", "max"]);
+    let left = |reason: &str| {
+        let calls = report["left_calls"].as_array().expect("a list").iter();
+        let of = calls.filter(|it| it["reason"] == reason);
+        let mut left: Vec<_> = of.map(|it| format!("{} {}", it["call"], it["count"])).collect();
+        left.sort();
+        left.join(", ").replace('"', "")
+    };
+    let made = "access 1, chmod 1, mkdir 1, rename 1, unlink 1";
+    assert_eq!(left("made-by-others"), made, "{report:#}");
+    assert_eq!(left("rights"), "chmod 1, openat 1", "{report:#}");
+}
+
 /// What a replay could have changed outside.
 fn seen(path: &Path) -> Vec<(PathBuf, u32, u64, i64, i64)> {
     let mut found = Vec::new();

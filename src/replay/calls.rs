@@ -39,6 +39,10 @@ pub enum Reason {
     Mounts,
     /// It makes a device.
     Device,
+    /// It needs something that nobody who was captured has made, or a call that is not done again.
+    Stranger,
+    /// It was refused for want of rights: those of the replay are others.
+    Rights,
     /// Nothing is known of how it is done again.
     Other,
 }
@@ -63,6 +67,8 @@ impl Reason {
             Self::Machine => "whole-machine",
             Self::Mounts => "mounts",
             Self::Device => "makes-a-device",
+            Self::Stranger => "made-by-others",
+            Self::Rights => "rights",
             Self::Other => "other",
         }
     }
@@ -87,6 +93,8 @@ impl fmt::Display for Reason {
             Self::Machine => "write out what any program has written",
             Self::Mounts => "change what paths lead to",
             Self::Device => "make devices",
+            Self::Stranger => "on what others made meanwhile, or a call that is not done again",
+            Self::Rights => "refused for want of rights, of which the replay has others",
             Self::Other => "of a kind that is not known",
         })
     }

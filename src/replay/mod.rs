@@ -14,6 +14,8 @@ pub mod outcome;
 pub mod planned;
 pub mod planner;
 pub mod size;
+mod strangers;
 mod things;
 pub mod timeline;
+mod under_way;
 pub mod world;

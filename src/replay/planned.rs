@@ -3,7 +3,7 @@
 use super::handles::Handle;
 use super::order::{At, Worker};
 use super::world::FileId;
-use crate::event::syscall_table::CallId;
+use crate::event::syscall_table::{CallId, Class};
 
 /// An operation as it is to be done again.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +44,19 @@ pub struct Planned {
     pub keeps_handle: bool,
     /// Whom it waits for.
     pub before: Vec<At>,
+}
+
+impl Planned {
+    /// Bytes that it has read and written.
+    pub fn moved(&self) -> [u64; 2] {
+        let bytes = u64::try_from(self.ret).unwrap_or(0);
+        match self.call.call().class {
+            Class::Read => [bytes, 0],
+            Class::Write => [0, bytes],
+            Class::Transfer => [bytes, bytes],
+            _ => [0, 0],
+        }
+    }
 }
 
 /// A descriptor that is open before the first operation.

@@ -20,7 +20,9 @@ use super::handles::{Behind, Handle, Handles};
 use super::names::{of_file, of_given};
 use super::order::{At, Before, Timed, Waited, Worker};
 use super::planned::{Given, Planned, Who};
+use super::strangers::{Strangers, may_make_names};
 use super::things::{Things, moves_position, stood};
+use super::under_way::UnderWay;
 use super::world::{NodeId, Thing, World};
 use crate::event::syscall_table::{CallId, Class, Role};
 use crate::operation::model::{FdEffect, OpenFile, ProcessKey, SyscallOperation, ThreadKey};
@@ -39,9 +41,6 @@ pub trait Out {
     /// Whatever it runs into.
     fn planned(&mut self, planned: &Planned) -> Result<(), Self::Error>;
 }
-
-/// How many operations there are between two looks at how old the oldest one under way is.
-const FLOOR_EVERY: u64 = 64;
 
 #[derive(Debug)]
 struct Thread {
@@ -71,18 +70,16 @@ pub struct Planner<O> {
     pub world: World,
     handles: Handles,
     things: Things,
+    strangers: Strangers,
     waited: Waited,
     threads: FxHashMap<ThreadKey, Thread>,
-    /// Threads inside a call that may be done again, and when it began.
-    under_way: FxHashMap<ThreadKey, u64>,
+    under_way: UnderWay,
     new: FxHashMap<ThreadKey, NewThread>,
     families: Families,
     /// The newest operation of each process, and of whom it was born.
     newest: FxHashMap<ProcessKey, At>,
     /// When the first operation began, ns.
     first: Option<u64>,
-    floor: u64,
-    steps: u64,
     /// Those who do something.
     pub who: Vec<Who>,
     /// What is open before the first operation.
@@ -111,15 +108,14 @@ impl<O: Out> Planner<O> {
             world: World::default(),
             handles: Handles::default(),
             things: Things::default(),
+            strangers: Strangers::default(),
             waited: Waited::default(),
             threads: FxHashMap::default(),
-            under_way: FxHashMap::default(),
+            under_way: UnderWay::default(),
             new: FxHashMap::default(),
             families: Families::default(),
             newest: FxHashMap::default(),
             first: None,
-            floor: 0,
-            steps: 0,
             who: Vec::new(),
             given: Vec::new(),
             waits: 0,
@@ -198,8 +194,7 @@ impl<O: Out> Planner<O> {
         before: &mut Before,
     ) -> Timed {
         // Who began before and is still at work may come later.
-        let oldest = self.under_way.values().copied().min();
-        let earliest = operation.start.0.min(oldest.unwrap_or(u64::MAX));
+        let earliest = operation.start.0.min(self.under_way.oldest().unwrap_or(u64::MAX));
         let first = *self.first.get_or_insert(earliest);
         let [start, end] = [operation.start.0, end.0].map(|it| it.saturating_sub(first));
         self.span = self.span.max(end);
@@ -234,15 +229,13 @@ impl<O: Out> Planner<O> {
     ) -> Result<(Planned, Before), Reason> {
         let call = operation.call.call();
         let [path, second_path] = self.paths(operation)?;
-        let is_symlink = call.is_symlink();
         let handles = self.descriptors(operation, path.is_none())?;
+        let nodes = self.nodes(operation, [&path, &second_path])?;
         // From here on it is done again.
         let mut before = Before::default();
         let at = self.timed(operation, end, &mut before);
         self.families.waited(operation.process, operation.start, &mut before);
-        let floor = self.floor;
-        let mut find = |it: &Option<Vec<u8>>| it.as_ref().and_then(|it| self.world.find(it));
-        let nodes = [find(&path), if is_symlink { None } else { find(&second_path) }];
+        let floor = self.under_way.floor();
         self.things.named(operation, &self.world, nodes, (at, floor, &mut before));
         if let (Some(path), None | Some(libc::ENOENT)) = (&path, operation.errno()) {
             self.world.passed(path, ret >= 0);
@@ -300,6 +293,24 @@ impl<O: Out> Planner<O> {
             self.opened(operation, made, (at, floor, &mut before));
         }
         Ok((planned, before))
+    }
+
+    /// Where its paths lead to, if that is in the replay what it was.
+    fn nodes(
+        &mut self,
+        operation: &SyscallOperation,
+        [path, second_path]: [&Option<Vec<u8>>; 2],
+    ) -> Result<[Option<NodeId>; 2], Reason> {
+        let mut find = |it: &Option<Vec<u8>>| it.as_ref().and_then(|it| self.world.find(it));
+        // What a symbolic link contains is no name yet.
+        let is_name = !operation.call.call().is_symlink();
+        let nodes = [find(path), if is_name { find(second_path) } else { None }];
+        let is_contended = self.under_way.may_make_names();
+        self.strangers.ended(&self.world, operation, nodes, is_contended)?;
+        match operation.errno() {
+            Some(libc::EACCES | libc::EPERM) => Err(Reason::Rights),
+            _ => Ok(nodes),
+        }
     }
 
     /// It has made this descriptor.
@@ -505,13 +516,8 @@ impl<O: Out> Planner<O> {
         planned.before = before.all().to_vec();
         self.waits += u64::from(!planned.before.is_empty());
         *self.done.entry(operation.call).or_default() += 1;
-        if let Ok(bytes) = u64::try_from(planned.ret) {
-            match operation.call.call().class {
-                Class::Read => self.bytes[0] += bytes,
-                Class::Write => self.bytes[1] += bytes,
-                Class::Transfer => self.bytes.iter_mut().for_each(|it| *it += bytes),
-                _ => {}
-            }
+        for (all, moved) in self.bytes.iter_mut().zip(planned.moved()) {
+            *all += moved;
         }
         if let Some(thread) = self.threads.get_mut(&operation.thread) {
             thread.count += 1;
@@ -532,14 +538,9 @@ impl<O: Out> Planner<O> {
             (None, None) => call.arg(Role::Fd).is_some(),
         };
         if treatment(call, &operation.args) == Treatment::Done && !is_left {
-            self.under_way.insert(operation.thread, operation.start.0);
+            let makes = may_make_names(operation);
+            self.under_way.begun(operation.thread, operation.start.0, makes);
         }
-    }
-
-    /// Nobody who comes later began before the oldest operation that is under way.
-    fn raise_floor(&mut self, now: KernelTime) {
-        let oldest = self.under_way.values().copied().min().unwrap_or(now.0);
-        self.floor = self.floor.max(oldest.saturating_sub(self.first.unwrap_or(oldest)));
     }
 }
 
@@ -563,15 +564,12 @@ impl<O: Out> Sink for Planner<O> {
             }
             Step::SyscallBegun(operation) => self.begun(operation),
             Step::SyscallEnded(operation, effects) => {
-                self.under_way.remove(&operation.thread);
+                self.under_way.over(operation.thread);
                 self.ended(operation, effects)?;
-                self.steps += 1;
-                if self.steps.is_multiple_of(FLOOR_EVERY) {
-                    self.raise_floor(time);
-                }
+                self.under_way.raise_floor(time.0, self.first);
             }
             Step::SyscallUnfinished(operation, _) => {
-                self.under_way.remove(&operation.thread);
+                self.under_way.over(operation.thread);
                 self.leave(operation, Reason::NoResult);
             }
             Step::AsyncEnded(..) | Step::AsyncUnfinished(..) => self.asynchronous += 1,

@@ -177,6 +177,12 @@ impl World {
         self.way(node).any(|it| self.node(it).now == State::Absent)
     }
 
+    /// The same, and no link on the way there can lead to another place.
+    pub fn is_known_absent(&self, node: NodeId) -> bool {
+        let is_link = |it| matches!(self.thing(it), Some(Thing::Link(_)));
+        self.is_absent(node) && !self.way(node).any(is_link)
+    }
+
     /// True if nobody has asked for it.
     pub fn is_unasked(&self, node: NodeId) -> bool {
         self.node(node).now == State::Unasked && !self.is_absent(node)

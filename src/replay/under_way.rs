@@ -1,0 +1,59 @@
+//! Who is inside a call, and since when: nobody who comes later began before the oldest of them.
+
+use rustc_hash::FxHashMap;
+
+use crate::operation::model::ThreadKey;
+
+/// How many operations there are between two looks at how old the oldest one is.
+const FLOOR_EVERY: u64 = 64;
+
+#[derive(Clone, Copy, Debug)]
+struct Begun {
+    /// ns of the capture's clock.
+    start: u64,
+    may_make_names: bool,
+}
+
+/// Threads inside calls that may be done again.
+#[derive(Debug, Default)]
+pub(super) struct UnderWay {
+    of: FxHashMap<ThreadKey, Begun>,
+    ended: u64,
+    floor: u64,
+}
+
+impl UnderWay {
+    /// A thread has begun a call, at so many ns of the capture's clock.
+    pub(super) fn begun(&mut self, thread: ThreadKey, start: u64, may_make_names: bool) {
+        self.of.insert(thread, Begun { start, may_make_names });
+    }
+
+    /// It has come back from it, or never will.
+    pub(super) fn over(&mut self, thread: ThreadKey) {
+        self.of.remove(&thread);
+    }
+
+    /// An operation has been planned, to its end. `now` and `first` (when everything began) are ns of the capture's clock.
+    pub(super) fn raise_floor(&mut self, now: u64, first: Option<u64>) {
+        self.ended += 1;
+        if self.ended.is_multiple_of(FLOOR_EVERY) {
+            let oldest = self.oldest().unwrap_or(now);
+            self.floor = self.floor.max(oldest.saturating_sub(first.unwrap_or(oldest)));
+        }
+    }
+
+    /// When the oldest one began, in ns of the capture's clock.
+    pub(super) fn oldest(&self) -> Option<u64> {
+        self.of.values().map(|it| it.start).min()
+    }
+
+    /// True if one of them may have made a name already.
+    pub(super) fn may_make_names(&self) -> bool {
+        self.of.values().any(|it| it.may_make_names)
+    }
+
+    /// Nobody who comes later began before it, in ns since the first operation.
+    pub(super) fn floor(&self) -> u64 {
+        self.floor
+    }
+}
