@@ -10,6 +10,10 @@ pub const GROUP_PREFIX: &str = "iotrace_";
 pub const PATH_PREFIX: &str = "path";
 /// What the names of probes begin with that see a program hand a path over.
 pub const GIVEN_PREFIX: &str = "given";
+/// What the names of those among them begin with that see every call, whatever it is: its number is a field of them.
+pub const NUMBERED_PREFIX: &str = "given_nr";
+/// That field.
+pub const NUMBER_FIELD: &str = "nr";
 /// What the names of probes begin with that see a descriptor get its file.
 pub const FILE_PREFIX: &str = "file";
 

@@ -15,6 +15,8 @@ pub(super) struct Code<'a> {
     segments: Vec<(u64, u64, &'a [u8])>,
     /// Where functions begin: sorted, each once.
     functions: Vec<u64>,
+    /// Those that others may call: sorted.
+    exported: Vec<u64>,
 }
 
 /// How `.eh_frame_hdr` is written by all linkers: version, then how its three parts are written
@@ -35,21 +37,30 @@ impl<'a> Code<'a> {
                 segments.push((segment.address(), segment.file_range().0, code));
             }
         }
-        let symbols = file.symbols().chain(file.dynamic_symbols());
-        let symbols = symbols.filter(|it| it.kind() == SymbolKind::Text && it.is_definition());
-        let mut functions: Vec<u64> = symbols.map(|it| it.address()).collect();
+        let mut exported: Vec<u64> = functions(file.dynamic_symbols()).collect();
+        exported.sort_unstable();
+        let mut functions: Vec<u64> =
+            functions(file.symbols()).chain(exported.iter().copied()).collect();
         if let Some(section) = file.section_by_name(".eh_frame_hdr") {
             functions.extend(unwound(section.address(), section.data().unwrap_or_default()));
         }
         functions.sort_unstable();
         functions.dedup();
-        Ok(Self { segments, functions })
+        Ok(Self { segments, functions, exported })
     }
 
     /// This code, at this address, with functions that begin there.
     #[cfg(test)]
     pub(super) fn of(address: u64, code: &'a [u8], functions: &[u64]) -> Self {
-        Self { segments: vec![(address, 0, code)], functions: functions.to_vec() }
+        let functions = functions.to_vec();
+        Self { segments: vec![(address, 0, code)], functions, exported: Vec::new() }
+    }
+
+    /// The same, with this function for others.
+    #[cfg(test)]
+    pub(super) fn exporting(mut self, function: u64) -> Self {
+        self.exported.push(function);
+        self
     }
 
     /// The code so many bytes before this address, or as much as there is.
@@ -80,6 +91,11 @@ impl<'a> Code<'a> {
     pub(super) fn function_of(&self, address: u64) -> Option<u64> {
         let behind = self.functions.partition_point(|&it| it <= address);
         self.functions.get(behind.checked_sub(1)?).copied()
+    }
+
+    /// True if a function begins there that others may call.
+    pub(super) fn is_exported(&self, address: u64) -> bool {
+        self.exported.binary_search(&address).is_ok()
     }
 
     /// The addresses of all places where these bytes stand in the code.
@@ -114,6 +130,14 @@ pub(super) fn interpreter(head: &[u8]) -> Option<String> {
     let headers = header.program_headers(endian, head).ok()?;
     let path = headers.iter().find_map(|it| it.interpreter(endian, head).ok()?)?;
     String::from_utf8(path.to_vec()).ok()
+}
+
+/// Where the functions of this table of symbols begin.
+fn functions<'a>(
+    symbols: impl Iterator<Item = impl ObjectSymbol<'a>>,
+) -> impl Iterator<Item = u64> {
+    let own = symbols.filter(|it| it.kind() == SymbolKind::Text && it.is_definition());
+    own.map(|it| it.address())
 }
 
 /// The functions that the table for unwinding knows: nearly all, also where there are no symbols.

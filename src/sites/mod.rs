@@ -52,6 +52,8 @@ pub struct Site {
     pub calls: BTreeSet<CallId>,
     /// The kernel does itself what the instruction there does; if not, a hit costs a second trap.
     pub emulated: bool,
+    /// Other calls pass here, too: the register that holds the number of the call, as the kernel's probes call it.
+    pub number: Option<&'static str>,
 }
 
 /// What a file holds.
@@ -176,6 +178,7 @@ impl Finder<'_> {
                         _ => None,
                     };
                     let forwarder = Forwarder { number, arguments: arguments.map(slot) };
+                    self.add_exported(&flow, entry, &forwarder);
                     self.forwarders.entry(entry).or_insert(forwarder);
                 }
                 _ => self.sites.unknown += 1,
@@ -215,13 +218,36 @@ impl Finder<'_> {
     fn handover(&self, at: u64, number: u64, arguments: &[Option<Value>; 6]) -> Option<Handover> {
         let is_it = |it: &&CallId| it.call().number(MACHINE).map(u64::from) == Some(number);
         let call = *self.wanted.iter().find(is_it)?;
-        let roles = [Role::Path, Role::Path2].into_iter().filter_map(|it| call.call().arg(it));
         let paths: Option<Vec<Value>> =
-            roles.map(|it| arguments.get(it).copied().flatten()).collect();
+            path_places(call).map(|it| arguments.get(it).copied().flatten()).collect();
         // A null pointer is no path. What is handed over from who knows where is told as hidden.
         let paths = paths.unwrap_or_default();
         let is_there = !paths.contains(&Value::Number(0)) && call.call().has_path();
         is_there.then_some(Handover { at, call, paths })
+    }
+
+    /// A site at the entry of a function that makes calls for others, if programs may call it (`syscall(2)`).
+    fn add_exported(&mut self, flow: &Flow, entry: u64, forwarder: &Forwarder) {
+        let Some(node) = flow.node(entry).filter(|_| self.code.is_exported(entry)) else { return };
+        let Slot::Register(number) = forwarder.number else { return };
+        let Some(offset) = self.code.file_offset(entry) else { return };
+        let calls = self.wanted.iter().copied().filter(|it| it.call().has_path());
+        let calls: BTreeSet<CallId> = calls.collect();
+        let emulated = node.is_emulated();
+        if calls.is_empty() || !emulated && !node.may_step() {
+            return;
+        }
+        let places = calls.iter().flat_map(|it| path_places(*it));
+        let slots = places.filter_map(|it| forwarder.arguments.get(it).copied().flatten());
+        let names = slots.filter_map(|it| match it {
+            Slot::Register(it) => NAMES.get(it).copied(),
+            Slot::Stack(_) => None,
+        });
+        let mut registers: Vec<&str> = names.collect();
+        registers.sort_unstable();
+        registers.dedup();
+        let number = NAMES.get(number).copied();
+        self.found.insert(entry, Site { offset, registers, calls, emulated, number });
     }
 
     /// A site at this instruction, for these calls.
@@ -229,7 +255,8 @@ impl Finder<'_> {
         let ip = node.instruction.ip();
         let Some(offset) = self.code.file_offset(ip) else { return };
         let emulated = node.is_emulated();
-        let new = Site { offset, registers: Vec::new(), calls: BTreeSet::new(), emulated };
+        let (registers, calls) = Default::default();
+        let new = Site { offset, registers, calls, emulated, number: None };
         let site = self.found.entry(ip).or_insert(new);
         site.calls.extend(covered.iter().map(|it| it.call));
         let paths = covered.iter().flat_map(|it| &it.paths);
@@ -238,6 +265,11 @@ impl Finder<'_> {
         site.registers.sort_unstable();
         site.registers.dedup();
     }
+}
+
+/// Where a call has its paths.
+fn path_places(call: CallId) -> impl Iterator<Item = usize> {
+    [Role::Path, Role::Path2].into_iter().filter_map(move |it| call.call().arg(it))
 }
 
 /// True if registers hold the paths of the call before this instruction.

@@ -6,6 +6,7 @@ use crate::event::block_shape::BLOCK_POINTS;
 use crate::event::file_io::FILE_IO_POINTS;
 use crate::event::fs::FS_POINTS;
 use crate::event::layer::LAYER_POINTS;
+use crate::event::probed::{NUMBER_FIELD, NUMBERED_PREFIX};
 use crate::event::syscall_table::{Call, CallId, Class};
 use crate::event::uring::{URING_POINTS, UringPoint};
 use crate::units::DevId;
@@ -251,12 +252,21 @@ pub fn plan(wanted: &Wanted<'_>) -> Vec<Planned> {
     planned.extend(wanted.probes.iter().map(|(system, name)| Planned {
         system: system.clone().into(),
         name: name.clone(),
-        filter: String::new(),
+        filter: probe_filter(name, wanted),
         ring: RingOf::Main,
         wakes: false,
         need: Need::Must,
     }));
     planned
+}
+
+/// Programs make calls without a path, too, where a probe sees all of them: locks, hundreds of thousands of times in a second.
+fn probe_filter(name: &str, wanted: &Wanted<'_>) -> String {
+    if !name.starts_with(NUMBERED_PREFIX) {
+        return String::new();
+    }
+    let calls = wanted.calls.iter().map(|it| it.call()).filter(|it| it.has_path());
+    number_filter(NUMBER_FIELD, calls.filter_map(|it| it.number(wanted.machine)).collect())
 }
 
 /// What io_uring does, and what is at work inside calls. `global`: the ring of what is of anybody.
@@ -310,7 +320,8 @@ fn with_chains(planned: &mut Vec<Planned>, machine: &str) {
         let ends: Vec<Planned> = planned.extract_if(.., is_end).collect();
         let calls: Vec<CallId> = ends.iter().filter_map(Planned::call).collect();
         let [_, exits] = raw_pair(&calls, machine);
-        let filter = id_filter(calls.iter().filter_map(|it| it.call().number(machine)).collect());
+        let filter =
+            number_filter("id", calls.iter().filter_map(|it| it.call().number(machine)).collect());
         planned.push(Planned { filter, ring: RingOf::Chains, ..exits });
     }
     let is_raw_end = |it: &Planned| it.system == "raw_syscalls" && it.name == "sys_exit";
@@ -319,7 +330,8 @@ fn with_chains(planned: &mut Vec<Planned>, machine: &str) {
 }
 
 fn raw_pair(calls: &[CallId], machine: &str) -> [Planned; 2] {
-    let filter = id_filter(calls.iter().filter_map(|it| it.call().number(machine)).collect());
+    let filter =
+        number_filter("id", calls.iter().filter_map(|it| it.call().number(machine)).collect());
     let exits = [filter.clone(), exec_exits_term(machine)].join("||");
     [("sys_enter", filter), ("sys_exit", exits)].map(|(name, filter)| Planned {
         system: "raw_syscalls".into(),
@@ -340,7 +352,7 @@ fn execs() -> impl Iterator<Item = CallId> {
 /// What lets them pass the filter of all exits.
 fn exec_exits_term(machine: &str) -> String {
     let numbers = execs().filter_map(|it| it.call().number(machine)).collect();
-    format!("(ret==0&&({}))", id_filter(numbers))
+    format!("(ret==0&&({}))", number_filter("id", numbers))
 }
 
 /// Those that are not wanted anyway, with tracefs and without privileges. (A tracepoint of perf costs 40 ms at the end; where it has few calls,
@@ -360,14 +372,14 @@ pub fn has_exec_exits<'a>(planned: impl Iterator<Item = &'a Planned> + Clone) ->
     })
 }
 
-/// A filter that these numbers pass. Every call of the machine pays for its terms, so neighbours share two.
-fn id_filter(mut numbers: Vec<u32>) -> String {
+/// A filter on a field that these numbers pass. Every call of the machine pays for its terms, so neighbours share two.
+fn number_filter(field: &str, mut numbers: Vec<u32>) -> String {
     numbers.sort_unstable();
     numbers.dedup();
     let runs = numbers.chunk_by(|a, b| a + 1 == *b);
     let terms = runs.filter_map(|run| match run {
-        [one] => Some(format!("id=={one}")),
-        [first, .., last] => Some(format!("(id>={first}&&id<={last})")),
+        [one] => Some(format!("{field}=={one}")),
+        [first, .., last] => Some(format!("({field}>={first}&&{field}<={last})")),
         [] => None,
     });
     terms.collect::<Vec<_>>().join("||")
@@ -501,6 +513,17 @@ mod tests {
         assert_eq!(ring("block_rq_complete"), Some(RingOf::Block));
         assert_eq!(ring("io_uring_complete"), Some(RingOf::Block));
         assert!(planned.iter().all(|it| it.filter.is_empty()));
+    }
+
+    #[test]
+    fn a_probe_that_sees_all_calls_has_the_filter_of_those_with_paths() {
+        let probes = ["given_7", "given_nr_7"].map(|it| ("iotrace_7".to_owned(), it.to_owned()));
+        let calls = ["read", "rename", "openat"].map(|it| CallId::by_name(it).expect(it));
+        let planned = plan(&Wanted { calls: &calls, probes: &probes, ..NOTHING });
+        let filter =
+            |name: &str| planned.iter().find(|it| it.name == name).map(|it| it.filter.as_str());
+        assert_eq!(filter("given_7"), Some(""));
+        assert_eq!(filter("given_nr_7"), Some("nr==82||nr==257"));
     }
 
     #[test]

@@ -7,6 +7,7 @@
 //! until the call has ended: an open that waits for the other end of a pipe could not be interrupted any more.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
@@ -16,7 +17,7 @@ use super::bench::Bench;
 use super::naming::Ground;
 use super::options::Follow;
 use super::probes::{Covers, Probes};
-use crate::event::probed::GIVEN_PREFIX;
+use crate::event::probed::{GIVEN_PREFIX, NUMBER_FIELD, NUMBERED_PREFIX};
 use crate::event::syscall_table::CallId;
 use crate::sites::{self, Sites};
 use crate::sys::instance::Instance;
@@ -108,8 +109,15 @@ fn hindrance(machine: &str, release: &str) -> Option<String> {
 fn define(group: &mut ProbeGroup, probed: &Probed) -> io::Result<()> {
     for site in &probed.sites.sites {
         for register in &site.registers {
-            let fields = format!("name=+0(%{register}):ustring address=%{register}:x64");
-            group.define_in(GIVEN_PREFIX, &probed.file, site.offset, &fields)?;
+            let mut fields = format!("name=+0(%{register}):ustring address=%{register}:x64");
+            let event = match site.number {
+                None => GIVEN_PREFIX,
+                Some(number) => {
+                    let _ = write!(fields, " {NUMBER_FIELD}=%{number}:u64");
+                    NUMBERED_PREFIX
+                }
+            };
+            group.define_in(event, &probed.file, site.offset, &fields)?;
         }
     }
     Ok(())
