@@ -153,7 +153,8 @@ fn a_log_has_one_plan() {
     assert!(finished.stderr().contains("is there already"), "{}", finished.stderr());
 }
 
-/// Real programs: the same results, and files that are as long as those that they have made.
+/// Real programs: the same results, files that are as long as those that they have made, and a recording of the replay holds what that
+/// of the program does: the same calls, files, places in them, bytes and results.
 #[test]
 fn programs_are_done_again() {
     let needs = [UPROBES, Need::Program("sqlite3"), Need::Program("git"), Need::Fio];
@@ -179,6 +180,7 @@ fn programs_are_done_again() {
             .to_owned(),
         format!("cc -O1 -pthread -o made {source}/../tests/programs/handovers.c"),
         "fio --name=a --size=4M --rw=randrw --bs=4k --ioengine=psync --numjobs=2 --fsync=16 --output=/dev/null".to_owned(),
+        "fio --name=a --size=4M --rw=randrw --bs=4k --ioengine=io_uring --iodepth=8 --output=/dev/null".to_owned(),
     ];
     for program in &programs {
         let dir = scratch_dir("replay");
@@ -186,8 +188,14 @@ fn programs_are_done_again() {
         fs::create_dir(&place).expect("a directory");
         let line = format!("cd {} && {program}", text(&place));
         let replay = Replay::of(dir.path(), &["sh", "-c", &line]);
-        let report = replay.report(&["--speed", "max"]);
+        let again = format!("{}/", text(&dir.path().join("again")));
+        let report = replay.report(&["--speed", "max", "--trace", &again]);
         assert_eq!(report["mismatches"], 0, "{program}: {:#}", report["first_mismatches"]);
+        let traced = &report["trace"];
+        assert_eq!(traced["is_same"], true, "{program}: {traced:#}");
+        assert_eq!(traced["same"], report["operations"], "{program}: {traced:#}");
+        assert!(traced["offsets_unknown"].as_u64() <= Some(10), "{program}: {traced:#}");
+        assert!(dir.path().join("again/traces.otf2").exists());
         assert_eq!(sizes(&replay.inside(&place)), sizes(&place), "{program}");
     }
 }

@@ -109,7 +109,8 @@ pub(super) fn private_log() -> Result<(File, LogPlace), CliError> {
     Ok((log, LogPlace { path, shown }))
 }
 
-fn fold_log<F: Sink<Error: Display>>(
+/// Folds a log. `go_on` is asked now and then.
+pub(super) fn fold_log<F: Sink<Error: Display>>(
     log: &Path,
     fold: F,
     wish: Wish<'_>,

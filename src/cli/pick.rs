@@ -40,6 +40,11 @@ impl<'a> Wish<'a> {
         Ok(Self { filter, devices: &[], events: &[] })
     }
 
+    /// Everything.
+    pub(super) fn of_all() -> Self {
+        Self { filter: Filter::default(), devices: &[], events: &[] }
+    }
+
     /// Of a log; a recording has nothing else in it.
     pub(super) fn on(self, args: &'a AnalyseArgs) -> Self {
         let capture = &args.capture;

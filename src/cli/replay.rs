@@ -51,11 +51,15 @@ pub(super) fn run(args: &ReplayArgs) -> Result<ExitCode, CliError> {
         ReplayVerb::Init(args) => make(args),
         ReplayVerb::Run(args) => match (args.block.level, &args.root, &args.block.device) {
             (LevelArg::Block, _, Some(device)) => super::replay_block::run(args, device),
-            (LevelArg::Call, Some(root), _) => again(args, root),
+            (LevelArg::Call, Some(root), _) => match &args.trace {
+                Some(trace) => super::replay_trace::run(args, trace, root),
+                None => again(args, root),
+            },
             _ => {
                 Err(CliError::Usage("--level block needs --device, and --level call --root".into()))
             }
         },
+        ReplayVerb::Compare(args) => super::replay_trace::compare(args),
         ReplayVerb::Export(args) => super::replay_export::run(args),
         ReplayVerb::Purge(args) => remove(args),
     }
@@ -235,13 +239,13 @@ fn remove(args: &PurgeArgs) -> Result<ExitCode, CliError> {
     Ok(if purged.left.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(MISMATCH) })
 }
 
-fn open(path: &Path) -> Result<(PlanReader, Index), CliError> {
+pub(super) fn open(path: &Path) -> Result<(PlanReader, Index), CliError> {
     let file =
         File::open(path).map_err(|source| CliError::Open { path: path.to_owned(), source })?;
     PlanReader::new(file).map_err(|it| damaged(path, &it))
 }
 
-fn damaged(path: &Path, what: &crate::replay::file::PlanError) -> CliError {
+pub(super) fn damaged(path: &Path, what: &crate::replay::file::PlanError) -> CliError {
     CliError::Log { path: path.to_owned(), message: what.to_string() }
 }
 

@@ -1,5 +1,6 @@
 //! The command line of `iotrace-perf replay`.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
@@ -21,6 +22,8 @@ pub(super) enum ReplayVerb {
     Init(InitArgs),
     /// Do what was captured once more, on these files, and compare
     Run(RunArgs),
+    /// Is a recording of a replay what the replay was to do, operation for operation?
+    Compare(CompareArgs),
     /// Write what was captured for another program to replay: fio
     Export(Box<ExportArgs>),
     /// Remove what `init` and `run` have made
@@ -72,9 +75,25 @@ pub(super) struct RunArgs {
     /// What is written, as with `replay init`
     #[arg(long, value_name = "CONTENT", default_value = "random", value_parser = values::parse_content)]
     pub(super) content: ContentArg,
+    /// Record the replay itself, and compare what was recorded with the plan: NAME.otf2, or a directory with a slash at its end
+    #[arg(long, value_name = "FILE", requires = "root")]
+    pub(super) trace: Option<OsString>,
     /// The exit status is 1 if more operations than this have another result than in the capture
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(super) max_mismatch: u64,
+    #[command(flatten)]
+    pub(super) print: PrintArgs,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(super) struct CompareArgs {
+    /// The plan
+    pub(super) plan: PathBuf,
+    /// The capture log of a recording of `replay run PLAN --root DIR`
+    pub(super) log: PathBuf,
+    /// That directory
+    #[arg(long, value_name = "DIR")]
+    pub(super) root: PathBuf,
     #[command(flatten)]
     pub(super) print: PrintArgs,
 }

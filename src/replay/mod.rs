@@ -17,5 +17,6 @@ pub mod size;
 mod strangers;
 mod things;
 pub mod timeline;
+pub mod traced;
 mod under_way;
 pub mod world;

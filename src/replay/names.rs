@@ -47,7 +47,10 @@ pub(super) fn of_given(given: &Given) -> Result<Vec<u8>, Reason> {
     match given.whole() {
         path if is_kernels(path) => Err(Reason::Kernel),
         b"/" => Ok(b"/".to_vec()),
-        path if path.starts_with(b"/") => Ok([path, end(&given.path.bytes)].concat()),
+        path if path.starts_with(b"/") => {
+            let end = end(&given.path.bytes);
+            Ok([path.strip_suffix(end).unwrap_or(path), end].concat())
+        }
         _ => Err(Reason::NoDirectory),
     }
 }
@@ -67,7 +70,7 @@ fn sure(path: &FilePath) -> Result<(), Reason> {
 }
 
 /// True for what lies there; shared memory is a file system like others.
-fn is_kernels(path: &[u8]) -> bool {
+pub(super) fn is_kernels(path: &[u8]) -> bool {
     let below = |folder: &[u8]| {
         path.strip_prefix(folder).is_some_and(|it| it.is_empty() || it.starts_with(b"/"))
     };

@@ -26,7 +26,8 @@ use crate::sys::files;
 const STATE: &str = "iotrace-perf.state";
 const STATE_NEW: &str = "iotrace-perf.state.new";
 const FILES: &str = "iotrace-perf.files";
-const TREE: &str = "files";
+/// Where a replay has its files, in the directory that it was given.
+pub const TREE: &str = "files";
 
 /// First words of the state.
 const TITLE: &str = "iotrace-perf replay 1: ";

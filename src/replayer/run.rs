@@ -21,6 +21,7 @@ use super::turns::Turns;
 use super::worker::{Failure, Shared, Told, work};
 use crate::replay::comparison::Comparison;
 use crate::replay::file::{Index, PlanError, PlanReader};
+use crate::replay::traced::THREAD_NAME;
 use crate::sys::again::{Contents, Slots};
 use crate::sys::limits;
 use crate::sys::ticks::Ticks;
@@ -261,7 +262,7 @@ fn threads<'scope>(
         let (requests, tell) = (requests.clone(), tell.clone());
         let run = move || work(shared, worker, &requests, &tell);
         Builder::new()
-            .name(format!("replay {worker}"))
+            .name(format!("{THREAD_NAME}{worker}"))
             .spawn_scoped(scope, run)
             .map(drop)
             .map_err(RunError::Thread)

@@ -332,7 +332,8 @@ fn name(index: &Index, call: u16) -> Cell {
 }
 
 /// A number, or the name of an error.
-fn result(ret: i64) -> Cell {
+/// What a call returned, for people.
+pub(super) fn result(ret: i64) -> Cell {
     match i32::try_from(ret.saturating_neg()) {
         Ok(errno @ 1..=4095) => Cell::Word(ErrnoName(errno).to_string()),
         _ => Cell::Signed(ret),

@@ -60,12 +60,18 @@ pub fn enter(root: &Path) -> Result<Sandbox, SandboxError> {
         let root = root.to_owned();
         move |errno: Errno| SandboxError::Failed { root, what, source: errno.into() }
     };
+    // Who traces us knows where that is, whatever was mounted meanwhile.
+    let root = &fs::canonicalize(root).map_err(|source| SandboxError::Failed {
+        root: root.to_owned(),
+        what: "realpath",
+        source,
+    })?;
     let is_mount = own_mounts(root)?;
     if is_mount {
         mount_again(root).map_err(failed("mount"))?;
     }
     chdir(root).map_err(failed("chdir"))?;
-    chroot(".").map_err(|errno| match errno {
+    chroot(root).map_err(|errno| match errno {
         Errno::EPERM => SandboxError::NotAllowed { root: root.to_owned(), source: errno.into() },
         errno => failed("chroot")(errno),
     })?;

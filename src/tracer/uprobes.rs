@@ -77,7 +77,7 @@ pub fn find(ground: Ground<'_>) -> Result<Probes, String> {
 }
 
 /// What speaks against such probes on this machine, if anything does.
-fn hindrance(machine: &str, release: &str) -> Option<String> {
+pub fn hindrance(machine: &str, release: &str) -> Option<String> {
     if machine != sites::MACHINE {
         return Some(format!(
             "uprobes need code for {} (this machine is {machine})",

@@ -81,7 +81,7 @@ pub struct Operation<'a> {
     pub second_path: Option<&'a [u8]>,
     /// `O_*` that stand in memory.
     pub flags: Option<u32>,
-    /// Position that stands in memory, in bytes.
+    /// Position in the file, in bytes, if it does not stand in a register.
     pub offset: Option<u64>,
     /// The same of the second file.
     pub target_offset: Option<u64>,

@@ -1,0 +1,84 @@
+//! The report of `replay compare`: a recording of a replay, beside what it was to do.
+
+use super::replay_run::result;
+use super::{column, first_rows};
+use crate::replay::traced::Traced;
+use crate::text::table::{Cell, Column, Report, Table};
+
+const DIFFERENCES: [Column; 2] = [column("difference", "another"), column("count", "operations")];
+
+const EXAMPLES: [Column; 11] = [
+    column("worker", "thread"),
+    column("number", "its operation"),
+    column("difference", "another"),
+    column("call", "call"),
+    column("path", "path"),
+    column("result", ""),
+    column("", "result"),
+    column("recorded_call", "recorded call"),
+    column("recorded_path", "path"),
+    column("recorded_result", ""),
+    column("", "result"),
+];
+
+/// What is the same in both, and what is not. `lost`: records that the recording has not.
+pub fn report(traced: &Traced, lost: u64, limit: usize) -> Report {
+    let facts = vec![
+        ("compared", "operations compared", Cell::Count(traced.compared)),
+        ("same", "  the same", Cell::Count(traced.same)),
+        ("different", "  others", Cell::Count(traced.different.values().sum())),
+        ("missing", "not in the recording", Cell::Count(traced.missing)),
+        ("extra", "only in the recording", Cell::Count(traced.extra)),
+        ("own", "calls of the replay itself", Cell::Count(traced.own)),
+        ("offsets_unknown", "offsets not compared", Cell::Count(traced.offsets_unknown)),
+        ("lost", "records lost in the recording", Cell::Count(lost)),
+        ("is_same", "", Cell::Flag(traced.is_same())),
+    ];
+    let mut report = Report { kind: "replay compare", facts, ..Report::default() };
+    report.tables = vec![differences(traced), examples(traced, limit)];
+    if lost > 0 && traced.missing > 0 {
+        let note = "records of the recording were lost: what is missing in it may have been done";
+        report.notes.push(note.to_owned());
+    }
+    report
+}
+
+fn differences(traced: &Traced) -> Table {
+    let rows = traced.different.iter();
+    let rows = rows.map(|(it, count)| vec![Cell::Word(it.as_str().into()), Cell::Count(*count)]);
+    Table {
+        key: "differences",
+        title: "In what they differ".into(),
+        columns: DIFFERENCES.to_vec(),
+        rows: rows.collect(),
+    }
+}
+
+fn examples(traced: &Traced, limit: usize) -> Table {
+    let (shown, _) = first_rows(traced.examples.iter().collect(), limit);
+    let rows = shown.into_iter().map(|it| {
+        let [call, recorded_call] = &it.calls;
+        let path = |it: &Option<Vec<u8>>| it.clone().map_or(Cell::None, Cell::Name);
+        let [of_plan, recorded] = &it.paths;
+        let [number, recorded_number] = it.results;
+        vec![
+            Cell::Count(it.at.0.into()),
+            Cell::Count(it.at.1.into()),
+            Cell::Word(it.difference.as_str().into()),
+            Cell::Word(call.clone()),
+            path(of_plan),
+            Cell::Signed(number),
+            result(number),
+            Cell::Word(recorded_call.clone()),
+            path(recorded),
+            Cell::Signed(recorded_number),
+            result(recorded_number),
+        ]
+    });
+    Table {
+        key: "first_differences",
+        title: "The first that differ".into(),
+        columns: EXAMPLES.to_vec(),
+        rows: rows.collect(),
+    }
+}
