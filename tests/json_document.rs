@@ -19,7 +19,7 @@ use support::need::{Need, require};
 use support::process;
 use support::recording::{BINARY, TIMEOUT};
 
-const REPORTS: &str = "## Reports: `summary`, `files`, `latency`, `pattern`, `stacks`, `replay plan`, `replay run`, `replay run --level block`, `replay export`";
+const REPORTS: &str = "## Reports: `summary`, `files`, `latency`, `pattern`, `stacks`, `replay plan`, `replay run`, `replay run --level block`, `replay compare`, `replay export`";
 
 /// All logs of the corpus.
 fn logs() -> Vec<PathBuf> {
@@ -209,6 +209,39 @@ fn replay_run_block() {
     }
     assert!(reports > 10, "{reports}");
     assert_eq!(schema.unwritten(), Vec::<String>::new());
+}
+
+/// The corpus has no recording of a replay, so nothing is beside anything; `tests/replay.rs` has some.
+#[test]
+fn replay_compare() {
+    let never = [
+        "differences[].count",
+        "differences[].difference",
+        "first_differences[].call",
+        "first_differences[].difference",
+        "first_differences[].number",
+        "first_differences[].path",
+        "first_differences[].recorded_call",
+        "first_differences[].recorded_path",
+        "first_differences[].recorded_result",
+        "first_differences[].result",
+        "first_differences[].worker",
+    ];
+    let mut schema = of_report("replay compare");
+    let dir = tempfile::tempdir().expect("a directory");
+    let plan = dir.path().join("plan").display().to_string();
+    for log in logs() {
+        let _ = fs::remove_file(&plan);
+        printed(&["replay", "plan", "-o", &plan], &log);
+        let mut command = Command::new(BINARY);
+        command.args(["replay", "compare", "--json", "--root", "/", &plan]).arg(&log);
+        let finished = process::run(&mut command, TIMEOUT).expect("it ends");
+        let value: Value = serde_json::from_str(&finished.stdout()).expect("JSON");
+        assert_eq!(schema.check(&value), Vec::<String>::new(), "{}", log.display());
+        let nothing_to_do = value["missing"] == 0;
+        assert_eq!(finished.status.code(), Some(i32::from(!nothing_to_do)), "{}", log.display());
+    }
+    assert_eq!(schema.unwritten(), never);
 }
 
 #[test]

@@ -419,3 +419,6 @@ fn is_plain(role: Role) -> bool {
     use Role::{Command, DupFlags, OpenFlags, RenameFlags, RwFlags, Whence};
     matches!(role, Command | DupFlags | OpenFlags | RenameFlags | RwFlags | Whence)
 }
+
+#[cfg(test)]
+mod tests;
