@@ -15,13 +15,14 @@ import loss
 import machine
 import picture
 import reading
+import replaying
 import size
 import startup
 from workloads import Files, all_workloads
 
 ROOT = Path(__file__).resolve().parents[2]
 # `cost` stands for all workloads.
-PARTS = ["cost", "loss", "size", "reading", "startup"]
+PARTS = ["cost", "loss", "size", "reading", "startup", "replay"]
 QUICK_ROUNDS = 3
 
 
@@ -100,6 +101,8 @@ def measure(bench, only, files):
         texts.append(reading.run(bench))
     if "startup" in only:
         texts.append(startup.run(bench))
+    if "replay" in only:
+        texts.append(replaying.run_all(bench))
     return "\n".join(texts), costs
 
 
