@@ -18,11 +18,10 @@ use std::time::Duration;
 use thiserror::Error;
 
 use super::run::{Options, Pacing};
-use super::worker::{SLEEP_NS, SPIN_NS};
+use super::stamps::Stamps;
 use crate::replay::block::{Asked, BlockPlan, Got, Kind};
 use crate::sys::target::{Buffer, Target};
-use crate::sys::{clock, thread};
-use crate::units::KernelTime;
+use crate::sys::thread;
 
 /// Threads at most: deeper queues are clipped, and told.
 pub const THREADS_MAX: u32 = 256;
@@ -144,7 +143,7 @@ struct Shared<'a> {
     is_free: Condvar,
     is_over: AtomicBool,
     may_spin: bool,
-    begin: KernelTime,
+    stamps: Stamps,
 }
 
 /// Asks all of it. `go_on` is asked now and then.
@@ -174,7 +173,8 @@ pub fn run(
         is_free: Condvar::new(),
         is_over: AtomicBool::new(false),
         may_spin: cpus > 1,
-        begin: clock::now(),
+        // Times by the clock itself: next to a request it takes no time.
+        stamps: Stamps::new(None),
     };
     let (mut got, is_stopped) = (Vec::new(), AtomicBool::new(false));
     std::thread::scope(|scope| {
@@ -216,9 +216,9 @@ fn work(shared: &Shared<'_>, mut buffer: Buffer) -> Vec<Got> {
     let mut all = Vec::new();
     while let Some((number, late)) = shared.take() {
         let asked = &shared.plan.all[number as usize];
-        let start = shared.now();
+        let start = shared.stamps.now();
         let result = shared.ask(asked, &mut buffer);
-        let end = shared.now();
+        let end = shared.stamps.now();
         shared.done(number, end);
         all.push(Got { number, start, end, result, late });
     }
@@ -240,7 +240,7 @@ impl Shared<'_> {
         if let Some(time) = self.time(&row, number, asked) {
             row.is_paced = true;
             drop(row);
-            late = Some(self.pace(time));
+            late = Some(self.stamps.wait_until(time, self.may_spin, || self.is_over()));
             row = locked(&self.row);
             row.is_paced = false;
         }
@@ -271,22 +271,6 @@ impl Shared<'_> {
         }
     }
 
-    /// Waits until then; how late it is.
-    fn pace(&self, time: u64) -> u64 {
-        let mut now = self.now();
-        while now < time && !self.is_over() {
-            if self.may_spin && time - now <= SPIN_NS {
-                std::hint::spin_loop();
-            } else {
-                let early = if self.may_spin { SPIN_NS } else { 0 };
-                let until = time.saturating_sub(early).min(now.saturating_add(SLEEP_NS));
-                clock::sleep_until(KernelTime(self.begin.0.saturating_add(until)));
-            }
-            now = self.now();
-        }
-        now.saturating_sub(time)
-    }
-
     fn ask(&self, asked: &Asked, buffer: &mut Buffer) -> Result<u64, i32> {
         let Asked { kind, offset, bytes, .. } = *asked;
         let length = usize::try_from(bytes).unwrap_or(usize::MAX);
@@ -309,11 +293,6 @@ impl Shared<'_> {
             *first += 1;
             since.push(end);
         }
-    }
-
-    /// ns since the replay began.
-    fn now(&self) -> u64 {
-        clock::now().0.saturating_sub(self.begin.0)
     }
 
     fn is_over(&self) -> bool {
