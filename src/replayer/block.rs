@@ -29,8 +29,11 @@ pub const THREADS_MAX: u32 = 256;
 /// At their times more requests may be under way than in the capture: as many threads for each of then, and at least so many.
 const OPEN_THREADS: [u32; 2] = [4, 32];
 
-/// How often it is looked whether to go on.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Who waits for his turn looks so often whether it has come, or all is over, if nobody wakes him.
+const TURN_LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// Who has started the threads looks so often whether they have ended, and whether to go on: a short replay ends as soon as it is done.
+const END_LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// What came of a replay.
 #[derive(Debug)]
@@ -194,7 +197,7 @@ pub fn run(
                 shared.is_over.store(true, Ordering::Relaxed);
                 shared.is_free.notify_all();
             }
-            thread::pause(LOOK_EVERY / 20);
+            thread::pause(END_LOOK_EVERY);
         }
         for it in started {
             got.extend(it.join().map_err(|_| BlockError::Failed)?);
@@ -230,7 +233,7 @@ impl Shared<'_> {
     fn take(&self) -> Option<(u32, Option<u64>)> {
         let mut row = locked(&self.row);
         while row.is_paced || !self.is_turn(&row) {
-            let waited = self.is_free.wait_timeout(row, LOOK_EVERY);
+            let waited = self.is_free.wait_timeout(row, TURN_LOOK_EVERY);
             row = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         let number = row.next;

@@ -61,7 +61,8 @@ struct Work<'a> {
     memory: Memory,
     tell: &'a Sender<Told>,
     births: &'a [(u32, u32)],
-    /// When the last operation ended, a stamp, and when it did in the capture.
+    /// When the last operation ended, ns since the replay began, and when it did in the capture, ns since the first one. With ticks, which
+    /// only `--speed max` has, the first of them is a stamp, which nobody asks for there.
     last: (u64, u64),
 }
 
