@@ -8,8 +8,8 @@ use std::process::Command;
 use support::need::Need;
 use support::process::{self, Finished};
 use support::recording::{TIMEOUT, alone};
-use support::scratch_dir;
-use support::watching::{Line, Place, RUNS_MAX, Watching, bytes_of, may_run, text};
+use support::watching::{Line, Place, RUNS_MAX, Watching, bytes_of, may_run};
+use support::{scratch_dir, text};
 
 /// A way in which QEMU reads and writes images.
 struct Way {

@@ -10,17 +10,9 @@ use std::process::Command;
 use serde_json::Value;
 use support::json::JsonOperation;
 use support::need::{Need, require};
-use support::process::{Finished, run};
-use support::recording::{BINARY, Recording, TIMEOUT, compile};
-use support::scratch_dir;
-
-fn iotrace(arguments: &[&str]) -> Finished {
-    run(Command::new(BINARY).args(arguments), TIMEOUT).expect("it ends")
-}
-
-fn text(path: &Path) -> &str {
-    path.to_str().expect("text")
-}
+use support::process::run;
+use support::recording::{Recording, TIMEOUT, compile, iotrace};
+use support::{scratch_dir, text};
 
 /// What strace prints of a program, and the log that it becomes.
 struct Traced {

@@ -164,11 +164,12 @@ fn replay_run() {
 /// All requests of the corpus, on a device of 4 TiB with holes.
 #[test]
 fn replay_run_block() {
+    const BYTES: u64 = 4 << 40;
     if !require(Need::Loop) {
         return;
     }
     let memory = tempfile::tempdir_in("/dev/shm").expect("a directory in memory");
-    let device = LoopDevice::new(memory.path(), 4 << 40).expect("a loop device");
+    let device = LoopDevice::new(memory.path(), BYTES).expect("a loop device");
     let mut schema = of_report("replay run --level block");
     let node = device.path().display().to_string();
     let image = memory.path().join("disk.img");
@@ -178,14 +179,13 @@ fn replay_run_block() {
         let info: Value = serde_json::from_str(&printed(&["info", "--json"], &log)).expect("JSON");
         for disk in info["disks"].as_array().into_iter().flatten() {
             let name = disk["name"].as_str().expect("text");
-            for allowed in [
-                &["--speed", "max"][..],
-                &["--write", "--speed", "1000"],
-                &["--write", "--discard", "--speed", "max"],
+            // Options, and how long the device's file is: reads behind its end fail.
+            for (allowed, bytes) in [
+                (&["--speed", "max"][..], 0),
+                (&["--write", "--speed", "1000"], BYTES),
+                (&["--write", "--discard", "--speed", "max"], BYTES),
             ] {
-                // Reads behind the end of the device's file fail.
-                let is_short = allowed.len() == 2;
-                image.set_len(if is_short { 0 } else { 4 << 40 }).expect("ours");
+                image.set_len(bytes).expect("ours");
                 let mut command = Command::new(BINARY);
                 command.args(["replay", "run", "--level", "block", "--json", "--device", &node]);
                 command.args(["--from-device", name]).args(allowed).arg(&log);

@@ -14,7 +14,7 @@ use nix::sys::resource::{UsageWho, getrusage};
 use serde_json::Value;
 use support::need::{Need, require};
 use support::process::{Finished, iotrace_perf, run};
-use support::scratch_dir;
+use support::{scratch_dir, text};
 use synthetic::{Shape, Truth};
 
 const TIMEOUT: Duration = Duration::from_secs(120);
@@ -118,10 +118,6 @@ fn assert_readable(anchor: &Path, locations: u64) {
         return;
     }
     assert_eq!(judged.success().stderr(), "");
-}
-
-fn text(path: &Path) -> &str {
-    path.to_str().expect("the path of the test is UTF-8")
 }
 
 #[test]

@@ -17,21 +17,13 @@ use iotrace_perf::replay::planner::{Out, Planner};
 use serde_json::Value;
 use support::need::Need;
 use support::process::{Finished, run};
-use support::recording::{BINARY, TIMEOUT, can_record, compile, record};
-use support::scratch_dir;
+use support::recording::{BINARY, TIMEOUT, can_record, compile, iotrace, record};
+use support::{scratch_dir, text};
 
 /// What is needed to know every name of a program that uses the C library.
 const NAMED: [&str; 6] = ["--source", "tracefs", "--names", "uprobe", "-e", "%default,%stat,%attr"];
 
 const UPROBES: Need = Need::KernelFile("/sys/kernel/tracing/uprobe_events");
-
-fn iotrace(arguments: &[&str]) -> Finished {
-    run(Command::new(BINARY).args(arguments), TIMEOUT).expect("it ends")
-}
-
-fn text(path: &Path) -> &str {
-    path.to_str().expect("text")
-}
 
 /// A plan, and a directory for its replay.
 struct Replay {

@@ -6,6 +6,7 @@ mod support;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::MutexGuard;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -53,6 +54,29 @@ fn capture(dir: &Path, device: &LoopDevice, jobs: &str) -> Captured {
     finished.success();
     recording.assert_whole();
     Captured { log: dir.join("trace/traces.iocap"), recording }
+}
+
+/// Two devices on a machine that is never idle, and what is recorded of one of them.
+struct Two {
+    captured: Captured,
+    other: LoopDevice,
+    dir: TempDir,
+    /// What has to be there until the end.
+    _held: (LoopDevice, [TempDir; 2], Busy, MutexGuard<'static, ()>),
+}
+
+impl Two {
+    /// While fio does these jobs on it.
+    #[track_caller]
+    fn new(jobs: &str) -> Self {
+        let alone = alone();
+        let busy = Busy::all_cpus();
+        let ((one, memory_of_one), (other, memory_of_other)) = (device(32 * MIB), device(32 * MIB));
+        let dir = memory();
+        let captured = capture(dir.path(), &one, jobs);
+        let _held = (one, [memory_of_one, memory_of_other], busy, alone);
+        Self { captured, other, dir, _held }
+    }
 }
 
 fn replay(captured: &Captured, device: &Path, options: &[&str]) -> Finished {
@@ -107,11 +131,7 @@ fn another_device_is_asked_the_same() {
     if !can_record(&[Need::Loop, Need::Fio]) {
         return;
     }
-    let _alone = alone();
-    let _busy = Busy::all_cpus();
-    let ((one, _one), (other, _other)) = (device(32 * MIB), device(32 * MIB));
-    let dir = memory();
-    let captured = capture(dir.path(), &one, MIXED);
+    let Two { _held, captured, other, dir } = Two::new(MIXED);
     let fill = format!(
         "dd if=/dev/urandom of={} bs=1M count=32 oflag=direct status=none",
         other.path().display()
@@ -202,12 +222,8 @@ fn who_waited_waits() {
     if !can_record(&[Need::Loop, Need::Fio]) {
         return;
     }
-    let _alone = alone();
-    let _busy = Busy::all_cpus();
-    let ((one, _one), (other, _other)) = (device(32 * MIB), device(32 * MIB));
-    let dir = memory();
     let jobs = "ioengine=psync\nsize=2m\nbs=4k\n[one]\nrw=randrw\nfdatasync=9\n";
-    let captured = capture(dir.path(), &one, jobs);
+    let Two { _held, captured, other, dir } = Two::new(jobs);
     let all = asked(&captured.recording, &["read", "write", "flush"]);
     assert!(all.len() > 400);
     let (report, recorded) =

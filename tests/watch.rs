@@ -14,8 +14,8 @@ use support::diskstats::DiskStats;
 use support::json::JsonPiece;
 use support::process;
 use support::recording::{BINARY, Recording, TIMEOUT, alone, compile, wait_until};
-use support::scratch_dir;
-use support::watching::{Line, Place, RUNS_MAX, Watching, bytes_of, may_run, text};
+use support::watching::{Line, Place, RUNS_MAX, Watching, bytes_of, may_run};
+use support::{scratch_dir, text};
 
 /// Those of calls: direction, offset, bytes.
 fn calls(lines: &[Line]) -> Vec<(bool, u64, u64)> {

@@ -1,6 +1,5 @@
 //! `iotrace-perf replay`: what was captured, once more.
 
-use std::borrow::Cow;
 use std::convert::Infallible;
 use std::fs::File;
 use std::io::{self, BufWriter};
@@ -18,15 +17,17 @@ use super::replay_args::{
     ReplayVerb, RunArgs, SpeedArg,
 };
 use super::{analyse, exit_lines, say, signals};
-use crate::replay::file::{FileKind, Index, PlanReader, PlanWriter, finish};
+use crate::replay::file::{
+    FileBefore, FileKind, Fingerprint, Index, PlanReader, PlanWriter, finish,
+};
 use crate::replay::outcome::Outcome;
 use crate::replay::planned::Planned;
 use crate::replay::planner::{Out, Planner};
 use crate::replayer::contents::Contents;
-use crate::replayer::init;
-use crate::replayer::manifest::{Listed, Place, State, walk};
+use crate::replayer::manifest::{Place, State, walk};
 use crate::replayer::purge::purge;
 use crate::replayer::run::{self, Machine, Options, Order, Pacing, Replayed};
+use crate::replayer::{check, init};
 use crate::report;
 use crate::report::replay_run::Run;
 use crate::sys::sandbox;
@@ -105,7 +106,8 @@ impl Drop for Unfinished<'_> {
 fn make(args: &InitArgs) -> Result<ExitCode, CliError> {
     let (reader, index) = open(&args.plan)?;
     let before = reader.files(&index).map_err(|it| damaged(&args.plan, &it))?;
-    let mut place = place_for(&args.root)?;
+    let plan = reader.fingerprint(&index).map_err(|it| damaged(&args.plan, &it))?;
+    let mut place = place_for(&args.root, plan)?;
     let files = before.iter().filter(|it| it.kind == FileKind::File);
     let bytes = files.fold(0_u64, |sum, it| sum.saturating_add(it.size));
     let bar = bar(bytes);
@@ -126,7 +128,7 @@ fn make(args: &InitArgs) -> Result<ExitCode, CliError> {
 }
 
 /// A new directory, or one of ours, which is emptied first.
-fn place_for(root: &Path) -> Result<Place, CliError> {
+fn place_for(root: &Path, plan: Fingerprint) -> Result<Place, CliError> {
     if let Ok(place) = Place::open(root) {
         let purged = purge(place).map_err(usage)?;
         if let Some((path, source)) = purged.left.into_iter().next() {
@@ -137,23 +139,19 @@ fn place_for(root: &Path) -> Result<Place, CliError> {
             )));
         }
     }
-    Place::make(root).map_err(usage)
+    Place::make(root, plan).map_err(usage)
 }
 
 fn again(args: &RunArgs, root: &Path) -> Result<ExitCode, CliError> {
     let options = options(args);
     let to = analyse::output(args.print.to.as_deref(), false)?;
     let (reader, index) = open(&args.plan)?;
+    let before = reader.files(&index).map_err(|it| damaged(&args.plan, &it))?;
+    let plan = reader.fingerprint(&index).map_err(|it| damaged(&args.plan, &it))?;
     let mut place = Place::open(root).map_err(usage)?;
-    if place.state != State::Ready {
-        return Err(CliError::Usage(format!(
-            "the files in {} are not as they have to be before the first operation ({}); make them again: iotrace-perf replay init {} \
-             --root {0}",
-            root.display(),
-            place.state.as_str(),
-            args.plan.display()
-        )));
-    }
+    let init =
+        format!("iotrace-perf replay init {} --root {}", args.plan.display(), root.display());
+    check_place(&place, plan, &init)?;
     let tree = place.tree();
     let is_over = signals::flag().map_err(CliError::Output)?;
     let machine = Machine::new();
@@ -162,7 +160,7 @@ fn again(args: &RunArgs, root: &Path) -> Result<ExitCode, CliError> {
             "nobody may mount here: devices in the replay's directory, if somebody puts any there, can be opened",
         );
     }
-    check_files(&place)?;
+    check_files(&before, &init)?;
     place.set(State::Running).map_err(usage)?;
     // ORDERING: only a flag.
     let replayed =
@@ -175,25 +173,33 @@ fn again(args: &RunArgs, root: &Path) -> Result<ExitCode, CliError> {
     told
 }
 
-/// What is there has to be what was made.
-fn check_files(place: &Place) -> Result<(), CliError> {
-    let sorted = |mut it: Vec<Listed>| {
-        it.sort_by(|one, other| one.path.cmp(&other.path));
-        it
-    };
-    let made = sorted(place.listed().map_err(usage)?);
-    let there = sorted(walk(Path::new("/")).map_err(usage)?);
-    if made == there {
+/// It has to be ready, and for this plan; `init`: what makes it so.
+fn check_place(place: &Place, plan: Fingerprint, init: &str) -> Result<(), CliError> {
+    if place.state != State::Ready {
+        return Err(CliError::Usage(format!(
+            "the replay's files are not as they have to be before the first operation ({}); make them again: {init}",
+            place.state.as_str()
+        )));
+    }
+    if place.plan == Some(plan) {
         return Ok(());
     }
-    let both = made.iter().zip(&there).find(|(made, there)| made != there);
-    let longer = || made.get(there.len()).or_else(|| there.get(made.len()));
-    let other =
-        both.map(|(made, there)| if made.path < there.path { made } else { there }).or_else(longer);
-    let path = other.map_or(Cow::default(), |it| String::from_utf8_lossy(&it.path));
     Err(CliError::Usage(format!(
-        "somebody has changed the files of the replay ({path}); make them again with iotrace-perf replay init"
+        "the replay's files were made for another plan, and may be other ones than this one needs; make them for this one: {init}"
     )))
+}
+
+/// What is there has to be what was made.
+fn check_files(before: &[FileBefore], init: &str) -> Result<(), CliError> {
+    match check::changed(Path::new("/"), before).map_err(usage)? {
+        None => Ok(()),
+        Some(it) => {
+            let first = if it.in_the_way > 0 { "remove what init has not made, and " } else { "" };
+            Err(CliError::Usage(format!(
+                "somebody has changed the files of the replay ({it}); {first}make them again: {init}"
+            )))
+        }
+    }
 }
 
 fn tell(

@@ -7,7 +7,11 @@ use crate::text::errno::ErrnoName;
 /// Numbers of errors that have names, those that the kernel keeps to itself included.
 const ERRNO_MAX: i32 = 530;
 
-/// Names that strace prints, and their values on x86-64.
+/// The bit of an open of a directory on x86-64, which the imported log says that it is of; arm64 has another one (`O_DIRECTORY` in
+/// `arch/arm64/include/uapi/asm/fcntl.h`).
+pub(super) const O_DIRECTORY: u32 = 0o200_000;
+
+/// Names that strace prints, and their values.
 macro_rules! words {
     ($($name:ident)*) => { [$((stringify!($name), number(libc::$name as i64))),*] };
 }
@@ -16,12 +20,12 @@ const fn number(it: i64) -> u64 {
     it.cast_unsigned()
 }
 
-/// Those that the C library knows.
+/// Those that the C library knows, and that are the same on each machine and in each C library that we are built for.
 #[rustfmt::skip]
 #[expect(clippy::cast_possible_wrap, reason = "constants of many types, none of them as large")]
 static OF_LIBC: &[(&str, u64)] = &words![
-    O_RDONLY O_WRONLY O_RDWR O_ACCMODE O_CREAT O_EXCL O_NOCTTY O_TRUNC O_APPEND O_NONBLOCK O_SYNC O_DSYNC O_ASYNC
-    O_DIRECT O_DIRECTORY O_NOFOLLOW O_NOATIME O_CLOEXEC O_PATH O_TMPFILE
+    O_RDONLY O_WRONLY O_RDWR O_CREAT O_EXCL O_NOCTTY O_TRUNC O_APPEND O_NONBLOCK O_SYNC O_DSYNC O_ASYNC
+    O_NOATIME O_CLOEXEC O_PATH
     AT_FDCWD AT_EMPTY_PATH AT_SYMLINK_NOFOLLOW AT_SYMLINK_FOLLOW AT_REMOVEDIR AT_NO_AUTOMOUNT AT_EACCESS
     AT_STATX_SYNC_AS_STAT AT_STATX_FORCE_SYNC AT_STATX_DONT_SYNC AT_RECURSIVE
     SEEK_SET SEEK_CUR SEEK_END SEEK_DATA SEEK_HOLE
@@ -30,7 +34,7 @@ static OF_LIBC: &[(&str, u64)] = &words![
     FD_CLOEXEC F_OK R_OK W_OK X_OK
     S_IFREG S_IFDIR S_IFLNK S_IFCHR S_IFBLK S_IFIFO S_IFSOCK S_ISUID S_ISGID S_ISVTX
     MAP_SHARED MAP_PRIVATE MAP_SHARED_VALIDATE MAP_FIXED MAP_ANONYMOUS MAP_NORESERVE MAP_POPULATE MAP_STACK MAP_LOCKED
-    MAP_NONBLOCK MAP_HUGETLB MAP_SYNC MAP_FIXED_NOREPLACE MAP_GROWSDOWN MAP_DENYWRITE MAP_EXECUTABLE MAP_32BIT
+    MAP_NONBLOCK MAP_HUGETLB MAP_SYNC MAP_FIXED_NOREPLACE MAP_GROWSDOWN MAP_DENYWRITE MAP_EXECUTABLE
     MREMAP_MAYMOVE MREMAP_FIXED MREMAP_DONTUNMAP PROT_NONE PROT_READ PROT_WRITE PROT_EXEC
     MS_ASYNC MS_SYNC MS_INVALIDATE MADV_NORMAL MADV_RANDOM MADV_SEQUENTIAL MADV_WILLNEED MADV_DONTNEED MADV_FREE
     POSIX_FADV_NORMAL POSIX_FADV_RANDOM POSIX_FADV_SEQUENTIAL POSIX_FADV_WILLNEED POSIX_FADV_DONTNEED POSIX_FADV_NOREUSE
@@ -54,10 +58,17 @@ static OF_LIBC: &[(&str, u64)] = &words![
     XATTR_CREATE XATTR_REPLACE
 ];
 
-/// Those that it does not, or that it has other values for: it takes `O_LARGEFILE` for nothing on 64-bit machines
+/// The others, as they are on x86-64. arm64 has other values for some (`arch/arm64/include/uapi/asm/fcntl.h`), and nobody else has
+/// `MAP_32BIT`; musl has another `O_ACCMODE`; C libraries take `O_LARGEFILE` for nothing on 64-bit machines
 /// (`include/uapi/asm-generic/fcntl.h`), and strace writes a flag of `ioctl` in front of others (`include/uapi/linux/fs.h`).
 static OTHERS: &[(&str, u64)] = &[
+    ("O_ACCMODE", 3),
+    ("O_DIRECT", 0o40_000),
     ("O_LARGEFILE", 0o100_000),
+    ("O_DIRECTORY", O_DIRECTORY as u64),
+    ("O_NOFOLLOW", 0o400_000),
+    ("O_TMPFILE", 0o20_000_000 | O_DIRECTORY as u64),
+    ("MAP_32BIT", 0x40),
     ("FICLONE", 0x4004_9409),
     ("BTRFS_IOC_CLONE or FICLONE", 0x4004_9409),
     ("STATX_MNT_ID_UNIQUE", 0x4000),
@@ -109,7 +120,12 @@ mod tests {
         for (word, value) in [
             ("O_RDWR", 2),
             ("O_CREAT", 0o100),
+            ("O_ACCMODE", 3),
+            ("O_DIRECT", 0x4000),
+            ("O_DIRECTORY", 0x1_0000),
+            ("O_NOFOLLOW", 0x2_0000),
             ("O_TMPFILE", 0o20_200_000),
+            ("MAP_32BIT", 0x40),
             ("AT_FDCWD", (-100_i64).cast_unsigned()),
             ("AT_REMOVEDIR", 0x200),
             ("F_DUPFD_CLOEXEC", 1030),

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
+use super::lateness::Lateness;
 use super::outcome::Outcome;
 use super::timeline::{Side, Timeline};
 use crate::analysis::spread::Spread;
@@ -22,7 +23,7 @@ pub struct Times {
 
 impl Times {
     /// How long an operation took in both, ns.
-    fn add(&mut self, [captured, replayed]: [u64; 2]) {
+    pub fn add(&mut self, [captured, replayed]: [u64; 2]) {
         self.captured.add(captured);
         self.replayed.add(replayed);
     }
@@ -95,10 +96,8 @@ pub struct Comparison {
     pub files: FxHashMap<u32, Times>,
     /// How much was done when.
     pub timeline: Timeline,
-    /// How long after their time operations began, ns.
-    pub lateness: Spread,
-    /// How many of these began more than 1 ms late.
-    pub very_late: u64,
+    /// How long after their times operations began.
+    pub lateness: Lateness,
     /// Begin of the first operation and end of the last one, ns since the replay began.
     pub first: Option<u64>,
     /// The same.
@@ -127,7 +126,6 @@ impl Comparison {
         self.timeline.add(Side::Replayed, end, moved(replayed));
         if let Some(late) = pair.late {
             self.lateness.add(late);
-            self.very_late += u64::from(late > 1_000_000);
         }
         self.first = Some(self.first.map_or(start, |it| it.min(start)));
         self.last = self.last.max(end);
@@ -153,7 +151,6 @@ impl Comparison {
         }
         self.timeline.merge(other.timeline);
         self.lateness.merge(&other.lateness);
-        self.very_late += other.very_late;
         self.first = self.first.into_iter().chain(other.first).min();
         self.last = self.last.max(other.last);
         self.bytes += other.bytes;

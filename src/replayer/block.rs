@@ -18,11 +18,10 @@ use std::time::Duration;
 use thiserror::Error;
 
 use super::run::{Options, Pacing};
-use super::worker::{SLEEP_NS, SPIN_NS};
+use super::stamps::Stamps;
 use crate::replay::block::{Asked, BlockPlan, Got, Kind};
 use crate::sys::target::{Buffer, Target};
-use crate::sys::{clock, thread};
-use crate::units::KernelTime;
+use crate::sys::thread;
 
 /// Threads at most: deeper queues are clipped, and told.
 pub const THREADS_MAX: u32 = 256;
@@ -30,8 +29,11 @@ pub const THREADS_MAX: u32 = 256;
 /// At their times more requests may be under way than in the capture: as many threads for each of then, and at least so many.
 const OPEN_THREADS: [u32; 2] = [4, 32];
 
-/// How often it is looked whether to go on.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Who waits for his turn looks so often whether it has come, or all is over, if nobody wakes him.
+const TURN_LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// Who has started the threads looks so often whether they have ended, and whether to go on: a short replay ends as soon as it is done.
+const END_LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// What came of a replay.
 #[derive(Debug)]
@@ -144,7 +146,7 @@ struct Shared<'a> {
     is_free: Condvar,
     is_over: AtomicBool,
     may_spin: bool,
-    begin: KernelTime,
+    stamps: Stamps,
 }
 
 /// Asks all of it. `go_on` is asked now and then.
@@ -174,7 +176,8 @@ pub fn run(
         is_free: Condvar::new(),
         is_over: AtomicBool::new(false),
         may_spin: cpus > 1,
-        begin: clock::now(),
+        // Times by the clock itself: next to a request it takes no time.
+        stamps: Stamps::new(None),
     };
     let (mut got, is_stopped) = (Vec::new(), AtomicBool::new(false));
     std::thread::scope(|scope| {
@@ -194,7 +197,7 @@ pub fn run(
                 shared.is_over.store(true, Ordering::Relaxed);
                 shared.is_free.notify_all();
             }
-            thread::pause(LOOK_EVERY / 20);
+            thread::pause(END_LOOK_EVERY);
         }
         for it in started {
             got.extend(it.join().map_err(|_| BlockError::Failed)?);
@@ -216,9 +219,9 @@ fn work(shared: &Shared<'_>, mut buffer: Buffer) -> Vec<Got> {
     let mut all = Vec::new();
     while let Some((number, late)) = shared.take() {
         let asked = &shared.plan.all[number as usize];
-        let start = shared.now();
+        let start = shared.stamps.now();
         let result = shared.ask(asked, &mut buffer);
-        let end = shared.now();
+        let end = shared.stamps.now();
         shared.done(number, end);
         all.push(Got { number, start, end, result, late });
     }
@@ -230,7 +233,7 @@ impl Shared<'_> {
     fn take(&self) -> Option<(u32, Option<u64>)> {
         let mut row = locked(&self.row);
         while row.is_paced || !self.is_turn(&row) {
-            let waited = self.is_free.wait_timeout(row, LOOK_EVERY);
+            let waited = self.is_free.wait_timeout(row, TURN_LOOK_EVERY);
             row = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         let number = row.next;
@@ -240,7 +243,7 @@ impl Shared<'_> {
         if let Some(time) = self.time(&row, number, asked) {
             row.is_paced = true;
             drop(row);
-            late = Some(self.pace(time));
+            late = Some(self.stamps.wait_until(time, self.may_spin, || self.is_over()));
             row = locked(&self.row);
             row.is_paced = false;
         }
@@ -271,22 +274,6 @@ impl Shared<'_> {
         }
     }
 
-    /// Waits until then; how late it is.
-    fn pace(&self, time: u64) -> u64 {
-        let mut now = self.now();
-        while now < time && !self.is_over() {
-            if self.may_spin && time - now <= SPIN_NS {
-                std::hint::spin_loop();
-            } else {
-                let early = if self.may_spin { SPIN_NS } else { 0 };
-                let until = time.saturating_sub(early).min(now.saturating_add(SLEEP_NS));
-                clock::sleep_until(KernelTime(self.begin.0.saturating_add(until)));
-            }
-            now = self.now();
-        }
-        now.saturating_sub(time)
-    }
-
     fn ask(&self, asked: &Asked, buffer: &mut Buffer) -> Result<u64, i32> {
         let Asked { kind, offset, bytes, .. } = *asked;
         let length = usize::try_from(bytes).unwrap_or(usize::MAX);
@@ -309,11 +296,6 @@ impl Shared<'_> {
             *first += 1;
             since.push(end);
         }
-    }
-
-    /// ns since the replay began.
-    fn now(&self) -> u64 {
-        clock::now().0.saturating_sub(self.begin.0)
     }
 
     fn is_over(&self) -> bool {

@@ -126,8 +126,7 @@ fn one(
     contents: Contents,
     made: &mut Made,
 ) -> io::Result<()> {
-    let first = it.same_as.and_then(|first| before.get(first as usize));
-    match (it.kind, first) {
+    match (it.kind, first_name(it, before)) {
         (FileKind::Directory, _) => {
             made.directories += 1;
             fs::create_dir(path)
@@ -150,6 +149,20 @@ fn one(
     }
 }
 
+/// What it is a second name of.
+fn first_name<'a>(it: &FileBefore, before: &'a [FileBefore]) -> Option<&'a FileBefore> {
+    it.same_as.and_then(|first| before.get(first as usize))
+}
+
+/// How long is what becomes of it, in bytes; those of a directory are the file system's.
+pub(super) fn length(it: &FileBefore, before: &[FileBefore]) -> u64 {
+    match it.kind {
+        FileKind::Directory => 0,
+        FileKind::File => first_name(it, before).unwrap_or(it).size,
+        FileKind::Link => leads_nowhere_else(it.size).as_os_str().len() as u64,
+    }
+}
+
 fn fill(file: &mut File, bytes: u64, contents: Contents, number: u64) -> io::Result<()> {
     match contents {
         Contents::Sparse => file.set_len(bytes),
@@ -166,7 +179,7 @@ fn leads_nowhere_else(bytes: u64) -> PathBuf {
 }
 
 /// Something in directories that were not empty, whatever else they had.
-fn more(before: &[FileBefore]) -> BTreeSet<Vec<u8>> {
+pub(super) fn more(before: &[FileBefore]) -> BTreeSet<Vec<u8>> {
     let taken: BTreeSet<&[u8]> = before.iter().map(|it| &*it.path).collect();
     let name = |directory: &FileBefore| {
         let names =

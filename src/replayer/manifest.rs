@@ -1,7 +1,7 @@
 //! What a replay has made, so that it can be removed again, and nothing else.
 //!
 //! ```text
-//! DIR/iotrace-perf.state   how far it is, one line; changed at once (rename(2))
+//! DIR/iotrace-perf.state   how far it is, one line, and for which plan the files were made, another; changed at once (rename(2))
 //! DIR/iotrace-perf.files   what is below files/: a letter (d, f, l), the path, NUL; directories before what is in them
 //! DIR/files/               the root directory of the replay
 //! ```
@@ -20,7 +20,7 @@ use nix::fcntl::{Flock, FlockArg, OFlag, openat, renameat};
 use nix::sys::stat::Mode;
 use thiserror::Error;
 
-use crate::replay::file::FileKind;
+use crate::replay::file::{FileKind, Fingerprint};
 use crate::sys::files;
 
 const STATE: &str = "iotrace-perf.state";
@@ -31,6 +31,9 @@ pub const TREE: &str = "files";
 
 /// First words of the state.
 const TITLE: &str = "iotrace-perf replay 1: ";
+
+/// And of its second line.
+const PLAN: &str = "plan ";
 
 /// How far it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,6 +97,8 @@ pub struct Place {
     directory: PathBuf,
     /// How far it is.
     pub state: State,
+    /// For which plan its files were made; `None`: it does not say.
+    pub plan: Option<Fingerprint>,
     /// The directory, held as long as we work in it: it leads there also when our root is below it.
     lock: Flock<File>,
 }
@@ -108,12 +113,12 @@ pub struct Listed {
 }
 
 impl Place {
-    /// A new directory, or an empty one.
+    /// A new directory, or an empty one, for the files of this plan.
     ///
     /// # Errors
     ///
     /// There is something in it; it cannot be made.
-    pub fn make(directory: &Path) -> Result<Self, ManifestError> {
+    pub fn make(directory: &Path, plan: Fingerprint) -> Result<Self, ManifestError> {
         let failed = |source| ManifestError::Io { path: directory.to_owned(), source };
         match files::create_new_directory(directory) {
             Err(it) if it.kind() != io::ErrorKind::AlreadyExists => return Err(failed(it)),
@@ -126,7 +131,8 @@ impl Place {
         if !files::is_private_directory(directory) {
             fs::set_permissions(directory, PermissionsExt::from_mode(0o700)).map_err(failed)?;
         }
-        let mut place = Self { directory: directory.to_owned(), state: State::Beginning, lock };
+        let (directory, plan) = (directory.to_owned(), Some(plan));
+        let mut place = Self { directory, state: State::Beginning, plan, lock };
         place.set(State::Beginning)?;
         Ok(place)
     }
@@ -153,10 +159,8 @@ impl Place {
         if tree.is_ok_and(|it| !it.is_dir() || !files::is_own(&it)) {
             return Err(not_ours());
         }
-        let word = text.strip_prefix(TITLE).and_then(|it| it.strip_suffix('\n'));
-        let state = State::ALL.into_iter().find(|it| word == Some(it.as_str()));
-        let state = state.ok_or_else(not_ours)?;
-        Ok(Self { directory: directory.to_owned(), state, lock })
+        let (state, plan) = parsed(&text).ok_or_else(not_ours)?;
+        Ok(Self { directory: directory.to_owned(), state, plan, lock })
     }
 
     /// The root directory of the replay.
@@ -172,7 +176,8 @@ impl Place {
     pub fn set(&mut self, state: State) -> Result<(), ManifestError> {
         let failed = |source| ManifestError::Io { path: self.directory.join(STATE_NEW), source };
         let mut file = self.create(STATE_NEW).map_err(failed)?;
-        file.write_all(format!("{TITLE}{}\n", state.as_str()).as_bytes()).map_err(failed)?;
+        let plan = self.plan.map_or_else(String::new, |it| format!("{PLAN}{it}\n"));
+        file.write_all(format!("{TITLE}{}\n{plan}", state.as_str()).as_bytes()).map_err(failed)?;
         file.sync_all().map_err(failed)?;
         let directory = &*self.lock;
         renameat(directory, STATE_NEW, directory, STATE).map_err(|it| failed(it.into()))?;
@@ -257,6 +262,15 @@ impl Place {
     }
 }
 
+/// What the state's file says.
+fn parsed(text: &str) -> Option<(State, Option<Fingerprint>)> {
+    let (first, second) = text.split_once('\n')?;
+    let word = first.strip_prefix(TITLE)?;
+    let state = State::ALL.into_iter().find(|it| word == it.as_str())?;
+    let plan = second.strip_prefix(PLAN).and_then(|it| it.strip_suffix('\n'));
+    Some((state, plan.and_then(Fingerprint::parse)))
+}
+
 /// Nobody else may work in it as long as this is held. It is ours, or whoever owns it could change what is in it meanwhile.
 fn lock(directory: &Path) -> Result<Flock<File>, ManifestError> {
     let failed = |source| ManifestError::Io { path: directory.to_owned(), source };
@@ -298,4 +312,32 @@ fn below(directory: &Path, path: &mut Vec<u8>, found: &mut Vec<Listed>) -> io::R
         path.truncate(length);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_plan_stays_known_whatever_becomes_of_the_files() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let plan = Fingerprint { files: 1, index: 2 };
+        let mut place = Place::make(directory.path(), plan).expect("a directory");
+        for state in State::ALL {
+            place.set(state).expect("space");
+            drop(place);
+            place = Place::open(directory.path()).expect("ours");
+            assert_eq!((place.state, place.plan), (state, Some(plan)));
+        }
+    }
+
+    #[test]
+    fn a_state_without_a_plan_is_one_of_an_unknown_plan() {
+        let ready = "iotrace-perf replay 1: ready\n";
+        assert_eq!(parsed(ready), Some((State::Ready, None)));
+        assert_eq!(parsed(&format!("{ready}plan what\n")), Some((State::Ready, None)));
+        assert_eq!(parsed("iotrace-perf replay 1: ready"), None);
+        assert_eq!(parsed("iotrace-perf replay 1: steady\n"), None);
+        assert_eq!(parsed("something else\n"), None);
+    }
 }

@@ -1,7 +1,7 @@
 //! Does what a plan says, and looks at what comes of it.
 //!
 //! ```text
-//!   plan ─► init ─► the files as they were           (manifest: what was made)
+//!   plan ─► init ─► the files as they were           (manifest: what was made, and for which plan)
 //!        ─► run  ─► one thread for each of the original, helpers that read ahead and compare
 //!        ─► purge ─► what the manifest lists is gone
 //! ```
@@ -10,6 +10,7 @@
 
 mod ahead;
 pub mod block;
+pub mod check;
 pub mod contents;
 mod given;
 mod helper;

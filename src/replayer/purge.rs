@@ -95,9 +95,10 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
+    use crate::replay::file::Fingerprint;
 
     fn place(directory: &Path, listed: &[(FileKind, &str)]) -> Place {
-        let mut place = Place::make(directory).expect("a directory");
+        let mut place = Place::make(directory, Fingerprint::default()).expect("a directory");
         fs::create_dir(place.tree()).expect("a directory");
         let listed = listed.iter().map(|(kind, path)| {
             let (kind, path) = (*kind, path.as_bytes().to_vec());
@@ -162,7 +163,8 @@ mod tests {
         fs::write(directory.path().join("mine"), "").expect("space");
         let open = Place::open(directory.path()).map(drop).map_err(|it| it.to_string());
         assert!(open.expect_err("not ours").contains("has not been made by"));
-        let make = Place::make(directory.path()).map(drop).map_err(|it| it.to_string());
+        let make = Place::make(directory.path(), Fingerprint::default());
+        let make = make.map(drop).map_err(|it| it.to_string());
         assert!(make.expect_err("not empty").contains("is not empty"));
     }
 }

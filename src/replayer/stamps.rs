@@ -4,6 +4,12 @@ use crate::sys::clock;
 use crate::sys::ticks::{Both, Ticks};
 use crate::units::KernelTime;
 
+/// Who has to wait longer than this for a time sleeps; the rest it looks at the clock, as sleeping takes some 50 µs more than asked.
+const SPIN_NS: u64 = 60_000;
+
+/// Nobody sleeps longer without a look at whether all is over.
+const SLEEP_NS: u64 = 100_000_000;
+
 /// What is read, and since when times are counted.
 #[derive(Debug)]
 pub(super) struct Stamps {
@@ -17,19 +23,31 @@ impl Stamps {
         Self { ticks, begin: clock::now() }
     }
 
-    /// When the replay began.
-    pub(super) fn begin(&self) -> KernelTime {
-        self.begin
-    }
-
-    /// ns since then, by the clock.
-    pub(super) fn clock(&self) -> u64 {
+    /// ns since the replay began, by the clock.
+    fn clock(&self) -> u64 {
         clock::now().0.saturating_sub(self.begin.0)
     }
 
-    /// A stamp: what it means tells [`Self::ns`].
+    /// A stamp: what it means tells [`Self::ns`]. Without ticks it is a time, ns since the replay began.
     pub(super) fn now(&self) -> u64 {
         self.ticks.map_or_else(|| self.clock(), |it| it.now())
+    }
+
+    /// Waits until then, ns since the replay began, or until all is over; `may_spin`: there is a CPU for who looks at the clock. How late it is
+    /// then, ns.
+    pub(super) fn wait_until(&self, time: u64, may_spin: bool, is_over: impl Fn() -> bool) -> u64 {
+        let mut now = self.clock();
+        while now < time && !is_over() {
+            if may_spin && time - now <= SPIN_NS {
+                std::hint::spin_loop();
+            } else {
+                let early = if may_spin { SPIN_NS } else { 0 };
+                let until = time.saturating_sub(early).min(now.saturating_add(SLEEP_NS));
+                clock::sleep_until(KernelTime(self.begin.0.saturating_add(until)));
+            }
+            now = self.clock();
+        }
+        now.saturating_sub(time)
     }
 
     /// Both at the end of some stamps; `None`: these are times.

@@ -13,14 +13,7 @@ use super::stamps::Stamps;
 use super::turns::Turns;
 use crate::replay::file::PlanError;
 use crate::sys::again::{Contents, Memory, Slots};
-use crate::sys::{clock, thread};
-use crate::units::KernelTime;
-
-/// Who sleeps longer than this until its time sleeps; the rest it looks at the clock, as sleeping takes some 50 µs more than asked.
-pub(super) const SPIN_NS: u64 = 60_000;
-
-/// Nobody sleeps longer without a look at whether all is over.
-pub(super) const SLEEP_NS: u64 = 100_000_000;
+use crate::sys::thread;
 
 /// What all threads of a replay have in common.
 #[derive(Debug)]
@@ -68,7 +61,8 @@ struct Work<'a> {
     memory: Memory,
     tell: &'a Sender<Told>,
     births: &'a [(u32, u32)],
-    /// When the last operation ended, a stamp, and when it did in the capture.
+    /// When the last operation ended, ns since the replay began, and when it did in the capture, ns since the first one. With ticks, which
+    /// only `--speed max` has, the first of them is a stamp, which nobody asks for there.
     last: (u64, u64),
 }
 
@@ -177,19 +171,7 @@ impl Work<'_> {
         };
         // ORDERING: only a flag.
         let may_spin = self.shared.may_spin.load(Ordering::Relaxed);
-        let mut now = self.shared.stamps.clock();
-        while now < time && !self.shared.turns.is_over() {
-            let left = time - now;
-            if may_spin && left <= SPIN_NS {
-                std::hint::spin_loop();
-            } else {
-                let early = if may_spin { SPIN_NS } else { 0 };
-                let until = time.saturating_sub(early).min(now.saturating_add(SLEEP_NS));
-                clock::sleep_until(KernelTime(self.shared.stamps.begin().0.saturating_add(until)));
-            }
-            now = self.shared.stamps.clock();
-        }
-        Some(now.saturating_sub(time))
+        Some(self.shared.stamps.wait_until(time, may_spin, || self.shared.turns.is_over()))
     }
 
     fn one(&mut self, loaded: &mut Loaded, index: usize, due: &Due) -> Got {

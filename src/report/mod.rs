@@ -1,5 +1,6 @@
 //! What folds have found, as tables and sentences.
 
+mod beside;
 pub mod files;
 pub mod latency;
 pub mod pattern;

@@ -3,6 +3,7 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use super::beside::{self, PERCENTILES, Pace, percentiles};
 use super::{column, first_rows};
 use crate::event::block::RequestOp;
 use crate::replay::block::{
@@ -49,21 +50,8 @@ const OUTCOMES: [Column; 4] = [
     column("", "what"),
 ];
 
-const TIMES: [Column; 13] = [
-    column("operation", "operation"),
-    column("count", "count"),
-    column("moved_bytes", "bytes"),
-    column("captured_p50_ns", "captured p50 us"),
-    column("captured_p90_ns", "p90"),
-    column("captured_p99_ns", "p99"),
-    column("captured_p999_ns", "p99.9"),
-    column("captured_max_ns", "max"),
-    column("replayed_p50_ns", "replayed p50 us"),
-    column("replayed_p90_ns", "p90"),
-    column("replayed_p99_ns", "p99"),
-    column("replayed_p999_ns", "p99.9"),
-    column("replayed_max_ns", "max"),
-];
+const TIMES: [Column; 3] =
+    [column("operation", "operation"), column("count", "count"), column("moved_bytes", "bytes")];
 
 const MISMATCHES: [Column; 8] = [
     column("start_ns", "at us"),
@@ -83,20 +71,18 @@ const LEFT: [Column; 4] = [
     column("", "because"),
 ];
 
-/// Times may be compared if requests were asked at theirs: 99 % of them no later than this, ns.
-const LATENESS_MAX: u64 = 100_000;
-
-/// And if all of them took as long as in the capture, but for one part in so many.
-const SPAN_PARTS: u64 = 1000;
-
 /// What a replay did.
 pub fn report(run: &BlockRun<'_>, limit: usize) -> Report {
     let BlockRun { plan, comparison, .. } = *run;
-    let late = &comparison.lateness;
-    let lateness = |it: Option<u64>| Cell::ns(it.filter(|_| late.count() > 0));
+    let pace = Pace {
+        lateness: &comparison.lateness,
+        span: comparison.span,
+        captured_span: plan.span,
+        expected_span: run.expected_span,
+    };
     let left = plan.left.values().sum();
     let moved = |kind| comparison.kinds.get(&kind).map_or(0, |it: &BlockTimes| it.bytes);
-    let facts = vec![
+    let mut facts = vec![
         ("requests", "requests done again", Cell::Count(comparison.count())),
         ("mismatches", "  with another result", Cell::Count(comparison.mismatched())),
         ("skipped", "not done again", Cell::Count(left)),
@@ -107,14 +93,9 @@ pub fn report(run: &BlockRun<'_>, limit: usize) -> Report {
         ("dev", "  number", Cell::Word(run.to.0.to_string())),
         ("read_bytes", "bytes read", Cell::Count(moved(Kind::Read))),
         ("written_bytes", "bytes written", Cell::Count(moved(Kind::Write))),
-        ("span_ns", "took us", Cell::Ns(comparison.span)),
-        ("captured_span_ns", "  in the capture", Cell::Ns(plan.span)),
-        ("expected_span_ns", "  to be", Cell::ns(run.expected_span)),
-        ("lateness_p50_ns", "late us: p50", lateness(late.percentile(500))),
-        ("lateness_p99_ns", "  p99", lateness(late.percentile(990))),
-        ("lateness_max_ns", "  max", lateness(Some(late.max()))),
-        ("late_over_1ms", "  more than 1 ms", Cell::Count(comparison.very_late)),
-        ("timing_is_comparable", "times can be compared", verdict(run)),
+    ];
+    facts.extend(pace.facts());
+    facts.extend([
         ("captured_depth", "at once in the capture", Cell::Count(plan.depth.into())),
         ("depth", "  in the replay", Cell::Count(comparison.depth)),
         ("early", "before what they had followed", Cell::Count(comparison.early)),
@@ -122,21 +103,13 @@ pub fn report(run: &BlockRun<'_>, limit: usize) -> Report {
         ("cpus", "CPUs", Cell::Count(run.cpus as u64)),
         ("planned", "", Cell::Count(plan.all.len() as u64)),
         ("is_whole", "", Cell::Flag(run.is_whole())),
-    ];
+    ]);
     let mut report = Report { kind: "replay run --level block", facts, ..Report::default() };
     let (shown, rest) = first_rows(comparison.mismatches.iter().collect(), limit);
     report.tables =
         vec![outcomes(comparison), times(comparison), mismatches(&shown), left_out(plan)];
     report.notes = notes(run, rest.len());
     report
-}
-
-/// Whether what requests took can be compared with the capture; nobody knows where nothing was paced.
-fn verdict(run: &BlockRun<'_>) -> Cell {
-    let Some(expected) = run.expected_span else { return Cell::None };
-    let late = run.comparison.lateness.percentile(990).unwrap_or(0);
-    let off = run.comparison.span.abs_diff(expected);
-    Cell::Flag(late <= LATENESS_MAX && off <= expected / SPAN_PARTS)
 }
 
 fn word(it: &str) -> Cell {
@@ -153,18 +126,15 @@ fn outcomes(comparison: &BlockComparison) -> Table {
 }
 
 fn times(comparison: &BlockComparison) -> Table {
-    let row = |(kind, times): (&Kind, &BlockTimes)| {
+    let row = |(kind, BlockTimes { times, bytes }): (&Kind, &BlockTimes)| {
         let mut row = vec![word(kind.as_str()), Cell::Count(times.replayed.count())];
-        row.push(if kind.moves_bytes() { Cell::Count(times.bytes) } else { Cell::None });
-        for spread in [&times.captured, &times.replayed] {
-            row.extend([500, 900, 990, 999].map(|at| Cell::ns(spread.percentile(at))));
-            row.push(Cell::Ns(spread.max()));
-        }
+        row.push(if kind.moves_bytes() { Cell::Count(*bytes) } else { Cell::None });
+        row.extend(percentiles(times));
         row
     };
     let rows = comparison.kinds.iter().map(row).collect();
     let title = "From issue to completion".to_owned();
-    Table { key: "requests_done", title, columns: TIMES.to_vec(), rows }
+    Table { key: "requests_done", title, columns: [&TIMES[..], &PERCENTILES].concat(), rows }
 }
 
 fn mismatches(shown: &[&BlockMismatch]) -> Table {
@@ -202,17 +172,8 @@ fn left_out(plan: &BlockPlan) -> Table {
 }
 
 fn notes(run: &BlockRun<'_>, not_shown: usize) -> Vec<String> {
-    let mut notes = Vec::new();
-    let kept = run.comparison.mismatches.len() as u64;
-    let all = run.comparison.mismatched();
-    if all > kept {
-        notes.push(format!("of {all} requests with other results the first {kept} are kept"));
-    }
-    if not_shown > 0 {
-        notes.push(format!(
-            "{not_shown} of the requests with other results are not shown; -n 0 shows all"
-        ));
-    }
+    let kept = run.comparison.mismatches.len();
+    let mut notes = beside::not_shown("requests", run.comparison.mismatched(), kept, not_shown);
     let most = run.threads.1;
     if run.plan.depth > most {
         notes.push(format!(

@@ -2,8 +2,8 @@
 
 use rustc_hash::FxHashMap;
 
+use super::beside::{self, PERCENTILES, Pace, TOTALS, percentiles, totals};
 use super::{column, first_rows};
-use crate::analysis::spread::Spread;
 use crate::replay::comparison::{Comparison, Mismatch, Times};
 use crate::replay::file::Index;
 use crate::replay::outcome::Outcome;
@@ -35,44 +35,11 @@ const OUTCOMES: [Column; 4] = [
     column("", "what"),
 ];
 
-const TIMES: [Column; 12] = [
-    column("call", "call"),
-    column("count", "count"),
-    column("captured_p50_ns", "captured p50 us"),
-    column("captured_p90_ns", "p90"),
-    column("captured_p99_ns", "p99"),
-    column("captured_p999_ns", "p99.9"),
-    column("captured_max_ns", "max"),
-    column("replayed_p50_ns", "replayed p50 us"),
-    column("replayed_p90_ns", "p90"),
-    column("replayed_p99_ns", "p99"),
-    column("replayed_p999_ns", "p99.9"),
-    column("replayed_max_ns", "max"),
-];
+const TIMES: [Column; 2] = [column("call", "call"), column("count", "count")];
 
-const THREADS: [Column; 10] = [
-    column("pid", "pid"),
-    column("tid", "tid"),
-    column("comm", "comm"),
-    column("count", "operations"),
-    column("captured_p50_ns", "captured p50 us"),
-    column("captured_p99_ns", "p99"),
-    column("captured_time_ns", "in all"),
-    column("replayed_p50_ns", "replayed p50 us"),
-    column("replayed_p99_ns", "p99"),
-    column("replayed_time_ns", "in all"),
-];
+const THREADS: [Column; 3] = [column("pid", "pid"), column("tid", "tid"), column("comm", "comm")];
 
-const FILES: [Column; 8] = [
-    column("path", "path"),
-    column("count", "operations"),
-    column("captured_p50_ns", "captured p50 us"),
-    column("captured_p99_ns", "p99"),
-    column("captured_time_ns", "in all"),
-    column("replayed_p50_ns", "replayed p50 us"),
-    column("replayed_p99_ns", "p99"),
-    column("replayed_time_ns", "in all"),
-];
+const FILES: [Column; 1] = [column("path", "path")];
 
 const PARTS: [Column; 5] = [
     column("from_ns", "from us"),
@@ -96,39 +63,31 @@ const MISMATCHES: [Column; 11] = [
     column("path", "path"),
 ];
 
-/// Timing may be compared if operations began at their times: 99 % of them no later than this, ns.
-const LATENESS_MAX: u64 = 100_000;
-
-/// And if all of them took as long as in the capture, but for one part in so many.
-const SPAN_PARTS: u64 = 1000;
-
 /// What a replay did.
 pub fn report(run: &Run<'_>, limit: usize) -> Report {
     let Run { index, comparison, expected_span, .. } = *run;
     let count = |wanted: &dyn Fn(Outcome) -> bool| Cell::Count(comparison.count(wanted));
-    let late = &comparison.lateness;
-    let has_times = late.count() > 0;
-    let lateness = |it: Option<u64>| Cell::ns(it.filter(|_| has_times));
-    let facts = vec![
+    let pace = Pace {
+        lateness: &comparison.lateness,
+        span: comparison.span(),
+        captured_span: index.span,
+        expected_span,
+    };
+    let mut facts = vec![
         ("operations", "operations done again", count(&|_| true)),
         ("mismatches", "  with another result", count(&Outcome::is_mismatch)),
         ("not_compared", "  not compared", count(&|it| it == Outcome::NotCompared)),
         ("skipped", "not done again", Cell::Count(skipped(index))),
         ("moved_bytes", "bytes moved", Cell::Count(comparison.bytes)),
-        ("span_ns", "took us", Cell::Ns(comparison.span())),
-        ("captured_span_ns", "  in the capture", Cell::Ns(index.span)),
-        ("expected_span_ns", "  to be", Cell::ns(expected_span)),
-        ("lateness_p50_ns", "late us: p50", lateness(late.percentile(500))),
-        ("lateness_p99_ns", "  p99", lateness(late.percentile(990))),
-        ("lateness_max_ns", "  max", lateness(Some(late.max()))),
-        ("late_over_1ms", "  more than 1 ms", Cell::Count(comparison.very_late)),
-        ("timing_is_comparable", "times can be compared", verdict(run)),
+    ];
+    facts.extend(pace.facts());
+    facts.extend([
         ("threads", "threads", Cell::Count(index.workers.len() as u64)),
         ("threads_at_once", "  at once", Cell::Count(run.threads.0 as u64)),
         ("cpus", "CPUs", Cell::Count(run.threads.1 as u64)),
         ("planned", "", Cell::Count(planned(index))),
         ("is_whole", "", Cell::Flag(is_whole(run))),
-    ];
+    ]);
     let mut report = Report { kind: "replay run", facts, ..Report::default() };
     let (shown, rest) = first_rows(comparison.mismatches.iter().collect(), limit);
     report.tables = vec![
@@ -159,14 +118,6 @@ fn skipped(index: &Index) -> u64 {
     index.left.iter().map(|it| it.count).sum::<u64>() + index.asynchronous
 }
 
-/// Whether what operations took can be compared with the capture; nobody knows where nothing was paced.
-fn verdict(run: &Run<'_>) -> Cell {
-    let Some(expected) = run.expected_span else { return Cell::None };
-    let late = run.comparison.lateness.percentile(990).unwrap_or(0);
-    let off = run.comparison.span().abs_diff(expected);
-    Cell::Flag(late <= LATENESS_MAX && off <= expected / SPAN_PARTS)
-}
-
 fn outcomes(run: &Run<'_>) -> Table {
     let row = |((outcome, call), count): (&(Outcome, u16), &u64)| {
         vec![
@@ -183,15 +134,12 @@ fn outcomes(run: &Run<'_>) -> Table {
 fn times(run: &Run<'_>) -> Table {
     let row = |(call, times): (&u16, &Times)| {
         let mut row = vec![name(run.index, *call), Cell::Count(times.replayed.count())];
-        for spread in [&times.captured, &times.replayed] {
-            row.extend([500, 900, 990, 999].map(|at| Cell::ns(spread.percentile(at))));
-            row.push(Cell::Ns(spread.max()));
-        }
+        row.extend(percentiles(times));
         row
     };
     let rows = run.comparison.calls().iter().map(row).collect();
     let title = "Times by call".to_owned();
-    Table { key: "calls", title, columns: TIMES.to_vec(), rows }
+    Table { key: "calls", title, columns: [&TIMES[..], &PERCENTILES].concat(), rows }
 }
 
 fn threads(run: &Run<'_>, limit: usize) -> Table {
@@ -199,24 +147,24 @@ fn threads(run: &Run<'_>, limit: usize) -> Table {
     let (total, shown) = most_first(workers.iter(), limit);
     let row = |(worker, times): (&u32, &Times)| {
         let mut row = thread(run.index, *worker, true);
-        row.extend(both(times));
+        row.extend(totals(times));
         row
     };
     let rows = shown.into_iter().map(row).collect();
     let title = format!("Times by thread: {total}");
-    Table { key: "threads_done", title, columns: THREADS.to_vec(), rows }
+    Table { key: "threads_done", title, columns: [&THREADS[..], &TOTALS].concat(), rows }
 }
 
 fn files(run: &Run<'_>, limit: usize) -> Table {
     let (total, shown) = most_first(run.comparison.files.iter(), limit);
     let row = |(file, times): (&u32, &Times)| {
         let mut row = vec![run.names.get(file).cloned().map_or(Cell::None, Cell::Name)];
-        row.extend(both(times));
+        row.extend(totals(times));
         row
     };
     let rows = shown.into_iter().map(row).collect();
     let title = format!("Times by file: {total}");
-    Table { key: "files_done", title, columns: FILES.to_vec(), rows }
+    Table { key: "files_done", title, columns: [&FILES[..], &TOTALS].concat(), rows }
 }
 
 /// How many there are, and those that did most.
@@ -227,15 +175,6 @@ fn most_first<'a>(
     let mut all: Vec<_> = all.collect();
     all.sort_by_key(|(key, times)| (std::cmp::Reverse(times.replayed.count()), **key));
     (all.len(), first_rows(all, limit).0)
-}
-
-/// How many operations, and how long they took in the capture and in the replay.
-fn both(times: &Times) -> impl Iterator<Item = Cell> {
-    let part = |it: &Spread| {
-        [Cell::ns(it.percentile(500)), Cell::ns(it.percentile(990)), Cell::Ns(it.sum())]
-    };
-    let count = Cell::Count(times.replayed.count());
-    std::iter::once(count).chain(part(&times.captured)).chain(part(&times.replayed))
 }
 
 /// What was done when.
@@ -290,17 +229,9 @@ fn left(index: &Index) -> Table {
 }
 
 fn notes(run: &Run<'_>, not_shown: usize) -> Vec<String> {
-    let mut notes = Vec::new();
-    let kept = run.comparison.mismatches.len() as u64;
+    let kept = run.comparison.mismatches.len();
     let all = run.comparison.count(Outcome::is_mismatch);
-    if all > kept {
-        notes.push(format!("of {all} operations with other results the first {kept} are kept"));
-    }
-    if not_shown > 0 {
-        notes.push(format!(
-            "{not_shown} of the operations with other results are not shown; -n 0 shows all"
-        ));
-    }
+    let mut notes = beside::not_shown("operations", all, kept, not_shown);
     let (most, cpus) = run.threads;
     if run.expected_span.is_some() && most >= cpus {
         notes.push(format!(

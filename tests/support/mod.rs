@@ -25,6 +25,8 @@ pub(crate) mod truth;
 pub(crate) mod watching;
 pub(crate) mod workloads;
 
+use std::path::Path;
+
 use tempfile::TempDir;
 
 /// A directory that vanishes with the value, below the build's own: on a disk, not in memory, so
@@ -32,4 +34,10 @@ use tempfile::TempDir;
 pub(crate) fn scratch_dir(name: &str) -> TempDir {
     let root = env!("CARGO_TARGET_TMPDIR");
     tempfile::Builder::new().prefix(name).tempdir_in(root).expect("create a directory for the test")
+}
+
+/// A path as an argument: those of tests are text.
+#[track_caller]
+pub(crate) fn text(path: &Path) -> &str {
+    path.to_str().expect("a path that is text")
 }

@@ -24,6 +24,12 @@ pub(crate) const TIMEOUT: Duration = Duration::from_secs(120);
 /// What every recording needs.
 const NEEDS: [Need; 3] = [Need::Root, Need::Tracefs, Need::PerfTracepoints];
 
+/// `iotrace-perf ARGUMENTS`, to its end, however it ends.
+#[track_caller]
+pub(crate) fn iotrace(arguments: &[&str]) -> Finished {
+    process::run(Command::new(BINARY).args(arguments), TIMEOUT).expect("it ends")
+}
+
 /// Names of the system calls that are recorded by default.
 pub(crate) fn default_calls() -> Vec<&'static str> {
     CallId::default_set().map(|it| it.call().name).collect()

@@ -1,7 +1,7 @@
 //! Recordings that watch files and are asked while they run, and the lines that they log.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use nix::sys::signal::{Signal, kill};
@@ -159,10 +159,6 @@ impl Line {
 pub(crate) fn bytes_of(lines: &[Line], level: &str, is_write: bool) -> u64 {
     let is_such = |it: &&Line| it.level == level && it.is_write == is_write;
     lines.iter().filter(is_such).map(|it| it.bytes).sum()
-}
-
-pub(crate) fn text(path: &Path) -> &str {
-    path.to_str().expect("text")
 }
 
 /// A file of so many blocks of 4 KiB on a file system of its own, none of it in memory that is not on the disk.

@@ -7,6 +7,7 @@ use std::process::Command;
 use super::need::Need;
 use super::process;
 use super::recording::{TIMEOUT, compile};
+use super::text;
 
 /// A program and what it works on.
 #[derive(Clone, Copy, Debug)]
@@ -102,10 +103,6 @@ impl Prepared {
     }
 }
 
-fn text(path: &Path) -> String {
-    path.to_str().expect("a path that is text").to_owned()
-}
-
 fn words(all: &[&str]) -> Vec<String> {
     all.iter().map(|&it| it.to_owned()).collect()
 }
@@ -130,13 +127,13 @@ fn documents(wanted: usize) -> Vec<String> {
             break;
         }
         files += fs::read_dir(&folder).map_or(0, Iterator::count);
-        chosen.push(text(&folder));
+        chosen.push(text(&folder).to_owned());
     }
     chosen
 }
 
 fn tar(_: &Path, place: &Path) -> Vec<String> {
-    let mut command = words(&["tar", "-cf", &text(&place.join("documents.tar"))]);
+    let mut command = words(&["tar", "-cf", text(&place.join("documents.tar"))]);
     command.extend(documents(TAR_FILES));
     command
 }
@@ -150,7 +147,7 @@ fn heads(_: &Path, place: &Path) -> Vec<String> {
 /// one buffer, and of the directories, too, which it asks about with calls that are not recorded by default.
 fn searches(inputs: &Path, place: &Path) -> Vec<String> {
     let places: Vec<String> =
-        (0..SEARCHED).map(|it| text(&inputs.join(format!("place {it}")))).collect();
+        (0..SEARCHED).map(|it| text(&inputs.join(format!("place {it}"))).to_owned()).collect();
     found(place, &[&format!("LD_LIBRARY_PATH={}", places.join(":"))])
 }
 
@@ -164,7 +161,7 @@ fn found(place: &Path, environment: &[&str]) -> Vec<String> {
     let mut command = words(&["env"]);
     command.extend(words(environment));
     command.extend(words(&["sh", "-c", "out=$1; shift; exec find \"$@\" >$out", "sh"]));
-    command.push(text(&place.join("heads")));
+    command.push(text(&place.join("heads")).to_owned());
     command.extend(documents(HEAD_FILES));
     command.extend(words(&["-type", "f", "-exec", "head", "-c", "100", "{}", ";"]));
     command
@@ -207,11 +204,11 @@ fn make_repository(dir: &Path) {
 }
 
 fn clone(inputs: &Path, place: &Path) -> Vec<String> {
-    let from = text(&inputs.join("repository"));
-    let to = text(&place.join("clone"));
+    let (from, to) = (inputs.join("repository"), place.join("clone"));
     // Nobody's settings, and all objects copied.
     let nobody = ["GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null"];
-    words(&["env", nobody[0], nobody[1], "git", "clone", "-q", "--no-hardlinks", &from, &to])
+    let git = ["git", "clone", "-q", "--no-hardlinks", text(&from), text(&to)];
+    words(&[&["env", nobody[0], nobody[1]][..], &git].concat())
 }
 
 fn make_storm(dir: &Path) {
@@ -219,14 +216,13 @@ fn make_storm(dir: &Path) {
     let files = dir.join("files");
     fs::create_dir(&files).expect("make it");
     let [threads, each] = [STORM_THREADS, STORM_FILES].map(|it| it.to_string());
-    run(&program, &[&text(&files), &threads, &each], dir);
+    run(&program, &[text(&files), &threads, &each], dir);
 }
 
 fn storm(inputs: &Path, place: &Path) -> Vec<String> {
     let [threads, each] = [STORM_THREADS, STORM_FILES].map(|it| it.to_string());
-    let [program, files, log] =
-        [inputs.join("storm"), inputs.join("files"), place.join("log")].map(|it| text(&it));
-    vec![program, files, threads, each, log]
+    let [program, files, log] = [inputs.join("storm"), inputs.join("files"), place.join("log")];
+    words(&[text(&program), text(&files), &threads, &each, text(&log)])
 }
 
 fn make_sources(dir: &Path) {
@@ -240,9 +236,9 @@ fn make_sources(dir: &Path) {
 }
 
 fn gcc(inputs: &Path, place: &Path) -> Vec<String> {
-    let sources = ["first.c", "second.c", "third.c"].map(|it| text(&inputs.join(it)));
-    let [temporary, program] = [place.to_owned(), place.join("program")].map(|it| text(&it));
-    let mut command = words(&["env", &format!("TMPDIR={temporary}"), "gcc", "-O1", "-o", &program]);
-    command.extend(sources);
+    let sources = ["first.c", "second.c", "third.c"].map(|it| inputs.join(it));
+    let (temporary, program) = (format!("TMPDIR={}", text(place)), place.join("program"));
+    let mut command = words(&["env", &temporary, "gcc", "-O1", "-o", text(&program)]);
+    command.extend(sources.iter().map(|it| text(it).to_owned()));
     command
 }

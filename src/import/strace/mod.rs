@@ -20,7 +20,7 @@ use super::lines::LINE_BYTES_MAX;
 use super::notes::Notes;
 use super::records::COMM_BYTES;
 use super::said::{Read, Said, Task, What};
-use super::words::Words;
+use super::words::{O_DIRECTORY, Words};
 use crate::capture::fact::NameOf;
 use crate::event::syscall_table::{CallId, Class, Role};
 use call::{Given, Outcome, Parsed, clone_flags, half, parse, row, whole};
@@ -305,8 +305,8 @@ impl Strace {
         for Given { fd, link, is_directory } in &parsed.given {
             if process.fds.insert(fd.0) {
                 // strace does not say how it was opened: so that everything can be done with it that was done.
-                let flags = if *is_directory { libc::O_DIRECTORY } else { libc::O_RDWR };
-                out.say(time, task, What::Open(*fd, link.clone(), flags.cast_unsigned()));
+                let flags = if *is_directory { O_DIRECTORY } else { libc::O_RDWR.cast_unsigned() };
+                out.say(time, task, What::Open(*fd, link.clone(), flags));
             }
         }
         out.say(time, task, What::Enter(call, parsed.args));

@@ -4,13 +4,11 @@ use std::collections::BTreeMap;
 
 use super::asked::{Asked, Kind};
 use super::plan::BlockPlan;
-use crate::analysis::spread::Spread;
+use crate::replay::comparison::Times;
+use crate::replay::lateness::Lateness;
 
 /// Requests that were not the same, of which each is kept.
 const EXAMPLES_MAX: usize = 1000;
-
-/// Later than this is very late, ns.
-const VERY_LATE: u64 = 1_000_000;
 
 /// What came of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,13 +86,11 @@ pub struct BlockMismatch {
     pub result: Result<u64, i32>,
 }
 
-/// Times of requests of one kind in both.
+/// Requests of one kind in both.
 #[derive(Clone, Debug, Default)]
 pub struct BlockTimes {
-    /// From issue to completion as captured, ns.
-    pub captured: Spread,
-    /// In the replay, ns.
-    pub replayed: Spread,
+    /// From issue to completion.
+    pub times: Times,
     /// Bytes that they moved in the replay.
     pub bytes: u64,
 }
@@ -106,10 +102,8 @@ pub struct BlockComparison {
     pub outcomes: BTreeMap<(BlockOutcome, Kind), u64>,
     /// Times by kind.
     pub kinds: BTreeMap<Kind, BlockTimes>,
-    /// How long after their times they were asked, ns.
-    pub lateness: Spread,
-    /// How many more than 1 ms.
-    pub very_late: u64,
+    /// How long after their times they were asked.
+    pub lateness: Lateness,
     /// From the first one's begin to the last one's end, ns.
     pub span: u64,
     /// How many were under way at once at most.
@@ -139,13 +133,11 @@ impl BlockComparison {
     fn add(&mut self, asked: &Asked, got: &Got) {
         let outcome = BlockOutcome::of(asked, got.result);
         *self.outcomes.entry((outcome, asked.kind)).or_default() += 1;
-        let times = self.kinds.entry(asked.kind).or_default();
-        times.captured.add(asked.completed - asked.issued);
-        times.replayed.add(got.end.saturating_sub(got.start));
-        times.bytes += got.result.unwrap_or(0);
+        let of_kind = self.kinds.entry(asked.kind).or_default();
+        of_kind.times.add([asked.completed - asked.issued, got.end.saturating_sub(got.start)]);
+        of_kind.bytes += got.result.unwrap_or(0);
         if let Some(late) = got.late {
             self.lateness.add(late);
-            self.very_late += u64::from(late > VERY_LATE);
         }
         if outcome != BlockOutcome::Same && self.mismatches.len() < EXAMPLES_MAX {
             self.mismatches.push(BlockMismatch { asked: *asked, outcome, result: got.result });

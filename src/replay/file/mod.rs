@@ -27,9 +27,11 @@
 //! worker reads what is its own; FILES what has to be there before; NAMES paths of files, by the numbers that operations have; INDEX the
 //! rest and where the frames of each worker are.
 
+mod fingerprint;
 mod reader;
 mod writer;
 
+pub use fingerprint::Fingerprint;
 pub use reader::{PlanError, PlanReader};
 pub use writer::{PlanWriter, finish};
 

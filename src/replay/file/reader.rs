@@ -10,8 +10,9 @@ use thiserror::Error;
 use zstd::bulk::Decompressor;
 
 use super::{
-    END_MAGIC, FILE_HEADER_BYTES, FILE_MAGIC, FRAME_HEADER_BYTES, FRAME_MAGIC, FileBefore, Index,
-    KIND_FILES, KIND_INDEX, KIND_NAMES, KIND_OPERATIONS, PAYLOAD_BYTES_MAX, VERSION,
+    END_MAGIC, FILE_HEADER_BYTES, FILE_MAGIC, FRAME_HEADER_BYTES, FRAME_MAGIC, FileBefore,
+    Fingerprint, Index, KIND_FILES, KIND_INDEX, KIND_NAMES, KIND_OPERATIONS, PAYLOAD_BYTES_MAX,
+    VERSION,
 };
 
 /// Bytes behind the last frame.
@@ -47,6 +48,16 @@ pub enum PlanError {
 pub struct PlanReader {
     file: File,
     length: u64,
+    index_at: u64,
+}
+
+/// What a frame's header says.
+#[derive(Clone, Copy, Debug)]
+struct Header {
+    stored_bytes: u32,
+    payload_bytes: u32,
+    /// CRC-32 of the stored payload.
+    crc: u32,
 }
 
 impl PlanReader {
@@ -57,7 +68,7 @@ impl PlanReader {
     /// It is none, or not a whole one.
     pub fn new(file: File) -> Result<(Self, Index), PlanError> {
         let length = file.metadata()?.len();
-        let reader = Self { file, length };
+        let mut reader = Self { file, length, index_at: 0 };
         if length < FILE_HEADER_BYTES {
             return Err(PlanError::NoPlan);
         }
@@ -74,8 +85,19 @@ impl PlanReader {
         if magic != END_MAGIC {
             return Err(PlanError::Unfinished);
         }
-        let index = reader.decoded(u64::from_le_bytes(at), KIND_INDEX)?;
+        reader.index_at = u64::from_le_bytes(at);
+        let index = reader.decoded(reader.index_at, KIND_INDEX)?;
         Ok((reader, index))
+    }
+
+    /// Which plan it is.
+    ///
+    /// # Errors
+    ///
+    /// A frame is damaged.
+    pub fn fingerprint(&self, index: &Index) -> Result<Fingerprint, PlanError> {
+        let files = self.header(index.files_at, KIND_FILES)?.crc;
+        Ok(Fingerprint { files, index: self.header(self.index_at, KIND_INDEX)?.crc })
     }
 
     /// What has to be there before the first operation.
@@ -112,12 +134,7 @@ impl PlanReader {
             .map_err(|_| PlanError::Damaged { at, what: "its contents have another shape" })
     }
 
-    fn payload(
-        &self,
-        at: u64,
-        kind: u32,
-        zstd: &mut Decompressor<'_>,
-    ) -> Result<Vec<u8>, PlanError> {
+    fn header(&self, at: u64, kind: u32) -> Result<Header, PlanError> {
         let damaged = |what| PlanError::Damaged { at, what };
         let left = self.length.checked_sub(at).and_then(|it| it.checked_sub(END_BYTES));
         let left = left.ok_or(damaged("it lies beyond the end"))?;
@@ -143,8 +160,19 @@ impl PlanReader {
         if is_too_long {
             return Err(damaged("it is longer than the file"));
         }
+        Ok(Header { stored_bytes, payload_bytes, crc })
+    }
+
+    fn payload(
+        &self,
+        at: u64,
+        kind: u32,
+        zstd: &mut Decompressor<'_>,
+    ) -> Result<Vec<u8>, PlanError> {
+        let damaged = |what| PlanError::Damaged { at, what };
+        let Header { stored_bytes, payload_bytes, crc } = self.header(at, kind)?;
         let mut stored = vec![0; stored_bytes as usize];
-        self.file.read_exact_at(&mut stored, at + header.len() as u64)?;
+        self.file.read_exact_at(&mut stored, at + FRAME_HEADER_BYTES as u64)?;
         if crc32fast::hash(&stored) != crc {
             return Err(damaged("its checksum is another one"));
         }

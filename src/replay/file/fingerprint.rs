@@ -1,0 +1,43 @@
+//! Which plan it is.
+
+use std::fmt;
+
+/// Checksums of a plan's FILES frame and of its INDEX: plans of other captures have others, and a plan that is made again from the same
+/// capture has the same. Against mistakes; whoever wants to can make a plan that has any.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Fingerprint {
+    /// CRC-32 of the stored payload of FILES.
+    pub files: u32,
+    /// The same of INDEX.
+    pub index: u32,
+}
+
+impl Fingerprint {
+    /// As it is printed.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (files, index) = text.split_once('-')?;
+        let number = |it| u32::from_str_radix(it, 16).ok();
+        Some(Self { files: number(files)?, index: number(index)? })
+    }
+}
+
+impl fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:08x}-{:08x}", self.files, self.index)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_printed_is_read() {
+        let it = Fingerprint { files: 0x1f, index: u32::MAX };
+        assert_eq!(it.to_string(), "0000001f-ffffffff");
+        assert_eq!(Fingerprint::parse(&it.to_string()), Some(it));
+        for wrong in ["", "-", "0000001f", "0000001f-", "0000001f-g", "0000001f-fffffffff"] {
+            assert_eq!(Fingerprint::parse(wrong), None, "{wrong}");
+        }
+    }
+}

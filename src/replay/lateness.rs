@@ -1,0 +1,67 @@
+//! How late a replay was.
+
+use crate::analysis::spread::Spread;
+
+/// Later than this is very late, ns.
+const VERY_LATE: u64 = 1_000_000;
+
+/// How long after their times operations, or requests, began: of those that had one.
+#[derive(Clone, Debug, Default)]
+pub struct Lateness {
+    /// ns.
+    spread: Spread,
+    /// How many began more than 1 ms late.
+    pub very_late: u64,
+}
+
+impl Lateness {
+    /// One that began so late, ns.
+    pub fn add(&mut self, late: u64) {
+        self.spread.add(late);
+        self.very_late += u64::from(late > VERY_LATE);
+    }
+
+    /// Takes in what another one has.
+    pub fn merge(&mut self, other: &Self) {
+        self.spread.merge(&other.spread);
+        self.very_late += other.very_late;
+    }
+
+    /// What `per_mille` of 1000 did not exceed, ns; `None`: none had a time.
+    pub fn percentile(&self, per_mille: u64) -> Option<u64> {
+        self.spread.percentile(per_mille)
+    }
+
+    /// The latest, ns; `None`: none had a time.
+    pub fn max(&self) -> Option<u64> {
+        Some(self.spread.max()).filter(|_| self.spread.count() > 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_had_no_time_was_not_late() {
+        let mut late = Lateness::default();
+        assert_eq!((late.percentile(990), late.max(), late.very_late), (None, None, 0));
+        late.add(0);
+        assert_eq!((late.percentile(990), late.max(), late.very_late), (Some(0), Some(0), 0));
+    }
+
+    #[test]
+    fn parts_make_the_same_whole() {
+        let fold = |numbers: &mut dyn Iterator<Item = u64>| {
+            let mut late = Lateness::default();
+            numbers.for_each(|it| late.add(it * 1000));
+            late
+        };
+        let whole = fold(&mut (0..2003));
+        let mut parts = fold(&mut (0..1009));
+        parts.merge(&fold(&mut (1009..2003)));
+        assert_eq!((whole.max(), whole.very_late), (Some(2_002_000), 1002));
+        assert_eq!((parts.max(), parts.very_late), (whole.max(), whole.very_late));
+        assert_eq!(parts.percentile(500), whole.percentile(500));
+    }
+}
