@@ -10,6 +10,7 @@
 //! It grows with the number of names, files and descriptors that are there at once, not with that of the operations.
 
 mod given;
+mod implicit;
 
 use std::collections::BTreeMap;
 
@@ -48,8 +49,6 @@ const FLOOR_EVERY: u64 = 64;
 #[derive(Debug)]
 struct Thread {
     worker: Worker,
-    /// Its operations so far.
-    count: u32,
     /// The last of them.
     last: Timed,
 }
@@ -75,12 +74,14 @@ pub struct Planner<O> {
     things: Things,
     waited: Waited,
     threads: FxHashMap<ThreadKey, Thread>,
+    /// How many operations each worker has, also those whose threads are gone.
+    counts: Vec<u32>,
     /// Threads inside a call that may be done again, and when it began.
     under_way: FxHashMap<ThreadKey, u64>,
     new: FxHashMap<ThreadKey, NewThread>,
     families: Families,
-    /// The newest operation of each process, and of whom it was born.
-    newest: FxHashMap<ProcessKey, At>,
+    /// The newest operation of each process, and whether it is its own or of whom it was born.
+    newest: FxHashMap<ProcessKey, (At, bool)>,
     /// When the first operation began, ns.
     first: Option<u64>,
     floor: u64,
@@ -95,6 +96,8 @@ pub struct Planner<O> {
     pub done: BTreeMap<CallId, u64>,
     /// Operations that are in what is done again.
     pub followed: u64,
+    /// What the replay does besides, as no call did it that is done again.
+    pub implicit: u64,
     /// Operations that are not done again.
     pub left: BTreeMap<(Reason, CallId), u64>,
     /// Asynchronous operations, which are not.
@@ -115,6 +118,7 @@ impl<O: Out> Planner<O> {
             things: Things::default(),
             waited: Waited::default(),
             threads: FxHashMap::default(),
+            counts: Vec::new(),
             under_way: FxHashMap::default(),
             new: FxHashMap::default(),
             families: Families::default(),
@@ -127,6 +131,7 @@ impl<O: Out> Planner<O> {
             waits: 0,
             done: BTreeMap::new(),
             followed: 0,
+            implicit: 0,
             left: BTreeMap::new(),
             asynchronous: 0,
             bytes: [0; 2],
@@ -152,20 +157,17 @@ impl<O: Out> Planner<O> {
         match treatment(call, &operation.args) {
             Treatment::Followed => {
                 self.followed += 1;
-                self.foreign(operation, effects, Reason::NoFile);
-                Ok(())
+                self.foreign(operation, effects, Reason::NoFile)
             }
             Treatment::Left(reason) => {
                 self.leave(operation, reason);
-                self.foreign(operation, effects, reason);
-                Ok(())
+                self.foreign(operation, effects, reason)
             }
             Treatment::Done => match self.plan(operation, (ret, end), effects) {
                 Ok((planned, before)) => self.emit(operation, planned, before),
                 Err(reason) => {
                     self.leave(operation, reason);
-                    self.foreign(operation, effects, reason);
-                    Ok(())
+                    self.foreign(operation, effects, reason)
                 }
             },
         }
@@ -175,21 +177,32 @@ impl<O: Out> Planner<O> {
         *self.left.entry((reason, operation.call)).or_default() += 1;
     }
 
-    /// What is not done again leaves descriptors that are not there.
-    fn foreign(&mut self, operation: &SyscallOperation, effects: &[FdEffect], reason: Reason) {
+    /// What is not done again leaves descriptors that are not there, and takes away others that are.
+    fn foreign(
+        &mut self,
+        operation: &SyscallOperation,
+        effects: &[FdEffect],
+        reason: Reason,
+    ) -> Result<(), O::Error> {
         let (process, start) = (operation.process, operation.start);
         let end = operation.end.unwrap_or(start);
+        let own = self.threads.get(&operation.thread).map(|it| (it.worker, true));
+        let by = own.or_else(|| self.newest.get(&process).map(|it| (it.0.worker, false)));
         for effect in effects {
             match effect {
                 FdEffect::Created { fd, file } | FdEffect::Duplicated { to: fd, file, .. } => {
                     self.handles.made((process, *fd), start, file.id, Behind::Left(reason));
                 }
                 FdEffect::Destroyed { fd, file } => {
-                    self.handles.closed((process, *fd), end, Some(file.id));
+                    let closed = self.handles.closed((process, *fd), end, Some(file.id));
+                    if let Some((handle, true)) = closed {
+                        self.last_gone(handle, by, (process, end))?;
+                    }
                 }
                 FdEffect::Seeked { .. } | FdEffect::StatusChanged { .. } => {}
             }
         }
+        Ok(())
     }
 
     /// Times begin with the first operation.
@@ -202,8 +215,8 @@ impl<O: Out> Planner<O> {
         // Who began before and is still at work may come later.
         let oldest = self.under_way.values().copied().min();
         let earliest = operation.start.0.min(oldest.unwrap_or(u64::MAX));
-        let first = *self.first.get_or_insert(earliest);
-        let [start, end] = [operation.start.0, end.0].map(|it| it.saturating_sub(first));
+        self.first.get_or_insert(earliest);
+        let [start, end] = [operation.start, end].map(|it| self.since_first(it));
         self.span = self.span.max(end);
         let timed = Timed { at: self.next(operation, before), start, end };
         if let Some(thread) = self.threads.get_mut(&operation.thread) {
@@ -212,19 +225,26 @@ impl<O: Out> Planner<O> {
         timed
     }
 
+    /// A time of the capture, in ns since the first operation.
+    fn since_first(&self, time: KernelTime) -> u64 {
+        time.0.saturating_sub(self.first.unwrap_or(time.0))
+    }
+
     /// The number that the thread's next operation has. Whom a thread waits for that begins goes into `first`.
     fn next(&mut self, operation: &SyscallOperation, first: &mut Before) -> At {
         let new = Worker(u32::try_from(self.who.len()).expect("fewer threads than bytes"));
-        let fresh = Thread { worker: new, count: 0, last: Timed::default() };
+        let fresh = Thread { worker: new, last: Timed::default() };
         let thread = self.threads.entry(operation.thread).or_insert(fresh);
         if thread.worker == new {
             let NewThread { comm, born, before } =
                 self.new.remove(&operation.thread).unwrap_or_default();
             before.all().iter().for_each(|it| first.add(*it));
             let (pid, tid) = (operation.pid.0, operation.tid.0);
+            self.counts.push(0);
             self.who.push(Who { worker: new, pid, tid, comm, before: born.into_iter().collect() });
         }
-        At { worker: thread.worker, number: thread.count }
+        let worker = thread.worker;
+        At { worker, number: self.counts[worker.0 as usize] }
     }
 
     /// What is done again of this operation and whom it waits for; or why it is not.
@@ -273,6 +293,7 @@ impl<O: Out> Planner<O> {
             start: at.start,
             end: at.end,
             keeps_handle: false,
+            implicit: false,
             before: Vec::new(),
         };
         for (place, handle) in handles.into_iter().enumerate() {
@@ -407,10 +428,8 @@ impl<O: Out> Planner<O> {
                 _ => {}
             }
         }
-        if let Some(thread) = self.threads.get_mut(&operation.thread) {
-            thread.count += 1;
-        }
-        self.newest.insert(operation.process, planned.at);
+        self.counts[planned.at.worker.0 as usize] += 1;
+        self.newest.insert(operation.process, (planned.at, true));
         self.out.planned(&planned)
     }
 
@@ -446,11 +465,11 @@ impl<O: Out> Sink for Planner<O> {
                 self.handles.forked(*parent, *child);
                 self.families.born(*parent, *child, time);
                 if let Some(at) = self.newest.get(parent) {
-                    self.newest.insert(*child, *at);
+                    self.newest.insert(*child, (at.0, false));
                 }
             }
             Step::ThreadSeen(thread) => {
-                let born = self.newest.get(&thread.process).copied();
+                let born = self.newest.get(&thread.process).map(|it| it.0);
                 let mut before = Before::default();
                 self.families.siblings(thread.process, time, &mut before);
                 self.new.insert(thread.key, NewThread { comm: thread.comm.clone(), born, before });
@@ -469,11 +488,7 @@ impl<O: Out> Sink for Planner<O> {
                 self.leave(operation, Reason::NoResult);
             }
             Step::AsyncEnded(..) | Step::AsyncUnfinished(..) => self.asynchronous += 1,
-            Step::DescriptorsClosed(process, fds) => {
-                for fd in *fds {
-                    self.handles.closed((*process, *fd), time, None);
-                }
-            }
+            Step::DescriptorsClosed(process, fds) => self.went(*process, fds, time)?,
             Step::ProcessEnded(process) => {
                 self.handles.ended(process.key);
                 self.families.process_ended(process.key);

@@ -26,24 +26,26 @@ pub(super) struct Due {
     /// What it was given and made.
     pub(super) handle: Option<u32>,
     pub(super) makes: Option<u32>,
-    /// Its result is a descriptor, also where the captured one had failed.
-    pub(super) makes_descriptor: bool,
-    pub(super) closes: Closes,
+    pub(super) besides: Besides,
     captured: i64,
     file: Option<u32>,
     /// Where its path is in the frame.
     path: Option<(u32, u32)>,
 }
 
-/// What becomes of the descriptor that it was given.
+/// What there is to be done besides the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Closes {
-    /// It stays open.
-    No,
-    /// It is closed.
-    Yes,
-    /// Others have it, too: it stays, and a copy of it is closed.
-    Copy,
+pub(super) enum Besides {
+    /// Nothing.
+    Nothing,
+    /// Its result is a descriptor, also where the captured one had failed.
+    Makes,
+    /// The descriptor that it was given is closed.
+    Closes,
+    /// Others have that, too: it stays, and a copy of it is closed.
+    ClosesCopy,
+    /// It is closed, which no call of the capture did.
+    Implicit,
 }
 
 /// What the replay got.
@@ -63,6 +65,8 @@ pub(super) struct Next {
     /// Which of its frames.
     pub(super) frame: usize,
     number: u32,
+    /// The same without implicit ones.
+    explicit: u32,
     /// When the last operation before it ended in the capture, ns since the first one.
     pub(super) end: u64,
     turn: u64,
@@ -74,6 +78,8 @@ pub(super) struct Loaded {
     pub(super) worker: u32,
     /// The first one's number.
     pub(super) first: u32,
+    /// The same without implicit ones.
+    first_explicit: u32,
     pub(super) batch: Batch,
     pub(super) due: Vec<Due>,
     /// Whom they wait for.
@@ -142,6 +148,7 @@ impl Source {
         let mut loaded = Loaded {
             worker,
             first: next.number,
+            first_explicit: next.explicit,
             batch: Batch::new(self.longest),
             due: Vec::new(),
             waits: Vec::new(),
@@ -178,6 +185,9 @@ impl Source {
         if operation.makes.is_some() && !makes_descriptor {
             return None;
         }
+        if operation.implicit && call.class != Class::Close {
+            return None;
+        }
         let wanted = Wanted {
             args: operation.args,
             slot: operation.handle,
@@ -195,13 +205,17 @@ impl Source {
         loaded.waits.extend(&operation.before);
         let next = &mut loaded.next;
         let start = next.end.saturating_add(operation.gap);
-        next.end = start.saturating_add(operation.took);
+        let end = start.saturating_add(operation.took);
+        next.end = if operation.implicit { next.end } else { end };
         next.turn = next.turn.saturating_add(operation.others);
         next.number += 1;
-        let closes = match (call.class, operation.keeps_handle) {
-            (Class::Close, true) => Closes::Copy,
-            (Class::Close, false) => Closes::Yes,
-            _ => Closes::No,
+        next.explicit += u32::from(!operation.implicit);
+        let besides = match call.class {
+            Class::Close if operation.implicit => Besides::Implicit,
+            Class::Close if operation.keeps_handle => Besides::ClosesCopy,
+            Class::Close => Besides::Closes,
+            _ if makes_descriptor => Besides::Makes,
+            _ => Besides::Nothing,
         };
         let place = |path: &[u8]| {
             let from = path.as_ptr().addr() - payload.as_ptr().addr();
@@ -210,13 +224,12 @@ impl Source {
         loaded.due.push(Due {
             call: operation.call,
             start,
-            end: next.end,
+            end,
             turn: next.turn,
             waits_end: u32::try_from(loaded.waits.len()).ok()?,
             handle: operation.handle,
             makes: operation.makes,
-            makes_descriptor,
-            closes,
+            besides,
             captured: operation.ret,
             file: operation.file,
             path: operation.path.and_then(place),
@@ -230,9 +243,10 @@ impl Source {
         loaded: &'a Loaded,
         stamps: &Stamps,
     ) -> impl Iterator<Item = Pair<'a>> {
-        let numbers = loaded.first..;
-        let got = &loaded.got[..loaded.done];
-        numbers.zip(loaded.due.iter().zip(got)).map(|(number, (due, got))| {
+        let numbers = loaded.first_explicit..;
+        let all = loaded.due.iter().zip(&loaded.got[..loaded.done]);
+        let explicit = all.filter(|it| it.0.besides != Besides::Implicit);
+        numbers.zip(explicit).map(|(number, (due, got))| {
             let call = self.calls[usize::from(due.call)].0;
             Pair {
                 compared: Compared {
@@ -240,7 +254,7 @@ impl Source {
                     worker: loaded.worker,
                     number,
                     call: due.call,
-                    outcome: outcome(call, due.makes_descriptor, due.captured, got.ret),
+                    outcome: outcome(call, due.besides == Besides::Makes, due.captured, got.ret),
                     captured: due.captured,
                     replayed: got.ret,
                 },

@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, sync_channel};
 use super::ahead::{Ahead, Ready};
 use super::given::Given;
 use super::helper::{Reply, Request};
-use super::load::{Closes, Due, Got, Loaded, Source};
+use super::load::{Besides, Due, Got, Loaded, Source};
 use super::run::{Options, Order, Pacing};
 use super::stamps::Stamps;
 use super::turns::Turns;
@@ -145,8 +145,12 @@ impl Work<'_> {
             if !goes_on {
                 break;
             }
-            let got = self.one(loaded, index, &due);
-            loaded.got[index] = Got { late, ..got };
+            if due.besides == Besides::Implicit {
+                self.implicit(loaded, index, &due);
+            } else {
+                let got = self.one(loaded, index, &due);
+                loaded.got[index] = Got { late, ..got };
+            }
             loaded.done = index + 1;
             self.over(loaded.first.wrapping_add(u32::try_from(index).unwrap_or(0)), &due);
         }
@@ -194,21 +198,31 @@ impl Work<'_> {
 
     fn one(&mut self, loaded: &mut Loaded, index: usize, due: &Due) -> Got {
         let slots = &self.shared.slots;
-        let copy = match (due.closes, due.handle) {
-            (Closes::Copy, Some(handle)) => slots.copy(handle),
+        let copy = match (due.besides, due.handle) {
+            (Besides::ClosesCopy, Some(handle)) => slots.copy(handle),
             _ => None,
         };
         let start = self.shared.stamps.now();
         let ret = loaded.batch.call(index, &mut self.memory, slots, copy);
         let end = self.shared.stamps.now();
-        match (due.closes, due.handle) {
+        match (due.besides, due.handle) {
+            (Besides::Nothing, _) => {}
+            (Besides::Makes, _) => slots.made(due.makes, ret),
             // Whatever it says, the descriptor is gone (close(2)).
-            (Closes::Yes, Some(handle)) => slots.closed(handle),
-            _ if due.makes_descriptor => slots.made(due.makes, ret),
+            (Besides::Closes, Some(handle)) => slots.closed(handle),
             _ => {}
         }
         self.last = (end, due.end);
         Got { ret, start, end, late: None }
+    }
+
+    /// What no call of the capture did: nobody looks at its result, or at when it was.
+    fn implicit(&mut self, loaded: &mut Loaded, index: usize, due: &Due) {
+        let slots = &self.shared.slots;
+        loaded.batch.call(index, &mut self.memory, slots, None);
+        if let Some(handle) = due.handle {
+            slots.closed(handle);
+        }
     }
 
     /// Tells those who wait for it.
