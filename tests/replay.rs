@@ -484,6 +484,43 @@ fn locks_are_taken_in_turn() {
     }
 }
 
+/// Fails if a lock is got by another one than in the capture, if who was refused is not, or if somebody waits for ever.
+#[test]
+fn who_had_a_lock_has_it_again() {
+    if !can_record(&[UPROBES]) {
+        return;
+    }
+    let dir = scratch_dir("replay");
+    let program = compile("locks.c", dir.path());
+    let place = dir.path().join("place");
+    fs::create_dir(&place).expect("a directory");
+    let replay = Replay::of(dir.path(), &[&program, text(&place), "41"]);
+    // Turns of four processes, and of their children.
+    let records = 4 * 41 + 33;
+    for options in [&["--speed", "max"][..]; 5] {
+        replay.assert_same(options, 1000);
+        assert_eq!(sizes(&replay.inside(&place)), sizes(&place));
+    }
+    assert_eq!(sizes(&place)[Path::new("data")], records * 101);
+    replay.assert_same(&["--speed", "max", "--order", "total"], 1000);
+    replay.assert_same(&["--speed", "3", "--pacing", "closed"], 1000);
+    let report = replay.report(&["--speed", "3"]);
+    assert_eq!(report["mismatches"], 0, "{:#}", report["first_mismatches"]);
+    // Locks and unlocks, reads together, children, the parent and whom it was in the way of. Others that were refused may have been so at
+    // the last moment.
+    let count = |table: &str| -> u64 {
+        let rows = report[table].as_array().expect("a list").iter();
+        let flocks = rows.filter(|it| it["call"] == "flock");
+        flocks.map(|it| it["count"].as_u64().expect("a number")).sum()
+    };
+    assert!(count("outcomes") >= 2 * (4 * 41) + 2 * 24 + 33 + 2 + 8, "{report:#}");
+    assert!(count("left_calls") < 28, "{report:#}");
+    // Without an order locks come as they come, but all is over at some time.
+    for order in ["thread", "none"] {
+        assert_eq!(replay.report(&["--speed", "max", "--order", order])["is_whole"], true);
+    }
+}
+
 /// Fails if descriptors that went with their processes, or by an exec, stay open in the replay.
 #[test]
 fn what_went_with_its_process_is_closed() {

@@ -8,6 +8,7 @@ pub mod file;
 pub mod fio;
 pub mod found;
 pub mod handles;
+pub mod locks;
 mod names;
 pub mod order;
 pub mod outcome;

@@ -11,6 +11,7 @@
 
 mod given;
 mod implicit;
+mod locking;
 
 use std::collections::BTreeMap;
 
@@ -20,6 +21,7 @@ use super::calls::{Reason, Treatment, treatment};
 use super::families::Families;
 use super::found;
 use super::handles::{Behind, Handle, Handles};
+use super::locks::Locks;
 use super::names::of_file;
 use super::order::{At, Before, Timed, Waited, Worker};
 use super::planned::{Given, Planned, Who};
@@ -72,6 +74,7 @@ pub struct Planner<O> {
     pub world: World,
     handles: Handles,
     things: Things,
+    locks: Locks,
     waited: Waited,
     threads: FxHashMap<ThreadKey, Thread>,
     /// How many operations each worker has, also those whose threads are gone.
@@ -116,6 +119,7 @@ impl<O: Out> Planner<O> {
             world: World::default(),
             handles: Handles::default(),
             things: Things::default(),
+            locks: Locks::default(),
             waited: Waited::default(),
             threads: FxHashMap::default(),
             counts: Vec::new(),
@@ -163,13 +167,16 @@ impl<O: Out> Planner<O> {
                 self.leave(operation, reason);
                 self.foreign(operation, effects, reason)
             }
-            Treatment::Done => match self.plan(operation, (ret, end), effects) {
-                Ok((planned, before)) => self.emit(operation, planned, before),
-                Err(reason) => {
-                    self.leave(operation, reason);
-                    self.foreign(operation, effects, reason)
+            Treatment::Done => {
+                self.make_way(operation)?;
+                match self.plan(operation, (ret, end), effects) {
+                    Ok((planned, before)) => self.emit(operation, planned, before),
+                    Err(reason) => {
+                        self.leave(operation, reason);
+                        self.foreign(operation, effects, reason)
+                    }
                 }
-            },
+            }
         }
     }
 
@@ -258,6 +265,7 @@ impl<O: Out> Planner<O> {
         let [path, second_path] = self.paths(operation)?;
         let is_symlink = call.is_symlink();
         let handles = self.descriptors(operation, path.is_none())?;
+        self.may_lock(operation, handles[0])?;
         // From here on it is done again.
         let mut before = Before::default();
         let at = self.timed(operation, end, &mut before);
@@ -296,10 +304,30 @@ impl<O: Out> Planner<O> {
             implicit: false,
             before: Vec::new(),
         };
+        self.touched(operation, handles, (at, &mut before));
+        self.effects(operation, effects, made, (&mut planned, &mut before));
+        if let Some(made) = planned.makes {
+            planned.file = self.handles.file(made);
+            self.opened(operation, made, (at, floor, &mut before));
+        }
+        Ok((planned, before))
+    }
+
+    /// What it does to the descriptors that it was given, and to what is behind them.
+    fn touched(
+        &mut self,
+        operation: &SyscallOperation,
+        handles: [Option<Handle>; 2],
+        (at, before): (Timed, &mut Before),
+    ) {
+        let (class, floor) = (operation.call.call().class, self.floor);
         for (place, handle) in handles.into_iter().enumerate() {
             let Some(handle) = handle else { continue };
-            let closes = call.class == Class::Close;
-            self.things.of_handle(&mut self.handles, handle, closes, (at, floor, &mut before));
+            // Whoever waits for a lock may have begun long ago: it counts when he has it.
+            let at = if class == Class::Lock { Timed { start: at.end, ..at } } else { at };
+            let closes = class == Class::Close;
+            self.things.of_handle(&mut self.handles, handle, closes, (at, floor, &mut *before));
+            self.locked(operation, handle, (at, &mut *before));
             let Some(file) = self.handles.file(handle) else { continue };
             let description = self.handles.description(handle);
             let is_target = place == 1;
@@ -309,20 +337,14 @@ impl<O: Out> Planner<O> {
                 operation,
                 (file, description, is_target),
                 first,
-                (at, floor, &mut before),
+                (at, floor, &mut *before),
             );
-            if let Ok(ret) = u64::try_from(ret) {
+            if let Some(ret) = operation.ret.and_then(|it| u64::try_from(it).ok()) {
                 let position = self.handles.position(handle);
                 let offset = stood(operation, is_target, position, ret);
                 found::moved(size, operation, is_target, (offset, ret));
             }
         }
-        self.effects(operation, effects, made, &mut planned);
-        if let Some(made) = planned.makes {
-            planned.file = self.handles.file(made);
-            self.opened(operation, made, (at, floor, &mut before));
-        }
-        Ok((planned, before))
     }
 
     /// It has made this descriptor.
@@ -374,7 +396,7 @@ impl<O: Out> Planner<O> {
         operation: &SyscallOperation,
         effects: &[FdEffect],
         made: Option<Behind>,
-        planned: &mut Planned,
+        (planned, before): (&mut Planned, &mut Before),
     ) {
         let (process, start) = (operation.process, operation.start);
         let end = operation.end.unwrap_or(start);
@@ -403,6 +425,7 @@ impl<O: Out> Planner<O> {
                     let closed = self.handles.closed((process, *fd), end, Some(file.id));
                     let Some((handle, is_last)) = closed else { continue };
                     replaced = Some(handle).filter(|_| is_last);
+                    self.lets_go(handle, planned.at, before);
                     planned.keeps_handle = !is_last && operation.call.call().class == Class::Close;
                 }
                 FdEffect::Seeked { .. } | FdEffect::StatusChanged { .. } => {}
@@ -434,7 +457,7 @@ impl<O: Out> Planner<O> {
     }
 
     /// What waits for a pipe or a socket, perhaps for as long as the capture, will not be done again: nobody has to remember for it
-    /// what was before.
+    /// what was before. Nor for who waits for a lock, which counts when he has it.
     fn begun(&mut self, operation: &SyscallOperation) {
         let call = operation.call.call();
         let file = operation.file.as_ref().map(|it| it.id);
@@ -444,6 +467,7 @@ impl<O: Out> Planner<O> {
             (None, Some(file)) => of_file(file).is_err(),
             (None, None) => call.arg(Role::Fd).is_some(),
         };
+        let is_left = is_left || call.class == Class::Lock;
         if treatment(call, &operation.args) == Treatment::Done && !is_left {
             self.under_way.insert(operation.thread, operation.start.0);
         }
@@ -505,3 +529,6 @@ impl<O: Out> Sink for Planner<O> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,6 +7,7 @@ use crate::event::syscall_table::{Call, CallId, Class};
 use crate::replay::calls::{Treatment, treatment};
 use crate::replay::comparison::{Compared, Pair};
 use crate::replay::file::{Index, OPERATIONS_MAX, Operation, PlanError, PlanReader};
+use crate::replay::locks::{Wish, wish};
 use crate::replay::outcome::{makes_descriptor, outcome};
 use crate::sys::again::{Batch, Longest, Prototype, Wanted};
 use crate::sys::ticks::Both;
@@ -44,8 +45,34 @@ pub(super) enum Besides {
     Closes,
     /// Others have that, too: it stays, and a copy of it is closed.
     ClosesCopy,
+    /// Its time begins before it waits for others: in the capture it waited inside the call.
+    Waits,
     /// It is closed, which no call of the capture did.
     Implicit,
+    /// The same of an unlock.
+    ImplicitUnlock,
+}
+
+impl Besides {
+    /// True for what no call of the capture did.
+    pub(super) fn is_implicit(self) -> bool {
+        matches!(self, Self::Implicit | Self::ImplicitUnlock)
+    }
+}
+
+/// What there is to be done besides this call; `None`: no plan of ours has it.
+fn besides(call: &Call, operation: &Operation<'_>) -> Option<Besides> {
+    let wish = (call.class == Class::Lock).then(|| wish(&operation.args));
+    match (call.class, operation.implicit) {
+        (Class::Close, true) => Some(Besides::Implicit),
+        (Class::Lock, true) if wish == Some(Wish::Unlock) => Some(Besides::ImplicitUnlock),
+        (_, true) => None,
+        (Class::Close, _) if operation.keeps_handle => Some(Besides::ClosesCopy),
+        (Class::Close, _) => Some(Besides::Closes),
+        (Class::Lock, _) if matches!(wish, Some(Wish::Lock(_, true))) => Some(Besides::Waits),
+        _ if makes_descriptor(call, &operation.args) => Some(Besides::Makes),
+        _ => Some(Besides::Nothing),
+    }
 }
 
 /// What the replay got.
@@ -181,15 +208,17 @@ impl Source {
         if treatment(call, &operation.args) != Treatment::Done {
             return None;
         }
-        let makes_descriptor = makes_descriptor(call, &operation.args);
-        if operation.makes.is_some() && !makes_descriptor {
+        let besides = besides(call, operation)?;
+        if operation.makes.is_some() && besides != Besides::Makes {
             return None;
         }
-        if operation.implicit && call.class != Class::Close {
-            return None;
+        let mut args = operation.args;
+        if call.class == Class::Lock {
+            // Whom it waits for it has waited for; with another order it must not wait for ever.
+            args[1] |= u64::from(libc::LOCK_NB.cast_unsigned());
         }
         let wanted = Wanted {
-            args: operation.args,
+            args,
             slot: operation.handle,
             target: operation.target,
             makes: operation.makes,
@@ -210,13 +239,6 @@ impl Source {
         next.turn = next.turn.saturating_add(operation.others);
         next.number += 1;
         next.explicit += u32::from(!operation.implicit);
-        let besides = match call.class {
-            Class::Close if operation.implicit => Besides::Implicit,
-            Class::Close if operation.keeps_handle => Besides::ClosesCopy,
-            Class::Close => Besides::Closes,
-            _ if makes_descriptor => Besides::Makes,
-            _ => Besides::Nothing,
-        };
         let place = |path: &[u8]| {
             let from = path.as_ptr().addr() - payload.as_ptr().addr();
             Some((u32::try_from(from).ok()?, u32::try_from(from + path.len()).ok()?))
@@ -245,7 +267,7 @@ impl Source {
     ) -> impl Iterator<Item = Pair<'a>> {
         let numbers = loaded.first_explicit..;
         let all = loaded.due.iter().zip(&loaded.got[..loaded.done]);
-        let explicit = all.filter(|it| it.0.besides != Besides::Implicit);
+        let explicit = all.filter(|it| !it.0.besides.is_implicit());
         numbers.zip(explicit).map(|(number, (due, got))| {
             let call = self.calls[usize::from(due.call)].0;
             Pair {

@@ -99,7 +99,7 @@ pub struct Operation<'a> {
     pub others: u64,
     /// A close that leaves the handle to others.
     pub keeps_handle: bool,
-    /// No call did it that is done again: it is not counted, nor compared. Closes only.
+    /// No call did it that is done again: it is not counted, nor compared. Closes and unlocks (`LOCK_UN`) only.
     pub implicit: bool,
     /// Whom it waits for: worker, and which of its operations.
     pub before: Vec<(u32, u32)>,

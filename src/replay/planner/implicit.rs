@@ -1,5 +1,5 @@
 //! What the replay has to do although no call did it that is done again: descriptors go with their processes, by an exec, or by a call that
-//! is left out.
+//! is left out; and others have let go of a lock that somebody has got.
 //!
 //! Such an operation stands behind those of a worker that are in the plan by then, and waits only for others that are there, too. So it is
 //! in nobody's way for ever, whatever that worker is inside of. No number counts it.
@@ -46,10 +46,37 @@ impl<O: Out> Planner<O> {
         let now = self.since_first(time);
         let at = Timed { at: self.last_of(worker), start: now, end: now };
         self.things.of_handle(&mut self.handles, handle, true, (at, self.floor, &mut before));
+        self.lets_go(handle, at.at, &mut before);
         // Children that it may have waited for.
         self.families.over(process, time, &mut before);
         let time = if is_free { now } else { 0 };
         self.implicit(("close", [0; 6]), handle, (at.at, time), before)
+    }
+
+    /// A description has let go of its lock by then: who had got it (`by`) does, when those who may have needed the lock are through with
+    /// what they have done so far.
+    pub(super) fn unlocks(
+        &mut self,
+        description: u64,
+        by: Timed,
+        now: KernelTime,
+    ) -> Result<(), O::Error> {
+        let mut before = Before::default();
+        let Some(handle) = self.handles.any_of(description) else {
+            self.locks.let_go(description, by.at, &mut before);
+            return Ok(());
+        };
+        // Behind all that was done with the descriptor, and before a close of it that may be under way.
+        let at = self.last_of(by.at.worker);
+        let at = Timed { at, start: self.since_first(now), end: by.end };
+        self.locks.let_go(description, at.at, &mut before);
+        for process in self.handles.owners(description) {
+            self.newest.get(&process).iter().for_each(|it| before.add(it.0));
+            self.families.over(process, now, &mut before);
+        }
+        self.things.of_handle(&mut self.handles, handle, false, (at, self.floor, &mut before));
+        let flags = libc::LOCK_UN.cast_unsigned().into();
+        self.implicit(("flock", [0, flags, 0, 0, 0, 0]), handle, (at.at, 0), before)
     }
 
     /// The place behind the last operation of a worker.
