@@ -7,6 +7,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use iotrace_perf::event::syscall_table::CallId;
 use iotrace_perf::replay::file::{PlanWriter, finish};
@@ -337,6 +338,7 @@ fn plan_of(operations: &[Hostile], to: &Path) {
             start: u64::from(number) * 10,
             end: u64::from(number) * 10 + 5,
             keeps_handle: false,
+            implicit: false,
             before: Vec::new(),
         };
         planner.out.planned(&planned).expect("memory");
@@ -510,6 +512,74 @@ fn locks_are_taken_in_turn() {
     for _ in 0..3 {
         replay.assert_same(&["--speed", "max"], 100);
     }
+}
+
+/// Fails if a lock is got by another one than in the capture, if who was refused is not, or if somebody waits for ever.
+#[test]
+fn who_had_a_lock_has_it_again() {
+    if !can_record(&[UPROBES]) {
+        return;
+    }
+    let dir = scratch_dir("replay");
+    let program = compile("locks.c", dir.path());
+    let place = dir.path().join("place");
+    fs::create_dir(&place).expect("a directory");
+    let replay = Replay::of(dir.path(), &[&program, text(&place), "41"]);
+    // Turns of four processes, and of their children.
+    let records = 4 * 41 + 33;
+    for options in [&["--speed", "max"][..]; 5] {
+        replay.assert_same(options, 1000);
+        assert_eq!(sizes(&replay.inside(&place)), sizes(&place));
+    }
+    assert_eq!(sizes(&place)[Path::new("data")], records * 101);
+    replay.assert_same(&["--speed", "max", "--order", "total"], 1000);
+    replay.assert_same(&["--speed", "3", "--pacing", "closed"], 1000);
+    let report = replay.report(&["--speed", "3"]);
+    assert_eq!(report["mismatches"], 0, "{:#}", report["first_mismatches"]);
+    // Locks and unlocks, reads together, children, the parent and whom it was in the way of. Others that were refused may have been so at
+    // the last moment.
+    let count = |table: &str| -> u64 {
+        let rows = report[table].as_array().expect("a list").iter();
+        let flocks = rows.filter(|it| it["call"] == "flock");
+        flocks.map(|it| it["count"].as_u64().expect("a number")).sum()
+    };
+    assert!(count("outcomes") >= 2 * (4 * 41) + 2 * 24 + 33 + 2 + 8, "{report:#}");
+    assert!(count("left_calls") < 28, "{report:#}");
+    // Without an order locks come as they come, but all is over at some time.
+    for order in ["thread", "none"] {
+        assert_eq!(replay.report(&["--speed", "max", "--order", order])["is_whole"], true);
+    }
+}
+
+/// Fails if descriptors that went with their processes, or by an exec, stay open in the replay.
+#[test]
+fn what_went_with_its_process_is_closed() {
+    if !can_record(&[UPROBES]) {
+        return;
+    }
+    let dir = scratch_dir("replay");
+    let program = compile("leaves.c", dir.path());
+    let place = dir.path().join("place");
+    fs::create_dir(&place).expect("a directory");
+    let replay = Replay::of(dir.path(), &[&program, text(&place), "8", "101", "700"]);
+    replay.init().success();
+    let mut command = Command::new(BINARY);
+    command.args(["replay", "run", text(&replay.plan), "--root", text(&replay.root), "--json"]);
+    let told = fs::File::create_new(dir.path().join("told")).expect("space");
+    let mut running = command.stdout(told).spawn().expect("it starts");
+    let folder = format!("/proc/{}/fd", running.id());
+    let mut seen = Vec::new();
+    while running.try_wait().expect("our child").is_none() {
+        seen.push(fs::read_dir(&folder).map_or(0, Iterator::count));
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let told = fs::read(dir.path().join("told")).expect("ours");
+    let report: Value = serde_json::from_slice(&told).expect("a report");
+    assert_eq!(report["mismatches"], 0, "{:#}", report["first_mismatches"]);
+    assert_eq!(report["is_whole"], true);
+    let many = seen.iter().position(|it| *it > 808).unwrap_or_else(|| panic!("{seen:?}"));
+    let later = seen[many..].iter().filter(|it| (1..50).contains(*it)).count();
+    assert!(later > 20, "{seen:?}");
 }
 
 /// Whatever a replay was killed in, the next command knows.

@@ -31,8 +31,14 @@ pub enum Reason {
     Attributes,
     /// It asks a device or a file system for something of its own.
     Ioctl,
-    /// It locks a file, or parts of it.
+    /// It found a file locked, and nobody knows by whom and until when.
     Lock,
+    /// It locks parts of a file for its process, and a replay is one process.
+    ProcessLock,
+    /// It locks parts of a file, and which they are stands in memory.
+    RangeLock,
+    /// A signal ended it while it waited.
+    Interrupted,
     /// It writes out everything that any program has written.
     Machine,
     /// It changes what paths lead to.
@@ -63,7 +69,10 @@ impl Reason {
             Self::Owner => "owner",
             Self::Attributes => "extended-attributes",
             Self::Ioctl => "ioctl",
-            Self::Lock => "lock",
+            Self::Lock => "lock-unexplained",
+            Self::ProcessLock => "process-lock",
+            Self::RangeLock => "range-lock",
+            Self::Interrupted => "interrupted",
             Self::Machine => "whole-machine",
             Self::Mounts => "mounts",
             Self::Device => "makes-a-device",
@@ -89,7 +98,12 @@ impl fmt::Display for Reason {
             Self::Owner => "change an owner",
             Self::Attributes => "of extended attributes",
             Self::Ioctl => "ioctl",
-            Self::Lock => "lock files",
+            Self::Lock => "found a file locked, and nobody knows by whom and until when",
+            Self::ProcessLock => {
+                "lock parts of files for their process, and a replay is one process"
+            }
+            Self::RangeLock => "lock parts of files, and the capture does not know which",
+            Self::Interrupted => "were ended by a signal while they waited",
             Self::Machine => "write out what any program has written",
             Self::Mounts => "change what paths lead to",
             Self::Device => "make devices",
@@ -130,8 +144,7 @@ pub fn treatment(call: &Call, args: &[u64; 6]) -> Treatment {
         C::Pipe | C::Make(_) | C::MakePair | C::Socket => Left(Reason::Channel),
         C::Name if call.name.starts_with("mknod") => node(call, args),
         C::Name | C::Rename | C::Remove | C::Resize | C::List | C::Advise => Done,
-        // A process that ends lets go of its locks without a call: whoever waited for them would wait for ever.
-        C::Lock => Left(Reason::Lock),
+        C::Lock => Done,
         C::Root | C::Mount | C::Unshare => Left(Reason::Mounts),
         C::Stat | C::Attribute if call.name.contains("xattr") => Left(Reason::Attributes),
         C::Attribute if call.name.contains("chown") => Left(Reason::Owner),
@@ -148,9 +161,11 @@ fn control(call: &Call, args: &[u64; 6]) -> Treatment {
     match command {
         Some(libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) => Treatment::Done,
         Some(libc::F_GETFD | libc::F_SETFD | libc::F_GETFL | libc::F_SETFL) => Treatment::Done,
-        Some(libc::F_GETLK | libc::F_SETLK | libc::F_SETLKW) => Treatment::Left(Reason::Lock),
+        Some(libc::F_GETLK | libc::F_SETLK | libc::F_SETLKW) => {
+            Treatment::Left(Reason::ProcessLock)
+        }
         Some(libc::F_OFD_GETLK | libc::F_OFD_SETLK | libc::F_OFD_SETLKW) => {
-            Treatment::Left(Reason::Lock)
+            Treatment::Left(Reason::RangeLock)
         }
         _ => Treatment::Left(Reason::Other),
     }
@@ -196,7 +211,7 @@ mod tests {
             let of = CALLS.iter().filter(|it| treatment(it, &[0; 6]) == wanted);
             of.map(|it| it.name).collect()
         };
-        expect_test::expect!["read write open close newstat newfstat newlstat lseek pread64 pwrite64 readv writev access dup dup2 sendfile64 fcntl fsync fdatasync truncate ftruncate getdents rename mkdir rmdir creat link unlink symlink readlink chmod fchmod utime mknod statfs fstatfs readahead getdents64 fadvise64 utimes openat mkdirat mknodat futimesat newfstatat unlinkat renameat linkat symlinkat readlinkat fchmodat faccessat sync_file_range utimensat fallocate dup3 preadv pwritev syncfs renameat2 copy_file_range preadv2 pwritev2 statx openat2 faccessat2 fchmodat2"].assert_eq(&names(Treatment::Done).join(" "));
+        expect_test::expect!["read write open close newstat newfstat newlstat lseek pread64 pwrite64 readv writev access dup dup2 sendfile64 fcntl flock fsync fdatasync truncate ftruncate getdents rename mkdir rmdir creat link unlink symlink readlink chmod fchmod utime mknod statfs fstatfs readahead getdents64 fadvise64 utimes openat mkdirat mknodat futimesat newfstatat unlinkat renameat linkat symlinkat readlinkat fchmodat faccessat sync_file_range utimensat fallocate dup3 preadv pwritev syncfs renameat2 copy_file_range preadv2 pwritev2 statx openat2 faccessat2 fchmodat2"].assert_eq(&names(Treatment::Done).join(" "));
         expect_test::expect!["clone fork vfork execve chdir fchdir setuid setreuid setresuid execveat clone3 close_range"].assert_eq(&names(Treatment::Followed).join(" "));
     }
 }

@@ -194,6 +194,21 @@ impl Handles {
         self.slot(handle).description
     }
 
+    /// A handle that somebody has of an open file description.
+    pub fn any_of(&self, description: u64) -> Option<Handle> {
+        let is_it = |it: &Slot| it.references > 0 && it.description == description;
+        let place = self.slots.iter().position(is_it)?;
+        u32::try_from(place).ok().map(Handle)
+    }
+
+    /// Processes that have descriptors of it.
+    pub fn owners(&self, description: u64) -> impl Iterator<Item = ProcessKey> {
+        let has = move |of: &FxHashMap<Fd, Handle>| {
+            of.values().any(|it| self.slot(*it).description == description)
+        };
+        self.of.iter().filter(move |it| has(it.1)).map(|it| *it.0)
+    }
+
     /// Where it stands in the replay, as far as what was planned has moved it.
     pub fn position(&self, handle: Handle) -> &Cell<u64> {
         &self.slot(handle).position

@@ -9,6 +9,7 @@ pub mod fio;
 pub mod found;
 pub mod handles;
 pub mod lateness;
+pub mod locks;
 mod names;
 pub mod order;
 pub mod outcome;

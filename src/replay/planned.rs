@@ -18,7 +18,7 @@ pub struct Planned {
     pub handle: Option<Handle>,
     /// The second one.
     pub target: Option<Handle>,
-    /// The handle that it makes. What was there before, if it is still open, went with its process or with an exec, without a call.
+    /// The handle that it makes.
     pub makes: Option<Handle>,
     /// The file that it works on by a descriptor, or that it opens.
     pub file: Option<FileId>,
@@ -42,6 +42,9 @@ pub struct Planned {
     pub end: u64,
     /// A close of a handle that has other references: it stays, and a copy of it is closed.
     pub keeps_handle: bool,
+    /// No call did it that is done again: nobody counts or compares it. It takes no time, and begins behind the worker's operation before
+    /// if its time is earlier.
+    pub implicit: bool,
     /// Whom it waits for.
     pub before: Vec<At>,
 }

@@ -9,6 +9,10 @@
 //!
 //! It grows with the number of names, files and descriptors that are there at once, not with that of the operations.
 
+mod given;
+mod implicit;
+mod locking;
+
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
@@ -17,17 +21,18 @@ use super::calls::{Reason, Treatment, treatment};
 use super::families::Families;
 use super::found;
 use super::handles::{Behind, Handle, Handles};
-use super::names::{of_file, of_given};
+use super::locks::Locks;
+use super::names::of_file;
 use super::order::{At, Before, Timed, Waited, Worker};
 use super::planned::{Given, Planned, Who};
 use super::strangers::{Strangers, may_make_names};
-use super::things::{Things, moves_position, stood};
+use super::things::{Things, stood};
 use super::under_way::UnderWay;
 use super::world::{NodeId, Thing, World};
 use crate::event::syscall_table::{CallId, Class, Role};
-use crate::operation::model::{FdEffect, OpenFile, ProcessKey, SyscallOperation, ThreadKey};
+use crate::operation::model::{FdEffect, ProcessKey, SyscallOperation, ThreadKey};
 use crate::operation::{Sink, Step};
-use crate::units::{Fd, KernelTime};
+use crate::units::KernelTime;
 
 /// Takes what is planned, one after the other.
 pub trait Out {
@@ -45,8 +50,6 @@ pub trait Out {
 #[derive(Debug)]
 struct Thread {
     worker: Worker,
-    /// Its operations so far.
-    count: u32,
     /// The last of them.
     last: Timed,
 }
@@ -71,13 +74,16 @@ pub struct Planner<O> {
     handles: Handles,
     things: Things,
     strangers: Strangers,
+    locks: Locks,
     waited: Waited,
     threads: FxHashMap<ThreadKey, Thread>,
+    /// How many operations each worker has, also those whose threads are gone.
+    counts: Vec<u32>,
     under_way: UnderWay,
     new: FxHashMap<ThreadKey, NewThread>,
     families: Families,
-    /// The newest operation of each process, and of whom it was born.
-    newest: FxHashMap<ProcessKey, At>,
+    /// The newest operation of each process, and whether it is its own or of whom it was born.
+    newest: FxHashMap<ProcessKey, (At, bool)>,
     /// When the first operation began, ns.
     first: Option<u64>,
     /// Those who do something.
@@ -90,6 +96,8 @@ pub struct Planner<O> {
     pub done: BTreeMap<CallId, u64>,
     /// Operations that are in what is done again.
     pub followed: u64,
+    /// What the replay does besides, as no call did it that is done again.
+    pub implicit: u64,
     /// Operations that are not done again.
     pub left: BTreeMap<(Reason, CallId), u64>,
     /// Asynchronous operations, which are not.
@@ -109,8 +117,10 @@ impl<O: Out> Planner<O> {
             handles: Handles::default(),
             things: Things::default(),
             strangers: Strangers::default(),
+            locks: Locks::default(),
             waited: Waited::default(),
             threads: FxHashMap::default(),
+            counts: Vec::new(),
             under_way: UnderWay::default(),
             new: FxHashMap::default(),
             families: Families::default(),
@@ -121,6 +131,7 @@ impl<O: Out> Planner<O> {
             waits: 0,
             done: BTreeMap::new(),
             followed: 0,
+            implicit: 0,
             left: BTreeMap::new(),
             asynchronous: 0,
             bytes: [0; 2],
@@ -146,22 +157,22 @@ impl<O: Out> Planner<O> {
         match treatment(call, &operation.args) {
             Treatment::Followed => {
                 self.followed += 1;
-                self.foreign(operation, effects, Reason::NoFile);
-                Ok(())
+                self.foreign(operation, effects, Reason::NoFile)
             }
             Treatment::Left(reason) => {
                 self.leave(operation, reason);
-                self.foreign(operation, effects, reason);
-                Ok(())
+                self.foreign(operation, effects, reason)
             }
-            Treatment::Done => match self.plan(operation, (ret, end), effects) {
-                Ok((planned, before)) => self.emit(operation, planned, before),
-                Err(reason) => {
-                    self.leave(operation, reason);
-                    self.foreign(operation, effects, reason);
-                    Ok(())
+            Treatment::Done => {
+                self.make_way(operation)?;
+                match self.plan(operation, (ret, end), effects) {
+                    Ok((planned, before)) => self.emit(operation, planned, before),
+                    Err(reason) => {
+                        self.leave(operation, reason);
+                        self.foreign(operation, effects, reason)
+                    }
                 }
-            },
+            }
         }
     }
 
@@ -169,21 +180,32 @@ impl<O: Out> Planner<O> {
         *self.left.entry((reason, operation.call)).or_default() += 1;
     }
 
-    /// What is not done again leaves descriptors that are not there.
-    fn foreign(&mut self, operation: &SyscallOperation, effects: &[FdEffect], reason: Reason) {
+    /// What is not done again leaves descriptors that are not there, and takes away others that are.
+    fn foreign(
+        &mut self,
+        operation: &SyscallOperation,
+        effects: &[FdEffect],
+        reason: Reason,
+    ) -> Result<(), O::Error> {
         let (process, start) = (operation.process, operation.start);
         let end = operation.end.unwrap_or(start);
+        let own = self.threads.get(&operation.thread).map(|it| (it.worker, true));
+        let by = own.or_else(|| self.newest.get(&process).map(|it| (it.0.worker, false)));
         for effect in effects {
             match effect {
                 FdEffect::Created { fd, file } | FdEffect::Duplicated { to: fd, file, .. } => {
                     self.handles.made((process, *fd), start, file.id, Behind::Left(reason));
                 }
                 FdEffect::Destroyed { fd, file } => {
-                    self.handles.closed((process, *fd), end, Some(file.id));
+                    let closed = self.handles.closed((process, *fd), end, Some(file.id));
+                    if let Some((handle, true)) = closed {
+                        self.last_gone(handle, by, (process, end))?;
+                    }
                 }
                 FdEffect::Seeked { .. } | FdEffect::StatusChanged { .. } => {}
             }
         }
+        Ok(())
     }
 
     /// Times begin with the first operation.
@@ -195,8 +217,8 @@ impl<O: Out> Planner<O> {
     ) -> Timed {
         // Who began before and is still at work may come later.
         let earliest = operation.start.0.min(self.under_way.oldest().unwrap_or(u64::MAX));
-        let first = *self.first.get_or_insert(earliest);
-        let [start, end] = [operation.start.0, end.0].map(|it| it.saturating_sub(first));
+        self.first.get_or_insert(earliest);
+        let [start, end] = [operation.start, end].map(|it| self.since_first(it));
         self.span = self.span.max(end);
         let timed = Timed { at: self.next(operation, before), start, end };
         if let Some(thread) = self.threads.get_mut(&operation.thread) {
@@ -205,19 +227,26 @@ impl<O: Out> Planner<O> {
         timed
     }
 
+    /// A time of the capture, in ns since the first operation.
+    fn since_first(&self, time: KernelTime) -> u64 {
+        time.0.saturating_sub(self.first.unwrap_or(time.0))
+    }
+
     /// The number that the thread's next operation has. Whom a thread waits for that begins goes into `first`.
     fn next(&mut self, operation: &SyscallOperation, first: &mut Before) -> At {
         let new = Worker(u32::try_from(self.who.len()).expect("fewer threads than bytes"));
-        let fresh = Thread { worker: new, count: 0, last: Timed::default() };
+        let fresh = Thread { worker: new, last: Timed::default() };
         let thread = self.threads.entry(operation.thread).or_insert(fresh);
         if thread.worker == new {
             let NewThread { comm, born, before } =
                 self.new.remove(&operation.thread).unwrap_or_default();
             before.all().iter().for_each(|it| first.add(*it));
             let (pid, tid) = (operation.pid.0, operation.tid.0);
+            self.counts.push(0);
             self.who.push(Who { worker: new, pid, tid, comm, before: born.into_iter().collect() });
         }
-        At { worker: thread.worker, number: thread.count }
+        let worker = thread.worker;
+        At { worker, number: self.counts[worker.0 as usize] }
     }
 
     /// What is done again of this operation and whom it waits for; or why it is not.
@@ -231,6 +260,7 @@ impl<O: Out> Planner<O> {
         let [path, second_path] = self.paths(operation)?;
         let handles = self.descriptors(operation, path.is_none())?;
         let nodes = self.nodes(operation, [&path, &second_path])?;
+        self.may_lock(operation, handles[0])?;
         // From here on it is done again.
         let mut before = Before::default();
         let at = self.timed(operation, end, &mut before);
@@ -264,12 +294,33 @@ impl<O: Out> Planner<O> {
             start: at.start,
             end: at.end,
             keeps_handle: false,
+            implicit: false,
             before: Vec::new(),
         };
+        self.touched(operation, handles, (at, &mut before));
+        self.effects(operation, effects, made, (&mut planned, &mut before));
+        if let Some(made) = planned.makes {
+            planned.file = self.handles.file(made);
+            self.opened(operation, made, (at, floor, &mut before));
+        }
+        Ok((planned, before))
+    }
+
+    /// What it does to the descriptors that it was given, and to what is behind them.
+    fn touched(
+        &mut self,
+        operation: &SyscallOperation,
+        handles: [Option<Handle>; 2],
+        (at, before): (Timed, &mut Before),
+    ) {
+        let (class, floor) = (operation.call.call().class, self.under_way.floor());
         for (place, handle) in handles.into_iter().enumerate() {
             let Some(handle) = handle else { continue };
-            let closes = call.class == Class::Close;
-            self.things.of_handle(&mut self.handles, handle, closes, (at, floor, &mut before));
+            // Whoever waits for a lock may have begun long ago: it counts when he has it.
+            let at = if class == Class::Lock { Timed { start: at.end, ..at } } else { at };
+            let closes = class == Class::Close;
+            self.things.of_handle(&mut self.handles, handle, closes, (at, floor, &mut *before));
+            self.locked(operation, handle, (at, &mut *before));
             let Some(file) = self.handles.file(handle) else { continue };
             let description = self.handles.description(handle);
             let is_target = place == 1;
@@ -279,20 +330,14 @@ impl<O: Out> Planner<O> {
                 operation,
                 (file, description, is_target),
                 first,
-                (at, floor, &mut before),
+                (at, floor, &mut *before),
             );
-            if let Ok(ret) = u64::try_from(ret) {
+            if let Some(ret) = operation.ret.and_then(|it| u64::try_from(it).ok()) {
                 let position = self.handles.position(handle);
                 let offset = stood(operation, is_target, position, ret);
                 found::moved(size, operation, is_target, (offset, ret));
             }
         }
-        self.effects(operation, effects, made, &mut planned);
-        if let Some(made) = planned.makes {
-            planned.file = self.handles.file(made);
-            self.opened(operation, made, (at, floor, &mut before));
-        }
-        Ok((planned, before))
     }
 
     /// Where its paths lead to, if that is in the replay what it was.
@@ -330,114 +375,6 @@ impl<O: Out> Planner<O> {
         }
     }
 
-    /// The paths that it was given, from the root.
-    fn paths(&self, operation: &SyscallOperation) -> Result<[Option<Vec<u8>>; 2], Reason> {
-        let call = operation.call.call();
-        if call.class == Class::Open && operation.errno().is_none() {
-            let file = operation.file.as_ref().ok_or(Reason::NoName)?;
-            return Ok([Some(of_file(file)?.to_vec()), None]);
-        }
-        // `utimensat` without a path is about its descriptor.
-        let is_given = call.paths(&operation.args)[0].is_some_and(|it| it != 0);
-        if !is_given {
-            return Ok([None, None]);
-        }
-        let named = operation.named.as_ref().ok_or(Reason::NoName)?;
-        let first = named.first.as_ref().ok_or(Reason::NoName)?;
-        // The directory itself is meant.
-        let first = match first.path.bytes.is_empty() {
-            true => None,
-            false => Some(of_given(first)?),
-        };
-        if call.arg(Role::Path2).is_none() {
-            return Ok([first, None]);
-        }
-        let second = named.second.as_ref().ok_or(Reason::NoName)?;
-        let second = match call.is_symlink() {
-            true if second.path.source.is_doubtful() => return Err(Reason::NoName),
-            true => second.path.bytes.clone(),
-            false => of_given(second)?,
-        };
-        Ok([first, Some(second)])
-    }
-
-    /// What the descriptors are that it was given.
-    fn descriptors(
-        &mut self,
-        operation: &SyscallOperation,
-        no_path: bool,
-    ) -> Result<[Option<Handle>; 2], Reason> {
-        let call = operation.call.call();
-        if call.class == Class::Open {
-            return Ok([None, None]);
-        }
-        let is_directory_meant = call.has_path() && no_path;
-        let role = if is_directory_meant { Role::DirFd } else { Role::Fd };
-        let file = operation.file.as_deref();
-        let first = self.descriptor(operation, role, file)?;
-        // Of a dup the second one is what it makes.
-        let is_second = call.class == Class::Transfer;
-        let target = operation.target.as_ref().filter(|_| is_second).map(|it| &*it.1);
-        let second = match is_second {
-            true => self.descriptor(operation, Role::Fd2, target)?,
-            false => None,
-        };
-        Ok([first, second])
-    }
-
-    fn descriptor(
-        &mut self,
-        operation: &SyscallOperation,
-        role: Role,
-        file: Option<&OpenFile>,
-    ) -> Result<Option<Handle>, Reason> {
-        let call = operation.call.call();
-        let Some(register) = call.arg(role) else { return Ok(None) };
-        let [a, b, c, d, ..] = operation.args[register].to_le_bytes();
-        let fd = Fd(i32::from_le_bytes([a, b, c, d]));
-        let known = self.handles.get(operation.process, fd, file.map(|it| it.id));
-        let handle = match (known, file) {
-            (Some(handle), _) => handle,
-            (None, _) if operation.errno() == Some(libc::EBADF) => return Ok(None),
-            (None, None) => return Err(Reason::NoFile),
-            (None, Some(file)) => self.give(operation, fd, file),
-        };
-        self.handles.usable(handle).map(Some)
-    }
-
-    /// A descriptor that was there before.
-    fn give(&mut self, operation: &SyscallOperation, fd: Fd, file: &OpenFile) -> Handle {
-        let found = of_file(file).and_then(|path| {
-            let node = self.world.find(path).ok_or(Reason::NoDirectory)?;
-            let flags = file.flags.unwrap_or(0)
-                & !(libc::O_CREAT | libc::O_TRUNC | libc::O_EXCL).cast_unsigned();
-            let lists = operation.call.call().class == Class::List;
-            let is_directory = lists || file.stat.is_some_and(|it| it.is_directory());
-            let behind = match is_directory {
-                true => {
-                    self.world.was_there(node, Thing::Directory);
-                    Behind::Directory
-                }
-                false => {
-                    let file = found::opened(&mut self.world, node, flags, file.stat);
-                    file.map_or(Behind::Directory, Behind::File)
-                }
-            };
-            Ok((path.to_vec(), behind))
-        });
-        let behind = found.as_ref().map_or_else(|reason| Behind::Left(*reason), |it| it.1);
-        let handle = self.handles.given((operation.process, fd), file.id, behind);
-        if let Ok((path, _)) = found {
-            // Calls that say where tell nothing of where it stands.
-            let stands = moves_position(operation, false);
-            let offset = operation.offset.filter(|_| stands).unwrap_or(0);
-            self.handles.position(handle).set(offset);
-            let behind = self.handles.file(handle);
-            self.given.push(Given { handle, path, file: behind, flags: file.flags, offset });
-        }
-        handle
-    }
-
     /// What its result says of what was there. What is behind a descriptor that it has made.
     fn learn(
         &mut self,
@@ -470,7 +407,7 @@ impl<O: Out> Planner<O> {
         operation: &SyscallOperation,
         effects: &[FdEffect],
         made: Option<Behind>,
-        planned: &mut Planned,
+        (planned, before): (&mut Planned, &mut Before),
     ) {
         let (process, start) = (operation.process, operation.start);
         let end = operation.end.unwrap_or(start);
@@ -499,6 +436,7 @@ impl<O: Out> Planner<O> {
                     let closed = self.handles.closed((process, *fd), end, Some(file.id));
                     let Some((handle, is_last)) = closed else { continue };
                     replaced = Some(handle).filter(|_| is_last);
+                    self.lets_go(handle, planned.at, before);
                     planned.keeps_handle = !is_last && operation.call.call().class == Class::Close;
                 }
                 FdEffect::Seeked { .. } | FdEffect::StatusChanged { .. } => {}
@@ -519,15 +457,13 @@ impl<O: Out> Planner<O> {
         for (all, moved) in self.bytes.iter_mut().zip(planned.moved()) {
             *all += moved;
         }
-        if let Some(thread) = self.threads.get_mut(&operation.thread) {
-            thread.count += 1;
-        }
-        self.newest.insert(operation.process, planned.at);
+        self.counts[planned.at.worker.0 as usize] += 1;
+        self.newest.insert(operation.process, (planned.at, true));
         self.out.planned(&planned)
     }
 
     /// What waits for a pipe or a socket, perhaps for as long as the capture, will not be done again: nobody has to remember for it
-    /// what was before.
+    /// what was before. Nor for who waits for a lock, which counts when he has it.
     fn begun(&mut self, operation: &SyscallOperation) {
         let call = operation.call.call();
         let file = operation.file.as_ref().map(|it| it.id);
@@ -537,6 +473,7 @@ impl<O: Out> Planner<O> {
             (None, Some(file)) => of_file(file).is_err(),
             (None, None) => call.arg(Role::Fd).is_some(),
         };
+        let is_left = is_left || call.class == Class::Lock;
         if treatment(call, &operation.args) == Treatment::Done && !is_left {
             let makes = may_make_names(operation);
             self.under_way.begun(operation.thread, operation.start.0, makes);
@@ -553,11 +490,11 @@ impl<O: Out> Sink for Planner<O> {
                 self.handles.forked(*parent, *child);
                 self.families.born(*parent, *child, time);
                 if let Some(at) = self.newest.get(parent) {
-                    self.newest.insert(*child, *at);
+                    self.newest.insert(*child, (at.0, false));
                 }
             }
             Step::ThreadSeen(thread) => {
-                let born = self.newest.get(&thread.process).copied();
+                let born = self.newest.get(&thread.process).map(|it| it.0);
                 let mut before = Before::default();
                 self.families.siblings(thread.process, time, &mut before);
                 self.new.insert(thread.key, NewThread { comm: thread.comm.clone(), born, before });
@@ -573,11 +510,7 @@ impl<O: Out> Sink for Planner<O> {
                 self.leave(operation, Reason::NoResult);
             }
             Step::AsyncEnded(..) | Step::AsyncUnfinished(..) => self.asynchronous += 1,
-            Step::DescriptorsClosed(process, fds) => {
-                for fd in *fds {
-                    self.handles.closed((*process, *fd), time, None);
-                }
-            }
+            Step::DescriptorsClosed(process, fds) => self.went(*process, fds, time)?,
             Step::ProcessEnded(process) => {
                 self.handles.ended(process.key);
                 self.families.process_ended(process.key);
@@ -594,3 +527,6 @@ impl<O: Out> Sink for Planner<O> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

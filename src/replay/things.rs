@@ -8,6 +8,8 @@
 //! | 64 KiB of a file | who reads them | who writes them |
 //! | all of a file | who moves less than 4 MiB | who moves more, who waits for the disk |
 //! | a file's length | who reads | who makes it longer or shorter |
+//!
+//! Locks of files have rules of their own: [`super::locks`].
 
 use std::cell::Cell;
 

@@ -165,6 +165,18 @@ impl Cursor<'_> {
         Ok(true)
     }
 
+    /// Passes what is no call of the program's: there is no more behind it than before.
+    fn skip_implicit(&mut self) -> Result<(), PlanError> {
+        while self.has_more(self.at)? {
+            let (operation, behind) = self.peek(self.at)?;
+            if !operation.implicit {
+                break;
+            }
+            self.at = behind;
+        }
+        Ok(())
+    }
+
     /// The operation at this place, and where the one behind it is.
     fn peek(&self, at: usize) -> Result<(Operation<'_>, usize), PlanError> {
         let left = self.payload.get(at..).unwrap_or_default();
@@ -228,7 +240,12 @@ impl Comparer<'_> {
         mut plan: Cursor<'_>,
         mut recorded: Cursor<'_>,
     ) -> Result<(), PlanError> {
-        while plan.has_more(plan.at)? {
+        loop {
+            plan.skip_implicit()?;
+            recorded.skip_implicit()?;
+            if !plan.has_more(plan.at)? {
+                break;
+            }
             if !recorded.has_more(recorded.at)? {
                 self.traced.missing += 1;
                 let behind = plan.peek(plan.at)?.1;
@@ -255,6 +272,10 @@ impl Comparer<'_> {
         }
         while recorded.has_more(recorded.at)? {
             let (got, behind) = recorded.peek(recorded.at)?;
+            if got.implicit {
+                recorded.at = behind;
+                continue;
+            }
             let is_own = self.is_own(&got)?;
             let count = if is_own { &mut self.traced.own } else { &mut self.traced.extra };
             *count += 1;
@@ -290,7 +311,7 @@ impl Comparer<'_> {
                 return Ok(false);
             }
             let (wanted, behind) = plan.peek(at)?;
-            if self.difference(&wanted, got)?.is_none() {
+            if !wanted.implicit && self.difference(&wanted, got)?.is_none() {
                 return Ok(true);
             }
             at = behind;
@@ -351,6 +372,8 @@ impl Comparer<'_> {
         let was_given = std::mem::take(&mut self.was_given);
         Ok(match self.recording.call(got.call)?.name {
             "dup" | "close" => true,
+            // The end of a process lets go of a lock.
+            "flock" => got.args[1] == u64::from(libc::LOCK_UN.cast_unsigned()),
             "lseek" => was_given,
             "open" | "openat" => {
                 let path = self.inside(got.path).unwrap_or_default();

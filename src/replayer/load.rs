@@ -7,6 +7,7 @@ use crate::event::syscall_table::{Call, CallId, Class};
 use crate::replay::calls::{Treatment, treatment};
 use crate::replay::comparison::{Compared, Pair};
 use crate::replay::file::{Index, OPERATIONS_MAX, Operation, PlanError, PlanReader};
+use crate::replay::locks::{Wish, wish};
 use crate::replay::outcome::{makes_descriptor, outcome};
 use crate::sys::again::{Batch, Longest, Prototype, Wanted};
 use crate::sys::ticks::Both;
@@ -26,24 +27,52 @@ pub(super) struct Due {
     /// What it was given and made.
     pub(super) handle: Option<u32>,
     pub(super) makes: Option<u32>,
-    /// Its result is a descriptor, also where the captured one had failed.
-    pub(super) makes_descriptor: bool,
-    pub(super) closes: Closes,
+    pub(super) besides: Besides,
     captured: i64,
     file: Option<u32>,
     /// Where its path is in the frame.
     path: Option<(u32, u32)>,
 }
 
-/// What becomes of the descriptor that it was given.
+/// What there is to be done besides the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Closes {
-    /// It stays open.
-    No,
-    /// It is closed.
-    Yes,
-    /// Others have it, too: it stays, and a copy of it is closed.
-    Copy,
+pub(super) enum Besides {
+    /// Nothing.
+    Nothing,
+    /// Its result is a descriptor, also where the captured one had failed.
+    Makes,
+    /// The descriptor that it was given is closed.
+    Closes,
+    /// Others have that, too: it stays, and a copy of it is closed.
+    ClosesCopy,
+    /// Its time begins before it waits for others: in the capture it waited inside the call.
+    Waits,
+    /// It is closed, which no call of the capture did.
+    Implicit,
+    /// The same of an unlock.
+    ImplicitUnlock,
+}
+
+impl Besides {
+    /// True for what no call of the capture did.
+    pub(super) fn is_implicit(self) -> bool {
+        matches!(self, Self::Implicit | Self::ImplicitUnlock)
+    }
+}
+
+/// What there is to be done besides this call; `None`: no plan of ours has it.
+fn besides(call: &Call, operation: &Operation<'_>) -> Option<Besides> {
+    let wish = (call.class == Class::Lock).then(|| wish(&operation.args));
+    match (call.class, operation.implicit) {
+        (Class::Close, true) => Some(Besides::Implicit),
+        (Class::Lock, true) if wish == Some(Wish::Unlock) => Some(Besides::ImplicitUnlock),
+        (_, true) => None,
+        (Class::Close, _) if operation.keeps_handle => Some(Besides::ClosesCopy),
+        (Class::Close, _) => Some(Besides::Closes),
+        (Class::Lock, _) if matches!(wish, Some(Wish::Lock(_, true))) => Some(Besides::Waits),
+        _ if makes_descriptor(call, &operation.args) => Some(Besides::Makes),
+        _ => Some(Besides::Nothing),
+    }
 }
 
 /// What the replay got.
@@ -63,6 +92,8 @@ pub(super) struct Next {
     /// Which of its frames.
     pub(super) frame: usize,
     number: u32,
+    /// The same without implicit ones.
+    explicit: u32,
     /// When the last operation before it ended in the capture, ns since the first one.
     pub(super) end: u64,
     turn: u64,
@@ -74,6 +105,8 @@ pub(super) struct Loaded {
     pub(super) worker: u32,
     /// The first one's number.
     pub(super) first: u32,
+    /// The same without implicit ones.
+    first_explicit: u32,
     pub(super) batch: Batch,
     pub(super) due: Vec<Due>,
     /// Whom they wait for.
@@ -142,6 +175,7 @@ impl Source {
         let mut loaded = Loaded {
             worker,
             first: next.number,
+            first_explicit: next.explicit,
             batch: Batch::new(self.longest),
             due: Vec::new(),
             waits: Vec::new(),
@@ -174,12 +208,17 @@ impl Source {
         if treatment(call, &operation.args) != Treatment::Done {
             return None;
         }
-        let makes_descriptor = makes_descriptor(call, &operation.args);
-        if operation.makes.is_some() && !makes_descriptor {
+        let besides = besides(call, operation)?;
+        if operation.makes.is_some() && besides != Besides::Makes {
             return None;
         }
+        let mut args = operation.args;
+        if call.class == Class::Lock {
+            // Whom it waits for it has waited for; with another order it must not wait for ever.
+            args[1] |= u64::from(libc::LOCK_NB.cast_unsigned());
+        }
         let wanted = Wanted {
-            args: operation.args,
+            args,
             slot: operation.handle,
             target: operation.target,
             makes: operation.makes,
@@ -195,14 +234,11 @@ impl Source {
         loaded.waits.extend(&operation.before);
         let next = &mut loaded.next;
         let start = next.end.saturating_add(operation.gap);
-        next.end = start.saturating_add(operation.took);
+        let end = start.saturating_add(operation.took);
+        next.end = if operation.implicit { next.end } else { end };
         next.turn = next.turn.saturating_add(operation.others);
         next.number += 1;
-        let closes = match (call.class, operation.keeps_handle) {
-            (Class::Close, true) => Closes::Copy,
-            (Class::Close, false) => Closes::Yes,
-            _ => Closes::No,
-        };
+        next.explicit += u32::from(!operation.implicit);
         let place = |path: &[u8]| {
             let from = path.as_ptr().addr() - payload.as_ptr().addr();
             Some((u32::try_from(from).ok()?, u32::try_from(from + path.len()).ok()?))
@@ -210,13 +246,12 @@ impl Source {
         loaded.due.push(Due {
             call: operation.call,
             start,
-            end: next.end,
+            end,
             turn: next.turn,
             waits_end: u32::try_from(loaded.waits.len()).ok()?,
             handle: operation.handle,
             makes: operation.makes,
-            makes_descriptor,
-            closes,
+            besides,
             captured: operation.ret,
             file: operation.file,
             path: operation.path.and_then(place),
@@ -230,9 +265,10 @@ impl Source {
         loaded: &'a Loaded,
         stamps: &Stamps,
     ) -> impl Iterator<Item = Pair<'a>> {
-        let numbers = loaded.first..;
-        let got = &loaded.got[..loaded.done];
-        numbers.zip(loaded.due.iter().zip(got)).map(|(number, (due, got))| {
+        let numbers = loaded.first_explicit..;
+        let all = loaded.due.iter().zip(&loaded.got[..loaded.done]);
+        let explicit = all.filter(|it| !it.0.besides.is_implicit());
+        numbers.zip(explicit).map(|(number, (due, got))| {
             let call = self.calls[usize::from(due.call)].0;
             Pair {
                 compared: Compared {
@@ -240,7 +276,7 @@ impl Source {
                     worker: loaded.worker,
                     number,
                     call: due.call,
-                    outcome: outcome(call, due.makes_descriptor, due.captured, got.ret),
+                    outcome: outcome(call, due.besides == Besides::Makes, due.captured, got.ret),
                     captured: due.captured,
                     replayed: got.ret,
                 },

@@ -7,12 +7,12 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, sync_channel};
 use super::ahead::{Ahead, Ready};
 use super::given::Given;
 use super::helper::{Reply, Request};
-use super::load::{Closes, Due, Got, Loaded, Source};
+use super::load::{Besides, Due, Got, Loaded, Source};
 use super::run::{Options, Order, Pacing};
 use super::stamps::Stamps;
 use super::turns::Turns;
 use crate::replay::file::PlanError;
-use crate::sys::again::{Contents, Memory, Slots};
+use crate::sys::again::{Batch, Contents, Memory, Slots};
 use crate::sys::thread;
 
 /// What all threads of a replay have in common.
@@ -130,22 +130,76 @@ impl Work<'_> {
             let due = loaded.due[index];
             let waits = &loaded.waits[from..due.waits_end as usize];
             from = due.waits_end as usize;
-            goes_on = self.is_turn(&due, waits);
-            if !goes_on {
+            let got = match due.besides {
+                Besides::Waits => self.waiting(&mut loaded.batch, index, (&due, waits)),
+                it if it.is_implicit() => self.implicit(&mut loaded.batch, index, (&due, waits)),
+                _ => self.in_turn(&mut loaded.batch, index, (&due, waits)),
+            };
+            let Some(got) = got else {
+                goes_on = false;
                 break;
-            }
-            let late = self.pace(&due);
-            goes_on = !self.shared.turns.is_over();
-            if !goes_on {
-                break;
-            }
-            let got = self.one(loaded, index, &due);
-            loaded.got[index] = Got { late, ..got };
+            };
+            loaded.got[index] = got;
             loaded.done = index + 1;
             self.over(loaded.first.wrapping_add(u32::try_from(index).unwrap_or(0)), &due);
         }
         loaded.at = self.shared.stamps.both();
         goes_on
+    }
+
+    /// Does it when its turn and its time have come; `None` if all is over.
+    fn in_turn(
+        &mut self,
+        batch: &mut Batch,
+        index: usize,
+        (due, waits): (&Due, &[(u32, u32)]),
+    ) -> Option<Got> {
+        if !self.is_turn(due, waits) {
+            return None;
+        }
+        let late = self.pace(due);
+        if self.shared.turns.is_over() {
+            return None;
+        }
+        Some(Got { late, ..self.one(batch, index, due) })
+    }
+
+    /// The same of a call that waited for others in the capture: here it does so before the kernel is asked, and that is a part of what
+    /// it takes.
+    fn waiting(
+        &mut self,
+        batch: &mut Batch,
+        index: usize,
+        (due, waits): (&Due, &[(u32, u32)]),
+    ) -> Option<Got> {
+        let late = self.pace(due);
+        let start = self.shared.stamps.now();
+        if !self.is_turn(due, waits) {
+            return None;
+        }
+        Some(Got { start, late, ..self.one(batch, index, due) })
+    }
+
+    /// What no call of the capture did: nobody looks at its result, or at when it was.
+    fn implicit(
+        &mut self,
+        batch: &mut Batch,
+        index: usize,
+        (due, waits): (&Due, &[(u32, u32)]),
+    ) -> Option<Got> {
+        if !self.is_turn(due, waits) {
+            return None;
+        }
+        self.pace(due);
+        if self.shared.turns.is_over() {
+            return None;
+        }
+        let slots = &self.shared.slots;
+        batch.call(index, &mut self.memory, slots, None);
+        if let (Besides::Implicit, Some(handle)) = (due.besides, due.handle) {
+            slots.closed(handle);
+        }
+        Some(Got::default())
     }
 
     /// Waits for those that have to be before it; false if all is over.
@@ -174,19 +228,20 @@ impl Work<'_> {
         Some(self.shared.stamps.wait_until(time, may_spin, || self.shared.turns.is_over()))
     }
 
-    fn one(&mut self, loaded: &mut Loaded, index: usize, due: &Due) -> Got {
+    fn one(&mut self, batch: &mut Batch, index: usize, due: &Due) -> Got {
         let slots = &self.shared.slots;
-        let copy = match (due.closes, due.handle) {
-            (Closes::Copy, Some(handle)) => slots.copy(handle),
+        let copy = match (due.besides, due.handle) {
+            (Besides::ClosesCopy, Some(handle)) => slots.copy(handle),
             _ => None,
         };
         let start = self.shared.stamps.now();
-        let ret = loaded.batch.call(index, &mut self.memory, slots, copy);
+        let ret = batch.call(index, &mut self.memory, slots, copy);
         let end = self.shared.stamps.now();
-        match (due.closes, due.handle) {
+        match (due.besides, due.handle) {
+            (Besides::Nothing, _) => {}
+            (Besides::Makes, _) => slots.made(due.makes, ret),
             // Whatever it says, the descriptor is gone (close(2)).
-            (Closes::Yes, Some(handle)) => slots.closed(handle),
-            _ if due.makes_descriptor => slots.made(due.makes, ret),
+            (Besides::Closes, Some(handle)) => slots.closed(handle),
             _ => {}
         }
         self.last = (end, due.end);

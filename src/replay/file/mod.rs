@@ -1,5 +1,7 @@
-//! The plan of a replay as a file (`.ioplan`), version 1. All integers of the layout are little-endian; the same capture gives the same
+//! The plan of a replay as a file (`.ioplan`), version 2. All integers of the layout are little-endian; the same capture gives the same
 //! bytes.
+//!
+//! Version 1 had no implicit operations: descriptors that went with their processes stayed open.
 //!
 //! ```text
 //! offset  bytes
@@ -44,7 +46,7 @@ pub const END_MAGIC: [u8; 8] = *b"IOTRIDX\n";
 /// First bytes of a frame.
 pub const FRAME_MAGIC: [u8; 4] = *b"IOPF";
 /// Version that this code writes and reads.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 /// Bytes before the first frame.
 pub const FILE_HEADER_BYTES: u64 = 16;
 /// Bytes of a frame before its payload.
@@ -91,7 +93,7 @@ pub struct Operation<'a> {
     pub bytes: Option<u64>,
     /// What it returned.
     pub ret: i64,
-    /// ns since the end of the worker's operation before; the first one's since that of the capture.
+    /// ns since the end of the worker's operation before that was not implicit; the first one's since that of the capture.
     pub gap: u64,
     /// ns that it took.
     pub took: u64,
@@ -99,6 +101,8 @@ pub struct Operation<'a> {
     pub others: u64,
     /// A close that leaves the handle to others.
     pub keeps_handle: bool,
+    /// No call did it that is done again: it is not counted, nor compared. Closes and unlocks (`LOCK_UN`) only.
+    pub implicit: bool,
     /// Whom it waits for: worker, and which of its operations.
     pub before: Vec<(u32, u32)>,
 }
@@ -144,7 +148,7 @@ pub struct WorkerPlan {
     pub before: Option<(u32, u32)>,
     /// Some of its operations are waited for by others.
     pub is_waited_for: bool,
-    /// How many operations it has.
+    /// How many operations it has, without implicit ones.
     pub operations: u32,
     /// Where its frames are, in bytes from the beginning of the file, in order.
     pub frames: Vec<u64>,

@@ -25,7 +25,9 @@ pub enum PlanError {
     #[error("it is not a plan of iotrace-perf")]
     NoPlan,
     /// Of a later one.
-    #[error("it is a plan of version {0}, and this iotrace-perf reads version {VERSION}")]
+    #[error(
+        "it is a plan of version {0}, and this iotrace-perf reads version {VERSION}; make it again: iotrace-perf replay plan LOG -o PLAN"
+    )]
     Version(u16),
     /// Without its end.
     #[error("it was not written to its end; make it again: iotrace-perf replay plan LOG -o PLAN")]

@@ -27,6 +27,7 @@ fn planned(worker: u32, number: u32) -> Planned {
         start,
         end: start + 5,
         keeps_handle: false,
+        implicit: false,
         before: vec![At { worker: Worker(1 - worker), number }],
     }
 }

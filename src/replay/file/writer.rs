@@ -28,7 +28,7 @@ const WAITING_BYTES_MAX: usize = 64 << 20;
 struct Filling {
     payload: Vec<u8>,
     count: u32,
-    /// Operations in frames and here.
+    /// Operations in frames and here, without implicit ones.
     operations: u32,
     frames: Vec<u64>,
     is_waited_for: bool,
@@ -166,16 +166,19 @@ impl<W: Write> Out for PlanWriter<W> {
             took: planned.end.saturating_sub(planned.start),
             others: self.ended - filling.ended,
             keeps_handle: planned.keeps_handle,
+            implicit: planned.implicit,
             before: planned.before.iter().map(|it| (it.worker.0, it.number)).collect(),
         };
         let length = filling.payload.len();
         let payload = std::mem::take(&mut filling.payload);
         filling.payload = postcard::to_extend(&operation, payload).map_err(io::Error::other)?;
         self.waiting += filling.payload.len() - length;
-        filling.end = planned.end;
         filling.ended = self.ended;
         filling.count += 1;
-        filling.operations += 1;
+        if !planned.implicit {
+            filling.end = planned.end;
+            filling.operations += 1;
+        }
         self.ended += 1;
         if filling.count == OPERATIONS_MAX {
             self.flush(worker)?;

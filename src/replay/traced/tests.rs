@@ -35,6 +35,7 @@ fn operation(number: u32, line: &str) -> Planned {
         start: u64::from(number),
         end: u64::from(number),
         keeps_handle: false,
+        implicit: false,
         before: Vec::new(),
     }
 }

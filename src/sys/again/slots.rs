@@ -38,8 +38,8 @@ impl Slots {
         self.replace(slot, fd.into_raw_fd());
     }
 
-    /// A call that makes descriptors has returned this, for that slot; `None`: nobody has it. What was open there before is closed: it
-    /// went without a call, with its process.
+    /// A call that makes descriptors has returned this, for that slot; `None`: nobody has it. What was open there before, which no plan
+    /// of ours leaves there, is closed.
     pub fn made(&self, slot: Option<u32>, ret: i64) {
         let fd = i32::try_from(ret).ok().filter(|it| *it >= 0);
         match (slot, fd) {

@@ -1,0 +1,126 @@
+//! What an operation was given: paths, and descriptors.
+
+use super::{Out, Planner};
+use crate::event::syscall_table::{Class, Role};
+use crate::operation::model::{OpenFile, SyscallOperation};
+use crate::replay::calls::Reason;
+use crate::replay::found;
+use crate::replay::handles::{Behind, Handle};
+use crate::replay::names::{of_file, of_given};
+use crate::replay::planned::Given;
+use crate::replay::things::moves_position;
+use crate::replay::world::Thing;
+use crate::units::Fd;
+
+impl<O: Out> Planner<O> {
+    /// The paths that it was given, from the root.
+    pub(super) fn paths(
+        &self,
+        operation: &SyscallOperation,
+    ) -> Result<[Option<Vec<u8>>; 2], Reason> {
+        let call = operation.call.call();
+        if call.class == Class::Open && operation.errno().is_none() {
+            let file = operation.file.as_ref().ok_or(Reason::NoName)?;
+            return Ok([Some(of_file(file)?.to_vec()), None]);
+        }
+        // `utimensat` without a path is about its descriptor.
+        let is_given = call.paths(&operation.args)[0].is_some_and(|it| it != 0);
+        if !is_given {
+            return Ok([None, None]);
+        }
+        let named = operation.named.as_ref().ok_or(Reason::NoName)?;
+        let first = named.first.as_ref().ok_or(Reason::NoName)?;
+        // The directory itself is meant.
+        let first = match first.path.bytes.is_empty() {
+            true => None,
+            false => Some(of_given(first)?),
+        };
+        if call.arg(Role::Path2).is_none() {
+            return Ok([first, None]);
+        }
+        let second = named.second.as_ref().ok_or(Reason::NoName)?;
+        let second = match call.is_symlink() {
+            true if second.path.source.is_doubtful() => return Err(Reason::NoName),
+            true => second.path.bytes.clone(),
+            false => of_given(second)?,
+        };
+        Ok([first, Some(second)])
+    }
+
+    /// What the descriptors are that it was given.
+    pub(super) fn descriptors(
+        &mut self,
+        operation: &SyscallOperation,
+        no_path: bool,
+    ) -> Result<[Option<Handle>; 2], Reason> {
+        let call = operation.call.call();
+        if call.class == Class::Open {
+            return Ok([None, None]);
+        }
+        let is_directory_meant = call.has_path() && no_path;
+        let role = if is_directory_meant { Role::DirFd } else { Role::Fd };
+        let file = operation.file.as_deref();
+        let first = self.descriptor(operation, role, file)?;
+        // Of a dup the second one is what it makes.
+        let is_second = call.class == Class::Transfer;
+        let target = operation.target.as_ref().filter(|_| is_second).map(|it| &*it.1);
+        let second = match is_second {
+            true => self.descriptor(operation, Role::Fd2, target)?,
+            false => None,
+        };
+        Ok([first, second])
+    }
+
+    fn descriptor(
+        &mut self,
+        operation: &SyscallOperation,
+        role: Role,
+        file: Option<&OpenFile>,
+    ) -> Result<Option<Handle>, Reason> {
+        let call = operation.call.call();
+        let Some(register) = call.arg(role) else { return Ok(None) };
+        let [a, b, c, d, ..] = operation.args[register].to_le_bytes();
+        let fd = Fd(i32::from_le_bytes([a, b, c, d]));
+        let known = self.handles.get(operation.process, fd, file.map(|it| it.id));
+        let handle = match (known, file) {
+            (Some(handle), _) => handle,
+            (None, _) if operation.errno() == Some(libc::EBADF) => return Ok(None),
+            (None, None) => return Err(Reason::NoFile),
+            (None, Some(file)) => self.give(operation, fd, file),
+        };
+        self.handles.usable(handle).map(Some)
+    }
+
+    /// A descriptor that was there before.
+    fn give(&mut self, operation: &SyscallOperation, fd: Fd, file: &OpenFile) -> Handle {
+        let found = of_file(file).and_then(|path| {
+            let node = self.world.find(path).ok_or(Reason::NoDirectory)?;
+            let flags = file.flags.unwrap_or(0)
+                & !(libc::O_CREAT | libc::O_TRUNC | libc::O_EXCL).cast_unsigned();
+            let lists = operation.call.call().class == Class::List;
+            let is_directory = lists || file.stat.is_some_and(|it| it.is_directory());
+            let behind = match is_directory {
+                true => {
+                    self.world.was_there(node, Thing::Directory);
+                    Behind::Directory
+                }
+                false => {
+                    let file = found::opened(&mut self.world, node, flags, file.stat);
+                    file.map_or(Behind::Directory, Behind::File)
+                }
+            };
+            Ok((path.to_vec(), behind))
+        });
+        let behind = found.as_ref().map_or_else(|reason| Behind::Left(*reason), |it| it.1);
+        let handle = self.handles.given((operation.process, fd), file.id, behind);
+        if let Ok((path, _)) = found {
+            // Calls that say where tell nothing of where it stands.
+            let stands = moves_position(operation, false);
+            let offset = operation.offset.filter(|_| stands).unwrap_or(0);
+            self.handles.position(handle).set(offset);
+            let behind = self.handles.file(handle);
+            self.given.push(Given { handle, path, file: behind, flags: file.flags, offset });
+        }
+        handle
+    }
+}

@@ -1,0 +1,132 @@
+//! What the replay has to do although no call did it that is done again: descriptors go with their processes, by an exec, or by a call that
+//! is left out; and others have let go of a lock that somebody has got.
+//!
+//! Such an operation stands behind those of a worker that are in the plan by then, and waits only for others that are there, too. So it is
+//! in nobody's way for ever, whatever that worker is inside of. No number counts it.
+
+use super::{Out, Planner};
+use crate::event::syscall_table::CallId;
+use crate::operation::model::ProcessKey;
+use crate::replay::handles::Handle;
+use crate::replay::order::{At, Before, Timed, Worker};
+use crate::replay::planned::Planned;
+use crate::units::{Fd, KernelTime};
+
+impl<O: Out> Planner<O> {
+    /// Descriptors of a process went with it, or by an exec.
+    pub(super) fn went(
+        &mut self,
+        process: ProcessKey,
+        fds: &[Fd],
+        now: KernelTime,
+    ) -> Result<(), O::Error> {
+        // All threads that it has had are through, but for one inside an exec; those of its parent may be inside of anything.
+        let by = self.newest.get(&process).map(|(at, is_own)| (at.worker, *is_own));
+        for fd in fds {
+            if let Some((handle, true)) = self.handles.closed((process, *fd), now, None) {
+                self.last_gone(handle, by, (process, now))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Nobody has this handle any more since that time, when a process had it last, and nothing in the plan has closed it: this worker
+    /// does; at that time, if it is inside of nothing that has begun before.
+    pub(super) fn last_gone(
+        &mut self,
+        handle: Handle,
+        by: Option<(Worker, bool)>,
+        (process, time): (ProcessKey, KernelTime),
+    ) -> Result<(), O::Error> {
+        // Where nobody has done anything, nothing is open.
+        let Some((worker, is_free)) = by.filter(|_| self.handles.usable(handle).is_ok()) else {
+            return Ok(());
+        };
+        let mut before = Before::default();
+        let now = self.since_first(time);
+        let at = Timed { at: self.last_of(worker), start: now, end: now };
+        self.things.of_handle(
+            &mut self.handles,
+            handle,
+            true,
+            (at, self.under_way.floor(), &mut before),
+        );
+        self.lets_go(handle, at.at, &mut before);
+        // Children that it may have waited for.
+        self.families.over(process, time, &mut before);
+        let time = if is_free { now } else { 0 };
+        self.implicit(("close", [0; 6]), handle, (at.at, time), before)
+    }
+
+    /// A description has let go of its lock by then: who had got it (`by`) does, when those who may have needed the lock are through with
+    /// what they have done so far.
+    pub(super) fn unlocks(
+        &mut self,
+        description: u64,
+        by: Timed,
+        now: KernelTime,
+    ) -> Result<(), O::Error> {
+        let mut before = Before::default();
+        let Some(handle) = self.handles.any_of(description) else {
+            self.locks.let_go(description, by.at, &mut before);
+            return Ok(());
+        };
+        // Behind all that was done with the descriptor, and before a close of it that may be under way.
+        let at = self.last_of(by.at.worker);
+        let at = Timed { at, start: self.since_first(now), end: by.end };
+        self.locks.let_go(description, at.at, &mut before);
+        for process in self.handles.owners(description) {
+            self.newest.get(&process).iter().for_each(|it| before.add(it.0));
+            self.families.over(process, now, &mut before);
+        }
+        self.things.of_handle(
+            &mut self.handles,
+            handle,
+            false,
+            (at, self.under_way.floor(), &mut before),
+        );
+        let flags = libc::LOCK_UN.cast_unsigned().into();
+        self.implicit(("flock", [0, flags, 0, 0, 0, 0]), handle, (at.at, 0), before)
+    }
+
+    /// The place behind the last operation of a worker.
+    fn last_of(&self, worker: Worker) -> At {
+        At { worker, number: self.counts[worker.0 as usize] }
+    }
+
+    /// At this time, if that is not before the worker's last operation.
+    fn implicit(
+        &mut self,
+        (name, args): (&str, [u64; 6]),
+        handle: Handle,
+        (at, time): (At, u64),
+        mut before: Before,
+    ) -> Result<(), O::Error> {
+        let Some(call) = CallId::by_name(name) else { return Ok(()) };
+        let worker = at.worker;
+        self.waited.reduce(worker, &mut before);
+        self.counts[worker.0 as usize] += 1;
+        self.implicit += 1;
+        self.out.planned(&Planned {
+            at,
+            call,
+            args,
+            handle: Some(handle),
+            target: None,
+            makes: None,
+            file: None,
+            path: None,
+            second_path: None,
+            flags: None,
+            offset: None,
+            target_offset: None,
+            bytes: None,
+            ret: 0,
+            start: time,
+            end: time,
+            keeps_handle: false,
+            implicit: true,
+            before: before.all().to_vec(),
+        })
+    }
+}
