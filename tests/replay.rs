@@ -16,7 +16,9 @@ use iotrace_perf::replay::order::{At, Worker};
 use iotrace_perf::replay::planned::{Planned, Who};
 use iotrace_perf::replay::planner::{Out, Planner};
 use serde_json::Value;
+use support::mounted::Mounted;
 use support::need::Need;
+use support::postgres::Server;
 use support::process::{Finished, run};
 use support::recording::{BINARY, TIMEOUT, can_record, compile, iotrace, record};
 use support::{scratch_dir, text};
@@ -190,6 +192,69 @@ fn programs_are_done_again() {
         assert!(traced["offsets_unknown"].as_u64() <= Some(10), "{program}: {traced:#}");
         assert!(dir.path().join("again/traces.otf2").exists());
         assert_eq!(sizes(&replay.inside(&place)), sizes(&place), "{program}");
+    }
+}
+
+/// A server of many processes, which share files by descriptors, pass locks and sockets, and sync: all of their calls on files.
+#[test]
+fn postgres_is_done_again() {
+    if !can_record(&[UPROBES, Need::Postgres, Need::Program("setpriv")]) {
+        return;
+    }
+    let dir = scratch_dir("replay");
+    let server = Server::create();
+    let program = server.shell(
+        "pg_ctl -D $DATA -w -l $PLACE/log -o \"-k $PLACE -c listen_addresses=\" start; pgbench -i -q -s 1; pgbench -c 2 -t 100; \
+         pg_ctl -D $DATA -w -m fast stop",
+    );
+    let program: Vec<&str> = program.iter().map(String::as_str).collect();
+    let replay = Replay::of(dir.path(), &program);
+    let again = format!("{}/", text(&dir.path().join("again")));
+    let report = replay.report(&["--speed", "max", "--trace", &again]);
+    assert_eq!(report["mismatches"], 0, "{:#}", report["first_mismatches"]);
+    assert!(report["threads"].as_u64() > Some(10), "{report:#}");
+    assert!(report["operations"].as_u64() > Some(5000), "{report:#}");
+    assert_eq!(report["trace"]["same"], report["operations"], "{:#}", report["trace"]);
+    let [made, original] = [replay.inside(&server.data()), server.data()].map(|it| sizes(&it));
+    let tables: Vec<_> = made.iter().filter(|it| it.0.starts_with("base")).collect();
+    assert!(tables.len() > 50, "{made:?}");
+    for (path, size) in tables {
+        assert_eq!(original.get(path), Some(size), "{}", path.display());
+    }
+}
+
+/// The directory of a replay may be on other file systems, also on one that shows another directory's files: that one stays as it was.
+#[test]
+fn other_file_systems_keep_it_inside() {
+    if !can_record(&[UPROBES]) {
+        return;
+    }
+    for file_system in ["tmpfs", "overlay"] {
+        let dir = scratch_dir("replay");
+        let at = |name: &str| dir.path().join(name);
+        for it in ["lower", "upper", "work", "place"] {
+            fs::create_dir(at(it)).expect("a directory");
+        }
+        fs::write(at("lower/kept"), "kept").expect("space");
+        symlink("../kept", at("lower/link")).expect("made");
+        let [lower, upper, work] = ["lower", "upper", "work"].map(|it| text(&at(it)).to_owned());
+        let overlay = format!("lowerdir={lower},upperdir={upper},workdir={work}");
+        let options = if file_system == "overlay" { overlay } else { "size=64m".to_owned() };
+        let place = Mounted::of_kernel(&at("place"), file_system, &options);
+        let line = format!(
+            "cd {} && echo new > kept && echo more > made && ln -s made l && cat l link 2>&1; mv made moved; mkdir d; mv moved d; rm -r d kept",
+            text(place.path())
+        );
+        let replay = Replay::of(dir.path(), &["sh", "-c", &line]);
+        let before = seen(&at("lower"));
+        // In the capture's own file system, beside its files.
+        let replay = Replay { root: place.path().join("root"), ..replay };
+        replay.assert_same(&["--speed", "max"], 20);
+        let inside = replay.inside(place.path());
+        assert!(inside.join("l").is_symlink() && !inside.join("d").exists(), "{file_system}");
+        assert_eq!(seen(&at("lower")), before, "{file_system}");
+        iotrace(&["replay", "purge", "--root", text(&replay.root)]).success();
+        assert!(!replay.root.exists());
     }
 }
 

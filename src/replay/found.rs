@@ -61,6 +61,35 @@ pub fn opened(
     Some(file)
 }
 
+/// Whether something was at the first or second name of an operation when it came (`depth` 0), or so many directories above it; `None`: its
+/// result does not say.
+pub fn found_there(operation: &SyscallOperation, place: usize, depth: usize) -> Option<bool> {
+    let call = operation.call.call();
+    let errno = operation.errno();
+    let is_of_two = call.arg(Role::Path2).is_some() && !call.is_symlink();
+    if depth > 0 {
+        return match errno {
+            None | Some(libc::EEXIST) => Some(true),
+            // Of two names either may be meant.
+            Some(libc::ENOENT) => (!is_of_two).then_some(false),
+            Some(_) => None,
+        };
+    }
+    let has = |flag| call.class == Class::Open && open_flags(operation) & bits(flag) != 0;
+    let makes = match call.class {
+        Class::Name => place == 1 || !is_of_two,
+        _ => has(libc::O_EXCL),
+    };
+    match errno {
+        Some(libc::EEXIST) => makes.then_some(true),
+        Some(libc::ENOENT) => (!is_of_two && !has(libc::O_CREAT)).then_some(false),
+        Some(_) => None,
+        None if makes => Some(false),
+        None if has(libc::O_CREAT) || place == 1 => None,
+        None => Some(true),
+    }
+}
+
 /// A call that was given names has succeeded.
 pub fn named(
     world: &mut World,

@@ -49,6 +49,8 @@ pub enum Touch {
 struct Access {
     by: Timed,
     changes: bool,
+    /// It found the thing as those had left it that had ended.
+    saw: bool,
     /// Whoever begins at this time or later is behind another one that is behind this.
     until: u64,
 }
@@ -60,10 +62,23 @@ pub struct Thing(Vec<Access>);
 impl Thing {
     /// The operation touches it. Whom it has to wait for goes into `before`; nobody who comes later began before `floor`.
     pub fn touch(&mut self, by: Timed, touch: Touch, floor: u64, before: &mut Before) {
+        self.touch_seen((by, false), touch, floor, before);
+    }
+
+    /// The same; `saw`: it found the thing as those had left it that have ended. So it was behind their changes though they overlap, and who changes
+    /// it then was behind it. (Who has ended is in the plan already: nobody waits for who waits for him.)
+    pub fn touch_seen(
+        &mut self,
+        (by, saw): (Timed, bool),
+        touch: Touch,
+        floor: u64,
+        before: &mut Before,
+    ) {
         let changes = touch == Touch::Changes;
         self.0.retain(|it| it.until > floor);
         for it in &mut self.0 {
-            if it.by.end > by.start {
+            let is_settled = saw && it.changes || changes && it.saw;
+            if it.by.end > by.start && !is_settled {
                 continue;
             }
             let is_same_worker = it.by.at.worker == by.at.worker;
@@ -75,7 +90,7 @@ impl Thing {
                 it.until = it.until.min(by.end);
             }
         }
-        self.0.push(Access { by, changes, until: u64::MAX });
+        self.0.push(Access { by, changes, saw, until: u64::MAX });
     }
 }
 
@@ -162,6 +177,21 @@ mod tests {
         use Touch::Changes;
         let all = [(op(0, 0, 0, 10), Changes), (op(1, 0, 9, 20), Changes)];
         assert_eq!(waits(&all, 0), [vec![], vec![]]);
+    }
+
+    #[test]
+    fn who_saw_what_an_overlapping_one_has_made_waits() {
+        let (mut thing, mut before) = (Thing::default(), Before::default());
+        thing.touch(op(0, 0, 0, 10), Touch::Changes, 0, &mut before);
+        thing.touch_seen((op(1, 0, 9, 20), true), Touch::Uses, 0, &mut before);
+        assert_eq!(before.all(), [op(0, 0, 0, 10).at]);
+        let mut of_third = Before::default();
+        thing.touch_seen((op(2, 0, 19, 30), true), Touch::Uses, 0, &mut of_third);
+        assert_eq!(of_third.all(), before.all(), "who uses does not wait for who uses");
+        let mut of_next = Before::default();
+        thing.touch(op(3, 0, 5, 40), Touch::Changes, 0, &mut of_next);
+        let all = [op(1, 0, 9, 20).at, op(2, 0, 19, 30).at];
+        assert_eq!(of_next.all(), all, "who changes it does for who has seen it before");
     }
 
     /// Fails if what a later one has changed hides what an earlier one has.

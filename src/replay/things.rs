@@ -15,7 +15,7 @@ use std::cell::Cell;
 
 use rustc_hash::FxHashMap;
 
-use super::found::{open_flags, removes_directory};
+use super::found::{found_there, open_flags, removes_directory};
 use super::handles::{Handle, Handles};
 use super::order::{Before, Thing, Timed, Touch};
 use super::world::{FileId, NodeId, World};
@@ -50,12 +50,19 @@ impl Things {
         nodes: [Option<NodeId>; 2],
         (by, floor, before): By<'_>,
     ) {
-        for node in nodes.into_iter().flatten() {
+        for (place, node) in nodes.into_iter().enumerate() {
+            let Some(node) = node else { continue };
             let changes =
                 changes_names(operation) || may_make(operation) && world.thing(node).is_none();
             for (depth, it) in world.way(node).enumerate() {
                 let touch = if depth == 0 && changes { Touch::Changes } else { Touch::Uses };
-                self.names.entry(it).or_default().touch(by, touch, floor, before);
+                // Names are as those have left them who have ended: who found them so was behind those, and in front of those who change them then.
+                let saw = match found_there(operation, place, depth) {
+                    Some(true) => world.thing(it).is_some(),
+                    Some(false) => world.is_absent(it),
+                    None => false,
+                };
+                self.names.entry(it).or_default().touch_seen((by, saw), touch, floor, before);
             }
         }
     }

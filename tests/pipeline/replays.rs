@@ -68,9 +68,10 @@ fn who_is_waited_for_was_over() {
             for before in it.before.iter().chain(born) {
                 assert!(before.worker != it.at.worker, "{name}: {it:?}");
                 let end = ends.get(before).expect("it comes before");
-                // A lock counts when somebody has it, and what no call did has no time.
-                let has_begin = !it.implicit && it.call.call().name != "flock";
-                assert!(!has_begin || *end <= it.start, "{name}: {it:?}");
+                // A lock counts when somebody has it, a name when somebody found it, and what no call did has no time.
+                let is_by_result = it.path.is_some() || it.call.call().name == "flock";
+                let latest = if is_by_result { it.end } else { it.start };
+                assert!(it.implicit || *end <= latest, "{name}: {it:?}");
                 waits += 1;
             }
             ends.insert(it.at, it.end);

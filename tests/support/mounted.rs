@@ -12,10 +12,10 @@ use super::recording::TIMEOUT;
 /// How often a file system is asked to go.
 const UNMOUNT_ATTEMPTS: u32 = 100;
 
-/// A loop device with a file system that is mounted.
+/// A file system that is mounted, most often on a loop device.
 #[derive(Debug)]
 pub(crate) struct Mounted {
-    device: LoopDevice,
+    device: Option<LoopDevice>,
     path: PathBuf,
 }
 
@@ -42,12 +42,21 @@ impl Mounted {
         for mut command in [make, mount] {
             process::run(&mut command, TIMEOUT).expect("it ends").success();
         }
-        Self { device, path }
+        Self { device: Some(device), path }
+    }
+
+    /// One without a device, mounted on this directory. Needs root.
+    #[track_caller]
+    pub(crate) fn of_kernel(path: &Path, file_system: &str, options: &str) -> Self {
+        let mut mount = Command::new("mount");
+        mount.args(["-t", file_system, "-o", options, file_system]).arg(path);
+        process::run(&mut mount, TIMEOUT).expect("it ends").success();
+        Self { device: None, path: path.to_owned() }
     }
 
     /// What it lies on.
     pub(crate) fn device(&self) -> &LoopDevice {
-        &self.device
+        self.device.as_ref().expect("it has one")
     }
 
     /// Where it is mounted.

@@ -66,7 +66,8 @@ impl Server {
         server
     }
 
-    fn data(&self) -> PathBuf {
+    /// Where its files are.
+    pub(crate) fn data(&self) -> PathBuf {
         self.dir.path().join("data")
     }
 
@@ -80,6 +81,28 @@ impl Server {
         }
         command.env("PGHOST", self.dir.path()).env("PGUSER", "test").env("PGDATABASE", "postgres");
         command
+    }
+
+    /// A command that runs these lines of shell as its user, with its programs, `$DATA` and `$PLACE`, which is the directory around.
+    pub(crate) fn shell(&self, lines: &str) -> Vec<String> {
+        let dir = self.dir.path().display();
+        let ids = [("--reuid", self.user.uid.as_raw()), ("--regid", self.user.gid.as_raw())];
+        let ids = ids.map(|(option, id)| format!("{option}={id}"));
+        let (programs, data) = (self.programs.display(), self.data());
+        let path = std::env::var("PATH").unwrap_or_default();
+        let variables = [
+            format!("PATH={programs}:{path}"),
+            format!("HOME={dir}"),
+            format!("PLACE={dir}"),
+            format!("DATA={}", data.display()),
+            format!("PGHOST={dir}"),
+            "PGUSER=test".to_owned(),
+            "PGDATABASE=postgres".to_owned(),
+        ];
+        let words = |it: &[&str]| it.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>();
+        let setpriv = [&words(&["setpriv", "--clear-groups"])[..], &ids].concat();
+        let env = [&words(&["env"])[..], &variables].concat();
+        [setpriv, env, words(&["sh", "-ec", lines])].concat()
     }
 
     /// Runs one of its programs to its end.
