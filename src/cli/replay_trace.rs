@@ -64,20 +64,19 @@ pub(super) fn run(args: &RunArgs, trace: &OsStr, root: &Path) -> Result<ExitCode
     let mut to = analyse::output(args.print.to.as_deref(), false)?;
     let output = Output::parse(trace)?;
     let (_, index) = open(&args.plan)?;
-    let program = Path::new("/proc/self/exe");
     let mut told = files::create_unnamed(&std::env::temp_dir()).map_err(CliError::Output)?;
     let told_to = told.try_clone().map_err(CliError::Output)?;
     // Whoever wants to stop it all stops the replay: what was recorded is written then.
     let _stop = signals::flag().map_err(CliError::Output)?;
-    let program_path = std::fs::read_link(program).map_err(CliError::Output)?;
-    let status = Command::new(&program_path)
+    let program = std::env::current_exe().map_err(CliError::Output)?;
+    let status = Command::new(&program)
         .arg("-o")
         .arg(trace)
         .arg("-e")
         .arg([EVENTS, &index.calls.join(",")].join(","))
         .args(naming())
         .arg("--")
-        .arg(&program_path)
+        .arg(&program)
         .args(without(std::env::args_os().skip(1), &["--trace", "--to"]))
         .stdout(Stdio::from(told_to))
         .status()

@@ -154,13 +154,7 @@ impl Work<'_> {
         index: usize,
         (due, waits): (&Due, &[(u32, u32)]),
     ) -> Option<Got> {
-        if !self.is_turn(due, waits) {
-            return None;
-        }
-        let late = self.pace(due);
-        if self.shared.turns.is_over() {
-            return None;
-        }
+        let late = self.comes(due, waits)?;
         Some(Got { late, ..self.one(batch, index, due) })
     }
 
@@ -187,19 +181,22 @@ impl Work<'_> {
         index: usize,
         (due, waits): (&Due, &[(u32, u32)]),
     ) -> Option<Got> {
-        if !self.is_turn(due, waits) {
-            return None;
-        }
-        self.pace(due);
-        if self.shared.turns.is_over() {
-            return None;
-        }
+        self.comes(due, waits)?;
         let slots = &self.shared.slots;
         batch.call(index, &mut self.memory, slots, None);
         if let (Besides::Implicit, Some(handle)) = (due.besides, due.handle) {
             slots.closed(handle);
         }
         Some(Got::default())
+    }
+
+    /// Waits for its turn, then for its time; `None` if all is over. How late it is, if it has a time.
+    fn comes(&self, due: &Due, waits: &[(u32, u32)]) -> Option<Option<u64>> {
+        if !self.is_turn(due, waits) {
+            return None;
+        }
+        let late = self.pace(due);
+        (!self.shared.turns.is_over()).then_some(late)
     }
 
     /// Waits for those that have to be before it; false if all is over.

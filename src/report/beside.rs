@@ -4,6 +4,7 @@ use super::column;
 use crate::analysis::spread::Spread;
 use crate::replay::comparison::Times;
 use crate::replay::lateness::Lateness;
+use crate::text::errno::ErrnoName;
 use crate::text::table::{Cell, Column};
 
 /// Times may be compared if operations began at theirs: 99 % of them no later than this, ns.
@@ -104,6 +105,14 @@ pub(super) fn not_shown(what: &str, all: u64, kept: usize, not_shown: usize) -> 
         ));
     }
     notes
+}
+
+/// What a call returned, for people.
+pub(super) fn result(ret: i64) -> Cell {
+    match i32::try_from(ret.saturating_neg()) {
+        Ok(errno @ 1..=4095) => Cell::Word(ErrnoName(errno).to_string()),
+        _ => Cell::Signed(ret),
+    }
 }
 
 #[cfg(test)]

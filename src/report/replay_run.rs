@@ -2,13 +2,12 @@
 
 use rustc_hash::FxHashMap;
 
-use super::beside::{self, PERCENTILES, Pace, TOTALS, percentiles, totals};
+use super::beside::{self, PERCENTILES, Pace, TOTALS, percentiles, result, totals};
 use super::{column, first_rows};
 use crate::replay::comparison::{Comparison, Mismatch, Times};
 use crate::replay::file::Index;
 use crate::replay::outcome::Outcome;
 use crate::replay::timeline::Done;
-use crate::text::errno::ErrnoName;
 use crate::text::table::{Cell, Column, Report, Table};
 
 /// What a replay was told to do, and how it went.
@@ -260,13 +259,4 @@ fn thread(index: &Index, worker: u32, has_name: bool) -> Vec<Cell> {
 
 fn name(index: &Index, call: u16) -> Cell {
     index.calls.get(usize::from(call)).map_or(Cell::None, |it| Cell::Word(it.clone()))
-}
-
-/// A number, or the name of an error.
-/// What a call returned, for people.
-pub(super) fn result(ret: i64) -> Cell {
-    match i32::try_from(ret.saturating_neg()) {
-        Ok(errno @ 1..=4095) => Cell::Word(ErrnoName(errno).to_string()),
-        _ => Cell::Signed(ret),
-    }
 }

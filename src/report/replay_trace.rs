@@ -1,6 +1,6 @@
 //! The report of `replay compare`: a recording of a replay, beside what it was to do.
 
-use super::replay_run::result;
+use super::beside::result;
 use super::{column, first_rows};
 use crate::replay::traced::Traced;
 use crate::text::table::{Cell, Column, Report, Table};
