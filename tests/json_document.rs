@@ -19,7 +19,7 @@ use support::need::{Need, require};
 use support::process;
 use support::recording::{BINARY, TIMEOUT};
 
-const REPORTS: &str = "## Reports: `summary`, `files`, `latency`, `pattern`, `stacks`, `replay plan`, `replay run`, `replay run --level block`, `replay compare`, `replay export`";
+const REPORTS: &str = "## Reports: `summary`, `files`, `latency`, `pattern`, `stacks`, `replay plan`, `replay run`, `replay run --loop`, `replay run --level block`, `replay compare`, `replay export`";
 
 /// All logs of the corpus.
 fn logs() -> Vec<PathBuf> {
@@ -157,6 +157,37 @@ fn replay_run() {
         let value: Value = serde_json::from_str(&text).expect("JSON");
         assert_eq!(schema.check(&value), Vec::<String>::new(), "{what}");
         run("1024", &["purge", "--root", &root]).success();
+    }
+    assert_eq!(schema.unwritten(), Vec::<String>::new());
+}
+
+/// The same, twice each.
+#[test]
+fn replay_run_loop() {
+    if !require(Need::Root) {
+        return;
+    }
+    let mut schema = of_report("replay run --loop");
+    for log in logs() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let [plan, root] = ["plan", "root"].map(|it| dir.path().join(it).display().to_string());
+        let run = |arguments: &[&str]| {
+            let mut command = Command::new(BINARY);
+            command.arg("replay").args(arguments);
+            process::run(&mut command, TIMEOUT).expect("it ends")
+        };
+        run(&["plan", &log.display().to_string(), "-o", &plan]).success();
+        run(&["init", &plan, "--root", &root, "--content", "sparse"]).success();
+        let told = ["--loop", "2", "--json", "--speed", "1000", "--content", "sparse"];
+        let finished = run(&[&["run", &plan, "--root", &root][..], &told].concat());
+        let what = format!("{}: {}", log.display(), finished.stderr());
+        assert!(matches!(finished.status.code(), Some(0 | 1)), "{what}");
+        let text = finished.stdout();
+        expect_no_key_twice(&text, &what);
+        let value: Value = serde_json::from_str(&text).expect("JSON");
+        assert_eq!(schema.check(&value), Vec::<String>::new(), "{what}");
+        assert_eq!(value["rounds"], 2, "{what}");
+        run(&["purge", "--root", &root]).success();
     }
     assert_eq!(schema.unwritten(), Vec::<String>::new());
 }

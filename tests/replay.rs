@@ -17,7 +17,7 @@ use iotrace_perf::replay::planned::{Planned, Who};
 use iotrace_perf::replay::planner::{Out, Planner};
 use serde_json::Value;
 use support::mounted::Mounted;
-use support::need::Need;
+use support::need::{Need, require};
 use support::postgres::Server;
 use support::process::{Finished, run};
 use support::recording::{BINARY, TIMEOUT, can_record, compile, iotrace, record};
@@ -308,6 +308,24 @@ fn what_others_have_made_is_left_out() {
     let made = "access 1, chmod 1, mkdir 1, rename 1, unlink 1";
     assert_eq!(left("made-by-others"), made, "{report:#}");
     assert_eq!(left("rights"), "chmod 1, openat 1", "{report:#}");
+}
+
+/// Fails if a round finds what the one before has left: a directory can be made once.
+#[test]
+fn each_round_begins_with_new_files() {
+    if !require(Need::Root) {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let replay = Replay::of_mkdir(dir.path());
+    let report = replay.report(&["--loop", "3", "--drop-caches"]);
+    assert_eq!(report["rounds_done"].as_array().expect("a list").len(), 3, "{report:#}");
+    assert_eq!(report["operations"], 3, "{report:#}");
+    assert_eq!(report["mismatches"], 0, "{report:#}");
+    // What another replay has changed is refused by the first round, and there is no report.
+    let refused = replay.run(&["--loop", "2"]);
+    assert_eq!(refused.status.code(), Some(125), "{}", refused.stderr());
+    assert!(refused.stderr().contains("make them again"), "{}", refused.stderr());
 }
 
 /// What a replay could have changed outside.

@@ -20,6 +20,7 @@ mod replay;
 mod replay_args;
 mod replay_block;
 mod replay_export;
+mod replay_loop;
 mod replay_trace;
 mod script;
 mod self_test;

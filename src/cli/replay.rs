@@ -30,7 +30,7 @@ use crate::replayer::run::{self, Machine, Options, Order, Pacing, Replayed};
 use crate::replayer::{check, init};
 use crate::report;
 use crate::report::replay_run::Run;
-use crate::sys::sandbox;
+use crate::sys::{caches, sandbox};
 
 /// It was done, and not everything came as it was to come.
 pub(super) const MISMATCH: u8 = 1;
@@ -52,9 +52,10 @@ pub(super) fn run(args: &ReplayArgs) -> Result<ExitCode, CliError> {
         ReplayVerb::Init(args) => make(args),
         ReplayVerb::Run(args) => match (args.block.level, &args.root, &args.block.device) {
             (LevelArg::Block, _, Some(device)) => super::replay_block::run(args, device),
-            (LevelArg::Call, Some(root), _) => match &args.trace {
-                Some(trace) => super::replay_trace::run(args, trace, root),
-                None => again(args, root),
+            (LevelArg::Call, Some(root), _) => match (&args.trace, args.rounds) {
+                (Some(trace), _) => super::replay_trace::run(args, trace, root),
+                (None, Some(rounds)) => super::replay_loop::run(args, rounds, root),
+                (None, None) => again(args, root),
             },
             _ => {
                 Err(CliError::Usage("--level block needs --device, and --level call --root".into()))
@@ -152,6 +153,9 @@ fn again(args: &RunArgs, root: &Path) -> Result<ExitCode, CliError> {
     let init =
         format!("iotrace-perf replay init {} --root {}", args.plan.display(), root.display());
     check_place(&place, plan, &init)?;
+    if args.drop_caches {
+        caches::drop_all().map_err(CliError::Usage)?;
+    }
     let tree = place.tree();
     let is_over = signals::flag().map_err(CliError::Output)?;
     let machine = Machine::new();

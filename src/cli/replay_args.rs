@@ -1,6 +1,8 @@
 //! The command line of `iotrace-perf replay`.
 
 use std::ffi::OsString;
+use std::fmt;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
@@ -78,6 +80,12 @@ pub(super) struct RunArgs {
     /// Record the replay itself, and compare what was recorded with the plan: NAME.otf2, or a directory with a slash at its end
     #[arg(long, value_name = "FILE", requires = "root")]
     pub(super) trace: Option<OsString>,
+    /// Do all of it so many times, with new files for each, and tell what became of each
+    #[arg(long = "loop", value_name = "N", requires = "root", conflicts_with = "trace")]
+    pub(super) rounds: Option<NonZeroU32>,
+    /// Before the first call write everything that this machine has to write, and forget what it keeps of files: ALL PROGRAMS read from disks again
+    #[arg(long, requires = "root")]
+    pub(super) drop_caches: bool,
     /// The exit status is 1 if more operations than this have another result than in the capture
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(super) max_mismatch: u64,
@@ -196,4 +204,15 @@ pub(super) enum ContentArg {
     Random(u64),
     /// Of which so many percent are zeros.
     Compressible(u8),
+}
+
+impl fmt::Display for ContentArg {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sparse => f.write_str("sparse"),
+            Self::Zero => f.write_str("zero"),
+            Self::Random(seed) => write!(f, "random:{seed}"),
+            Self::Compressible(percent) => write!(f, "compress:{percent}"),
+        }
+    }
 }

@@ -138,7 +138,7 @@ fn join(form: Form, first: &[u8], second: &[u8], to: &mut impl Write) -> io::Res
 }
 
 /// Arguments without these options and their values.
-fn without(
+pub(super) fn without(
     arguments: impl Iterator<Item = OsString>,
     options: &[&str],
 ) -> impl Iterator<Item = OsString> {

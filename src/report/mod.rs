@@ -7,6 +7,7 @@ pub mod pattern;
 pub mod replay;
 pub mod replay_block;
 pub mod replay_export;
+pub mod replay_loop;
 pub mod replay_run;
 pub mod replay_trace;
 pub mod stacks;

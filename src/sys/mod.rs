@@ -7,6 +7,7 @@
 #![expect(unsafe_code, reason = "the one place for it; see each SAFETY note")]
 
 pub mod again;
+pub mod caches;
 pub mod capabilities;
 pub mod clock;
 pub mod disks;

@@ -1,0 +1,77 @@
+//! The same replay several times, from the same files each time: `replay run --loop`.
+//!
+//! A replay changes its files, and its process cannot leave their directory again. So each round is made of two processes of their own:
+//! `replay init` (not before the first round, whose files are there) and `replay run`.
+
+use std::ffi::{OsStr, OsString};
+use std::num::NonZeroU32;
+use std::path::Path;
+use std::process::{Command, ExitCode, Output, Stdio};
+use std::sync::atomic::Ordering;
+
+use serde_json::Value;
+
+use super::error::CliError;
+use super::replay::MISMATCH;
+use super::replay_args::RunArgs;
+use super::replay_trace::without;
+use super::{FAILURE, analyse, signals};
+use crate::report::replay_loop::{Rounds, report};
+
+/// What only the whole of all rounds has.
+const OWN_OPTIONS: [&str; 2] = ["--loop", "--to"];
+
+/// `replay run --loop ROUNDS`.
+pub(super) fn run(args: &RunArgs, rounds: NonZeroU32, root: &Path) -> Result<ExitCode, CliError> {
+    let to = analyse::output(args.print.to.as_deref(), false)?;
+    let is_over = signals::flag().map_err(CliError::Output)?;
+    let mut done = Rounds::default();
+    let mut worst = 0;
+    for number in 1..=rounds.get() {
+        // ORDERING: only a flag.
+        if is_over.load(Ordering::Relaxed) {
+            break;
+        }
+        if number > 1 {
+            let init = ["replay", "init", "--root"].map(OsStr::new);
+            let content = OsString::from(format!("--content={}", args.content));
+            let rest = [root.as_os_str(), &content, args.plan.as_os_str()];
+            let init = ours(init.into_iter().chain(rest).map(OsStr::to_owned))?;
+            if !init.status.success() {
+                return failed(&init);
+            }
+        }
+        let again = without(std::env::args_os().skip(1), &OWN_OPTIONS)
+            .filter(|it| it != "--csv" && it != "--json")
+            .chain([OsString::from("--json")]);
+        let again = ours(again)?;
+        let code = code(&again);
+        if code > MISMATCH {
+            return failed(&again);
+        }
+        let told: Value = serde_json::from_slice(&again.stdout)
+            .map_err(|it| CliError::Usage(format!("a round's report cannot be read: {it}")))?;
+        worst = worst.max(code);
+        done.add(&told);
+    }
+    let is_stopped = done.len() < rounds.get() as usize;
+    let report = report(&done, rounds.get(), analyse::limit(&args.print));
+    analyse::print(&report, analyse::form(&args.print), to)?;
+    Ok(ExitCode::from(if is_stopped { MISMATCH } else { worst }))
+}
+
+/// Runs ourselves with these arguments.
+fn ours(arguments: impl Iterator<Item = OsString>) -> Result<Output, CliError> {
+    let program = std::env::current_exe().map_err(CliError::Output)?;
+    Command::new(program).args(arguments).stdin(Stdio::null()).output().map_err(CliError::Output)
+}
+
+fn code(output: &Output) -> u8 {
+    output.status.code().and_then(|it| u8::try_from(it).ok()).unwrap_or(FAILURE)
+}
+
+/// It has said why.
+fn failed(output: &Output) -> Result<ExitCode, CliError> {
+    std::io::Write::write_all(&mut std::io::stderr(), &output.stderr).map_err(CliError::output)?;
+    Ok(ExitCode::from(code(output).max(MISMATCH)))
+}

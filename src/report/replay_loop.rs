@@ -1,0 +1,154 @@
+//! The report of `replay run --loop`: what became of each round.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::{column, first_rows};
+use crate::text::table::{Cell, Column, Report, Table};
+
+/// How a value of a round is shown.
+type Shown = fn(&Value) -> Cell;
+
+/// What of a round's report is in its row: the column, and how it is shown. Its key is the same there.
+const ROUND: [(Column, Shown); 9] = [
+    (column("operations", "operations"), count),
+    (column("mismatches", "with another result"), count),
+    (column("skipped", "not done again"), count),
+    (column("is_whole", "whole"), flag),
+    (column("span_ns", "took us"), ns),
+    (column("lateness_p50_ns", "late us: p50"), ns),
+    (column("lateness_p99_ns", "p99"), ns),
+    (column("lateness_max_ns", "max"), ns),
+    (column("timing_is_comparable", "times can be compared"), flag),
+];
+
+/// The same of an operation that had another result.
+const MISMATCH: [(Column, Shown); 9] = [
+    (column("start_ns", "at us"), ns),
+    (column("pid", "pid"), number),
+    (column("tid", "tid"), number),
+    (column("number", "its operation"), count),
+    (column("call", "call"), word),
+    (column("outcome", "outcome"), word),
+    (column("captured", "captured"), number),
+    (column("replayed", "replayed"), number),
+    (column("path", "path"), name),
+];
+
+/// Operations with other results that are kept, of all rounds.
+const MISMATCHES_MAX: usize = 1000;
+
+/// What all rounds have come to so far.
+#[derive(Debug, Default)]
+pub struct Rounds {
+    rows: Vec<Vec<Cell>>,
+    operations: u64,
+    mismatches: u64,
+    spans: Vec<u64>,
+    /// Of each round the first ones that had another result.
+    different: Vec<Vec<Cell>>,
+    notes: BTreeSet<String>,
+}
+
+impl Rounds {
+    /// How many there were.
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// True if there was none.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// One more: the report of `replay run --json`.
+    pub fn add(&mut self, told: &Value) {
+        let number = Cell::Count(self.rows.len() as u64 + 1);
+        let of = |key: &str| told[key].as_u64().unwrap_or(0);
+        self.operations += of("operations");
+        self.mismatches += of("mismatches");
+        self.spans.push(of("span_ns"));
+        let row = |from: &Value, cells: &[(Column, Shown)]| {
+            let cells = cells.iter().map(|(column, shown)| shown(&from[column.key]));
+            std::iter::once(number.clone()).chain(cells).collect()
+        };
+        self.rows.push(row(told, &ROUND));
+        let room = MISMATCHES_MAX - self.different.len();
+        let different = told["first_mismatches"].as_array().into_iter().flatten();
+        self.different.extend(different.take(room).map(|it| row(it, &MISMATCH)));
+        let notes = told["notes"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        self.notes.extend(notes.map(str::to_owned));
+    }
+}
+
+/// What became of the rounds, of so many that were wanted.
+pub fn report(rounds: &Rounds, wanted: u32, limit: usize) -> Report {
+    let mut spans = rounds.spans.clone();
+    spans.sort_unstable();
+    let with_others = rounds.rows.iter().filter(|it| !matches!(it[2], Cell::Count(0))).count();
+    let facts = vec![
+        ("rounds", "rounds", Cell::Count(rounds.rows.len() as u64)),
+        ("rounds_wanted", "  wanted", Cell::Count(wanted.into())),
+        ("rounds_different", "  with another result", Cell::Count(with_others as u64)),
+        ("operations", "operations done again", Cell::Count(rounds.operations)),
+        ("mismatches", "  with another result", Cell::Count(rounds.mismatches)),
+        ("span_min_ns", "took us: shortest", Cell::ns(spans.first().copied())),
+        ("span_p50_ns", "  median", Cell::ns(spans.get(spans.len() / 2).copied())),
+        ("span_max_ns", "  longest", Cell::ns(spans.last().copied())),
+    ];
+    let mut report = Report { kind: "replay run --loop", facts, ..Report::default() };
+    let (shown, rest) = first_rows(rounds.different.clone(), limit);
+    report.tables = vec![
+        table("rounds_done", "Rounds", &ROUND, rounds.rows.clone()),
+        table("first_mismatches", "Other results, the first of them", &MISMATCH, shown),
+    ];
+    report.notes = rounds.notes.iter().cloned().collect();
+    let kept = rounds.different.len();
+    report.notes.extend(super::beside::not_shown(
+        "operations",
+        rounds.mismatches,
+        kept,
+        rest.len(),
+    ));
+    if rounds.rows.len() < wanted as usize {
+        report.notes.push("the replay was stopped before its last round".to_owned());
+    }
+    report
+}
+
+fn table(
+    key: &'static str,
+    title: &str,
+    columns: &[(Column, Shown)],
+    rows: Vec<Vec<Cell>>,
+) -> Table {
+    let columns = columns.iter().map(|it| it.0);
+    let columns = std::iter::once(column("round", "round")).chain(columns).collect();
+    Table { key, title: title.to_owned(), columns, rows }
+}
+
+fn count(value: &Value) -> Cell {
+    Cell::count(value.as_u64())
+}
+
+fn number(value: &Value) -> Cell {
+    value.as_i64().map_or(Cell::None, Cell::Signed)
+}
+
+fn ns(value: &Value) -> Cell {
+    Cell::ns(value.as_u64())
+}
+
+fn flag(value: &Value) -> Cell {
+    value.as_bool().map_or(Cell::None, Cell::Flag)
+}
+
+fn word(value: &Value) -> Cell {
+    value.as_str().map_or(Cell::None, |it| Cell::Word(it.to_owned()))
+}
+
+/// A path in JSON is text, or its bytes as text that stands for no other path.
+fn name(value: &Value) -> Cell {
+    value.as_str().map_or(Cell::None, |it| Cell::Name(it.as_bytes().to_vec()))
+}
