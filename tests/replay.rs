@@ -328,6 +328,73 @@ fn each_round_begins_with_new_files() {
     assert!(refused.stderr().contains("make them again"), "{}", refused.stderr());
 }
 
+/// Two threads that make a directory each, every 100 ms, the second one 50 ms behind the first; each takes 10 ms. In the second thread the
+/// first one is the parent of the others, and the first thread's are below it, so that nobody may begin before it is there.
+fn made_every_100_ms(dir: &Path) -> Replay {
+    let mut lines = vec!["1 1700000000.000000 mkdir(\"/w/a\", 0777) = 0 <0.010000>\n".to_owned()];
+    for number in 1..10 {
+        lines.push(format!(
+            "2 1700000000.{:06} mkdir(\"/w/a/b{number}\", 0777) = 0 <0.010000>\n",
+            number * 100_000 - 50_000
+        ));
+        lines.push(format!(
+            "1 1700000000.{number}00000 mkdir(\"/w/a/a{number}\", 0777) = 0 <0.010000>\n"
+        ));
+    }
+    let (strace, log) = (dir.join("strace"), dir.join("trace/traces.iocap"));
+    fs::write(&strace, lines.concat()).expect("space");
+    fs::create_dir(dir.join("trace")).expect("a directory");
+    iotrace(&["import", text(&strace), "-o", text(&log)]).success();
+    Replay::of_log(dir, "plan")
+}
+
+/// Fails if something of a part is not done, or something behind it is; or if times are those of what was done before.
+#[test]
+fn a_part_is_done_again() {
+    if !require(Need::Root) {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let replay = made_every_100_ms(dir.path());
+    let part = ["--from", "310ms", "--until", "600ms"];
+    let paces: [&[&str]; 5] = [
+        &["--speed", "max"],
+        &["--speed", "max", "--order", "total"],
+        &["--speed", "max", "--order", "thread"],
+        &["--speed", "2"],
+        &["--pacing", "closed"],
+    ];
+    for pace in paces {
+        let report = replay.report(&[&part, pace].concat());
+        let is =
+            |key: &str, expected: u64| assert_eq!(report[key], expected, "{pace:?}: {report:#}");
+        // a to a3, b1 to b3; and a4, b4, a5, b5, b6.
+        is("operations", 7 + 5);
+        is("prepared", 7);
+        is("mismatches", 0);
+        assert_eq!(report["is_whole"], true, "{report:#}");
+        assert_eq!(report["calls"][0]["count"], 5, "{report:#}");
+        is("captured_span_ns", 560_000_000 - 350_000_000);
+        let expected = match pace {
+            ["--speed", "2"] => 105_000_000,
+            ["--pacing", "closed"] => 210_000_000,
+            _ => 0,
+        };
+        assert_eq!(report["expected_span_ns"].as_u64().unwrap_or(0), expected, "{report:#}");
+        // Nobody begins before its time.
+        let is_paced = expected > 0 && pace[0] == "--speed";
+        assert!(
+            !is_paced || report["span_ns"].as_u64() >= Some(expected - 10_000_000),
+            "{report:#}"
+        );
+        let made = |name: &str| replay.inside(Path::new("/w/a")).join(name).exists();
+        assert_eq!(["a3", "a5", "b6", "a6", "b7"].map(made), [true, true, true, false, false]);
+    }
+    let refused = replay.run(&["--from", "2s"]);
+    assert_eq!(refused.status.code(), Some(125), "{}", refused.stderr());
+    assert!(refused.stderr().contains("ends 910ms after"), "{}", refused.stderr());
+}
+
 /// What a replay could have changed outside.
 fn seen(path: &Path) -> Vec<(PathBuf, u32, u64, i64, i64)> {
     let mut found = Vec::new();

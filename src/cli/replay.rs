@@ -6,6 +6,7 @@ use std::io::{self, BufWriter};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -27,6 +28,7 @@ use crate::replayer::contents::Contents;
 use crate::replayer::manifest::{Place, State, walk};
 use crate::replayer::purge::purge;
 use crate::replayer::run::{self, Machine, Options, Order, Pacing, Replayed};
+use crate::replayer::window::Window;
 use crate::replayer::{check, init};
 use crate::report;
 use crate::report::replay_run::Run;
@@ -111,7 +113,7 @@ fn make(args: &InitArgs) -> Result<ExitCode, CliError> {
     let mut place = place_for(&args.root, plan)?;
     let files = before.iter().filter(|it| it.kind == FileKind::File);
     let bytes = files.fold(0_u64, |sum, it| sum.saturating_add(it.size));
-    let bar = bar(bytes);
+    let bar = bar(bytes, "{bar:40} {bytes}/{total_bytes} {bytes_per_sec}");
     let made = init::init(&mut place, &before, contents(args.content), &mut |it| bar.inc(it));
     bar.finish_and_clear();
     let init::Made { directories, files, names, links, bytes } = made.map_err(usage)?;
@@ -147,6 +149,7 @@ fn again(args: &RunArgs, root: &Path) -> Result<ExitCode, CliError> {
     let options = options(args);
     let to = analyse::output(args.print.to.as_deref(), false)?;
     let (reader, index) = open(&args.plan)?;
+    check_window(options.window, index.span)?;
     let before = reader.files(&index).map_err(|it| damaged(&args.plan, &it))?;
     let plan = reader.fingerprint(&index).map_err(|it| damaged(&args.plan, &it))?;
     let mut place = Place::open(root).map_err(usage)?;
@@ -166,9 +169,15 @@ fn again(args: &RunArgs, root: &Path) -> Result<ExitCode, CliError> {
     }
     check_files(&before, &init)?;
     place.set(State::Running).map_err(usage)?;
-    // ORDERING: only a flag.
-    let replayed =
-        run::run(reader, index, options, machine, &mut || !is_over.load(Ordering::Relaxed));
+    let template = "{bar:40} {pos}/{len} operations {per_sec} {elapsed}";
+    let bar = bar(report::replay_run::planned(&index), template);
+    let mut go_on = |done| {
+        bar.set_position(done);
+        // ORDERING: only a flag.
+        !is_over.load(Ordering::Relaxed)
+    };
+    let replayed = run::run(reader, index, options, machine, &mut go_on);
+    bar.finish_and_clear();
     let told = replayed.map_err(usage).and_then(|it| tell(args, &options, &it, to));
     // Also of one that failed: it may have made some.
     let there = walk(Path::new("/")).map_err(usage)?;
@@ -219,8 +228,9 @@ fn tell(
         index,
         comparison,
         names,
-        expected_span: expected.then(|| options.scaled(index.span)),
+        expected_span: expected.then(|| options.scaled(comparison.captured_span())),
         is_stopped: *is_stopped,
+        until: options.window.until,
         threads: (*most, *cpus),
     };
     let mut report = report::replay_run::report(&run, analyse::limit(&args.print));
@@ -275,7 +285,23 @@ pub(super) fn options(args: &RunArgs) -> Options {
         OrderArg::Thread => Order::Thread,
         OrderArg::None => Order::None,
     };
-    Options { order, pacing, speed, contents: contents(args.content) }
+    let [from, until] = [args.from, args.until]
+        .map(|it| it.map(|it| u64::try_from(it.as_nanos()).unwrap_or(u64::MAX)));
+    let window = Window { from, until };
+    Options { order, pacing, speed, contents: contents(args.content), window }
+}
+
+/// There has to be something in it.
+fn check_window(window: Window, span: u64) -> Result<(), CliError> {
+    let from = window.from.unwrap_or(0);
+    let until = window.until.unwrap_or(span).min(span);
+    if window.from.is_none() || from < until {
+        return Ok(());
+    }
+    Err(CliError::Usage(format!(
+        "nothing is left between --from and the end: what is to be done ends {:?} after the first operation began",
+        Duration::from_nanos(until)
+    )))
 }
 
 fn contents(arg: ContentArg) -> Contents {
@@ -287,9 +313,9 @@ fn contents(arg: ContentArg) -> Contents {
     }
 }
 
-/// How far the files are, on a terminal.
-fn bar(bytes: u64) -> ProgressBar {
-    let style = ProgressStyle::with_template("{bar:40} {bytes}/{total_bytes} {bytes_per_sec}");
-    ProgressBar::with_draw_target(Some(bytes), ProgressDrawTarget::stderr())
+/// How far something is, on a terminal.
+pub(super) fn bar(length: u64, template: &str) -> ProgressBar {
+    let style = ProgressStyle::with_template(template);
+    ProgressBar::with_draw_target(Some(length), ProgressDrawTarget::stderr())
         .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }

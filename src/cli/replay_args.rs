@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 
@@ -83,6 +84,12 @@ pub(super) struct RunArgs {
     /// Do all of it so many times, with new files for each, and tell what became of each
     #[arg(long = "loop", value_name = "N", requires = "root", conflicts_with = "trace")]
     pub(super) rounds: Option<NonZeroU32>,
+    /// Operations that had ended by then, counted from the first one (10s, 5ms), are done before, as fast as it goes and without times
+    #[arg(long, value_name = "TIME", value_parser = values::parse_duration, requires = "root", conflicts_with = "trace")]
+    pub(super) from: Option<Duration>,
+    /// Operations that end later than this, counted from the first one (10s, 5ms), are not done
+    #[arg(long, value_name = "TIME", value_parser = values::parse_duration, requires = "root", conflicts_with = "trace")]
+    pub(super) until: Option<Duration>,
     /// Before the first call write everything that this machine has to write, and forget what it keeps of files: ALL PROGRAMS read from disks again
     #[arg(long, requires = "root")]
     pub(super) drop_caches: bool,

@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 use serde_json::Value;
 
 use super::error::CliError;
-use super::replay::MISMATCH;
+use super::replay::{MISMATCH, bar};
 use super::replay_args::RunArgs;
 use super::replay_trace::without;
 use super::{FAILURE, analyse, signals};
@@ -27,6 +27,7 @@ pub(super) fn run(args: &RunArgs, rounds: NonZeroU32, root: &Path) -> Result<Exi
     let is_over = signals::flag().map_err(CliError::Output)?;
     let mut done = Rounds::default();
     let mut worst = 0;
+    let bar = bar(rounds.get().into(), "{bar:40} {pos}/{len} rounds {elapsed}");
     for number in 1..=rounds.get() {
         // ORDERING: only a flag.
         if is_over.load(Ordering::Relaxed) {
@@ -53,7 +54,9 @@ pub(super) fn run(args: &RunArgs, rounds: NonZeroU32, root: &Path) -> Result<Exi
             .map_err(|it| CliError::Usage(format!("a round's report cannot be read: {it}")))?;
         worst = worst.max(code);
         done.add(&told);
+        bar.inc(1);
     }
+    bar.finish_and_clear();
     let is_stopped = done.len() < rounds.get() as usize;
     let report = report(&done, rounds.get(), analyse::limit(&args.print));
     analyse::print(&report, analyse::form(&args.print), to)?;

@@ -106,30 +106,29 @@ pub struct Comparison {
     pub bytes: u64,
     /// Operations that were not the same, those that were captured first.
     pub mismatches: Vec<Mismatch>,
+    /// What ended by then in the capture has no times here, ns since the first operation.
+    behind: Option<u64>,
+    /// Operations that have none.
+    pub prepared: u64,
+    /// Begin of the first of the others in the capture and end of the last one, ns since the first operation.
+    captured: Option<(u64, u64)>,
 }
 
 impl Comparison {
+    /// Of nothing yet. What ended by then in the capture, ns since the first operation, was done before, without times.
+    pub fn behind(behind: Option<u64>) -> Self {
+        Self { behind, ..Self::default() }
+    }
+
     /// One more operation.
     pub fn add(&mut self, pair: &Pair<'_>) {
-        let Compared { start: captured_start, worker, call, outcome, captured, replayed, .. } =
-            pair.compared;
-        let (start, end) = pair.replayed_time;
-        let lengths = [pair.captured_end.saturating_sub(captured_start), end.saturating_sub(start)];
-        let row = self.rows.entry((worker, call)).or_default();
-        row.outcomes[outcome as usize] += 1;
-        row.times.add(lengths);
-        if let Some(file) = pair.file {
-            self.files.entry(file).or_default().add(lengths);
+        let Compared { worker, call, outcome, .. } = pair.compared;
+        self.rows.entry((worker, call)).or_default().outcomes[outcome as usize] += 1;
+        if self.behind.is_some_and(|it| pair.captured_end <= it) {
+            self.prepared += 1;
+        } else {
+            self.add_times(pair);
         }
-        let moved = |ret: i64| u64::try_from(ret).ok().filter(|_| pair.moves_bytes).unwrap_or(0);
-        self.timeline.add(Side::Captured, pair.captured_end, moved(captured));
-        self.timeline.add(Side::Replayed, end, moved(replayed));
-        if let Some(late) = pair.late {
-            self.lateness.add(late);
-        }
-        self.first = Some(self.first.map_or(start, |it| it.min(start)));
-        self.last = self.last.max(end);
-        self.bytes += moved(replayed);
         if outcome.is_mismatch() {
             let path = pair.path.map(<[u8]>::to_vec);
             self.mismatches.push(Mismatch { compared: pair.compared, path });
@@ -137,6 +136,29 @@ impl Comparison {
                 self.keep_first();
             }
         }
+    }
+
+    fn add_times(&mut self, pair: &Pair<'_>) {
+        let Compared { start: captured_start, worker, call, captured, replayed, .. } =
+            pair.compared;
+        let (start, end) = pair.replayed_time;
+        let lengths = [pair.captured_end.saturating_sub(captured_start), end.saturating_sub(start)];
+        let row = self.rows.entry((worker, call)).or_default();
+        row.times.add(lengths);
+        if let Some(file) = pair.file {
+            self.files.entry(file).or_default().add(lengths);
+        }
+        let moved = |ret: i64| u64::try_from(ret).ok().filter(|_| pair.moves_bytes).unwrap_or(0);
+        let captured_end = pair.captured_end.saturating_sub(self.behind.unwrap_or(0));
+        self.timeline.add(Side::Captured, captured_end, moved(captured));
+        self.timeline.add(Side::Replayed, end, moved(replayed));
+        if let Some(late) = pair.late {
+            self.lateness.add(late);
+        }
+        self.first = Some(self.first.map_or(start, |it| it.min(start)));
+        self.last = self.last.max(end);
+        self.bytes += moved(replayed);
+        self.captured = both(self.captured, Some((captured_start, pair.captured_end)));
     }
 
     /// Takes in what another one has.
@@ -154,6 +176,8 @@ impl Comparison {
         self.first = self.first.into_iter().chain(other.first).min();
         self.last = self.last.max(other.last);
         self.bytes += other.bytes;
+        self.captured = both(self.captured, other.captured);
+        self.prepared += other.prepared;
         self.mismatches.extend(other.mismatches);
         self.keep_first();
     }
@@ -188,7 +212,7 @@ impl Comparison {
 
     fn times<K: Ord>(&self, key: impl Fn(&(u32, u16)) -> K) -> BTreeMap<K, Times> {
         let mut all: BTreeMap<K, Times> = BTreeMap::new();
-        for (of, row) in &self.rows {
+        for (of, row) in self.rows.iter().filter(|it| it.1.times.replayed.count() > 0) {
             all.entry(key(of)).or_default().merge(&row.times);
         }
         all
@@ -204,6 +228,18 @@ impl Comparison {
     pub fn span(&self) -> u64 {
         self.last.saturating_sub(self.first.unwrap_or(self.last))
     }
+
+    /// The same in the capture, of the same operations. Where a part of it was wanted that part's begin counts, if one had begun before.
+    pub fn captured_span(&self) -> u64 {
+        let (first, last) = self.captured.unwrap_or_default();
+        last.saturating_sub(first.max(self.behind.unwrap_or(0)))
+    }
+}
+
+/// From the earlier begin to the later end.
+fn both(one: Option<(u64, u64)>, other: Option<(u64, u64)>) -> Option<(u64, u64)> {
+    let all = || one.into_iter().chain(other);
+    Some((all().map(|it| it.0).min()?, all().map(|it| it.1).max()?))
 }
 
 #[cfg(test)]

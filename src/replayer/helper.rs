@@ -7,8 +7,8 @@ use std::sync::{Mutex, PoisonError};
 
 use zstd::bulk::Decompressor;
 
-use super::load::{Loaded, Next, Source};
-use super::stamps::Stamps;
+use super::load::{Loaded, Next};
+use super::worker::Shared;
 use crate::replay::comparison::Comparison;
 use crate::replay::file::PlanError;
 
@@ -29,11 +29,11 @@ pub(super) enum Request {
 ///
 /// There is no memory for what decompresses the plan.
 pub(super) fn help(
-    (source, stamps): (&Source, &Stamps),
+    Shared { source, stamps, options, .. }: &Shared,
     requests: &Mutex<Receiver<Request>>,
 ) -> io::Result<Comparison> {
     let mut zstd = Decompressor::new()?;
-    let mut comparison = Comparison::default();
+    let mut comparison = Comparison::behind(options.window.from);
     loop {
         // Nobody panics while it is held.
         let request = requests.lock().unwrap_or_else(PoisonError::into_inner).recv();

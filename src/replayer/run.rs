@@ -16,8 +16,10 @@ use super::contents;
 use super::given::Given;
 use super::helper::{Request, help};
 use super::load::Source;
+use super::progress::Progress;
 use super::stamps::Stamps;
 use super::turns::Turns;
+use super::window::{Gate, Window};
 use super::worker::{Failure, Shared, Told, work};
 use crate::replay::comparison::Comparison;
 use crate::replay::file::{Index, PlanError, PlanReader};
@@ -61,6 +63,8 @@ pub struct Options {
     pub speed: f64,
     /// What is written.
     pub contents: contents::Contents,
+    /// Which part of it.
+    pub window: Window,
 }
 
 impl Options {
@@ -145,7 +149,7 @@ const HANDLES_MAX: u32 = 1 << 24;
 /// Descriptors of our own, and what threads have open for a moment.
 const OWN_DESCRIPTORS: i32 = 256;
 
-/// Replays a plan in the root directory that we have. `go_on` is asked now and then.
+/// Replays a plan in the root directory that we have. `go_on` is asked now and then, and told how many operations are done.
 ///
 /// # Errors
 ///
@@ -155,7 +159,7 @@ pub fn run(
     index: Index,
     options: Options,
     Machine { cpus, ticks }: Machine,
-    go_on: &mut dyn FnMut() -> bool,
+    go_on: &mut dyn FnMut(u64) -> bool,
 ) -> Result<Replayed, RunError> {
     if index.handles > HANDLES_MAX {
         return Err(PlanError::Damaged { at: 0, what: "it has too many descriptors" }.into());
@@ -173,6 +177,8 @@ pub fn run(
     let shared = Shared {
         ahead,
         turns: Turns::new(workers),
+        progress: Progress::new(workers),
+        gate: Gate::new(options.window.from.is_none()),
         stamps: Stamps::new(Some(ticks).filter(|_| options.pacing == Pacing::Max)),
         given,
         may_spin: AtomicBool::new(true),
@@ -219,7 +225,7 @@ fn all(
     shared: &Shared,
     first: &[u32],
     cpus: usize,
-    go_on: &mut dyn FnMut() -> bool,
+    go_on: &mut dyn FnMut(u64) -> bool,
 ) -> Result<(Comparison, Ended), RunError> {
     let (requests, received) = sync_channel(REQUESTS_MAX);
     let received = Mutex::new(received);
@@ -227,12 +233,11 @@ fn all(
         let mut helpers = Vec::new();
         for number in 0..(cpus / 4).clamp(1, HELPERS_MAX) {
             let builder = Builder::new().name(format!("helper {number}"));
-            let helper =
-                builder.spawn_scoped(scope, || help((&shared.source, &shared.stamps), &received));
+            let helper = builder.spawn_scoped(scope, || help(shared, &received));
             helpers.push(helper.map_err(RunError::Thread)?);
         }
         let result = threads(scope, (shared, first, cpus), requests, go_on);
-        let mut comparison = Comparison::default();
+        let mut comparison = Comparison::behind(shared.options.window.from);
         for helper in helpers {
             let compared = helper.join().map_err(|_| RunError::Helper)?;
             comparison.merge(compared.map_err(RunError::Memory)?);
@@ -255,7 +260,7 @@ fn threads<'scope>(
     scope: &'scope Scope<'scope, '_>,
     (shared, first, cpus): (&'scope Shared, &[u32], usize),
     requests: SyncSender<Request>,
-    go_on: &mut dyn FnMut() -> bool,
+    go_on: &mut dyn FnMut(u64) -> bool,
 ) -> Result<Ended, RunError> {
     let (tell, told): (Sender<Told>, Receiver<Told>) = channel();
     let start = |worker: u32| -> Result<(), RunError> {
@@ -268,7 +273,7 @@ fn threads<'scope>(
             .map_err(RunError::Thread)
     };
     let mut result = Ok(());
-    let (mut alive, mut most, mut is_stopped) = (0_usize, 0, false);
+    let (mut alive, mut prepared, mut most, mut is_stopped) = (0_usize, 0, 0, false);
     let mut born: Vec<u32> = first.to_vec();
     loop {
         for worker in born.drain(..) {
@@ -280,6 +285,12 @@ fn threads<'scope>(
         shared.may_spin.store(alive < cpus, Ordering::Relaxed);
         if (result.is_err() || is_stopped) && !shared.turns.is_over() {
             shared.turns.stop();
+            shared.gate.open();
+        }
+        // Whoever had children has told so before it told that it is prepared.
+        if prepared == alive && !shared.gate.is_open() {
+            shared.stamps.begin_again();
+            shared.gate.open();
         }
         if alive == 0 {
             return result.map(|()| Ended { is_stopped, most });
@@ -287,6 +298,7 @@ fn threads<'scope>(
         match told.recv_timeout(LOOK_EVERY) {
             Ok(Told::Born(worker)) if result.is_ok() && !is_stopped => born.push(worker),
             Ok(Told::Born(_)) => {}
+            Ok(Told::Prepared) => prepared += 1,
             Ok(Told::Ended) => alive -= 1,
             Ok(Told::Failed(failure)) => {
                 alive -= 1;
@@ -294,7 +306,7 @@ fn threads<'scope>(
             }
             Err(_) => {}
         }
-        is_stopped |= !go_on();
+        is_stopped |= !go_on(shared.progress.done());
     }
 }
 

@@ -1,5 +1,7 @@
 //! When operations began and ended: read from the clock, or, where they follow each other as fast as they can, from what is read faster.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use crate::sys::clock;
 use crate::sys::ticks::{Both, Ticks};
 use crate::units::KernelTime;
@@ -14,18 +16,29 @@ const SLEEP_NS: u64 = 100_000_000;
 #[derive(Debug)]
 pub(super) struct Stamps {
     ticks: Option<Ticks>,
-    begin: KernelTime,
+    begin: AtomicU64,
 }
 
 impl Stamps {
     /// From now on; with `ticks`, if there are any.
     pub(super) fn new(ticks: Option<Ticks>) -> Self {
-        Self { ticks, begin: clock::now() }
+        Self { ticks, begin: AtomicU64::new(clock::now().0) }
+    }
+
+    /// Times are counted from now on: nobody asks for earlier ones any more.
+    pub(super) fn begin_again(&self) {
+        // ORDERING: whoever is to see it is let through a gate behind it.
+        self.begin.store(clock::now().0, Ordering::Relaxed);
+    }
+
+    fn begin(&self) -> u64 {
+        // ORDERING: see `begin_again`.
+        self.begin.load(Ordering::Relaxed)
     }
 
     /// ns since the replay began, by the clock.
     fn clock(&self) -> u64 {
-        clock::now().0.saturating_sub(self.begin.0)
+        clock::now().0.saturating_sub(self.begin())
     }
 
     /// A stamp: what it means tells [`Self::ns`]. Without ticks it is a time, ns since the replay began.
@@ -43,7 +56,7 @@ impl Stamps {
             } else {
                 let early = if may_spin { SPIN_NS } else { 0 };
                 let until = time.saturating_sub(early).min(now.saturating_add(SLEEP_NS));
-                clock::sleep_until(KernelTime(self.begin.0.saturating_add(until)));
+                clock::sleep_until(KernelTime(self.begin().saturating_add(until)));
             }
             now = self.clock();
         }
@@ -58,7 +71,7 @@ impl Stamps {
     /// ns since the replay began. `at` is behind the stamp.
     pub(super) fn ns(&self, stamp: u64, at: Option<Both>) -> u64 {
         match self.ticks.zip(at) {
-            Some((ticks, at)) => ticks.time(stamp, at).0.saturating_sub(self.begin.0),
+            Some((ticks, at)) => ticks.time(stamp, at).0.saturating_sub(self.begin()),
             None => stamp,
         }
     }

@@ -8,9 +8,11 @@ use super::ahead::{Ahead, Ready};
 use super::given::Given;
 use super::helper::{Reply, Request};
 use super::load::{Besides, Due, Got, Loaded, Source};
+use super::progress::{Count, Progress};
 use super::run::{Options, Order, Pacing};
 use super::stamps::Stamps;
 use super::turns::Turns;
+use super::window::Gate;
 use crate::replay::file::PlanError;
 use crate::sys::again::{Batch, Contents, Memory, Slots};
 use crate::sys::thread;
@@ -23,6 +25,9 @@ pub(super) struct Shared {
     pub(super) ahead: Ahead,
     pub(super) options: Options,
     pub(super) turns: Turns,
+    /// Where those wait who have done what is to be done before.
+    pub(super) gate: Gate,
+    pub(super) progress: Progress,
     pub(super) slots: Slots,
     pub(super) contents: Arc<Contents>,
     /// For each worker those that are born by its operations, in their order: behind which one, and who.
@@ -39,6 +44,8 @@ pub(super) struct Shared {
 pub(super) enum Told {
     /// That worker is born.
     Born(u32),
+    /// A worker has done what is to be done before, and waits for the others.
+    Prepared,
     /// A worker is through.
     Ended,
     /// A worker cannot go on.
@@ -61,6 +68,11 @@ struct Work<'a> {
     memory: Memory,
     tell: &'a Sender<Told>,
     births: &'a [(u32, u32)],
+    /// What ends by then in the capture is done before, or, when that is over, is done at all.
+    until: u64,
+    is_prepared: bool,
+    /// Operations that it has done, and where it says so.
+    done: (u32, Option<&'a Count>),
     /// When the last operation ended, ns since the replay began, and when it did in the capture, ns since the first one. With ticks, which
     /// only `--speed max` has, the first of them is a stamp, which nobody asks for there.
     last: (u64, u64),
@@ -92,7 +104,19 @@ fn all(
     let memory = memory.map_err(Failure::Memory)?;
     let plan = shared.source.index.workers.get(worker as usize);
     let is_waited_for = plan.is_some_and(|it| it.is_waited_for);
-    let mut work = Work { shared, worker, is_waited_for, memory, tell, births, last: (0, 0) };
+    let window = shared.options.window;
+    let mut work = Work {
+        shared,
+        worker,
+        is_waited_for,
+        memory,
+        tell,
+        births,
+        until: window.from.or(window.until).unwrap_or(u64::MAX),
+        is_prepared: window.from.is_none(),
+        done: (0, shared.progress.of(worker)),
+        last: (0, 0),
+    };
     let Ready { frames, next } = shared.ahead.take(worker);
     let (sender, replies): (_, Receiver<Reply>) = sync_channel(1);
     let ask = |next| {
@@ -128,6 +152,10 @@ impl Work<'_> {
         let mut goes_on = true;
         for index in 0..loaded.due.len() {
             let due = loaded.due[index];
+            if due.end > self.until && !self.goes_behind(due.end) {
+                goes_on = false;
+                break;
+            }
             let waits = &loaded.waits[from..due.waits_end as usize];
             from = due.waits_end as usize;
             let got = match due.besides {
@@ -145,6 +173,20 @@ impl Work<'_> {
         }
         loaded.at = self.shared.stamps.both();
         goes_on
+    }
+
+    /// What ends then, behind what it had to do so far, is to be done, too.
+    fn goes_behind(&mut self, end: u64) -> bool {
+        let window = self.shared.options.window;
+        let until = window.until.unwrap_or(u64::MAX);
+        if !self.is_prepared && end <= until {
+            let _ = self.tell.send(Told::Prepared);
+            self.shared.gate.wait();
+            self.is_prepared = true;
+            self.until = until;
+            self.last = (0, window.from.unwrap_or(0));
+        }
+        end <= self.until
     }
 
     /// Does it when its turn and its time have come; `None` if all is over.
@@ -212,9 +254,11 @@ impl Work<'_> {
     /// Waits for its time. How late it is, if it has one.
     fn pace(&self, due: &Due) -> Option<u64> {
         let options = &self.shared.options;
+        let from = options.window.from.unwrap_or(0);
         let time = match options.pacing {
+            _ if !self.is_prepared => return None,
             Pacing::Max => return None,
-            Pacing::Open => options.scaled(due.start),
+            Pacing::Open => options.scaled(due.start.saturating_sub(from)),
             Pacing::Closed => {
                 let (ended, captured_end) = self.last;
                 ended.saturating_add(options.scaled(due.start.saturating_sub(captured_end)))
@@ -242,6 +286,8 @@ impl Work<'_> {
             _ => {}
         }
         self.last = (end, due.end);
+        self.done.0 += 1;
+        self.done.1.iter().for_each(|it| it.set(self.done.0));
         Got { ret, start, end, late: None }
     }
 

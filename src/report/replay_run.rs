@@ -23,6 +23,8 @@ pub struct Run<'a> {
     pub expected_span: Option<u64>,
     /// It was stopped before its end.
     pub is_stopped: bool,
+    /// What ended later in the capture was not to be done, ns since the first operation.
+    pub until: Option<u64>,
     /// Threads that were there at once at most, and CPUs.
     pub threads: (usize, usize),
 }
@@ -69,13 +71,14 @@ pub fn report(run: &Run<'_>, limit: usize) -> Report {
     let pace = Pace {
         lateness: &comparison.lateness,
         span: comparison.span(),
-        captured_span: index.span,
+        captured_span: comparison.captured_span(),
         expected_span,
     };
     let mut facts = vec![
         ("operations", "operations done again", count(&|_| true)),
         ("mismatches", "  with another result", count(&Outcome::is_mismatch)),
         ("not_compared", "  not compared", count(&|it| it == Outcome::NotCompared)),
+        ("prepared", "  done before --from", Cell::Count(comparison.prepared)),
         ("skipped", "not done again", Cell::Count(skipped(index))),
         ("moved_bytes", "bytes moved", Cell::Count(comparison.bytes)),
     ];
@@ -103,13 +106,18 @@ pub fn report(run: &Run<'_>, limit: usize) -> Report {
 }
 
 /// Operations of the plan.
-fn planned(index: &Index) -> u64 {
+pub fn planned(index: &Index) -> u64 {
     index.workers.iter().map(|it| u64::from(it.operations)).sum()
 }
 
-/// True if all of the plan was done.
+/// True if all of the plan was done that was to be.
 pub fn is_whole(run: &Run<'_>) -> bool {
-    !run.is_stopped && run.comparison.count(|_| true) == planned(run.index)
+    !run.is_stopped && (run.until.is_some() || missing(run) == 0)
+}
+
+/// Operations of the plan that were not done.
+fn missing(run: &Run<'_>) -> u64 {
+    planned(run.index).abs_diff(run.comparison.count(|_| true))
 }
 
 /// Operations of the capture that are not in the replay.
@@ -242,6 +250,15 @@ fn notes(run: &Run<'_>, not_shown: usize) -> Vec<String> {
         notes.push("the replay was stopped before its end".to_owned());
     } else if !is_whole(run) {
         notes.push("not all that is in the plan was done: the plan contradicts itself".to_owned());
+    } else if run.until.is_some() {
+        notes.push(format!("{} operations end behind --until and were not done", missing(run)));
+    }
+    if run.comparison.prepared > 0 {
+        notes.push(format!(
+            "{} operations had ended before --from: they were done as fast as it goes, their results are compared, and all times and bytes \
+             are those of the others",
+            run.comparison.prepared
+        ));
     }
     notes
 }
