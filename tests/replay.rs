@@ -395,6 +395,42 @@ fn a_part_is_done_again() {
     assert!(refused.stderr().contains("ends 910ms after"), "{}", refused.stderr());
 }
 
+/// Fails if a write goes elsewhere in a file because the reads and seeks that had moved to its place are not done again.
+#[test]
+fn what_is_left_out_has_moved_files_all_the_same() {
+    if !can_record(&[UPROBES]) {
+        return;
+    }
+    let dir = scratch_dir("replay");
+    let place = dir.path().join("f");
+    fs::write(&place, "1234567\n1234567\nrest").expect("space");
+    let line =
+        format!("exec 3<>{}; read a <&3; echo new >&3; read b <&3; echo more >&3", text(&place));
+    let (finished, _) = record(&dir.path().join("trace"), &NAMED, &["sh", "-c", &line]);
+    finished.success();
+    let (plan, log) = (dir.path().join("plan"), dir.path().join("trace/traces.iocap"));
+    iotrace(&["replay", "plan", text(&log), "--io", "w", "-o", text(&plan)]).success();
+    let replay = Replay { plan, root: dir.path().join("root") };
+    iotrace(&[
+        "replay",
+        "init",
+        text(&replay.plan),
+        "--root",
+        text(&replay.root),
+        "--content",
+        "zero",
+    ])
+    .success();
+    replay.run(&["--speed", "max"]).success();
+    let written = fs::read(replay.inside(&place)).expect("made");
+    let is_written: Vec<bool> = written.chunks(4).map(|it| it != [0; 4]).collect();
+    assert_eq!(is_written, [false, false, true, false, true, true], "{written:?}");
+    let again = format!("{}/", text(&dir.path().join("again")));
+    let report = replay.report(&["--speed", "max", "--trace", &again]);
+    assert_eq!(report["trace"]["is_same"], true, "{report:#}");
+    assert_eq!(report["trace"]["offsets_unknown"], 0, "{report:#}");
+}
+
 /// What a replay could have changed outside.
 fn seen(path: &Path) -> Vec<(PathBuf, u32, u64, i64, i64)> {
     let mut found = Vec::new();

@@ -165,6 +165,7 @@ impl<O: Out> Planner<O> {
             }
             Treatment::Done => {
                 self.make_way(operation)?;
+                self.stand(operation)?;
                 match self.plan(operation, (ret, end), effects) {
                     Ok((planned, before)) => self.emit(operation, planned, before),
                     Err(reason) => {

@@ -89,8 +89,7 @@ impl Things {
     ) {
         let call = operation.call.call();
         if moves_position(operation, is_target) {
-            let position = self.positions.entry(description).or_default();
-            position.touch(by, Touch::Changes, floor, before);
+            self.moved(description, (by, floor, &mut *before));
         }
         let offset = if is_target { operation.target_offset } else { operation.offset };
         let bytes = operation.ret.and_then(|it| u64::try_from(it).ok()).unwrap_or(0);
@@ -117,6 +116,12 @@ impl Things {
             }
             _ => {}
         }
+    }
+
+    /// Where an open file stands.
+    pub(super) fn moved(&mut self, description: u64, (by, floor, before): By<'_>) {
+        let position = self.positions.entry(description).or_default();
+        position.touch(by, Touch::Changes, floor, before);
     }
 
     /// Another length, by whatever call (`O_TRUNC`, too).

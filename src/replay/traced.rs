@@ -14,7 +14,7 @@ use zstd::bulk::Decompressor;
 use super::file::{Index, Operation, PlanError, PlanReader};
 use super::names::is_kernels;
 use super::outcome::{makes_descriptor, outcome};
-use crate::event::syscall_table::{Call, CallId, Role};
+use crate::event::syscall_table::{Call, CallId, Class, Role};
 
 /// What the threads of a replay are called; the number of the worker comes behind.
 pub const THREAD_NAME: &str = "replay ";
@@ -165,16 +165,18 @@ impl Cursor<'_> {
         Ok(true)
     }
 
-    /// Passes what is no call of the program's: there is no more behind it than before.
-    fn skip_implicit(&mut self) -> Result<(), PlanError> {
+    /// Passes what is no call of the program's. How many of it were seeks.
+    fn skip_implicit(&mut self) -> Result<u64, PlanError> {
+        let mut seeks = 0;
         while self.has_more(self.at)? {
             let (operation, behind) = self.peek(self.at)?;
             if !operation.implicit {
                 break;
             }
+            seeks += u64::from(self.side.call(operation.call)?.class == Class::Seek);
             self.at = behind;
         }
-        Ok(())
+        Ok(seeks)
     }
 
     /// The operation at this place, and where the one behind it is.
@@ -208,8 +210,15 @@ pub fn compare(plan: &Side, recording: &Side, root: &[u8]) -> Result<Traced, Pla
         (0..).zip(named).filter_map(|(at, it)| Some((it?, at))).collect();
     let mut given: FxHashMap<Vec<u8>, usize> = FxHashMap::default();
     plan.index.given.iter().for_each(|it| *given.entry(it.path.clone()).or_default() += 1);
-    let mut comparer =
-        Comparer { plan, recording, root, given, was_given: false, traced: Traced::default() };
+    let mut comparer = Comparer {
+        plan,
+        recording,
+        root,
+        given,
+        was_given: false,
+        seeks: 0,
+        traced: Traced::default(),
+    };
     for worker in 0..plan.index.workers.len() {
         // A thread that is not there has done nothing.
         let recorded = threads.get(&worker).copied().unwrap_or(usize::MAX);
@@ -230,6 +239,8 @@ struct Comparer<'a> {
     given: FxHashMap<Vec<u8>, usize>,
     /// The last call has opened one of them.
     was_given: bool,
+    /// Seeks of the plan that no call of the capture did, and that are not recorded yet.
+    seeks: u64,
     traced: Traced,
 }
 
@@ -241,7 +252,7 @@ impl Comparer<'_> {
         mut recorded: Cursor<'_>,
     ) -> Result<(), PlanError> {
         loop {
-            plan.skip_implicit()?;
+            self.seeks += plan.skip_implicit()?;
             recorded.skip_implicit()?;
             if !plan.has_more(plan.at)? {
                 break;
@@ -374,6 +385,10 @@ impl Comparer<'_> {
             "dup" | "close" => true,
             // The end of a process lets go of a lock.
             "flock" => got.args[1] == u64::from(libc::LOCK_UN.cast_unsigned()),
+            "lseek" if self.seeks > 0 && got.args[2] == SEEK_SET => {
+                self.seeks -= 1;
+                true
+            }
             "lseek" => was_given,
             "open" | "openat" => {
                 let path = self.inside(got.path).unwrap_or_default();
@@ -413,6 +428,9 @@ impl Comparer<'_> {
         Ok(())
     }
 }
+
+/// `lseek` to a place from the beginning (`include/uapi/linux/fs.h`).
+const SEEK_SET: u64 = libc::SEEK_SET as u64;
 
 fn has_offset(call: &Call, operation: &Operation<'_>) -> bool {
     operation.offset.is_some() || call.arg(Role::Offset).is_some()

@@ -49,14 +49,14 @@ pub(super) enum Besides {
     Waits,
     /// It is closed, which no call of the capture did.
     Implicit,
-    /// The same of an unlock.
-    ImplicitUnlock,
+    /// The same of an unlock, or a seek.
+    ImplicitChange,
 }
 
 impl Besides {
     /// True for what no call of the capture did.
     pub(super) fn is_implicit(self) -> bool {
-        matches!(self, Self::Implicit | Self::ImplicitUnlock)
+        matches!(self, Self::Implicit | Self::ImplicitChange)
     }
 }
 
@@ -65,7 +65,8 @@ fn besides(call: &Call, operation: &Operation<'_>) -> Option<Besides> {
     let wish = (call.class == Class::Lock).then(|| wish(&operation.args));
     match (call.class, operation.implicit) {
         (Class::Close, true) => Some(Besides::Implicit),
-        (Class::Lock, true) if wish == Some(Wish::Unlock) => Some(Besides::ImplicitUnlock),
+        (Class::Lock, true) if wish == Some(Wish::Unlock) => Some(Besides::ImplicitChange),
+        (Class::Seek, true) => Some(Besides::ImplicitChange),
         (_, true) => None,
         (Class::Close, _) if operation.keeps_handle => Some(Besides::ClosesCopy),
         (Class::Close, _) => Some(Besides::Closes),

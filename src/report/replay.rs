@@ -36,7 +36,7 @@ pub fn report<O: Out>(plan: &Planner<O>, _: &Summary, limit: usize) -> Report {
     let facts = vec![
         ("done", "operations done again", sum(&mut plan.done.values().copied())),
         ("followed", "  worked into them", Cell::Count(plan.followed)),
-        ("added", "  closed without a call", Cell::Count(plan.implicit)),
+        ("added", "  besides, without a call", Cell::Count(plan.implicit)),
         ("left", "  not done again", sum(&mut plan.left.values().copied())),
         ("asynchronous_left", "  asynchronous, not done again", Cell::Count(plan.asynchronous)),
         ("read_bytes", "bytes to read", Cell::Count(plan.bytes[0])),

@@ -1,15 +1,16 @@
 //! What the replay has to do although no call did it that is done again: descriptors go with their processes, by an exec, or by a call that
-//! is left out; and others have let go of a lock that somebody has got.
+//! is left out; others have let go of a lock that somebody has got; and what moved a file's position may be left out.
 //!
 //! Such an operation stands behind those of a worker that are in the plan by then, and waits only for others that are there, too. So it is
 //! in nobody's way for ever, whatever that worker is inside of. No number counts it.
 
 use super::{Out, Planner};
-use crate::event::syscall_table::CallId;
-use crate::operation::model::ProcessKey;
+use crate::event::syscall_table::{CallId, Class};
+use crate::operation::model::{ProcessKey, SyscallOperation};
 use crate::replay::handles::Handle;
 use crate::replay::order::{At, Before, Timed, Worker};
 use crate::replay::planned::Planned;
+use crate::replay::things::moves_position;
 use crate::units::{Fd, KernelTime};
 
 impl<O: Out> Planner<O> {
@@ -87,6 +88,52 @@ impl<O: Out> Planner<O> {
         );
         let flags = libc::LOCK_UN.cast_unsigned().into();
         self.implicit(("flock", [0, flags, 0, 0, 0, 0]), handle, (at.at, 0), before)
+    }
+
+    /// Whoever reads or writes where the file stands does so where the capture did, whoever has moved that and is not in the plan: a
+    /// seek goes before, where it is needed.
+    pub(super) fn stand(&mut self, operation: &SyscallOperation) -> Result<(), O::Error> {
+        let class = operation.call.call().class;
+        if !matches!(class, Class::Read | Class::Write | Class::Transfer) {
+            return Ok(());
+        }
+        let Ok(handles) = self.descriptors(operation, true) else { return Ok(()) };
+        let target = operation.target.as_ref().map(|it| &it.1);
+        let places =
+            [(operation.offset, operation.file.as_ref()), (operation.target_offset, target)];
+        for (number, (handle, (offset, file))) in handles.into_iter().zip(places).enumerate() {
+            let is_target = number == 1;
+            let flags = file.and_then(|it| it.flags).unwrap_or(0);
+            // What is appended goes to the end, wherever it stands.
+            let appends =
+                (class == Class::Write || is_target) && flags & libc::O_APPEND.cast_unsigned() != 0;
+            if let Some((handle, offset)) = handle.zip(offset)
+                && moves_position(operation, is_target)
+                && !appends
+                && self.handles.file(handle).is_some()
+                && self.handles.position(handle).get() != offset
+            {
+                self.seeks(operation, handle, offset)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Has a file stand there before this operation.
+    fn seeks(
+        &mut self,
+        operation: &SyscallOperation,
+        handle: Handle,
+        offset: u64,
+    ) -> Result<(), O::Error> {
+        let mut before = Before::default();
+        let at = self.timed(operation, operation.start, &mut before);
+        let floor = self.under_way.floor();
+        self.things.of_handle(&mut self.handles, handle, false, (at, floor, &mut before));
+        self.things.moved(self.handles.description(handle), (at, floor, &mut before));
+        self.handles.position(handle).set(offset);
+        let whence = libc::SEEK_SET.cast_unsigned().into();
+        self.implicit(("lseek", [0, offset, whence, 0, 0, 0]), handle, (at.at, at.start), before)
     }
 
     /// The place behind the last operation of a worker.
