@@ -20,7 +20,7 @@ use support::mounted::Mounted;
 use support::need::{Need, require};
 use support::postgres::Server;
 use support::process::{Finished, run};
-use support::recording::{BINARY, TIMEOUT, can_record, compile, iotrace, record};
+use support::recording::{BINARY, TIMEOUT, alone, can_record, compile, iotrace, record};
 use support::{scratch_dir, text};
 
 /// What is needed to know every name of a program that uses the C library.
@@ -194,6 +194,105 @@ fn programs_are_done_again() {
         assert!(dir.path().join("again/traces.otf2").exists());
         assert_eq!(sizes(&replay.inside(&place)), sizes(&place), "{program}");
     }
+}
+
+/// What a program printed, and its replay. On a busy machine what `io_submit` was given is read too late now and then: then again.
+#[track_caller]
+fn of_asynchronous(dir: &Path, program: &[&str]) -> (String, Replay) {
+    let trace = dir.join("trace");
+    for _ in 0..16 {
+        let (finished, recording) = record(&trace, &NAMED, program);
+        let printed = finished.success().stdout();
+        recording.assert_whole();
+        if recording.number("async_unread") == 0 {
+            return (printed, Replay::of_log(dir, "plan"));
+        }
+        fs::remove_dir_all(&trace).expect("ours");
+    }
+    panic!("what io_submit was given was read too late in every run")
+}
+
+/// How often something is done again that is called so.
+fn count_of(report: &Value, call: &str) -> u64 {
+    let rows = report["outcomes"].as_array().expect("a list").iter();
+    rows.filter(|it| it["call"] == call).filter_map(|it| it["count"].as_u64()).sum()
+}
+
+/// Fails if an operation of `io_submit` is not done again, if fewer may be under way at once than were, or if bytes are not those that fio counts.
+#[test]
+fn asynchronous_operations_are_done_again() {
+    if !can_record(&[UPROBES, Need::Fio]) {
+        return;
+    }
+    let _alone = alone();
+    for (options, depth) in [
+        (&["--direct=1", "--iodepth=16"][..], 16),
+        (&["--iodepth=4", "--fsync=7", "--iodepth_batch_submit=4"], 4),
+    ] {
+        let dir = scratch_dir("replay");
+        let place = dir.path().join("place");
+        fs::create_dir(&place).expect("a directory");
+        let file = format!("--filename={}", text(&place.join("data")));
+        let first = ["fio", "--name=a", "--rw=randrw", "--bs=4k", "--size=1636k"];
+        let second = ["--ioengine=libaio", "--output-format=json", &file];
+        let (report, replay) =
+            of_asynchronous(dir.path(), &[&first[..], &second, options].concat());
+        let fio: Value = serde_json::from_str(&report).expect("JSON");
+        let again = format!("{}/", text(&dir.path().join("again")));
+        let report = replay.report(&["--speed", "max", "--trace", &again]);
+        assert_eq!(report["mismatches"], 0, "{:#}", report["first_mismatches"]);
+        assert_eq!(report["trace"]["same"], report["operations"], "{:#}", report["trace"]);
+        assert_eq!(report["asynchronous"], 409, "{report:#}");
+        assert_eq!(report["lanes"], depth, "{report:#}");
+        let log = dir.path().join("again/traces.iocap");
+        let told = iotrace(&["script", "--json", text(&log)]).stdout();
+        let told: Vec<Value> =
+            told.lines().map(|it| serde_json::from_str(it).expect("JSON")).collect();
+        for (side, call, name) in
+            [("read", "aio:PREAD", "pread64"), ("write", "aio:PWRITE", "pwrite64")]
+        {
+            let side = &fio["jobs"][0][side];
+            assert_eq!(Some(count_of(&report, call)), side["total_ios"].as_u64(), "{report:#}");
+            let is_ours = |it: &&Value| {
+                let path = it["path"].as_str().unwrap_or_default();
+                it["name"] == name && path.ends_with("/data")
+            };
+            let bytes = told.iter().filter(is_ours).filter_map(|it| it["result"].as_u64()).sum();
+            assert_eq!(side["io_bytes"].as_u64(), Some(bytes), "{call}");
+        }
+        for options in [&["--speed", "3"][..], &["--speed", "3", "--pacing", "closed"]] {
+            replay.assert_same(options, 409);
+        }
+        replay.assert_same(&["--speed", "max", "--order", "total"], 409);
+        assert_eq!(sizes(&replay.inside(&place)), sizes(&place));
+    }
+}
+
+/// Each kind that there is of `io_submit`; of io_uring's it is not known what they ask for.
+#[test]
+fn what_is_known_of_asynchronous_operations_is_done_again() {
+    if !can_record(&[UPROBES]) {
+        return;
+    }
+    let _alone = alone();
+    let dir = scratch_dir("replay");
+    let program = compile("asynchronous.c", dir.path());
+    let place = dir.path().join("place");
+    fs::create_dir(&place).expect("a directory");
+    let (said, replay) = of_asynchronous(dir.path(), &[&program, text(&place)]);
+    let report = replay.report(&["--speed", "max"]);
+    assert_eq!(report["mismatches"], 0, "{:#}", report["first_mismatches"]);
+    let aio: Vec<String> =
+        said.lines().filter_map(|it| it.strip_prefix("aio ")).map(str::to_owned).collect();
+    for name in ["PREAD", "PREADV", "PWRITE", "PWRITEV", "FDSYNC"] {
+        let expected = aio.iter().filter(|it| it.split(' ').next() == Some(name)).count() as u64;
+        assert_eq!(count_of(&report, &format!("aio:{name}")), expected, "{name}");
+    }
+    assert_eq!(report["asynchronous"], aio.len(), "{report:#}");
+    let left = report["left_calls"].as_array().expect("a list").iter();
+    let left = left.filter(|it| it["call"].as_str().is_some_and(|it| it.starts_with("io_uring:")));
+    let left: u64 = left.filter_map(|it| it["count"].as_u64()).sum();
+    assert_eq!(left, said.lines().filter(|it| it.starts_with("io_uring ")).count() as u64);
 }
 
 /// A server of many processes, which share files by descriptors, pass locks and sockets, and sync: all of their calls on files.
@@ -510,6 +609,7 @@ fn plan_of(operations: &[Hostile], to: &Path) {
         let planned = Planned {
             at: At { worker: Worker(0), number },
             call: CallId::by_name(it.call).expect("a row"),
+            asynchronous: None,
             args: it.args,
             handle: Some(Handle(0)),
             target: None,

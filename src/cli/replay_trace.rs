@@ -66,6 +66,7 @@ pub(super) fn run(args: &RunArgs, trace: &OsStr, root: &Path) -> Result<ExitCode
     let (_, index) = open(&args.plan)?;
     let mut told = files::create_unnamed(&std::env::temp_dir()).map_err(CliError::Output)?;
     let told_to = told.try_clone().map_err(CliError::Output)?;
+    let calls: Vec<&str> = index.calls.iter().map(|it| it.name.as_str()).collect();
     // Whoever wants to stop it all stops the replay: what was recorded is written then.
     let _stop = signals::flag().map_err(CliError::Output)?;
     let program = std::env::current_exe().map_err(CliError::Output)?;
@@ -73,7 +74,7 @@ pub(super) fn run(args: &RunArgs, trace: &OsStr, root: &Path) -> Result<ExitCode
         .arg("-o")
         .arg(trace)
         .arg("-e")
-        .arg([EVENTS, &index.calls.join(",")].join(","))
+        .arg([EVENTS, &calls.join(",")].join(","))
         .args(naming())
         .arg("--")
         .arg(&program)

@@ -66,6 +66,8 @@ pub struct AsyncOperation {
     pub by_worker: bool,
     /// `IOSQE_*` and the kernel's own flags.
     pub flags: u64,
+    /// `RWF_*` of `io_submit`.
+    pub rw_flags: u32,
 }
 
 impl AsyncOperation {

@@ -21,8 +21,10 @@ pub enum Reason {
     Kernel,
     /// It makes a pipe, a socket or the like, or works on nothing else.
     Channel,
-    /// It is asynchronous.
+    /// It is asynchronous, and not all that it asks for is known, or no call does it.
     Asynchronous,
+    /// Its descriptor was closed while it was under way.
+    Closed,
     /// It is about memory: what is mapped, and what of it is touched.
     Memory,
     /// It changes the owner of a file.
@@ -65,6 +67,7 @@ impl Reason {
             Self::Kernel => "kernel-file",
             Self::Channel => "channel",
             Self::Asynchronous => "asynchronous",
+            Self::Closed => "descriptor-closed",
             Self::Memory => "memory",
             Self::Owner => "owner",
             Self::Attributes => "extended-attributes",
@@ -93,7 +96,10 @@ impl fmt::Display for Reason {
             Self::NotAFile => "on a pipe, a socket, a device or something without a name",
             Self::Kernel => "on files of /proc, /sys and /dev",
             Self::Channel => "of pipes, sockets and the like",
-            Self::Asynchronous => "asynchronous operations",
+            Self::Asynchronous => {
+                "asynchronous: where in the file, or what, is not known, or no call does it"
+            }
+            Self::Closed => "asynchronous, and the descriptor was closed meanwhile",
             Self::Memory => "of mapped memory",
             Self::Owner => "change an owner",
             Self::Attributes => "of extended attributes",

@@ -189,6 +189,12 @@ impl Handles {
         }
     }
 
+    /// True if somebody still has it of this open file description.
+    pub fn is_open(&self, handle: Handle, description: u64) -> bool {
+        let slot = self.slot(handle);
+        slot.references > 0 && slot.description == description
+    }
+
     /// Which open file description it is of.
     pub fn description(&self, handle: Handle) -> u64 {
         self.slot(handle).description

@@ -1,5 +1,6 @@
 //! Replay: what was captured is done again, somewhere else.
 
+mod asynchronous;
 pub mod block;
 pub mod calls;
 pub mod comparison;
@@ -8,6 +9,7 @@ pub mod file;
 pub mod fio;
 pub mod found;
 pub mod handles;
+mod lanes;
 pub mod lateness;
 pub mod locks;
 mod names;

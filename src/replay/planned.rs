@@ -3,6 +3,8 @@
 use super::handles::Handle;
 use super::order::{At, Worker};
 use super::world::FileId;
+use crate::analysis::done::What;
+use crate::event::async_table::Opcode;
 use crate::event::syscall_table::{CallId, Class};
 
 /// An operation as it is to be done again.
@@ -12,6 +14,8 @@ pub struct Planned {
     pub at: At,
     /// The call.
     pub call: CallId,
+    /// It was asked for asynchronously: this, instead of the call.
+    pub asynchronous: Option<Opcode>,
     /// Its registers as they were. Descriptors and pointers among them mean nothing any more.
     pub args: [u64; 6],
     /// What the first descriptor is; `None`: none, or none that was open.
@@ -50,6 +54,11 @@ pub struct Planned {
 }
 
 impl Planned {
+    /// What the program did.
+    pub fn what(&self) -> What {
+        self.asynchronous.map_or(What::Call(self.call), What::Async)
+    }
+
     /// Bytes that it has read and written.
     pub fn moved(&self) -> [u64; 2] {
         let bytes = u64::try_from(self.ret).unwrap_or(0);
@@ -77,7 +86,7 @@ pub struct Given {
     pub offset: u64,
 }
 
-/// A thread of the original.
+/// A thread of the replay: one of the original, or a lane of one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Who {
     /// Its number in the replay.
@@ -90,4 +99,6 @@ pub struct Who {
     pub comm: Vec<u8>,
     /// Whom its first operation waits for, besides what that needs itself.
     pub before: Vec<At>,
+    /// It does asynchronous operations of that thread: the how manieth of those that do, from 0.
+    pub lane: Option<u32>,
 }

@@ -12,24 +12,28 @@
 mod given;
 mod implicit;
 mod locking;
+mod submitted;
 
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
+use super::asynchronous::is_about_them;
 use super::calls::{Reason, Treatment, treatment};
 use super::families::Families;
 use super::found;
 use super::handles::{Behind, Handle, Handles};
+use super::lanes::Lanes;
 use super::locks::Locks;
 use super::names::of_file;
 use super::order::{At, Before, Timed, Waited, Worker};
 use super::planned::{Given, Planned, Who};
 use super::strangers::{Strangers, may_make_names};
 use super::things::{Things, stood};
-use super::under_way::UnderWay;
+use super::under_way::{Inside, UnderWay};
 use super::world::{NodeId, Thing, World};
-use crate::event::syscall_table::{CallId, Class, Role};
+use crate::analysis::done::What;
+use crate::event::syscall_table::{Class, Role};
 use crate::operation::model::{FdEffect, ProcessKey, SyscallOperation, ThreadKey};
 use crate::operation::{Sink, Step};
 use crate::units::KernelTime;
@@ -80,6 +84,7 @@ pub struct Planner<O> {
     /// How many operations each worker has, also those whose threads are gone.
     counts: Vec<u32>,
     under_way: UnderWay,
+    lanes: Lanes,
     new: FxHashMap<ThreadKey, NewThread>,
     families: Families,
     /// The newest operation of each process, and whether it is its own or of whom it was born.
@@ -92,16 +97,14 @@ pub struct Planner<O> {
     pub given: Vec<Given>,
     /// Operations that wait for another thread's.
     pub waits: u64,
-    /// Operations that are done again, by call.
-    pub done: BTreeMap<CallId, u64>,
+    /// Operations that are done again.
+    pub done: BTreeMap<What, u64>,
     /// Operations that are in what is done again.
     pub followed: u64,
     /// What the replay does besides, as no call did it that is done again.
     pub implicit: u64,
     /// Operations that are not done again.
-    pub left: BTreeMap<(Reason, CallId), u64>,
-    /// Asynchronous operations, which are not.
-    pub asynchronous: u64,
+    pub left: BTreeMap<(Reason, What), u64>,
     /// Bytes that the operations that are done again read and write.
     pub bytes: [u64; 2],
     /// When the last operation ended, in ns since the first one.
@@ -122,6 +125,7 @@ impl<O: Out> Planner<O> {
             threads: FxHashMap::default(),
             counts: Vec::new(),
             under_way: UnderWay::default(),
+            lanes: Lanes::default(),
             new: FxHashMap::default(),
             families: Families::default(),
             newest: FxHashMap::default(),
@@ -133,7 +137,6 @@ impl<O: Out> Planner<O> {
             followed: 0,
             implicit: 0,
             left: BTreeMap::new(),
-            asynchronous: 0,
             bytes: [0; 2],
             span: 0,
         }
@@ -155,6 +158,10 @@ impl<O: Out> Planner<O> {
             return Ok(());
         };
         match treatment(call, &operation.args) {
+            Treatment::Left(_) if is_about_them(call) => {
+                self.followed += 1;
+                Ok(())
+            }
             Treatment::Followed => {
                 self.followed += 1;
                 self.foreign(operation, effects, Reason::NoFile)
@@ -167,7 +174,7 @@ impl<O: Out> Planner<O> {
                 self.make_way(operation)?;
                 self.stand(operation)?;
                 match self.plan(operation, (ret, end), effects) {
-                    Ok((planned, before)) => self.emit(operation, planned, before),
+                    Ok((planned, before)) => self.emit(operation.process, planned, before),
                     Err(reason) => {
                         self.leave(operation, reason);
                         self.foreign(operation, effects, reason)
@@ -178,7 +185,7 @@ impl<O: Out> Planner<O> {
     }
 
     fn leave(&mut self, operation: &SyscallOperation, reason: Reason) {
-        *self.left.entry((reason, operation.call)).or_default() += 1;
+        *self.left.entry((reason, What::Call(operation.call))).or_default() += 1;
     }
 
     /// What is not done again leaves descriptors that are not there, and takes away others that are.
@@ -216,16 +223,22 @@ impl<O: Out> Planner<O> {
         end: KernelTime,
         before: &mut Before,
     ) -> Timed {
-        // Who began before and is still at work may come later.
-        let earliest = operation.start.0.min(self.under_way.oldest().unwrap_or(u64::MAX));
-        self.first.get_or_insert(earliest);
-        let [start, end] = [operation.start, end].map(|it| self.since_first(it));
-        self.span = self.span.max(end);
+        let (start, end) = self.times(operation.start, end);
         let timed = Timed { at: self.next(operation, before), start, end };
         if let Some(thread) = self.threads.get_mut(&operation.thread) {
             thread.last = timed;
         }
         timed
+    }
+
+    /// When an operation began and ended, in ns since the first one.
+    fn times(&mut self, start: KernelTime, end: KernelTime) -> (u64, u64) {
+        // Who began before and is still at work may come later.
+        let earliest = || start.0.min(self.under_way.oldest().unwrap_or(u64::MAX));
+        self.first.get_or_insert_with(earliest);
+        let [start, end] = [start, end].map(|it| self.since_first(it));
+        self.span = self.span.max(end);
+        (start, end)
     }
 
     /// A time of the capture, in ns since the first operation.
@@ -235,19 +248,27 @@ impl<O: Out> Planner<O> {
 
     /// The number that the thread's next operation has. Whom a thread waits for that begins goes into `first`.
     fn next(&mut self, operation: &SyscallOperation, first: &mut Before) -> At {
-        let new = Worker(u32::try_from(self.who.len()).expect("fewer threads than bytes"));
-        let fresh = Thread { worker: new, last: Timed::default() };
-        let thread = self.threads.entry(operation.thread).or_insert(fresh);
-        if thread.worker == new {
+        let worker = if let Some(thread) = self.threads.get(&operation.thread) {
+            thread.worker
+        } else {
+            let worker = self.new_worker();
+            let thread = Thread { worker, last: Timed::default() };
+            self.threads.insert(operation.thread, thread);
             let NewThread { comm, born, before } =
                 self.new.remove(&operation.thread).unwrap_or_default();
             before.all().iter().for_each(|it| first.add(*it));
             let (pid, tid) = (operation.pid.0, operation.tid.0);
-            self.counts.push(0);
-            self.who.push(Who { worker: new, pid, tid, comm, before: born.into_iter().collect() });
-        }
-        let worker = thread.worker;
+            let before = born.into_iter().collect();
+            self.who.push(Who { worker, pid, tid, comm, before, lane: None });
+            worker
+        };
         At { worker, number: self.counts[worker.0 as usize] }
+    }
+
+    /// The next number; who has it goes into `who`.
+    fn new_worker(&mut self) -> Worker {
+        self.counts.push(0);
+        Worker(u32::try_from(self.who.len()).expect("fewer threads than bytes"))
     }
 
     /// What is done again of this operation and whom it waits for; or why it is not.
@@ -277,27 +298,8 @@ impl<O: Out> Planner<O> {
         {
             self.things.resized(file, (at, floor, &mut before));
         }
-        let mut planned = Planned {
-            at: at.at,
-            call: operation.call,
-            args: operation.args,
-            handle: handles[0],
-            target: handles[1],
-            makes: None,
-            file: handles[0].and_then(|it| self.handles.file(it)),
-            path,
-            second_path,
-            flags: operation.flags_in_memory,
-            offset: operation.offset,
-            target_offset: operation.target_offset,
-            bytes: operation.bytes_requested,
-            ret,
-            start: at.start,
-            end: at.end,
-            keeps_handle: false,
-            implicit: false,
-            before: Vec::new(),
-        };
+        let planned = self.planned(operation, handles, (at, ret));
+        let mut planned = Planned { path, second_path, ..planned };
         self.touched(operation, handles, (at, &mut before));
         self.effects(operation, effects, made, (&mut planned, &mut before));
         if let Some(made) = planned.makes {
@@ -447,19 +449,24 @@ impl<O: Out> Planner<O> {
 
     fn emit(
         &mut self,
-        operation: &SyscallOperation,
+        process: ProcessKey,
         mut planned: Planned,
         mut before: Before,
     ) -> Result<(), O::Error> {
         self.waited.reduce(planned.at.worker, &mut before);
         planned.before = before.all().to_vec();
         self.waits += u64::from(!planned.before.is_empty());
-        *self.done.entry(operation.call).or_default() += 1;
+        *self.done.entry(planned.what()).or_default() += 1;
         for (all, moved) in self.bytes.iter_mut().zip(planned.moved()) {
             *all += moved;
         }
         self.counts[planned.at.worker.0 as usize] += 1;
-        self.newest.insert(operation.process, (planned.at, true));
+        if planned.asynchronous.is_none() {
+            self.newest.insert(process, (planned.at, true));
+        } else {
+            // A process has done something also if it did nothing else. But nobody is inside of it, and it may have been over for long.
+            self.newest.entry(process).or_insert((planned.at, false));
+        }
         self.out.planned(&planned)
     }
 
@@ -467,6 +474,12 @@ impl<O: Out> Planner<O> {
     /// what was before. Nor for who waits for a lock, which counts when he has it.
     fn begun(&mut self, operation: &SyscallOperation) {
         let call = operation.call.call();
+        // What it has submitted is told behind its end, and began with it.
+        if call.arg(Role::Iocbs).is_some() {
+            self.under_way.begun(Inside::Call(operation.thread), operation.start.0, false);
+            return;
+        }
+        self.under_way.over(Inside::Call(operation.thread));
         let file = operation.file.as_ref().map(|it| it.id);
         let handle = operation.fd.and_then(|fd| self.handles.get(operation.process, fd, file));
         let is_left = match (handle, &operation.file) {
@@ -477,7 +490,7 @@ impl<O: Out> Planner<O> {
         let is_left = is_left || call.class == Class::Lock;
         if treatment(call, &operation.args) == Treatment::Done && !is_left {
             let makes = may_make_names(operation);
-            self.under_way.begun(operation.thread, operation.start.0, makes);
+            self.under_way.begun(Inside::Call(operation.thread), operation.start.0, makes);
         }
     }
 }
@@ -502,15 +515,22 @@ impl<O: Out> Sink for Planner<O> {
             }
             Step::SyscallBegun(operation) => self.begun(operation),
             Step::SyscallEnded(operation, effects) => {
-                self.under_way.over(operation.thread);
+                if operation.call.call().arg(Role::Iocbs).is_none() {
+                    self.under_way.over(Inside::Call(operation.thread));
+                }
                 self.ended(operation, effects)?;
                 self.under_way.raise_floor(time.0, self.first);
             }
             Step::SyscallUnfinished(operation, _) => {
-                self.under_way.over(operation.thread);
+                self.under_way.over(Inside::Call(operation.thread));
                 self.leave(operation, Reason::NoResult);
             }
-            Step::AsyncEnded(..) | Step::AsyncUnfinished(..) => self.asynchronous += 1,
+            Step::AsyncFile(operation) => self.submitted(operation),
+            Step::AsyncEnded(operation, _) => {
+                self.asynchronous_ended(operation)?;
+                self.under_way.raise_floor(time.0, self.first);
+            }
+            Step::AsyncUnfinished(operation, _) => self.asynchronous_lost(operation),
             Step::DescriptorsClosed(process, fds) => self.went(*process, fds, time)?,
             Step::ProcessEnded(process) => {
                 self.handles.ended(process.key);
@@ -521,6 +541,10 @@ impl<O: Out> Sink for Planner<O> {
                 if let Some(it) = self.threads.remove(&thread.key) {
                     self.families.thread_ended(thread.process, time, it.last);
                 }
+                for last in self.lanes.ended(thread.key) {
+                    self.families.thread_ended(thread.process, time, last);
+                }
+                self.under_way.over(Inside::Call(thread.key));
                 self.new.remove(&thread.key);
             }
             _ => {}
@@ -529,5 +553,7 @@ impl<O: Out> Sink for Planner<O> {
     }
 }
 
+#[cfg(test)]
+mod submitted_tests;
 #[cfg(test)]
 mod tests;

@@ -132,7 +132,7 @@ impl Side {
 
     fn call(&self, number: u16) -> Result<&'static Call, PlanError> {
         let name = self.index.calls.get(usize::from(number));
-        let call = name.and_then(|it| CallId::by_name(it)).map(CallId::call);
+        let call = name.and_then(|it| CallId::by_name(&it.name)).map(CallId::call);
         call.ok_or(PlanError::Damaged { at: 0, what: "it has a call that is not known" })
     }
 
@@ -205,7 +205,8 @@ impl Cursor<'_> {
 pub fn compare(plan: &Side, recording: &Side, root: &[u8]) -> Result<Traced, PlanError> {
     let number =
         |comm: &[u8]| std::str::from_utf8(comm).ok()?.strip_prefix(THREAD_NAME)?.parse().ok();
-    let named = recording.index.workers.iter().map(|it| number(&it.comm));
+    let named = recording.index.workers.iter();
+    let named = named.map(|it| number(&it.comm).filter(|_| it.lane.is_none()));
     let threads: FxHashMap<usize, usize> =
         (0..).zip(named).filter_map(|(at, it)| Some((it?, at))).collect();
     let mut given: FxHashMap<Vec<u8>, usize> = FxHashMap::default();

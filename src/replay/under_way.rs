@@ -7,6 +7,15 @@ use crate::operation::model::ThreadKey;
 /// How many operations there are between two looks at how old the oldest one is.
 const FLOOR_EVERY: u64 = 64;
 
+/// What somebody is inside of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Inside {
+    /// A call of a thread.
+    Call(ThreadKey),
+    /// An asynchronous operation, by its number.
+    Operation(u64),
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Begun {
     /// ns of the capture's clock.
@@ -14,23 +23,23 @@ struct Begun {
     may_make_names: bool,
 }
 
-/// Threads inside calls that may be done again.
+/// Calls and asynchronous operations that may be done again, and have not ended.
 #[derive(Debug, Default)]
 pub(super) struct UnderWay {
-    of: FxHashMap<ThreadKey, Begun>,
+    of: FxHashMap<Inside, Begun>,
     ended: u64,
     floor: u64,
 }
 
 impl UnderWay {
-    /// A thread has begun a call, at so many ns of the capture's clock.
-    pub(super) fn begun(&mut self, thread: ThreadKey, start: u64, may_make_names: bool) {
-        self.of.insert(thread, Begun { start, may_make_names });
+    /// It has begun, at so many ns of the capture's clock.
+    pub(super) fn begun(&mut self, inside: Inside, start: u64, may_make_names: bool) {
+        self.of.insert(inside, Begun { start, may_make_names });
     }
 
-    /// It has come back from it, or never will.
-    pub(super) fn over(&mut self, thread: ThreadKey) {
-        self.of.remove(&thread);
+    /// It is over, or never will be.
+    pub(super) fn over(&mut self, inside: Inside) {
+        self.of.remove(&inside);
     }
 
     /// An operation has been planned, to its end. `now` and `first` (when everything began) are ns of the capture's clock.

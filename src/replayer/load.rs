@@ -6,7 +6,7 @@ use super::stamps::Stamps;
 use crate::event::syscall_table::{Call, CallId, Class};
 use crate::replay::calls::{Treatment, treatment};
 use crate::replay::comparison::{Compared, Pair};
-use crate::replay::file::{Index, OPERATIONS_MAX, Operation, PlanError, PlanReader};
+use crate::replay::file::{CallPlan, Index, OPERATIONS_MAX, Operation, PlanError, PlanReader};
 use crate::replay::locks::{Wish, wish};
 use crate::replay::outcome::{makes_descriptor, outcome};
 use crate::sys::again::{Batch, Longest, Prototype, Wanted};
@@ -148,7 +148,7 @@ impl Source {
     ///
     /// The name of one that this version does not know, or that this machine does not have.
     pub(super) fn new(reader: PlanReader, index: Index) -> Result<Self, String> {
-        let call = |name: &String| {
+        let call = |CallPlan { name, .. }: &CallPlan| {
             let call = CallId::by_name(name).map(CallId::call);
             let known = call.and_then(|it| Some((it, Prototype::new(it).ok()?)));
             known.ok_or(name.clone())

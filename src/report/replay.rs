@@ -1,7 +1,7 @@
 //! The report of `replay plan`: what a replay would do, and what it would not.
 
 use super::{column, first_rows, others};
-use crate::event::syscall_table::CallId;
+use crate::analysis::done::What;
 use crate::pipeline::Summary;
 use crate::replay::planner::{Out, Planner};
 use crate::replay::world::{Entry, Thing, World};
@@ -33,16 +33,25 @@ pub fn report<O: Out>(plan: &Planner<O>, _: &Summary, limit: usize) -> Report {
         Cell::Count(entries.iter().filter(|it| kind(it.thing) == wanted).count() as u64)
     };
     let first_bytes = sum(&mut entries.iter().filter_map(|it| size(&plan.world, it)));
+    let is_asynchronous = |it: &What| matches!(it, What::Async(_));
+    let asynchronous = plan.done.iter().filter(|it| is_asynchronous(it.0)).map(|it| *it.1).sum();
+    let left_of = |wanted: bool| {
+        let of = plan.left.iter().filter(|it| is_asynchronous(&it.0.1) == wanted);
+        sum(&mut of.map(|it| *it.1))
+    };
+    let lanes = plan.who.iter().filter(|it| it.lane.is_some()).count() as u64;
     let facts = vec![
         ("done", "operations done again", sum(&mut plan.done.values().copied())),
+        ("asynchronous", "  asynchronous", Cell::Count(asynchronous)),
         ("followed", "  worked into them", Cell::Count(plan.followed)),
         ("added", "  besides, without a call", Cell::Count(plan.implicit)),
-        ("left", "  not done again", sum(&mut plan.left.values().copied())),
-        ("asynchronous_left", "  asynchronous, not done again", Cell::Count(plan.asynchronous)),
+        ("left", "  not done again", left_of(false)),
+        ("asynchronous_left", "  asynchronous, not done again", left_of(true)),
         ("read_bytes", "bytes to read", Cell::Count(plan.bytes[0])),
         ("written_bytes", "bytes to write", Cell::Count(plan.bytes[1])),
         ("span_ns", "took us", Cell::Ns(plan.span)),
         ("threads", "threads", Cell::Count(plan.who.len() as u64)),
+        ("lanes", "  for asynchronous operations", Cell::Count(lanes)),
         ("waits", "waits for another thread", Cell::Count(plan.waits)),
         ("descriptors", "descriptors at once", Cell::Count(plan.handles() as u64)),
         ("given", "  open before", Cell::Count(plan.given.len() as u64)),
@@ -65,9 +74,9 @@ pub fn report<O: Out>(plan: &Planner<O>, _: &Summary, limit: usize) -> Report {
 }
 
 fn done<O: Out>(plan: &Planner<O>) -> Table {
-    let mut rows: Vec<(CallId, u64)> = plan.done.iter().map(|(call, it)| (*call, *it)).collect();
+    let mut rows: Vec<(What, u64)> = plan.done.iter().map(|(call, it)| (*call, *it)).collect();
     rows.sort_by_key(|(call, it)| (std::cmp::Reverse(*it), *call));
-    let row = |(call, it): (CallId, u64)| vec![name(call), Cell::Count(it)];
+    let row = |(call, it): (What, u64)| vec![name(call), Cell::Count(it)];
     let rows = rows.into_iter().map(row).collect();
     Table { key: "done_calls", title: "Done again".to_owned(), columns: DONE.to_vec(), rows }
 }
@@ -112,8 +121,8 @@ fn files<O: Out>(plan: &Planner<O>, entries: &[Entry], limit: usize) -> Table {
     Table { key: "files_before", title, columns: FILES.to_vec(), rows }
 }
 
-fn name(call: CallId) -> Cell {
-    Cell::Word(call.call().name.to_owned())
+fn name(what: What) -> Cell {
+    Cell::Word(what.to_string())
 }
 
 /// What nothing has shown is made a file.

@@ -38,7 +38,8 @@ const OUTCOMES: [Column; 4] = [
 
 const TIMES: [Column; 2] = [column("call", "call"), column("count", "count")];
 
-const THREADS: [Column; 3] = [column("pid", "pid"), column("tid", "tid"), column("comm", "comm")];
+const THREADS: [Column; 4] =
+    [column("pid", "pid"), column("tid", "tid"), column("comm", "comm"), column("lane", "lane")];
 
 const FILES: [Column; 1] = [column("path", "path")];
 
@@ -77,6 +78,7 @@ pub fn report(run: &Run<'_>, limit: usize) -> Report {
     let mut facts = vec![
         ("operations", "operations done again", count(&|_| true)),
         ("mismatches", "  with another result", count(&Outcome::is_mismatch)),
+        ("asynchronous", "  asynchronous", Cell::Count(asynchronous(run))),
         ("not_compared", "  not compared", count(&|it| it == Outcome::NotCompared)),
         ("prepared", "  done before --from", Cell::Count(comparison.prepared)),
         ("skipped", "not done again", Cell::Count(skipped(index))),
@@ -85,6 +87,7 @@ pub fn report(run: &Run<'_>, limit: usize) -> Report {
     facts.extend(pace.facts());
     facts.extend([
         ("threads", "threads", Cell::Count(index.workers.len() as u64)),
+        ("lanes", "  for asynchronous operations", Cell::Count(lanes(index))),
         ("threads_at_once", "  at once", Cell::Count(run.threads.0 as u64)),
         ("cpus", "CPUs", Cell::Count(run.threads.1 as u64)),
         ("planned", "", Cell::Count(planned(index))),
@@ -120,9 +123,23 @@ fn missing(run: &Run<'_>) -> u64 {
     planned(run.index).abs_diff(run.comparison.count(|_| true))
 }
 
+/// Threads that do asynchronous operations of others.
+fn lanes(index: &Index) -> u64 {
+    index.workers.iter().filter(|it| it.lane.is_some()).count() as u64
+}
+
+/// Asynchronous operations that were done.
+fn asynchronous(run: &Run<'_>) -> u64 {
+    let is_one = |call: u16| {
+        let call = run.index.calls.get(usize::from(call));
+        call.is_some_and(|it| it.asynchronous.is_some())
+    };
+    run.comparison.outcomes().iter().filter(|it| is_one(it.0.1)).map(|it| *it.1).sum()
+}
+
 /// Operations of the capture that are not in the replay.
 fn skipped(index: &Index) -> u64 {
-    index.left.iter().map(|it| it.count).sum::<u64>() + index.asynchronous
+    index.left.iter().map(|it| it.count).sum()
 }
 
 fn outcomes(run: &Run<'_>) -> Table {
@@ -226,12 +243,7 @@ fn left(index: &Index) -> Table {
     let row = |it: &crate::replay::file::LeftPlan| {
         vec![Cell::Word(it.reason.clone()), Cell::Word(it.call.clone()), Cell::Count(it.count)]
     };
-    let mut rows: Vec<_> = index.left.iter().map(row).collect();
-    if index.asynchronous > 0 {
-        let words = ["asynchronous", "-"].map(|it| Cell::Word(it.to_owned()));
-        let [reason, call] = words;
-        rows.push(vec![reason, call, Cell::Count(index.asynchronous)]);
-    }
+    let rows = index.left.iter().map(row).collect();
     Table { key: "left_calls", title: "Not done again".to_owned(), columns, rows }
 }
 
@@ -265,15 +277,16 @@ fn notes(run: &Run<'_>, not_shown: usize) -> Vec<String> {
 
 fn thread(index: &Index, worker: u32, has_name: bool) -> Vec<Cell> {
     let Some(it) = index.workers.get(worker as usize) else {
-        return vec![Cell::None; if has_name { 3 } else { 2 }];
+        return vec![Cell::None; if has_name { 4 } else { 2 }];
     };
     let mut cells = vec![Cell::Signed(it.pid.into()), Cell::Signed(it.tid.into())];
     if has_name {
         cells.push(Cell::Name(it.comm.clone()));
+        cells.push(Cell::count(it.lane.map(u64::from)));
     }
     cells
 }
 
 fn name(index: &Index, call: u16) -> Cell {
-    index.calls.get(usize::from(call)).map_or(Cell::None, |it| Cell::Word(it.clone()))
+    index.calls.get(usize::from(call)).map_or(Cell::None, |it| Cell::Word(it.told().to_owned()))
 }

@@ -150,6 +150,7 @@ pub(super) fn asynchronous(file: &Rc<OpenFile>) -> AsyncOperation {
         results: 1,
         bytes_before: 0,
         by_worker: false,
+        rw_flags: 0,
         flags: 0,
     }
 }

@@ -69,6 +69,7 @@ fn asked(file: &Rc<OpenFile>, begin: u64, offset: &str, bytes: &str) -> AsyncOpe
         results: 0,
         bytes_before: 0,
         by_worker: false,
+        rw_flags: 0,
         flags: 0,
     }
 }

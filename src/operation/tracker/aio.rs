@@ -80,6 +80,7 @@ impl Tracker {
         operation.offset =
             u64::try_from(iocb.offset).ok().filter(|_| operation.opcode.has_offset());
         operation.offset = operation.offset.filter(|_| !iocb.appends);
+        operation.rw_flags = iocb.rw_flags;
         operation.bytes_requested = iocb.bytes.filter(|_| operation.opcode.has_bytes());
         // Somebody has its result already, and may have used its memory again before it was read.
         let early = self.asynchronous.early_result.remove(&key).filter(|it| it.0 >= call.start);
@@ -131,6 +132,8 @@ struct Iocb {
     offset: i64,
     /// It goes to the end of the file, wherever that is (`RWF_APPEND`).
     appends: bool,
+    /// `RWF_*`.
+    rw_flags: u32,
 }
 
 impl Iocb {
@@ -140,13 +143,15 @@ impl Iocb {
         let opcode = Opcode { interface: Interface::Aio, number };
         let is_vector = opcode.asked().name.ends_with('V');
         let bytes = if is_vector { word(read, IOCB_READ_BYTES - 8) } else { word(read, 8 + 32) };
+        let rw_flags = (word(read, 8 + 8) >> 32) as u32;
         Self {
             address: word(read, 0),
             opcode,
             fd: Fd(i32::from_le_bytes([a, b, c, d])),
             bytes: Some(bytes).filter(|it| *it != u64::MAX),
             offset: word(read, 8 + 40).cast_signed(),
-            appends: word(read, 8 + 8) >> 32 & RWF_APPEND != 0,
+            appends: u64::from(rw_flags) & RWF_APPEND != 0,
+            rw_flags,
         }
     }
 }

@@ -77,6 +77,7 @@ pub(super) fn operation(
         bytes_before: 0,
         by_worker: false,
         flags: 0,
+        rw_flags: 0,
     }
 }
 

@@ -1,7 +1,7 @@
-//! The plan of a replay as a file (`.ioplan`), version 2. All integers of the layout are little-endian; the same capture gives the same
+//! The plan of a replay as a file (`.ioplan`), version 3. All integers of the layout are little-endian; the same capture gives the same
 //! bytes.
 //!
-//! Version 1 had no implicit operations: descriptors that went with their processes stayed open.
+//! Version 1 had no implicit operations: descriptors that went with their processes stayed open. Version 2 had no asynchronous ones.
 //!
 //! ```text
 //! offset  bytes
@@ -46,7 +46,7 @@ pub const END_MAGIC: [u8; 8] = *b"IOTRIDX\n";
 /// First bytes of a frame.
 pub const FRAME_MAGIC: [u8; 4] = *b"IOPF";
 /// Version that this code writes and reads.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 /// Bytes before the first frame.
 pub const FILE_HEADER_BYTES: u64 = 16;
 /// Bytes of a frame before its payload.
@@ -135,7 +135,7 @@ pub enum FileKind {
     Link,
 }
 
-/// A thread of the original.
+/// A thread of the replay: one of the original, or a lane of one, which does its asynchronous operations.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkerPlan {
     /// Its process.
@@ -144,6 +144,8 @@ pub struct WorkerPlan {
     pub tid: i32,
     /// Its name when it was first seen.
     pub comm: Vec<u8>,
+    /// Which of the thread's lanes it is, from 0; `None`: the thread itself.
+    pub lane: Option<u32>,
     /// Whom its first operation waits for: worker, and which of its operations.
     pub before: Option<(u32, u32)>,
     /// Some of its operations are waited for by others.
@@ -167,12 +169,28 @@ pub struct GivenPlan {
     pub offset: u64,
 }
 
+/// A call that is done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallPlan {
+    /// The name of its tracepoint.
+    pub name: String,
+    /// What the program did instead: an asynchronous operation (`aio:PREAD`).
+    pub asynchronous: Option<String>,
+}
+
+impl CallPlan {
+    /// What the program did.
+    pub fn told(&self) -> &str {
+        self.asynchronous.as_ref().unwrap_or(&self.name)
+    }
+}
+
 /// Operations that are not done again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeftPlan {
     /// [`super::calls::Reason::as_str`].
     pub reason: String,
-    /// The call.
+    /// The call, or the asynchronous operation.
     pub call: String,
     /// How many.
     pub count: u64,
@@ -181,16 +199,14 @@ pub struct LeftPlan {
 /// Everything but operations and files.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Index {
-    /// Names of the calls that are done: those of their tracepoints.
-    pub calls: Vec<String>,
+    /// The calls that are done.
+    pub calls: Vec<CallPlan>,
     /// Those who do them.
     pub workers: Vec<WorkerPlan>,
     /// What is open before.
     pub given: Vec<GivenPlan>,
     /// What is not done, in the order of reasons and calls.
     pub left: Vec<LeftPlan>,
-    /// Asynchronous operations, which are not.
-    pub asynchronous: u64,
     /// Operations that are in what is done again.
     pub followed: u64,
     /// Operations that found something else than those before them had left.

@@ -7,10 +7,11 @@ use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 use super::{
-    END_MAGIC, FILE_HEADER_BYTES, FILE_MAGIC, FRAME_HEADER_BYTES, FRAME_MAGIC, FileBefore,
-    FileKind, GivenPlan, Index, KIND_FILES, KIND_INDEX, KIND_NAMES, KIND_OPERATIONS, LeftPlan,
-    OPERATIONS_MAX, Operation, PAYLOAD_BYTES_MAX, VERSION, WorkerPlan,
+    CallPlan, END_MAGIC, FILE_HEADER_BYTES, FILE_MAGIC, FRAME_HEADER_BYTES, FRAME_MAGIC,
+    FileBefore, FileKind, GivenPlan, Index, KIND_FILES, KIND_INDEX, KIND_NAMES, KIND_OPERATIONS,
+    LeftPlan, OPERATIONS_MAX, Operation, PAYLOAD_BYTES_MAX, VERSION, WorkerPlan,
 };
+use crate::analysis::done::What;
 use crate::event::syscall_table::{CallId, Class, Role};
 use crate::replay::order::Worker;
 use crate::replay::planned::Planned;
@@ -44,8 +45,8 @@ pub struct PlanWriter<W> {
     written: u64,
     workers: Vec<Filling>,
     waiting: usize,
-    calls: Vec<CallId>,
-    numbers: FxHashMap<CallId, u16>,
+    calls: Vec<(CallId, What)>,
+    numbers: FxHashMap<(CallId, What), u16>,
     ended: u64,
     longest: [u64; 2],
     /// By what paths files were opened first.
@@ -121,7 +122,7 @@ impl<W: Write> PlanWriter<W> {
         &mut self.workers[worker]
     }
 
-    fn number(&mut self, call: CallId) -> u16 {
+    fn number(&mut self, call: (CallId, What)) -> u16 {
         let calls = &mut self.calls;
         *self.numbers.entry(call).or_insert_with(|| {
             calls.push(call);
@@ -146,7 +147,7 @@ impl<W: Write> Out for PlanWriter<W> {
         for it in &planned.before {
             self.worker(it.worker).is_waited_for = true;
         }
-        let number = self.number(planned.call);
+        let number = self.number((planned.call, planned.what()));
         let filling = &mut self.workers[worker];
         let operation = Operation {
             call: number,
@@ -210,6 +211,7 @@ pub fn finish<W: Write>(planner: Planner<PlanWriter<W>>) -> io::Result<W> {
         pid: who.pid,
         tid: who.tid,
         comm: who.comm,
+        lane: who.lane,
         before: who.before.first().map(|it| (it.worker.0, it.number)),
         is_waited_for: it.is_waited_for,
         operations: it.operations,
@@ -223,15 +225,18 @@ pub fn finish<W: Write>(planner: Planner<PlanWriter<W>>) -> io::Result<W> {
     });
     let left = left.into_iter().map(|((reason, call), count)| LeftPlan {
         reason: reason.as_str().to_owned(),
-        call: call.call().name.to_owned(),
+        call: call.to_string(),
         count,
+    });
+    let calls = out.calls.iter().map(|(call, what)| CallPlan {
+        name: call.call().name.to_owned(),
+        asynchronous: matches!(what, What::Async(_)).then(|| what.to_string()),
     });
     let index = Index {
         workers: workers.collect(),
-        calls: out.calls.iter().map(|it| it.call().name.to_owned()).collect(),
+        calls: calls.collect(),
         given: given.collect(),
         left: left.collect(),
-        asynchronous: planner.asynchronous,
         followed: planner.followed,
         unexplained: world.unexplained,
         handles,

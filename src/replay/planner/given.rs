@@ -2,7 +2,7 @@
 
 use super::{Out, Planner};
 use crate::event::syscall_table::{Class, Role};
-use crate::operation::model::{OpenFile, SyscallOperation};
+use crate::operation::model::{OpenFile, ProcessKey, SyscallOperation};
 use crate::replay::calls::Reason;
 use crate::replay::found;
 use crate::replay::handles::{Behind, Handle};
@@ -86,18 +86,29 @@ impl<O: Out> Planner<O> {
             (Some(handle), _) => handle,
             (None, _) if operation.errno() == Some(libc::EBADF) => return Ok(None),
             (None, None) => return Err(Reason::NoFile),
-            (None, Some(file)) => self.give(operation, fd, file),
+            (None, Some(file)) => {
+                let lists = call.class == Class::List;
+                // Calls that say where tell nothing of where it stands.
+                let stands = moves_position(operation, false);
+                let offset = operation.offset.filter(|_| stands).unwrap_or(0);
+                self.open_before(operation.process, fd, file, (lists, offset))
+            }
         };
         self.handles.usable(handle).map(Some)
     }
 
-    /// A descriptor that was there before.
-    fn give(&mut self, operation: &SyscallOperation, fd: Fd, file: &OpenFile) -> Handle {
+    /// A descriptor that was there before; `lists`: it was a directory, `offset`: where it stands.
+    pub(super) fn open_before(
+        &mut self,
+        process: ProcessKey,
+        fd: Fd,
+        file: &OpenFile,
+        (lists, offset): (bool, u64),
+    ) -> Handle {
         let found = of_file(file).and_then(|path| {
             let node = self.world.find(path).ok_or(Reason::NoDirectory)?;
             let flags = file.flags.unwrap_or(0)
                 & !(libc::O_CREAT | libc::O_TRUNC | libc::O_EXCL).cast_unsigned();
-            let lists = operation.call.call().class == Class::List;
             let is_directory = lists || file.stat.is_some_and(|it| it.is_directory());
             let behind = match is_directory {
                 true => {
@@ -112,11 +123,8 @@ impl<O: Out> Planner<O> {
             Ok((path.to_vec(), behind))
         });
         let behind = found.as_ref().map_or_else(|reason| Behind::Left(*reason), |it| it.1);
-        let handle = self.handles.given((operation.process, fd), file.id, behind);
+        let handle = self.handles.given((process, fd), file.id, behind);
         if let Ok((path, _)) = found {
-            // Calls that say where tell nothing of where it stands.
-            let stands = moves_position(operation, false);
-            let offset = operation.offset.filter(|_| stands).unwrap_or(0);
             self.handles.position(handle).set(offset);
             let behind = self.handles.file(handle);
             self.given.push(Given { handle, path, file: behind, flags: file.flags, offset });

@@ -157,6 +157,7 @@ impl<O: Out> Planner<O> {
         self.out.planned(&Planned {
             at,
             call,
+            asynchronous: None,
             args,
             handle: Some(handle),
             target: None,

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use proptest::prelude::*;
 
 use super::*;
+use crate::event::syscall_table::CallId;
 use crate::operation::model::{FilePath, OpenFile, PathSource, ProcessInfo, ThreadInfo};
 use crate::replay::locks::{Mode, Wish, wish};
 use crate::units::{CpuId, Fd, Pid, Tid};
@@ -14,7 +15,7 @@ use crate::units::{CpuId, Fd, Pid, Tid};
 const FD: Fd = Fd(3);
 
 #[derive(Debug, Default)]
-struct Kept(Vec<Planned>);
+pub(super) struct Kept(pub(super) Vec<Planned>);
 
 impl Out for Kept {
     type Error = Infallible;
@@ -33,7 +34,7 @@ enum Seen {
     Exit { process: u32, has_fd: bool },
 }
 
-fn file(description: u64) -> Rc<OpenFile> {
+pub(super) fn file(description: u64) -> Rc<OpenFile> {
     Rc::new(OpenFile {
         id: description,
         path: Some(FilePath::new("/f", PathSource::Link)),
@@ -44,7 +45,7 @@ fn file(description: u64) -> Rc<OpenFile> {
     })
 }
 
-fn call(
+pub(super) fn call(
     (name, args, ret): (&str, [u64; 6], i64),
     process: u32,
     description: u64,
@@ -377,19 +378,13 @@ fn locked(what: (&str, [u64; 6], i64), process: u32, open: u64, time: (u64, u64)
 }
 
 /// Name, worker, result and whom it waits for of each operation; `*`: an implicit one.
-fn told(planner: &Planner<Kept>) -> String {
+pub(super) fn told(planner: &Planner<Kept>) -> String {
     let tell = |it: &Planned| {
         let star = if it.implicit { "*" } else { "" };
         let before: Vec<String> =
             it.before.iter().map(|it| format!("{}.{}", it.worker.0, it.number)).collect();
         let At { worker, number } = it.at;
-        format!(
-            "{}.{number} {star}{} {} [{}]\n",
-            worker.0,
-            it.call.call().name,
-            it.ret,
-            before.join(" ")
-        )
+        format!("{}.{number} {star}{} {} [{}]\n", worker.0, it.what(), it.ret, before.join(" "))
     };
     planner.out.0.iter().map(tell).collect()
 }

@@ -20,6 +20,7 @@ fn operation(number: u32, line: &str) -> Planned {
     Planned {
         at: At { worker: Worker(0), number },
         call,
+        asynchronous: None,
         args: [7, 0, 0, 0, 0, 0],
         handle: None,
         target: None,

@@ -1,0 +1,75 @@
+//! Which asynchronous operations are done again, and by which call: a thread that has nothing else to do meanwhile makes it.
+//!
+//! Those of `io_submit` that read, write or sync. Of io_uring's no event tells all that they ask for: where in the file they begin (but for
+//! some direct I/O), whether a sync is one of the data only, and which of them wait for each other.
+
+use super::calls::Reason;
+use crate::event::async_table::{Interface, Opcode};
+use crate::event::syscall_table::{CallId, Class};
+use crate::operation::asynchronous::AsyncOperation;
+use crate::operation::model::SyscallOperation;
+
+/// An address that is one, whatever the program's was.
+const ADDRESS: u64 = 1;
+
+/// True if it may be done again, if all of it is known at its end.
+pub(super) fn may_be_done(opcode: Opcode) -> bool {
+    let is_done = matches!(opcode.class(), Class::Read | Class::Write | Class::Sync);
+    opcode.interface == Interface::Aio && is_done
+}
+
+/// True for calls that ask for such operations, or wait for them: what they do is in those.
+pub(super) fn is_about_them(call: &crate::event::syscall_table::Call) -> bool {
+    call.class == Class::Async && call.name.starts_with("io_") && !call.name.contains("uring")
+}
+
+/// The call that does what it asked for.
+///
+/// # Errors
+///
+/// [`Reason::Asynchronous`]: there is none, or not all of it is known.
+pub(super) fn as_call(it: &AsyncOperation) -> Result<SyscallOperation, Reason> {
+    if !may_be_done(it.opcode) {
+        return Err(Reason::Asynchronous);
+    }
+    let flags = u64::from(it.rw_flags);
+    let has_flags = flags != 0;
+    let name = match (it.opcode.class(), it.opcode.asked().name) {
+        (Class::Read, _) if has_flags => "preadv2",
+        (Class::Read, _) => "pread64",
+        (Class::Write, _) if has_flags => "pwritev2",
+        (Class::Write, _) => "pwrite64",
+        (_, "FDSYNC") => "fdatasync",
+        _ => "fsync",
+    };
+    let place = it.offset.zip(it.bytes_requested);
+    let args = match (it.opcode.has_bytes(), place) {
+        (false, _) => [0; 6],
+        // All of it as one buffer.
+        (true, Some((offset, _))) if has_flags => [0, ADDRESS, 1, offset, 0, flags],
+        (true, Some((offset, bytes))) => [0, ADDRESS, bytes, offset, 0, 0],
+        (true, None) => return Err(Reason::Asynchronous),
+    };
+    Ok(SyscallOperation {
+        call: CallId::by_name(name).ok_or(Reason::Asynchronous)?,
+        thread: it.thread,
+        process: it.process,
+        pid: it.pid,
+        tid: it.tid,
+        cpu: it.cpu,
+        start: it.start,
+        end: it.end,
+        args,
+        ret: it.result,
+        fd: it.fd,
+        file: it.file.clone(),
+        named: None,
+        target: None,
+        offset: it.offset,
+        target_offset: None,
+        flags_in_memory: None,
+        bytes_requested: it.bytes_requested,
+        spans: Vec::new(),
+        chain: None,
+    })
+}
