@@ -456,10 +456,9 @@ fn a_part_is_done_again() {
     let dir = tempfile::tempdir().expect("a directory");
     let replay = made_every_100_ms(dir.path());
     let part = ["--from", "310ms", "--until", "600ms"];
-    let paces: [&[&str]; 5] = [
+    let paces: [&[&str]; 4] = [
         &["--speed", "max"],
         &["--speed", "max", "--order", "total"],
-        &["--speed", "max", "--order", "thread"],
         &["--speed", "2"],
         &["--pacing", "closed"],
     ];

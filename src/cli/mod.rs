@@ -21,6 +21,7 @@ mod replay_args;
 mod replay_block;
 mod replay_export;
 mod replay_loop;
+mod replay_places;
 mod replay_trace;
 mod script;
 mod self_test;

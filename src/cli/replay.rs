@@ -17,7 +17,7 @@ use super::replay_args::{
     ContentArg, InitArgs, LevelArg, OrderArg, PacingArg, PlanArgs, PurgeArgs, ReplayArgs,
     ReplayVerb, RunArgs, SpeedArg,
 };
-use super::{analyse, exit_lines, say, signals};
+use super::{analyse, exit_lines, replay_places, say, signals};
 use crate::replay::file::{
     FileBefore, FileKind, Fingerprint, Index, PlanReader, PlanWriter, finish,
 };
@@ -25,8 +25,8 @@ use crate::replay::outcome::Outcome;
 use crate::replay::planned::Planned;
 use crate::replay::planner::{Out, Planner};
 use crate::replayer::contents::Contents;
-use crate::replayer::manifest::{Place, State, walk};
-use crate::replayer::purge::purge;
+use crate::replayer::manifest::{Place, State};
+use crate::replayer::places::{AllPurged, Places, purge_all};
 use crate::replayer::run::{self, Machine, Options, Order, Pacing, Replayed};
 use crate::replayer::window::Window;
 use crate::replayer::{check, init};
@@ -110,11 +110,11 @@ fn make(args: &InitArgs) -> Result<ExitCode, CliError> {
     let (reader, index) = open(&args.plan)?;
     let before = reader.files(&index).map_err(|it| damaged(&args.plan, &it))?;
     let plan = reader.fingerprint(&index).map_err(|it| damaged(&args.plan, &it))?;
-    let mut place = place_for(&args.root, plan)?;
+    let mut places = replay_places::make(args, plan, &before)?;
     let files = before.iter().filter(|it| it.kind == FileKind::File);
     let bytes = files.fold(0_u64, |sum, it| sum.saturating_add(it.size));
     let bar = bar(bytes, "{bar:40} {bytes}/{total_bytes} {bytes_per_sec}");
-    let made = init::init(&mut place, &before, contents(args.content), &mut |it| bar.inc(it));
+    let made = init::init(&mut places, &before, contents(args.content), &mut |it| bar.inc(it));
     bar.finish_and_clear();
     let init::Made { directories, files, names, links, bytes } = made.map_err(usage)?;
     say(&format!(
@@ -130,21 +130,6 @@ fn make(args: &InitArgs) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A new directory, or one of ours, which is emptied first.
-fn place_for(root: &Path, plan: Fingerprint) -> Result<Place, CliError> {
-    if let Ok(place) = Place::open(root) {
-        let purged = purge(place).map_err(usage)?;
-        if let Some((path, source)) = purged.left.into_iter().next() {
-            return Err(CliError::Usage(format!(
-                "{} has more in it than a replay has made: {}: {source}; see: iotrace-perf replay purge --root {0}",
-                root.display(),
-                path.display()
-            )));
-        }
-    }
-    Place::make(root, plan).map_err(usage)
-}
-
 fn again(args: &RunArgs, root: &Path) -> Result<ExitCode, CliError> {
     let options = options(args);
     let to = analyse::output(args.print.to.as_deref(), false)?;
@@ -152,23 +137,23 @@ fn again(args: &RunArgs, root: &Path) -> Result<ExitCode, CliError> {
     check_window(options.window, index.span)?;
     let before = reader.files(&index).map_err(|it| damaged(&args.plan, &it))?;
     let plan = reader.fingerprint(&index).map_err(|it| damaged(&args.plan, &it))?;
-    let mut place = Place::open(root).map_err(usage)?;
-    let init =
-        format!("iotrace-perf replay init {} --root {}", args.plan.display(), root.display());
-    check_place(&place, plan, &init)?;
+    let mut places = Places::open(root).map_err(usage)?;
+    let init = replay_places::init_command(&args.plan, root, &places);
+    places.all().try_for_each(|it| check_place(it, plan, &init))?;
     if args.drop_caches {
         caches::drop_all().map_err(CliError::Usage)?;
     }
-    let tree = place.tree();
+    let (tree, mounts) = (places.tree(), places.mounts().map_err(usage)?);
+    let notes = replay_places::notes(&places);
     let is_over = signals::flag().map_err(CliError::Output)?;
     let machine = Machine::new();
-    if !sandbox::enter(&tree).map_err(usage)?.is_mount {
+    if !sandbox::enter(&tree, &mounts).map_err(usage)?.is_mount {
         say(
             "nobody may mount here: devices in the replay's directory, if somebody puts any there, can be opened",
         );
     }
     check_files(&before, &init)?;
-    place.set(State::Running).map_err(usage)?;
+    places.set(State::Running).map_err(usage)?;
     let template = "{bar:40} {pos}/{len} operations {per_sec} {elapsed}";
     let bar = bar(report::replay_run::planned(&index), template);
     let mut go_on = |done| {
@@ -178,11 +163,10 @@ fn again(args: &RunArgs, root: &Path) -> Result<ExitCode, CliError> {
     };
     let replayed = run::run(reader, index, options, machine, &mut go_on);
     bar.finish_and_clear();
-    let told = replayed.map_err(usage).and_then(|it| tell(args, &options, &it, to));
+    let told = replayed.map_err(usage).and_then(|it| tell(args, &options, &it, notes, to));
     // Also of one that failed: it may have made some.
-    let there = walk(Path::new("/")).map_err(usage)?;
-    place.list(there.into_iter()).map_err(usage)?;
-    place.set(State::Done).map_err(usage)?;
+    places.list_what_is_there().map_err(usage)?;
+    places.set(State::Done).map_err(usage)?;
     told
 }
 
@@ -219,6 +203,7 @@ fn tell(
     args: &RunArgs,
     options: &Options,
     replayed: &Replayed,
+    notes: Vec<String>,
     to: Box<dyn io::Write + Send>,
 ) -> Result<ExitCode, CliError> {
     let Replayed { index, names, comparison, is_stopped, not_given, too_few, most, cpus } =
@@ -234,6 +219,7 @@ fn tell(
         threads: (*most, *cpus),
     };
     let mut report = report::replay_run::report(&run, analyse::limit(&args.print));
+    report.notes.extend(notes);
     for (path, source) in not_given {
         let note = format!("{} was open before and could not be opened: {source}", path.display());
         report.notes.push(note);
@@ -250,9 +236,14 @@ fn tell(
 }
 
 fn remove(args: &PurgeArgs) -> Result<ExitCode, CliError> {
-    let place = Place::open(&args.root).map_err(usage)?;
-    let purged = purge(place).map_err(usage)?;
+    let AllPurged { purged, absent } = purge_all(&args.root).map_err(usage)?;
     say(&format!("removed {} files and directories", purged.removed));
+    for it in &absent {
+        say(&format!(
+            "{0} has nothing of this replay; if it is on a disk that is not mounted: iotrace-perf replay purge --root {0}",
+            it.display()
+        ));
+    }
     for (path, source) in &purged.left {
         say(&format!("left {}: {source}", path.display()));
     }

@@ -52,6 +52,9 @@ pub(super) struct InitArgs {
     /// The directory of the replay: a new one, an empty one, or one of an earlier replay, whose files are removed first
     #[arg(long, value_name = "DIR")]
     pub(super) root: PathBuf,
+    /// Make what the capture had below a directory in another one, on another disk perhaps: a new one, an empty one, or one of an earlier replay. Several times for several
+    #[arg(long = "map", value_name = "CAPTURED=DIR")]
+    pub(super) maps: Vec<OsString>,
     /// What the files contain: `sparse` (holes), `zero`, `random`, `random:SEED`, or `compress:PERCENT` of which so much is zeros
     #[arg(long, value_name = "CONTENT", default_value = "random", value_parser = values::parse_content)]
     pub(super) content: ContentArg,

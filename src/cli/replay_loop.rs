@@ -15,7 +15,7 @@ use super::error::CliError;
 use super::replay::{MISMATCH, bar};
 use super::replay_args::RunArgs;
 use super::replay_trace::without;
-use super::{FAILURE, analyse, signals};
+use super::{FAILURE, analyse, replay_places, signals};
 use crate::report::replay_loop::{Rounds, report};
 
 /// What only the whole of all rounds has.
@@ -27,6 +27,7 @@ pub(super) fn run(args: &RunArgs, rounds: NonZeroU32, root: &Path) -> Result<Exi
     let is_over = signals::flag().map_err(CliError::Output)?;
     let mut done = Rounds::default();
     let mut worst = 0;
+    let given = replay_places::init_options(root)?;
     let bar = bar(rounds.get().into(), "{bar:40} {pos}/{len} rounds {elapsed}");
     for number in 1..=rounds.get() {
         // ORDERING: only a flag.
@@ -37,7 +38,8 @@ pub(super) fn run(args: &RunArgs, rounds: NonZeroU32, root: &Path) -> Result<Exi
             let init = ["replay", "init", "--root"].map(OsStr::new);
             let content = OsString::from(format!("--content={}", args.content));
             let rest = [root.as_os_str(), &content, args.plan.as_os_str()];
-            let init = ours(init.into_iter().chain(rest).map(OsStr::to_owned))?;
+            let init = init.into_iter().chain(rest).map(OsStr::to_owned);
+            let init = ours(init.chain(given.iter().cloned()))?;
             if !init.status.success() {
                 return failed(&init);
             }

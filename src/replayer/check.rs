@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fmt;
+use std::fs::File;
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use super::init::{length, more};
-use super::manifest::walk;
+use super::walk::walk;
 use crate::replay::file::{FileBefore, FileKind};
 
 /// What is no longer as init has left it.
@@ -98,7 +99,7 @@ fn how(made: Option<&Seen>, (is, bytes): Seen) -> Option<How> {
 
 fn there(root: &Path) -> io::Result<BTreeMap<Vec<u8>, Seen>> {
     let mut all = BTreeMap::new();
-    for it in walk(root)? {
+    for it in walk(&File::open(root)?)? {
         let below = it.path.strip_prefix(b"/").unwrap_or(&it.path);
         let seen = match it.kind {
             FileKind::Directory => (Some(FileKind::Directory), 0),

@@ -2,16 +2,18 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
-use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
 use super::contents::Contents;
-use super::manifest::{Listed, ManifestError, Place, State};
+use super::manifest::{ManifestError, State};
+use super::places::Places;
+use super::walk::Listed;
 use crate::replay::file::{FileBefore, FileKind};
 use crate::sys::files;
 use crate::sys::sandbox::{self, SandboxError};
@@ -72,13 +74,13 @@ const DIRECTORY_MODE: u32 = 0o755;
 /// Bits of permissions that nothing gets.
 const NEVER: u32 = libc::S_ISUID | libc::S_ISGID;
 
-/// Makes the files of a plan below the place, which is empty; from then on its `files/` is our root directory. `progress` is told bytes.
+/// Makes the files of a plan in the places, which are empty; from then on our root directory is that of the replay. `progress` is told bytes.
 ///
 /// # Errors
 ///
 /// There is no room, or one of them cannot be made. What was made is in the list.
 pub fn init(
-    place: &mut Place,
+    places: &mut Places,
     before: &[FileBefore],
     contents: Contents,
     progress: &mut dyn FnMut(u64),
@@ -87,41 +89,42 @@ pub fn init(
     check(before)?;
     let listed = before.iter().map(|it| Listed { kind: it.kind, path: it.path.clone() });
     let others = more.iter().map(|it| Listed { kind: FileKind::Directory, path: it.clone() });
-    place.list(listed.chain(others))?;
-    let tree = place.tree();
-    let failed = |source| InitError::Make { path: PathBuf::from("/"), source };
-    DirBuilder::new().mode(0o700).create(&tree).map_err(failed)?;
+    places.list(listed.chain(others))?;
+    places.make_trees()?;
     if contents != Contents::Sparse {
-        has_room(before, &tree)?;
+        has_room(before, places)?;
     }
-    sandbox::enter(&tree)?;
+    sandbox::enter(&places.tree(), &places.mounts()?)?;
     files::give_all_permissions();
     let mut made = Made::default();
+    let failed = |path: &Path| {
+        let path = path.to_owned();
+        move |source| InitError::Make { path, source }
+    };
     for (number, it) in (0..).zip(before) {
         let path = Path::new(OsStr::from_bytes(&it.path));
-        one(it, (path, number), before, contents, &mut made)
-            .map_err(|source| InitError::Make { path: path.to_owned(), source })?;
+        let is_there = places.maps().is_on_the_way(&it.path);
+        one(it, (path, number, is_there), before, contents, &mut made).map_err(failed(path))?;
         progress(it.size);
     }
     for path in &more {
         let path = Path::new(OsStr::from_bytes(path));
-        fs::create_dir(path).map_err(|source| InitError::Make { path: path.to_owned(), source })?;
+        fs::create_dir(path).map_err(failed(path))?;
         made.directories += 1;
     }
     // Whoever is not root could not put anything into a directory that may not be written to.
     for it in before.iter().rev().filter(|it| it.kind == FileKind::Directory) {
         let path = Path::new(OsStr::from_bytes(&it.path));
         let mode = Permissions::from_mode(it.mode.unwrap_or(DIRECTORY_MODE) & !NEVER);
-        fs::set_permissions(path, mode)
-            .map_err(|source| InitError::Make { path: path.to_owned(), source })?;
+        fs::set_permissions(path, mode).map_err(failed(path))?;
     }
-    place.set(State::Ready)?;
+    places.set(State::Ready)?;
     Ok(made)
 }
 
 fn one(
     it: &FileBefore,
-    (path, number): (&Path, u64),
+    (path, number, is_there): (&Path, u64, bool),
     before: &[FileBefore],
     contents: Contents,
     made: &mut Made,
@@ -129,7 +132,8 @@ fn one(
     match (it.kind, first_name(it, before)) {
         (FileKind::Directory, _) => {
             made.directories += 1;
-            fs::create_dir(path)
+            // What another one is mounted on was made before.
+            if is_there { Ok(()) } else { fs::create_dir(path) }
         }
         (FileKind::Link, _) => {
             made.links += 1;
@@ -208,15 +212,33 @@ fn check(before: &[FileBefore]) -> Result<(), InitError> {
     Ok(())
 }
 
-fn has_room(before: &[FileBefore], directory: &Path) -> Result<(), InitError> {
-    let own = before.iter().filter(|it| it.kind == FileKind::File && it.same_as.is_none());
-    let needed = own.fold(0_u64, |sum, it| sum.saturating_add(it.size));
-    let free = files::free_bytes(directory)
-        .map_err(|source| InitError::Make { path: directory.to_owned(), source })?;
-    if needed <= free {
-        return Ok(());
+/// Each file system has room for what is made in it, in however many directories.
+fn has_room(before: &[FileBefore], places: &Places) -> Result<(), InitError> {
+    let mut needed: Vec<u64> = places.all().map(|_| 0).collect();
+    for it in before.iter().filter(|it| it.kind == FileKind::File && it.same_as.is_none()) {
+        let (owner, _) = places.maps().owner(&it.path);
+        if let Some(sum) = needed.get_mut(owner.map_or(0, |it| it + 1)) {
+            *sum = sum.saturating_add(it.size);
+        }
     }
-    Err(InitError::Full { needed, free, directory: directory.to_owned() })
+    let mut all: Vec<(u64, u64, PathBuf)> = Vec::new();
+    for (place, needed) in places.all().zip(needed) {
+        let directory = place.tree();
+        let failed = |source| InitError::Make { path: directory.clone(), source };
+        let device = fs::metadata(&directory).map_err(failed)?.dev();
+        match all.iter_mut().find(|it| it.0 == device) {
+            Some((_, sum, _)) => *sum = sum.saturating_add(needed),
+            None => all.push((device, needed, directory)),
+        }
+    }
+    for (_, needed, directory) in all {
+        let free = files::free_bytes(&directory)
+            .map_err(|source| InitError::Make { path: directory.clone(), source })?;
+        if needed > free {
+            return Err(InitError::Full { needed, free, directory });
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -3,7 +3,8 @@
 //! ```text
 //! DIR/iotrace-perf.state   how far it is, one line, and for which plan the files were made, another; changed at once (rename(2))
 //! DIR/iotrace-perf.files   what is below files/: a letter (d, f, l), the path, NUL; directories before what is in them
-//! DIR/files/               the root directory of the replay
+//! DIR/iotrace-perf.given   which directories are elsewhere, or of which replay this is a part
+//! DIR/files/               the root directory of the replay, or what is in a captured directory that was given a place of its own
 //! ```
 //!
 //! The list is written before anything is made. So whatever ends us, what is there is in it, or was made by a replay that did not come to its
@@ -11,21 +12,26 @@
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
-use nix::fcntl::{Flock, FlockArg, OFlag, openat, renameat};
+use nix::fcntl::{
+    AT_FDCWD, Flock, FlockArg, OFlag, OpenHow, ResolveFlag, openat, openat2, renameat,
+};
 use nix::sys::stat::Mode;
+use nix::unistd::{UnlinkatFlags, unlinkat};
 use thiserror::Error;
 
+use super::settings::Settings;
+use super::walk::Listed;
 use crate::replay::file::{FileKind, Fingerprint};
 use crate::sys::files;
 
 const STATE: &str = "iotrace-perf.state";
 const STATE_NEW: &str = "iotrace-perf.state.new";
 const FILES: &str = "iotrace-perf.files";
+const GIVEN: &str = "iotrace-perf.given";
 /// Where a replay has its files, in the directory that it was given.
 pub const TREE: &str = "files";
 
@@ -70,7 +76,7 @@ pub enum ManifestError {
     NotOurs(PathBuf),
     /// There is something in it.
     #[error(
-        "{0} is not empty and has not been made by iotrace-perf replay init; choose a new directory with --root"
+        "{0} is not empty and has not been made by iotrace-perf replay init; choose a new directory"
     )]
     NotEmpty(PathBuf),
     /// It belongs to somebody else.
@@ -78,6 +84,11 @@ pub enum ManifestError {
         "{0} belongs to another user, who could change what is in it; choose a directory of your own"
     )]
     NotOwned(PathBuf),
+    /// Somebody has put a link there.
+    #[error(
+        "{0} is, or is reached through, a symbolic link that was not there when it was given; nothing behind it is touched"
+    )]
+    Link(PathBuf),
     /// Somebody else is at work there.
     #[error("another iotrace-perf is at work in {0}")]
     Busy(PathBuf),
@@ -91,6 +102,15 @@ pub enum ManifestError {
     },
 }
 
+/// Whether a directory may be reached through symbolic links.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Links {
+    /// As with any path that somebody has typed.
+    Followed,
+    /// It was resolved when it was given, and a link on its way now is somebody else's.
+    Refused,
+}
+
 /// A directory of a replay, which nobody else works in meanwhile.
 #[derive(Debug)]
 pub struct Place {
@@ -99,17 +119,10 @@ pub struct Place {
     pub state: State,
     /// For which plan its files were made; `None`: it does not say.
     pub plan: Option<Fingerprint>,
+    /// What else is known about them.
+    pub settings: Settings,
     /// The directory, held as long as we work in it: it leads there also when our root is below it.
     lock: Flock<File>,
-}
-
-/// Something below `files/`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listed {
-    /// What it is.
-    pub kind: FileKind,
-    /// From the root of the replay.
-    pub path: Vec<u8>,
 }
 
 impl Place {
@@ -118,22 +131,29 @@ impl Place {
     /// # Errors
     ///
     /// There is something in it; it cannot be made.
-    pub fn make(directory: &Path, plan: Fingerprint) -> Result<Self, ManifestError> {
+    pub fn make(
+        directory: &Path,
+        plan: Fingerprint,
+        settings: Settings,
+        links: Links,
+    ) -> Result<Self, ManifestError> {
         let failed = |source| ManifestError::Io { path: directory.to_owned(), source };
         match files::create_new_directory(directory) {
             Err(it) if it.kind() != io::ErrorKind::AlreadyExists => return Err(failed(it)),
             _ => {}
         }
-        let lock = lock(directory)?;
+        let lock = lock(directory, links)?;
         if fs::read_dir(directory).map_err(failed)?.next().is_some() {
             return Err(ManifestError::NotEmpty(directory.to_owned()));
         }
-        if !files::is_private_directory(directory) {
-            fs::set_permissions(directory, PermissionsExt::from_mode(0o700)).map_err(failed)?;
-        }
+        lock.set_permissions(PermissionsExt::from_mode(0o700)).map_err(failed)?;
         let (directory, plan) = (directory.to_owned(), Some(plan));
-        let mut place = Self { directory, state: State::Beginning, plan, lock };
+        let mut place = Self { directory, state: State::Beginning, plan, settings, lock };
         place.set(State::Beginning)?;
+        let failed = |source| ManifestError::Io { path: place.directory.join(GIVEN), source };
+        let mut file = place.create(GIVEN).map_err(failed)?;
+        file.write_all(&place.settings.to_bytes()).map_err(failed)?;
+        file.sync_all().map_err(failed)?;
         Ok(place)
     }
 
@@ -142,25 +162,65 @@ impl Place {
     /// # Errors
     ///
     /// It was not.
-    pub fn open(directory: &Path) -> Result<Self, ManifestError> {
+    pub fn open(directory: &Path, links: Links) -> Result<Self, ManifestError> {
         let not_ours = || ManifestError::NotOurs(directory.to_owned());
-        let lock = lock(directory).map_err(|it| match it {
+        let lock = lock(directory, links).map_err(|it| match it {
             ManifestError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => {
                 not_ours()
             }
             it => it,
         })?;
-        let mut text = String::new();
         let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-        let file = openat(&*lock, STATE, flags, Mode::empty()).map_err(|_| not_ours())?;
-        File::from(file).read_to_string(&mut text).map_err(|_| not_ours())?;
+        let read = |name: &str| -> io::Result<Vec<u8>> {
+            let mut bytes = Vec::new();
+            let file = openat(&*lock, name, flags, Mode::empty())?;
+            File::from(file).read_to_end(&mut bytes)?;
+            Ok(bytes)
+        };
+        let text = read(STATE).ok().and_then(|it| String::from_utf8(it).ok());
+        let (state, plan) = text.and_then(|it| parsed(&it)).ok_or_else(not_ours)?;
+        let settings = match read(GIVEN) {
+            // Of a version that had none, or of an init that was killed at its beginning.
+            Err(it) if it.kind() == io::ErrorKind::NotFound => Some(Settings::default()),
+            it => it.ok().and_then(|it| Settings::parse(&it)),
+        };
+        let place = Self {
+            settings: settings.ok_or_else(not_ours)?,
+            directory: directory.to_owned(),
+            state,
+            plan,
+            lock,
+        };
         // What is behind a link is somebody else's.
-        let tree = directory.join(TREE).symlink_metadata();
-        if tree.is_ok_and(|it| !it.is_dir() || !files::is_own(&it)) {
-            return Err(not_ours());
+        match place.tree_file().and_then(|it| it.metadata()) {
+            Err(it) if it.kind() == io::ErrorKind::NotFound => Ok(place),
+            Ok(it) if files::is_own(&it) => Ok(place),
+            _ => Err(not_ours()),
         }
-        let (state, plan) = parsed(&text).ok_or_else(not_ours)?;
-        Ok(Self { directory: directory.to_owned(), state, plan, lock })
+    }
+
+    /// The directory itself.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Where its files are, open, whatever was mounted meanwhile and wherever our root is.
+    ///
+    /// # Errors
+    ///
+    /// It is not there, or no directory.
+    pub fn tree_file(&self) -> io::Result<File> {
+        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        Ok(openat(&*self.lock, TREE, flags, Mode::empty())?.into())
+    }
+
+    /// Removes the directory of its files, which is empty.
+    ///
+    /// # Errors
+    ///
+    /// It is not.
+    pub fn remove_tree(&self) -> io::Result<()> {
+        Ok(unlinkat(&*self.lock, TREE, UnlinkatFlags::RemoveDir)?)
     }
 
     /// The root directory of the replay.
@@ -246,13 +306,13 @@ impl Place {
     ///
     /// Something cannot be removed.
     pub fn remove(self) -> Result<(), ManifestError> {
-        for name in [FILES, STATE_NEW, STATE] {
-            let path = self.directory.join(name);
-            match fs::remove_file(&path) {
-                Err(source) if source.kind() != io::ErrorKind::NotFound => {
-                    return Err(ManifestError::Io { path, source });
+        for name in [FILES, GIVEN, STATE_NEW, STATE] {
+            match unlinkat(&*self.lock, name, UnlinkatFlags::NoRemoveDir) {
+                Ok(()) | Err(Errno::ENOENT) => {}
+                Err(errno) => {
+                    let path = self.directory.join(name);
+                    return Err(ManifestError::Io { path, source: errno.into() });
                 }
-                _ => {}
             }
         }
         match fs::remove_dir(&self.directory) {
@@ -272,46 +332,25 @@ fn parsed(text: &str) -> Option<(State, Option<Fingerprint>)> {
 }
 
 /// Nobody else may work in it as long as this is held. It is ours, or whoever owns it could change what is in it meanwhile.
-fn lock(directory: &Path) -> Result<Flock<File>, ManifestError> {
+fn lock(directory: &Path, links: Links) -> Result<Flock<File>, ManifestError> {
     let failed = |source| ManifestError::Io { path: directory.to_owned(), source };
-    let file = File::open(directory).map_err(failed)?;
+    let resolve = match links {
+        Links::Followed => ResolveFlag::empty(),
+        Links::Refused => ResolveFlag::RESOLVE_NO_SYMLINKS,
+    };
+    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    let file = openat2(AT_FDCWD, directory, OpenHow::new().flags(flags).resolve(resolve));
+    let file: File = match file {
+        Err(Errno::ELOOP) if links == Links::Refused => {
+            return Err(ManifestError::Link(directory.to_owned()));
+        }
+        it => it.map_err(|it| failed(it.into()))?.into(),
+    };
     if !files::is_own(&file.metadata().map_err(failed)?) {
         return Err(ManifestError::NotOwned(directory.to_owned()));
     }
     Flock::lock(file, FlockArg::LockExclusiveNonblock)
         .map_err(|_| ManifestError::Busy(directory.to_owned()))
-}
-
-/// Everything below a directory, which is listed before what is in it; links are not followed.
-///
-/// # Errors
-///
-/// A directory cannot be read.
-pub fn walk(root: &Path) -> io::Result<Vec<Listed>> {
-    let mut found = Vec::new();
-    below(root, &mut Vec::new(), &mut found)?;
-    Ok(found)
-}
-
-fn below(directory: &Path, path: &mut Vec<u8>, found: &mut Vec<Listed>) -> io::Result<()> {
-    let mut entries = fs::read_dir(directory)?.collect::<io::Result<Vec<_>>>()?;
-    entries.sort_unstable_by_key(fs::DirEntry::file_name);
-    for entry in entries {
-        let kind = match entry.file_type()? {
-            it if it.is_dir() => FileKind::Directory,
-            it if it.is_symlink() => FileKind::Link,
-            _ => FileKind::File,
-        };
-        let length = path.len();
-        path.push(b'/');
-        path.extend_from_slice(entry.file_name().as_bytes());
-        found.push(Listed { kind, path: path.clone() });
-        if kind == FileKind::Directory {
-            below(&entry.path(), path, found)?;
-        }
-        path.truncate(length);
-    }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -322,11 +361,12 @@ mod tests {
     fn the_plan_stays_known_whatever_becomes_of_the_files() {
         let directory = tempfile::tempdir().expect("a directory");
         let plan = Fingerprint { files: 1, index: 2 };
-        let mut place = Place::make(directory.path(), plan).expect("a directory");
+        let make = || Place::make(directory.path(), plan, Settings::default(), Links::Followed);
+        let mut place = make().expect("a directory");
         for state in State::ALL {
             place.set(state).expect("space");
             drop(place);
-            place = Place::open(directory.path()).expect("ours");
+            place = Place::open(directory.path(), Links::Followed).expect("ours");
             assert_eq!((place.state, place.plan), (state, Some(plan)));
         }
     }

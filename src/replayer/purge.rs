@@ -11,7 +11,8 @@ use nix::errno::Errno;
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
-use super::manifest::{Listed, ManifestError, Place, State, walk};
+use super::manifest::{ManifestError, Place, State};
+use super::walk::{Listed, walk};
 use crate::replay::file::FileKind;
 
 /// What became of what was there.
@@ -29,28 +30,37 @@ pub struct Purged {
 ///
 /// The list cannot be read.
 pub fn purge(place: Place) -> Result<Purged, ManifestError> {
+    let purged = purge_files(&place)?;
+    if purged.left.is_empty() {
+        place.remove()?;
+    }
+    Ok(purged)
+}
+
+/// The same without the place itself.
+///
+/// # Errors
+///
+/// The list cannot be read.
+pub(super) fn purge_files(place: &Place) -> Result<Purged, ManifestError> {
     let tree = place.tree();
     let failed = |source| ManifestError::Io { path: tree.clone(), source };
     let mut purged = Purged::default();
-    match File::open(&tree) {
+    match place.tree_file() {
         Err(it) if it.kind() == io::ErrorKind::NotFound => {}
         it => {
             let root = it.map_err(failed)?;
             let listed = match place.state {
-                State::Running => walk(&tree).map_err(failed)?,
+                State::Running => walk(&root).map_err(failed)?,
                 _ => place.listed()?,
             };
             for it in listed.iter().rev() {
                 remove(&root, it, &mut purged);
             }
-            drop(root);
-            if let Err(source) = std::fs::remove_dir(&tree) {
+            if let Err(source) = place.remove_tree() {
                 purged.left.push((tree, source));
             }
         }
-    }
-    if purged.left.is_empty() {
-        place.remove()?;
     }
     Ok(purged)
 }
@@ -96,9 +106,15 @@ mod tests {
 
     use super::*;
     use crate::replay::file::Fingerprint;
+    use crate::replayer::manifest::Links;
+    use crate::replayer::settings::Settings;
+
+    fn made(directory: &Path) -> Result<Place, ManifestError> {
+        Place::make(directory, Fingerprint::default(), Settings::default(), Links::Followed)
+    }
 
     fn place(directory: &Path, listed: &[(FileKind, &str)]) -> Place {
-        let mut place = Place::make(directory, Fingerprint::default()).expect("a directory");
+        let mut place = made(directory).expect("a directory");
         fs::create_dir(place.tree()).expect("a directory");
         let listed = listed.iter().map(|(kind, path)| {
             let (kind, path) = (*kind, path.as_bytes().to_vec());
@@ -154,16 +170,17 @@ mod tests {
         let purged = purge(place).expect("a list");
         assert_eq!(purged.left.len(), 2, "{purged:?}");
         assert_eq!(fs::read(tree.join("d/mine")).expect("it is there"), b"kept");
-        assert_eq!(Place::open(&root).expect("still ours").state, State::Done);
+        assert_eq!(Place::open(&root, Links::Followed).expect("still ours").state, State::Done);
     }
 
     #[test]
     fn what_is_not_ours_is_not_touched() {
         let directory = tempfile::tempdir().expect("a directory");
         fs::write(directory.path().join("mine"), "").expect("space");
-        let open = Place::open(directory.path()).map(drop).map_err(|it| it.to_string());
+        let open =
+            Place::open(directory.path(), Links::Followed).map(drop).map_err(|it| it.to_string());
         assert!(open.expect_err("not ours").contains("has not been made by"));
-        let make = Place::make(directory.path(), Fingerprint::default());
+        let make = made(directory.path());
         let make = make.map(drop).map_err(|it| it.to_string());
         assert!(make.expect_err("not empty").contains("is not empty"));
     }

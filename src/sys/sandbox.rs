@@ -4,14 +4,19 @@
 //! what is in the directory is mounted once more for this process alone, without devices and set-user-ID programs; and rights that lead
 //! out of such a root (`CAP_SYS_CHROOT`, `CAP_MKNOD`, `CAP_SYS_ADMIN`) are given up.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use caps::{CapSet, Capability};
 use nix::errno::Errno;
+use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat2};
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
+use nix::sys::stat::fstat;
 use nix::sys::statvfs::{FsFlags, statvfs};
 use nix::unistd::{chdir, chroot, getegid, geteuid};
 use thiserror::Error;
@@ -28,6 +33,19 @@ pub enum SandboxError {
     NotAllowed {
         /// The directory.
         root: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// It cannot have other directories in it.
+    #[error(
+        "this user may not mount {0} in the replay's directory (CAP_SYS_ADMIN), so it cannot be elsewhere; leave out --map at replay init, or try where mounting is allowed: sudo iotrace-perf …"
+    )]
+    NoMount(PathBuf),
+    /// A directory that is to be in it.
+    #[error("cannot mount {directory} in the replay's directory: {source}")]
+    Mount {
+        /// The directory.
+        directory: PathBuf,
         /// What the kernel said.
         source: io::Error,
     },
@@ -50,12 +68,23 @@ pub struct Sandbox {
     pub is_mount: bool,
 }
 
-/// Makes `root` the root directory of this process, for good. To be said while there is one thread.
+/// A directory that is in the root besides, wherever it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mount {
+    /// It: from the root that we have now, without links.
+    pub source: PathBuf,
+    /// Its device and inode: nothing else is mounted that somebody may have put there.
+    pub identity: (u64, u64),
+    /// Where, from the new root.
+    pub target: Vec<u8>,
+}
+
+/// Makes `root` the root directory of this process, for good, and mounts others in it, in their order. To be said while there is one thread.
 ///
 /// # Errors
 ///
-/// It is not allowed, or the directory is not there.
-pub fn enter(root: &Path) -> Result<Sandbox, SandboxError> {
+/// It is not allowed, or a directory is not there.
+pub fn enter(root: &Path, mounts: &[Mount]) -> Result<Sandbox, SandboxError> {
     let failed = |what| {
         let root = root.to_owned();
         move |errno: Errno| SandboxError::Failed { root, what, source: errno.into() }
@@ -69,6 +98,12 @@ pub fn enter(root: &Path) -> Result<Sandbox, SandboxError> {
     let is_mount = own_mounts(root)?;
     if is_mount {
         mount_again(root).map_err(failed("mount"))?;
+    } else if let Some(it) = mounts.first() {
+        return Err(SandboxError::NoMount(it.source.clone()));
+    }
+    for it in mounts {
+        mount_below(root, it)
+            .map_err(|source| SandboxError::Mount { directory: it.source.clone(), source })?;
     }
     chdir(root).map_err(failed("chdir"))?;
     chroot(root).map_err(|errno| match errno {
@@ -112,12 +147,44 @@ fn mount_again(root: &Path) -> nix::Result<()> {
     let none: Option<&str> = None;
     mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none)?;
     mount(Some(root), root, none, MsFlags::MS_BIND, none)?;
+    restrict(root)
+}
+
+/// Another directory as a mount of its own in the root, which is one already. Nothing on the way to either of them may be a link.
+fn mount_below(root: &Path, it: &Mount) -> io::Result<()> {
+    let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    let how = OpenHow::new().flags(flags).resolve(ResolveFlag::RESOLVE_NO_SYMLINKS);
+    let source = openat2(AT_FDCWD, &it.source, how)?;
+    let stat = fstat(&source)?;
+    if (stat.st_dev, stat.st_ino) != it.identity {
+        return Err(io::Error::other("somebody has put another directory there"));
+    }
+    let root = openat2(AT_FDCWD, root, how)?;
+    let resolve = ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_SYMLINKS;
+    let how = how.resolve(resolve);
+    let target = OsStr::from_bytes(it.target.strip_prefix(b"/").unwrap_or(&it.target));
+    let none: Option<&str> = None;
+    let below = openat2(root.as_fd(), target, how)?;
+    mount(Some(&path_of(&source)), &path_of(&below), none, MsFlags::MS_BIND, none)?;
+    // What has this name now is the mount.
+    let mounted = openat2(root.as_fd(), target, how)?;
+    Ok(restrict(&path_of(&mounted))?)
+}
+
+/// What is open, as a path that leads to nothing else.
+fn path_of(open: &OwnedFd) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", open.as_raw_fd()))
+}
+
+/// A mount without devices and set-user-ID programs.
+fn restrict(path: &Path) -> nix::Result<()> {
+    let none: Option<&str> = None;
     // Whoever is root only in a user namespace cannot take away what the mount had before.
-    let had = statvfs(root)?.flags();
+    let had = statvfs(path)?.flags();
     let kept = [(FsFlags::ST_NOEXEC, MsFlags::MS_NOEXEC), (FsFlags::ST_RDONLY, MsFlags::MS_RDONLY)];
     let mut flags = MsFlags::MS_NODEV | MsFlags::MS_NOSUID;
     for (had_flag, flag) in kept {
         flags.set(flag, had.contains(had_flag));
     }
-    mount(none, root, none, MsFlags::MS_BIND | MsFlags::MS_REMOUNT | flags, none)
+    mount(none, path, none, MsFlags::MS_BIND | MsFlags::MS_REMOUNT | flags, none)
 }

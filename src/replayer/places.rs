@@ -1,0 +1,383 @@
+//! All directories of a replay: its own, and one for each captured directory that was given a place elsewhere (`--map`).
+//!
+//! Each is a [`Place`] with a list of its own. That of the replay knows where the others are, and each of these whose part it is. A path
+//! that was resolved when it was given is never followed through a link later.
+
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+
+use super::manifest::{Links, ManifestError, Place, State};
+use super::maps::{MapError, Maps};
+use super::purge::{Purged, purge, purge_files};
+use super::settings::Settings;
+use super::walk::{Listed, walk};
+use crate::replay::file::{FileBefore, Fingerprint};
+use crate::sys::files;
+use crate::sys::sandbox::Mount;
+
+/// Why the directories of a replay cannot be had.
+#[derive(Debug, Error)]
+pub enum PlacesError {
+    /// One of them.
+    #[error(transparent)]
+    Manifest(#[from] ManifestError),
+    /// A captured directory.
+    #[error(transparent)]
+    Map(#[from] MapError),
+    /// Not a directory of its own.
+    #[error("{0} is a symbolic link; give the directory itself")]
+    Link(PathBuf),
+    /// One in the other.
+    #[error(
+        "{0} and {1} are one in the other; give each captured directory, and --root, a directory of its own"
+    )]
+    Inside(PathBuf, PathBuf),
+    /// Somebody else's replay.
+    #[error(
+        "{directory} has files of another replay; remove them first: iotrace-perf replay purge --root {replay}"
+    )]
+    Taken {
+        /// Where they are.
+        directory: PathBuf,
+        /// Whose they are.
+        replay: PathBuf,
+    },
+    /// Not a whole replay.
+    #[error(
+        "{directory} has only a part of a replay; name the directory of all of it: --root {replay}"
+    )]
+    Part {
+        /// What was named.
+        directory: PathBuf,
+        /// What has to be.
+        replay: PathBuf,
+    },
+    /// It is not as it was made.
+    #[error("{0} has no longer the files of {1}; make them again: iotrace-perf replay init")]
+    Lost(PathBuf, String),
+    /// The earlier replay's files.
+    #[error(
+        "{directory} has more in it than a replay has made: {path}: {source}; see: iotrace-perf replay purge --root {root}"
+    )]
+    Left {
+        /// Which one.
+        directory: PathBuf,
+        /// The first thing.
+        path: PathBuf,
+        /// Why it is left.
+        source: io::Error,
+        /// Of which replay.
+        root: PathBuf,
+    },
+    /// The system said.
+    #[error("{path}: {source}")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What it said.
+        source: io::Error,
+    },
+}
+
+/// All of them, held as long as we work in them.
+#[derive(Debug)]
+pub struct Places {
+    root: Place,
+    /// As in `parts`.
+    maps: Maps,
+    parts: Vec<Place>,
+}
+
+impl Places {
+    /// New ones, or those of an earlier replay in `root`, whose files are removed first. `wanted`: captured directories, and where they go.
+    ///
+    /// # Errors
+    ///
+    /// One of them has something else in it, or cannot be made; a captured directory is not in the plan. Then nothing new is made.
+    pub fn make(
+        root: &Path,
+        (plan, before): (Fingerprint, &[FileBefore]),
+        wanted: &[(Vec<u8>, PathBuf)],
+    ) -> Result<Self, PlacesError> {
+        let captured: Vec<_> = wanted.iter().map(|it| it.0.clone()).collect();
+        let (maps, numbers) = Maps::new(&captured)?;
+        maps.check(before)?;
+        let resolved = resolved(root, Links::Followed)?;
+        let given = numbers.iter().filter_map(|it| wanted.get(*it));
+        let directories: Vec<PathBuf> =
+            given.map(|it| self::resolved(&it.1, Links::Refused)).collect::<Result<_, _>>()?;
+        apart(&resolved, &directories)?;
+        // Where there is none, making it says why it cannot be made.
+        if let Ok(place) = Place::open(root, Links::Followed) {
+            empty(place, root)?;
+        }
+        for it in &directories {
+            free(it, &resolved)?;
+        }
+        let pairs = maps.captured().iter().cloned().zip(directories.iter().cloned()).collect();
+        let settings = Settings { maps: pairs, part_of: None };
+        let root = Place::make(root, plan, settings, Links::Followed)?;
+        let part = |directory: &PathBuf| {
+            let settings = Settings { maps: Vec::new(), part_of: Some(resolved.clone()) };
+            Place::make(directory, plan, settings, Links::Refused)
+        };
+        let parts = directories.iter().map(part).collect::<Result<_, _>>()?;
+        Ok(Self { root, maps, parts })
+    }
+
+    /// Those that were made before.
+    ///
+    /// # Errors
+    ///
+    /// One of them was not, or is gone.
+    pub fn open(root: &Path) -> Result<Self, PlacesError> {
+        let place = Place::open(root, Links::Followed)?;
+        if let Some(replay) = &place.settings.part_of {
+            let (directory, replay) = (root.to_owned(), replay.clone());
+            return Err(PlacesError::Part { directory, replay });
+        }
+        let resolved = resolved(root, Links::Followed)?;
+        let captured: Vec<_> = place.settings.maps.iter().map(|it| it.0.clone()).collect();
+        // They are kept in their order.
+        let (maps, _) = Maps::new(&captured)?;
+        let part = |(captured, directory): &(Vec<u8>, PathBuf)| {
+            let part = Place::open(directory, Links::Refused)?;
+            if part.settings.part_of.as_ref() == Some(&resolved) {
+                return Ok(part);
+            }
+            let captured = String::from_utf8_lossy(captured).into_owned();
+            Err(PlacesError::Lost(directory.clone(), captured))
+        };
+        let parts = place.settings.maps.iter().map(part).collect::<Result<_, _>>()?;
+        Ok(Self { root: place, maps, parts })
+    }
+
+    /// The replay's own, then the others.
+    pub fn all(&self) -> impl Iterator<Item = &Place> {
+        std::iter::once(&self.root).chain(&self.parts)
+    }
+
+    /// The root directory of the replay.
+    pub fn tree(&self) -> PathBuf {
+        self.root.tree()
+    }
+
+    /// Captured directories and where they are.
+    pub fn elsewhere(&self) -> &[(Vec<u8>, PathBuf)] {
+        &self.root.settings.maps
+    }
+
+    /// What of the capture is where.
+    pub(super) fn maps(&self) -> &Maps {
+        &self.maps
+    }
+
+    /// They are so far.
+    ///
+    /// # Errors
+    ///
+    /// That cannot be written down.
+    pub fn set(&mut self, state: State) -> Result<(), ManifestError> {
+        std::iter::once(&mut self.root).chain(&mut self.parts).try_for_each(|it| it.set(state))
+    }
+
+    /// Writes down what will be there; paths are those of the capture.
+    pub(super) fn list(&self, listed: impl Iterator<Item = Listed>) -> Result<(), ManifestError> {
+        let mut each = vec![Vec::new(); self.parts.len() + 1];
+        for Listed { kind, path } in listed {
+            let (owner, rest) = self.maps.owner(&path);
+            each[owner.map_or(0, |it| it + 1)].push(Listed { kind, path: rest.to_vec() });
+        }
+        self.all().zip(each).try_for_each(|(place, listed)| place.list(listed.into_iter()))
+    }
+
+    /// Writes down what is there, wherever our root is: a replay may have moved the directory that another one is mounted in.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be read or written.
+    pub fn list_what_is_there(&self) -> Result<(), ManifestError> {
+        self.all().try_for_each(|place| {
+            let found = place.tree_file().and_then(|it| walk(&it));
+            let found = found.map_err(|source| ManifestError::Io { path: place.tree(), source })?;
+            place.list(found.into_iter())
+        })
+    }
+
+    /// Makes the directories of all files, and in them those on which others are mounted.
+    pub(super) fn make_trees(&self) -> Result<(), ManifestError> {
+        let make = |path: PathBuf| match DirBuilder::new().mode(0o700).create(&path) {
+            Err(source) if source.kind() != io::ErrorKind::AlreadyExists => {
+                Err(ManifestError::Io { path, source })
+            }
+            _ => Ok(()),
+        };
+        self.all().try_for_each(|it| make(it.tree()))?;
+        for captured in self.maps.captured() {
+            let ends = (1..=captured.len())
+                .filter(|it| captured.get(*it).is_none_or(|byte| *byte == b'/'));
+            for directory in ends.map(|it| &captured[..it]) {
+                make(self.path(directory))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Where a path of the capture is, seen from outside.
+    fn path(&self, captured: &[u8]) -> PathBuf {
+        let (owner, rest) = self.maps.owner(captured);
+        let place = owner.and_then(|it| self.parts.get(it)).unwrap_or(&self.root);
+        place.tree().join(std::ffi::OsStr::from_bytes(rest.strip_prefix(b"/").unwrap_or(rest)))
+    }
+
+    /// What has to be mounted below the root, those further up first.
+    ///
+    /// # Errors
+    ///
+    /// A directory is gone.
+    pub fn mounts(&self) -> Result<Vec<Mount>, ManifestError> {
+        let mount = |(place, captured): (&Place, &Vec<u8>)| {
+            let failed = |source| ManifestError::Io { path: place.tree(), source };
+            let metadata = place.tree_file().and_then(|it| it.metadata()).map_err(failed)?;
+            let identity = (metadata.dev(), metadata.ino());
+            Ok(Mount { source: place.tree(), identity, target: captured.clone() })
+        };
+        self.parts.iter().zip(self.maps.captured()).map(mount).collect()
+    }
+}
+
+/// What is removed of a replay.
+#[derive(Debug, Default)]
+pub struct AllPurged {
+    /// What became of what was there.
+    pub purged: Purged,
+    /// Directories that are not there.
+    pub absent: Vec<PathBuf>,
+}
+
+/// Removes what the lists of a replay's directories have, and nothing else.
+///
+/// # Errors
+///
+/// A list cannot be read, or the directory is not one of a replay.
+pub fn purge_all(root: &Path) -> Result<AllPurged, PlacesError> {
+    purge_with_parts(Place::open(root, Links::Followed)?, root)
+}
+
+fn purge_with_parts(root: Place, path: &Path) -> Result<AllPurged, PlacesError> {
+    let mut all = AllPurged::default();
+    let Purged { removed, left } = &mut all.purged;
+    let resolved = resolved(path, Links::Followed)?;
+    // Those further down first.
+    for (_, directory) in root.settings.maps.iter().rev() {
+        match part(directory, &resolved) {
+            Ok(Some(place)) => {
+                let mut it = purge(place)?;
+                *removed += it.removed;
+                let below = it.left.drain(..).map(|(path, source)| {
+                    let path = path.strip_prefix("/").map(Path::to_owned).unwrap_or(path);
+                    (directory.join(super::manifest::TREE).join(path), source)
+                });
+                left.extend(below);
+            }
+            Ok(None) => all.absent.push(directory.clone()),
+            Err(it) => left.push((directory.clone(), io::Error::other(it.to_string()))),
+        }
+    }
+    let own = purge_files(&root)?;
+    *removed += own.removed;
+    left.extend(own.left);
+    if left.is_empty() {
+        root.remove()?;
+    }
+    Ok(all)
+}
+
+/// A part of this replay; `None`: it has not been made, or is gone.
+fn part(directory: &Path, replay: &Path) -> Result<Option<Place>, PlacesError> {
+    match Place::open(directory, Links::Refused) {
+        Ok(it) if it.settings.part_of.as_deref() == Some(replay) => Ok(Some(it)),
+        Ok(it) => Err(taken(directory, &it)),
+        Err(_) if is_free(directory) => Ok(None),
+        Err(it) => Err(it.into()),
+    }
+}
+
+fn taken(directory: &Path, place: &Place) -> PlacesError {
+    let replay = place.settings.part_of.clone().unwrap_or_else(|| directory.to_owned());
+    PlacesError::Taken { directory: directory.to_owned(), replay }
+}
+
+/// Not there, or an empty directory.
+fn is_free(directory: &Path) -> bool {
+    match directory.symlink_metadata() {
+        Err(it) => it.kind() == io::ErrorKind::NotFound,
+        Ok(it) => it.is_dir() && fs::read_dir(directory).is_ok_and(|mut it| it.next().is_none()),
+    }
+}
+
+/// Nothing of an earlier replay is left in it.
+fn empty(place: Place, root: &Path) -> Result<(), PlacesError> {
+    if let Some(replay) = &place.settings.part_of {
+        let (directory, replay) = (root.to_owned(), replay.clone());
+        return Err(PlacesError::Part { directory, replay });
+    }
+    let Some((path, source)) = purge_with_parts(place, root)?.purged.left.into_iter().next() else {
+        return Ok(());
+    };
+    let (directory, root) = (root.to_owned(), root.to_owned());
+    Err(PlacesError::Left { directory, path, source, root })
+}
+
+/// A directory that a part of this replay may be made in.
+fn free(directory: &Path, replay: &Path) -> Result<(), PlacesError> {
+    if directory.symlink_metadata().is_ok_and(|it| it.is_dir() && !files::is_own(&it)) {
+        return Err(ManifestError::NotOwned(directory.to_owned()).into());
+    }
+    let Some(place) = part(directory, replay).map_err(|it| match it {
+        PlacesError::Manifest(ManifestError::NotOurs(it)) => ManifestError::NotEmpty(it).into(),
+        it => it,
+    })?
+    else {
+        return Ok(());
+    };
+    let Some((path, source)) = purge(place)?.left.into_iter().next() else { return Ok(()) };
+    let (directory, root) = (directory.to_owned(), replay.to_owned());
+    Err(PlacesError::Left { directory, path, source, root })
+}
+
+/// Where it really is, also if it is not there yet.
+fn resolved(directory: &Path, links: Links) -> Result<PathBuf, PlacesError> {
+    let failed = |source| PlacesError::Io { path: directory.to_owned(), source };
+    let is_link = directory.symlink_metadata().is_ok_and(|it| it.is_symlink());
+    if is_link && links == Links::Refused {
+        return Err(PlacesError::Link(directory.to_owned()));
+    }
+    match fs::canonicalize(directory) {
+        Err(it) if it.kind() == io::ErrorKind::NotFound && !is_link => {
+            let name = directory.file_name().ok_or_else(|| failed(it))?;
+            let parent = directory.parent().filter(|it| !it.as_os_str().is_empty());
+            let parent = fs::canonicalize(parent.unwrap_or(Path::new("."))).map_err(failed)?;
+            Ok(parent.join(name))
+        }
+        it => it.map_err(failed),
+    }
+}
+
+/// None of them is in another one.
+fn apart(root: &Path, others: &[PathBuf]) -> Result<(), PlacesError> {
+    let all: Vec<&Path> = std::iter::once(root).chain(others.iter().map(|it| &**it)).collect();
+    for (number, one) in all.iter().enumerate() {
+        for other in &all[number + 1..] {
+            if one.starts_with(other) || other.starts_with(one) {
+                return Err(PlacesError::Inside((*one).to_owned(), (*other).to_owned()));
+            }
+        }
+    }
+    Ok(())
+}

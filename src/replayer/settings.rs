@@ -1,0 +1,75 @@
+//! What `replay init` was told and `run` and `purge` have to know: entries of a letter and its text, with NUL behind each.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+/// What is kept beside the files of a replay.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// Captured directories that are made elsewhere, and where.
+    pub maps: Vec<(Vec<u8>, PathBuf)>,
+    /// The directory of the replay that this one has a part of.
+    pub part_of: Option<PathBuf>,
+}
+
+impl Settings {
+    /// As it is kept. A map is two entries.
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let mut push = |letter: u8, text: &[u8]| {
+            bytes.push(letter);
+            bytes.extend_from_slice(text);
+            bytes.push(0);
+        };
+        for (captured, directory) in &self.maps {
+            push(b'm', captured);
+            push(b't', directory.as_os_str().as_bytes());
+        }
+        if let Some(it) = &self.part_of {
+            push(b'p', it.as_os_str().as_bytes());
+        }
+        bytes
+    }
+
+    /// What was kept; `None`: it is damaged.
+    pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
+        let mut settings = Self::default();
+        let mut captured = None;
+        let path = |text: &[u8]| PathBuf::from(OsStr::from_bytes(text));
+        for entry in bytes.split_inclusive(|it| *it == 0) {
+            let (letter, text) = entry.strip_suffix(b"\0")?.split_first()?;
+            match letter {
+                b'm' => captured = Some(text.to_vec()),
+                b't' => settings.maps.push((captured.take()?, path(text))),
+                b'p' => settings.part_of = Some(path(text)),
+                _ => return None,
+            }
+        }
+        captured.is_none().then_some(settings)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_is_read() {
+        let all = Settings {
+            maps: vec![(b"/data=\n".to_vec(), "/mnt/x".into()), (b"/e".to_vec(), "/mnt/y".into())],
+            part_of: Some("/mnt/r".into()),
+        };
+        for it in [all, Settings::default()] {
+            assert_eq!(Settings::parse(&it.to_bytes()), Some(it));
+        }
+    }
+
+    #[test]
+    fn what_is_damaged_is_no_setting() {
+        for wrong in [&b"x"[..], b"\0", b"z\0", b"m/data\0", b"t/mnt\0", b"m/data\0t/mnt", b"u7\0"]
+        {
+            assert_eq!(Settings::parse(wrong), None, "{wrong:?}");
+        }
+    }
+}
