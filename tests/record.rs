@@ -267,8 +267,8 @@ fn offsets_are_right_or_unknown() {
     recording.assert_whole();
     let known = truth::compare(dir.path(), &recording.operations(), Known::WhereItMust);
     recording.assert_archive(&dir.path().join("archive"));
-    // Races leave much unknown, but not all.
-    assert!(known.known * 2 > known.compared, "{known:?}");
+    // Races leave as much unknown as the scheduler likes, but never all: what did not overlap is known.
+    assert!(known.needed > 2000 && known.known > known.needed, "{known:?}");
 }
 
 /// Fails if names and offsets are told that were right before a call that is not recorded: dd opens its files, puts

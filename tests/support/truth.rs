@@ -44,6 +44,8 @@ pub(crate) struct Compared {
     pub compared: usize,
     /// Calls whose offset is told.
     pub known: usize,
+    /// Of these, those whose offset had to be told.
+    pub needed: usize,
 }
 
 /// Makes the file that the program reads.
@@ -125,6 +127,7 @@ fn thread(
             Known::AfterSeeks => call.must && settled,
         };
         assert!(!needed || operation.offset.is_some(), "{call:?}: {operation:?}");
+        compared.needed += usize::from(needed);
     }
 }
 
