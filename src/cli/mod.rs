@@ -20,6 +20,7 @@ mod replay;
 mod replay_args;
 mod replay_block;
 mod replay_export;
+mod replay_in_place;
 mod replay_loop;
 mod replay_places;
 mod replay_trace;

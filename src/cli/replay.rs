@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, BufWriter};
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -52,6 +52,7 @@ pub(super) fn run(args: &ReplayArgs) -> Result<ExitCode, CliError> {
     match &args.verb {
         ReplayVerb::Plan(args) => plan(args),
         ReplayVerb::Init(args) => make(args),
+        ReplayVerb::Run(args) if args.in_place => super::replay_in_place::run(args),
         ReplayVerb::Run(args) => match (args.block.level, &args.root, &args.block.device) {
             (LevelArg::Block, _, Some(device)) => super::replay_block::run(args, device),
             (LevelArg::Call, Some(root), _) => match (&args.trace, args.rounds) {
@@ -154,6 +155,21 @@ fn again(args: &RunArgs, root: &Path) -> Result<ExitCode, CliError> {
     }
     check_files(&before, &init)?;
     places.set(State::Running).map_err(usage)?;
+    let replayed = all((reader, index), options, machine, &is_over);
+    let told = replayed.and_then(|it| tell(args, &options, &it, notes, to));
+    // Also of one that failed: it may have made some.
+    places.list_what_is_there().map_err(usage)?;
+    places.set(State::Done).map_err(usage)?;
+    told
+}
+
+/// All operations, and how far they are on a terminal.
+pub(super) fn all(
+    (reader, index): (PlanReader, Index),
+    options: Options,
+    machine: Machine,
+    is_over: &AtomicBool,
+) -> Result<Replayed, CliError> {
     let template = "{bar:40} {pos}/{len} operations {per_sec} {elapsed}";
     let bar = bar(report::replay_run::planned(&index), template);
     let mut go_on = |done| {
@@ -163,11 +179,7 @@ fn again(args: &RunArgs, root: &Path) -> Result<ExitCode, CliError> {
     };
     let replayed = run::run(reader, index, options, machine, &mut go_on);
     bar.finish_and_clear();
-    let told = replayed.map_err(usage).and_then(|it| tell(args, &options, &it, notes, to));
-    // Also of one that failed: it may have made some.
-    places.list_what_is_there().map_err(usage)?;
-    places.set(State::Done).map_err(usage)?;
-    told
+    replayed.map_err(usage)
 }
 
 /// It has to be ready, and for this plan; `init`: what makes it so.
@@ -199,7 +211,7 @@ fn check_files(before: &[FileBefore], init: &str) -> Result<(), CliError> {
     }
 }
 
-fn tell(
+pub(super) fn tell(
     args: &RunArgs,
     options: &Options,
     replayed: &Replayed,
@@ -260,7 +272,7 @@ pub(super) fn damaged(path: &Path, what: &crate::replay::file::PlanError) -> Cli
     CliError::Log { path: path.to_owned(), message: what.to_string() }
 }
 
-fn usage(what: impl std::fmt::Display) -> CliError {
+pub(super) fn usage(what: impl std::fmt::Display) -> CliError {
     CliError::Usage(what.to_string())
 }
 
@@ -283,7 +295,7 @@ pub(super) fn options(args: &RunArgs) -> Options {
 }
 
 /// There has to be something in it.
-fn check_window(window: Window, span: u64) -> Result<(), CliError> {
+pub(super) fn check_window(window: Window, span: u64) -> Result<(), CliError> {
     let from = window.from.unwrap_or(0);
     let until = window.until.unwrap_or(span).min(span);
     if window.from.is_none() || from < until {

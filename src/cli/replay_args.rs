@@ -65,8 +65,11 @@ pub(super) struct RunArgs {
     /// The plan; of block requests the capture log
     pub(super) plan: PathBuf,
     /// The directory in which `replay init` has made its files
-    #[arg(long, value_name = "DIR", required_unless_present = "device")]
+    #[arg(long, value_name = "DIR", required_unless_present_any = ["device", "in_place"])]
     pub(super) root: Option<PathBuf>,
+    /// Instead of --root: on the captured files themselves, where they are. WHAT THE CAPTURE WROTE, CUT OFF, RENAMED AND REMOVED IS WRITTEN WITH MADE-UP BYTES, CUT OFF, RENAMED AND REMOVED AGAIN: only where all of it may be lost (on a copy of the machine, a snapshot), and only with a plan of your own
+    #[arg(long = "in-place-overwriting-originals", conflicts_with_all = ["root", "device", "trace", "rounds"])]
+    pub(super) in_place: bool,
     #[command(flatten)]
     pub(super) block: BlockArgs,
     /// How often faster than in the capture: 1, 2, 0.5; or `max`: as fast as it goes
@@ -88,13 +91,13 @@ pub(super) struct RunArgs {
     #[arg(long = "loop", value_name = "N", requires = "root", conflicts_with = "trace")]
     pub(super) rounds: Option<NonZeroU32>,
     /// Operations that had ended by then, counted from the first one (10s, 5ms), are done before, as fast as it goes and without times
-    #[arg(long, value_name = "TIME", value_parser = values::parse_duration, requires = "root", conflicts_with = "trace")]
+    #[arg(long, value_name = "TIME", value_parser = values::parse_duration, conflicts_with_all = ["device", "trace"])]
     pub(super) from: Option<Duration>,
     /// Operations that end later than this, counted from the first one (10s, 5ms), are not done
-    #[arg(long, value_name = "TIME", value_parser = values::parse_duration, requires = "root", conflicts_with = "trace")]
+    #[arg(long, value_name = "TIME", value_parser = values::parse_duration, conflicts_with_all = ["device", "trace"])]
     pub(super) until: Option<Duration>,
     /// Before the first call write everything that this machine has to write, and forget what it keeps of files: ALL PROGRAMS read from disks again
-    #[arg(long, requires = "root")]
+    #[arg(long, conflicts_with = "device")]
     pub(super) drop_caches: bool,
     /// The exit status is 1 if more operations than this have another result than in the capture
     #[arg(long, value_name = "N", default_value_t = 0)]

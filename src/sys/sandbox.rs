@@ -117,6 +117,17 @@ pub fn enter(root: &Path, mounts: &[Mount]) -> Result<Sandbox, SandboxError> {
     Ok(Sandbox { is_mount })
 }
 
+/// Keeps the root that we have, and gives up the same rights. To be said while there is one thread.
+///
+/// # Errors
+///
+/// Those of `capset(2)` and `prctl(2)`.
+pub fn stay() -> io::Result<()> {
+    chdir("/")?;
+    keep_for_replay()?;
+    Ok(nix::sys::prctl::set_no_new_privs()?)
+}
+
 /// Mounts that nobody else sees; false if we may not have any, but may change the root.
 fn own_mounts(root: &Path) -> Result<bool, SandboxError> {
     let refused =
