@@ -51,6 +51,14 @@ pub enum Reason {
     Stranger,
     /// It was refused for want of rights: those of the replay are others.
     Rights,
+    /// It failed as two file systems were concerned: the replay has one, if nobody asks for more.
+    FileSystems,
+    /// It failed for want of room, memory or descriptors, by a signal, or as a file was in use.
+    Circumstances,
+    /// Where in a file it is stands in memory, and was not read.
+    Unread,
+    /// It is about a flag of a descriptor that several processes have, each with a flag of its own: the replay has one.
+    SharedFlags,
     /// Nothing is known of how it is done again.
     Other,
 }
@@ -81,6 +89,10 @@ impl Reason {
             Self::Device => "makes-a-device",
             Self::Stranger => "made-by-others",
             Self::Rights => "rights",
+            Self::FileSystems => "file-systems",
+            Self::Circumstances => "circumstances",
+            Self::Unread => "argument-unread",
+            Self::SharedFlags => "descriptor-shared",
             Self::Other => "other",
         }
     }
@@ -115,6 +127,16 @@ impl fmt::Display for Reason {
             Self::Device => "make devices",
             Self::Stranger => "on what others made meanwhile, or a call that is not done again",
             Self::Rights => "refused for want of rights, of which the replay has others",
+            Self::FileSystems => {
+                "failed between two file systems: the replay has one (but see --map)"
+            }
+            Self::Circumstances => {
+                "failed for want of room, memory or descriptors, by a signal, or on a file in use"
+            }
+            Self::Unread => "where in the file they are was not read: record with --args exact",
+            Self::SharedFlags => {
+                "about the close-on-exec flag of a descriptor that several processes had"
+            }
             Self::Other => "of a kind that is not known",
         })
     }
@@ -158,6 +180,25 @@ pub fn treatment(call: &Call, args: &[u64; 6]) -> Treatment {
         C::Ioctl => Left(Reason::Ioctl),
         C::Map => Left(Reason::Memory),
         C::Async => Left(Reason::Asynchronous),
+    }
+}
+
+/// Why a call that failed in this way is not done again: what it met with in the capture is not made in the replay. It changed nothing.
+pub fn excuse(call: &Call, errno: i32) -> Option<Reason> {
+    match errno {
+        libc::EACCES | libc::EPERM => Some(Reason::Rights),
+        libc::EXDEV => Some(Reason::FileSystems),
+        // A pipe that nobody reads, a device that is not there.
+        libc::ENXIO if call.class == Class::Open => Some(Reason::NotAFile),
+        // Who waited for a lock is told apart.
+        libc::EINTR if call.class == Class::Lock => None,
+        libc::ENOSPC | libc::EDQUOT | libc::EFBIG | libc::EROFS | libc::ENOMEM => {
+            Some(Reason::Circumstances)
+        }
+        libc::EMFILE | libc::ENFILE | libc::EINTR | libc::ETXTBSY | libc::EBUSY | libc::EIO => {
+            Some(Reason::Circumstances)
+        }
+        _ => None,
     }
 }
 

@@ -62,6 +62,8 @@ pub struct Pair<'a> {
     pub file: Option<u32>,
     /// When it ended in the capture, ns since the first operation.
     pub captured_end: u64,
+    /// The latest end of it and of those that are before it in the plan, by which it belongs to a part of the replay; ns likewise.
+    pub captured_behind: u64,
     /// Begin and end in the replay, ns since it began.
     pub replayed_time: (u64, u64),
     /// How long after its time it began, ns; `None`: it had none.
@@ -79,6 +81,8 @@ pub struct Mismatch {
     pub compared: Compared,
     /// The path that it was given, if any.
     pub path: Option<Vec<u8>>,
+    /// Which file it was about: a number of the plan's.
+    pub file: Option<u32>,
 }
 
 /// The same calls of one thread.
@@ -124,14 +128,14 @@ impl Comparison {
     pub fn add(&mut self, pair: &Pair<'_>) {
         let Compared { worker, call, outcome, .. } = pair.compared;
         self.rows.entry((worker, call)).or_default().outcomes[outcome as usize] += 1;
-        if self.behind.is_some_and(|it| pair.captured_end <= it) {
+        if self.behind.is_some_and(|it| pair.captured_behind <= it) {
             self.prepared += 1;
         } else {
             self.add_times(pair);
         }
         if outcome.is_mismatch() {
             let path = pair.path.map(<[u8]>::to_vec);
-            self.mismatches.push(Mismatch { compared: pair.compared, path });
+            self.mismatches.push(Mismatch { compared: pair.compared, path, file: pair.file });
             if self.mismatches.len() >= 2 * EXAMPLES_MAX {
                 self.keep_first();
             }
@@ -260,6 +264,7 @@ mod tests {
             },
             file: Some(number % 5),
             captured_end: start + 2,
+            captured_behind: start + 2,
             replayed_time: (start + 100, start + 103),
             late: Some(u64::from(number)),
             path: None,

@@ -8,7 +8,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::order::{Before, Timed};
+use super::order::{At, Before, Timed};
 use crate::operation::model::ProcessKey;
 use crate::units::KernelTime;
 
@@ -65,11 +65,17 @@ impl Families {
         children.filter(|it| it.0 <= start).for_each(|it| before.add(it.1.at));
     }
 
-    /// The same of those of its parent: who is born behind their end.
-    pub(super) fn siblings(&self, process: ProcessKey, start: KernelTime, before: &mut Before) {
-        if let Some(parent) = self.0.get(&process).and_then(|it| it.parent) {
-            self.over(parent, start, before);
-        }
+    /// The same of those of its parent: who is born behind their end. The one that ended last.
+    pub(super) fn siblings(
+        &self,
+        process: ProcessKey,
+        start: KernelTime,
+        before: &mut Before,
+    ) -> Option<At> {
+        let parent = self.0.get(&process)?.parent?;
+        self.over(parent, start, before);
+        let over = self.0.get(&parent)?.children.iter().filter(|it| it.0 <= start);
+        over.max_by_key(|it| it.0).map(|it| it.1.at)
     }
 
     /// The same for an operation: none of the process's later ones has to wait for them.
@@ -84,7 +90,7 @@ impl Families {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::replay::order::{At, Worker};
+    use crate::replay::order::Worker;
 
     const PARENT: ProcessKey = ProcessKey(1);
     const CHILD: ProcessKey = ProcessKey(2);

@@ -90,6 +90,24 @@ pub fn found_there(operation: &SyscallOperation, place: usize, depth: usize) -> 
     }
 }
 
+/// What a call has found at `name/` or `name/.` is a directory.
+pub fn spelled(
+    world: &mut World,
+    operation: &SyscallOperation,
+    path: Option<&[u8]>,
+    node: Option<NodeId>,
+) {
+    let class = operation.call.call().class;
+    let finds = !matches!(class, Class::Name | Class::Rename | Class::Remove);
+    if let (Some(path), Some(node)) = (path, node)
+        && (path.ends_with(b"/") || path.ends_with(b"/."))
+        && finds
+        && operation.errno().is_none()
+    {
+        world.was_there(node, Thing::Directory);
+    }
+}
+
 /// A call that was given names has succeeded.
 pub fn named(
     world: &mut World,
@@ -142,25 +160,64 @@ fn asks_to_execute(call: &Call, args: &[u64; 6]) -> bool {
 /// A call that was given names has failed.
 pub fn failed(
     world: &mut World,
-    call: &Call,
-    args: &[u64; 6],
+    operation: &SyscallOperation,
     errno: i32,
     nodes: [Option<NodeId>; 2],
 ) {
+    let (call, args) = (operation.call.call(), &operation.args);
     let [Some(node), second] = nodes else { return };
-    match errno {
-        // Of two names either may be meant.
-        libc::ENOENT if second.is_none() => world.was_absent(node),
-        libc::EEXIST => {
-            let there = if call.class == Class::Name { second.unwrap_or(node) } else { node };
-            world.was_there(there, Thing::Any);
-        }
+    match (errno, second) {
+        (_, Some(second)) => failed_with_two(world, call, errno, [node, second]),
+        (libc::ENOENT, None) => world.was_absent(node),
+        (libc::EEXIST, None) => world.was_there(node, Thing::Any),
         // It is no link.
-        libc::EINVAL if call.name.starts_with("readlink") => world.was_there(node, Thing::Any),
-        libc::EISDIR => world.was_there(node, Thing::Directory),
-        libc::ENOTEMPTY if call.class == Class::Remove => world.was_not_empty(node),
-        libc::ENOTDIR if removes_directory(call, args) => {
-            world.file_there(node);
+        (libc::EINVAL, None) if call.name.starts_with("readlink") => {
+            world.was_there(node, Thing::Any);
+        }
+        (libc::EISDIR, None) => world.was_there(node, Thing::Directory),
+        (libc::ENOTEMPTY, None) if call.class == Class::Remove => world.was_not_empty(node),
+        (libc::ELOOP, None) if open_flags(operation) & bits(libc::O_NOFOLLOW) != 0 => {
+            world.was_there(node, Thing::Link(0));
+        }
+        (libc::ENOTDIR, None) => {
+            let wants = removes_directory(call, args)
+                || call.class == Class::Open
+                    && open_flags(operation) & bits(libc::O_DIRECTORY) != 0;
+            no_directory(world, node, wants);
+        }
+        _ => {}
+    }
+}
+
+/// It, or what leads to it, is no directory; `wants`: it was to be one itself.
+fn no_directory(world: &mut World, node: NodeId, wants: bool) {
+    let parent = world.way(node).nth(1);
+    match parent.filter(|it| world.thing(*it) != Some(Thing::Directory)) {
+        Some(parent) if !wants => world.file_there(parent),
+        _ => world.file_there(node),
+    };
+}
+
+/// The same of a call with two names. Where it does not say which of them is meant, nothing is learnt.
+fn failed_with_two(world: &mut World, call: &Call, errno: i32, [from, to]: [NodeId; 2]) {
+    let renames = call.class == Class::Rename;
+    match errno {
+        libc::EEXIST => {
+            world.was_there(from, Thing::Any);
+            world.was_there(to, Thing::Any);
+        }
+        libc::ENOTEMPTY if renames => {
+            world.was_there(from, Thing::Directory);
+            world.was_not_empty(to);
+        }
+        libc::EXDEV => world.was_there(from, Thing::Any),
+        libc::EISDIR if renames => {
+            world.was_there(from, Thing::Any);
+            world.was_there(to, Thing::Directory);
+        }
+        libc::ENOTDIR if renames && world.is_unasked(to) => {
+            world.was_there(from, Thing::Directory);
+            world.file_there(to);
         }
         _ => {}
     }

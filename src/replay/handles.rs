@@ -44,6 +44,8 @@ struct Slot {
     position: Rc<Cell<u64>>,
     /// Uses of the descriptor.
     uses: Thing,
+    /// Its close-on-exec flag was set by one of several that have it, and is not what it is in the replay.
+    flag_is_unknown: bool,
 }
 
 /// All of them.
@@ -123,7 +125,8 @@ impl Handles {
         behind: Behind,
     ) -> Handle {
         let (position, uses) = Default::default();
-        let slot = Slot { behind, description, references: 1, position, uses };
+        let slot =
+            Slot { behind, description, references: 1, position, uses, flag_is_unknown: false };
         match self.slots.get_mut(handle.0 as usize) {
             // Who opens waits for who has closed.
             Some(it) => *it = Slot { uses: std::mem::take(&mut it.uses), ..slot },
@@ -223,6 +226,16 @@ impl Handles {
     /// They stand at the same place from now on: one is a copy of the other.
     pub fn is_copy(&mut self, handle: Handle, of: Handle) {
         self.slot_mut(handle).position = Rc::clone(&self.slot(of).position);
+    }
+
+    /// True if its close-on-exec flag is that of one descriptor, and is now in the replay what it is there; `sets`: by what is done next.
+    pub fn has_own_flag(&mut self, handle: Handle, sets: bool) -> bool {
+        let slot = self.slot_mut(handle);
+        let is_own = slot.references == 1;
+        if sets {
+            slot.flag_is_unknown = !is_own;
+        }
+        is_own && !slot.flag_is_unknown
     }
 
     /// Who has used it.

@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use rustc_hash::FxHashMap;
 
 use super::asynchronous::is_about_them;
-use super::calls::{Reason, Treatment, treatment};
+use super::calls::{Reason, Treatment, excuse, treatment};
 use super::families::Families;
 use super::found;
 use super::handles::{Behind, Handle, Handles};
@@ -282,6 +282,8 @@ impl<O: Out> Planner<O> {
         let [path, second_path] = self.paths(operation)?;
         let handles = self.descriptors(operation, path.is_none())?;
         let nodes = self.nodes(operation, [&path, &second_path])?;
+        given::places_are_known(operation)?;
+        self.has_own_flags(operation, handles[0])?;
         self.may_lock(operation, handles[0])?;
         // From here on it is done again.
         let mut before = Before::default();
@@ -292,6 +294,7 @@ impl<O: Out> Planner<O> {
         if let (Some(path), None | Some(libc::ENOENT)) = (&path, operation.errno()) {
             self.world.passed(path, ret >= 0);
         }
+        found::spelled(&mut self.world, operation, path.as_deref(), nodes[0]);
         let made = self.learn(operation, ret, nodes);
         if call.class == Class::Resize
             && let Some(Thing::File(file)) = nodes[0].and_then(|it| self.world.thing(it))
@@ -355,9 +358,13 @@ impl<O: Out> Planner<O> {
         let nodes = [find(path), if is_name { find(second_path) } else { None }];
         let is_contended = self.under_way.may_make_names();
         self.strangers.ended(&self.world, operation, nodes, is_contended)?;
-        match operation.errno() {
-            Some(libc::EACCES | libc::EPERM) => Err(Reason::Rights),
-            _ => Ok(nodes),
+        let call = operation.call.call();
+        match operation.errno().and_then(|it| Some((it, excuse(call, it)?))) {
+            Some((errno, reason)) => {
+                found::failed(&mut self.world, operation, errno, nodes);
+                Err(reason)
+            }
+            None => Ok(nodes),
         }
     }
 
@@ -387,7 +394,7 @@ impl<O: Out> Planner<O> {
     ) -> Option<Behind> {
         let (call, args) = (operation.call.call(), &operation.args);
         if let Some(errno) = operation.errno() {
-            found::failed(&mut self.world, call, args, errno, nodes);
+            found::failed(&mut self.world, operation, errno, nodes);
             return None;
         }
         match (call.class, nodes[0]) {
@@ -508,9 +515,12 @@ impl<O: Out> Sink for Planner<O> {
                 }
             }
             Step::ThreadSeen(thread) => {
-                let born = self.newest.get(&thread.process).map(|it| it.0);
+                let mut born = self.newest.get(&thread.process).map(|it| it.0);
                 let mut before = Before::default();
-                self.families.siblings(thread.process, time, &mut before);
+                if let Some(last) = self.families.siblings(thread.process, time, &mut before) {
+                    // Else all children of a shell that does nothing between them would be there at once, and wait for each other.
+                    born.replace(last).into_iter().for_each(|it| before.add(it));
+                }
                 self.new.insert(thread.key, NewThread { comm: thread.comm.clone(), born, before });
             }
             Step::SyscallBegun(operation) => self.begun(operation),

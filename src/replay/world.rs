@@ -408,6 +408,10 @@ impl World {
                 State::Unasked | State::There(Thing::Any) => {
                     self.set(it, State::There(Thing::Directory));
                 }
+                // Nothing had shown what it was when it was opened.
+                State::There(Thing::File(_)) if self.node(it).first.is_some() => {
+                    self.set(it, State::There(Thing::Directory));
+                }
                 // A link may lead to one.
                 State::There(Thing::Link(_)) => {}
                 _ => self.unexplained += 1,

@@ -20,6 +20,8 @@ pub(super) struct Due {
     /// As captured, ns since the first operation.
     pub(super) start: u64,
     pub(super) end: u64,
+    /// The latest end of it and of all that are before it in the plan: those that it may wait for.
+    pub(super) behind: u64,
     /// How many operations had ended before, in all threads.
     pub(super) turn: u64,
     /// Where those that it waits for end in [`Loaded::waits`].
@@ -248,6 +250,7 @@ impl Source {
             call: operation.call,
             start,
             end,
+            behind: end.saturating_add(operation.behind),
             turn: next.turn,
             waits_end: u32::try_from(loaded.waits.len()).ok()?,
             handle: operation.handle,
@@ -283,6 +286,7 @@ impl Source {
                 },
                 file: due.file,
                 captured_end: due.end,
+                captured_behind: due.behind,
                 replayed_time: (stamps.ns(got.start, loaded.at), stamps.ns(got.end, loaded.at)),
                 late: got.late,
                 path: due

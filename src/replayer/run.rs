@@ -138,6 +138,9 @@ pub enum RunError {
     /// A thread that compares has ended too early.
     #[error("a thread that compares results has failed; what was done is not known")]
     Helper,
+    /// A worker has ended too early.
+    #[error("a thread of the replay has failed; what was done is not known")]
+    Worker,
     /// Not enough threads.
     #[error("cannot start a thread of the replay: {0}; try: ulimit -u unlimited")]
     Thread(io::Error),
@@ -170,6 +173,7 @@ pub fn run(
     let may_have = limits::raise_open_files();
     let count = i32::try_from(source.index.handles).unwrap_or(i32::MAX);
     let slots = Slots::new(source.index.handles, count.saturating_add(OWN_DESCRIPTORS));
+    slots.make_room(may_have);
     let workers = source.index.workers.len();
     let (births, first) = births(&source.index, options.order);
     let ahead = Ahead::new(&source)?;
@@ -192,7 +196,8 @@ pub fn run(
     let Ended { is_stopped, most } = ended;
     let Source { reader, index, .. } = shared.source;
     let names = reader.names(&index)?;
-    let needed = u64::from(index.handles) + u64::from(OWN_DESCRIPTORS.unsigned_abs());
+    // The highest number that is asked for: each handle has one of its own, behind those that the kernel chooses.
+    let needed = 2 * u64::from(index.handles) + u64::from(OWN_DESCRIPTORS.unsigned_abs());
     let too_few = (needed > may_have).then_some((needed, may_have));
     let not_given = shared.given.failed();
     Ok(Replayed { index, names, comparison, is_stopped, not_given, too_few, most, cpus })
@@ -315,6 +320,7 @@ impl From<Failure> for RunError {
         match failure {
             Failure::Plan(it) => Self::Plan(it),
             Failure::Memory(it) => Self::Memory(it),
+            Failure::Panicked => Self::Worker,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! A part of a replay: what had ended before it in the capture is done as fast as it goes, and what ends behind it is not done.
 //!
-//! By the ends of operations: nobody waits for somebody whose end is later, so a part is complete in itself, whatever keeps operations apart.
+//! By the ends of operations, in the order in which they are in the plan: whoever stands behind somebody that ends later is not before that
+//! end either. Nobody waits for somebody who stands behind him, so a part is complete in itself, whatever keeps operations apart.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

@@ -57,6 +57,19 @@ pub(super) enum Told {
 pub(super) enum Failure {
     Plan(PlanError),
     Memory(std::io::Error),
+    /// It has failed in a way that nobody has thought of.
+    Panicked,
+}
+
+/// Tells it also of a thread that panics: whoever has started it would wait for ever.
+struct Ending<'a>(&'a Sender<Told>);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let _ = self.0.send(Told::Failed(Failure::Panicked));
+        }
+    }
 }
 
 /// A worker at work.
@@ -85,6 +98,7 @@ pub(super) fn work(
     helpers: &SyncSender<Request>,
     tell: &Sender<Told>,
 ) {
+    let _ending = Ending(tell);
     let result = all(shared, worker, helpers, tell);
     shared.given.left(&shared.slots);
     // Who has started us waits for it.
@@ -152,7 +166,7 @@ impl Work<'_> {
         let mut goes_on = true;
         for index in 0..loaded.due.len() {
             let due = loaded.due[index];
-            if due.end > self.until && !self.goes_behind(due.end) {
+            if due.behind > self.until && !self.goes_behind(due.behind) {
                 goes_on = false;
                 break;
             }

@@ -27,33 +27,38 @@ pub(super) const PERCENTILES: [Column; 10] = [
     column("replayed_max_ns", "max"),
 ];
 
-/// Columns of [`totals`].
-pub(super) const TOTALS: [Column; 7] = [
+/// Columns of [`totals`]; programs get the percentiles between, too.
+pub(super) const TOTALS: [Column; 13] = [
     column("count", "operations"),
     column("captured_p50_ns", "captured p50 us"),
+    column("captured_p90_ns", ""),
     column("captured_p99_ns", "p99"),
+    column("captured_p999_ns", ""),
+    column("captured_max_ns", "max"),
     column("captured_time_ns", "in all"),
     column("replayed_p50_ns", "replayed p50 us"),
+    column("replayed_p90_ns", ""),
     column("replayed_p99_ns", "p99"),
+    column("replayed_p999_ns", ""),
+    column("replayed_max_ns", "max"),
     column("replayed_time_ns", "in all"),
 ];
 
 /// How long they took, by percentiles.
 pub(super) fn percentiles(times: &Times) -> impl Iterator<Item = Cell> {
-    let part = |it: &Spread| {
-        let [p50, p90, p99, p999] = [500, 900, 990, 999].map(|at| Cell::ns(it.percentile(at)));
-        [p50, p90, p99, p999, Cell::Ns(it.max())]
-    };
-    part(&times.captured).into_iter().chain(part(&times.replayed))
+    [&times.captured, &times.replayed].into_iter().flat_map(spread)
 }
 
 /// How many there were, and how long they took one by one and together.
 pub(super) fn totals(times: &Times) -> impl Iterator<Item = Cell> {
-    let part = |it: &Spread| {
-        [Cell::ns(it.percentile(500)), Cell::ns(it.percentile(990)), Cell::Ns(it.sum())]
-    };
+    let part = |it: &Spread| spread(it).into_iter().chain([Cell::Ns(it.sum())]);
     let count = Cell::Count(times.replayed.count());
     std::iter::once(count).chain(part(&times.captured)).chain(part(&times.replayed))
+}
+
+fn spread(it: &Spread) -> [Cell; 5] {
+    let [p50, p90, p99, p999] = [500, 900, 990, 999].map(|at| Cell::ns(it.percentile(at)));
+    [p50, p90, p99, p999, Cell::Ns(it.max())]
 }
 
 /// How long a replay took, and how late it was.
@@ -70,12 +75,14 @@ pub(super) struct Pace<'a> {
 
 impl Pace<'_> {
     /// For the facts of a report.
-    pub(super) fn facts(&self) -> [(&'static str, &'static str, Cell); 8] {
+    pub(super) fn facts(&self) -> [(&'static str, &'static str, Cell); 9] {
         let late = self.lateness;
+        let drift = self.expected_span.map(|it| self.span.cast_signed() - it.cast_signed());
         [
             ("span_ns", "took us", Cell::Ns(self.span)),
             ("captured_span_ns", "  in the capture", Cell::Ns(self.captured_span)),
             ("expected_span_ns", "  to be", Cell::ns(self.expected_span)),
+            ("drift_ns", "", drift.map_or(Cell::None, Cell::Signed)),
             ("lateness_p50_ns", "late us: p50", Cell::ns(late.percentile(500))),
             ("lateness_p99_ns", "  p99", Cell::ns(late.percentile(990))),
             ("lateness_max_ns", "  max", Cell::ns(late.max())),

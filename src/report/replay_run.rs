@@ -101,7 +101,7 @@ pub fn report(run: &Run<'_>, limit: usize) -> Report {
         threads(run, limit),
         files(run, limit),
         parts(run),
-        mismatches(index, &shown),
+        mismatches(run, &shown),
         left(index),
     ];
     report.notes = notes(run, rest.len());
@@ -214,9 +214,12 @@ fn parts(run: &Run<'_>) -> Table {
     Table { key: "timeline", title, columns: PARTS.to_vec(), rows }
 }
 
-fn mismatches(index: &Index, shown: &[&Mismatch]) -> Table {
+fn mismatches(run: &Run<'_>, shown: &[&Mismatch]) -> Table {
+    let index = run.index;
     let row = |it: &&Mismatch| {
-        let path = it.path.clone();
+        // Of a descriptor: the path by which its file was opened first.
+        let opened = || it.file.and_then(|it| run.names.get(&it)).cloned();
+        let path = it.path.clone().or_else(opened);
         let it = it.compared;
         let mut row = vec![Cell::Ns(it.start)];
         row.extend(thread(index, it.worker, false));

@@ -25,6 +25,8 @@ pub(crate) enum Need {
     Fio,
     /// PostgreSQL's server, with `psql` and `pgbench`.
     Postgres,
+    /// A user without rights who may make a user namespace.
+    UserNamespace,
     /// Any other program of a package.
     Program(&'static str),
     /// A file or directory that only some kernels have; never demanded of CI.
@@ -84,6 +86,11 @@ fn missing(need: Need) -> Option<String> {
         Need::Otf2Print => missing_program("otf2-print", "--version"),
         Need::Fio => missing_program("fio", "--version"),
         Need::Postgres => postgres::programs().is_none().then(|| "no PostgreSQL server".to_owned()),
+        Need::UserNamespace => {
+            let nobody = ["--reuid", "65534", "--regid", "65534", "--clear-groups"];
+            let may = runs("setpriv", &[&nobody[..], &["unshare", "--user", "true"]].concat());
+            (!may).then(|| "a user may not make a user namespace".to_owned())
+        }
         Need::Program(name) => missing_program(name, "--version"),
         Need::KernelFile(path) => {
             (!Path::new(path).exists()).then(|| format!("the kernel has no {path}"))

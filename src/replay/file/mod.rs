@@ -46,7 +46,7 @@ pub const END_MAGIC: [u8; 8] = *b"IOTRIDX\n";
 /// First bytes of a frame.
 pub const FRAME_MAGIC: [u8; 4] = *b"IOPF";
 /// Version that this code writes and reads.
-pub const VERSION: u16 = 3;
+pub const VERSION: u16 = 4;
 /// Bytes before the first frame.
 pub const FILE_HEADER_BYTES: u64 = 16;
 /// Bytes of a frame before its payload.
@@ -99,9 +99,11 @@ pub struct Operation<'a> {
     pub took: u64,
     /// How many ends of all operations are between that of the worker's operation before and this one's.
     pub others: u64,
+    /// ns from its end to the latest end of all operations that are before it in the plan, or 0: whom it waits for is among these.
+    pub behind: u64,
     /// A close that leaves the handle to others.
     pub keeps_handle: bool,
-    /// No call did it that is done again: it is not counted, nor compared. Closes and unlocks (`LOCK_UN`) only.
+    /// No call did it that is done again: it is not counted, nor compared. Closes, unlocks (`LOCK_UN`) and seeks only.
     pub implicit: bool,
     /// Whom it waits for: worker, and which of its operations.
     pub before: Vec<(u32, u32)>,

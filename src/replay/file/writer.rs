@@ -48,6 +48,8 @@ pub struct PlanWriter<W> {
     calls: Vec<(CallId, What)>,
     numbers: FxHashMap<(CallId, What), u16>,
     ended: u64,
+    /// The latest end of all operations, ns.
+    latest: u64,
     longest: [u64; 2],
     /// By what paths files were opened first.
     names: BTreeMap<u32, Vec<u8>>,
@@ -71,6 +73,7 @@ impl<W: Write> PlanWriter<W> {
             calls: Vec::new(),
             numbers: FxHashMap::default(),
             ended: 0,
+            latest: 0,
             longest: [0; 2],
             names: BTreeMap::new(),
         })
@@ -149,6 +152,10 @@ impl<W: Write> Out for PlanWriter<W> {
         }
         let number = self.number((planned.call, planned.what()));
         let filling = &mut self.workers[worker];
+        let gap = planned.start.saturating_sub(filling.end);
+        let took = planned.end.saturating_sub(planned.start);
+        let end = filling.end + gap + took;
+        self.latest = self.latest.max(end);
         let operation = Operation {
             call: number,
             args: registers(planned),
@@ -163,9 +170,10 @@ impl<W: Write> Out for PlanWriter<W> {
             target_offset: planned.target_offset,
             bytes: planned.bytes.filter(|_| call.arg(Role::Buffers).is_some()),
             ret: planned.ret,
-            gap: planned.start.saturating_sub(filling.end),
-            took: planned.end.saturating_sub(planned.start),
+            gap,
+            took,
             others: self.ended - filling.ended,
+            behind: self.latest - end,
             keeps_handle: planned.keeps_handle,
             implicit: planned.implicit,
             before: planned.before.iter().map(|it| (it.worker.0, it.number)).collect(),

@@ -71,6 +71,22 @@ impl<O: Out> Planner<O> {
         Ok([first, second])
     }
 
+    /// The close-on-exec flag is that of a process's descriptor: the replay has one for all that have it by a fork. Whoever asks for it, or
+    /// sets it, while there are several is left out, and whoever asks for what was set then.
+    pub(super) fn has_own_flags(
+        &mut self,
+        operation: &SyscallOperation,
+        handle: Option<Handle>,
+    ) -> Result<(), Reason> {
+        let command = operation.call.call().arg(Role::Command);
+        let command = command.and_then(|it| i32::try_from(operation.args[it]).ok());
+        let (Some(libc::F_GETFD | libc::F_SETFD), Some(handle)) = (command, handle) else {
+            return Ok(());
+        };
+        let sets = command == Some(libc::F_SETFD);
+        if self.handles.has_own_flag(handle, sets) { Ok(()) } else { Err(Reason::SharedFlags) }
+    }
+
     fn descriptor(
         &mut self,
         operation: &SyscallOperation,
@@ -131,4 +147,13 @@ impl<O: Out> Planner<O> {
         }
         handle
     }
+}
+
+/// A place in a file that stands in memory has to have been read: without it, the call would begin where the file stands.
+pub(super) fn places_are_known(operation: &SyscallOperation) -> Result<(), Reason> {
+    let call = operation.call.call();
+    let is_given = |role| call.arg(role).is_some_and(|it| operation.args[it] != 0);
+    let is_unread = is_given(Role::OffsetPtr) && operation.offset.is_none()
+        || is_given(Role::OffsetPtr2) && operation.target_offset.is_none();
+    if is_unread { Err(Reason::Unread) } else { Ok(()) }
 }

@@ -1,6 +1,6 @@
 //! The descriptors of a replay, by their handles.
 
-use std::os::fd::{IntoRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 use std::sync::atomic::{AtomicI32, Ordering};
 
 /// Nothing is open there.
@@ -18,6 +18,21 @@ impl Slots {
     /// So many, all empty. No open gets a number from `reserved` on by itself, as the kernel takes the lowest that is free (open(2)).
     pub fn new(count: u32, reserved: i32) -> Self {
         Self { all: (0..count).map(|_| AtomicI32::new(EMPTY)).collect(), reserved }
+    }
+
+    /// Has the kernel make its table of descriptors as large as it has to become: where several threads have it in common, each growth waits
+    /// until no CPU uses the old one (`expand_fdtable` in `fs/file.c`), some 10 ms. It does not shrink. There may be
+    /// `may_have` descriptors.
+    pub fn make_room(&self, may_have: u64) {
+        let highest =
+            self.reserved.saturating_add(i32::try_from(self.all.len()).unwrap_or(i32::MAX));
+        let highest = highest.min(i32::try_from(may_have).unwrap_or(i32::MAX) - 1);
+        let Ok(any) = std::fs::File::open("/") else { return };
+        // SAFETY: F_DUPFD_CLOEXEC takes a number and changes no memory.
+        let copy = unsafe { libc::fcntl(any.as_raw_fd(), libc::F_DUPFD_CLOEXEC, highest) };
+        if copy >= 0 {
+            close(copy);
+        }
     }
 
     pub(super) fn get(&self, slot: u32) -> i32 {

@@ -1,0 +1,177 @@
+//! What results say of the files that were there, and what no replay can meet with again. Captures are made up: logs of strace.
+
+mod support;
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+use support::need::{Need, require};
+use support::process::Finished;
+use support::recording::iotrace;
+use support::{scratch_dir, text};
+
+/// A capture: of each call its thread, when it began (ms), how long it took (ms), and what strace writes of it.
+type Line<'a> = (u32, u32, u32, &'a str);
+
+/// Plans it, and makes its files.
+fn made(dir: &Path, lines: &[Line<'_>]) {
+    let line = |(tid, start, took, call): &Line<'_>| {
+        let (s, ms) = (1_700_000_000 + start / 1000, start % 1000);
+        format!("{tid} {s}.{ms:03}000 {call} <{}.{:03}000>\n", took / 1000, took % 1000)
+    };
+    let [strace, log, plan] =
+        ["strace", "iocap", "ioplan"].map(|it| dir.join("it").with_extension(it));
+    fs::write(&strace, lines.iter().map(line).collect::<String>()).expect("space");
+    iotrace(&["import", text(&strace), "-o", text(&log)]).success();
+    iotrace(&["replay", "plan", text(&log), "-o", text(&plan)]).success();
+    iotrace(&["replay", "init", text(&plan), "--root", text(&dir.join("root"))]).success();
+}
+
+fn run(dir: &Path, options: &[&str]) -> Finished {
+    let (plan, root) = (dir.join("it.ioplan"), dir.join("root"));
+    let first = ["replay", "run", text(&plan), "--root", text(&root), "--json"];
+    iotrace(&[&first, options].concat())
+}
+
+/// All calls of one thread, one behind the other, have the same results, but for those that are left out for these reasons.
+#[track_caller]
+fn check(calls: &[&str], left: &[&str]) {
+    if !require(Need::Root) {
+        return;
+    }
+    let dir = scratch_dir("replay_results");
+    let lines: Vec<Line<'_>> = (0..).zip(calls).map(|(at, call)| (7, at * 10, 1, *call)).collect();
+    made(dir.path(), &lines);
+    let finished = run(dir.path(), &["--speed", "max"]);
+    let report: Value = serde_json::from_str(&finished.stdout()).expect("JSON");
+    let reasons = report["left_calls"].as_array().expect("a list").iter();
+    let reasons: Vec<&str> = reasons.map(|it| it["reason"].as_str().expect("text")).collect();
+    assert_eq!(reasons, left, "{report:#}");
+    assert_eq!(report["mismatches"], 0, "{:#}", report["first_mismatches"]);
+    assert_eq!(report["operations"], calls.len() - left.len(), "{report:#}");
+}
+
+#[test]
+fn what_is_spelled_as_a_directory_is_one() {
+    check(
+        &[
+            r#"newfstatat(AT_FDCWD, "/d/.", {st_mode=S_IFDIR|0755, st_size=4096, ...}, 0) = 0"#,
+            r#"access("/e/", F_OK) = 0"#,
+            r#"mkdir("/f/", 0777) = 0"#,
+            r#"access("/f/.", F_OK) = 0"#,
+            r#"rmdir("/f/") = 0"#,
+        ],
+        &[],
+    );
+}
+
+/// Fails if a directory that was opened without a look at what it is becomes a file, in which nothing can be.
+#[test]
+fn what_has_something_in_it_is_a_directory() {
+    check(
+        &[
+            r#"openat(AT_FDCWD, "/d/e", O_RDONLY) = 3</d/e>"#,
+            r#"openat(AT_FDCWD, "/d/e/f", O_RDONLY) = 4</d/e/f>"#,
+            r#"read(4</d/e/f>, ""..., 4099) = 23"#,
+        ],
+        &[],
+    );
+}
+
+#[test]
+fn errors_say_what_was_there() {
+    check(
+        &[
+            r#"openat(AT_FDCWD, "/link", O_RDONLY|O_NOFOLLOW) = -1 ELOOP (Too many levels of symbolic links)"#,
+            r#"openat(AT_FDCWD, "/f1/x", O_RDONLY) = -1 ENOTDIR (Not a directory)"#,
+            r#"mkdir("/f2/x", 0777) = -1 ENOTDIR (Not a directory)"#,
+            r#"access("/f3/x", F_OK) = -1 ENOTDIR (Not a directory)"#,
+            r#"openat(AT_FDCWD, "/f4", O_RDONLY|O_DIRECTORY) = -1 ENOTDIR (Not a directory)"#,
+            r#"rename("/d5", "/f5") = -1 ENOTDIR (Not a directory)"#,
+            r#"rename("/f6", "/d6") = -1 EISDIR (Is a directory)"#,
+            r#"rename("/d7", "/d8") = -1 ENOTEMPTY (Directory not empty)"#,
+            r#"link("/f9", "/f10") = -1 EEXIST (File exists)"#,
+        ],
+        &[],
+    );
+}
+
+/// Fails if what is left out is not known to have changed nothing: the file that could not be moved is read all the same.
+#[test]
+fn circumstances_are_left_out() {
+    check(
+        &[
+            r#"rename("/a", "/mnt/a") = -1 EXDEV (Invalid cross-device link)"#,
+            r#"openat(AT_FDCWD, "/a", O_RDONLY) = 3</a>"#,
+            r#"read(3</a>, ""..., 4099) = 23"#,
+            r#"openat(AT_FDCWD, "/mnt/a", O_WRONLY|O_CREAT|O_EXCL, 0644) = 4</mnt/a>"#,
+            r#"write(4</mnt/a>, ""..., 23) = 23"#,
+            r#"write(4</mnt/a>, ""..., 23) = -1 ENOSPC (No space left on device)"#,
+            r#"openat(AT_FDCWD, "/fifo", O_WRONLY|O_NONBLOCK) = -1 ENXIO (No such device or address)"#,
+        ],
+        &["not-a-file", "file-systems", "circumstances"],
+    );
+}
+
+/// Fails if the flag of one process's descriptor is taken for that of another's.
+#[test]
+fn flags_of_shared_descriptors_are_left_out() {
+    if !require(Need::Root) {
+        return;
+    }
+    let dir = scratch_dir("replay_results");
+    let fork = "clone(child_stack=NULL, flags=CLONE_CHILD_CLEARTID|CLONE_CHILD_SETTID|SIGCHLD, child_tidptr=0x7f0000000a10) = 8";
+    made(
+        dir.path(),
+        &[
+            (7, 0, 1, r#"openat(AT_FDCWD, "/a", O_RDWR|O_CREAT, 0644) = 3</a>"#),
+            (7, 10, 1, "fcntl(3</a>, F_GETFD) = 0"),
+            (7, 20, 1, fork),
+            (8, 30, 1, "fcntl(3</a>, F_SETFD, FD_CLOEXEC) = 0"),
+            (7, 40, 1, "fcntl(3</a>, F_GETFD) = 0"),
+            (7, 50, 1, "close(3</a>) = 0"),
+            (8, 60, 1, "fcntl(3</a>, F_GETFD) = 0x1 (flags FD_CLOEXEC)"),
+            (8, 70, 1, "fcntl(3</a>, F_SETFD, 0) = 0"),
+            (8, 80, 1, "fcntl(3</a>, F_GETFD) = 0"),
+        ],
+    );
+    let finished = run(dir.path(), &["--speed", "max"]);
+    let report: Value = serde_json::from_str(&finished.stdout()).expect("JSON");
+    assert_eq!(report["mismatches"], 0, "{:#}", report["first_mismatches"]);
+    let left = &report["left_calls"][0];
+    assert_eq!((&left["reason"], &left["count"]), (&"descriptor-shared".into(), &3.into()));
+    assert_eq!(report["operations"], 5, "{report:#}");
+}
+
+/// Fails if a part of a replay waits for what is behind its end: a seek that was put before an operation, which ends later.
+#[test]
+fn a_part_ends_whatever_was_put_between() {
+    if !require(Need::Root) {
+        return;
+    }
+    let dir = scratch_dir("replay_results");
+    let thread = "clone(child_stack=0x7f0000001000, flags=CLONE_VM|CLONE_FS|CLONE_FILES|CLONE_SIGHAND|CLONE_THREAD|CLONE_SYSVSEM) = 8";
+    let lines = [
+        (7, 0, 1, r#"openat(AT_FDCWD, "/a", O_RDWR|O_CREAT, 0644) = 3</a>"#),
+        (7, 10, 1, thread),
+        (7, 20, 1, r#"write(3</a>, ""..., 23) = 23"#),
+        (7, 30, 1, "splice(3</a>, NULL, 5<pipe:[7]>, NULL, 10, 0) = 10"),
+        (7, 1000, 100, r#"write(3</a>, ""..., 23) = 23"#),
+        (8, 1070, 10, r#"pwrite64(3</a>, ""..., 23, 4099) = 23"#),
+        (7, 1200, 1, "close(3</a>) = 0"),
+    ];
+    for order in ["total", "deps"] {
+        for (part, operations) in [("--until", 2), ("--from", 5)] {
+            let _ = fs::remove_dir_all(dir.path().join("root"));
+            for it in ["iocap", "ioplan"] {
+                let _ = fs::remove_file(dir.path().join("it").with_extension(it));
+            }
+            made(dir.path(), &lines);
+            let finished = run(dir.path(), &["--order", order, part, "1050ms"]);
+            let report: Value = serde_json::from_str(&finished.stdout()).expect("JSON");
+            assert_eq!(report["mismatches"], 0, "{:#}", report["first_mismatches"]);
+            assert_eq!(report["operations"], operations, "{order} {part}: {report:#}");
+        }
+    }
+}
