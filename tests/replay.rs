@@ -479,10 +479,10 @@ fn a_part_is_done_again() {
             _ => 0,
         };
         assert_eq!(report["expected_span_ns"].as_u64().unwrap_or(0), expected, "{report:#}");
-        // Nobody begins before its time, and the first one may have been late.
+        // Nobody begins before its time, the first one may have been late, and the last one took 10 ms in the capture.
         let ns = |key: &str| report[key].as_u64().unwrap_or(0);
-        let is_paced = expected > 0 && pace[0] == "--speed";
-        assert!(!is_paced || ns("span_ns") + ns("lateness_max_ns") >= expected, "{report:#}");
+        let least = expected.saturating_sub(ns("lateness_max_ns") + 10_000_000 / 2);
+        assert!(pace[0] != "--speed" || ns("span_ns") >= least, "{report:#}");
         let made = |name: &str| replay.inside(Path::new("/w/a")).join(name).exists();
         assert_eq!(["a3", "a5", "b6", "a6", "b7"].map(made), [true, true, true, false, false]);
     }
