@@ -20,6 +20,7 @@ mod replay;
 mod replay_args;
 mod replay_block;
 mod replay_export;
+mod replay_init;
 mod replay_loop;
 mod replay_places;
 mod replay_trace;
@@ -28,6 +29,7 @@ mod self_test;
 mod signals;
 mod stacks;
 mod unfinished;
+mod user;
 mod values;
 mod watch;
 
