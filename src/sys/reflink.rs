@@ -1,4 +1,4 @@
-//! `FICLONE`: a file gets another one's contents and shares their room until one of them is written to (ioctl_ficlone(2)).
+//! `FICLONE`: a file gets another one's contents and shares their room until one of them is written to (`ioctl_ficlone(2)`).
 
 use std::fs::File;
 use std::io;
