@@ -21,6 +21,7 @@ mod replay_args;
 mod replay_block;
 mod replay_export;
 mod replay_in_place;
+mod replay_init;
 mod replay_loop;
 mod replay_places;
 mod replay_trace;
@@ -29,6 +30,7 @@ mod self_test;
 mod signals;
 mod stacks;
 mod unfinished;
+mod user;
 mod values;
 mod watch;
 

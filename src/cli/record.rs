@@ -15,11 +15,10 @@ use super::exit_lines;
 use super::growing::Ended;
 use super::output::{Output, substitute};
 use super::signals::Signals;
-use super::{convert, say};
+use super::{convert, say, user};
 use crate::sys::patience::{Interrupts, Patience};
 use crate::sys::perf::{Functions, Unwind};
 use crate::sys::spawn::Running;
-use crate::sys::user::Identity;
 use crate::sys::{capabilities, clock, disks, files, spawn};
 use crate::tracer::choice::SourceWish;
 use crate::tracer::drain::Place;
@@ -97,7 +96,8 @@ pub(super) fn capture(
     create: impl FnOnce(&Path) -> io::Result<File>,
 ) -> Result<Recorded, CliError> {
     let options = options(args)?;
-    let user = args.as_user.as_deref().map(user).transpose()?;
+    let user = args.as_user.as_deref();
+    let user = user.map(|it| user::named("--as-user", it, "start a program")).transpose()?;
     let LogPlace { path, shown } = place()?;
     // First of all, while we have one thread and our caller's limits and signals.
     let held = match args.command.as_slice() {
@@ -337,16 +337,6 @@ fn options(args: &CaptureArgs) -> Result<Options, CliError> {
         keep_foreign: args.keep_foreign,
         command: args.command.iter().map(escaped).collect(),
     })
-}
-
-/// Whom `--as-user` names.
-fn user(word: &str) -> Result<Identity, CliError> {
-    let wrong = |why: String| CliError::Usage(format!("--as-user {word}: {why}"));
-    if !nix::unistd::geteuid().is_root() {
-        return Err(wrong("only root can start a program as somebody else".into()));
-    }
-    let found = Identity::find(word).map_err(|it| wrong(it.to_string()))?;
-    found.ok_or_else(|| wrong("there is no such user; see: getent passwd".into()))
 }
 
 /// What `--stacks` asks for. Of calls only the program's functions are known.

@@ -14,24 +14,23 @@ use super::convert::Converted;
 use super::error::CliError;
 use super::pick::Wish;
 use super::replay_args::{
-    ContentArg, InitArgs, LevelArg, OrderArg, PacingArg, PlanArgs, PurgeArgs, ReplayArgs,
-    ReplayVerb, RunArgs, SpeedArg,
+    ContentArg, LevelArg, OrderArg, PacingArg, PlanArgs, PurgeArgs, ReplayArgs, ReplayVerb,
+    RunArgs, SpeedArg,
 };
 use super::{analyse, exit_lines, replay_places, say, signals};
-use crate::replay::file::{
-    FileBefore, FileKind, Fingerprint, Index, PlanReader, PlanWriter, finish,
-};
+use crate::replay::file::{FileBefore, Fingerprint, Index, PlanReader, PlanWriter, finish};
 use crate::replay::outcome::Outcome;
 use crate::replay::planned::Planned;
 use crate::replay::planner::{Out, Planner};
+use crate::replayer::check;
 use crate::replayer::contents::Contents;
 use crate::replayer::manifest::{Place, State};
 use crate::replayer::places::{AllPurged, Places, purge_all};
 use crate::replayer::run::{self, Machine, Options, Order, Pacing, Replayed};
 use crate::replayer::window::Window;
-use crate::replayer::{check, init};
 use crate::report;
 use crate::report::replay_run::Run;
+use crate::sys::user::{self, Identity};
 use crate::sys::{caches, sandbox};
 
 /// It was done, and not everything came as it was to come.
@@ -51,7 +50,7 @@ impl Out for Nowhere {
 pub(super) fn run(args: &ReplayArgs) -> Result<ExitCode, CliError> {
     match &args.verb {
         ReplayVerb::Plan(args) => plan(args),
-        ReplayVerb::Init(args) => make(args),
+        ReplayVerb::Init(args) => super::replay_init::run(args),
         ReplayVerb::Run(args) if args.in_place => super::replay_in_place::run(args),
         ReplayVerb::Run(args) => match (args.block.level, &args.root, &args.block.device) {
             (LevelArg::Block, _, Some(device)) => super::replay_block::run(args, device),
@@ -107,30 +106,6 @@ impl Drop for Unfinished<'_> {
     }
 }
 
-fn make(args: &InitArgs) -> Result<ExitCode, CliError> {
-    let (reader, index) = open(&args.plan)?;
-    let before = reader.files(&index).map_err(|it| damaged(&args.plan, &it))?;
-    let plan = reader.fingerprint(&index).map_err(|it| damaged(&args.plan, &it))?;
-    let mut places = replay_places::make(args, plan, &before)?;
-    let files = before.iter().filter(|it| it.kind == FileKind::File);
-    let bytes = files.fold(0_u64, |sum, it| sum.saturating_add(it.size));
-    let bar = bar(bytes, "{bar:40} {bytes}/{total_bytes} {bytes_per_sec}");
-    let made = init::init(&mut places, &before, contents(args.content), &mut |it| bar.inc(it));
-    bar.finish_and_clear();
-    let init::Made { directories, files, names, links, bytes } = made.map_err(usage)?;
-    say(&format!(
-        "made {directories} directories, {files} files with {bytes} bytes, {names} more names of these and {links} symbolic links in {}; \
-         now: iotrace-perf replay run {} --root {}",
-        args.root.display(),
-        args.plan.display(),
-        args.root.display()
-    ));
-    for it in index.given.iter().filter(|it| before.iter().all(|file| file.path != it.path)) {
-        say(&format!("{} was open before, and is not made", String::from_utf8_lossy(&it.path)));
-    }
-    Ok(ExitCode::SUCCESS)
-}
-
 fn again(args: &RunArgs, root: &Path) -> Result<ExitCode, CliError> {
     let options = options(args);
     let to = analyse::output(args.print.to.as_deref(), false)?;
@@ -145,17 +120,20 @@ fn again(args: &RunArgs, root: &Path) -> Result<ExitCode, CliError> {
         caches::drop_all().map_err(CliError::Usage)?;
     }
     let (tree, mounts) = (places.tree(), places.mounts().map_err(usage)?);
-    let notes = replay_places::notes(&places);
+    let user = replay_places::user(&places, &args.plan, root)?;
+    let notes = replay_places::notes(&places, user.as_ref());
     let is_over = signals::flag().map_err(CliError::Output)?;
     let machine = Machine::new();
-    if !sandbox::enter(&tree, &mounts).map_err(usage)?.is_mount {
+    if !sandbox::enter(&tree, &mounts, user.as_ref()).map_err(usage)?.is_mount {
         say(
             "nobody may mount here: devices in the replay's directory, if somebody puts any there, can be opened",
         );
     }
     check_files(&before, &init)?;
     places.set(State::Running).map_err(usage)?;
+    user.as_ref().map_or(Ok(()), Identity::begin).map_err(usage)?;
     let replayed = all((reader, index), options, machine, &is_over);
+    user::end().map_err(usage)?;
     let told = replayed.and_then(|it| tell(args, &options, &it, notes, to));
     // Also of one that failed: it may have made some.
     places.list_what_is_there().map_err(usage)?;
@@ -307,7 +285,7 @@ pub(super) fn check_window(window: Window, span: u64) -> Result<(), CliError> {
     )))
 }
 
-fn contents(arg: ContentArg) -> Contents {
+pub(super) fn contents(arg: ContentArg) -> Contents {
     match arg {
         ContentArg::Sparse => Contents::Sparse,
         ContentArg::Zero => Contents::Zero,

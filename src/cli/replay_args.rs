@@ -55,9 +55,12 @@ pub(super) struct InitArgs {
     /// Make what the capture had below a directory in another one, on another disk perhaps: a new one, an empty one, or one of an earlier replay. Several times for several
     #[arg(long = "map", value_name = "CAPTURED=DIR")]
     pub(super) maps: Vec<OsString>,
-    /// What the files contain: `sparse` (holes), `zero`, `random`, `random:SEED`, or `compress:PERCENT` of which so much is zeros
-    #[arg(long, value_name = "CONTENT", default_value = "random", value_parser = values::parse_content)]
-    pub(super) content: ContentArg,
+    /// What the files contain: `sparse` (holes), `zero`, `random`, `random:SEED`, or `compress:PERCENT` of which so much is zeros; or `original`: what the captured files contain that are on this machine, shared with them (reflinks) or COPIED, whatever files the plan names
+    #[arg(long, value_name = "CONTENT", default_value = "random", value_parser = values::parse_init_content)]
+    pub(super) content: InitContentArg,
+    /// Make the files for this user (name or number), as whom `replay run` does the replay then. For root only
+    #[arg(long, value_name = "USER")]
+    pub(super) user: Option<String>,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -81,7 +84,7 @@ pub(super) struct RunArgs {
     /// What keeps operations apart
     #[arg(long, value_enum, value_name = "ORDER", default_value = "deps")]
     pub(super) order: OrderArg,
-    /// What is written, as with `replay init`
+    /// What is written: `sparse` or `zero`, `random`, `random:SEED`, `compress:PERCENT`, as with `replay init`
     #[arg(long, value_name = "CONTENT", default_value = "random", value_parser = values::parse_content)]
     pub(super) content: ContentArg,
     /// Record the replay itself, and compare what was recorded with the plan: NAME.otf2, or a directory with a slash at its end
@@ -217,6 +220,20 @@ pub(super) enum ContentArg {
     Random(u64),
     /// Of which so many percent are zeros.
     Compressible(u8),
+}
+
+impl ContentArg {
+    /// If nobody says anything else.
+    pub(super) const RANDOM: Self = Self::Random(0);
+}
+
+/// What the files contain that are there before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum InitContentArg {
+    /// What the captured ones contain.
+    Original,
+    /// Something else.
+    MadeUp(ContentArg),
 }
 
 impl fmt::Display for ContentArg {

@@ -36,8 +36,7 @@ pub(super) fn run(args: &RunArgs, rounds: NonZeroU32, root: &Path) -> Result<Exi
         }
         if number > 1 {
             let init = ["replay", "init", "--root"].map(OsStr::new);
-            let content = OsString::from(format!("--content={}", args.content));
-            let rest = [root.as_os_str(), &content, args.plan.as_os_str()];
+            let rest = [root.as_os_str(), args.plan.as_os_str()];
             let init = init.into_iter().chain(rest).map(OsStr::to_owned);
             let init = ours(init.chain(given.iter().cloned()))?;
             if !init.status.success() {

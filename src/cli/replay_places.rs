@@ -1,22 +1,28 @@
-//! The directories of a replay on the command line: `--root`, and `--map` for what is elsewhere.
+//! The directories of a replay on the command line: `--root`, `--map` for what is elsewhere, and what else `replay init` was told.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use super::error::CliError;
-use super::replay_args::InitArgs;
+use super::replay_args::{ContentArg, InitArgs, InitContentArg};
 use crate::replay::file::{FileBefore, Fingerprint};
 use crate::replayer::places::Places;
+use crate::replayer::settings::Settings;
+use crate::sys::user::Identity;
 
 /// New directories, or those of an earlier replay, which are emptied first.
 pub(super) fn make(
     args: &InitArgs,
+    user: Option<&Identity>,
     plan: Fingerprint,
     before: &[FileBefore],
 ) -> Result<Places, CliError> {
     let maps = args.maps.iter().map(|it| map(it)).collect::<Result<Vec<_>, _>>()?;
-    Places::make(&args.root, (plan, before), &maps).map_err(|it| CliError::Usage(it.to_string()))
+    let is_usual = args.content == InitContentArg::MadeUp(ContentArg::RANDOM);
+    let content = (!is_usual).then(|| args.content.to_string());
+    let wanted = Settings { maps, part_of: None, user: user.map(Identity::user), content };
+    Places::make(&args.root, (plan, before), &wanted).map_err(|it| CliError::Usage(it.to_string()))
 }
 
 /// `CAPTURED=DIR`: the first `=` stands between them.
@@ -40,7 +46,30 @@ fn options(places: &Places) -> Vec<OsString> {
         let bytes = [b"--map=", &captured[..], b"=", directory.as_os_str().as_bytes()].concat();
         OsString::from_vec(bytes)
     };
-    places.elsewhere().iter().map(map).collect()
+    let Settings { maps, user, content, .. } = places.settings();
+    let user = user.iter().map(|it| OsString::from(format!("--user={it}")));
+    let content = content.iter().map(|it| OsString::from(format!("--content={it}")));
+    maps.iter().map(map).chain(user).chain(content).collect()
+}
+
+/// As whom the replay is done, if not as ourselves.
+pub(super) fn user(
+    places: &Places,
+    plan: &Path,
+    root: &Path,
+) -> Result<Option<Identity>, CliError> {
+    let Some(number) = places.settings().user else { return Ok(None) };
+    let wrong = |why: String| {
+        CliError::Usage(format!(
+            "the replay's files are for user {number}: {why}; make them again for another one: iotrace-perf replay init {} --root {} --user USER",
+            plan.display(),
+            root.display()
+        ))
+    };
+    match Identity::of_number(number) {
+        Ok(None) => Err(wrong("there is no such user any more".to_owned())),
+        found => found.map_err(|it| wrong(it.to_string())),
+    }
 }
 
 /// The same of the replay in this directory.
@@ -61,10 +90,11 @@ pub(super) fn init_command(plan: &Path, root: &Path, places: &Places) -> String 
 }
 
 /// What the report says of them.
-pub(super) fn notes(places: &Places) -> Vec<String> {
+pub(super) fn notes(places: &Places, user: Option<&Identity>) -> Vec<String> {
     let map = |(captured, directory): &(Vec<u8>, PathBuf)| {
         let captured = String::from_utf8_lossy(captured);
         format!("{captured} of the capture was in {}", directory.display())
     };
-    places.elsewhere().iter().map(map).collect()
+    let user = user.map(|it| format!("it was done as {}, to whom its files belong", it.name()));
+    places.settings().maps.iter().map(map).chain(user).collect()
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::replay_args::{ContentArg, SpeedArg};
+use super::replay_args::{ContentArg, InitContentArg, SpeedArg};
 use crate::sys::limits::parse_cpu_list;
 use crate::sys::perf::Unwind;
 
@@ -33,13 +33,21 @@ pub(super) fn parse_content(text: &str) -> Result<ContentArg, String> {
     match (word, number) {
         ("sparse", None) => Ok(ContentArg::Sparse),
         ("zero", None) => Ok(ContentArg::Zero),
-        ("random", None) => Ok(ContentArg::Random(0)),
+        ("random", None) => Ok(ContentArg::RANDOM),
         ("random", Some(seed)) => seed.parse().map(ContentArg::Random).map_err(|_| wrong()),
         ("compress", Some(percent)) => {
             let percent = percent.parse().ok().filter(|it| *it <= 100);
             percent.map(ContentArg::Compressible).ok_or_else(wrong)
         }
         _ => Err(wrong()),
+    }
+}
+
+/// The same, and `original`.
+pub(super) fn parse_init_content(text: &str) -> Result<InitContentArg, String> {
+    match text {
+        "original" => Ok(InitContentArg::Original),
+        _ => parse_content(text).map(InitContentArg::MadeUp).map_err(|it| it + ", or original"),
     }
 }
 
@@ -114,5 +122,14 @@ mod tests {
         assert!(parse_duration("-1s").is_err());
         assert_eq!(parse_cpus("0-2,8"), Ok(Cpus(vec![0, 1, 2, 8])));
         assert!(parse_cpus("a").is_err());
+    }
+
+    #[test]
+    fn contents_are_read_as_they_are_printed() {
+        for text in ["sparse", "zero", "random:7", "compress:50", "original"] {
+            assert_eq!(parse_init_content(text).map(|it| it.to_string()), Ok(text.to_owned()));
+        }
+        assert_eq!(parse_content("random"), Ok(ContentArg::RANDOM));
+        assert!(parse_content("original").is_err() && parse_init_content("compress:101").is_err());
     }
 }

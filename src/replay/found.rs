@@ -1,5 +1,6 @@
 //! What an operation shows of the files that were there: from its result to the [`World`].
 
+use super::layout::Kind;
 use super::size::Size;
 use super::world::{FileId, NodeId, Thing, World};
 use crate::event::FileStat;
@@ -267,7 +268,52 @@ pub fn moved(
 /// `fallocate`.
 fn allocated(size: &mut Size, operation: &SyscallOperation) {
     let [_, mode, offset, bytes, ..] = operation.args;
+    let moves = bits(libc::FALLOC_FL_COLLAPSE_RANGE | libc::FALLOC_FL_INSERT_RANGE);
     if mode == 0 {
         size.wrote(Some(offset), bytes);
+    } else if mode & u64::from(moves) != 0 {
+        size.changed(offset..u64::MAX);
+    } else {
+        size.changed(offset..offset.saturating_add(bytes));
+    }
+}
+
+/// What a seek asks for with this result: where data is, or where none is.
+pub fn sought(operation: &SyscallOperation) -> Option<Kind> {
+    let whence = operation.call.call().arg(Role::Whence).map(|it| operation.args[it])?;
+    let asks = |it: i32| whence == u64::from(bits(it));
+    match () {
+        () if asks(libc::SEEK_DATA) => Some(Kind::Data),
+        () if asks(libc::SEEK_HOLE) => Some(Kind::Hole),
+        () => None,
+    }
+}
+
+/// Somebody has asked where data of a file is, or a hole.
+pub fn asked(world: &mut World, file: FileId, operation: &SyscallOperation) {
+    let register = operation.call.call().arg(Role::Offset);
+    let (Some(kind), Some(from)) = (sought(operation), register.map(|it| operation.args[it]))
+    else {
+        return;
+    };
+    let at = operation.ret.and_then(|it| u64::try_from(it).ok());
+    let behind = |at: u64| at..at.saturating_add(1);
+    match (kind, at) {
+        (Kind::Data, Some(at)) => {
+            world.size_mut(file).reaches(at.saturating_add(1));
+            world.has_part(file, from..at, Kind::Hole);
+            world.has_part(file, behind(at), Kind::Data);
+        }
+        // None up to its end, wherever that is.
+        (Kind::Data, None) if operation.errno() == Some(libc::ENXIO) => {
+            world.has_part(file, from..u64::MAX, Kind::Hole);
+        }
+        // This may be its end: what is behind that is not made.
+        (Kind::Hole, Some(at)) => {
+            world.size_mut(file).reaches(at.max(from.saturating_add(1)));
+            world.has_part(file, from..at, Kind::Data);
+            world.has_part(file, behind(at), Kind::Hole);
+        }
+        _ => {}
     }
 }

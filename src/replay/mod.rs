@@ -11,6 +11,7 @@ pub mod found;
 pub mod handles;
 mod lanes;
 pub mod lateness;
+pub mod layout;
 pub mod locks;
 mod names;
 pub mod order;

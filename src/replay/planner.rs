@@ -330,8 +330,7 @@ impl<O: Out> Planner<O> {
             let Some(file) = self.handles.file(handle) else { continue };
             let description = self.handles.description(handle);
             let is_target = place == 1;
-            let size = self.world.size_mut(file);
-            let first = size.first();
+            let first = self.world.size(file).first();
             self.things.of_file(
                 operation,
                 (file, description, is_target),
@@ -341,8 +340,9 @@ impl<O: Out> Planner<O> {
             if let Some(ret) = operation.ret.and_then(|it| u64::try_from(it).ok()) {
                 let position = self.handles.position(handle);
                 let offset = stood(operation, is_target, position, ret);
-                found::moved(size, operation, is_target, (offset, ret));
+                found::moved(self.world.size_mut(file), operation, is_target, (offset, ret));
             }
+            found::asked(&mut self.world, file, operation);
         }
     }
 

@@ -1,4 +1,4 @@
-//! How long a file was before its first operation: what reads, ends and truncations let one conclude.
+//! How long a file was before its first operation: what reads, ends and truncations let one conclude; and which of its bytes are still those.
 //!
 //! ```text
 //!          at the start                      now
@@ -7,7 +7,10 @@
 //! ```
 //!
 //! Bytes below `visible` may be those of the start; a truncation lowers it and nothing raises it. Bytes up to `written` are there
-//! because the program put them there. What is read beyond must have been there at the start.
+//! because the program put them there. What is read beyond must have been there at the start. Between `changed_from` and `changed_to` the
+//! program has changed something, so what is found there says nothing of the start.
+
+use std::ops::Range;
 
 /// What is known of the length of one file, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,16 +25,26 @@ pub struct Size {
     written: u64,
     /// Bytes were put at an end that is not known where.
     appended: u64,
+    /// Nothing was changed before this.
+    changed_from: u64,
+    /// Nor from this on.
+    changed_to: u64,
 }
 
 impl Size {
     /// A file that was there before.
-    pub const THERE: Self =
-        Self { at_least: 0, exact: None, visible: u64::MAX, written: 0, appended: 0 };
+    pub const THERE: Self = Self {
+        at_least: 0,
+        exact: None,
+        visible: u64::MAX,
+        written: 0,
+        appended: 0,
+        changed_from: 0,
+        changed_to: 0,
+    };
 
     /// A file that the program has made.
-    pub const MADE: Self =
-        Self { at_least: 0, exact: Some(0), visible: 0, written: 0, appended: 0 };
+    pub const MADE: Self = Self { exact: Some(0), visible: 0, ..Self::THERE };
 
     /// Its length at the start: the shortest one that explains everything that was seen.
     pub fn first(&self) -> u64 {
@@ -59,9 +72,31 @@ impl Size {
     /// Bytes were written here; `None`: nobody knows where.
     pub fn wrote(&mut self, offset: Option<u64>, bytes: u64) {
         match offset {
-            Some(offset) => self.written = self.written.max(offset.saturating_add(bytes)),
-            None => self.appended = self.appended.saturating_add(bytes),
+            Some(offset) => {
+                let end = offset.saturating_add(bytes);
+                self.written = self.written.max(end);
+                self.changed(offset..end);
+            }
+            None => {
+                self.appended = self.appended.saturating_add(bytes);
+                self.changed(0..u64::MAX);
+            }
         }
+    }
+
+    /// The program has changed something there, its end left out.
+    pub fn changed(&mut self, range: Range<u64>) {
+        let is_first = self.changed_from == self.changed_to;
+        self.changed_from = if is_first { range.start } else { self.changed_from.min(range.start) };
+        self.changed_to = self.changed_to.max(range.end);
+    }
+
+    /// What of this is still as it was at the start.
+    pub fn of_start(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
+        let end = range.end.min(self.visible);
+        let before = range.start..end.min(self.changed_from);
+        let behind = range.start.max(self.changed_to)..end;
+        [before, behind].into_iter().filter(|it| !it.is_empty())
     }
 
     /// It was made so long.
@@ -81,7 +116,7 @@ impl Size {
     }
 
     /// Somebody was shown bytes up to here.
-    fn reaches(&mut self, end: u64) {
+    pub fn reaches(&mut self, end: u64) {
         let from_start = end.min(self.visible).saturating_sub(self.appended);
         if end > self.written && self.exact.is_none() {
             self.at_least = self.at_least.max(from_start);
@@ -138,6 +173,23 @@ mod tests {
             it.read(0, Some(4096), 10);
         };
         assert_eq!(first(truncated), (0, false));
+    }
+
+    #[test]
+    fn what_the_program_has_changed_says_nothing_of_the_start() {
+        let mut size = Size::THERE;
+        let left = |size: &Size| -> Vec<(u64, u64)> {
+            size.of_start(10..1000).map(|it| (it.start, it.end)).collect()
+        };
+        assert_eq!(left(&size), [(10, 1000)]);
+        size.wrote(Some(500), 100);
+        assert_eq!(left(&size), [(10, 500), (600, 1000)]);
+        size.changed(700..800);
+        size.truncated(900);
+        assert_eq!(left(&size), [(10, 500), (800, 900)]);
+        size.wrote(None, 1);
+        assert_eq!(left(&size), []);
+        assert_eq!(left(&Size::MADE), []);
     }
 
     #[test]

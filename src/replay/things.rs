@@ -6,7 +6,7 @@
 //! | a position | – | who reads, writes, seeks or lists without saying where |
 //! | a name | who looks it up, and everything below it | who makes, removes and renames it |
 //! | 64 KiB of a file | who reads them | who writes them |
-//! | all of a file | who moves less than 4 MiB | who moves more, who waits for the disk |
+//! | all of a file | who moves less than 4 MiB | who moves more, who waits for the disk, who asks for data or holes |
 //! | a file's length | who reads | who makes it longer or shorter |
 //!
 //! Locks of files have rules of their own: [`super::locks`].
@@ -15,7 +15,7 @@ use std::cell::Cell;
 
 use rustc_hash::FxHashMap;
 
-use super::found::{found_there, open_flags, removes_directory};
+use super::found::{found_there, open_flags, removes_directory, sought};
 use super::handles::{Handle, Handles};
 use super::order::{Before, Thing, Timed, Touch};
 use super::world::{FileId, NodeId, World};
@@ -113,6 +113,11 @@ impl Things {
             Class::Seek => {
                 let length = self.lengths.entry(file).or_default();
                 length.touch(by, Touch::Uses, floor, before);
+                // Where data is depends on all that has been written.
+                if sought(operation).is_some() {
+                    let whole = self.whole.entry(file).or_default();
+                    whole.touch(by, Touch::Changes, floor, before);
+                }
             }
             _ => {}
         }

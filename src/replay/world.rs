@@ -10,8 +10,11 @@
 //! opened was there, one that is not found was not. A node leads to what was at its place at the start, however often it
 //! has been renamed since; where the program has made or removed something it leads nowhere.
 
+use std::ops::Range;
+
 use rustc_hash::FxHashMap;
 
+use super::layout::{Kind, Layout, Part};
 use super::size::Size;
 
 /// A place in the tree of names as they are now. Dense from 0, which is the root.
@@ -95,6 +98,8 @@ pub struct World {
     nodes: Vec<Node>,
     firsts: Vec<First>,
     sizes: Vec<Size>,
+    /// Of files that somebody has asked where they have data.
+    layouts: FxHashMap<FileId, Layout>,
     /// Operations that found something else than those before them had left.
     pub unexplained: u64,
 }
@@ -109,7 +114,9 @@ impl Default for World {
         };
         let mut first = First::new();
         first.state = State::There(Thing::Directory);
-        Self { nodes: vec![root], firsts: vec![first], sizes: Vec::new(), unexplained: 0 }
+        let (nodes, firsts) = (vec![root], vec![first]);
+        let layouts = FxHashMap::default();
+        Self { nodes, firsts, sizes: Vec::new(), layouts, unexplained: 0 }
     }
 }
 
@@ -141,17 +148,17 @@ impl World {
         Some(at)
     }
 
-    /// A path was followed, to its end or until something was not there: what `..` led out of are directories, if they were there.
+    /// A path was followed, to its end or until something was not there: what `.` and `..` stood in are directories, if they were there.
     pub fn passed(&mut self, path: &[u8], to_its_end: bool) {
         let mut at = NodeId(0);
         for part in path.split(|it| *it == b'/') {
             at = match part {
-                b"" | b"." => at,
-                b".." => {
+                b"" => at,
+                b"." | b".." => {
                     if at != NodeId(0) && (to_its_end || self.thing(at) == Some(Thing::Any)) {
                         self.was_there(at, Thing::Directory);
                     }
-                    self.node(at).parent
+                    if part == b"." { at } else { self.node(at).parent }
                 }
                 name => self.child(at, name),
             };
@@ -329,6 +336,19 @@ impl World {
     /// The same, to learn more.
     pub fn size_mut(&mut self, file: FileId) -> &mut Size {
         &mut self.sizes[file.0 as usize]
+    }
+
+    /// Somebody was told that a part of a file is so; it was so at the start if nobody has changed it.
+    pub fn has_part(&mut self, file: FileId, range: Range<u64>, kind: Kind) {
+        for it in self.sizes[file.0 as usize].of_start(range) {
+            self.layouts.entry(file).or_default().learn(it, kind);
+        }
+    }
+
+    /// Where a file had data and holes, as far as known.
+    pub fn parts(&self, file: FileId) -> impl Iterator<Item = Part> {
+        let bytes = self.size(file).first();
+        self.layouts.get(&file).into_iter().flat_map(move |it| it.parts(bytes))
     }
 
     /// Everything that was there at the start, directories before what is in them, in the order of names.

@@ -1,22 +1,27 @@
-//! Makes what has to be there before the first operation.
+//! Makes what has to be there before the first operation, as whom it is to belong to.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
-use std::fs::{self, File, OpenOptions, Permissions};
+use std::fs::{self, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
+use rustc_hash::FxHashMap;
 use thiserror::Error;
 
 use super::contents::Contents;
-use super::manifest::{ManifestError, State};
+use super::fill;
+use super::manifest::{ManifestError, Place, State};
+use super::originals::{Original, Originals, Sources};
 use super::places::Places;
 use super::walk::Listed;
 use crate::replay::file::{FileBefore, FileKind};
+use crate::replay::layout::hole_bytes;
 use crate::sys::files;
 use crate::sys::sandbox::{self, SandboxError};
+use crate::sys::user::{self, Identity};
 
 /// Why files cannot be made.
 #[derive(Debug, Error)]
@@ -27,6 +32,9 @@ pub enum InitError {
     /// It cannot be kept inside.
     #[error(transparent)]
     Sandbox(#[from] SandboxError),
+    /// It cannot be done as somebody else.
+    #[error("cannot go on as the user to whom the files are to belong: {0}")]
+    User(io::Error),
     /// The plan is damaged, or was made to do harm.
     #[error("the plan names a file that is in no directory: {}", String::from_utf8_lossy(.0))]
     Path(Vec<u8>),
@@ -53,7 +61,7 @@ pub enum InitError {
 }
 
 /// What was made.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Made {
     /// Directories, those included that only keep another one from being empty.
     pub directories: u64,
@@ -65,6 +73,23 @@ pub struct Made {
     pub links: u64,
     /// Bytes of all files.
     pub bytes: u64,
+    /// Those of them that the capture shows to have been in holes.
+    pub hole_bytes: u64,
+    /// Files that have not all the holes and data that the capture shows.
+    pub other_layouts: u64,
+    /// Where contents come from, if there are originals.
+    pub sources: Sources,
+}
+
+/// What the files are to be.
+#[derive(Clone, Copy, Debug)]
+pub struct Wish<'a> {
+    /// What they contain.
+    pub contents: Contents,
+    /// Files with the same paths, from which they have their contents as far as these go.
+    pub originals: Option<&'a Originals>,
+    /// To whom they belong; `None`: to who we are.
+    pub user: Option<&'a Identity>,
 }
 
 /// Permissions of what none are known of.
@@ -82,7 +107,7 @@ const NEVER: u32 = libc::S_ISUID | libc::S_ISGID;
 pub fn init(
     places: &mut Places,
     before: &[FileBefore],
-    contents: Contents,
+    wish: Wish<'_>,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Made, InitError> {
     let more = more(before);
@@ -90,12 +115,24 @@ pub fn init(
     let listed = before.iter().map(|it| Listed { kind: it.kind, path: it.path.clone() });
     let others = more.iter().map(|it| Listed { kind: FileKind::Directory, path: it.clone() });
     places.list(listed.chain(others))?;
-    places.make_trees()?;
-    if contents != Contents::Sparse {
-        has_room(before, places)?;
-    }
-    sandbox::enter(&places.tree(), &places.mounts()?)?;
+    places.make_trees(wish.user)?;
+    has_room(before, places, wish)?;
+    sandbox::enter(&places.tree(), &places.mounts()?, wish.user)?;
     files::give_all_permissions();
+    let be = |errno: nix::errno::Errno| InitError::User(errno.into());
+    wish.user.map_or(Ok(()), Identity::begin).map_err(be)?;
+    let made = all(before, &more, (places, wish), progress)?;
+    user::end().map_err(be)?;
+    places.set(State::Ready)?;
+    Ok(made)
+}
+
+fn all(
+    before: &[FileBefore],
+    more: &BTreeSet<Vec<u8>>,
+    (places, wish): (&Places, Wish<'_>),
+    progress: &mut dyn FnMut(u64),
+) -> Result<Made, InitError> {
     let mut made = Made::default();
     let failed = |path: &Path| {
         let path = path.to_owned();
@@ -104,10 +141,10 @@ pub fn init(
     for (number, it) in (0..).zip(before) {
         let path = Path::new(OsStr::from_bytes(&it.path));
         let is_there = places.maps().is_on_the_way(&it.path);
-        one(it, (path, number, is_there), before, contents, &mut made).map_err(failed(path))?;
+        one(it, (path, number, is_there), (before, wish), &mut made).map_err(failed(path))?;
         progress(it.size);
     }
-    for path in &more {
+    for path in more {
         let path = Path::new(OsStr::from_bytes(path));
         fs::create_dir(path).map_err(failed(path))?;
         made.directories += 1;
@@ -118,15 +155,13 @@ pub fn init(
         let mode = Permissions::from_mode(it.mode.unwrap_or(DIRECTORY_MODE) & !NEVER);
         fs::set_permissions(path, mode).map_err(failed(path))?;
     }
-    places.set(State::Ready)?;
     Ok(made)
 }
 
 fn one(
     it: &FileBefore,
     (path, number, is_there): (&Path, u64, bool),
-    before: &[FileBefore],
-    contents: Contents,
+    (before, wish): (&[FileBefore], Wish<'_>),
     made: &mut Made,
 ) -> io::Result<()> {
     match (it.kind, first_name(it, before)) {
@@ -145,12 +180,41 @@ fn one(
         }
         (FileKind::File, None) => {
             made.files += 1;
-            made.bytes += it.size;
-            let mode = it.mode.unwrap_or(FILE_MODE) & !NEVER;
-            let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?;
-            fill(&mut file, it.size, contents, number)
+            made.bytes = made.bytes.saturating_add(it.size);
+            let holes = hole_bytes(it.parts.iter().copied());
+            made.hole_bytes = made.hole_bytes.saturating_add(holes);
+            file(it, (path, number), wish, made)
         }
     }
+}
+
+/// A file and what is in it.
+fn file(
+    it: &FileBefore,
+    (path, number): (&Path, u64),
+    Wish { contents, originals, .. }: Wish<'_>,
+    made: &mut Made,
+) -> io::Result<()> {
+    let original = originals.filter(|_| it.size > 0).map(|all| all.open(&it.path));
+    let mode = it.mode.unwrap_or(FILE_MODE) & !NEVER;
+    let mode = match &original {
+        Some(Ok(original)) => original.restrict(mode),
+        _ => mode,
+    };
+    let file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?;
+    let (given, source) = match original {
+        Some(Ok(original)) => original.give(&file, it.size).map(|it| (it.0, Some(it.1)))?,
+        none => (0, none.and_then(Result::err)),
+    };
+    if let Some(source) = source {
+        made.sources.add(source, &it.path);
+    }
+    // Whatever a write behind the end would make room for before it.
+    fill::set_length(&file, it.size)?;
+    // Number 0 is what operations write.
+    fill::fill(&file, &fill::data(it, contents), given, contents.of(number + 1))?;
+    made.other_layouts += u64::from(!fill::is_as_known(&file, it));
+    Ok(())
 }
 
 /// What it is a second name of.
@@ -164,14 +228,6 @@ pub(super) fn length(it: &FileBefore, before: &[FileBefore]) -> u64 {
         FileKind::Directory => 0,
         FileKind::File => first_name(it, before).unwrap_or(it).size,
         FileKind::Link => leads_nowhere_else(it.size).as_os_str().len() as u64,
-    }
-}
-
-fn fill(file: &mut File, bytes: u64, contents: Contents, number: u64) -> io::Result<()> {
-    match contents {
-        Contents::Sparse => file.set_len(bytes),
-        // Number 0 is what operations write.
-        _ => contents.of(number + 1).write(file, bytes),
     }
 }
 
@@ -213,12 +269,23 @@ fn check(before: &[FileBefore]) -> Result<(), InitError> {
 }
 
 /// Each file system has room for what is made in it, in however many directories.
-fn has_room(before: &[FileBefore], places: &Places) -> Result<(), InitError> {
+fn has_room(before: &[FileBefore], places: &Places, wish: Wish<'_>) -> Result<(), InitError> {
     let mut needed: Vec<u64> = places.all().map(|_| 0).collect();
+    let directories: Vec<PathBuf> = places.all().map(Place::tree).collect();
+    let mut shareable = FxHashMap::default();
     for it in before.iter().filter(|it| it.kind == FileKind::File && it.same_as.is_none()) {
         let (owner, _) = places.maps().owner(&it.path);
-        if let Some(sum) = needed.get_mut(owner.map_or(0, |it| it + 1)) {
-            *sum = sum.saturating_add(it.size);
+        let place = owner.map_or(0, |it| it + 1);
+        // What can be shared of one file of a file system can be of the others.
+        let shares = |original: &Original| {
+            let key = (original.device(), place);
+            let is_shareable = || original.is_shareable(&directories[place]);
+            original.bytes() >= it.size && *shareable.entry(key).or_insert_with(is_shareable)
+        };
+        let original = wish.originals.and_then(|all| all.open(&it.path).ok());
+        if !original.as_ref().is_some_and(shares) {
+            let bytes = fill::bytes(&fill::data(it, wish.contents));
+            needed[place] = needed[place].saturating_add(bytes);
         }
     }
     let mut all: Vec<(u64, u64, PathBuf)> = Vec::new();
@@ -247,7 +314,15 @@ mod tests {
 
     fn before(path: &str, kind: FileKind) -> FileBefore {
         let path = path.as_bytes().to_vec();
-        FileBefore { path, kind, size: 0, mode: None, has_more: false, same_as: None }
+        FileBefore {
+            path,
+            kind,
+            size: 0,
+            mode: None,
+            has_more: false,
+            same_as: None,
+            parts: Vec::new(),
+        }
     }
 
     /// Fails if a plan could make files elsewhere, were it not for the sandbox.

@@ -3,16 +3,16 @@
 //! ```text
 //! DIR/iotrace-perf.state   how far it is, one line, and for which plan the files were made, another; changed at once (rename(2))
 //! DIR/iotrace-perf.files   what is below files/: a letter (d, f, l), the path, NUL; directories before what is in them
-//! DIR/iotrace-perf.given   which directories are elsewhere, or of which replay this is a part
+//! DIR/iotrace-perf.given   which directories are elsewhere, or of which replay this is a part; whose the files are, and what is in them
 //! DIR/files/               the root directory of the replay, or what is in a captured directory that was given a place of its own
 //! ```
 //!
 //! The list is written before anything is made. So whatever ends us, what is there is in it, or was made by a replay that did not come to its
-//! end, which is the only one who may write below `files/` then.
+//! end, which is the only one who may write below `files/` then. All but `files/` belongs to who has made it, whomever that belongs to.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
@@ -194,7 +194,7 @@ impl Place {
         // What is behind a link is somebody else's.
         match place.tree_file().and_then(|it| it.metadata()) {
             Err(it) if it.kind() == io::ErrorKind::NotFound => Ok(place),
-            Ok(it) if files::is_own(&it) => Ok(place),
+            Ok(it) if files::is_own(&it) || place.settings.user == Some(it.uid()) => Ok(place),
             _ => Err(not_ours()),
         }
     }

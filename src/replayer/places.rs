@@ -6,7 +6,7 @@
 use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, lchown};
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
@@ -19,6 +19,7 @@ use super::walk::{Listed, walk};
 use crate::replay::file::{FileBefore, Fingerprint};
 use crate::sys::files;
 use crate::sys::sandbox::Mount;
+use crate::sys::user::Identity;
 
 /// Why the directories of a replay cannot be had.
 #[derive(Debug, Error)]
@@ -94,7 +95,7 @@ pub struct Places {
 }
 
 impl Places {
-    /// New ones, or those of an earlier replay in `root`, whose files are removed first. `wanted`: captured directories, and where they go.
+    /// New ones, or those of an earlier replay in `root`, whose files are removed first. `wanted`: as it was typed.
     ///
     /// # Errors
     ///
@@ -102,13 +103,13 @@ impl Places {
     pub fn make(
         root: &Path,
         (plan, before): (Fingerprint, &[FileBefore]),
-        wanted: &[(Vec<u8>, PathBuf)],
+        wanted: &Settings,
     ) -> Result<Self, PlacesError> {
-        let captured: Vec<_> = wanted.iter().map(|it| it.0.clone()).collect();
+        let captured: Vec<_> = wanted.maps.iter().map(|it| it.0.clone()).collect();
         let (maps, numbers) = Maps::new(&captured)?;
         maps.check(before)?;
         let resolved = resolved(root, Links::Followed)?;
-        let given = numbers.iter().filter_map(|it| wanted.get(*it));
+        let given = numbers.iter().filter_map(|it| wanted.maps.get(*it));
         let directories: Vec<PathBuf> =
             given.map(|it| self::resolved(&it.1, Links::Refused)).collect::<Result<_, _>>()?;
         apart(&resolved, &directories)?;
@@ -120,10 +121,11 @@ impl Places {
             free(it, &resolved)?;
         }
         let pairs = maps.captured().iter().cloned().zip(directories.iter().cloned()).collect();
-        let settings = Settings { maps: pairs, part_of: None };
+        let settings = Settings { maps: pairs, ..wanted.clone() };
         let root = Place::make(root, plan, settings, Links::Followed)?;
         let part = |directory: &PathBuf| {
-            let settings = Settings { maps: Vec::new(), part_of: Some(resolved.clone()) };
+            let part_of = Some(resolved.clone());
+            let settings = Settings { part_of, user: wanted.user, ..Settings::default() };
             Place::make(directory, plan, settings, Links::Refused)
         };
         let parts = directories.iter().map(part).collect::<Result<_, _>>()?;
@@ -167,9 +169,9 @@ impl Places {
         self.root.tree()
     }
 
-    /// Captured directories and where they are.
-    pub fn elsewhere(&self) -> &[(Vec<u8>, PathBuf)] {
-        &self.root.settings.maps
+    /// What `init` was told.
+    pub fn settings(&self) -> &Settings {
+        &self.root.settings
     }
 
     /// What of the capture is where.
@@ -209,13 +211,14 @@ impl Places {
         })
     }
 
-    /// Makes the directories of all files, and in them those on which others are mounted.
-    pub(super) fn make_trees(&self) -> Result<(), ManifestError> {
-        let make = |path: PathBuf| match DirBuilder::new().mode(0o700).create(&path) {
-            Err(source) if source.kind() != io::ErrorKind::AlreadyExists => {
-                Err(ManifestError::Io { path, source })
+    /// Makes the directories of all files, and in them those on which others are mounted, for this user.
+    pub(super) fn make_trees(&self, user: Option<&Identity>) -> Result<(), ManifestError> {
+        let make = |path: PathBuf| {
+            match DirBuilder::new().mode(0o700).create(&path) {
+                Err(it) if it.kind() != io::ErrorKind::AlreadyExists => Err(it),
+                _ => user.map_or(Ok(()), |it| lchown(&path, Some(it.user()), Some(it.group()))),
             }
-            _ => Ok(()),
+            .map_err(|source| ManifestError::Io { path, source })
         };
         self.all().try_for_each(|it| make(it.tree()))?;
         for captured in self.maps.captured() {

@@ -11,6 +11,10 @@ pub struct Settings {
     pub maps: Vec<(Vec<u8>, PathBuf)>,
     /// The directory of the replay that this one has a part of.
     pub part_of: Option<PathBuf>,
+    /// The number of the user to whom the files belong, and who does the replay.
+    pub user: Option<u32>,
+    /// What the files contain, as it was said.
+    pub content: Option<String>,
 }
 
 impl Settings {
@@ -29,6 +33,12 @@ impl Settings {
         if let Some(it) = &self.part_of {
             push(b'p', it.as_os_str().as_bytes());
         }
+        if let Some(it) = self.user {
+            push(b'u', it.to_string().as_bytes());
+        }
+        if let Some(it) = &self.content {
+            push(b'c', it.as_bytes());
+        }
         bytes
     }
 
@@ -37,12 +47,15 @@ impl Settings {
         let mut settings = Self::default();
         let mut captured = None;
         let path = |text: &[u8]| PathBuf::from(OsStr::from_bytes(text));
+        let words = |text: &[u8]| String::from_utf8(text.to_vec()).ok();
         for entry in bytes.split_inclusive(|it| *it == 0) {
             let (letter, text) = entry.strip_suffix(b"\0")?.split_first()?;
             match letter {
                 b'm' => captured = Some(text.to_vec()),
                 b't' => settings.maps.push((captured.take()?, path(text))),
                 b'p' => settings.part_of = Some(path(text)),
+                b'u' => settings.user = Some(words(text)?.parse().ok()?),
+                b'c' => settings.content = Some(words(text)?),
                 _ => return None,
             }
         }
@@ -59,6 +72,8 @@ mod tests {
         let all = Settings {
             maps: vec![(b"/data=\n".to_vec(), "/mnt/x".into()), (b"/e".to_vec(), "/mnt/y".into())],
             part_of: Some("/mnt/r".into()),
+            user: Some(7),
+            content: Some("original".to_owned()),
         };
         for it in [all, Settings::default()] {
             assert_eq!(Settings::parse(&it.to_bytes()), Some(it));
@@ -67,8 +82,8 @@ mod tests {
 
     #[test]
     fn what_is_damaged_is_no_setting() {
-        for wrong in [&b"x"[..], b"\0", b"z\0", b"m/data\0", b"t/mnt\0", b"m/data\0t/mnt", b"u7\0"]
-        {
+        let wrong = [&b"x"[..], b"\0", b"z\0", b"m/data\0", b"t/mnt\0", b"m/data\0t/mnt", b"w7\0"];
+        for wrong in wrong.into_iter().chain([&b"u\0"[..], b"u-7\0", b"uroot\0", b"c\xff\0"]) {
             assert_eq!(Settings::parse(wrong), None, "{wrong:?}");
         }
     }

@@ -3,6 +3,7 @@
 use super::{column, first_rows, others};
 use crate::analysis::done::What;
 use crate::pipeline::Summary;
+use crate::replay::layout::hole_bytes;
 use crate::replay::planner::{Out, Planner};
 use crate::replay::world::{Entry, Thing, World};
 use crate::text::table::{Cell, Column, Report, Table};
@@ -16,10 +17,11 @@ const LEFT: [Column; 4] = [
     column("", "because"),
 ];
 
-const FILES: [Column; 6] = [
+const FILES: [Column; 7] = [
     column("type", "type"),
     column("size_bytes", "bytes"),
     column("size_is_exact", "exact"),
+    column("hole_bytes", "in holes"),
     column("mode", "mode"),
     column("has_more", ""),
     column("path", "path"),
@@ -33,6 +35,7 @@ pub fn report<O: Out>(plan: &Planner<O>, _: &Summary, limit: usize) -> Report {
         Cell::Count(entries.iter().filter(|it| kind(it.thing) == wanted).count() as u64)
     };
     let first_bytes = sum(&mut entries.iter().filter_map(|it| size(&plan.world, it)));
+    let first_holes = sum(&mut entries.iter().filter_map(|it| holes(&plan.world, it)));
     let is_asynchronous = |it: &What| matches!(it, What::Async(_));
     let asynchronous = plan.done.iter().filter(|it| is_asynchronous(it.0)).map(|it| *it.1).sum();
     let left_of = |wanted: bool| {
@@ -59,6 +62,7 @@ pub fn report<O: Out>(plan: &Planner<O>, _: &Summary, limit: usize) -> Report {
         ("files", "files before", of_kind("file")),
         ("links", "symbolic links before", of_kind("link")),
         ("first_bytes", "bytes in them", first_bytes),
+        ("first_hole_bytes", "  known to be in holes", first_holes),
         ("unexplained", "", Cell::Count(plan.world.unexplained)),
     ];
     let mut report = Report { kind: "replay plan", facts, ..Report::default() };
@@ -105,6 +109,7 @@ fn files<O: Out>(plan: &Planner<O>, entries: &[Entry], limit: usize) -> Table {
             Cell::Word(kind(it.thing).to_owned()),
             Cell::count(size(&plan.world, it)),
             exact(it),
+            Cell::count(holes(&plan.world, it)),
             it.mode.map_or(Cell::None, |it| Cell::Word(format!("{it:04o}"))),
             Cell::Flag(it.has_more),
             Cell::Name(it.path.clone()),
@@ -113,8 +118,9 @@ fn files<O: Out>(plan: &Planner<O>, entries: &[Entry], limit: usize) -> Table {
     let mut rows: Vec<Vec<Cell>> = shown.into_iter().map(row).collect();
     if !rest.is_empty() {
         let bytes = rest.iter().filter_map(|it| size(&plan.world, it)).sum();
-        let mut row = vec![Cell::None, Cell::Count(bytes), Cell::None, Cell::None, Cell::None];
-        row.push(others(rest.len()));
+        let holes = rest.iter().filter_map(|it| holes(&plan.world, it)).sum();
+        let mut row = vec![Cell::None, Cell::Count(bytes), Cell::None, Cell::Count(holes)];
+        row.extend([Cell::None, Cell::None, others(rest.len())]);
         rows.push(row);
     }
     let title = format!("There before the first operation: {total}");
@@ -138,6 +144,14 @@ fn size(world: &World, entry: &Entry) -> Option<u64> {
     match entry.thing {
         Thing::File(file) => Some(world.size(file).first()),
         Thing::Link(bytes) => Some(bytes),
+        _ => None,
+    }
+}
+
+/// Bytes of a file that the capture shows to be in holes.
+fn holes(world: &World, entry: &Entry) -> Option<u64> {
+    match entry.thing {
+        Thing::File(file) => Some(hole_bytes(world.parts(file))),
         _ => None,
     }
 }

@@ -25,6 +25,7 @@ pub mod patience;
 pub mod perf;
 pub mod probe_events;
 pub mod proc;
+pub mod reflink;
 pub mod ring;
 pub mod sandbox;
 pub mod socket;

@@ -22,6 +22,7 @@ use nix::unistd::{chdir, chroot, getegid, geteuid};
 use thiserror::Error;
 
 use super::capabilities::keep_for_replay;
+use super::user::Identity;
 
 /// Why a directory cannot become the root.
 #[derive(Debug, Error)]
@@ -79,12 +80,17 @@ pub struct Mount {
     pub target: Vec<u8>,
 }
 
-/// Makes `root` the root directory of this process, for good, and mounts others in it, in their order. To be said while there is one thread.
+/// Makes `root` the root directory of this process, for good, and mounts others in it, in their order. `user`: whom it is to be by turns.
+/// To be said while there is one thread.
 ///
 /// # Errors
 ///
 /// It is not allowed, or a directory is not there.
-pub fn enter(root: &Path, mounts: &[Mount]) -> Result<Sandbox, SandboxError> {
+pub fn enter(
+    root: &Path,
+    mounts: &[Mount],
+    user: Option<&Identity>,
+) -> Result<Sandbox, SandboxError> {
     let failed = |what| {
         let root = root.to_owned();
         move |errno: Errno| SandboxError::Failed { root, what, source: errno.into() }
@@ -111,6 +117,7 @@ pub fn enter(root: &Path, mounts: &[Mount]) -> Result<Sandbox, SandboxError> {
         errno => failed("chroot")(errno),
     })?;
     chdir("/").map_err(failed("chdir"))?;
+    user.map_or(Ok(()), Identity::prepare).map_err(failed("setresuid"))?;
     let failed = |what, source| SandboxError::Failed { root: root.to_owned(), what, source };
     keep_for_replay().map_err(|it| failed("capset", it))?;
     nix::sys::prctl::set_no_new_privs().map_err(|it| failed("prctl", it.into()))?;

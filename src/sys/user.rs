@@ -1,13 +1,17 @@
-//! Whom a program is started as.
+//! Whom a program is started as, and as whom a replay is done.
 
 use std::ffi::CString;
 use std::io;
 
-use nix::unistd::{Gid, Uid, User, getgrouplist, setgroups, setresgid, setresuid};
+use nix::unistd::{
+    Gid, Uid, User, getegid, geteuid, getgrouplist, getresgid, getresuid, setegid, seteuid,
+    setgroups, setresgid, setresuid,
+};
 
 /// A user, with all groups (initgroups(3)).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
+    name: String,
     user: Uid,
     group: Gid,
     groups: Vec<Gid>,
@@ -24,15 +28,36 @@ impl Identity {
             (None, Ok(number)) => User::from_uid(Uid::from_raw(number))?,
             (named, _) => named,
         };
-        let Some(user) = found else { return Ok(None) };
-        let name = CString::new(user.name).map_err(io::Error::other)?;
-        let groups = getgrouplist(&name, user.gid)?;
-        Ok(Some(Self { user: user.uid, group: user.gid, groups }))
+        found.map(Self::of).transpose()
+    }
+
+    /// By number; `None`: nobody has it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Identity::find`].
+    pub fn of_number(user: u32) -> io::Result<Option<Self>> {
+        User::from_uid(Uid::from_raw(user))?.map(Self::of).transpose()
+    }
+
+    fn of(User { name, uid: user, gid: group, .. }: User) -> io::Result<Self> {
+        let groups = getgrouplist(&CString::new(name.clone()).map_err(io::Error::other)?, group)?;
+        Ok(Self { name, user, group, groups })
+    }
+
+    /// The user's name.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// The user's number.
     pub fn user(&self) -> u32 {
         self.user.as_raw()
+    }
+
+    /// The number of the user's own group.
+    pub fn group(&self) -> u32 {
+        self.group.as_raw()
     }
 
     /// Becomes that user, for good.
@@ -45,6 +70,40 @@ impl Identity {
         setresgid(self.group, self.group, self.group)?;
         setresuid(self.user, self.user, self.user)
     }
+
+    /// From now on this process may be that user ([`Identity::begin`]) and who it is now ([`end`]) by turns, also when it has given up the
+    /// rights to become others.
+    ///
+    /// # Errors
+    ///
+    /// As [`Identity::take`].
+    pub fn prepare(&self) -> nix::Result<()> {
+        setgroups(&self.groups)?;
+        let group = getegid();
+        setresgid(self.group, group, group)?;
+        let user = geteuid();
+        setresuid(self.user, user, user)
+    }
+
+    /// It is that user: without rights of root's (capabilities(7)), until [`end`].
+    ///
+    /// # Errors
+    ///
+    /// It was not prepared.
+    pub fn begin(&self) -> nix::Result<()> {
+        setegid(self.group)?;
+        seteuid(self.user)
+    }
+}
+
+/// Is who it was before [`Identity::begin`]; nothing to do if it never was anybody else.
+///
+/// # Errors
+///
+/// None that the kernel has for this (setresuid(2)).
+pub fn end() -> nix::Result<()> {
+    seteuid(getresuid()?.saved)?;
+    setegid(getresgid()?.saved)
 }
 
 #[cfg(test)]
@@ -55,6 +114,8 @@ mod tests {
     fn users_are_found_by_name_and_number() {
         let root = Identity::find("root").expect("a list of users").expect("root");
         assert_eq!((root.user, root.group), (Uid::from_raw(0), Gid::from_raw(0)));
+        assert_eq!(Identity::of_number(0).expect("a list of users").as_ref(), Some(&root));
+        assert_eq!(root.name(), "root");
         assert_eq!(Identity::find("0").expect("a list of users"), Some(root));
         for nobody in ["no such user", "", "4294967294"] {
             assert_eq!(Identity::find(nobody).expect("a list of users"), None, "{nobody}");

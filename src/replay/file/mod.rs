@@ -1,7 +1,8 @@
-//! The plan of a replay as a file (`.ioplan`), version 3. All integers of the layout are little-endian; the same capture gives the same
+//! The plan of a replay as a file (`.ioplan`), version 4. All integers of the layout are little-endian; the same capture gives the same
 //! bytes.
 //!
 //! Version 1 had no implicit operations: descriptors that went with their processes stayed open. Version 2 had no asynchronous ones.
+//! Version 3 did not know where files have holes, nor what of a part of a replay is before what.
 //!
 //! ```text
 //! offset  bytes
@@ -38,6 +39,8 @@ pub use reader::{PlanError, PlanReader};
 pub use writer::{PlanWriter, finish};
 
 use serde::{Deserialize, Serialize};
+
+use super::layout::Part;
 
 /// First bytes of the file.
 pub const FILE_MAGIC: [u8; 8] = *b"IOTRPLN\n";
@@ -124,6 +127,8 @@ pub struct FileBefore {
     pub has_more: bool,
     /// The place in this list of the file that this is a second name of.
     pub same_as: Option<u32>,
+    /// Where a file has data and where holes, as far as known, in order.
+    pub parts: Vec<Part>,
 }
 
 /// What a file is.

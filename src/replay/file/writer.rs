@@ -306,7 +306,9 @@ fn files(world: &World) -> Vec<FileBefore> {
         let first = file.map(|it| *first_names.entry(it).or_insert(place));
         let same_as = first.filter(|it| *it != place);
         let (path, mode, has_more) = (entry.path, entry.mode, entry.has_more);
-        FileBefore { path, kind, size, mode, has_more, same_as }
+        let parts = file.filter(|_| same_as.is_none());
+        let parts = parts.into_iter().flat_map(|it| world.parts(it)).collect();
+        FileBefore { path, kind, size, mode, has_more, same_as, parts }
     };
     world.entries().into_iter().enumerate().map(place).collect()
 }

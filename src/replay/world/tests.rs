@@ -34,16 +34,17 @@ fn what_is_found_was_there_and_what_led_to_it() {
 }
 
 #[test]
-fn what_is_left_by_two_dots_was_a_directory() {
+fn what_dots_stand_in_was_a_directory() {
     check(
         |world| {
             world.passed(b"/a/b/../c", true);
+            world.passed(b"/dot/.", true);
             let seen = at(world, "/seen");
             world.was_there(seen, Thing::Any);
             world.passed(b"/seen/../none", false);
             world.passed(b"/never/../none", false);
         },
-        "/a d, /a/b d, /seen d",
+        "/a d, /a/b d, /dot d, /seen d",
     );
 }
 

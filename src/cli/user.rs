@@ -1,0 +1,14 @@
+//! Users on the command line.
+
+use super::error::CliError;
+use crate::sys::user::Identity;
+
+/// Whom `option` names; `what`: what only root can do.
+pub(super) fn named(option: &str, word: &str, what: &str) -> Result<Identity, CliError> {
+    let wrong = |why: String| CliError::Usage(format!("{option} {word}: {why}"));
+    if !nix::unistd::geteuid().is_root() {
+        return Err(wrong(format!("only root can {what} as somebody else")));
+    }
+    let found = Identity::find(word).map_err(|it| wrong(it.to_string()))?;
+    found.ok_or_else(|| wrong("there is no such user; see: getent passwd".into()))
+}

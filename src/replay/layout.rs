@@ -1,0 +1,82 @@
+//! Where a file had data before its first operation, and where holes: what `SEEK_DATA` and `SEEK_HOLE` have told.
+//!
+//! What nobody has asked about is not known. It grows with the number of parts that programs have asked about.
+
+use std::ops::Range;
+
+use rangemap::RangeMap;
+use serde::{Deserialize, Serialize};
+
+/// What is in a part of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Kind {
+    /// Something, zeros perhaps.
+    Data,
+    /// Nothing: it is read as zeros and takes no room.
+    Hole,
+}
+
+/// A part of a file of which that is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Part {
+    /// Its first byte.
+    pub from: u64,
+    /// The byte behind its last one.
+    pub to: u64,
+    /// What is in it.
+    pub kind: Kind,
+}
+
+/// What is known of one file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Layout(RangeMap<u64, Kind>);
+
+impl Layout {
+    /// A part of it was found to be so. What was known before is older, and nearer to how it was.
+    pub fn learn(&mut self, range: Range<u64>, kind: Kind) {
+        let new: Vec<Range<u64>> = self.0.gaps(&range).collect();
+        new.into_iter().for_each(|it| self.0.insert(it, kind));
+    }
+
+    /// Its known parts, in their order, if it is so long.
+    pub fn parts(&self, bytes: u64) -> impl Iterator<Item = Part> {
+        let part = move |(range, kind): (&Range<u64>, &Kind)| Part {
+            from: range.start,
+            to: range.end.min(bytes),
+            kind: *kind,
+        };
+        self.0.iter().map(part).take_while(|it| it.from < it.to)
+    }
+}
+
+/// Bytes in holes.
+pub fn hole_bytes(parts: impl Iterator<Item = Part>) -> u64 {
+    parts
+        .filter(|it| it.kind == Kind::Hole)
+        .fold(0, |sum, it| sum.saturating_add(it.to.saturating_sub(it.from)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_answer_counts_and_what_is_behind_the_end_does_not() {
+        let mut layout = Layout::default();
+        layout.learn(100..200, Kind::Hole);
+        layout.learn(0..300, Kind::Data);
+        layout.learn(150..u64::MAX, Kind::Hole);
+        let parts =
+            |bytes| -> Vec<_> { layout.parts(bytes).map(|it| (it.from, it.to, it.kind)).collect() };
+        let all = [
+            (0, 100, Kind::Data),
+            (100, 200, Kind::Hole),
+            (200, 300, Kind::Data),
+            (300, 301, Kind::Hole),
+        ];
+        assert_eq!(parts(301), all);
+        assert_eq!(parts(300), all[..3]);
+        assert_eq!(parts(0), []);
+        assert_eq!(hole_bytes(layout.parts(301)), 101);
+    }
+}

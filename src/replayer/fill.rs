@@ -1,0 +1,131 @@
+//! Where the files of a replay have data: everywhere but in the holes that the plan knows; and whether a file system has made that so.
+
+use std::fs::File;
+use std::io::{self, Seek, SeekFrom};
+
+use nix::errno::Errno;
+use nix::unistd::{Whence, lseek};
+use rangemap::RangeSet;
+
+use super::contents::{Contents, Maker};
+use crate::replay::file::FileBefore;
+use crate::replay::layout::{Kind, Part};
+
+/// No file system here has smaller holes; of one that somebody has found its first byte may be all that is known.
+const HOLE_BYTES: u64 = 4096;
+
+/// Where a file gets data. What nobody knows is data, or with [`Contents::Sparse`] a hole.
+pub(super) fn data(it: &FileBefore, contents: Contents) -> RangeSet<u64> {
+    let of_kind = |kind| {
+        let clipped = it.parts.iter().map(|part| Part { to: part.to.min(it.size), ..*part });
+        clipped.filter(move |part| part.kind == kind && part.from < part.to)
+    };
+    let mut data = RangeSet::new();
+    if contents != Contents::Sparse && it.size > 0 {
+        data.insert(0..it.size);
+        for hole in of_kind(Kind::Hole) {
+            let from = hole.from - hole.from % HOLE_BYTES;
+            data.remove(from..hole.to.checked_next_multiple_of(HOLE_BYTES).unwrap_or(u64::MAX));
+        }
+    }
+    for part in of_kind(Kind::Data) {
+        data.insert(part.from..part.to);
+    }
+    data
+}
+
+/// How many bytes that is.
+pub(super) fn bytes(data: &RangeSet<u64>) -> u64 {
+    data.iter().map(|it| it.end - it.start).sum()
+}
+
+/// It is so long from now on. Where it is already it is left alone: XFS would not share the last block of a reflink any more.
+pub(super) fn set_length(file: &File, bytes: u64) -> io::Result<()> {
+    if file.metadata()?.len() == bytes { Ok(()) } else { file.set_len(bytes) }
+}
+
+/// Writes data where it has to be, from some byte of the file on.
+pub(super) fn fill(
+    mut file: &File,
+    data: &RangeSet<u64>,
+    from: u64,
+    mut maker: Maker,
+) -> io::Result<()> {
+    for range in data.iter() {
+        let start = range.start.max(from);
+        if start < range.end {
+            file.seek(SeekFrom::Start(start))?;
+            maker.write(&mut file, range.end - start)?;
+        }
+    }
+    Ok(())
+}
+
+/// True if the file system tells of the file what the plan knows of it.
+pub(super) fn is_as_known(file: &File, it: &FileBefore) -> bool {
+    let first = |kind: Kind, from: u64| {
+        let whence = if kind == Kind::Data { Whence::SeekData } else { Whence::SeekHole };
+        let from = i64::try_from(from).map_err(|_| Errno::EOVERFLOW)?;
+        match lseek(file, from, whence) {
+            Err(Errno::ENXIO) => Ok(it.size),
+            found => found.map(|it| u64::try_from(it).unwrap_or(0)),
+        }
+    };
+    it.parts.iter().all(|part| {
+        let other = if part.kind == Kind::Data { Kind::Hole } else { Kind::Data };
+        first(other, part.from).is_ok_and(|it| it >= part.to)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::FileExt;
+
+    use super::*;
+    use crate::replay::file::FileKind;
+
+    fn file(size: u64, parts: &[(u64, u64, Kind)]) -> FileBefore {
+        let parts = parts.iter().map(|&(from, to, kind)| Part { from, to, kind }).collect();
+        let (path, kind) = (b"/f".to_vec(), FileKind::File);
+        FileBefore { path, kind, size, mode: None, has_more: false, same_as: None, parts }
+    }
+
+    /// `known`: of a file of this size. `expected`: data with random contents, and in a sparse file.
+    #[track_caller]
+    fn check(size: u64, known: &[(u64, u64, Kind)], expected: [&[(u64, u64)]; 2]) {
+        let it = file(size, known);
+        for (contents, expected) in [Contents::Random(0), Contents::Sparse].iter().zip(expected) {
+            let data = data(&it, *contents);
+            let found: Vec<_> = data.iter().map(|it| (it.start, it.end)).collect();
+            assert_eq!(found, expected, "{contents:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_is_data() {
+        use Kind::{Data, Hole};
+        check(10_007, &[], [&[(0, 10_007)], &[]]);
+        check(0, &[(0, 1, Hole)], [&[], &[]]);
+        check(20_000, &[(0, 8192, Hole), (8192, 8193, Data)], [&[(8192, 20_000)], &[(8192, 8193)]]);
+        // Of the hole only its first byte was asked for.
+        check(20_000, &[(4096, 4097, Hole)], [&[(0, 4096), (8192, 20_000)], &[]]);
+        // A plan that was made to do harm.
+        check(9, &[(7, 3, Hole), (8, u64::MAX, Data)], [&[(0, 9)], &[(8, 9)]]);
+    }
+
+    #[test]
+    fn a_file_has_the_holes_that_it_is_to_have() {
+        use Kind::{Data, Hole};
+        let it =
+            file(1 << 20, &[(0, 65_536, Hole), (65_536, 131_072, Data), (131_072, 1 << 20, Hole)]);
+        let made = tempfile::tempfile().expect("a file");
+        made.set_len(it.size).expect("space");
+        let data = data(&it, Contents::Zero);
+        assert_eq!(bytes(&data), 65_536);
+        assert!(!is_as_known(&made, &it));
+        fill(&made, &data, 0, Contents::Zero.of(1)).expect("space");
+        assert!(is_as_known(&made, &it));
+        made.write_all_at(b"x", 500_009).expect("space");
+        assert!(!is_as_known(&made, &it));
+    }
+}
