@@ -21,6 +21,7 @@ pub mod maps;
 pub mod places;
 mod progress;
 pub mod purge;
+pub mod read;
 pub mod run;
 pub mod settings;
 mod stamps;
