@@ -9,6 +9,7 @@
 //! All of it happens inside a directory that is the root of the process ([`crate::sys::sandbox`]).
 
 mod ahead;
+mod at_work;
 pub mod block;
 pub mod check;
 pub mod contents;
