@@ -628,7 +628,7 @@ fn plan_of(operations: &[Hostile], to: &Path) {
         planner.out.planned(&planned).expect("memory");
     }
     planner.who.push(Who { pid: 1, tid: 1, ..Who::default() });
-    fs::write(to, finish(planner).expect("memory")).expect("space");
+    fs::write(to, finish(planner, std::env::consts::ARCH).expect("memory")).expect("space");
 }
 
 /// Fails if a plan that was made to do harm can make, write, change or remove anything outside of the directory of its replay.

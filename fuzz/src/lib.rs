@@ -15,12 +15,15 @@
 //! | `names` | a path and the name of a thread | they come out of every form of output as they went in |
 //! | `control` | lines of the control socket | what is understood is understood again when it is asked again |
 //! | `code` | an ELF file | |
+//! | `plan` | a plan of a replay, or what is in its frames ([`plans`]): whole ones are made of that | what is accepted can be told; nothing is done |
+//! | `import` | which tool's, a log of another tool | what becomes of it is read as `log` |
 //! | `unwind` | what was in a process's memory and on its stack, an ELF file | |
 //!
 //! A target makes its own first inputs of `tests/corpus` ([`seeds`]).
 
 pub mod frames;
 pub mod output;
+pub mod plans;
 
 use std::path::{Path, PathBuf};
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use super::args::AnalyseArgs;
 use super::convert::Converted;
 use super::error::CliError;
 use super::pick::Wish;
@@ -70,24 +71,46 @@ pub(super) fn run(args: &ReplayArgs) -> Result<ExitCode, CliError> {
 }
 
 fn plan(args: &PlanArgs) -> Result<ExitCode, CliError> {
-    let Some(path) = args.output.as_ref().filter(|_| !args.dry_run) else {
-        return analyse::run(&args.analyse, || Planner::new(Nowhere), report::replay::report);
-    };
+    let output = args.output.as_ref().filter(|_| !args.dry_run);
     let args = &args.analyse;
     let wish = Wish::of(&args.filter)?.on(args);
     let to = analyse::output(args.print.to.as_deref(), !args.capture.command.is_empty())?;
+    let Some(path) = output else {
+        let tell = |(planner, converted): (Planner<_>, Converted)| {
+            machine(args, &converted)?;
+            let limit = analyse::limit(&args.print);
+            let mut report = report::replay::report(&planner, &converted.summary, limit);
+            report.notes.extend(exit_lines::notes(&converted));
+            analyse::print(&report, analyse::form(&args.print), to)
+        };
+        return analyse::run_with(args, wish, || Planner::new(Nowhere), tell);
+    };
     let failed = |source| CliError::Create { path: path.clone(), source };
     let unfinished = Unfinished(Some(path));
     let writer = PlanWriter::new(BufWriter::new(analyse::new_file(path)?)).map_err(failed)?;
     let tell = |(planner, converted): (Planner<_>, Converted)| {
+        let machine = machine(args, &converted)?;
         let mut report =
             report::replay::report(&planner, &converted.summary, analyse::limit(&args.print));
-        finish(planner).map_err(failed)?;
+        finish(planner, machine).map_err(failed)?;
         unfinished.finish();
         report.notes.extend(exit_lines::notes(&converted));
         analyse::print(&report, analyse::form(&args.print), to)
     };
     analyse::run_with(args, wish, || Planner::new(writer), tell)
+}
+
+/// The kind of machine that a capture is from: this one's, or its flags are not understood.
+fn machine<'a>(args: &AnalyseArgs, converted: &'a Converted) -> Result<&'a str, CliError> {
+    let machine = converted.summary.header.host.machine.as_str();
+    if machine == std::env::consts::ARCH {
+        return Ok(machine);
+    }
+    let message = format!(
+        "it is from a machine of another kind ({machine}), with other numbers for flags and calls than this one ({}); make the plan, and replay it, on one of its kind",
+        std::env::consts::ARCH
+    );
+    Err(CliError::Log { path: args.log.clone().unwrap_or_default(), message })
 }
 
 /// A file that goes if nobody says that it is whole.
@@ -136,8 +159,13 @@ fn again(args: &RunArgs, root: &Path) -> Result<ExitCode, CliError> {
     user::end().map_err(usage)?;
     let told = replayed.and_then(|it| tell(args, &options, &it, notes, to));
     // Also of one that failed: it may have made some.
-    places.list_what_is_there().map_err(usage)?;
-    places.set(State::Done).map_err(usage)?;
+    let kept = places.list_what_is_there().and_then(|()| places.set(State::Done));
+    if let Err(it) = kept {
+        // The disk may be full. What has the state of a replay at work is removed without a list.
+        say(&format!(
+            "what the replay has left could not be listed ({it}); purge removes all that is in its directory"
+        ));
+    }
     told
 }
 
@@ -166,6 +194,12 @@ fn check_place(place: &Place, plan: Fingerprint, init: &str) -> Result<(), CliEr
         return Err(CliError::Usage(format!(
             "the replay's files are not as they have to be before the first operation ({}); make them again: {init}",
             place.state.as_str()
+        )));
+    }
+    if place.tree_file().is_err_and(|it| it.kind() == io::ErrorKind::NotFound) {
+        return Err(CliError::Usage(format!(
+            "the replay's files are gone from {}: a purge has not come to its end; make them again: {init}",
+            place.directory().display()
         )));
     }
     if place.plan == Some(plan) {

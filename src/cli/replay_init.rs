@@ -3,6 +3,8 @@
 use std::fmt;
 use std::process::ExitCode;
 
+use rustc_hash::FxHashSet;
+
 use super::error::CliError;
 use super::replay::{bar, contents, damaged, open, usage};
 use super::replay_args::{ContentArg, InitArgs, InitContentArg};
@@ -34,7 +36,8 @@ pub(super) fn run(args: &InitArgs) -> Result<ExitCode, CliError> {
     if let Some(it) = &user {
         say(&format!("they belong to {}, who does the replay, too", it.name()));
     }
-    for it in index.given.iter().filter(|it| before.iter().all(|file| file.path != it.path)) {
+    let made: FxHashSet<&[u8]> = before.iter().map(|it| &*it.path).collect();
+    for it in index.given.iter().filter(|it| !made.contains(&*it.path)) {
         say(&format!("{} was open before, and is not made", String::from_utf8_lossy(&it.path)));
     }
     Ok(ExitCode::SUCCESS)

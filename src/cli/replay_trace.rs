@@ -45,7 +45,7 @@ fn compared(
     let writer = file.try_clone().map(BufWriter::new).and_then(PlanWriter::new).map_err(failed)?;
     let planner = || Planner::new(writer);
     let (planner, converted) = analyse::fold_log(log, planner(), Wish::of_all(), &mut || true)?;
-    finish(planner).map_err(failed)?;
+    finish(planner, &converted.summary.header.host.machine).map_err(failed)?;
     file.rewind().map_err(failed)?;
     let recording = PlanReader::new(file).and_then(|(reader, index)| Side::new(reader, index));
     let recording = recording.map_err(|it| damaged(log, &it))?;

@@ -9,7 +9,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use super::init::{length, more};
-use super::walk::walk;
+use super::walk::{Mounts, walk};
 use crate::replay::file::{FileBefore, FileKind};
 
 /// What is no longer as init has left it.
@@ -134,12 +134,17 @@ fn how(made: Option<&Seen>, (is, bytes): Seen) -> Option<How> {
     }
 }
 
+/// Bytes of a path, with the NUL behind it, that a call takes.
+const PATH_MAX: usize = 4096;
+
 fn there(root: &Path) -> io::Result<BTreeMap<Vec<u8>, Seen>> {
     let mut all = BTreeMap::new();
-    for it in walk(&File::open(root)?)? {
+    for it in walk(&File::open(root)?, Mounts::Entered)? {
         let below = it.path.strip_prefix(b"/").unwrap_or(&it.path);
         let seen = match it.kind {
             FileKind::Directory => (Some(FileKind::Directory), 0),
+            // Nobody has made it by its name.
+            _ if below.len() >= PATH_MAX => (Some(it.kind), 0),
             FileKind::File | FileKind::Link => {
                 let metadata = root.join(OsStr::from_bytes(below)).symlink_metadata()?;
                 // What is no link and no directory may be a pipe.

@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use thiserror::Error;
 
 use super::contents::Contents;
@@ -38,6 +38,9 @@ pub enum InitError {
     /// The plan is damaged, or was made to do harm.
     #[error("the plan names a file that is in no directory: {}", String::from_utf8_lossy(.0))]
     Path(Vec<u8>),
+    /// The same.
+    #[error("the plan names a file twice: {}", String::from_utf8_lossy(.0))]
+    Twice(Vec<u8>),
     /// No room.
     #[error(
         "the files need {needed} bytes and {directory} has {free} left; choose another directory, or make holes: --content sparse"
@@ -110,8 +113,8 @@ pub fn init(
     wish: Wish<'_>,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Made, InitError> {
-    let more = more(before);
     check(before)?;
+    let more = more(before);
     let listed = before.iter().map(|it| Listed { kind: it.kind, path: it.path.clone() });
     let others = more.iter().map(|it| Listed { kind: FileKind::Directory, path: it.clone() });
     places.list(listed.chain(others))?;
@@ -249,10 +252,18 @@ pub(super) fn more(before: &[FileBefore]) -> BTreeSet<Vec<u8>> {
     before.iter().filter(|it| it.has_more).filter_map(name).collect()
 }
 
-/// Every path begins at the root and goes down only, through directories of the plan.
-fn check(before: &[FileBefore]) -> Result<(), InitError> {
-    let mut directories: BTreeSet<&[u8]> = BTreeSet::from([&b""[..]]);
+/// Every path begins at the root and goes down only, through directories of the plan, and is there once.
+///
+/// # Errors
+///
+/// The first that is not so.
+pub fn check(before: &[FileBefore]) -> Result<(), InitError> {
+    let mut directories: FxHashSet<&[u8]> = FxHashSet::from_iter([&b""[..]]);
+    let mut all: FxHashSet<&[u8]> = FxHashSet::default();
     for it in before {
+        if !all.insert(&it.path) {
+            return Err(InitError::Twice(it.path.clone()));
+        }
         let parent = it.path.iter().rposition(|it| *it == b'/').map(|at| it.path.split_at(at));
         let is_down = parent.is_some_and(|(parent, name)| {
             let is_name = !matches!(name, b"/" | b"/." | b"/..") && !name.contains(&0);

@@ -127,7 +127,8 @@ pub(super) struct Loaded {
 impl Loaded {
     /// Memory that it takes, in bytes, with room for what comes of it.
     pub(super) fn bytes(&self) -> usize {
-        self.payload.len()
+        size_of_val(self)
+            + self.payload.len()
             + self.batch.bytes()
             + self.due.len() * (size_of::<Due>() + size_of::<Got>())
             + size_of_val(&self.waits[..])
@@ -199,6 +200,10 @@ impl Source {
             self.push(&mut loaded, &operation, &payload)
                 .ok_or(damaged("an operation of it cannot be done on this machine"))?;
         }
+        // Frames take time, whatever is in them.
+        if loaded.due.is_empty() {
+            return Err(damaged("it has no operations"));
+        }
         loaded.batch.seal();
         loaded.got = vec![Got::default(); loaded.due.len()];
         loaded.payload = payload;
@@ -240,7 +245,7 @@ impl Source {
         let end = start.saturating_add(operation.took);
         next.end = if operation.implicit { next.end } else { end };
         next.turn = next.turn.saturating_add(operation.others);
-        next.number += 1;
+        next.number = next.number.checked_add(1)?;
         next.explicit += u32::from(!operation.implicit);
         let place = |path: &[u8]| {
             let from = path.as_ptr().addr() - payload.as_ptr().addr();

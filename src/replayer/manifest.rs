@@ -24,7 +24,7 @@ use nix::unistd::{UnlinkatFlags, unlinkat};
 use thiserror::Error;
 
 use super::settings::Settings;
-use super::walk::Listed;
+use super::walk::{Listed, Mounts, allow, open_below};
 use crate::replay::file::{FileKind, Fingerprint};
 use crate::sys::files;
 
@@ -89,6 +89,11 @@ pub enum ManifestError {
         "{0} is, or is reached through, a symbolic link that was not there when it was given; nothing behind it is touched"
     )]
     Link(PathBuf),
+    /// Something else is there.
+    #[error(
+        "something has been mounted over the files of the replay, and is not touched; try: umount {0}"
+    )]
+    Mounted(PathBuf),
     /// Somebody else is at work there.
     #[error("another iotrace-perf is at work in {0}")]
     Busy(PathBuf),
@@ -149,11 +154,9 @@ impl Place {
         lock.set_permissions(PermissionsExt::from_mode(0o700)).map_err(failed)?;
         let (directory, plan) = (directory.to_owned(), Some(plan));
         let mut place = Self { directory, state: State::Beginning, plan, settings, lock };
+        // Whose state is there has all.
+        place.replace(GIVEN, &place.settings.to_bytes())?;
         place.set(State::Beginning)?;
-        let failed = |source| ManifestError::Io { path: place.directory.join(GIVEN), source };
-        let mut file = place.create(GIVEN).map_err(failed)?;
-        file.write_all(&place.settings.to_bytes()).map_err(failed)?;
-        file.sync_all().map_err(failed)?;
         Ok(place)
     }
 
@@ -178,9 +181,15 @@ impl Place {
             Ok(bytes)
         };
         let text = read(STATE).ok().and_then(|it| String::from_utf8(it).ok());
-        let (state, plan) = text.and_then(|it| parsed(&it)).ok_or_else(not_ours)?;
+        // Of an init that was killed before it had written down anything there is nothing else.
+        let is_new = || has_only(directory, &[STATE_NEW, GIVEN]).unwrap_or(false);
+        let known = match text {
+            Some(it) => parsed(&it),
+            None => is_new().then_some((State::Beginning, None)),
+        };
+        let (state, plan) = known.ok_or_else(not_ours)?;
         let settings = match read(GIVEN) {
-            // Of a version that had none, or of an init that was killed at its beginning.
+            // Of a version that had none, or of an init that was killed before its first state.
             Err(it) if it.kind() == io::ErrorKind::NotFound => Some(Settings::default()),
             it => it.ok().and_then(|it| Settings::parse(&it)),
         };
@@ -194,6 +203,9 @@ impl Place {
         // What is behind a link is somebody else's.
         match place.tree_file().and_then(|it| it.metadata()) {
             Err(it) if it.kind() == io::ErrorKind::NotFound => Ok(place),
+            Err(it) if it.raw_os_error() == Some(libc::EXDEV) => {
+                Err(ManifestError::Mounted(place.tree()))
+            }
             Ok(it) if files::is_own(&it) || place.settings.user == Some(it.uid()) => Ok(place),
             _ => Err(not_ours()),
         }
@@ -210,8 +222,13 @@ impl Place {
     ///
     /// It is not there, or no directory.
     pub fn tree_file(&self) -> io::Result<File> {
-        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-        Ok(openat(&*self.lock, TREE, flags, Mode::empty())?.into())
+        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY;
+        let open = || open_below(&*self.lock, TREE.as_bytes(), flags, Mounts::Left);
+        let opened = match open() {
+            Err(Errno::EACCES) if allow(&*self.lock, TREE.as_bytes()).is_ok() => open(),
+            it => it,
+        };
+        Ok(opened?.into())
     }
 
     /// Removes the directory of its files, which is empty.
@@ -234,15 +251,27 @@ impl Place {
     ///
     /// That cannot be written down.
     pub fn set(&mut self, state: State) -> Result<(), ManifestError> {
-        let failed = |source| ManifestError::Io { path: self.directory.join(STATE_NEW), source };
-        let mut file = self.create(STATE_NEW).map_err(failed)?;
         let plan = self.plan.map_or_else(String::new, |it| format!("{PLAN}{it}\n"));
-        file.write_all(format!("{TITLE}{}\n{plan}", state.as_str()).as_bytes()).map_err(failed)?;
-        file.sync_all().map_err(failed)?;
-        let directory = &*self.lock;
-        renameat(directory, STATE_NEW, directory, STATE).map_err(|it| failed(it.into()))?;
+        self.replace(STATE, format!("{TITLE}{}\n{plan}", state.as_str()).as_bytes())?;
         self.state = state;
         Ok(())
+    }
+
+    /// A file beside `files/` has these contents, all at once.
+    fn replace(&self, name: &str, contents: &[u8]) -> Result<(), ManifestError> {
+        let failed = |source| ManifestError::Io { path: self.directory.join(STATE_NEW), source };
+        let mut file = self.create(STATE_NEW).map_err(failed)?;
+        file.write_all(contents).map_err(failed)?;
+        file.sync_all().map_err(failed)?;
+        let directory = &*self.lock;
+        renameat(directory, STATE_NEW, directory, name).map_err(|it| failed(it.into()))
+    }
+
+    /// True if nothing has been made of it: not even for which plan.
+    pub(super) fn is_new(&self) -> bool {
+        self.plan.is_none()
+            && self.state == State::Beginning
+            && self.settings == Settings::default()
     }
 
     /// Writes down what is, or will be, there.
@@ -306,7 +335,8 @@ impl Place {
     ///
     /// Something cannot be removed.
     pub fn remove(self) -> Result<(), ManifestError> {
-        for name in [FILES, GIVEN, STATE_NEW, STATE] {
+        // Whose part it is stands there to the last.
+        for name in [FILES, STATE_NEW, STATE, GIVEN] {
             match unlinkat(&*self.lock, name, UnlinkatFlags::NoRemoveDir) {
                 Ok(()) | Err(Errno::ENOENT) => {}
                 Err(errno) => {
@@ -320,6 +350,17 @@ impl Place {
             it => it.map_err(|source| ManifestError::Io { path: self.directory, source }),
         }
     }
+}
+
+/// True if something is in a directory, and nothing but these.
+fn has_only(directory: &Path, names: &[&str]) -> io::Result<bool> {
+    let (mut is_empty, mut is_only) = (true, true);
+    for entry in fs::read_dir(directory)? {
+        let name = entry?.file_name();
+        is_empty = false;
+        is_only &= names.iter().any(|it| name == *it);
+    }
+    Ok(is_only && !is_empty)
 }
 
 /// What the state's file says.

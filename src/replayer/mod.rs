@@ -9,6 +9,7 @@
 //! All of it happens inside a directory that is the root of the process ([`crate::sys::sandbox`]).
 
 mod ahead;
+mod at_work;
 pub mod block;
 pub mod check;
 pub mod contents;
@@ -23,6 +24,7 @@ pub mod originals;
 pub mod places;
 mod progress;
 pub mod purge;
+pub mod read;
 pub mod run;
 pub mod settings;
 mod stamps;

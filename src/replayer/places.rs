@@ -15,7 +15,7 @@ use super::manifest::{Links, ManifestError, Place, State};
 use super::maps::{MapError, Maps};
 use super::purge::{Purged, purge, purge_files};
 use super::settings::Settings;
-use super::walk::{Listed, walk};
+use super::walk::{Listed, Mounts, walk};
 use crate::replay::file::{FileBefore, Fingerprint};
 use crate::sys::files;
 use crate::sys::sandbox::Mount;
@@ -205,7 +205,7 @@ impl Places {
     /// It cannot be read or written.
     pub fn list_what_is_there(&self) -> Result<(), ManifestError> {
         self.all().try_for_each(|place| {
-            let found = place.tree_file().and_then(|it| walk(&it));
+            let found = place.tree_file().and_then(|it| walk(&it, Mounts::Left));
             let found = found.map_err(|source| ManifestError::Io { path: place.tree(), source })?;
             place.list(found.into_iter())
         })
@@ -304,7 +304,7 @@ fn purge_with_parts(root: Place, path: &Path) -> Result<AllPurged, PlacesError> 
 /// A part of this replay; `None`: it has not been made, or is gone.
 fn part(directory: &Path, replay: &Path) -> Result<Option<Place>, PlacesError> {
     match Place::open(directory, Links::Refused) {
-        Ok(it) if it.settings.part_of.as_deref() == Some(replay) => Ok(Some(it)),
+        Ok(it) if it.settings.part_of.as_deref() == Some(replay) || it.is_new() => Ok(Some(it)),
         Ok(it) => Err(taken(directory, &it)),
         Err(_) if is_free(directory) => Ok(None),
         Err(it) => Err(it.into()),

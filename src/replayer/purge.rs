@@ -3,16 +3,15 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
+use nix::fcntl::OFlag;
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
 use super::manifest::{ManifestError, Place, State};
-use super::walk::{Listed, walk};
+use super::walk::{Listed, Mounts, allow, open_below, walk};
 use crate::replay::file::FileKind;
 
 /// What became of what was there.
@@ -51,7 +50,7 @@ pub(super) fn purge_files(place: &Place) -> Result<Purged, ManifestError> {
         it => {
             let root = it.map_err(failed)?;
             let listed = match place.state {
-                State::Running => walk(&root).map_err(failed)?,
+                State::Running => walk(&root, Mounts::Left).map_err(failed)?,
                 _ => place.listed()?,
             };
             for it in listed.iter().rev() {
@@ -66,7 +65,11 @@ pub(super) fn purge_files(place: &Place) -> Result<Purged, ManifestError> {
 }
 
 fn remove(root: &File, it: &Listed, purged: &mut Purged) {
-    match remove_one(root, it) {
+    let mut result = remove_one(root, it);
+    if result == Err(Errno::EACCES) && allow(root, parent(&it.path).0).is_ok() {
+        result = remove_one(root, it);
+    }
+    match result {
         Ok(()) => purged.removed += 1,
         // Whoever was ended while files were made had not made this one yet; or it was removed by hand.
         Err(Errno::ENOENT) => {}
@@ -77,21 +80,17 @@ fn remove(root: &File, it: &Listed, purged: &mut Purged) {
     }
 }
 
-/// Never through a link: what its directory is now may be another one's.
+/// The directory that a path is in, and its name there.
+fn parent(path: &[u8]) -> (&[u8], &[u8]) {
+    let slash = path.iter().rposition(|it| *it == b'/');
+    slash.map_or((&b""[..], path), |at| (&path[..at], &path[at + 1..]))
+}
+
+/// Never through a link, nor into what is mounted there: what its directory is now may be another one's.
 fn remove_one(root: &File, it: &Listed) -> nix::Result<()> {
-    let (parent, name) = it
-        .path
-        .iter()
-        .rposition(|it| *it == b'/')
-        .map_or((&b""[..], &it.path[..]), |at| (&it.path[..at], &it.path[at + 1..]));
-    let parent = parent.strip_prefix(b"/").unwrap_or(parent);
-    let parent = if parent.is_empty() { b"." } else { parent };
-    let resolve = ResolveFlag::RESOLVE_BENEATH
-        | ResolveFlag::RESOLVE_NO_SYMLINKS
-        | ResolveFlag::RESOLVE_NO_XDEV;
-    let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-    let how = OpenHow::new().flags(flags).resolve(resolve);
-    let directory: OwnedFd = openat2(root.as_fd(), parent, how)?;
+    let (parent, name) = parent(&it.path);
+    let flags = OFlag::O_PATH | OFlag::O_DIRECTORY;
+    let directory = open_below(root, parent, flags, Mounts::Left)?;
     let flag = match it.kind {
         FileKind::Directory => UnlinkatFlags::RemoveDir,
         FileKind::File | FileKind::Link => UnlinkatFlags::NoRemoveDir,

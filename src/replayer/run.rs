@@ -12,6 +12,7 @@ use rustc_hash::FxHashMap;
 use thiserror::Error;
 
 use super::ahead::Ahead;
+use super::at_work::AtWork;
 use super::contents;
 use super::given::Given;
 use super::helper::{Request, help};
@@ -25,8 +26,8 @@ use crate::replay::comparison::Comparison;
 use crate::replay::file::{Index, PlanError, PlanReader};
 use crate::replay::traced::THREAD_NAME;
 use crate::sys::again::{Contents, Slots};
-use crate::sys::limits;
 use crate::sys::ticks::Ticks;
+use crate::sys::{limits, thread};
 
 /// What keeps operations apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,6 +142,14 @@ pub enum RunError {
     /// A worker has ended too early.
     #[error("a thread of the replay has failed; what was done is not known")]
     Worker,
+    /// Threads could not be brought back.
+    #[error("cannot set what interrupts calls: {0}")]
+    Signal(io::Error),
+    /// More than a process can have.
+    #[error(
+        "{0} threads would be there at once, and a replay has at most {THREADS_MAX}; leave out some of them: iotrace-perf replay plan LOG --comm NAME -o PLAN"
+    )]
+    TooMany(usize),
     /// Not enough threads.
     #[error("cannot start a thread of the replay: {0}; try: ulimit -u unlimited")]
     Thread(io::Error),
@@ -148,6 +157,10 @@ pub enum RunError {
 
 /// More than any kernel lets a process have by default (`sysctl fs.nr_open`).
 const HANDLES_MAX: u32 = 1 << 24;
+
+/// Threads at once. Each has four areas of memory (its stack, that of its signals, what is behind them, what it reads into), and a process
+/// has 65,530 by default (`sysctl vm.max_map_count`); without one of them the library ends the process.
+const THREADS_MAX: usize = 10_000;
 
 /// Descriptors of our own, and what threads have open for a moment.
 const OWN_DESCRIPTORS: i32 = 256;
@@ -170,6 +183,7 @@ pub fn run(
     let source = Source::new(reader, index).map_err(RunError::UnknownCall)?;
     let fill = |bytes: &mut [u8]| options.contents.of(0).fill(bytes);
     let contents = Contents::new(source.longest, fill).map_err(RunError::Memory)?;
+    thread::allow_interrupts().map_err(RunError::Signal)?;
     let may_have = limits::raise_open_files();
     let count = i32::try_from(source.index.handles).unwrap_or(i32::MAX);
     let slots = Slots::new(source.index.handles, count.saturating_add(OWN_DESCRIPTORS));
@@ -182,6 +196,7 @@ pub fn run(
         ahead,
         turns: Turns::new(workers),
         progress: Progress::new(workers),
+        at_work: AtWork::new(workers),
         gate: Gate::new(options.window.from.is_none()),
         stamps: Stamps::new(Some(ticks).filter(|_| options.pacing == Pacing::Max)),
         given,
@@ -281,6 +296,9 @@ fn threads<'scope>(
     let (mut alive, mut prepared, mut most, mut is_stopped) = (0_usize, 0, 0, false);
     let mut born: Vec<u32> = first.to_vec();
     loop {
+        if alive + born.len() > THREADS_MAX {
+            result = result.and(Err(RunError::TooMany(alive + born.len())));
+        }
         for worker in born.drain(..) {
             result = result.and_then(|()| start(worker));
             alive += usize::from(result.is_ok());
@@ -309,6 +327,8 @@ fn threads<'scope>(
                 alive -= 1;
                 result = Err(failure.into());
             }
+            // Who has not come by now may wait for what never comes.
+            Err(_) if shared.turns.is_over() => shared.at_work.interrupt(),
             Err(_) => {}
         }
         is_stopped |= !go_on(shared.progress.done());

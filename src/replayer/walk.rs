@@ -1,11 +1,14 @@
 //! What is below a directory, found from its descriptor: whatever was mounted over it, and wherever our root is.
 
 use std::ffi::OsStr;
+use std::fs::{self, Permissions};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 use nix::dir::{Dir, Type};
+use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, OpenHow, ResolveFlag, openat2};
 use nix::sys::stat::{FileStat, SFlag, fstatat};
 
@@ -20,21 +23,76 @@ pub struct Listed {
     pub path: Vec<u8>,
 }
 
+/// Whether what is mounted in a directory belongs to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mounts {
+    /// Ours are among them.
+    Entered,
+    /// They are somebody else's.
+    Left,
+}
+
+/// Longer paths are not followed. Whoever names files has at most 4 KiB, but directories can be made below each other for ever, and a list
+/// of them, and the time for it, is the square of their depth.
+const PATH_BYTES_MAX: usize = 16 << 10;
+
 /// Everything below a directory, which is listed before what is in it; links are not followed.
 ///
 /// # Errors
 ///
-/// A directory cannot be read.
-pub fn walk(root: &impl AsFd) -> io::Result<Vec<Listed>> {
-    let mut found = Vec::new();
-    below(root, &mut Vec::new(), &mut found)?;
+/// A directory cannot be read, or is too deep.
+pub fn walk(root: &impl AsFd, mounts: Mounts) -> io::Result<Vec<Listed>> {
+    let (mut found, mut path) = (Vec::new(), Vec::new());
+    // Those on the way down, with what is left of them: there may be more levels than our stack has room for.
+    let mut levels = vec![names(root, &path, mounts)?.into_iter()];
+    while let Some(level) = levels.last_mut() {
+        let Some((kind, name)) = level.next() else {
+            levels.pop();
+            up(&mut path);
+            continue;
+        };
+        path.push(b'/');
+        path.extend_from_slice(&name);
+        if path.len() > PATH_BYTES_MAX {
+            return Err(too_deep(&path));
+        }
+        found.push(Listed { kind, path: path.clone() });
+        match kind {
+            FileKind::Directory => levels.push(names(root, &path, mounts)?.into_iter()),
+            FileKind::File | FileKind::Link => up(&mut path),
+        }
+    }
     Ok(found)
 }
 
-fn below(root: &impl AsFd, path: &mut Vec<u8>, found: &mut Vec<Listed>) -> io::Result<()> {
+fn too_deep(path: &[u8]) -> io::Error {
+    let begin = String::from_utf8_lossy(path.get(..64).unwrap_or(path)).into_owned();
+    io::Error::other(format!(
+        "directories are more than {PATH_BYTES_MAX} bytes deep, which no replay makes: {begin}…; remove them: rm -r"
+    ))
+}
+
+/// The path without its last name.
+fn up(path: &mut Vec<u8>) {
+    path.truncate(path.iter().rposition(|it| *it == b'/').unwrap_or(0));
+}
+
+/// What is in a directory, sorted; nothing if it is somebody else's mount, or no directory any more.
+fn names(root: &impl AsFd, path: &[u8], mounts: Mounts) -> io::Result<Vec<(FileKind, Vec<u8>)>> {
     // No descriptor is kept for those above: paths may be deeper than there may be descriptors.
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY;
-    let mut directory = Dir::from_fd(open_below(root, path, flags)?)?;
+    let mut opened = open_below(root, path, flags, mounts);
+    if matches!(opened, Err(Errno::EACCES)) && allow(root, path).is_ok() {
+        opened = open_below(root, path, flags, mounts);
+    }
+    let mut directory = match opened {
+        Err(Errno::EXDEV) if mounts == Mounts::Left => return Ok(Vec::new()),
+        // Somebody has put something else there meanwhile.
+        Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) if !path.is_empty() => {
+            return Ok(Vec::new());
+        }
+        it => Dir::from_fd(it?)?,
+    };
     let mut names = Vec::new();
     for entry in directory.iter() {
         let entry = entry?;
@@ -44,22 +102,8 @@ fn below(root: &impl AsFd, path: &mut Vec<u8>, found: &mut Vec<Listed>) -> io::R
         }
     }
     names.sort_unstable_by(|one, other| one.0.cmp(&other.0));
-    let kinds: io::Result<Vec<_>> = names
-        .into_iter()
-        .map(|(name, known)| Ok((kind(&directory, &name, known)?, name)))
-        .collect();
-    drop(directory);
-    for (kind, name) in kinds? {
-        let length = path.len();
-        path.push(b'/');
-        path.extend_from_slice(&name);
-        found.push(Listed { kind, path: path.clone() });
-        if kind == FileKind::Directory {
-            below(root, path, found)?;
-        }
-        path.truncate(length);
-    }
-    Ok(())
+    let kinds = names.into_iter().map(|(name, known)| Ok((kind(&directory, &name, known)?, name)));
+    kinds.collect()
 }
 
 /// Not every file system tells types with names.
@@ -81,23 +125,67 @@ fn kind(directory: &Dir, name: &[u8], known: Option<Type>) -> io::Result<FileKin
     })
 }
 
+/// What one call takes of a path at most, with some room (`PATH_MAX`, 4096).
+const PART_BYTES_MAX: usize = 4000;
+
 /// Opens what has this path from a directory: never beyond it, never through a link.
 ///
 /// # Errors
 ///
 /// Those of `openat2(2)`.
-pub(super) fn open_below(root: &impl AsFd, path: &[u8], flags: OFlag) -> nix::Result<OwnedFd> {
-    let path = path.strip_prefix(b"/").unwrap_or(path);
-    let path = if path.is_empty() { b"." } else { path };
-    let resolve = ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_SYMLINKS;
-    let how = OpenHow::new().flags(flags | OFlag::O_CLOEXEC).resolve(resolve);
-    openat2(root, path, how)
+pub(super) fn open_below(
+    root: &impl AsFd,
+    path: &[u8],
+    flags: OFlag,
+    mounts: Mounts,
+) -> nix::Result<OwnedFd> {
+    let mut resolve = ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_SYMLINKS;
+    resolve.set(ResolveFlag::RESOLVE_NO_XDEV, mounts == Mounts::Left);
+    let how = |flags| OpenHow::new().flags(flags | OFlag::O_CLOEXEC).resolve(resolve);
+    let mut rest = path.strip_prefix(b"/").unwrap_or(path);
+    let mut above: Option<OwnedFd> = None;
+    loop {
+        let from = above.as_ref().map_or(root.as_fd(), AsFd::as_fd);
+        let begin = rest.get(..PART_BYTES_MAX).unwrap_or_default();
+        let Some(end) = begin.iter().rposition(|it| *it == b'/') else {
+            let path = if rest.is_empty() { b"." } else { rest };
+            return openat2(from, path, how(flags));
+        };
+        let (part, behind) = rest.split_at(end);
+        above = Some(openat2(from, part, how(OFlag::O_PATH | OFlag::O_DIRECTORY))?);
+        rest = behind.strip_prefix(b"/").unwrap_or(behind);
+    }
 }
+
+/// Takes back that somebody may not enter or change what is his own, from that directory up: a replay may have done so (`chmod 000`).
+///
+/// # Errors
+///
+/// It is not ours, or `/proc` is not there.
+pub(super) fn allow(root: &impl AsFd, directory: &[u8]) -> io::Result<()> {
+    let slashes = directory.iter().enumerate().filter(|it| it.0 > 0 && *it.1 == b'/');
+    for end in slashes.map(|it| it.0).chain([directory.len()]) {
+        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY;
+        let opened = open_below(root, &directory[..end], flags, Mounts::Left)?;
+        // It leads to what is open and to nothing else.
+        let path = format!("/proc/self/fd/{}", opened.as_raw_fd());
+        let mode = fs::metadata(&path)?.mode();
+        if mode & OWNERS != OWNERS {
+            fs::set_permissions(&path, Permissions::from_mode(mode & 0o7777 | OWNERS))?;
+        }
+    }
+    Ok(())
+}
+
+/// What an owner needs to list, enter and empty a directory.
+const OWNERS: u32 = 0o700;
 
 #[cfg(test)]
 mod tests {
-    use std::fs::{self, File};
+    use std::fs::File;
     use std::os::unix::fs::symlink;
+
+    use nix::sys::stat::Mode;
 
     use super::*;
 
@@ -109,11 +197,36 @@ mod tests {
         fs::write(root.join("b/c/f"), "").expect("space");
         fs::write(root.join("b-"), "").expect("space");
         symlink(root, root.join("b/l")).expect("space");
-        let found = walk(&File::open(root).expect("there")).expect("readable");
+        let found = walk(&File::open(root).expect("there"), Mounts::Left).expect("readable");
         let found: Vec<_> = found.iter().map(|it| (it.kind, &*it.path)).collect();
         let (d, f, l) = (FileKind::Directory, FileKind::File, FileKind::Link);
         let expected: [(FileKind, &[u8]); 5] =
             [(d, b"/b"), (d, b"/b/c"), (f, b"/b/c/f"), (l, b"/b/l"), (f, b"/b-")];
         assert_eq!(found, expected);
+    }
+
+    /// Fails if a tree deeper than any path is not seen to its end, or takes more of our stack the deeper it is.
+    #[test]
+    fn deep_trees_are_seen_and_those_without_end_are_told() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let root = File::open(directory.path()).expect("there");
+        let mut inner = root.try_clone().expect("a descriptor");
+        let mut deeper = |name: &str, levels: usize| {
+            for _ in 0..levels {
+                nix::sys::stat::mkdirat(&inner, name, Mode::S_IRWXU).expect("space");
+                let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+                let made = nix::fcntl::openat(&inner, name, flags, Mode::empty()).expect("made");
+                inner = File::from(made);
+            }
+        };
+        deeper("d", 2101);
+        let found = walk(&root, Mounts::Left).expect("readable");
+        assert_eq!((found.len(), found[2100].path.len()), (2101, 2 * 2101));
+        deeper(&"e".repeat(255), PATH_BYTES_MAX / 256);
+        let error = walk(&root, Mounts::Left).expect_err("too deep").to_string();
+        assert!(error.contains("/d/d/d/"), "{error}");
+        // The test's directory is removed by whole paths.
+        let removed = std::process::Command::new("rm").arg("-r").arg(directory.path()).status();
+        assert!(removed.expect("it runs").success());
     }
 }

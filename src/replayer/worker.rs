@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, sync_channel};
 
 use super::ahead::{Ahead, Ready};
+use super::at_work::AtWork;
 use super::given::Given;
 use super::helper::{Reply, Request};
 use super::load::{Besides, Due, Got, Loaded, Source};
@@ -28,6 +29,7 @@ pub(super) struct Shared {
     /// Where those wait who have done what is to be done before.
     pub(super) gate: Gate,
     pub(super) progress: Progress,
+    pub(super) at_work: AtWork,
     pub(super) slots: Slots,
     pub(super) contents: Arc<Contents>,
     /// For each worker those that are born by its operations, in their order: behind which one, and who.
@@ -99,7 +101,9 @@ pub(super) fn work(
     tell: &Sender<Told>,
 ) {
     let _ending = Ending(tell);
+    shared.at_work.begins(worker);
     let result = all(shared, worker, helpers, tell);
+    shared.at_work.ends(worker);
     shared.given.left(&shared.slots);
     // Who has started us waits for it.
     let _ = tell.send(result.map_or_else(Told::Failed, |()| Told::Ended));

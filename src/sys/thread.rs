@@ -80,6 +80,37 @@ pub fn set_exact_timers() {
     let _ = nix::sys::prctl::set_timerslack(1);
 }
 
+/// What brings a thread back from a call in which it waits: a signal that does nothing.
+const INTERRUPT: libc::c_int = libc::SIGUSR1;
+
+/// From now on [`interrupt`] may be said in this process.
+///
+/// # Errors
+///
+/// Those of `sigaction(2)`.
+pub fn allow_interrupts() -> io::Result<()> {
+    extern "C" fn nothing(_: libc::c_int) {}
+    // SAFETY: an all-zero sigaction is a valid value of it: no flags, so calls are not begun again (`SA_RESTART`, signal(7)).
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = nothing as extern "C" fn(libc::c_int) as libc::sighandler_t;
+    // SAFETY: the struct is whole and lives over the call; what it names does nothing, which every signal handler may.
+    let code = unsafe { libc::sigaction(INTERRUPT, &raw const action, std::ptr::null_mut()) };
+    if code < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// The calling thread's number.
+pub fn own_tid() -> Tid {
+    Tid(nix::unistd::gettid().as_raw())
+}
+
+/// A thread of ours that waits in a call returns from it with `EINTR`, if the kernel lets it.
+pub fn interrupt(tid: Tid) {
+    let (process, signal) = (std::process::id(), INTERRUPT);
+    // SAFETY: numbers only. A thread that has ended is none of this process any more; another one of it that has the number is
+    // interrupted in vain.
+    unsafe { libc::syscall(libc::SYS_tgkill, process, tid.0, signal) };
+}
+
 /// Lets others run for so long.
 pub fn pause(time: std::time::Duration) {
     std::thread::sleep(time);

@@ -2,7 +2,8 @@
 //! bytes.
 //!
 //! Version 1 had no implicit operations: descriptors that went with their processes stayed open. Version 2 had no asynchronous ones.
-//! Version 3 did not know where files have holes, nor what of a part of a replay is before what.
+//! Version 3 did not say for which kind of machine its registers are, nor where files have holes, nor what of a part of a replay is before
+//! what.
 //!
 //! ```text
 //! offset  bytes
@@ -28,13 +29,18 @@
 //!
 //! Payloads are [`postcard`] of the shapes here: OPERATIONS are those of one worker, at most [`OPERATIONS_MAX`] in a frame, so that each
 //! worker reads what is its own; FILES what has to be there before; NAMES paths of files, by the numbers that operations have; INDEX the
-//! rest and where the frames of each worker are.
+//! rest and where the frames of each worker are. How much each may have says `limits.rs`.
 
 mod fingerprint;
+mod limits;
 mod reader;
 mod writer;
 
 pub use fingerprint::Fingerprint;
+pub use limits::{
+    CALLS_MAX, FILES_BYTES_MAX, FILES_MAX, GIVEN_MAX, INDEX_BYTES_MAX, OPERATIONS_BYTES,
+    OPERATIONS_BYTES_MAX, OPERATIONS_MAX, WORKERS_MAX,
+};
 pub use reader::{PlanError, PlanReader};
 pub use writer::{PlanWriter, finish};
 
@@ -54,15 +60,28 @@ pub const VERSION: u16 = 4;
 pub const FILE_HEADER_BYTES: u64 = 16;
 /// Bytes of a frame before its payload.
 pub const FRAME_HEADER_BYTES: usize = 24;
-/// Operations in a frame at most.
-pub const OPERATIONS_MAX: u32 = 512;
-/// The longest payload, stored or decoded: a reader allocates no more whatever a damaged file says.
-pub const PAYLOAD_BYTES_MAX: u32 = 1 << 30;
 
 const KIND_OPERATIONS: u32 = 1;
 const KIND_FILES: u32 = 2;
 const KIND_INDEX: u32 = 3;
 const KIND_NAMES: u32 = 4;
+
+/// The longest payload of a kind of frame, stored or decoded: a reader allocates no more, whatever a file says.
+const fn payload_bytes_max(kind: u32) -> u32 {
+    match kind {
+        KIND_OPERATIONS => OPERATIONS_BYTES_MAX,
+        KIND_INDEX => INDEX_BYTES_MAX,
+        _ => FILES_BYTES_MAX,
+    }
+}
+
+/// What is in a FILES frame.
+#[derive(Debug, Serialize, Deserialize)]
+struct Files(#[serde(deserialize_with = "limits::at_most::<_, _, FILES_MAX>")] Vec<FileBefore>);
+
+/// What is in a NAMES frame.
+#[derive(Debug, Serialize, Deserialize)]
+struct Names(#[serde(deserialize_with = "limits::at_most::<_, _, FILES_MAX>")] Vec<(u32, Vec<u8>)>);
 
 /// An operation, as [`super::planned::Planned`]; what is the same as before in most of them is a difference.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -206,13 +225,19 @@ pub struct LeftPlan {
 /// Everything but operations and files.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Index {
+    /// The kind of machine that registers, flags and error numbers are of (`uname -m`).
+    pub machine: String,
     /// The calls that are done.
+    #[serde(deserialize_with = "limits::at_most::<_, _, CALLS_MAX>")]
     pub calls: Vec<CallPlan>,
     /// Those who do them.
+    #[serde(deserialize_with = "limits::at_most::<_, _, WORKERS_MAX>")]
     pub workers: Vec<WorkerPlan>,
     /// What is open before.
+    #[serde(deserialize_with = "limits::at_most::<_, _, GIVEN_MAX>")]
     pub given: Vec<GivenPlan>,
     /// What is not done, in the order of reasons and calls.
+    #[serde(deserialize_with = "limits::at_most::<_, _, CALLS_MAX>")]
     pub left: Vec<LeftPlan>,
     /// Operations that are in what is done again.
     pub followed: u64,

@@ -10,9 +10,9 @@ use thiserror::Error;
 use zstd::bulk::Decompressor;
 
 use super::{
-    END_MAGIC, FILE_HEADER_BYTES, FILE_MAGIC, FRAME_HEADER_BYTES, FRAME_MAGIC, FileBefore,
-    Fingerprint, Index, KIND_FILES, KIND_INDEX, KIND_NAMES, KIND_OPERATIONS, PAYLOAD_BYTES_MAX,
-    VERSION,
+    END_MAGIC, FILE_HEADER_BYTES, FILE_MAGIC, FRAME_HEADER_BYTES, FRAME_MAGIC, FileBefore, Files,
+    Fingerprint, Index, KIND_FILES, KIND_INDEX, KIND_NAMES, KIND_OPERATIONS, Names, VERSION,
+    payload_bytes_max,
 };
 
 /// Bytes behind the last frame.
@@ -32,6 +32,12 @@ pub enum PlanError {
     /// Without its end.
     #[error("it was not written to its end; make it again: iotrace-perf replay plan LOG -o PLAN")]
     Unfinished,
+    /// Registers, flags and error numbers mean something else here.
+    #[error(
+        "it is for {0} machines, and this one ({here}) has other numbers for flags and calls; capture, plan and replay on one kind of machine",
+        here = std::env::consts::ARCH
+    )]
+    Machine(String),
     /// Not as it was written.
     #[error("it is damaged at byte {at}: {what}")]
     Damaged {
@@ -88,7 +94,10 @@ impl PlanReader {
             return Err(PlanError::Unfinished);
         }
         reader.index_at = u64::from_le_bytes(at);
-        let index = reader.decoded(reader.index_at, KIND_INDEX)?;
+        let index: Index = reader.decoded(reader.index_at, KIND_INDEX)?;
+        if index.machine != std::env::consts::ARCH {
+            return Err(PlanError::Machine(index.machine));
+        }
         Ok((reader, index))
     }
 
@@ -108,7 +117,7 @@ impl PlanReader {
     ///
     /// The frame is damaged.
     pub fn files(&self, index: &Index) -> Result<Vec<FileBefore>, PlanError> {
-        self.decoded(index.files_at, KIND_FILES)
+        self.decoded(index.files_at, KIND_FILES).map(|Files(it)| it)
     }
 
     /// Paths of the files that operations are about, as they were opened first.
@@ -117,7 +126,7 @@ impl PlanReader {
     ///
     /// The frame is damaged.
     pub fn names(&self, index: &Index) -> Result<FxHashMap<u32, Vec<u8>>, PlanError> {
-        let names: Vec<(u32, Vec<u8>)> = self.decoded(index.names_at, KIND_NAMES)?;
+        let Names(names) = self.decoded(index.names_at, KIND_NAMES)?;
         Ok(names.into_iter().collect())
     }
 
@@ -132,8 +141,13 @@ impl PlanReader {
 
     fn decoded<T: DeserializeOwned>(&self, at: u64, kind: u32) -> Result<T, PlanError> {
         let payload = self.payload(at, kind, &mut Decompressor::new()?)?;
-        postcard::from_bytes(&payload)
-            .map_err(|_| PlanError::Damaged { at, what: "its contents have another shape" })
+        postcard::from_bytes(&payload).map_err(|it| match it {
+            // The only one of ours.
+            postcard::Error::SerdeDeCustom => {
+                PlanError::Damaged { at, what: "it has more than a plan may have" }
+            }
+            _ => PlanError::Damaged { at, what: "its contents have another shape" },
+        })
     }
 
     fn header(&self, at: u64, kind: u32) -> Result<Header, PlanError> {
@@ -157,10 +171,11 @@ impl PlanReader {
         if found != kind {
             return Err(damaged("it is a frame of another kind"));
         }
-        let is_too_long = payload_bytes > PAYLOAD_BYTES_MAX
-            || u64::from(stored_bytes) > left - header.len() as u64;
-        if is_too_long {
+        if u64::from(stored_bytes) > left - header.len() as u64 {
             return Err(damaged("it is longer than the file"));
+        }
+        if stored_bytes.max(payload_bytes) > payload_bytes_max(kind) {
+            return Err(damaged("it is longer than a frame of its kind may be"));
         }
         Ok(Header { stored_bytes, payload_bytes, crc })
     }

@@ -35,6 +35,10 @@ fn planned(worker: u32, number: u32) -> Planned {
 
 /// The bytes of a plan of two workers with this many operations each.
 fn plan(operations: u32) -> Vec<u8> {
+    plan_for(operations, std::env::consts::ARCH)
+}
+
+fn plan_for(operations: u32, machine: &str) -> Vec<u8> {
     let out = PlanWriter::new(Vec::new()).expect("memory");
     let mut planner = Planner::new(out);
     for number in 0..operations {
@@ -44,7 +48,7 @@ fn plan(operations: u32) -> Vec<u8> {
     }
     let who = |worker| Who { worker: Worker(worker), pid: 1, tid: 2, ..Who::default() };
     planner.who = vec![who(0), who(1)];
-    finish(planner).expect("memory")
+    finish(planner, machine).expect("memory")
 }
 
 fn open(bytes: &[u8]) -> Result<(PlanReader, Index), PlanError> {
@@ -117,5 +121,72 @@ fn every_changed_byte_is_told() {
                 .collect::<Result<Vec<_>, _>>()
         });
         assert!(read.is_err(), "{at}");
+    }
+}
+
+/// Flags and error numbers are other ones there.
+#[test]
+fn a_plan_for_another_machine_is_told() {
+    let error = open(&plan_for(3, "m68k")).expect_err("another machine").to_string();
+    assert!(error.contains("it is for m68k machines"), "{error}");
+}
+
+/// A plan that has nothing but this frame, of so many bytes as it says.
+fn with_index(stored: &[u8], stored_bytes: u32, payload_bytes: u32) -> Vec<u8> {
+    let mut bytes = [&FILE_MAGIC[..], &VERSION.to_le_bytes(), &[0; 6]].concat();
+    let mut header = FRAME_MAGIC.to_vec();
+    for it in [KIND_INDEX, stored_bytes, payload_bytes, crc32fast::hash(stored)] {
+        header.extend(it.to_le_bytes());
+    }
+    header.extend(crc32fast::hash(&header).to_le_bytes());
+    bytes.extend([&header[..], stored, &FILE_HEADER_BYTES.to_le_bytes(), &END_MAGIC].concat());
+    bytes
+}
+
+/// Fails if a few bytes can take more memory than a plan may.
+#[test]
+fn what_becomes_too_long_is_refused_before_it_takes_memory() {
+    let check = |bytes: &[u8], expected: &str| {
+        let error = open(bytes).expect_err("too long").to_string();
+        assert!(error.contains(expected), "{error}");
+    };
+    let index = |payload: &[u8], says: u32| {
+        let stored = zstd::bulk::compress(payload, 1).expect("memory");
+        let length = u32::try_from(stored.len()).expect("short");
+        with_index(&stored, length, says)
+    };
+    let zeros = vec![0; INDEX_BYTES_MAX as usize + 1];
+    check(&index(&zeros, INDEX_BYTES_MAX + 1), "longer than a frame of its kind");
+    // It says less than it becomes.
+    check(&index(&zeros, 100), "cannot be decompressed");
+    check(&with_index(&[], 7, 0), "longer than the file");
+    // As many threads as fit in, of the fewest bytes: each is a hundred of ours.
+    let counts = [1, b'm', 0, 0xff, 0xff, 0xff, 0x1f];
+    let mut workers = vec![0; 9 * (WORKERS_MAX + 1)];
+    workers[..counts.len()].copy_from_slice(&counts);
+    let length = u32::try_from(workers.len()).expect("short");
+    check(&index(&workers, length), "more than a plan may have");
+}
+
+/// Fails if a frame of a worker grows with what its operations wait for.
+#[test]
+fn frames_are_short_whatever_is_in_them() {
+    let out = PlanWriter::new(Vec::new()).expect("memory");
+    let mut planner = Planner::new(out);
+    let before = |number| At { worker: Worker(1), number };
+    for number in 0..40 {
+        let before = (0..70_000).map(before).collect();
+        planner.out.planned(&Planned { before, ..planned(0, number) }).expect("memory");
+    }
+    let who = |worker| Who { worker: Worker(worker), pid: 1, tid: 2, ..Who::default() };
+    planner.who = vec![who(0), who(1)];
+    let bytes = finish(planner, std::env::consts::ARCH).expect("memory");
+    let (reader, index) = open(&bytes).expect("a plan");
+    let mut zstd = zstd::bulk::Decompressor::new().expect("memory");
+    let frames = &index.workers[0].frames;
+    assert!(frames.len() > 1);
+    for at in frames {
+        let length = reader.operations(*at, &mut zstd).expect("a frame").len();
+        assert!(length < OPERATIONS_BYTES + (1 << 20), "{length}");
     }
 }

@@ -7,9 +7,10 @@ use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 use super::{
-    CallPlan, END_MAGIC, FILE_HEADER_BYTES, FILE_MAGIC, FRAME_HEADER_BYTES, FRAME_MAGIC,
-    FileBefore, FileKind, GivenPlan, Index, KIND_FILES, KIND_INDEX, KIND_NAMES, KIND_OPERATIONS,
-    LeftPlan, OPERATIONS_MAX, Operation, PAYLOAD_BYTES_MAX, VERSION, WorkerPlan,
+    CallPlan, END_MAGIC, FILE_HEADER_BYTES, FILE_MAGIC, FILES_MAX, FRAME_HEADER_BYTES, FRAME_MAGIC,
+    FileBefore, FileKind, Files, GIVEN_MAX, GivenPlan, Index, KIND_FILES, KIND_INDEX, KIND_NAMES,
+    KIND_OPERATIONS, LeftPlan, Names, OPERATIONS_BYTES, OPERATIONS_MAX, Operation, VERSION,
+    WORKERS_MAX, WorkerPlan, payload_bytes_max,
 };
 use crate::analysis::done::What;
 use crate::event::syscall_table::{CallId, Class, Role};
@@ -83,8 +84,8 @@ impl<W: Write> PlanWriter<W> {
     fn frame(&mut self, kind: u32, payload: &[u8]) -> io::Result<u64> {
         let stored = zstd::bulk::compress(payload, LEVEL)?;
         let length = |bytes: &[u8]| match u32::try_from(bytes.len()) {
-            Ok(it) if it <= PAYLOAD_BYTES_MAX => Ok(it),
-            _ => Err(io::Error::other("the plan has too many files or threads for one frame")),
+            Ok(it) if it <= payload_bytes_max(kind) => Ok(it),
+            _ => Err(too_many()),
         };
         let mut header = Vec::with_capacity(FRAME_HEADER_BYTES);
         header.extend_from_slice(&FRAME_MAGIC);
@@ -189,7 +190,7 @@ impl<W: Write> Out for PlanWriter<W> {
             filling.operations += 1;
         }
         self.ended += 1;
-        if filling.count == OPERATIONS_MAX {
+        if filling.count == OPERATIONS_MAX || filling.payload.len() >= OPERATIONS_BYTES {
             self.flush(worker)?;
         } else if self.waiting > WAITING_BYTES_MAX {
             self.flush_all()?;
@@ -198,23 +199,37 @@ impl<W: Write> Out for PlanWriter<W> {
     }
 }
 
-/// Writes what is known at the end.
+/// A reader would refuse it.
+fn too_many() -> io::Error {
+    io::Error::other(
+        "the plan has more files or threads than one may have; take a part of the capture (-p, --files, --from and --to)",
+    )
+}
+
+/// Writes what is known at the end, of a capture from such a machine (`uname -m`).
 ///
 /// # Errors
 ///
 /// Those of what the plan is written to.
-pub fn finish<W: Write>(planner: Planner<PlanWriter<W>>) -> io::Result<W> {
+pub fn finish<W: Write>(planner: Planner<PlanWriter<W>>, machine: &str) -> io::Result<W> {
     let handles = u32::try_from(planner.handles()).map_err(io::Error::other)?;
     let Planner { mut out, world, who, given, left, .. } = planner;
     out.flush_all()?;
-    let files_at = out.frame(KIND_FILES, &encoded(&files(&world))?)?;
+    let files = files(&world);
     for it in &given {
         if let Some(file) = it.file {
             out.names.entry(file.0).or_insert_with(|| it.path.clone());
         }
     }
     let names: Vec<(u32, Vec<u8>)> = std::mem::take(&mut out.names).into_iter().collect();
-    let names_at = out.frame(KIND_NAMES, &encoded(&names)?)?;
+    let is_too_much = files.len().max(names.len()) > FILES_MAX
+        || who.len() > WORKERS_MAX
+        || given.len() > GIVEN_MAX;
+    if is_too_much {
+        return Err(too_many());
+    }
+    let files_at = out.frame(KIND_FILES, &encoded(&Files(files))?)?;
+    let names_at = out.frame(KIND_NAMES, &encoded(&Names(names))?)?;
     let workers = who.into_iter().zip(&mut out.workers).map(|(who, it)| WorkerPlan {
         pid: who.pid,
         tid: who.tid,
@@ -241,6 +256,7 @@ pub fn finish<W: Write>(planner: Planner<PlanWriter<W>>) -> io::Result<W> {
         asynchronous: matches!(what, What::Async(_)).then(|| what.to_string()),
     });
     let index = Index {
+        machine: machine.to_owned(),
         workers: workers.collect(),
         calls: calls.collect(),
         given: given.collect(),

@@ -48,7 +48,7 @@ fn side(comm: &str, lines: &[&str]) -> Side {
     }
     planner.who = vec![Who { comm: comm.into(), ..Who::default() }];
     let mut file = tempfile::tempfile().expect("a file");
-    file.write_all(&finish(planner).expect("memory")).expect("space");
+    file.write_all(&finish(planner, std::env::consts::ARCH).expect("memory")).expect("space");
     let (reader, index) = PlanReader::new(file).expect("a plan");
     Side::new(reader, index).expect("a plan")
 }
