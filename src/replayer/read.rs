@@ -95,6 +95,7 @@ mod tests {
             gap: 5,
             took: 7,
             others: 1,
+            behind: 0,
             keeps_handle: call == 3,
             implicit: false,
             before: vec![(0, 0)],
