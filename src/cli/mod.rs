@@ -22,6 +22,7 @@ mod replay_block;
 mod replay_export;
 mod replay_loop;
 mod replay_places;
+mod replay_plan;
 mod replay_trace;
 mod script;
 mod self_test;

@@ -1,8 +1,7 @@
 //! `iotrace-perf replay`: what was captured, once more.
 
-use std::convert::Infallible;
 use std::fs::File;
-use std::io::{self, BufWriter};
+use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
@@ -10,20 +9,14 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::convert::Converted;
 use super::error::CliError;
-use super::pick::Wish;
 use super::replay_args::{
-    ContentArg, InitArgs, LevelArg, OrderArg, PacingArg, PlanArgs, PurgeArgs, ReplayArgs,
-    ReplayVerb, RunArgs, SpeedArg,
+    ContentArg, InitArgs, LevelArg, OrderArg, PacingArg, PurgeArgs, ReplayArgs, ReplayVerb,
+    RunArgs, SpeedArg,
 };
-use super::{analyse, exit_lines, replay_places, say, signals};
-use crate::replay::file::{
-    FileBefore, FileKind, Fingerprint, Index, PlanReader, PlanWriter, finish,
-};
+use super::{analyse, replay_places, say, signals};
+use crate::replay::file::{FileBefore, FileKind, Fingerprint, Index, PlanReader};
 use crate::replay::outcome::Outcome;
-use crate::replay::planned::Planned;
-use crate::replay::planner::{Out, Planner};
 use crate::replayer::contents::Contents;
 use crate::replayer::manifest::{Place, State};
 use crate::replayer::places::{AllPurged, Places, purge_all};
@@ -37,20 +30,9 @@ use crate::sys::{caches, sandbox};
 /// It was done, and not everything came as it was to come.
 pub(super) const MISMATCH: u8 = 1;
 
-/// Operations that nobody wants to have.
-struct Nowhere;
-
-impl Out for Nowhere {
-    type Error = Infallible;
-
-    fn planned(&mut self, _: &Planned) -> Result<(), Infallible> {
-        Ok(())
-    }
-}
-
 pub(super) fn run(args: &ReplayArgs) -> Result<ExitCode, CliError> {
     match &args.verb {
-        ReplayVerb::Plan(args) => plan(args),
+        ReplayVerb::Plan(args) => super::replay_plan::run(args),
         ReplayVerb::Init(args) => make(args),
         ReplayVerb::Run(args) => match (args.block.level, &args.root, &args.block.device) {
             (LevelArg::Block, _, Some(device)) => super::replay_block::run(args, device),
@@ -66,43 +48,6 @@ pub(super) fn run(args: &ReplayArgs) -> Result<ExitCode, CliError> {
         ReplayVerb::Compare(args) => super::replay_trace::compare(args),
         ReplayVerb::Export(args) => super::replay_export::run(args),
         ReplayVerb::Purge(args) => remove(args),
-    }
-}
-
-fn plan(args: &PlanArgs) -> Result<ExitCode, CliError> {
-    let Some(path) = args.output.as_ref().filter(|_| !args.dry_run) else {
-        return analyse::run(&args.analyse, || Planner::new(Nowhere), report::replay::report);
-    };
-    let args = &args.analyse;
-    let wish = Wish::of(&args.filter)?.on(args);
-    let to = analyse::output(args.print.to.as_deref(), !args.capture.command.is_empty())?;
-    let failed = |source| CliError::Create { path: path.clone(), source };
-    let unfinished = Unfinished(Some(path));
-    let writer = PlanWriter::new(BufWriter::new(analyse::new_file(path)?)).map_err(failed)?;
-    let tell = |(planner, converted): (Planner<_>, Converted)| {
-        let mut report =
-            report::replay::report(&planner, &converted.summary, analyse::limit(&args.print));
-        finish(planner).map_err(failed)?;
-        unfinished.finish();
-        report.notes.extend(exit_lines::notes(&converted));
-        analyse::print(&report, analyse::form(&args.print), to)
-    };
-    analyse::run_with(args, wish, || Planner::new(writer), tell)
-}
-
-/// A file that goes if nobody says that it is whole.
-struct Unfinished<'a>(Option<&'a Path>);
-
-impl Unfinished<'_> {
-    fn finish(mut self) {
-        self.0 = None;
-    }
-}
-
-impl Drop for Unfinished<'_> {
-    fn drop(&mut self) {
-        // Whoever reads what stays is told that it is not whole.
-        let _ = self.0.map(std::fs::remove_file);
     }
 }
 
