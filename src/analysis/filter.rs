@@ -1,5 +1,7 @@
 //! Which operations are looked at.
 
+use std::ops::RangeInclusive;
+
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use rustc_hash::FxHashMap;
 
@@ -108,6 +110,10 @@ pub struct Filter {
     pub side: Option<Side>,
     /// Only what took so long, ns.
     pub min_ns: u64,
+    /// Only what moved so many bytes.
+    pub bytes: Option<RangeInclusive<u64>>,
+    /// Only what ended behind the first of these times, and not behind the second.
+    pub window: Option<(KernelTime, KernelTime)>,
     /// Only these.
     pub events: Option<Events>,
 }
@@ -130,14 +136,24 @@ pub struct Events {
 impl Filter {
     /// True if everything is wanted.
     pub fn is_all(&self) -> bool {
-        let Self { pids, users, comms, files, devices, side, min_ns, events } = self;
+        let Self { pids, users, comms, files, devices, side, min_ns, bytes, window, events } = self;
         let no_names = comms.is_none() && files.is_none() && events.is_none();
+        let no_numbers = *min_ns == 0 && bytes.is_none() && window.is_none();
         pids.is_empty()
             && users.is_empty()
             && devices.is_empty()
             && no_names
+            && no_numbers
             && side.is_none()
-            && *min_ns == 0
+    }
+
+    /// What moves no bytes has no size.
+    fn takes_bytes(&self, bytes: Option<u64>) -> bool {
+        self.bytes.as_ref().is_none_or(|it| bytes.is_some_and(|bytes| it.contains(&bytes)))
+    }
+
+    fn takes_end(&self, end: KernelTime) -> bool {
+        self.window.is_none_or(|(from, until)| from < end && end <= until)
     }
 
     fn takes_pid(&self, pid: Pid) -> bool {
@@ -156,6 +172,8 @@ impl Filter {
         let writes = matches!(done.class, Class::Write | Class::Transfer);
         self.takes_pid(done.pid)
             && done.ns() >= self.min_ns
+            && self.takes_bytes(done.class.moves_bytes().then_some(done.bytes))
+            && self.takes_end(done.end)
             && self.side.is_none_or(|it| it.has(reads, writes))
             && self.events.as_ref().is_none_or(is_called)
             && self.files.as_ref().is_none_or(is_named)
@@ -166,6 +184,8 @@ impl Filter {
         let is_named = |globs: &Globs| path.is_some_and(|it| globs.is_match(&it.bytes));
         self.takes_pid(fault.pid)
             && self.min_ns == 0
+            && self.takes_bytes(None)
+            && self.takes_end(fault.time)
             && self.side.is_none()
             && self.events.as_ref().is_none_or(|it| it.faults)
             && self.files.as_ref().is_none_or(is_named)
@@ -175,7 +195,12 @@ impl Filter {
     fn takes_aside(&self, pid: Pid, span: &Span) -> bool {
         let is_left_out = self.events.as_ref().is_some_and(|it| !it.layers);
         let has_others = self.files.is_some() || self.side.is_some() || is_left_out;
-        self.takes_pid(pid) && !has_others && self.devices.is_empty() && span.ns() >= self.min_ns
+        self.takes_pid(pid)
+            && !has_others
+            && self.devices.is_empty()
+            && span.ns() >= self.min_ns
+            && self.takes_bytes(None)
+            && self.takes_end(span.end)
     }
 
     fn takes_device(&self, dev: DevId) -> bool {
@@ -206,6 +231,8 @@ impl Filter {
         self.takes_device(request.dev)
             && self.takes_request_pid(request, pieces)
             && ns >= self.min_ns
+            && self.takes_bytes(Some(request.bytes_done))
+            && request.completed.is_none_or(|it| self.takes_end(it))
             && self.side.is_none_or(|it| it.has(reads, writes))
             && self.files.as_ref().is_none_or(is_named)
     }
@@ -353,6 +380,18 @@ impl<S: Sink> Sink for Filtered<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sizes_and_windows() {
+        let window = Some((KernelTime(10), KernelTime(20)));
+        let filter = Filter { bytes: Some(5..=7), window, ..Filter::default() };
+        let takes = [None, Some(4), Some(5), Some(7), Some(8)].map(|it| filter.takes_bytes(it));
+        assert_eq!(takes, [false, false, true, true, false]);
+        // Windows that follow each other have each operation once.
+        let takes = [10, 11, 20, 21].map(|it| filter.takes_end(KernelTime(it)));
+        assert_eq!(takes, [false, true, true, false]);
+        assert!(!filter.is_all() && Filter::default().is_all());
+    }
 
     #[test]
     fn patterns_of_paths() {

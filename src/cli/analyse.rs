@@ -15,7 +15,7 @@ use super::pick::Wish;
 use super::record::{self, LogPlace};
 use super::{events, exit_lines};
 use crate::analysis::files::Files;
-use crate::analysis::filter::Filtered;
+use crate::analysis::filter::{Filter, Filtered};
 use crate::analysis::latency::{self, Latency};
 use crate::analysis::pattern::Patterns;
 use crate::analysis::summary::IoSummary;
@@ -87,14 +87,20 @@ pub(super) fn run_with<F: Sink<Error: Display>>(
     fold: impl FnOnce() -> F,
     tell: impl FnOnce((F, Converted)) -> Result<(), CliError>,
 ) -> Result<ExitCode, CliError> {
+    on_log(args, |log, go_on| tell(fold_log(log, fold(), wish, go_on)?))
+}
+
+/// Works on a log, or a recording; what is asked now and then says whether to go on.
+pub(super) fn on_log(
+    args: &AnalyseArgs,
+    work: impl FnOnce(&Path, &mut dyn FnMut() -> bool) -> Result<(), CliError>,
+) -> Result<ExitCode, CliError> {
     if let Some(log) = &args.log {
-        tell(fold_log(log, fold(), wish, &mut || true)?)?;
+        work(log, &mut || true)?;
         return Ok(ExitCode::SUCCESS);
     }
     let (log, place) = private_log()?;
     let mut recorded = record::capture(&args.capture, || Ok(place), |_| log.try_clone())?;
-    let work =
-        |path: &Path, go_on: &mut dyn FnMut() -> bool| tell(fold_log(path, fold(), wish, go_on)?);
     recorded.work(work, "nothing was worked out");
     recorded.end()
 }
@@ -116,15 +122,27 @@ pub(super) fn fold_log<F: Sink<Error: Display>>(
     wish: Wish<'_>,
     go_on: &mut dyn FnMut() -> bool,
 ) -> Result<(F, Converted), CliError> {
+    let (filtered, converted) = pass_over(log, wish, |filter| Filtered::new(filter, fold), go_on)?;
+    let Filtered { picker, sink: fold } = filtered;
+    let unknown_users = picker.unknown_users;
+    Ok((fold, Converted { unknown_users, ..converted }))
+}
+
+/// Tells a sink everything of a log; what is wanted of it is the sink's own business.
+pub(super) fn pass_over<S: Sink<Error: Display>>(
+    log: &Path,
+    wish: Wish<'_>,
+    sink: impl FnOnce(Filter) -> S,
+    go_on: &mut dyn FnMut() -> bool,
+) -> Result<(S, Converted), CliError> {
     let Opened { items, header, .. } = open(log, false)?;
     let filter = wish.filter(&header)?;
     let mut totals = Totals::default();
-    let mut sink = WithTotals { totals: &mut totals, sink: Filtered::new(filter, fold) };
+    let mut sink = WithTotals { totals: &mut totals, sink: sink(filter) };
     let summary = pipeline::run_beside(items, header, &mut sink, go_on)
         .map_err(|it| CliError::pipeline(log, &it))?;
-    let Filtered { picker, sink: fold } = sink.sink;
-    let unknown_users = picker.unknown_users;
-    Ok((fold, Converted { summary, totals, archive: None, unknown_users }))
+    let sink = sink.sink;
+    Ok((sink, Converted { summary, totals, archive: None, unknown_users: 0 }))
 }
 
 pub(super) fn form(args: &PrintArgs) -> Form {

@@ -9,7 +9,7 @@ use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use super::control::DEFAULT_MAX;
 use super::replay_args::ReplayArgs;
 use super::self_test;
-use super::values::{Cpus, parse_cpus, parse_duration, parse_size, parse_unwind};
+use super::values::{Cpus, parse_bytes, parse_cpus, parse_duration, parse_size, parse_unwind};
 use crate::sys::perf::Unwind;
 use crate::sys::socket;
 use crate::tracer::{symbols, unwinding};
@@ -258,6 +258,18 @@ pub(super) struct FilterArgs {
     /// Only what took at least this time (100us, 5ms)
     #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Filter")]
     pub(super) min_latency: Option<Duration>,
+    /// Only what moved at least so many bytes (4K, 1M); what moves none has no size
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, help_heading = "Filter")]
+    pub(super) min_size: Option<u64>,
+    /// Only what moved at most so many bytes; what moves none has no size
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, help_heading = "Filter")]
+    pub(super) max_size: Option<u64>,
+    /// Only what had not ended by then, counted from the beginning of the recording as `script` shows it (10s, 5ms)
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Filter")]
+    pub(super) from: Option<Duration>,
+    /// Only what had ended by then, counted in the same way
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Filter")]
+    pub(super) until: Option<Duration>,
 }
 
 /// How it is printed.

@@ -24,6 +24,7 @@ mod replay_in_place;
 mod replay_init;
 mod replay_loop;
 mod replay_places;
+mod replay_plan;
 mod replay_trace;
 mod script;
 mod self_test;

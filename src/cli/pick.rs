@@ -1,5 +1,6 @@
 //! What of a log is looked at: from options to a filter.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use nix::unistd::User;
@@ -10,13 +11,16 @@ use super::events::{Wanted, wanted_events};
 use crate::analysis::filter::{Events, Filter, Globs, Side};
 use crate::capture::header::Header;
 use crate::operation::disk;
-use crate::units::{DevId, Pid};
+use crate::units::{DevId, KernelTime, Pid};
 
-/// What somebody wants to see; what it means for the disks of a log is known with the log.
+/// What somebody wants to see; what it means for the disks and times of a log is known with the log.
+#[derive(Clone)]
 pub(super) struct Wish<'a> {
     filter: Filter,
     devices: &'a [String],
     events: &'a [String],
+    /// From when to when, from the beginning of the recording on.
+    window: [Option<Duration>; 2],
 }
 
 impl<'a> Wish<'a> {
@@ -35,14 +39,21 @@ impl<'a> Wish<'a> {
             files: Globs::of_paths(&args.files).map_err(usage)?,
             side,
             min_ns: u64::try_from(min_ns).unwrap_or(u64::MAX),
+            bytes: sizes(args.min_size, args.max_size)?,
             ..Filter::default()
         };
-        Ok(Self { filter, devices: &[], events: &[] })
+        let window = [args.from, args.until];
+        if let [Some(from), Some(until)] = window
+            && from >= until
+        {
+            return Err(CliError::Usage("--until has to be later than --from".into()));
+        }
+        Ok(Self { filter, devices: &[], events: &[], window })
     }
 
     /// Everything.
     pub(super) fn of_all() -> Self {
-        Self { filter: Filter::default(), devices: &[], events: &[] }
+        Self { filter: Filter::default(), devices: &[], events: &[], window: [None; 2] }
     }
 
     /// Of a log; a recording has nothing else in it.
@@ -64,10 +75,17 @@ impl<'a> Wish<'a> {
         Self { devices, events, ..self }
     }
 
+    /// True if everything is wanted, whatever the log.
+    pub(super) fn is_all(&self) -> bool {
+        let Self { filter, devices, events, window } = self;
+        filter.is_all() && devices.is_empty() && events.is_empty() && *window == [None; 2]
+    }
+
     /// What it means for a log.
     pub(super) fn filter(self, header: &Header) -> Result<Filter, CliError> {
         let mut filter = self.filter;
         filter.devices = devices(self.devices, header)?;
+        filter.window = window(self.window, header.clock.start_ns);
         if !self.events.is_empty() {
             let Wanted { calls, block, extents: _, uring, layers, faults } =
                 wanted_events(self.events)?;
@@ -76,6 +94,24 @@ impl<'a> Wish<'a> {
         }
         Ok(filter)
     }
+}
+
+/// From so many bytes to so many.
+fn sizes(min: Option<u64>, max: Option<u64>) -> Result<Option<RangeInclusive<u64>>, CliError> {
+    let range = min.unwrap_or(0)..=max.unwrap_or(u64::MAX);
+    if range.is_empty() {
+        return Err(CliError::Usage("--max-size has to be at least --min-size".into()));
+    }
+    Ok((min.is_some() || max.is_some()).then_some(range))
+}
+
+/// The times of a log whose recording began at `start`, ns.
+fn window(window: [Option<Duration>; 2], start: u64) -> Option<(KernelTime, KernelTime)> {
+    let ns = |it: Duration| u64::try_from(it.as_nanos()).unwrap_or(u64::MAX);
+    let at = |it: Duration| KernelTime(start.saturating_add(ns(it)));
+    let [from, until] = window.map(|it| it.map(at));
+    let is_asked = from.is_some() || until.is_some();
+    is_asked.then(|| (from.unwrap_or(KernelTime::MIN), until.unwrap_or(KernelTime::MAX)))
 }
 
 /// A user of this machine by name, or any by number.

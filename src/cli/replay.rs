@@ -1,8 +1,7 @@
 //! `iotrace-perf replay`: what was captured, once more.
 
-use std::convert::Infallible;
 use std::fs::File;
-use std::io::{self, BufWriter};
+use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,19 +9,13 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::args::AnalyseArgs;
-use super::convert::Converted;
 use super::error::CliError;
-use super::pick::Wish;
 use super::replay_args::{
-    ContentArg, LevelArg, OrderArg, PacingArg, PlanArgs, PurgeArgs, ReplayArgs, ReplayVerb,
-    RunArgs, SpeedArg,
+    ContentArg, LevelArg, OrderArg, PacingArg, PurgeArgs, ReplayArgs, ReplayVerb, RunArgs, SpeedArg,
 };
-use super::{analyse, exit_lines, replay_places, say, signals};
-use crate::replay::file::{FileBefore, Fingerprint, Index, PlanReader, PlanWriter, finish};
+use super::{analyse, replay_places, say, signals};
+use crate::replay::file::{FileBefore, Fingerprint, Index, PlanReader};
 use crate::replay::outcome::Outcome;
-use crate::replay::planned::Planned;
-use crate::replay::planner::{Out, Planner};
 use crate::replayer::check;
 use crate::replayer::contents::Contents;
 use crate::replayer::manifest::{Place, State};
@@ -37,20 +30,9 @@ use crate::sys::{caches, sandbox};
 /// It was done, and not everything came as it was to come.
 pub(super) const MISMATCH: u8 = 1;
 
-/// Operations that nobody wants to have.
-struct Nowhere;
-
-impl Out for Nowhere {
-    type Error = Infallible;
-
-    fn planned(&mut self, _: &Planned) -> Result<(), Infallible> {
-        Ok(())
-    }
-}
-
 pub(super) fn run(args: &ReplayArgs) -> Result<ExitCode, CliError> {
     match &args.verb {
-        ReplayVerb::Plan(args) => plan(args),
+        ReplayVerb::Plan(args) => super::replay_plan::run(args),
         ReplayVerb::Init(args) => super::replay_init::run(args),
         ReplayVerb::Run(args) if args.in_place => super::replay_in_place::run(args),
         ReplayVerb::Run(args) => match (args.block.level, &args.root, &args.block.device) {
@@ -67,65 +49,6 @@ pub(super) fn run(args: &ReplayArgs) -> Result<ExitCode, CliError> {
         ReplayVerb::Compare(args) => super::replay_trace::compare(args),
         ReplayVerb::Export(args) => super::replay_export::run(args),
         ReplayVerb::Purge(args) => remove(args),
-    }
-}
-
-fn plan(args: &PlanArgs) -> Result<ExitCode, CliError> {
-    let output = args.output.as_ref().filter(|_| !args.dry_run);
-    let args = &args.analyse;
-    let wish = Wish::of(&args.filter)?.on(args);
-    let to = analyse::output(args.print.to.as_deref(), !args.capture.command.is_empty())?;
-    let Some(path) = output else {
-        let tell = |(planner, converted): (Planner<_>, Converted)| {
-            machine(args, &converted)?;
-            let limit = analyse::limit(&args.print);
-            let mut report = report::replay::report(&planner, &converted.summary, limit);
-            report.notes.extend(exit_lines::notes(&converted));
-            analyse::print(&report, analyse::form(&args.print), to)
-        };
-        return analyse::run_with(args, wish, || Planner::new(Nowhere), tell);
-    };
-    let failed = |source| CliError::Create { path: path.clone(), source };
-    let unfinished = Unfinished(Some(path));
-    let writer = PlanWriter::new(BufWriter::new(analyse::new_file(path)?)).map_err(failed)?;
-    let tell = |(planner, converted): (Planner<_>, Converted)| {
-        let machine = machine(args, &converted)?;
-        let mut report =
-            report::replay::report(&planner, &converted.summary, analyse::limit(&args.print));
-        finish(planner, machine).map_err(failed)?;
-        unfinished.finish();
-        report.notes.extend(exit_lines::notes(&converted));
-        analyse::print(&report, analyse::form(&args.print), to)
-    };
-    analyse::run_with(args, wish, || Planner::new(writer), tell)
-}
-
-/// The kind of machine that a capture is from: this one's, or its flags are not understood.
-fn machine<'a>(args: &AnalyseArgs, converted: &'a Converted) -> Result<&'a str, CliError> {
-    let machine = converted.summary.header.host.machine.as_str();
-    if machine == std::env::consts::ARCH {
-        return Ok(machine);
-    }
-    let message = format!(
-        "it is from a machine of another kind ({machine}), with other numbers for flags and calls than this one ({}); make the plan, and replay it, on one of its kind",
-        std::env::consts::ARCH
-    );
-    Err(CliError::Log { path: args.log.clone().unwrap_or_default(), message })
-}
-
-/// A file that goes if nobody says that it is whole.
-struct Unfinished<'a>(Option<&'a Path>);
-
-impl Unfinished<'_> {
-    fn finish(mut self) {
-        self.0 = None;
-    }
-}
-
-impl Drop for Unfinished<'_> {
-    fn drop(&mut self) {
-        // Whoever reads what stays is told that it is not whole.
-        let _ = self.0.map(std::fs::remove_file);
     }
 }
 

@@ -19,7 +19,7 @@ pub(super) struct ReplayArgs {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum ReplayVerb {
-    /// What a replay would do: the operations it would do again, those it would not and why, and the files that have to be there before
+    /// What a replay would do: the operations it would do again, those it would not and why, and the files that have to be there before. Of a part (see Filter) with what that needs
     Plan(Box<PlanArgs>),
     /// Make the files that have to be there before the first operation, in a directory of their own
     Init(InitArgs),

@@ -51,8 +51,14 @@ pub(super) fn parse_init_content(text: &str) -> Result<InitContentArg, String> {
     }
 }
 
-/// `64K`, `8M`, `1G`, or bytes.
+/// `64K`, `8M`, `1G`, or bytes: of something that we make.
 pub(super) fn parse_size(text: &str) -> Result<usize, String> {
+    let bytes = usize::try_from(parse_bytes(text)?).ok();
+    bytes.filter(|&it| it <= 1 << 30).ok_or_else(|| "at most 1G".to_owned())
+}
+
+/// `64K`, `8M`, `1G`, or bytes: of something that is there.
+pub(super) fn parse_bytes(text: &str) -> Result<u64, String> {
     let (number, unit) =
         text.split_at(text.trim_end_matches(|it: char| it.is_ascii_alphabetic()).len());
     let shift = match unit.to_ascii_uppercase().as_str() {
@@ -62,12 +68,9 @@ pub(super) fn parse_size(text: &str) -> Result<usize, String> {
         "G" | "GB" | "GIB" => 30,
         _ => return Err(format!("unknown unit {unit}; use K, M or G")),
     };
-    let number: usize =
+    let number: u64 =
         number.parse().map_err(|_| "a number with K, M or G is needed, such as 8M".to_owned())?;
-    number
-        .checked_mul(1 << shift)
-        .filter(|&it| it <= 1 << 30)
-        .ok_or_else(|| "at most 1G".to_owned())
+    number.checked_mul(1 << shift).ok_or_else(|| "more bytes than anything has".to_owned())
 }
 
 /// Bytes of the stack that are copied if nobody says how many.
@@ -117,6 +120,8 @@ mod tests {
         assert_eq!(parse_size("8MiB"), Ok(8 << 20));
         assert!(parse_size("8X").is_err());
         assert!(parse_size("9G").is_err());
+        assert_eq!(parse_bytes("9G"), Ok(9 << 30));
+        assert!(parse_bytes("99999999999G").is_err());
         assert_eq!(parse_duration("500ms"), Ok(Duration::from_millis(500)));
         assert_eq!(parse_duration("1.5"), Ok(Duration::from_millis(1500)));
         assert!(parse_duration("-1s").is_err());

@@ -203,6 +203,11 @@ impl Handles {
         self.slot(handle).description
     }
 
+    /// The newest handle of an open file description, if somebody still has it.
+    pub fn newest_of(&self, description: u64) -> Option<Handle> {
+        self.newest.get(&description).copied()
+    }
+
     /// A handle that somebody has of an open file description.
     pub fn any_of(&self, description: u64) -> Option<Handle> {
         let is_it = |it: &Slot| it.references > 0 && it.description == description;

@@ -12,7 +12,12 @@
 mod given;
 mod implicit;
 mod locking;
+mod needs;
+mod selected;
 mod submitted;
+
+pub use needs::{Found, Needs};
+pub use selected::Selected;
 
 use std::collections::BTreeMap;
 
@@ -49,6 +54,9 @@ pub trait Out {
     ///
     /// Whatever it runs into.
     fn planned(&mut self, planned: &Planned) -> Result<(), Self::Error>;
+
+    /// An operation is not done again.
+    fn left(&mut self, _: Reason) {}
 }
 
 #[derive(Debug)]
@@ -109,6 +117,12 @@ pub struct Planner<O> {
     pub bytes: [u64; 2],
     /// When the last operation ended, in ns since the first one.
     pub span: u64,
+    /// How long each worker is inside of operations, ns.
+    pub busy: Vec<u64>,
+    /// Operations that are done again only because others need them.
+    pub needed: u64,
+    /// When the first one begins that is not one of those, in ns since the first one; `None`: nobody has chosen.
+    pub wanted_from: Option<u64>,
 }
 
 impl<O: Out> Planner<O> {
@@ -139,6 +153,9 @@ impl<O: Out> Planner<O> {
             left: BTreeMap::new(),
             bytes: [0; 2],
             span: 0,
+            busy: Vec::new(),
+            needed: 0,
+            wanted_from: None,
         }
     }
 
@@ -185,6 +202,7 @@ impl<O: Out> Planner<O> {
     }
 
     fn leave(&mut self, operation: &SyscallOperation, reason: Reason) {
+        self.out.left(reason);
         *self.left.entry((reason, What::Call(operation.call))).or_default() += 1;
     }
 
@@ -268,6 +286,7 @@ impl<O: Out> Planner<O> {
     /// The next number; who has it goes into `who`.
     fn new_worker(&mut self) -> Worker {
         self.counts.push(0);
+        self.busy.push(0);
         Worker(u32::try_from(self.who.len()).expect("fewer threads than bytes"))
     }
 
@@ -467,7 +486,9 @@ impl<O: Out> Planner<O> {
         for (all, moved) in self.bytes.iter_mut().zip(planned.moved()) {
             *all += moved;
         }
-        self.counts[planned.at.worker.0 as usize] += 1;
+        let worker = planned.at.worker.0 as usize;
+        self.counts[worker] += 1;
+        self.busy[worker] += planned.end.saturating_sub(planned.start);
         if planned.asynchronous.is_none() {
             self.newest.insert(process, (planned.at, true));
         } else {
@@ -563,6 +584,10 @@ impl<O: Out> Sink for Planner<O> {
     }
 }
 
+#[cfg(test)]
+mod needs_tests;
+#[cfg(test)]
+mod part_tests;
 #[cfg(test)]
 mod submitted_tests;
 #[cfg(test)]

@@ -56,6 +56,11 @@ impl Size {
         self.exact.is_some()
     }
 
+    /// True if it is as long as that now, for all that is known.
+    pub fn is_within(&self, end: u64) -> bool {
+        end <= self.written.max(self.visible.min(self.first()))
+    }
+
     /// `got` of `asked` bytes were read from here.
     pub fn read(&mut self, offset: u64, asked: Option<u64>, got: u64) {
         // Where nothing was got, the end is anywhere before.

@@ -10,6 +10,8 @@
 //! opened was there, one that is not found was not. A node leads to what was at its place at the start, however often it
 //! has been renamed since; where the program has made or removed something it leads nowhere.
 
+mod known;
+
 use std::ops::Range;
 
 use rustc_hash::FxHashMap;
@@ -169,6 +171,13 @@ impl World {
     pub fn way(&self, node: NodeId) -> impl Iterator<Item = NodeId> {
         std::iter::successors(Some(node), |&it| Some(self.node(it).parent))
             .take_while(|it| *it != NodeId(0))
+    }
+
+    /// The places in it that anybody has asked for.
+    pub fn within(&self, node: NodeId) -> Vec<NodeId> {
+        let mut all: Vec<NodeId> = self.node(node).children.values().copied().collect();
+        all.sort_unstable();
+        all
     }
 
     /// What is there, as far as known.

@@ -42,10 +42,12 @@ pub fn report<O: Out>(plan: &Planner<O>, _: &Summary, limit: usize) -> Report {
         let of = plan.left.iter().filter(|it| is_asynchronous(&it.0.1) == wanted);
         sum(&mut of.map(|it| *it.1))
     };
+    let busy = plan.busy.iter().copied().max().unwrap_or(0);
     let lanes = plan.who.iter().filter(|it| it.lane.is_some()).count() as u64;
     let facts = vec![
         ("done", "operations done again", sum(&mut plan.done.values().copied())),
         ("asynchronous", "  asynchronous", Cell::Count(asynchronous)),
+        ("needed", "  as others need them", Cell::Count(plan.needed)),
         ("followed", "  worked into them", Cell::Count(plan.followed)),
         ("added", "  besides, without a call", Cell::Count(plan.implicit)),
         ("left", "  not done again", left_of(false)),
@@ -53,6 +55,8 @@ pub fn report<O: Out>(plan: &Planner<O>, _: &Summary, limit: usize) -> Report {
         ("read_bytes", "bytes to read", Cell::Count(plan.bytes[0])),
         ("written_bytes", "bytes to write", Cell::Count(plan.bytes[1])),
         ("span_ns", "took us", Cell::Ns(plan.span)),
+        ("wanted_from_ns", "  until what is wanted", Cell::ns(plan.wanted_from)),
+        ("busy_ns", "  busiest thread in calls", Cell::Ns(busy)),
         ("threads", "threads", Cell::Count(plan.who.len() as u64)),
         ("lanes", "  for asynchronous operations", Cell::Count(lanes)),
         ("waits", "waits for another thread", Cell::Count(plan.waits)),
@@ -66,6 +70,7 @@ pub fn report<O: Out>(plan: &Planner<O>, _: &Summary, limit: usize) -> Report {
         ("unexplained", "", Cell::Count(plan.world.unexplained)),
     ];
     let mut report = Report { kind: "replay plan", facts, ..Report::default() };
+    report.notes.extend(durations(plan, busy));
     report.tables = vec![done(plan), left(plan), files(plan, &entries, limit)];
     if plan.world.unexplained > 0 {
         report.notes.push(format!(
@@ -75,6 +80,26 @@ pub fn report<O: Out>(plan: &Planner<O>, _: &Summary, limit: usize) -> Report {
         ));
     }
     report
+}
+
+/// How long a replay takes; `busy`: how long the busiest thread is inside of calls, ns.
+fn durations<O: Out>(plan: &Planner<O>, busy: u64) -> impl Iterator<Item = String> {
+    let seconds = |ns: u64| std::time::Duration::from_nanos(ns).as_secs_f64();
+    let takes = format!(
+        "a replay takes {:.3} s at --speed 1, and with --speed max about {:.3} s, if calls take as long as in the capture: so long the \
+         busiest thread was inside of them",
+        seconds(plan.span),
+        seconds(busy)
+    );
+    // Where waiting for it takes longer than doing all of it.
+    let wanted_from = plan.wanted_from.filter(|it| *it > busy).map(|it| {
+        format!(
+            "what is wanted begins {:.3} s behind the first operation that it needs: replay run --from {it}ns does what had ended by then as \
+             fast as it goes",
+            seconds(it)
+        )
+    });
+    (!plan.done.is_empty()).then_some(takes).into_iter().chain(wanted_from)
 }
 
 fn done<O: Out>(plan: &Planner<O>) -> Table {

@@ -5,7 +5,7 @@
 //! in nobody's way for ever, whatever that worker is inside of. No number counts it.
 
 use super::{Out, Planner};
-use crate::event::syscall_table::{CallId, Class};
+use crate::event::syscall_table::{CallId, Class, Role};
 use crate::operation::model::{ProcessKey, SyscallOperation};
 use crate::replay::handles::Handle;
 use crate::replay::order::{At, Before, Timed, Worker};
@@ -90,17 +90,17 @@ impl<O: Out> Planner<O> {
         self.implicit(("flock", [0, flags, 0, 0, 0, 0]), handle, (at.at, 0), before)
     }
 
-    /// Whoever reads or writes where the file stands does so where the capture did, whoever has moved that and is not in the plan: a
+    /// Whoever reads, writes, or seeks from where the file stands does so where the capture did, whoever has moved that and is not in the plan: a
     /// seek goes before, where it is needed.
     pub(super) fn stand(&mut self, operation: &SyscallOperation) -> Result<(), O::Error> {
         let class = operation.call.call().class;
-        if !matches!(class, Class::Read | Class::Write | Class::Transfer) {
+        if !matches!(class, Class::Read | Class::Write | Class::Transfer | Class::Seek) {
             return Ok(());
         }
         let Ok(handles) = self.descriptors(operation, true) else { return Ok(()) };
         let target = operation.target.as_ref().map(|it| &it.1);
-        let places =
-            [(operation.offset, operation.file.as_ref()), (operation.target_offset, target)];
+        let offset = if class == Class::Seek { seeked_from(operation) } else { operation.offset };
+        let places = [(offset, operation.file.as_ref()), (operation.target_offset, target)];
         for (number, (handle, (offset, file))) in handles.into_iter().zip(places).enumerate() {
             let is_target = number == 1;
             let flags = file.and_then(|it| it.flags).unwrap_or(0);
@@ -177,4 +177,12 @@ impl<O: Out> Planner<O> {
             before: before.all().to_vec(),
         })
     }
+}
+
+/// Where a file stood that was moved from there.
+fn seeked_from(operation: &SyscallOperation) -> Option<u64> {
+    let register = |role| operation.call.call().arg(role).map(|it| operation.args[it]);
+    let is_from_there = register(Role::Whence)? == u64::from(libc::SEEK_CUR.cast_unsigned());
+    let now = operation.ret.and_then(|it| u64::try_from(it).ok());
+    now.filter(|_| is_from_there)?.checked_sub_signed(register(Role::Offset)?.cast_signed())
 }

@@ -18,13 +18,17 @@ impl<O: Out> Planner<O> {
         let Wish::Lock(mode, _) = wish(&operation.args) else { return None };
         let handle = handle.filter(|_| is_lock)?;
         let description = self.handles.description(handle);
+        Some(Asked { locked: self.locked_by(operation, handle), description, mode })
+    }
+
+    /// What the lock is of that a call is about.
+    pub(super) fn locked_by(&self, operation: &SyscallOperation, handle: Handle) -> Locked {
         let inode = operation.file.as_ref().and_then(|it| it.stat?.inode());
-        let locked = match (self.handles.behind(handle), inode) {
+        match (self.handles.behind(handle), inode) {
             (Behind::File(file), _) => Locked::File(file),
             (_, Some((dev, ino))) => Locked::Directory(dev, ino),
-            (_, None) => Locked::Unknown(description),
-        };
-        Some(Asked { locked, description, mode })
+            (_, None) => Locked::Unknown(self.handles.description(handle)),
+        }
     }
 
     /// Why a lock is not asked for again, if it is not.

@@ -71,6 +71,7 @@ impl<O: Out> Planner<O> {
     }
 
     fn leave_asynchronous(&mut self, operation: &AsyncOperation, reason: Reason) {
+        self.out.left(reason);
         *self.left.entry((reason, What::Async(operation.opcode))).or_default() += 1;
     }
 

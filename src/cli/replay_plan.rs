@@ -1,0 +1,126 @@
+//! `iotrace-perf replay plan`: from a log to a plan, or to what is in it.
+//!
+//! Without filters in one pass. With them the log is read again until it is known what the wanted operations need, and then once more.
+
+use std::convert::Infallible;
+use std::fmt::Display;
+use std::io::BufWriter;
+use std::path::Path;
+use std::process::ExitCode;
+
+use super::convert::Converted;
+use super::error::CliError;
+use super::pick::Wish;
+use super::replay_args::PlanArgs;
+use super::{analyse, exit_lines};
+use crate::replay::file::{PlanWriter, finish};
+use crate::replay::planned::Planned;
+use crate::replay::planner::{Found, Needs, Out, Planner, Selected};
+use crate::report;
+
+/// Operations that nobody wants to have.
+struct Nowhere;
+
+impl Out for Nowhere {
+    type Error = Infallible;
+
+    fn planned(&mut self, _: &Planned) -> Result<(), Infallible> {
+        Ok(())
+    }
+}
+
+pub(super) fn run(args: &PlanArgs) -> Result<ExitCode, CliError> {
+    let Some(path) = args.output.as_ref().filter(|_| !args.dry_run) else {
+        return plan(args, Nowhere, |_, _| Ok(()));
+    };
+    let failed = |source| CliError::Create { path: path.clone(), source };
+    let unfinished = Unfinished(Some(path));
+    let writer = PlanWriter::new(BufWriter::new(analyse::new_file(path)?)).map_err(failed)?;
+    plan(args, writer, |planner, machine| {
+        finish(planner, machine).map_err(failed)?;
+        unfinished.finish();
+        Ok(())
+    })
+}
+
+/// `end` is told what is planned, and for which kind of machine, before anybody else is.
+fn plan<O: Out<Error: Display>>(
+    args: &PlanArgs,
+    out: O,
+    end: impl FnOnce(Planner<O>, &str) -> Result<(), CliError>,
+) -> Result<ExitCode, CliError> {
+    let args = &args.analyse;
+    // What cannot be is said before anything is recorded.
+    let wish = Wish::of(&args.filter)?.on(args);
+    let to = analyse::output(args.print.to.as_deref(), !args.capture.command.is_empty())?;
+    analyse::on_log(args, |log, go_on| {
+        let (planner, converted) = match wish.is_all() {
+            true => analyse::fold_log(log, Planner::new(out), wish, go_on)?,
+            false => plan_part(log, out, &wish, go_on)?,
+        };
+        let machine = machine(log, &converted)?;
+        let limit = analyse::limit(&args.print);
+        let mut report = report::replay::report(&planner, &converted.summary, limit);
+        end(planner, machine)?;
+        report.notes.extend(exit_lines::notes(&converted));
+        analyse::print(&report, analyse::form(&args.print), to)
+    })
+}
+
+/// The kind of machine that a capture is from: this one's, or its flags are not understood.
+fn machine<'a>(log: &Path, converted: &'a Converted) -> Result<&'a str, CliError> {
+    let machine = converted.summary.header.host.machine.as_str();
+    if machine == std::env::consts::ARCH {
+        return Ok(machine);
+    }
+    let message = format!(
+        "it is from a machine of another kind ({machine}), with other numbers for flags and calls than this one ({}); make the plan, and replay it, on one of its kind",
+        std::env::consts::ARCH
+    );
+    Err(CliError::Log { path: log.to_owned(), message })
+}
+
+/// What is wanted of a log, and what that needs.
+fn plan_part<O: Out<Error: Display>>(
+    log: &Path,
+    out: O,
+    wish: &Wish<'_>,
+    go_on: &mut dyn FnMut() -> bool,
+) -> Result<(Planner<O>, Converted), CliError> {
+    let mut found = Found::default();
+    loop {
+        let needs = |filter| Needs::new(filter, found);
+        let (needs, _) = analyse::pass_over(log, wish.clone(), needs, go_on)?;
+        found = needs.found;
+        if !found.take_grown() {
+            break;
+        }
+    }
+    let selected = |filter| Selected::new(filter, found, out);
+    let (selected, converted) = analyse::pass_over(log, wish.clone(), selected, go_on)?;
+    let (planner, Needs { picker, mut found, .. }) = selected.end();
+    if found.take_grown() {
+        return Err(CliError::Usage(format!(
+            "{} has grown while it was read; make the plan when its recording is over",
+            log.display()
+        )));
+    }
+    let unknown_users = picker.unknown_users;
+    Ok((planner, Converted { unknown_users, ..converted }))
+}
+
+/// A file that goes if nobody says that it is whole.
+struct Unfinished<'a>(Option<&'a Path>);
+
+impl Unfinished<'_> {
+    fn finish(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Unfinished<'_> {
+    fn drop(&mut self) {
+        // Whoever reads what stays is told that it is not whole.
+        let _ = self.0.map(std::fs::remove_file);
+    }
+}

@@ -1,0 +1,436 @@
+//! Which operations others need: what wanted ones work on has to be made, named and as long as it was.
+//!
+//! ```text
+//!   wanted      read 3                                     pass 1 finds: the open file of 3, bytes of a file
+//!   needed      open b = 3, close 3, write 4 (the bytes)   pass 2 finds: the name b, the open file of 4
+//!   needed      open a = 4, close 4, rename a b            pass 3 finds: the name a
+//!   needed      mkdir /the/directory/of/a                  pass 4 finds nothing new: that is all
+//! ```
+//!
+//! In each pass the plan of everything is made along, and goes nowhere: it says which names, files and open files operations are about.
+//! Those are the same in each pass. What is found is kept by these, with the time until which it is needed: nobody needs what others do
+//! behind him. So it grows with names and files, and by one bit for each open file; not with operations.
+
+use std::convert::Infallible;
+use std::hash::Hash;
+
+use rustc_hash::FxHashMap;
+
+use super::{Out, Planner};
+use crate::analysis::filter::{Filter, Picker};
+use crate::event::syscall_table::{Class, Role};
+use crate::operation::asynchronous::AsyncOperation;
+use crate::operation::model::{FdEffect, OpenFile, SyscallOperation};
+use crate::operation::{Sink, Step};
+use crate::replay::asynchronous::as_call;
+use crate::replay::calls::Reason;
+use crate::replay::found;
+use crate::replay::handles::Handle;
+use crate::replay::locks::Locked;
+use crate::replay::names::of_file;
+use crate::replay::planned::Planned;
+use crate::replay::world::{FileId, NodeId, Thing, World};
+use crate::units::KernelTime;
+
+/// Things that are needed, and until when.
+#[derive(Debug)]
+struct Until<T>(FxHashMap<T, KernelTime>);
+
+impl<T> Default for Until<T> {
+    fn default() -> Self {
+        Self(FxHashMap::default())
+    }
+}
+
+impl<T: Copy + Eq + Hash> Until<T> {
+    /// It is needed; true if that is new.
+    fn add(&mut self, thing: T, until: KernelTime) -> bool {
+        let known = self.0.get(&thing).copied();
+        let is_new = known.is_none_or(|it| it < until);
+        if is_new {
+            self.0.insert(thing, until);
+        }
+        is_new
+    }
+
+    /// True if what begins then does something to it that is needed.
+    fn has(&self, thing: T, start: KernelTime) -> bool {
+        self.0.get(&thing).is_some_and(|it| start <= *it)
+    }
+}
+
+/// Dense numbers, one bit each.
+#[derive(Debug, Default)]
+struct Numbers(Vec<u64>);
+
+impl Numbers {
+    fn place(number: u64) -> Option<(usize, u64)> {
+        Some((usize::try_from(number / 64).ok()?, 1 << (number % 64)))
+    }
+
+    fn has(&self, number: u64) -> bool {
+        let Some((word, bit)) = Self::place(number) else { return false };
+        self.0.get(word).is_some_and(|it| it & bit != 0)
+    }
+
+    /// True if that is new.
+    fn add(&mut self, number: u64) -> bool {
+        let Some((word, bit)) = Self::place(number) else { return false };
+        if self.0.len() <= word {
+            self.0.resize(word + 1, 0);
+        }
+        let is_new = self.0[word] & bit == 0;
+        self.0[word] |= bit;
+        is_new
+    }
+}
+
+/// What passes over the log have found, from one to the next.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// Open files: who makes, copies, changes or closes their descriptors is needed.
+    descriptions: Numbers,
+    /// Names: who makes, renames or removes what is there is needed.
+    names: Until<NodeId>,
+    /// Files: who cuts them off or makes them longer by no write is needed.
+    files: Until<FileId>,
+    /// Files whose bytes have to be there: who writes behind their ends is needed, too.
+    bytes: Until<FileId>,
+    /// Files that somebody locks: who else does is needed.
+    locks: Until<Locked>,
+    /// The end of the last wanted operation.
+    last: KernelTime,
+    /// Something of it is new.
+    has_grown: bool,
+}
+
+impl Found {
+    /// True if the pass has found something new. Asks for the next pass.
+    pub fn take_grown(&mut self) -> bool {
+        std::mem::take(&mut self.has_grown)
+    }
+}
+
+/// What becomes of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// It is wanted, and done again.
+    Wanted,
+    /// Others need it.
+    Needed,
+    /// It is wanted, and not done again.
+    Left(Reason),
+    /// It is wanted, and what it does is in others.
+    Followed,
+    /// Neither.
+    Out,
+}
+
+/// What the plan of everything has said of an operation.
+#[derive(Debug, Default)]
+struct Told {
+    planned: Option<Brief>,
+    left: Option<Reason>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Brief {
+    file: Option<FileId>,
+    handle: Option<Handle>,
+    target: Option<Handle>,
+    makes: Option<Handle>,
+}
+
+impl Out for Told {
+    type Error = Infallible;
+
+    fn planned(&mut self, it: &Planned) -> Result<(), Infallible> {
+        let Planned { file, handle, target, makes, .. } = *it;
+        if !it.implicit {
+            self.planned = Some(Brief { file, handle, target, makes });
+        }
+        Ok(())
+    }
+
+    fn left(&mut self, reason: Reason) {
+        self.left = Some(reason);
+    }
+}
+
+/// What can only be said before it is done.
+#[derive(Debug, Default)]
+struct About {
+    /// Where its paths lead to.
+    nodes: [Option<NodeId>; 2],
+    /// The places where something else is behind it.
+    changed: Vec<NodeId>,
+    /// What was in a directory that it removes.
+    within: Vec<NodeId>,
+    /// Something in a directory that it could not remove for that.
+    in_the_way: Option<NodeId>,
+    /// It puts bytes where none were, for all that is known.
+    lengthens: bool,
+}
+
+/// Finds it.
+#[derive(Debug)]
+pub struct Needs {
+    /// What says which operations are wanted.
+    pub picker: Picker,
+    /// What was found so far.
+    pub found: Found,
+    /// The plan of everything.
+    all: Planner<Told>,
+}
+
+impl Needs {
+    /// With what earlier passes have found.
+    pub fn new(filter: Filter, found: Found) -> Self {
+        Self { picker: Picker::new(filter), found, all: Planner::new(Told::default()) }
+    }
+
+    /// What was there, as all operations show it.
+    pub(super) fn world(&self) -> &World {
+        &self.all.world
+    }
+
+    /// One step, of all that there are. What becomes of the operation that it ends; [`Verdict::Out`] if it ends none.
+    pub(super) fn judge(&mut self, time: KernelTime, step: &Step<'_>) -> Verdict {
+        let is_wanted = self.picker.wants(step);
+        let as_if;
+        let (operation, effects): (&SyscallOperation, &[FdEffect]) = match step {
+            Step::SyscallEnded(operation, effects) => (operation, effects),
+            Step::AsyncEnded(operation, effects) => match as_call(operation) {
+                Ok(call) => {
+                    as_if = call;
+                    (&as_if, effects)
+                }
+                Err(reason) => {
+                    self.tell(time, step);
+                    return if is_wanted { Verdict::Left(reason) } else { Verdict::Out };
+                }
+            },
+            _ => {
+                self.tell(time, step);
+                let is_lost =
+                    matches!(step, Step::SyscallUnfinished(..) | Step::AsyncUnfinished(..));
+                return if is_lost && is_wanted {
+                    Verdict::Left(Reason::NoResult)
+                } else {
+                    Verdict::Out
+                };
+            }
+        };
+        let about = self.about(operation);
+        let told = self.tell(time, step);
+        let Some(brief) = told.planned else {
+            return match (is_wanted, told.left) {
+                (true, Some(reason)) => Verdict::Left(reason),
+                (true, None) => Verdict::Followed,
+                (false, _) => Verdict::Out,
+            };
+        };
+        if is_wanted {
+            let end = operation.end.unwrap_or(operation.start);
+            self.found.has_grown |= self.found.last < end;
+            self.found.last = self.found.last.max(end);
+            self.needs(operation, &about, brief, end);
+            return Verdict::Wanted;
+        }
+        if self.is_needed(operation, effects, &about, brief) {
+            self.needs(operation, &about, brief, operation.start);
+            return Verdict::Needed;
+        }
+        Verdict::Out
+    }
+
+    /// True if that is behind all that is wanted.
+    pub(super) fn is_behind(&self, time: KernelTime) -> bool {
+        time > self.found.last
+    }
+
+    /// What it does to open files that are needed.
+    pub(super) fn of_needed<'a>(&self, effects: &'a [FdEffect]) -> Vec<FdEffect> {
+        let is_needed = |it: &&'a FdEffect| self.has_needed(it);
+        effects.iter().filter(is_needed).cloned().collect()
+    }
+
+    /// True if this asynchronous operation is on an open file that is needed.
+    pub(super) fn is_on_needed(&self, operation: &AsyncOperation) -> bool {
+        operation.file.as_ref().is_some_and(|it| self.found.descriptions.has(it.id))
+    }
+
+    fn has_needed(&self, effect: &FdEffect) -> bool {
+        match effect {
+            FdEffect::Created { file, .. }
+            | FdEffect::Duplicated { file, .. }
+            | FdEffect::Destroyed { file, .. } => self.found.descriptions.has(file.id),
+            FdEffect::Seeked { .. } | FdEffect::StatusChanged { .. } => false,
+        }
+    }
+
+    fn tell(&mut self, time: KernelTime, step: &Step<'_>) -> Told {
+        self.all.out = Told::default();
+        let Ok(()) = self.all.step(time, step);
+        std::mem::take(&mut self.all.out)
+    }
+
+    fn about(&mut self, operation: &SyscallOperation) -> About {
+        let call = operation.call.call();
+        let Ok([path, second]) = self.all.paths(operation) else { return About::default() };
+        // What a symbolic link contains is looked up from where it stands.
+        let second = if call.is_symlink() { None } else { second };
+        let nodes = [path, second].map(|it| self.all.world.find(&it?));
+        let lengthens = self.lengthens(operation);
+        let [first, last] = [nodes[0], nodes[1].or(nodes[0])];
+        let world = &self.all.world;
+        if let Some(errno) = operation.errno() {
+            let removes = matches!(call.class, Class::Remove | Class::Rename);
+            let is_full = matches!(errno, libc::ENOTEMPTY | libc::EEXIST);
+            let directory = last.filter(|_| removes && is_full);
+            let is_there = |it: &NodeId| world.thing(*it).is_some();
+            let in_the_way = directory.and_then(|it| world.within(it).into_iter().find(is_there));
+            return About { nodes, lengthens, in_the_way, ..About::default() };
+        }
+        let has = |flag: i32| found::open_flags(operation) & flag.cast_unsigned() != 0;
+        let is_there = first.is_some_and(|it| world.thing(it).is_some());
+        let changed: Vec<NodeId> = match call.class {
+            Class::Name => last.into_iter().collect(),
+            Class::Rename => nodes.into_iter().flatten().collect(),
+            Class::Remove => first.into_iter().collect(),
+            Class::Open if has(libc::O_CREAT) && !is_there => first.into_iter().collect(),
+            _ => Vec::new(),
+        };
+        let within = match call.class {
+            Class::Remove | Class::Rename => last.map(|it| world.within(it)),
+            _ => None,
+        };
+        let within = within.unwrap_or_default();
+        About { nodes, changed, within, lengthens, in_the_way: None }
+    }
+
+    /// True if it writes behind the end of its file, or that is not known.
+    fn lengthens(&self, operation: &SyscallOperation) -> bool {
+        let is_transfer = operation.call.call().class == Class::Transfer;
+        let target = operation.target.as_ref().map(|it| (&it.1, operation.target_offset));
+        let file = operation.file.as_ref().map(|it| (it, operation.offset));
+        let Some((file, offset)) = (if is_transfer { target } else { file }) else { return true };
+        let end = operation.ret.and_then(|it| offset?.checked_add(u64::try_from(it).ok()?));
+        let known = self.all.handles.newest_of(file.id).and_then(|it| self.all.handles.file(it));
+        let Some((end, known)) = end.zip(known) else { return true };
+        !self.all.world.size(known).is_within(end)
+    }
+
+    /// True if somebody needs it who is found already.
+    fn is_needed(
+        &self,
+        operation: &SyscallOperation,
+        effects: &[FdEffect],
+        about: &About,
+        brief: Brief,
+    ) -> bool {
+        let (found, start) = (&self.found, operation.start);
+        let end = operation.end.unwrap_or(start);
+        let class = operation.call.call().class;
+        let changes_descriptor = || {
+            let is_control = class == Class::Control
+                && effects.iter().any(|it| matches!(it, FdEffect::StatusChanged { .. }));
+            let own = brief.handle.map(|it| self.all.handles.description(it));
+            effects.iter().any(|it| self.has_needed(it))
+                || is_control && own.is_some_and(|it| found.descriptions.has(it))
+        };
+        let resized = self.resized(operation, about, brief);
+        let written = self.written(class, brief).filter(|_| about.lengthens);
+        about.changed.iter().any(|it| found.names.has(*it, start))
+            || resized.is_some_and(|it| found.files.has(it, start))
+            || written.is_some_and(|it| found.bytes.has(it, start))
+            || self.locked(operation, brief).is_some_and(|it| found.locks.has(it, start))
+            || end <= found.last && changes_descriptor()
+    }
+
+    /// It is in the plan: so is, until then, what it needs.
+    fn needs(
+        &mut self,
+        operation: &SyscallOperation,
+        about: &About,
+        brief: Brief,
+        until: KernelTime,
+    ) {
+        let class = operation.call.call().class;
+        for handle in [brief.handle, brief.target, brief.makes].into_iter().flatten() {
+            let description = self.all.handles.description(handle);
+            self.found.has_grown |= self.found.descriptions.add(description);
+        }
+        let target = operation.target.as_ref().map(|it| &it.1);
+        let before = [operation.file.as_ref(), target].map(|it| self.open_before(it?));
+        let nodes = about.nodes.into_iter().chain(before).chain([about.in_the_way]);
+        for node in nodes.flatten() {
+            for it in self.all.world.way(node) {
+                self.found.has_grown |= self.found.names.add(it, until);
+            }
+        }
+        // Nothing that is in the plan may be left in a directory that is removed.
+        for it in &about.within {
+            if self.found.names.0.contains_key(it) {
+                self.found.has_grown |= self.found.names.add(*it, until);
+            }
+        }
+        let files = [brief.file, self.written(class, brief), self.resized(operation, about, brief)];
+        for file in files.into_iter().flatten() {
+            self.found.has_grown |= self.found.files.add(file, until);
+        }
+        let whence = operation.call.call().arg(Role::Whence).map(|it| operation.args[it]);
+        let counts_from_end = whence.is_some_and(|it| it >= libc::SEEK_END.cast_unsigned().into());
+        let is_read = matches!(class, Class::Read | Class::Transfer) || counts_from_end;
+        if let Some(file) = brief.file.filter(|_| is_read) {
+            self.found.has_grown |= self.found.bytes.add(file, until);
+        }
+        if let Some(locked) = self.locked(operation, brief) {
+            self.found.has_grown |= self.found.locks.add(locked, until);
+        }
+    }
+
+    /// Where a file is that was open before everything.
+    fn open_before(&mut self, file: &OpenFile) -> Option<NodeId> {
+        let path = of_file(file).ok().filter(|_| file.pre_created)?;
+        self.all.world.find(path)
+    }
+
+    /// The file that it writes.
+    fn written(&self, class: Class, brief: Brief) -> Option<FileId> {
+        match class {
+            Class::Write => brief.file,
+            Class::Transfer => brief.target.and_then(|it| self.all.handles.file(it)),
+            _ => None,
+        }
+    }
+
+    /// The file of which it sets the length.
+    fn resized(&self, operation: &SyscallOperation, about: &About, brief: Brief) -> Option<FileId> {
+        let truncates = libc::O_TRUNC.cast_unsigned();
+        let by_name = || match about.nodes[0].and_then(|it| self.all.world.thing(it)) {
+            Some(Thing::File(file)) => Some(file),
+            _ => None,
+        };
+        match operation.call.call().class {
+            Class::Resize => brief.file.or_else(by_name),
+            Class::Open if found::open_flags(operation) & truncates != 0 => brief.file,
+            _ => None,
+        }
+    }
+
+    /// What it locks or unlocks.
+    fn locked(&self, operation: &SyscallOperation, brief: Brief) -> Option<Locked> {
+        let is_lock = operation.call.call().class == Class::Lock;
+        brief.handle.filter(|_| is_lock).map(|it| self.all.locked_by(operation, it))
+    }
+}
+
+impl Sink for Needs {
+    type Error = Infallible;
+
+    fn step(&mut self, time: KernelTime, step: &Step<'_>) -> Result<(), Infallible> {
+        self.judge(time, step);
+        Ok(())
+    }
+}

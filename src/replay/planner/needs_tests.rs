@@ -1,0 +1,196 @@
+//! Plans of a part of made-up programs.
+
+use std::rc::Rc;
+
+use super::needs::{Found, Needs};
+use super::selected::Selected;
+use super::tests::{Kept, call};
+use super::*;
+use crate::analysis::filter::{Events, Filter};
+use crate::event::syscall_table::CallId;
+use crate::operation::model::{FilePath, Given as GivenPath, Named, OpenFile, PathSource};
+use crate::units::Fd;
+
+/// What a program did, one after the other.
+#[derive(Debug, Default)]
+pub(super) struct Program {
+    pub(super) did: Vec<(Box<SyscallOperation>, Vec<FdEffect>)>,
+    opened: u64,
+}
+
+pub(super) fn given(path: &str) -> Option<GivenPath> {
+    let path = FilePath::new(path, PathSource::Kernel);
+    Some(GivenPath { absolute: Some(path.bytes.clone()), path })
+}
+
+impl Program {
+    pub(super) fn does(&mut self, what: (&str, [u64; 6], i64), named: Option<Named>) -> &mut Self {
+        let start = 10 * self.did.len() as u64;
+        let mut operation = call(what, 1, 0, (start, start + 5));
+        (operation.file, operation.fd) = (None, None);
+        operation.named = named.map(Box::new);
+        self.did.push((operation, Vec::new()));
+        self
+    }
+
+    /// A call with one path or two.
+    fn names(&mut self, name: &str, first: &str, second: &str) -> &mut Self {
+        let second = if second.is_empty() { None } else { given(second) };
+        self.does((name, [1, 1, 0, 0, 0, 0], 0), Some(Named { first: given(first), second }))
+    }
+
+    /// Opens a file as descriptor 3. Its number.
+    fn opens(&mut self, path: &str, flags: i32) -> u64 {
+        let id = self.opened;
+        self.opened += 1;
+        let file = OpenFile {
+            id,
+            path: Some(FilePath::new(path, PathSource::Kernel)),
+            first_path: None,
+            stat: None,
+            flags: Some(flags.cast_unsigned()),
+            pre_created: false,
+        };
+        self.does(("openat", [0, 1, flags.cast_unsigned().into(), 0, 0, 0], 3), None);
+        let (operation, effects) = self.did.last_mut().expect("it was added");
+        let file = Rc::new(file);
+        operation.file = Some(Rc::clone(&file));
+        effects.push(FdEffect::Created { fd: Fd(3), file });
+        id
+    }
+
+    /// Does something with descriptor 3.
+    fn with_it(&mut self, what: (&str, [u64; 6], i64), offset: Option<u64>) -> &mut Self {
+        let of = |it: &FdEffect| match it {
+            FdEffect::Created { file, .. } => Some(Rc::clone(file)),
+            _ => None,
+        };
+        let file = self.did.iter().rev().find_map(|it| it.1.iter().find_map(of)).expect("open");
+        self.does(what, None);
+        let (operation, effects) = self.did.last_mut().expect("it was added");
+        (operation.fd, operation.offset) = (Some(Fd(3)), offset);
+        operation.file = Some(Rc::clone(&file));
+        if what.0 == "close" {
+            effects.push(FdEffect::Destroyed { fd: Fd(3), file });
+        }
+        self
+    }
+
+    fn closes(&mut self) -> &mut Self {
+        self.with_it(("close", [3, 0, 0, 0, 0, 0], 0), None)
+    }
+
+    fn moves(&mut self, name: &str, offset: u64, bytes: u32) -> &mut Self {
+        let what = (name, [3, 1, bytes.into(), offset, 0, 0], bytes.into());
+        self.with_it(what, Some(offset))
+    }
+
+    pub(super) fn tell<S: Sink>(&self, sink: &mut S) -> Result<(), S::Error> {
+        for (operation, effects) in &self.did {
+            sink.step(operation.start, &Step::SyscallBegun(operation))?;
+            let end = operation.end.expect("it has ended");
+            sink.step(end, &Step::SyscallEnded(operation, effects))?;
+        }
+        Ok(())
+    }
+
+    /// The plan of calls with such a name.
+    fn part(&self, name: &str) -> Planner<Kept> {
+        let calls = vec![CallId::by_name(name).expect(name)];
+        let events = Some(Events { calls, ..Events::default() });
+        self.part_of(&Filter { events, ..Filter::default() })
+    }
+
+    pub(super) fn part_of(&self, filter: &Filter) -> Planner<Kept> {
+        let mut found = Found::default();
+        for passes in 0.. {
+            assert!(passes < 99, "it does not end");
+            let mut needs = Needs::new(filter.clone(), found);
+            let Ok(()) = self.tell(&mut needs);
+            found = needs.found;
+            if !found.take_grown() {
+                break;
+            }
+        }
+        let mut selected = Selected::new(filter.clone(), found, Kept::default());
+        let Ok(()) = self.tell(&mut selected);
+        let (planner, mut needs) = selected.end();
+        assert!(!needs.found.take_grown());
+        planner
+    }
+}
+
+/// Which of its operations are in the plan of calls with such a name, by number; nothing is open before.
+#[track_caller]
+fn check(program: &Program, name: &str, expected: &[u64]) {
+    let planner = program.part(name);
+    let first = planner.first.expect("something is planned");
+    let number = |it: &Planned| (it.start + first) / 10;
+    let planned: Vec<u64> = planner.out.0.iter().filter(|it| !it.implicit).map(number).collect();
+    assert_eq!(planned, expected);
+    assert!(planner.given.is_empty(), "{:?}", planner.given);
+    let wanted = program.did.iter().filter(|it| it.0.call.call().name == name).count();
+    assert_eq!(planner.needed, (expected.len() - wanted) as u64);
+}
+
+/// Fails if a file is read that is not there, or is shorter.
+#[test]
+fn who_reads_needs_who_has_made_the_file() {
+    let mut program = Program::default();
+    program.names("mkdir", "/d", "").opens("/d/a", libc::O_CREAT | libc::O_WRONLY);
+    program.moves("pwrite64", 0, 13).closes().opens("/other", libc::O_CREAT);
+    program.closes().names("rename", "/d/a", "/d/b").opens("/d/b", libc::O_RDONLY);
+    program.moves("pread64", 0, 13).closes().names("unlink", "/d/b", "");
+    // Not what is done behind the last read.
+    check(&program, "pread64", &[0, 1, 2, 3, 6, 7, 8]);
+}
+
+/// Fails if a name is taken that is to be made.
+#[test]
+fn who_makes_a_name_needs_who_has_removed_it() {
+    let mut program = Program::default();
+    let makes = libc::O_CREAT | libc::O_EXCL | libc::O_WRONLY;
+    program.opens("/a", makes);
+    program.moves("pwrite64", 0, 7).closes().names("unlink", "/a", "").opens("/a", makes);
+    program.moves("pwrite64", 0, 7).closes();
+    check(&program, "pwrite64", &[0, 1, 2, 3, 4, 5]);
+    check(&program, "unlink", &[0, 2, 3]);
+}
+
+/// Fails if all writes are needed, or none.
+#[test]
+fn who_reads_needs_the_writes_that_made_it_so_long() {
+    let mut program = Program::default();
+    program.opens("/a", libc::O_CREAT | libc::O_EXCL | libc::O_RDWR);
+    program.moves("pwrite64", 0, 100).moves("pwrite64", 50, 50).moves("pwrite64", 50, 51);
+    program.moves("pread64", 0, 101).moves("pwrite64", 0, 200);
+    check(&program, "pread64", &[0, 1, 3, 4]);
+    check(&program, "openat", &[0]);
+}
+
+/// Fails if descriptors of what is left out are open all the time.
+#[test]
+fn files_that_are_opened_one_after_the_other_take_one_descriptor() {
+    let mut program = Program::default();
+    for it in 0..101 {
+        program.opens(&format!("/{it}"), libc::O_CREAT | libc::O_WRONLY);
+        program.moves("pwrite64", 0, 5).closes();
+    }
+    let planner = program.part("pwrite64");
+    assert_eq!((planner.handles(), planner.given.len()), (1, 0));
+    // The last close is behind everything that is wanted.
+    assert_eq!(planner.needed, 101 + 100);
+}
+
+/// Fails if a directory is removed that something is left in.
+#[test]
+fn who_removes_a_directory_needs_it_empty() {
+    let mut program = Program::default();
+    program.names("mkdir", "/d", "").opens("/d/a", libc::O_CREAT | libc::O_RDWR);
+    program.closes().names("rmdir", "/d", "");
+    program.did.last_mut().expect("added").0.ret = Some(-i64::from(libc::ENOTEMPTY));
+    program.names("unlink", "/d/a", "").names("rmdir", "/d", "");
+    check(&program, "rmdir", &[0, 1, 2, 3, 4, 5]);
+    // What was made and removed before is of no matter.
+    check(&program, "mkdir", &[0]);
+}

@@ -1,0 +1,363 @@
+//! Parts of programs that make, rename and remove names as it comes, done again by a kernel that is as simple as that: what was asked for
+//! is done, and everything has the same result.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::rc::Rc;
+
+use proptest::prelude::*;
+
+use super::needs_tests::{Program, given};
+use super::tests::Kept;
+use super::*;
+use crate::analysis::filter::{Events, Filter};
+use crate::event::FileStat;
+use crate::event::syscall_table::CallId;
+use crate::operation::model::{FilePath, Named, OpenFile, PathSource};
+use crate::replay::world::Thing as Kind;
+use crate::units::{DevId, Fd};
+
+/// What stands at a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Node {
+    Directory,
+    /// A file, by its number.
+    File(usize),
+}
+
+/// Names and files, as a kernel has them.
+#[derive(Debug, Default)]
+struct Kernel {
+    names: BTreeMap<String, Node>,
+    /// How long each file is, bytes.
+    files: Vec<u64>,
+}
+
+fn error(errno: i32) -> i64 {
+    -i64::from(errno)
+}
+
+impl Kernel {
+    /// What is there, if what leads there are directories.
+    fn find(&self, path: &str) -> Result<Option<Node>, i32> {
+        let ends = path.match_indices('/').skip(1).map(|it| it.0);
+        for end in ends {
+            match self.names.get(&path[..end]) {
+                Some(Node::Directory) => {}
+                Some(Node::File(_)) => return Err(libc::ENOTDIR),
+                None => return Err(libc::ENOENT),
+            }
+        }
+        Ok(self.names.get(path).copied())
+    }
+
+    fn is_empty(&self, directory: &str) -> bool {
+        let below = format!("{directory}/");
+        let mut behind = self.names.range::<str, _>((Bound::Excluded(&*below), Bound::Unbounded));
+        behind.next().is_none_or(|it| !it.0.starts_with(&below))
+    }
+
+    fn makes_file(&mut self, path: &str) -> Node {
+        let node = Node::File(self.files.len());
+        self.files.push(0);
+        self.names.insert(path.to_owned(), node);
+        node
+    }
+
+    fn mkdir(&mut self, path: &str) -> Result<i64, i32> {
+        if self.find(path)?.is_some() {
+            return Err(libc::EEXIST);
+        }
+        self.names.insert(path.to_owned(), Node::Directory);
+        Ok(0)
+    }
+
+    fn remove(&mut self, path: &str, is_directory: bool) -> Result<i64, i32> {
+        match (self.find(path)?.ok_or(libc::ENOENT)?, is_directory) {
+            (Node::Directory, false) => return Err(libc::EISDIR),
+            (Node::File(_), true) => return Err(libc::ENOTDIR),
+            (Node::Directory, true) if !self.is_empty(path) => return Err(libc::ENOTEMPTY),
+            _ => {}
+        }
+        self.names.remove(path);
+        Ok(0)
+    }
+
+    fn link(&mut self, from: &str, to: &str) -> Result<i64, i32> {
+        match (self.find(from)?.ok_or(libc::ENOENT)?, self.find(to)?) {
+            (_, Some(_)) => Err(libc::EEXIST),
+            (Node::Directory, None) => Err(libc::EPERM),
+            (file, None) => {
+                self.names.insert(to.to_owned(), file);
+                Ok(0)
+            }
+        }
+    }
+
+    fn rename(&mut self, from: &str, to: &str) -> Result<i64, i32> {
+        let node = self.find(from)?.ok_or(libc::ENOENT)?;
+        if to.starts_with(&format!("{from}/")) {
+            return Err(libc::EINVAL);
+        }
+        match (node, self.find(to)?) {
+            (one, Some(other)) if one == other && (from == to || one != Node::Directory) => {
+                return Ok(0);
+            }
+            (_, Some(Node::Directory)) if from.starts_with(&format!("{to}/")) => {
+                return Err(libc::ENOTEMPTY);
+            }
+            (Node::File(_), Some(Node::Directory)) => return Err(libc::EISDIR),
+            (Node::Directory, Some(Node::File(_))) => return Err(libc::ENOTDIR),
+            (Node::Directory, Some(Node::Directory)) if !self.is_empty(to) => {
+                return Err(libc::ENOTEMPTY);
+            }
+            _ => {}
+        }
+        let below = format!("{from}/");
+        let is_moved = |it: &String| it == from || it.starts_with(&below);
+        let moved: Vec<String> = self.names.keys().filter(|it| is_moved(it)).cloned().collect();
+        for path in moved {
+            let node = self.names.remove(&path).expect("found");
+            self.names.insert(format!("{to}{}", &path[from.len()..]), node);
+        }
+        Ok(0)
+    }
+
+    fn open(&mut self, path: &str, flags: i32) -> Result<Node, i32> {
+        let creates = flags & libc::O_CREAT != 0;
+        let node = match self.find(path)? {
+            Some(_) if creates && flags & libc::O_EXCL != 0 => return Err(libc::EEXIST),
+            Some(Node::Directory) if flags & libc::O_ACCMODE != 0 => return Err(libc::EISDIR),
+            Some(node) => node,
+            None if creates => self.makes_file(path),
+            None => return Err(libc::ENOENT),
+        };
+        if let Node::File(file) = node
+            && flags & libc::O_TRUNC != 0
+        {
+            self.files[file] = 0;
+        }
+        Ok(node)
+    }
+
+    /// What a call with a path or two returns, but for an open.
+    fn names(&mut self, name: &str, first: &str, second: &str) -> i64 {
+        let result = match name {
+            "mkdir" => self.mkdir(first),
+            "rmdir" => self.remove(first, true),
+            "unlink" => self.remove(first, false),
+            "link" => self.link(first, second),
+            "rename" => self.rename(first, second),
+            _ => self.find(first).and_then(|it| it.map(|_| 0).ok_or(libc::ENOENT)),
+        };
+        result.unwrap_or_else(error)
+    }
+
+    /// The same of one on an open file.
+    fn moves(&mut self, name: &str, node: Node, offset: u64, bytes: u64) -> i64 {
+        let Node::File(file) = node else { return error(libc::EISDIR) };
+        let length = &mut self.files[file];
+        let moved = match name {
+            "pread64" => length.saturating_sub(offset).min(bytes),
+            "pwrite64" => {
+                *length = (*length).max(offset + bytes);
+                bytes
+            }
+            _ => {
+                *length = offset;
+                0
+            }
+        };
+        moved.cast_signed()
+    }
+}
+
+const NAMES: [&str; 6] = ["mkdir", "rmdir", "unlink", "link", "rename", "newstat"];
+const FLAGS: [i32; 5] = [
+    libc::O_RDONLY,
+    libc::O_RDWR,
+    libc::O_RDWR | libc::O_CREAT,
+    libc::O_RDWR | libc::O_CREAT | libc::O_EXCL,
+    libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC,
+];
+const MOVES: [&str; 3] = ["pread64", "pwrite64", "ftruncate"];
+
+/// One of 14.
+fn path(choice: u8) -> String {
+    let names = ["/a", "/b"];
+    let depth = usize::from(choice % 3) + 1;
+    (0..depth).map(|it| names[usize::from(choice >> (it + 4)) & 1]).collect()
+}
+
+/// A program, and the kernel that it runs on.
+#[derive(Debug, Default)]
+struct Original {
+    program: Program,
+    kernel: Kernel,
+    open: BTreeMap<u64, (Rc<OpenFile>, Node)>,
+    opened: u64,
+}
+
+impl Original {
+    fn does(&mut self, [what, which, one, other]: [u8; 4]) {
+        let (first, second) = (path(one), path(other));
+        let open: Vec<u64> = self.open.keys().copied().collect();
+        let fd = open.get(usize::from(which) % open.len().max(1)).copied();
+        match (what % 8, fd) {
+            (0..=2, _) => self.names(NAMES[usize::from(which % 6)], &first, &second),
+            (3 | 4, _) => self.opens(&first, FLAGS[usize::from(which % 5)]),
+            (5 | 6, Some(fd)) => {
+                let (offset, bytes) = (u64::from(one % 16), u64::from(other % 16) + 1);
+                self.moves(MOVES[usize::from(other) % 3], fd, offset, bytes);
+            }
+            (7, Some(fd)) => self.closes(fd),
+            _ => {}
+        }
+    }
+
+    fn names(&mut self, name: &str, first: &str, second: &str) {
+        let ret = self.kernel.names(name, first, second);
+        let second = if matches!(name, "link" | "rename") { given(second) } else { None };
+        let named = Named { first: given(first), second };
+        self.program.does((name, [1, 1, 0, 0, 0, 0], ret), Some(named));
+    }
+
+    fn opens(&mut self, path: &str, flags: i32) {
+        let result = self.kernel.open(path, flags);
+        let fd = (3..).find(|it| !self.open.contains_key(it)).expect("few are open");
+        let ret = result.map_or_else(error, |_| fd.cast_signed());
+        let named = result.err().map(|_| Named { first: given(path), second: None });
+        let args = [0, 1, flags.cast_unsigned().into(), 0, 0, 0];
+        self.program.does(("openat", args, ret), named);
+        let Ok(node) = result else { return };
+        let (mode, size) = match node {
+            Node::Directory => (libc::S_IFDIR, 0),
+            Node::File(file) => (libc::S_IFREG, self.kernel.files[file]),
+        };
+        let stat = Some(FileStat { mode: mode | 0o644, dev: DevId(0), ino: 0, size });
+        let file = Rc::new(OpenFile {
+            id: self.opened,
+            path: Some(FilePath::new(path, PathSource::Kernel)),
+            first_path: None,
+            stat,
+            flags: Some(flags.cast_unsigned()),
+            pre_created: false,
+        });
+        self.opened += 1;
+        self.open.insert(fd, (Rc::clone(&file), node));
+        let (operation, effects) = self.program.did.last_mut().expect("it was added");
+        operation.file = Some(Rc::clone(&file));
+        effects.push(FdEffect::Created { fd: number(fd), file });
+    }
+
+    fn moves(&mut self, name: &str, fd: u64, offset: u64, bytes: u64) {
+        let (file, node) = self.open[&fd].clone();
+        let args = match name {
+            "ftruncate" => [fd, offset, 0, 0, 0, 0],
+            _ => [fd, 1, bytes, offset, 0, 0],
+        };
+        let ret = self.kernel.moves(name, node, offset, bytes);
+        self.program.does((name, args, ret), None);
+        let (operation, _) = self.program.did.last_mut().expect("it was added");
+        (operation.fd, operation.file) = (Some(number(fd)), Some(file));
+        if name != "ftruncate" {
+            (operation.offset, operation.bytes_requested) = (Some(offset), Some(bytes));
+        }
+    }
+
+    fn closes(&mut self, fd: u64) {
+        let (file, _) = self.open.remove(&fd).expect("open");
+        self.program.does(("close", [fd, 0, 0, 0, 0, 0], 0), None);
+        let (operation, effects) = self.program.did.last_mut().expect("it was added");
+        (operation.fd, operation.file) = (Some(number(fd)), Some(Rc::clone(&file)));
+        effects.push(FdEffect::Destroyed { fd: number(fd), file });
+    }
+}
+
+fn number(fd: u64) -> Fd {
+    Fd(i32::try_from(fd).expect("a small one"))
+}
+
+/// What came out otherwise than in the capture, when a plan was done on the files that it wants to be there.
+fn replayed(planner: &Planner<Kept>) -> Vec<String> {
+    let mut kernel = Kernel::default();
+    for entry in planner.world.entries() {
+        let path = String::from_utf8(entry.path).expect("text");
+        match entry.thing {
+            Kind::File(file) => {
+                kernel.names.insert(path, Node::File(kernel.files.len()));
+                kernel.files.push(planner.world.size(file).first());
+            }
+            _ => drop(kernel.names.insert(path, Node::Directory)),
+        }
+    }
+    let mut open: BTreeMap<Handle, Node> = BTreeMap::new();
+    let mut others = Vec::new();
+    for it in &planner.out.0 {
+        let name = it.call.call().name;
+        let text =
+            |it: &Option<Vec<u8>>| String::from_utf8(it.clone().unwrap_or_default()).expect("text");
+        let (first, second) = (text(&it.path), text(&it.second_path));
+        let node = it.handle.and_then(|it| open.get(&it).copied());
+        let ret = match (name, node) {
+            ("openat", _) => {
+                let flags = i32::try_from(it.args[2]).expect("flags");
+                let result = kernel.open(&first, flags);
+                if let (Ok(node), Some(made)) = (result, it.makes) {
+                    open.insert(made, node);
+                }
+                result.map_or_else(error, |_| it.ret.max(0))
+            }
+            ("close", Some(_)) => {
+                open.remove(&it.handle.expect("it has one"));
+                0
+            }
+            ("ftruncate", Some(node)) => kernel.moves(name, node, it.args[1], 0),
+            ("pread64" | "pwrite64", Some(node)) => {
+                kernel.moves(name, node, it.args[3], it.args[2])
+            }
+            (_, None) if it.path.is_some() => kernel.names(name, &first, &second),
+            _ => error(libc::EBADF),
+        };
+        if ret != it.ret {
+            others.push(format!("{name} {first} {second} at {}: {ret}, not {}", it.start, it.ret));
+        }
+    }
+    others
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(500))]
+
+    /// Fails if something is not in the plan that has an effect on what is.
+    #[test]
+    fn a_part_of_a_program_is_done_with_what_it_needs(
+        choices in prop::collection::vec(any::<[u8; 4]>(), 1..120),
+        wanted in 0_usize..11,
+        window in prop::option::of((any::<u16>(), any::<u16>())),
+    ) {
+        let mut original = Original::default();
+        choices.iter().for_each(|it| original.does(*it));
+        let program = &original.program;
+        let calls: Vec<&str> = NAMES.into_iter().chain(MOVES).chain(["openat", "close"]).collect();
+        let calls = vec![CallId::by_name(calls[wanted]).expect("there is one")];
+        let time = |it: u16| KernelTime(u64::from(it) % (10 * program.did.len() as u64 + 1));
+        let filter = Filter {
+            events: Some(Events { calls: calls.clone(), ..Events::default() }),
+            window: window.map(|it| (time(it.0), time(it.1))),
+            ..Filter::default()
+        };
+        let mut whole = Planner::new(Kept::default());
+        let Ok(()) = program.tell(&mut whole);
+        prop_assert_eq!(replayed(&whole), Vec::<String>::new(), "the whole");
+        let planner = program.part_of(&filter);
+        prop_assert_eq!(replayed(&planner), Vec::<String>::new());
+        prop_assert_eq!(planner.given.len(), 0);
+        let is_wanted = |it: &&(Box<SyscallOperation>, Vec<FdEffect>)| {
+            let end = it.0.end.expect("it has ended");
+            calls.contains(&it.0.call) && filter.window.is_none_or(|(from, until)| from < end && end <= until)
+        };
+        let wanted = program.did.iter().filter(is_wanted).count() as u64;
+        prop_assert_eq!(planner.done.values().sum::<u64>() + planner.left.values().sum::<u64>() - planner.needed, wanted);
+    }
+}
