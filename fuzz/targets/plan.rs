@@ -58,7 +58,7 @@ fn seeds() {
         let mut operations = Vec::new();
         for call in 0..12 {
             let mut it = operation(call, [1, 1, 512, 3, 4, 5], 512);
-            (it.path, it.second_path) = (Some(b"/d/f"), Some(b"/d/g"));
+            (it.path, it.second_path) = (Some(&b"/d/f"[..]), Some(&b"/d/g"[..]));
             (it.makes, it.target, it.flags) = ((call == 0).then_some(0), Some(1), Some(0o102));
             operations.extend(bytes(postcard::to_allocvec(&it)));
         }

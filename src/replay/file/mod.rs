@@ -257,5 +257,15 @@ pub struct Index {
     pub names_at: u64,
 }
 
+impl Index {
+    /// All names in it that are ours.
+    fn words(&self) -> impl Iterator<Item = &str> {
+        let calls = self.calls.iter().map(|it| it.name.as_str());
+        let others = self.calls.iter().filter_map(|it| it.asynchronous.as_deref());
+        let left = self.left.iter().flat_map(|it| [it.reason.as_str(), it.call.as_str()]);
+        calls.chain(others).chain(left).chain([self.machine.as_str()])
+    }
+}
+
 #[cfg(test)]
 mod tests;

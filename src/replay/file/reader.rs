@@ -95,6 +95,11 @@ impl PlanReader {
         }
         reader.index_at = u64::from_le_bytes(at);
         let index: Index = reader.decoded(reader.index_at, KIND_INDEX)?;
+        // They are shown as they are.
+        if !index.words().all(|it| it.bytes().all(|it| matches!(it, b' '..=b'~'))) {
+            let (at, what) = (reader.index_at, "a name in it is none");
+            return Err(PlanError::Damaged { at, what });
+        }
         if index.machine != std::env::consts::ARCH {
             return Err(PlanError::Machine(index.machine));
         }

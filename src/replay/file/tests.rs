@@ -131,6 +131,13 @@ fn a_plan_for_another_machine_is_told() {
     assert!(error.contains("it is for m68k machines"), "{error}");
 }
 
+/// Fails if a plan can tell a terminal what to do.
+#[test]
+fn names_that_are_none_are_told() {
+    let error = open(&plan_for(3, "\u{1b}[2J")).expect_err("no name").to_string();
+    assert!(error.contains("a name in it is none"), "{error}");
+}
+
 /// A plan that has nothing but this frame, of so many bytes as it says.
 fn with_index(stored: &[u8], stored_bytes: u32, payload_bytes: u32) -> Vec<u8> {
     let mut bytes = [&FILE_MAGIC[..], &VERSION.to_le_bytes(), &[0; 6]].concat();
