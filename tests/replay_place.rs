@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use support::need::{Need, require};
 use support::process::Finished;
-use support::recording::iotrace;
+use support::recording::{BINARY, TIMEOUT, iotrace};
 use support::{scratch_dir, text};
 
 /// A plan, and a directory for its replay.
@@ -124,4 +124,24 @@ fn other_files_are_refused() {
     replay.assert_refused("(/a was not made by init); remove what init has not made, and make");
     fs::remove_file(replay.inside("a")).expect("made");
     replay.run().success();
+}
+
+/// Fails if a replay is not removed, or only in part, where it is named by a link to it or as the working directory.
+#[test]
+fn a_replay_is_purged_by_any_of_its_names() {
+    if !require(Need::Root) {
+        return;
+    }
+    let dir = scratch_dir("replay_place");
+    let replay = Replay::new(dir.path(), "one", 1);
+    let link = dir.path().join("link");
+    std::os::unix::fs::symlink(&replay.root, &link).expect("space");
+    replay.init();
+    iotrace(&["replay", "purge", "--root", text(&link)]).success();
+    assert!(!replay.root.exists() && link.is_symlink());
+    replay.init();
+    let mut command = std::process::Command::new(BINARY);
+    command.args(["replay", "purge", "--root", "."]).current_dir(&replay.root);
+    support::process::run(&mut command, TIMEOUT).expect("it ends").success();
+    assert!(!replay.root.exists());
 }

@@ -34,6 +34,7 @@ fn operation(call: u16, args: [u64; 6], ret: i64) -> Operation<'static> {
         gap: 5,
         took: 7,
         others: 1,
+        behind: 0,
         keeps_handle: false,
         implicit: false,
         before: vec![(0, 0)],

@@ -192,11 +192,24 @@ pub fn failed(
 
 /// It, or what leads to it, is no directory; `wants`: it was to be one itself.
 fn no_directory(world: &mut World, node: NodeId, wants: bool) {
+    // Then it is known what is none.
+    if is_below_file(world, node) {
+        return;
+    }
     let parent = world.way(node).nth(1);
     match parent.filter(|it| world.thing(*it) != Some(Thing::Directory)) {
         Some(parent) if !wants => world.file_there(parent),
         _ => world.file_there(node),
     };
+}
+
+fn is_below_file(world: &World, node: NodeId) -> bool {
+    world.way(node).skip(1).any(|it| matches!(world.thing(it), Some(Thing::File(_))))
+}
+
+/// True if what it is in is known to be a directory.
+fn is_in_directory(world: &World, node: NodeId) -> bool {
+    world.way(node).nth(1).is_none_or(|it| world.thing(it) == Some(Thing::Directory))
 }
 
 /// The same of a call with two names. Where it does not say which of them is meant, nothing is learnt.
@@ -216,7 +229,7 @@ fn failed_with_two(world: &mut World, call: &Call, errno: i32, [from, to]: [Node
             world.was_there(from, Thing::Any);
             world.was_there(to, Thing::Directory);
         }
-        libc::ENOTDIR if renames && world.is_unasked(to) => {
+        libc::ENOTDIR if renames && [from, to].iter().all(|it| is_in_directory(world, *it)) => {
             world.was_there(from, Thing::Directory);
             world.file_there(to);
         }

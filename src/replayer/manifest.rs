@@ -345,8 +345,12 @@ impl Place {
                 }
             }
         }
-        match fs::remove_dir(&self.directory) {
+        // It may have been given as `.`, or through a link.
+        let directory = fs::canonicalize(&self.directory);
+        match directory.and_then(fs::remove_dir) {
             Err(it) if it.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(()),
+            // Something is mounted there: it is empty now.
+            Err(it) if it.kind() == io::ErrorKind::ResourceBusy => Ok(()),
             it => it.map_err(|source| ManifestError::Io { path: self.directory, source }),
         }
     }

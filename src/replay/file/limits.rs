@@ -27,6 +27,9 @@ pub const WORKERS_MAX: usize = 1 << 20;
 /// Files that are there before, and files that have names: more than an ext4 of 128 GB has by default.
 pub const FILES_MAX: usize = 1 << 23;
 
+/// Parts of a file that have data, or none: as many as a terabyte has in a MiB each.
+pub const PARTS_MAX: usize = 1 << 20;
+
 /// Descriptors that are open before: as many as one process may have by default (`fs.nr_open`).
 pub const GIVEN_MAX: usize = 1 << 20;
 

@@ -39,7 +39,7 @@ mod writer;
 pub use fingerprint::Fingerprint;
 pub use limits::{
     CALLS_MAX, FILES_BYTES_MAX, FILES_MAX, GIVEN_MAX, INDEX_BYTES_MAX, OPERATIONS_BYTES,
-    OPERATIONS_BYTES_MAX, OPERATIONS_MAX, WORKERS_MAX,
+    OPERATIONS_BYTES_MAX, OPERATIONS_MAX, PARTS_MAX, WORKERS_MAX,
 };
 pub use reader::{PlanError, PlanReader};
 pub use writer::{PlanWriter, finish};
@@ -147,6 +147,7 @@ pub struct FileBefore {
     /// The place in this list of the file that this is a second name of.
     pub same_as: Option<u32>,
     /// Where a file has data and where holes, as far as known, in order.
+    #[serde(deserialize_with = "limits::at_most::<_, _, PARTS_MAX>")]
     pub parts: Vec<Part>,
 }
 

@@ -9,8 +9,8 @@ use serde::Serialize;
 use super::{
     CallPlan, END_MAGIC, FILE_HEADER_BYTES, FILE_MAGIC, FILES_MAX, FRAME_HEADER_BYTES, FRAME_MAGIC,
     FileBefore, FileKind, Files, GIVEN_MAX, GivenPlan, Index, KIND_FILES, KIND_INDEX, KIND_NAMES,
-    KIND_OPERATIONS, LeftPlan, Names, OPERATIONS_BYTES, OPERATIONS_MAX, Operation, VERSION,
-    WORKERS_MAX, WorkerPlan, payload_bytes_max,
+    KIND_OPERATIONS, LeftPlan, Names, OPERATIONS_BYTES, OPERATIONS_MAX, Operation, PARTS_MAX,
+    VERSION, WORKERS_MAX, WorkerPlan, payload_bytes_max,
 };
 use crate::analysis::done::What;
 use crate::event::syscall_table::{CallId, Class, Role};
@@ -323,7 +323,8 @@ fn files(world: &World) -> Vec<FileBefore> {
         let same_as = first.filter(|it| *it != place);
         let (path, mode, has_more) = (entry.path, entry.mode, entry.has_more);
         let parts = file.filter(|_| same_as.is_none());
-        let parts = parts.into_iter().flat_map(|it| world.parts(it)).collect();
+        // What is behind so many is data, as what nobody has asked about; init counts the file among those that differ.
+        let parts = parts.into_iter().flat_map(|it| world.parts(it)).take(PARTS_MAX).collect();
         FileBefore { path, kind, size, mode, has_more, same_as, parts }
     };
     world.entries().into_iter().enumerate().map(place).collect()
