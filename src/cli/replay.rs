@@ -14,8 +14,8 @@ use super::convert::Converted;
 use super::error::CliError;
 use super::pick::Wish;
 use super::replay_args::{
-    ContentArg, InitArgs, LevelArg, OrderArg, PacingArg, PlanArgs, PurgeArgs, ReplayArgs,
-    ReplayVerb, RunArgs, SpeedArg,
+    ContentArg, EngineArg, InitArgs, LevelArg, OrderArg, PacingArg, PlanArgs, PurgeArgs,
+    ReplayArgs, ReplayVerb, RunArgs, SpeedArg,
 };
 use super::{analyse, exit_lines, replay_places, say, signals};
 use crate::replay::file::{
@@ -27,11 +27,12 @@ use crate::replay::planner::{Out, Planner};
 use crate::replayer::contents::Contents;
 use crate::replayer::manifest::{Place, State};
 use crate::replayer::places::{AllPurged, Places, purge_all};
-use crate::replayer::run::{self, Machine, Options, Order, Pacing, Replayed};
+use crate::replayer::run::{self, Engine, Machine, Options, Order, Pacing, Replayed};
 use crate::replayer::window::Window;
 use crate::replayer::{check, init};
 use crate::report;
 use crate::report::replay_run::Run;
+use crate::sys::again::Rules;
 use crate::sys::{caches, sandbox};
 
 /// It was done, and not everything came as it was to come.
@@ -55,6 +56,9 @@ pub(super) fn run(args: &ReplayArgs) -> Result<ExitCode, CliError> {
         ReplayVerb::Run(args) => match (args.block.level, &args.root, &args.block.device) {
             (LevelArg::Block, _, Some(device)) => super::replay_block::run(args, device),
             (LevelArg::Call, Some(root), _) => match (&args.trace, args.rounds) {
+                (Some(_), _) if args.engine == EngineArg::IoUring => Err(CliError::Usage(
+                    "--trace compares the calls of a replay with the plan, and what an io_uring does is no call; try: --engine calls".into(),
+                )),
                 (Some(trace), _) => super::replay_trace::run(args, trace, root),
                 (None, Some(rounds)) => super::replay_loop::run(args, rounds, root),
                 (None, None) => again(args, root),
@@ -153,6 +157,7 @@ fn again(args: &RunArgs, root: &Path) -> Result<ExitCode, CliError> {
         );
     }
     check_files(&before, &init)?;
+    run::check(options.engine).map_err(usage)?;
     places.set(State::Running).map_err(usage)?;
     let template = "{bar:40} {pos}/{len} operations {per_sec} {elapsed}";
     let bar = bar(report::replay_run::planned(&index), template);
@@ -206,7 +211,7 @@ fn tell(
     notes: Vec<String>,
     to: Box<dyn io::Write + Send>,
 ) -> Result<ExitCode, CliError> {
-    let Replayed { index, names, comparison, is_stopped, not_given, too_few, most, cpus } =
+    let Replayed { index, names, comparison, is_stopped, not_given, too_few, most, rings, cpus } =
         replayed;
     let expected = options.pacing != Pacing::Max;
     let run = Run {
@@ -217,6 +222,7 @@ fn tell(
         is_stopped: *is_stopped,
         until: options.window.until,
         threads: (*most, *cpus),
+        rings: (options.engine != Engine::Calls).then_some(*rings),
     };
     let mut report = report::replay_run::report(&run, analyse::limit(&args.print));
     report.notes.extend(notes);
@@ -276,10 +282,14 @@ pub(super) fn options(args: &RunArgs) -> Options {
         OrderArg::Thread => Order::Thread,
         OrderArg::None => Order::None,
     };
+    let engine = match args.engine {
+        EngineArg::Calls => Engine::Calls,
+        EngineArg::IoUring => Engine::IoUring(Rules::new()),
+    };
     let [from, until] = [args.from, args.until]
         .map(|it| it.map(|it| u64::try_from(it.as_nanos()).unwrap_or(u64::MAX)));
     let window = Window { from, until };
-    Options { order, pacing, speed, contents: contents(args.content), window }
+    Options { order, pacing, speed, engine, contents: contents(args.content), window }
 }
 
 /// There has to be something in it.
