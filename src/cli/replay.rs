@@ -11,7 +11,8 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::error::CliError;
 use super::replay_args::{
-    ContentArg, LevelArg, OrderArg, PacingArg, PurgeArgs, ReplayArgs, ReplayVerb, RunArgs, SpeedArg,
+    ContentArg, EngineArg, LevelArg, OrderArg, PacingArg, PurgeArgs, ReplayArgs, ReplayVerb,
+    RunArgs, SpeedArg,
 };
 use super::{analyse, replay_places, say, signals};
 use crate::replay::file::{FileBefore, Fingerprint, Index, PlanReader};
@@ -20,10 +21,11 @@ use crate::replayer::check;
 use crate::replayer::contents::Contents;
 use crate::replayer::manifest::{Place, State};
 use crate::replayer::places::{AllPurged, Places, purge_all};
-use crate::replayer::run::{self, Machine, Options, Order, Pacing, Replayed};
+use crate::replayer::run::{self, Engine, Machine, Options, Order, Pacing, Replayed};
 use crate::replayer::window::Window;
 use crate::report;
 use crate::report::replay_run::Run;
+use crate::sys::again::Rules;
 use crate::sys::user::{self, Identity};
 use crate::sys::{caches, sandbox};
 
@@ -38,6 +40,9 @@ pub(super) fn run(args: &ReplayArgs) -> Result<ExitCode, CliError> {
         ReplayVerb::Run(args) => match (args.block.level, &args.root, &args.block.device) {
             (LevelArg::Block, _, Some(device)) => super::replay_block::run(args, device),
             (LevelArg::Call, Some(root), _) => match (&args.trace, args.rounds) {
+                (Some(_), _) if args.engine == EngineArg::IoUring => Err(CliError::Usage(
+                    "--trace compares the calls of a replay with the plan, and what an io_uring does is no call; try: --engine calls".into(),
+                )),
                 (Some(trace), _) => super::replay_trace::run(args, trace, root),
                 (None, Some(rounds)) => super::replay_loop::run(args, rounds, root),
                 (None, None) => again(args, root),
@@ -76,6 +81,7 @@ fn again(args: &RunArgs, root: &Path) -> Result<ExitCode, CliError> {
         );
     }
     check_files(&before, &init)?;
+    run::check(options.engine).map_err(usage)?;
     places.set(State::Running).map_err(usage)?;
     user.as_ref().map_or(Ok(()), Identity::begin).map_err(usage)?;
     let replayed = all((reader, index), options, machine, &is_over);
@@ -153,7 +159,7 @@ pub(super) fn tell(
     notes: Vec<String>,
     to: Box<dyn io::Write + Send>,
 ) -> Result<ExitCode, CliError> {
-    let Replayed { index, names, comparison, is_stopped, not_given, too_few, most, cpus } =
+    let Replayed { index, names, comparison, is_stopped, not_given, too_few, most, rings, cpus } =
         replayed;
     let expected = options.pacing != Pacing::Max;
     let run = Run {
@@ -164,6 +170,7 @@ pub(super) fn tell(
         is_stopped: *is_stopped,
         until: options.window.until,
         threads: (*most, *cpus),
+        rings: (options.engine != Engine::Calls).then_some(*rings),
     };
     let mut report = report::replay_run::report(&run, analyse::limit(&args.print));
     report.notes.extend(notes);
@@ -223,10 +230,14 @@ pub(super) fn options(args: &RunArgs) -> Options {
         OrderArg::Thread => Order::Thread,
         OrderArg::None => Order::None,
     };
+    let engine = match args.engine {
+        EngineArg::Calls => Engine::Calls,
+        EngineArg::IoUring => Engine::IoUring(Rules::new()),
+    };
     let [from, until] = [args.from, args.until]
         .map(|it| it.map(|it| u64::try_from(it.as_nanos()).unwrap_or(u64::MAX)));
     let window = Window { from, until };
-    Options { order, pacing, speed, contents: contents(args.content), window }
+    Options { order, pacing, speed, engine, contents: contents(args.content), window }
 }
 
 /// There has to be something in it.

@@ -84,6 +84,9 @@ pub(super) struct RunArgs {
     /// What keeps operations apart
     #[arg(long, value_enum, value_name = "ORDER", default_value = "deps")]
     pub(super) order: OrderArg,
+    /// How asynchronous operations are done, as many at once as in the capture
+    #[arg(long, value_enum, value_name = "ENGINE", default_value = "calls", requires = "root")]
+    pub(super) engine: EngineArg,
     /// What is written: `sparse` or `zero`, `random`, `random:SEED`, `compress:PERCENT`, as with `replay init`
     #[arg(long, value_name = "CONTENT", default_value = "random", value_parser = values::parse_content)]
     pub(super) content: ContentArg,
@@ -207,6 +210,16 @@ pub(super) enum OrderArg {
     Thread,
     /// All threads begin at once
     None,
+}
+
+/// Who does asynchronous operations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum EngineArg {
+    /// A thread for each of those that are under way at once, which makes a call
+    Calls,
+    /// One thread for all of a thread of the capture, with an io_uring: operations begin as close to each other as they were submitted
+    #[value(name = "io_uring")]
+    IoUring,
 }
 
 /// What files contain.

@@ -107,7 +107,7 @@ pub(super) struct Next {
 pub(super) struct Loaded {
     pub(super) worker: u32,
     /// The first one's number.
-    pub(super) first: u32,
+    first: u32,
     /// The same without implicit ones.
     first_explicit: u32,
     pub(super) batch: Batch,
@@ -125,6 +125,11 @@ pub(super) struct Loaded {
 }
 
 impl Loaded {
+    /// Which of its worker's operations that one of it is.
+    pub(super) fn number(&self, index: usize) -> u32 {
+        self.first.wrapping_add(u32::try_from(index).unwrap_or(0))
+    }
+
     /// Memory that it takes, in bytes, with room for what comes of it.
     pub(super) fn bytes(&self) -> usize {
         size_of_val(self)

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   plan ─► init ─► the files as they were           (manifest: what was made, and for which plan)
-//!        ─► run  ─► one thread for each of the original, helpers that read ahead and compare
+//!        ─► run  ─► one thread for each of the original and for each lane, or one for all lanes of one; helpers that read ahead and compare
 //!        ─► purge ─► what the manifest lists is gone
 //! ```
 //!
@@ -13,10 +13,14 @@ mod at_work;
 pub mod block;
 pub mod check;
 pub mod contents;
+mod course;
+mod crew;
 mod fill;
+mod frames;
 mod given;
 mod helper;
 pub mod init;
+mod lane;
 mod load;
 pub mod manifest;
 pub mod maps;
@@ -26,6 +30,7 @@ mod progress;
 pub mod purge;
 pub mod read;
 pub mod run;
+mod server;
 pub mod settings;
 mod stamps;
 mod turns;

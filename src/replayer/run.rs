@@ -14,6 +14,7 @@ use thiserror::Error;
 use super::ahead::Ahead;
 use super::at_work::AtWork;
 use super::contents;
+use super::crew::{self, Crew};
 use super::given::Given;
 use super::helper::{Request, help};
 use super::load::Source;
@@ -21,11 +22,10 @@ use super::progress::Progress;
 use super::stamps::Stamps;
 use super::turns::Turns;
 use super::window::{Gate, Window};
-use super::worker::{Failure, Shared, Told, work};
+use super::worker::{Failure, Shared, Told};
 use crate::replay::comparison::Comparison;
 use crate::replay::file::{Index, PlanError, PlanReader};
-use crate::replay::traced::THREAD_NAME;
-use crate::sys::again::{Contents, Slots};
+use crate::sys::again::{Contents, NoRing, Ring, Rules, Slots};
 use crate::sys::ticks::Ticks;
 use crate::sys::{limits, thread};
 
@@ -53,6 +53,15 @@ pub enum Pacing {
     Max,
 }
 
+/// How asynchronous operations are done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Engine {
+    /// A thread for each that is under way makes a call.
+    Calls,
+    /// One thread for each of the original hands them to a ring, which these rules are for.
+    IoUring(Rules),
+}
+
 /// How a plan is replayed.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
@@ -62,6 +71,8 @@ pub struct Options {
     pub pacing: Pacing,
     /// How often faster than in the capture, above 0.
     pub speed: f64,
+    /// Who does what is asynchronous.
+    pub engine: Engine,
     /// What is written.
     pub contents: contents::Contents,
     /// Which part of it.
@@ -98,6 +109,8 @@ pub struct Replayed {
     pub too_few: Option<(u64, u64)>,
     /// Threads that were there at once at most.
     pub most: usize,
+    /// Those of them that had a ring, all in all.
+    pub rings: usize,
     /// CPUs of this machine.
     pub cpus: usize,
 }
@@ -153,6 +166,26 @@ pub enum RunError {
     /// Not enough threads.
     #[error("cannot start a thread of the replay: {0}; try: ulimit -u unlimited")]
     Thread(io::Error),
+    /// No ring.
+    #[error(transparent)]
+    NoRing(#[from] NoRing),
+    /// A ring that does not work any more.
+    #[error(
+        "the kernel takes no more operations of the replay's io_uring: {0}; try: --engine calls"
+    )]
+    Ring(io::Error),
+}
+
+/// Whether operations can be done so, with the rights that we have.
+///
+/// # Errors
+///
+/// There is no io_uring for us.
+pub fn check(engine: Engine) -> Result<(), NoRing> {
+    match engine {
+        Engine::Calls => Ok(()),
+        Engine::IoUring(rules) => Ring::new(1, rules).map(drop),
+    }
 }
 
 /// More than any kernel lets a process have by default (`sysctl fs.nr_open`).
@@ -162,8 +195,8 @@ const HANDLES_MAX: u32 = 1 << 24;
 /// has 65,530 by default (`sysctl vm.max_map_count`); without one of them the library ends the process.
 const THREADS_MAX: usize = 10_000;
 
-/// Descriptors of our own, and what threads have open for a moment.
-const OWN_DESCRIPTORS: i32 = 256;
+/// Descriptors of our own without rings, and what threads have open for a moment.
+const OWN_DESCRIPTORS: usize = 256;
 
 /// Replays a plan in the root directory that we have. `go_on` is asked now and then, and told how many operations are done.
 ///
@@ -185,8 +218,10 @@ pub fn run(
     let contents = Contents::new(source.longest, fill).map_err(RunError::Memory)?;
     thread::allow_interrupts().map_err(RunError::Signal)?;
     let may_have = limits::raise_open_files();
-    let count = i32::try_from(source.index.handles).unwrap_or(i32::MAX);
-    let slots = Slots::new(source.index.handles, count.saturating_add(OWN_DESCRIPTORS));
+    let own = OWN_DESCRIPTORS.saturating_add(crew::rings(&source.index, options.engine));
+    let needed = usize::try_from(source.index.handles).unwrap_or(usize::MAX).saturating_add(own);
+    let reserved = i32::try_from(needed).unwrap_or(i32::MAX);
+    let slots = Slots::new(source.index.handles, reserved);
     slots.make_room(may_have);
     let workers = source.index.workers.len();
     let (births, first) = births(&source.index, options.order);
@@ -208,14 +243,14 @@ pub fn run(
         contents,
     };
     let (comparison, ended) = all(&shared, &first, cpus, go_on)?;
-    let Ended { is_stopped, most } = ended;
+    let Ended { is_stopped, most, rings } = ended;
     let Source { reader, index, .. } = shared.source;
     let names = reader.names(&index)?;
     // The highest number that is asked for: each handle has one of its own, behind those that the kernel chooses.
-    let needed = 2 * u64::from(index.handles) + u64::from(OWN_DESCRIPTORS.unsigned_abs());
+    let needed = needed as u64 + u64::from(index.handles);
     let too_few = (needed > may_have).then_some((needed, may_have));
     let not_given = shared.given.failed();
-    Ok(Replayed { index, names, comparison, is_stopped, not_given, too_few, most, cpus })
+    Ok(Replayed { index, names, comparison, is_stopped, not_given, too_few, most, rings, cpus })
 }
 
 /// Who is born by whose operations; and who is there at the start.
@@ -238,6 +273,7 @@ fn births(index: &Index, order: Order) -> (Vec<Vec<(u32, u32)>>, Vec<u32>) {
 struct Ended {
     is_stopped: bool,
     most: usize,
+    rings: usize,
 }
 
 /// Starts everybody and waits for them. What was compared.
@@ -283,48 +319,39 @@ fn threads<'scope>(
     go_on: &mut dyn FnMut(u64) -> bool,
 ) -> Result<Ended, RunError> {
     let (tell, told): (Sender<Told>, Receiver<Told>) = channel();
-    let start = |worker: u32| -> Result<(), RunError> {
-        let (requests, tell) = (requests.clone(), tell.clone());
-        let run = move || work(shared, worker, &requests, &tell);
-        Builder::new()
-            .name(format!("{THREAD_NAME}{worker}"))
-            .spawn_scoped(scope, run)
-            .map(drop)
-            .map_err(RunError::Thread)
-    };
+    let mut crew = Crew::new(scope, shared, requests, tell);
     let mut result = Ok(());
-    let (mut alive, mut prepared, mut most, mut is_stopped) = (0_usize, 0, 0, false);
+    let (mut prepared, mut most, mut is_stopped) = (0, 0, false);
     let mut born: Vec<u32> = first.to_vec();
     loop {
-        if alive + born.len() > THREADS_MAX {
-            result = result.and(Err(RunError::TooMany(alive + born.len())));
+        if crew.threads() + born.len() > THREADS_MAX {
+            result = result.and(Err(RunError::TooMany(crew.threads() + born.len())));
         }
         for worker in born.drain(..) {
-            result = result.and_then(|()| start(worker));
-            alive += usize::from(result.is_ok());
+            result = result.and_then(|()| crew.start(worker));
         }
-        most = most.max(alive);
+        most = most.max(crew.threads());
         // ORDERING: only a flag.
-        shared.may_spin.store(alive < cpus, Ordering::Relaxed);
+        shared.may_spin.store(crew.threads() < cpus, Ordering::Relaxed);
         if (result.is_err() || is_stopped) && !shared.turns.is_over() {
             shared.turns.stop();
             shared.gate.open();
         }
         // Whoever had children has told so before it told that it is prepared.
-        if prepared == alive && !shared.gate.is_open() {
+        if prepared == crew.workers() && !shared.gate.is_open() {
             shared.stamps.begin_again();
             shared.gate.open();
         }
-        if alive == 0 {
-            return result.map(|()| Ended { is_stopped, most });
+        if crew.workers() == 0 {
+            return result.map(|()| Ended { is_stopped, most, rings: crew.rings() });
         }
         match told.recv_timeout(LOOK_EVERY) {
             Ok(Told::Born(worker)) if result.is_ok() && !is_stopped => born.push(worker),
             Ok(Told::Born(_)) => {}
             Ok(Told::Prepared) => prepared += 1,
-            Ok(Told::Ended) => alive -= 1,
-            Ok(Told::Failed(failure)) => {
-                alive -= 1;
+            Ok(Told::Ended(worker)) => crew.ended(worker),
+            Ok(Told::Failed(worker, failure)) => {
+                crew.ended(worker);
                 result = Err(failure.into());
             }
             // Who has not come by now may wait for what never comes.
@@ -341,6 +368,7 @@ impl From<Failure> for RunError {
             Failure::Plan(it) => Self::Plan(it),
             Failure::Memory(it) => Self::Memory(it),
             Failure::Panicked => Self::Worker,
+            Failure::Ring(it) => Self::Ring(it),
         }
     }
 }

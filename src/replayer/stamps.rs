@@ -7,10 +7,10 @@ use crate::sys::ticks::{Both, Ticks};
 use crate::units::KernelTime;
 
 /// Who has to wait longer than this for a time sleeps; the rest it looks at the clock, as sleeping takes some 50 µs more than asked.
-const SPIN_NS: u64 = 60_000;
+pub(super) const SPIN_NS: u64 = 60_000;
 
 /// Nobody sleeps longer without a look at whether all is over.
-const SLEEP_NS: u64 = 100_000_000;
+pub(super) const SLEEP_NS: u64 = 100_000_000;
 
 /// What is read, and since when times are counted.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ impl Stamps {
     }
 
     /// ns since the replay began, by the clock.
-    fn clock(&self) -> u64 {
+    pub(super) fn clock(&self) -> u64 {
         clock::now().0.saturating_sub(self.begin())
     }
 

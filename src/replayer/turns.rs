@@ -86,6 +86,16 @@ impl Turns {
         it.reach(|done| done > number, &self.is_over)
     }
 
+    /// True if that operation of that worker is over.
+    pub(super) fn is_done(&self, (worker, number): (u32, u32)) -> bool {
+        self.workers.get(worker as usize).is_none_or(|it| it.get() > number)
+    }
+
+    /// True if so many operations are over.
+    pub(super) fn is_turn(&self, turn: u64) -> bool {
+        self.all.get() == wrapped(turn)
+    }
+
     /// Until so many operations are over; false: all is.
     pub(super) fn wait_for_turn(&self, turn: u64) -> bool {
         self.all.reach(|done| done == wrapped(turn), &self.is_over)

@@ -27,6 +27,8 @@ pub struct Run<'a> {
     pub until: Option<u64>,
     /// Threads that were there at once at most, and CPUs.
     pub threads: (usize, usize),
+    /// Threads that did asynchronous operations with an io_uring; `None`: each lane was a thread that made calls.
+    pub rings: Option<usize>,
 }
 
 const OUTCOMES: [Column; 4] = [
@@ -86,8 +88,9 @@ pub fn report(run: &Run<'_>, limit: usize) -> Report {
     ];
     facts.extend(pace.facts());
     facts.extend([
-        ("threads", "threads", Cell::Count(index.workers.len() as u64)),
-        ("lanes", "  for asynchronous operations", Cell::Count(lanes(index))),
+        ("threads", "threads", Cell::Count(threads_of(run))),
+        ("lanes", "  lanes for asynchronous operations", Cell::Count(lanes(index))),
+        ("rings", "  threads that did these by io_uring", Cell::count(rings(run))),
         ("threads_at_once", "  at once", Cell::Count(run.threads.0 as u64)),
         ("cpus", "CPUs", Cell::Count(run.threads.1 as u64)),
         ("planned", "", Cell::Count(planned(index))),
@@ -123,7 +126,18 @@ fn missing(run: &Run<'_>) -> u64 {
     planned(run.index).abs_diff(run.comparison.count(|_| true))
 }
 
-/// Threads that do asynchronous operations of others.
+/// Threads of the replay: each lane is one, or several have one with a ring.
+fn threads_of(run: &Run<'_>) -> u64 {
+    let workers = run.index.workers.len() as u64;
+    rings(run).map_or(workers, |it| workers - lanes(run.index) + it)
+}
+
+/// Threads that have done asynchronous operations by io_uring.
+fn rings(run: &Run<'_>) -> Option<u64> {
+    run.rings.map(|it| it as u64)
+}
+
+/// Those who do asynchronous operations of others.
 fn lanes(index: &Index) -> u64 {
     index.workers.iter().filter(|it| it.lane.is_some()).count() as u64
 }

@@ -5,14 +5,18 @@
 //!   (what was captured)        (what is made)      [slot 7 → 12] [our buffer] [4096]
 //! ```
 //!
-//! Which registers are pointers stands in `registers.rs` alone.
+//! Which registers are pointers stands in `registers.rs` alone. Calls that one thread has under way side by side go through a [`Ring`].
 
 mod memory;
+mod no_ring;
 mod registers;
+mod ring;
 mod slots;
 
 pub use memory::{Contents, Memory};
+pub use no_ring::{NoRing, Rules};
 pub use registers::{BUFFER_BYTES_MAX, Prototype, Wanted};
+pub use ring::Ring;
 pub use slots::Slots;
 
 use registers::{Register, SCRATCH_BYTES};
@@ -189,6 +193,23 @@ impl Batch {
         slots: &Slots,
         copy: Option<i32>,
     ) -> i64 {
+        let (number, [a, b, c, d, e, f]) = self.registers(index, memory, slots, copy);
+        // SAFETY: `registers` has put into each register that this call takes for an address either 0 or that of memory of ours: paths,
+        // which the batch keeps and the kernel only reads; numbers in the batch, of which it writes those that are positions, 8 bytes;
+        // buffers at least as long as the call was told, into which it writes while `memory` is borrowed for us alone, or from which it
+        // only reads. All other registers are numbers. None of the calls changes what is mapped or which threads there are.
+        let ret = unsafe { libc::syscall(number, a, b, c, d, e, f) };
+        if ret == -1 { -i64::from(nix::errno::Errno::last_raw()) } else { ret }
+    }
+
+    /// The number of a call, and what stands in its registers now.
+    fn registers(
+        &self,
+        index: usize,
+        memory: &mut Memory,
+        slots: &Slots,
+        copy: Option<i32>,
+    ) -> (libc::c_long, [u64; 6]) {
         assert!(self.is_sealed, "addresses are not known before");
         assert!(self.longest == memory.longest, "the memory is for another replay");
         let prepared = &self.calls[index];
@@ -204,13 +225,7 @@ impl Batch {
                 }
             };
         }
-        let [a, b, c, d, e, f] = args;
-        // SAFETY: `registers` has put into each register that this call takes for an address either 0 or that of memory of ours: paths,
-        // which the batch keeps and the kernel only reads; numbers in the batch, of which it writes those that are positions, 8 bytes;
-        // buffers at least as long as the call was told, into which it writes while `memory` is borrowed for us alone, or from which it
-        // only reads. All other registers are numbers. None of the calls changes what is mapped or which threads there are.
-        let ret = unsafe { libc::syscall(prepared.number, a, b, c, d, e, f) };
-        if ret == -1 { -i64::from(nix::errno::Errno::last_raw()) } else { ret }
+        (prepared.number, args)
     }
 }
 

@@ -5,7 +5,7 @@ use super::Refused;
 use crate::event::syscall_table::{Call, Class, Role};
 
 /// What was captured of a call.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Wanted<'a> {
     /// Its registers as they were.
     pub args: [u64; 6],

@@ -1,0 +1,181 @@
+//! What there is around the operations of a worker, whoever makes the calls: when each may begin, what its result changes, and who is told.
+
+use std::sync::mpsc::Sender;
+
+use super::load::{Besides, Due, Got};
+use super::progress::Count;
+use super::run::{Order, Pacing};
+use super::worker::{Shared, Told};
+use crate::sys::again::{Batch, Memory};
+
+/// How far a worker is.
+#[derive(Debug)]
+pub(super) struct Course<'a> {
+    pub(super) shared: &'a Shared,
+    pub(super) worker: u32,
+    /// Others wait for some of its operations.
+    is_waited_for: bool,
+    tell: &'a Sender<Told>,
+    births: &'a [(u32, u32)],
+    /// What ends by then in the capture is done before, or, when that is over, is done at all.
+    until: u64,
+    part: Part,
+    /// Operations that it has done, and where it says so.
+    done: (u32, Option<&'a Count>),
+    /// When the last operation ended, ns since the replay began, and when it did in the capture, ns since the first one. With ticks, which
+    /// only `--speed max` has, the first of them is a stamp, which nobody asks for there.
+    last: (u64, u64),
+}
+
+/// Where it is in the part of the plan that is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Before,
+    AtGate,
+    Inside,
+}
+
+/// Whether an operation is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reached {
+    Yes,
+    /// When the gate is open: that is to be asked again.
+    AtGate,
+    No,
+}
+
+impl<'a> Course<'a> {
+    /// Before the first operation.
+    pub(super) fn new(shared: &'a Shared, worker: u32, tell: &'a Sender<Told>) -> Self {
+        let births = shared.births.get(worker as usize).map_or(&[][..], |it| it);
+        let plan = shared.source.index.workers.get(worker as usize);
+        let window = shared.options.window;
+        Self {
+            shared,
+            worker,
+            is_waited_for: plan.is_some_and(|it| it.is_waited_for),
+            tell,
+            births,
+            until: window.from.or(window.until).unwrap_or(u64::MAX),
+            part: if window.from.is_none() { Part::Inside } else { Part::Before },
+            done: (0, shared.progress.of(worker)),
+            last: (0, 0),
+        }
+    }
+
+    /// Whether what ends then is to be done.
+    pub(super) fn reaches(&mut self, end: u64) -> Reached {
+        if end <= self.until { Reached::Yes } else { self.reaches_behind(end) }
+    }
+
+    /// The same behind what it had to do so far.
+    fn reaches_behind(&mut self, end: u64) -> Reached {
+        let window = self.shared.options.window;
+        let until = window.until.unwrap_or(u64::MAX);
+        if self.part == Part::Inside || end > until {
+            return Reached::No;
+        }
+        if self.part == Part::Before {
+            let _ = self.tell.send(Told::Prepared);
+            self.part = Part::AtGate;
+        }
+        if !self.shared.gate.is_open() {
+            return Reached::AtGate;
+        }
+        self.part = Part::Inside;
+        self.until = until;
+        self.last = (0, window.from.unwrap_or(0));
+        Reached::Yes
+    }
+
+    /// When it is to begin, ns since the replay began; `None`: at once.
+    pub(super) fn time(&self, due: &Due) -> Option<u64> {
+        let options = &self.shared.options;
+        let from = options.window.from.unwrap_or(0);
+        match options.pacing {
+            _ if self.part != Part::Inside => None,
+            Pacing::Max => None,
+            Pacing::Open => Some(options.scaled(due.start.saturating_sub(from))),
+            Pacing::Closed => {
+                let (ended, captured_end) = self.last;
+                let gap = options.scaled(due.start.saturating_sub(captured_end));
+                Some(ended.saturating_add(gap))
+            }
+        }
+    }
+
+    /// True if those are through that have to be before it.
+    pub(super) fn has_turn(&self, due: &Due, waits: &[(u32, u32)]) -> bool {
+        let turns = &self.shared.turns;
+        match self.shared.options.order {
+            Order::Total => turns.is_turn(due.turn),
+            Order::Dependencies => waits.iter().all(|it| turns.is_done(*it)),
+            Order::Thread | Order::None => true,
+        }
+    }
+
+    /// Makes the call.
+    pub(super) fn call(
+        &mut self,
+        (batch, index): (&mut Batch, usize),
+        memory: &mut Memory,
+        due: &Due,
+    ) -> Got {
+        let slots = &self.shared.slots;
+        let copy = match (due.besides, due.handle) {
+            (Besides::ClosesCopy, Some(handle)) => slots.copy(handle),
+            _ => None,
+        };
+        let start = self.shared.stamps.now();
+        let ret = batch.call(index, memory, slots, copy);
+        let end = self.shared.stamps.now();
+        self.made(due, ret, end);
+        Got { ret, start, end, late: None }
+    }
+
+    /// Makes what no call of the capture did: nobody looks at its result, or at when it was.
+    pub(super) fn implicit(
+        &self,
+        (batch, index): (&mut Batch, usize),
+        memory: &mut Memory,
+        due: &Due,
+    ) -> Got {
+        let slots = &self.shared.slots;
+        batch.call(index, memory, slots, None);
+        if let (Besides::Implicit, Some(handle)) = (due.besides, due.handle) {
+            slots.closed(handle);
+        }
+        Got::default()
+    }
+
+    /// Its call has returned this.
+    pub(super) fn made(&mut self, due: &Due, ret: i64, end: u64) {
+        let slots = &self.shared.slots;
+        match (due.besides, due.handle) {
+            (Besides::Nothing, _) => {}
+            (Besides::Makes, _) => slots.made(due.makes, ret),
+            // Whatever it says, the descriptor is gone (close(2)).
+            (Besides::Closes, Some(handle)) => slots.closed(handle),
+            _ => {}
+        }
+        self.last = (end, due.end);
+        self.done.0 += 1;
+        self.done.1.iter().for_each(|it| it.set(self.done.0));
+    }
+
+    /// It is over: tells those who wait for it.
+    pub(super) fn over(&mut self, number: u32, due: &Due) {
+        let turns = &self.shared.turns;
+        match self.shared.options.order {
+            Order::Total => turns.turn_done(due.turn),
+            Order::Dependencies if self.is_waited_for => turns.done(self.worker, number + 1),
+            Order::Dependencies | Order::Thread | Order::None => {}
+        }
+        while let [(behind, born), rest @ ..] = self.births
+            && *behind == number
+        {
+            let _ = self.tell.send(Told::Born(*born));
+            self.births = rest;
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Who does what the workers of a plan are to do: a thread for each, or, of lanes with a ring, one for all those of a thread of the original.
+
+use std::sync::mpsc::{Sender, SyncSender, channel};
+use std::thread::{Builder, Scope};
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::helper::Request;
+use super::run::{Engine, RunError};
+use super::server::serve;
+use super::worker::{Shared, Told, work};
+use crate::replay::file::{Index, WorkerPlan};
+use crate::replay::traced::THREAD_NAME;
+use crate::sys::again::{Ring, Rules};
+
+/// Rings that a plan takes at most.
+pub(super) fn rings(index: &Index, engine: Engine) -> usize {
+    let lanes = index.workers.iter().filter(|it| it.lane.is_some() && engine != Engine::Calls);
+    lanes.map(|it| (it.pid, it.tid)).collect::<FxHashSet<_>>().len()
+}
+
+/// The threads of a replay.
+#[derive(Debug)]
+pub(super) struct Crew<'scope, 'env> {
+    scope: &'scope Scope<'scope, 'env>,
+    shared: &'scope Shared,
+    helpers: SyncSender<Request>,
+    tell: Sender<Told>,
+    /// By process and thread of the original.
+    servers: FxHashMap<(i32, i32), Serving>,
+    /// Workers at work that are threads.
+    threads: usize,
+}
+
+/// A thread that serves lanes.
+#[derive(Debug)]
+struct Serving {
+    births: Sender<u32>,
+    /// How many of these are at work.
+    lanes: usize,
+}
+
+impl<'scope, 'env> Crew<'scope, 'env> {
+    /// Nobody yet.
+    pub(super) fn new(
+        scope: &'scope Scope<'scope, 'env>,
+        shared: &'scope Shared,
+        helpers: SyncSender<Request>,
+        tell: Sender<Told>,
+    ) -> Self {
+        Self { scope, shared, helpers, tell, servers: FxHashMap::default(), threads: 0 }
+    }
+
+    /// A worker is born.
+    pub(super) fn start(&mut self, worker: u32) -> Result<(), RunError> {
+        let Some((thread, rules)) = self.server_of(worker) else {
+            let (shared, helpers, tell) = (self.shared, self.helpers.clone(), self.tell.clone());
+            let run = move || work(shared, worker, &helpers, &tell);
+            self.spawn(format!("{THREAD_NAME}{worker}"), run)?;
+            self.threads += 1;
+            return Ok(());
+        };
+        if !self.servers.contains_key(&thread) {
+            let serving = self.server(thread, rules)?;
+            self.servers.insert(thread, serving);
+        }
+        if let Some(it) = self.servers.get_mut(&thread) {
+            // It is there as long as we have this.
+            let _ = it.births.send(worker);
+            it.lanes += 1;
+        }
+        Ok(())
+    }
+
+    /// A worker is through.
+    pub(super) fn ended(&mut self, worker: u32) {
+        let server = self.server_of(worker).and_then(|it| self.servers.get_mut(&it.0));
+        match server {
+            Some(it) => it.lanes -= 1,
+            None => self.threads -= 1,
+        }
+    }
+
+    /// Workers at work.
+    pub(super) fn workers(&self) -> usize {
+        self.threads + self.servers.values().map(|it| it.lanes).sum::<usize>()
+    }
+
+    /// Threads that have something to do.
+    pub(super) fn threads(&self) -> usize {
+        self.threads + self.servers.values().filter(|it| it.lanes > 0).count()
+    }
+
+    /// Threads that serve lanes, also those that no longer have any.
+    pub(super) fn rings(&self) -> usize {
+        self.servers.len()
+    }
+
+    /// The process and thread whose lanes are served together, if this worker is one of them.
+    fn server_of(&self, worker: u32) -> Option<((i32, i32), Rules)> {
+        let Engine::IoUring(rules) = self.shared.options.engine else { return None };
+        let it = self.shared.source.index.workers.get(worker as usize)?;
+        it.lane.map(|_| ((it.pid, it.tid), rules))
+    }
+
+    /// Starts who serves all lanes of a thread.
+    fn server(&self, thread: (i32, i32), rules: Rules) -> Result<Serving, RunError> {
+        let workers = self.shared.source.index.workers.iter();
+        let is_one = |it: &&WorkerPlan| it.lane.is_some() && (it.pid, it.tid) == thread;
+        let lanes = workers.filter(is_one).count();
+        let ring = Ring::new(u32::try_from(lanes).unwrap_or(u32::MAX), rules)?;
+        let (births, born) = channel();
+        let (shared, helpers, tell) = (self.shared, self.helpers.clone(), self.tell.clone());
+        let run = move || serve(shared, (ring, lanes), &born, &helpers, &tell);
+        self.spawn(format!("ring {}", self.servers.len()), run)?;
+        Ok(Serving { births, lanes: 0 })
+    }
+
+    fn spawn(&self, name: String, run: impl FnOnce() + Send + 'scope) -> Result<(), RunError> {
+        let thread = Builder::new().name(name).spawn_scoped(self.scope, run);
+        thread.map(drop).map_err(RunError::Thread)
+    }
+}

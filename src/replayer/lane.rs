@@ -1,0 +1,147 @@
+//! One lane of those that a ring serves: its operations one after the other, as those of a worker that is a thread, but it never waits itself.
+
+use std::task::Poll;
+
+use super::course::{Course, Reached};
+use super::frames::Frames;
+use super::load::{Besides, Due, Got, Loaded};
+use super::worker::Failure;
+use crate::sys::again::Ring;
+use crate::sys::clock;
+use crate::units::KernelTime;
+
+/// A lane, and its seat in the ring.
+#[derive(Debug)]
+pub(super) struct Lane<'a> {
+    course: Course<'a>,
+    frames: Frames<'a>,
+    seat: usize,
+    /// The frame that it is at, which of its operations comes next, and where those that this one waits for begin.
+    loaded: Option<Loaded>,
+    index: usize,
+    from: usize,
+    /// The kernel has the operation: when it began, and how late that was.
+    under_way: Option<(u64, Option<u64>)>,
+    /// Since when it waits for others.
+    waits_since: Option<KernelTime>,
+}
+
+/// What a lane waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Awaits {
+    /// The kernel.
+    Result,
+    /// Its time, ns since the replay began.
+    Time(u64),
+    /// Others, since then.
+    Others(KernelTime),
+    /// Nothing any more.
+    Nothing,
+}
+
+impl<'a> Lane<'a> {
+    /// Before its first operation.
+    pub(super) fn new(course: Course<'a>, frames: Frames<'a>, seat: usize) -> Self {
+        let (loaded, under_way, waits_since) = Default::default();
+        Self { course, frames, seat, loaded, index: 0, from: 0, under_way, waits_since }
+    }
+
+    /// Its worker.
+    pub(super) fn worker(&self) -> u32 {
+        self.course.worker
+    }
+
+    /// Goes on as far as it can at once: puts the operation that is due into its seat, or makes it if no ring does.
+    pub(super) fn goes_on(&mut self, ring: &mut Ring) -> Result<Awaits, Failure> {
+        loop {
+            if self.under_way.is_some() {
+                return Ok(Awaits::Result);
+            }
+            let Some(loaded) = &self.loaded else {
+                match self.frames.poll()? {
+                    Poll::Pending => return Ok(self.others()),
+                    Poll::Ready(None) => return Ok(Awaits::Nothing),
+                    Poll::Ready(it) => (self.loaded, self.index, self.from) = (it, 0, 0),
+                }
+                continue;
+            };
+            let Some(due) = loaded.due.get(self.index).copied() else {
+                self.leave_frame();
+                continue;
+            };
+            let reached = self.course.reaches(due.behind);
+            let waits = &loaded.waits[self.from..due.waits_end as usize];
+            let has_turn = reached == Reached::Yes && self.course.has_turn(&due, waits);
+            // Behind the look at the others, who are told to be through when all is over.
+            if reached == Reached::No || self.course.shared.turns.is_over() {
+                self.leave_frame();
+                return Ok(Awaits::Nothing);
+            }
+            if !has_turn {
+                return Ok(self.others());
+            }
+            self.waits_since = None;
+            let now = self.course.shared.stamps.clock();
+            match self.course.time(&due) {
+                Some(time) if now < time => return Ok(Awaits::Time(time)),
+                time => self.begins(ring, &due, time.map(|it| now - it))?,
+            }
+        }
+    }
+
+    fn others(&mut self) -> Awaits {
+        Awaits::Others(*self.waits_since.get_or_insert_with(clock::now))
+    }
+
+    /// Its turn and its time have come.
+    fn begins(&mut self, ring: &mut Ring, due: &Due, late: Option<u64>) -> Result<(), Failure> {
+        let Some(loaded) = &mut self.loaded else { return Ok(()) };
+        let shared = self.course.shared;
+        let call = (&loaded.batch, self.index);
+        if due.besides == Besides::Nothing
+            && ring.push(self.seat, call, &shared.slots).map_err(Failure::Ring)?
+        {
+            self.under_way = Some((shared.stamps.now(), late));
+            return Ok(());
+        }
+        let (call, memory) = ((&mut loaded.batch, self.index), ring.memory(self.seat));
+        let got = if due.besides.is_implicit() {
+            self.course.implicit(call, memory, due)
+        } else {
+            Got { late, ..self.course.call(call, memory, due) }
+        };
+        self.over(due, got);
+        Ok(())
+    }
+
+    /// The kernel is through with its operation.
+    pub(super) fn got(&mut self, ret: i64) {
+        let due = self.loaded.as_ref().and_then(|it| it.due.get(self.index).copied());
+        let Some((due, (start, late))) = due.zip(self.under_way.take()) else { return };
+        let end = self.course.shared.stamps.now();
+        self.course.made(&due, ret, end);
+        self.over(&due, Got { ret, start, end, late });
+    }
+
+    fn over(&mut self, due: &Due, got: Got) {
+        let Some(loaded) = &mut self.loaded else { return };
+        loaded.got[self.index] = got;
+        loaded.done = self.index + 1;
+        self.course.over(loaded.number(self.index), due);
+        self.index += 1;
+        self.from = due.waits_end as usize;
+    }
+
+    fn leave_frame(&mut self) {
+        if let Some(mut loaded) = self.loaded.take() {
+            loaded.at = self.course.shared.stamps.both();
+            self.frames.done(loaded);
+        }
+    }
+
+    /// It is through.
+    pub(super) fn end(mut self) {
+        self.leave_frame();
+        self.frames.end();
+    }
+}
