@@ -7,8 +7,10 @@
 //!                    └─► Planned ─► Out
 //! ```
 //!
-//! It grows with the number of names, files and descriptors that are there at once, not with that of the operations.
+//! It grows with the number of threads, and of names, files and descriptors that are there at once, not with that of the operations: what is
+//! gone is forgotten ([`forget`]).
 
+mod forget;
 mod given;
 mod implicit;
 mod locking;
@@ -87,6 +89,8 @@ pub struct Planner<O> {
     lanes: Lanes,
     new: FxHashMap<ThreadKey, NewThread>,
     families: Families,
+    /// How much is kept until it is looked at what may be forgotten.
+    forget_at: usize,
     /// The newest operation of each process, and whether it is its own or of whom it was born.
     newest: FxHashMap<ProcessKey, (At, bool)>,
     /// When the first operation began, ns.
@@ -128,6 +132,7 @@ impl<O: Out> Planner<O> {
             lanes: Lanes::default(),
             new: FxHashMap::default(),
             families: Families::default(),
+            forget_at: forget::KEPT,
             newest: FxHashMap::default(),
             first: None,
             who: Vec::new(),
@@ -287,8 +292,8 @@ impl<O: Out> Planner<O> {
         let mut before = Before::default();
         let at = self.timed(operation, end, &mut before);
         self.families.waited(operation.process, operation.start, &mut before);
-        let floor = self.under_way.floor();
-        self.things.named(operation, &self.world, nodes, (at, floor, &mut before));
+        let past = self.under_way.past();
+        self.things.named(operation, &self.world, nodes, (at, past, &mut before));
         if let (Some(path), None | Some(libc::ENOENT)) = (&path, operation.errno()) {
             self.world.passed(path, ret >= 0);
         }
@@ -296,7 +301,7 @@ impl<O: Out> Planner<O> {
         if call.class == Class::Resize
             && let Some(Thing::File(file)) = nodes[0].and_then(|it| self.world.thing(it))
         {
-            self.things.resized(file, (at, floor, &mut before));
+            self.things.resized(file, (at, self.under_way.past(), &mut before));
         }
         let planned = self.planned(operation, handles, (at, ret));
         let mut planned = Planned { path, second_path, ..planned };
@@ -304,7 +309,7 @@ impl<O: Out> Planner<O> {
         self.effects(operation, effects, made, (&mut planned, &mut before));
         if let Some(made) = planned.makes {
             planned.file = self.handles.file(made);
-            self.opened(operation, made, (at, floor, &mut before));
+            self.opened(operation, made, (at, &mut before));
         }
         Ok((planned, before))
     }
@@ -316,13 +321,14 @@ impl<O: Out> Planner<O> {
         handles: [Option<Handle>; 2],
         (at, before): (Timed, &mut Before),
     ) {
-        let (class, floor) = (operation.call.call().class, self.under_way.floor());
+        let class = operation.call.call().class;
         for (place, handle) in handles.into_iter().enumerate() {
             let Some(handle) = handle else { continue };
             // Whoever waits for a lock may have begun long ago: it counts when he has it.
             let at = if class == Class::Lock { Timed { start: at.end, ..at } } else { at };
             let closes = class == Class::Close;
-            self.things.of_handle(&mut self.handles, handle, closes, (at, floor, &mut *before));
+            let past = self.under_way.past();
+            self.things.of_handle(&mut self.handles, handle, closes, (at, past, &mut *before));
             self.locked(operation, handle, (at, &mut *before));
             let Some(file) = self.handles.file(handle) else { continue };
             let description = self.handles.description(handle);
@@ -333,7 +339,7 @@ impl<O: Out> Planner<O> {
                 operation,
                 (file, description, is_target),
                 first,
-                (at, floor, &mut *before),
+                (at, self.under_way.past(), &mut *before),
             );
             if let Some(ret) = operation.ret.and_then(|it| u64::try_from(it).ok()) {
                 let position = self.handles.position(handle);
@@ -366,15 +372,16 @@ impl<O: Out> Planner<O> {
         &mut self,
         operation: &SyscallOperation,
         made: Handle,
-        (at, floor, before): (Timed, u64, &mut Before),
+        (at, before): (Timed, &mut Before),
     ) {
-        self.things.of_handle(&mut self.handles, made, true, (at, floor, &mut *before));
+        let past = self.under_way.past();
+        self.things.of_handle(&mut self.handles, made, true, (at, past, &mut *before));
         let truncates = found::open_flags(operation) & libc::O_TRUNC.cast_unsigned() != 0;
         if let Some(file) = self.handles.file(made)
             && operation.call.call().class == Class::Open
             && truncates
         {
-            self.things.resized(file, (at, floor, before));
+            self.things.resized(file, (at, past, before));
         }
     }
 
@@ -520,6 +527,7 @@ impl<O: Out> Sink for Planner<O> {
                 }
                 self.ended(operation, effects)?;
                 self.under_way.raise_floor(time.0, self.first);
+                self.forget();
             }
             Step::SyscallUnfinished(operation, _) => {
                 self.under_way.over(Inside::Call(operation.thread));
@@ -529,6 +537,7 @@ impl<O: Out> Sink for Planner<O> {
             Step::AsyncEnded(operation, _) => {
                 self.asynchronous_ended(operation)?;
                 self.under_way.raise_floor(time.0, self.first);
+                self.forget();
             }
             Step::AsyncUnfinished(operation, _) => self.asynchronous_lost(operation),
             Step::DescriptorsClosed(process, fds) => self.went(*process, fds, time)?,
@@ -553,6 +562,8 @@ impl<O: Out> Sink for Planner<O> {
     }
 }
 
+#[cfg(test)]
+mod forget_tests;
 #[cfg(test)]
 mod submitted_tests;
 #[cfg(test)]
