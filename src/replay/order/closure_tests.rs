@@ -6,7 +6,7 @@ use super::*;
 use crate::replay::forgotten::Forgotten;
 
 /// Things that operations touch.
-const THINGS: usize = 5;
+const THINGS: usize = 3;
 
 /// An operation: which thing it touches, how, and whether it saw it.
 #[derive(Clone, Copy, Debug)]
@@ -26,7 +26,7 @@ fn operations(choices: &[[u8; 4]]) -> Vec<Did> {
         let worker = usize::from(*who % 7);
         let start: u64 = ends[worker] + u64::from(*pause);
         let start = start.max(time * 8);
-        let length = if *length == 0 { 20_000 } else { u64::from(*length % 40) + 1 };
+        let length = if *length < 6 { 20_000 } else { u64::from(*length % 40) + 1 };
         ends[worker] = start + length;
         let at = At { worker: Worker(u32::from(*who % 7)), number: numbers[worker] };
         numbers[worker] += 1;
