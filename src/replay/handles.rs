@@ -11,7 +11,7 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::order::Thing;
 use super::world::FileId;
@@ -221,6 +221,13 @@ impl Handles {
             of.values().any(|it| self.slot(*it).description == description)
         };
         self.of.iter().filter(move |it| has(it.1)).map(|it| *it.0)
+    }
+
+    /// All files that descriptors are or were of, and all open file descriptions.
+    pub fn known(&self) -> (FxHashSet<FileId>, FxHashSet<u64>) {
+        let places = (0..).map(Handle).take(self.slots.len());
+        let open = self.slots.iter().filter(|it| it.references > 0).map(|it| it.description);
+        (places.filter_map(|it| self.file(it)).collect(), open.collect())
     }
 
     /// Where it stands in the replay, as far as what was planned has moved it.

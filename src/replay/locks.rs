@@ -173,6 +173,14 @@ impl Locks {
         self.holders.contains_key(&description)
     }
 
+    /// Files are forgotten that are not there any more.
+    pub(super) fn forget(&mut self, is_there: impl Fn(FileId) -> bool) {
+        self.of.retain(|it, lock| match it {
+            Locked::File(file) => !lock.holds.is_empty() || is_there(*file),
+            Locked::Directory(..) | Locked::Unknown(_) => true,
+        });
+    }
+
     /// A description has no lock any more, if it had one.
     pub(super) fn let_go(&mut self, description: u64, at: At, before: &mut Before) {
         let Some(locked) = self.holders.remove(&description) else { return };

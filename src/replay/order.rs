@@ -12,6 +12,8 @@
 
 use rustc_hash::FxHashMap;
 
+use super::past::Past;
+
 /// A thread of the replay. Dense from 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Worker(pub u32);
@@ -45,24 +47,38 @@ pub enum Touch {
     Changes,
 }
 
+/// Accesses that a thing keeps at least before it is looked at who may still need them.
+const ACCESSES_KEPT: usize = 64;
+
 #[derive(Clone, Copy, Debug)]
-struct Access {
-    by: Timed,
+pub(super) struct Access {
+    pub(super) by: Timed,
     changes: bool,
     /// It found the thing as those had left it that had ended.
-    saw: bool,
+    pub(super) saw: bool,
+    /// Another one that is behind this found it so, too: who is behind this by that is behind the other one.
+    is_hidden: bool,
     /// Whoever begins at this time or later is behind another one that is behind this.
-    until: u64,
+    pub(super) until: u64,
+}
+
+impl Access {
+    /// True if somebody may have to wait for it who is under way, began at `start`, or comes yet.
+    pub(super) fn is_needed(&self, start: u64, past: &Past) -> bool {
+        let from = if self.saw && !self.is_hidden { 0 } else { self.by.end };
+        let times = from..self.until;
+        self.until == u64::MAX || times.contains(&start) || past.has_begun_in(times)
+    }
 }
 
 /// One thing, and who has touched it.
 #[derive(Clone, Debug, Default)]
-pub struct Thing(Vec<Access>);
+pub struct Thing(pub(super) Vec<Access>);
 
 impl Thing {
-    /// The operation touches it. Whom it has to wait for goes into `before`; nobody who comes later began before `floor`.
-    pub fn touch(&mut self, by: Timed, touch: Touch, floor: u64, before: &mut Before) {
-        self.touch_seen((by, false), touch, floor, before);
+    /// The operation touches it. Whom it has to wait for goes into `before`; `past`: when those may have begun who come later.
+    pub fn touch(&mut self, by: Timed, touch: Touch, past: &Past, before: &mut Before) {
+        self.touch_seen((by, false), touch, past, before);
     }
 
     /// The same; `saw`: it found the thing as those had left it that have ended. So it was behind their changes though they overlap, and who changes
@@ -71,11 +87,11 @@ impl Thing {
         &mut self,
         (by, saw): (Timed, bool),
         touch: Touch,
-        floor: u64,
+        past: &Past,
         before: &mut Before,
     ) {
         let changes = touch == Touch::Changes;
-        self.0.retain(|it| it.until > floor);
+        self.0.retain(|it| it.until > past.floor());
         for it in &mut self.0 {
             let is_settled = saw && it.changes || changes && it.saw;
             if it.by.end > by.start && !is_settled {
@@ -89,8 +105,28 @@ impl Thing {
             if changes || is_same_worker && !it.changes {
                 it.until = it.until.min(by.end);
             }
+            it.is_hidden |= saw && (changes || is_same_worker);
         }
-        self.0.push(Access { by, changes, saw, until: u64::MAX });
+        self.make_room(by.start, past);
+        self.0.push(Access { by, changes, saw, is_hidden: false, until: u64::MAX });
+    }
+
+    /// True if all that was done to it was over by then.
+    pub(super) fn is_over(&self, by: u64) -> bool {
+        self.0.iter().all(|it| it.by.end <= by)
+    }
+
+    /// Whoever is under way for long holds the floor down, and few of those above it are needed by him. Only if more than half of them
+    /// are, there is room for twice as many: so on the average nobody is looked at more than some times.
+    fn make_room(&mut self, start: u64, past: &Past) {
+        let room = self.0.capacity();
+        if self.0.len() < room.max(ACCESSES_KEPT) {
+            return;
+        }
+        self.0.retain(|it| it.is_needed(start, past));
+        if self.0.len() > room / 2 {
+            self.0.reserve(room);
+        }
     }
 }
 
@@ -139,6 +175,9 @@ impl Waited {
 }
 
 #[cfg(test)]
+mod closure_tests;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -147,11 +186,12 @@ mod tests {
     }
 
     /// Whom each of them waits for, in the order in which they come.
-    fn waits(operations: &[(Timed, Touch)], floor: u64) -> Vec<Vec<(u32, u32)>> {
+    fn waits(operations: &[(Timed, Touch)]) -> Vec<Vec<(u32, u32)>> {
         let (mut thing, mut waited) = (Thing::default(), Waited::default());
+        let past = Past::of(0, &[]);
         let wait = |(by, touch): &(Timed, Touch)| {
             let mut before = Before::default();
-            thing.touch(*by, *touch, floor, &mut before);
+            thing.touch(*by, *touch, &past, &mut before);
             waited.reduce(by.at.worker, &mut before);
             before.all().iter().map(|it| (it.worker.0, it.number)).collect()
         };
@@ -169,27 +209,28 @@ mod tests {
             (op(1, 1, 40, 50), Uses),
         ];
         let expected = [vec![], vec![(0, 0)], vec![(0, 0)], vec![(1, 0), (2, 0)], vec![(0, 1)]];
-        assert_eq!(waits(&all, 0), expected);
+        assert_eq!(waits(&all), expected);
     }
 
     #[test]
     fn who_overlapped_does_not_wait() {
         use Touch::Changes;
         let all = [(op(0, 0, 0, 10), Changes), (op(1, 0, 9, 20), Changes)];
-        assert_eq!(waits(&all, 0), [vec![], vec![]]);
+        assert_eq!(waits(&all), [vec![], vec![]]);
     }
 
     #[test]
     fn who_saw_what_an_overlapping_one_has_made_waits() {
         let (mut thing, mut before) = (Thing::default(), Before::default());
-        thing.touch(op(0, 0, 0, 10), Touch::Changes, 0, &mut before);
-        thing.touch_seen((op(1, 0, 9, 20), true), Touch::Uses, 0, &mut before);
+        let past = &Past::of(0, &[]);
+        thing.touch(op(0, 0, 0, 10), Touch::Changes, past, &mut before);
+        thing.touch_seen((op(1, 0, 9, 20), true), Touch::Uses, past, &mut before);
         assert_eq!(before.all(), [op(0, 0, 0, 10).at]);
         let mut of_third = Before::default();
-        thing.touch_seen((op(2, 0, 19, 30), true), Touch::Uses, 0, &mut of_third);
+        thing.touch_seen((op(2, 0, 19, 30), true), Touch::Uses, past, &mut of_third);
         assert_eq!(of_third.all(), before.all(), "who uses does not wait for who uses");
         let mut of_next = Before::default();
-        thing.touch(op(3, 0, 5, 40), Touch::Changes, 0, &mut of_next);
+        thing.touch(op(3, 0, 5, 40), Touch::Changes, past, &mut of_next);
         let all = [op(1, 0, 9, 20).at, op(2, 0, 19, 30).at];
         assert_eq!(of_next.all(), all, "who changes it does for who has seen it before");
     }
@@ -200,7 +241,7 @@ mod tests {
         use Touch::{Changes, Uses};
         let all =
             [(op(0, 0, 0, 10), Changes), (op(1, 0, 20, 30), Changes), (op(2, 0, 25, 40), Uses)];
-        assert_eq!(waits(&all, 0), [vec![], vec![(0, 0)], vec![(0, 0)]]);
+        assert_eq!(waits(&all), [vec![], vec![(0, 0)], vec![(0, 0)]]);
     }
 
     #[test]
@@ -212,11 +253,30 @@ mod tests {
             thing.touch(
                 op(number % 4, number / 4, start, start + 5),
                 touch,
-                start,
+                &Past::of(start, &[]),
                 &mut Before::default(),
             );
         }
         assert!(thing.0.len() < 10, "{}", thing.0.len());
+    }
+
+    /// Fails if a call that stays under way makes others remember all that was done meanwhile.
+    #[test]
+    fn who_is_under_way_for_long_needs_only_what_was_before() {
+        let (mut thing, past) = (Thing::default(), Past::of(17, &[17, 5003]));
+        for number in 0..10_000 {
+            let start = u64::from(number) * 10;
+            let touch = if number % 3 == 0 { Touch::Changes } else { Touch::Uses };
+            let by = op(number % 4, number / 4, start, start + 5);
+            thing.touch_seen((by, number % 2 == 0), touch, &past, &mut Before::default());
+            assert!(thing.0.len() <= 2 * ACCESSES_KEPT, "{}", thing.0.len());
+        }
+        let mut before = Before::default();
+        thing.touch(op(9, 0, 17, 100_000), Touch::Uses, &past, &mut before);
+        assert_eq!(before.all(), [op(0, 0, 0, 5).at]);
+        thing.touch(op(9, 1, 5003, 100_000), Touch::Uses, &past, &mut before);
+        // The 498th was the last that changed it.
+        assert!(before.all().contains(&op(2, 124, 4980, 4985).at), "{before:?}");
     }
 
     #[test]

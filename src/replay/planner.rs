@@ -7,13 +7,16 @@
 //!                    └─► Planned ─► Out
 //! ```
 //!
-//! It grows with the number of names, files and descriptors that are there at once, not with that of the operations.
+//! It grows with the number of threads, and of names, files and descriptors that are there at once, not with that of the operations: what is
+//! gone is forgotten ([`forget`]).
 
+mod forget;
 mod given;
 mod implicit;
 mod locking;
 mod needs;
 mod selected;
+mod steps;
 mod submitted;
 
 pub use needs::{Found, Needs};
@@ -40,7 +43,6 @@ use super::world::{NodeId, Thing, World};
 use crate::analysis::done::What;
 use crate::event::syscall_table::{Class, Role};
 use crate::operation::model::{FdEffect, ProcessKey, SyscallOperation, ThreadKey};
-use crate::operation::{Sink, Step};
 use crate::units::KernelTime;
 
 /// Takes what is planned, one after the other.
@@ -95,6 +97,8 @@ pub struct Planner<O> {
     lanes: Lanes,
     new: FxHashMap<ThreadKey, NewThread>,
     families: Families,
+    /// How much is kept until it is looked at what may be forgotten.
+    forget_at: usize,
     /// The newest operation of each process, and whether it is its own or of whom it was born.
     newest: FxHashMap<ProcessKey, (At, bool)>,
     /// When the first operation began, ns.
@@ -142,6 +146,7 @@ impl<O: Out> Planner<O> {
             lanes: Lanes::default(),
             new: FxHashMap::default(),
             families: Families::default(),
+            forget_at: forget::KEPT,
             newest: FxHashMap::default(),
             first: None,
             who: Vec::new(),
@@ -308,8 +313,8 @@ impl<O: Out> Planner<O> {
         let mut before = Before::default();
         let at = self.timed(operation, end, &mut before);
         self.families.waited(operation.process, operation.start, &mut before);
-        let floor = self.under_way.floor();
-        self.things.named(operation, &self.world, nodes, (at, floor, &mut before));
+        let past = self.under_way.past();
+        self.things.named(operation, &self.world, nodes, (at, past, &mut before));
         if let (Some(path), None | Some(libc::ENOENT)) = (&path, operation.errno()) {
             self.world.passed(path, ret >= 0);
         }
@@ -318,7 +323,7 @@ impl<O: Out> Planner<O> {
         if call.class == Class::Resize
             && let Some(Thing::File(file)) = nodes[0].and_then(|it| self.world.thing(it))
         {
-            self.things.resized(file, (at, floor, &mut before));
+            self.things.resized(file, (at, self.under_way.past(), &mut before));
         }
         let planned = self.planned(operation, handles, (at, ret));
         let mut planned = Planned { path, second_path, ..planned };
@@ -326,7 +331,7 @@ impl<O: Out> Planner<O> {
         self.effects(operation, effects, made, (&mut planned, &mut before));
         if let Some(made) = planned.makes {
             planned.file = self.handles.file(made);
-            self.opened(operation, made, (at, floor, &mut before));
+            self.opened(operation, made, (at, &mut before));
         }
         Ok((planned, before))
     }
@@ -338,13 +343,14 @@ impl<O: Out> Planner<O> {
         handles: [Option<Handle>; 2],
         (at, before): (Timed, &mut Before),
     ) {
-        let (class, floor) = (operation.call.call().class, self.under_way.floor());
+        let class = operation.call.call().class;
         for (place, handle) in handles.into_iter().enumerate() {
             let Some(handle) = handle else { continue };
             // Whoever waits for a lock may have begun long ago: it counts when he has it.
             let at = if class == Class::Lock { Timed { start: at.end, ..at } } else { at };
             let closes = class == Class::Close;
-            self.things.of_handle(&mut self.handles, handle, closes, (at, floor, &mut *before));
+            let past = self.under_way.past();
+            self.things.of_handle(&mut self.handles, handle, closes, (at, past, &mut *before));
             self.locked(operation, handle, (at, &mut *before));
             let Some(file) = self.handles.file(handle) else { continue };
             let description = self.handles.description(handle);
@@ -354,7 +360,7 @@ impl<O: Out> Planner<O> {
                 operation,
                 (file, description, is_target),
                 first,
-                (at, floor, &mut *before),
+                (at, self.under_way.past(), &mut *before),
             );
             if let Some(ret) = operation.ret.and_then(|it| u64::try_from(it).ok()) {
                 let position = self.handles.position(handle);
@@ -392,15 +398,16 @@ impl<O: Out> Planner<O> {
         &mut self,
         operation: &SyscallOperation,
         made: Handle,
-        (at, floor, before): (Timed, u64, &mut Before),
+        (at, before): (Timed, &mut Before),
     ) {
-        self.things.of_handle(&mut self.handles, made, true, (at, floor, &mut *before));
+        let past = self.under_way.past();
+        self.things.of_handle(&mut self.handles, made, true, (at, past, &mut *before));
         let truncates = found::open_flags(operation) & libc::O_TRUNC.cast_unsigned() != 0;
         if let Some(file) = self.handles.file(made)
             && operation.call.call().class == Class::Open
             && truncates
         {
-            self.things.resized(file, (at, floor, before));
+            self.things.resized(file, (at, past, before));
         }
     }
 
@@ -523,67 +530,8 @@ impl<O: Out> Planner<O> {
     }
 }
 
-impl<O: Out> Sink for Planner<O> {
-    type Error = O::Error;
-
-    fn step(&mut self, time: KernelTime, step: &Step<'_>) -> Result<(), O::Error> {
-        match step {
-            Step::Forked { parent, child } => {
-                self.handles.forked(*parent, *child);
-                self.families.born(*parent, *child, time);
-                if let Some(at) = self.newest.get(parent) {
-                    self.newest.insert(*child, (at.0, false));
-                }
-            }
-            Step::ThreadSeen(thread) => {
-                let mut born = self.newest.get(&thread.process).map(|it| it.0);
-                let mut before = Before::default();
-                if let Some(last) = self.families.siblings(thread.process, time, &mut before) {
-                    // Else all children of a shell that does nothing between them would be there at once, and wait for each other.
-                    born.replace(last).into_iter().for_each(|it| before.add(it));
-                }
-                self.new.insert(thread.key, NewThread { comm: thread.comm.clone(), born, before });
-            }
-            Step::SyscallBegun(operation) => self.begun(operation),
-            Step::SyscallEnded(operation, effects) => {
-                if operation.call.call().arg(Role::Iocbs).is_none() {
-                    self.under_way.over(Inside::Call(operation.thread));
-                }
-                self.ended(operation, effects)?;
-                self.under_way.raise_floor(time.0, self.first);
-            }
-            Step::SyscallUnfinished(operation, _) => {
-                self.under_way.over(Inside::Call(operation.thread));
-                self.leave(operation, Reason::NoResult);
-            }
-            Step::AsyncFile(operation) => self.submitted(operation),
-            Step::AsyncEnded(operation, _) => {
-                self.asynchronous_ended(operation)?;
-                self.under_way.raise_floor(time.0, self.first);
-            }
-            Step::AsyncUnfinished(operation, _) => self.asynchronous_lost(operation),
-            Step::DescriptorsClosed(process, fds) => self.went(*process, fds, time)?,
-            Step::ProcessEnded(process) => {
-                self.handles.ended(process.key);
-                self.families.process_ended(process.key);
-                self.newest.remove(&process.key);
-            }
-            Step::ThreadEnded(thread) => {
-                if let Some(it) = self.threads.remove(&thread.key) {
-                    self.families.thread_ended(thread.process, time, it.last);
-                }
-                for last in self.lanes.ended(thread.key) {
-                    self.families.thread_ended(thread.process, time, last);
-                }
-                self.under_way.over(Inside::Call(thread.key));
-                self.new.remove(&thread.key);
-            }
-            _ => {}
-        }
-        Ok(())
-    }
-}
-
+#[cfg(test)]
+mod forget_tests;
 #[cfg(test)]
 mod needs_tests;
 #[cfg(test)]

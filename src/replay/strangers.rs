@@ -80,6 +80,11 @@ impl Strangers {
         result
     }
 
+    /// True if one is there.
+    pub(super) fn has(&self, node: NodeId) -> bool {
+        self.at.contains(&node)
+    }
+
     /// Something is there that nobody has made.
     fn found(&mut self, node: NodeId, is_so: bool) {
         if is_so {

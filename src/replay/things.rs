@@ -9,15 +9,17 @@
 //! | all of a file | who moves less than 4 MiB | who moves more, who waits for the disk, who asks for data or holes |
 //! | a file's length | who reads | who makes it longer or shorter |
 //!
-//! Locks of files have rules of their own: [`super::locks`].
+//! Locks of files have rules of their own: [`super::locks`]. Things that are gone, and pieces beyond some number, are forgotten: [`super::forgotten`].
 
 use std::cell::Cell;
 
 use rustc_hash::FxHashMap;
 
+use super::forgotten::Forgotten;
 use super::found::{found_there, open_flags, removes_directory, sought};
 use super::handles::{Handle, Handles};
 use super::order::{Before, Thing, Timed, Touch};
+use super::past::Past;
 use super::world::{FileId, NodeId, World};
 use crate::event::syscall_table::{Class, Role};
 use crate::operation::model::SyscallOperation;
@@ -28,8 +30,11 @@ const PIECE_BYTES: u64 = 64 << 10;
 /// Pieces that one operation touches at most; with more it touches all of the file.
 const PIECES_MAX: u64 = 64;
 
+/// Pieces that are kept: 2 GiB of what was read and written last, some 10 MiB of memory.
+const PIECES_KEPT: usize = 32 << 10;
+
 /// One touch: by whom, how far back others may have begun, and whom it has to wait for.
-type By<'a> = (Timed, u64, &'a mut Before);
+type By<'a> = (Timed, &'a Past, &'a mut Before);
 
 /// All of them.
 #[derive(Debug, Default)]
@@ -39,6 +44,7 @@ pub(super) struct Things {
     pieces: FxHashMap<(FileId, u64), Thing>,
     whole: FxHashMap<FileId, Thing>,
     lengths: FxHashMap<FileId, Thing>,
+    forgotten: Forgotten,
 }
 
 impl Things {
@@ -48,8 +54,9 @@ impl Things {
         operation: &SyscallOperation,
         world: &World,
         nodes: [Option<NodeId>; 2],
-        (by, floor, before): By<'_>,
+        (by, past, before): By<'_>,
     ) {
+        self.forgotten.wait(by, before);
         for (place, node) in nodes.into_iter().enumerate() {
             let Some(node) = node else { continue };
             let changes =
@@ -62,7 +69,7 @@ impl Things {
                     Some(false) => world.is_absent(it),
                     None => false,
                 };
-                self.names.entry(it).or_default().touch_seen((by, saw), touch, floor, before);
+                self.names.entry(it).or_default().touch_seen((by, saw), touch, past, before);
             }
         }
     }
@@ -73,10 +80,10 @@ impl Things {
         handles: &mut Handles,
         handle: Handle,
         changes: bool,
-        (by, floor, before): By<'_>,
+        (by, past, before): By<'_>,
     ) {
         let touch = if changes { Touch::Changes } else { Touch::Uses };
-        handles.uses(handle).touch(by, touch, floor, before);
+        handles.uses(handle).touch(by, touch, past, before);
     }
 
     /// The contents of an open file, and where it stands. `first`: how long it was at least.
@@ -85,11 +92,12 @@ impl Things {
         operation: &SyscallOperation,
         (file, description, is_target): (FileId, u64, bool),
         first: u64,
-        (by, floor, before): By<'_>,
+        (by, past, before): By<'_>,
     ) {
         let call = operation.call.call();
+        self.forgotten.wait(by, before);
         if moves_position(operation, is_target) {
-            self.moved(description, (by, floor, &mut *before));
+            self.moved(description, (by, past, &mut *before));
         }
         let offset = if is_target { operation.target_offset } else { operation.offset };
         let bytes = operation.ret.and_then(|it| u64::try_from(it).ok()).unwrap_or(0);
@@ -99,24 +107,24 @@ impl Things {
             _ if reads || writes => {
                 let is_longer = offset.is_none_or(|it| it.saturating_add(bytes) > first);
                 let touch = if writes { Touch::Changes } else { Touch::Uses };
-                self.range(file, offset.map(|it| (it, bytes)), touch, (by, floor, &mut *before));
+                self.range(file, offset.map(|it| (it, bytes)), touch, (by, past, &mut *before));
                 // What was that long at the start is so whoever writes there.
                 if is_longer {
-                    self.lengths.entry(file).or_default().touch(by, touch, floor, before);
+                    self.lengths.entry(file).or_default().touch(by, touch, past, before);
                 }
             }
-            Class::Resize => self.resized(file, (by, floor, before)),
+            Class::Resize => self.resized(file, (by, past, before)),
             Class::Sync => {
                 let whole = self.whole.entry(file).or_default();
-                whole.touch(by, Touch::Changes, floor, before);
+                whole.touch(by, Touch::Changes, past, before);
             }
             Class::Seek => {
                 let length = self.lengths.entry(file).or_default();
-                length.touch(by, Touch::Uses, floor, before);
+                length.touch(by, Touch::Uses, past, before);
                 // Where data is depends on all that has been written.
                 if sought(operation).is_some() {
                     let whole = self.whole.entry(file).or_default();
-                    whole.touch(by, Touch::Changes, floor, before);
+                    whole.touch(by, Touch::Changes, past, before);
                 }
             }
             _ => {}
@@ -124,15 +132,16 @@ impl Things {
     }
 
     /// Where an open file stands.
-    pub(super) fn moved(&mut self, description: u64, (by, floor, before): By<'_>) {
+    pub(super) fn moved(&mut self, description: u64, (by, past, before): By<'_>) {
+        self.forgotten.wait(by, before);
         let position = self.positions.entry(description).or_default();
-        position.touch(by, Touch::Changes, floor, before);
+        position.touch(by, Touch::Changes, past, before);
     }
 
     /// Another length, by whatever call (`O_TRUNC`, too).
-    pub(super) fn resized(&mut self, file: FileId, (by, floor, before): By<'_>) {
+    pub(super) fn resized(&mut self, file: FileId, (by, past, before): By<'_>) {
         for all in [&mut self.whole, &mut self.lengths] {
-            all.entry(file).or_default().touch(by, Touch::Changes, floor, before);
+            all.entry(file).or_default().touch(by, Touch::Changes, past, before);
         }
     }
 
@@ -142,7 +151,7 @@ impl Things {
         file: FileId,
         range: Option<(u64, u64)>,
         touch: Touch,
-        (by, floor, before): By<'_>,
+        (by, past, before): By<'_>,
     ) {
         let pieces = range.map(|(offset, bytes)| {
             let last = offset.saturating_add(bytes.saturating_sub(1));
@@ -151,14 +160,48 @@ impl Things {
         let pieces = pieces.filter(|it| it.end() - it.start() < PIECES_MAX);
         let whole = self.whole.entry(file).or_default();
         let Some(pieces) = pieces else {
-            whole.touch(by, Touch::Changes, floor, before);
+            whole.touch(by, Touch::Changes, past, before);
             return;
         };
-        whole.touch(by, Touch::Uses, floor, before);
+        whole.touch(by, Touch::Uses, past, before);
         for piece in pieces {
             let piece = self.pieces.entry((file, piece)).or_default();
-            piece.touch(by, touch, floor, before);
+            piece.touch(by, touch, past, before);
         }
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        let Self { names, positions, pieces, whole, lengths, .. } = self;
+        names.len() + positions.len() + pieces.len() + whole.len() + lengths.len()
+    }
+
+    /// True if nobody who began after that may have to wait for who found a name as others had left it, or changed it then.
+    pub(super) fn is_settled(&self, node: NodeId, oldest: u64) -> bool {
+        self.names.get(&node).is_none_or(|it| it.is_over(oldest))
+    }
+
+    /// Names, open files and files that are not there any more are forgotten, and pieces if there are too many.
+    pub(super) fn forget(
+        &mut self,
+        is_gone: impl Fn(NodeId) -> bool,
+        is_open: impl Fn(u64) -> bool,
+        is_there: impl Fn(FileId) -> bool,
+        past: &Past,
+    ) {
+        let Self { names, positions, pieces, whole, lengths, forgotten } = self;
+        let is_many = pieces.len() > PIECES_KEPT;
+        let names = names.extract_if(|it, _| is_gone(*it)).map(|it| it.1);
+        let positions = positions.extract_if(|it, _| !is_open(*it)).map(|it| it.1);
+        let pieces = pieces.extract_if(|it, _| is_many || !is_there(it.0)).map(|it| it.1);
+        let whole = whole.extract_if(|it, _| !is_there(*it)).map(|it| it.1);
+        let lengths = lengths.extract_if(|it, _| !is_there(*it)).map(|it| it.1);
+        forgotten.add(names.chain(positions).chain(pieces).chain(whole).chain(lengths), past);
+        self.names.shrink_to_fit();
+        self.positions.shrink_to_fit();
+        self.pieces.shrink_to_fit();
+        self.whole.shrink_to_fit();
+        self.lengths.shrink_to_fit();
     }
 }
 

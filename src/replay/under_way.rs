@@ -2,6 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
+use super::past::Past;
 use crate::operation::model::ThreadKey;
 
 /// How many operations there are between two looks at how old the oldest one is.
@@ -27,33 +28,36 @@ struct Begun {
 #[derive(Debug, Default)]
 pub(super) struct UnderWay {
     of: FxHashMap<Inside, Begun>,
+    past: Past,
     ended: u64,
-    floor: u64,
 }
 
 impl UnderWay {
     /// It has begun, at so many ns of the capture's clock.
     pub(super) fn begun(&mut self, inside: Inside, start: u64, may_make_names: bool) {
+        self.over(inside);
+        self.past.begun(start);
         self.of.insert(inside, Begun { start, may_make_names });
     }
 
     /// It is over, or never will be.
     pub(super) fn over(&mut self, inside: Inside) {
-        self.of.remove(&inside);
+        if let Some(it) = self.of.remove(&inside) {
+            self.past.over(it.start);
+        }
     }
 
     /// An operation has been planned, to its end. `now` and `first` (when everything began) are ns of the capture's clock.
     pub(super) fn raise_floor(&mut self, now: u64, first: Option<u64>) {
         self.ended += 1;
         if self.ended.is_multiple_of(FLOOR_EVERY) {
-            let oldest = self.oldest().unwrap_or(now);
-            self.floor = self.floor.max(oldest.saturating_sub(first.unwrap_or(oldest)));
+            self.past.raise_floor(now, first);
         }
     }
 
     /// When the oldest one began, in ns of the capture's clock.
     pub(super) fn oldest(&self) -> Option<u64> {
-        self.of.values().map(|it| it.start).min()
+        self.past.oldest()
     }
 
     /// True if one of them may have made a name already.
@@ -61,8 +65,13 @@ impl UnderWay {
         self.of.values().any(|it| it.may_make_names)
     }
 
-    /// Nobody who comes later began before it, in ns since the first operation.
-    pub(super) fn floor(&self) -> u64 {
-        self.floor
+    /// When the oldest one of these began, in ns of the capture's clock.
+    pub(super) fn makes_names_since(&self) -> Option<u64> {
+        self.of.values().filter(|it| it.may_make_names).map(|it| it.start).min()
+    }
+
+    /// When those may have begun who come later.
+    pub(super) fn past(&self) -> &Past {
+        &self.past
     }
 }

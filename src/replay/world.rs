@@ -10,12 +10,14 @@
 //! opened was there, one that is not found was not. A node leads to what was at its place at the start, however often it
 //! has been renamed since; where the program has made or removed something it leads nowhere.
 
+mod forget;
 mod known;
 
 use std::ops::Range;
 
 use rustc_hash::FxHashMap;
 
+use self::forget::Absent;
 use super::layout::{Kind, Layout, Part};
 use super::size::Size;
 
@@ -68,6 +70,12 @@ struct Node {
 struct First {
     children: FxHashMap<Box<[u8]>, FirstId>,
     state: State,
+    /// A number for its path.
+    key: u64,
+    /// What is at its place now is something else, or nothing, which is not kept.
+    is_gone: bool,
+    /// Something in it was asked for that is not kept.
+    was_asked: bool,
     /// Permissions, if something has shown them.
     mode: Option<u32>,
     /// It may be executed by somebody.
@@ -99,9 +107,15 @@ pub struct Entry {
 pub struct World {
     nodes: Vec<Node>,
     firsts: Vec<First>,
-    sizes: Vec<Size>,
+    sizes: FxHashMap<FileId, Size>,
     /// Of files that somebody has asked where they have data.
     layouts: FxHashMap<FileId, Layout>,
+    /// How many files there have been.
+    files: u32,
+    /// Places that may be used again.
+    spare_nodes: Vec<NodeId>,
+    spare_firsts: Vec<FirstId>,
+    absent: Absent,
     /// Operations that found something else than those before them had left.
     pub unexplained: u64,
 }
@@ -114,19 +128,30 @@ impl Default for World {
             now: State::There(Thing::Directory),
             first: Some(FirstId(0)),
         };
-        let mut first = First::new();
+        let mut first = First::new(0);
         first.state = State::There(Thing::Directory);
-        let (nodes, firsts) = (vec![root], vec![first]);
-        let layouts = FxHashMap::default();
-        Self { nodes, firsts, sizes: Vec::new(), layouts, unexplained: 0 }
+        Self {
+            nodes: vec![root],
+            firsts: vec![first],
+            sizes: FxHashMap::default(),
+            layouts: FxHashMap::default(),
+            files: 0,
+            spare_nodes: Vec::new(),
+            spare_firsts: Vec::new(),
+            absent: Absent::default(),
+            unexplained: 0,
+        }
     }
 }
 
 impl First {
-    fn new() -> Self {
+    fn new(key: u64) -> Self {
         Self {
             children: FxHashMap::default(),
             state: State::Unasked,
+            key,
+            is_gone: false,
+            was_asked: false,
             mode: None,
             is_executable: false,
             has_more: false,
@@ -339,17 +364,17 @@ impl World {
 
     /// What is known of a file's length.
     pub fn size(&self, file: FileId) -> &Size {
-        &self.sizes[file.0 as usize]
+        &self.sizes[&file]
     }
 
     /// The same, to learn more.
     pub fn size_mut(&mut self, file: FileId) -> &mut Size {
-        &mut self.sizes[file.0 as usize]
+        self.sizes.get_mut(&file).expect("it has a name, or somebody has it open")
     }
 
     /// Somebody was told that a part of a file is so; it was so at the start if nobody has changed it.
     pub fn has_part(&mut self, file: FileId, range: Range<u64>, kind: Kind) {
-        for it in self.sizes[file.0 as usize].of_start(range) {
+        for it in self.sizes[&file].of_start(range) {
             self.layouts.entry(file).or_default().learn(it, kind);
         }
     }
@@ -383,7 +408,7 @@ impl World {
             let length = path.len();
             path.push(b'/');
             path.extend_from_slice(name);
-            let has_children = !children.is_empty() || has_more;
+            let has_children = !children.is_empty() || first.was_asked || has_more;
             let is_there = |it: &FirstId| matches!(self.first(*it).state, State::There(_));
             // A link through which something was found: what is behind it has its name here.
             let leads = matches!(thing, Thing::Link(_)) && children.values().any(is_there);
@@ -402,29 +427,53 @@ impl World {
         if let Some(child) = self.node(at).children.get(name) {
             return *child;
         }
-        let first = self.node(at).first.map(|it| self.first_child(it, name));
+        let first = self.node(at).first.and_then(|it| self.first_child(it, name));
         // What the program has made is empty until it puts something in.
         let now = first.map_or(State::Absent, |it| self.first(it).state);
-        let id = NodeId(u32::try_from(self.nodes.len()).expect("fewer names than bytes"));
-        let children = FxHashMap::default();
-        self.nodes.push(Node { parent: at, children, now, first });
+        let node = Node { parent: at, children: FxHashMap::default(), now, first };
+        let id = match self.spare_nodes.pop() {
+            Some(id) => {
+                *self.node_mut(id) = node;
+                id
+            }
+            None => {
+                let id = NodeId(u32::try_from(self.nodes.len()).expect("fewer names than bytes"));
+                self.nodes.push(node);
+                id
+            }
+        };
         self.node_mut(at).children.insert(name.into(), id);
         id
     }
 
-    fn first_child(&mut self, at: FirstId, name: &[u8]) -> FirstId {
+    /// What was there at the start; `None`: nothing of that is there now.
+    fn first_child(&mut self, at: FirstId, name: &[u8]) -> Option<FirstId> {
         if let Some(child) = self.first(at).children.get(name) {
-            return *child;
+            return (!self.first(*child).is_gone).then_some(*child);
         }
-        let id = FirstId(u32::try_from(self.firsts.len()).expect("fewer names than bytes"));
-        self.firsts.push(First::new());
+        let key = Absent::key(self.first(at).key, name);
+        if self.absent.has(key) {
+            return None;
+        }
+        let id = match self.spare_firsts.pop() {
+            Some(id) => {
+                *self.first_mut(id) = First::new(key);
+                id
+            }
+            None => {
+                let id = FirstId(u32::try_from(self.firsts.len()).expect("fewer names than bytes"));
+                self.firsts.push(First::new(key));
+                id
+            }
+        };
         self.first_mut(at).children.insert(name.into(), id);
-        id
+        Some(id)
     }
 
     fn new_file(&mut self, size: Size) -> FileId {
-        let id = FileId(u32::try_from(self.sizes.len()).expect("fewer files than bytes"));
-        self.sizes.push(size);
+        let id = FileId(self.files);
+        self.files = self.files.checked_add(1).expect("fewer files than bytes");
+        self.sizes.insert(id, size);
         id
     }
 

@@ -50,7 +50,7 @@ impl<O: Out> Planner<O> {
             &mut self.handles,
             handle,
             true,
-            (at, self.under_way.floor(), &mut before),
+            (at, self.under_way.past(), &mut before),
         );
         self.lets_go(handle, at.at, &mut before);
         // Children that it may have waited for.
@@ -84,7 +84,7 @@ impl<O: Out> Planner<O> {
             &mut self.handles,
             handle,
             false,
-            (at, self.under_way.floor(), &mut before),
+            (at, self.under_way.past(), &mut before),
         );
         let flags = libc::LOCK_UN.cast_unsigned().into();
         self.implicit(("flock", [0, flags, 0, 0, 0, 0]), handle, (at.at, 0), before)
@@ -128,9 +128,9 @@ impl<O: Out> Planner<O> {
     ) -> Result<(), O::Error> {
         let mut before = Before::default();
         let at = self.timed(operation, operation.start, &mut before);
-        let floor = self.under_way.floor();
-        self.things.of_handle(&mut self.handles, handle, false, (at, floor, &mut before));
-        self.things.moved(self.handles.description(handle), (at, floor, &mut before));
+        let past = self.under_way.past();
+        self.things.of_handle(&mut self.handles, handle, false, (at, past, &mut before));
+        self.things.moved(self.handles.description(handle), (at, past, &mut before));
         self.handles.position(handle).set(offset);
         let whence = libc::SEEK_SET.cast_unsigned().into();
         self.implicit(("lseek", [0, offset, whence, 0, 0, 0]), handle, (at.at, at.start), before)

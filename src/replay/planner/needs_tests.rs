@@ -9,6 +9,7 @@ use super::*;
 use crate::analysis::filter::{Events, Filter};
 use crate::event::syscall_table::CallId;
 use crate::operation::model::{FilePath, Given as GivenPath, Named, OpenFile, PathSource};
+use crate::operation::{Sink, Step};
 use crate::units::Fd;
 
 /// What a program did, one after the other.

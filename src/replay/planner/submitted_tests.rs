@@ -4,6 +4,7 @@ use super::tests::{Kept, call, file, told};
 use super::*;
 use crate::event::async_table::{Interface, Opcode};
 use crate::operation::asynchronous::{AsyncOperation, NoResult};
+use crate::operation::{Sink, Step};
 use crate::units::{CpuId, Fd, Pid, Tid};
 
 const PREAD: u16 = 0;

@@ -9,6 +9,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::event::syscall_table::CallId;
 use crate::operation::model::{FilePath, OpenFile, PathSource, ProcessInfo, ThreadInfo};
+use crate::operation::{Sink, Step};
 use crate::replay::locks::{Mode, Wish, wish};
 use crate::units::{CpuId, Fd, Pid, Tid};
 

@@ -15,7 +15,12 @@ impl World {
             self.first(at).children.iter().map(|(name, it)| (name.clone(), *it)).collect();
         let mut has_something = false;
         for (name, child) in children {
-            let Some(known) = all.first(in_all).children.get(&name).copied() else { continue };
+            let Some(known) = all.first(in_all).children.get(&name).copied() else {
+                if all.has_forgotten(in_all, &name) {
+                    self.first_mut(child).state = State::Absent;
+                }
+                continue;
+            };
             self.state_as_in(child, all, known);
             has_something |= matches!(self.first(child).state, State::There(_));
             self.first_as_in(child, all, known);

@@ -165,3 +165,79 @@ fn what_contradicts_is_counted() {
     world.was_there(none, Thing::Any);
     assert_eq!(world.unexplained, 2);
 }
+
+/// Something that happens to names, if it can.
+fn happens(world: &mut World, [what, one, other]: [u8; 3]) -> Option<FileId> {
+    const PATHS: [&str; 7] = ["/a", "/b", "/a/x", "/b/x", "/a/y", "/a/x/z", "/c"];
+    let path = |it: u8| PATHS[usize::from(it) % PATHS.len()];
+    let [node, second] = [path(one), path(other)].map(|it| at(world, it));
+    let is_there = |world: &World, it| world.thing(it).is_some();
+    let parent_is_absent = |world: &World, it| world.way(it).skip(1).any(|it| world.is_absent(it));
+    if parent_is_absent(world, node) || parent_is_absent(world, second) {
+        return None;
+    }
+    match what % 8 {
+        0 if !world.is_absent(node) => return world.file_there(node),
+        1 if !is_there(world, node) => world.was_absent(node),
+        2 if !is_there(world, node) => return Some(world.made_file(Some(node))),
+        3 if !is_there(world, node) => world.made(node, Thing::Directory),
+        4 if world.is_unasked(node) => return Some(world.perhaps_made(node)),
+        5 if !world.is_absent(node) => world.removed(node, Thing::Any),
+        6 if !world.is_absent(node) && one != other => {
+            world.renamed(node, second, is_there(world, second) && what & 8 != 0);
+        }
+        7 if is_there(world, node) && !is_there(world, second) => world.linked(node, second),
+        _ => {}
+    }
+    None
+}
+
+proptest::proptest! {
+    /// Fails if it makes a difference whether names that are gone are forgotten.
+    #[test]
+    fn what_is_forgotten_is_not_needed(
+        all in proptest::collection::vec(proptest::prelude::any::<[u8; 3]>(), 1..60),
+    ) {
+        let (mut world, mut forgetful) = (World::default(), World::default());
+        for it in all {
+            let files = [happens(&mut world, it), happens(&mut forgetful, it)];
+            proptest::prop_assert_eq!(files[0], files[1]);
+            if let (Some(file), 9..) = (files[0], it[1]) {
+                world.size_mut(file).read(0, None, u64::from(it[1]));
+                forgetful.size_mut(file).read(0, None, u64::from(it[1]));
+            }
+            forgetful.forget_names(|_| false);
+            forgetful.forget_files(|_| false);
+            proptest::prop_assert_eq!(world.unexplained, forgetful.unexplained);
+        }
+        let of = |world: &World| -> Vec<(Entry, u64)> {
+            let size = |it: &Entry| match it.thing {
+                Thing::File(file) => world.size(file).first(),
+                _ => 0,
+            };
+            world.entries().into_iter().map(|it| (it.clone(), size(&it))).collect()
+        };
+        proptest::prop_assert_eq!(of(&world), of(&forgetful));
+    }
+}
+
+/// Fails if names that come and go leave something behind, or are not known to have been absent.
+#[test]
+fn what_comes_and_goes_leaves_nothing_behind() {
+    let mut world = World::default();
+    for number in 0..2003 {
+        let node = at(&mut world, &format!("/d/{number}"));
+        world.made_file(Some(node));
+        world.removed(node, Thing::Any);
+        if number % 100 == 0 {
+            world.forget_names(|_| false);
+            world.forget_files(|_| false);
+        }
+    }
+    assert!(world.count() < 400, "{}", world.count());
+    assert!(world.nodes.len() < 200 && world.firsts.len() < 200);
+    let again = at(&mut world, "/d/7");
+    assert!(world.is_absent(again) && !world.is_unasked(again));
+    let new = at(&mut world, "/d/new");
+    assert!(world.is_unasked(new));
+}

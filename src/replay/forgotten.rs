@@ -1,0 +1,123 @@
+//! What is kept of things that are forgotten: names that are gone, files that nobody has, pieces of files beyond some number.
+//!
+//! ```text
+//!   /a  thread 1: 3, 7      ─┐
+//!   /b  thread 1: 9          ├─►  thread 1: 9   thread 2: 4      all later operations wait for these,
+//!   /c  thread 2: 4         ─┘                                   whatever they touch
+//! ```
+//!
+//! Who used or changed them last, of each thread: coarser than the things themselves, so some wait for others that were not in their way, but
+//! only for those that had ended when they began, as in the capture; and nobody waits for fewer.
+
+use super::order::{Access, Before, Thing, Timed, Worker};
+use super::past::Past;
+
+/// All of it together.
+#[derive(Debug, Default)]
+pub(super) struct Forgotten {
+    of: Vec<Access>,
+    /// When the last of them ended.
+    end: u64,
+    /// Workers that have waited for all of them.
+    settled: Vec<bool>,
+}
+
+impl Forgotten {
+    /// These things are forgotten, while nobody is being planned.
+    pub(super) fn add(&mut self, things: impl Iterator<Item = Thing>, past: &Past) {
+        let count = self.of.len();
+        self.of.extend(things.flat_map(|it| it.0));
+        self.of.iter_mut().for_each(|it| it.saw = false);
+        if self.of.len() == count {
+            return;
+        }
+        self.of.sort_by_key(|it| it.by.at);
+        // Whoever begins behind the end of a worker's later one is behind its earlier ones.
+        for at in 1..self.of.len() {
+            let next = self.of[at].by;
+            let it = &mut self.of[at - 1];
+            if it.by.at.worker == next.at.worker {
+                it.until = it.until.min(next.end);
+            }
+        }
+        self.of.retain(|it| it.is_needed(u64::MAX, past));
+        self.of.shrink_to_fit();
+        self.end = self.of.iter().map(|it| it.by.end).max().unwrap_or(0);
+        self.settled.clear();
+    }
+
+    /// Those that an operation is behind go into `before`.
+    pub(super) fn wait(&mut self, by: Timed, before: &mut Before) {
+        let Worker(worker) = by.at.worker;
+        let worker = worker as usize;
+        if self.of.is_empty() || self.settled.get(worker).is_some_and(|it| *it) {
+            return;
+        }
+        let times = |it: &Access| it.by.end..it.until;
+        let behind = self.of.iter().filter(|it| times(it).contains(&by.start));
+        behind.for_each(|it| before.add(it.by.at));
+        if self.end <= by.start {
+            self.settled.resize(self.settled.len().max(worker + 1), false);
+            self.settled[worker] = true;
+        }
+    }
+}
+
+#[cfg(test)]
+impl Forgotten {
+    /// How many operations are kept.
+    pub(super) fn len(&self) -> usize {
+        self.of.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::replay::order::{At, Touch};
+
+    fn op(worker: u32, number: u32, start: u64, end: u64) -> Timed {
+        Timed { at: At { worker: Worker(worker), number }, start, end }
+    }
+
+    /// A thing that these have changed.
+    fn thing(operations: &[Timed]) -> Thing {
+        let mut thing = Thing::default();
+        let past = Past::of(0, &[]);
+        for it in operations {
+            thing.touch(*it, Touch::Changes, &past, &mut Before::default());
+        }
+        thing
+    }
+
+    /// Whom an operation of worker 9 waits for that begins then.
+    fn waits(forgotten: &mut Forgotten, start: u64) -> Vec<(u32, u32)> {
+        let mut before = Before::default();
+        forgotten.wait(op(9, 0, start, start + 1), &mut before);
+        before.all().iter().map(|it| (it.worker.0, it.number)).collect()
+    }
+
+    #[test]
+    fn the_last_of_each_worker_stands_for_all() {
+        let mut forgotten = Forgotten::default();
+        let things = [thing(&[op(1, 3, 0, 10), op(2, 4, 11, 12)]), thing(&[op(1, 9, 20, 30)])];
+        forgotten.add(things.into_iter(), &Past::of(0, &[]));
+        assert_eq!(forgotten.len(), 2);
+        assert_eq!(waits(&mut forgotten, 29), [(2, 4)], "who overlapped does not wait");
+        assert_eq!(waits(&mut forgotten, 30), [(1, 9), (2, 4)]);
+        assert_eq!(waits(&mut forgotten, 40), [], "once is enough");
+        forgotten.add([thing(&[op(1, 10, 50, 60)])].into_iter(), &Past::of(0, &[]));
+        assert_eq!(waits(&mut forgotten, 60), [(1, 10), (2, 4)]);
+    }
+
+    /// Fails if who is under way for long gets fewer edges by what was forgotten meanwhile.
+    #[test]
+    fn who_began_long_ago_waits_for_what_was_there_then() {
+        let mut forgotten = Forgotten::default();
+        let all: Vec<Timed> =
+            (0..1000_u32).map(|it| op(1, it, u64::from(it) * 10, u64::from(it) * 10 + 5)).collect();
+        forgotten.add(all.iter().map(|it| thing(&[*it])), &Past::of(0, &[77]));
+        assert_eq!(forgotten.len(), 2);
+        assert_eq!(waits(&mut forgotten, 77), [(1, 7)]);
+    }
+}

@@ -1,0 +1,98 @@
+//! How far back those may have begun who come later: whoever is under way now, when he did, all others from now on.
+//!
+//! ```text
+//!   thread 1   ──[ open of a pipe ·································
+//!   thread 2   ────[ write ]──[ write ]──[ write ]──[ write ]──────
+//!                ▲                                             ▲
+//!                floor: nobody began before                    all others
+//! ```
+//!
+//! Between the two nobody began: what counts only for who began there is needed no more.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// When those began who are under way. Times are ns of the capture's clock or, where it says so, since the first operation.
+#[derive(Debug, Default)]
+pub struct Past {
+    /// How many began when.
+    starts: BTreeMap<u64, u32>,
+    /// When everything began; `None`: nothing is known yet.
+    first: Option<u64>,
+    floor: u64,
+}
+
+impl Past {
+    /// Somebody has begun.
+    pub(super) fn begun(&mut self, start: u64) {
+        *self.starts.entry(start).or_default() += 1;
+    }
+
+    /// Somebody is through who began then.
+    pub(super) fn over(&mut self, start: u64) {
+        if let Some(count) = self.starts.get_mut(&start) {
+            *count -= 1;
+            if *count == 0 {
+                self.starts.remove(&start);
+            }
+        }
+    }
+
+    /// When the oldest one began.
+    pub(super) fn oldest(&self) -> Option<u64> {
+        self.starts.first_key_value().map(|it| *it.0)
+    }
+
+    /// Nobody who comes later began before the oldest one, or before now. `first`: when everything began.
+    pub(super) fn raise_floor(&mut self, now: u64, first: Option<u64>) {
+        let oldest = self.oldest().unwrap_or(now);
+        self.floor = self.floor.max(oldest.saturating_sub(first.unwrap_or(oldest)));
+        self.first = first;
+    }
+
+    /// Nobody who comes later began before it, in ns since the first operation.
+    pub fn floor(&self) -> u64 {
+        self.floor
+    }
+
+    /// True if somebody who is under way may have begun at these times, in ns since the first operation.
+    pub fn has_begun_in(&self, times: Range<u64>) -> bool {
+        let Some(first) = self.first else { return true };
+        let Range { start, end } = times;
+        let [start, end] = [start, end].map(|it| it.saturating_add(first));
+        start < end && self.starts.range(start..end).next().is_some()
+    }
+}
+
+#[cfg(test)]
+impl Past {
+    /// Everything began at 0, and these are under way.
+    pub(super) fn of(floor: u64, starts: &[u64]) -> Self {
+        let starts = starts.iter().map(|it| (*it, 1)).collect();
+        Self { starts, first: Some(0), floor }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_who_is_under_way_may_have_begun_before() {
+        let mut past = Past::default();
+        assert!(past.has_begun_in(0..1), "nothing is known yet");
+        past.begun(107);
+        past.begun(107);
+        past.begun(131);
+        past.raise_floor(200, Some(100));
+        assert_eq!(past.floor(), 7);
+        assert!(past.has_begun_in(7..8) && past.has_begun_in(8..32));
+        assert!(!past.has_begun_in(8..31) && !past.has_begun_in(32..200));
+        past.over(107);
+        assert!(past.has_begun_in(7..8), "the other one");
+        past.over(107);
+        assert!(!past.has_begun_in(7..8));
+        past.raise_floor(200, Some(100));
+        assert_eq!((past.floor(), past.oldest()), (31, Some(131)));
+    }
+}

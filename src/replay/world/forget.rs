@@ -1,0 +1,160 @@
+//! What need not be known any more: of names that came and went only that they were not there at the start.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use rustc_hash::FxHashSet;
+
+use super::{FileId, FirstId, NodeId, State, Thing, World};
+
+/// Forgotten names that are known to have been absent at the start; some 20 MiB. With more of them it begins anew: who then finds one of the
+/// oldest again that nobody was seen to make takes it for one that was there.
+const ABSENT_MAX: usize = 1 << 20;
+
+/// Names that were not there at the start, and of which nothing else is known.
+#[derive(Debug, Default)]
+pub(super) struct Absent(FxHashSet<u64>);
+
+impl Absent {
+    /// A number for a name in the directory of that number.
+    pub(super) fn key(directory: u64, name: &[u8]) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (directory, name).hash(&mut hasher);
+        hasher.finish()
+    }
+
+    pub(super) fn has(&self, key: u64) -> bool {
+        self.0.contains(&key)
+    }
+
+    fn add(&mut self, key: u64) {
+        if self.0.len() >= ABSENT_MAX {
+            self.0.clear();
+        }
+        self.0.insert(key);
+    }
+}
+
+impl World {
+    /// How many names and files are known.
+    pub fn count(&self) -> usize {
+        let nodes = self.nodes.len() - self.spare_nodes.len();
+        nodes + self.firsts.len() - self.spare_firsts.len() + self.sizes.len()
+    }
+
+    /// Places where nothing is, and of which nobody has to know more than that, are forgotten, but for those that `is_kept`. Tells of each place
+    /// whether it is.
+    pub fn forget_names(&mut self, is_kept: impl Fn(NodeId) -> bool) -> Vec<bool> {
+        let mut order = vec![NodeId(0)];
+        let mut next = 0;
+        while let Some(it) = order.get(next).copied() {
+            order.extend(self.node(it).children.values());
+            next += 1;
+        }
+        let all = (0..).map(NodeId).take(self.nodes.len());
+        let mut is_gone: Vec<bool> = all.map(|it| !is_kept(it)).collect();
+        order.iter().for_each(|it| is_gone[it.0 as usize] = false);
+        // What is in a directory comes before it.
+        for parent in order.into_iter().rev() {
+            let mut children = std::mem::take(&mut self.node_mut(parent).children);
+            children.retain(|name, child| {
+                let it = self.node(*child);
+                let is_there = matches!(it.now, State::There(_)) || !it.children.is_empty();
+                let stays = is_there || is_kept(*child);
+                if !stays {
+                    is_gone[child.0 as usize] = true;
+                    self.forget_child(parent, name, *child);
+                }
+                stays
+            });
+            children.shrink_to_fit();
+            self.node_mut(parent).children = children;
+        }
+        self.spare_nodes.clear();
+        for (it, is_gone) in (0..).map(NodeId).zip(&is_gone) {
+            if *is_gone {
+                self.spare_nodes.push(it);
+                self.clear(it);
+                let node = self.node_mut(it);
+                node.now = State::Absent;
+                node.children.shrink_to_fit();
+            }
+        }
+        self.forget_firsts();
+        is_gone
+    }
+
+    /// Who asks for this name again finds what is there now.
+    fn forget_child(&mut self, parent: NodeId, name: &[u8], child: NodeId) {
+        let Some(parent) = self.node(parent).first else { return };
+        if self.node(child).now != State::Absent {
+            return;
+        }
+        let parent = self.first(parent);
+        match parent.children.get(name).copied() {
+            Some(first) => self.first_mut(first).is_gone = true,
+            None => self.absent.add(Absent::key(parent.key, name)),
+        }
+    }
+
+    /// The same of names as they were, where nothing was.
+    fn forget_firsts(&mut self) {
+        let mut is_used = vec![false; self.firsts.len()];
+        for it in self.nodes.iter().filter_map(|it| it.first) {
+            is_used[it.0 as usize] = true;
+        }
+        let mut order = vec![FirstId(0)];
+        let mut next = 0;
+        while let Some(it) = order.get(next).copied() {
+            order.extend(self.first(it).children.values());
+            next += 1;
+        }
+        for parent in order.into_iter().rev() {
+            let mut children = std::mem::take(&mut self.first_mut(parent).children);
+            let key = self.first(parent).key;
+            let count = children.len();
+            children.retain(|name, child| {
+                let it = self.first(*child);
+                let was_there = matches!(it.state, State::There(_)) || !it.children.is_empty();
+                // Who was asked for something in it is a directory, if it was there.
+                let leads = it.was_asked && it.state == State::Unasked;
+                let stays = was_there || leads || is_used[child.0 as usize];
+                if !stays {
+                    if it.is_gone || it.state == State::Absent {
+                        self.absent.add(Absent::key(key, name));
+                    }
+                    self.spare_firsts.push(*child);
+                }
+                stays
+            });
+            children.shrink_to_fit();
+            let parent = self.first_mut(parent);
+            parent.was_asked |= children.len() < count;
+            parent.children = children;
+        }
+    }
+
+    /// Files are forgotten that have no name, and had none, but for those that `is_kept`.
+    pub fn forget_files(&mut self, is_kept: impl Fn(FileId) -> bool) {
+        let states = self.nodes.iter().map(|it| it.now);
+        let file = |it| match it {
+            State::There(Thing::File(file)) => Some(file),
+            _ => None,
+        };
+        let states = states.chain(self.firsts.iter().map(|it| it.state));
+        let named: FxHashSet<FileId> = states.filter_map(file).collect();
+        self.sizes.retain(|it, _| named.contains(it) || is_kept(*it));
+        self.sizes.shrink_to_fit();
+        let sizes = &self.sizes;
+        self.layouts.retain(|it, _| sizes.contains_key(it));
+    }
+
+    /// True if this name in a directory was absent at the start, and is forgotten.
+    pub(super) fn has_forgotten(&self, directory: FirstId, name: &[u8]) -> bool {
+        self.absent.has(Absent::key(self.first(directory).key, name))
+    }
+
+    /// True if a file is not forgotten.
+    pub fn knows(&self, file: FileId) -> bool {
+        self.sizes.contains_key(&file)
+    }
+}
