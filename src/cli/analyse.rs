@@ -87,14 +87,20 @@ pub(super) fn run_with<F: Sink<Error: Display>>(
     fold: impl FnOnce() -> F,
     tell: impl FnOnce((F, Converted)) -> Result<(), CliError>,
 ) -> Result<ExitCode, CliError> {
+    on_log(args, |log, go_on| tell(fold_log(log, fold(), wish, go_on)?))
+}
+
+/// Works on a log, or a recording; what is asked now and then says whether to go on.
+pub(super) fn on_log(
+    args: &AnalyseArgs,
+    work: impl FnOnce(&Path, &mut dyn FnMut() -> bool) -> Result<(), CliError>,
+) -> Result<ExitCode, CliError> {
     if let Some(log) = &args.log {
-        tell(fold_log(log, fold(), wish, &mut || true)?)?;
+        work(log, &mut || true)?;
         return Ok(ExitCode::SUCCESS);
     }
     let (log, place) = private_log()?;
     let mut recorded = record::capture(&args.capture, || Ok(place), |_| log.try_clone())?;
-    let work =
-        |path: &Path, go_on: &mut dyn FnMut() -> bool| tell(fold_log(path, fold(), wish, go_on)?);
     recorded.work(work, "nothing was worked out");
     recorded.end()
 }

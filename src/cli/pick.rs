@@ -13,6 +13,7 @@ use crate::operation::disk;
 use crate::units::{DevId, Pid};
 
 /// What somebody wants to see; what it means for the disks of a log is known with the log.
+#[derive(Clone)]
 pub(super) struct Wish<'a> {
     filter: Filter,
     devices: &'a [String],

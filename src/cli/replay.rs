@@ -1,8 +1,9 @@
 //! `iotrace-perf replay`: what was captured, once more.
 
 use std::convert::Infallible;
+use std::fmt::Display;
 use std::fs::File;
-use std::io::{self, BufWriter};
+use std::io::{self, BufWriter, Seek};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
@@ -10,7 +11,6 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::convert::Converted;
 use super::error::CliError;
 use super::pick::Wish;
 use super::replay_args::{
@@ -23,7 +23,7 @@ use crate::replay::file::{
 };
 use crate::replay::outcome::Outcome;
 use crate::replay::planned::Planned;
-use crate::replay::planner::{Out, Planner};
+use crate::replay::planner::{Linked, Out, Planner};
 use crate::replayer::contents::Contents;
 use crate::replayer::manifest::{Place, State};
 use crate::replayer::places::{AllPurged, Places, purge_all};
@@ -71,23 +71,48 @@ pub(super) fn run(args: &ReplayArgs) -> Result<ExitCode, CliError> {
 
 fn plan(args: &PlanArgs) -> Result<ExitCode, CliError> {
     let Some(path) = args.output.as_ref().filter(|_| !args.dry_run) else {
-        return analyse::run(&args.analyse, || Planner::new(Nowhere), report::replay::report);
+        return planned(args, || Ok(Nowhere), |_| Ok(()));
     };
-    let args = &args.analyse;
-    let wish = Wish::of(&args.filter)?.on(args);
-    let to = analyse::output(args.print.to.as_deref(), !args.capture.command.is_empty())?;
     let failed = |source| CliError::Create { path: path.clone(), source };
+    let mut file = analyse::new_file(path)?;
     let unfinished = Unfinished(Some(path));
-    let writer = PlanWriter::new(BufWriter::new(analyse::new_file(path)?)).map_err(failed)?;
-    let tell = |(planner, converted): (Planner<_>, Converted)| {
-        let mut report =
-            report::replay::report(&planner, &converted.summary, analyse::limit(&args.print));
+    let writer = || {
+        let from_start = file.set_len(0).and_then(|()| file.rewind());
+        let writer = from_start.and_then(|()| PlanWriter::new(BufWriter::new(file.try_clone()?)));
+        writer.map_err(failed)
+    };
+    planned(args, writer, |planner| {
         finish(planner).map_err(failed)?;
         unfinished.finish();
+        Ok(())
+    })
+}
+
+/// Plans, once more if there are links of which the first plan did not know; `out` begins anew each time, `end` is told of the last one.
+fn planned<O: Out<Error: Display>>(
+    args: &PlanArgs,
+    mut out: impl FnMut() -> Result<O, CliError>,
+    end: impl FnOnce(Planner<O>) -> Result<(), CliError>,
+) -> Result<ExitCode, CliError> {
+    let args = &args.analyse;
+    // What cannot be is said before anything is recorded.
+    let wish = Wish::of(&args.filter)?.on(args);
+    let to = analyse::output(args.print.to.as_deref(), !args.capture.command.is_empty())?;
+    analyse::on_log(args, |log, go_on| {
+        let (first, converted) = analyse::fold_log(log, Linked::new(out()?), wish.clone(), go_on)?;
+        let links = first.links();
+        let (planner, converted) = if links.is_empty() {
+            (first.planner, converted)
+        } else {
+            drop(first);
+            analyse::fold_log(log, Planner::new(out()?).knowing(&links), wish, go_on)?
+        };
+        let limit = analyse::limit(&args.print);
+        let mut report = report::replay::report(&planner, &converted.summary, limit);
+        end(planner)?;
         report.notes.extend(exit_lines::notes(&converted));
         analyse::print(&report, analyse::form(&args.print), to)
-    };
-    analyse::run_with(args, wish, || Planner::new(writer), tell)
+    })
 }
 
 /// A file that goes if nobody says that it is whole.

@@ -124,7 +124,7 @@ mod tests {
 
     fn before(path: &str, kind: FileKind, size: u64) -> FileBefore {
         let path = path.as_bytes().to_vec();
-        FileBefore { path, kind, size, mode: None, has_more: false, same_as: None }
+        FileBefore { path, kind, size, mode: None, has_more: false, same_as: None, text: None }
     }
 
     /// Fails if something that init would not have left is taken for what it has made.

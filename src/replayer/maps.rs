@@ -149,7 +149,7 @@ mod tests {
     fn names_of_one_file_stay_together() {
         let before = |path: &str, kind, same_as| {
             let path = path.as_bytes().to_vec();
-            FileBefore { path, kind, size: 0, mode: None, has_more: false, same_as }
+            FileBefore { path, kind, size: 0, mode: None, has_more: false, same_as, text: None }
         };
         let all = [
             before("/a", FileKind::Directory, None),

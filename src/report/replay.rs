@@ -4,7 +4,7 @@ use super::{column, first_rows, others};
 use crate::analysis::done::What;
 use crate::pipeline::Summary;
 use crate::replay::planner::{Out, Planner};
-use crate::replay::world::{Entry, Thing, World};
+use crate::replay::world::{Entry, Gap, Thing, World};
 use crate::text::table::{Cell, Column, Report, Table};
 
 const DONE: [Column; 2] = [column("call", "call"), column("count", "operations")];
@@ -32,6 +32,7 @@ pub fn report<O: Out>(plan: &Planner<O>, _: &Summary, limit: usize) -> Report {
     let of_kind = |wanted: &str| {
         Cell::Count(entries.iter().filter(|it| kind(it.thing) == wanted).count() as u64)
     };
+    let gaps = |wanted: Gap| entries.iter().filter(|it| it.gap == Some(wanted)).count() as u64;
     let first_bytes = sum(&mut entries.iter().filter_map(|it| size(&plan.world, it)));
     let is_asynchronous = |it: &What| matches!(it, What::Async(_));
     let asynchronous = plan.done.iter().filter(|it| is_asynchronous(it.0)).map(|it| *it.1).sum();
@@ -58,6 +59,8 @@ pub fn report<O: Out>(plan: &Planner<O>, _: &Summary, limit: usize) -> Report {
         ("directories", "directories before", of_kind("directory")),
         ("files", "files before", of_kind("file")),
         ("links", "symbolic links before", of_kind("link")),
+        ("links_of_other_length", "", Cell::Count(gaps(Gap::Text))),
+        ("links_as_directories", "", Cell::Count(gaps(Gap::Target))),
         ("first_bytes", "bytes in them", first_bytes),
         ("unexplained", "", Cell::Count(plan.world.unexplained)),
     ];
@@ -70,7 +73,23 @@ pub fn report<O: Out>(plan: &Planner<O>, _: &Summary, limit: usize) -> Report {
             plan.world.unexplained
         ));
     }
+    report.notes.extend(links(gaps(Gap::Text), gaps(Gap::Target)));
     report
+}
+
+/// What is not known of links.
+fn links(other_texts: u64, directories: u64) -> impl Iterator<Item = String> {
+    let texts = (other_texts > 0).then(|| {
+        format!(
+            "{other_texts} symbolic links lead where they led, but have a text of another length: what `readlink` returns is another number"
+        )
+    });
+    let targets = (directories > 0).then(|| {
+        format!(
+            "{directories} symbolic links are made as directories: no open has shown where they led; record with `--names kprobe` or `uprobe`"
+        )
+    });
+    texts.into_iter().chain(targets)
 }
 
 fn done<O: Out>(plan: &Planner<O>) -> Table {

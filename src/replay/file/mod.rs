@@ -1,7 +1,8 @@
-//! The plan of a replay as a file (`.ioplan`), version 3. All integers of the layout are little-endian; the same capture gives the same
+//! The plan of a replay as a file (`.ioplan`), version 4. All integers of the layout are little-endian; the same capture gives the same
 //! bytes.
 //!
 //! Version 1 had no implicit operations: descriptors that went with their processes stayed open. Version 2 had no asynchronous ones.
+//! Version 3 did not say where links lead.
 //!
 //! ```text
 //! offset  bytes
@@ -46,7 +47,7 @@ pub const END_MAGIC: [u8; 8] = *b"IOTRIDX\n";
 /// First bytes of a frame.
 pub const FRAME_MAGIC: [u8; 4] = *b"IOPF";
 /// Version that this code writes and reads.
-pub const VERSION: u16 = 3;
+pub const VERSION: u16 = 4;
 /// Bytes before the first frame.
 pub const FILE_HEADER_BYTES: u64 = 16;
 /// Bytes of a frame before its payload.
@@ -122,6 +123,8 @@ pub struct FileBefore {
     pub has_more: bool,
     /// The place in this list of the file that this is a second name of.
     pub same_as: Option<u32>,
+    /// What a link contains, if it is known where it led.
+    pub text: Option<Vec<u8>>,
 }
 
 /// What a file is.

@@ -297,8 +297,8 @@ fn files(world: &World) -> Vec<FileBefore> {
         let place = u32::try_from(place).expect("fewer files than bytes");
         let first = file.map(|it| *first_names.entry(it).or_insert(place));
         let same_as = first.filter(|it| *it != place);
-        let (path, mode, has_more) = (entry.path, entry.mode, entry.has_more);
-        FileBefore { path, kind, size, mode, has_more, same_as }
+        let (path, mode, has_more, text) = (entry.path, entry.mode, entry.has_more, entry.text);
+        FileBefore { path, kind, size, mode, has_more, same_as, text }
     };
     world.entries().into_iter().enumerate().map(place).collect()
 }
