@@ -95,6 +95,7 @@ fn benchmark(criterion: &mut Criterion) {
         id: 0,
         path,
         first_path: None,
+        given: None,
         stat: None,
         flags: Some(0),
         pre_created: false,

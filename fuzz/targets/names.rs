@@ -106,6 +106,7 @@ fn operations(path: &[u8], comm: &[u8]) {
         id: 0,
         path: Some(FilePath::new(path, PathSource::Link)),
         first_path: None,
+        given: None,
         stat: None,
         flags: None,
         pre_created: false,

@@ -4,7 +4,7 @@
 
 use std::convert::Infallible;
 use std::fmt::Display;
-use std::io::BufWriter;
+use std::io::{BufWriter, Seek};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -15,7 +15,7 @@ use super::replay_args::PlanArgs;
 use super::{analyse, exit_lines};
 use crate::replay::file::{PlanWriter, finish};
 use crate::replay::planned::Planned;
-use crate::replay::planner::{Found, Needs, Out, Planner, Selected};
+use crate::replay::planner::{Found, Linked, Needs, Out, Planner, Selected};
 use crate::report;
 
 /// Operations that nobody wants to have.
@@ -31,11 +31,16 @@ impl Out for Nowhere {
 
 pub(super) fn run(args: &PlanArgs) -> Result<ExitCode, CliError> {
     let Some(path) = args.output.as_ref().filter(|_| !args.dry_run) else {
-        return plan(args, Nowhere, |_, _| Ok(()));
+        return plan(args, || Ok(Nowhere), |_, _| Ok(()));
     };
     let failed = |source| CliError::Create { path: path.clone(), source };
     let unfinished = Unfinished(Some(path));
-    let writer = PlanWriter::new(BufWriter::new(analyse::new_file(path)?)).map_err(failed)?;
+    let mut file = analyse::new_file(path)?;
+    let writer = || {
+        let from_start = file.set_len(0).and_then(|()| file.rewind());
+        let writer = from_start.and_then(|()| PlanWriter::new(BufWriter::new(file.try_clone()?)));
+        writer.map_err(failed)
+    };
     plan(args, writer, |planner, machine| {
         finish(planner, machine).map_err(failed)?;
         unfinished.finish();
@@ -43,10 +48,10 @@ pub(super) fn run(args: &PlanArgs) -> Result<ExitCode, CliError> {
     })
 }
 
-/// `end` is told what is planned, and for which kind of machine, before anybody else is.
+/// `out` begins anew each time that it is asked; `end` is told what is planned, and for which kind of machine, before anybody else is.
 fn plan<O: Out<Error: Display>>(
     args: &PlanArgs,
-    out: O,
+    mut out: impl FnMut() -> Result<O, CliError>,
     end: impl FnOnce(Planner<O>, &str) -> Result<(), CliError>,
 ) -> Result<ExitCode, CliError> {
     let args = &args.analyse;
@@ -55,8 +60,8 @@ fn plan<O: Out<Error: Display>>(
     let to = analyse::output(args.print.to.as_deref(), !args.capture.command.is_empty())?;
     analyse::on_log(args, |log, go_on| {
         let (planner, converted) = match wish.is_all() {
-            true => analyse::fold_log(log, Planner::new(out), wish, go_on)?,
-            false => plan_part(log, out, &wish, go_on)?,
+            true => plan_all(log, &mut out, &wish, go_on)?,
+            false => plan_part(log, out()?, &wish, go_on)?,
         };
         let machine = machine(log, &converted)?;
         let limit = analyse::limit(&args.print);
@@ -80,6 +85,22 @@ fn machine<'a>(log: &Path, converted: &'a Converted) -> Result<&'a str, CliError
     Err(CliError::Log { path: log.to_owned(), message })
 }
 
+/// Everything; once more if there are links of which the first plan did not know.
+fn plan_all<O: Out<Error: Display>>(
+    log: &Path,
+    out: &mut dyn FnMut() -> Result<O, CliError>,
+    wish: &Wish<'_>,
+    go_on: &mut dyn FnMut() -> bool,
+) -> Result<(Planner<O>, Converted), CliError> {
+    let (first, converted) = analyse::fold_log(log, Linked::new(out()?), wish.clone(), go_on)?;
+    let links = first.links();
+    if links.is_empty() {
+        return Ok((first.planner, converted));
+    }
+    drop(first);
+    analyse::fold_log(log, Planner::new(out()?).knowing(&links), wish.clone(), go_on)
+}
+
 /// What is wanted of a log, and what that needs.
 fn plan_part<O: Out<Error: Display>>(
     log: &Path,
@@ -87,16 +108,18 @@ fn plan_part<O: Out<Error: Display>>(
     wish: &Wish<'_>,
     go_on: &mut dyn FnMut() -> bool,
 ) -> Result<(Planner<O>, Converted), CliError> {
+    let (linked, _) = analyse::pass_over(log, wish.clone(), |_| Linked::new(Nowhere), go_on)?;
+    let links = linked.links();
     let mut found = Found::default();
     loop {
-        let needs = |filter| Needs::new(filter, found);
+        let needs = |filter| Needs::new(filter, found, &links);
         let (needs, _) = analyse::pass_over(log, wish.clone(), needs, go_on)?;
         found = needs.found;
         if !found.take_grown() {
             break;
         }
     }
-    let selected = |filter| Selected::new(filter, found, out);
+    let selected = |filter| Selected::new(filter, found, &links, out);
     let (selected, converted) = analyse::pass_over(log, wish.clone(), selected, go_on)?;
     let (planner, Needs { picker, mut found, .. }) = selected.end();
     if found.take_grown() {

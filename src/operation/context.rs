@@ -101,7 +101,7 @@ impl Context {
     pub(super) fn file(&mut self, flags: Option<u32>, pre_created: bool) -> OpenFile {
         let id = self.next_file;
         self.next_file += 1;
-        OpenFile { id, path: None, first_path: None, stat: None, flags, pre_created }
+        OpenFile { id, path: None, first_path: None, given: None, stat: None, flags, pre_created }
     }
 
     /// The descriptor's file; one without a name if it was never heard of.

@@ -254,6 +254,7 @@ fn copy(file: &OpenFile) -> OpenFile {
         id: file.id,
         path: file.path.clone(),
         first_path: file.first_path.clone(),
+        given: file.given.clone(),
         stat: file.stat,
         flags: file.flags,
         pre_created: file.pre_created,

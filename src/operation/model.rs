@@ -129,6 +129,8 @@ pub struct OpenFile {
     pub path: Option<FilePath>,
     /// The name that it had at first, if it has got another one by a rename or has been removed.
     pub first_path: Option<FilePath>,
+    /// What its open was given, from the root, where the kernel calls the file something else: a symbolic link is on the way, or `..`.
+    pub given: Option<Box<[u8]>>,
     /// What it is, if known.
     pub stat: Option<FileStat>,
     /// `O_*` flags at open (access mode included); `None`: not known.

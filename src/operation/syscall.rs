@@ -351,6 +351,8 @@ impl Effects<'_> {
         let flags = open_flags(operation);
         // The path is that of the directory in which a file without a name is made.
         let is_nameless = flags.is_some_and(|it| it & TMPFILE == TMPFILE);
+        let spelled = given.as_ref().filter(|it| it.path.source.is_spelled());
+        let whole = spelled.and_then(|it| it.absolute.clone());
         let as_argument = given.filter(|_| !is_nameless).map(as_file_path);
         let link = names.and_then(|it| it.link.as_ref());
         let opened = names.and_then(|it| it.opened.as_ref());
@@ -367,6 +369,9 @@ impl Effects<'_> {
                     .or_else(|| late.or(doubtful).map(|it| linked(it, PathSource::Unverified))),
             },
         };
+        let resolved = file.path.as_ref().filter(|it| it.is_resolved() && !is_nameless);
+        file.given =
+            whole.filter(|it| resolved.is_some_and(|path| path.bytes != *it)).map(Into::into);
         let description = Rc::new(Description::opened(file, context.losses));
         context.names.note(&description, names.map_or(self.now, |it| it.read.max(self.now)));
         let call = operation.call.call();

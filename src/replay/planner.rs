@@ -13,6 +13,7 @@
 mod forget;
 mod given;
 mod implicit;
+mod linked;
 mod locking;
 mod needs;
 mod selected;
@@ -24,14 +25,18 @@ pub use selected::Selected;
 
 use std::collections::BTreeMap;
 
+pub use linked::Linked;
+
 use rustc_hash::FxHashMap;
 
 use super::asynchronous::is_about_them;
 use super::calls::{Reason, Treatment, excuse, treatment};
 use super::families::Families;
+use super::followed::follows;
 use super::found;
 use super::handles::{Behind, Handle, Handles};
 use super::lanes::Lanes;
+use super::links::Links;
 use super::locks::Locks;
 use super::names::of_file;
 use super::order::{At, Before, Timed, Waited, Worker};
@@ -162,6 +167,11 @@ impl<O: Out> Planner<O> {
             needed: 0,
             wanted_from: None,
         }
+    }
+
+    /// With links that were there before.
+    pub fn knowing(self, links: &Links) -> Self {
+        Self { world: World::with_links(links), ..self }
     }
 
     /// Handles that are open at once at most.
@@ -305,7 +315,7 @@ impl<O: Out> Planner<O> {
         let call = operation.call.call();
         let [path, second_path] = self.paths(operation)?;
         let handles = self.descriptors(operation, path.is_none())?;
-        let nodes = self.nodes(operation, [&path, &second_path])?;
+        let (nodes, links) = self.nodes(operation, [&path, &second_path])?;
         given::places_are_known(operation)?;
         self.has_own_flags(operation, handles[0])?;
         self.may_lock(operation, handles[0])?;
@@ -315,11 +325,16 @@ impl<O: Out> Planner<O> {
         self.families.waited(operation.process, operation.start, &mut before);
         let past = self.under_way.past();
         self.things.named(operation, &self.world, nodes, (at, past, &mut before));
+        self.things.passed(&self.world, &links, (at, past, &mut before));
         if let (Some(path), None | Some(libc::ENOENT)) = (&path, operation.errno()) {
             self.world.passed(path, ret >= 0);
         }
         found::spelled(&mut self.world, operation, path.as_deref(), nodes[0]);
         let made = self.learn(operation, ret, nodes);
+        if let (true, 0, Some(link), Some(text)) = (call.is_symlink(), ret, nodes[0], &second_path)
+        {
+            self.world.contains(link, text);
+        }
         if call.class == Class::Resize
             && let Some(Thing::File(file)) = nodes[0].and_then(|it| self.world.thing(it))
         {
@@ -371,16 +386,20 @@ impl<O: Out> Planner<O> {
         }
     }
 
-    /// Where its paths lead to, if that is in the replay what it was.
+    /// Where its paths lead to, if that is in the replay what it was, and the links on the way.
     fn nodes(
         &mut self,
         operation: &SyscallOperation,
         [path, second_path]: [&Option<Vec<u8>>; 2],
-    ) -> Result<[Option<NodeId>; 2], Reason> {
-        let mut find = |it: &Option<Vec<u8>>| it.as_ref().and_then(|it| self.world.find(it));
+    ) -> Result<([Option<NodeId>; 2], Vec<NodeId>), Reason> {
+        let mut links = Vec::new();
+        let mut find = |it: &Option<Vec<u8>>, is_followed| {
+            it.as_ref().and_then(|it| self.world.reach(it, is_followed, &mut links))
+        };
         // What a symbolic link contains is no name yet.
         let is_name = !operation.call.call().is_symlink();
-        let nodes = [find(path), if is_name { find(second_path) } else { None }];
+        let first = find(path, follows(operation));
+        let nodes = [first, if is_name { find(second_path, false) } else { None }];
         let is_contended = self.under_way.may_make_names();
         self.strangers.ended(&self.world, operation, nodes, is_contended)?;
         let call = operation.call.call();
@@ -389,7 +408,7 @@ impl<O: Out> Planner<O> {
                 found::failed(&mut self.world, operation, errno, nodes);
                 Err(reason)
             }
-            None => Ok(nodes),
+            None => Ok((nodes, links)),
         }
     }
 

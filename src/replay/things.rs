@@ -74,6 +74,14 @@ impl Things {
         }
     }
 
+    /// Links that paths led through.
+    pub(super) fn passed(&mut self, world: &World, links: &[NodeId], (by, floor, before): By<'_>) {
+        for it in links.iter().flat_map(|it| world.way(*it)) {
+            let name = self.names.entry(it).or_default();
+            name.touch_seen((by, world.thing(it).is_some()), Touch::Uses, floor, before);
+        }
+    }
+
     /// A descriptor.
     pub(super) fn of_handle(
         &mut self,

@@ -12,8 +12,10 @@
 
 mod forget;
 mod known;
+mod links;
 
 use std::ops::Range;
+use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
 
@@ -64,6 +66,8 @@ struct Node {
     now: State,
     /// What was at its place at the start; `None`: it has come about since.
     first: Option<FirstId>,
+    /// What a link contains, if that is known.
+    text: Option<Rc<[u8]>>,
 }
 
 #[derive(Debug)]
@@ -84,6 +88,8 @@ struct First {
     has_more: bool,
     /// It may have been made by an open that makes what is not there: only its contents can tell.
     perhaps: bool,
+    /// What a link contains, if that is known.
+    text: Option<Rc<[u8]>>,
 }
 
 /// Permissions of a file of which nothing is known but that somebody may execute it.
@@ -100,6 +106,19 @@ pub struct Entry {
     pub mode: Option<u32>,
     /// A directory that something else is in.
     pub has_more: bool,
+    /// What a link contains, if it is known where it led.
+    pub text: Option<Vec<u8>>,
+    /// What is not known of a link.
+    pub gap: Option<Gap>,
+}
+
+/// What is not known of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gap {
+    /// Something was found behind it, and nothing has shown where that is: it becomes a directory.
+    Target,
+    /// No text of its length leads where it led: it gets one of another length.
+    Text,
 }
 
 /// The names.
@@ -127,6 +146,7 @@ impl Default for World {
             children: FxHashMap::default(),
             now: State::There(Thing::Directory),
             first: Some(FirstId(0)),
+            text: None,
         };
         let mut first = First::new(0);
         first.state = State::There(Thing::Directory);
@@ -156,29 +176,17 @@ impl First {
             is_executable: false,
             has_more: false,
             perhaps: false,
+            text: None,
         }
     }
 }
 
 impl World {
-    /// The place that a path leads to, `..` taken to be the directory before it; `None`: it does not begin at the root.
-    pub fn find(&mut self, path: &[u8]) -> Option<NodeId> {
-        let path = path.strip_prefix(b"/")?;
-        let mut at = NodeId(0);
-        for part in path.split(|it| *it == b'/') {
-            at = match part {
-                b"" | b"." => at,
-                b".." => self.node(at).parent,
-                name => self.child(at, name),
-            };
-        }
-        Some(at)
-    }
-
     /// A path was followed, to its end or until something was not there: what `.` and `..` stood in are directories, if they were there.
     pub fn passed(&mut self, path: &[u8], to_its_end: bool) {
         let mut at = NodeId(0);
         for part in path.split(|it| *it == b'/') {
+            at = self.behind(at, &mut Vec::new());
             at = match part {
                 b"" => at,
                 b"." | b".." => {
@@ -335,6 +343,7 @@ impl World {
         let file = self.file_there(from);
         let thing = file.map(Thing::File).or_else(|| self.thing(from)).unwrap_or(Thing::Any);
         self.made(to, thing);
+        self.node_mut(to).text = self.node(from).text.clone();
     }
 
     /// A directory was found to have something in it.
@@ -399,7 +408,7 @@ impl World {
         children.sort_unstable();
         for (name, child) in children {
             let first = self.first(child);
-            let First { state, has_more, perhaps, ref children, .. } = *first;
+            let First { state, has_more, perhaps, ref children, ref text, .. } = *first;
             let mode = first.mode.or(first.is_executable.then_some(EXECUTABLE_MODE));
             let State::There(thing) = state else { continue };
             if perhaps && matches!(thing, Thing::File(it) if self.size(it).first() == 0) {
@@ -411,11 +420,23 @@ impl World {
             let has_children = !children.is_empty() || first.was_asked || has_more;
             let is_there = |it: &FirstId| matches!(self.first(*it).state, State::There(_));
             // A link through which something was found: what is behind it has its name here.
-            let leads = matches!(thing, Thing::Link(_)) && children.values().any(is_there);
-            let is_directory = leads || thing == Thing::Any && has_children;
-            let thing = if is_directory { Thing::Directory } else { thing };
+            let text = text.as_ref();
+            let (thing, gap) = match (thing, text) {
+                (Thing::Any | Thing::Link(_), Some(text)) => {
+                    let bytes = text.len() as u64;
+                    let is_as_asked = matches!(thing, Thing::Any | Thing::Link(0));
+                    let is_other = !is_as_asked && thing != Thing::Link(bytes);
+                    (Thing::Link(bytes), is_other.then_some(Gap::Text))
+                }
+                (Thing::Link(_), None) if children.values().any(is_there) => {
+                    (Thing::Directory, Some(Gap::Target))
+                }
+                (Thing::Any, None) if has_children => (Thing::Directory, None),
+                (known, _) => (known, None),
+            };
             let children = matches!(thing, Thing::Directory);
-            entries.push(Entry { path: path.clone(), thing, mode, has_more });
+            let text = text.filter(|_| matches!(thing, Thing::Link(_))).map(|it| it.to_vec());
+            entries.push(Entry { path: path.clone(), thing, mode, has_more, text, gap });
             if children {
                 self.list(child, path, entries);
             }
@@ -430,7 +451,8 @@ impl World {
         let first = self.node(at).first.and_then(|it| self.first_child(it, name));
         // What the program has made is empty until it puts something in.
         let now = first.map_or(State::Absent, |it| self.first(it).state);
-        let node = Node { parent: at, children: FxHashMap::default(), now, first };
+        let text = first.and_then(|it| self.first(it).text.clone());
+        let node = Node { parent: at, children: FxHashMap::default(), now, first, text };
         let id = match self.spare_nodes.pop() {
             Some(id) => {
                 *self.node_mut(id) = node;
@@ -508,20 +530,23 @@ impl World {
     /// What is here now is not what was here at the start.
     fn clear(&mut self, node: NodeId) {
         let node = self.node_mut(node);
-        node.first = None;
+        (node.first, node.text) = (None, None);
         node.children.clear();
     }
 
     fn swap(&mut self, one: NodeId, other: NodeId) {
-        let take = |it: &mut Node| (std::mem::take(&mut it.children), it.now, it.first.take());
+        let take = |it: &mut Node| {
+            (std::mem::take(&mut it.children), it.now, (it.first.take(), it.text.take()))
+        };
         let of_one = take(self.node_mut(one));
         let of_other = take(self.node_mut(other));
-        for (at, (children, now, first)) in [(one, of_other), (other, of_one)] {
+        for (at, (children, now, (first, text))) in [(one, of_other), (other, of_one)] {
             for child in children.values() {
                 self.node_mut(*child).parent = at;
             }
             let node = self.node_mut(at);
-            (node.children, node.now, node.first) = (children, now, first);
+            (node.children, node.now) = (children, now);
+            (node.first, node.text) = (first, text);
         }
     }
 

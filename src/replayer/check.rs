@@ -174,6 +174,7 @@ mod tests {
             has_more: false,
             same_as: None,
             parts: Vec::new(),
+            text: None,
         }
     }
 

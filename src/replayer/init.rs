@@ -1,5 +1,6 @@
 //! Makes what has to be there before the first operation, as whom it is to belong to.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::{self, OpenOptions, Permissions};
@@ -19,6 +20,7 @@ use super::places::Places;
 use super::walk::Listed;
 use crate::replay::file::{FileBefore, FileKind};
 use crate::replay::layout::hole_bytes;
+use crate::replay::links::TEXT_BYTES_MAX;
 use crate::sys::files;
 use crate::sys::sandbox::{self, SandboxError};
 use crate::sys::user::{self, Identity};
@@ -175,7 +177,7 @@ fn one(
         }
         (FileKind::Link, _) => {
             made.links += 1;
-            symlink(leads_nowhere_else(it.size), path)
+            symlink(OsStr::from_bytes(&text(it)), path)
         }
         (FileKind::File, Some(first)) => {
             made.names += 1;
@@ -230,15 +232,17 @@ pub(super) fn length(it: &FileBefore, before: &[FileBefore]) -> u64 {
     match it.kind {
         FileKind::Directory => 0,
         FileKind::File => first_name(it, before).unwrap_or(it).size,
-        FileKind::Link => leads_nowhere_else(it.size).as_os_str().len() as u64,
+        FileKind::Link => text(it).len() as u64,
     }
 }
 
-/// What a link contains, of which only the length is known: the directory that it is in, wherever that is.
-fn leads_nowhere_else(bytes: u64) -> PathBuf {
-    const LENGTH_MAX: usize = 4095;
-    let length = usize::try_from(bytes).unwrap_or(LENGTH_MAX).clamp(1, LENGTH_MAX);
-    PathBuf::from("./".repeat(length.div_ceil(2))[..length].to_owned())
+/// What a link contains. If only the length is known: the directory that it is in, wherever that is.
+fn text(link: &FileBefore) -> Cow<'_, [u8]> {
+    if let Some(text) = &link.text {
+        return text.into();
+    }
+    let length = usize::try_from(link.size).unwrap_or(TEXT_BYTES_MAX).clamp(1, TEXT_BYTES_MAX);
+    b"./".iter().copied().cycle().take(length).collect()
 }
 
 /// Something in directories that were not empty, whatever else they had.
@@ -249,7 +253,9 @@ pub(super) fn more(before: &[FileBefore]) -> BTreeSet<Vec<u8>> {
             (0..).map(|it: u32| [&directory.path, format!("/more-{it}").as_bytes()].concat());
         names.into_iter().find(|it| !taken.contains(&**it))
     };
-    before.iter().filter(|it| it.has_more).filter_map(name).collect()
+    // Whatever a plan says, nothing is made through a link.
+    let directories = before.iter().filter(|it| it.kind == FileKind::Directory);
+    directories.filter(|it| it.has_more).filter_map(name).collect()
 }
 
 /// Every path begins at the root and goes down only, through directories of the plan, and is there once.
@@ -333,6 +339,7 @@ mod tests {
             has_more: false,
             same_as: None,
             parts: Vec::new(),
+            text: None,
         }
     }
 
@@ -353,12 +360,24 @@ mod tests {
     }
 
     #[test]
-    fn a_link_has_its_length_and_leads_to_its_own_directory() {
+    fn a_link_of_known_length_leads_to_its_own_directory() {
         for length in [1, 2, 3, 17, 4095] {
-            let path = leads_nowhere_else(length);
-            assert_eq!(path.as_os_str().len() as u64, length);
+            let link = FileBefore { size: length, ..before("/l", FileKind::Link) };
+            assert_eq!(text(&link).len() as u64, length);
+            let path = Path::new(OsStr::from_bytes(&text(&link))).to_owned();
             assert!(path.components().all(|it| it == std::path::Component::CurDir));
         }
+    }
+
+    #[test]
+    fn nothing_is_made_behind_a_link() {
+        let link = FileBefore {
+            has_more: true,
+            text: Some(b"/etc".to_vec()),
+            ..before("/l", FileKind::Link)
+        };
+        assert_eq!(more(std::slice::from_ref(&link)), BTreeSet::new());
+        assert!(check(&[link, before("/l/passwd", FileKind::File)]).is_err());
     }
 
     #[test]

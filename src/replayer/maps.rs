@@ -157,6 +157,7 @@ mod tests {
                 has_more: false,
                 same_as,
                 parts: Vec::new(),
+                text: None,
             }
         };
         let all = [

@@ -5,7 +5,7 @@ use crate::analysis::done::What;
 use crate::pipeline::Summary;
 use crate::replay::layout::hole_bytes;
 use crate::replay::planner::{Out, Planner};
-use crate::replay::world::{Entry, Thing, World};
+use crate::replay::world::{Entry, Gap, Thing, World};
 use crate::text::table::{Cell, Column, Report, Table};
 
 const DONE: [Column; 2] = [column("call", "call"), column("count", "operations")];
@@ -34,6 +34,7 @@ pub fn report<O: Out>(plan: &Planner<O>, _: &Summary, limit: usize) -> Report {
     let of_kind = |wanted: &str| {
         Cell::Count(entries.iter().filter(|it| kind(it.thing) == wanted).count() as u64)
     };
+    let gaps = |wanted: Gap| entries.iter().filter(|it| it.gap == Some(wanted)).count() as u64;
     let first_bytes = sum(&mut entries.iter().filter_map(|it| size(&plan.world, it)));
     let first_holes = sum(&mut entries.iter().filter_map(|it| holes(&plan.world, it)));
     let is_asynchronous = |it: &What| matches!(it, What::Async(_));
@@ -65,6 +66,8 @@ pub fn report<O: Out>(plan: &Planner<O>, _: &Summary, limit: usize) -> Report {
         ("directories", "directories before", of_kind("directory")),
         ("files", "files before", of_kind("file")),
         ("links", "symbolic links before", of_kind("link")),
+        ("links_of_other_length", "", Cell::Count(gaps(Gap::Text))),
+        ("links_as_directories", "", Cell::Count(gaps(Gap::Target))),
         ("first_bytes", "bytes in them", first_bytes),
         ("first_hole_bytes", "  known to be in holes", first_holes),
         ("unexplained", "", Cell::Count(plan.world.unexplained)),
@@ -79,6 +82,7 @@ pub fn report<O: Out>(plan: &Planner<O>, _: &Summary, limit: usize) -> Report {
             plan.world.unexplained
         ));
     }
+    report.notes.extend(links(gaps(Gap::Text), gaps(Gap::Target)));
     report
 }
 
@@ -100,6 +104,21 @@ fn durations<O: Out>(plan: &Planner<O>, busy: u64) -> impl Iterator<Item = Strin
         )
     });
     (!plan.done.is_empty()).then_some(takes).into_iter().chain(wanted_from)
+}
+
+/// What is not known of links.
+fn links(other_texts: u64, directories: u64) -> impl Iterator<Item = String> {
+    let texts = (other_texts > 0).then(|| {
+        format!(
+            "{other_texts} symbolic links lead where they led, but have a text of another length: what `readlink` returns is another number"
+        )
+    });
+    let targets = (directories > 0).then(|| {
+        format!(
+            "{directories} symbolic links are made as directories: no open has shown where they led; record with `--names kprobe` or `uprobe`"
+        )
+    });
+    texts.into_iter().chain(targets)
 }
 
 fn done<O: Out>(plan: &Planner<O>) -> Table {

@@ -46,7 +46,15 @@ pub(super) fn thread(comm: &[u8]) -> ThreadInfo {
 /// A file of this name.
 pub(super) fn file(path: &[u8], source: PathSource) -> Rc<OpenFile> {
     let path = Some(FilePath::new(path, source));
-    Rc::new(OpenFile { id: 1, path, first_path: None, stat: None, flags: None, pre_created: false })
+    Rc::new(OpenFile {
+        id: 1,
+        path,
+        first_path: None,
+        given: None,
+        stat: None,
+        flags: None,
+        pre_created: false,
+    })
 }
 
 /// A call of that thread that took 12 µs, on a descriptor and its file.
@@ -164,7 +172,15 @@ pub(super) fn asynchronous_elsewhere() -> AsyncOperation {
 /// A file in mounts that are not the tracer's.
 pub(super) fn elsewhere(path: &[u8]) -> Rc<OpenFile> {
     let path = Some(FilePath::new(path, PathSource::Link).within(Mounts(1)));
-    Rc::new(OpenFile { id: 1, path, first_path: None, stat: None, flags: None, pre_created: false })
+    Rc::new(OpenFile {
+        id: 1,
+        path,
+        first_path: None,
+        given: None,
+        stat: None,
+        flags: None,
+        pre_created: false,
+    })
 }
 
 /// Several of them: plain, known to the last, of a registered file, failed, with several results, of a kind of tomorrow, with
@@ -272,6 +288,7 @@ pub(super) fn pieces() -> Vec<Piece> {
         id: 3,
         path: Some(path),
         first_path: None,
+        given: None,
         stat: None,
         flags: None,
         pre_created: false,

@@ -27,6 +27,7 @@ fn file(name: &str, flags: u32) -> OpenFile {
         id: name.parse().unwrap_or(1),
         path,
         first_path: None,
+        given: None,
         stat: Some(stat(name.len() as u64, libc::S_IFREG)),
         flags: Some(flags),
         pre_created: false,

@@ -32,14 +32,22 @@ const DISK: DevId = DevId(8 << 20);
 fn file(ino: u64) -> Rc<OpenFile> {
     let stat = FileStat { mode: libc::S_IFREG, dev: DEV, ino, size: 0 };
     let (path, first_path, flags) = (None, None, None);
-    Rc::new(OpenFile { id: ino, path, first_path, stat: Some(stat), flags, pre_created: false })
+    Rc::new(OpenFile {
+        id: ino,
+        path,
+        first_path,
+        given: None,
+        stat: Some(stat),
+        flags,
+        pre_created: false,
+    })
 }
 
 /// `?`: no more than that is known of it.
 fn named(path: &str) -> Rc<OpenFile> {
     let path = path.starts_with('/').then(|| FilePath::new(path, PathSource::Link));
     let (first_path, stat, flags) = (None, None, None);
-    Rc::new(OpenFile { id: 0, path, first_path, stat, flags, pre_created: false })
+    Rc::new(OpenFile { id: 0, path, first_path, given: None, stat, flags, pre_created: false })
 }
 
 fn call(name: &str, file: &Rc<OpenFile>, begin: u64, at: &str, bytes: u64) -> SyscallOperation {

@@ -2,8 +2,8 @@
 //! bytes.
 //!
 //! Version 1 had no implicit operations: descriptors that went with their processes stayed open. Version 2 had no asynchronous ones.
-//! Version 3 did not say for which kind of machine its registers are, nor where files have holes, nor what of a part of a replay is before
-//! what.
+//! Version 3 did not say for which kind of machine its registers are, nor where files have holes and links lead, nor what of a part of a replay
+//! is before what.
 //!
 //! ```text
 //! offset  bytes
@@ -149,6 +149,8 @@ pub struct FileBefore {
     /// Where a file has data and where holes, as far as known, in order.
     #[serde(deserialize_with = "limits::at_most::<_, _, PARTS_MAX>")]
     pub parts: Vec<Part>,
+    /// What a link contains, if it is known where it led.
+    pub text: Option<Vec<u8>>,
 }
 
 /// What a file is.

@@ -321,11 +321,11 @@ fn files(world: &World) -> Vec<FileBefore> {
         let place = u32::try_from(place).expect("fewer files than bytes");
         let first = file.map(|it| *first_names.entry(it).or_insert(place));
         let same_as = first.filter(|it| *it != place);
-        let (path, mode, has_more) = (entry.path, entry.mode, entry.has_more);
+        let (path, mode, has_more, text) = (entry.path, entry.mode, entry.has_more, entry.text);
         let parts = file.filter(|_| same_as.is_none());
         // What is behind so many is data, as what nobody has asked about; init counts the file among those that differ.
         let parts = parts.into_iter().flat_map(|it| world.parts(it)).take(PARTS_MAX).collect();
-        FileBefore { path, kind, size, mode, has_more, same_as, parts }
+        FileBefore { path, kind, size, mode, has_more, same_as, parts, text }
     };
     world.entries().into_iter().enumerate().map(place).collect()
 }

@@ -17,6 +17,7 @@ fn file(id: u64, path: &str) -> Rc<OpenFile> {
         id,
         path: Some(FilePath::new(path, PathSource::Link)),
         first_path: None,
+        given: None,
         stat: None,
         flags: None,
         pre_created: false,

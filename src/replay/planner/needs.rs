@@ -24,8 +24,10 @@ use crate::operation::model::{FdEffect, OpenFile, SyscallOperation};
 use crate::operation::{Sink, Step};
 use crate::replay::asynchronous::as_call;
 use crate::replay::calls::Reason;
+use crate::replay::followed::follows;
 use crate::replay::found;
 use crate::replay::handles::Handle;
+use crate::replay::links::Links;
 use crate::replay::locks::Locked;
 use crate::replay::names::of_file;
 use crate::replay::planned::Planned;
@@ -162,6 +164,8 @@ impl Out for Told {
 struct About {
     /// Where its paths lead to.
     nodes: [Option<NodeId>; 2],
+    /// The links on the way there.
+    links: Vec<NodeId>,
     /// The places where something else is behind it.
     changed: Vec<NodeId>,
     /// What was in a directory that it removes.
@@ -185,8 +189,9 @@ pub struct Needs {
 
 impl Needs {
     /// With what earlier passes have found.
-    pub fn new(filter: Filter, found: Found) -> Self {
-        Self { picker: Picker::new(filter), found, all: Planner::new(Told::default()) }
+    pub fn new(filter: Filter, found: Found, links: &Links) -> Self {
+        let all = Planner::new(Told::default()).knowing(links);
+        Self { picker: Picker::new(filter), found, all }
     }
 
     /// What was there, as all operations show it.
@@ -280,7 +285,13 @@ impl Needs {
         let Ok([path, second]) = self.all.paths(operation) else { return About::default() };
         // What a symbolic link contains is looked up from where it stands.
         let second = if call.is_symlink() { None } else { second };
-        let nodes = [path, second].map(|it| self.all.world.find(&it?));
+        let mut links = Vec::new();
+        let follows = [follows(operation), false];
+        let mut at = 0;
+        let nodes = [path, second].map(|it| {
+            at += 1;
+            self.all.world.reach(&it?, follows[at - 1], &mut links)
+        });
         let lengthens = self.lengthens(operation);
         let [first, last] = [nodes[0], nodes[1].or(nodes[0])];
         let world = &self.all.world;
@@ -290,7 +301,7 @@ impl Needs {
             let directory = last.filter(|_| removes && is_full);
             let is_there = |it: &NodeId| world.thing(*it).is_some();
             let in_the_way = directory.and_then(|it| world.within(it).into_iter().find(is_there));
-            return About { nodes, lengthens, in_the_way, ..About::default() };
+            return About { nodes, links, lengthens, in_the_way, ..About::default() };
         }
         let has = |flag: i32| found::open_flags(operation) & flag.cast_unsigned() != 0;
         let is_there = first.is_some_and(|it| world.thing(it).is_some());
@@ -306,7 +317,7 @@ impl Needs {
             _ => None,
         };
         let within = within.unwrap_or_default();
-        About { nodes, changed, within, lengthens, in_the_way: None }
+        About { nodes, links, changed, within, lengthens, in_the_way: None }
     }
 
     /// True if it writes behind the end of its file, or that is not known.
@@ -363,7 +374,8 @@ impl Needs {
         }
         let target = operation.target.as_ref().map(|it| &it.1);
         let before = [operation.file.as_ref(), target].map(|it| self.open_before(it?));
-        let nodes = about.nodes.into_iter().chain(before).chain([about.in_the_way]);
+        let links = about.links.iter().map(|it| Some(*it));
+        let nodes = about.nodes.into_iter().chain(before).chain([about.in_the_way]).chain(links);
         for node in nodes.flatten() {
             for it in self.all.world.way(node) {
                 self.found.has_grown |= self.found.names.add(it, until);

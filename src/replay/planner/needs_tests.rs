@@ -10,6 +10,7 @@ use crate::analysis::filter::{Events, Filter};
 use crate::event::syscall_table::CallId;
 use crate::operation::model::{FilePath, Given as GivenPath, Named, OpenFile, PathSource};
 use crate::operation::{Sink, Step};
+use crate::replay::links::Links;
 use crate::units::Fd;
 
 /// What a program did, one after the other.
@@ -48,6 +49,7 @@ impl Program {
             id,
             path: Some(FilePath::new(path, PathSource::Kernel)),
             first_path: None,
+            given: None,
             stat: None,
             flags: Some(flags.cast_unsigned()),
             pre_created: false,
@@ -106,14 +108,14 @@ impl Program {
         let mut found = Found::default();
         for passes in 0.. {
             assert!(passes < 99, "it does not end");
-            let mut needs = Needs::new(filter.clone(), found);
+            let mut needs = Needs::new(filter.clone(), found, &Links::default());
             let Ok(()) = self.tell(&mut needs);
             found = needs.found;
             if !found.take_grown() {
                 break;
             }
         }
-        let mut selected = Selected::new(filter.clone(), found, Kept::default());
+        let mut selected = Selected::new(filter.clone(), found, &Links::default(), Kept::default());
         let Ok(()) = self.tell(&mut selected);
         let (planner, mut needs) = selected.end();
         assert!(!needs.found.take_grown());

@@ -239,6 +239,7 @@ impl Original {
             id: self.opened,
             path: Some(FilePath::new(path, PathSource::Kernel)),
             first_path: None,
+            given: None,
             stat,
             flags: Some(flags.cast_unsigned()),
             pre_created: false,

@@ -9,6 +9,7 @@ use crate::operation::asynchronous::AsyncOperation;
 use crate::operation::model::{FdEffect, SyscallOperation};
 use crate::operation::{Sink, Step};
 use crate::replay::calls::Reason;
+use crate::replay::links::Links;
 use crate::replay::under_way::Inside;
 use crate::units::KernelTime;
 
@@ -23,8 +24,9 @@ pub struct Selected<O> {
 
 impl<O: Out> Selected<O> {
     /// With what the passes before have found.
-    pub fn new(filter: Filter, found: Found, out: O) -> Self {
-        Self { needs: Needs::new(filter, found), planner: Planner::new(out) }
+    pub fn new(filter: Filter, found: Found, links: &Links, out: O) -> Self {
+        let planner = Planner::new(out).knowing(links);
+        Self { needs: Needs::new(filter, found, links), planner }
     }
 
     /// Everything has been told.

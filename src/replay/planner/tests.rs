@@ -40,6 +40,7 @@ pub(super) fn file(description: u64) -> Rc<OpenFile> {
         id: description,
         path: Some(FilePath::new("/f", PathSource::Link)),
         first_path: None,
+        given: None,
         stat: None,
         flags: None,
         pre_created: false,

@@ -117,7 +117,7 @@ impl World {
                 let was_there = matches!(it.state, State::There(_)) || !it.children.is_empty();
                 // Who was asked for something in it is a directory, if it was there.
                 let leads = it.was_asked && it.state == State::Unasked;
-                let stays = was_there || leads || is_used[child.0 as usize];
+                let stays = was_there || leads || it.text.is_some() || is_used[child.0 as usize];
                 if !stays {
                     if it.is_gone || it.state == State::Absent {
                         self.absent.add(Absent::key(key, name));

@@ -1,17 +1,25 @@
 use super::*;
+use crate::replay::links::Links;
 
-/// What was there at the start, one line each: `d` for directories, `f` and a length for files.
+/// What was there at the start, one line each: `d` for directories, `f` and a length for files, `→` and the text for links.
 #[track_caller]
 fn check(happens: impl FnOnce(&mut World), expected: &str) {
-    let mut world = World::default();
+    check_with(&Links::default(), happens, expected);
+}
+
+#[track_caller]
+fn check_with(links: &Links, happens: impl FnOnce(&mut World), expected: &str) {
+    let mut world = World::with_links(links);
     happens(&mut world);
     let line = |it: &Entry| {
-        let kind = match it.thing {
-            Thing::Directory => "d".to_owned(),
-            Thing::File(file) => format!("f{}", world.size(file).first()),
-            other => format!("{other:?}"),
+        let kind = match (it.thing, &it.text) {
+            (Thing::Directory, _) => "d".to_owned(),
+            (Thing::File(file), _) => format!("f{}", world.size(file).first()),
+            (Thing::Link(_), Some(text)) => format!("→ {}", String::from_utf8_lossy(text)),
+            (other, _) => format!("{other:?}"),
         };
-        format!("{} {kind}", String::from_utf8_lossy(&it.path))
+        let gap = it.gap.map(|it| format!(" ({it:?})")).unwrap_or_default();
+        format!("{} {kind}{gap}", String::from_utf8_lossy(&it.path))
     };
     let lines: Vec<String> = world.entries().iter().map(line).collect();
     assert_eq!(lines.join(", "), expected);
@@ -240,4 +248,91 @@ fn what_comes_and_goes_leaves_nothing_behind() {
     assert!(world.is_absent(again) && !world.is_unasked(again));
     let new = at(&mut world, "/d/new");
     assert!(world.is_unasked(new));
+}
+
+fn links(all: &[(&str, &str)]) -> Links {
+    all.iter().map(|(path, text)| (path.as_bytes().to_vec(), text.as_bytes().to_vec())).collect()
+}
+
+#[test]
+fn what_is_found_through_a_link_is_where_it_leads() {
+    let one = links(&[("/a/l", "d"), ("/m", "/a/l/e")]);
+    check_with(
+        &one,
+        |world| {
+            read(world, "/a/l/t", 7);
+            let mut via = Vec::new();
+            let node = world.reach(b"/m/x", true, &mut via).expect("from the root");
+            let links = [at(world, "/m"), at(world, "/a/l")];
+            assert_eq!(via, links);
+            assert_eq!(node, at(world, "/a/d/e/x"));
+            world.was_absent(node);
+        },
+        "/a d, /a/d d, /a/d/t f7, /a/l → d, /m → /a/l/e",
+    );
+}
+
+#[test]
+fn a_link_that_nobody_asks_for_is_not_made() {
+    check_with(
+        &links(&[("/a/l", "d")]),
+        |world| read(world, "/a/d/t", 7),
+        "/a d, /a/d d, /a/d/t f7",
+    );
+}
+
+#[test]
+fn a_link_itself_is_not_what_it_leads_to() {
+    check_with(
+        &links(&[("/l", "d"), ("/long", "elsewhere"), ("/f", "g")]),
+        |world| {
+            let link = at(world, "/l");
+            world.was_there(link, Thing::Any);
+            assert_ne!(link, world.reach(b"/l", true, &mut Vec::new()).expect("from the root"));
+            let link = at(world, "/long");
+            world.was_there(link, Thing::Link(4));
+            let link = at(world, "/f");
+            world.removed(link, Thing::Any);
+            let node = at(world, "/f/x");
+            assert!(world.is_absent(node));
+        },
+        "/f → g, /l → d, /long → elsewhere (Text)",
+    );
+}
+
+#[test]
+fn a_link_goes_with_its_name() {
+    check_with(
+        &links(&[("/a/l", "d")]),
+        |world| {
+            let (from, to) = (at(world, "/a"), at(world, "/b"));
+            world.renamed(from, to, false);
+            read(world, "/b/l/t", 3);
+            let made = at(world, "/b/made");
+            world.made(made, Thing::Link(0));
+            world.contains(made, b"l/x");
+            read(world, "/b/made/y", 5);
+        },
+        "/a d, /a/d d, /a/d/t f3, /a/d/x d, /a/d/x/y f5, /a/l → d",
+    );
+}
+
+#[test]
+fn links_in_a_circle_lead_nowhere() {
+    let mut world = World::with_links(&links(&[("/a", "b"), ("/b", "/a/x"), ("/c", "c")]));
+    for path in [&b"/a/t"[..], b"/c", b"/c/c"] {
+        world.reach(path, true, &mut Vec::new()).expect("from the root");
+    }
+}
+
+#[test]
+fn what_is_behind_a_link_that_leads_nobody_knows_where_is_in_a_directory() {
+    check(
+        |world| {
+            let link = at(world, "/l");
+            world.was_there(link, Thing::Link(3));
+            read(world, "/l/t", 7);
+        },
+        "/l d (Target), /l/t f7",
+    );
 }

@@ -1,0 +1,73 @@
+//! A plan and, beside it, which links of before it should have known: if there are any, it is made once more with them.
+
+use super::{Out, Planner};
+use crate::operation::{Sink, Step};
+use crate::replay::links::{Links, Seen};
+use crate::units::KernelTime;
+
+/// Makes a plan and looks for links.
+#[derive(Debug)]
+pub struct Linked<O> {
+    /// The plan without links.
+    pub planner: Planner<O>,
+    seen: Seen,
+}
+
+impl<O: Out> Linked<O> {
+    /// Nothing yet.
+    pub fn new(out: O) -> Self {
+        Self { planner: Planner::new(out), seen: Seen::default() }
+    }
+
+    /// What was found.
+    pub fn links(&self) -> Links {
+        self.seen.links()
+    }
+}
+
+impl<O: Out> Sink for Linked<O> {
+    type Error = O::Error;
+
+    fn step(&mut self, time: KernelTime, step: &Step<'_>) -> Result<(), O::Error> {
+        self.seen.look_at(step);
+        self.planner.step(time, step)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{Kept, call};
+    use crate::operation::model::{FilePath, Given, Named, PathSource};
+    use crate::operation::{Sink, Step};
+    use crate::replay::links::Links;
+    use crate::replay::order::{At, Worker};
+    use crate::replay::planner::Planner;
+    use crate::units::KernelTime;
+
+    /// Fails if who goes through a link does not wait for who makes what is behind it, or who removes the link for who went through.
+    #[test]
+    fn a_path_through_a_link_is_that_of_the_place_behind_it() {
+        let links: Links = [(b"/l".to_vec(), b"d".to_vec())].into_iter().collect();
+        let mut planner = Planner::new(Kept::default()).knowing(&links);
+        for (process, name, path) in
+            [(1, "mkdir", "/d/t"), (2, "newstat", "/l/t"), (3, "unlink", "/l"), (4, "mkdir", "/l")]
+        {
+            let start = u64::from(process) * 100;
+            let mut operation = call((name, [1; 6], 0), process, 1, (start, start + 7));
+            let given = Given {
+                path: FilePath::new(path, PathSource::Uprobe),
+                absolute: Some(path.into()),
+            };
+            operation.named = Some(Box::new(Named { first: Some(given), second: None }));
+            (operation.fd, operation.file) = (None, None);
+            let step = Step::SyscallEnded(&operation, &[]);
+            let Ok(()) = planner.step(KernelTime(start + 7), &step);
+        }
+        let before: Vec<Vec<At>> = planner.out.0.iter().map(|it| it.before.clone()).collect();
+        let after = |worker| vec![At { worker: Worker(worker), number: 0 }];
+        assert_eq!(before, [vec![], after(0), after(1), after(2)]);
+        assert_eq!(planner.world.unexplained, 0);
+        let paths: Vec<Vec<u8>> = planner.world.entries().into_iter().map(|it| it.path).collect();
+        assert_eq!(paths, [b"/d".to_vec(), b"/l".to_vec()]);
+    }
+}
