@@ -190,16 +190,19 @@ pub fn failed(
     }
 }
 
-/// It, or what leads to it, is no directory; `wants`: it was to be one itself.
+/// It, or what leads to it, is no directory; `wants`: it was to be one itself. Which of them is only learnt where there is one that may be.
 fn no_directory(world: &mut World, node: NodeId, wants: bool) {
     // Then it is known what is none.
     if is_below_file(world, node) {
         return;
     }
-    let parent = world.way(node).nth(1);
-    match parent.filter(|it| world.thing(*it) != Some(Thing::Directory)) {
-        Some(parent) if !wants => world.file_there(parent),
-        _ => world.file_there(node),
+    let is_unknown = |it: &NodeId| world.thing(*it) != Some(Thing::Directory);
+    let unknown: Vec<NodeId> = world.way(node).skip(1).filter(is_unknown).take(2).collect();
+    match (unknown.first().copied(), unknown.get(1)) {
+        _ if wants => world.file_there(node),
+        (None, _) => world.file_there(node),
+        (Some(only), None) => world.file_there(only),
+        (Some(_), Some(_)) => None,
     };
 }
 

@@ -138,8 +138,8 @@ mod tests {
         let operations =
             (0..9).flat_map(|it| postcard::to_allocvec(&operation(it)).expect("memory"));
         // A directory, and a file in it, of which the first bytes are in a hole.
-        let directory = b"\x02\x02/d\x01\0\0\x01\0\0";
-        let in_it = b"\x04/d/f\0\xaa\x01\x01\xa4\x03\0\0\x01\0\x07\x01";
+        let directory = b"\x02\x02/d\x01\0\0\x01\0\0\0";
+        let in_it = b"\x04/d/f\0\xaa\x01\x01\xa4\x03\0\0\x01\0\x07\x01\0";
         let files = [&directory[..], in_it].concat();
         let names = b"\x01\x01\x04/d/f".to_vec();
         [operations.collect(), files, names, postcard::to_allocvec(&index).expect("memory")]

@@ -64,8 +64,10 @@ mod tests {
             let Ok(()) = planner.step(KernelTime(start + 7), &step);
         }
         let before: Vec<Vec<At>> = planner.out.0.iter().map(|it| it.before.clone()).collect();
-        let after = |worker| vec![At { worker: Worker(worker), number: 0 }];
-        assert_eq!(before, [vec![], after(0), after(1), after(2)]);
+        let after = |workers: &[u32]| -> Vec<At> {
+            workers.iter().map(|it| At { worker: Worker(*it), number: 0 }).collect()
+        };
+        assert_eq!(before, [&[][..], &[0], &[1], &[1, 2]].map(after));
         assert_eq!(planner.world.unexplained, 0);
         let paths: Vec<Vec<u8>> = planner.world.entries().into_iter().map(|it| it.path).collect();
         assert_eq!(paths, [b"/d".to_vec(), b"/l".to_vec()]);
