@@ -224,7 +224,9 @@ fn failed_with_two(world: &mut World, call: &Call, errno: i32, [from, to]: [Node
             world.was_there(to, Thing::Any);
         }
         libc::ENOTEMPTY if renames => {
-            world.was_there(from, Thing::Directory);
+            // Whatever is in a directory cannot take its place.
+            let is_inside = world.way(from).skip(1).any(|it| it == to);
+            world.was_there(from, if is_inside { Thing::Any } else { Thing::Directory });
             world.was_not_empty(to);
         }
         libc::EXDEV => world.was_there(from, Thing::Any),

@@ -323,7 +323,10 @@ impl World {
     pub fn renamed(&mut self, from: NodeId, to: NodeId, exchanged: bool) {
         self.was_there(from, Thing::Any);
         self.leads_to_parent(to);
-        if from == to || self.way(to).any(|it| it == from) {
+        // Two names of the same file both stay (rename(2)).
+        let of_one = matches!(self.thing(from), Some(Thing::File(_)));
+        let is_same = of_one && self.thing(from) == self.thing(to);
+        if from == to || is_same || self.way(to).any(|it| it == from) {
             return;
         }
         if exchanged {
