@@ -222,16 +222,61 @@ fn blank(kind: FrameKind, time: KernelTime) -> FrameHeader {
 }
 
 impl Writer<std::fs::File> {
-    /// Cuts the file back to its first `length` bytes, the end of a whole frame, after a frame could not be written.
+    /// Writes by `write`, wholly or not at all: what was written of a frame before an error is cut off, so that the log ends
+    /// with a whole one.
     ///
     /// # Errors
     ///
-    /// Those of `ftruncate(2)` and `lseek(2)`.
-    pub fn rewind(&mut self, length: u64) -> io::Result<()> {
+    /// Those of `write`. Where the file cannot be cut either, a part of a frame stays, which readers count as damaged.
+    pub fn whole(&mut self, write: impl FnOnce(&mut Self) -> io::Result<()>) -> io::Result<()> {
+        let good = self.written;
+        let done = write(self);
+        if done.is_err() {
+            let _ = self.cut(good);
+        }
+        done
+    }
+
+    /// Cuts the file back to its first `length` bytes.
+    fn cut(&mut self, length: u64) -> io::Result<()> {
         use std::io::Seek;
         self.out.set_len(length)?;
         self.out.seek(io::SeekFrom::Start(length))?;
         self.written = length;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use super::*;
+    use crate::capture::reader::{Item, Reader};
+
+    /// Fails if a part of a frame that found no space stays, whatever comes after it.
+    #[test]
+    fn what_is_not_written_wholly_is_cut_off() {
+        let mut file = tempfile::tempfile().expect("a file");
+        let mut writer = Writer::new(file.try_clone().expect("another handle")).expect("space");
+        let full = |writer: &mut Writer<std::fs::File>| {
+            writer.out.write_all(&[1; 219])?;
+            Err(io::ErrorKind::StorageFull.into())
+        };
+        for time in [1, 2] {
+            writer.whole(|it| it.round(KernelTime(time))).expect("space");
+            let failed = writer.whole(full).expect_err("it is full");
+            assert_eq!(failed.kind(), io::ErrorKind::StorageFull);
+        }
+        let mut log = Vec::new();
+        io::Seek::rewind(&mut file).and_then(|()| file.read_to_end(&mut log)).expect("it is there");
+        assert_eq!(log.len() as u64, writer.written());
+        let mut reader = Reader::new(log.as_slice()).expect("a log");
+        let mut times = Vec::new();
+        while let Some(item) = reader.next_item().expect("memory") {
+            let Item::Frame(header, _) = item else { panic!("damaged: {item:?}") };
+            times.push(header.first_time);
+        }
+        assert_eq!(times, [1, 2]);
     }
 }

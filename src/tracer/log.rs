@@ -133,12 +133,8 @@ impl Counted {
             frame.push(fact);
             if self.error.is_none() && (frame.is_full() || number + 1 == facts.len()) {
                 let mut full = std::mem::take(&mut frame);
-                let good = writer.written();
-                self.error = writer.last_facts(clock::now(), &mut full).err();
-                if self.error.is_some() {
-                    // What was written of it goes, so that the log ends with a whole frame.
-                    let _ = writer.rewind(good);
-                }
+                let write = |it: &mut Writer<File>| it.last_facts(clock::now(), &mut full);
+                self.error = writer.whole(write).err();
             }
         }
     }
@@ -459,10 +455,7 @@ impl Log {
             self.counted.unwritten += records;
             return;
         }
-        let good = self.writer.written();
-        if let Err(error) = write(&mut self.writer) {
-            // What was written of the frame goes, so that the log ends with a whole one.
-            let _ = self.writer.rewind(good);
+        if let Err(error) = self.writer.whole(write) {
             self.counted.error = Some(error);
             self.counted.unwritten += records;
             if let Some(links) = &self.links {

@@ -340,7 +340,7 @@ impl Session {
         let disks = disks::disks().into_iter().filter(|it| !self.disks.contains(it)).collect();
         let end = end_frame(reason, (end_time.0.0, end_time.1), ended, counts, &counted, warnings);
         let end = End { own, disks, places_not_asked, unread, wall_moved_ns, ..end };
-        let last = writer.json(FrameKind::END, clock::now(), &end);
+        let last = writer.whole(|it| it.json(FrameKind::END, clock::now(), &end));
         let log_error = counted.error.or(last.err());
         let (source, names, probes) = (self.source, self.names, (self.probes, self.layers));
         let close = move || drop((drained, names, source, probes));
