@@ -12,11 +12,9 @@ use crate::replay::outcome::{makes_descriptor, outcome};
 use crate::sys::again::{Batch, Longest, Prototype, Wanted};
 use crate::sys::ticks::Both;
 
-/// What is known of an operation besides its call.
+/// When an operation may be done, and what it changes. As for calls, no more than a line of the cache.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Due {
-    /// Index into the plan's calls.
-    pub(super) call: u16,
     /// As captured, ns since the first operation.
     pub(super) start: u64,
     pub(super) end: u64,
@@ -30,7 +28,14 @@ pub(super) struct Due {
     pub(super) handle: Option<u32>,
     pub(super) makes: Option<u32>,
     pub(super) besides: Besides,
-    captured: i64,
+}
+
+/// What else is known of an operation: nobody looks at that before it is compared.
+#[derive(Clone, Copy, Debug)]
+struct Captured {
+    /// Index into the plan's calls.
+    call: u16,
+    ret: i64,
     file: Option<u32>,
     /// Where its path is in the frame.
     path: Option<(u32, u32)>,
@@ -112,6 +117,7 @@ pub(super) struct Loaded {
     first_explicit: u32,
     pub(super) batch: Batch,
     pub(super) due: Vec<Due>,
+    captured: Vec<Captured>,
     /// Whom they wait for.
     pub(super) waits: Vec<(u32, u32)>,
     /// What came of them: of so many, the rest of the list is nothing yet.
@@ -135,7 +141,7 @@ impl Loaded {
         size_of_val(self)
             + self.payload.len()
             + self.batch.bytes()
-            + self.due.len() * (size_of::<Due>() + size_of::<Got>())
+            + self.due.len() * (size_of::<Due>() + size_of::<Captured>() + size_of::<Got>())
             + size_of_val(&self.waits[..])
     }
 }
@@ -187,6 +193,7 @@ impl Source {
             first_explicit: next.explicit,
             batch: Batch::new(self.longest),
             due: Vec::new(),
+            captured: Vec::new(),
             waits: Vec::new(),
             got: Vec::new(),
             done: 0,
@@ -256,8 +263,13 @@ impl Source {
             let from = path.as_ptr().addr() - payload.as_ptr().addr();
             Some((u32::try_from(from).ok()?, u32::try_from(from + path.len()).ok()?))
         };
-        loaded.due.push(Due {
+        loaded.captured.push(Captured {
             call: operation.call,
+            ret: operation.ret,
+            file: operation.file,
+            path: operation.path.and_then(place),
+        });
+        loaded.due.push(Due {
             start,
             end,
             behind: end.saturating_add(operation.behind),
@@ -266,9 +278,6 @@ impl Source {
             handle: operation.handle,
             makes: operation.makes,
             besides,
-            captured: operation.ret,
-            file: operation.file,
-            path: operation.path.and_then(place),
         });
         Some(())
     }
@@ -279,29 +288,27 @@ impl Source {
         loaded: &'a Loaded,
         stamps: &Stamps,
     ) -> impl Iterator<Item = Pair<'a>> {
-        let numbers = loaded.first_explicit..;
-        let all = loaded.due.iter().zip(&loaded.got[..loaded.done]);
-        let explicit = all.filter(|it| !it.0.besides.is_implicit());
-        numbers.zip(explicit).map(|(number, (due, got))| {
-            let call = self.calls[usize::from(due.call)].0;
+        let all = loaded.due.iter().zip(&loaded.captured).zip(&loaded.got[..loaded.done]);
+        let explicit = all.filter(|((due, _), _)| !due.besides.is_implicit());
+        (loaded.first_explicit..).zip(explicit).map(|(number, ((due, captured), got))| {
+            let call = self.calls[usize::from(captured.call)].0;
+            let path = |(from, to)| loaded.payload.get(from as usize..to as usize);
             Pair {
                 compared: Compared {
                     start: due.start,
                     worker: loaded.worker,
                     number,
-                    call: due.call,
-                    outcome: outcome(call, due.besides == Besides::Makes, due.captured, got.ret),
-                    captured: due.captured,
+                    call: captured.call,
+                    outcome: outcome(call, due.besides == Besides::Makes, captured.ret, got.ret),
+                    captured: captured.ret,
                     replayed: got.ret,
                 },
-                file: due.file,
+                file: captured.file,
                 captured_end: due.end,
                 captured_behind: due.behind,
                 replayed_time: (stamps.ns(got.start, loaded.at), stamps.ns(got.end, loaded.at)),
                 late: got.late,
-                path: due
-                    .path
-                    .and_then(|(from, to)| loaded.payload.get(from as usize..to as usize)),
+                path: captured.path.and_then(path),
                 moves_bytes: call.class.moves_bytes(),
             }
         })

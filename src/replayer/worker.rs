@@ -124,24 +124,24 @@ fn all(
 impl Work<'_> {
     /// Does the operations of a frame; false if all is over.
     fn frame(&mut self, loaded: &mut Loaded) -> bool {
+        let mut number = loaded.number(0);
+        let Loaded { batch, due, waits, got, done, .. } = loaded;
         let mut from = 0;
         let mut goes_on = true;
-        for index in 0..loaded.due.len() {
-            let due = loaded.due[index];
-            let waits = &loaded.waits[from..due.waits_end as usize];
-            from = due.waits_end as usize;
-            let got = if self.reaches(due.behind) {
-                self.one((&mut loaded.batch, index), (&due, waits))
+        for (index, (due, got)) in due.iter().zip(got).enumerate() {
+            let to = due.waits_end as usize;
+            let it = if self.reaches(due.behind) {
+                self.one((batch, index), (due, &waits[from..to]))
             } else {
                 None
             };
-            let Some(got) = got else {
+            let Some(it) = it else {
                 goes_on = false;
                 break;
             };
-            loaded.got[index] = got;
-            loaded.done = index + 1;
-            self.course.over(loaded.number(index), &due);
+            (*got, *done, from) = (it, index + 1, to);
+            self.course.over(number, due);
+            number = number.wrapping_add(1);
         }
         loaded.at = self.course.shared.stamps.both();
         goes_on

@@ -21,22 +21,30 @@ pub use slots::Slots;
 
 use registers::{Register, SCRATCH_BYTES};
 
-/// A register whose value is known only when the call is made.
-#[derive(Clone, Copy, Debug)]
-enum Late {
-    Slot(u32),
-    NumberFor(u32),
+/// When what stands in a register is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Known {
+    /// Now: it is there.
+    Early,
+    /// When the call is made: the descriptor of the slot that is there, or the number that this is to have.
+    Slot,
+    NumberFor,
+    /// The memory of whoever makes it.
     Into,
     From,
-    Vector { is_into: bool, count: u32, bytes: u32 },
+    /// The same in so many parts as the upper half says, of so many bytes as the lower one says.
+    VectorInto,
+    VectorFrom,
 }
 
-/// A call that is ready to be made.
+/// A call that is ready to be made. It fills a line of the cache: a replay comes by a million of them in a second, each of which the kernel's
+/// own memory has driven out.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
 struct Prepared {
-    number: libc::c_long,
     args: [u64; 6],
-    late: [Option<(u8, Late)>; 3],
+    number: u32,
+    known: [Known; 6],
 }
 
 /// Where something lies in the batch's memory until that no longer moves.
@@ -103,39 +111,38 @@ impl Batch {
     /// After [`Self::seal`].
     pub fn push(&mut self, prototype: &Prototype, wanted: &Wanted<'_>) -> Result<(), Refused> {
         assert!(!self.is_sealed, "the memory of the calls does not move any more");
-        let mut prepared = Prepared { number: prototype.number, args: [0; 6], late: [None; 3] };
-        let mut late = prepared.late.iter_mut();
-        for (register, it) in (0_u8..).zip(prototype.registers(wanted)) {
-            match self.early(it, register.into())? {
-                Early::Known(value) => prepared.args[usize::from(register)] = value,
-                // No call has more: two descriptors and one buffer.
-                Early::Late(it) => *late.next().ok_or(Refused::TooLong)? = Some((register, it)),
-            }
+        let (args, known) = ([0; 6], [Known::Early; 6]);
+        let mut prepared = Prepared { args, number: prototype.number, known };
+        for (index, it) in prototype.registers(wanted).into_iter().enumerate() {
+            (prepared.known[index], prepared.args[index]) = self.register(it, index)?;
         }
         self.calls.push(prepared);
         Ok(())
     }
 
     /// What is known of a register before the call is made.
-    fn early(&mut self, it: Register<'_>, register: usize) -> Result<Early, Refused> {
+    fn register(&mut self, it: Register<'_>, register: usize) -> Result<(Known, u64), Refused> {
         let fits = |bytes, most| if bytes <= most { Ok(()) } else { Err(Refused::TooLong) };
         let place = match it {
-            Register::Number(value) => return Ok(Early::Known(value)),
-            Register::Slot(None) => return Ok(Early::Known(u64::MAX)),
-            Register::Slot(Some(slot)) => return Ok(Early::Late(Late::Slot(slot))),
-            Register::NumberFor(slot) => return Ok(Early::Late(Late::NumberFor(slot))),
+            Register::Number(value) => return Ok((Known::Early, value)),
+            Register::Slot(None) => return Ok((Known::Early, u64::MAX)),
+            Register::Slot(Some(slot)) => return Ok((Known::Slot, slot.into())),
+            Register::NumberFor(slot) => return Ok((Known::NumberFor, slot.into())),
             Register::Into(bytes) => {
                 fits(bytes, self.longest.into)?;
-                return Ok(Early::Late(Late::Into));
+                return Ok((Known::Into, 0));
             }
             Register::From(bytes) => {
                 fits(bytes, self.longest.from)?;
-                return Ok(Early::Late(Late::From));
+                return Ok((Known::From, 0));
             }
             Register::Vector { is_into, count, bytes } => {
-                let most = if is_into { self.longest.into } else { self.longest.from };
+                let (known, most) = match is_into {
+                    true => (Known::VectorInto, self.longest.into),
+                    false => (Known::VectorFrom, self.longest.from),
+                };
                 fits(bytes.into(), most)?;
-                return Ok(Early::Late(Late::Vector { is_into, count, bytes }));
+                return Ok((known, u64::from(count) << 32 | u64::from(bytes)));
             }
             Register::Text(text) => {
                 let at = self.texts.len();
@@ -150,7 +157,7 @@ impl Batch {
             }
         };
         self.places.push((self.calls.len(), register, place));
-        Ok(Early::Known(0))
+        Ok((Known::Early, 0))
     }
 
     /// Nothing comes any more: addresses become known.
@@ -214,24 +221,26 @@ impl Batch {
         assert!(self.longest == memory.longest, "the memory is for another replay");
         let prepared = &self.calls[index];
         let mut args = prepared.args;
-        for (register, late) in prepared.late.into_iter().flatten() {
-            args[usize::from(register)] = match late {
-                Late::Slot(slot) => number(copy.unwrap_or_else(|| slots.get(slot))),
-                Late::NumberFor(slot) => number(slots.number_for(slot)),
-                Late::Into => memory.address_into(),
-                Late::From => memory.address_from(),
-                Late::Vector { is_into, count, bytes } => {
-                    memory.vector(is_into, count.into(), bytes.into())
-                }
+        for (value, known) in args.iter_mut().zip(prepared.known) {
+            let (upper, lower) = halves(*value);
+            *value = match known {
+                Known::Early => continue,
+                Known::Slot => number(copy.unwrap_or_else(|| slots.get(lower))),
+                Known::NumberFor => number(slots.number_for(lower)),
+                Known::Into => memory.address_into(),
+                Known::From => memory.address_from(),
+                Known::VectorInto => memory.vector(true, upper.into(), lower.into()),
+                Known::VectorFrom => memory.vector(false, upper.into(), lower.into()),
             };
         }
-        (prepared.number, args)
+        (prepared.number.into(), args)
     }
 }
 
-enum Early {
-    Known(u64),
-    Late(Late),
+/// The upper and the lower half of a register.
+fn halves(value: u64) -> (u32, u32) {
+    let lower = |it| u32::try_from(it & u64::from(u32::MAX)).unwrap_or_default();
+    (lower(value >> 32), lower(value))
 }
 
 /// A descriptor in a register.

@@ -173,7 +173,7 @@ impl Kind {
 /// A row as it is called on this machine: found once for all calls of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Prototype {
-    pub(super) number: libc::c_long,
+    pub(super) number: u32,
     call: &'static Call,
     kinds: [Kind; 6],
 }
@@ -187,7 +187,7 @@ impl Prototype {
     pub fn new(call: &'static Call) -> Result<Self, Refused> {
         let number = call.number(std::env::consts::ARCH).ok_or(Refused::NoSuchCall)?;
         let kinds = std::array::from_fn(|register| Kind::of(call, register));
-        Ok(Self { number: number.into(), call, kinds })
+        Ok(Self { number, call, kinds })
     }
 
     /// What stands in its registers.
