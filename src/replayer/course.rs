@@ -2,9 +2,9 @@
 
 use std::sync::mpsc::Sender;
 
-use super::load::{Besides, Due, Got};
 use super::progress::Count;
 use super::run::{Order, Pacing};
+use super::steps::{Besides, Due, Got, Moment, Step};
 use super::worker::{Shared, Told};
 use crate::sys::again::{Batch, Memory};
 
@@ -22,8 +22,8 @@ pub(super) struct Course<'a> {
     part: Part,
     /// Operations that it has done, and where it says so.
     done: (u32, Option<&'a Count>),
-    /// When the last operation ended, ns since the replay began, and when it did in the capture, ns since the first one. With ticks, which
-    /// only `--speed max` has, the first of them is a stamp, which nobody asks for there.
+    /// When the last operation ended, ns since the replay began, and when it did in the capture, ns since the first one: kept only for
+    /// gaps between operations, which nobody asks for where stamps are no times.
     last: (u64, u64),
 }
 
@@ -63,9 +63,14 @@ impl<'a> Course<'a> {
         }
     }
 
-    /// Whether what ends then is to be done.
-    pub(super) fn reaches(&mut self, end: u64) -> Reached {
-        if end <= self.until { Reached::Yes } else { self.reaches_behind(end) }
+    /// Whether an operation is to be done.
+    pub(super) fn reaches(&mut self, moment: &Moment) -> Reached {
+        // The moment is looked at only where there is a part.
+        if self.until == u64::MAX || moment.behind <= self.until {
+            Reached::Yes
+        } else {
+            self.reaches_behind(moment.behind)
+        }
     }
 
     /// The same behind what it had to do so far.
@@ -89,27 +94,27 @@ impl<'a> Course<'a> {
     }
 
     /// When it is to begin, ns since the replay began; `None`: at once.
-    pub(super) fn time(&self, due: &Due) -> Option<u64> {
+    pub(super) fn time(&self, moment: &Moment) -> Option<u64> {
         let options = &self.shared.options;
         let from = options.window.from.unwrap_or(0);
         match options.pacing {
             _ if self.part != Part::Inside => None,
             Pacing::Max => None,
-            Pacing::Open => Some(options.scaled(due.start.saturating_sub(from))),
+            Pacing::Open => Some(options.scaled(moment.start.saturating_sub(from))),
             Pacing::Closed => {
                 let (ended, captured_end) = self.last;
-                let gap = options.scaled(due.start.saturating_sub(captured_end));
+                let gap = options.scaled(moment.start.saturating_sub(captured_end));
                 Some(ended.saturating_add(gap))
             }
         }
     }
 
     /// True if those are through that have to be before it.
-    pub(super) fn has_turn(&self, due: &Due, waits: &[(u32, u32)]) -> bool {
+    pub(super) fn has_turn(&self, step: Step<'_>) -> bool {
         let turns = &self.shared.turns;
         match self.shared.options.order {
-            Order::Total => turns.is_turn(due.turn),
-            Order::Dependencies => waits.iter().all(|it| turns.is_done(*it)),
+            Order::Total => turns.is_turn(step.moment.turn),
+            Order::Dependencies => step.waits.iter().all(|it| turns.is_done(*it)),
             Order::Thread | Order::None => true,
         }
     }
@@ -119,9 +124,10 @@ impl<'a> Course<'a> {
         &mut self,
         (batch, index): (&mut Batch, usize),
         memory: &mut Memory,
-        due: &Due,
+        step: Step<'_>,
     ) -> Got {
         let slots = &self.shared.slots;
+        let due = step.due;
         let copy = match (due.besides, due.handle) {
             (Besides::ClosesCopy, Some(handle)) => slots.copy(handle),
             _ => None,
@@ -129,8 +135,8 @@ impl<'a> Course<'a> {
         let start = self.shared.stamps.now();
         let ret = batch.call(index, memory, slots, copy);
         let end = self.shared.stamps.now();
-        self.made(due, ret, end);
-        Got { ret, start, end, late: None }
+        self.made(step, ret, end);
+        Got { ret, start, end }
     }
 
     /// Makes what no call of the capture did: nobody looks at its result, or at when it was.
@@ -149,7 +155,7 @@ impl<'a> Course<'a> {
     }
 
     /// Its call has returned this.
-    pub(super) fn made(&mut self, due: &Due, ret: i64, end: u64) {
+    pub(super) fn made(&mut self, Step { due, moment, .. }: Step<'_>, ret: i64, end: u64) {
         let slots = &self.shared.slots;
         match (due.besides, due.handle) {
             (Besides::Nothing, _) => {}
@@ -158,16 +164,18 @@ impl<'a> Course<'a> {
             (Besides::Closes, Some(handle)) => slots.closed(handle),
             _ => {}
         }
-        self.last = (end, due.end);
+        if self.shared.options.pacing == Pacing::Closed {
+            self.last = (end, moment.end);
+        }
         self.done.0 += 1;
         self.done.1.iter().for_each(|it| it.set(self.done.0));
     }
 
     /// It is over: tells those who wait for it.
-    pub(super) fn over(&mut self, number: u32, due: &Due) {
+    pub(super) fn over(&mut self, number: u32, step: Step<'_>) {
         let turns = &self.shared.turns;
         match self.shared.options.order {
-            Order::Total => turns.turn_done(due.turn),
+            Order::Total => turns.turn_done(step.moment.turn),
             Order::Dependencies if self.is_waited_for => turns.done(self.worker, number + 1),
             Order::Dependencies | Order::Thread | Order::None => {}
         }

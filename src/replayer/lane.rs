@@ -4,7 +4,8 @@ use std::task::Poll;
 
 use super::course::{Course, Reached};
 use super::frames::Frames;
-use super::load::{Besides, Due, Got, Loaded};
+use super::load::Loaded;
+use super::steps::{Besides, Got};
 use super::worker::Failure;
 use crate::sys::again::Ring;
 use crate::sys::clock;
@@ -16,10 +17,9 @@ pub(super) struct Lane<'a> {
     course: Course<'a>,
     frames: Frames<'a>,
     seat: usize,
-    /// The frame that it is at, which of its operations comes next, and where those that this one waits for begin.
+    /// The frame that it is at, and which of its operations comes next.
     loaded: Option<Loaded>,
     index: usize,
-    from: usize,
     /// The kernel has the operation: when it began, and how late that was.
     under_way: Option<(u64, Option<u64>)>,
     /// Since when it waits for others.
@@ -43,7 +43,7 @@ impl<'a> Lane<'a> {
     /// Before its first operation.
     pub(super) fn new(course: Course<'a>, frames: Frames<'a>, seat: usize) -> Self {
         let (loaded, under_way, waits_since) = Default::default();
-        Self { course, frames, seat, loaded, index: 0, from: 0, under_way, waits_since }
+        Self { course, frames, seat, loaded, index: 0, under_way, waits_since }
     }
 
     /// Its worker.
@@ -61,17 +61,16 @@ impl<'a> Lane<'a> {
                 match self.frames.poll()? {
                     Poll::Pending => return Ok(self.others()),
                     Poll::Ready(None) => return Ok(Awaits::Nothing),
-                    Poll::Ready(it) => (self.loaded, self.index, self.from) = (it, 0, 0),
+                    Poll::Ready(it) => (self.loaded, self.index) = (it, 0),
                 }
                 continue;
             };
-            let Some(due) = loaded.due.get(self.index).copied() else {
+            let Some(step) = loaded.steps.get(self.index) else {
                 self.leave_frame();
                 continue;
             };
-            let reached = self.course.reaches(due.behind);
-            let waits = &loaded.waits[self.from..due.waits_end as usize];
-            let has_turn = reached == Reached::Yes && self.course.has_turn(&due, waits);
+            let reached = self.course.reaches(step.moment);
+            let has_turn = reached == Reached::Yes && self.course.has_turn(step);
             // Behind the look at the others, who are told to be through when all is over.
             if reached == Reached::No || self.course.shared.turns.is_over() {
                 self.leave_frame();
@@ -82,9 +81,9 @@ impl<'a> Lane<'a> {
             }
             self.waits_since = None;
             let now = self.course.shared.stamps.clock();
-            match self.course.time(&due) {
+            match self.course.time(step.moment) {
                 Some(time) if now < time => return Ok(Awaits::Time(time)),
-                time => self.begins(ring, &due, time.map(|it| now - it))?,
+                time => self.begins(ring, time.map(|it| now - it))?,
             }
         }
     }
@@ -93,43 +92,43 @@ impl<'a> Lane<'a> {
         Awaits::Others(*self.waits_since.get_or_insert_with(clock::now))
     }
 
-    /// Its turn and its time have come.
-    fn begins(&mut self, ring: &mut Ring, due: &Due, late: Option<u64>) -> Result<(), Failure> {
+    /// The turn and the time of the next operation have come.
+    fn begins(&mut self, ring: &mut Ring, late: Option<u64>) -> Result<(), Failure> {
         let Some(loaded) = &mut self.loaded else { return Ok(()) };
+        let Some(step) = loaded.steps.get(self.index) else { return Ok(()) };
         let shared = self.course.shared;
         let call = (&loaded.batch, self.index);
-        if due.besides == Besides::Nothing
+        if step.due.besides == Besides::Nothing
             && ring.push(self.seat, call, &shared.slots).map_err(Failure::Ring)?
         {
             self.under_way = Some((shared.stamps.now(), late));
             return Ok(());
         }
         let (call, memory) = ((&mut loaded.batch, self.index), ring.memory(self.seat));
-        let got = if due.besides.is_implicit() {
-            self.course.implicit(call, memory, due)
+        let (got, late) = if step.due.besides.is_implicit() {
+            (self.course.implicit(call, memory, step.due), None)
         } else {
-            Got { late, ..self.course.call(call, memory, due) }
+            (self.course.call(call, memory, step), late)
         };
-        self.over(due, got);
+        self.over(got, late);
         Ok(())
     }
 
     /// The kernel is through with its operation.
     pub(super) fn got(&mut self, ret: i64) {
-        let due = self.loaded.as_ref().and_then(|it| it.due.get(self.index).copied());
-        let Some((due, (start, late))) = due.zip(self.under_way.take()) else { return };
+        let step = self.loaded.as_ref().and_then(|it| it.steps.get(self.index));
+        let Some((step, (start, late))) = step.zip(self.under_way.take()) else { return };
         let end = self.course.shared.stamps.now();
-        self.course.made(&due, ret, end);
-        self.over(&due, Got { ret, start, end, late });
+        self.course.made(step, ret, end);
+        self.over(Got { ret, start, end }, late);
     }
 
-    fn over(&mut self, due: &Due, got: Got) {
+    fn over(&mut self, got: Got, late: Option<u64>) {
         let Some(loaded) = &mut self.loaded else { return };
-        loaded.got[self.index] = got;
-        loaded.done = self.index + 1;
-        self.course.over(loaded.number(self.index), due);
+        let Some(step) = loaded.steps.get(self.index) else { return };
+        loaded.results.push(got, late);
+        self.course.over(loaded.number(self.index), step);
         self.index += 1;
-        self.from = due.waits_end as usize;
     }
 
     fn leave_frame(&mut self) {

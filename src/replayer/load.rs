@@ -3,6 +3,7 @@
 use zstd::bulk::Decompressor;
 
 use super::stamps::Stamps;
+use super::steps::{Besides, Due, Moment, Results, Steps};
 use crate::event::syscall_table::{Call, CallId, Class};
 use crate::replay::calls::{Treatment, treatment};
 use crate::replay::comparison::{Compared, Pair};
@@ -11,24 +12,6 @@ use crate::replay::locks::{Wish, wish};
 use crate::replay::outcome::{makes_descriptor, outcome};
 use crate::sys::again::{Batch, Longest, Prototype, Wanted};
 use crate::sys::ticks::Both;
-
-/// When an operation may be done, and what it changes. As for calls, no more than a line of the cache.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Due {
-    /// As captured, ns since the first operation.
-    pub(super) start: u64,
-    pub(super) end: u64,
-    /// The latest end of it and of all that are before it in the plan: those that it may wait for.
-    pub(super) behind: u64,
-    /// How many operations had ended before, in all threads.
-    pub(super) turn: u64,
-    /// Where those that it waits for end in [`Loaded::waits`].
-    pub(super) waits_end: u32,
-    /// What it was given and made.
-    pub(super) handle: Option<u32>,
-    pub(super) makes: Option<u32>,
-    pub(super) besides: Besides,
-}
 
 /// What else is known of an operation: nobody looks at that before it is compared.
 #[derive(Clone, Copy, Debug)]
@@ -39,32 +22,6 @@ struct Captured {
     file: Option<u32>,
     /// Where its path is in the frame.
     path: Option<(u32, u32)>,
-}
-
-/// What there is to be done besides the call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Besides {
-    /// Nothing.
-    Nothing,
-    /// Its result is a descriptor, also where the captured one had failed.
-    Makes,
-    /// The descriptor that it was given is closed.
-    Closes,
-    /// Others have that, too: it stays, and a copy of it is closed.
-    ClosesCopy,
-    /// Its time begins before it waits for others: in the capture it waited inside the call.
-    Waits,
-    /// It is closed, which no call of the capture did.
-    Implicit,
-    /// The same of an unlock, or a seek.
-    ImplicitChange,
-}
-
-impl Besides {
-    /// True for what no call of the capture did.
-    pub(super) fn is_implicit(self) -> bool {
-        matches!(self, Self::Implicit | Self::ImplicitChange)
-    }
 }
 
 /// What there is to be done besides this call; `None`: no plan of ours has it.
@@ -81,17 +38,6 @@ fn besides(call: &Call, operation: &Operation<'_>) -> Option<Besides> {
         _ if makes_descriptor(call, &operation.args) => Some(Besides::Makes),
         _ => Some(Besides::Nothing),
     }
-}
-
-/// What the replay got.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Got {
-    pub(super) ret: i64,
-    /// When: stamps.
-    pub(super) start: u64,
-    pub(super) end: u64,
-    /// How long after its time it began, ns.
-    pub(super) late: Option<u64>,
 }
 
 /// Where the next frame of a worker goes on.
@@ -116,13 +62,9 @@ pub(super) struct Loaded {
     /// The same without implicit ones.
     first_explicit: u32,
     pub(super) batch: Batch,
-    pub(super) due: Vec<Due>,
+    pub(super) steps: Steps,
     captured: Vec<Captured>,
-    /// Whom they wait for.
-    pub(super) waits: Vec<(u32, u32)>,
-    /// What came of them: of so many, the rest of the list is nothing yet.
-    pub(super) got: Vec<Got>,
-    pub(super) done: usize,
+    pub(super) results: Results,
     /// What the stamps among it mean.
     pub(super) at: Option<Both>,
     pub(super) next: Next,
@@ -141,8 +83,9 @@ impl Loaded {
         size_of_val(self)
             + self.payload.len()
             + self.batch.bytes()
-            + self.due.len() * (size_of::<Due>() + size_of::<Captured>() + size_of::<Got>())
-            + size_of_val(&self.waits[..])
+            + self.steps.bytes()
+            + size_of_val(&self.captured[..])
+            + self.results.bytes()
     }
 }
 
@@ -192,11 +135,9 @@ impl Source {
             first: next.number,
             first_explicit: next.explicit,
             batch: Batch::new(self.longest),
-            due: Vec::new(),
+            steps: Steps::default(),
             captured: Vec::new(),
-            waits: Vec::new(),
-            got: Vec::new(),
-            done: 0,
+            results: Results::default(),
             at: None,
             next: Next { frame: next.frame + 1, ..next },
             payload: Vec::new(),
@@ -206,18 +147,18 @@ impl Source {
             let (operation, rest): (Operation<'_>, _) = postcard::take_from_bytes(left)
                 .map_err(|_| damaged("its operations have another shape"))?;
             left = rest;
-            if loaded.due.len() as u64 >= u64::from(OPERATIONS_MAX) {
+            if loaded.captured.len() as u64 >= u64::from(OPERATIONS_MAX) {
                 return Err(damaged("it has more operations than a frame may have"));
             }
             self.push(&mut loaded, &operation, &payload)
                 .ok_or(damaged("an operation of it cannot be done on this machine"))?;
         }
         // Frames take time, whatever is in them.
-        if loaded.due.is_empty() {
+        if loaded.captured.is_empty() {
             return Err(damaged("it has no operations"));
         }
         loaded.batch.seal();
-        loaded.got = vec![Got::default(); loaded.due.len()];
+        loaded.results = Results::of(loaded.captured.len());
         loaded.payload = payload;
         Ok(Some(loaded))
     }
@@ -251,7 +192,6 @@ impl Source {
             moved: u64::try_from(operation.ret).unwrap_or(0),
         };
         loaded.batch.push(prototype, &wanted).ok()?;
-        loaded.waits.extend(&operation.before);
         let next = &mut loaded.next;
         let start = next.end.saturating_add(operation.gap);
         let end = start.saturating_add(operation.took);
@@ -269,17 +209,10 @@ impl Source {
             file: operation.file,
             path: operation.path.and_then(place),
         });
-        loaded.due.push(Due {
-            start,
-            end,
-            behind: end.saturating_add(operation.behind),
-            turn: next.turn,
-            waits_end: u32::try_from(loaded.waits.len()).ok()?,
-            handle: operation.handle,
-            makes: operation.makes,
-            besides,
-        });
-        Some(())
+        let moment =
+            Moment { start, end, behind: end.saturating_add(operation.behind), turn: next.turn };
+        let (handle, makes) = (operation.handle, operation.makes);
+        loaded.steps.push(Due::new(handle, makes, besides), moment, &operation.before)
     }
 
     /// What came of the operations, as far as they were done, beside what was captured.
@@ -288,26 +221,27 @@ impl Source {
         loaded: &'a Loaded,
         stamps: &Stamps,
     ) -> impl Iterator<Item = Pair<'a>> {
-        let all = loaded.due.iter().zip(&loaded.captured).zip(&loaded.got[..loaded.done]);
-        let explicit = all.filter(|((due, _), _)| !due.besides.is_implicit());
-        (loaded.first_explicit..).zip(explicit).map(|(number, ((due, captured), got))| {
+        let all = loaded.steps.iter().zip(&loaded.captured).zip(loaded.results.iter());
+        let explicit = all.filter(|((step, _), _)| !step.due.besides.is_implicit());
+        (loaded.first_explicit..).zip(explicit).map(|(number, ((step, captured), (got, late)))| {
             let call = self.calls[usize::from(captured.call)].0;
+            let makes = step.due.besides == Besides::Makes;
             let path = |(from, to)| loaded.payload.get(from as usize..to as usize);
             Pair {
                 compared: Compared {
-                    start: due.start,
+                    start: step.moment.start,
                     worker: loaded.worker,
                     number,
                     call: captured.call,
-                    outcome: outcome(call, due.besides == Besides::Makes, captured.ret, got.ret),
+                    outcome: outcome(call, makes, captured.ret, got.ret),
                     captured: captured.ret,
                     replayed: got.ret,
                 },
                 file: captured.file,
-                captured_end: due.end,
-                captured_behind: due.behind,
+                captured_end: step.moment.end,
+                captured_behind: step.moment.behind,
                 replayed_time: (stamps.ns(got.start, loaded.at), stamps.ns(got.end, loaded.at)),
-                late: got.late,
+                late,
                 path: captured.path.and_then(path),
                 moves_bytes: call.class.moves_bytes(),
             }

@@ -33,6 +33,7 @@ pub mod run;
 mod server;
 pub mod settings;
 mod stamps;
+mod steps;
 mod turns;
 pub mod walk;
 pub mod window;

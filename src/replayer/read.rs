@@ -5,6 +5,7 @@ use zstd::bulk::Decompressor;
 use super::load::{Next, Source};
 use super::run::RunError;
 use super::stamps::Stamps;
+use super::steps::Got;
 use crate::replay::comparison::Comparison;
 use crate::replay::file::{Index, PlanError, PlanReader};
 
@@ -26,8 +27,9 @@ pub fn read_through(
         while left > 0
             && let Some(mut loaded) = source.load(worker, next, &mut zstd)?
         {
-            loaded.done = loaded.due.len();
-            left = left.saturating_sub(loaded.due.len() as u64);
+            let count = loaded.steps.len();
+            (0..count).for_each(|_| loaded.results.push(Got::default(), None));
+            left = left.saturating_sub(count as u64);
             next = loaded.next;
             source.pairs(&loaded, &stamps).for_each(|it| comparison.add(&it));
         }

@@ -10,10 +10,11 @@ use super::course::{Course, Reached};
 use super::frames::Frames;
 use super::given::Given;
 use super::helper::Request;
-use super::load::{Besides, Due, Got, Loaded, Source};
+use super::load::{Loaded, Source};
 use super::progress::Progress;
 use super::run::{Options, Order};
 use super::stamps::Stamps;
+use super::steps::{Besides, Got, Moment, Step};
 use super::turns::Turns;
 use super::window::Gate;
 use crate::replay::file::PlanError;
@@ -124,33 +125,29 @@ fn all(
 impl Work<'_> {
     /// Does the operations of a frame; false if all is over.
     fn frame(&mut self, loaded: &mut Loaded) -> bool {
-        let mut number = loaded.number(0);
-        let Loaded { batch, due, waits, got, done, .. } = loaded;
-        let mut from = 0;
         let mut goes_on = true;
-        for (index, (due, got)) in due.iter().zip(got).enumerate() {
-            let to = due.waits_end as usize;
-            let it = if self.reaches(due.behind) {
-                self.one((batch, index), (due, &waits[from..to]))
+        for index in 0..loaded.steps.len() {
+            let Some(step) = loaded.steps.get(index) else { break };
+            let done = if self.reaches(step.moment) {
+                self.one((&mut loaded.batch, index), step)
             } else {
                 None
             };
-            let Some(it) = it else {
+            let Some((got, late)) = done else {
                 goes_on = false;
                 break;
             };
-            (*got, *done, from) = (it, index + 1, to);
-            self.course.over(number, due);
-            number = number.wrapping_add(1);
+            loaded.results.push(got, late);
+            self.course.over(loaded.number(index), step);
         }
         loaded.at = self.course.shared.stamps.both();
         goes_on
     }
 
-    /// Whether what ends then is to be done; waits until that may begin.
-    fn reaches(&mut self, end: u64) -> bool {
+    /// Whether an operation is to be done; waits until that may begin.
+    fn reaches(&mut self, moment: &Moment) -> bool {
         loop {
-            match self.course.reaches(end) {
+            match self.course.reaches(moment) {
                 Reached::Yes => return true,
                 Reached::AtGate => self.course.shared.gate.wait(),
                 Reached::No => return false,
@@ -158,56 +155,50 @@ impl Work<'_> {
         }
     }
 
-    /// Does it when its turn and its time have come; `None` if all is over.
-    fn one(
-        &mut self,
-        call: (&mut Batch, usize),
-        (due, waits): (&Due, &[(u32, u32)]),
-    ) -> Option<Got> {
-        if due.besides == Besides::Waits {
-            return self.waiting(call, (due, waits));
+    /// Does it when its turn and its time have come; how late that was, if it has a time. `None` if all is over.
+    fn one(&mut self, call: (&mut Batch, usize), step: Step<'_>) -> Option<(Got, Option<u64>)> {
+        if step.due.besides == Besides::Waits {
+            return self.waiting(call, step);
         }
-        if !self.is_turn(due, waits) {
+        if !self.is_turn(step) {
             return None;
         }
-        let late = self.pace(due);
+        let late = self.pace(step.moment);
         if self.course.shared.turns.is_over() {
             return None;
         }
-        if due.besides.is_implicit() {
-            return Some(self.course.implicit(call, &mut self.memory, due));
+        if step.due.besides.is_implicit() {
+            return Some((self.course.implicit(call, &mut self.memory, step.due), None));
         }
-        Some(Got { late, ..self.course.call(call, &mut self.memory, due) })
+        Some((self.course.call(call, &mut self.memory, step), late))
     }
 
     /// The same of a call that waited for others in the capture: here it does so before the kernel is asked, and that is a part of what
     /// it takes.
-    fn waiting(
-        &mut self,
-        call: (&mut Batch, usize),
-        (due, waits): (&Due, &[(u32, u32)]),
-    ) -> Option<Got> {
-        let late = self.pace(due);
+    fn waiting(&mut self, call: (&mut Batch, usize), step: Step<'_>) -> Option<(Got, Option<u64>)> {
+        let late = self.pace(step.moment);
         let start = self.course.shared.stamps.now();
-        if !self.is_turn(due, waits) {
+        if !self.is_turn(step) {
             return None;
         }
-        Some(Got { start, late, ..self.course.call(call, &mut self.memory, due) })
+        Some((Got { start, ..self.course.call(call, &mut self.memory, step) }, late))
     }
 
     /// Waits for those that have to be before it; false if all is over.
-    fn is_turn(&self, due: &Due, waits: &[(u32, u32)]) -> bool {
+    fn is_turn(&self, step: Step<'_>) -> bool {
         let turns = &self.course.shared.turns;
         match self.course.shared.options.order {
-            Order::Total => turns.wait_for_turn(due.turn),
-            Order::Dependencies => !turns.is_over() && waits.iter().all(|it| turns.wait_for(*it)),
+            Order::Total => turns.wait_for_turn(step.moment.turn),
+            Order::Dependencies => {
+                !turns.is_over() && step.waits.iter().all(|it| turns.wait_for(*it))
+            }
             Order::Thread | Order::None => !turns.is_over(),
         }
     }
 
     /// Waits for its time. How late it is, if it has one.
-    fn pace(&self, due: &Due) -> Option<u64> {
-        let time = self.course.time(due)?;
+    fn pace(&self, moment: &Moment) -> Option<u64> {
+        let time = self.course.time(moment)?;
         let Shared { stamps, turns, may_spin, .. } = self.course.shared;
         // ORDERING: only a flag.
         let may_spin = may_spin.load(Ordering::Relaxed);

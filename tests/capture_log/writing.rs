@@ -195,20 +195,23 @@ fn a_full_disk_costs_only_what_did_not_fit() {
     }
 }
 
+/// Fails if a part of a frame that found no space stays.
 #[test]
-fn after_a_rewind_the_log_goes_on() {
+fn what_is_not_written_wholly_is_cut_off_and_the_log_goes_on() {
     let mut file = tempfile::tempfile().expect("a temporary file");
     let mut writer = Writer::new(file.try_clone().expect("a second descriptor")).expect("room");
     writer.round(KernelTime(1)).expect("room");
-    let good = writer.written();
-    // A frame of which only a part reached the disk.
-    file.seek(io::SeekFrom::End(0))
-        .and_then(|_| file.write_all(b"IOFR\x02half a frame"))
-        .expect("room");
-    writer.rewind(good).expect("a file can be cut");
-    writer.round(KernelTime(2)).expect("room");
+    let mut disk = file.try_clone().expect("a third descriptor");
+    let full = |_: &mut Writer<_>| {
+        disk.write_all(b"IOFR\x02half a frame")?;
+        Err(io::ErrorKind::StorageFull.into())
+    };
+    let error = writer.whole(full).expect_err("it is full");
+    assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+    writer.whole(|it| it.round(KernelTime(2))).expect("room");
     let mut bytes = Vec::new();
     file.rewind().and_then(|()| file.read_to_end(&mut bytes)).expect("readable");
+    assert_eq!(bytes.len() as u64, writer.written());
     let items = items(&bytes);
     assert_eq!(items.len(), 2);
     for (item, time) in items.iter().zip([1, 2]) {
