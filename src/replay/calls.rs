@@ -13,6 +13,8 @@ pub enum Reason {
     NoName,
     /// Its path begins at a directory that is not known.
     NoDirectory,
+    /// From the root its path is longer than any that a call can be given.
+    TooLong,
     /// It is not known what its descriptor was for.
     NoFile,
     /// Its file is a pipe, a socket, a device, or something without a name.
@@ -70,6 +72,7 @@ impl Reason {
             Self::NoResult => "no-result",
             Self::NoName => "name-unknown",
             Self::NoDirectory => "directory-unknown",
+            Self::TooLong => "path-too-long",
             Self::NoFile => "descriptor-unknown",
             Self::NotAFile => "not-a-file",
             Self::Kernel => "kernel-file",
@@ -104,6 +107,7 @@ impl fmt::Display for Reason {
             Self::NoResult => "nobody saw how they ended",
             Self::NoName => "the name of the file is not known, or not certain",
             Self::NoDirectory => "the path begins at a directory that is not known",
+            Self::TooLong => "from the root the path is longer than any that a call can be given",
             Self::NoFile => "it is not known what the descriptor was for",
             Self::NotAFile => "on a pipe, a socket, a device or something without a name",
             Self::Kernel => "on files of /proc, /sys and /dev",

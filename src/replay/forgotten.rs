@@ -4,6 +4,7 @@
 //!   /a  thread 1: 3, 7      ─┐
 //!   /b  thread 1: 9          ├─►  thread 1: 9   thread 2: 4      all later operations wait for these,
 //!   /c  thread 2: 4         ─┘                                   whatever they touch
+//!                                thread 3: 0 has waited for both: all that begin behind it wait for it alone
 //! ```
 //!
 //! Who used or changed them last, of each thread: coarser than the things themselves, so some wait for others that were not in their way, but
@@ -16,7 +17,7 @@ use super::past::Past;
 #[derive(Debug, Default)]
 pub(super) struct Forgotten {
     of: Vec<Access>,
-    /// When the last of them ended.
+    /// When the last of the forgotten ones ended.
     end: u64,
     /// Workers that have waited for all of them.
     settled: Vec<bool>,
@@ -26,7 +27,7 @@ impl Forgotten {
     /// These things are forgotten, while nobody is being planned.
     pub(super) fn add(&mut self, things: impl Iterator<Item = Thing>, past: &Past) {
         let count = self.of.len();
-        self.of.extend(things.flat_map(|it| it.0));
+        self.of.extend(things.flat_map(Thing::into_accesses));
         self.of.iter_mut().for_each(|it| it.saw = false);
         if self.of.len() == count {
             return;
@@ -47,7 +48,7 @@ impl Forgotten {
     }
 
     /// Those that an operation is behind go into `before`.
-    pub(super) fn wait(&mut self, by: Timed, before: &mut Before) {
+    pub(super) fn wait(&mut self, by: Timed, past: &Past, before: &mut Before) {
         let Worker(worker) = by.at.worker;
         let worker = worker as usize;
         if self.of.is_empty() || self.settled.get(worker).is_some_and(|it| *it) {
@@ -57,6 +58,15 @@ impl Forgotten {
         let behind = self.of.iter().filter(|it| times(it).contains(&by.start));
         behind.for_each(|it| before.add(it.by.at));
         if self.end <= by.start {
+            // Else each new thread would wait for all that there ever were. (Those that it overlaps stand for others, too, and may come to
+            // stand for what they did themselves.)
+            self.of.retain_mut(|it| {
+                if it.by.end <= by.start {
+                    it.until = it.until.min(by.end);
+                }
+                it.until > past.floor()
+            });
+            self.of.push(Access::of(by));
             self.settled.resize(self.settled.len().max(worker + 1), false);
             self.settled[worker] = true;
         }
@@ -93,7 +103,7 @@ mod tests {
     /// Whom an operation of worker 9 waits for that begins then.
     fn waits(forgotten: &mut Forgotten, start: u64) -> Vec<(u32, u32)> {
         let mut before = Before::default();
-        forgotten.wait(op(9, 0, start, start + 1), &mut before);
+        forgotten.wait(op(9, 0, start, start + 1), &Past::of(0, &[]), &mut before);
         before.all().iter().map(|it| (it.worker.0, it.number)).collect()
     }
 
@@ -107,7 +117,39 @@ mod tests {
         assert_eq!(waits(&mut forgotten, 30), [(1, 9), (2, 4)]);
         assert_eq!(waits(&mut forgotten, 40), [], "once is enough");
         forgotten.add([thing(&[op(1, 10, 50, 60)])].into_iter(), &Past::of(0, &[]));
-        assert_eq!(waits(&mut forgotten, 60), [(1, 10), (2, 4)]);
+        assert_eq!(waits(&mut forgotten, 60), [(1, 10), (9, 0)], "who has waited stands for them");
+    }
+
+    /// Fails if each of many threads that come one behind the other waits for all before it.
+    #[test]
+    fn threads_that_are_gone_are_not_waited_for_one_by_one() {
+        let mut forgotten = Forgotten::default();
+        for worker in 0..1000_u32 {
+            let start = u64::from(worker) * 100;
+            let past = Past::of(start, &[start]);
+            let mut before = Before::default();
+            forgotten.wait(op(worker, 0, start, start + 5), &past, &mut before);
+            let others: Vec<u32> = before.all().iter().map(|it| it.worker.0).collect();
+            assert!(others.len() <= 2, "{others:?}");
+            // The newest one, by whom all others are.
+            assert_eq!(others.iter().max().copied(), worker.checked_sub(1));
+            forgotten.add([thing(&[op(worker, 1, start + 50, start + 60)])].into_iter(), &past);
+            assert!(forgotten.len() <= 3, "{}", forgotten.len());
+        }
+    }
+
+    /// Fails if who began before the one that stands for others waits for that one, or for nobody.
+    #[test]
+    fn who_overlaps_with_who_stands_for_others_waits_for_them_itself() {
+        let mut forgotten = Forgotten::default();
+        let past = Past::of(0, &[]);
+        forgotten.add([thing(&[op(1, 3, 0, 10)]), thing(&[op(2, 4, 0, 12)])].into_iter(), &past);
+        forgotten.wait(op(3, 0, 12, 30), &past, &mut Before::default());
+        assert_eq!(waits(&mut forgotten, 29), [(1, 3), (2, 4)]);
+        assert_eq!(waits(&mut forgotten, 30), [], "once is enough");
+        let mut before = Before::default();
+        forgotten.wait(op(4, 0, 30, 31), &past, &mut before);
+        assert_eq!(before.all(), [op(3, 0, 12, 30).at, op(9, 0, 29, 30).at]);
     }
 
     /// Fails if who is under way for long gets fewer edges by what was forgotten meanwhile.

@@ -6,6 +6,9 @@ use crate::operation::model::{FilePath, Given, OpenFile};
 /// Where the kernel's own files are.
 const KERNEL: [&[u8]; 3] = [b"/proc", b"/sys", b"/dev"];
 
+/// Bytes of a path that a call is given, with the 0 behind it (`include/uapi/linux/limits.h`).
+const PATH_MAX: usize = libc::PATH_MAX as usize;
+
 /// What the kernel adds to the name of a file that has been removed (`d_path()` in `fs/d_path.c`).
 const DELETED: &[u8] = b" (deleted)";
 
@@ -15,12 +18,25 @@ const DELETED: &[u8] = b" (deleted)";
 ///
 /// Why it has none.
 pub(super) fn of_file(file: &OpenFile) -> Result<&[u8], Reason> {
+    of(file, file.path.as_ref())
+}
+
+/// The name that a file had at the start that was open then, whatever has become of it since.
+///
+/// # Errors
+///
+/// Why it has none.
+pub(super) fn at_start(file: &OpenFile) -> Result<&[u8], Reason> {
+    of(file, file.first_path())
+}
+
+fn of<'a>(file: &OpenFile, path: Option<&'a FilePath>) -> Result<&'a [u8], Reason> {
     let kind = file.stat.map(|it| it.mode & libc::S_IFMT);
     let is_kept = kind.is_none_or(|it| it == libc::S_IFREG || it == libc::S_IFDIR);
     if file.is_made() {
         return Err(Reason::NotAFile);
     }
-    let path = file.path.as_ref().ok_or(Reason::NoName)?;
+    let path = path.ok_or(Reason::NoName)?;
     // Their own names say more than that they are devices.
     if is_kernels(&path.bytes) {
         return Err(Reason::Kernel);
@@ -67,6 +83,20 @@ fn end(spelled: &[u8]) -> &[u8] {
 fn sure(path: &FilePath) -> Result<(), Reason> {
     let is_removed = path.is_resolved() && path.bytes.ends_with(DELETED);
     if path.source.is_doubtful() || is_removed { Err(Reason::NoName) } else { Ok(()) }
+}
+
+/// A path that a call of the replay can be given; all of them begin at the root.
+///
+/// # Errors
+///
+/// It is too long for that.
+pub(super) fn short(path: Vec<u8>) -> Result<Vec<u8>, Reason> {
+    if is_short(&path) { Ok(path) } else { Err(Reason::TooLong) }
+}
+
+/// True if a call can be given it.
+pub(super) fn is_short(path: &[u8]) -> bool {
+    path.len() < PATH_MAX
 }
 
 /// True for what lies there; shared memory is a file system like others.

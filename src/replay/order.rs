@@ -48,7 +48,7 @@ pub enum Touch {
 }
 
 /// Accesses that a thing keeps at least before it is looked at who may still need them.
-const ACCESSES_KEPT: usize = 64;
+const ACCESSES_KEPT: usize = if cfg!(test) { 8 } else { 64 };
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Access {
@@ -63,6 +63,11 @@ pub(super) struct Access {
 }
 
 impl Access {
+    /// One that others wait for, whatever they do.
+    pub(super) fn of(by: Timed) -> Self {
+        Self { by, changes: true, saw: false, is_hidden: false, until: u64::MAX }
+    }
+
     /// True if somebody may have to wait for it who is under way, began at `start`, or comes yet.
     pub(super) fn is_needed(&self, start: u64, past: &Past) -> bool {
         let from = if self.saw && !self.is_hidden { 0 } else { self.by.end };
@@ -73,7 +78,10 @@ impl Access {
 
 /// One thing, and who has touched it.
 #[derive(Clone, Debug, Default)]
-pub struct Thing(pub(super) Vec<Access>);
+pub struct Thing {
+    changes: Vec<Access>,
+    uses: Uses,
+}
 
 impl Thing {
     /// The operation touches it. Whom it has to wait for goes into `before`; `past`: when those may have begun who come later.
@@ -91,11 +99,10 @@ impl Thing {
         before: &mut Before,
     ) {
         let changes = touch == Touch::Changes;
-        self.0.retain(|it| it.until > past.floor());
-        for it in &mut self.0 {
+        let mut behind = |it: &mut Access| {
             let is_settled = saw && it.changes || changes && it.saw;
             if it.by.end > by.start && !is_settled {
-                continue;
+                return;
             }
             let is_same_worker = it.by.at.worker == by.at.worker;
             if it.changes || changes {
@@ -106,27 +113,104 @@ impl Thing {
                 it.until = it.until.min(by.end);
             }
             it.is_hidden |= saw && (changes || is_same_worker);
+        };
+        self.changes.retain(|it| it.until > past.floor());
+        self.changes.iter_mut().for_each(&mut behind);
+        let access = Access { by, changes, saw, is_hidden: false, until: u64::MAX };
+        if changes {
+            self.uses.retain(|it| it.until > past.floor());
+            self.uses.all.iter_mut().for_each(behind);
+            if is_full(&self.changes) {
+                let room = self.changes.capacity();
+                self.changes.retain(|it| it.is_needed(by.start, past));
+                grow(&mut self.changes, room);
+            }
+            self.changes.push(access);
+        } else {
+            // Others who use it are not in the way.
+            self.uses.each_of(by.at.worker, behind);
+            if is_full(&self.uses.all) {
+                let room = self.uses.all.capacity();
+                self.uses.retain(|it| it.is_needed(by.start, past));
+                grow(&mut self.uses.all, room);
+            }
+            self.uses.push(access);
         }
-        self.make_room(by.start, past);
-        self.0.push(Access { by, changes, saw, is_hidden: false, until: u64::MAX });
     }
 
     /// True if all that was done to it was over by then.
     pub(super) fn is_over(&self, by: u64) -> bool {
-        self.0.iter().all(|it| it.by.end <= by)
+        self.changes.iter().chain(&self.uses.all).all(|it| it.by.end <= by)
     }
 
-    /// Whoever is under way for long holds the floor down, and few of those above it are needed by him. Only if more than half of them
-    /// are, there is room for twice as many: so on the average nobody is looked at more than some times.
-    fn make_room(&mut self, start: u64, past: &Past) {
-        let room = self.0.capacity();
-        if self.0.len() < room.max(ACCESSES_KEPT) {
+    /// Who has touched it, as far as that is kept.
+    pub(super) fn into_accesses(self) -> impl Iterator<Item = Access> {
+        self.changes.into_iter().chain(self.uses.all)
+    }
+}
+
+/// Those who have used a thing. There may be one of each thread that there ever was: a directory in which programs are.
+#[derive(Clone, Debug, Default)]
+struct Uses {
+    all: Vec<Access>,
+    /// Where each worker's are; empty if there are few.
+    places: FxHashMap<Worker, Vec<u32>>,
+}
+
+impl Uses {
+    fn push(&mut self, access: Access) {
+        self.all.push(access);
+        if self.all.len() == ACCESSES_KEPT + 1 {
+            self.find();
+        } else if self.all.len() > ACCESSES_KEPT {
+            self.found(self.all.len() - 1);
+        }
+    }
+
+    /// Those of one worker.
+    fn each_of(&mut self, worker: Worker, tell: impl FnMut(&mut Access)) {
+        if self.all.len() <= ACCESSES_KEPT {
+            self.all.iter_mut().filter(|it| it.by.at.worker == worker).for_each(tell);
             return;
         }
-        self.0.retain(|it| it.is_needed(start, past));
-        if self.0.len() > room / 2 {
-            self.0.reserve(room);
+        let all = &mut self.all;
+        let mut tell = tell;
+        let places = self.places.get(&worker).into_iter().flatten();
+        places.for_each(|it| tell(&mut all[*it as usize]));
+    }
+
+    fn retain(&mut self, is_kept: impl FnMut(&Access) -> bool) {
+        let count = self.all.len();
+        self.all.retain(is_kept);
+        if self.all.len() < count {
+            self.places.clear();
+            self.find();
         }
+    }
+
+    fn find(&mut self) {
+        if self.all.len() > ACCESSES_KEPT {
+            (0..self.all.len()).for_each(|it| self.found(it));
+        }
+    }
+
+    fn found(&mut self, place: usize) {
+        let worker = self.all[place].by.at.worker;
+        let place = u32::try_from(place).expect("fewer than operations");
+        self.places.entry(worker).or_default().push(place);
+    }
+}
+
+/// Whoever is under way for long holds the floor down, and few of those above it are needed by him. So it is looked at who is needed only
+/// when there is no room left, and ...
+fn is_full(accesses: &Vec<Access>) -> bool {
+    accesses.len() >= accesses.capacity().max(ACCESSES_KEPT)
+}
+
+/// ... if more than half of them are, there is room for twice as many: so on the average nobody is looked at more than some times.
+fn grow(accesses: &mut Vec<Access>, room: usize) {
+    if accesses.len() > room / 2 {
+        accesses.reserve(room);
     }
 }
 
@@ -180,6 +264,12 @@ mod closure_tests;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl Thing {
+        fn len(&self) -> usize {
+            self.changes.len() + self.uses.all.len()
+        }
+    }
 
     fn op(worker: u32, number: u32, start: u64, end: u64) -> Timed {
         Timed { at: At { worker: Worker(worker), number }, start, end }
@@ -257,7 +347,7 @@ mod tests {
                 &mut Before::default(),
             );
         }
-        assert!(thing.0.len() < 10, "{}", thing.0.len());
+        assert!(thing.len() <= 4 * ACCESSES_KEPT, "{}", thing.len());
     }
 
     /// Fails if a call that stays under way makes others remember all that was done meanwhile.
@@ -269,7 +359,7 @@ mod tests {
             let touch = if number % 3 == 0 { Touch::Changes } else { Touch::Uses };
             let by = op(number % 4, number / 4, start, start + 5);
             thing.touch_seen((by, number % 2 == 0), touch, &past, &mut Before::default());
-            assert!(thing.0.len() <= 2 * ACCESSES_KEPT, "{}", thing.0.len());
+            assert!(thing.len() <= 4 * ACCESSES_KEPT, "{}", thing.len());
         }
         let mut before = Before::default();
         thing.touch(op(9, 0, 17, 100_000), Touch::Uses, &past, &mut before);

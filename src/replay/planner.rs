@@ -104,6 +104,8 @@ pub struct Planner<O> {
     families: Families,
     /// How much is kept until it is looked at what may be forgotten.
     forget_at: usize,
+    #[cfg(test)]
+    forgets_at_once: bool,
     /// The newest operation of each process, and whether it is its own or of whom it was born.
     newest: FxHashMap<ProcessKey, (At, bool)>,
     /// When the first operation began, ns.
@@ -130,6 +132,8 @@ pub struct Planner<O> {
     pub busy: Vec<u64>,
     /// Operations that are done again only because others need them.
     pub needed: u64,
+    /// What comes is one of those.
+    is_needed: bool,
     /// When the first one begins that is not one of those, in ns since the first one; `None`: nobody has chosen.
     pub wanted_from: Option<u64>,
 }
@@ -152,6 +156,8 @@ impl<O: Out> Planner<O> {
             new: FxHashMap::default(),
             families: Families::default(),
             forget_at: forget::KEPT,
+            #[cfg(test)]
+            forgets_at_once: false,
             newest: FxHashMap::default(),
             first: None,
             who: Vec::new(),
@@ -165,6 +171,7 @@ impl<O: Out> Planner<O> {
             span: 0,
             busy: Vec::new(),
             needed: 0,
+            is_needed: false,
             wanted_from: None,
         }
     }
@@ -218,6 +225,10 @@ impl<O: Out> Planner<O> {
 
     fn leave(&mut self, operation: &SyscallOperation, reason: Reason) {
         self.out.left(reason);
+        // Nobody wanted it.
+        if self.is_needed {
+            return;
+        }
         *self.left.entry((reason, What::Call(operation.call))).or_default() += 1;
     }
 
@@ -509,6 +520,7 @@ impl<O: Out> Planner<O> {
         planned.before = before.all().to_vec();
         self.waits += u64::from(!planned.before.is_empty());
         *self.done.entry(planned.what()).or_default() += 1;
+        self.needed += u64::from(self.is_needed);
         for (all, moved) in self.bytes.iter_mut().zip(planned.moved()) {
             *all += moved;
         }
@@ -551,6 +563,8 @@ impl<O: Out> Planner<O> {
 
 #[cfg(test)]
 mod forget_tests;
+#[cfg(test)]
+mod given_tests;
 #[cfg(test)]
 mod needs_tests;
 #[cfg(test)]

@@ -56,7 +56,7 @@ impl Things {
         nodes: [Option<NodeId>; 2],
         (by, past, before): By<'_>,
     ) {
-        self.forgotten.wait(by, before);
+        self.forgotten.wait(by, past, before);
         for (place, node) in nodes.into_iter().enumerate() {
             let Some(node) = node else { continue };
             let changes =
@@ -75,10 +75,10 @@ impl Things {
     }
 
     /// Links that paths led through.
-    pub(super) fn passed(&mut self, world: &World, links: &[NodeId], (by, floor, before): By<'_>) {
+    pub(super) fn passed(&mut self, world: &World, links: &[NodeId], (by, past, before): By<'_>) {
         for it in links.iter().flat_map(|it| world.way(*it)) {
             let name = self.names.entry(it).or_default();
-            name.touch_seen((by, world.thing(it).is_some()), Touch::Uses, floor, before);
+            name.touch_seen((by, world.thing(it).is_some()), Touch::Uses, past, before);
         }
     }
 
@@ -103,7 +103,7 @@ impl Things {
         (by, past, before): By<'_>,
     ) {
         let call = operation.call.call();
-        self.forgotten.wait(by, before);
+        self.forgotten.wait(by, past, before);
         if moves_position(operation, is_target) {
             self.moved(description, (by, past, &mut *before));
         }
@@ -141,7 +141,7 @@ impl Things {
 
     /// Where an open file stands.
     pub(super) fn moved(&mut self, description: u64, (by, past, before): By<'_>) {
-        self.forgotten.wait(by, before);
+        self.forgotten.wait(by, past, before);
         let position = self.positions.entry(description).or_default();
         position.touch(by, Touch::Changes, past, before);
     }

@@ -10,6 +10,7 @@
 //! opened was there, one that is not found was not. A node leads to what was at its place at the start, however often it
 //! has been renamed since; where the program has made or removed something it leads nowhere.
 
+mod entries;
 mod forget;
 mod known;
 mod links;
@@ -19,6 +20,7 @@ use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
 
+pub use self::entries::{Entry, Gap};
 use self::forget::Absent;
 use super::layout::{Kind, Layout, Part};
 use super::size::Size;
@@ -26,6 +28,15 @@ use super::size::Size;
 /// A place in the tree of names as they are now. Dense from 0, which is the root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeId(pub u32);
+
+/// Numbers of a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keys {
+    /// Its own.
+    pub place: u64,
+    /// That of the directory that it is in.
+    pub within: u64,
+}
 
 /// A place in the tree of names as they were. Dense from 0, which is the root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -62,6 +73,10 @@ enum State {
 #[derive(Debug)]
 struct Node {
     parent: NodeId,
+    /// A number that the place has, also if it is forgotten and comes again.
+    key: u64,
+    /// A number for what is there, from which those of the places in it come: it goes where that goes.
+    inside: u64,
     children: FxHashMap<Box<[u8]>, NodeId>,
     now: State,
     /// What was at its place at the start; `None`: it has come about since.
@@ -92,35 +107,6 @@ struct First {
     text: Option<Rc<[u8]>>,
 }
 
-/// Permissions of a file of which nothing is known but that somebody may execute it.
-const EXECUTABLE_MODE: u32 = 0o755;
-
-/// A file or directory that was there at the start.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
-    /// From the root.
-    pub path: Vec<u8>,
-    /// What it was.
-    pub thing: Thing,
-    /// Permissions, if something has shown them.
-    pub mode: Option<u32>,
-    /// A directory that something else is in.
-    pub has_more: bool,
-    /// What a link contains, if it is known where it led.
-    pub text: Option<Vec<u8>>,
-    /// What is not known of a link.
-    pub gap: Option<Gap>,
-}
-
-/// What is not known of a link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Gap {
-    /// Something was found behind it, and nothing has shown where that is: it becomes a directory.
-    Target,
-    /// No text of its length leads where it led: it gets one of another length.
-    Text,
-}
-
 /// The names.
 #[derive(Debug)]
 pub struct World {
@@ -143,6 +129,8 @@ impl Default for World {
     fn default() -> Self {
         let root = Node {
             parent: NodeId(0),
+            key: 0,
+            inside: 0,
             children: FxHashMap::default(),
             now: State::There(Thing::Directory),
             first: Some(FirstId(0)),
@@ -204,6 +192,18 @@ impl World {
     pub fn way(&self, node: NodeId) -> impl Iterator<Item = NodeId> {
         std::iter::successors(Some(node), |&it| Some(self.node(it).parent))
             .take_while(|it| *it != NodeId(0))
+    }
+
+    /// Numbers of a place and of the directory that it is in: the same whenever these operations are seen, whatever was forgotten meanwhile. (Two
+    /// places may have one number where directories were renamed.)
+    pub fn keys(&self, node: NodeId) -> Keys {
+        let it = self.node(node);
+        Keys { place: it.key, within: self.node(it.parent).inside }
+    }
+
+    /// The number of the directory that is there.
+    pub fn inside(&self, node: NodeId) -> u64 {
+        self.node(node).inside
     }
 
     /// The places in it that anybody has asked for.
@@ -397,56 +397,6 @@ impl World {
         self.layouts.get(&file).into_iter().flat_map(move |it| it.parts(bytes))
     }
 
-    /// Everything that was there at the start, directories before what is in them, in the order of names.
-    pub fn entries(&self) -> Vec<Entry> {
-        let mut entries = Vec::new();
-        self.list(FirstId(0), &mut Vec::new(), &mut entries);
-        entries
-    }
-
-    fn list(&self, at: FirstId, path: &mut Vec<u8>, entries: &mut Vec<Entry>) {
-        let first = self.first(at);
-        let mut children: Vec<(&[u8], FirstId)> =
-            first.children.iter().map(|(name, it)| (&**name, *it)).collect();
-        children.sort_unstable();
-        for (name, child) in children {
-            let first = self.first(child);
-            let First { state, has_more, perhaps, ref children, ref text, .. } = *first;
-            let mode = first.mode.or(first.is_executable.then_some(EXECUTABLE_MODE));
-            let State::There(thing) = state else { continue };
-            if perhaps && matches!(thing, Thing::File(it) if self.size(it).first() == 0) {
-                continue;
-            }
-            let length = path.len();
-            path.push(b'/');
-            path.extend_from_slice(name);
-            let has_children = !children.is_empty() || first.was_asked || has_more;
-            let is_there = |it: &FirstId| matches!(self.first(*it).state, State::There(_));
-            // A link through which something was found: what is behind it has its name here.
-            let text = text.as_ref();
-            let (thing, gap) = match (thing, text) {
-                (Thing::Any | Thing::Link(_), Some(text)) => {
-                    let bytes = text.len() as u64;
-                    let is_as_asked = matches!(thing, Thing::Any | Thing::Link(0));
-                    let is_other = !is_as_asked && thing != Thing::Link(bytes);
-                    (Thing::Link(bytes), is_other.then_some(Gap::Text))
-                }
-                (Thing::Link(_), None) if children.values().any(is_there) => {
-                    (Thing::Directory, Some(Gap::Target))
-                }
-                (Thing::Any, None) if has_children => (Thing::Directory, None),
-                (known, _) => (known, None),
-            };
-            let children = matches!(thing, Thing::Directory);
-            let text = text.filter(|_| matches!(thing, Thing::Link(_))).map(|it| it.to_vec());
-            entries.push(Entry { path: path.clone(), thing, mode, has_more, text, gap });
-            if children {
-                self.list(child, path, entries);
-            }
-            path.truncate(length);
-        }
-    }
-
     fn child(&mut self, at: NodeId, name: &[u8]) -> NodeId {
         if let Some(child) = self.node(at).children.get(name) {
             return *child;
@@ -455,7 +405,9 @@ impl World {
         // What the program has made is empty until it puts something in.
         let now = first.map_or(State::Absent, |it| self.first(it).state);
         let text = first.and_then(|it| self.first(it).text.clone());
-        let node = Node { parent: at, children: FxHashMap::default(), now, first, text };
+        let key = Absent::key(self.node(at).inside, name);
+        let children = FxHashMap::default();
+        let node = Node { parent: at, key, inside: key, children, now, first, text };
         let id = match self.spare_nodes.pop() {
             Some(id) => {
                 *self.node_mut(id) = node;
@@ -533,23 +485,23 @@ impl World {
     /// What is here now is not what was here at the start.
     fn clear(&mut self, node: NodeId) {
         let node = self.node_mut(node);
-        (node.first, node.text) = (None, None);
+        (node.first, node.text, node.inside) = (None, None, node.key);
         node.children.clear();
     }
 
     fn swap(&mut self, one: NodeId, other: NodeId) {
         let take = |it: &mut Node| {
-            (std::mem::take(&mut it.children), it.now, (it.first.take(), it.text.take()))
+            (std::mem::take(&mut it.children), it.now, (it.first.take(), it.text.take(), it.inside))
         };
         let of_one = take(self.node_mut(one));
         let of_other = take(self.node_mut(other));
-        for (at, (children, now, (first, text))) in [(one, of_other), (other, of_one)] {
+        for (at, (children, now, (first, text, inside))) in [(one, of_other), (other, of_one)] {
             for child in children.values() {
                 self.node_mut(*child).parent = at;
             }
             let node = self.node_mut(at);
             (node.children, node.now) = (children, now);
-            (node.first, node.text) = (first, text);
+            (node.first, node.text, node.inside) = (first, text, inside);
         }
     }
 

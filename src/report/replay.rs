@@ -68,6 +68,7 @@ pub fn report<O: Out>(plan: &Planner<O>, _: &Summary, limit: usize) -> Report {
         ("links", "symbolic links before", of_kind("link")),
         ("links_of_other_length", "", Cell::Count(gaps(Gap::Text))),
         ("links_as_directories", "", Cell::Count(gaps(Gap::Target))),
+        ("directories_too_deep", "", Cell::Count(gaps(Gap::Depth))),
         ("first_bytes", "bytes in them", first_bytes),
         ("first_hole_bytes", "  known to be in holes", first_holes),
         ("unexplained", "", Cell::Count(plan.world.unexplained)),
@@ -83,6 +84,9 @@ pub fn report<O: Out>(plan: &Planner<O>, _: &Summary, limit: usize) -> Report {
         ));
     }
     report.notes.extend(links(gaps(Gap::Text), gaps(Gap::Target)));
+    report.notes.extend(Some(gaps(Gap::Depth)).filter(|it| *it > 0).map(|it| {
+        format!("{it} directories are made without what is in them: its paths are longer than any that a call can be given")
+    }));
     report
 }
 

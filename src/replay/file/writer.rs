@@ -202,7 +202,7 @@ impl<W: Write> Out for PlanWriter<W> {
 /// A reader would refuse it.
 fn too_many() -> io::Error {
     io::Error::other(
-        "the plan has more files or threads than one may have; take a part of the capture (-p, --files, --from and --to)",
+        "the plan has more files or threads than one may have; take a part of the capture (-p, -F, --from and --until)",
     )
 }
 

@@ -56,7 +56,7 @@ fn edges(all: &[Did], keeps_all: bool, forgets: bool) -> Vec<Vec<At>> {
             }
         };
         let mut before = Before::default();
-        forgotten.wait(it.by, &mut before);
+        forgotten.wait(it.by, &past(place), &mut before);
         let floor = past(place);
         things[it.thing].touch_seen((it.by, it.saw), it.touch, &floor, &mut before);
         edges.push(before.all().to_vec());

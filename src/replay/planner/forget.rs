@@ -27,10 +27,22 @@ impl<O: Out> Planner<O> {
             under_way.past(),
         );
         self.forget_at = KEPT.max(2 * self.kept());
+        #[cfg(test)]
+        if self.forgets_at_once {
+            self.forget_at = 0;
+        }
     }
 
     /// How many names, files and things are kept.
     pub(super) fn kept(&self) -> usize {
         self.world.count() + self.things.len()
+    }
+}
+
+#[cfg(test)]
+impl<O: Out> Planner<O> {
+    /// Behind each operation, whatever there is.
+    pub(super) fn forgetting_at_once(self) -> Self {
+        Self { forget_at: 0, forgets_at_once: true, ..self }
     }
 }

@@ -6,7 +6,7 @@ use crate::operation::model::{OpenFile, ProcessKey, SyscallOperation};
 use crate::replay::calls::Reason;
 use crate::replay::found;
 use crate::replay::handles::{Behind, Handle};
-use crate::replay::names::{of_file, of_given};
+use crate::replay::names::{at_start, of_file, of_given, short};
 use crate::replay::planned::Given;
 use crate::replay::things::moves_position;
 use crate::replay::world::Thing;
@@ -21,7 +21,7 @@ impl<O: Out> Planner<O> {
         let call = operation.call.call();
         if call.class == Class::Open && operation.errno().is_none() {
             let file = operation.file.as_ref().ok_or(Reason::NoName)?;
-            return Ok([Some(of_file(file)?.to_vec()), None]);
+            return Ok([Some(short(of_file(file)?.to_vec())?), None]);
         }
         // `utimensat` without a path is about its descriptor.
         let is_given = call.paths(&operation.args)[0].is_some_and(|it| it != 0);
@@ -33,7 +33,7 @@ impl<O: Out> Planner<O> {
         // The directory itself is meant.
         let first = match first.path.bytes.is_empty() {
             true => None,
-            false => Some(of_given(first)?),
+            false => Some(short(of_given(first)?)?),
         };
         if call.arg(Role::Path2).is_none() {
             return Ok([first, None]);
@@ -44,7 +44,7 @@ impl<O: Out> Planner<O> {
             true => second.path.bytes.clone(),
             false => of_given(second)?,
         };
-        Ok([first, Some(second)])
+        Ok([first, Some(short(second)?)])
     }
 
     /// What the descriptors are that it was given.
@@ -121,23 +121,7 @@ impl<O: Out> Planner<O> {
         file: &OpenFile,
         (lists, offset): (bool, u64),
     ) -> Handle {
-        let found = of_file(file).and_then(|path| {
-            let node = self.world.find(path).ok_or(Reason::NoDirectory)?;
-            let flags = file.flags.unwrap_or(0)
-                & !(libc::O_CREAT | libc::O_TRUNC | libc::O_EXCL).cast_unsigned();
-            let is_directory = lists || file.stat.is_some_and(|it| it.is_directory());
-            let behind = match is_directory {
-                true => {
-                    self.world.was_there(node, Thing::Directory);
-                    Behind::Directory
-                }
-                false => {
-                    let file = found::opened(&mut self.world, node, flags, file.stat);
-                    file.map_or(Behind::Directory, Behind::File)
-                }
-            };
-            Ok((path.to_vec(), behind))
-        });
+        let found = self.found_open(file, lists);
         let behind = found.as_ref().map_or_else(|reason| Behind::Left(*reason), |it| it.1);
         let handle = self.handles.given((process, fd), file.id, behind);
         if let Ok((path, _)) = found {
@@ -146,6 +130,33 @@ impl<O: Out> Planner<O> {
             self.given.push(Given { handle, path, file: behind, flags: file.flags, offset });
         }
         handle
+    }
+}
+
+impl<O: Out> Planner<O> {
+    /// Where an open file was at the start, and what it is.
+    fn found_open(&mut self, file: &OpenFile, lists: bool) -> Result<(Vec<u8>, Behind), Reason> {
+        let first = short(at_start(file)?.to_vec())?;
+        let is_directory = lists || file.stat.is_some_and(|it| it.is_directory());
+        // A name that is known no more has been removed: it is what was there.
+        let Ok(path) = of_file(file) else {
+            let kind = if is_directory { Thing::Directory } else { Thing::Any };
+            let thing = self.world.thing_at_start(&first, kind).ok_or(Reason::NoName)?;
+            let behind = match thing {
+                Thing::File(file) => Behind::File(file),
+                _ => Behind::Directory,
+            };
+            return Ok((first, behind));
+        };
+        let node = self.world.find(path).ok_or(Reason::NoDirectory)?;
+        if is_directory {
+            self.world.was_there(node, Thing::Directory);
+            return Ok((first, Behind::Directory));
+        }
+        let flags = file.flags.unwrap_or(0)
+            & !(libc::O_CREAT | libc::O_TRUNC | libc::O_EXCL).cast_unsigned();
+        let file = found::opened(&mut self.world, node, flags, file.stat);
+        Ok((first, file.map_or(Behind::Directory, Behind::File)))
     }
 }
 

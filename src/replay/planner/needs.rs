@@ -8,7 +8,7 @@
 //! ```
 //!
 //! In each pass the plan of everything is made along, and goes nowhere: it says which names, files and open files operations are about.
-//! Those are the same in each pass. What is found is kept by these, with the time until which it is needed: nobody needs what others do
+//! Those have the same numbers in each pass. What is found is kept by these, with the time until which it is needed: nobody needs what others do
 //! behind him. So it grows with names and files, and by one bit for each open file; not with operations.
 
 use std::convert::Infallible;
@@ -31,7 +31,7 @@ use crate::replay::links::Links;
 use crate::replay::locks::Locked;
 use crate::replay::names::of_file;
 use crate::replay::planned::Planned;
-use crate::replay::world::{FileId, NodeId, Thing, World};
+use crate::replay::world::{FileId, Keys, NodeId, Thing, World};
 use crate::units::KernelTime;
 
 /// Things that are needed, and until when.
@@ -58,6 +58,31 @@ impl<T: Copy + Eq + Hash> Until<T> {
     /// True if what begins then does something to it that is needed.
     fn has(&self, thing: T, start: KernelTime) -> bool {
         self.0.get(&thing).is_some_and(|it| start <= *it)
+    }
+}
+
+/// Names that are needed, and until when.
+#[derive(Debug, Default)]
+struct Names {
+    until: Until<u64>,
+    /// Which of them are in which directory.
+    within: FxHashMap<u64, Vec<u64>>,
+}
+
+impl Names {
+    /// It is needed; true if that is new.
+    fn add(&mut self, Keys { place, within }: Keys, until: KernelTime) -> bool {
+        if !self.until.0.contains_key(&place) {
+            self.within.entry(within).or_default().push(place);
+        }
+        self.until.add(place, until)
+    }
+
+    /// Of those in a directory that is removed nothing may be left then; true if that is new.
+    fn leave(&mut self, directory: u64, until: KernelTime) -> bool {
+        let Self { until: names, within } = self;
+        let all = within.get(&directory).into_iter().flatten();
+        all.fold(false, |is_new, it| names.add(*it, until) | is_new)
     }
 }
 
@@ -93,7 +118,7 @@ pub struct Found {
     /// Open files: who makes, copies, changes or closes their descriptors is needed.
     descriptions: Numbers,
     /// Names: who makes, renames or removes what is there is needed.
-    names: Until<NodeId>,
+    names: Names,
     /// Files: who cuts them off or makes them longer by no write is needed.
     files: Until<FileId>,
     /// Files whose bytes have to be there: who writes behind their ends is needed, too.
@@ -162,16 +187,14 @@ impl Out for Told {
 /// What can only be said before it is done.
 #[derive(Debug, Default)]
 struct About {
-    /// Where its paths lead to.
-    nodes: [Option<NodeId>; 2],
-    /// The links on the way there.
-    links: Vec<NodeId>,
+    /// Where its first path leads to.
+    node: Option<NodeId>,
+    /// The places that its paths lead through and to, the links on the way, and something in a directory that it could not remove for that.
+    places: Vec<Keys>,
     /// The places where something else is behind it.
-    changed: Vec<NodeId>,
-    /// What was in a directory that it removes.
-    within: Vec<NodeId>,
-    /// Something in a directory that it could not remove for that.
-    in_the_way: Option<NodeId>,
+    changed: Vec<u64>,
+    /// The directory that it removes.
+    removed: Option<u64>,
     /// It puts bytes where none were, for all that is known.
     lengthens: bool,
 }
@@ -243,7 +266,7 @@ impl Needs {
             return Verdict::Wanted;
         }
         if self.is_needed(operation, effects, &about, brief) {
-            self.needs(operation, &about, brief, operation.start);
+            self.needs(operation, &about, brief, operation.end.unwrap_or(operation.start));
             return Verdict::Needed;
         }
         Verdict::Out
@@ -295,29 +318,29 @@ impl Needs {
         let lengthens = self.lengthens(operation);
         let [first, last] = [nodes[0], nodes[1].or(nodes[0])];
         let world = &self.all.world;
-        if let Some(errno) = operation.errno() {
-            let removes = matches!(call.class, Class::Remove | Class::Rename);
-            let is_full = matches!(errno, libc::ENOTEMPTY | libc::EEXIST);
-            let directory = last.filter(|_| removes && is_full);
-            let is_there = |it: &NodeId| world.thing(*it).is_some();
-            let in_the_way = directory.and_then(|it| world.within(it).into_iter().find(is_there));
-            return About { nodes, links, lengthens, in_the_way, ..About::default() };
+        let removes = matches!(call.class, Class::Remove | Class::Rename);
+        let is_full = matches!(operation.errno(), Some(libc::ENOTEMPTY | libc::EEXIST));
+        let is_there = |it: &NodeId| world.thing(*it).is_some();
+        let full = last.filter(|_| removes && is_full);
+        let all = full.into_iter().flat_map(|it| world.within(it)).filter(is_there);
+        let in_the_way = all.min_by_key(|it| world.keys(*it).place);
+        let ends = nodes.into_iter().chain([in_the_way]).flatten().chain(links);
+        let places = ends.flat_map(|it| world.way(it)).map(|it| world.keys(it)).collect();
+        let about = About { node: first, places, lengthens, ..About::default() };
+        if operation.errno().is_some() {
+            return about;
         }
         let has = |flag: i32| found::open_flags(operation) & flag.cast_unsigned() != 0;
-        let is_there = first.is_some_and(|it| world.thing(it).is_some());
-        let changed: Vec<NodeId> = match call.class {
-            Class::Name => last.into_iter().collect(),
-            Class::Rename => nodes.into_iter().flatten().collect(),
-            Class::Remove => first.into_iter().collect(),
-            Class::Open if has(libc::O_CREAT) && !is_there => first.into_iter().collect(),
-            _ => Vec::new(),
+        let changed: &[Option<NodeId>] = match call.class {
+            Class::Name => &[last],
+            Class::Rename => &nodes,
+            Class::Remove => &[first],
+            Class::Open if has(libc::O_CREAT) && !first.is_some_and(|it| is_there(&it)) => &[first],
+            _ => &[],
         };
-        let within = match call.class {
-            Class::Remove | Class::Rename => last.map(|it| world.within(it)),
-            _ => None,
-        };
-        let within = within.unwrap_or_default();
-        About { nodes, links, changed, within, lengthens, in_the_way: None }
+        let changed = changed.iter().flatten().map(|it| world.keys(*it).place).collect();
+        let removed = last.filter(|_| removes).map(|it| world.inside(it));
+        About { changed, removed, ..about }
     }
 
     /// True if it writes behind the end of its file, or that is not known.
@@ -352,7 +375,7 @@ impl Needs {
         };
         let resized = self.resized(operation, about, brief);
         let written = self.written(class, brief).filter(|_| about.lengthens);
-        about.changed.iter().any(|it| found.names.has(*it, start))
+        about.changed.iter().any(|it| found.names.until.has(*it, start))
             || resized.is_some_and(|it| found.files.has(it, start))
             || written.is_some_and(|it| found.bytes.has(it, start))
             || self.locked(operation, brief).is_some_and(|it| found.locks.has(it, start))
@@ -374,18 +397,13 @@ impl Needs {
         }
         let target = operation.target.as_ref().map(|it| &it.1);
         let before = [operation.file.as_ref(), target].map(|it| self.open_before(it?));
-        let links = about.links.iter().map(|it| Some(*it));
-        let nodes = about.nodes.into_iter().chain(before).chain([about.in_the_way]).chain(links);
-        for node in nodes.flatten() {
-            for it in self.all.world.way(node) {
-                self.found.has_grown |= self.found.names.add(it, until);
-            }
+        let world = &self.all.world;
+        let before = before.into_iter().flatten().flat_map(|it| world.way(it));
+        for it in about.places.iter().copied().chain(before.map(|it| world.keys(it))) {
+            self.found.has_grown |= self.found.names.add(it, until);
         }
-        // Nothing that is in the plan may be left in a directory that is removed.
-        for it in &about.within {
-            if self.found.names.0.contains_key(it) {
-                self.found.has_grown |= self.found.names.add(*it, until);
-            }
+        if let Some(directory) = about.removed {
+            self.found.has_grown |= self.found.names.leave(directory, until);
         }
         let files = [brief.file, self.written(class, brief), self.resized(operation, about, brief)];
         for file in files.into_iter().flatten() {
@@ -420,7 +438,7 @@ impl Needs {
     /// The file of which it sets the length.
     fn resized(&self, operation: &SyscallOperation, about: &About, brief: Brief) -> Option<FileId> {
         let truncates = libc::O_TRUNC.cast_unsigned();
-        let by_name = || match about.nodes[0].and_then(|it| self.all.world.thing(it)) {
+        let by_name = || match about.node.and_then(|it| self.all.world.thing(it)) {
             Some(Thing::File(file)) => Some(file),
             _ => None,
         };
@@ -444,5 +462,13 @@ impl Sink for Needs {
     fn step(&mut self, time: KernelTime, step: &Step<'_>) -> Result<(), Infallible> {
         self.judge(time, step);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+impl Needs {
+    /// Behind each operation all is forgotten that can be.
+    pub(super) fn forgetting_at_once(self) -> Self {
+        Self { all: self.all.forgetting_at_once(), ..self }
     }
 }

@@ -101,21 +101,24 @@ impl Program {
     fn part(&self, name: &str) -> Planner<Kept> {
         let calls = vec![CallId::by_name(name).expect(name)];
         let events = Some(Events { calls, ..Events::default() });
-        self.part_of(&Filter { events, ..Filter::default() })
+        self.part_of(&Filter { events, ..Filter::default() }, false)
     }
 
-    pub(super) fn part_of(&self, filter: &Filter) -> Planner<Kept> {
+    /// The plan of a part; `forgets`: all that can be, at once.
+    pub(super) fn part_of(&self, filter: &Filter, forgets: bool) -> Planner<Kept> {
         let mut found = Found::default();
         for passes in 0.. {
             assert!(passes < 99, "it does not end");
-            let mut needs = Needs::new(filter.clone(), found, &Links::default());
+            let needs = Needs::new(filter.clone(), found, &Links::default());
+            let mut needs = if forgets { needs.forgetting_at_once() } else { needs };
             let Ok(()) = self.tell(&mut needs);
             found = needs.found;
             if !found.take_grown() {
                 break;
             }
         }
-        let mut selected = Selected::new(filter.clone(), found, &Links::default(), Kept::default());
+        let selected = Selected::new(filter.clone(), found, &Links::default(), Kept::default());
+        let mut selected = if forgets { selected.forgetting_at_once() } else { selected };
         let Ok(()) = self.tell(&mut selected);
         let (planner, mut needs) = selected.end();
         assert!(!needs.found.take_grown());

@@ -336,6 +336,7 @@ proptest! {
         choices in prop::collection::vec(any::<[u8; 4]>(), 1..120),
         wanted in 0_usize..11,
         window in prop::option::of((any::<u16>(), any::<u16>())),
+        forgets: bool,
     ) {
         let mut original = Original::default();
         choices.iter().for_each(|it| original.does(*it));
@@ -348,10 +349,11 @@ proptest! {
             window: window.map(|it| (time(it.0), time(it.1))),
             ..Filter::default()
         };
-        let mut whole = Planner::new(Kept::default());
+        let whole = Planner::new(Kept::default());
+        let mut whole = if forgets { whole.forgetting_at_once() } else { whole };
         let Ok(()) = program.tell(&mut whole);
         prop_assert_eq!(replayed(&whole), Vec::<String>::new(), "the whole");
-        let planner = program.part_of(&filter);
+        let planner = program.part_of(&filter, forgets);
         prop_assert_eq!(replayed(&planner), Vec::<String>::new());
         prop_assert_eq!(planner.given.len(), 0);
         let is_wanted = |it: &&(Box<SyscallOperation>, Vec<FdEffect>)| {

@@ -49,8 +49,10 @@ impl<O: Out> Sink for Selected<O> {
                 Ok(())
             }
             (Verdict::Needed, _) => {
-                planner.needed += 1;
-                planner.step(time, step)
+                planner.is_needed = true;
+                planner.step(time, step)?;
+                planner.is_needed = false;
+                Ok(())
             }
             (_, Step::SyscallEnded(it, effects)) => {
                 planner.not_done(verdict, What::Call(it.call));
@@ -109,5 +111,14 @@ impl<O: Out> Planner<O> {
         let flight = self.lanes.over(operation.id);
         self.under_way.over(Inside::Operation(operation.id));
         flight.into_iter().for_each(|it| self.lanes.settled(it.thread));
+    }
+}
+
+#[cfg(test)]
+impl<O: Out> Selected<O> {
+    /// Behind each operation all is forgotten that can be.
+    pub(super) fn forgetting_at_once(self) -> Self {
+        let Self { needs, planner } = self;
+        Self { needs: needs.forgetting_at_once(), planner: planner.forgetting_at_once() }
     }
 }

@@ -7,10 +7,20 @@ impl World {
     /// Everything that was there at the start is as `all` has it, which has seen all that this one has, and more. What is in here only because
     /// something is missing that made it was not there.
     pub fn as_in(&mut self, all: &Self) {
-        self.first_as_in(FirstId(0), all, FirstId(0));
+        let mut places = vec![(FirstId(0), FirstId(0))];
+        while let Some((at, in_all)) = places.pop() {
+            self.first_as_in(at, all, in_all, &mut places);
+        }
     }
 
-    fn first_as_in(&mut self, at: FirstId, all: &Self, in_all: FirstId) {
+    /// What is in a directory goes into `places`, with its place in `all`.
+    fn first_as_in(
+        &mut self,
+        at: FirstId,
+        all: &Self,
+        in_all: FirstId,
+        places: &mut Vec<(FirstId, FirstId)>,
+    ) {
         let children: Vec<_> =
             self.first(at).children.iter().map(|(name, it)| (name.clone(), *it)).collect();
         let mut has_something = false;
@@ -23,7 +33,7 @@ impl World {
             };
             self.state_as_in(child, all, known);
             has_something |= matches!(self.first(child).state, State::There(_));
-            self.first_as_in(child, all, known);
+            places.push((child, known));
         }
         let has_more = all.first(in_all).has_more;
         self.first_mut(at).has_more &= has_more || !has_something;

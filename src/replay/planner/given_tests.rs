@@ -1,0 +1,105 @@
+//! Files that were open before the first operation, and got another name or lost it; paths that are too long.
+
+use std::rc::Rc;
+
+use super::needs_tests::{Program, given};
+use super::tests::Kept;
+use super::*;
+use crate::operation::model::{FilePath, Named, OpenFile, PathSource};
+use crate::replay::world::Gap;
+use crate::units::Fd;
+
+/// What is open as descriptor 5, as it is called after it had that name.
+fn open(path: &str, source: PathSource, before: Option<&str>) -> Rc<OpenFile> {
+    Rc::new(OpenFile {
+        id: 77,
+        path: Some(FilePath::new(path, source)),
+        first_path: before.map(|it| FilePath::new(it, PathSource::Link)),
+        given: None,
+        stat: None,
+        flags: Some(libc::O_RDWR.cast_unsigned()),
+        pre_created: true,
+    })
+}
+
+/// A write to it.
+fn writes(program: &mut Program, file: Rc<OpenFile>) {
+    program.does(("pwrite64", [5, 1, 13, 0, 0, 0], 13), None);
+    let (operation, _) = program.did.last_mut().expect("it was added");
+    (operation.fd, operation.file, operation.offset) = (Some(Fd(5)), Some(file), Some(0));
+}
+
+fn named(name: &str, first: &str, second: Option<&str>) -> Program {
+    let mut program = Program::default();
+    let named = Named { first: given(first), second: second.and_then(given) };
+    program.does((name, [1, 1, 0, 0, 0, 0], 0), Some(named));
+    program
+}
+
+/// What is open at its start, and what is there.
+fn start(program: &Program) -> (Vec<String>, Vec<String>) {
+    let mut planner = Planner::new(Kept::default());
+    let Ok(()) = program.tell(&mut planner);
+    assert_eq!(planner.left, BTreeMap::new());
+    let shown = |it: &[u8]| String::from_utf8_lossy(it).into_owned();
+    let given = planner.given.iter().map(|it| shown(&it.path)).collect();
+    let there = planner.world.entries().iter().map(|it| shown(&it.path)).collect();
+    (given, there)
+}
+
+/// Fails if it is opened under a name that it has only later.
+#[test]
+fn a_file_that_was_renamed_is_open_as_it_was_called() {
+    let mut program = named("rename", "/d/log", Some("/d/log.1"));
+    writes(&mut program, open("/d/log.1", PathSource::Renamed, Some("/d/log")));
+    let (given, there) = start(&program);
+    assert_eq!(given, ["/d/log"]);
+    assert_eq!(there, ["/d", "/d/log"]);
+}
+
+/// Fails if what works on a file is left out because that was removed.
+#[test]
+fn a_file_that_was_removed_is_open_as_it_was_called() {
+    let mut program = named("unlink", "/d/log", None);
+    writes(&mut program, open("/d/log (deleted)", PathSource::Renamed, Some("/d/log")));
+    let (given, there) = start(&program);
+    assert_eq!(given, ["/d/log"]);
+    assert_eq!(there, ["/d", "/d/log"]);
+}
+
+/// Fails if a path that no call takes is in a plan, or paths with many parts take memory by their square.
+#[test]
+fn a_path_that_is_too_long_is_left() {
+    let longest = "/a".repeat(2047);
+    let program = named("unlink", &longest, None);
+    assert_eq!(start(&program).1.len(), 2047);
+    let program = named("unlink", &(longest + "/b"), None);
+    let mut planner = Planner::new(Kept::default());
+    let Ok(()) = program.tell(&mut planner);
+    let left: Vec<_> = planner.left.keys().map(|it| it.0).collect();
+    assert_eq!(left, [Reason::TooLong]);
+    assert_eq!(planner.world.entries(), []);
+}
+
+/// Fails if what renames have made deeper than any path is more than the stack takes, or is not told.
+#[test]
+fn a_tree_may_be_deeper_than_paths() {
+    let mut program = Program::default();
+    let deep = "/a".repeat(2000);
+    for number in 0..40 {
+        let (from, to) = (format!("/t{number}{deep}/x"), format!("/t{}", number + 1));
+        let named = Named { first: given(&from), second: given(&to) };
+        program.does(("rename", [1, 1, 0, 0, 0, 0], 0), Some(named));
+    }
+    let mut planner = Planner::new(Kept::default());
+    let Ok(()) = program.tell(&mut planner);
+    let entries = planner.world.entries();
+    assert_eq!(entries.iter().map(|it| it.path.len()).max(), Some(4095));
+    let gaps: Vec<_> = entries.iter().filter(|it| it.gap.is_some()).map(|it| it.gap).collect();
+    assert_eq!(gaps, [Some(Gap::Depth)]);
+    // All of it is looked at here.
+    let mut again = Planner::new(Kept::default());
+    let Ok(()) = program.tell(&mut again);
+    planner.world.as_in(&again.world);
+    assert_eq!(planner.world.entries(), entries);
+}

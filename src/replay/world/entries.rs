@@ -1,0 +1,127 @@
+//! What was there at the start, for a replay to make.
+
+use super::{First, FirstId, Size, State, Thing, World};
+use crate::replay::names::is_short;
+
+/// Permissions of a file of which nothing is known but that somebody may execute it.
+const EXECUTABLE_MODE: u32 = 0o755;
+
+/// A file or directory that was there at the start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// From the root.
+    pub path: Vec<u8>,
+    /// What it was.
+    pub thing: Thing,
+    /// Permissions, if something has shown them.
+    pub mode: Option<u32>,
+    /// A directory that something else is in.
+    pub has_more: bool,
+    /// What a link contains, if it is known where it led.
+    pub text: Option<Vec<u8>>,
+    /// What of it is not known, or not made.
+    pub gap: Option<Gap>,
+}
+
+/// What of an entry is not known, or not made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gap {
+    /// Something was found behind it, and nothing has shown where that is: it becomes a directory.
+    Target,
+    /// No text of its length leads where it led: it gets one of another length.
+    Text,
+    /// Of a directory: from the root, paths of what was in it are longer than any that a call can be given. That is not made.
+    Depth,
+}
+
+impl World {
+    /// Everything that was there at the start, directories before what is in them, in the order of names.
+    pub fn entries(&self) -> Vec<Entry> {
+        let mut entries = Vec::new();
+        let mut path = Vec::new();
+        // Renames can make it deeper than a stack.
+        let mut open = vec![(0, None, self.in_order(FirstId(0)))];
+        while let Some((length, directory, children)) = open.last_mut() {
+            path.truncate(*length);
+            let Some((name, child)) = children.next() else {
+                open.pop();
+                continue;
+            };
+            let first = self.first(child);
+            let State::There(thing) = first.state else { continue };
+            if first.perhaps && matches!(thing, Thing::File(it) if self.size(it).first() == 0) {
+                continue;
+            }
+            path.push(b'/');
+            path.extend_from_slice(name);
+            if !is_short(&path) {
+                let directory = directory.and_then(|it: usize| entries.get_mut(it));
+                directory.into_iter().for_each(|it: &mut Entry| it.gap = Some(Gap::Depth));
+                continue;
+            }
+            let entry = self.entry(&path, first, thing);
+            if entry.thing == Thing::Directory {
+                open.push((path.len(), Some(entries.len()), self.in_order(child)));
+            }
+            entries.push(entry);
+        }
+        entries
+    }
+
+    /// What was in a directory.
+    fn in_order(&self, at: FirstId) -> std::vec::IntoIter<(&[u8], FirstId)> {
+        let children = &self.first(at).children;
+        let mut children: Vec<_> = children.iter().map(|(name, it)| (&**name, *it)).collect();
+        children.sort_unstable();
+        children.into_iter()
+    }
+
+    fn entry(&self, path: &[u8], first: &First, thing: Thing) -> Entry {
+        let First { has_more, ref children, ref text, .. } = *first;
+        let mode = first.mode.or(first.is_executable.then_some(EXECUTABLE_MODE));
+        let has_children = !children.is_empty() || first.was_asked || has_more;
+        let is_there = |it: &FirstId| matches!(self.first(*it).state, State::There(_));
+        // A link through which something was found: what is behind it has its name here.
+        let text = text.as_ref();
+        let (thing, gap) = match (thing, text) {
+            (Thing::Any | Thing::Link(_), Some(text)) => {
+                let bytes = text.len() as u64;
+                let is_as_asked = matches!(thing, Thing::Any | Thing::Link(0));
+                let is_other = !is_as_asked && thing != Thing::Link(bytes);
+                (Thing::Link(bytes), is_other.then_some(Gap::Text))
+            }
+            (Thing::Link(_), None) if children.values().any(is_there) => {
+                (Thing::Directory, Some(Gap::Target))
+            }
+            (Thing::Any, None) if has_children => (Thing::Directory, None),
+            (known, _) => (known, None),
+        };
+        let text = text.filter(|_| matches!(thing, Thing::Link(_))).map(|it| it.to_vec());
+        Entry { path: path.to_vec(), thing, mode, has_more, text, gap }
+    }
+
+    /// What was at a place at the start, whatever has become of it: a directory, or a file, which is made known if nothing was known of it. `None`:
+    /// it was something else, or nothing.
+    pub fn thing_at_start(&mut self, path: &[u8], kind: Thing) -> Option<Thing> {
+        let mut at = FirstId(0);
+        for part in path.split(|it| *it == b'/').filter(|it| !it.is_empty()) {
+            if matches!(self.first(at).state, State::Unasked | State::There(Thing::Any)) {
+                self.first_mut(at).state = State::There(Thing::Directory);
+            }
+            let known = self.first(at).children.get(part).copied();
+            at = known.or_else(|| self.first_child(at, part))?;
+        }
+        match (self.first(at).state, kind) {
+            (State::There(it @ (Thing::File(_) | Thing::Directory)), _) => Some(it),
+            (State::Unasked | State::There(Thing::Any), kind) => {
+                let thing = match kind {
+                    Thing::Directory => kind,
+                    _ => Thing::File(self.new_file(Size::THERE)),
+                };
+                self.first_mut(at).state = State::There(thing);
+                Some(thing)
+            }
+            _ => None,
+        }
+    }
+}
