@@ -21,7 +21,7 @@ use std::rc::Rc;
 use rustc_hash::FxHashMap;
 
 pub use self::entries::{Entry, Gap};
-use self::forget::Absent;
+use self::forget::{Numbers, key};
 use super::layout::{Kind, Layout, Part};
 use super::size::Size;
 
@@ -120,7 +120,9 @@ pub struct World {
     /// Places that may be used again.
     spare_nodes: Vec<NodeId>,
     spare_firsts: Vec<FirstId>,
-    absent: Absent,
+    /// What is forgotten of names that were absent, and of those that may be directories.
+    absent: Numbers,
+    asked: Numbers,
     /// Operations that found something else than those before them had left.
     pub unexplained: u64,
 }
@@ -146,7 +148,8 @@ impl Default for World {
             files: 0,
             spare_nodes: Vec::new(),
             spare_firsts: Vec::new(),
-            absent: Absent::default(),
+            absent: Numbers::default(),
+            asked: Numbers::default(),
             unexplained: 0,
         }
     }
@@ -405,7 +408,7 @@ impl World {
         // What the program has made is empty until it puts something in.
         let now = first.map_or(State::Absent, |it| self.first(it).state);
         let text = first.and_then(|it| self.first(it).text.clone());
-        let key = Absent::key(self.node(at).inside, name);
+        let key = key(self.node(at).inside, name);
         let children = FxHashMap::default();
         let node = Node { parent: at, key, inside: key, children, now, first, text };
         let id = match self.spare_nodes.pop() {
@@ -428,18 +431,19 @@ impl World {
         if let Some(child) = self.first(at).children.get(name) {
             return (!self.first(*child).is_gone).then_some(*child);
         }
-        let key = Absent::key(self.first(at).key, name);
+        let key = key(self.first(at).key, name);
         if self.absent.has(key) {
             return None;
         }
+        let first = First { was_asked: self.asked.has(key), ..First::new(key) };
         let id = match self.spare_firsts.pop() {
             Some(id) => {
-                *self.first_mut(id) = First::new(key);
+                *self.first_mut(id) = first;
                 id
             }
             None => {
                 let id = FirstId(u32::try_from(self.firsts.len()).expect("fewer names than bytes"));
-                self.firsts.push(First::new(key));
+                self.firsts.push(first);
                 id
             }
         };

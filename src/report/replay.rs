@@ -72,6 +72,7 @@ pub fn report<O: Out>(plan: &Planner<O>, _: &Summary, limit: usize) -> Report {
         ("first_bytes", "bytes in them", first_bytes),
         ("first_hole_bytes", "  known to be in holes", first_holes),
         ("unexplained", "", Cell::Count(plan.world.unexplained)),
+        ("names_lost", "", Cell::Count(plan.world.lost())),
     ];
     let mut report = Report { kind: "replay plan", facts, ..Report::default() };
     report.notes.extend(durations(plan, busy));
@@ -83,6 +84,12 @@ pub fn report<O: Out>(plan: &Planner<O>, _: &Summary, limit: usize) -> Report {
             plan.world.unexplained
         ));
     }
+    report.notes.extend(Some(plan.world.lost()).filter(|it| *it > 0).map(|it| {
+        format!(
+            "of {it} names that were not there at the start this is not known any more, as there were so many: one that somebody else has made \
+             since is taken for one that was there"
+        )
+    }));
     report.notes.extend(links(gaps(Gap::Text), gaps(Gap::Target)));
     report.notes.extend(Some(gaps(Gap::Depth)).filter(|it| *it > 0).map(|it| {
         format!("{it} directories are made without what is in them: its paths are longer than any that a call can be given")

@@ -6,31 +6,41 @@ use rustc_hash::FxHashSet;
 
 use super::{FileId, FirstId, NodeId, State, Thing, World};
 
-/// Forgotten names that are known to have been absent at the start; some 20 MiB. With more of them it begins anew: who then finds one of the
-/// oldest again that nobody was seen to make takes it for one that was there.
-const ABSENT_MAX: usize = 1 << 20;
+/// Names that are known to have been absent at the start, or to have been asked for something in them; some 20 MiB each. With more of them the
+/// oldest are lost: who then finds one of them again that nobody was seen to make takes it for one that was there.
+pub(super) const NUMBERS_MAX: u32 = 1 << 20;
 
-/// Names that were not there at the start, and of which nothing else is known.
+/// A number for a name in the directory of that number.
+pub(super) fn key(directory: u64, name: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (directory, name).hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Numbers of names of which nothing else is known.
 #[derive(Debug, Default)]
-pub(super) struct Absent(FxHashSet<u64>);
+pub(super) struct Numbers {
+    newer: FxHashSet<u64>,
+    older: FxHashSet<u64>,
+    lost: u64,
+}
 
-impl Absent {
-    /// A number for a name in the directory of that number.
-    pub(super) fn key(directory: u64, name: &[u8]) -> u64 {
-        let mut hasher = DefaultHasher::new();
-        (directory, name).hash(&mut hasher);
-        hasher.finish()
-    }
-
+impl Numbers {
     pub(super) fn has(&self, key: u64) -> bool {
-        self.0.contains(&key)
+        self.newer.contains(&key) || self.older.contains(&key)
     }
 
-    fn add(&mut self, key: u64) {
-        if self.0.len() >= ABSENT_MAX {
-            self.0.clear();
+    pub(super) fn add(&mut self, key: u64) {
+        if self.newer.len() >= NUMBERS_MAX as usize / 2 {
+            self.lost += self.older.len() as u64;
+            self.older = std::mem::take(&mut self.newer);
         }
-        self.0.insert(key);
+        self.newer.insert(key);
+    }
+
+    /// How many are not kept any more.
+    pub(super) fn lost(&self) -> u64 {
+        self.lost
     }
 }
 
@@ -92,7 +102,7 @@ impl World {
         let parent = self.first(parent);
         match parent.children.get(name).copied() {
             Some(first) => self.first_mut(first).is_gone = true,
-            None => self.absent.add(Absent::key(parent.key, name)),
+            None => self.absent.add(key(parent.key, name)),
         }
     }
 
@@ -110,21 +120,24 @@ impl World {
         }
         for parent in order.into_iter().rev() {
             let mut children = std::mem::take(&mut self.first_mut(parent).children);
-            let key = self.first(parent).key;
+            let directory = self.first(parent).key;
             let count = children.len();
             children.retain(|name, child| {
                 let it = self.first(*child);
                 let was_there = matches!(it.state, State::There(_)) || !it.children.is_empty();
                 // Who was asked for something in it is a directory, if it was there.
                 let leads = it.was_asked && it.state == State::Unasked;
-                let stays = was_there || leads || it.text.is_some() || is_used[child.0 as usize];
-                if !stays {
-                    if it.is_gone || it.state == State::Absent {
-                        self.absent.add(Absent::key(key, name));
-                    }
-                    self.spare_firsts.push(*child);
+                let stays = was_there || it.text.is_some() || is_used[child.0 as usize];
+                if stays {
+                    return true;
                 }
-                stays
+                if it.is_gone || it.state == State::Absent {
+                    self.absent.add(key(directory, name));
+                } else if leads {
+                    self.asked.add(key(directory, name));
+                }
+                self.spare_firsts.push(*child);
+                false
             });
             children.shrink_to_fit();
             let parent = self.first_mut(parent);
@@ -150,7 +163,12 @@ impl World {
 
     /// True if this name in a directory was absent at the start, and is forgotten.
     pub(super) fn has_forgotten(&self, directory: FirstId, name: &[u8]) -> bool {
-        self.absent.has(Absent::key(self.first(directory).key, name))
+        self.absent.has(key(self.first(directory).key, name))
+    }
+
+    /// Names of which it is not known any more that they were absent at the start, or directories if they were there.
+    pub fn lost(&self) -> u64 {
+        self.absent.lost() + self.asked.lost()
     }
 
     /// True if a file is not forgotten.

@@ -1,3 +1,4 @@
+use super::forget::NUMBERS_MAX;
 use super::*;
 use crate::replay::links::Links;
 
@@ -248,6 +249,37 @@ fn what_comes_and_goes_leaves_nothing_behind() {
     assert!(world.is_absent(again) && !world.is_unasked(again));
     let new = at(&mut world, "/d/new");
     assert!(world.is_unasked(new));
+}
+
+/// Fails if directories in which nothing was found are kept for ever, or are files when they are found.
+#[test]
+fn directories_that_were_only_asked_in_leave_nothing_behind() {
+    let look = |world: &mut World| {
+        for number in 0..2003 {
+            let node = at(world, &format!("/c/{number}/meta"));
+            world.was_absent(node);
+            if number % 100 == 0 {
+                world.forget_names(|_| false);
+            }
+        }
+        world.forget_names(|_| false);
+        assert!(world.count() < 10, "{}", world.count());
+        assert_eq!(world.lost(), 0);
+        let found = at(world, "/c/7");
+        world.was_there(found, Thing::Any);
+    };
+    check(look, "/c d, /c/7 d");
+}
+
+/// Fails if more numbers are kept than there is room for, or that some are not is not counted.
+#[test]
+fn numbers_that_are_lost_are_counted() {
+    let mut numbers = Numbers::default();
+    let half = u64::from(NUMBERS_MAX) / 2;
+    (0..3 * half).for_each(|it| numbers.add(it));
+    assert!(numbers.has(half) && numbers.has(3 * half - 1));
+    assert_eq!([numbers.has(0), numbers.has(half - 1)], [false; 2]);
+    assert_eq!(numbers.lost(), half);
 }
 
 fn links(all: &[(&str, &str)]) -> Links {
