@@ -5,6 +5,7 @@ use std::sync::mpsc::Sender;
 use super::load::{Besides, Due, Got};
 use super::progress::Count;
 use super::run::{Order, Pacing};
+use super::turns::Others;
 use super::worker::{Shared, Told};
 use crate::sys::again::{Batch, Memory};
 
@@ -112,6 +113,16 @@ impl<'a> Course<'a> {
             Order::Dependencies => waits.iter().all(|it| turns.is_done(*it)),
             Order::Thread | Order::None => true,
         }
+    }
+
+    /// It waits for those, and nothing else can be done meanwhile; `None`: no longer.
+    pub(super) fn waits(&self, those: Option<(&Due, &[(u32, u32)])>) {
+        let turns = &self.shared.turns;
+        let others = those.and_then(|(due, waits)| match self.shared.options.order {
+            Order::Total => Some(Others::Turn(due.turn)),
+            _ => waits.iter().find(|it| !turns.is_done(**it)).map(|it| Others::Operation(*it)),
+        });
+        turns.waits(self.worker, others);
     }
 
     /// Makes the call.
