@@ -18,7 +18,7 @@ use iotrace_perf::replay::planner::{Out, Planner};
 use nix::fcntl::{AT_FDCWD, OFlag, RenameFlags, openat, renameat2};
 use nix::sys::stat::{Mode, mkdirat};
 use support::mounted::Mounted;
-use support::need::{Need, require_all};
+use support::need::{Need, require, require_all};
 use support::process::{Finished, run};
 use support::recording::{BINARY, TIMEOUT, iotrace};
 use support::{scratch_dir, text};
@@ -35,8 +35,13 @@ struct Replay {
 impl Replay {
     /// Of so many threads, each of which makes a directory.
     fn new(dir: &Path, threads: u32) -> Self {
+        Self::with(dir, threads, |_, _| {})
+    }
+
+    /// The same with something else in its plan.
+    fn with(dir: &Path, threads: u32, change: impl Fn(&mut Planned, &mut Who)) -> Self {
         let [plan, root] = ["plan", "root"].map(|it| dir.join(it));
-        fs::write(&plan, plan_of(threads, std::env::consts::ARCH)).expect("space");
+        fs::write(&plan, plan_of(threads, std::env::consts::ARCH, change)).expect("space");
         Self { plan, root }
     }
 
@@ -45,8 +50,13 @@ impl Replay {
     }
 
     fn run(&self) -> Finished {
+        self.run_with(&[])
+    }
+
+    fn run_with(&self, options: &[&str]) -> Finished {
         let (plan, root) = (text(&self.plan), text(&self.root));
-        iotrace(&["replay", "run", plan, "--root", root, "--speed", "max", "--json"])
+        let first = ["replay", "run", plan, "--root", root, "--speed", "max", "--json"];
+        iotrace(&[&first, options].concat())
     }
 
     fn purge(&self) -> Finished {
@@ -65,10 +75,10 @@ impl Replay {
 }
 
 /// The bytes of a plan.
-fn plan_of(threads: u32, machine: &str) -> Vec<u8> {
+fn plan_of(threads: u32, machine: &str, change: impl Fn(&mut Planned, &mut Who)) -> Vec<u8> {
     let mut planner = Planner::new(PlanWriter::new(Vec::new()).expect("memory"));
     for number in 0..threads {
-        let planned = Planned {
+        let mut planned = Planned {
             at: At { worker: Worker(number), number: 0 },
             call: CallId::by_name("mkdir").expect("a row"),
             asynchronous: None,
@@ -90,8 +100,10 @@ fn plan_of(threads: u32, machine: &str) -> Vec<u8> {
             implicit: false,
             before: Vec::new(),
         };
+        let mut who = Who { worker: Worker(number), pid: 1, tid: 1, ..Who::default() };
+        change(&mut planned, &mut who);
         planner.out.planned(&planned).expect("memory");
-        planner.who.push(Who { worker: Worker(number), pid: 1, tid: 1, ..Who::default() });
+        planner.who.push(who);
     }
     finish(planner, machine).expect("memory")
 }
@@ -280,7 +292,7 @@ fn plans_for_other_machines_are_refused() {
     }
     let dir = scratch_dir("hostile");
     let replay = Replay::new(dir.path(), 1);
-    fs::write(&replay.plan, plan_of(1, "m68k")).expect("space");
+    fs::write(&replay.plan, plan_of(1, "m68k", |_, _| {})).expect("space");
     for finished in [replay.init(), replay.run()] {
         assert!(!finished.status.success());
         assert!(finished.stderr().contains("it is for m68k machines"), "{}", finished.stderr());
@@ -302,4 +314,52 @@ fn too_many_threads_are_refused() {
     assert!(finished.stderr().contains("10007 threads would be there"), "{}", finished.stderr());
     replay.init().success();
     replay.purge().success();
+}
+
+/// Fails if lanes that few threads serve are counted as so many threads.
+#[test]
+fn many_lanes_are_no_threads() {
+    if !require_all(&[Need::Root, Need::IoUring]) {
+        return;
+    }
+    let dir = scratch_dir("hostile");
+    let replay = Replay::with(dir.path(), 10_007, |planned, who| {
+        (who.lane, who.tid) = (Some(planned.at.worker.0), i32::from(planned.at.worker.0 % 2 == 0));
+    });
+    replay.init().success();
+    let report = replay.run_with(&["--engine", "io_uring"]).success().stdout();
+    let report: serde_json::Value = serde_json::from_str(&report).expect("a report");
+    assert_eq!((&report["operations"], &report["rings"]), (&10_007.into(), &2.into()));
+    assert_eq!((&report["mismatches"], &report["threads_at_once"]), (&0.into(), &2.into()));
+}
+
+/// Fails if a plan whose threads wait for each other, or for what it does not have, is replayed for ever without a word.
+#[test]
+fn who_waits_in_vain_is_told() {
+    if !require_all(&[Need::Root]) {
+        return;
+    }
+    let check = |options: &[&str], before: fn(u32) -> Option<(u32, u32)>, waiting: usize| {
+        let dir = scratch_dir("hostile");
+        let replay = Replay::with(dir.path(), 3, |planned, who| {
+            let at = |(worker, number)| At { worker: Worker(worker), number };
+            planned.before.extend(before(planned.at.worker.0).map(at));
+            who.lane = Some(planned.at.worker.0).filter(|it| *it == 1);
+        });
+        replay.init().success();
+        let finished = replay.run_with(options);
+        assert_eq!(finished.status.code(), Some(125), "{}", finished.stderr());
+        let told = format!(": {waiting} threads of it wait for each other, or for operations that");
+        assert!(finished.stderr().contains(&told), "{}", finished.stderr());
+        // The others have done what they had to do.
+        let done = fs::read_dir(replay.files()).expect("there").count();
+        assert_eq!(done, 3 - waiting, "{options:?}");
+        replay.purge().success();
+    };
+    let rings: &[&str] = &["--engine", "io_uring"];
+    for options in [&[][..], rings].into_iter().filter(|it| it.is_empty() || require(Need::IoUring))
+    {
+        check(options, |it| (it == 1).then_some((0, 1)), 1);
+        check(options, |it| (it < 2).then_some((1 - it, 0)), 2);
+    }
 }

@@ -258,8 +258,76 @@ fn a_disk_that_is_full_meanwhile_is_counted() {
     assert!(finished.stderr().contains("could not be listed"), "{}", finished.stderr());
     let finished = replay.run();
     assert!(finished.stderr().contains("(running); make them again"), "{}", finished.stderr());
+    // Each round says so, and it is told once.
     replay.init(&[]).success();
-    replay.run();
+    let finished = run(&mut replay.command(&["--speed", "max", "--loop", "2"]), TIMEOUT);
+    let says = finished.expect("it ends").stderr();
+    assert_eq!(says.matches("could not be listed").count(), 1, "{says}");
+    assert!(!says.contains("replay run"), "what is next is no more than the next round: {says}");
     replay.purge().success();
     assert_eq!(fs::read_dir(disk.path()).expect("there").count(), 0);
+}
+
+/// The process that is this one's child and does this, stopped there.
+fn stopped_child(parent: &Child, verb: &str) -> Option<Pid> {
+    let tasks = format!("/proc/{0}/task/{0}/children", parent.id());
+    let children = fs::read_to_string(tasks).ok()?;
+    let does = |it: &&str| {
+        let line = fs::read(format!("/proc/{it}/cmdline")).unwrap_or_default();
+        line.split(|it| *it == 0).any(|it| it == verb.as_bytes())
+    };
+    let child = children.split_whitespace().find(does)?;
+    let pid = Pid::from_raw(child.parse().expect("a number"));
+    kill(pid, Signal::SIGSTOP).ok()?;
+    // One that has ended meanwhile has no arguments any more.
+    does(&child).then_some(pid)
+}
+
+/// Fails if Ctrl-C between two rounds loses what was done, or is told as a failure.
+#[test]
+fn rounds_that_were_done_are_told() {
+    if !require_all(&[Need::Root, Need::KernelFile("/proc/1/task/1/children")]) {
+        return;
+    }
+    let dir = scratch_dir("stop");
+    let calls = [(0, r#"mkdir("/new", 0700) = 0"#)];
+    let check = |signal: Signal| {
+        let replay = Replay::new(dir.path(), &calls);
+        replay.init(&[]).success();
+        let mut command = replay.command(&["--loop", "100003", "--speed", "max"]);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut running = command.spawn().expect("it starts");
+        let mut init = None;
+        until("a round begins", || {
+            init = stopped_child(&running, "init");
+            init.is_some()
+        });
+        let init = init.expect("found");
+        if signal == Signal::SIGINT {
+            // The terminal tells all of them.
+            kill(Pid::from_raw(running.id().try_into().expect("a number")), signal).expect("ours");
+        }
+        kill(init, signal).expect("a child of ours");
+        let _ = kill(init, Signal::SIGCONT);
+        let code = wait(&mut running, TIMEOUT).expect("it ends").code();
+        let told = |mut from: Box<dyn std::io::Read>| {
+            let mut told = String::new();
+            from.read_to_string(&mut told).expect("text");
+            told
+        };
+        let stdout = told(Box::new(running.stdout.take().expect("a pipe")));
+        (code, stdout, told(Box::new(running.stderr.take().expect("a pipe"))))
+    };
+    let (code, stdout, stderr) = check(Signal::SIGINT);
+    let report: Value = serde_json::from_str(&stdout).expect(&stderr);
+    assert_eq!((code, &report["rounds_wanted"]), (Some(1), &100_003.into()), "{report:#}");
+    assert!(report["rounds"].as_u64() >= Some(1) && report["operations"] == report["rounds"]);
+    assert!(report["notes"].to_string().contains("stopped before its last round"), "{report:#}");
+    // What ends a round from outside is told.
+    let (code, stdout, stderr) = check(Signal::SIGKILL);
+    assert_eq!((code, &*stdout), (Some(125), ""));
+    assert!(
+        stderr.contains("replay init of a round was ended from outside (signal: 9"),
+        "{stderr}"
+    );
 }

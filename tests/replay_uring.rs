@@ -4,21 +4,20 @@ mod support;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::process::{Child, Command, Stdio};
 
 use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::stat::Mode;
+use nix::unistd::{Pid, mkfifo};
 use serde_json::Value;
 use support::need::Need;
 use support::process::{Finished, run, wait};
-use support::recording::{BINARY, TIMEOUT, alone, can_record, compile, iotrace, record};
+use support::recording::{
+    BINARY, TIMEOUT, alone, can_record, compile, iotrace, record, wait_until,
+};
 use support::{scratch_dir, text};
 
 const UPROBES: Need = Need::KernelFile("/sys/kernel/tracing/uprobe_events");
-
-/// Not where nobody may have a ring.
-const URING: Need = Need::KernelFile("/proc/sys/kernel/io_uring_disabled");
 
 const NAMED: [&str; 6] = ["--source", "tracefs", "--names", "uprobe", "-e", "%default,%stat,%attr"];
 
@@ -76,6 +75,12 @@ impl Replay {
         run(Command::new(BINARY).args(self.command(options)), TIMEOUT).expect("it ends")
     }
 
+    /// Where the replay has what the program had there.
+    fn inside(&self, path: &str) -> PathBuf {
+        let place = self.place.strip_prefix("/").expect("from the root");
+        self.root.join("files").join(place).join(path)
+    }
+
     /// What a replay with and one without a ring report, which has to be the same.
     #[track_caller]
     fn both(&self, options: &[&str]) -> [Value; 2] {
@@ -85,9 +90,7 @@ impl Replay {
             let report: Value =
                 serde_json::from_str(&told).unwrap_or_else(|_| panic!("{}", finished.stderr()));
             assert_eq!(report["mismatches"], 0, "{options:?}: {:#}", report["first_mismatches"]);
-            let inside = self.place.strip_prefix("/").expect("from the root");
-            let files = self.root.join("files").join(inside);
-            assert_eq!(lengths(&files), lengths(&self.place), "{options:?}");
+            assert_eq!(lengths(&self.inside(".")), lengths(&self.place), "{options:?}");
             report
         });
         let [calls, ring] = &reports;
@@ -118,7 +121,7 @@ fn number(report: &Value, key: &str) -> u64 {
 /// Fails if an operation is not done or has another result with a ring, whatever keeps operations apart, or if lanes are threads there, too.
 #[test]
 fn one_thread_does_what_lanes_do() {
-    if !can_record(&[UPROBES, URING, Need::Fio]) {
+    if !can_record(&[UPROBES, Need::IoUring, Need::Fio]) {
         return;
     }
     let _alone = alone();
@@ -143,7 +146,7 @@ fn one_thread_does_what_lanes_do() {
 /// Each kind that there is of `io_submit`.
 #[test]
 fn a_ring_does_each_kind() {
-    if !can_record(&[UPROBES, URING]) {
+    if !can_record(&[UPROBES, Need::IoUring]) {
         return;
     }
     let _alone = alone();
@@ -160,7 +163,7 @@ fn a_ring_does_each_kind() {
 /// Fails if a part or a round is another one with a ring.
 #[test]
 fn a_ring_does_parts_and_rounds() {
-    if !can_record(&[UPROBES, URING, Need::Fio]) {
+    if !can_record(&[UPROBES, Need::IoUring, Need::Fio]) {
         return;
     }
     let _alone = alone();
@@ -181,35 +184,82 @@ fn a_ring_does_parts_and_rounds() {
     assert_eq!(report["mismatches"], 0, "{report:#}");
 }
 
-/// Fails if a replay that is stopped while operations are under way, and others have their time in hours, does not end, or not as it has to.
+/// The thread with this name of a program that runs.
+fn has_thread(program: &Child, name: &str) -> bool {
+    let tasks = fs::read_dir(format!("/proc/{}/task", program.id())).expect("it runs");
+    let comm = |it: fs::DirEntry| fs::read_to_string(it.path().join("comm")).unwrap_or_default();
+    tasks.flatten().any(|it| comm(it).trim_end() == name)
+}
+
+/// Fails if a replay that is stopped behind some operations of a ring, while others have their time much later, does not end, or not as it has
+/// to.
 #[test]
 fn a_ring_stops() {
-    if !can_record(&[UPROBES, URING, Need::Fio]) {
+    if !can_record(&[UPROBES, Need::IoUring, Need::Fio]) {
         return;
     }
     let _alone = alone();
     let dir = scratch_dir("uring");
-    let replay = Replay::of_fio(dir.path(), &["--thinktime=300ms", "--thinktime_blocks=32"]);
+    let replay = Replay::of_fio(dir.path(), &["--thinktime=1s", "--thinktime_blocks=199"]);
     iotrace(&["replay", "init", text(&replay.plan), "--root", text(&replay.root)]).success();
-    let options = replay.command(&["--engine", "io_uring", "--speed", "0.0001"]);
+    let options = replay.command(&["--engine", "io_uring", "--speed", "0.05"]);
     let mut command = Command::new(BINARY);
     let mut running = command.args(options).stdout(Stdio::piped()).spawn().expect("it starts");
-    let state = replay.root.join("iotrace-perf.state");
-    while !fs::read_to_string(&state).expect("init made it").contains("running") {
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    wait_until("there is a ring", || has_thread(&running, "ring 0"));
+    // From then on only rings write; then nothing is due for 20 s.
+    let data = replay.inside("data");
+    let changed = || fs::metadata(&data).and_then(|it| it.modified()).expect("there");
+    let before = changed();
+    wait_until("the ring has written", || changed() != before);
     kill(Pid::from_raw(running.id().try_into().expect("a pid")), Signal::SIGINT).expect("ours");
     assert_eq!(wait(&mut running, TIMEOUT).expect("it ends").code(), Some(1));
     let report: Value =
         serde_json::from_reader(running.stdout.take().expect("a pipe")).expect("a report");
-    assert_eq!(report["is_whole"], false, "{report:#}");
-    assert!(fs::read_to_string(&state).expect("ours").contains("done"));
+    assert_eq!((&report["is_whole"], &report["rings"]), (&false.into(), &1.into()), "{report:#}");
+    let done = number(&report, "asynchronous");
+    assert!(0 < done && done < 409, "{report:#}");
+    let state = fs::read_to_string(replay.root.join("iotrace-perf.state"));
+    assert!(state.expect("ours").contains("done"));
+}
+
+/// Fails if a ring reads what a call does not, and waits for it for ever: a pipe that somebody has put in the place of the file has no places
+/// to read at.
+#[test]
+fn what_is_no_file_is_read_by_calls() {
+    if !can_record(&[UPROBES, Need::IoUring, Need::Fio]) {
+        return;
+    }
+    let _alone = alone();
+    let dir = scratch_dir("uring");
+    let replay = Replay::of_fio(dir.path(), &["--startdelay=2"]);
+    let reports = ["calls", "io_uring"].map(|engine| {
+        iotrace(&["replay", "init", text(&replay.plan), "--root", text(&replay.root)]).success();
+        let mut command = Command::new(BINARY);
+        command.args(replay.command(&["--engine", engine])).stdout(Stdio::piped());
+        let mut running = command.spawn().expect("it starts");
+        let (data, pipe) = (replay.inside("data"), dir.path().join("pipe"));
+        let is_long = || fs::metadata(&data).is_ok_and(|it| it.len() == 1_636 << 10);
+        wait_until("it is as long as fio makes it before", is_long);
+        mkfifo(&pipe, Mode::S_IRWXU).expect("space");
+        fs::rename(&pipe, &data).expect("ours");
+        let status = wait(&mut running, TIMEOUT);
+        if status.is_err() {
+            running.kill().expect("ours");
+        }
+        assert_eq!(status.expect("it ends").code(), Some(1), "{engine}");
+        let told = running.stdout.take().expect("a pipe");
+        serde_json::from_reader::<_, Value>(told).expect("a report")
+    });
+    let [calls, ring] = &reports;
+    assert_eq!(ring["outcomes"], calls["outcomes"]);
+    assert_eq!(number(ring, "asynchronous"), 409, "{ring:#}");
+    assert!(number(ring, "mismatches") >= 409, "{ring:#}");
 }
 
 /// Fails if nobody says why there is no ring, or if files are touched all the same.
 #[test]
 fn without_io_uring_it_says_so() {
-    if !can_record(&[UPROBES, URING, Need::Fio]) {
+    if !can_record(&[UPROBES, Need::IoUring, Need::Fio]) {
         return;
     }
     let _alone = alone();

@@ -5,6 +5,7 @@ use iotrace_perf::replay::comparison::Comparison;
 use iotrace_perf::replay::file::{
     CallPlan, FileBefore, FileKind, GivenPlan, Index, LeftPlan, Operation, PlanReader, WorkerPlan,
 };
+use iotrace_perf::replay::layout::{Kind, Part};
 use iotrace_perf::replay::traced::{Side, compare};
 use iotrace_perf::replayer::{init, read};
 use iotrace_perf::report::replay_run::{Run, report};
@@ -54,6 +55,8 @@ fn seeds() {
         mode: Some(0o644),
         has_more: kind == FileKind::Directory,
         same_as,
+        parts: Vec::new(),
+        text: None,
     };
     iotrace_perf_fuzz::seeds(|give| {
         let mut operations = Vec::new();
@@ -63,12 +66,15 @@ fn seeds() {
             (it.makes, it.target, it.flags) = ((call == 0).then_some(0), Some(1), Some(0o102));
             operations.extend(bytes(postcard::to_allocvec(&it)));
         }
-        let files = [
+        let mut files = [
             before("/d", FileKind::Directory, None),
             before("/d/f", FileKind::File, None),
             before("/d/g", FileKind::File, Some(1)),
             before("/d/l", FileKind::Link, None),
         ];
+        let part = |from, to, kind| Part { from, to, kind };
+        files[1].parts = vec![part(0, 23, Kind::Data), part(23, 4096, Kind::Hole)];
+        files[3].text = Some(b"../f".into());
         let files = bytes(postcard::to_allocvec(&files[..]));
         let names = bytes(postcard::to_allocvec(&[(1_u32, b"/d/f".to_vec())][..]));
         let mut parts = [&operations[..], &files, &names, &[]];
@@ -113,6 +119,7 @@ fn tell(index: &Index, comparison: &Comparison, names: Option<Vec<(u32, Vec<u8>)
         is_stopped: false,
         until: None,
         threads: (2, 2),
+        rings: Some(1),
     };
     for form in [Form::Text, Form::Json, Form::Csv] {
         let mut out = Vec::new();

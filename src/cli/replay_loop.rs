@@ -3,12 +3,15 @@
 //! A replay changes its files, and its process cannot leave their directory again. So each round is made of two processes of their own:
 //! `replay init` (not before the first round, whose files are there) and `replay run`.
 
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
+use std::io::Write;
 use std::num::NonZeroU32;
 use std::path::Path;
 use std::process::{Command, ExitCode, Output, Stdio};
 use std::sync::atomic::Ordering;
 
+use indicatif::ProgressBar;
 use serde_json::Value;
 
 use super::error::CliError;
@@ -26,7 +29,7 @@ pub(super) fn run(args: &RunArgs, rounds: NonZeroU32, root: &Path) -> Result<Exi
     let to = analyse::output(args.print.to.as_deref(), false)?;
     let is_over = signals::flag().map_err(CliError::Output)?;
     let mut done = Rounds::default();
-    let mut worst = 0;
+    let (mut worst, mut said, mut failed) = (0, BTreeSet::new(), None);
     let given = replay_places::init_options(root)?;
     let bar = bar(rounds.get().into(), "{bar:40} {pos}/{len} rounds {elapsed}");
     for number in 1..=rounds.get() {
@@ -40,8 +43,11 @@ pub(super) fn run(args: &RunArgs, rounds: NonZeroU32, root: &Path) -> Result<Exi
             let init = init.into_iter().chain(rest).map(OsStr::to_owned);
             let init = ours(init.chain(given.iter().cloned()))?;
             if !init.status.success() {
-                return failed(&init);
+                failed = Some(("init", init));
+                break;
             }
+            // What it has made, and what is next, is said first.
+            pass_on(init.stderr.split_inclusive(is_end).skip(1), &mut said, &bar)?;
         }
         let again = without(std::env::args_os().skip(1), &OWN_OPTIONS)
             .filter(|it| it != "--csv" && it != "--json")
@@ -49,8 +55,10 @@ pub(super) fn run(args: &RunArgs, rounds: NonZeroU32, root: &Path) -> Result<Exi
         let again = ours(again)?;
         let code = code(&again);
         if code > MISMATCH {
-            return failed(&again);
+            failed = Some(("run", again));
+            break;
         }
+        pass_on(again.stderr.split_inclusive(is_end), &mut said, &bar)?;
         let told: Value = serde_json::from_slice(&again.stdout)
             .map_err(|it| CliError::Usage(format!("a round's report cannot be read: {it}")))?;
         worst = worst.max(code);
@@ -58,6 +66,14 @@ pub(super) fn run(args: &RunArgs, rounds: NonZeroU32, root: &Path) -> Result<Exi
         bar.inc(1);
     }
     bar.finish_and_clear();
+    if let Some((verb, output)) = failed {
+        pass_on(output.stderr.split_inclusive(is_end), &mut said, &bar)?;
+        // ORDERING: only a flag.
+        if !is_over.load(Ordering::Relaxed) {
+            return has_failed(verb, &output);
+        }
+        // Ctrl-C is for all of us: what was done before is told.
+    }
     let is_stopped = done.len() < rounds.get() as usize;
     let report = report(&done, rounds.get(), analyse::limit(&args.print));
     analyse::print(&report, analyse::form(&args.print), to)?;
@@ -74,8 +90,27 @@ fn code(output: &Output) -> u8 {
     output.status.code().and_then(|it| u8::try_from(it).ok()).unwrap_or(FAILURE)
 }
 
-/// It has said why.
-fn failed(output: &Output) -> Result<ExitCode, CliError> {
-    std::io::Write::write_all(&mut std::io::stderr(), &output.stderr).map_err(CliError::output)?;
+fn is_end(byte: &u8) -> bool {
+    *byte == b'\n'
+}
+
+/// What a round says that none before it has said.
+fn pass_on<'a>(
+    lines: impl Iterator<Item = &'a [u8]>,
+    said: &mut BTreeSet<Vec<u8>>,
+    bar: &ProgressBar,
+) -> Result<(), CliError> {
+    let new: Vec<u8> = lines.filter(|it| said.insert(it.to_vec())).flatten().copied().collect();
+    bar.suspend(|| std::io::stderr().write_all(&new)).map_err(CliError::output)
+}
+
+/// It has said why, if it could.
+fn has_failed(verb: &str, output: &Output) -> Result<ExitCode, CliError> {
+    if output.status.code().is_none() {
+        return Err(CliError::Usage(format!(
+            "replay {verb} of a round was ended from outside ({}); if there was no memory for it, the kernel says so: sudo dmesg",
+            output.status
+        )));
+    }
     Ok(ExitCode::from(code(output).max(MISMATCH)))
 }

@@ -98,6 +98,8 @@ pub struct Traced {
     pub offsets_unknown: u64,
     /// Operations of the plan that have none beside them.
     pub missing: u64,
+    /// Those of them that are of lanes of which the recording has no thread.
+    pub missing_in_lanes: u64,
     /// Calls of the replay that are its own: it opens what was open before, and closes a copy where others go on.
     pub own: u64,
     /// Recorded operations that belong to nothing.
@@ -220,14 +222,18 @@ pub fn compare(plan: &Side, recording: &Side, root: &[u8]) -> Result<Traced, Pla
         seeks: 0,
         traced: Traced::default(),
     };
-    for worker in 0..plan.index.workers.len() {
+    for (worker, it) in plan.index.workers.iter().enumerate() {
         // A thread that is not there has done nothing.
-        let recorded = threads.get(&worker).copied().unwrap_or(usize::MAX);
+        let recorded = threads.get(&worker).copied();
+        let missing = comparer.traced.missing;
         comparer.worker(
             u32::try_from(worker).unwrap_or(u32::MAX),
             plan.cursor(worker)?,
-            recording.cursor(recorded)?,
+            recording.cursor(recorded.unwrap_or(usize::MAX))?,
         )?;
+        if it.lane.is_some() && recorded.is_none() {
+            comparer.traced.missing_in_lanes += comparer.traced.missing - missing;
+        }
     }
     Ok(comparer.traced)
 }

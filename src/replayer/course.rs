@@ -5,6 +5,7 @@ use std::sync::mpsc::Sender;
 use super::progress::Count;
 use super::run::{Order, Pacing};
 use super::steps::{Besides, Due, Got, Moment, Step};
+use super::turns::Others;
 use super::worker::{Shared, Told};
 use crate::sys::again::{Batch, Memory};
 
@@ -117,6 +118,16 @@ impl<'a> Course<'a> {
             Order::Dependencies => step.waits.iter().all(|it| turns.is_done(*it)),
             Order::Thread | Order::None => true,
         }
+    }
+
+    /// It waits for those, and nothing else can be done meanwhile; `None`: no longer.
+    pub(super) fn waits(&self, step: Option<Step<'_>>) {
+        let turns = &self.shared.turns;
+        let others = step.and_then(|it| match self.shared.options.order {
+            Order::Total => Some(Others::Turn(it.moment.turn)),
+            _ => it.waits.iter().find(|it| !turns.is_done(**it)).map(|it| Others::Operation(*it)),
+        });
+        turns.waits(self.worker, others);
     }
 
     /// Makes the call.

@@ -1,5 +1,6 @@
 //! Who does what the workers of a plan are to do: a thread for each, or, of lanes with a ring, one for all those of a thread of the original.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Sender, SyncSender, channel};
 use std::thread::{Builder, Scope};
 
@@ -86,6 +87,16 @@ impl<'scope, 'env> Crew<'scope, 'env> {
         self.threads + self.servers.values().map(|it| it.lanes).sum::<usize>()
     }
 
+    /// Threads that there would be with these workers, too.
+    pub(super) fn threads_with(&self, born: &[u32]) -> usize {
+        let mut rings = FxHashSet::default();
+        let is_more = |it: &&u32| match self.server_of(**it) {
+            Some((thread, _)) => !self.servers.contains_key(&thread) && rings.insert(thread),
+            None => true,
+        };
+        self.threads + self.servers.len() + born.iter().filter(is_more).count()
+    }
+
     /// Threads that have something to do.
     pub(super) fn threads(&self) -> usize {
         self.threads + self.servers.values().filter(|it| it.lanes > 0).count()
@@ -117,6 +128,8 @@ impl<'scope, 'env> Crew<'scope, 'env> {
     }
 
     fn spawn(&self, name: String, run: impl FnOnce() + Send + 'scope) -> Result<(), RunError> {
+        // Whoever panics has told so (`Ending`), and the scope is not to panic behind it.
+        let run = || drop(catch_unwind(AssertUnwindSafe(run)));
         let thread = Builder::new().name(name).spawn_scoped(self.scope, run);
         thread.map(drop).map_err(RunError::Thread)
     }

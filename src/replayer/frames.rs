@@ -6,7 +6,7 @@ use std::task::Poll;
 use super::ahead::Ready;
 use super::helper::{Reply, Request};
 use super::load::{Loaded, Next};
-use super::worker::{Failure, Shared};
+use super::worker::Failure;
 
 /// A worker's frames.
 #[derive(Debug)]
@@ -17,7 +17,7 @@ pub(super) struct Frames<'a> {
     /// Those of them that are done.
     done: Vec<Loaded>,
     helpers: &'a SyncSender<Request>,
-    sender: SyncSender<Reply>,
+    /// What was asked for last: nobody else can answer, so it is known if nobody will.
     replies: Receiver<Reply>,
     /// The one that the worker has was made ready before.
     is_early: bool,
@@ -25,27 +25,18 @@ pub(super) struct Frames<'a> {
 
 impl<'a> Frames<'a> {
     /// From the first one on.
-    pub(super) fn new(shared: &Shared, worker: u32, helpers: &'a SyncSender<Request>) -> Self {
-        let Ready { frames, next } = shared.ahead.take(worker);
-        let (sender, replies) = sync_channel(1);
+    pub(super) fn new(ready: Ready, worker: u32, helpers: &'a SyncSender<Request>) -> Self {
+        let Ready { frames, next } = ready;
+        let replies = ask(helpers, worker, next);
         let done = Vec::with_capacity(frames.len());
-        let ready = frames.into_iter();
-        let it = Self { worker, ready, done, helpers, sender, replies, is_early: true };
-        it.ask(next);
-        it
-    }
-
-    fn ask(&self, next: Next) {
-        // Helpers live longer than workers.
-        let (worker, to) = (self.worker, self.sender.clone());
-        let _ = self.helpers.send(Request::Load { worker, next, to });
+        Self { worker, ready: frames.into_iter(), done, helpers, replies, is_early: true }
     }
 
     /// The next one, when it is there; `None`: there are no more.
     pub(super) fn next(&mut self) -> Result<Option<Loaded>, Failure> {
         match self.ready.next() {
             Some(it) => Ok(Some(it)),
-            None => self.replies.recv().map_or(Ok(None), |it| self.take(it)),
+            None => self.replies.recv().map_or(Err(Failure::Helper), |it| self.take(it)),
         }
     }
 
@@ -57,7 +48,7 @@ impl<'a> Frames<'a> {
         match self.replies.try_recv() {
             Ok(it) => self.take(it).map(Poll::Ready),
             Err(TryRecvError::Empty) => Ok(Poll::Pending),
-            Err(TryRecvError::Disconnected) => Ok(Poll::Ready(None)),
+            Err(TryRecvError::Disconnected) => Err(Failure::Helper),
         }
     }
 
@@ -65,7 +56,7 @@ impl<'a> Frames<'a> {
         self.is_early = false;
         let loaded = reply.map_err(Failure::Plan)?;
         if let Some(it) = &loaded {
-            self.ask(it.next);
+            self.replies = ask(self.helpers, self.worker, it.next);
         }
         Ok(loaded)
     }
@@ -88,5 +79,32 @@ impl<'a> Frames<'a> {
         for loaded in std::mem::take(&mut self.done) {
             self.compare(loaded);
         }
+    }
+}
+
+fn ask(helpers: &SyncSender<Request>, worker: u32, next: Next) -> Receiver<Reply> {
+    let (to, replies) = sync_channel(1);
+    // Helpers live longer than workers.
+    let _ = helpers.send(Request::Load { worker, next, to });
+    replies
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Fails if a worker waits for ever, or takes it for its end, when nobody reads on for it.
+    #[test]
+    fn an_answer_that_never_comes_is_a_failure() {
+        let (helpers, requests) = sync_channel(2);
+        let mut frames = Frames::new(Ready::default(), 7, &helpers);
+        drop(requests.recv());
+        assert!(matches!(frames.next(), Err(Failure::Helper)));
+        assert!(matches!(frames.poll(), Err(Failure::Helper)));
+        let mut frames = Frames::new(Ready::default(), 7, &helpers);
+        let Ok(Request::Load { to, .. }) = requests.recv() else { panic!("no request") };
+        assert!(matches!(frames.poll(), Ok(Poll::Pending)));
+        to.send(Ok(None)).expect("it waits");
+        assert!(matches!(frames.next(), Ok(None)));
     }
 }

@@ -1,7 +1,7 @@
 //! Threads beside those of the replay: they read ahead in the plan and compare what came of it, so that nothing of that stands between two
 //! operations.
 
-use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::sync::{Mutex, PoisonError};
 
@@ -25,27 +25,42 @@ pub(super) enum Request {
 
 /// Serves requests until nobody has any more; what it has compared.
 ///
-/// # Errors
+/// # Panics
 ///
-/// There is no memory for what decompresses the plan.
+/// One of them could not be served: behind all others, as somebody waits for each of them.
 pub(super) fn help(
-    Shared { source, stamps, options, .. }: &Shared,
+    shared: &Shared,
     requests: &Mutex<Receiver<Request>>,
-) -> io::Result<Comparison> {
-    let mut zstd = Decompressor::new()?;
-    let mut comparison = Comparison::behind(options.window.from);
+    mut zstd: Decompressor<'_>,
+) -> Comparison {
+    let mut comparison = Comparison::behind(shared.options.window.from);
+    let mut panic = None;
     loop {
         // Nobody panics while it is held.
         let request = requests.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        match request {
-            // Who does not wait for it any more has been stopped.
-            Ok(Request::Load { worker, next, to }) => {
-                drop(to.send(source.load(worker, next, &mut zstd)));
-            }
-            Ok(Request::Compare(loaded)) => {
-                source.pairs(&loaded, stamps).for_each(|it| comparison.add(&it))
-            }
-            Err(_) => return Ok(comparison),
+        let Ok(request) = request else { break };
+        let serve = || serve(shared, request, &mut zstd, &mut comparison);
+        if let Err(it) = catch_unwind(AssertUnwindSafe(serve)) {
+            panic = Some(it);
+        }
+    }
+    if let Some(it) = panic {
+        resume_unwind(it);
+    }
+    comparison
+}
+
+fn serve(
+    Shared { source, stamps, .. }: &Shared,
+    request: Request,
+    zstd: &mut Decompressor<'_>,
+    comparison: &mut Comparison,
+) {
+    match request {
+        // Who does not wait for it any more has been stopped.
+        Request::Load { worker, next, to } => drop(to.send(source.load(worker, next, zstd))),
+        Request::Compare(loaded) => {
+            source.pairs(&loaded, stamps).for_each(|it| comparison.add(&it));
         }
     }
 }

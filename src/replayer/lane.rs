@@ -6,7 +6,7 @@ use super::course::{Course, Reached};
 use super::frames::Frames;
 use super::load::Loaded;
 use super::steps::{Besides, Got};
-use super::worker::Failure;
+use super::worker::{Ending, Failure};
 use crate::sys::again::Ring;
 use crate::sys::clock;
 use crate::units::KernelTime;
@@ -24,6 +24,7 @@ pub(super) struct Lane<'a> {
     under_way: Option<(u64, Option<u64>)>,
     /// Since when it waits for others.
     waits_since: Option<KernelTime>,
+    _ending: Ending<'a>,
 }
 
 /// What a lane waits for.
@@ -41,9 +42,15 @@ pub(super) enum Awaits {
 
 impl<'a> Lane<'a> {
     /// Before its first operation.
-    pub(super) fn new(course: Course<'a>, frames: Frames<'a>, seat: usize) -> Self {
+    pub(super) fn new(
+        course: Course<'a>,
+        frames: Frames<'a>,
+        seat: usize,
+        ending: Ending<'a>,
+    ) -> Self {
         let (loaded, under_way, waits_since) = Default::default();
-        Self { course, frames, seat, loaded, index: 0, under_way, waits_since }
+        let (index, _ending) = (0, ending);
+        Self { course, frames, seat, loaded, index, under_way, waits_since, _ending }
     }
 
     /// Its worker.
@@ -77,9 +84,14 @@ impl<'a> Lane<'a> {
                 return Ok(Awaits::Nothing);
             }
             if !has_turn {
+                if reached == Reached::Yes {
+                    self.course.waits(Some(step));
+                }
                 return Ok(self.others());
             }
-            self.waits_since = None;
+            if self.waits_since.take().is_some() {
+                self.course.waits(None);
+            }
             let now = self.course.shared.stamps.clock();
             match self.course.time(step.moment) {
                 Some(time) if now < time => return Ok(Awaits::Time(time)),

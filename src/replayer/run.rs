@@ -5,11 +5,12 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
-use std::thread::{Builder, Scope, available_parallelism};
+use std::thread::{Builder, Scope, ScopedJoinHandle, available_parallelism};
 use std::time::Duration;
 
 use rustc_hash::FxHashMap;
 use thiserror::Error;
+use zstd::bulk::Decompressor;
 
 use super::ahead::Ahead;
 use super::at_work::AtWork;
@@ -20,7 +21,7 @@ use super::helper::{Request, help};
 use super::load::Source;
 use super::progress::Progress;
 use super::stamps::Stamps;
-use super::turns::Turns;
+use super::turns::{Turns, Vain};
 use super::window::{Gate, Window};
 use super::worker::{Failure, Shared, Told};
 use crate::replay::comparison::Comparison;
@@ -149,12 +150,20 @@ pub enum RunError {
     /// Not enough memory.
     #[error("there is not enough memory for the buffers of the replay: {0}")]
     Memory(io::Error),
-    /// A thread that compares has ended too early.
-    #[error("a thread that compares results has failed; what was done is not known")]
+    /// A thread that reads ahead and compares has failed.
+    #[error(
+        "a thread that reads the plan and compares results has failed; what was done is not known"
+    )]
     Helper,
     /// A worker has ended too early.
     #[error("a thread of the replay has failed; what was done is not known")]
     Worker,
+    /// Whoever is left waits for others.
+    #[error(
+        "the plan is none that replay plan makes: {0} threads of it wait for each other, or for operations that it does not have; make it again: \
+         iotrace-perf replay plan LOG -o PLAN"
+    )]
+    Vain(usize),
     /// Threads could not be brought back.
     #[error("cannot set what interrupts calls: {0}")]
     Signal(io::Error),
@@ -288,15 +297,17 @@ fn all(
     std::thread::scope(|scope| {
         let mut helpers = Vec::new();
         for number in 0..(cpus / 4).clamp(1, HELPERS_MAX) {
+            let zstd = Decompressor::new().map_err(RunError::Memory)?;
             let builder = Builder::new().name(format!("helper {number}"));
-            let helper = builder.spawn_scoped(scope, || help(shared, &received));
+            let received = &received;
+            let helper = builder.spawn_scoped(scope, move || help(shared, received, zstd));
             helpers.push(helper.map_err(RunError::Thread)?);
         }
         let result = threads(scope, (shared, first, cpus), requests, go_on);
         let mut comparison = Comparison::behind(shared.options.window.from);
-        for helper in helpers {
-            let compared = helper.join().map_err(|_| RunError::Helper)?;
-            comparison.merge(compared.map_err(RunError::Memory)?);
+        let compared: Vec<_> = helpers.into_iter().map(ScopedJoinHandle::join).collect();
+        for it in compared {
+            comparison.merge(it.map_err(|_| RunError::Helper)?);
         }
         result.map(|ended| (comparison, ended))
     })
@@ -323,9 +334,11 @@ fn threads<'scope>(
     let mut result = Ok(());
     let (mut prepared, mut most, mut is_stopped) = (0, 0, false);
     let mut born: Vec<u32> = first.to_vec();
+    let mut vain = Vain::default();
     loop {
-        if crew.threads() + born.len() > THREADS_MAX {
-            result = result.and(Err(RunError::TooMany(crew.threads() + born.len())));
+        let needed = crew.threads_with(&born);
+        if needed > THREADS_MAX {
+            result = result.and(Err(RunError::TooMany(needed)));
         }
         for worker in born.drain(..) {
             result = result.and_then(|()| crew.start(worker));
@@ -345,7 +358,11 @@ fn threads<'scope>(
         if crew.workers() == 0 {
             return result.map(|()| Ended { is_stopped, most, rings: crew.rings() });
         }
-        match told.recv_timeout(LOOK_EVERY) {
+        let news = told.recv_timeout(LOOK_EVERY);
+        if news.is_ok() {
+            vain.no();
+        }
+        match news {
             Ok(Told::Born(worker)) if result.is_ok() && !is_stopped => born.push(worker),
             Ok(Told::Born(_)) => {}
             Ok(Told::Prepared) => prepared += 1,
@@ -356,7 +373,13 @@ fn threads<'scope>(
             }
             // Who has not come by now may wait for what never comes.
             Err(_) if shared.turns.is_over() => shared.at_work.interrupt(),
-            Err(_) => {}
+            Err(_) => {
+                let at_gate = if shared.gate.is_open() { 0 } else { prepared };
+                let workers = crew.workers().saturating_sub(at_gate);
+                if vain.is_so(&shared.turns, workers) {
+                    result = Err(RunError::Vain(workers));
+                }
+            }
         }
         is_stopped |= !go_on(shared.progress.done());
     }
@@ -367,6 +390,7 @@ impl From<Failure> for RunError {
         match failure {
             Failure::Plan(it) => Self::Plan(it),
             Failure::Memory(it) => Self::Memory(it),
+            Failure::Helper => Self::Helper,
             Failure::Panicked => Self::Worker,
             Failure::Ring(it) => Self::Ring(it),
         }

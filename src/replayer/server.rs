@@ -17,7 +17,7 @@ use super::frames::Frames;
 use super::helper::Request;
 use super::lane::{Awaits, Lane};
 use super::stamps::{SLEEP_NS, SPIN_NS};
-use super::worker::{Failure, Shared, Told};
+use super::worker::{Ending, Failure, Shared, Told};
 use crate::sys::again::{Memory, Ring};
 use crate::sys::{clock, thread};
 use crate::units::KernelTime;
@@ -48,41 +48,58 @@ pub(super) fn serve(
     tell: &Sender<Told>,
 ) {
     thread::set_exact_timers();
-    shared.given.open(&shared.slots);
+    let births = Births(births, tell);
     let all = Vec::with_capacity(lanes);
     let born = clock::now();
     let mut server = Server { shared, ring, lanes: all, unborn: lanes, born, helpers, tell };
     loop {
         if server.lanes.iter().all(Option::is_none) {
-            let Ok(worker) = births.recv() else { return };
+            let Ok(worker) = births.0.recv() else { return };
             server.bear(worker);
+            // Behind it, as an open that waits is brought back from whoever is at work.
+            shared.given.open(&shared.slots);
         }
-        births.try_iter().for_each(|it| server.bear(it));
+        births.0.try_iter().for_each(|it| server.bear(it));
         let next = server.go_on();
         server.wait(next);
     }
 }
 
+/// Lanes that are born. Also if we panic: whoever has started us would wait for ever for those that we have not looked at.
+struct Births<'a>(&'a Receiver<u32>, &'a Sender<Told>);
+
+impl Drop for Births<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.iter().for_each(|it| drop(Ending(it, self.1)));
+        }
+    }
+}
+
 impl<'a> Server<'a> {
     fn bear(&mut self, worker: u32) {
+        let ending = Ending(worker, self.tell);
         (self.unborn, self.born) = (self.unborn.saturating_sub(1), clock::now());
         let shared = self.shared;
+        shared.at_work.begins(worker);
         match Memory::new(shared.source.longest, shared.contents.clone()) {
             Ok(memory) => {
-                shared.at_work.begins(worker);
                 let course = Course::new(shared, worker, self.tell);
-                let frames = Frames::new(shared, worker, self.helpers);
+                let frames = Frames::new(shared.ahead.take(worker), worker, self.helpers);
                 let seat = self.ring.seat(memory);
-                self.lanes.push(Some(Lane::new(course, frames, seat)));
+                self.lanes.push(Some(Lane::new(course, frames, seat, ending)));
             }
-            Err(it) => self.tell(Told::Failed(worker, Failure::Memory(it))),
+            Err(it) => {
+                shared.at_work.ends(worker);
+                self.tell(Told::Failed(worker, Failure::Memory(it)));
+            }
         }
     }
 
     /// All lanes go on as far as they can: what is next then.
     fn go_on(&mut self) -> Next {
         let mut next = Next::default();
-        if self.unborn > 0 {
+        if self.unborn > 0 && !self.shared.turns.is_over() {
             next.add(Awaits::Others(self.born));
         }
         for seat in 0..self.lanes.len() {
@@ -106,7 +123,10 @@ impl<'a> Server<'a> {
         let due = next.due.map(|it| it.saturating_sub(self.shared.stamps.clock()));
         let waited = next.since.map(|it| clock::now().0.saturating_sub(it.0));
         let pause = if next.is_left { pause(due, waited, may_spin) } else { None };
-        if let Err(error) = self.ring.enter(pause) {
+        // What the kernel has is not waited for when all is over, no more than calls of threads are (`AtWork::interrupt`).
+        let is_over = next.is_left && self.shared.turns.is_over();
+        let told = if is_over { self.ring.interrupt() } else { Ok(()) };
+        if let Err(error) = told.and_then(|()| self.ring.enter(pause)) {
             // Of all of them: what became of what is under way nobody will know.
             let mut failure = Some(Failure::Ring(error));
             (0..self.lanes.len()).for_each(|seat| self.ends(seat, failure.take()));
@@ -173,6 +193,8 @@ fn pause(due: Option<u64>, waited: Option<u64>, may_spin: bool) -> Option<Durati
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc::channel;
+
     use super::*;
 
     #[test]
@@ -191,6 +213,30 @@ mod tests {
         assert_eq!(ns(None, Some(800_000), true), 100_000);
         assert_eq!(ns(Some(7_000), Some(800_000), false), 7_000);
         assert_eq!(ns(None, Some(u64::MAX), false), LOOK_NS[1]);
+    }
+
+    /// Fails if somebody is waited for who was given to a thread that is no longer there.
+    #[test]
+    fn who_panics_tells_so_for_all_that_are_born() {
+        let ((births, born), (tell, told)) = (channel(), channel());
+        let failed = || match told.recv_timeout(Duration::from_secs(60)) {
+            Ok(Told::Failed(worker, Failure::Panicked)) => worker,
+            other => panic!("{other:?}"),
+        };
+        std::thread::scope(|scope| {
+            let server = scope.spawn(move || {
+                let _births = Births(&born, &tell);
+                let _lane = Ending(23, &tell);
+                panic!("as it has to");
+            });
+            assert_eq!(failed(), 23);
+            for worker in [29, 31] {
+                births.send(worker).expect("it is there");
+                assert_eq!(failed(), worker);
+            }
+            drop(births);
+            assert!(server.join().is_err());
+        });
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Who has done how much, and waiting for it.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 
 use atomic_wait::{wait, wake_all};
 
@@ -39,24 +39,29 @@ impl Counter {
         // ORDERING: only a count.
         self.sleepers.fetch_sub(1, Ordering::Relaxed);
     }
+}
 
-    /// Until it is `wanted` or more, or all is over; false if that.
-    fn reach(&self, is_reached: impl Fn(u32) -> bool, is_over: &AtomicBool) -> bool {
-        let mut looks = 0;
-        loop {
-            let done = self.get();
-            // ORDERING: whoever sets the flag changes the number behind it, so who sees that sees the flag.
-            if is_over.load(Ordering::Relaxed) {
-                return false;
-            }
-            if is_reached(done) {
-                return true;
-            }
-            looks += 1;
-            if looks < LOOKS { std::hint::spin_loop() } else { self.sleep(done) }
+/// Whom somebody waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Others {
+    /// So many operations of all.
+    Turn(u64),
+    /// That operation of that worker.
+    Operation((u32, u32)),
+}
+
+impl Others {
+    /// In one number: no worker has the highest one.
+    fn packed(self) -> u64 {
+        match self {
+            Self::Turn(turn) => u64::from(u32::MAX) << 32 | u64::from(wrapped(turn)),
+            Self::Operation((worker, number)) => u64::from(worker) << 32 | u64::from(number),
         }
     }
 }
+
+/// It waits for nobody, in the place of [`Others::packed`].
+const NOBODY: u64 = u64::MAX;
 
 /// All threads of a replay.
 #[derive(Debug)]
@@ -65,12 +70,15 @@ pub(super) struct Turns {
     /// Operations of all of them, where one comes behind the other.
     all: Counter,
     is_over: AtomicBool,
+    /// Whom each of them waits for: [`Others::packed`].
+    waits: Box<[AtomicU64]>,
 }
 
 impl Turns {
     pub(super) fn new(workers: usize) -> Self {
+        let waits = (0..workers).map(|_| AtomicU64::new(NOBODY)).collect();
         let workers = (0..workers).map(|_| Counter::default()).collect();
-        Self { workers, all: Counter::default(), is_over: AtomicBool::new(false) }
+        Self { workers, all: Counter::default(), is_over: AtomicBool::new(false), waits }
     }
 
     /// The worker has done so many.
@@ -80,10 +88,63 @@ impl Turns {
         }
     }
 
-    /// Until that operation of that worker is over; false: all is.
-    pub(super) fn wait_for(&self, (worker, number): (u32, u32)) -> bool {
+    /// Until that operation of that worker is over; false: all is. `by`: the worker that waits.
+    pub(super) fn wait_for(&self, (worker, number): (u32, u32), by: u32) -> bool {
         let Some(it) = self.workers.get(worker as usize) else { return true };
-        it.reach(|done| done > number, &self.is_over)
+        self.reach(it, |done| done > number, by, || Others::Operation((worker, number)))
+    }
+
+    /// Until a counter is where it has to be, or all is over; false if that.
+    fn reach(
+        &self,
+        counter: &Counter,
+        is_reached: impl Fn(u32) -> bool,
+        by: u32,
+        others: impl Fn() -> Others,
+    ) -> bool {
+        let mut looks = 0;
+        loop {
+            let done = counter.get();
+            // ORDERING: whoever sets the flag changes the number behind it, so who sees that sees the flag.
+            if self.is_over.load(Ordering::Relaxed) {
+                return false;
+            }
+            if is_reached(done) {
+                return true;
+            }
+            looks += 1;
+            if looks < LOOKS {
+                std::hint::spin_loop();
+            } else {
+                self.waits(by, Some(others()));
+                counter.sleep(done);
+                self.waits(by, None);
+            }
+        }
+    }
+
+    /// That worker waits for others, and does nothing else; `None`: no longer.
+    pub(super) fn waits(&self, worker: u32, others: Option<Others>) {
+        if let Some(it) = self.waits.get(worker as usize) {
+            // ORDERING: in one order with the looks at it and at the counters in `in_vain`.
+            it.store(others.map_or(NOBODY, Others::packed), Ordering::SeqCst);
+        }
+    }
+
+    /// Workers that wait for what is not done, and a number that is another one when more has been done.
+    fn in_vain(&self) -> (usize, u64) {
+        let is_done = |packed: u64| {
+            let (worker, number) = (packed >> 32, packed & u64::from(u32::MAX));
+            match usize::try_from(worker).ok().and_then(|it| self.workers.get(it)) {
+                Some(it) => u64::from(it.get()) > number,
+                None => u64::from(self.all.get()) == number,
+            }
+        };
+        // ORDERING: see `waits`.
+        let waits = self.waits.iter().map(|it| it.load(Ordering::SeqCst));
+        let in_vain = waits.filter(|it| *it != NOBODY && !is_done(*it)).count();
+        let done = self.workers.iter().chain([&self.all]).map(|it| u64::from(it.get()));
+        (in_vain, done.sum())
     }
 
     /// True if that operation of that worker is over.
@@ -96,9 +157,9 @@ impl Turns {
         self.all.get() == wrapped(turn)
     }
 
-    /// Until so many operations are over; false: all is.
-    pub(super) fn wait_for_turn(&self, turn: u64) -> bool {
-        self.all.reach(|done| done == wrapped(turn), &self.is_over)
+    /// Until so many operations are over; false: all is. `by`: the worker that waits.
+    pub(super) fn wait_for_turn(&self, turn: u64, by: u32) -> bool {
+        self.reach(&self.all, |done| done == wrapped(turn), by, || Others::Turn(turn))
     }
 
     /// The operation with this turn is over.
@@ -125,6 +186,25 @@ impl Turns {
     }
 }
 
+/// Looks whether everybody waits for what nobody will do, as in a plan that somebody has made up.
+#[derive(Debug, Default)]
+pub(super) struct Vain(Option<u64>);
+
+impl Vain {
+    /// Something has happened.
+    pub(super) fn no(&mut self) {
+        self.0 = None;
+    }
+
+    /// True if so many workers, which are all that can do anything, waited for others at the last look and do so now, and nothing was done
+    /// and nothing has happened in between: so all of them waited at the same time.
+    pub(super) fn is_so(&mut self, turns: &Turns, workers: usize) -> bool {
+        let (in_vain, done) = turns.in_vain();
+        let now = Some(done).filter(|_| in_vain > 0 && in_vain == workers);
+        std::mem::replace(&mut self.0, now) == now && now.is_some()
+    }
+}
+
 /// The counter has 32 bits; nobody is so far behind.
 fn wrapped(turn: u64) -> u32 {
     u32::try_from(turn & u64::from(u32::MAX)).unwrap_or_default()
@@ -144,7 +224,7 @@ mod tests {
                     for number in 0..20_000 {
                         assert!(
                             me == 0 && number == 0
-                                || turns.wait_for((1 - me, number - u32::from(me == 0)))
+                                || turns.wait_for((1 - me, number - u32::from(me == 0)), me)
                         );
                         turns.done(me, number + 1);
                     }
@@ -158,12 +238,48 @@ mod tests {
     fn who_waits_for_ever_is_told_that_it_is_over() {
         let turns = Turns::new(1);
         std::thread::scope(|scope| {
-            let [one, all] =
-                [scope.spawn(|| turns.wait_for((0, 5))), scope.spawn(|| turns.wait_for_turn(5))];
+            let [one, all] = [
+                scope.spawn(|| turns.wait_for((0, 5), 0)),
+                scope.spawn(|| turns.wait_for_turn(5, 0)),
+            ];
             crate::sys::thread::pause(std::time::Duration::from_millis(20));
             turns.stop();
             assert!(!one.join().expect("no panic"));
             assert!(!all.join().expect("no panic"));
+        });
+    }
+
+    /// Fails if it is not seen that nobody can go on, or if somebody who can is overlooked.
+    #[test]
+    fn all_may_wait_in_vain() {
+        let (turns, mut vain) = (Turns::new(3), Vain::default());
+        turns.waits(0, Some(Others::Operation((1, 4))));
+        turns.waits(2, Some(Others::Turn(5)));
+        // One of them is at work.
+        assert!(!vain.is_so(&turns, 3) && !vain.is_so(&turns, 3));
+        assert!(!vain.is_so(&turns, 2) && vain.is_so(&turns, 2));
+        vain.no();
+        assert!(!vain.is_so(&turns, 2) && vain.is_so(&turns, 2));
+        turns.done(1, 4);
+        assert!(!vain.is_so(&turns, 2) && vain.is_so(&turns, 2));
+        turns.done(1, 5);
+        assert!(!vain.is_so(&turns, 2) && !vain.is_so(&turns, 2));
+        assert!(!vain.is_so(&turns, 1) && vain.is_so(&turns, 1));
+        turns.turn_done(4);
+        assert!(!vain.is_so(&turns, 1) && !vain.is_so(&turns, 0) && !vain.is_so(&turns, 0));
+    }
+
+    #[test]
+    fn who_sleeps_says_whom_he_waits_for() {
+        let turns = Turns::new(2);
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| turns.wait_for((0, 5), 1));
+            while turns.in_vain().0 == 0 {
+                crate::sys::thread::pause(std::time::Duration::from_millis(1));
+            }
+            turns.done(0, 6);
+            assert!(waiting.join().expect("no panic"));
+            assert_eq!(turns.in_vain(), (0, 6));
         });
     }
 }

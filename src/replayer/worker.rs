@@ -63,12 +63,15 @@ pub(super) enum Failure {
     Plan(PlanError),
     Memory(std::io::Error),
     Ring(std::io::Error),
+    /// Who reads the plan for it has.
+    Helper,
     /// It has failed in a way that nobody has thought of.
     Panicked,
 }
 
 /// Tells it also of a thread that panics: whoever has started it would wait for ever.
-struct Ending<'a>(u32, &'a Sender<Told>);
+#[derive(Debug)]
+pub(super) struct Ending<'a>(pub(super) u32, pub(super) &'a Sender<Told>);
 
 impl Drop for Ending<'_> {
     fn drop(&mut self) {
@@ -112,7 +115,7 @@ fn all(
     let memory = Memory::new(shared.source.longest, shared.contents.clone());
     let memory = memory.map_err(Failure::Memory)?;
     let mut work = Work { course: Course::new(shared, worker, tell), memory };
-    let mut frames = Frames::new(shared, worker, helpers);
+    let mut frames = Frames::new(shared.ahead.take(worker), worker, helpers);
     let mut goes_on = true;
     while goes_on && let Some(mut loaded) = frames.next()? {
         goes_on = work.frame(&mut loaded);
@@ -186,11 +189,11 @@ impl Work<'_> {
 
     /// Waits for those that have to be before it; false if all is over.
     fn is_turn(&self, step: Step<'_>) -> bool {
-        let turns = &self.course.shared.turns;
+        let (turns, worker) = (&self.course.shared.turns, self.course.worker);
         match self.course.shared.options.order {
-            Order::Total => turns.wait_for_turn(step.moment.turn),
+            Order::Total => turns.wait_for_turn(step.moment.turn, worker),
             Order::Dependencies => {
-                !turns.is_over() && step.waits.iter().all(|it| turns.wait_for(*it))
+                !turns.is_over() && step.waits.iter().all(|it| turns.wait_for(*it, worker))
             }
             Order::Thread | Order::None => !turns.is_over(),
         }

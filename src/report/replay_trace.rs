@@ -40,6 +40,13 @@ pub fn report(traced: &Traced, lost: u64, limit: usize) -> Report {
         let note = "records of the recording were lost: what is missing in it may have been done";
         report.notes.push(note.to_owned());
     }
+    if traced.missing_in_lanes > 0 {
+        report.notes.push(format!(
+            "{} of what is missing are operations of lanes of which there is no thread in the recording: what a replay with --engine io_uring does \
+             there is no call, so record one with --engine calls",
+            traced.missing_in_lanes
+        ));
+    }
     report
 }
 

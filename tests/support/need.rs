@@ -4,6 +4,8 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use iotrace_perf::sys::again::{Ring, Rules};
+
 use super::postgres;
 
 /// One thing that a test needs.
@@ -27,6 +29,8 @@ pub(crate) enum Need {
     Postgres,
     /// A user without rights who may make a user namespace.
     UserNamespace,
+    /// An io_uring also for who has given up his rights, that can wait for a time; never demanded of CI.
+    IoUring,
     /// Any other program of a package.
     Program(&'static str),
     /// A file or directory that only some kernels have; never demanded of CI.
@@ -54,7 +58,8 @@ pub(crate) fn require_all(needs: &[Need]) -> bool {
 #[expect(clippy::print_stderr, reason = "a skipped test says so")]
 pub(crate) fn verdict(need: Need, missing: Option<String>, in_ci: bool) -> bool {
     let Some(reason) = missing else { return true };
-    let depends_on_kernel = matches!(need, Need::KernelFile(_) | Need::Scheduler(_));
+    let depends_on_kernel =
+        matches!(need, Need::KernelFile(_) | Need::Scheduler(_) | Need::IoUring);
     assert!(!in_ci || depends_on_kernel, "cannot run in CI: {reason}");
     eprintln!("skipped: {reason}");
     false
@@ -90,6 +95,13 @@ fn missing(need: Need) -> Option<String> {
             let nobody = ["--reuid", "65534", "--regid", "65534", "--clear-groups"];
             let may = runs("setpriv", &[&nobody[..], &["unshare", "--user", "true"]].concat());
             (!may).then(|| "a user may not make a user namespace".to_owned())
+        }
+        Need::IoUring => {
+            // With 1 only those may have one who keep the rights that a replay gives up. Before Linux 6.6 there is no such setting.
+            let setting = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled");
+            let is_off = setting.is_ok_and(|it| it.trim() != "0");
+            let ring = Ring::new(1, Rules::new());
+            ring.err().map(|it| it.to_string()).or(is_off.then(|| "io_uring_disabled".to_owned()))
         }
         Need::Program(name) => missing_program(name, "--version"),
         Need::KernelFile(path) => {

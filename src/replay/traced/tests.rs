@@ -42,11 +42,15 @@ fn operation(number: u32, line: &str) -> Planned {
 }
 
 fn side(comm: &str, lines: &[&str]) -> Side {
+    side_of(Who { comm: comm.into(), ..Who::default() }, lines)
+}
+
+fn side_of(who: Who, lines: &[&str]) -> Side {
     let mut planner = Planner::new(PlanWriter::new(Vec::new()).expect("memory"));
     for (number, line) in (0..).zip(lines) {
         planner.out.planned(&operation(number, line)).expect("memory");
     }
-    planner.who = vec![Who { comm: comm.into(), ..Who::default() }];
+    planner.who = vec![who];
     let mut file = tempfile::tempfile().expect("a file");
     file.write_all(&finish(planner, std::env::consts::ARCH).expect("memory")).expect("space");
     let (reader, index) = PlanReader::new(file).expect("a plan");
@@ -118,4 +122,17 @@ fn a_place_that_is_not_known_is_not_compared_and_counted() {
     let recorded = [PLAN[0], "read - - 100", PLAN[2], PLAN[3]];
     let traced = compare(&side("app", &PLAN), &side("replay 0", &recorded), b"/").expect("plans");
     assert_eq!((traced.same, traced.offsets_unknown), (4, 1));
+}
+
+/// Fails if nobody tells what a ring has done, or if what a thread has not done is taken for that.
+#[test]
+fn lanes_without_threads_are_counted() {
+    let lane = || side_of(Who { lane: Some(0), ..Who::default() }, &PLAN);
+    let check = |plan: &Side, recording: &Side| {
+        let traced = compare(plan, recording, b"/").expect("plans");
+        (traced.missing, traced.missing_in_lanes)
+    };
+    assert_eq!(check(&lane(), &side("ring 0", &[])), (4, 4));
+    assert_eq!(check(&lane(), &side("replay 0", &PLAN[..1])), (3, 0));
+    assert_eq!(check(&side("app", &PLAN), &side("ring 0", &[])), (4, 0));
 }

@@ -18,15 +18,27 @@ use io_uring::{IoUring, opcode, squeue};
 
 use super::no_ring::{NoRing, Rules};
 use super::{BUFFER_BYTES_MAX, Batch, Memory, Slots};
+use crate::sys::clock;
+use crate::units::KernelTime;
 
 /// Entries at most (`IORING_MAX_ENTRIES` in `io_uring/io_uring.c`): of more calls the first ones are handed over before.
 const ENTRIES_MAX: u32 = 32_768;
+
+/// The number of what interrupts the others, in the place of a seat's.
+const INTERRUPT: u64 = u64::MAX;
+
+/// How often it is said at most, ns: each time has a result of its own, for which nobody is to wait.
+const INTERRUPT_NS: u64 = 100_000_000;
+
+/// What is still under way when the ring goes is interrupted after so many ns, and after so many more its memory is given up.
+const DROP_NS: [u64; 2] = [1_000_000_000, 4_000_000_000];
 
 /// Calls under way, and their memory.
 pub struct Ring {
     uring: IoUring,
     seats: Vec<Seat>,
     under_way: usize,
+    interrupted: Option<KernelTime>,
 }
 
 struct Seat {
@@ -56,7 +68,7 @@ impl Ring {
         // What would have to wait before it is under way is done by threads of the kernel's, by default only four for each CPU
         // (`io_wq_create` in `io_uring/io-wq.c`). Before Linux 5.15 it stays with those.
         let _ = uring.submitter().register_iowq_max_workers(&mut [calls, 0]);
-        Ok(Self { uring, seats: Vec::new(), under_way: 0 })
+        Ok(Self { uring, seats: Vec::new(), under_way: 0, interrupted: None })
     }
 
     /// One more seat: its number.
@@ -76,7 +88,7 @@ impl Ring {
         &mut it.memory
     }
 
-    /// Puts a call into a seat, to be handed over; false: no ring makes such calls, and nothing has happened.
+    /// Puts a call into a seat, to be handed over; false: no ring makes such calls, or would make another one of it, and nothing has happened.
     ///
     /// # Errors
     ///
@@ -88,11 +100,14 @@ impl Ring {
     pub fn push(&mut self, seat: usize, batch: (&Batch, usize), slots: &Slots) -> io::Result<bool> {
         let (batch, index) = batch;
         let call = batch.registers(index, self.memory(seat), slots, None);
-        let Some(entry) = entry(call) else { return Ok(false) };
+        let Some(entry) = entry(call).filter(|_| has_place(call.1[0])) else { return Ok(false) };
+        self.begin(seat, entry).map(|()| true)
+    }
+
+    /// Puts what `entry` has made of a seat's call into the queue.
+    fn begin(&mut self, seat: usize, entry: squeue::Entry) -> io::Result<()> {
+        self.make_room()?;
         let entry = entry.user_data(seat as u64);
-        if self.uring.submission().is_full() {
-            self.enter(None)?;
-        }
         // SAFETY: a descriptor that is none is told as an error. The only addresses that `entry` takes over are those that
         // `Batch::registers` has put there: the seat's buffers, as long as the kernel is told (as in `Batch::call`), and its vector, or the
         // contents, which the seat's memory has a share of. `is_under_way` keeps that memory from everybody until the call is through, and
@@ -101,7 +116,39 @@ impl Ring {
         pushed.map_err(io::Error::other)?;
         self.seats[seat].is_under_way = true;
         self.under_way += 1;
-        Ok(true)
+        Ok(())
+    }
+
+    /// Hands over what is in a queue that is full.
+    fn make_room(&mut self) -> io::Result<()> {
+        if self.uring.submission().is_full() { self.enter(None) } else { Ok(()) }
+    }
+
+    /// Whatever waits for something that may never come ends, at the next [`Self::enter`]; what a disk is at goes on. To be said again until
+    /// all are through: what was about to wait does so then.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::enter`].
+    pub fn interrupt(&mut self) -> io::Result<()> {
+        let now = clock::now();
+        if self.interrupted.is_some_and(|it| now.0.saturating_sub(it.0) < INTERRUPT_NS) {
+            return Ok(());
+        }
+        self.interrupted = Some(now);
+        for seat in 0..self.seats.len() {
+            if !self.seats[seat].is_under_way {
+                continue;
+            }
+            self.make_room()?;
+            let entry = opcode::AsyncCancel::new(seat as u64).build().user_data(INTERRUPT);
+            // SAFETY: it has numbers only.
+            if unsafe { self.uring.submission().push(&entry) }.is_err() {
+                // Results have to be taken before: the others hear of it the next time.
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// Hands over what was pushed; then waits until a call is through, for so long at most. A signal ends the wait, too.
@@ -123,27 +170,41 @@ impl Ring {
 
     /// A call that is through: its seat, and what it returned, as [`Batch::call`].
     pub fn over(&mut self) -> Option<(usize, i64)> {
-        let entry = self.uring.completion().next()?;
+        let entry = self.uring.completion().find(|it| it.user_data() != INTERRUPT)?;
         let seat = usize::try_from(entry.user_data()).ok()?;
         self.seats[seat].is_under_way = false;
         self.under_way -= 1;
-        Some((seat, entry.result().into()))
+        // The same of one that the kernel had not begun.
+        let ret = if entry.result() == -libc::ECANCELED { -libc::EINTR } else { entry.result() };
+        Some((seat, ret.into()))
     }
 }
 
 impl Drop for Ring {
     fn drop(&mut self) {
+        let begin = clock::now().0;
+        let [patience, most] = DROP_NS;
         while self.under_way > 0 {
-            match self.uring.submit_and_wait(1) {
-                Err(it) if !is_passing(&it) => {
-                    // The kernel may still write into it.
-                    std::mem::forget(std::mem::take(&mut self.seats));
-                    return;
-                }
-                _ => while self.over().is_some() {},
+            let waited = clock::now().0.saturating_sub(begin);
+            let interrupted = if waited < patience { Ok(()) } else { self.interrupt() };
+            let told =
+                interrupted.and_then(|()| self.enter(Some(Duration::from_nanos(INTERRUPT_NS))));
+            while self.over().is_some() {}
+            if told.is_err() || waited > patience + most {
+                // The kernel may still write into it.
+                std::mem::forget(std::mem::take(&mut self.seats));
+                return;
             }
         }
     }
+}
+
+/// True if a descriptor stands somewhere in what it is for. In others (pipes, terminals) nothing is read at a place (`ESPIPE`), and a ring
+/// would read what comes next, or wait for it.
+fn has_place(fd: u64) -> bool {
+    // SAFETY: numbers only; it stays where it stands.
+    i32::try_from(fd.cast_signed())
+        .is_ok_and(|it| unsafe { libc::lseek(it, 0, libc::SEEK_CUR) } >= 0)
 }
 
 /// Errors that the next try may not have (`io_uring_enter(2)`): the time is over, a signal came, there was no memory at that moment, or
@@ -264,5 +325,50 @@ mod tests {
         file.as_file().set_len(0).expect("ours");
         drop(ring);
         assert_eq!(file.as_file().metadata().expect("there").len(), 23 + 4099);
+    }
+
+    /// Fails if what waits for ever does not end when it is interrupted, or is still there when the ring has gone.
+    #[test]
+    #[expect(clippy::print_stdout, reason = "a skipped test says so")]
+    fn what_waits_is_interrupted() {
+        let mut ring = match Ring::new(1, Rules::new()) {
+            Ok(it) => it,
+            Err(it) => return println!("skipped: {it}"),
+        };
+        let longest = Longest::new(1, 23);
+        let contents = Contents::new(longest, |_| {}).expect("memory");
+        let (pipe, mut other_end) = std::io::pipe().expect("a pipe");
+        let mut same = pipe.try_clone().expect("a copy");
+        let slots = Slots::new(1, 1000);
+        slots.put(0, OwnedFd::from(pipe));
+        let mut batch = Batch::new(longest);
+        let prototype = Prototype::new(CallId::by_name("pread64").expect("a row").call());
+        let wanted = Wanted { args: [0, 1, 23, 0, 0, 0], slot: Some(0), ..Wanted::default() };
+        batch.push(&prototype.expect("a call"), &wanted).expect("short");
+        batch.seal();
+        let seat = ring.seat(Memory::new(longest, contents).expect("memory"));
+        assert!(!ring.push(seat, (&batch, 0), &slots).expect("room"), "a pipe has no places");
+        let begin = |ring: &mut Ring| {
+            let call = batch.registers(0, ring.memory(seat), &slots, None);
+            ring.begin(seat, entry(call).expect("a read")).expect("room");
+            ring.enter(Some(Duration::from_millis(1))).expect("a ring that works");
+            assert_eq!(ring.over(), None);
+        };
+        begin(&mut ring);
+        let got = loop {
+            ring.interrupt().expect("room");
+            ring.enter(Some(Duration::from_millis(7))).expect("a ring that works");
+            if let Some(it) = ring.over() {
+                break it;
+            }
+        };
+        assert_eq!(got, (seat, -i64::from(libc::EINTR)));
+        begin(&mut ring);
+        drop(ring);
+        std::io::Write::write_all(&mut other_end, &[7; 23]).expect("room");
+        drop(other_end);
+        let mut read = [0; 23];
+        std::io::Read::read_exact(&mut same, &mut read).expect("nobody else reads it");
+        assert_eq!(read, [7; 23]);
     }
 }
