@@ -224,7 +224,7 @@ mod tests {
             other => panic!("{other:?}"),
         };
         std::thread::scope(|scope| {
-            let server = scope.spawn(|| {
+            let server = scope.spawn(move || {
                 let _births = Births(&born, &tell);
                 let _lane = Ending(23, &tell);
                 panic!("as it has to");

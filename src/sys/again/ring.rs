@@ -348,7 +348,7 @@ mod tests {
         batch.seal();
         let seat = ring.seat(Memory::new(longest, contents).expect("memory"));
         assert!(!ring.push(seat, (&batch, 0), &slots).expect("room"), "a pipe has no places");
-        let mut begin = |ring: &mut Ring| {
+        let begin = |ring: &mut Ring| {
             let call = batch.registers(0, ring.memory(seat), &slots, None);
             ring.begin(seat, entry(call).expect("a read")).expect("room");
             ring.enter(Some(Duration::from_millis(1))).expect("a ring that works");
