@@ -70,12 +70,12 @@ fn again(args: &RunArgs, root: &Path) -> Result<ExitCode, CliError> {
     if args.drop_caches {
         caches::drop_all().map_err(CliError::Usage)?;
     }
-    let (tree, mounts) = (places.tree(), places.mounts().map_err(usage)?);
+    let (directory, mounts) = (places.root().map_err(usage)?, places.mounts().map_err(usage)?);
     let user = replay_places::user(&places, &args.plan, root)?;
     let notes = replay_places::notes(&places, user.as_ref());
     let is_over = signals::flag().map_err(CliError::Output)?;
     let machine = Machine::new();
-    if !sandbox::enter(&tree, &mounts, user.as_ref()).map_err(usage)?.is_mount {
+    if !sandbox::enter(&directory, &mounts, user.as_ref()).map_err(usage)?.is_mount {
         say(
             "nobody may mount here: devices in the replay's directory, if somebody puts any there, can be opened",
         );
