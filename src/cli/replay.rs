@@ -159,7 +159,7 @@ pub(super) fn tell(
     notes: Vec<String>,
     to: Box<dyn io::Write + Send>,
 ) -> Result<ExitCode, CliError> {
-    let Replayed { index, names, comparison, is_stopped, not_given, too_few, most, rings, cpus } =
+    let Replayed { index, names, comparison, is_stopped, not_given, too_few, most, rings, .. } =
         replayed;
     let expected = options.pacing != Pacing::Max;
     let run = Run {
@@ -169,7 +169,7 @@ pub(super) fn tell(
         expected_span: expected.then(|| options.scaled(comparison.captured_span())),
         is_stopped: *is_stopped,
         until: options.window.until,
-        threads: (*most, *cpus),
+        threads: (*most, replayed.cpus),
         rings: (options.engine != Engine::Calls).then_some(*rings),
     };
     let mut report = report::replay_run::report(&run, analyse::limit(&args.print));
@@ -237,7 +237,8 @@ pub(super) fn options(args: &RunArgs) -> Options {
     let [from, until] = [args.from, args.until]
         .map(|it| it.map(|it| u64::try_from(it.as_nanos()).unwrap_or(u64::MAX)));
     let window = Window { from, until };
-    Options { order, pacing, speed, engine, contents: contents(args.content), window }
+    let contents = contents(args.content);
+    Options { order, pacing, speed, engine, contents, window, ends_at_names: false }
 }
 
 /// There has to be something in it.

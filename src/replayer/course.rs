@@ -158,6 +158,10 @@ impl<'a> Course<'a> {
             (Besides::Closes, Some(handle)) => slots.closed(handle),
             _ => {}
         }
+        if due.names.is_some_and(|it| it != (ret >= 0)) && self.shared.options.ends_at_names {
+            let _ = self.tell.send(Told::NamesDiffer);
+            self.shared.turns.stop();
+        }
         self.last = (end, due.end);
         self.done.0 += 1;
         self.done.1.iter().for_each(|it| it.set(self.done.0));

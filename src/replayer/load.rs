@@ -4,6 +4,7 @@ use zstd::bulk::Decompressor;
 
 use super::stamps::Stamps;
 use crate::event::syscall_table::{Call, CallId, Class};
+use crate::replay::absent::changes_names;
 use crate::replay::calls::{Treatment, treatment};
 use crate::replay::comparison::{Compared, Pair};
 use crate::replay::file::{CallPlan, Index, OPERATIONS_MAX, Operation, PlanError, PlanReader};
@@ -28,6 +29,8 @@ pub(super) struct Due {
     pub(super) handle: Option<u32>,
     pub(super) makes: Option<u32>,
     pub(super) besides: Besides,
+    /// Whether it succeeded, if it is about names.
+    pub(super) names: Option<bool>,
 }
 
 /// What else is known of an operation: nobody looks at that before it is compared.
@@ -278,6 +281,8 @@ impl Source {
             handle: operation.handle,
             makes: operation.makes,
             besides,
+            names: changes_names(call, &operation.args, operation.flags)
+                .then_some(operation.ret >= 0),
         });
         Some(())
     }
