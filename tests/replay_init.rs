@@ -290,6 +290,39 @@ fn contents_come_from_the_captured_files() {
     }
 }
 
+/// Fails if a file of which the user may not read the original is taken for one that shares its contents, and needs no room.
+#[test]
+fn what_the_user_may_not_read_needs_room() {
+    if !require_all(&[Need::Root, Need::Loop, Need::Program("mkfs.xfs")]) {
+        return;
+    }
+    let dir = scratch_dir("originals");
+    let mounted = Mounted::new(dir.path(), "xfs", 400 << 20);
+    let original = mounted.path().join("original");
+    let file = File::create_new(&original).expect("space");
+    file.set_len((1 << 30) + 4099).expect("space");
+    fs::set_permissions(&original, Permissions::from_mode(0o600)).expect("ours");
+    let path = text(&original);
+    let lines = format!(
+        "7 1700000000.000000 openat(AT_FDCWD, \"{path}\", O_RDONLY) = 3<{path}> <0.000010>\n\
+         7 1700000000.001000 pread64(3<{path}>, \"\"..., 4099, 1073741824) = 4099 <0.000010>\n"
+    );
+    let replay = Replay::of_strace(dir.path(), &lines, mounted.path().join("root"));
+    replay.init(&["--content", "original"]).success();
+    let refused = |options: &[&str]| {
+        let finished = replay.init(&[&["--content", "original"], options].concat());
+        assert_eq!(finished.status.code(), Some(125), "{}", finished.stderr());
+        let words = "the files need 1073745923 bytes and";
+        assert!(finished.stderr().contains(words), "{}", finished.stderr());
+    };
+    refused(&["--user", "nobody"]);
+    // What he may read is shared as root would share it.
+    fs::set_permissions(&original, Permissions::from_mode(0o644)).expect("ours");
+    replay.init(&["--content", "original", "--user", "nobody"]).success();
+    replay.assert_same();
+    replay.purge();
+}
+
 const NOBODY: u32 = 65_534;
 
 /// Fails if files are another one's, if the replay is done by root, or if the user gets what he may not read.

@@ -160,9 +160,9 @@ fn a_kill_at_any_moment_leaves_what_the_next_command_knows() {
     let purge = ["purge", "--root", root];
     // What it makes of a directory, what it writes down, what it removes.
     let commands: [(&[&str], &[&str]); 3] = [
-        (&init, &["mkdir", "renameat", "fsync", "unlinkat", "chmod"]),
+        (&init, &["mkdir", "mkdirat", "renameat", "fsync", "unlinkat", "chmod"]),
         (&run, &["renameat", "fsync"]),
-        (&purge, &["unlinkat", "rmdir"]),
+        (&purge, &["unlinkat"]),
     ];
     let mut kills = 0;
     for (command, calls) in commands {

@@ -70,12 +70,12 @@ fn again(args: &RunArgs, root: &Path) -> Result<ExitCode, CliError> {
     if args.drop_caches {
         caches::drop_all().map_err(CliError::Usage)?;
     }
-    let (tree, mounts) = (places.tree(), places.mounts().map_err(usage)?);
+    let (directory, mounts) = (places.root().map_err(usage)?, places.mounts().map_err(usage)?);
     let user = replay_places::user(&places, &args.plan, root)?;
     let notes = replay_places::notes(&places, user.as_ref());
     let is_over = signals::flag().map_err(CliError::Output)?;
     let machine = Machine::new();
-    if !sandbox::enter(&tree, &mounts, user.as_ref()).map_err(usage)?.is_mount {
+    if !sandbox::enter(&directory, &mounts, user.as_ref()).map_err(usage)?.is_mount {
         say(
             "nobody may mount here: devices in the replay's directory, if somebody puts any there, can be opened",
         );
@@ -159,7 +159,7 @@ pub(super) fn tell(
     notes: Vec<String>,
     to: Box<dyn io::Write + Send>,
 ) -> Result<ExitCode, CliError> {
-    let Replayed { index, names, comparison, is_stopped, not_given, too_few, most, rings, cpus } =
+    let Replayed { index, names, comparison, is_stopped, not_given, too_few, most, rings, .. } =
         replayed;
     let expected = options.pacing != Pacing::Max;
     let run = Run {
@@ -169,7 +169,7 @@ pub(super) fn tell(
         expected_span: expected.then(|| options.scaled(comparison.captured_span())),
         is_stopped: *is_stopped,
         until: options.window.until,
-        threads: (*most, *cpus),
+        threads: (*most, replayed.cpus),
         rings: (options.engine != Engine::Calls).then_some(*rings),
     };
     let mut report = report::replay_run::report(&run, analyse::limit(&args.print));
@@ -237,7 +237,8 @@ pub(super) fn options(args: &RunArgs) -> Options {
     let [from, until] = [args.from, args.until]
         .map(|it| it.map(|it| u64::try_from(it.as_nanos()).unwrap_or(u64::MAX)));
     let window = Window { from, until };
-    Options { order, pacing, speed, engine, contents: contents(args.content), window }
+    let contents = contents(args.content);
+    Options { order, pacing, speed, engine, contents, window, ends_at_names: false }
 }
 
 /// There has to be something in it.

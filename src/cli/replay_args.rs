@@ -71,7 +71,7 @@ pub(super) struct RunArgs {
     #[arg(long, value_name = "DIR", required_unless_present_any = ["device", "in_place"])]
     pub(super) root: Option<PathBuf>,
     /// Instead of --root: on the captured files themselves, where they are. WHAT THE CAPTURE WROTE, CUT OFF, RENAMED AND REMOVED IS WRITTEN WITH MADE-UP BYTES, CUT OFF, RENAMED AND REMOVED AGAIN: only where all of it may be lost (on a copy of the machine, a snapshot), and only with a plan of your own
-    #[arg(long = "in-place-overwriting-originals", conflicts_with_all = ["root", "device", "trace", "rounds"])]
+    #[arg(long = "in-place-overwriting-originals", conflicts_with_all = ["root", "device", "from_device", "write", "discard", "trace", "rounds"])]
     pub(super) in_place: bool,
     #[command(flatten)]
     pub(super) block: BlockArgs,
@@ -85,7 +85,13 @@ pub(super) struct RunArgs {
     #[arg(long, value_enum, value_name = "ORDER", default_value = "deps")]
     pub(super) order: OrderArg,
     /// How asynchronous operations are done, as many at once as in the capture
-    #[arg(long, value_enum, value_name = "ENGINE", default_value = "calls", requires = "root")]
+    #[arg(
+        long,
+        value_enum,
+        value_name = "ENGINE",
+        default_value = "calls",
+        conflicts_with = "device"
+    )]
     pub(super) engine: EngineArg,
     /// What is written: `sparse` or `zero`, `random`, `random:SEED`, `compress:PERCENT`, as with `replay init`
     #[arg(long, value_name = "CONTENT", default_value = "random", value_parser = values::parse_content)]

@@ -5,36 +5,49 @@ use std::process::ExitCode;
 
 use super::error::CliError;
 use super::replay::{all, check_window, damaged, open, options, tell, usage};
-use super::replay_args::RunArgs;
+use super::replay_args::{LevelArg, RunArgs};
 use super::{analyse, signals};
-use crate::replayer::check::{Lacking, lacking};
-use crate::replayer::run::Machine;
+use crate::replay::absent::AbsentError;
+use crate::replayer::in_place::otherwise;
+use crate::replayer::run::{self, Machine, Options};
 use crate::sys::{caches, sandbox};
 
 /// What the report says.
 const NOTE: &str = "it was done to the captured files themselves";
 
+/// The same, if it came to an early end.
+const NAMES_DIFFER: &str = "an operation on names succeeded and had not in the capture, or the other way round (see the first mismatches), and nothing \
+     was done behind it: names may lead to other files by then";
+
 /// Replays a plan where it was captured.
 pub(super) fn run(args: &RunArgs) -> Result<ExitCode, CliError> {
-    let options = options(args);
+    if args.block.level == LevelArg::Block {
+        return Err(CliError::Usage("--level block needs --device".into()));
+    }
+    let options = Options { ends_at_names: true, ..options(args) };
     let to = analyse::output(args.print.to.as_deref(), false)?;
     let (reader, index) = open(&args.plan)?;
     check_window(options.window, index.span)?;
     let before = reader.files(&index).map_err(|it| damaged(&args.plan, &it))?;
-    if let Some(Lacking { first, why, count }) = lacking(&before) {
+    let otherwise = otherwise(&reader, &index, &before).map_err(|it| match it {
+        AbsentError::Plan(it) => damaged(&args.plan, &it),
+        AbsentError::TooMany => usage(format!("{}: {it}", args.plan.display())),
+    })?;
+    if let Some(it) = otherwise {
         return Err(CliError::Usage(format!(
-            "{count} of the files that have to be there before the first operation are not as they were captured ({} {why}), and nothing \
-             was done; put back what was there before the capture, or replay elsewhere: iotrace-perf replay init {} --root DIR",
-            first.display(),
+            "{it}, and nothing was done; put back what was there, remove what was not, or replay elsewhere: iotrace-perf replay init {} --root DIR",
             args.plan.display()
         )));
     }
+    let is_over = signals::flag().map_err(CliError::Output)?;
+    let machine = Machine::new();
     if args.drop_caches {
         caches::drop_all().map_err(CliError::Usage)?;
     }
-    let is_over = signals::flag().map_err(CliError::Output)?;
-    let machine = Machine::new();
     sandbox::stay().map_err(usage)?;
+    run::check(options.engine).map_err(usage)?;
     let replayed = all((reader, index), options, machine, &is_over)?;
-    tell(args, &options, &replayed, vec![NOTE.to_owned()], to)
+    let early = replayed.names_differ.then(|| NAMES_DIFFER.to_owned());
+    let notes = std::iter::once(NOTE.to_owned()).chain(early).collect();
+    tell(args, &options, &replayed, notes, to)
 }

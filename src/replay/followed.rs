@@ -1,12 +1,10 @@
 //! Which calls work on what a symbolic link leads to, and which on the link itself.
 
-use super::found::open_flags;
-use crate::event::syscall_table::{Class, Role};
-use crate::operation::model::SyscallOperation;
+use super::found::flags_of;
+use crate::event::syscall_table::{Call, Class, Role};
 
-/// True if a call works on what a link leads to, if its first path is one.
-pub(super) fn follows(operation: &SyscallOperation) -> bool {
-    let (call, args) = (operation.call.call(), &operation.args);
+/// True if a call with these registers works on what a link leads to, if its first path is one. `in_memory`: its flags, if they stand there.
+pub(super) fn follows(call: &Call, args: &[u64; 6], in_memory: Option<u32>) -> bool {
     let register = |behind: usize| {
         let at = call.arg(Role::Path).map(|it| it + behind);
         at.and_then(|it| args.get(it)).copied().unwrap_or(0)
@@ -14,7 +12,7 @@ pub(super) fn follows(operation: &SyscallOperation) -> bool {
     let is_set = |flags: u64, flag: i32| flags & u64::from(flag.cast_unsigned()) != 0;
     match (call.class, call.name) {
         (Class::Open, _) => {
-            let flags = open_flags(operation);
+            let flags = flags_of(call, args, in_memory);
             let has = |flag: i32| flags & flag.cast_unsigned() != 0;
             !(has(libc::O_NOFOLLOW) || has(libc::O_CREAT) && has(libc::O_EXCL))
         }

@@ -17,13 +17,16 @@ const AT_REMOVEDIR: u64 = libc::AT_REMOVEDIR as u64;
 
 /// `O_*` flags of an open; `creat` has none.
 pub fn open_flags(operation: &SyscallOperation) -> u32 {
-    let call = operation.call.call();
-    let register = call.arg(Role::OpenFlags).map(|it| operation.args[it]);
-    match register {
+    flags_of(operation.call.call(), &operation.args, operation.flags_in_memory)
+}
+
+/// The same of such a call with these registers, and what stands in memory.
+pub fn flags_of(call: &Call, args: &[u64; 6], in_memory: Option<u32>) -> u32 {
+    match call.arg(Role::OpenFlags).map(|it| args[it]) {
         // The kernel looks at 32 bits.
         Some(flags) => u32::try_from(flags & u64::from(u32::MAX)).unwrap_or(0),
         None if call.name == "creat" => bits(libc::O_CREAT | libc::O_TRUNC | libc::O_WRONLY),
-        None => operation.flags_in_memory.unwrap_or(0),
+        None => in_memory.unwrap_or(0),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Replay: what was captured is done again, somewhere else.
 
+pub mod absent;
 mod asynchronous;
 pub mod block;
 pub mod calls;

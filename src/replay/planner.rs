@@ -409,7 +409,8 @@ impl<O: Out> Planner<O> {
         };
         // What a symbolic link contains is no name yet.
         let is_name = !operation.call.call().is_symlink();
-        let first = find(path, follows(operation));
+        let first =
+            find(path, follows(operation.call.call(), &operation.args, operation.flags_in_memory));
         let nodes = [first, if is_name { find(second_path, false) } else { None }];
         let is_contended = self.under_way.may_make_names();
         self.strangers.ended(&self.world, operation, nodes, is_contended)?;

@@ -88,43 +88,6 @@ pub fn changed(root: &Path, before: &[FileBefore]) -> io::Result<Option<Changed>
     Ok(Some(Changed { first, how: *how, count: all.len(), in_the_way }))
 }
 
-/// Files that are not where a plan needs them.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lacking {
-    /// The first one's path.
-    pub first: PathBuf,
-    /// What is wrong with it.
-    pub why: &'static str,
-    /// How many there are.
-    pub count: usize,
-}
-
-/// Looks for what has to be there before the first operation, from the root that we have. Others may be there, too, and files may be
-/// longer: not all of them that is needed was seen.
-pub fn lacking(before: &[FileBefore]) -> Option<Lacking> {
-    let why = |it: &FileBefore| {
-        let path = Path::new(OsStr::from_bytes(&it.path));
-        // A directory may have been a link all along: its name is the one by which it was reached.
-        let found = match it.kind {
-            FileKind::Link => path.symlink_metadata(),
-            FileKind::Directory | FileKind::File => path.metadata(),
-        };
-        match (found, it.kind) {
-            (Err(_), _) => Some("is not there"),
-            (Ok(is), FileKind::Directory) => (!is.is_dir()).then_some("is no directory"),
-            (Ok(is), FileKind::Link) => (!is.is_symlink()).then_some("is no symbolic link"),
-            (Ok(is), FileKind::File) if !is.is_file() => Some("is no regular file"),
-            (Ok(is), FileKind::File) => {
-                (is.len() < length(it, before)).then_some("is shorter than it was")
-            }
-        }
-    };
-    let mut all = before.iter().filter_map(|it| Some((it, why(it)?)));
-    let (first, why) = all.next()?;
-    let first = PathBuf::from(OsStr::from_bytes(&first.path));
-    Some(Lacking { first, why, count: 1 + all.count() })
-}
-
 fn how(made: Option<&Seen>, (is, bytes): Seen) -> Option<How> {
     match made {
         None => Some(How::New),

@@ -178,6 +178,10 @@ impl<'a> Course<'a> {
         if self.shared.options.pacing == Pacing::Closed {
             self.last = (end, moment.end);
         }
+        if due.names.is_some_and(|it| it != (ret >= 0)) && self.shared.options.ends_at_names {
+            let _ = self.tell.send(Told::NamesDiffer);
+            self.shared.turns.stop();
+        }
         self.done.0 += 1;
         self.done.1.iter().for_each(|it| it.set(self.done.0));
     }

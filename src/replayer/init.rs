@@ -14,7 +14,7 @@ use thiserror::Error;
 
 use super::contents::Contents;
 use super::fill;
-use super::manifest::{ManifestError, Place, State};
+use super::manifest::{ManifestError, State};
 use super::originals::{Original, Originals, Sources};
 use super::places::Places;
 use super::walk::Listed;
@@ -121,13 +121,15 @@ pub fn init(
     let others = more.iter().map(|it| Listed { kind: FileKind::Directory, path: it.clone() });
     places.list(listed.chain(others))?;
     places.make_trees(wish.user)?;
-    has_room(before, places, wish)?;
-    sandbox::enter(&places.tree(), &places.mounts()?, wish.user)?;
+    sandbox::enter(&places.root()?, &places.mounts()?, wish.user)?;
     files::give_all_permissions();
     let be = |errno: nix::errno::Errno| InitError::User(errno.into());
     wish.user.map_or(Ok(()), Identity::begin).map_err(be)?;
-    let made = all(before, &more, (places, wish), progress)?;
+    // As who reads the originals and makes the files, and where: what he may not read, or share from there, needs room.
+    let made =
+        has_room(before, places, wish).and_then(|()| all(before, &more, (places, wish), progress));
     user::end().map_err(be)?;
+    let made = made?;
     places.set(State::Ready)?;
     Ok(made)
 }
@@ -287,8 +289,9 @@ pub fn check(before: &[FileBefore]) -> Result<(), InitError> {
 
 /// Each file system has room for what is made in it, in however many directories.
 fn has_room(before: &[FileBefore], places: &Places, wish: Wish<'_>) -> Result<(), InitError> {
-    let mut needed: Vec<u64> = places.all().map(|_| 0).collect();
-    let directories: Vec<PathBuf> = places.all().map(Place::tree).collect();
+    let mounted = places.maps().captured().iter().map(|it| Path::new(OsStr::from_bytes(it)));
+    let directories: Vec<&Path> = std::iter::once(Path::new("/")).chain(mounted).collect();
+    let mut needed = vec![0_u64; directories.len()];
     let mut shareable = FxHashMap::default();
     for it in before.iter().filter(|it| it.kind == FileKind::File && it.same_as.is_none()) {
         let (owner, _) = places.maps().owner(&it.path);
@@ -296,7 +299,7 @@ fn has_room(before: &[FileBefore], places: &Places, wish: Wish<'_>) -> Result<()
         // What can be shared of one file of a file system can be of the others.
         let shares = |original: &Original| {
             let key = (original.device(), place);
-            let is_shareable = || original.is_shareable(&directories[place]);
+            let is_shareable = || original.is_shareable(directories[place]);
             original.bytes() >= it.size && *shareable.entry(key).or_insert_with(is_shareable)
         };
         let original = wish.originals.and_then(|all| all.open(&it.path).ok());
@@ -305,18 +308,18 @@ fn has_room(before: &[FileBefore], places: &Places, wish: Wish<'_>) -> Result<()
             needed[place] = needed[place].saturating_add(bytes);
         }
     }
-    let mut all: Vec<(u64, u64, PathBuf)> = Vec::new();
-    for (place, needed) in places.all().zip(needed) {
+    let mut all: Vec<(u64, u64, &Path, PathBuf)> = Vec::new();
+    for ((place, needed), inside) in places.all().zip(needed).zip(directories) {
         let directory = place.tree();
         let failed = |source| InitError::Make { path: directory.clone(), source };
-        let device = fs::metadata(&directory).map_err(failed)?.dev();
+        let device = fs::metadata(inside).map_err(failed)?.dev();
         match all.iter_mut().find(|it| it.0 == device) {
-            Some((_, sum, _)) => *sum = sum.saturating_add(needed),
-            None => all.push((device, needed, directory)),
+            Some((_, sum, ..)) => *sum = sum.saturating_add(needed),
+            None => all.push((device, needed, inside, directory)),
         }
     }
-    for (_, needed, directory) in all {
-        let free = files::free_bytes(&directory)
+    for (_, needed, inside, directory) in all {
+        let free = files::free_bytes(inside)
             .map_err(|source| InitError::Make { path: directory.clone(), source })?;
         if needed > free {
             return Err(InitError::Full { needed, free, directory });

@@ -5,6 +5,7 @@ use zstd::bulk::Decompressor;
 use super::stamps::Stamps;
 use super::steps::{Besides, Due, Moment, Results, Steps};
 use crate::event::syscall_table::{Call, CallId, Class};
+use crate::replay::absent::changes_names;
 use crate::replay::calls::{Treatment, treatment};
 use crate::replay::comparison::{Compared, Pair};
 use crate::replay::file::{CallPlan, Index, OPERATIONS_MAX, Operation, PlanError, PlanReader};
@@ -212,7 +213,10 @@ impl Source {
         let moment =
             Moment { start, end, behind: end.saturating_add(operation.behind), turn: next.turn };
         let (handle, makes) = (operation.handle, operation.makes);
-        loaded.steps.push(Due::new(handle, makes, besides), moment, &operation.before)
+        let is_about_names = changes_names(call, &operation.args, operation.flags);
+        let names = is_about_names.then_some(operation.ret >= 0);
+        let due = Due::new(handle, makes, besides, names);
+        loaded.steps.push(due, moment, &operation.before)
     }
 
     /// What came of the operations, as far as they were done, beside what was captured.

@@ -15,18 +15,20 @@ use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::fcntl::{
-    AT_FDCWD, Flock, FlockArg, OFlag, OpenHow, ResolveFlag, openat, openat2, renameat,
+    AT_FDCWD, AtFlags, Flock, FlockArg, OFlag, OpenHow, ResolveFlag, openat, openat2, renameat,
 };
-use nix::sys::stat::Mode;
+use nix::sys::stat::{Mode, fstatat};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 use thiserror::Error;
 
 use super::settings::Settings;
-use super::walk::{Listed, Mounts, allow, open_below};
+use super::walk::{Listed, Mounts, allow, make_directory, open_below};
 use crate::replay::file::{FileKind, Fingerprint};
 use crate::sys::files;
+use crate::sys::user::Identity;
 
 const STATE: &str = "iotrace-perf.state";
 const STATE_NEW: &str = "iotrace-perf.state.new";
@@ -148,14 +150,15 @@ impl Place {
             _ => {}
         }
         let lock = lock(directory, links)?;
-        if fs::read_dir(directory).map_err(failed)?.next().is_some() {
+        if !names(&lock).map_err(failed)?.is_empty() {
             return Err(ManifestError::NotEmpty(directory.to_owned()));
         }
         lock.set_permissions(PermissionsExt::from_mode(0o700)).map_err(failed)?;
         let (directory, plan) = (directory.to_owned(), Some(plan));
         let mut place = Self { directory, state: State::Beginning, plan, settings, lock };
         // Whose state is there has all.
-        place.replace(GIVEN, &place.settings.to_bytes())?;
+        let given = place.settings.to_bytes();
+        place.replace(GIVEN, |out| out.write_all(&given))?;
         place.set(State::Beginning)?;
         Ok(place)
     }
@@ -182,7 +185,7 @@ impl Place {
         };
         let text = read(STATE).ok().and_then(|it| String::from_utf8(it).ok());
         // Of an init that was killed before it had written down anything there is nothing else.
-        let is_new = || has_only(directory, &[STATE_NEW, GIVEN]).unwrap_or(false);
+        let is_new = || names(&lock).is_ok_and(|it| has_only(&it, &[STATE_NEW, GIVEN]));
         let known = match text {
             Some(it) => parsed(&it),
             None => is_new().then_some((State::Beginning, None)),
@@ -214,6 +217,15 @@ impl Place {
     /// The directory itself.
     pub fn directory(&self) -> &Path {
         &self.directory
+    }
+
+    /// Makes the directory of its files, for this user.
+    ///
+    /// # Errors
+    ///
+    /// It is there, or cannot be made.
+    pub(super) fn make_tree(&self, user: Option<&Identity>) -> io::Result<()> {
+        make_directory(&*self.lock, TREE.as_bytes(), user)
     }
 
     /// Where its files are, open, whatever was mounted meanwhile and wherever our root is.
@@ -252,16 +264,21 @@ impl Place {
     /// That cannot be written down.
     pub fn set(&mut self, state: State) -> Result<(), ManifestError> {
         let plan = self.plan.map_or_else(String::new, |it| format!("{PLAN}{it}\n"));
-        self.replace(STATE, format!("{TITLE}{}\n{plan}", state.as_str()).as_bytes())?;
+        self.replace(STATE, |out| write!(out, "{TITLE}{}\n{plan}", state.as_str()))?;
         self.state = state;
         Ok(())
     }
 
     /// A file beside `files/` has these contents, all at once.
-    fn replace(&self, name: &str, contents: &[u8]) -> Result<(), ManifestError> {
+    fn replace(
+        &self,
+        name: &str,
+        write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
+    ) -> Result<(), ManifestError> {
         let failed = |source| ManifestError::Io { path: self.directory.join(STATE_NEW), source };
-        let mut file = self.create(STATE_NEW).map_err(failed)?;
-        file.write_all(contents).map_err(failed)?;
+        let mut out = BufWriter::new(self.create(STATE_NEW).map_err(failed)?);
+        write(&mut out).map_err(failed)?;
+        let file = out.into_inner().map_err(|it| failed(it.into_error()))?;
         file.sync_all().map_err(failed)?;
         let directory = &*self.lock;
         renameat(directory, STATE_NEW, directory, name).map_err(|it| failed(it.into()))
@@ -280,19 +297,18 @@ impl Place {
     ///
     /// It cannot be written.
     pub fn list(&self, listed: impl Iterator<Item = Listed>) -> Result<(), ManifestError> {
-        let failed = |source| ManifestError::Io { path: self.directory.join(FILES), source };
-        let mut out = BufWriter::new(self.create(FILES).map_err(failed)?);
-        for it in listed {
-            let letter = match it.kind {
-                FileKind::Directory => b"d",
-                FileKind::File => b"f",
-                FileKind::Link => b"l",
-            };
-            let parts = [&letter[..], &it.path, b"\0"];
-            parts.into_iter().try_for_each(|it| out.write_all(it)).map_err(failed)?;
-        }
-        let file = out.into_inner().map_err(|it| failed(it.into_error()))?;
-        file.sync_all().map_err(failed)
+        self.replace(FILES, |out| {
+            for it in listed {
+                let letter = match it.kind {
+                    FileKind::Directory => b"d",
+                    FileKind::File => b"f",
+                    FileKind::Link => b"l",
+                };
+                let parts = [&letter[..], &it.path, b"\0"];
+                parts.into_iter().try_for_each(|it| out.write_all(it))?;
+            }
+            Ok(())
+        })
     }
 
     /// A file beside `files/`, empty.
@@ -345,26 +361,41 @@ impl Place {
                 }
             }
         }
-        // It may have been given as `.`, or through a link.
-        let directory = fs::canonicalize(&self.directory);
-        match directory.and_then(fs::remove_dir) {
+        match self.remove_itself() {
             Err(it) if it.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(()),
             // Something is mounted there: it is empty now.
             Err(it) if it.kind() == io::ErrorKind::ResourceBusy => Ok(()),
             it => it.map_err(|source| ManifestError::Io { path: self.directory, source }),
         }
     }
+
+    /// Removes the directory, which is empty, from the one that it is in: whatever its path leads to by now.
+    fn remove_itself(&self) -> io::Result<()> {
+        // It may have been given as `.`, or through a link.
+        let path = fs::canonicalize(&self.directory)?;
+        let name = path.file_name().ok_or(Errno::EBUSY)?;
+        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        let above = openat(&*self.lock, "..", flags, Mode::empty())?;
+        let there = fstatat(&above, name, AtFlags::AT_SYMLINK_NOFOLLOW)?;
+        if (there.st_dev, there.st_ino) != files::identity(&self.lock)? {
+            return Err(io::Error::other("something else has its name now, and is not touched"));
+        }
+        Ok(unlinkat(&above, name, UnlinkatFlags::RemoveDir)?)
+    }
+}
+
+/// What is in a directory.
+fn names(directory: &File) -> io::Result<Vec<Vec<u8>>> {
+    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    let mut opened = Dir::openat(directory, ".", flags, Mode::empty())?;
+    let names = opened.iter().map(|it| Ok(it?.file_name().to_bytes().to_vec()));
+    let is_own = |it: &io::Result<Vec<u8>>| !matches!(it.as_deref(), Ok(b"." | b".."));
+    names.filter(is_own).collect()
 }
 
 /// True if something is in a directory, and nothing but these.
-fn has_only(directory: &Path, names: &[&str]) -> io::Result<bool> {
-    let (mut is_empty, mut is_only) = (true, true);
-    for entry in fs::read_dir(directory)? {
-        let name = entry?.file_name();
-        is_empty = false;
-        is_only &= names.iter().any(|it| name == *it);
-    }
-    Ok(is_only && !is_empty)
+fn has_only(there: &[Vec<u8>], names: &[&str]) -> bool {
+    !there.is_empty() && there.iter().all(|it| names.iter().any(|name| name.as_bytes() == it))
 }
 
 /// What the state's file says.
@@ -414,6 +445,24 @@ mod tests {
             place = Place::open(directory.path(), Links::Followed).expect("ours");
             assert_eq!((place.state, place.plan), (state, Some(plan)));
         }
+    }
+
+    /// Fails if another directory is removed, which has the name of ours by now.
+    #[test]
+    fn what_has_its_name_by_now_stays() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let [place, moved] = ["place", "moved"].map(|it| directory.path().join(it));
+        let make =
+            || Place::make(&place, Fingerprint::default(), Settings::default(), Links::Followed);
+        let made = make().expect("a directory");
+        fs::rename(&place, &moved).expect("there");
+        fs::create_dir(&place).expect("space");
+        let told = made.remove().expect_err("it is another one").to_string();
+        assert!(told.contains("something else has its name now"), "{told}");
+        assert!(place.is_dir() && fs::read_dir(&moved).expect("there").next().is_none());
+        fs::remove_dir(&place).expect("empty");
+        make().expect("a directory").remove().expect("it is the same");
+        assert!(!place.exists());
     }
 
     #[test]

@@ -6,7 +6,8 @@
 //!        ─► purge ─► what the manifest lists is gone
 //! ```
 //!
-//! All of it happens inside a directory that is the root of the process ([`crate::sys::sandbox`]).
+//! All of it happens inside a directory that is the root of the process ([`crate::sys::sandbox`]), but for what is to be done to the
+//! captured files themselves ([`in_place`]).
 
 mod ahead;
 mod at_work;
@@ -19,6 +20,7 @@ mod fill;
 mod frames;
 mod given;
 mod helper;
+pub mod in_place;
 pub mod init;
 mod lane;
 mod load;

@@ -3,10 +3,8 @@
 //! Each is a [`Place`] with a list of its own. That of the replay knows where the others are, and each of these whose part it is. A path
 //! that was resolved when it was given is never followed through a link later.
 
-use std::fs::{self, DirBuilder};
+use std::fs;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, lchown};
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
@@ -15,10 +13,10 @@ use super::manifest::{Links, ManifestError, Place, State};
 use super::maps::{MapError, Maps};
 use super::purge::{Purged, purge, purge_files};
 use super::settings::Settings;
-use super::walk::{Listed, Mounts, walk};
+use super::walk::{Listed, Mounts, make_directory, walk};
 use crate::replay::file::{FileBefore, Fingerprint};
 use crate::sys::files;
-use crate::sys::sandbox::Mount;
+use crate::sys::sandbox::{Directory, Mount};
 use crate::sys::user::Identity;
 
 /// Why the directories of a replay cannot be had.
@@ -164,11 +162,6 @@ impl Places {
         std::iter::once(&self.root).chain(&self.parts)
     }
 
-    /// The root directory of the replay.
-    pub fn tree(&self) -> PathBuf {
-        self.root.tree()
-    }
-
     /// What `init` was told.
     pub fn settings(&self) -> &Settings {
         &self.root.settings
@@ -206,36 +199,38 @@ impl Places {
     pub fn list_what_is_there(&self) -> Result<(), ManifestError> {
         self.all().try_for_each(|place| {
             let found = place.tree_file().and_then(|it| walk(&it, Mounts::Left));
-            let found = found.map_err(|source| ManifestError::Io { path: place.tree(), source })?;
-            place.list(found.into_iter())
+            place.list(found.map_err(in_tree(place))?.into_iter())
         })
     }
 
-    /// Makes the directories of all files, and in them those on which others are mounted, for this user.
+    /// Makes the directories of all files, and in them those on which others are mounted, for this user: in the directories that we hold,
+    /// whatever their paths lead to by now.
     pub(super) fn make_trees(&self, user: Option<&Identity>) -> Result<(), ManifestError> {
-        let make = |path: PathBuf| {
-            match DirBuilder::new().mode(0o700).create(&path) {
-                Err(it) if it.kind() != io::ErrorKind::AlreadyExists => Err(it),
-                _ => user.map_or(Ok(()), |it| lchown(&path, Some(it.user()), Some(it.group()))),
-            }
-            .map_err(|source| ManifestError::Io { path, source })
-        };
-        self.all().try_for_each(|it| make(it.tree()))?;
+        self.all().try_for_each(|it| it.make_tree(user).map_err(in_tree(it)))?;
         for captured in self.maps.captured() {
             let ends = (1..=captured.len())
                 .filter(|it| captured.get(*it).is_none_or(|byte| *byte == b'/'));
             for directory in ends.map(|it| &captured[..it]) {
-                make(self.path(directory))?;
+                let (owner, rest) = self.maps.owner(directory);
+                let place = owner.and_then(|it| self.parts.get(it)).unwrap_or(&self.root);
+                let make = || match make_directory(&place.tree_file()?, rest, user) {
+                    // Another one is below it, too.
+                    Err(it) if it.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+                    it => it,
+                };
+                make().map_err(in_tree(place))?;
             }
         }
         Ok(())
     }
 
-    /// Where a path of the capture is, seen from outside.
-    fn path(&self, captured: &[u8]) -> PathBuf {
-        let (owner, rest) = self.maps.owner(captured);
-        let place = owner.and_then(|it| self.parts.get(it)).unwrap_or(&self.root);
-        place.tree().join(std::ffi::OsStr::from_bytes(rest.strip_prefix(b"/").unwrap_or(rest)))
+    /// What becomes the root.
+    ///
+    /// # Errors
+    ///
+    /// It is gone.
+    pub fn root(&self) -> Result<Directory, ManifestError> {
+        directory(&self.root)
     }
 
     /// What has to be mounted below the root, those further up first.
@@ -245,13 +240,21 @@ impl Places {
     /// A directory is gone.
     pub fn mounts(&self) -> Result<Vec<Mount>, ManifestError> {
         let mount = |(place, captured): (&Place, &Vec<u8>)| {
-            let failed = |source| ManifestError::Io { path: place.tree(), source };
-            let metadata = place.tree_file().and_then(|it| it.metadata()).map_err(failed)?;
-            let identity = (metadata.dev(), metadata.ino());
-            Ok(Mount { source: place.tree(), identity, target: captured.clone() })
+            Ok(Mount { source: directory(place)?, target: captured.clone() })
         };
         self.parts.iter().zip(self.maps.captured()).map(mount).collect()
     }
+}
+
+/// Where a place has its files, and what that is.
+fn directory(place: &Place) -> Result<Directory, ManifestError> {
+    let identity = place.tree_file().and_then(|it| files::identity(&it)).map_err(in_tree(place))?;
+    Ok(Directory { path: place.tree(), identity })
+}
+
+/// An error of where a place has its files.
+fn in_tree(place: &Place) -> impl Fn(io::Error) -> ManifestError {
+    |source| ManifestError::Io { path: place.tree(), source }
 }
 
 /// What is removed of a replay.
@@ -383,4 +386,57 @@ fn apart(root: &Path, others: &[PathBuf]) -> Result<(), PlacesError> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+    use crate::replay::file::FileKind;
+
+    /// Fails if what is made, listed or removed goes where the path of a directory leads by then.
+    #[test]
+    fn what_has_the_name_of_a_directory_that_is_held_is_not_touched() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let [root, moved, victim, part] =
+            ["root", "moved", "victim", "part"].map(|it| directory.path().join(it));
+        let file = |path: &str| FileBefore {
+            path: path.into(),
+            kind: FileKind::Directory,
+            size: 0,
+            mode: None,
+            has_more: false,
+            same_as: None,
+            parts: Vec::new(),
+            text: None,
+        };
+        let before = [file("/a"), file("/a/b")];
+        let wanted = Settings { maps: vec![(b"/a/b".to_vec(), part)], ..Settings::default() };
+        let plan = (Fingerprint::default(), &before[..]);
+        let mut places = Places::make(&root, plan, &wanted).expect("new directories");
+        fs::create_dir(&victim).expect("space");
+        fs::rename(&root, &moved).expect("there");
+        fs::create_dir(&root).expect("space");
+        symlink(&victim, root.join("files")).expect("space");
+        let user = Identity::find("root").expect("a list of users");
+        let user = user.filter(|_| nix::unistd::geteuid().is_root());
+        places.make_trees(user.as_ref()).expect("space");
+        places.list_what_is_there().expect("space");
+        places.set(State::Done).expect("space");
+        let names = |it: &Path| fs::read_dir(it).expect("there").count();
+        assert_eq!((names(&victim), names(&root)), (0, 1));
+        assert!(moved.join("files/a/b").is_dir());
+        assert!(fs::read(moved.join("iotrace-perf.files")).expect("a list") == b"d/a\0d/a/b\0");
+        // What it was is known, whatever its path leads to.
+        let Directory { path, identity } = places.root().expect("there");
+        assert_eq!(path, root.join("files"));
+        let is = moved.join("files").metadata().expect("there");
+        assert_eq!(
+            identity,
+            (std::os::unix::fs::MetadataExt::dev(&is), std::os::unix::fs::MetadataExt::ino(&is))
+        );
+        // Both directories may have been there before.
+        assert!(places.make_trees(None).is_err());
+    }
 }

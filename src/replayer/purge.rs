@@ -11,7 +11,7 @@ use nix::fcntl::OFlag;
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
 use super::manifest::{ManifestError, Place, State};
-use super::walk::{Listed, Mounts, allow, open_below, walk};
+use super::walk::{Listed, Mounts, allow, open_below, parent, walk};
 use crate::replay::file::FileKind;
 
 /// What became of what was there.
@@ -78,12 +78,6 @@ fn remove(root: &File, it: &Listed, purged: &mut Purged) {
             purged.left.push((path, errno.into()));
         }
     }
-}
-
-/// The directory that a path is in, and its name there.
-fn parent(path: &[u8]) -> (&[u8], &[u8]) {
-    let slash = path.iter().rposition(|it| *it == b'/');
-    slash.map_or((&b""[..], path), |at| (&path[..at], &path[at + 1..]))
 }
 
 /// Never through a link, nor into what is mounted there: what its directory is now may be another one's.

@@ -78,6 +78,9 @@ pub struct Options {
     pub contents: contents::Contents,
     /// Which part of it.
     pub window: Window,
+    /// Nothing more is done behind the first operation on names that succeeds and had not, or the other way round: what comes then may be
+    /// about other files.
+    pub ends_at_names: bool,
 }
 
 impl Options {
@@ -104,6 +107,8 @@ pub struct Replayed {
     pub comparison: Comparison,
     /// It was stopped before its end.
     pub is_stopped: bool,
+    /// So it was, by an operation on names ([`Options::ends_at_names`]).
+    pub names_differ: bool,
     /// Descriptors that were open before and could not be opened, and why.
     pub not_given: Vec<(PathBuf, io::Error)>,
     /// Descriptors that may be needed and that there may be, if these are fewer.
@@ -252,14 +257,25 @@ pub fn run(
         contents,
     };
     let (comparison, ended) = all(&shared, &first, cpus, go_on)?;
-    let Ended { is_stopped, most, rings } = ended;
+    let Ended { is_stopped, names_differ, most, rings } = ended;
     let Source { reader, index, .. } = shared.source;
     let names = reader.names(&index)?;
     // The highest number that is asked for: each handle has one of its own, behind those that the kernel chooses.
     let needed = needed as u64 + u64::from(index.handles);
     let too_few = (needed > may_have).then_some((needed, may_have));
     let not_given = shared.given.failed();
-    Ok(Replayed { index, names, comparison, is_stopped, not_given, too_few, most, rings, cpus })
+    Ok(Replayed {
+        index,
+        names,
+        comparison,
+        is_stopped,
+        names_differ,
+        not_given,
+        too_few,
+        most,
+        rings,
+        cpus,
+    })
 }
 
 /// Who is born by whose operations; and who is there at the start.
@@ -281,6 +297,7 @@ fn births(index: &Index, order: Order) -> (Vec<Vec<(u32, u32)>>, Vec<u32>) {
 /// How it went.
 struct Ended {
     is_stopped: bool,
+    names_differ: bool,
     most: usize,
     rings: usize,
 }
@@ -332,7 +349,7 @@ fn threads<'scope>(
     let (tell, told): (Sender<Told>, Receiver<Told>) = channel();
     let mut crew = Crew::new(scope, shared, requests, tell);
     let mut result = Ok(());
-    let (mut prepared, mut most, mut is_stopped) = (0, 0, false);
+    let (mut prepared, mut most, mut is_stopped, mut names_differ) = (0, 0, false, false);
     let mut born: Vec<u32> = first.to_vec();
     let mut vain = Vain::default();
     loop {
@@ -346,7 +363,7 @@ fn threads<'scope>(
         most = most.max(crew.threads());
         // ORDERING: only a flag.
         shared.may_spin.store(crew.threads() < cpus, Ordering::Relaxed);
-        if (result.is_err() || is_stopped) && !shared.turns.is_over() {
+        if result.is_err() || is_stopped {
             shared.turns.stop();
             shared.gate.open();
         }
@@ -356,7 +373,7 @@ fn threads<'scope>(
             shared.gate.open();
         }
         if crew.workers() == 0 {
-            return result.map(|()| Ended { is_stopped, most, rings: crew.rings() });
+            return result.map(|()| Ended { is_stopped, names_differ, most, rings: crew.rings() });
         }
         let news = told.recv_timeout(LOOK_EVERY);
         if news.is_ok() {
@@ -366,6 +383,7 @@ fn threads<'scope>(
             Ok(Told::Born(worker)) if result.is_ok() && !is_stopped => born.push(worker),
             Ok(Told::Born(_)) => {}
             Ok(Told::Prepared) => prepared += 1,
+            Ok(Told::NamesDiffer) => names_differ = true,
             Ok(Told::Ended(worker)) => crew.ended(worker),
             Ok(Told::Failed(worker, failure)) => {
                 crew.ended(worker);
@@ -381,7 +399,7 @@ fn threads<'scope>(
                 }
             }
         }
-        is_stopped |= !go_on(shared.progress.done());
+        is_stopped |= names_differ || !go_on(shared.progress.done());
     }
 }
 

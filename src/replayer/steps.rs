@@ -10,11 +10,18 @@ pub(super) struct Due {
     pub(super) handle: Option<u32>,
     pub(super) makes: Option<u32>,
     pub(super) besides: Besides,
+    /// Whether it succeeded in the capture, if it is about names.
+    pub(super) names: Option<bool>,
 }
 
 impl Due {
-    pub(super) fn new(handle: Option<u32>, makes: Option<u32>, besides: Besides) -> Self {
-        Self { waits_end: 0, handle, makes, besides }
+    pub(super) fn new(
+        handle: Option<u32>,
+        makes: Option<u32>,
+        besides: Besides,
+        names: Option<bool>,
+    ) -> Self {
+        Self { waits_end: 0, handle, makes, besides, names }
     }
 }
 

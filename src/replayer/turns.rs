@@ -176,7 +176,10 @@ impl Turns {
     /// Nothing more is done: whoever waits goes on.
     pub(super) fn stop(&self) {
         // ORDERING: before the numbers that the sleepers look at.
-        self.is_over.store(true, Ordering::SeqCst);
+        if self.is_over.swap(true, Ordering::SeqCst) {
+            // The numbers are changed already: once more, and they would be as before.
+            return;
+        }
         for it in self.workers.iter().chain([&self.all]) {
             // A number that they have not seen, so that none of them falls asleep.
             // ORDERING: they see the flag behind it.
@@ -232,6 +235,16 @@ mod tests {
             }
         });
         assert_eq!([0, 1].map(|it: usize| turns.workers[it].get()), [20_000; 2]);
+    }
+
+    /// Fails if who sleeps sees the same number again, as several have said that it is over.
+    #[test]
+    fn it_is_over_once() {
+        let turns = Turns::new(1);
+        turns.stop();
+        let told = turns.workers[0].get();
+        turns.stop();
+        assert!(turns.is_over() && told != 0 && turns.workers[0].get() == told);
     }
 
     #[test]

@@ -10,9 +10,11 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use nix::dir::{Dir, Type};
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, OpenHow, ResolveFlag, openat2};
-use nix::sys::stat::{FileStat, SFlag, fstatat};
+use nix::sys::stat::{FileStat, Mode, SFlag, fstatat, mkdirat};
+use nix::unistd::{Gid, Uid, fchownat};
 
 use crate::replay::file::FileKind;
+use crate::sys::user::Identity;
 
 /// Something below it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -157,6 +159,32 @@ pub(super) fn open_below(
     }
 }
 
+/// Makes a directory at this path from another one, for this user: never beyond it, never through a link.
+///
+/// # Errors
+///
+/// Something is there already, or it cannot be made.
+pub(super) fn make_directory(
+    root: &impl AsFd,
+    path: &[u8],
+    user: Option<&Identity>,
+) -> io::Result<()> {
+    let (above, name) = parent(path);
+    let flags = OFlag::O_PATH | OFlag::O_DIRECTORY;
+    let above = open_below(root, above, flags, Mounts::Left)?;
+    mkdirat(&above, name, Mode::S_IRWXU)?;
+    let Some(user) = user else { return Ok(()) };
+    let (user, group) = (Uid::from_raw(user.user()), Gid::from_raw(user.group()));
+    let made = open_below(&above, name, flags, Mounts::Left)?;
+    Ok(fchownat(&made, "", Some(user), Some(group), AtFlags::AT_EMPTY_PATH)?)
+}
+
+/// The directory that a path is in, and its name there.
+pub(super) fn parent(path: &[u8]) -> (&[u8], &[u8]) {
+    let slash = path.iter().rposition(|it| *it == b'/');
+    slash.map_or((&b""[..], path), |at| (&path[..at], &path[at + 1..]))
+}
+
 /// Takes back that somebody may not enter or change what is his own, from that directory up: a replay may have done so (`chmod 000`).
 ///
 /// # Errors
@@ -184,8 +212,6 @@ const OWNERS: u32 = 0o700;
 mod tests {
     use std::fs::File;
     use std::os::unix::fs::symlink;
-
-    use nix::sys::stat::Mode;
 
     use super::*;
 

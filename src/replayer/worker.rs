@@ -51,6 +51,8 @@ pub(super) enum Told {
     Born(u32),
     /// A worker has done what is to be done before, and waits for the others.
     Prepared,
+    /// An operation on names has succeeded and had not, or the other way round, and nothing more is done ([`Options::ends_at_names`]).
+    NamesDiffer,
     /// That worker is through.
     Ended(u32),
     /// That worker cannot go on.

@@ -50,6 +50,11 @@ pub enum SandboxError {
         /// What the kernel said.
         source: io::Error,
     },
+    /// Something else is where it was.
+    #[error(
+        "{0} is not the directory that it was a moment ago: somebody has put another one there, and nothing was done in it; choose one in a directory that nobody else may change"
+    )]
+    Swapped(PathBuf),
     /// Something else.
     #[error("cannot make {root} the root of the replay: {what}: {source}")]
     Failed {
@@ -69,28 +74,36 @@ pub struct Sandbox {
     pub is_mount: bool,
 }
 
+/// A directory, and what it is: its path may lead to another one by now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Directory {
+    /// From the root that we have now.
+    pub path: PathBuf,
+    /// Its device and inode: nothing else is taken for it that somebody may have put there.
+    pub identity: (u64, u64),
+}
+
 /// A directory that is in the root besides, wherever it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
-    /// It: from the root that we have now, without links.
-    pub source: PathBuf,
-    /// Its device and inode: nothing else is mounted that somebody may have put there.
-    pub identity: (u64, u64),
+    /// It; nothing on the way there is a link.
+    pub source: Directory,
     /// Where, from the new root.
     pub target: Vec<u8>,
 }
 
-/// Makes `root` the root directory of this process, for good, and mounts others in it, in their order. `user`: whom it is to be by turns.
+/// Makes a directory the root of this process, for good, and mounts others in it, in their order. `user`: whom it is to be by turns.
 /// To be said while there is one thread.
 ///
 /// # Errors
 ///
-/// It is not allowed, or a directory is not there.
+/// It is not allowed, or a directory is not there, or is not what it was.
 pub fn enter(
-    root: &Path,
+    directory: &Directory,
     mounts: &[Mount],
     user: Option<&Identity>,
 ) -> Result<Sandbox, SandboxError> {
+    let root = &directory.path;
     let failed = |what| {
         let root = root.to_owned();
         move |errno: Errno| SandboxError::Failed { root, what, source: errno.into() }
@@ -105,11 +118,11 @@ pub fn enter(
     if is_mount {
         mount_again(root).map_err(failed("mount"))?;
     } else if let Some(it) = mounts.first() {
-        return Err(SandboxError::NoMount(it.source.clone()));
+        return Err(SandboxError::NoMount(it.source.path.clone()));
     }
     for it in mounts {
         mount_below(root, it)
-            .map_err(|source| SandboxError::Mount { directory: it.source.clone(), source })?;
+            .map_err(|source| SandboxError::Mount { directory: it.source.path.clone(), source })?;
     }
     chdir(root).map_err(failed("chdir"))?;
     chroot(root).map_err(|errno| match errno {
@@ -117,6 +130,13 @@ pub fn enter(
         errno => failed("chroot")(errno),
     })?;
     chdir("/").map_err(failed("chdir"))?;
+    // All of it went by paths so far, and only we see what was mounted where these led.
+    let others = mounts.iter().map(|it| (&*it.target, &it.source));
+    for (target, source) in std::iter::once((&b"/"[..], directory)).chain(others) {
+        if !is_what_it_was(target, source.identity, is_mount).map_err(failed("stat"))? {
+            return Err(SandboxError::Swapped(source.path.clone()));
+        }
+    }
     user.map_or(Ok(()), Identity::prepare).map_err(failed("setresuid"))?;
     let failed = |what, source| SandboxError::Failed { root: root.to_owned(), what, source };
     keep_for_replay().map_err(|it| failed("capset", it))?;
@@ -160,6 +180,13 @@ fn own_mounts(root: &Path) -> Result<bool, SandboxError> {
     Ok(true)
 }
 
+/// True if a directory of the new root is this one, and, if it is to be a mount of ours, has no devices and set-user-ID programs.
+fn is_what_it_was(path: &[u8], identity: (u64, u64), is_mount: bool) -> nix::Result<bool> {
+    let stat = nix::sys::stat::lstat(path)?;
+    let is_restricted = statvfs(path)?.flags().contains(FsFlags::ST_NODEV | FsFlags::ST_NOSUID);
+    Ok((stat.st_dev, stat.st_ino) == identity && (is_restricted || !is_mount))
+}
+
 /// The directory as a mount of its own.
 fn mount_again(root: &Path) -> nix::Result<()> {
     let none: Option<&str> = None;
@@ -172,9 +199,9 @@ fn mount_again(root: &Path) -> nix::Result<()> {
 fn mount_below(root: &Path, it: &Mount) -> io::Result<()> {
     let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
     let how = OpenHow::new().flags(flags).resolve(ResolveFlag::RESOLVE_NO_SYMLINKS);
-    let source = openat2(AT_FDCWD, &it.source, how)?;
+    let source = openat2(AT_FDCWD, &it.source.path, how)?;
     let stat = fstat(&source)?;
-    if (stat.st_dev, stat.st_ino) != it.identity {
+    if (stat.st_dev, stat.st_ino) != it.source.identity {
         return Err(io::Error::other("somebody has put another directory there"));
     }
     let root = openat2(AT_FDCWD, root, how)?;

@@ -309,7 +309,8 @@ impl Needs {
         // What a symbolic link contains is looked up from where it stands.
         let second = if call.is_symlink() { None } else { second };
         let mut links = Vec::new();
-        let follows = [follows(operation), false];
+        let follows =
+            [follows(operation.call.call(), &operation.args, operation.flags_in_memory), false];
         let mut at = 0;
         let nodes = [path, second].map(|it| {
             at += 1;
