@@ -446,7 +446,8 @@ impl<O: Out> Planner<O> {
             (Class::Open, Some(node)) => {
                 let stat = operation.file.as_ref().and_then(|it| it.stat);
                 let flags = found::open_flags(operation);
-                let file = found::opened(&mut self.world, node, flags, stat);
+                let is_open = |it| self.handles.has_open(it);
+                let file = found::opened(&mut self.world, node, flags, stat, is_open);
                 Some(file.map_or(Behind::Directory, Behind::File))
             }
             _ => {
@@ -551,6 +552,8 @@ impl<O: Out> Planner<O> {
 
 #[cfg(test)]
 mod forget_tests;
+#[cfg(test)]
+mod hard_link_tests;
 #[cfg(test)]
 mod needs_tests;
 #[cfg(test)]

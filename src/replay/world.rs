@@ -11,6 +11,7 @@
 //! has been renamed since; where the program has made or removed something it leads nowhere.
 
 mod forget;
+mod inodes;
 mod known;
 mod links;
 
@@ -20,6 +21,8 @@ use std::rc::Rc;
 use rustc_hash::FxHashMap;
 
 use self::forget::Absent;
+use self::inodes::Inodes;
+pub use self::inodes::Shown;
 use super::layout::{Kind, Layout, Part};
 use super::size::Size;
 
@@ -129,6 +132,7 @@ pub struct World {
     sizes: FxHashMap<FileId, Size>,
     /// Of files that somebody has asked where they have data.
     layouts: FxHashMap<FileId, Layout>,
+    inodes: Inodes,
     /// How many files there have been.
     files: u32,
     /// Places that may be used again.
@@ -155,6 +159,7 @@ impl Default for World {
             firsts: vec![first],
             sizes: FxHashMap::default(),
             layouts: FxHashMap::default(),
+            inodes: Inodes::default(),
             files: 0,
             spare_nodes: Vec::new(),
             spare_firsts: Vec::new(),
@@ -300,7 +305,7 @@ impl World {
             State::Absent => {}
         }
         self.clear(node);
-        self.node_mut(node).now = State::There(thing);
+        self.put(node, State::There(thing));
     }
 
     /// A file that has been made, of no name or of this one.
@@ -316,7 +321,7 @@ impl World {
     pub fn removed(&mut self, node: NodeId, kind: Thing) {
         self.was_there(node, kind);
         self.clear(node);
-        self.node_mut(node).now = State::Absent;
+        self.put(node, State::Absent);
     }
 
     /// What was at the first place is at the second now, and the other way round if they were exchanged.
@@ -337,7 +342,7 @@ impl World {
         self.swap(from, to);
         if !exchanged {
             self.clear(from);
-            self.node_mut(from).now = State::Absent;
+            self.put(from, State::Absent);
         }
     }
 
@@ -524,7 +529,7 @@ impl World {
 
     /// It is so, and was so at the start, if nobody has changed it.
     fn set(&mut self, node: NodeId, state: State) {
-        self.node_mut(node).now = state;
+        self.put(node, state);
         if let Some(first) = self.node(node).first {
             self.first_mut(first).state = state;
         }

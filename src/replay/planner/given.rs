@@ -132,7 +132,8 @@ impl<O: Out> Planner<O> {
                     Behind::Directory
                 }
                 false => {
-                    let file = found::opened(&mut self.world, node, flags, file.stat);
+                    let is_open = |it| self.handles.has_open(it);
+                    let file = found::opened(&mut self.world, node, flags, file.stat, is_open);
                     file.map_or(Behind::Directory, Behind::File)
                 }
             };
