@@ -1,9 +1,10 @@
-//! Symbolic links that were there before the capture: in the replay they lead where they led, and nothing is made through them.
+//! Links that were there before the capture: in the replay symbolic ones lead where they led, and nothing is made through them; hard ones are
+//! names of one file.
 
 mod support;
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 
 use iotrace_perf::event::syscall_table::CallId;
@@ -42,6 +43,7 @@ impl Replay {
             symlink(text, place.join(name)).expect("a link");
         }
         symlink(place.join("d"), place.join("whole")).expect("a link");
+        fs::hard_link(place.join("d/y"), place.join("hard")).expect("a link");
         let program = ["env", "-C", text(&place), "sh", "-c", commands];
         let (finished, recording) = record(&dir.join("trace"), &NAMED, &program);
         finished.success();
@@ -111,6 +113,7 @@ fn what_is_opened_by_one_name_is_there_by_the_other() {
 fn a_link_is_a_link() {
     check("readlink l; cat l/y", &[("l", "d")]);
     check("cat again/one; readlink again", &[]);
+    check("cat l/y; ! test -e d/new; ln -s y l/new; cat d/new", &[("l", "d")]);
     check("rm l; mkdir l; echo 1 > l/y; cat d/y", &[]);
     check(
         "cat l/y; mv l m; cat m/y; ! cat l/y; ln -s d l; cat l/y; echo 1 > l/new; rm d/new",
@@ -124,6 +127,42 @@ fn programs_that_know_links_find_them() {
     check("realpath again/one whole/y l; cat again/one whole/y", &[]);
     check("find -L l whole -type f -exec cat {} +", &[]);
     check("cat l/y; mkdir copy; cp -a l d copy; ls -lR copy", &[("l", "d")]);
+}
+
+/// Fails if what is done by one name of a file is not seen by the other, or a rename of one to the other takes it away.
+#[test]
+fn two_names_of_a_file_are_two_names_of_a_file() {
+    let by_both =
+        "cat d/y hard; printf 23 > hard; test $(wc -c < d/y) = 2; printf 4567 >> d/y; cat hard";
+    let commands =
+        format!("{by_both}; mv -T d/y again.y; echo > hard; cat again.y; rm again.y; cat hard");
+    is_one_file(&commands);
+    is_one_file(
+        "exec 3< d/y; read -r line < hard; flock 3; ! flock -n hard true; : > hard; cat <&3",
+    );
+}
+
+#[track_caller]
+fn is_one_file(commands: &str) {
+    if !can_record(&[UPROBES]) {
+        return;
+    }
+    let dir = scratch_dir("links");
+    let (replay, planned) = Replay::of_shell(dir.path(), commands);
+    assert_eq!(planned["hard_links"], 1, "{planned:#}");
+    assert_eq!(planned["unexplained"], 0, "{planned:#}");
+    replay.init();
+    let place = dir.path().join("place");
+    let place = replay.root.join("files").join(place.strip_prefix("/").expect("from the root"));
+    let inode = |name: &str| fs::metadata(place.join(name)).expect("it was made").ino();
+    assert_eq!(inode("d/y"), inode("hard"));
+    let left = planned["left_calls"].as_array().expect("a table");
+    let is_known =
+        |it: &Value| it["reason"] != "made-by-others" && it["reason"] != "lock-unexplained";
+    assert!(left.iter().all(is_known), "{left:#?}");
+    let report = replay.report();
+    assert_eq!(report["mismatches"], 0, "{:#}", report["first_mismatches"]);
+    assert_eq!(report["is_whole"], true);
 }
 
 /// Fails if files of a plan, or calls, go through a link to what is outside of the replay's directory.
@@ -174,7 +213,9 @@ fn hostile(links: &Links, count: usize) -> Vec<u8> {
     for link in 0..count {
         let name = if link == 3 { "iotrace-perf-new" } else { "victim" };
         let path = format!("/l{link}/{name}").into_bytes();
-        planner.world.find(&path).expect("from the root");
+        let mut via = Vec::new();
+        planner.world.reach(&path, false, &mut via).expect("from the root");
+        planner.world.led_through(&via);
         for (call, args, has_path) in [
             ("openat", [0, 1, creates, 0o666, 0, 0], true),
             ("write", [0, 1, 512, 0, 0, 0], false),

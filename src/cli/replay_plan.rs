@@ -1,6 +1,6 @@
 //! `iotrace-perf replay plan`: from a log to a plan, or to what is in it.
 //!
-//! Without filters in one pass. With them the log is read again until it is known what the wanted operations need, and then once more.
+//! Without filters in one pass, or two if there are symbolic links of which the first one did not know. With them the log is read again until it is known what the wanted operations need, and then once more.
 
 use std::convert::Infallible;
 use std::fmt::Display;

@@ -2,7 +2,7 @@
 
 use super::layout::Kind;
 use super::size::Size;
-use super::world::{FileId, NodeId, Thing, World};
+use super::world::{FileId, NodeId, Shown, Thing, World};
 use crate::event::FileStat;
 use crate::event::syscall_table::{Call, Class, Role};
 use crate::operation::model::SyscallOperation;
@@ -30,12 +30,13 @@ pub fn flags_of(call: &Call, args: &[u64; 6], in_memory: Option<u32>) -> u32 {
     }
 }
 
-/// A file was opened under this name. What is behind the new descriptor: a file, or `None` for a directory.
+/// A file was opened under this name. What is behind the new descriptor: a file, or `None` for a directory. `is_open`: it has a descriptor.
 pub fn opened(
     world: &mut World,
     node: NodeId,
     flags: u32,
     stat: Option<FileStat>,
+    is_open: impl Fn(FileId) -> bool,
 ) -> Option<FileId> {
     let has = |flag: i32| flags & bits(flag) == bits(flag);
     if has(libc::O_TMPFILE) {
@@ -47,13 +48,21 @@ pub fn opened(
         return None;
     }
     let creates = has(libc::O_CREAT);
-    let file = if creates && (has(libc::O_EXCL) || world.is_absent(node)) {
+    let is_made = creates && (has(libc::O_EXCL) || world.is_absent(node));
+    let shown = stat.filter(|_| !is_made).and_then(|it| Shown::new(it, has(libc::O_TRUNC)));
+    if let Some(shown) = shown {
+        world.may_be_second_name(node, shown, &is_open);
+    }
+    let file = if is_made {
         world.made_file(Some(node))
     } else if creates && world.is_unasked(node) {
         world.perhaps_made(node)
     } else {
         world.file_there(node)?
     };
+    if let Some(shown) = shown {
+        world.has_inode(node, shown, is_open);
+    }
     if has(libc::O_TRUNC) {
         world.size_mut(file).truncated(0);
     } else if let Some(stat) = stat {

@@ -230,6 +230,11 @@ impl Handles {
         (places.filter_map(|it| self.file(it)).collect(), open.collect())
     }
 
+    /// True if a descriptor of this file is there.
+    pub fn has_open(&self, file: FileId) -> bool {
+        self.slots.iter().any(|it| it.references > 0 && it.behind == Behind::File(file))
+    }
+
     /// Where it stands in the replay, as far as what was planned has moved it.
     pub fn position(&self, handle: Handle) -> &Cell<u64> {
         &self.slot(handle).position

@@ -15,23 +15,27 @@ pub const TEXT_BYTES_MAX: usize = 4095;
 
 /// Links by their paths from the root, none of which leads through another one, and what they contain.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Links(BTreeMap<Vec<u8>, Vec<u8>>);
+pub struct Links {
+    all: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// Opens that have shown others, of which it is not known any more which.
+    pub unknown: u64,
+}
 
 impl Links {
-    /// True if there are none.
+    /// True if there are none, for all that is known.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.all.is_empty() && self.unknown == 0
     }
 
     /// All of them, and what they contain.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        self.0.iter().map(|(path, text)| (&**path, &**text))
+        self.all.iter().map(|(path, text)| (&**path, &**text))
     }
 }
 
 impl FromIterator<(Vec<u8>, Vec<u8>)> for Links {
     fn from_iter<I: IntoIterator<Item = (Vec<u8>, Vec<u8>)>>(all: I) -> Self {
-        Self(all.into_iter().collect())
+        Self { all: all.into_iter().collect(), unknown: 0 }
     }
 }
 

@@ -403,15 +403,14 @@ impl<O: Out> Planner<O> {
         operation: &SyscallOperation,
         [path, second_path]: [&Option<Vec<u8>>; 2],
     ) -> Result<([Option<NodeId>; 2], Vec<NodeId>), Reason> {
-        let mut links = Vec::new();
-        let mut find = |it: &Option<Vec<u8>>, is_followed| {
-            it.as_ref().and_then(|it| self.world.reach(it, is_followed, &mut links))
-        };
-        // What a symbolic link contains is no name yet.
-        let is_name = !operation.call.call().is_symlink();
-        let first =
-            find(path, follows(operation.call.call(), &operation.args, operation.flags_in_memory));
-        let nodes = [first, if is_name { find(second_path, false) } else { None }];
+        let (mut nodes, mut links) = self.led_to(operation, [path, second_path]);
+        if operation.errno() != Some(libc::ENOENT) {
+            self.world.led_through(&links);
+        } else if let [Some(to), None] = nodes
+            && self.world.led_nowhere(&links, to)
+        {
+            (nodes, links) = self.led_to(operation, [path, second_path]);
+        }
         let is_contended = self.under_way.may_make_names();
         self.strangers.ended(&self.world, operation, nodes, is_contended)?;
         let call = operation.call.call();
@@ -422,6 +421,23 @@ impl<O: Out> Planner<O> {
             }
             None => Ok((nodes, links)),
         }
+    }
+
+    /// Where its paths lead to, as far as it is known, and the links on the way.
+    fn led_to(
+        &mut self,
+        operation: &SyscallOperation,
+        [path, second_path]: [&Option<Vec<u8>>; 2],
+    ) -> ([Option<NodeId>; 2], Vec<NodeId>) {
+        let mut links = Vec::new();
+        let mut find = |it: &Option<Vec<u8>>, is_followed| {
+            it.as_ref().and_then(|it| self.world.reach(it, is_followed, &mut links))
+        };
+        // What a symbolic link contains is no name yet.
+        let call = operation.call.call();
+        let is_name = !call.is_symlink();
+        let first = find(path, follows(call, &operation.args, operation.flags_in_memory));
+        ([first, if is_name { find(second_path, false) } else { None }], links)
     }
 
     /// It has made this descriptor.
@@ -458,7 +474,8 @@ impl<O: Out> Planner<O> {
             (Class::Open, Some(node)) => {
                 let stat = operation.file.as_ref().and_then(|it| it.stat);
                 let flags = found::open_flags(operation);
-                let file = found::opened(&mut self.world, node, flags, stat);
+                let is_open = |it| self.handles.has_open(it);
+                let file = found::opened(&mut self.world, node, flags, stat, is_open);
                 Some(file.map_or(Behind::Directory, Behind::File))
             }
             _ => {
@@ -566,6 +583,8 @@ impl<O: Out> Planner<O> {
 mod forget_tests;
 #[cfg(test)]
 mod given_tests;
+#[cfg(test)]
+mod hard_link_tests;
 #[cfg(test)]
 mod needs_tests;
 #[cfg(test)]

@@ -61,6 +61,12 @@ impl Size {
         end <= self.written.max(self.visible.min(self.first()))
     }
 
+    /// True if it may end here now.
+    pub fn may_end(&self, end: u64) -> bool {
+        let known = self.written.max(self.visible.min(self.first()));
+        if self.is_exact() && self.appended == 0 { end == known } else { end >= known }
+    }
+
     /// `got` of `asked` bytes were read from here.
     pub fn read(&mut self, offset: u64, asked: Option<u64>, got: u64) {
         // Where nothing was got, the end is anywhere before.

@@ -12,6 +12,7 @@
 
 mod entries;
 mod forget;
+mod inodes;
 mod known;
 mod links;
 
@@ -22,6 +23,8 @@ use rustc_hash::FxHashMap;
 
 pub use self::entries::{Entry, Gap};
 use self::forget::{Numbers, key};
+use self::inodes::Inodes;
+pub use self::inodes::Shown;
 use super::layout::{Kind, Layout, Part};
 use super::size::Size;
 
@@ -115,6 +118,7 @@ pub struct World {
     sizes: FxHashMap<FileId, Size>,
     /// Of files that somebody has asked where they have data.
     layouts: FxHashMap<FileId, Layout>,
+    inodes: Inodes,
     /// How many files there have been.
     files: u32,
     /// Places that may be used again.
@@ -145,6 +149,7 @@ impl Default for World {
             firsts: vec![first],
             sizes: FxHashMap::default(),
             layouts: FxHashMap::default(),
+            inodes: Inodes::default(),
             files: 0,
             spare_nodes: Vec::new(),
             spare_firsts: Vec::new(),
@@ -303,7 +308,7 @@ impl World {
             State::Absent => {}
         }
         self.clear(node);
-        self.node_mut(node).now = State::There(thing);
+        self.put(node, State::There(thing));
     }
 
     /// A file that has been made, of no name or of this one.
@@ -319,7 +324,7 @@ impl World {
     pub fn removed(&mut self, node: NodeId, kind: Thing) {
         self.was_there(node, kind);
         self.clear(node);
-        self.node_mut(node).now = State::Absent;
+        self.put(node, State::Absent);
     }
 
     /// What was at the first place is at the second now, and the other way round if they were exchanged.
@@ -340,7 +345,7 @@ impl World {
         self.swap(from, to);
         if !exchanged {
             self.clear(from);
-            self.node_mut(from).now = State::Absent;
+            self.put(from, State::Absent);
         }
     }
 
@@ -480,7 +485,7 @@ impl World {
 
     /// It is so, and was so at the start, if nobody has changed it.
     fn set(&mut self, node: NodeId, state: State) {
-        self.node_mut(node).now = state;
+        self.put(node, state);
         if let Some(first) = self.node(node).first {
             self.first_mut(first).state = state;
         }

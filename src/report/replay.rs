@@ -1,5 +1,7 @@
 //! The report of `replay plan`: what a replay would do, and what it would not.
 
+use rustc_hash::FxHashSet;
+
 use super::{column, first_rows, others};
 use crate::analysis::done::What;
 use crate::pipeline::Summary;
@@ -35,8 +37,15 @@ pub fn report<O: Out>(plan: &Planner<O>, _: &Summary, limit: usize) -> Report {
         Cell::Count(entries.iter().filter(|it| kind(it.thing) == wanted).count() as u64)
     };
     let gaps = |wanted: Gap| entries.iter().filter(|it| it.gap == Some(wanted)).count() as u64;
-    let first_bytes = sum(&mut entries.iter().filter_map(|it| size(&plan.world, it)));
-    let first_holes = sum(&mut entries.iter().filter_map(|it| holes(&plan.world, it)));
+    let mut files_seen = FxHashSet::default();
+    let mut is_first = |it: &&Entry| match it.thing {
+        Thing::File(file) => files_seen.insert(file),
+        _ => true,
+    };
+    let firsts: Vec<&Entry> = entries.iter().filter(|it| is_first(it)).collect();
+    let hard_links = (entries.len() - firsts.len()) as u64;
+    let first_bytes = sum(&mut firsts.iter().filter_map(|it| size(&plan.world, it)));
+    let first_holes = sum(&mut firsts.iter().filter_map(|it| holes(&plan.world, it)));
     let is_asynchronous = |it: &What| matches!(it, What::Async(_));
     let asynchronous = plan.done.iter().filter(|it| is_asynchronous(it.0)).map(|it| *it.1).sum();
     let left_of = |wanted: bool| {
@@ -65,6 +74,7 @@ pub fn report<O: Out>(plan: &Planner<O>, _: &Summary, limit: usize) -> Report {
         ("given", "  open before", Cell::Count(plan.given.len() as u64)),
         ("directories", "directories before", of_kind("directory")),
         ("files", "files before", of_kind("file")),
+        ("hard_links", "  further names of one", Cell::Count(hard_links)),
         ("links", "symbolic links before", of_kind("link")),
         ("links_of_other_length", "", Cell::Count(gaps(Gap::Text))),
         ("links_as_directories", "", Cell::Count(gaps(Gap::Target))),

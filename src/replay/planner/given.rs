@@ -155,7 +155,8 @@ impl<O: Out> Planner<O> {
         }
         let flags = file.flags.unwrap_or(0)
             & !(libc::O_CREAT | libc::O_TRUNC | libc::O_EXCL).cast_unsigned();
-        let file = found::opened(&mut self.world, node, flags, file.stat);
+        let is_open = |it| self.handles.has_open(it);
+        let file = found::opened(&mut self.world, node, flags, file.stat, is_open);
         Ok((first, file.map_or(Behind::Directory, Behind::File)))
     }
 }

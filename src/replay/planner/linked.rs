@@ -44,32 +44,71 @@ mod tests {
     use crate::replay::planner::Planner;
     use crate::units::KernelTime;
 
-    /// Fails if who goes through a link does not wait for who makes what is behind it, or who removes the link for who went through.
-    #[test]
-    fn a_path_through_a_link_is_that_of_the_place_behind_it() {
-        let links: Links = [(b"/l".to_vec(), b"d".to_vec())].into_iter().collect();
-        let mut planner = Planner::new(Kept::default()).knowing(&links);
-        for (process, name, path) in
-            [(1, "mkdir", "/d/t"), (2, "newstat", "/l/t"), (3, "unlink", "/l"), (4, "mkdir", "/l")]
-        {
-            let start = u64::from(process) * 100;
-            let mut operation = call((name, [1; 6], 0), process, 1, (start, start + 7));
-            let given = Given {
-                path: FilePath::new(path, PathSource::Uprobe),
-                absolute: Some(path.into()),
+    /// A plan of calls of one process each.
+    fn plan(links: &Links, calls: &[(u32, &str, &str, i64)]) -> Planner<Kept> {
+        let mut planner = Planner::new(Kept::default()).knowing(links);
+        for (process, name, path, ret) in calls {
+            let start = u64::from(*process) * 100;
+            let mut operation = call((name, [1; 6], *ret), *process, 1, (start, start + 7));
+            let given = |it: &str| Given {
+                path: FilePath::new(it, PathSource::Uprobe),
+                absolute: Some(it.into()),
             };
-            operation.named = Some(Box::new(Named { first: Some(given), second: None }));
+            let second = (*name == "symlink").then(|| given("f"));
+            operation.named = Some(Box::new(Named { first: Some(given(path)), second }));
             (operation.fd, operation.file) = (None, None);
             let step = Step::SyscallEnded(&operation, &[]);
             let Ok(()) = planner.step(KernelTime(start + 7), &step);
         }
+        planner
+    }
+
+    fn paths(planner: &Planner<Kept>) -> Vec<Vec<u8>> {
+        planner.world.entries().into_iter().map(|it| it.path).collect()
+    }
+
+    /// Fails if who goes through a link does not wait for who makes what is behind it, or who removes the link for who went through.
+    #[test]
+    fn a_path_through_a_link_is_that_of_the_place_behind_it() {
+        let links: Links = [(b"/l".to_vec(), b"d".to_vec())].into_iter().collect();
+        let planner = plan(
+            &links,
+            &[
+                (1, "mkdir", "/d/t", 0),
+                (2, "newstat", "/l/t", 0),
+                (3, "unlink", "/l", 0),
+                (4, "mkdir", "/l", 0),
+            ],
+        );
         let before: Vec<Vec<At>> = planner.out.0.iter().map(|it| it.before.clone()).collect();
         let after = |workers: &[u32]| -> Vec<At> {
             workers.iter().map(|it| At { worker: Worker(*it), number: 0 }).collect()
         };
         assert_eq!(before, [&[][..], &[0], &[1], &[1, 2]].map(after));
         assert_eq!(planner.world.unexplained, 0);
-        let paths: Vec<Vec<u8>> = planner.world.entries().into_iter().map(|it| it.path).collect();
-        assert_eq!(paths, [b"/d".to_vec(), b"/l".to_vec()]);
+        assert_eq!(paths(&planner), [b"/d".to_vec(), b"/l".to_vec()]);
+    }
+
+    /// Fails if a link is there that was only made later, though who asked for it was told so.
+    #[test]
+    fn a_link_where_nothing_was_found_was_not_there() {
+        let links: Links =
+            [(b"/via".to_vec(), b"real".to_vec()), (b"/real/l".to_vec(), b"f".to_vec())]
+                .into_iter()
+                .collect();
+        let absent = -i64::from(libc::ENOENT);
+        let planner = plan(
+            &links,
+            &[
+                (1, "newstat", "/via/f", 0),
+                (2, "newstat", "/real/l", absent),
+                (3, "symlink", "/via/l", 0),
+                (4, "newstat", "/real/l", 0),
+                (5, "newstat", "/real/none", absent),
+            ],
+        );
+        assert_eq!((planner.world.unexplained, planner.left.len()), (0, 0));
+        let expected = ["/real", "/real/f", "/via"].map(|it| it.as_bytes().to_vec());
+        assert_eq!(paths(&planner), expected);
     }
 }

@@ -31,6 +31,10 @@ struct Kernel {
     names: BTreeMap<String, Node>,
     /// How long each file is, bytes.
     files: Vec<u64>,
+    /// The number of each file that is there, which another one gets when it is gone.
+    inodes: BTreeMap<usize, u64>,
+    /// Files that are open.
+    held: Vec<usize>,
 }
 
 fn error(errno: i32) -> i64 {
@@ -58,7 +62,12 @@ impl Kernel {
     }
 
     fn makes_file(&mut self, path: &str) -> Node {
-        let node = Node::File(self.files.len());
+        let (file, node) = (self.files.len(), Node::File(self.files.len()));
+        let Self { inodes, held, names, .. } = self;
+        let has_name = |it: &usize| names.values().any(|node| *node == Node::File(*it));
+        inodes.retain(|it, _| held.contains(it) || has_name(it));
+        let free = (1..).find(|it| !inodes.values().any(|taken| taken == it));
+        inodes.insert(file, free.expect("few files"));
         self.files.push(0);
         self.names.insert(path.to_owned(), node);
         node
@@ -230,11 +239,14 @@ impl Original {
         let args = [0, 1, flags.cast_unsigned().into(), 0, 0, 0];
         self.program.does(("openat", args, ret), named);
         let Ok(node) = result else { return };
-        let (mode, size) = match node {
-            Node::Directory => (libc::S_IFDIR, 0),
-            Node::File(file) => (libc::S_IFREG, self.kernel.files[file]),
+        let (mode, size, ino) = match node {
+            Node::Directory => (libc::S_IFDIR, 0, 0),
+            Node::File(file) => {
+                self.kernel.held.push(file);
+                (libc::S_IFREG, self.kernel.files[file], self.kernel.inodes[&file])
+            }
         };
-        let stat = Some(FileStat { mode: mode | 0o644, dev: DevId(0), ino: 0, size });
+        let stat = Some(FileStat { mode: mode | 0o644, dev: DevId(0), ino, size });
         let file = Rc::new(OpenFile {
             id: self.opened,
             path: Some(FilePath::new(path, PathSource::Kernel)),
@@ -267,7 +279,9 @@ impl Original {
     }
 
     fn closes(&mut self, fd: u64) {
-        let (file, _) = self.open.remove(&fd).expect("open");
+        let (file, node) = self.open.remove(&fd).expect("open");
+        let held = &mut self.kernel.held;
+        held.iter().position(|it| node == Node::File(*it)).map(|it| held.swap_remove(it));
         self.program.does(("close", [fd, 0, 0, 0, 0, 0], 0), None);
         let (operation, effects) = self.program.did.last_mut().expect("it was added");
         (operation.fd, operation.file) = (Some(number(fd)), Some(Rc::clone(&file)));
@@ -282,12 +296,16 @@ fn number(fd: u64) -> Fd {
 /// What came out otherwise than in the capture, when a plan was done on the files that it wants to be there.
 fn replayed(planner: &Planner<Kept>) -> Vec<String> {
     let mut kernel = Kernel::default();
+    let mut made = BTreeMap::new();
     for entry in planner.world.entries() {
         let path = String::from_utf8(entry.path).expect("text");
         match entry.thing {
             Kind::File(file) => {
-                kernel.names.insert(path, Node::File(kernel.files.len()));
-                kernel.files.push(planner.world.size(file).first());
+                let node = *made.entry(file).or_insert_with(|| {
+                    kernel.files.push(planner.world.size(file).first());
+                    Node::File(kernel.files.len() - 1)
+                });
+                kernel.names.insert(path, node);
             }
             _ => drop(kernel.names.insert(path, Node::Directory)),
         }
@@ -327,8 +345,54 @@ fn replayed(planner: &Planner<Kept>) -> Vec<String> {
     others
 }
 
+impl Original {
+    /// Names that were there before, and who looked at all of them: files of some bytes, the second of two equal numbers a second name.
+    fn on(names: &[(u8, u8)]) -> Self {
+        let mut it = Self::default();
+        let mut of: BTreeMap<u8, String> = BTreeMap::new();
+        for (choice, number) in names {
+            let (path, number) = (path(*choice), number % 4);
+            (1..path.len() / 2).for_each(|depth| {
+                let _ = it.kernel.mkdir(&path[..2 * depth]);
+            });
+            let made = match of.get(&number) {
+                Some(first) => it.kernel.link(first, &path).is_ok(),
+                None => it.kernel.open(&path, libc::O_CREAT | libc::O_EXCL).is_ok(),
+            };
+            if made {
+                let length = 100 * u64::from(number);
+                let node = it.kernel.names[&path];
+                it.kernel.moves("ftruncate", node, length, 0);
+                of.entry(number).or_insert(path);
+            }
+        }
+        let files = it.kernel.names.iter().filter(|it| *it.1 != Node::Directory);
+        let files: Vec<String> = files.map(|it| it.0.clone()).collect();
+        for path in files {
+            it.opens(&path, libc::O_RDWR);
+            it.closes(3);
+        }
+        it
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
+
+    /// Fails if two names of a file become two files, or two files that had the same inode one after the other become one.
+    #[test]
+    fn names_of_one_file_stay_names_of_one_file(
+        names in prop::collection::vec(any::<(u8, u8)>(), 1..9),
+        choices in prop::collection::vec(any::<[u8; 4]>(), 1..120),
+    ) {
+        let mut original = Original::on(&names);
+        choices.iter().for_each(|it| original.does(*it));
+        let mut whole = Planner::new(Kept::default());
+        let Ok(()) = original.program.tell(&mut whole);
+        prop_assert_eq!(replayed(&whole), Vec::<String>::new());
+        prop_assert_eq!(whole.world.unexplained, 0);
+        prop_assert!(whole.left.keys().all(|it| it.0 == Reason::Rights), "{:?}", whole.left);
+    }
 
     /// Fails if something is not in the plan that has an effect on what is.
     #[test]

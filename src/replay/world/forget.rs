@@ -84,9 +84,8 @@ impl World {
             if *is_gone {
                 self.spare_nodes.push(it);
                 self.clear(it);
-                let node = self.node_mut(it);
-                node.now = State::Absent;
-                node.children.shrink_to_fit();
+                self.put(it, State::Absent);
+                self.node_mut(it).children.shrink_to_fit();
             }
         }
         self.forget_firsts();
@@ -159,6 +158,7 @@ impl World {
         self.sizes.shrink_to_fit();
         let sizes = &self.sizes;
         self.layouts.retain(|it, _| sizes.contains_key(it));
+        self.inodes.retain(|it| sizes.contains_key(&it));
     }
 
     /// True if this name in a directory was absent at the start, and is forgotten.

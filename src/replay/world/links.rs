@@ -11,7 +11,7 @@ const FOLLOWED_MAX: usize = 40;
 impl World {
     /// With links that were there at the start, if anybody asks for them.
     pub fn with_links(links: &Links) -> Self {
-        let mut world = Self::default();
+        let mut world = Self { unexplained: links.unknown, ..Self::default() };
         for (path, text) in links.iter() {
             let Some(node) = world.find(path) else { continue };
             let text: Rc<[u8]> = text.into();
@@ -65,10 +65,26 @@ impl World {
             return node;
         };
         via.push(node);
-        self.was_there(node, Thing::Link(0));
         let from = if text.starts_with(b"/") { NodeId(0) } else { parent };
         let to = self.walk(from, &text, via);
         self.behind(to, via)
+    }
+
+    /// A path has led through these links: they were there.
+    pub fn led_through(&mut self, via: &[NodeId]) {
+        via.iter().for_each(|it| self.was_there(*it, Thing::Link(0)));
+    }
+
+    /// Nothing was found where a path leads to. Where something is, a link on the way was not there: that of which nobody knew it. True if so.
+    pub fn led_nowhere(&mut self, via: &[NodeId], to: NodeId) -> bool {
+        if self.thing(to).is_none() || self.is_absent(to) {
+            return false;
+        }
+        let is_link = |it: &NodeId| matches!(self.thing(*it), Some(Thing::Link(_)));
+        let mut unknown = via.iter().copied().filter(|it| !is_link(it));
+        let only = unknown.next().filter(|_| unknown.next().is_none());
+        only.into_iter().for_each(|it| self.set(it, State::Absent));
+        only.is_some()
     }
 
     /// The link that the program has made there contains this.

@@ -28,7 +28,10 @@ fn check_with(links: &Links, happens: impl FnOnce(&mut World), expected: &str) {
 }
 
 fn at(world: &mut World, path: &str) -> NodeId {
-    world.find(path.as_bytes()).expect("from the root")
+    let mut via = Vec::new();
+    let node = world.reach(path.as_bytes(), false, &mut via).expect("from the root");
+    world.led_through(&via);
+    node
 }
 
 fn read(world: &mut World, path: &str, bytes: u64) {
@@ -297,6 +300,7 @@ fn what_is_found_through_a_link_is_where_it_leads() {
             let node = world.reach(b"/m/x", true, &mut via).expect("from the root");
             let links = [at(world, "/m"), at(world, "/a/l")];
             assert_eq!(via, links);
+            world.led_through(&via);
             assert_eq!(node, at(world, "/a/d/e/x"));
             world.was_absent(node);
         },

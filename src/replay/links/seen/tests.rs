@@ -26,7 +26,7 @@ fn open(seen: &mut Seen, given: &str, got: &str) {
 }
 
 fn changed(seen: &mut Seen, path: &str) {
-    seen.changed.insert(path.as_bytes().into());
+    seen.has_changed(path.as_bytes().to_vec());
 }
 
 #[test]
@@ -106,4 +106,62 @@ fn a_text_is_as_long_as_readlink_said_by_whatever_path() {
         },
         "/d/m → /d/e, /l → /d",
     );
+}
+
+/// Fails if a link that the program has made by a path through another link is taken for one that was there.
+#[test]
+fn what_was_made_behind_a_link_was_not_there() {
+    check(
+        |seen| {
+            open(seen, "/via/f", "/real/f");
+            changed(seen, "/via/l");
+            open(seen, "/real/l", "/real/f");
+        },
+        "/via → real",
+    );
+    check(
+        |seen| {
+            changed(seen, "/via/l");
+            open(seen, "/real/l", "/real/f");
+            open(seen, "/via/f", "/real/f");
+        },
+        "/via → real",
+    );
+    check(
+        |seen| {
+            open(seen, "/via/f", "/real/f");
+            open(seen, "/real/l", "/real/f");
+            changed(seen, "/via/l");
+            open(seen, "/real/l", "/real/other");
+        },
+        "/real/l → f, /via → real",
+    );
+}
+
+/// Fails if what is kept grows with the files that are opened through a link, or with names that are made in a directory that is.
+#[test]
+fn what_is_kept_does_not_grow_with_files() {
+    let mut seen = Seen::default();
+    for number in 0..3 * CHANGED_MAX {
+        open(&mut seen, &format!("/l/{number}"), &format!("/d/{number}"));
+        changed(&mut seen, "/made");
+        changed(&mut seen, &format!("/made/{number}"));
+        open(&mut seen, &format!("/made/{number}/x"), &format!("/made/{number}/x"));
+        changed(&mut seen, &format!("/d/{number}"));
+        assert!(seen.changed.len() <= CHANGED_MAX);
+    }
+    assert_eq!((seen.opened.len(), seen.directories.len()), (1, 1));
+    assert!(seen.opened.values().all(|it| it.ends.len() == ALIKE_MAX));
+    assert_eq!((seen.links().iter().count(), seen.links().unknown), (1, 0));
+}
+
+/// Fails if links that are not known are in no count.
+#[test]
+fn links_of_a_directory_that_nobody_knew_are_counted() {
+    let mut seen = Seen::default();
+    for number in 0..ALIKE_MAX + 23 {
+        open(&mut seen, &format!("/farm/{number}"), &format!("/d/{number}"));
+    }
+    open(&mut seen, "/farm/x", "/farm/x");
+    assert_eq!((seen.links().iter().count(), seen.links().unknown), (ALIKE_MAX, 23));
 }
