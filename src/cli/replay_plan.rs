@@ -65,7 +65,7 @@ fn plan<O: Out<Error: Display>>(
         };
         let machine = machine(log, &converted)?;
         let limit = analyse::limit(&args.print);
-        let mut report = report::replay::report(&planner, &converted.summary, limit);
+        let mut report = report::replay::report(&planner, limit);
         end(planner, machine)?;
         report.notes.extend(exit_lines::notes(&converted));
         analyse::print(&report, analyse::form(&args.print), to)

@@ -4,7 +4,6 @@ use rustc_hash::FxHashSet;
 
 use super::{column, first_rows, others};
 use crate::analysis::done::What;
-use crate::pipeline::Summary;
 use crate::replay::layout::hole_bytes;
 use crate::replay::planner::{Out, Planner};
 use crate::replay::world::{Entry, Gap, Thing, World};
@@ -30,7 +29,7 @@ const FILES: [Column; 7] = [
 ];
 
 /// What a plan would make and do.
-pub fn report<O: Out>(plan: &Planner<O>, _: &Summary, limit: usize) -> Report {
+pub fn report<O: Out>(plan: &Planner<O>, limit: usize) -> Report {
     let entries = plan.world.entries();
     let sum = |it: &mut dyn Iterator<Item = u64>| Cell::Count(it.sum());
     let of_kind = |wanted: &str| {
@@ -87,25 +86,28 @@ pub fn report<O: Out>(plan: &Planner<O>, _: &Summary, limit: usize) -> Report {
     let mut report = Report { kind: "replay plan", facts, ..Report::default() };
     report.notes.extend(durations(plan, busy));
     report.tables = vec![done(plan), left(plan), files(plan, &entries, limit)];
-    if plan.world.unexplained > 0 {
-        report.notes.push(format!(
-            "{} operations found something else than those before them had left: somebody whose operations are not in the log has \
-             changed it, or it has two names of which nobody knew",
-            plan.world.unexplained
-        ));
-    }
-    report.notes.extend(Some(plan.world.lost()).filter(|it| *it > 0).map(|it| {
-        format!(
-            "of {it} names that were not there at the start this is not known any more, as there were so many: one that somebody else has made \
-             since is taken for one that was there"
-        )
-    }));
-    report.notes.extend(links(gaps(Gap::Text), gaps(Gap::Target)));
-    report.notes.extend(Some(gaps(Gap::Depth)).filter(|it| *it > 0).map(|it| {
-        format!("{it} directories are made without what is in them: its paths are longer than any that a call can be given")
-    }));
+    let counts = [
+        plan.world.unexplained,
+        plan.world.lost(),
+        gaps(Gap::Text),
+        gaps(Gap::Target),
+        gaps(Gap::Depth),
+    ];
+    let told = DOUBTS.iter().zip(counts).filter(|it| it.1 > 0);
+    report.notes.extend(told.map(|(doubt, count)| format!("{count} {doubt}")));
     report
 }
+
+/// What is not as it was, or may not be, behind how many.
+const DOUBTS: [&str; 5] = [
+    "operations found something else than those before them had left: somebody whose operations are not in the log has changed it, or it has two \
+     names of which nobody knew",
+    "names were not there at the start, and there were so many that nobody knows which any more: one that somebody else has made since is taken for \
+     one that was there",
+    "symbolic links lead where they led, but have a text of another length: what `readlink` returns is another number",
+    "symbolic links are made as directories: no open has shown where they led; record with `--names kprobe` or `uprobe`",
+    "directories are made without what is in them: its paths are longer than any that a call can be given",
+];
 
 /// How long a replay takes; `busy`: how long the busiest thread is inside of calls, ns.
 fn durations<O: Out>(plan: &Planner<O>, busy: u64) -> impl Iterator<Item = String> {
@@ -125,21 +127,6 @@ fn durations<O: Out>(plan: &Planner<O>, busy: u64) -> impl Iterator<Item = Strin
         )
     });
     (!plan.done.is_empty()).then_some(takes).into_iter().chain(wanted_from)
-}
-
-/// What is not known of links.
-fn links(other_texts: u64, directories: u64) -> impl Iterator<Item = String> {
-    let texts = (other_texts > 0).then(|| {
-        format!(
-            "{other_texts} symbolic links lead where they led, but have a text of another length: what `readlink` returns is another number"
-        )
-    });
-    let targets = (directories > 0).then(|| {
-        format!(
-            "{directories} symbolic links are made as directories: no open has shown where they led; record with `--names kprobe` or `uprobe`"
-        )
-    });
-    texts.into_iter().chain(targets)
 }
 
 fn done<O: Out>(plan: &Planner<O>) -> Table {
