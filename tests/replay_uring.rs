@@ -4,7 +4,7 @@ mod support;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 
 use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::Mode;
@@ -204,7 +204,10 @@ fn a_ring_stops() {
     iotrace(&["replay", "init", text(&replay.plan), "--root", text(&replay.root)]).success();
     let options = replay.command(&["--engine", "io_uring", "--speed", "0.05"]);
     let mut command = Command::new(BINARY);
-    let mut running = command.args(options).stdout(Stdio::piped()).spawn().expect("it starts");
+    let told = dir.path().join("report");
+    // A pipe that nobody reads would have to take all of it.
+    let out = fs::File::create(&told).expect("space");
+    let mut running = command.args(options).stdout(out).spawn().expect("it starts");
     wait_until("there is a ring", || has_thread(&running, "ring 0"));
     // From then on only rings write; then nothing is due for 20 s.
     let data = replay.inside("data");
@@ -213,8 +216,7 @@ fn a_ring_stops() {
     wait_until("the ring has written", || changed() != before);
     kill(Pid::from_raw(running.id().try_into().expect("a pid")), Signal::SIGINT).expect("ours");
     assert_eq!(wait(&mut running, TIMEOUT).expect("it ends").code(), Some(1));
-    let report: Value =
-        serde_json::from_reader(running.stdout.take().expect("a pipe")).expect("a report");
+    let report: Value = serde_json::from_slice(&fs::read(&told).expect("there")).expect("a report");
     assert_eq!((&report["is_whole"], &report["rings"]), (&false.into(), &1.into()), "{report:#}");
     let done = number(&report, "asynchronous");
     assert!(0 < done && done < 409, "{report:#}");
@@ -235,7 +237,9 @@ fn what_is_no_file_is_read_by_calls() {
     let reports = ["calls", "io_uring"].map(|engine| {
         iotrace(&["replay", "init", text(&replay.plan), "--root", text(&replay.root)]).success();
         let mut command = Command::new(BINARY);
-        command.args(replay.command(&["--engine", engine])).stdout(Stdio::piped());
+        let told = dir.path().join(engine);
+        let out = fs::File::create(&told).expect("space");
+        command.args(replay.command(&["--engine", engine])).stdout(out);
         let mut running = command.spawn().expect("it starts");
         let (data, pipe) = (replay.inside("data"), dir.path().join("pipe"));
         let is_long = || fs::metadata(&data).is_ok_and(|it| it.len() == 1_636 << 10);
@@ -247,8 +251,7 @@ fn what_is_no_file_is_read_by_calls() {
             running.kill().expect("ours");
         }
         assert_eq!(status.expect("it ends").code(), Some(1), "{engine}");
-        let told = running.stdout.take().expect("a pipe");
-        serde_json::from_reader::<_, Value>(told).expect("a report")
+        serde_json::from_slice::<Value>(&fs::read(&told).expect("there")).expect("a report")
     });
     let [calls, ring] = &reports;
     assert_eq!(ring["outcomes"], calls["outcomes"]);
