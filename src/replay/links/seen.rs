@@ -20,7 +20,7 @@ use super::{Links, names, text};
 use crate::event::syscall_table::{Class, Role};
 use crate::operation::Step;
 use crate::operation::model::{Given, Mounts, OpenFile, SyscallOperation};
-use crate::replay::names::{is_kernels, of_file, of_given};
+use crate::replay::names::{is_kernels, is_short, of_file, of_given};
 
 /// Links behind links behind links: with more, what they lead to stays unknown.
 const ROUNDS_MAX: usize = 40;
@@ -169,7 +169,7 @@ impl Seen {
         let named = operation.named.as_deref();
         let whole = |it: Option<&Given>| {
             let path = of_given(it?).ok()?;
-            is_plain(&path).then_some(path)
+            (is_plain(&path) && is_short(&path)).then_some(path)
         };
         match call.class {
             Class::Open => {
@@ -201,7 +201,8 @@ impl Seen {
         let is_own =
             file.path.as_ref().is_some_and(|it| it.is_resolved() && it.mounts.is(Mounts::OWN));
         let Ok(path) = of_file(file) else { return };
-        if !is_own {
+        // What is longer is in no plan, and each of its directories would be kept with its path.
+        if !is_own || !is_short(path) {
             return;
         }
         if file.stat.is_some_and(|it| it.is_directory()) {
@@ -222,7 +223,7 @@ impl Seen {
 
     /// An open was given a path, and got the file of another one.
     fn leads(&mut self, given: &[u8], got: &[u8]) {
-        if !is_plain(given) || is_kernels(given) {
+        if !is_plain(given) || !is_short(given) || is_kernels(given) {
             return;
         }
         let is_link = |it: &(usize, Vec<u8>, Vec<u8>)| !self.directories.contains(&*it.1);

@@ -165,3 +165,15 @@ fn links_of_a_directory_that_nobody_knew_are_counted() {
     open(&mut seen, "/farm/x", "/farm/x");
     assert_eq!((seen.links().iter().count(), seen.links().unknown), (ALIKE_MAX, 23));
 }
+
+/// Fails if each directory of a path that is in no plan is kept with its own path: memory by the square of its length.
+#[test]
+fn a_path_that_is_too_long_says_nothing() {
+    let mut seen = Seen::default();
+    let (long, other) = ("/a".repeat(2048), format!("/l{}", "/a".repeat(2047)));
+    open(&mut seen, &long, &long);
+    assert_eq!(seen.directories.len(), 0);
+    // Of what was opened the name is short enough.
+    open(&mut seen, &other, &other[2..]);
+    assert_eq!((seen.directories.len(), seen.opened.len()), (2046, 0));
+}
