@@ -10,7 +10,7 @@ use std::process::Command;
 use serde_json::Value;
 use support::need::{Need, require};
 use support::process::Finished;
-use support::recording::{BINARY, TIMEOUT, iotrace};
+use support::recording::{BINARY, TIMEOUT, iotrace, plan_of_strace};
 use support::{scratch_dir, text};
 
 const OPTION: &str = "--in-place-overwriting-originals";
@@ -21,12 +21,7 @@ fn plan_of(dir: &Path, calls: &[&str]) -> PathBuf {
         format!("7 1700000000.{ms:03} {} <0.000010>\n", call.replace("DIR", text(dir)))
     };
     let lines: String = calls.iter().enumerate().map(line).collect();
-    let [strace, log, plan] =
-        ["strace", "iocap", "ioplan"].map(|it| dir.join("it").with_extension(it));
-    fs::write(&strace, lines).expect("space");
-    iotrace(&["import", text(&strace), "-o", text(&log)]).success();
-    iotrace(&["replay", "plan", text(&log), "-o", text(&plan)]).success();
-    plan
+    plan_of_strace(&lines, dir, "it")
 }
 
 /// A plan of a program that reads 4,099 bytes of a file, writes 23 behind 8,209, and gives it another name.

@@ -13,7 +13,7 @@ use serde_json::Value;
 use support::mounted::Mounted;
 use support::need::{Need, require_all};
 use support::process::{Finished, run};
-use support::recording::{BINARY, TIMEOUT, can_record, iotrace, record};
+use support::recording::{BINARY, TIMEOUT, can_record, iotrace, plan_of_strace, record};
 use support::{scratch_dir, text};
 
 /// What is needed to know every name of a program that uses the C library.
@@ -41,11 +41,7 @@ impl Replay {
     /// Of what strace would have told.
     #[track_caller]
     fn of_strace(dir: &Path, lines: &str, root: PathBuf) -> Self {
-        let [strace, log, plan] =
-            ["strace", "iocap", "ioplan"].map(|it| dir.join("p").with_extension(it));
-        fs::write(&strace, lines).expect("space");
-        iotrace(&["import", text(&strace), "-o", text(&log)]).success();
-        Self::of_log(&log, &plan, root)
+        Self { plan: plan_of_strace(lines, dir, "p"), root }
     }
 
     #[track_caller]

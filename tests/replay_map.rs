@@ -11,7 +11,7 @@ use serde_json::Value;
 use support::mounted::Mounted;
 use support::need::{Need, require};
 use support::process::Finished;
-use support::recording::iotrace;
+use support::recording::{iotrace, plan_of_strace};
 use support::{scratch_dir, text};
 
 /// What a program did below `/data`, `/data/x`, `/database` and `/d`; a rename from one file system to another was refused.
@@ -37,12 +37,7 @@ struct Replay {
 
 impl Replay {
     fn new(dir: &Path) -> Self {
-        let [strace, log, plan] =
-            ["strace", "iocap", "ioplan"].map(|it| dir.join("p").with_extension(it));
-        fs::write(&strace, STRACE).expect("space");
-        iotrace(&["import", text(&strace), "-o", text(&log)]).success();
-        iotrace(&["replay", "plan", text(&log), "-o", text(&plan)]).success();
-        Self { plan, root: dir.join("root") }
+        Self { plan: plan_of_strace(STRACE, dir, "p"), root: dir.join("root") }
     }
 
     fn init(&self, maps: &[(&str, &Path)]) -> Finished {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use support::need::{Need, require};
 use support::process::Finished;
-use support::recording::{BINARY, TIMEOUT, iotrace};
+use support::recording::{BINARY, TIMEOUT, iotrace, plan_of_strace};
 use support::{scratch_dir, text};
 
 /// A plan, and a directory for its replay.
@@ -27,11 +27,7 @@ impl Replay {
         ];
         let read = |it| format!(r#"{} pread64(3</d/x>, ""..., 4099, 0) = 4099 <0.000010>"#, at(it));
         lines.extend((3..3 + reads).map(read));
-        let [strace, log, plan] =
-            ["strace", "iocap", "ioplan"].map(|it| dir.join(name).with_extension(it));
-        fs::write(&strace, lines.join("\n") + "\n").expect("space");
-        iotrace(&["import", text(&strace), "-o", text(&log)]).success();
-        iotrace(&["replay", "plan", text(&log), "-o", text(&plan)]).success();
+        let plan = plan_of_strace(&(lines.join("\n") + "\n"), dir, name);
         Self { plan, root: dir.join("root") }
     }
 

@@ -8,7 +8,7 @@ use std::path::Path;
 use serde_json::Value;
 use support::need::{Need, require};
 use support::process::Finished;
-use support::recording::iotrace;
+use support::recording::{iotrace, plan_of_strace};
 use support::{scratch_dir, text};
 
 /// A capture: of each call its thread, when it began (ms), how long it took (ms), and what strace writes of it.
@@ -20,11 +20,7 @@ fn made(dir: &Path, lines: &[Line<'_>]) {
         let (s, ms) = (1_700_000_000 + start / 1000, start % 1000);
         format!("{tid} {s}.{ms:03}000 {call} <{}.{:03}000>\n", took / 1000, took % 1000)
     };
-    let [strace, log, plan] =
-        ["strace", "iocap", "ioplan"].map(|it| dir.join("it").with_extension(it));
-    fs::write(&strace, lines.iter().map(line).collect::<String>()).expect("space");
-    iotrace(&["import", text(&strace), "-o", text(&log)]).success();
-    iotrace(&["replay", "plan", text(&log), "-o", text(&plan)]).success();
+    let plan = plan_of_strace(&lines.iter().map(line).collect::<String>(), dir, "it");
     iotrace(&["replay", "init", text(&plan), "--root", text(&dir.join("root"))]).success();
 }
 

@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use support::need::{Need, require_all};
-use support::recording::{BINARY, TIMEOUT, iotrace};
+use support::recording::{BINARY, TIMEOUT, iotrace, plan_of_strace};
 use support::{scratch_dir, text};
 
 /// What a program did that has read a file, and made another one.
@@ -31,11 +31,7 @@ struct Swap {
 
 impl Swap {
     fn new(dir: &Path) -> Self {
-        let [strace, log, plan] =
-            ["strace", "iocap", "ioplan"].map(|it| dir.join("p").with_extension(it));
-        fs::write(&strace, STRACE).expect("space");
-        iotrace(&["import", text(&strace), "-o", text(&log)]).success();
-        iotrace(&["replay", "plan", text(&log), "-o", text(&plan)]).success();
+        let plan = plan_of_strace(STRACE, dir, "p");
         let [root, part, victim, log] = ["root", "part", "victim", "calls"].map(|it| dir.join(it));
         fs::create_dir(&victim).expect("space");
         Self { plan, root, part, victim, log }

@@ -49,14 +49,11 @@ fn seeds() {
     ];
     let bytes = |it: Result<Vec<u8>, _>| -> Vec<u8> { it.unwrap_or_else(|it: postcard::Error| panic!("{it}")) };
     let before = |path: &str, kind, same_as| FileBefore {
-        path: path.into(),
-        kind,
         size: 4099,
         mode: Some(0o644),
         has_more: kind == FileKind::Directory,
         same_as,
-        parts: Vec::new(),
-        text: None,
+        ..FileBefore::new(path.as_bytes(), kind)
     };
     iotrace_perf_fuzz::seeds(|give| {
         let mut operations = Vec::new();

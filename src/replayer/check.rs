@@ -128,17 +128,7 @@ mod tests {
     use super::*;
 
     fn before(path: &str, kind: FileKind, size: u64) -> FileBefore {
-        let path = path.as_bytes().to_vec();
-        FileBefore {
-            path,
-            kind,
-            size,
-            mode: None,
-            has_more: false,
-            same_as: None,
-            parts: Vec::new(),
-            text: None,
-        }
+        FileBefore { size, ..FileBefore::new(path.as_bytes(), kind) }
     }
 
     /// Fails if something that init would not have left is taken for what it has made.

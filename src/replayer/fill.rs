@@ -86,17 +86,7 @@ mod tests {
 
     fn file(size: u64, parts: &[(u64, u64, Kind)]) -> FileBefore {
         let parts = parts.iter().map(|&(from, to, kind)| Part { from, to, kind }).collect();
-        let (path, kind) = (b"/f".to_vec(), FileKind::File);
-        FileBefore {
-            path,
-            kind,
-            size,
-            mode: None,
-            has_more: false,
-            same_as: None,
-            parts,
-            text: None,
-        }
+        FileBefore { size, parts, ..FileBefore::new(b"/f", FileKind::File) }
     }
 
     /// `known`: of a file of this size. `expected`: data with random contents, and in a sparse file.

@@ -333,17 +333,7 @@ mod tests {
     use super::*;
 
     fn before(path: &str, kind: FileKind) -> FileBefore {
-        let path = path.as_bytes().to_vec();
-        FileBefore {
-            path,
-            kind,
-            size: 0,
-            mode: None,
-            has_more: false,
-            same_as: None,
-            parts: Vec::new(),
-            text: None,
-        }
+        FileBefore::new(path.as_bytes(), kind)
     }
 
     /// Fails if a plan could make files elsewhere, were it not for the sandbox.

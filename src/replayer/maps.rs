@@ -147,18 +147,9 @@ mod tests {
 
     #[test]
     fn names_of_one_file_stay_together() {
-        let before = |path: &str, kind, same_as| {
-            let path = path.as_bytes().to_vec();
-            FileBefore {
-                path,
-                kind,
-                size: 0,
-                mode: None,
-                has_more: false,
-                same_as,
-                parts: Vec::new(),
-                text: None,
-            }
+        let before = |path: &str, kind, same_as| FileBefore {
+            same_as,
+            ..FileBefore::new(path.as_bytes(), kind)
         };
         let all = [
             before("/a", FileKind::Directory, None),

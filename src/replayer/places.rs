@@ -401,17 +401,7 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let [root, moved, victim, part] =
             ["root", "moved", "victim", "part"].map(|it| directory.path().join(it));
-        let file = |path: &str| FileBefore {
-            path: path.into(),
-            kind: FileKind::Directory,
-            size: 0,
-            mode: None,
-            has_more: false,
-            same_as: None,
-            parts: Vec::new(),
-            text: None,
-        };
-        let before = [file("/a"), file("/a/b")];
+        let before = [&b"/a"[..], b"/a/b"].map(|it| FileBefore::new(it, FileKind::Directory));
         let wanted = Settings { maps: vec![(b"/a/b".to_vec(), part)], ..Settings::default() };
         let plan = (Fingerprint::default(), &before[..]);
         let mut places = Places::make(&root, plan, &wanted).expect("new directories");

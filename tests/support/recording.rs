@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::json::{JsonAnomaly, JsonAsync, JsonBlock, JsonLine, JsonOperation};
 use super::need::{Need, require_all};
 use super::process::{self, Finished};
-use super::{json, otf2_check};
+use super::{json, otf2_check, text};
 
 /// The built `iotrace-perf`.
 pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_iotrace-perf");
@@ -28,6 +28,17 @@ const NEEDS: [Need; 3] = [Need::Root, Need::Tracefs, Need::PerfTracepoints];
 #[track_caller]
 pub(crate) fn iotrace(arguments: &[&str]) -> Finished {
     process::run(Command::new(BINARY).args(arguments), TIMEOUT).expect("it ends")
+}
+
+/// The plan of what strace would have told: `name.ioplan` in a directory.
+#[track_caller]
+pub(crate) fn plan_of_strace(lines: &str, dir: &Path, name: &str) -> PathBuf {
+    let [strace, log, plan] =
+        ["strace", "iocap", "ioplan"].map(|it| dir.join(name).with_extension(it));
+    fs::write(&strace, lines).expect("space");
+    iotrace(&["import", text(&strace), "-o", text(&log)]).success();
+    iotrace(&["replay", "plan", text(&log), "-o", text(&plan)]).success();
+    plan
 }
 
 /// Names of the system calls that are recorded by default.

@@ -153,6 +153,15 @@ pub struct FileBefore {
     pub text: Option<Vec<u8>>,
 }
 
+impl FileBefore {
+    /// Something of which nothing is known but what it is.
+    pub fn new(path: &[u8], kind: FileKind) -> Self {
+        let (path, parts) = (path.to_vec(), Vec::new());
+        let (size, mode, has_more, same_as, text) = Default::default();
+        Self { path, kind, size, mode, has_more, same_as, parts, text }
+    }
+}
+
 /// What a file is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FileKind {
