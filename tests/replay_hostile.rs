@@ -360,6 +360,6 @@ fn who_waits_in_vain_is_told() {
     for options in [&[][..], rings].into_iter().filter(|it| it.is_empty() || require(Need::IoUring))
     {
         check(options, |it| (it == 1).then_some((0, 1)), 1);
-        check(options, |it| (it < 2).then_some((1 - it, 0)), 2);
+        check(options, |it| (it < 2).then(|| (1 - it, 0)), 2);
     }
 }

@@ -13,7 +13,7 @@ use serde_json::Value;
 use support::mounted::Mounted;
 use support::need::{Need, require_all};
 use support::process::{Finished, run, wait};
-use support::recording::{BINARY, TIMEOUT, iotrace};
+use support::recording::{BINARY, TIMEOUT, iotrace, plan_of_strace};
 use support::{scratch_dir, text};
 
 /// A plan, and a directory for its replay.
@@ -28,11 +28,7 @@ impl Replay {
         let line = |(ms, call): &(u32, &str)| {
             format!("7 17000000{:02}.{:03}000 {call} <0.000010>\n", ms / 1000, ms % 1000)
         };
-        let [strace, log, plan] =
-            ["strace", "iocap", "ioplan"].map(|it| dir.join("p").with_extension(it));
-        fs::write(&strace, calls.iter().map(line).collect::<String>()).expect("space");
-        iotrace(&["import", text(&strace), "-o", text(&log)]).success();
-        iotrace(&["replay", "plan", text(&log), "-o", text(&plan)]).success();
+        let plan = plan_of_strace(&calls.iter().map(line).collect::<String>(), dir, "p");
         Self { plan, root: dir.join("root") }
     }
 
@@ -289,9 +285,9 @@ fn rounds_that_were_done_are_told() {
     if !require_all(&[Need::Root, Need::KernelFile("/proc/1/task/1/children")]) {
         return;
     }
-    let dir = scratch_dir("stop");
     let calls = [(0, r#"mkdir("/new", 0700) = 0"#)];
     let check = |signal: Signal| {
+        let dir = scratch_dir("stop");
         let replay = Replay::new(dir.path(), &calls);
         replay.init(&[]).success();
         let mut command = replay.command(&["--loop", "100003", "--speed", "max"]);
