@@ -18,7 +18,7 @@ use support::recording::{
     BINARY, Recording, TIMEOUT, alone, can_record, compile, now_ns, record, recorder, size,
     wait_until,
 };
-use support::scratch_dir;
+use support::{copy_program, scratch_dir};
 
 /// What `kill -9` of the tracer may cost.
 const LOSS_NS_MAX: u64 = 500_000_000;
@@ -215,7 +215,7 @@ fn without_the_right_to_trace() {
         tempfile::Builder::new().prefix("iotrace").tempdir_in("/var/tmp").expect("a directory");
     fs::set_permissions(place.path(), fs::Permissions::from_mode(0o777)).expect("open it");
     let binary = place.path().join("iotrace-perf");
-    fs::copy(BINARY, &binary).expect("copy it");
+    copy_program(BINARY, &binary);
     let (output, ran) = (format!("{}/trace/", place.path().display()), place.path().join("ran"));
     // With what tracefs says of the kernel kept for them they could (tests/unprivileged.rs).
     let script = format!(

@@ -21,7 +21,7 @@ use support::need::{Need, require};
 use support::postgres::Server;
 use support::process::{Finished, run};
 use support::recording::{BINARY, TIMEOUT, alone, can_record, compile, iotrace, record};
-use support::{scratch_dir, text};
+use support::{copy_program, scratch_dir, text};
 
 /// What is needed to know every name of a program that uses the C library.
 const NAMED: [&str; 6] = ["--source", "tracefs", "--names", "uprobe", "-e", "%default,%stat,%attr"];
@@ -901,7 +901,7 @@ fn a_user_replays_in_a_namespace() {
     let dir = tempfile::tempdir().expect("a directory that everybody can reach");
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).expect("ours");
     let binary = dir.path().join("iotrace-perf");
-    fs::copy(BINARY, &binary).expect("copied");
+    copy_program(BINARY, &binary);
     let Replay { plan, root } = Replay::of_mkdir(dir.path());
     let user = ["--reuid", "65534", "--regid", "65534", "--clear-groups"];
     let as_user = |arguments: &[&str]| {

@@ -21,7 +21,7 @@ use support::mounted::Mounted;
 use support::need::{Need, require, require_all};
 use support::process::{Finished, run};
 use support::recording::{BINARY, TIMEOUT, iotrace};
-use support::{scratch_dir, text};
+use support::{copy_program, scratch_dir, text};
 
 /// More levels than a path has room for.
 const LEVELS: usize = 3001;
@@ -257,7 +257,7 @@ fn what_nobody_may_enter_is_removed() {
     let dir = tempfile::tempdir().expect("a directory that everybody can reach");
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).expect("ours");
     let binary = dir.path().join("iotrace-perf");
-    fs::copy(BINARY, &binary).expect("copied");
+    copy_program(BINARY, &binary);
     let user = ["--reuid", "65534", "--regid", "65534", "--clear-groups"];
     let root = dir.path().join("root");
     let as_user = |program: &Path, arguments: &[&str]| {

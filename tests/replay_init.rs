@@ -14,7 +14,7 @@ use support::mounted::Mounted;
 use support::need::{Need, require_all};
 use support::process::{Finished, run};
 use support::recording::{BINARY, TIMEOUT, can_record, iotrace, plan_of_strace, record};
-use support::{scratch_dir, text};
+use support::{copy_program, scratch_dir, text};
 
 /// What is needed to know every name of a program that uses the C library.
 const NAMED: [&str; 6] = ["--source", "tracefs", "--names", "uprobe", "-e", "%default,%stat,%attr"];
@@ -391,7 +391,7 @@ fn who_does_a_replay_has_no_rights_of_roots() {
     let place = tempfile::tempdir().expect("a directory that everybody can reach");
     fs::set_permissions(place.path(), Permissions::from_mode(0o755)).expect("ours");
     let binary = place.path().join("iotrace-perf");
-    fs::copy(BINARY, &binary).expect("copied");
+    copy_program(BINARY, &binary);
     let mut other = Command::new(binary);
     other.args(["replay", "init", "plan", "--root", "root", "--user", "root"]);
     let finished = run(other.uid(NOBODY).gid(NOBODY), TIMEOUT).expect("it ends");

@@ -11,6 +11,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 use serde_json::Value;
+use support::copy_program;
 use support::json::JsonOperation;
 use support::need::{Need, require_all};
 use support::process::{Finished, run};
@@ -32,7 +33,7 @@ impl Place {
     fn new() -> Self {
         let dir = tempfile::tempdir().expect("a directory that everybody can reach");
         fs::set_permissions(dir.path(), Permissions::from_mode(0o777)).expect("ours");
-        fs::copy(BINARY, dir.path().join("iotrace-perf")).expect("copied");
+        copy_program(BINARY, dir.path().join("iotrace-perf"));
         fs::set_permissions(dir.path().join("iotrace-perf"), Permissions::from_mode(0o755))
             .expect("ours");
         Self { dir }
@@ -170,7 +171,7 @@ fn what_goes_out_of_sight_is_told() {
     let place = Place::new();
     // Nobody but root may read it, so nobody else may trace it.
     let secret = place.path("secret");
-    fs::copy("/bin/true", &secret).expect("copied");
+    copy_program("/bin/true", &secret);
     fs::set_permissions(&secret, Permissions::from_mode(0o711)).expect("ours");
     for options in [&[][..], &["-e", "openat,read,close"]] {
         let finished =

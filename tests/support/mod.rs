@@ -26,6 +26,7 @@ pub(crate) mod watching;
 pub(crate) mod workloads;
 
 use std::path::Path;
+use std::process::Command;
 
 use tempfile::TempDir;
 
@@ -34,6 +35,14 @@ use tempfile::TempDir;
 pub(crate) fn scratch_dir(name: &str) -> TempDir {
     let root = env!("CARGO_TARGET_TMPDIR");
     tempfile::Builder::new().prefix(name).tempdir_in(root).expect("create a directory for the test")
+}
+
+/// A copy of a program that can be run. Another process makes it: what a test that runs beside this one starts has all that we have open until it
+/// is a program itself, and one that somebody has open for writing cannot be run (ETXTBSY, execve(2)).
+#[track_caller]
+pub(crate) fn copy_program(program: impl AsRef<Path>, to: impl AsRef<Path>) {
+    let status = Command::new("cp").args([program.as_ref(), to.as_ref()]).status();
+    assert!(status.expect("cp").success(), "{} is copied", program.as_ref().display());
 }
 
 /// A path as an argument: those of tests are text.
