@@ -179,6 +179,8 @@ impl Text {
     /// Where a file lay at the end, by its file system (`FS_IOC_FIEMAP`): `MAJOR:MINOR INODE`, then a line `OFFSET ADDRESS LENGTH` for
     /// each run, in bytes.
     pub const EXTENTS: Self = Self(13);
+    /// From then on events are switched off, one ring behind the other: the text is empty, its time is what counts.
+    pub const SWITCHING_OFF: Self = Self(14);
 }
 
 /// A frame of facts is closed when it has so many bytes.

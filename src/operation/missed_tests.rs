@@ -41,10 +41,46 @@ fn an_entry_from_before_everything_was_on_is_not_missed() {
                 111 1/1 < read 4
                 112 1/1 < read 5";
     let expected = expect![[r#"
+        1: write without its exit
         ! read = 3 without its entry
         ! read = 5 without its entry
     "#]];
     expected.assert_eq(&told_from(KernelTime(110), Followed::ALL, text));
+}
+
+/// Fails if what was under way when everything was switched off counts as lost.
+#[test]
+fn an_exit_behind_the_end_is_not_missed() {
+    let text = |off: &str| {
+        format!(
+            "100 1/1 > close 3
+             101 1/1 < close 0
+             105 1/1 > close 4
+             105 1/2 > close 5
+             {off}
+             111 1/1 > openat -100 0 0
+             112 1/2 < read 7
+             113 1/3 > close 3
+             114 1/3 < close 0
+             115 1/3 < read 1"
+        )
+    };
+    let told = |text: &str| told_from(KernelTime::MIN, Followed::ALL, text);
+    expect![[r#"
+        1: close 3   at ? = 0
+        1: close without its exit
+        2: close without its exit
+        ! read = 7 without its entry
+        3: close 3   at ? = 0
+        ! read = 1 without its entry
+    "#]]
+    .assert_eq(&told(&text("")));
+    expect![[r#"
+        1: close 3   at ? = 0
+        ! read = 7 without its entry
+        3: close 3   at ? = 0
+    "#]]
+    .assert_eq(&told(&text("110 off")));
 }
 
 #[test]

@@ -73,6 +73,7 @@ fn a_lost_end_replaces_nothing_for_ever() {
         &expect![[r#"
             1: openat 3 /a fd-link at ? = 3
             1: openat 4 /b fd-link at ? = 4
+            2: dup2 without its exit
             2: close 9   at ? = -9
             1: read 3 /a fd-link at 0 = 10
         "#]],

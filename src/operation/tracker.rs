@@ -53,6 +53,8 @@ pub struct Tracker {
     context: Context,
     /// When the last tracepoint had been switched on: what was learnt before may have been changed unseen.
     all_on: KernelTime,
+    /// When the first one was switched off: of what is under way then, any part may be missing.
+    off_from: KernelTime,
     /// Descriptors that were at that moment what a snapshot saw later.
     from_start: Vec<SeenFd>,
     /// Looks at the memory of processes that wait for their time.
@@ -65,6 +67,7 @@ impl Tracker {
         Self {
             context: Context::new(followed),
             all_on,
+            off_from: KernelTime::MAX,
             from_start: Vec::new(),
             seen_maps: VecDeque::new(),
             all_requests: scope.all_requests,
@@ -255,8 +258,8 @@ impl Tracker {
         announce(event.time, process, thread, sink)?;
         if let Some(pending) = thread.pending.take() {
             let operation = syscall::abandon(pending, event.time);
-            self.ledger.lost_exits += 1;
-            sink.step(event.time, &Step::SyscallUnfinished(&operation, Unfinished::ExitLost))?;
+            let why = without_exit(event.time >= self.off_from, &mut self.ledger);
+            sink.step(event.time, &Step::SyscallUnfinished(&operation, why))?;
         }
         thread.seen = true;
         let by = (Task::new(process, &thread.own), thread.info.key);
@@ -305,9 +308,9 @@ impl Tracker {
                 }
                 // It may have moved any position of its process.
                 Task::new(process, &thread.own).fds().borrow().forget_positions();
-                // Its entry may be from before everything was on.
-                let entry_was_seen =
-                    std::mem::replace(&mut thread.seen, true) && self.all_on == KernelTime::MAX;
+                // Its entry may be from before everything was on, or behind its being switched off.
+                let all_were_on = self.all_on == KernelTime::MAX && event.time < self.off_from;
+                let entry_was_seen = std::mem::replace(&mut thread.seen, true) && all_were_on;
                 if other.is_none() && !entry_was_seen && self.ledger.lost == 0 {
                     self.ledger.ignore(Ignored::UnderWay);
                     return Ok(());
@@ -315,12 +318,9 @@ impl Tracker {
                 self.ledger.exits += 1;
                 self.ledger.orphan_exits += 1;
                 if let Some(pending) = other {
-                    self.ledger.lost_exits += 1;
+                    let why = without_exit(event.time >= self.off_from, &mut self.ledger);
                     let operation = syscall::abandon(pending, event.time);
-                    sink.step(
-                        event.time,
-                        &Step::SyscallUnfinished(&operation, Unfinished::ExitLost),
-                    )?;
+                    sink.step(event.time, &Step::SyscallUnfinished(&operation, why))?;
                 }
                 let detail = format!("{} = {} without its entry", exit.call.call().name, exit.ret);
                 self.anomaly(&anomaly(event, AnomalyKind::OrphanExit, 1, detail), event.time, sink)
@@ -570,6 +570,16 @@ fn note_file(files: &mut Files, operation: &SyscallOperation, by: &ThreadInfo) {
         };
         files.wrote(by, file, offset, bytes);
     }
+}
+
+/// Counts a call of which the thread's next record says that it must have ended.
+fn without_exit(is_off: bool, ledger: &mut Ledger) -> Unfinished {
+    if is_off {
+        ledger.open_at_end += 1;
+        return Unfinished::CaptureEnd;
+    }
+    ledger.lost_exits += 1;
+    Unfinished::ExitLost
 }
 
 /// Operations whose file has no name, or a doubtful one.

@@ -5,6 +5,7 @@
 //! 101 1/1 < openat 3 /a            exit, result, the name that was read in time (and the second one)
 //! 5 cwd 1 /data                    a snapshot saw where process 1 is
 //! 5 mounts 1 mnt:[7]               and in which mounts; process 0 is the tracer
+//! 110 off                          from then on events are switched off
 //! ```
 
 use std::convert::Infallible;
@@ -14,7 +15,7 @@ use expect_test::{Expect, expect};
 
 use super::block::BlockOptions;
 use super::context::Followed;
-use super::model::Mounts;
+use super::model::{Mounts, Unfinished};
 use super::process::Scope;
 use super::tracker::Tracker;
 use super::{Sink, Step};
@@ -45,6 +46,9 @@ impl Sink for Told {
             && it.kind == AnomalyKind::OrphanExit
         {
             let _ = writeln!(self.0, "! {}", it.detail);
+        }
+        if let Step::SyscallUnfinished(it, Unfinished::ExitLost) = step {
+            let _ = writeln!(self.0, "{}: {} without its exit", it.tid, it.call.call().name);
         }
         if let Step::SyscallEnded(it, _) = step {
             let mounts = it.path().filter(|it| it.mounts != Mounts::OWN).map(|it| it.mounts);
@@ -193,6 +197,10 @@ pub(super) fn told_from(all_on: KernelTime, followed: Followed, text: &str) -> S
             let which = if words[1] == "cwd" { Text::CWD } else { Text::ROOT };
             let pid = Pid(words[2].parse().expect("a pid"));
             tracker.seen_place(pid, which, words[3].as_bytes());
+            continue;
+        }
+        if words[1] == "off" {
+            tracker.switching_off(KernelTime(time));
             continue;
         }
         if words[1] == "mounts" {

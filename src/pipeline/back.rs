@@ -80,6 +80,7 @@ impl<'a, S: Sink> Back<'a, S> {
                 Text::MAPS => tracker.seen_maps(time, pid, text),
                 Text::BITS => tracker.seen_other_table(pid),
                 Text::EXTENTS => tracker.seen_extents(&text),
+                Text::SWITCHING_OFF => tracker.switching_off(time),
                 Text::DISKSTATS_START => tracker.seen_counters(time, &text),
                 _ => {}
             },

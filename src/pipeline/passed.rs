@@ -40,8 +40,16 @@ pub(super) enum Passed {
 }
 
 /// The texts that the tracker reads, and nobody else.
-pub(super) const OF_PROCESSES_AND_FILES: [Text; 7] =
-    [Text::CWD, Text::ROOT, Text::MOUNTS, Text::EXE, Text::MAPS, Text::BITS, Text::EXTENTS];
+pub(super) const OF_PROCESSES_AND_FILES: [Text; 8] = [
+    Text::CWD,
+    Text::ROOT,
+    Text::MOUNTS,
+    Text::EXE,
+    Text::MAPS,
+    Text::BITS,
+    Text::EXTENTS,
+    Text::SWITCHING_OFF,
+];
 
 /// Why the front cannot go on.
 #[derive(Debug)]

@@ -289,6 +289,7 @@ impl Session {
         let has_books = books.is_some();
         // From here on a recording exists: what goes wrong is told with it.
         warnings.extend(self.source.disturbed());
+        snapshot::switching_off(&self.threads.to_log);
         if let Err(error) = self.source.disable() {
             warnings.push(format!("cannot switch the events off: {error}"));
         }

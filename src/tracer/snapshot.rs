@@ -122,6 +122,12 @@ pub fn over(log: &Sender<Message>) {
     send(log, vec![Fact::Text { time, which, pid: Pid(0), text: Vec::new() }]);
 }
 
+/// Says that events are switched off from now on.
+pub fn switching_off(log: &Sender<Message>) {
+    let (time, which) = (clock::now(), Text::SWITCHING_OFF);
+    send(log, vec![Fact::Text { time, which, pid: Pid(0), text: Vec::new() }]);
+}
+
 /// Several looks at what moves.
 fn facts_of_running(tree: &[Pid], everybody: &[Pid], log: &Sender<Message>) {
     let first = proc::descriptor_facts(tree, everybody);

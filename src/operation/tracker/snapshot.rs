@@ -119,6 +119,11 @@ impl Tracker {
         self.files.lay_at_the_end(text);
     }
 
+    /// From then on events are switched off, one after the other.
+    pub fn switching_off(&mut self, time: KernelTime) {
+        self.off_from = time;
+    }
+
     /// What is mounted: devices, and how large their blocks are if their events count in them.
     pub fn seen_file_systems(&mut self, all: &[(DevId, Option<u64>)]) {
         self.files.file_systems(all);
