@@ -3,18 +3,21 @@
 //! ```text
 //!   wanted      read 3                                     pass 1 finds: the open file of 3, bytes of a file
 //!   needed      open b = 3, close 3, write 4 (the bytes)   pass 2 finds: the name b, the open file of 4
-//!   needed      open a = 4, close 4, rename a b            pass 3 finds: the name a
-//!   needed      mkdir /the/directory/of/a                  pass 4 finds nothing new: that is all
+//!   needed      rename a b                                 the same pass, at its end (renames.rs): the name a, its directory
+//!   needed      open a = 4, close 4, mkdir for a           pass 3 finds nothing new: that is all
 //! ```
 //!
 //! In each pass the plan of everything is made along, and goes nowhere: it says which names, files and open files operations are about.
 //! Those have the same numbers in each pass. What is found is kept by these, with the time until which it is needed: nobody needs what others do
 //! behind him. So it grows with names and files, and by one bit for each open file; not with operations.
 
-use std::convert::Infallible;
-use std::hash::Hash;
+mod needed;
+mod renames;
 
-use rustc_hash::FxHashMap;
+use std::convert::Infallible;
+
+pub use needed::Found;
+use renames::Rename;
 
 use super::{Out, Planner};
 use crate::analysis::filter::{Filter, Picker};
@@ -31,112 +34,9 @@ use crate::replay::links::Links;
 use crate::replay::locks::Locked;
 use crate::replay::names::of_file;
 use crate::replay::planned::Planned;
+use crate::replay::things::moves_position;
 use crate::replay::world::{FileId, Keys, NodeId, Thing, World};
 use crate::units::KernelTime;
-
-/// Things that are needed, and until when.
-#[derive(Debug)]
-struct Until<T>(FxHashMap<T, KernelTime>);
-
-impl<T> Default for Until<T> {
-    fn default() -> Self {
-        Self(FxHashMap::default())
-    }
-}
-
-impl<T: Copy + Eq + Hash> Until<T> {
-    /// It is needed; true if that is new.
-    fn add(&mut self, thing: T, until: KernelTime) -> bool {
-        let known = self.0.get(&thing).copied();
-        let is_new = known.is_none_or(|it| it < until);
-        if is_new {
-            self.0.insert(thing, until);
-        }
-        is_new
-    }
-
-    /// True if what begins then does something to it that is needed.
-    fn has(&self, thing: T, start: KernelTime) -> bool {
-        self.0.get(&thing).is_some_and(|it| start <= *it)
-    }
-}
-
-/// Names that are needed, and until when.
-#[derive(Debug, Default)]
-struct Names {
-    until: Until<u64>,
-    /// Which of them are in which directory.
-    within: FxHashMap<u64, Vec<u64>>,
-}
-
-impl Names {
-    /// It is needed; true if that is new.
-    fn add(&mut self, Keys { place, within }: Keys, until: KernelTime) -> bool {
-        if !self.until.0.contains_key(&place) {
-            self.within.entry(within).or_default().push(place);
-        }
-        self.until.add(place, until)
-    }
-
-    /// Of those in a directory that is removed nothing may be left then; true if that is new.
-    fn leave(&mut self, directory: u64, until: KernelTime) -> bool {
-        let Self { until: names, within } = self;
-        let all = within.get(&directory).into_iter().flatten();
-        all.fold(false, |is_new, it| names.add(*it, until) | is_new)
-    }
-}
-
-/// Dense numbers, one bit each.
-#[derive(Debug, Default)]
-struct Numbers(Vec<u64>);
-
-impl Numbers {
-    fn place(number: u64) -> Option<(usize, u64)> {
-        Some((usize::try_from(number / 64).ok()?, 1 << (number % 64)))
-    }
-
-    fn has(&self, number: u64) -> bool {
-        let Some((word, bit)) = Self::place(number) else { return false };
-        self.0.get(word).is_some_and(|it| it & bit != 0)
-    }
-
-    /// True if that is new.
-    fn add(&mut self, number: u64) -> bool {
-        let Some((word, bit)) = Self::place(number) else { return false };
-        if self.0.len() <= word {
-            self.0.resize(word + 1, 0);
-        }
-        let is_new = self.0[word] & bit == 0;
-        self.0[word] |= bit;
-        is_new
-    }
-}
-
-/// What passes over the log have found, from one to the next.
-#[derive(Debug, Default)]
-pub struct Found {
-    /// Open files: who makes, copies, changes or closes their descriptors is needed.
-    descriptions: Numbers,
-    /// Names: who makes, renames or removes what is there is needed.
-    names: Names,
-    /// Files: who cuts them off or makes them longer by no write is needed.
-    files: Until<FileId>,
-    /// Files whose bytes have to be there: who writes behind their ends is needed, too.
-    bytes: Until<FileId>,
-    /// Files that somebody locks: who else does is needed.
-    locks: Until<Locked>,
-    /// The end of the last wanted operation.
-    last: KernelTime,
-    /// Something of it is new.
-    has_grown: bool,
-}
-
-impl Found {
-    /// True if the pass has found something new. Asks for the next pass.
-    pub fn take_grown(&mut self) -> bool {
-        std::mem::take(&mut self.has_grown)
-    }
-}
 
 /// What becomes of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -269,7 +169,19 @@ impl Needs {
             self.needs(operation, &about, brief, operation.end.unwrap_or(operation.start));
             return Verdict::Needed;
         }
+        self.may_be_needed(operation, about);
         Verdict::Out
+    }
+
+    /// Nobody is known who needs it. Whoever comes behind it may.
+    fn may_be_needed(&mut self, operation: &SyscallOperation, about: About) {
+        let has_two = operation.named.as_ref().is_some_and(|it| it.second.is_some());
+        if !has_two || about.changed.is_empty() {
+            return;
+        }
+        let About { changed, places, removed, .. } = about;
+        let (start, end) = (operation.start, operation.end.unwrap_or(operation.start));
+        renames::keep(&mut self.found.renames, Rename { start, end, changed, places, removed });
     }
 
     /// True if that is behind all that is wanted.
@@ -380,7 +292,30 @@ impl Needs {
             || resized.is_some_and(|it| found.files.has(it, start))
             || written.is_some_and(|it| found.bytes.has(it, start))
             || self.locked(operation, brief).is_some_and(|it| found.locks.has(it, start))
-            || end <= found.last && changes_descriptor()
+            || end <= found.last && (changes_descriptor() || self.moves_unplaced(operation, brief))
+    }
+
+    /// The open files of which it moves the position, and whether it is known where it found that. What is appended goes to the end.
+    fn moved(&self, operation: &SyscallOperation, brief: Brief) -> Vec<(Handle, bool)> {
+        let class = operation.call.call().class;
+        let file = (brief.handle, operation.file.as_ref(), operation.offset.is_some());
+        let target = operation.target.as_ref().map(|it| &it.1);
+        let target = (brief.target, target, operation.target_offset.is_some());
+        let all = [(false, file), (true, target)].into_iter().filter_map(move |(is_target, it)| {
+            let (handle, file, has_offset) = it;
+            let flags = file.and_then(|it| it.flags).unwrap_or(0);
+            let writes = class == Class::Write || is_target;
+            let appends = writes && flags & libc::O_APPEND.cast_unsigned() != 0;
+            let is_placed = has_offset || appends || class == Class::Seek;
+            Some((handle?, is_placed)).filter(|_| moves_position(operation, is_target))
+        });
+        all.collect()
+    }
+
+    /// True if it moves a position that somebody needs of whom it is not known where that was.
+    fn moves_unplaced(&self, operation: &SyscallOperation, brief: Brief) -> bool {
+        let description = |it| self.all.handles.description(it);
+        self.moved(operation, brief).iter().any(|it| self.found.unplaced.has(description(it.0)))
     }
 
     /// It is in the plan: so is, until then, what it needs.
@@ -392,6 +327,12 @@ impl Needs {
         until: KernelTime,
     ) {
         let class = operation.call.call().class;
+        for (handle, is_placed) in self.moved(operation, brief) {
+            if !is_placed {
+                let description = self.all.handles.description(handle);
+                self.found.has_grown |= self.found.unplaced.add(description);
+            }
+        }
         for handle in [brief.handle, brief.target, brief.makes].into_iter().flatten() {
             let description = self.all.handles.description(handle);
             self.found.has_grown |= self.found.descriptions.add(description);

@@ -151,6 +151,37 @@ fn who_reads_needs_who_has_made_the_file() {
     check(&program, "pread64", &[0, 1, 2, 3, 6, 7, 8]);
 }
 
+/// Fails if each rename, or link, takes a pass over the log.
+#[test]
+fn what_is_renamed_again_and_again_takes_few_passes() {
+    let mut program = Program::default();
+    program.opens("/0", libc::O_CREAT | libc::O_WRONLY);
+    program.moves("pwrite64", 0, 13).closes();
+    for it in 0..600 {
+        let [from, to] = [format!("/{it}"), format!("/{}", it + 1)];
+        match it {
+            0..300 => program.names("rename", &from, &to),
+            _ => program.names("link", &from, &to).names("unlink", &from, ""),
+        };
+    }
+    program.opens("/600", libc::O_RDONLY);
+    program.moves("pread64", 0, 13);
+    // Nobody needs what is unlinked behind the link.
+    let expected = (0..303).chain((303..903).step_by(2)).chain(903..905);
+    check(&program, "pread64", &Vec::from_iter(expected));
+}
+
+/// Fails if a read of which nobody knows where it was is done where no other has led.
+#[test]
+fn who_reads_where_nobody_knows_needs_who_read_before() {
+    let mut program = Program::default();
+    program.opens("/a", libc::O_RDWR);
+    program.with_it(("read", [3, 1, 600, 0, 0, 0], 600), None).moves("pread64", 7, 13);
+    program.with_it(("readv", [3, 1, 1, 0, 0, 0], 99), None);
+    program.with_it(("read", [3, 1, 600, 0, 0, 0], 600), None);
+    check(&program, "readv", &[0, 1, 3]);
+}
+
 /// Fails if a name is taken that is to be made.
 #[test]
 fn who_makes_a_name_needs_who_has_removed_it() {
