@@ -189,7 +189,10 @@ fn it_ends_where_names_differ() {
         let report = report(&finished);
         assert_eq!(finished.status.code(), Some(1), "{report:#}");
         assert_eq!((&report["mismatches"], &report["is_whole"]), (&1.into(), &false.into()));
-        assert!(report["notes"].to_string().contains("nothing was done behind it"), "{report:#}");
+        assert!(
+            report["notes"].to_string().contains("ended behind the call that it was at"),
+            "{report:#}"
+        );
         assert_eq!(fs::read(&z).expect("there"), [b'z'; 4099]);
     }
     fs::remove_dir(&y).expect("empty");
@@ -227,4 +230,30 @@ fn other_options_are_refused() {
     assert_eq!(fs::read(&file).expect("there"), [b'a'; 8209]);
     let first = ["replay", "run", text(&plan), OPTION, "--speed", "max"];
     iotrace(&[&first[..], &["--level", "call", "--engine", "calls"]].concat()).success();
+}
+
+/// Fails if what is made is made behind a link of which the capture knows nothing, wherever that leads.
+#[test]
+fn what_is_made_is_made_behind_no_new_link() {
+    let all = [
+        ("victim", "access", "is there, and was not"),
+        ("none", "access", "is a symbolic link"),
+        ("victim", "openat", "is a symbolic link"),
+        ("none", "openat", "is a symbolic link"),
+    ];
+    for (target, first, why) in all {
+        let dir = scratch_dir("replay_in_place");
+        let calls = [
+            r#"access("DIR/out", F_OK) = -1 ENOENT (No such file or directory)"#,
+            r#"openat(AT_FDCWD, "DIR/out", O_WRONLY|O_CREAT|O_TRUNC, 0644) = 3<DIR/out>"#,
+            r#"write(3<DIR/out>, ""..., 29) = 29"#,
+            r#"close(3<DIR/out>) = 0"#,
+        ];
+        let plan = plan_of(dir.path(), &calls[usize::from(first == "openat")..]);
+        fs::write(dir.path().join("victim"), "what it was").expect("space");
+        symlink(target, dir.path().join("out")).expect("a link");
+        assert_refused(&run(&plan), &[why, text(&dir.path().join("out"))]);
+        assert_eq!(fs::read(dir.path().join("victim")).expect("there"), b"what it was");
+        assert!(!dir.path().join("none").exists());
+    }
 }

@@ -16,8 +16,8 @@ use crate::sys::{caches, sandbox};
 const NOTE: &str = "it was done to the captured files themselves";
 
 /// The same, if it came to an early end.
-const NAMES_DIFFER: &str = "an operation on names succeeded and had not in the capture, or the other way round (see the first mismatches), and nothing \
-     was done behind it: names may lead to other files by then";
+const NAMES_DIFFER: &str = "an operation on names succeeded and had not in the capture, or the other way round (see the first mismatches), and each \
+     thread ended behind the call that it was at: names may lead to other files by then";
 
 /// Replays a plan where it was captured.
 pub(super) fn run(args: &RunArgs) -> Result<ExitCode, CliError> {

@@ -140,7 +140,7 @@ impl<'a> Course<'a> {
         let slots = &self.shared.slots;
         let due = step.due;
         let copy = match (due.besides, due.handle) {
-            (Besides::ClosesCopy, Some(handle)) => slots.copy(handle),
+            (Besides::ClosesCopy, Some(handle)) => Some(slots.copy(handle)),
             _ => None,
         };
         let start = self.shared.stamps.now();

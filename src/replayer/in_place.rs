@@ -63,22 +63,26 @@ pub fn otherwise(
         .filter_map(|it| Some((it.path.clone(), of_file(it, before)?)))
         .chain(index.given.iter().filter_map(|it| Some((it.path.clone(), of_given(&it.path)?))))
         .collect();
-    let links: FxHashSet<&[u8]> =
-        before.iter().filter(|it| is_new_link(it)).map(|it| &*it.path).collect();
-    let mut changed: FxHashSet<&[u8]> = FxHashSet::default();
+    let links = before.iter().filter(|it| it.kind == FileKind::Link);
+    let links: FxHashSet<&[u8]> = links.map(|it| &*it.path).collect();
+    // Names that changes go through, and whether they are links of which the plan knows nothing.
+    let mut passed: FxHashMap<Vec<u8>, bool> = FxHashMap::default();
     let mut parents = FxHashMap::default();
     let mut place = |path: &[u8]| place(path, &mut parents);
     let there: FxHashSet<Vec<u8>> = before.iter().map(|it| place(&it.path)).collect();
     let absent = absent(reader, index, &mut place, &mut |Change { path, follows }| {
-        if !links.is_empty() {
-            let own = follows.then_some(path).into_iter();
-            changed.extend(above(path).chain(own).filter_map(|it| links.get(it).copied()));
+        for it in above(path).chain(follows.then_some(path)) {
+            if !passed.contains_key(it) {
+                passed.insert(it.to_vec(), !links.contains(it) && is_link(it));
+            }
         }
     })?;
-    wrong.extend(changed.into_iter().map(|it| (it.to_vec(), NEW_LINK)));
     // Of what the capture has found there it has seen more than that it was gone later.
     let absent = absent.into_iter().filter(|it| !there.contains(&it.path) && is_there(it));
-    wrong.extend(absent.map(|it| (it.path, "is there, and was not")));
+    let new: FxHashSet<Vec<u8>> = absent.map(|it| it.path).collect();
+    let links = passed.into_iter().filter(|it| it.1 && !new.contains(&place(&it.0)));
+    wrong.extend(links.map(|it| (it.0, NEW_LINK)));
+    wrong.extend(new.into_iter().map(|it| (it, "is there, and was not")));
     wrong.sort_unstable();
     let count = wrong.len();
     let first = wrong.into_iter().next();
@@ -141,10 +145,8 @@ fn of_given(path: &[u8]) -> Option<&'static str> {
     (!is_same).then_some("is, or is reached through, a symbolic link, and was not")
 }
 
-/// True for a link of which the plan does not know that it is one.
-fn is_new_link(it: &FileBefore) -> bool {
-    it.kind != FileKind::Link
-        && as_path(&it.path).symlink_metadata().is_ok_and(|it| it.is_symlink())
+fn is_link(path: &[u8]) -> bool {
+    as_path(path).symlink_metadata().is_ok_and(|it| it.is_symlink())
 }
 
 /// The same path from the root without links on its way, as these lead now.

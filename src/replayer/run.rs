@@ -387,7 +387,8 @@ fn threads<'scope>(
             Ok(Told::Ended(worker)) => crew.ended(worker),
             Ok(Told::Failed(worker, failure)) => {
                 crew.ended(worker);
-                result = Err(failure.into());
+                // What went wrong first may be why this did.
+                result = result.and(Err(failure.into()));
             }
             // Who has not come by now may wait for what never comes.
             Err(_) if shared.turns.is_over() => shared.at_work.interrupt(),

@@ -90,12 +90,11 @@ impl Slots {
         all.filter(|it| *it != EMPTY).for_each(close);
     }
 
-    /// A copy of a descriptor, to be closed in its place: others of the original have it still.
-    pub fn copy(&self, slot: u32) -> Option<i32> {
+    /// A copy of a descriptor, to be closed in its place: others of the original have it still. -1, which closes nothing, if there cannot be one more.
+    pub fn copy(&self, slot: u32) -> i32 {
         let fd = self.get(slot);
         // SAFETY: dup changes no memory.
-        let copy = unsafe { libc::dup(fd) };
-        (copy >= 0).then_some(copy)
+        unsafe { libc::dup(fd) }
     }
 }
 
