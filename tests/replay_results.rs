@@ -48,6 +48,80 @@ fn check(calls: &[&str], left: &[&str]) {
     assert_eq!(report["operations"], calls.len() - left.len(), "{report:#}");
 }
 
+/// Fails if a file that was renamed before anybody was seen with it is opened by its new name.
+#[test]
+fn what_was_open_before_had_the_name_of_the_start() {
+    check(
+        &[
+            r#"rename("/d/log", "/d/log.1") = 0"#,
+            r#"openat(AT_FDCWD, "/d/log", O_WRONLY|O_CREAT|O_EXCL, 0644) = 4</d/log>"#,
+            r#"write(3</d/log.1>, ""..., 3) = 3"#,
+            r#"write(4</d/log>, ""..., 3) = 3"#,
+            r#"rename("/d/a", "/d/b") = 0"#,
+            r#"fsync(5</d/b/x>) = 0"#,
+            // Nobody has seen who made it.
+            r#"mkdir("/d/c", 0777) = 0"#,
+            r#"fsync(6</d/c/x>) = 0"#,
+        ],
+        &["no-name"],
+    );
+}
+
+/// Fails if a name that an open file got is taken for one that was there.
+#[test]
+fn an_open_file_gets_a_name() {
+    check(
+        &[
+            r#"openat(AT_FDCWD, "/d/y", O_RDWR) = 3</d/y>"#,
+            r#"linkat(3</d/y>, "", AT_FDCWD, "/d/x", AT_EMPTY_PATH) = 0"#,
+            r#"openat(AT_FDCWD, "/d/x", O_RDWR) = 4</d/x>"#,
+            r#"ftruncate(4</d/x>, 101) = 0"#,
+            r#"lseek(3</d/y>, 0, SEEK_END) = 101"#,
+        ],
+        &[],
+    );
+}
+
+/// Fails if a file that is made longer without a write is taken for one that was that long.
+#[test]
+fn what_is_zeroed_is_there() {
+    check(
+        &[
+            r#"openat(AT_FDCWD, "/d/f", O_RDWR|O_CREAT, 0600) = 3</d/f>"#,
+            r#"lseek(3</d/f>, 0, SEEK_END) = 0"#,
+            r#"fallocate(3</d/f>, FALLOC_FL_ZERO_RANGE|FALLOC_FL_KEEP_SIZE, 0, 20000) = 0"#,
+            r#"lseek(3</d/f>, 0, SEEK_END) = 0"#,
+            r#"fallocate(3</d/f>, FALLOC_FL_ZERO_RANGE, 5000, 5000) = 0"#,
+            r#"lseek(3</d/f>, 0, SEEK_END) = 10000"#,
+            r#"pread64(3</d/f>, ""..., 100, 9950) = 50"#,
+        ],
+        &[],
+    );
+}
+
+/// Fails if who found the end of a file that was cut off does not come before whoever makes it longer.
+#[test]
+fn what_was_cut_off_is_as_long_as_it_was_made() {
+    if !require(Need::Root) {
+        return;
+    }
+    let dir = scratch_dir("replay_results");
+    let mut lines: Vec<Line<'_>> = vec![
+        (7, 0, 1, r#"openat(AT_FDCWD, "/d/f", O_RDWR) = 3</d/f>"#),
+        (8, 0, 1, r#"openat(AT_FDCWD, "/d/f", O_RDWR) = 4</d/f>"#),
+        (7, 5, 1, r#"pread64(3</d/f>, ""..., 4096, 3000000) = 4096"#),
+        (7, 10, 1, r#"ftruncate(3</d/f>, 0) = 0"#),
+    ];
+    let nothing = r#"access("/d/none", F_OK) = -1 ENOENT (No such file or directory)"#;
+    lines.extend((0..5000).map(|it| (7, 20 + it, 1, nothing)));
+    lines.extend([
+        (7, 6000, 1, r#"pread64(3</d/f>, ""..., 4096, 1000000) = 0"#),
+        (8, 6010, 1, r#"pwrite64(4</d/f>, ""..., 4096, 2000000) = 4096"#),
+    ]);
+    made(dir.path(), &lines);
+    run(dir.path(), &["--speed", "max"]).success();
+}
+
 #[test]
 fn what_is_spelled_as_a_directory_is_one() {
     check(

@@ -318,7 +318,10 @@ fn rounds_that_were_done_are_told() {
     let report: Value = serde_json::from_str(&stdout).expect(&stderr);
     assert_eq!((code, &report["rounds_wanted"]), (Some(1), &100_003.into()), "{report:#}");
     assert!(report["rounds"].as_u64() >= Some(1) && report["operations"] == report["rounds"]);
-    assert!(report["notes"].to_string().contains("stopped before its last round"), "{report:#}");
+    assert!(
+        report["notes"].to_string().contains("stopped before the end of its last round"),
+        "{report:#}"
+    );
     // What ends a round from outside is told.
     let (code, stdout, stderr) = check(Signal::SIGKILL);
     assert_eq!((code, &*stdout), (Some(125), ""));

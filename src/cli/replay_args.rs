@@ -68,7 +68,7 @@ pub(super) struct RunArgs {
     /// The plan; of block requests the capture log
     pub(super) plan: PathBuf,
     /// The directory in which `replay init` has made its files
-    #[arg(long, value_name = "DIR", required_unless_present_any = ["device", "in_place"])]
+    #[arg(long, value_name = "DIR", required_unless_present_any = ["device", "in_place", "level"])]
     pub(super) root: Option<PathBuf>,
     /// Instead of --root: on the captured files themselves, where they are. WHAT THE CAPTURE WROTE, CUT OFF, RENAMED AND REMOVED IS WRITTEN WITH MADE-UP BYTES, CUT OFF, RENAMED AND REMOVED AGAIN: only where all of it may be lost (on a copy of the machine, a snapshot), and only with a plan of your own
     #[arg(long = "in-place-overwriting-originals", conflicts_with_all = ["root", "device", "from_device", "write", "discard", "trace", "rounds"])]

@@ -74,7 +74,7 @@ pub(super) fn run(args: &RunArgs, rounds: NonZeroU32, root: &Path) -> Result<Exi
         }
         // Ctrl-C is for all of us: what was done before is told.
     }
-    let is_stopped = done.len() < rounds.get() as usize;
+    let is_stopped = done.whole() < rounds.get() as usize;
     let report = report(&done, rounds.get(), analyse::limit(&args.print));
     analyse::print(&report, analyse::form(&args.print), to)?;
     Ok(ExitCode::from(if is_stopped { MISMATCH } else { worst }))

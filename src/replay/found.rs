@@ -1,5 +1,6 @@
 //! What an operation shows of the files that were there: from its result to the [`World`].
 
+use super::followed::follows;
 use super::layout::Kind;
 use super::size::Size;
 use super::world::{FileId, NodeId, Shown, Thing, World};
@@ -181,7 +182,9 @@ pub fn failed(
     let [Some(node), second] = nodes else { return };
     match (errno, second) {
         (_, Some(second)) => failed_with_two(world, call, errno, [node, second]),
-        (libc::ENOENT, None) => world.was_absent(node),
+        (libc::ENOENT, None) => {
+            world.was_absent(node, follows(call, args, operation.flags_in_memory));
+        }
         (libc::EEXIST, None) => world.was_there(node, Thing::Any),
         // It is no link.
         (libc::EINVAL, None) if call.name.starts_with("readlink") => {
@@ -298,13 +301,15 @@ pub fn moved(
 /// `fallocate`.
 fn allocated(size: &mut Size, operation: &SyscallOperation) {
     let [_, mode, offset, bytes, ..] = operation.args;
-    let moves = bits(libc::FALLOC_FL_COLLAPSE_RANGE | libc::FALLOC_FL_INSERT_RANGE);
-    if mode == 0 {
-        size.wrote(Some(offset), bytes);
-    } else if mode & u64::from(moves) != 0 {
+    let moves = libc::FALLOC_FL_COLLAPSE_RANGE | libc::FALLOC_FL_INSERT_RANGE;
+    let keeps_size = libc::FALLOC_FL_KEEP_SIZE | libc::FALLOC_FL_PUNCH_HOLE;
+    let has = |flags| mode & u64::from(bits(flags)) != 0;
+    if has(moves) {
         size.changed(offset..u64::MAX);
-    } else {
+    } else if has(keeps_size) {
         size.changed(offset..offset.saturating_add(bytes));
+    } else {
+        size.wrote(Some(offset), bytes);
     }
 }
 

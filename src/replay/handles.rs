@@ -57,6 +57,8 @@ pub struct Handles {
     free: VecDeque<(KernelTime, Handle)>,
     /// The newest handle of each open file description.
     newest: FxHashMap<u64, Handle>,
+    /// How many handles each open file description has.
+    copies: FxHashMap<u64, u32>,
     /// Descriptors whose number was given to another one before their close was over.
     covered: FxHashMap<(ProcessKey, Fd, u64), Handle>,
 }
@@ -103,7 +105,10 @@ impl Handles {
         description: u64,
         behind: Behind,
     ) -> Handle {
-        self.free.retain(|it| it.1 != handle);
+        // It was the last one to come, or nearly so.
+        if let Some(place) = self.free.iter().rposition(|it| it.1 == handle) {
+            self.free.remove(place);
+        }
         self.put_at(handle, of, description, behind)
     }
 
@@ -133,6 +138,7 @@ impl Handles {
             None => self.slots.push(slot),
         }
         self.newest.insert(description, handle);
+        *self.copies.entry(description).or_default() += 1;
         self.put(process, fd, handle);
         handle
     }
@@ -210,6 +216,9 @@ impl Handles {
 
     /// A handle that somebody has of an open file description.
     pub fn any_of(&self, description: u64) -> Option<Handle> {
+        if !self.copies.contains_key(&description) {
+            return None;
+        }
         let is_it = |it: &Slot| it.references > 0 && it.description == description;
         let place = self.slots.iter().position(is_it)?;
         u32::try_from(place).ok().map(Handle)
@@ -267,6 +276,10 @@ impl Handles {
         let (is_last, description) = (slot.references == 0, slot.description);
         if is_last {
             self.free.push_back((now, handle));
+            match self.copies.get_mut(&description) {
+                Some(it) if *it > 1 => *it -= 1,
+                _ => drop(self.copies.remove(&description)),
+            }
             if self.newest.get(&description) == Some(&handle) {
                 self.newest.remove(&description);
             }

@@ -17,6 +17,7 @@ mod linked;
 mod locking;
 mod needs;
 mod selected;
+mod shown;
 mod steps;
 mod submitted;
 
@@ -341,7 +342,7 @@ impl<O: Out> Planner<O> {
             self.world.passed(path, ret >= 0);
         }
         found::spelled(&mut self.world, operation, path.as_deref(), nodes[0]);
-        let made = self.learn(operation, ret, nodes);
+        let made = self.learn(operation, ret, (nodes, handles[0]));
         if let (true, 0, Some(link), Some(text)) = (call.is_symlink(), ret, nodes[0], &second_path)
         {
             self.world.contains(link, text);
@@ -381,11 +382,11 @@ impl<O: Out> Planner<O> {
             let Some(file) = self.handles.file(handle) else { continue };
             let description = self.handles.description(handle);
             let is_target = place == 1;
-            let first = self.world.size(file).first();
+            let of_itself = self.world.size(file).of_itself();
             self.things.of_file(
                 operation,
                 (file, description, is_target),
-                first,
+                of_itself,
                 (at, self.under_way.past(), &mut *before),
             );
             if let Some(ret) = operation.ret.and_then(|it| u64::try_from(it).ok()) {
@@ -455,33 +456,6 @@ impl<O: Out> Planner<O> {
             && truncates
         {
             self.things.resized(file, (at, past, before));
-        }
-    }
-
-    /// What its result says of what was there. What is behind a descriptor that it has made.
-    fn learn(
-        &mut self,
-        operation: &SyscallOperation,
-        ret: i64,
-        nodes: [Option<NodeId>; 2],
-    ) -> Option<Behind> {
-        let (call, args) = (operation.call.call(), &operation.args);
-        if let Some(errno) = operation.errno() {
-            found::failed(&mut self.world, operation, errno, nodes);
-            return None;
-        }
-        match (call.class, nodes[0]) {
-            (Class::Open, Some(node)) => {
-                let stat = operation.file.as_ref().and_then(|it| it.stat);
-                let flags = found::open_flags(operation);
-                let is_open = |it| self.handles.has_open(it);
-                let file = found::opened(&mut self.world, node, flags, stat, is_open);
-                Some(file.map_or(Behind::Directory, Behind::File))
-            }
-            _ => {
-                found::named(&mut self.world, call, args, ret, nodes);
-                None
-            }
         }
     }
 

@@ -56,14 +56,19 @@ impl Size {
         self.exact.is_some()
     }
 
+    /// So long it is whoever has written what: by what was there at the start, and was not cut off since.
+    pub fn of_itself(&self) -> u64 {
+        self.visible.min(self.first())
+    }
+
     /// True if it is as long as that now, for all that is known.
     pub fn is_within(&self, end: u64) -> bool {
-        end <= self.written.max(self.visible.min(self.first()))
+        end <= self.written.max(self.of_itself())
     }
 
     /// True if it may end here now.
     pub fn may_end(&self, end: u64) -> bool {
-        let known = self.written.max(self.visible.min(self.first()));
+        let known = self.written.max(self.of_itself());
         if self.is_exact() && self.appended == 0 { end == known } else { end >= known }
     }
 

@@ -94,12 +94,13 @@ impl Things {
         handles.uses(handle).touch(by, touch, past, before);
     }
 
-    /// The contents of an open file, and where it stands. `first`: how long it was at least.
+    /// The contents of an open file, and where it stands. `of_itself`: so long it is whoever has
+    /// written what.
     pub(super) fn of_file(
         &mut self,
         operation: &SyscallOperation,
         (file, description, is_target): (FileId, u64, bool),
-        first: u64,
+        of_itself: u64,
         (by, past, before): By<'_>,
     ) {
         let call = operation.call.call();
@@ -113,10 +114,9 @@ impl Things {
         let reads = call.class == Class::Read || call.class == Class::Transfer && !is_target;
         match call.class {
             _ if reads || writes => {
-                let is_longer = offset.is_none_or(|it| it.saturating_add(bytes) > first);
+                let is_longer = offset.is_none_or(|it| it.saturating_add(bytes) > of_itself);
                 let touch = if writes { Touch::Changes } else { Touch::Uses };
                 self.range(file, offset.map(|it| (it, bytes)), touch, (by, past, &mut *before));
-                // What was that long at the start is so whoever writes there.
                 if is_longer {
                     self.lengths.entry(file).or_default().touch(by, touch, past, before);
                 }

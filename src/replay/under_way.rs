@@ -29,6 +29,8 @@ struct Begun {
 pub(super) struct UnderWay {
     of: FxHashMap<Inside, Begun>,
     past: Past,
+    /// How many of them may make names.
+    makers: usize,
     ended: u64,
 }
 
@@ -37,6 +39,7 @@ impl UnderWay {
     pub(super) fn begun(&mut self, inside: Inside, start: u64, may_make_names: bool) {
         self.over(inside);
         self.past.begun(start);
+        self.makers += usize::from(may_make_names);
         self.of.insert(inside, Begun { start, may_make_names });
     }
 
@@ -44,6 +47,7 @@ impl UnderWay {
     pub(super) fn over(&mut self, inside: Inside) {
         if let Some(it) = self.of.remove(&inside) {
             self.past.over(it.start);
+            self.makers -= usize::from(it.may_make_names);
         }
     }
 
@@ -62,7 +66,7 @@ impl UnderWay {
 
     /// True if one of them may have made a name already.
     pub(super) fn may_make_names(&self) -> bool {
-        self.of.values().any(|it| it.may_make_names)
+        self.makers > 0
     }
 
     /// When the oldest one of these began, in ns of the capture's clock.

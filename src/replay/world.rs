@@ -90,6 +90,7 @@ struct Node {
 
 #[derive(Debug)]
 struct First {
+    parent: FirstId,
     children: FxHashMap<Box<[u8]>, FirstId>,
     state: State,
     /// A number for its path.
@@ -142,7 +143,7 @@ impl Default for World {
             first: Some(FirstId(0)),
             text: None,
         };
-        let mut first = First::new(0);
+        let mut first = First::new(FirstId(0), 0);
         first.state = State::There(Thing::Directory);
         Self {
             nodes: vec![root],
@@ -161,8 +162,9 @@ impl Default for World {
 }
 
 impl First {
-    fn new(key: u64) -> Self {
+    fn new(parent: FirstId, key: u64) -> Self {
         Self {
+            parent,
             children: FxHashMap::default(),
             state: State::Unasked,
             key,
@@ -290,11 +292,12 @@ impl World {
         file
     }
 
-    /// Nothing was found there, or on the way to it.
-    pub fn was_absent(&mut self, node: NodeId) {
+    /// Nothing was found there, or on the way to it; `follows`: or behind it, if it is a link.
+    pub fn was_absent(&mut self, node: NodeId, follows: bool) {
         match self.node(node).now {
             _ if self.is_absent(node) => {}
             State::Unasked => self.set(node, State::Absent),
+            State::There(Thing::Link(_)) if follows => {}
             _ => self.unexplained += 1,
         }
     }
@@ -440,7 +443,7 @@ impl World {
         if self.absent.has(key) {
             return None;
         }
-        let first = First { was_asked: self.asked.has(key), ..First::new(key) };
+        let first = First { was_asked: self.asked.has(key), ..First::new(at, key) };
         let id = match self.spare_firsts.pop() {
             Some(id) => {
                 *self.first_mut(id) = first;

@@ -45,6 +45,7 @@ pub struct Rounds {
     rows: Vec<Vec<Cell>>,
     operations: u64,
     mismatches: u64,
+    /// Of those that were done to their end.
     spans: Vec<u64>,
     /// Of each round the first ones that had another result.
     different: Vec<Vec<Cell>>,
@@ -52,14 +53,9 @@ pub struct Rounds {
 }
 
 impl Rounds {
-    /// How many there were.
-    pub fn len(&self) -> usize {
-        self.rows.len()
-    }
-
-    /// True if there was none.
-    pub fn is_empty(&self) -> bool {
-        self.rows.is_empty()
+    /// How many were done to their end: one that was stopped is not.
+    pub fn whole(&self) -> usize {
+        self.spans.len()
     }
 
     /// One more: the report of `replay run --json`.
@@ -68,7 +64,9 @@ impl Rounds {
         let of = |key: &str| told[key].as_u64().unwrap_or(0);
         self.operations += of("operations");
         self.mismatches += of("mismatches");
-        self.spans.push(of("span_ns"));
+        if told["is_whole"] == true {
+            self.spans.push(of("span_ns"));
+        }
         let row = |from: &Value, cells: &[(Column, Shown)]| {
             let cells = cells.iter().map(|(column, shown)| shown(&from[column.key]));
             std::iter::once(number.clone()).chain(cells).collect()
@@ -111,8 +109,8 @@ pub fn report(rounds: &Rounds, wanted: u32, limit: usize) -> Report {
         kept,
         rest.len(),
     ));
-    if rounds.rows.len() < wanted as usize {
-        report.notes.push("the replay was stopped before its last round".to_owned());
+    if rounds.whole() < wanted as usize {
+        report.notes.push("the replay was stopped before the end of its last round".to_owned());
     }
     report
 }

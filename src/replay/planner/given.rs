@@ -136,11 +136,12 @@ impl<O: Out> Planner<O> {
 impl<O: Out> Planner<O> {
     /// Where an open file was at the start, and what it is.
     fn found_open(&mut self, file: &OpenFile, lists: bool) -> Result<(Vec<u8>, Behind), Reason> {
-        let first = short(at_start(file)?.to_vec())?;
+        let told = at_start(file)?;
         let is_directory = lists || file.stat.is_some_and(|it| it.is_directory());
         // A name that is known no more has been removed: it is what was there.
         let Ok(path) = of_file(file) else {
             let kind = if is_directory { Thing::Directory } else { Thing::Any };
+            let first = short(told.to_vec())?;
             let thing = self.world.thing_at_start(&first, kind).ok_or(Reason::NoName)?;
             let behind = match thing {
                 Thing::File(file) => Behind::File(file),
@@ -149,6 +150,8 @@ impl<O: Out> Planner<O> {
             return Ok((first, behind));
         };
         let node = self.world.find(path).ok_or(Reason::NoDirectory)?;
+        // It may have been told of for the first time when it had another name.
+        let first = short(self.world.path_at_start(node).ok_or(Reason::NoName)?)?;
         if is_directory {
             self.world.was_there(node, Thing::Directory);
             return Ok((first, Behind::Directory));

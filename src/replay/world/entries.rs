@@ -1,6 +1,6 @@
 //! What was there at the start, for a replay to make.
 
-use super::{First, FirstId, Size, State, Thing, World};
+use super::{First, FirstId, NodeId, Size, State, Thing, World};
 use crate::replay::names::is_short;
 
 /// Permissions of a file of which nothing is known but that somebody may execute it.
@@ -98,6 +98,20 @@ impl World {
         };
         let text = text.filter(|_| matches!(thing, Thing::Link(_))).map(|it| it.to_vec());
         Entry { path: path.to_vec(), thing, mode, has_more, text, gap }
+    }
+
+    /// Where something was at the start that is here now; `None`: it has come about since.
+    pub fn path_at_start(&self, node: NodeId) -> Option<Vec<u8>> {
+        let mut at = self.node(node).first?;
+        let mut names = Vec::new();
+        while at != FirstId(0) {
+            let parent = self.first(at).parent;
+            let name = self.first(parent).children.iter().find(|it| *it.1 == at)?.0;
+            names.push(&**name);
+            at = parent;
+        }
+        let absolute = names.iter().rev().flat_map(|it| [b"/".as_slice(), it].concat()).collect();
+        Some(if names.is_empty() { b"/".to_vec() } else { absolute })
     }
 
     /// What was at a place at the start, whatever has become of it: a directory, or a file, which is made known if nothing was known of it. `None`:

@@ -98,11 +98,11 @@ fn what_is_renamed_was_at_its_first_name() {
             world.renamed(from, to, false);
             read(world, "/b/x", 3);
             let gone = at(world, "/a/x");
-            world.was_absent(gone);
+            world.was_absent(gone, false);
             let again = at(world, "/a");
             world.made(again, Thing::Directory);
             let empty = at(world, "/a/x");
-            world.was_absent(empty);
+            world.was_absent(empty, false);
         },
         "/a d, /a/x f3",
     );
@@ -148,7 +148,7 @@ fn what_is_removed_was_there() {
             let again = at(world, "/d");
             world.made(again, Thing::Directory);
             let none = at(world, "/d/x");
-            world.was_absent(none);
+            world.was_absent(none, false);
         },
         "/d d, /d/x Any",
     );
@@ -171,9 +171,9 @@ fn what_contradicts_is_counted() {
     let mut world = World::default();
     read(&mut world, "/a", 1);
     let file = at(&mut world, "/a");
-    world.was_absent(file);
+    world.was_absent(file, false);
     let none = at(&mut world, "/none");
-    world.was_absent(none);
+    world.was_absent(none, false);
     world.was_there(none, Thing::Any);
     assert_eq!(world.unexplained, 2);
 }
@@ -190,7 +190,7 @@ fn happens(world: &mut World, [what, one, other]: [u8; 3]) -> Option<FileId> {
     }
     match what % 8 {
         0 if !world.is_absent(node) => return world.file_there(node),
-        1 if !is_there(world, node) => world.was_absent(node),
+        1 if !is_there(world, node) => world.was_absent(node, false),
         2 if !is_there(world, node) => return Some(world.made_file(Some(node))),
         3 if !is_there(world, node) => world.made(node, Thing::Directory),
         4 if world.is_unasked(node) => return Some(world.perhaps_made(node)),
@@ -260,7 +260,7 @@ fn directories_that_were_only_asked_in_leave_nothing_behind() {
     let look = |world: &mut World| {
         for number in 0..2003 {
             let node = at(world, &format!("/c/{number}/meta"));
-            world.was_absent(node);
+            world.was_absent(node, false);
             if number % 100 == 0 {
                 world.forget_names(|_| false);
             }
@@ -302,7 +302,7 @@ fn what_is_found_through_a_link_is_where_it_leads() {
             assert_eq!(via, links);
             world.led_through(&via);
             assert_eq!(node, at(world, "/a/d/e/x"));
-            world.was_absent(node);
+            world.was_absent(node, false);
         },
         "/a d, /a/d d, /a/d/t f7, /a/l → d, /m → /a/l/e",
     );
