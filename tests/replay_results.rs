@@ -63,7 +63,7 @@ fn what_was_open_before_had_the_name_of_the_start() {
             r#"mkdir("/d/c", 0777) = 0"#,
             r#"fsync(6</d/c/x>) = 0"#,
         ],
-        &["no-name"],
+        &["name-unknown"],
     );
 }
 
