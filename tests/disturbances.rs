@@ -367,8 +367,13 @@ fn a_tracer_without_memory() {
             let is_killed = finished.status.signal().is_some();
             assert!(is_killed || !log.exists(), "{mebibytes}: nothing is left");
         } else {
-            assert_eq!(finished.status.code(), Some(5), "{mebibytes}: {}", finished.stderr());
-            Recording::open(&log).assert_books_balance();
+            let recording = Recording::open(&log);
+            recording.assert_books_balance();
+            // If that killed it while it recorded, the log says that it has no end.
+            let is_killed = finished.status.signal() == Some(libc::SIGABRT);
+            let is_told = is_killed && recording.info["complete"] == false;
+            let is_whole = finished.status.code() == Some(5);
+            assert!(is_whole || is_told, "{mebibytes}: {}", finished.stderr());
         }
     }
     // The next one removes what the killed ones left.

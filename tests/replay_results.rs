@@ -67,6 +67,25 @@ fn what_was_open_before_had_the_name_of_the_start() {
     );
 }
 
+/// Fails if what is done with a file is left out whose name was given away meanwhile.
+#[test]
+fn what_was_open_before_may_lose_its_name_at_once() {
+    if !require(Need::Root) {
+        return;
+    }
+    for [change, after] in
+        [[r#"rename("/d/log", "/d/log.1") = 0"#, "/d/log.1"], [r#"unlink("/d/log") = 0"#, "/d/log"]]
+    {
+        let dir = scratch_dir("replay_results");
+        let write = format!(r#"write(3<{after}>, ""..., 3) = 3"#);
+        let lines = [(7, 0, 20, "fsync(3</d/log>) = 0"), (8, 5, 1, change), (7, 30, 1, &*write)];
+        made(dir.path(), &lines);
+        let finished = run(dir.path(), &["--speed", "max"]);
+        let report: Value = serde_json::from_str(&finished.stdout()).expect("JSON");
+        assert_eq!((&report["operations"], &report["mismatches"]), (&3.into(), &0.into()));
+    }
+}
+
 /// Fails if a name that an open file got is taken for one that was there.
 #[test]
 fn an_open_file_gets_a_name() {
@@ -77,6 +96,7 @@ fn an_open_file_gets_a_name() {
             r#"openat(AT_FDCWD, "/d/x", O_RDWR) = 4</d/x>"#,
             r#"ftruncate(4</d/x>, 101) = 0"#,
             r#"lseek(3</d/y>, 0, SEEK_END) = 101"#,
+            r#"linkat(3</d/y>, "", AT_FDCWD, "/d/z", AT_EMPTY_PATH) = -1 EEXIST (File exists)"#,
         ],
         &[],
     );

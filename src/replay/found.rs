@@ -179,6 +179,9 @@ pub fn failed(
     nodes: [Option<NodeId>; 2],
 ) {
     let (call, args) = (operation.call.call(), &operation.args);
+    if let ([None, Some(new)], libc::EEXIST) = (nodes, errno) {
+        world.was_there(new, Thing::Any);
+    }
     let [Some(node), second] = nodes else { return };
     match (errno, second) {
         (_, Some(second)) => failed_with_two(world, call, errno, [node, second]),

@@ -5,7 +5,7 @@
 //!   files that were there      are there, of the same type, and as long; links lead where they led
 //!   files that were open       are reached by their names, through no link
 //!   what was not there         is not there: names that operations make where nothing may be, or do not find
-//!   what is changed            is behind no link of which the capture knows nothing
+//!   what is changed            is behind no link of which the capture knows nothing, whatever was put in its place by then
 //! ```
 //!
 //! What is not known is not asked for: what files contain, and what an open that may make a file or a rename found at its name.
@@ -63,25 +63,26 @@ pub fn otherwise(
         .filter_map(|it| Some((it.path.clone(), of_file(it, before)?)))
         .chain(index.given.iter().filter_map(|it| Some((it.path.clone(), of_given(&it.path)?))))
         .collect();
-    let links = before.iter().filter(|it| it.kind == FileKind::Link);
-    let links: FxHashSet<&[u8]> = links.map(|it| &*it.path).collect();
-    // Names that changes go through, and whether they are links of which the plan knows nothing.
-    let mut passed: FxHashMap<Vec<u8>, bool> = FxHashMap::default();
+    // Names that changes go through.
+    let mut passed: FxHashSet<Vec<u8>> = FxHashSet::default();
     let mut parents = FxHashMap::default();
     let mut place = |path: &[u8]| place(path, &mut parents);
     let there: FxHashSet<Vec<u8>> = before.iter().map(|it| place(&it.path)).collect();
     let absent = absent(reader, index, &mut place, &mut |Change { path, follows }| {
         for it in above(path).chain(follows.then_some(path)) {
-            if !passed.contains_key(it) {
-                passed.insert(it.to_vec(), !links.contains(it) && is_link(it));
+            if !passed.contains(it) {
+                passed.insert(it.to_vec());
             }
         }
     })?;
     // Of what the capture has found there it has seen more than that it was gone later.
     let absent = absent.into_iter().filter(|it| !there.contains(&it.path) && is_there(it));
     let new: FxHashSet<Vec<u8>> = absent.map(|it| it.path).collect();
-    let links = passed.into_iter().filter(|it| it.1 && !new.contains(&place(&it.0)));
-    wrong.extend(links.map(|it| (it.0, NEW_LINK)));
+    let links = before.iter().filter(|it| it.kind == FileKind::Link);
+    let links: FxHashSet<Vec<u8>> = links.map(|it| place(&it.path)).collect();
+    let is_known = |it: &Vec<u8>| new.contains(it) || links.contains(it);
+    let links = passed.into_iter().filter(|it| is_link(it) && !is_known(&place(it)));
+    wrong.extend(links.map(|it| (it, NEW_LINK)));
     wrong.extend(new.into_iter().map(|it| (it, "is there, and was not")));
     wrong.sort_unstable();
     let count = wrong.len();

@@ -138,20 +138,14 @@ impl<O: Out> Planner<O> {
     fn found_open(&mut self, file: &OpenFile, lists: bool) -> Result<(Vec<u8>, Behind), Reason> {
         let told = at_start(file)?;
         let is_directory = lists || file.stat.is_some_and(|it| it.is_directory());
-        // A name that is known no more has been removed: it is what was there.
-        let Ok(path) = of_file(file) else {
-            let kind = if is_directory { Thing::Directory } else { Thing::Any };
-            let first = short(told.to_vec())?;
-            let thing = self.world.thing_at_start(&first, kind).ok_or(Reason::NoName)?;
-            let behind = match thing {
-                Thing::File(file) => Behind::File(file),
-                _ => Behind::Directory,
-            };
-            return Ok((first, behind));
-        };
+        // A name that is known no more has been removed.
+        let Ok(path) = of_file(file) else { return self.was_at(told, is_directory) };
         let node = self.world.find(path).ok_or(Reason::NoDirectory)?;
-        // It may have been told of for the first time when it had another name.
-        let first = short(self.world.path_at_start(node).ok_or(Reason::NoName)?)?;
+        // It may have been told of for the first time when it had another name; or somebody has just given that to another one.
+        let Some(first) = self.world.path_at_start(node) else {
+            return self.was_at(told, is_directory);
+        };
+        let first = short(first)?;
         if is_directory {
             self.world.was_there(node, Thing::Directory);
             return Ok((first, Behind::Directory));
@@ -161,6 +155,16 @@ impl<O: Out> Planner<O> {
         let is_open = |it| self.handles.has_open(it);
         let file = found::opened(&mut self.world, node, flags, file.stat, is_open);
         Ok((first, file.map_or(Behind::Directory, Behind::File)))
+    }
+
+    /// What was at this place at the start, whatever is there now.
+    fn was_at(&mut self, told: &[u8], is_directory: bool) -> Result<(Vec<u8>, Behind), Reason> {
+        let path = short(told.to_vec())?;
+        let kind = if is_directory { Thing::Directory } else { Thing::Any };
+        match self.world.thing_at_start(&path, kind).ok_or(Reason::NoName)? {
+            Thing::File(file) => Ok((path, Behind::File(file))),
+            _ => Ok((path, Behind::Directory)),
+        }
     }
 }
 

@@ -181,7 +181,7 @@ impl Needs {
         }
         let About { changed, places, removed, .. } = about;
         let (start, end) = (operation.start, operation.end.unwrap_or(operation.start));
-        renames::keep(&mut self.found.renames, Rename { start, end, changed, places, removed });
+        self.found.renames.keep(Rename { start, end, changed, places, removed });
     }
 
     /// True if that is behind all that is wanted.
@@ -292,7 +292,8 @@ impl Needs {
             || resized.is_some_and(|it| found.files.has(it, start))
             || written.is_some_and(|it| found.bytes.has(it, start))
             || self.locked(operation, brief).is_some_and(|it| found.locks.has(it, start))
-            || end <= found.last && (changes_descriptor() || self.moves_unplaced(operation, brief))
+            || self.moves_unplaced(operation, brief)
+            || end <= found.last && changes_descriptor()
     }
 
     /// The open files of which it moves the position, and whether it is known where it found that. What is appended goes to the end.
@@ -315,7 +316,9 @@ impl Needs {
     /// True if it moves a position that somebody needs of whom it is not known where that was.
     fn moves_unplaced(&self, operation: &SyscallOperation, brief: Brief) -> bool {
         let description = |it| self.all.handles.description(it);
-        self.moved(operation, brief).iter().any(|it| self.found.unplaced.has(description(it.0)))
+        self.moved(operation, brief)
+            .iter()
+            .any(|it| self.found.unplaced.has(description(it.0), operation.start))
     }
 
     /// It is in the plan: so is, until then, what it needs.
@@ -330,7 +333,7 @@ impl Needs {
         for (handle, is_placed) in self.moved(operation, brief) {
             if !is_placed {
                 let description = self.all.handles.description(handle);
-                self.found.has_grown |= self.found.unplaced.add(description);
+                self.found.has_grown |= self.found.unplaced.add(description, until);
             }
         }
         for handle in [brief.handle, brief.target, brief.makes].into_iter().flatten() {

@@ -119,6 +119,9 @@ impl World {
     pub fn thing_at_start(&mut self, path: &[u8], kind: Thing) -> Option<Thing> {
         let mut at = FirstId(0);
         for part in path.split(|it| *it == b'/').filter(|it| !it.is_empty()) {
+            if self.first(at).state == State::Absent {
+                return None;
+            }
             if matches!(self.first(at).state, State::Unasked | State::There(Thing::Any)) {
                 self.first_mut(at).state = State::There(Thing::Directory);
             }

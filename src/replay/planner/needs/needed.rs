@@ -1,11 +1,10 @@
 //! What passes over the log have found to be needed, and until when.
 
-use std::collections::VecDeque;
 use std::hash::Hash;
 
 use rustc_hash::FxHashMap;
 
-use super::renames::{self, Rename};
+use super::renames::Renames;
 use crate::replay::locks::Locked;
 use crate::replay::world::{FileId, Keys};
 use crate::units::KernelTime;
@@ -94,7 +93,7 @@ pub struct Found {
     /// Open files: who makes, copies, changes or closes their descriptors is needed.
     pub(super) descriptions: Numbers,
     /// Those where it is not known where somebody read or wrote: who moves their positions is needed.
-    pub(super) unplaced: Numbers,
+    pub(super) unplaced: Until<u64>,
     /// Names: who makes, renames or removes what is there is needed.
     pub(super) names: Names,
     /// Files: who cuts them off or makes them longer by no write is needed.
@@ -105,8 +104,8 @@ pub struct Found {
     pub(super) locks: Until<Locked>,
     /// The end of the last wanted operation.
     pub(super) last: KernelTime,
-    /// The newest renames of which nobody is known to need anything.
-    pub(super) renames: VecDeque<Rename>,
+    /// Renames that may turn out to be needed.
+    pub(super) renames: Renames,
     /// Something of it is new.
     pub(super) has_grown: bool,
 }
@@ -114,7 +113,7 @@ pub struct Found {
 impl Found {
     /// True if the pass has found something new. Asks for the next pass.
     pub fn take_grown(&mut self) -> bool {
-        self.has_grown |= renames::follow(&mut self.names, &std::mem::take(&mut self.renames));
+        self.has_grown |= std::mem::take(&mut self.renames).follow(&mut self.names);
         std::mem::take(&mut self.has_grown)
     }
 }

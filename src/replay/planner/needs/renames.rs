@@ -13,8 +13,8 @@ use super::needed::Names;
 use crate::replay::world::Keys;
 use crate::units::KernelTime;
 
-/// So many are kept, the newest; what they are needed for beyond that takes further passes.
-const KEPT: usize = 1 << 16;
+/// With so many places they are kept, the newest: 4 MiB; what they are needed for beyond that takes further passes.
+const PLACES_MAX: usize = 1 << 18;
 
 /// A rename or link, in terms of what it needs.
 #[derive(Debug)]
@@ -29,27 +29,38 @@ pub(super) struct Rename {
     pub(super) removed: Option<u64>,
 }
 
-/// Keeps one more.
-pub(super) fn keep(kept: &mut VecDeque<Rename>, rename: Rename) {
-    if kept.len() == KEPT {
-        kept.pop_front();
-    }
-    kept.push_back(rename);
+/// The newest of which nobody is known to need anything.
+#[derive(Debug, Default)]
+pub(super) struct Renames {
+    kept: VecDeque<Rename>,
+    /// Places of all of them.
+    places: usize,
 }
 
-/// What those need of names that are needed is needed, too; true if some of that is new.
-pub(super) fn follow(names: &mut Names, kept: &VecDeque<Rename>) -> bool {
-    let mut is_new = false;
-    for it in kept.iter().rev() {
-        if !it.changed.iter().any(|name| names.until.has(*name, it.start)) {
-            continue;
-        }
-        for keys in &it.places {
-            is_new |= names.add(*keys, it.end);
-        }
-        if let Some(directory) = it.removed {
-            is_new |= names.leave(directory, it.end);
+impl Renames {
+    /// Keeps one more.
+    pub(super) fn keep(&mut self, rename: Rename) {
+        self.places += rename.places.len();
+        self.kept.push_back(rename);
+        while self.places > PLACES_MAX {
+            self.places -= self.kept.pop_front().map_or(self.places, |it| it.places.len());
         }
     }
-    is_new
+
+    /// What those need of names that are needed is needed, too; true if some of that is new.
+    pub(super) fn follow(self, names: &mut Names) -> bool {
+        let mut is_new = false;
+        for it in self.kept.iter().rev() {
+            if !it.changed.iter().any(|name| names.until.has(*name, it.start)) {
+                continue;
+            }
+            for keys in &it.places {
+                is_new |= names.add(*keys, it.end);
+            }
+            if let Some(directory) = it.removed {
+                is_new |= names.leave(directory, it.end);
+            }
+        }
+        is_new
+    }
 }
