@@ -369,8 +369,8 @@ fn a_tracer_without_memory() {
         } else {
             let recording = Recording::open(&log);
             recording.assert_books_balance();
-            // If that killed it while it recorded, the log says that it has no end.
-            let is_killed = finished.status.signal() == Some(libc::SIGABRT);
+            // If that killed it while it recorded, the log says that it has no end; of more than it needs there is an end.
+            let is_killed = finished.status.signal() == Some(libc::SIGABRT) && mebibytes < 64;
             let is_told = is_killed && recording.info["complete"] == false;
             let is_whole = finished.status.code() == Some(5);
             assert!(is_whole || is_told, "{mebibytes}: {}", finished.stderr());

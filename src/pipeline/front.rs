@@ -9,7 +9,7 @@ use super::arrivals::{Arrivals, Waiting};
 use super::back::followed;
 use super::chains::Chains;
 use super::decoding::{Decoded, decode, decode_hit, learn, strings};
-use super::passed::{Failure, Next, OF_PROCESSES_AND_FILES, Passed};
+use super::passed::{FOR_TRACKER, Failure, Next, Passed};
 use super::reused::Reused;
 use super::{PipelineError, Summary};
 use crate::anomaly::{Anomaly, AnomalyKind};
@@ -258,7 +258,7 @@ impl Front {
                     opening.snapshot_over(time);
                 }
             }
-            Fact::Text { which, .. } if OF_PROCESSES_AND_FILES.contains(&which) => {
+            Fact::Text { which, .. } if FOR_TRACKER.contains(&which) => {
                 return next.take(Passed::Fact(Box::new(fact)));
             }
             Fact::Text { which: Text::BLOCKS, time, text, .. } => {

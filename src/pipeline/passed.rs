@@ -23,7 +23,7 @@ pub(super) enum Passed {
     Records(u64),
     /// One of them is perf's own.
     Bookkeeping,
-    /// A snapshot saw a task, whose it is, or one of [`OF_PROCESSES_AND_FILES`].
+    /// A snapshot saw a task, whose it is, or one of [`FOR_TRACKER`].
     Fact(Box<Fact>),
     /// It saw a descriptor; that comes after what happened since.
     SeenFd(Box<SeenFd>, KernelTime),
@@ -40,7 +40,7 @@ pub(super) enum Passed {
 }
 
 /// The texts that the tracker reads, and nobody else.
-pub(super) const OF_PROCESSES_AND_FILES: [Text; 8] = [
+pub(super) const FOR_TRACKER: [Text; 8] = [
     Text::CWD,
     Text::ROOT,
     Text::MOUNTS,

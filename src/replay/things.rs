@@ -22,7 +22,7 @@ use super::order::{Before, Thing, Timed, Touch};
 use super::past::Past;
 use super::world::{FileId, NodeId, World};
 use crate::event::syscall_table::{Class, Role};
-use crate::operation::model::SyscallOperation;
+use crate::operation::model::{OpenFile, SyscallOperation};
 
 /// Bytes of a file that are one thing.
 const PIECE_BYTES: u64 = 64 << 10;
@@ -248,6 +248,17 @@ pub(super) fn stood(
     let begin = known.or((!writes).then_some(position.get()));
     position.set(begin.unwrap_or(position.get()).saturating_add(ret));
     begin
+}
+
+/// True if what it writes goes to the end of the file, wherever that stands.
+pub(super) fn appends(
+    operation: &SyscallOperation,
+    file: Option<&OpenFile>,
+    is_target: bool,
+) -> bool {
+    let flags = file.and_then(|it| it.flags).unwrap_or(0);
+    let writes = operation.call.call().class == Class::Write || is_target;
+    writes && flags & libc::O_APPEND.cast_unsigned() != 0
 }
 
 /// True if it begins where the file stands, and moves that.

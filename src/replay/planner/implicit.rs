@@ -10,7 +10,7 @@ use crate::operation::model::{ProcessKey, SyscallOperation};
 use crate::replay::handles::Handle;
 use crate::replay::order::{At, Before, Timed, Worker};
 use crate::replay::planned::Planned;
-use crate::replay::things::moves_position;
+use crate::replay::things::{appends, moves_position};
 use crate::units::{Fd, KernelTime};
 
 impl<O: Out> Planner<O> {
@@ -103,13 +103,9 @@ impl<O: Out> Planner<O> {
         let places = [(offset, operation.file.as_ref()), (operation.target_offset, target)];
         for (number, (handle, (offset, file))) in handles.into_iter().zip(places).enumerate() {
             let is_target = number == 1;
-            let flags = file.and_then(|it| it.flags).unwrap_or(0);
-            // What is appended goes to the end, wherever it stands.
-            let appends =
-                (class == Class::Write || is_target) && flags & libc::O_APPEND.cast_unsigned() != 0;
             if let Some((handle, offset)) = handle.zip(offset)
                 && moves_position(operation, is_target)
-                && !appends
+                && !appends(operation, file.map(|it| &**it), is_target)
                 && self.handles.file(handle).is_some()
                 && self.handles.position(handle).get() != offset
             {

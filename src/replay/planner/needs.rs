@@ -34,7 +34,7 @@ use crate::replay::links::Links;
 use crate::replay::locks::Locked;
 use crate::replay::names::of_file;
 use crate::replay::planned::Planned;
-use crate::replay::things::moves_position;
+use crate::replay::things::{appends, moves_position};
 use crate::replay::world::{FileId, Keys, NodeId, Thing, World};
 use crate::units::KernelTime;
 
@@ -297,27 +297,24 @@ impl Needs {
     }
 
     /// The open files of which it moves the position, and whether it is known where it found that. What is appended goes to the end.
-    fn moved(&self, operation: &SyscallOperation, brief: Brief) -> Vec<(Handle, bool)> {
-        let class = operation.call.call().class;
-        let file = (brief.handle, operation.file.as_ref(), operation.offset.is_some());
-        let target = operation.target.as_ref().map(|it| &it.1);
-        let target = (brief.target, target, operation.target_offset.is_some());
-        let all = [(false, file), (true, target)].into_iter().filter_map(move |(is_target, it)| {
-            let (handle, file, has_offset) = it;
-            let flags = file.and_then(|it| it.flags).unwrap_or(0);
-            let writes = class == Class::Write || is_target;
-            let appends = writes && flags & libc::O_APPEND.cast_unsigned() != 0;
-            let is_placed = has_offset || appends || class == Class::Seek;
+    fn moved(operation: &SyscallOperation, brief: Brief) -> impl Iterator<Item = (Handle, bool)> {
+        let is_seek = operation.call.call().class == Class::Seek;
+        let target = operation.target.as_ref().map(|it| &*it.1);
+        let all = [
+            (false, brief.handle, operation.file.as_deref(), operation.offset),
+            (true, brief.target, target, operation.target_offset),
+        ];
+        let all = all.map(|(is_target, handle, file, offset)| {
+            let is_placed = offset.is_some() || is_seek || appends(operation, file, is_target);
             Some((handle?, is_placed)).filter(|_| moves_position(operation, is_target))
         });
-        all.collect()
+        all.into_iter().flatten()
     }
 
     /// True if it moves a position that somebody needs of whom it is not known where that was.
     fn moves_unplaced(&self, operation: &SyscallOperation, brief: Brief) -> bool {
         let description = |it| self.all.handles.description(it);
-        self.moved(operation, brief)
-            .iter()
+        Self::moved(operation, brief)
             .any(|it| self.found.unplaced.has(description(it.0), operation.start))
     }
 
@@ -330,7 +327,7 @@ impl Needs {
         until: KernelTime,
     ) {
         let class = operation.call.call().class;
-        for (handle, is_placed) in self.moved(operation, brief) {
+        for (handle, is_placed) in Self::moved(operation, brief) {
             if !is_placed {
                 let description = self.all.handles.description(handle);
                 self.found.has_grown |= self.found.unplaced.add(description, until);

@@ -372,3 +372,15 @@ fn what_is_behind_a_link_that_leads_nobody_knows_where_is_in_a_directory() {
         "/l d (Target), /l/t f7",
     );
 }
+
+/// Fails if a link that leads nowhere is held against those who have seen it.
+#[test]
+fn a_link_may_lead_nowhere() {
+    let mut world = World::default();
+    let link = world.find(b"/l").expect("a place");
+    world.was_there(link, Thing::Link(4));
+    world.was_absent(link, true);
+    assert_eq!(world.unexplained, 0);
+    world.was_absent(link, false);
+    assert_eq!(world.unexplained, 1);
+}
