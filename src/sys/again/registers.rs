@@ -121,6 +121,8 @@ enum Kind {
     /// Memory that is read or written, as long as the register behind it says.
     From,
     Into,
+    /// How much of it the kernel may use.
+    Bytes,
     /// A structure that the kernel tells something in.
     Scratch,
     Vector,
@@ -132,6 +134,22 @@ enum Kind {
     /// Permissions, and those of `mknod`, with what is made.
     Mode,
     NodeMode,
+}
+
+/// Calls that look at all 64 bits of the length of their buffer. They refuse one that is negative, and use no more than
+/// [`BUFFER_BYTES_MAX`] of a longer one by themselves (`rw_verify_area` in `fs/read_write.c`). All others take an `int`, and believe it.
+const WHOLE_LENGTH: &[&str] = &["read", "write", "pread64", "pwrite64"];
+
+/// True for a register with the length of the buffer before it that the kernel believes.
+fn is_length(call: &Call, register: usize) -> bool {
+    let is_behind = register.checked_sub(1).is_some_and(|it| call.is_buffer(it));
+    is_behind && !WHOLE_LENGTH.contains(&call.name)
+}
+
+/// The length that the kernel sees, and no more than the buffer has. A negative one stays: it is refused.
+fn int_length(value: u64) -> u64 {
+    let lower = value & u64::from(u32::MAX);
+    if lower > i32::MAX.unsigned_abs().into() { lower } else { lower.min(BUFFER_BYTES_MAX) }
 }
 
 impl Kind {
@@ -149,6 +167,7 @@ impl Kind {
             Role::Buffers => Self::Vector,
             Role::How => Self::How,
             Role::CommandArg => Self::CommandArg,
+            Role::Count if is_length(call, register) => Self::Bytes,
             Role::Opaque => Self::of_opaque(call, register),
             _ => Self::Number,
         }
@@ -220,6 +239,7 @@ impl Prototype {
             Kind::TargetOffset => position(value, wanted.target_offset),
             Kind::From => Register::From(behind()),
             Kind::Into => Register::Into(behind()),
+            Kind::Bytes => Register::Number(int_length(value)),
             Kind::Scratch => Register::Into(SCRATCH_BYTES),
             Kind::Vector => self.vector(wanted),
             Kind::How => how(wanted),
@@ -264,5 +284,57 @@ fn command_arg(command: u64, value: u64) -> u64 {
         // Nobody waits for signals.
         Ok(libc::F_SETFL) => value & !u64::from(libc::O_ASYNC.cast_unsigned()),
         _ => value,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::syscall_table::CallId;
+
+    /// What stands in a register that is a number.
+    fn number(register: Register<'_>) -> Option<u64> {
+        if let Register::Number(value) = register { Some(value) } else { None }
+    }
+
+    /// Fails if a call of any row is told of a longer buffer than there is: the kernel would write behind it.
+    #[test]
+    fn no_call_is_told_of_more_than_there_is() {
+        let mut checked = Vec::new();
+        for call in CallId::all().map(|it| it.call()) {
+            let Ok(prototype) = Prototype::new(call) else { continue };
+            let buffers = (0..5).filter(|it| call.is_buffer(*it));
+            for (buffer, length) in buffers.flat_map(|it| {
+                [
+                    0,
+                    7,
+                    BUFFER_BYTES_MAX,
+                    BUFFER_BYTES_MAX + 1,
+                    0x7fff_ffff,
+                    0xffff_ffff,
+                    7 << 32,
+                    u64::MAX,
+                ]
+                .map(|length| (it, length))
+            }) {
+                let mut wanted = Wanted::default();
+                wanted.args[buffer + 1] = length;
+                let registers = prototype.registers(&wanted);
+                let (Register::Into(bytes) | Register::From(bytes)) = registers[buffer] else {
+                    panic!("{}: {registers:?}", call.name)
+                };
+                let told = number(registers[buffer + 1]).expect("a length");
+                // As the kernel takes it.
+                let used = match WHOLE_LENGTH.contains(&call.name) {
+                    true if told.cast_signed() < 0 => 0,
+                    true => told.min(BUFFER_BYTES_MAX),
+                    false if told & 0x8000_0000 != 0 => 0,
+                    false => told & 0xffff_ffff,
+                };
+                assert!(used <= bytes, "{}: {used} of {bytes} bytes for {length:#x}", call.name);
+                checked.push(call.name);
+            }
+        }
+        assert!(checked.contains(&"getdents64") && checked.contains(&"readlink"), "{checked:?}");
     }
 }
