@@ -6,6 +6,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::{Flock, FlockArg};
@@ -17,6 +18,10 @@ use crate::units::Tid;
 
 /// What our instances' names begin with.
 const PREFIX: &str = "iotrace-";
+
+/// What our instances are for: the ends of their names. Those of the rings are in the log's header, too.
+const PURPOSES: [&str; 8] =
+    ["main", "names", "block", "tasks", "chains", "probes", "layers", "doctor"];
 
 /// One instance; removed when dropped.
 #[derive(Debug)]
@@ -47,6 +52,7 @@ impl Instance {
     /// `EACCES`, `EPERM`: not root, or tracefs is mounted read-only; `ENOENT`: the kernel has no instances.
     pub fn create(tracefs: &Tracefs, purpose: &str) -> io::Result<Self> {
         let all = tracefs.root().join("instances");
+        debug_assert!(PURPOSES.contains(&purpose), "{purpose} is never removed");
         // Nobody may take a new instance for a dead one before it is locked.
         let guard = lock(&all, FlockArg::LockExclusive)?;
         let root = all.join(format!("{PREFIX}{}-{purpose}", std::process::id()));
@@ -80,6 +86,16 @@ impl Instance {
         let path = self.root.join(file);
         let written = options.open(&path).and_then(|mut it| it.write_all(value.as_bytes()));
         written.map_err(|error| at(&path, error))
+    }
+
+    /// Opens a setting, to be read again and again.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Self::write`].
+    pub fn open(&self, file: &str) -> io::Result<File> {
+        let path = self.root.join(file);
+        File::open(&path).map_err(|error| at(&path, error))
     }
 
     /// Reads a setting or a count.
@@ -174,20 +190,28 @@ pub fn remove_stale(tracefs: &Tracefs) -> io::Result<usize> {
     let _guard = lock(&all, FlockArg::LockExclusive)?;
     let mut removed = 0;
     for entry in fs::read_dir(all)?.flatten() {
-        let is_ours = entry.file_name().to_string_lossy().starts_with(PREFIX);
+        let is_ours = owner(&entry.file_name().to_string_lossy()).is_some();
+        // Whoever else may make instances has made it.
+        let is_theirs =
+            entry.metadata().is_ok_and(|it| it.uid() != nix::unistd::geteuid().as_raw());
         // Locked as long as its tracer lives.
-        if is_ours && lock(&entry.path(), FlockArg::LockExclusiveNonblock).is_ok() {
+        if is_ours && !is_theirs && lock(&entry.path(), FlockArg::LockExclusiveNonblock).is_ok() {
             removed += usize::from(remove(&entry.path()).is_ok());
         }
     }
     // Who has probes has an instance, too, which was made before them and goes after them.
     let has_instance = |pid: u32| {
-        let of_it = format!("{PREFIX}{pid}-");
         let left = fs::read_dir(tracefs.root().join("instances")).into_iter().flatten().flatten();
-        left.into_iter().any(|it| it.file_name().to_string_lossy().starts_with(&of_it))
+        left.into_iter().any(|it| owner(&it.file_name().to_string_lossy()) == Some(pid))
     };
     probe_events::remove_stale(tracefs, has_instance);
     Ok(removed)
+}
+
+/// The process number of the tracer that has made an instance of this name; `None`: none of ours is called so.
+fn owner(name: &str) -> Option<u32> {
+    let (pid, purpose) = name.strip_prefix(PREFIX)?.split_once('-')?;
+    PURPOSES.contains(&purpose).then(|| super::probe_events::process_number(pid))?
 }
 
 /// Events first: a ring that nothing writes to goes away at once.
@@ -205,4 +229,26 @@ fn lock(directory: &Path, how: FlockArg) -> io::Result<Flock<File>> {
 /// The kernel's answers do not say which file they are about.
 fn at(path: &Path, error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_that_we_give_are_ours() {
+        assert_eq!(owner("iotrace-42-main"), Some(42));
+        assert_eq!(owner("iotrace-42-probes"), Some(42));
+        let others =
+            ["iotrace-mine", "iotrace-42", "iotrace-42-mine", "iotrace-x-main", "iotrace--main"];
+        let spelled =
+            ["iotrace-042-main", "iotrace-+42-main", "iotrace-0-main", "iotrace-42-main-2"];
+        for name in others
+            .into_iter()
+            .chain(spelled)
+            .chain(["my-iotrace-42-main", "iotrace-4294967296-main"])
+        {
+            assert_eq!(owner(name), None, "{name}");
+        }
+    }
 }

@@ -11,7 +11,8 @@ use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 
 use super::tracefs::Tracefs;
-use crate::event::probed::GROUP_PREFIX;
+use crate::event::layer;
+use crate::event::probed::{FILE_PREFIX, GIVEN_PREFIX, GROUP_PREFIX, PATH_PREFIX};
 
 /// Where probes stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -181,11 +182,24 @@ pub(super) fn remove_stale(tracefs: &Tracefs, is_alive: impl Fn(u32) -> bool) {
     }
 }
 
-/// Process number and `GROUP/EVENT` of a line of definitions, if it is of a tracer.
+/// Process number and `GROUP/EVENT` of a line of definitions, if a tracer has made it: its group and its event are called as ours are.
 fn ours(line: &str) -> Option<(u32, &str)> {
     let event = line.split_once(':')?.1.split_whitespace().next()?;
-    let group = event.split_once('/')?.0;
-    Some((group.strip_prefix(GROUP_PREFIX)?.parse().ok()?, event))
+    let (group, name) = event.split_once('/')?;
+    let number = group.strip_prefix(GROUP_PREFIX)?;
+    let name = name.strip_suffix(number)?.strip_suffix('_')?;
+    let is_ours = OUR_EVENTS.iter().any(|it| name.starts_with(it));
+    is_ours.then(|| Some((process_number(number)?, event)))?
+}
+
+/// What the names of all our probes begin with.
+const OUR_EVENTS: [&str; 5] =
+    [PATH_PREFIX, GIVEN_PREFIX, FILE_PREFIX, layer::ENTER_PREFIX, layer::LEAVE_PREFIX];
+
+/// A process number as the kernel and we write it.
+pub(super) fn process_number(text: &str) -> Option<u32> {
+    let is_plain = text.bytes().all(|it| it.is_ascii_digit()) && !text.starts_with('0');
+    is_plain.then(|| text.parse().ok())?
 }
 
 /// The last column of an event's line in `kprobe_profile`.
@@ -206,6 +220,14 @@ mod tests {
         assert_eq!(ours("p:kprobes/vfs_read vfs_read"), None);
         assert_eq!(ours("p:iotrace_x/path vfs_read"), None);
         assert_eq!(ours("p:iotrace_42 vfs_read"), None);
+        let given = "p:iotrace_7/given_nr_7 /lib/libc.so.6:0x10 name=+0(%si):ustring";
+        assert_eq!(ours(given), Some((7, "iotrace_7/given_nr_7")));
+        let entry = "p:iotrace_7/enter_vfs_read_7 vfs_read";
+        assert_eq!(ours(entry), Some((7, "iotrace_7/enter_vfs_read_7")));
+        for others in ["mine", "path", "path_43", "mine_42", "path42"] {
+            assert_eq!(ours(&format!("p:iotrace_42/{others} vfs_read")), None, "{others}");
+        }
+        assert_eq!(ours("p:iotrace_042/path_042 vfs_read"), None);
         assert_eq!(ours(""), None);
     }
 
