@@ -78,6 +78,12 @@ impl Abi {
         Self { state: self.state, is_user: self.is_user, held: Vec::new() }
     }
 
+    /// It is about to become another program. True if that makes the one before one of the others: not even the end of the call that
+    /// started it was seen.
+    pub fn exec_again(&self, now_losses: u32) -> bool {
+        matches!(self.state, State::Unknown { losses, .. } if losses == now_losses)
+    }
+
     /// It has become another program, and has these descriptors.
     pub fn exec(&mut self, fds: &FdTable, since: KernelTime, losses: u32) {
         if self.is_user {
@@ -122,9 +128,14 @@ impl Abi {
         losses == now_losses && now.since(since).is_some_and(|it| it.0 > BEGINNING_NS)
     }
 
-    /// The process has ended. True if it was one of the others and nobody knew.
-    pub fn end(&self, now_losses: u32) -> bool {
-        let is_other = matches!(self.state, State::Unknown { losses, .. } if losses == now_losses);
+    /// The process has ended. True if it was one of the others and nobody knew. From `off_from` on the ends of calls were no longer
+    /// recorded: then as of a program that runs on.
+    pub fn end(&self, now: KernelTime, off_from: KernelTime, now_losses: u32) -> bool {
+        let is_other = match self.state {
+            State::Unknown { .. } if now >= off_from => self.is_silent(off_from, now_losses),
+            State::Unknown { losses, .. } => losses == now_losses,
+            _ => false,
+        };
         if is_other {
             self.held.iter().for_each(|it| it.forget_position());
         }

@@ -125,3 +125,38 @@ fn nothing_is_concluded_from_what_was_lost_or_of_the_kernel_itself() {
         "#]],
     );
 }
+
+/// Fails if a 32-bit program is not told that another program follows in the same process.
+#[test]
+fn one_that_starts_another_program_is_told() {
+    after(
+        "120 2/2 exec 2/2
+         130 2/2 exec 2/2
+         131 2/2 < execve 0
+         140 2/2 > read 3 0 5
+         141 2/2 < read 5",
+        &expect![[r#"
+            1: openat 3 /a fd-link at ? = 3
+            2: read 3   at ? = 5
+            1: read 3 /a fd-link at ? = 10
+            1: lseek 3 /a fd-link at ? = 0
+            1: read 3 /a fd-link at ? = 10
+            2 makes calls of another table
+        "#]],
+    );
+}
+
+/// Fails if a program is told to be a 32-bit one that was started when the ends of calls were being switched off, or had been.
+#[test]
+fn nothing_is_concluded_when_calls_are_being_switched_off() {
+    let text = "100 1/1 fork 1/1 2/2
+        120 2/2 exec 2/2
+        121 1/1 fork 1/1 3/3
+        125 off
+        130 2/2 end 2/2
+        131 3/3 exec 3/3
+        132 3/3 end 3/3
+        140 1/1 fork 1/1 4/4
+        145 4/4 exec 4/4";
+    check_with(Followed { execs: true, ..Followed::ALL }, text, &expect![[""]]);
+}

@@ -6,6 +6,7 @@ mod block;
 mod fault;
 mod layers;
 mod older;
+mod renamed;
 mod sharing;
 mod snapshot;
 mod uring;
@@ -181,7 +182,7 @@ impl Tracker {
     pub fn finish<S: Sink>(&mut self, at: KernelTime, sink: &mut S) -> Result<(), S::Error> {
         self.ledger.unwaited += self.tasks.left();
         for process in self.tasks.processes().filter(|it| it.followed) {
-            if process.abi.is_silent(at, self.context.losses) {
+            if process.abi.is_silent(at.min(self.off_from), self.context.losses) {
                 self.ledger.other.add(process.info.pid, &process.info.comm);
             }
         }
@@ -431,46 +432,6 @@ impl Tracker {
         }
     }
 
-    fn renamed<S: Sink>(
-        &mut self,
-        event: &Event,
-        (pid, tid): (Pid, Tid),
-        comm: &[u8],
-        exec: bool,
-        sink: &mut S,
-    ) -> Result<(), S::Error> {
-        if exec {
-            for thread in self.tasks.other_threads(pid) {
-                self.thread_gone(event.time, thread, sink)?;
-            }
-        }
-        self.end_stale(event.time, pid, tid, sink)?;
-        let (process, thread) = self.tasks.thread(pid, tid);
-        thread.info.comm = comm.to_vec();
-        if pid.0 == tid.0 {
-            process.info.comm = comm.to_vec();
-        }
-        if exec {
-            self.ledger.execs += u64::from(process.followed);
-            process.before_exec = false;
-            // An exec gives the process a table of its own.
-            let mut own = process.fds.borrow().clone();
-            let closed = own.exec(event.time);
-            if self.context.followed.execs && self.all_on == KernelTime::MAX {
-                process.abi.exec(&own, event.time, self.context.losses);
-            }
-            process.fds = std::rc::Rc::new(std::cell::RefCell::new(own));
-            process.memory = std::rc::Rc::default();
-            if process.announced && !closed.is_empty() {
-                sink.step(event.time, &Step::DescriptorsClosed(process.info.key, &closed))?;
-            }
-        }
-        if thread.announced {
-            sink.step(event.time, &Step::ThreadRenamed(&thread.info))?;
-        }
-        Ok(())
-    }
-
     fn ended<S: Sink>(
         &mut self,
         at: KernelTime,
@@ -485,7 +446,7 @@ impl Tracker {
         if let Some(process) = &gone.process {
             let unwaited = process.followed && self.tasks.is_orphan(process);
             self.ledger.unwaited += u64::from(unwaited);
-            if process.followed && process.abi.end(self.context.losses) {
+            if process.followed && process.abi.end(at, self.off_from, self.context.losses) {
                 self.ledger.other.add(pid, &process.info.comm);
             }
         }

@@ -3,13 +3,13 @@
 use super::{Tracker, announce, anomaly};
 use crate::anomaly::{AnomalyKind, Ignored, Link};
 use crate::event::Event;
-use crate::event::block::{BlockEvent, BlockPoint, RequestOp};
+use crate::event::block::{BlockEvent, BlockPoint, Comm, RequestOp};
 use crate::event::fs::FsEvent;
 use crate::event::syscall_table::Class;
 use crate::operation::behind::{Doing, Piece};
 use crate::operation::block::{At, BlockRequest, BlockStep, Ending, Part, SubmitterSource};
 use crate::operation::model::ThreadInfo;
-use crate::operation::process::Tasks;
+use crate::operation::process::{KTHREADD, Tasks};
 use crate::operation::{Sink, Step};
 use crate::units::{KernelTime, Pid, Tid};
 
@@ -25,6 +25,9 @@ impl Tracker {
         block: &BlockEvent,
         sink: &mut S,
     ) -> Result<(), S::Error> {
+        if let Some(comm) = &block.comm {
+            self.name_kernel_thread(event, comm, sink)?;
+        }
         let at = At { time: event.time, cpu: event.cpu, pid: event.pid, tid: event.tid };
         let mut steps = Vec::new();
         let mut reasons = Vec::new();
@@ -66,6 +69,28 @@ impl Tracker {
             reasons.join("; ")
         );
         self.anomaly(&anomaly(event, AnomalyKind::UnmatchedBlock, 1, detail), event.time, sink)
+    }
+
+    /// A thread of the kernel that was born meanwhile has queued a bio, whose record has its name. Nothing else may tell the name: its parent
+    /// (`kthreadd`) gives it to the thread at its birth (`copy_process()` in `kernel/fork.c`, from Linux 6.14 on without a
+    /// rename), and that is recorded only where everybody is.
+    fn name_kernel_thread<S: Sink>(
+        &mut self,
+        event: &Event,
+        comm: &Comm,
+        sink: &mut S,
+    ) -> Result<(), S::Error> {
+        if event.pid == KTHREADD || !self.tasks.is_kernel(event.pid) {
+            return Ok(());
+        }
+        let (process, thread) = self.tasks.thread(event.pid, event.tid);
+        if !thread.info.comm.is_empty() && thread.info.comm != INHERITED {
+            return Ok(());
+        }
+        thread.info.comm = comm.as_bytes().to_vec();
+        process.info.comm = comm.as_bytes().to_vec();
+        let told = thread.announced.then_some(Step::ThreadRenamed(&thread.info));
+        told.map_or(Ok(()), |it| sink.step(event.time, &it))
     }
 
     /// A file system has said something.
@@ -262,4 +287,72 @@ pub(super) fn owned(step: &BlockStep<'_>) -> Option<(StepKind, BlockRequest)> {
         BlockStep::Ended(it) => (StepKind::Ended, it.clone()),
         BlockStep::Anomaly(_) => return None,
     })
+}
+
+/// What a thread of the kernel is called that has only its parent's name.
+const INHERITED: &[u8] = b"kthreadd";
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use super::*;
+    use crate::event::EventKind;
+    use crate::event::block::{BlockPoint, Rwbs};
+    use crate::event::task::TaskEvent;
+    use crate::operation::block::BlockOptions;
+    use crate::operation::context::Followed;
+    use crate::operation::process::Scope;
+    use crate::units::{CpuId, DevId, Pid, Tid};
+
+    struct Nothing;
+
+    impl Sink for Nothing {
+        type Error = Infallible;
+
+        fn step(&mut self, _: KernelTime, _: &Step<'_>) -> Result<(), Infallible> {
+            Ok(())
+        }
+    }
+
+    /// Fails if a journal's thread that was born meanwhile has the name of its parent.
+    #[test]
+    fn a_thread_of_the_kernel_is_named_by_its_bios() {
+        let scope = Scope {
+            system: false,
+            all_requests: true,
+            roots: vec![Pid(9)],
+            launched: false,
+            own: Pid(8),
+        };
+        let on = KernelTime(1);
+        let mut tracker = Tracker::new(scope, BlockOptions::default(), Followed::ALL, on);
+        tracker.seen_task(KTHREADD, Tid(2), Pid(0), b"kthreadd");
+        let mut push = |time, pid, kind| {
+            let (time, tid) = (KernelTime(time), Tid(pid));
+            let event = Event { time, cpu: CpuId(0), pid: Pid(pid), tid, kind };
+            let Ok(()) = tracker.push(event, &mut Nothing);
+            let thread = tracker.tasks.known_thread(Tid(50));
+            thread.map(|it| String::from_utf8_lossy(&it.info.comm).into_owned())
+        };
+        let (pid, tid, ppid, ptid) = (Pid(50), Tid(50), KTHREADD, Tid(2));
+        let fork = EventKind::Task(TaskEvent::Fork { pid, tid, ppid, ptid });
+        assert_eq!(push(10, 2, fork).as_deref(), Some("kthreadd"));
+        let bio = |comm: &[u8]| {
+            EventKind::Block(BlockEvent {
+                point: BlockPoint::BioQueue,
+                dev: DevId::new(7, 0),
+                sector: 8,
+                nr_sector: 8,
+                error: 0,
+                rwbs: Rwbs::new(b"WS"),
+                from: None,
+                comm: Some(Comm::new(comm)),
+                chain: None,
+            })
+        };
+        assert_eq!(push(20, 50, bio(b"jbd2/loop0-8")).as_deref(), Some("jbd2/loop0-8"));
+        // It has one now.
+        assert_eq!(push(30, 50, bio(b"other")).as_deref(), Some("jbd2/loop0-8"));
+    }
 }

@@ -1,0 +1,52 @@
+//! A task that has another name, and mostly is another program.
+
+use super::Tracker;
+use crate::event::Event;
+use crate::operation::{Sink, Step};
+use crate::units::{KernelTime, Pid, Tid};
+
+impl Tracker {
+    pub(super) fn renamed<S: Sink>(
+        &mut self,
+        event: &Event,
+        (pid, tid): (Pid, Tid),
+        comm: &[u8],
+        exec: bool,
+        sink: &mut S,
+    ) -> Result<(), S::Error> {
+        if exec {
+            for thread in self.tasks.other_threads(pid) {
+                self.thread_gone(event.time, thread, sink)?;
+            }
+        }
+        self.end_stale(event.time, pid, tid, sink)?;
+        let (process, thread) = self.tasks.thread(pid, tid);
+        if exec && process.followed && process.abi.exec_again(self.context.losses) {
+            self.ledger.other.add(pid, &process.info.comm);
+        }
+        thread.info.comm = comm.to_vec();
+        if pid.0 == tid.0 {
+            process.info.comm = comm.to_vec();
+        }
+        if exec {
+            self.ledger.execs += u64::from(process.followed);
+            process.before_exec = false;
+            // An exec gives the process a table of its own.
+            let mut own = process.fds.borrow().clone();
+            let closed = own.exec(event.time);
+            let are_on = self.all_on == KernelTime::MAX && event.time < self.off_from;
+            if self.context.followed.execs && are_on {
+                process.abi.exec(&own, event.time, self.context.losses);
+            }
+            process.fds = std::rc::Rc::new(std::cell::RefCell::new(own));
+            process.memory = std::rc::Rc::default();
+            if process.announced && !closed.is_empty() {
+                sink.step(event.time, &Step::DescriptorsClosed(process.info.key, &closed))?;
+            }
+        }
+        if thread.announced {
+            sink.step(event.time, &Step::ThreadRenamed(&thread.info))?;
+        }
+        Ok(())
+    }
+}
