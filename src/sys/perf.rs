@@ -300,3 +300,14 @@ fn attributes(wake: Wake) -> abi::perf_event_attr {
 fn check(code: i32) -> io::Result<()> {
     if code < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
+
+/// Waits until no CPU is inside a hit any more that began before: events that were switched off may still be writing one, which
+/// has been counted and is not in its ring. (A hit is counted, then written, with interrupts on and without preemption:
+/// `perf_swevent_event()` in `kernel/events/core.c`; the interrupt that switches its event off may come in between, and a virtual CPU may be taken away
+/// there for long.)
+pub fn wait_for_hits() {
+    const MEMBARRIER_CMD_GLOBAL: libc::c_int = 1;
+    // SAFETY: three numbers; changes no memory. It waits as `synchronize_rcu()` does, for all that runs without preemption. Where there
+    // is no such call, what is late is counted as missing, as before.
+    unsafe { libc::syscall(libc::SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0) };
+}

@@ -11,7 +11,7 @@ use super::plan::RingOf;
 use super::source::{Books, Described, Opened, RingSizes, Source};
 use super::stream::{PERF_LAYOUT, Stream};
 use crate::capture::header::{Counts, Layout};
-use crate::sys::perf::{Functions, PerfEvent, SAMPLE_TYPE, Wake, Whose};
+use crate::sys::perf::{self, Functions, PerfEvent, SAMPLE_TYPE, Wake, Whose};
 use crate::sys::ring::Ring;
 use crate::units::Tid;
 
@@ -231,7 +231,9 @@ impl Source for PerfSource {
     }
 
     fn disable(&self) -> io::Result<()> {
-        self.events.iter().flatten().try_for_each(PerfEvent::disable)
+        self.events.iter().flatten().try_for_each(PerfEvent::disable)?;
+        perf::wait_for_hits();
+        Ok(())
     }
 
     /// The events are of everybody; the log thread drops what is not of the tree.
