@@ -163,6 +163,33 @@ fn somebody_plays_with_our_instance() {
     }
 }
 
+/// Fails if a ring that is switched on again in time makes nobody suspicious.
+#[test]
+fn a_ring_is_off_for_a_while() {
+    if !can_record(&[]) {
+        return;
+    }
+    let _alone = alone();
+    let dir = scratch_dir("disturbances");
+    let options = ["-a", "--source", "tracefs"];
+    let (finished, recording) =
+        disturbed(dir.path(), &options, &["sh", "-c", "sleep 3; exit 5"], || {
+            let switch = |value: &str| {
+                for it in instances().iter().filter(|it| it.to_string_lossy().ends_with("-main")) {
+                    fs::write(it.join("tracing_on"), value).expect("we may");
+                }
+            };
+            std::thread::sleep(Duration::from_millis(300));
+            switch("0");
+            std::thread::sleep(Duration::from_millis(1000));
+            switch("1");
+        });
+    let told = "off and on again: main between ";
+    assert!(finished.stderr().contains(told), "{}", finished.stderr());
+    let warnings = recording.info["warnings"].to_string();
+    assert!(warnings.contains(told), "{warnings}");
+}
+
 /// Fails if a processor that goes offline takes the recording, or what it had recorded, with it, or if that is not told.
 #[test]
 #[expect(clippy::print_stderr, reason = "a skipped test says so")]

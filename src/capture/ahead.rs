@@ -125,9 +125,13 @@ impl<R: Read> Ahead<R> {
     /// The reader goes on at this frame, in its own way.
     fn put_back(&mut self, first: Taken) {
         let frames = std::iter::once(first).chain(self.waiting.drain(..));
-        let bytes: Vec<u8> = frames.flat_map(|it| it.frame.to_vec()).collect();
+        let (mut bytes, mut payload_bytes) = (Vec::new(), 0);
+        for it in frames {
+            bytes.extend_from_slice(&it.frame);
+            payload_bytes += u64::from(it.header.payload_bytes);
+        }
         self.alone_until = self.reader.offset();
-        self.reader.put_back(&bytes);
+        self.reader.put_back(&bytes, payload_bytes);
         self.bytes = 0;
     }
 }

@@ -149,6 +149,22 @@ pub enum Fact {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Text(pub u16);
 
+impl Fact {
+    /// Memory that it takes beside itself, in bytes.
+    pub fn heap_bytes(&self) -> usize {
+        match self {
+            Self::Name { bytes, .. } | Self::Opened { bytes, .. } => bytes.capacity(),
+            Self::Task { comm, .. } => comm.capacity(),
+            Self::Fd { link, .. } => link.capacity(),
+            Self::Text { text, .. } => text.capacity(),
+            Self::Symbol(it) => size_of_val(&**it),
+            Self::Stack(it) => size_of_val(&**it),
+            Self::Unwound(it) => size_of_val(it.as_slice()),
+            Self::User { .. } => 0,
+        }
+    }
+}
+
 impl Text {
     /// `/proc/self/mountinfo`.
     pub const MOUNTINFO: Self = Self(1);

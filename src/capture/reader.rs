@@ -67,7 +67,18 @@ pub struct Reader<R> {
     failed: Option<io::Error>,
     major: u16,
     minor: u16,
+    /// Bytes of the payloads that were given out.
+    unpacked: u64,
+    /// How many there may be, however few are stored.
+    unpacked_max: u64,
+    /// There were more.
+    is_too_long: bool,
 }
+
+/// Payloads may have so many bytes, and so many times as many as are stored: frames of some KiB can be packed so that they are 64 MiB each,
+/// and to read a small file would take hours. What a tracer writes is some ten times as long as it is stored.
+const UNPACKED_BYTES: u64 = 1 << 30;
+const UNPACKED_TIMES: u64 = 1000;
 
 /// How much is asked of the input at a time.
 const READ_BYTES: usize = 64 << 10;
@@ -90,6 +101,9 @@ impl<R: Read> Reader<R> {
             failed: None,
             major: 0,
             minor: 0,
+            unpacked: 0,
+            unpacked_max: UNPACKED_BYTES,
+            is_too_long: false,
         };
         reader.fill(FILE_HEADER_BYTES)?;
         let start = reader.unused().get(..FILE_HEADER_BYTES).ok_or(OpenError::NotALog)?;
@@ -131,6 +145,7 @@ impl<R: Read> Reader<R> {
             && let Some(payload) = self.unpack(&header, total)
         {
             self.consume(total);
+            self.unpacked += u64::from(header.payload_bytes);
             return Ok(Some(Item::Frame(header, payload)));
         }
         self.skip_to_next_frame().map(Some)
@@ -146,6 +161,7 @@ impl<R: Read> Reader<R> {
     pub(super) fn take_intact(&mut self, header: &FrameHeader) -> io::Result<Option<Arc<[u8]>>> {
         let Some(total) = self.intact(header)? else { return Ok(None) };
         let frame = self.unused().get(..total).map(Arc::from);
+        self.unpacked += u64::from(header.payload_bytes);
         self.consume(total);
         Ok(frame)
     }
@@ -155,8 +171,9 @@ impl<R: Read> Reader<R> {
         self.offset
     }
 
-    /// Puts back bytes that were taken last.
-    pub(super) fn put_back(&mut self, bytes: &[u8]) {
+    /// Puts back bytes that were taken last, whose payloads have so many.
+    pub(super) fn put_back(&mut self, bytes: &[u8], payload_bytes: u64) {
+        self.unpacked -= payload_bytes;
         self.buffer.splice(..self.used, bytes.iter().copied());
         self.used = 0;
         self.offset -= bytes.len() as u64;
@@ -167,8 +184,14 @@ impl<R: Read> Reader<R> {
         self.failed = Some(error);
     }
 
-    /// Length of the frame with the header that stands here, if it is there and its sum is right.
+    /// Length of the frame with the header that stands here, if it is there, its sum is right, and all payloads are not too long for
+    /// what is stored.
     fn intact(&mut self, header: &FrameHeader) -> io::Result<Option<usize>> {
+        let most = self.unpacked_max.saturating_add(self.offset.saturating_mul(UNPACKED_TIMES));
+        if self.unpacked.saturating_add(header.payload_bytes.into()) > most {
+            self.is_too_long = true;
+            return Ok(None);
+        }
         let stored_bytes = usize::try_from(header.stored_bytes).unwrap_or(usize::MAX);
         let total = FRAME_HEADER_BYTES.saturating_add(stored_bytes);
         self.fill(total)?;
@@ -211,7 +234,8 @@ impl<R: Read> Reader<R> {
                 }
             }
         }
-        let at_end = self.unused().is_empty() && self.at_end;
+        // What is refused has not been cut off.
+        let at_end = self.unused().is_empty() && self.at_end && !self.is_too_long;
         Ok(Item::Damaged { offset, bytes: self.offset - offset, at_end })
     }
 
@@ -297,6 +321,45 @@ mod tests {
         let value = json::<Header>(&header, payload, FrameKind::HEADER).expect("its kind");
         let error = value.expect_err("it is too long").to_string();
         assert!(error.contains("more than"), "{error}");
+    }
+
+    /// Fails if a small log is unpacked without an end, or if what is left out is told as the log's end.
+    #[test]
+    fn payloads_have_a_limit_together() {
+        let payload = vec![0; 1 << 20];
+        let stored = zstd::bulk::compress(&payload, 3).expect("memory");
+        let header = FrameHeader {
+            codec: crate::capture::format::Codec::ZSTD,
+            stored_bytes: u32::try_from(stored.len()).expect("few"),
+            payload_bytes: 1 << 20,
+            payload_crc: crc32fast::hash(&stored),
+            ..FrameHeader::bare(FrameKind::FACTS)
+        };
+        let mut log = FILE_MAGIC.to_vec();
+        log.extend([MAJOR, MINOR].map(u16::to_le_bytes).concat());
+        log.resize(FILE_HEADER_BYTES, 0);
+        for _ in 0..40 {
+            log.extend(header.encode());
+            log.extend(&stored);
+        }
+        let frame = (FRAME_HEADER_BYTES + stored.len()) as u64;
+        let read = |most: u64| {
+            let mut reader = Reader::new(log.as_slice()).expect("a log");
+            reader.unpacked_max = most;
+            let items: Vec<Item> = reader.map(|it| it.expect("it can be read")).collect();
+            let is_frame = |it: &&Item| matches!(it, Item::Frame(..));
+            let damaged = items.iter().filter_map(|it| match it {
+                Item::Damaged { bytes, at_end, .. } => Some((*bytes, *at_end)),
+                Item::Frame(..) => None,
+            });
+            (items.iter().filter(is_frame).count() as u64, damaged.collect::<Vec<_>>())
+        };
+        assert_eq!(read(40 << 20), (40, vec![]));
+        let (frames, damaged) = read(3 << 20);
+        assert!((3..10).contains(&frames), "{frames}");
+        let bytes: u64 = damaged.iter().map(|it| it.0).sum();
+        assert_eq!(bytes, (40 - frames) * frame);
+        assert!(damaged.iter().all(|it| !it.1), "{damaged:?}");
     }
 
     #[test]

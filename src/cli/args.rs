@@ -12,7 +12,7 @@ use super::self_test;
 use super::values::{Cpus, parse_bytes, parse_cpus, parse_duration, parse_size, parse_unwind};
 use crate::sys::perf::Unwind;
 use crate::sys::socket;
-use crate::tracer::{symbols, unwinding};
+use crate::tracer::{symbols, unwinding, uprobes};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -72,6 +72,9 @@ pub(super) enum Verb {
     /// The same, to go back through the stacks of programs
     #[command(hide = true, name = unwinding::VERB)]
     UnwindStacks,
+    /// The same, to find where the code of programs hands paths to the kernel
+    #[command(hide = true, name = uprobes::VERB)]
+    FindSites,
     /// What doctor tries last
     #[command(hide = true, name = self_test::VERB)]
     SelfTest,

@@ -25,7 +25,7 @@ use crate::operation::{Sink, Step};
 use crate::otf2::{EndFacts, OtfError, OtfOptions, OtfSink, OtfSummary};
 use crate::pipeline::{self, PipelineError, Summary};
 use crate::sys::patience::Patience;
-use crate::sys::{limits, spawn};
+use crate::sys::{limits, regular, spawn};
 use crate::units::KernelTime;
 
 /// What came of a log.
@@ -85,9 +85,9 @@ const PROGRESS: &str = "{wide_bar} {bytes} of {total_bytes}, {eta}";
 /// Opens a log and reads its header. From then on a terminal shows how far it has been read, unless lines of ours go there meanwhile.
 pub(super) fn open(log: &Path, has_lines: bool) -> Result<Opened, CliError> {
     let failed = |source| CliError::Open { path: log.into(), source };
-    let file = File::open(log).map_err(failed)?;
+    let file = regular::open_named(log).map_err(failed)?;
     // A descriptor of its own: both are read in turns.
-    let later = later::look(File::open(log).map_err(failed)?).map_err(failed)?;
+    let later = later::look(regular::open_named(log).map_err(failed)?).map_err(failed)?;
     let progress = if has_lines { ProgressBar::hidden() } else { progress(&file) };
     let (reader, header) = pipeline::open::<_, Infallible>(progress.wrap_read(file))
         .map_err(|it| CliError::pipeline(log, &it))?;

@@ -2,6 +2,7 @@
 
 use super::doctor::Check;
 use crate::event::syscall_table::CallId;
+use crate::sys::patience::Patience;
 use crate::sys::tracefs::Tracefs;
 use crate::sys::{proc, thread};
 use crate::tracer::choice::{SourceWish, choose};
@@ -36,7 +37,7 @@ pub(super) fn checks() -> Vec<Check> {
 
 fn auto(ground: Ground<'_>) -> Check {
     let mut warnings = Vec::new();
-    match naming::choose(NamesWish::Auto, ground, &mut warnings) {
+    match naming::choose(NamesWish::Auto, ground, &mut warnings, &mut Patience::endless()) {
         Ok(it) if it.names == Names::Links => Check::bad(
             "names",
             "files that are closed at once have no names, and failed opens and other calls no paths (links)",
@@ -50,7 +51,7 @@ fn auto(ground: Ground<'_>) -> Check {
 fn probes(names: Names, title: &'static str, ground: Ground<'_>) -> Check {
     let wish = NamesWish::Only(names);
     let mut warnings = Vec::new();
-    match naming::choose(wish, ground, &mut warnings) {
+    match naming::choose(wish, ground, &mut warnings, &mut Patience::endless()) {
         Ok(it) => match it.probes {
             Some(probes) if probes.covers.everything() => Check::ok(title, it.reason),
             Some(probes) if names == Names::Uprobe && probes.covers.paths() => {
@@ -80,7 +81,7 @@ fn reader() -> Check {
 
 fn fanotify(ground: Ground<'_>) -> Check {
     let wish = NamesWish::Only(Names::Fanotify);
-    match naming::choose(wish, ground, &mut Vec::new()) {
+    match naming::choose(wish, ground, &mut Vec::new(), &mut Patience::endless()) {
         Ok(it) => Check::ok("names fanotify", it.reason),
         Err(why) => {
             Check::bad("names fanotify", why, "it works without: the other rungs are better")

@@ -42,7 +42,7 @@ use clap::Parser;
 
 use crate::sys::helper;
 use crate::text::escape;
-use crate::tracer::{symbols, unwinding};
+use crate::tracer::{symbols, unwinding, uprobes};
 use args::{Args, Verb};
 use error::CliError;
 
@@ -79,6 +79,7 @@ pub fn main() -> ExitCode {
         Some(Verb::Doctor(doctor)) => doctor::run(&doctor),
         Some(Verb::List) => events::run(),
         Some(Verb::NameFunctions) => answer(symbols::apart::answer),
+        Some(Verb::FindSites) => answer(uprobes::apart::answer),
         Some(Verb::UnwindStacks) => answer(unwinding::apart::answer),
         Some(Verb::SelfTest) => self_test::run(),
         Some(Verb::SelfTestWork { file }) => self_test::work(&file),

@@ -1,6 +1,5 @@
 //! `iotrace-perf replay`: what was captured, once more.
 
-use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::process::ExitCode;
@@ -27,7 +26,7 @@ use crate::report;
 use crate::report::replay_run::Run;
 use crate::sys::again::Rules;
 use crate::sys::user::{self, Identity};
-use crate::sys::{caches, sandbox};
+use crate::sys::{caches, regular, sandbox};
 
 /// It was done, and not everything came as it was to come.
 pub(super) const MISMATCH: u8 = 1;
@@ -205,8 +204,8 @@ fn remove(args: &PurgeArgs) -> Result<ExitCode, CliError> {
 }
 
 pub(super) fn open(path: &Path) -> Result<(PlanReader, Index), CliError> {
-    let file =
-        File::open(path).map_err(|source| CliError::Open { path: path.to_owned(), source })?;
+    let file = regular::open_named(path)
+        .map_err(|source| CliError::Open { path: path.to_owned(), source })?;
     PlanReader::new(file).map_err(|it| damaged(path, &it))
 }
 

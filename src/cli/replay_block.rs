@@ -1,7 +1,6 @@
 //! `iotrace-perf replay run LOG --level block`: what a device was asked, asked once more of another one.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 use std::process::ExitCode;
@@ -20,6 +19,7 @@ use crate::replayer::block;
 use crate::replayer::run::Pacing;
 use crate::report;
 use crate::report::replay_block::BlockRun;
+use crate::sys::regular;
 use crate::sys::target::Target;
 use crate::units::DevId;
 
@@ -83,7 +83,8 @@ fn usage(what: impl std::fmt::Display) -> CliError {
 
 fn is_plan(path: &Path) -> bool {
     let mut magic = [0; FILE_MAGIC.len()];
-    File::open(path).and_then(|mut it| it.read_exact(&mut magic)).is_ok() && magic == FILE_MAGIC
+    regular::open_named(path).and_then(|mut it| it.read_exact(&mut magic)).is_ok()
+        && magic == FILE_MAGIC
 }
 
 /// A device of the capture.

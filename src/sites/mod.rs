@@ -25,6 +25,7 @@ mod value;
 
 use elf::Code;
 use flow::{Flow, Node};
+pub use value::NAMES as REGISTERS;
 use value::{ARGUMENTS, NAMES, NUMBER, Slot, Value};
 
 /// The machine whose code is understood here, as `uname -m` says.

@@ -54,7 +54,7 @@ pub(super) const ARGUMENTS: [usize; 6] = [7, 6, 2, 10, 8, 9];
 pub(super) const NUMBER: usize = RAX;
 
 /// What the kernel's probes call the registers, by their numbers.
-pub(super) const NAMES: [&str; 16] = [
+pub const NAMES: [&str; 16] = [
     "ax", "cx", "dx", "bx", "sp", "bp", "si", "di", "r8", "r9", "r10", "r11", "r12", "r13", "r14",
     "r15",
 ];

@@ -1,5 +1,6 @@
 //! The only place that asks for the time.
 
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use nix::sys::time::TimeSpec;
@@ -7,9 +8,38 @@ use nix::time::{ClockId, ClockNanosleepFlags, clock_gettime, clock_nanosleep};
 
 use crate::units::KernelTime;
 
-/// The clock of all records and facts: `CLOCK_MONOTONIC`, ns.
+/// The clock of all records and facts: `CLOCK_MONOTONIC` as the kernel stamps it, ns.
+///
+/// In a time namespace our own is another one (time_namespaces(7)): the kernel adds an offset to what we are told, and none to
+/// what it writes into records.
 pub fn now() -> KernelTime {
-    KernelTime(nanoseconds(ClockId::CLOCK_MONOTONIC))
+    let own = nanoseconds(ClockId::CLOCK_MONOTONIC);
+    KernelTime(own.saturating_add_signed(offset_ns().saturating_neg()))
+}
+
+/// What our time namespace adds to the kernel's clock, ns.
+fn offset_ns() -> i64 {
+    static OFFSET_NS: OnceLock<i64> = OnceLock::new();
+    *OFFSET_NS.get_or_init(|| {
+        let text = std::fs::read_to_string("/proc/self/timens_offsets").unwrap_or_default();
+        monotonic_offset_ns(&text).unwrap_or(0)
+    })
+}
+
+/// From `/proc/PID/timens_offsets`: `CLOCK SECONDS NANOSECONDS` in each line.
+fn monotonic_offset_ns(text: &str) -> Option<i64> {
+    let line = text.lines().find_map(|it| it.strip_prefix("monotonic"))?;
+    let mut words = line.split_whitespace().map(str::parse::<i64>);
+    let (seconds, ns) = (words.next()?.ok()?, words.next()?.ok()?);
+    seconds.checked_mul(1_000_000_000)?.checked_add(ns)
+}
+
+/// Why the offset of our time namespace is not known, if that is so: the kernel tells the one that our children get. (From Linux
+/// 6.0 on whoever executes a program has it, too.)
+pub fn is_offset_unknown() -> bool {
+    let link = |name: &str| std::fs::read_link(format!("/proc/self/ns/{name}"));
+    // Kernels without time namespaces have neither.
+    link("time").is_ok_and(|own| link("time_for_children").is_ok_and(|it| it != own))
 }
 
 /// Wall clock: ns since 1970-01-01 00:00 UTC.
@@ -36,7 +66,24 @@ fn nanoseconds(clock: ClockId) -> u64 {
 
 /// Sleeps until then, and some 50 µs longer.
 pub fn sleep_until(time: KernelTime) {
-    let time = TimeSpec::from_duration(Duration::from_nanos(time.0));
+    let own = time.0.saturating_add_signed(offset_ns());
+    let time = TimeSpec::from_duration(Duration::from_nanos(own));
     // Whoever is woken by a signal looks at the clock and sleeps again.
     let _ = clock_nanosleep(ClockId::CLOCK_MONOTONIC, ClockNanosleepFlags::TIMER_ABSTIME, &time);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_offset_is_that_of_the_monotonic_clock() {
+        let text = "monotonic      100000         7\nboottime           5         0\n";
+        assert_eq!(monotonic_offset_ns(text), Some(100_000_000_000_007));
+        let earlier = "monotonic          -5 999999999\nboottime           0         0\n";
+        assert_eq!(monotonic_offset_ns(earlier), Some(-4_000_000_001));
+        for nothing in ["", "monotonic", "monotonic 1", "boottime 1 2", "monotonic x 1"] {
+            assert_eq!(monotonic_offset_ns(nothing), None, "{nothing}");
+        }
+    }
 }

@@ -155,13 +155,12 @@ fn talk(
     loop {
         let wanted = if is_asked { PollFlags::empty() } else { PollFlags::POLLOUT };
         let Some(milliseconds) = left(until) else { return Err(Failure::TooSlow(bounds.time)) };
-        let mut fds = [
-            PollFd::new(socket.as_fd(), PollFlags::POLLIN | wanted),
-            PollFd::new(patience.fd(), PollFlags::POLLIN),
-        ];
+        let mut fds = vec![PollFd::new(socket.as_fd(), PollFlags::POLLIN | wanted)];
+        fds.extend(patience.fd().map(|it| PollFd::new(it, PollFlags::POLLIN)));
         // An interrupted wait is as good as any.
         let _ = poll(&mut fds, PollTimeout::from(milliseconds));
         let has_signal = fds.iter().skip(1).any(|it| it.any().unwrap_or(false));
+        drop(fds);
         if has_signal && patience.is_over() {
             return Err(Failure::NotWaitedFor);
         }

@@ -26,6 +26,7 @@ pub mod perf;
 pub mod probe_events;
 pub mod proc;
 pub mod reflink;
+pub mod regular;
 pub mod ring;
 pub mod sandbox;
 pub mod socket;

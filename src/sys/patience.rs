@@ -45,7 +45,8 @@ impl Interrupt {
 
 /// It lasts until a signal comes.
 pub struct Patience<'a> {
-    interrupts: &'a mut dyn Interrupts,
+    /// `None`: it lasts for ever.
+    interrupts: Option<&'a mut dyn Interrupts>,
     program: Option<i32>,
     ended_by: Option<i32>,
 }
@@ -62,20 +63,30 @@ impl<'a> Patience<'a> {
         if program.is_none() {
             interrupts.end_by_the_second();
         }
-        Self { interrupts, program, ended_by: None }
+        Self { interrupts: Some(interrupts), program, ended_by: None }
+    }
+
+    /// For work before a recording: the first signal ends it, and what comes later is dealt with as always.
+    pub fn before(interrupts: &'a mut dyn Interrupts) -> Self {
+        Self { interrupts: Some(interrupts), program: None, ended_by: None }
+    }
+
+    /// For work that signals end in their own way, with us.
+    pub fn endless() -> Self {
+        Self { interrupts: None, program: None, ended_by: None }
     }
 
     /// True if a signal has come. To be asked only while there is something left to be done.
     pub fn is_over(&mut self) -> bool {
         // What comes later is for whoever asks next.
-        if self.ended_by.is_none() {
-            let last = self.interrupts.last();
+        if let Some(come) = self.interrupts.as_mut().filter(|_| self.ended_by.is_none()) {
+            let last = come.last();
             let now = clock::now();
             let is_twin = |it: &Interrupt| {
                 let same = last.filter(|last| last.0 == it.signal);
                 same.is_some_and(|last| now.0.saturating_sub(last.1.0) < TWIN_NS)
             };
-            let mut interrupts = self.interrupts.take();
+            let mut interrupts = come.take();
             interrupts.retain(|it| !is_twin(it));
             if let Some(program) = self.program {
                 interrupts.iter().for_each(|it| it.forward(program));
@@ -90,9 +101,9 @@ impl<'a> Patience<'a> {
         self.ended_by
     }
 
-    /// Readable when a signal may have come.
-    pub fn fd(&self) -> BorrowedFd<'_> {
-        self.interrupts.fd()
+    /// Readable when a signal may have come; `None`: none is waited for.
+    pub fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.interrupts.as_ref().map(|it| it.fd())
     }
 }
 

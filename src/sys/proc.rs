@@ -1,8 +1,8 @@
 //! What `/proc` and `/sys` say, as facts with their times.
 
 use std::collections::HashMap;
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Read};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
@@ -67,7 +67,7 @@ pub fn own_mounts() -> Option<Fact> {
 /// What is in the memory of a process; the time is that before the look.
 pub fn maps(pid: Pid) -> Option<Fact> {
     let time = clock::now();
-    let text = fs::read(format!("/proc/{pid}/maps")).ok()?;
+    let text = maps_of(&pid.to_string()).ok()?;
     Some(Fact::Text { time, which: Text::MAPS, pid, text })
 }
 
@@ -80,9 +80,22 @@ pub struct MappedCode {
     pub link: PathBuf,
 }
 
+/// The mappings of a process, as far as they have a limit: whole lines.
+fn maps_of(pid: &str) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    File::open(format!("/proc/{pid}/maps"))?.take(MAPS_BYTES_MAX).read_to_end(&mut text)?;
+    let whole = text.iter().rposition(|it| *it == b'\n').map_or(0, |it| it + 1);
+    text.truncate(whole);
+    Ok(text)
+}
+
+/// What is read of the mappings of a process, in bytes. There may be 65,530 of them (`vm.max_map_count`); a line of them has 100 bytes,
+/// but its process can give its file a path of 4,096.
+const MAPS_BYTES_MAX: u64 = 16 << 20;
+
 /// The files that a process has mapped as code.
 pub fn mapped_code(pid: &str) -> Vec<MappedCode> {
-    let text = fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
+    let text = maps_of(pid).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
     let mapped = text.lines().filter_map(|line| {
         let mut words = line.splitn(6, ' ');

@@ -259,8 +259,8 @@ pub fn die_by(signal: i32) -> ! {
 }
 
 /// Waits until the descriptor is readable, or for so many milliseconds.
-pub fn wait_readable(fd: BorrowedFd<'_>, milliseconds: u16) {
-    let mut fds = [PollFd::new(fd, PollFlags::POLLIN)];
+pub fn wait_readable<'a>(fd: impl Into<Option<BorrowedFd<'a>>>, milliseconds: u16) {
+    let mut fds = Vec::from_iter(fd.into().map(|it| PollFd::new(it, PollFlags::POLLIN)));
     // An interrupted wait is as good as any: the caller looks again.
     let _ = poll(&mut fds, PollTimeout::from(milliseconds));
 }

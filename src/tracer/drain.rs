@@ -1,7 +1,6 @@
 //! The drain thread: takes what is in the rings and hands it on, so that the kernel always has room.
 
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -11,7 +10,9 @@ use nix::sys::eventfd::EventFd;
 
 use super::log::{Data, Message};
 use super::names::NamesReaders;
+use super::queued::Queued;
 use super::stream::{Stream, Take};
+use super::switched::SwitchWatch;
 use crate::sys::trace_ring::PagePipe;
 use crate::sys::{capabilities, clock, thread};
 use crate::units::KernelTime;
@@ -25,9 +26,6 @@ pub const ROUND_NS_MIN: u64 = 50_000_000;
 
 /// A CPU whose ring has so many bytes at a look is busy with the program.
 const BUSY_BYTES: usize = 256 << 10;
-
-/// Records that may wait for the log thread, in bytes.
-pub(super) const QUEUED_BYTES_MAX: usize = 96 << 20;
 
 /// How long the drain thread lets the log thread work when that is too far behind.
 pub(super) const PAUSE: Duration = Duration::from_millis(5);
@@ -52,8 +50,10 @@ pub struct Drain {
     pub place: Place,
     /// Where it all goes.
     pub log: Sender<Message>,
-    /// Bytes of data on their way there.
-    pub queued: Arc<AtomicUsize>,
+    /// What is on its way there.
+    pub queued: Arc<Queued>,
+    /// Whether the rings stay on; one of the drain threads looks after it.
+    pub switches: Option<SwitchWatch>,
     /// Buffers that the log is done with.
     pub spare: Arc<Mutex<Receiver<Vec<u8>>>>,
     /// A buffer that was not needed.
@@ -94,6 +94,8 @@ pub struct Drained {
     pub rings: Vec<Stream>,
     /// The first thing that went wrong.
     pub error: Option<std::io::Error>,
+    /// What to say of rings that were switched off meanwhile.
+    pub switched: Option<String>,
 }
 
 impl Drain {
@@ -110,6 +112,7 @@ impl Drain {
         while !over {
             over = self.wait(look_ms);
             let before = clock::now();
+            self.switches.iter_mut().for_each(|it| it.look(before));
             let due = over || before.0.saturating_sub(last_round.0) >= ROUND_NS_MIN;
             let Some(fullest) = self.take_all(over, due) else { continue };
             look_ms = next_look(look_ms, fullest, self.ring_bytes);
@@ -118,7 +121,8 @@ impl Drain {
                 last_round = before;
             }
         }
-        Drained { rings: self.rings, error: self.failed }
+        let switched = self.switches.as_ref().and_then(SwitchWatch::told);
+        Drained { rings: self.rings, error: self.failed, switched }
     }
 
     /// Until a perf ring is nearly full, it is time to look, or the recording is over: then true.
@@ -134,8 +138,7 @@ impl Drain {
     /// Takes what is in the rings, unless the log is too far behind: then the kernel counts what it loses meanwhile. At
     /// the end everything is taken. The most that was taken from one, in bytes; `None` if nothing was taken.
     fn take_all(&mut self, over: bool, due: bool) -> Option<usize> {
-        // ORDERING: only a measure of how far the log is behind.
-        if !over && self.queued.load(Ordering::Relaxed) > QUEUED_BYTES_MAX {
+        if !over && self.queued.is_full() {
             // Until it has caught up a little; the rings may stay readable all the time.
             thread::pause(PAUSE);
             return None;
@@ -181,12 +184,7 @@ impl Drain {
     }
 
     fn send(&self, message: Message) {
-        if let Message::Data(data) = &message {
-            // ORDERING: only a measure of how far the log is behind.
-            self.queued.fetch_add(data.bytes.len(), Ordering::Relaxed);
-        }
-        // The log thread ends only after us.
-        let _ = self.log.send(message);
+        self.queued.send(message, &self.log);
     }
 
     /// Everything that was written to these rings before `before` has been taken: says so, with what the names readers

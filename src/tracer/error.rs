@@ -87,6 +87,15 @@ pub enum TracerError {
         /// The kernel's answer.
         source: io::Error,
     },
+    /// The kernel's clock is not known.
+    #[error(
+        "this is a time namespace that was entered without a new process, so the kernel's clock is not known: start it by \
+         unshare --time --fork, or outside"
+    )]
+    TimeNamespace,
+    /// A signal came first.
+    #[error("signal {0} came before the recording had begun: nothing was recorded")]
+    Interrupted(i32),
     /// The process to attach to is not there.
     #[error("there is no process {0}; list processes: ps -e")]
     NoProcess(i32),

@@ -6,22 +6,26 @@
 //! the time before.
 
 use std::collections::{BTreeSet, HashMap};
-use std::ffi::{OsStr, OsString};
-use std::fs::{File, OpenOptions};
+use std::ffi::OsStr;
+use std::fs::File;
 use std::io;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 use nix::sys::stat::{major, minor};
 
 use crate::capture::fact::{Fact, NameOf, Text};
 use crate::event::FileStat;
 use crate::sys::patience::Patience;
-use crate::sys::{clock, fiemap};
+use crate::sys::{clock, fiemap, regular};
 use crate::units::{DevId, Pid};
 
 /// Files that are remembered.
 const FILES_MAX: usize = 1 << 16;
+
+/// Their paths, in bytes: a program can give each of its files one of 4,096.
+const PATH_BYTES_MAX: usize = 32 << 20;
 
 /// With so many, those that are gone are looked for: of a program that makes files and removes them no more are kept.
 const LOOK_AT_MIN: usize = 1 << 12;
@@ -30,6 +34,8 @@ const LOOK_AT_MIN: usize = 1 << 12;
 #[derive(Debug, Default)]
 pub struct SeenFiles {
     paths: HashMap<(DevId, u64), Vec<u8>>,
+    /// What their paths take, in bytes.
+    path_bytes: usize,
     /// How many there are when those that are gone are looked for.
     look_at: usize,
     /// Those that there was no room for, and those that were gone.
@@ -58,10 +64,17 @@ impl SeenFiles {
         if self.paths.len() >= self.look_at.max(LOOK_AT_MIN) && self.look_at < FILES_MAX {
             self.forget_gone();
         }
-        if self.paths.len() < FILES_MAX || self.paths.contains_key(&key) {
-            self.paths.insert(key, link.clone());
+        self.keep(key, link);
+    }
+
+    fn keep(&mut self, key: (DevId, u64), path: &[u8]) {
+        let known = self.paths.get(&key).map(Vec::len);
+        let path_bytes = self.path_bytes - known.unwrap_or(0) + path.len();
+        if path_bytes <= PATH_BYTES_MAX && (self.paths.len() < FILES_MAX || known.is_some()) {
+            self.paths.insert(key, path.to_vec());
+            self.path_bytes = path_bytes;
         } else {
-            self.left_out += 1;
+            self.left_out += u64::from(known.is_none());
         }
     }
 
@@ -70,6 +83,7 @@ impl SeenFiles {
         let before = self.paths.len();
         self.paths.retain(|key, path| is_there(*key, path));
         self.paths.shrink_to(2 * self.paths.len());
+        self.path_bytes = self.paths.values().map(Vec::len).sum();
         self.left_out += (before - self.paths.len()) as u64;
         self.look_at = 2 * self.paths.len();
     }
@@ -92,7 +106,7 @@ impl SeenFiles {
         let mut facts = Vec::new();
         for (key, path) in self.paths {
             let is_same = !self.changed.contains(&key.0.to_string());
-            match (is_same && !patience.is_over()).then(|| places(key, path)) {
+            match (is_same && !patience.is_over()).then(|| places(key, &path)) {
                 Some(Ok(fact)) => facts.push(fact),
                 Some(Err(_)) | None => not_asked += 1,
             }
@@ -102,12 +116,18 @@ impl SeenFiles {
 }
 
 /// True if this file still has this name.
-fn is_there((dev, ino): (DevId, u64), path: &[u8]) -> bool {
-    let found = std::fs::symlink_metadata(OsStr::from_bytes(path));
-    found.is_ok_and(|it| {
-        it.ino() == ino
-            && (major(it.dev()), minor(it.dev())) == (dev.major().into(), dev.minor().into())
-    })
+fn is_there(key: (DevId, u64), path: &[u8]) -> bool {
+    find(key, path).is_ok()
+}
+
+/// The file that had this name, if it still has it: found through no link, and not opened. A directory on the way may be another
+/// one by now, and a link to a device, a FIFO, or files of others.
+fn find((dev, ino): (DevId, u64), path: &[u8]) -> io::Result<File> {
+    let place = regular::find_without_links(Path::new(OsStr::from_bytes(path)))?;
+    let found = place.metadata()?;
+    let found_dev = (major(found.dev()), minor(found.dev()));
+    let is_same = found_dev == (dev.major().into(), dev.minor().into()) && found.ino() == ino;
+    (is_same && found.is_file()).then_some(place).ok_or_else(|| io::ErrorKind::NotFound.into())
 }
 
 fn is_regular(stat: &FileStat) -> bool {
@@ -115,15 +135,9 @@ fn is_regular(stat: &FileStat) -> bool {
 }
 
 /// `MAJOR:MINOR INODE`, then `OFFSET ADDRESS LENGTH` in bytes for each run.
-fn places((dev, ino): (DevId, u64), path: Vec<u8>) -> io::Result<Fact> {
-    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_NOATIME;
-    let file: File =
-        OpenOptions::new().read(true).custom_flags(flags).open(OsString::from_vec(path))?;
-    let found = file.metadata()?;
-    let found_dev = format!("{}:{}", major(found.dev()), minor(found.dev()));
-    if (found_dev != dev.to_string()) || found.ino() != ino {
-        return Err(io::ErrorKind::NotFound.into());
-    }
+fn places((dev, ino): (DevId, u64), path: &[u8]) -> io::Result<Fact> {
+    let place = find((dev, ino), path)?;
+    let file = regular::open_found(&place, libc::O_NOATIME)?;
     let mut text = format!("{dev} {ino}\n");
     for run in fiemap::runs(&file)? {
         text += &format!("{} {} {}\n", run.offset, run.address, run.length);
@@ -135,6 +149,8 @@ fn places((dev, ino): (DevId, u64), path: Vec<u8>) -> io::Result<Fact> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::ffi::OsStringExt;
+
     use crate::sys::patience::testing::{ended_by, endless};
     use crate::units::KernelTime;
 
@@ -168,6 +184,24 @@ mod tests {
         }
         assert!(seen.paths.contains_key(&(dev, found.ino())));
         assert_eq!(seen.left_out + seen.paths.len() as u64, 3 * LOOK_AT_MIN as u64 + 1);
+    }
+
+    /// Fails if long paths take memory without an end.
+    #[test]
+    fn paths_have_a_limit_together() {
+        let mut seen = SeenFiles::default();
+        let path = [b'x'; 4096];
+        let room = (PATH_BYTES_MAX / path.len()) as u64;
+        for ino in 0..room + 7 {
+            seen.keep((DevId::new(8, 1), ino), &path);
+            // The same once more takes nothing.
+            seen.keep((DevId::new(8, 1), ino.min(room - 1)), &path);
+        }
+        assert_eq!((seen.paths.len() as u64, seen.left_out), (room, 7));
+        // A shorter name makes room.
+        seen.keep((DevId::new(8, 1), 0), b"/a");
+        seen.keep((DevId::new(8, 1), room + 7), b"/b");
+        assert_eq!((seen.paths.len() as u64, seen.left_out), (room + 1, 7));
     }
 
     #[test]

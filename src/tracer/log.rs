@@ -3,7 +3,6 @@
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender};
 
 use nix::sys::eventfd::EventFd;
@@ -12,6 +11,7 @@ use super::chains::SeenChains;
 use super::drain::{Place, ROUND_NS_MIN};
 use super::extents::SeenFiles;
 use super::plan::RingOf;
+use super::queued::Queued;
 use super::tree::Tree;
 use super::unwinding;
 use crate::capture::fact::{Fact, FactsFrame};
@@ -41,6 +41,17 @@ pub enum Message {
     Facts(Vec<(Option<Pid>, Fact)>),
     /// All rings of this group of CPUs were taken after this time.
     Round(usize, KernelTime),
+}
+
+impl Message {
+    /// Memory that it takes until it is written, in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Self::Data(data) => data.bytes.len(),
+            Self::Facts(facts) => facts.iter().map(|it| size_of_val(it) + it.1.heap_bytes()).sum(),
+            Self::Round(..) => 0,
+        }
+    }
 }
 
 /// Records of one ring, whole.
@@ -183,7 +194,7 @@ pub struct Links {
     /// Where used buffers go back to.
     pub spare: SyncSender<Vec<u8>>,
     /// Bytes of data that were sent and not yet dealt with.
-    pub queued: Arc<AtomicUsize>,
+    pub queued: Arc<Queued>,
     /// Number of drain threads.
     pub groups: usize,
     /// How it runs.
@@ -237,9 +248,8 @@ impl Log {
 
     /// What is held here for two rounds is not what the log is behind with.
     fn arrived(&self, message: &Message) {
-        if let (Message::Data(data), Some(links)) = (message, &self.links) {
-            // ORDERING: only a measure of how far the log is behind.
-            links.queued.fetch_sub(data.bytes.len(), Ordering::Relaxed);
+        if let Some(links) = &self.links {
+            links.queued.taken(message);
         }
     }
 

@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStringExt;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
@@ -21,12 +21,13 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use rustc_hash::FxHashMap;
 
-use super::drain::{PAUSE, QUEUED_BYTES_MAX};
+use super::drain::PAUSE;
 use super::hold::{Hold, too_late};
 use super::log::{Data, Message};
 use super::memory;
 use super::opens::OpenWatch;
 use super::passed::received;
+use super::queued::Queued;
 use super::stream::{Stream, Take};
 use crate::capture::fact::{Fact, NameOf};
 use crate::event::decode::Decoder;
@@ -59,7 +60,7 @@ pub struct NamesReaders {
     watch: Option<Mutex<OpenWatch>>,
     stop: AtomicBool,
     /// How far the log is behind.
-    queued: Arc<AtomicUsize>,
+    queued: Arc<Queued>,
     wake: EventFd,
 }
 
@@ -193,8 +194,8 @@ impl NamesReaders {
         Ok(Self { cpus, watch, stop, wake, queued: Arc::default() })
     }
 
-    /// How far the log is behind, in bytes; beyond [`QUEUED_BYTES_MAX`] nothing is taken from the rings.
-    pub fn queued(&self) -> Arc<AtomicUsize> {
+    /// How far the log is behind; if it is too far, nothing is taken from the rings.
+    pub fn queued(&self) -> Arc<Queued> {
         Arc::clone(&self.queued)
     }
 
@@ -248,8 +249,7 @@ impl NamesReaders {
             if has_mounted {
                 lock(watch).mounts_changed();
             }
-            // ORDERING: only a measure of how far the log is behind.
-            if self.queued.load(Ordering::Relaxed) > QUEUED_BYTES_MAX {
+            if self.queued.is_full() {
                 // The kernel says when its queue is full.
                 thread::pause(PAUSE);
                 continue;
@@ -283,8 +283,7 @@ impl NamesReaders {
             ];
             let _ = poll(&mut fds, PollTimeout::NONE);
             woken = thread::switches();
-            // ORDERING: only a measure of how far the log is behind.
-            if self.queued.load(Ordering::Relaxed) > QUEUED_BYTES_MAX {
+            if self.queued.is_full() {
                 // The kernel counts what it loses until the log has caught up; the ring may stay readable all the time.
                 thread::pause(PAUSE);
                 continue;
@@ -294,10 +293,7 @@ impl NamesReaders {
             self.settle(strays);
             // One look takes longer than many opens: the ring is not to run over meanwhile.
             // ORDERING: as above.
-            let goes_on = || {
-                !self.stop.load(Ordering::Relaxed)
-                    && self.queued.load(Ordering::Relaxed) <= QUEUED_BYTES_MAX
-            };
+            let goes_on = || !self.stop.load(Ordering::Relaxed) && !self.queued.is_full();
             while goes_on() && lock(mine).look() {
                 let strays = lock(mine).absorb(Take::Page, hold);
                 self.settle(strays);

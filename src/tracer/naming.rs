@@ -6,6 +6,7 @@ use super::plan::SourceKind;
 use super::probes::Probes;
 use super::uprobes;
 use crate::event::syscall_table::CallId;
+use crate::sys::patience::Patience;
 use crate::sys::thread;
 use crate::sys::tracefs::Tracefs;
 use crate::tracefs::EventFormat;
@@ -120,6 +121,7 @@ pub fn choose(
     wish: NamesWish,
     ground: Ground<'_>,
     warnings: &mut Vec<String>,
+    patience: &mut Patience<'_>,
 ) -> Result<Naming, String> {
     let plain = |names, reason: &str| Naming::plain(names, reason.to_owned());
     if ground.source == SourceKind::Inherited {
@@ -135,20 +137,22 @@ pub fn choose(
             Some(why) => Err(why),
             None => Ok(plain(Names::Event, "as wanted")),
         },
-        NamesWish::Only(names @ (Names::Kprobe | Names::Uprobe)) => match probes(names, ground) {
-            Ok(naming) => {
-                if names == Names::Uprobe && !names.reads() {
-                    warnings.push(NO_OFFSETS.to_owned());
+        NamesWish::Only(names @ (Names::Kprobe | Names::Uprobe)) => {
+            match probes(names, ground, patience) {
+                Ok(naming) => {
+                    if names == Names::Uprobe && !names.reads() {
+                        warnings.push(NO_OFFSETS.to_owned());
+                    }
+                    Ok(naming)
                 }
-                Ok(naming)
+                // It is the source that stands in the way.
+                Err(why) if ground.source != SourceKind::Tracefs => {
+                    warnings.push(format!("names are read by threads: {why}"));
+                    Ok(read(why, warnings))
+                }
+                Err(why) => Err(why),
             }
-            // It is the source that stands in the way.
-            Err(why) if ground.source != SourceKind::Tracefs => {
-                warnings.push(format!("names are read by threads: {why}"));
-                Ok(read(why, warnings))
-            }
-            Err(why) => Err(why),
-        },
+        }
         NamesWish::Auto => {
             if !ground.calls.iter().any(|it| it.call().has_names()) {
                 return Ok(plain(Names::Reader, "no call with a path is recorded"));
@@ -157,7 +161,7 @@ pub fn choose(
             let has_readers = thread::fifo_allowed(super::names::PRIORITY);
             let rungs: &[Names] =
                 if has_readers { &[Names::Kprobe] } else { &[Names::Kprobe, Names::Uprobe] };
-            let (partly, why_not) = match best_probes(ground, rungs) {
+            let (partly, why_not) = match best_probes(ground, rungs, patience) {
                 Ok(naming) => return Ok(naming),
                 Err(other) => *other,
             };
@@ -217,11 +221,12 @@ const NO_OFFSETS: &str = "no real-time priority to be had (SCHED_FIFO), so nobod
 fn best_probes(
     ground: Ground<'_>,
     rungs: &[Names],
+    patience: &mut Patience<'_>,
 ) -> Result<Naming, Box<(Option<Naming>, String)>> {
     let mut partly = None;
     let mut why_not = Vec::new();
     for &names in rungs {
-        match probes(names, ground) {
+        match probes(names, ground, patience) {
             Ok(naming) if is_complete(&naming) => return Ok(naming),
             Ok(naming) => {
                 why_not.push(format!("{}s show {}", names.as_str(), naming.reason));
@@ -231,7 +236,7 @@ fn best_probes(
             Err(why) => why_not.push(why),
         }
     }
-    let partly = partly.and_then(|it| probes(it, ground).ok());
+    let partly = partly.and_then(|it| probes(it, ground, patience).ok());
     Err(Box::new((partly, why_not.join("; "))))
 }
 
@@ -244,12 +249,12 @@ fn is_complete(naming: &Naming) -> bool {
     })
 }
 
-fn probes(names: Names, ground: Ground<'_>) -> Result<Naming, String> {
+fn probes(names: Names, ground: Ground<'_>, patience: &mut Patience<'_>) -> Result<Naming, String> {
     if ground.source != SourceKind::Tracefs {
         return Err(format!("{}s are recorded with --source tracefs only", names.as_str()));
     }
     let probes = match names {
-        Names::Uprobe => uprobes::find(ground)?,
+        Names::Uprobe => uprobes::find(ground, patience)?,
         _ => Probes::find(ground.tracefs, ground.machine, ground.own_name)?,
     };
     let reason = probes.reason.clone();

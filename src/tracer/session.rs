@@ -5,40 +5,40 @@ use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
 use std::thread::JoinHandle;
 
-use super::choice::{Choice, SourceWish, choose};
 use super::error::TracerError;
 use super::frames::{self, About, begin_log, end_frame};
 use super::gauge::Gauge;
 use super::layers::Layers;
 use super::log::{Log, Message};
 use super::names::{NamesReaders, NamesThreads, Reads};
-use super::naming::{self, Ground, Names, Naming};
+use super::naming::{Names, Naming};
+use super::opening::open_events;
 use super::options::{Follow, Options};
-use super::plan::{self, Chained, SourceKind, Wanted};
+use super::plan::{RingOf, SourceKind};
+use super::privileges;
 use super::probes::Probes;
 use super::snapshot::{self, Subject, What};
-use super::source::{self, Books, Opened, RingSizes, Source};
+use super::source::{Books, Opened, Source};
 use super::stream::Stream;
 use super::threads::{Threads, own_name};
 use super::tree::Tree;
 use super::watch::{awaited, nanoseconds, time_left, wait_for};
-use super::{inherited_source, perf_source, privileges, tracefs_source};
 use crate::capture::fact::Text;
 use crate::capture::format::FrameKind;
-use crate::capture::header::{self, Disk, End, Host, Own};
+use crate::capture::header::{self, Disk, End, Own};
 use crate::event::decode::Decoder;
 use crate::event::syscall_table::CallId;
 use crate::record::{self, Layout};
-use crate::sys::instance;
 use crate::sys::mounts::{self, MountWatch};
 use crate::sys::patience::{Interrupts, Patience};
-use crate::sys::perf::{Functions, PerfEvent};
+use crate::sys::perf::PerfEvent;
 use crate::sys::spawn::{Ended, Held, Running};
 use crate::sys::tracefs::Tracefs;
-use crate::sys::{capabilities, clock, disks, limits, proc, socket, thread};
+use crate::sys::{capabilities, clock, disks, limits, proc, thread};
 use crate::units::{Pid, Tid};
 
 /// How a recording ended.
@@ -74,11 +74,14 @@ pub fn record(
     interrupts: &mut dyn Interrupts,
 ) -> Result<Outcome, TracerError> {
     let mut warnings = Vec::new();
-    let narrowed = Tracefs::find_or_kept()
-        .map_err(TracerError::from)
+    let clock = if clock::is_offset_unknown() { Err(TracerError::TimeNamespace) } else { Ok(()) };
+    let narrowed = clock
+        .and_then(|()| Ok(Tracefs::find_or_kept()?))
         .and_then(|it| Ok((privileges::narrowed(options, &it, &mut warnings)?, it)));
     let opened = narrowed.and_then(|(options, tracefs)| {
-        let session = Session::open(&options, (log_path, log), held.as_ref(), &tracefs, warnings)?;
+        let place = (log_path, log, &tracefs);
+        let mut patience = Patience::before(interrupts);
+        let session = Session::open(&options, place, held.as_ref(), warnings, &mut patience)?;
         Ok((options, session))
     });
     let (options, mut session) = match opened {
@@ -146,10 +149,10 @@ struct Session {
 impl Session {
     fn open(
         options: &Options,
-        (log_path, log): (&str, File),
+        (log_path, log, tracefs): (&str, File, &Tracefs),
         held: Option<&Held>,
-        tracefs: &Tracefs,
         mut warnings: Vec<String>,
+        patience: &mut Patience<'_>,
     ) -> Result<Self, TracerError> {
         limits::raise_open_files();
         let host = proc::host();
@@ -159,8 +162,13 @@ impl Session {
         let (disks, own_name, cpus) = (disks::disks(), own_name(), host.cpus.clone());
         let sizes = options.ring_sizes(host.cpus.len());
         let before = followed(options, held)?;
-        let (opened, choice, (mut naming, layers)) =
-            open_events(options, (&host, &before), &own_name, (tracefs, sizes), &mut warnings)?;
+        let (opened, choice, (mut naming, layers)) = open_events(
+            options,
+            (&host, &before, &own_name),
+            (tracefs, sizes),
+            &mut warnings,
+            patience,
+        )?;
         let Opened { source, drained, names: names_rings, ring_bytes } = opened;
         let (names, layouts) = (naming.names, layouts(source.as_ref())?);
         let its_rings = (names_rings, layouts.as_slice());
@@ -175,8 +183,10 @@ impl Session {
         let gauge_thread = gauge.as_ref().map(|it| it.tid);
         follow(options, held, gauge_thread, source.as_ref(), &mut warnings)?;
         let start = clock::now();
-        switch_on(&drained, source.as_ref())
-            .map_err(TracerError::system("switch the events on"))?;
+        let mut threads = switch_on((drained, source.as_ref()), |rings| {
+            let readers = &names_readers;
+            Threads::start(rings, readers, &options.place, sizes.main, &own_name)
+        })?;
         // Once before and once after: a child whose parent ended meanwhile is in one of the two. Who was born between the two
         // was there before its parent's births are told, so it is a root like the others.
         let tree = with_later(before, options, held)?;
@@ -197,8 +207,7 @@ impl Session {
         let followed = || Tree::followed(options, names, &tree, source.as_ref());
         let log = Log::new(writer, layouts.clone(), (!records_everybody(options)).then(followed))
             .with_chains(options.chains.map(|it| it.functions.user.is_some()));
-        let threads =
-            Threads::start(log, drained, &names_readers, &options.place, sizes.main, &own_name)?;
+        threads.write_to(log, &own_name)?;
         let call_cost_ns = gauge.and_then(Gauge::finish);
         if let Some(tid) = gauge_thread {
             snapshot::send(&threads.to_log, vec![snapshot::own_task(tid)]);
@@ -290,6 +299,8 @@ impl Session {
         // From here on a recording exists: what goes wrong is told with it.
         warnings.extend(self.source.disturbed());
         snapshot::switching_off(&self.threads.to_log);
+        // ORDERING: Release: who finds a ring off by this sees it.
+        self.threads.is_over.store(true, Ordering::Release);
         if let Err(error) = self.source.disable() {
             warnings.push(format!("cannot switch the events off: {error}"));
         }
@@ -304,6 +315,7 @@ impl Session {
         for error in drained.iter().filter_map(|it| it.error.as_ref()) {
             warnings.push(format!("cannot read a ring, so records are missing: {error}"));
         }
+        warnings.extend(drained.iter().find_map(|it| it.switched.clone()));
         let Some((mut writer, mut counted)) = written else {
             return Err(TracerError::LogThread);
         };
@@ -352,116 +364,6 @@ impl Session {
     }
 }
 
-/// What tells names, and what tells of layers.
-type Tellers = (Naming, Option<Layers>);
-
-/// What was opened, from where, and who tells more.
-type OpenedEvents = (Opened, Choice, Tellers);
-
-fn open_events(
-    options: &Options,
-    (host, followed): (&Host, &[Pid]),
-    own_name: &str,
-    (tracefs, sizes): (&Tracefs, RingSizes),
-    warnings: &mut Vec<String>,
-) -> Result<OpenedEvents, TracerError> {
-    // Whatever our own source is: their rings hold memory, and may be written to. Where there are no instances there is
-    // nothing to remove.
-    let _ = instance::remove_stale(tracefs);
-    socket::remove_left();
-    let choice = choose(options.source, tracefs).map_err(TracerError::Source)?;
-    let open = |source: SourceKind, warnings: &mut Vec<String>| {
-        open_from(source, options, (host, followed), own_name, (tracefs, sizes), warnings)
-    };
-    let mut told = Vec::new();
-    let ((opened, tellers), choice) = match open(choice.source, &mut told) {
-        // Memory for another set of rings, a kernel that forbids it: only trying tells.
-        Err(why) if choice.source == SourceKind::Tracefs && options.source == SourceWish::Auto => {
-            let source = SourceKind::Perf;
-            told.clear();
-            let reason = match why {
-                TracerError::Instance(error) => error.to_string(),
-                // It is not the source that cannot be had.
-                TracerError::Names(why) => return Err(TracerError::Names(why)),
-                other => other.to_string(),
-            };
-            (open(source, &mut told)?, Choice { source, reason })
-        }
-        opened => (opened?, choice),
-    };
-    warnings.append(&mut told);
-    Ok((opened, choice, tellers))
-}
-
-/// Opens all from this source.
-fn open_from(
-    source: SourceKind,
-    options: &Options,
-    (host, followed): (&Host, &[Pid]),
-    own_name: &str,
-    (tracefs, sizes): (&Tracefs, RingSizes),
-    warnings: &mut Vec<String>,
-) -> Result<(Opened, Tellers), TracerError> {
-    let (machine, calls) = (host.machine.as_str(), options.calls.as_slice());
-    let (follow, command) = (&options.follow, options.command.as_slice());
-    let ground = Ground { tracefs, source, machine, own_name, calls, follow, command };
-    let naming = naming::choose(options.names, ground, warnings).map_err(TracerError::Names)?;
-    let layers = options.layers.then(|| Layers::find(tracefs, source));
-    let of_layers = layers.iter().flat_map(Layers::tracepoints);
-    let probes = naming.probes.iter().flat_map(Probes::tracepoints).chain(of_layers);
-    let probes: Vec<(String, String)> =
-        probes.map(|(group, name)| (group.to_owned(), name.to_owned())).collect();
-    let wanted = Wanted {
-        calls,
-        machine,
-        own_name,
-        names_ring: naming.names.has_ring(),
-        links: naming.names.links(),
-        lists: naming.names.reads(),
-        exact_args: exact_args(options),
-        programs: naming.names != Names::Off,
-        block: options.block,
-        extents: options.extents,
-        devices: &options.devices,
-        uring: options.uring,
-        layers: layers.as_ref().map(Layers::has_probes),
-        chains: Chained {
-            bios: options.chains.is_some(),
-            calls: options.chains.is_some_and(|it| it.calls),
-        },
-        faults: options.faults.then(|| source::fault_point(tracefs)),
-        source,
-        system: records_everybody(options),
-        probes: &probes,
-    };
-    let planned = plan::plan(&wanted);
-    let described = source::describe(planned, tracefs, options.is_default, warnings)?;
-    let functions = options.chains.map_or(Functions::default(), |it| it.functions);
-    let mut opened = match source {
-        SourceKind::Perf => perf_source::open(described, &host.cpus, sizes, functions, warnings)?,
-        SourceKind::Inherited => {
-            let named = options.follow.named(followed);
-            inherited_source::open(described, (&host.cpus, sizes), (followed, &named), warnings)?
-        }
-        SourceKind::Tracefs => {
-            let which = (naming.names, functions);
-            tracefs_source::open(described, tracefs, &host.cpus, sizes, which)?
-        }
-    };
-    if options.exact_args && !exact_args(options) {
-        warnings.push(
-            "no real-time priority to be had (SCHED_FIFO), so what arguments point to is not read; run as root outside of a \
-             container without CAP_SYS_NICE"
-                .to_owned(),
-        );
-    }
-    if naming.names == Names::Event && !exact_args(options) {
-        // Nothing is to be read beside these calls.
-        opened.drained.append(&mut opened.names);
-    }
-    Ok((opened, (naming, layers)))
-}
-
 /// What the readers read.
 fn reads(options: &Options, names: Names) -> Reads {
     let at_once = names != Names::Links;
@@ -469,7 +371,7 @@ fn reads(options: &Options, names: Names) -> Reads {
 }
 
 /// True if what arguments point to is read: with less than real-time priority it would be too late, and nobody would know.
-fn exact_args(options: &Options) -> bool {
+pub(super) fn exact_args(options: &Options) -> bool {
     options.exact_args && thread::fifo_allowed(super::names::PRIORITY)
 }
 
@@ -495,14 +397,21 @@ fn follow(
     Ok(())
 }
 
-/// Births and names first, so that whoever is seen is known.
-fn switch_on(drained: &[Stream], source: &dyn Source) -> io::Result<()> {
-    drained.iter().filter_map(Stream::owner).try_for_each(PerfEvent::enable)?;
-    source.enable()
+/// Births and names first, so that whoever is seen is known; then what takes all of it; then the rest.
+fn switch_on(
+    (drained, source): (Vec<Stream>, &dyn Source),
+    start: impl FnOnce((Vec<Stream>, Vec<(RingOf, File)>)) -> Result<Threads, TracerError>,
+) -> Result<Threads, TracerError> {
+    let what = "switch the events on";
+    let births = drained.iter().filter_map(Stream::owner).try_for_each(PerfEvent::enable);
+    births.map_err(TracerError::system(what))?;
+    let threads = start((drained, source.switches()))?;
+    source.enable().map_err(TracerError::system(what))?;
+    Ok(threads)
 }
 
 /// True if nothing is left out, in the kernel or here.
-fn records_everybody(options: &Options) -> bool {
+pub(super) fn records_everybody(options: &Options) -> bool {
     matches!(options.follow, Follow::System) || options.keep_foreign
 }
 

@@ -65,7 +65,8 @@ pub fn take(subject: &Subject, what: What, log: &Sender<Message>) {
     }
     send(log, facts);
     if what.maps {
-        send(log, tree.iter().filter_map(|&it| proc::maps(it)).collect());
+        // One by one: of many processes they are long.
+        tree.iter().for_each(|&it| send(log, Vec::from_iter(proc::maps(it))));
     }
     if !what.files {
         return;

@@ -1,6 +1,7 @@
 //! What both sources have in common: tracepoints are looked up, opened on every CPU, switched on and off, and counted.
 
 use std::collections::BTreeSet;
+use std::fs::File;
 use std::io;
 
 use super::error::TracerError;
@@ -40,6 +41,12 @@ pub trait Source: Send + std::fmt::Debug {
 
     /// What somebody else has changed of what we have set, in words: hits may be missing that nobody has counted.
     fn disturbed(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// The switches of rings that others can switch off, to be read; [`Self::disturbed`] looks at the end, and does not see what was
+    /// switched on again.
+    fn switches(&self) -> Vec<(RingOf, File)> {
         Vec::new()
     }
 

@@ -1,7 +1,8 @@
 //! The threads that carry records from the rings to the log: one for each group of CPUs, and one that writes.
 
 use std::fs::File;
-use std::sync::mpsc::{Sender, channel, sync_channel};
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
@@ -11,7 +12,9 @@ use super::drain::{Drain, Drained, Place};
 use super::error::TracerError;
 use super::log::{Counted, Links, Log, Message};
 use super::names::NamesReaders;
+use super::plan::RingOf;
 use super::stream::Stream;
+use super::switched::SwitchWatch;
 use crate::capture::writer::Writer;
 use crate::sys::trace_ring::PagePipe;
 use crate::sys::{clock, limits};
@@ -22,16 +25,38 @@ pub(super) struct Threads {
     pub to_log: Sender<Message>,
     /// Readable when the log cannot be written any more.
     pub log_failed: Arc<EventFd>,
-    log: JoinHandle<(Writer<File>, Counted)>,
-    drains: Vec<JoinHandle<Drained>>,
+    log: Option<JoinHandle<(Writer<File>, Counted)>>,
+    /// What the log thread is to begin with.
+    waiting: Option<(Links, Receiver<Message>)>,
+    drains: Drains,
+    /// To be set before the rings are switched off.
+    pub is_over: Arc<AtomicBool>,
+}
+
+/// The drain threads; they end when this goes.
+struct Drains {
+    threads: Vec<JoinHandle<Drained>>,
     stop: Arc<EventFd>,
 }
 
+impl Drains {
+    fn end(&mut self) -> Vec<Drained> {
+        let _ = self.stop.write(1);
+        std::mem::take(&mut self.threads).into_iter().filter_map(|it| it.join().ok()).collect()
+    }
+}
+
+impl Drop for Drains {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
 impl Threads {
-    /// Starts them. `ring_bytes`: of a main ring.
+    /// Starts those that take what is in the rings, before anything comes into these: on a busy machine they would be full before the log
+    /// has begun. `ring_bytes`: of a main ring.
     pub(super) fn start(
-        log: Log,
-        rings: Vec<Stream>,
+        (rings, switches): (Vec<Stream>, Vec<(RingOf, File)>),
         names: &Arc<NamesReaders>,
         place: &Place,
         ring_bytes: usize,
@@ -50,8 +75,9 @@ impl Threads {
             groups: groups.len(),
             place: place.clone(),
         };
-        let log = spawn_named(own_name, move || log.run(links, &messages))?;
-        let mut drains = Vec::new();
+        let is_over = Arc::new(AtomicBool::new(false));
+        let mut watch = Some(SwitchWatch::new(switches, Arc::clone(&is_over)));
+        let mut drains = Drains { threads: Vec::new(), stop: Arc::clone(&stop) };
         for (group, (cpus, rings)) in groups.into_iter().enumerate() {
             let cpus = match (place.cpus.as_slice(), cpus.as_slice()) {
                 ([], []) => limits::online_cpus(),
@@ -67,23 +93,32 @@ impl Threads {
                 place: Place { cpus, ..place.clone() },
                 log: to_log.clone(),
                 queued: Arc::clone(&queued),
+                switches: watch.take(),
                 spare: Arc::clone(&spares),
                 empty: None,
                 failed: None,
                 avoided: None,
                 stop: Arc::clone(&stop),
             };
-            drains.push(spawn_named(own_name, move || drain.run())?);
+            drains.threads.push(spawn_named(own_name, move || drain.run())?);
         }
-        Ok(Self { to_log, log_failed, log, drains, stop })
+        let waiting = Some((links, messages));
+        Ok(Self { to_log, log_failed, log: None, waiting, drains, is_over })
+    }
+
+    /// Starts the one that writes: what was taken until now comes first.
+    pub(super) fn write_to(&mut self, log: Log, own_name: &str) -> Result<(), TracerError> {
+        if let Some((links, messages)) = self.waiting.take() {
+            self.log = Some(spawn_named(own_name, move || log.run(links, &messages))?);
+        }
+        Ok(())
     }
 
     /// Takes and writes what is left. What the drain threads give back, and the log, if its thread has not failed.
-    pub(super) fn finish(self) -> (Vec<Drained>, Option<(Writer<File>, Counted)>) {
-        let _ = self.stop.write(1);
-        let drained = self.drains.into_iter().filter_map(|it| it.join().ok()).collect();
+    pub(super) fn finish(mut self) -> (Vec<Drained>, Option<(Writer<File>, Counted)>) {
+        let drained = self.drains.end();
         drop(self.to_log);
-        (drained, self.log.join().ok())
+        (drained, self.log.and_then(|it| it.join().ok()))
     }
 }
 

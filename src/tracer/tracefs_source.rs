@@ -13,6 +13,7 @@
 //! perf, too: an instance tells each chain in an entry of its own behind the hit, and no more than eight functions of a program
 //! (`events/ftrace/user_stack/format`).
 
+use std::fs::File;
 use std::io;
 
 use super::error::TracerError;
@@ -47,7 +48,7 @@ struct TracefsSource {
     tracepoints: Vec<Described>,
     instances: Vec<(RingOf, Instance)>,
     /// What was set of each.
-    set: Vec<[String; 2]>,
+    set: Vec<Vec<String>>,
     /// Those of the tracepoints that tell chains.
     chained: PerfSource,
     cpus: Vec<u32>,
@@ -101,7 +102,7 @@ pub fn open(
         names.extend(of(RingOf::Names).map(|it| open_ring(RingOf::Names, it, cpu)).transpose()?);
     }
     let cpus = cpus.to_vec();
-    let set = instances.iter().map(|it| settings(&it.1)).collect::<io::Result<_>>();
+    let set = instances.iter().map(|it| settings(&it.1, &described)).collect::<io::Result<_>>();
     let source = Box::new(TracefsSource {
         tracepoints: described,
         set: set.map_err(TracerError::Instance)?,
@@ -148,9 +149,15 @@ fn make(
     Ok(instance)
 }
 
-/// Which events are on, and by which clock.
-fn settings(instance: &Instance) -> io::Result<[String; 2]> {
-    Ok([instance.read("set_event")?, instance.read("trace_clock")?])
+/// Which events are on, by which clock, and with which filters.
+fn settings(instance: &Instance, tracepoints: &[Described]) -> io::Result<Vec<String>> {
+    let filter = |it: &Described| {
+        let planned = &it.planned;
+        instance.read(&format!("events/{}/{}/filter", planned.system, planned.name))
+    };
+    let filtered = tracepoints.iter().filter(|it| !it.planned.filter.is_empty());
+    let set = [instance.read("set_event"), instance.read("trace_clock")];
+    set.into_iter().chain(filtered.map(filter)).collect()
 }
 
 impl TracefsSource {
@@ -186,7 +193,7 @@ impl Source for TracefsSource {
     fn disturbed(&self) -> Vec<String> {
         let told = self.instances.iter().zip(&self.set).filter_map(|((ring, instance), set)| {
             let is_on = instance.read("tracing_on").is_ok_and(|it| it.trim() == "1");
-            let is_as_set = is_on && settings(instance).is_ok_and(|it| it == *set);
+            let is_as_set = is_on && settings(instance, &self.tracepoints).is_ok_and(|it| it == *set);
             (!is_as_set).then(|| {
                 format!(
                     "somebody has switched off, or changed, the tracefs instance of the ring {}: hits are missing that \
@@ -196,6 +203,12 @@ impl Source for TracefsSource {
             })
         });
         told.collect()
+    }
+
+    fn switches(&self) -> Vec<(RingOf, File)> {
+        // One that cannot be opened is not watched meanwhile; at the end it is read all the same.
+        let open = |(ring, it): &(RingOf, Instance)| Some((*ring, it.open("tracing_on").ok()?));
+        self.instances.iter().filter_map(open).collect()
     }
 
     fn follow(&self, now_there: &dyn Fn() -> Vec<Tid>) -> io::Result<bool> {

@@ -8,8 +8,9 @@ use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::copies::{open_regular, place_in};
+use super::copies::place_in;
 use super::question::{NAME_BYTES_MAX, Named};
+use crate::sys::regular::open_regular;
 use crate::units::Pid;
 
 /// The most that is read of a list, in bytes.

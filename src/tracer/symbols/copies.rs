@@ -5,11 +5,11 @@
 
 use std::collections::VecDeque;
 use std::ffi::OsStr;
-use std::fs::{File, Metadata, OpenOptions};
+use std::fs::{File, Metadata};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use blazesym::helper::read_elf_build_id;
@@ -18,6 +18,7 @@ use rustc_hash::FxHashMap;
 
 use super::super::code::{CodeFile, Identity};
 use crate::sys::helper;
+use crate::sys::regular::open_regular;
 use crate::units::Pid;
 
 /// Files that not everybody may read are copied into memory, all together up to this, in bytes.
@@ -105,24 +106,7 @@ pub(super) fn place_in(pid: Pid, path: &Path) -> PathBuf {
     Path::new("/proc").join(pid.to_string()).join("root").join(path)
 }
 
-/// Opens a regular file, and nothing else: a FIFO would have us wait, a device do who knows what.
-pub(super) fn open_regular(path: &Path, through_links: bool) -> Option<(File, Metadata)> {
-    let open = |path: &Path, flags| OpenOptions::new().read(true).custom_flags(flags).open(path);
-    // It is only found, not opened.
-    let links = if through_links { 0 } else { libc::O_NOFOLLOW };
-    let place = open(path, libc::O_PATH | links).ok()?;
-    let found = place.metadata().ok().filter(Metadata::is_file)?;
-    // The same, whatever its name may lead to by now; who has a lease of it does not have us wait.
-    let file = open(&own_path(&place), libc::O_NONBLOCK | libc::O_NOCTTY).ok()?;
-    Some((file, found))
-}
-
-/// A path that leads to this file and to no other while it is open.
-fn own_path(file: &File) -> PathBuf {
-    Path::new("/proc/self/fd").join(number_path(file))
-}
-
-/// The same, from there.
+/// Where it is opened once more, from `/proc/self/fd`.
 fn number_path(file: &File) -> PathBuf {
     file.as_raw_fd().to_string().into()
 }
@@ -155,27 +139,5 @@ pub(in super::super) fn is_same(path: &Path, identity: &Identity) -> bool {
             found.is_some_and(|it| it.as_ref() == id.as_slice())
         }
         Identity::Inode(..) => true,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Fails if something else than a file is opened, or if a link is followed where none may be.
-    #[test]
-    fn nothing_but_files_is_opened() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let at = |name: &str| dir.path().join(name);
-        std::fs::write(at("file"), "x").expect("it is written");
-        std::os::unix::fs::symlink(at("file"), at("link")).expect("a link");
-        nix::unistd::mkfifo(&at("fifo"), nix::sys::stat::Mode::S_IRUSR).expect("a FIFO");
-        let is_opened = |name: &str, through_links| {
-            let opened = open_regular(&at(name), through_links);
-            opened.is_some_and(|it| it.0.metadata().expect("it is open").ino() == it.1.ino())
-        };
-        assert!(is_opened("file", false) && is_opened("link", true));
-        assert!(!is_opened("link", false) && !is_opened("fifo", true) && !is_opened(".", true));
-        assert!(open_regular(Path::new("/dev/null"), true).is_none());
     }
 }

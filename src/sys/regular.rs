@@ -1,0 +1,136 @@
+//! Files that others have named, opened so that nothing happens by it but reading.
+//!
+//! A FIFO has its opener wait, a device may do anything (a watchdog starts, a tape rewinds), a link leads anywhere. So a
+//! name is first found (`O_PATH`: nothing is opened), what was found is looked at, and only then that very file is opened.
+
+use std::ffi::OsStr;
+use std::fs::{File, Metadata, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::{Component, Path, PathBuf};
+
+use nix::fcntl::{OFlag, openat};
+use nix::sys::stat::Mode;
+
+/// Finds a regular file, and nothing else. It is not opened: it can only be asked what it is, and opened later.
+pub fn find_regular(path: &Path, through_links: bool) -> Option<(File, Metadata)> {
+    let links = if through_links { 0 } else { libc::O_NOFOLLOW };
+    let place = OpenOptions::new().read(true).custom_flags(libc::O_PATH | links).open(path).ok()?;
+    let found = place.metadata().ok().filter(Metadata::is_file)?;
+    Some((place, found))
+}
+
+/// Opens a regular file, and nothing else.
+pub fn open_regular(path: &Path, through_links: bool) -> Option<(File, Metadata)> {
+    let (place, found) = find_regular(path, through_links)?;
+    Some((open_found(&place, 0).ok()?, found))
+}
+
+/// Opens a file that was named to be read. Nothing but a regular one, or the end of a pipe that our caller has opened for us: what may
+/// keep its opener waiting is not opened.
+///
+/// # Errors
+///
+/// Those of `open(2)`; `InvalidInput`: it is something else.
+pub fn open_named(path: &Path) -> io::Result<File> {
+    let place = OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(path)?;
+    let kind = place.metadata()?.file_type();
+    if kind.is_file() {
+        return open_found(&place, 0);
+    }
+    // A pipe that our caller has made (`/dev/stdin`, `<(…)` of a shell) has no name: to open it once more never waits.
+    if kind.is_fifo() && path.canonicalize().is_err() {
+        return File::open(own_path(&place));
+    }
+    let what = match () {
+        () if kind.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
+        () if kind.is_fifo() => "it is a FIFO: give it a regular file, or a pipe (<(cat FIFO))",
+        () => "it is no regular file",
+    };
+    Err(io::Error::new(io::ErrorKind::InvalidInput, what))
+}
+
+/// Opens what was found, whatever its name may lead to by now. A lease of it does not have us wait.
+///
+/// # Errors
+///
+/// Those of `open(2)`.
+pub fn open_found(place: &File, flags: i32) -> io::Result<File> {
+    let flags = flags | libc::O_NONBLOCK | libc::O_NOCTTY;
+    OpenOptions::new().read(true).custom_flags(flags).open(own_path(place))
+}
+
+/// Finds what lies at this absolute path, directory by directory, through no link at all.
+///
+/// # Errors
+///
+/// Those of `openat(2)`: `ELOOP`, `ENOTDIR` where there is a link; `EINVAL`: the path is not absolute, or goes up.
+pub fn find_without_links(path: &Path) -> io::Result<File> {
+    let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    let mut parts = path.components().peekable();
+    if parts.next() != Some(Component::RootDir) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let mut root = OpenOptions::new();
+    let mut place = root.read(true).custom_flags(libc::O_PATH | libc::O_DIRECTORY).open("/")?;
+    while let Some(part) = parts.next() {
+        let Component::Normal(name) = part else { return Err(io::ErrorKind::InvalidInput.into()) };
+        let is_last = parts.peek().is_none();
+        let flags = if is_last { flags } else { flags | OFlag::O_DIRECTORY };
+        place = File::from(openat(&place, OsStr::new(name), flags, Mode::empty())?);
+    }
+    Ok(place)
+}
+
+/// A path that leads to this file and to no other while it is open.
+pub fn own_path(file: &File) -> PathBuf {
+    Path::new("/proc/self/fd").join(file.as_raw_fd().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{MetadataExt, symlink};
+
+    /// Fails if something else than a file is opened, or if a link is followed where none may be.
+    #[test]
+    fn only_files_are_opened() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let at = |name: &str| dir.path().join(name);
+        std::fs::write(at("file"), "x").expect("it is written");
+        symlink(at("file"), at("link")).expect("a link");
+        nix::unistd::mkfifo(&at("fifo"), Mode::S_IRUSR).expect("a FIFO");
+        let is_opened = |name: &str, through_links| {
+            let opened = open_regular(&at(name), through_links);
+            opened.is_some_and(|it| it.0.metadata().expect("it is open").ino() == it.1.ino())
+        };
+        assert!(is_opened("file", false) && is_opened("link", true));
+        assert!(!is_opened("link", false) && !is_opened("fifo", true) && !is_opened(".", true));
+        assert!(open_regular(Path::new("/dev/null"), true).is_none());
+    }
+
+    /// Fails if a link is followed anywhere on the way, or if a FIFO or a device is more than found.
+    #[test]
+    fn links_on_the_way_are_not_followed() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let root = dir.path().canonicalize().expect("it is there");
+        let at = |name: &str| root.join(name);
+        std::fs::create_dir(at("d")).expect("a directory");
+        std::fs::write(at("d/file"), "x").expect("it is written");
+        symlink(at("d"), at("link")).expect("a link");
+        symlink(at("d/file"), at("d/link")).expect("a link");
+        let found = find_without_links(&at("d/file")).expect("it is there");
+        let opened = open_found(&found, 0).expect("we may");
+        assert_eq!(std::io::read_to_string(opened).expect("text"), "x");
+        assert!(find_without_links(&at("link/file")).is_err());
+        let link = find_without_links(&at("d/link")).expect("found, not followed");
+        assert!(link.metadata().expect("it is open").is_symlink());
+        assert!(find_without_links(&at("d/../d/file")).is_err());
+        assert!(find_without_links(Path::new("d/file")).is_err());
+        nix::unistd::mkfifo(&at("fifo"), Mode::S_IRUSR).expect("a FIFO");
+        // To open it would wait for its other end.
+        let fifo = find_without_links(&at("fifo")).expect("found");
+        assert!(!fifo.metadata().expect("it is open").is_file());
+    }
+}

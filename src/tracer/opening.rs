@@ -1,0 +1,138 @@
+//! What is opened for a recording, from the source that is chosen: events, what tells names, what tells of layers.
+
+use super::choice::{Choice, SourceWish, choose};
+use super::error::TracerError;
+use super::layers::Layers;
+use super::naming::{self, Ground, Names, Naming};
+use super::options::Options;
+use super::plan::{self, Chained, SourceKind, Wanted};
+use super::probes::Probes;
+use super::session::{exact_args, records_everybody};
+use super::source::{self, Opened, RingSizes};
+use super::{inherited_source, perf_source, tracefs_source};
+use crate::capture::header::Host;
+use crate::sys::patience::Patience;
+use crate::sys::perf::Functions;
+use crate::sys::tracefs::Tracefs;
+use crate::sys::{instance, socket};
+use crate::units::Pid;
+
+/// What tells names, and what tells of layers.
+type Tellers = (Naming, Option<Layers>);
+
+/// What was opened, from where, and who tells more.
+pub(super) type OpenedEvents = (Opened, Choice, Tellers);
+
+/// Opens all from the best source that there is, or from the wanted one.
+///
+/// # Errors
+///
+/// [`TracerError`]; what was opened is closed then.
+pub(super) fn open_events(
+    options: &Options,
+    (host, followed, own_name): (&Host, &[Pid], &str),
+    (tracefs, sizes): (&Tracefs, RingSizes),
+    warnings: &mut Vec<String>,
+    patience: &mut Patience<'_>,
+) -> Result<OpenedEvents, TracerError> {
+    // Whatever our own source is: their rings hold memory, and may be written to. Where there are no instances there is
+    // nothing to remove.
+    let _ = instance::remove_stale(tracefs);
+    socket::remove_left();
+    let choice = choose(options.source, tracefs).map_err(TracerError::Source)?;
+    let mut open = |source: SourceKind, warnings: &mut Vec<String>| {
+        let ground = (host, followed, own_name);
+        open_from(source, options, ground, (tracefs, sizes), warnings, patience)
+    };
+    let mut told = Vec::new();
+    let ((opened, tellers), choice) = match open(choice.source, &mut told) {
+        // Memory for another set of rings, a kernel that forbids it: only trying tells.
+        Err(why) if choice.source == SourceKind::Tracefs && options.source == SourceWish::Auto => {
+            let source = SourceKind::Perf;
+            told.clear();
+            let reason = match why {
+                TracerError::Instance(error) => error.to_string(),
+                // It is not the source that cannot be had.
+                TracerError::Names(_) | TracerError::Interrupted(_) => return Err(why),
+                other => other.to_string(),
+            };
+            (open(source, &mut told)?, Choice { source, reason })
+        }
+        opened => (opened?, choice),
+    };
+    warnings.append(&mut told);
+    Ok((opened, choice, tellers))
+}
+
+/// Opens all from this source.
+fn open_from(
+    source: SourceKind,
+    options: &Options,
+    (host, followed, own_name): (&Host, &[Pid], &str),
+    (tracefs, sizes): (&Tracefs, RingSizes),
+    warnings: &mut Vec<String>,
+    patience: &mut Patience<'_>,
+) -> Result<(Opened, Tellers), TracerError> {
+    let (machine, calls) = (host.machine.as_str(), options.calls.as_slice());
+    let (follow, command) = (&options.follow, options.command.as_slice());
+    let ground = Ground { tracefs, source, machine, own_name, calls, follow, command };
+    let naming = naming::choose(options.names, ground, warnings, patience);
+    if let Some(signal) = patience.ended_by() {
+        return Err(TracerError::Interrupted(signal));
+    }
+    let naming = naming.map_err(TracerError::Names)?;
+    let layers = options.layers.then(|| Layers::find(tracefs, source));
+    let of_layers = layers.iter().flat_map(Layers::tracepoints);
+    let probes = naming.probes.iter().flat_map(Probes::tracepoints).chain(of_layers);
+    let probes: Vec<(String, String)> =
+        probes.map(|(group, name)| (group.to_owned(), name.to_owned())).collect();
+    let wanted = Wanted {
+        calls,
+        machine,
+        own_name,
+        names_ring: naming.names.has_ring(),
+        links: naming.names.links(),
+        lists: naming.names.reads(),
+        exact_args: exact_args(options),
+        programs: naming.names != Names::Off,
+        block: options.block,
+        extents: options.extents,
+        devices: &options.devices,
+        uring: options.uring,
+        layers: layers.as_ref().map(Layers::has_probes),
+        chains: Chained {
+            bios: options.chains.is_some(),
+            calls: options.chains.is_some_and(|it| it.calls),
+        },
+        faults: options.faults.then(|| source::fault_point(tracefs)),
+        source,
+        system: records_everybody(options),
+        probes: &probes,
+    };
+    let planned = plan::plan(&wanted);
+    let described = source::describe(planned, tracefs, options.is_default, warnings)?;
+    let functions = options.chains.map_or(Functions::default(), |it| it.functions);
+    let mut opened = match source {
+        SourceKind::Perf => perf_source::open(described, &host.cpus, sizes, functions, warnings)?,
+        SourceKind::Inherited => {
+            let named = options.follow.named(followed);
+            inherited_source::open(described, (&host.cpus, sizes), (followed, &named), warnings)?
+        }
+        SourceKind::Tracefs => {
+            let which = (naming.names, functions);
+            tracefs_source::open(described, tracefs, &host.cpus, sizes, which)?
+        }
+    };
+    if options.exact_args && !exact_args(options) {
+        warnings.push(
+            "no real-time priority to be had (SCHED_FIFO), so what arguments point to is not read; run as root outside of a \
+             container without CAP_SYS_NICE"
+                .to_owned(),
+        );
+    }
+    if naming.names == Names::Event && !exact_args(options) {
+        // Nothing is to be read beside these calls.
+        opened.drained.append(&mut opened.names);
+    }
+    Ok((opened, (naming, layers)))
+}

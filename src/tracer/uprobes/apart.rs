@@ -1,0 +1,75 @@
+//! The helper: opens the files that it is asked about, gives up its rights, looks through their code, and answers.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::question::{self, Asked, Question, SITES_MAX, Said};
+use crate::event::syscall_table::CallId;
+use crate::sites;
+use crate::sys::helper::{self, Bounds};
+use crate::sys::regular;
+
+/// Larger files with code are not looked through: to read their code takes seconds.
+const FILE_BYTES_MAX: u64 = 256 << 20;
+
+/// What the headers of a program may take, from its beginning.
+const HEAD_BYTES: usize = 4096;
+
+/// What one question may take. All that the libraries of a machine take is less than a second.
+pub(super) const BOUNDS: Bounds = Bounds {
+    time: Duration::from_secs(20),
+    cpu: Duration::from_secs(10),
+    memory_bytes: 1 << 30,
+    // One file at a time lies in memory.
+    address_bytes: 4 << 30,
+    answer_bytes: 4 << 20,
+};
+
+/// Answers the question that stands at standard input.
+///
+/// # Errors
+///
+/// Nobody has asked, the rights cannot be given up, nobody listens any more.
+pub fn answer() -> io::Result<()> {
+    helper::limit(&BOUNDS)?;
+    let (question, socket) = helper::asked()?;
+    let question = Question::decode(&question);
+    let Question { pid, calls, files } =
+        question.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))?;
+    let all = PathBuf::from(format!("/proc/{pid}/fd"));
+    let opened: Vec<(Option<File>, bool)> =
+        files.iter().map(|it| (open(&all, *it), it.only_static)).collect();
+    helper::give_up_rights()?;
+    let mut out = BufWriter::new(socket);
+    for (number, (file, only_static)) in opened.into_iter().enumerate() {
+        question::begin(&mut out, number)?;
+        let said = file.map_or(Said::Closed, |it| look_through(&it, only_static, &calls));
+        question::end(&mut out, &said)?;
+    }
+    out.flush()
+}
+
+fn open(all: &Path, asked: Asked) -> Option<File> {
+    regular::open_regular(&all.join(asked.fd.to_string()), true).map(|it| it.0)
+}
+
+/// What a file holds.
+fn look_through(file: &File, only_static: bool, calls: &[CallId]) -> Said {
+    match file.metadata() {
+        Ok(about) if about.len() > FILE_BYTES_MAX => return Said::TooLarge,
+        Ok(about) if about.len() > 0 => {}
+        _ => return Said::NoCode,
+    }
+    let Ok(bytes) = helper::map(file) else { return Said::Closed };
+    let head = bytes.get(..HEAD_BYTES).unwrap_or(&bytes);
+    if only_static && sites::interpreter(head).is_some() {
+        return Said::Linked;
+    }
+    match sites::find(&bytes, calls) {
+        Ok(sites) if sites.sites.len() > SITES_MAX => Said::TooMany,
+        Ok(sites) => Said::Read(sites),
+        Err(_) => Said::NoCode,
+    }
+}

@@ -1,0 +1,257 @@
+//! The files with code that may be used by the recorded programs: found, looked through by the helper, and none of them read here.
+//!
+//! Any user can map any file under the name of a C library. So what is done for a file has its limits: how many files there are, how many
+//! places in them, and the time; those of root come first. What is not looked through is told.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fs::{File, Metadata};
+use std::io::Read;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use super::super::naming::Ground;
+use super::super::options::Follow;
+use super::apart::BOUNDS;
+use super::question::{Answer, Asked, Question, Said};
+use super::{FILES_MAX, SEARCH_NS_MAX, VERB};
+use crate::event::syscall_table::CallId;
+use crate::sites::{self, Sites};
+use crate::sys::helper::{self, Failure};
+use crate::sys::patience::Patience;
+use crate::sys::proc::{self, MappedCode};
+use crate::sys::{clock, regular};
+use crate::units::Pid;
+
+/// A file, and what was found in it.
+#[derive(Debug)]
+pub(super) struct Probed {
+    pub name: String,
+    /// Found, not opened: enough for the kernel to know which file it is.
+    pub file: File,
+    pub sites: Sites,
+    /// Why it was not looked through, or has no probes.
+    pub missed: Option<String>,
+}
+
+/// A file that is not yet looked through.
+#[derive(Debug)]
+struct Found {
+    name: String,
+    file: File,
+    bytes: u64,
+    only_static: bool,
+}
+
+/// What was found.
+#[derive(Debug, Default)]
+pub(super) struct Files {
+    pub all: Vec<Probed>,
+    /// Files that there was no room for.
+    pub left_out: usize,
+}
+
+/// Those with places, and those that were not looked through, each once.
+pub(super) fn probed(ground: Ground<'_>, wanted: &[CallId], patience: &mut Patience<'_>) -> Files {
+    let mut files = Files::default();
+    let until = clock::now().0.saturating_add(SEARCH_NS_MAX);
+    for group in found(ground, &mut files.left_out) {
+        look_through(group, wanted, until, &mut files.all, patience);
+    }
+    files
+}
+
+/// The files by whom they are trusted with: one question is about files of one owner, so that no file can tell lies about one of
+/// another owner. Root's come first.
+fn found(ground: Ground<'_>, left_out: &mut usize) -> Vec<VecDeque<Found>> {
+    let mut seen = BTreeSet::new();
+    let mut groups: BTreeMap<u64, VecDeque<Found>> = BTreeMap::new();
+    let mut count = 0;
+    for (MappedCode { name, link }, only_static) in candidates(ground) {
+        let Some((file, about)) = regular::find_regular(&link, true) else { continue };
+        if !seen.insert((about.dev(), about.ino())) {
+            continue;
+        }
+        if count == FILES_MAX {
+            *left_out += 1;
+            continue;
+        }
+        count += 1;
+        let name = name.rsplit('/').next().unwrap_or_default().to_owned();
+        let found = Found { name, file, bytes: about.len(), only_static };
+        groups.entry(trust(&about)).or_default().push_back(found);
+    }
+    groups.into_values().collect()
+}
+
+/// Root's files that only root can change are one group, those of each other user another one.
+fn trust(about: &Metadata) -> u64 {
+    let is_for_others = about.mode() & (libc::S_IWGRP | libc::S_IWOTH) != 0;
+    match about.uid() {
+        0 if is_for_others => u64::MAX,
+        user => user.into(),
+    }
+}
+
+/// Asks about these until all of them are told of.
+fn look_through(
+    mut waiting: VecDeque<Found>,
+    wanted: &[CallId],
+    until: u64,
+    files: &mut Vec<Probed>,
+    patience: &mut Patience<'_>,
+) {
+    while !waiting.is_empty() {
+        if clock::now().0 >= until || patience.is_over() {
+            let why = if patience.is_over() { "a signal came" } else { "the time was up" };
+            files.extend(waiting.drain(..).filter_map(|it| it.missed(why)));
+            return;
+        }
+        let asked = |it: &Found| Asked { fd: it.file.as_raw_fd(), only_static: it.only_static };
+        let question = Question {
+            pid: std::process::id(),
+            calls: wanted.to_vec(),
+            files: waiting.iter().map(asked).collect(),
+        };
+        let lengths: Vec<u64> = waiting.iter().map(|it| it.bytes).collect();
+        let told = helper::ask(&[VERB], &question.encode(), &BOUNDS, patience);
+        let Answer { said, at_hand } = Answer::decode(&told.answer, &question, &lengths);
+        let is_of_all = told.failure.as_ref().is_some_and(Failure::is_of_all);
+        // What the files before it used up is not its fault: it is asked about once more, first.
+        let is_innocent = is_of_all && !said.is_empty();
+        let why = told.failure.map_or("the answer makes no sense".to_owned(), |it| it.to_string());
+        let mut left: BTreeMap<usize, Found> = waiting.drain(..).enumerate().collect();
+        for (place, said) in said {
+            files.extend(left.remove(&place).and_then(|it| it.looked_through(said)));
+        }
+        let blamed = at_hand.or_else(|| left.keys().next().copied()).filter(|_| !is_innocent);
+        let blamed = blamed.and_then(|it| left.remove(&it));
+        files.extend(blamed.and_then(|it| it.missed(&why)));
+        waiting = left.into_values().collect();
+    }
+}
+
+impl Found {
+    fn looked_through(self, said: Said) -> Option<Probed> {
+        let why = match said {
+            Said::Read(sites) if sites == Sites::default() => return None,
+            Said::Read(sites) => {
+                let Self { name, file, .. } = self;
+                return Some(Probed { name, file, sites, missed: None });
+            }
+            // Others are no files whose code is known here.
+            Said::NoCode | Said::Linked => return None,
+            Said::TooMany => "has more places than are probed",
+            Said::TooLarge => "has more than 256 MiB",
+            Said::Closed => "cannot be opened",
+        };
+        self.missed(why)
+    }
+
+    /// Told, unless it would not have been probed anyway.
+    fn missed(self, why: &str) -> Option<Probed> {
+        let Self { name, file, only_static, .. } = self;
+        let probed = Probed { name, file, sites: Sites::default(), missed: Some(why.to_owned()) };
+        (!only_static).then_some(probed)
+    }
+}
+
+/// Files that are mapped as code; true for those that matter only if nothing links them.
+fn candidates(ground: Ground<'_>) -> Vec<(MappedCode, bool)> {
+    let own = std::fs::read_link("/proc/self/exe").unwrap_or_default();
+    let mut files = proc::mapped_code("self");
+    // What the launched program will use of the C library is what we use. Our own calls are of no concern.
+    files.retain(|it| Path::new(&it.name) != own);
+    files.retain(|it| is_c_library(&it.name));
+    files.extend(ground.command.first().into_iter().flat_map(|it| launched(it)));
+    let mut files: Vec<(MappedCode, bool)> = files.into_iter().map(|it| (it, false)).collect();
+    let mut of = |pids: Vec<Pid>| {
+        let code = pids.into_iter().flat_map(|it| proc::mapped_code(&it.to_string()));
+        let known = code.map(|it| {
+            let is_library = is_c_library(&it.name);
+            (it, !is_library)
+        });
+        files.extend(known.filter(|it| !it.1 || !it.0.name.contains(".so")));
+    };
+    match ground.follow {
+        Follow::System => of(proc::processes()),
+        Follow::Attached(roots) => {
+            let roots: Vec<_> = roots.iter().copied().map(Pid).collect();
+            of(proc::with_descendants(&roots));
+        }
+        Follow::Launched => {}
+    }
+    files
+}
+
+/// True for what has the system calls of nearly all programs. To look through every library of a machine takes seconds.
+fn is_c_library(name: &str) -> bool {
+    let name = name.rsplit('/').next().unwrap_or_default();
+    let known = ["libc.", "libc-", "libpthread.", "libpthread-", "ld-", "ld."];
+    known.iter().any(|it| name.starts_with(it))
+}
+
+/// The program that a command starts, and what starts or links it.
+fn launched(command: &str) -> Vec<MappedCode> {
+    let mut files = Vec::new();
+    let mut next = in_path(command);
+    // A script's interpreter may be one; then what links that.
+    while let Some(link) = next.filter(|_| files.len() < 4) {
+        let head = head(&link);
+        next = match head.strip_prefix(b"#!") {
+            Some(line) => {
+                let line = line.split(|it| *it == b'\n').next().unwrap_or_default();
+                let word = line.split(u8::is_ascii_whitespace).find(|it| !it.is_empty());
+                word.map(|it| PathBuf::from(String::from_utf8_lossy(it).into_owned()))
+            }
+            None => sites::interpreter(&head).map(PathBuf::from),
+        };
+        files.push(MappedCode { name: link.display().to_string(), link });
+    }
+    files
+}
+
+/// The first bytes of a program; empty if it is no regular file: a FIFO would have us wait.
+fn head(program: &Path) -> Vec<u8> {
+    let mut head = vec![0; 4096];
+    let opened = regular::open_regular(program, true);
+    let read = opened.and_then(|it| (&it.0).read(&mut head).ok());
+    head.truncate(read.unwrap_or(0));
+    head
+}
+
+/// The file that a command means.
+fn in_path(command: &str) -> Option<PathBuf> {
+    if command.contains('/') {
+        return Some(command.into());
+    }
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|it| it.join(command)).find(|it| it.is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_script_leads_to_its_interpreter_and_to_what_links_that() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let script = dir.path().join("script");
+        std::fs::write(&script, "#! /bin/sh -e\n").expect("written");
+        let names: Vec<String> =
+            launched(script.to_str().expect("text")).into_iter().map(|it| it.name).collect();
+        assert_eq!(names.get(..2), Some(&[script.display().to_string(), "/bin/sh".to_owned()][..]));
+        assert!(names.get(2).is_some_and(|it| it.contains("ld-")), "{names:?}");
+    }
+
+    /// Does not end if the FIFO is opened.
+    #[test]
+    fn an_interpreter_that_is_a_fifo_is_not_opened() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| dir.path().join(name);
+        nix::unistd::mkfifo(&at("fifo"), nix::sys::stat::Mode::S_IRWXU).expect("a FIFO");
+        std::fs::write(at("script"), format!("#!{}\n", at("fifo").display())).expect("written");
+        assert_eq!(launched(at("script").to_str().expect("text")).len(), 2);
+        assert_eq!(launched(at("fifo").to_str().expect("text")).len(), 1);
+    }
+}
