@@ -10,7 +10,7 @@ use crate::units::KernelTime;
 
 /// The clock of all records and facts: `CLOCK_MONOTONIC` as the kernel stamps it, ns.
 ///
-/// In a time namespace our own is another one (time_namespaces(7)): the kernel adds an offset to what we are told, and none to
+/// In a time namespace our own is another one (`time_namespaces(7)`): the kernel adds an offset to what we are told, and none to
 /// what it writes into records.
 pub fn now() -> KernelTime {
     let own = nanoseconds(ClockId::CLOCK_MONOTONIC);

@@ -162,13 +162,9 @@ impl Session {
         let (disks, own_name, cpus) = (disks::disks(), own_name(), host.cpus.clone());
         let sizes = options.ring_sizes(host.cpus.len());
         let before = followed(options, held)?;
-        let (opened, choice, (mut naming, layers)) = open_events(
-            options,
-            (&host, &before, &own_name),
-            (tracefs, sizes),
-            &mut warnings,
-            patience,
-        )?;
+        let (whose, rings) = ((&host, &before[..], own_name.as_str()), (tracefs, sizes));
+        let (opened, choice, (mut naming, layers)) =
+            open_events(options, whose, rings, &mut warnings, patience)?;
         let Opened { source, drained, names: names_rings, ring_bytes } = opened;
         let (names, layouts) = (naming.names, layouts(source.as_ref())?);
         let its_rings = (names_rings, layouts.as_slice());
@@ -209,12 +205,10 @@ impl Session {
             .with_chains(options.chains.map(|it| it.functions.user.is_some()));
         threads.write_to(log, &own_name)?;
         let call_cost_ns = gauge.and_then(Gauge::finish);
-        if let Some(tid) = gauge_thread {
-            snapshot::send(&threads.to_log, vec![snapshot::own_task(tid)]);
-        }
-        // Before the snapshot, which finds it as we are.
+        // Before the snapshot, which finds the program as we are.
         let user = held.and_then(|it| Some(snapshot::user(it.pid(), it.user()?)));
-        snapshot::send(&threads.to_log, Vec::from_iter(user));
+        let gauge_task = gauge_thread.map(snapshot::own_task);
+        snapshot::send(&threads.to_log, gauge_task.into_iter().chain(user).collect());
         // The same: who mounts something meanwhile is heard.
         let mounts = options.extents.then(MountWatch::new).transpose();
         let mounts = mounts.map_err(TracerError::system("watch what is mounted"))?;

@@ -137,6 +137,7 @@ mod tests {
         let told = watch.told().expect("it was off");
         assert!(told.contains(": main between 0.300 s and 1.500 s after the start;"), "{told}");
         // Our own doing.
+        // ORDERING: as the session does.
         is_over.store(true, Ordering::Release);
         look(&mut watch, 2000, "0\n");
         look(&mut watch, 3000, "1\n");

@@ -301,7 +301,7 @@ mod tests {
     #[test]
     fn no_call_is_told_of_more_than_there_is() {
         let mut checked = Vec::new();
-        for call in CallId::all().map(|it| it.call()) {
+        for call in CallId::all().map(CallId::call) {
             let Ok(prototype) = Prototype::new(call) else { continue };
             let buffers = (0..5).filter(|it| call.is_buffer(*it));
             for (buffer, length) in buffers.flat_map(|it| {
