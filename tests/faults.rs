@@ -407,7 +407,7 @@ fn limits_that_are_too_low() {
     for (limit, number, help) in [("-s", "64", "ulimit -s 8192"), ("-n", "8", "ulimit -n 1024")] {
         let at = dir.path().join(limit);
         let script = format!(
-            "ulimit {limit} {number}; exec {BINARY} --no-archive -o {}/ -- sh -c 'ulimit {limit}'",
+            "ulimit -S {limit} {number}; exec {BINARY} --no-archive -o {}/ -- sh -c 'ulimit {limit}'",
             at.display()
         );
         let run = |command: &mut Command| process::run(command, TIMEOUT).expect("it ends");
