@@ -12,7 +12,9 @@ use tempfile::TempDir;
 
 use support::need::Need;
 use support::process::{Finished, run};
-use support::recording::{BINARY, Recording, TIMEOUT, can_record, iotrace, record, recorder};
+use support::recording::{
+    BINARY, Recording, TIMEOUT, can_record, compile, iotrace, record, recorder,
+};
 use support::{scratch_dir, text};
 
 /// Capabilities as bits (linux/capability.h).
@@ -283,29 +285,10 @@ fn outputs_under_sudo_are_the_callers() {
     assert_eq!(fs::read_dir(&inside).expect("ours").count(), 0);
 }
 
-/// Who owns the directory puts one with links in the place of the unfinished archive. Arguments: the directory, the victim's.
-const EXCHANGE: &str = "
-import os, sys, time
-place, victim = sys.argv[1:]
-part = place + '/t.otf2.part'
-os.makedirs(place + '/mine/t')
-os.symlink(victim + '/made', place + '/mine/t.def')
-os.symlink(victim + '/secret', place + '/mine/t.otf2')
-os.link(place + '/mine/t.def', place + '/mine/t/0.evt', follow_symlinks=False)
-print('ready', flush=True)
-end = time.time() + 60
-while time.time() < end:
-    try:
-        os.rename(part, place + '/gone')
-        os.rename(place + '/mine', part)
-        break
-    except FileNotFoundError: pass
-";
-
 /// Fails if root's rights follow what the owner of a directory has put in the place of what is written.
 #[test]
 fn an_exchanged_directory_is_not_written_to_by_root() {
-    if !can_record(&[Need::Program("python3"), Need::Program("setpriv")]) {
+    if !can_record(&[Need::Program("setpriv")]) {
         return;
     }
     let (dir, others) = others_directory();
@@ -318,17 +301,9 @@ fn an_exchanged_directory_is_not_written_to_by_root() {
         &[],
         &["dd", "if=/dev/zero", "of=/dev/null", "bs=1", "count=50021"],
     );
+    let program = compile("exchange.c", dir.path());
     let mut attacker = Command::new("setpriv");
-    attacker.args([
-        "--reuid",
-        "65534",
-        "--regid",
-        "65534",
-        "--clear-groups",
-        "python3",
-        "-c",
-        EXCHANGE,
-    ]);
+    attacker.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", &program]);
     attacker.args([&others, &victim]).stdout(Stdio::piped());
     let mut attacker = attacker.spawn().expect("it starts");
     let mut ready = [0; 6];
