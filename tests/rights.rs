@@ -240,7 +240,7 @@ fn outputs_under_sudo_are_the_callers() {
     let (dir, others) = others_directory();
     let log = small_log(dir.path());
     fs::set_permissions(&log, fs::Permissions::from_mode(0o644)).expect("ours");
-    let log = text(&log);
+    let (log, strace) = (text(&log), dir.path().join("log.strace"));
     let all: [&[&str]; 9] = [
         &["--", "true"],
         &["-o", "dir/", "--", "true"],
@@ -249,7 +249,7 @@ fn outputs_under_sudo_are_the_callers() {
         &["replay", "plan", log, "-o", "plan.ioplan"],
         &["replay", "export", log, "--fio", "fio"],
         &["summary", log, "--to", "summary"],
-        &["import", text(&dir.path().join("log.strace")), "-o", "imported.iocap"],
+        &["import", text(&strace), "-o", "imported.iocap"],
         &["convert", "imported.iocap"],
     ];
     for arguments in all {
