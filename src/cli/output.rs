@@ -104,9 +104,9 @@ impl OpenOutput {
     pub(super) fn refuse_existing(&self) -> Result<(), CliError> {
         for path in self.output.archive_parts() {
             let found = self.directory.find(path.file_name().unwrap_or_default());
-            match found.map_err(|source| CliError::Create { path: path.clone(), source })? {
-                Some(_) => return Err(CliError::Exists { path }),
-                None => {}
+            let failed = |source| CliError::Create { path: path.clone(), source };
+            if found.map_err(failed)?.is_some() {
+                return Err(CliError::Exists { path });
             }
         }
         Ok(())
