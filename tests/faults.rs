@@ -12,6 +12,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
 
+use support::mounted::Mounted;
 use support::need::Need;
 use support::process::{self, Finished};
 use support::recording::{
@@ -364,4 +365,82 @@ fn what_a_killed_tracer_leaves_is_removed() {
     kill(Pid::from_raw(alive.id().try_into().expect("a pid")), Signal::SIGTERM).expect("it runs");
     alive.wait().expect("it is ours");
     assert_eq!(of(alive.id()), 0);
+}
+
+/// Fails if a limit on the size of files ends the tracer without a word, or if the program does not die by it as it does without us.
+#[test]
+fn a_limit_on_the_size_of_files() {
+    if !can_record(&[]) {
+        return;
+    }
+    let _alone = alone();
+    let dir = scratch_dir("faults");
+    let at = |name: &str| dir.path().join(name).display().to_string();
+    let script = format!(
+        "ulimit -f 40; exec {BINARY} --no-archive -o {}/ -- sh -c '\
+         dd if=/dev/zero of={} bs=65536 count=1 2>/dev/null; echo $?; \
+         dd if=/dev/zero of=/dev/null bs=1 count=300000 2>/dev/null'",
+        at("trace"),
+        at("large")
+    );
+    let finished =
+        process::run(Command::new("sh").args(["-c", &script]), TIMEOUT).expect("it ends");
+    let said = finished.stderr();
+    assert!(said.contains("File too large") && said.contains("ulimit -f unlimited"), "{said}");
+    // 128 and SIGXFSZ.
+    assert_eq!(finished.stdout(), "153\n", "{said}");
+    assert_eq!(
+        finished.status.code(),
+        Some(125),
+        "the program's 0 does not say that the log is short"
+    );
+    Recording::open(&dir.path().join("trace/traces.iocap")).assert_books_balance();
+}
+
+/// Fails if limits that are too low are not raised and given back to the program, or if it is not said which ones when they cannot be.
+#[test]
+fn limits_that_are_too_low() {
+    if !can_record(&[Need::Program("setpriv")]) {
+        return;
+    }
+    let dir = scratch_dir("faults");
+    for (limit, number, help) in [("-s", "64", "ulimit -s 8192"), ("-n", "8", "ulimit -n 1024")] {
+        let at = dir.path().join(limit);
+        let script = format!(
+            "ulimit -S {limit} {number}; exec {BINARY} --no-archive -o {}/ -- sh -c 'ulimit {limit}'",
+            at.display()
+        );
+        let run = |command: &mut Command| process::run(command, TIMEOUT).expect("it ends");
+        let finished = run(Command::new("sh").args(["-c", &script])).success();
+        assert_eq!(finished.stdout(), format!("{number}\n"), "{}", finished.stderr());
+        let script = format!("ulimit {limit} {number}; exec {BINARY} list");
+        let bare = ["--bounding-set=-all", "--inh-caps=-all", "sh", "-c", &script];
+        assert_refused(&run(Command::new("setpriv").args(bare)), &[help]);
+    }
+}
+
+/// Fails if a log that the disk has not taken counts as written.
+#[test]
+fn a_disk_that_fails_when_the_log_is_written_back() {
+    let needs = [Need::Loop, Need::Program("mkfs.ext2"), Need::Program("mount")];
+    if !can_record(&needs) {
+        return;
+    }
+    let _alone = alone();
+    let dir = scratch_dir("faults");
+    let below = dir.path().join("below");
+    fs::create_dir(&below).expect("space");
+    // The file system has room for a log that its disk has not.
+    let kernel = Mounted::of_kernel(&below, "tmpfs", "size=8m");
+    let disk = Mounted::new(kernel.path(), "ext2", 64 << 20);
+    process::run(&mut Command::new("sync"), TIMEOUT).expect("it ends");
+    let filler = format!("cat /dev/zero > {}/filler", below.display());
+    process::run(Command::new("sh").args(["-c", &filler]), TIMEOUT).expect("it ends");
+    let program = ["dd", "if=/dev/zero", "of=/dev/null", "bs=1", "count=200003"];
+    let mut command = recorder(&disk.path().join("trace"), &[], &program);
+    let finished = process::run(&mut command, TIMEOUT).expect("it ends");
+    let said = finished.stderr();
+    assert!(said.contains("the disk has not taken"), "{said}");
+    assert!(!said.contains("wrote "), "{said}");
+    assert_eq!(finished.status.code(), Some(125), "{said}");
 }

@@ -4,6 +4,7 @@ mod support;
 
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -14,7 +15,7 @@ use nix::pty::{OpenptyResult, openpty};
 
 use support::need::Need;
 use support::process;
-use support::recording::{BINARY, Recording, TIMEOUT, alone, can_record, wait_until};
+use support::recording::{BINARY, Recording, TIMEOUT, alone, can_record, compile, wait_until};
 use support::scratch_dir;
 
 /// A shell at a terminal of its own.
@@ -169,4 +170,70 @@ fn the_terminal_is_closed() {
     let recording = Recording::open(&file("trace/traces.iocap"));
     recording.assert_whole();
     assert_eq!(recording.info["exit_signal"], 1);
+}
+
+/// A directory in which the user of `--as-user` may write, in one that is root's.
+fn for_nobody() -> (tempfile::TempDir, PathBuf) {
+    let dir = scratch_dir("terminal");
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).expect("ours");
+    let free = dir.path().join("free");
+    fs::create_dir(&free).expect("space");
+    fs::set_permissions(&free, fs::Permissions::from_mode(0o1777)).expect("ours");
+    (dir, free)
+}
+
+/// Fails if a program of another user can type into the terminal of root's shell, or if its output or exit code get lost.
+#[test]
+fn another_users_program_cannot_type() {
+    if !can_record(&[Need::Program("setsid")]) {
+        return;
+    }
+    let (dir, free) = for_nobody();
+    let program = compile("typist.c", dir.path());
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("ours");
+    let shell = Shell::new(
+        dir.path(),
+        "TRACER --as-user nobody --no-archive -o DIR/trace/ -- DIR/typist 'touch DIR/free/owned
+'; exit $?",
+    );
+    let screen = shell.screen();
+    let mut shell = shell;
+    let code = shell.wait().code();
+    let screen = screen.join().expect("it reads to the end");
+    assert!(screen.contains("cannot type: "), "{screen}");
+    assert_eq!((code, free.join("owned").exists()), (Some(6), false), "{screen}");
+}
+
+/// Fails if keys of job control do not do to a program of another user what they do to one's own.
+#[test]
+fn another_users_program_is_controlled_by_keys() {
+    if !can_record(&[Need::Program("setsid")]) {
+        return;
+    }
+    let _alone = alone();
+    let (dir, free) = for_nobody();
+    let file = |name: &str| free.join(name);
+    let mut shell = Shell::new(
+        dir.path(),
+        "TRACER --as-user nobody --no-archive -o DIR/trace/ -- sh -c '
+            trap \"echo caught; exit 7\" INT; echo $PPID > DIR/free/tracer; echo $$ > DIR/free/program
+            touch DIR/free/ready; while :; do sleep 0.1; done'; \
+         touch DIR/free/suspended; while ! [ -e DIR/free/go ]; do sleep 0.05; done; fg; exit $?",
+    );
+    let screen = shell.screen();
+    wait_until("it is recorded", || file("ready").exists());
+    shell.types(0x1a);
+    wait_until("the shell goes on", || file("suspended").exists());
+    for who in ["tracer", "program"] {
+        let states = states(&file(who));
+        assert!(!states.is_empty() && states.chars().all(|it| it == 'T'), "{who}: {states}");
+    }
+    fs::write(file("go"), "").expect("write it");
+    wait_until("both go on", || !states(&file("program")).contains('T'));
+    shell.types(0x03);
+    let code = shell.wait().code();
+    let screen = screen.join().expect("it reads to the end");
+    assert!(screen.contains("caught"), "{screen}");
+    assert_eq!(code, Some(7), "{screen}");
+    Recording::open(&dir.path().join("trace/traces.iocap")).assert_whole();
 }

@@ -4,8 +4,7 @@ use std::convert::Infallible;
 use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::AsRawFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 use super::args::{AnalyseArgs, LatencyArgs, LayerArg, PrintArgs};
@@ -24,6 +23,7 @@ use crate::operation::Sink;
 use crate::pipeline::{self, Summary};
 use crate::report;
 use crate::sys::files as sys_files;
+use crate::sys::output_dir::{NewFile, Users};
 use crate::text::table::{Form, Report};
 
 /// `iotrace-perf summary`.
@@ -100,7 +100,7 @@ pub(super) fn on_log(
         return Ok(ExitCode::SUCCESS);
     }
     let (log, place) = private_log()?;
-    let mut recorded = record::capture(&args.capture, || Ok(place), |_| log.try_clone())?;
+    let mut recorded = record::capture(&args.capture, |_| Ok(place), |_| log.try_clone())?;
     recorded.work(work, "nothing was worked out");
     recorded.end()
 }
@@ -110,7 +110,7 @@ pub(super) fn private_log() -> Result<(File, LogPlace), CliError> {
     let directory = std::env::temp_dir();
     let log = sys_files::create_unnamed(&directory)
         .map_err(|source| CliError::Create { path: directory.join("(unnamed)"), source })?;
-    let path = PathBuf::from(format!("/proc/self/fd/{}", log.as_raw_fd()));
+    let path = sys_files::path_of(&log);
     let shown = format!("a file without a name in {} (TMPDIR)", directory.display());
     Ok((log, LogPlace { path, shown }))
 }
@@ -167,9 +167,9 @@ pub(super) fn print(
 }
 
 /// A file that was not there.
-pub(super) fn new_file(path: &Path) -> Result<File, CliError> {
+pub(super) fn new_file(path: &Path) -> Result<NewFile, CliError> {
     let path = path.to_owned();
-    sys_files::create_new(&path).map_err(|source| match source.kind() {
+    NewFile::create(&path, &Users::caller()).map_err(|source| match source.kind() {
         io::ErrorKind::AlreadyExists => CliError::Exists { path },
         _ => CliError::Create { path, source },
     })
@@ -181,7 +181,11 @@ pub(super) fn output(
     has_program: bool,
 ) -> Result<Box<dyn Write + Send>, CliError> {
     match to {
-        Some(path) => Ok(Box::new(new_file(path)?)),
+        Some(path) => {
+            let mut made = new_file(path)?;
+            made.keep();
+            Ok(Box::new(made.file().try_clone().map_err(CliError::Output)?))
+        }
         None if has_program => Ok(Box::new(io::stderr())),
         None => Ok(Box::new(io::stdout())),
     }

@@ -12,7 +12,7 @@ use indicatif::{ProgressBar, ProgressBarIter, ProgressFinish, ProgressStyle};
 use super::args::ConvertArgs;
 use super::error::CliError;
 use super::exit_lines;
-use super::output::{Output, substitute};
+use super::output::{OpenOutput, Output, substitute};
 use super::say;
 use super::signals::Signals;
 use super::unfinished::Unfinished;
@@ -24,6 +24,7 @@ use crate::capture::later::{self, Later};
 use crate::operation::{Sink, Step};
 use crate::otf2::{EndFacts, OtfError, OtfOptions, OtfSink, OtfSummary};
 use crate::pipeline::{self, PipelineError, Summary};
+use crate::sys::output_dir::Users;
 use crate::sys::patience::Patience;
 use crate::sys::{limits, regular, spawn};
 use crate::units::KernelTime;
@@ -43,28 +44,40 @@ pub(super) fn run(args: &ConvertArgs) -> Result<ExitCode, CliError> {
         Some(text) => Output::parse(&substitute(text)?)?,
         None => Output::beside(&args.log)?,
     };
-    output.prepare()?;
+    let output = output.open(&Users::caller())?;
     let mut signals = Signals::new().map_err(CliError::Output)?;
     let mut patience = Patience::new(&mut signals, None);
-    let converted = convert(&args.log, Some(&output), &mut || !patience.is_over());
+    let log = LogPaths { path: &args.log, shown: &args.log, is_kept: true };
+    let converted = convert(log, Some(&output), &mut || !patience.is_over());
     if let (Err(CliError::Interrupted), Some(signal)) = (&converted, patience.ended_by()) {
         say("interrupted: no archive was made");
         spawn::die_by(signal);
     }
-    exit_lines::print(&args.log, Some(&output), &converted?);
+    exit_lines::print(log, Some(&output.output), &converted?);
     Ok(ExitCode::SUCCESS)
+}
+
+/// The paths of a log.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LogPaths<'a> {
+    /// By which it is opened: for one that was just written the descriptor's.
+    pub(super) path: &'a Path,
+    /// For people.
+    pub(super) shown: &'a Path,
+    /// Not true if the disk has not taken it.
+    pub(super) is_kept: bool,
 }
 
 /// Works through the log; with an output, into an archive. `go_on` is asked now and then.
 pub(super) fn convert(
-    log: &Path,
-    output: Option<&Output>,
+    log: LogPaths<'_>,
+    output: Option<&OpenOutput>,
     go_on: &mut dyn FnMut() -> bool,
 ) -> Result<Converted, CliError> {
-    let Opened { items, header, .. } = open(log, false)?;
+    let Opened { items, header, .. } = open(log.path, false)?;
     match output {
-        None => read_log(log, items, header, go_on),
-        Some(output) => write_archive(log, items, header, output, go_on),
+        None => read_log(log.shown, items, header, go_on),
+        Some(output) => write_archive(log.shown, items, header, output, go_on),
     }
 }
 
@@ -128,7 +141,7 @@ fn write_archive(
     log: &Path,
     items: Items,
     header: Header,
-    output: &Output,
+    output: &OpenOutput,
     go_on: &mut dyn FnMut() -> bool,
 ) -> Result<Converted, CliError> {
     let options = OtfOptions {
@@ -141,15 +154,18 @@ fn write_archive(
     let failed = |error: CliError| archive_error(log, output, &error);
     output.refuse_existing().map_err(failed)?;
     let unfinished = Unfinished::new(output).map_err(failed)?;
-    let sink = OtfSink::create(unfinished.directory(), &output.name, &header, options)
-        .map_err(|it| archive_error(log, output, &it))?;
-    let converted = fill_archive(log, (items, header), sink, output, go_on)?;
+    let converted = {
+        let _as = unfinished.enter().map_err(failed)?;
+        let sink = OtfSink::create(&unfinished.path(), &output.output.name, &header, options)
+            .map_err(|it| archive_error(log, output, &it))?;
+        fill_archive(log, (items, header), sink, output, go_on)?
+    };
     unfinished.finish().map_err(failed)?;
     Ok(converted)
 }
 
-fn archive_error(log: &Path, output: &Output, error: &dyn Error) -> CliError {
-    CliError::Archive { path: output.archive(), log: log.into(), message: error.to_string() }
+fn archive_error(log: &Path, output: &OpenOutput, error: &dyn Error) -> CliError {
+    CliError::Archive { path: output.output.archive(), log: log.into(), message: error.to_string() }
 }
 
 /// Works through the log into an archive that was begun.
@@ -157,7 +173,7 @@ fn fill_archive(
     log: &Path,
     (items, header): (Items, Header),
     sink: OtfSink,
-    output: &Output,
+    output: &OpenOutput,
     go_on: &mut dyn FnMut() -> bool,
 ) -> Result<Converted, CliError> {
     let failed = |error: &OtfError| archive_error(log, output, error);

@@ -1,10 +1,9 @@
 //! The last lines: what was written, how large, how to open it, what was lost, and whether the books agree.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::time::Duration;
 
-use super::convert::Converted;
+use super::convert::{Converted, LogPaths};
 use super::output::Output;
 use super::say;
 use super::values::STACK_BYTES_MAX;
@@ -23,9 +22,12 @@ const LOCATIONS_OF_USUAL_LIMIT: u64 = 1000;
 const WALL_MOVED_NS: u64 = 100_000_000;
 
 /// Prints them to standard error.
-pub(super) fn print(log: &Path, output: Option<&Output>, converted: &Converted) {
-    let bytes = std::fs::metadata(log).map_or(0, |it| it.len());
-    say(&format!("wrote {}", log.display()));
+pub(super) fn print(log: LogPaths<'_>, output: Option<&Output>, converted: &Converted) {
+    let LogPaths { path, shown: log, is_kept } = log;
+    let bytes = std::fs::metadata(path).map_or(0, |it| it.len());
+    if is_kept {
+        say(&format!("wrote {}", log.display()));
+    }
     if let (Some(output), Some(archive)) = (output, &converted.archive) {
         say(&format!("wrote {0}; open it: vampir {0}", output.archive().display()));
         if archive.locations > LOCATIONS_OF_USUAL_LIMIT {

@@ -7,9 +7,9 @@ use std::process::ExitCode;
 
 use super::args::{FromArg, ImportArgs};
 use super::error::CliError;
-use super::say;
+use super::{analyse, say};
 use crate::import::{Format, ImportError, Notes, import};
-use crate::sys::files;
+use crate::sys::output_dir::NewFile;
 
 /// What is read at once; formats are told by what stands in it.
 const READ_BYTES: usize = 256 << 10;
@@ -35,17 +35,12 @@ pub(super) fn run(args: &ImportArgs) -> Result<ExitCode, CliError> {
 
 /// Without the log if nothing becomes of it.
 fn write(args: &ImportArgs, input: impl BufRead) -> Result<(Notes, Format), CliError> {
-    let output = &args.output;
-    let out = files::create_new(output).map_err(|source| match source.kind() {
-        std::io::ErrorKind::AlreadyExists => CliError::Exists { path: output.clone() },
-        _ => CliError::Create { path: output.clone(), source },
-    })?;
+    let mut made: NewFile = analyse::new_file(&args.output)?;
+    let out = made.file().try_clone().map_err(CliError::Output)?;
     let imported = import(input, args.from.map(format), &name(&args.file), out);
-    imported.map(|(_, notes, format)| (notes, format)).map_err(|error| {
-        // It was made a moment ago, and by us.
-        let _ = std::fs::remove_file(output);
-        failed(&args.file, &error)
-    })
+    let (_, notes, format) = imported.map_err(|error| failed(&args.file, &error))?;
+    made.keep();
+    Ok((notes, format))
 }
 
 fn failed(file: &Path, error: &ImportError) -> CliError {

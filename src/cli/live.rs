@@ -38,7 +38,7 @@ pub(super) fn run(args: &LiveArgs) -> Result<ExitCode, CliError> {
         printer = Some(std::thread::Builder::new().name("iotrace-live".into()).spawn(print)?);
         log.try_clone()
     };
-    let mut recorded = record::capture(&args.capture, || Ok(place), start_printing);
+    let mut recorded = record::capture(&args.capture, |_| Ok(place), start_printing);
     ended.set();
     if let (Ok(recorded), Some(printer)) = (&mut recorded, &printer) {
         recorded.wait_for(printer, &ended);

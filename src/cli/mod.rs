@@ -40,7 +40,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::sys::helper;
+use crate::sys::{helper, limits};
 use crate::text::escape;
 use crate::tracer::{symbols, unwinding, uprobes};
 use args::{Args, Verb};
@@ -52,6 +52,10 @@ pub const FAILURE: u8 = 125;
 
 /// Runs the command. Ends with the traced program's status, if there was one.
 pub fn main() -> ExitCode {
+    if let Err(error) = limits::be_sufficient() {
+        say(&format!("error: {error}"));
+        return ExitCode::from(FAILURE);
+    }
     let args = match Args::try_parse() {
         Ok(args) => args,
         Err(error) => {

@@ -1,10 +1,12 @@
 //! Where the outputs go.
 
 use std::ffi::{OsStr, OsString};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::error::CliError;
+use crate::sys::output_dir::{NewFile, OutputDirectory, Users};
 
 /// The files of one recording or conversion.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,32 +72,62 @@ impl Output {
         self.directory.join(format!("{}.otf2.part", self.name))
     }
 
+    /// Opens the directory, which is made if it is for them; refuses to write over anything of an archive.
+    pub(super) fn open(self, users: &Users) -> Result<OpenOutput, CliError> {
+        let failed = |source| CliError::Create { path: self.directory.clone(), source };
+        let opened = OutputDirectory::open(&self.directory, users);
+        let is_missing = opened.as_ref().is_err_and(|it| it.kind() == io::ErrorKind::NotFound);
+        let (directory, made) = if is_missing && self.own_directory {
+            let parent = OutputDirectory::parent_of(&self.directory, users);
+            let (parent, name) = parent.map_err(failed)?;
+            (parent.make_directory(&name).map_err(failed)?, Some((parent, name)))
+        } else {
+            (opened.map_err(failed)?, None)
+        };
+        let open = OpenOutput { output: self, directory, made };
+        open.refuse_existing()?;
+        Ok(open)
+    }
+}
+
+/// The files of one recording or conversion, in the held directory.
+#[derive(Debug)]
+pub(super) struct OpenOutput {
+    pub(super) output: Output,
+    pub(super) directory: OutputDirectory,
+    /// The directory was made for them: where, and under which name.
+    made: Option<(OutputDirectory, OsString)>,
+}
+
+impl OpenOutput {
     /// Refuses to write over anything of an archive.
     pub(super) fn refuse_existing(&self) -> Result<(), CliError> {
-        let is_there = |it: &PathBuf| it.symlink_metadata().is_ok();
-        match self.archive_parts().into_iter().find(is_there) {
-            Some(path) => Err(CliError::Exists { path }),
-            None => Ok(()),
-        }
-    }
-
-    /// The same; makes the directory if it is ours to make.
-    pub(super) fn prepare(&self) -> Result<(), CliError> {
-        self.refuse_existing()?;
-        let is_there = self.directory.is_dir();
-        let trusted = || crate::sys::files::is_trustworthy(&self.directory).unwrap_or(false);
-        if is_there && nix::unistd::geteuid().is_root() && !trusted() {
-            return Err(CliError::Usage(format!(
-                "everybody may put links into {}: root does not write there; use -o with \
-                 another directory",
-                self.directory.display()
-            )));
-        }
-        if self.own_directory && !is_there {
-            crate::sys::files::create_new_directory(&self.directory)
-                .map_err(|source| CliError::Create { path: self.directory.clone(), source })?;
+        for path in self.output.archive_parts() {
+            let found = self.directory.find(path.file_name().unwrap_or_default());
+            let failed = |source| CliError::Create { path: path.clone(), source };
+            if found.map_err(failed)?.is_some() {
+                return Err(CliError::Exists { path });
+            }
         }
         Ok(())
+    }
+
+    /// Makes the log.
+    pub(super) fn create_log(&self) -> Result<NewFile, CliError> {
+        let path = self.output.log();
+        let name = path.file_name().unwrap_or_default().to_owned();
+        NewFile::create_in(self.directory.clone(), name).map_err(|source| match source.kind() {
+            io::ErrorKind::AlreadyExists => CliError::Exists { path },
+            _ => CliError::Create { path, source },
+        })
+    }
+
+    /// Nothing is in it: a directory that was made for it goes.
+    pub(super) fn discard(self) {
+        if let Some((parent, name)) = self.made {
+            // Stays if something else is in it.
+            let _ = parent.remove_directory(&name);
+        }
     }
 }
 

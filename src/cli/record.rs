@@ -1,5 +1,6 @@
 //! `iotrace-perf [record] … -- COMMAND`.
 
+use std::cell::OnceCell;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
@@ -9,17 +10,19 @@ use std::thread::JoinHandle;
 
 use super::args::{ArgsArg, CaptureArgs, NamesArg, RecordArgs, SourceArg, StacksArg};
 use super::control::Control;
+use super::convert::LogPaths;
 use super::error::CliError;
 use super::events::{Wanted, wanted_events};
 use super::exit_lines;
 use super::growing::Ended;
-use super::output::{Output, substitute};
+use super::output::{OpenOutput, Output, substitute};
 use super::signals::Signals;
 use super::{convert, say, user};
-use crate::sys::patience::{Interrupts, Patience};
+use crate::sys::output_dir::{NewFile, Users};
+use crate::sys::patience::{Interrupts, Launched, Patience};
 use crate::sys::perf::{Functions, Unwind};
 use crate::sys::spawn::Running;
-use crate::sys::{capabilities, clock, disks, files, spawn};
+use crate::sys::{capabilities, clock, disks, files, limits, spawn};
 use crate::tracer::choice::SourceWish;
 use crate::tracer::drain::Place;
 use crate::tracer::error::TracerError;
@@ -32,17 +35,27 @@ use crate::units::DevId;
 /// Records, makes the archive, and ends as the program did.
 pub(super) fn run(args: &RecordArgs) -> Result<ExitCode, CliError> {
     let output = Output::parse(&substitute(&args.output)?)?;
-    let place = || {
-        output.prepare()?;
-        Ok(LogPlace { path: output.log(), shown: output.log().display().to_string() })
+    let shown = output.log();
+    let made: OnceCell<(OpenOutput, NewFile)> = OnceCell::new();
+    let place = |users: &Users| {
+        let open = output.open(users)?;
+        let log = match open.create_log() {
+            Ok(log) => log,
+            Err(error) => {
+                open.discard();
+                return Err(error);
+            }
+        };
+        let path = files::path_of(log.file());
+        let _ = made.set((open, log));
+        Ok(LogPlace { path, shown: shown.display().to_string() })
     };
     let control = args.control.as_deref().map(Control::new).transpose()?;
     let ended = control.as_ref().map(Control::ended).unwrap_or_default();
     let mut controlled = None;
     let create = |path: &Path| {
-        let log = files::create_new(path)?;
         controlled = control.map(|it| it.start(path, None)).transpose()?;
-        Ok(log)
+        made.get().ok_or(io::ErrorKind::NotFound)?.1.file().try_clone()
     };
     let mut recorded = capture(&args.capture, place, create);
     ended.set();
@@ -51,21 +64,24 @@ pub(super) fn run(args: &RecordArgs) -> Result<ExitCode, CliError> {
     }
     // What is doubtful is said at the end, once.
     let followed = controlled.map(|it| it.finish(recorded.as_ref().ok())).transpose();
-    let recorded = match recorded {
-        Ok(mut recorded) => {
-            recorded.check(followed);
-            recorded
-        }
+    let made = made.into_inner();
+    let mut recorded = match recorded {
+        Ok(recorded) => recorded,
         Err(error) => {
-            // A log that somebody else is writing is not ours.
-            let is_ours =
-                matches!(&error, CliError::Tracer(it) if !matches!(it, TracerError::LogThread));
-            if is_ours {
-                remove_useless(&output);
+            if let Some((output, mut log)) = made {
+                // What has been recorded stays.
+                if matches!(&error, CliError::Tracer(TracerError::LogThread)) {
+                    log.keep();
+                }
+                drop(log);
+                output.discard();
             }
             return Err(error);
         }
     };
+    recorded.check(followed);
+    let Some((output, mut log)) = made else { return recorded.end() };
+    log.keep();
     report(args, &output, recorded)
 }
 
@@ -81,10 +97,14 @@ pub(super) struct LogPlace {
 pub(super) struct Recorded {
     outcome: Outcome,
     signals: Signals,
-    /// Where the log is.
-    pub(super) log: PathBuf,
+    /// By which the log is opened.
+    log: PathBuf,
+    /// Where it is, for people.
+    shown: PathBuf,
     /// Something went wrong that was said already.
     failed: bool,
+    /// Not all of the log could be written.
+    is_log_short: bool,
     /// The signal for which what was to be done with it was not done.
     interrupted: Option<i32>,
 }
@@ -92,13 +112,13 @@ pub(super) struct Recorded {
 /// Records into a log that is made where `place` says, by `create`.
 pub(super) fn capture(
     args: &CaptureArgs,
-    place: impl FnOnce() -> Result<LogPlace, CliError>,
+    place: impl FnOnce(&Users) -> Result<LogPlace, CliError>,
     create: impl FnOnce(&Path) -> io::Result<File>,
 ) -> Result<Recorded, CliError> {
     let options = options(args)?;
     let user = args.as_user.as_deref();
     let user = user.map(|it| user::named("--as-user", it, "start a program")).transpose()?;
-    let LogPlace { path, shown } = place()?;
+    let LogPlace { path, shown } = place(&Users::with_program(user.as_ref()))?;
     // First of all, while we have one thread and our caller's limits and signals.
     let held = match args.command.as_slice() {
         [] => None,
@@ -118,11 +138,7 @@ pub(super) fn capture(
             if let Some(held) = held {
                 held.abandon();
             }
-            return Err(if source.kind() == io::ErrorKind::AlreadyExists {
-                CliError::Exists { path }
-            } else {
-                CliError::Create { path, source }
-            });
+            return Err(CliError::Create { path: shown.into(), source });
         }
     };
     greet(args, &shown);
@@ -132,13 +148,28 @@ pub(super) fn capture(
     }
     if let Some(error) = &outcome.log_error {
         say(&format!(
-            "error: cannot write {shown}: {error}; {} records are missing at the end, the rest is readable; \
-             free some space or choose another place with -o",
-            outcome.end.unwritten
+            "error: cannot write {shown}: {error}; {} records are missing at the end, the rest is readable; {}",
+            outcome.end.unwritten,
+            limits::of_write(error)
+                .unwrap_or_else(|| "free some space or choose another place with -o".into())
         ));
     }
-    let failed = outcome.log_error.is_some();
-    Ok(Recorded { outcome, signals, log: path, failed, interrupted: None })
+    if let Some(error) = &outcome.sync_error {
+        say(&format!(
+            "error: the disk has not taken {shown}: {error}; what is read of it now may be gone when it is read again; choose another \
+             disk with -o"
+        ));
+    }
+    let is_log_short = outcome.log_error.is_some() || outcome.sync_error.is_some();
+    Ok(Recorded {
+        outcome,
+        signals,
+        log: path,
+        shown: shown.into(),
+        failed: is_log_short,
+        is_log_short,
+        interrupted: None,
+    })
 }
 
 impl Recorded {
@@ -148,7 +179,7 @@ impl Recorded {
         with: impl FnOnce(&Path, &mut dyn FnMut() -> bool) -> Result<T, CliError>,
         if_interrupted: &str,
     ) -> Option<T> {
-        let program = self.outcome.running.as_ref().map(Running::pid);
+        let program = self.outcome.running.as_ref().map(Launched::from);
         let mut patience = Patience::new(&mut self.signals, program);
         let before = self.interrupted.or(self.outcome.interrupted);
         let result = match before {
@@ -165,7 +196,7 @@ impl Recorded {
 
     /// Waits for who still reads the log; a signal says that nobody wants the rest.
     pub(super) fn wait_for<T>(&mut self, reader: &JoinHandle<T>, ended: &Ended) {
-        let program = self.outcome.running.as_ref().map(Running::pid);
+        let program = self.outcome.running.as_ref().map(Launched::from);
         let mut patience = Patience::new(&mut self.signals, program);
         // It may have come before, while the end was worked out.
         let before = self.outcome.interrupted.filter(|_| !reader.is_finished());
@@ -224,6 +255,8 @@ impl Recorded {
         }
         Ok(match ended {
             Some(spawn::Ended::Killed(signal)) => spawn::die_by(signal),
+            // All is well is not what is to be heard then.
+            Some(spawn::Ended::Exited(0)) if self.is_log_short => ExitCode::from(super::FAILURE),
             Some(spawn::Ended::Exited(code)) => {
                 ExitCode::from(u8::try_from(code & 0xff).unwrap_or(u8::MAX))
             }
@@ -236,18 +269,20 @@ impl Recorded {
 /// Everything that is said and made after the recording.
 fn report(
     args: &RecordArgs,
-    output: &Output,
+    output: &OpenOutput,
     mut recorded: Recorded,
 ) -> Result<ExitCode, CliError> {
     let archive = (!args.no_archive).then_some(output);
-    let log = recorded.log.display();
+    let (path, shown) = (recorded.log.clone(), recorded.shown.clone());
+    let is_kept = recorded.outcome.sync_error.is_none();
+    let log = LogPaths { path: &path, shown: &shown, is_kept };
     let if_interrupted = format!(
-        "no archive was made; the log has all that was recorded: iotrace-perf convert {log}"
+        "no archive was made; the log has all that was recorded: iotrace-perf convert {}",
+        shown.display()
     );
-    let convert =
-        |log: &Path, go_on: &mut dyn FnMut() -> bool| convert::convert(log, archive, go_on);
+    let convert = |_: &Path, go_on: &mut dyn FnMut() -> bool| convert::convert(log, archive, go_on);
     if let Some(converted) = recorded.work(convert, &if_interrupted) {
-        exit_lines::print(&recorded.log, archive, &converted);
+        exit_lines::print(log, archive.map(|it| &it.output), &converted);
     }
     recorded.end()
 }
@@ -259,7 +294,7 @@ fn wait_for(program: Running, signals: &mut Signals) -> Result<spawn::Ended, Cli
             return program.reap().map_err(CliError::Output);
         }
         spawn::wait_readable(signals.fd(), WAIT_MS);
-        signals.take().iter().for_each(|it| it.forward(program.pid()));
+        signals.take().iter().for_each(|it| it.forward(Launched::from(&program)));
     }
 }
 
@@ -395,14 +430,5 @@ fn greet(args: &CaptureArgs, log: &str) {
             pids => format!("process {pids:?}"),
         };
         say(&format!("recording {whom} to {log}; stop with Ctrl-C"));
-    }
-}
-
-/// A recording that could not begin leaves nothing behind.
-fn remove_useless(output: &Output) {
-    let _ = std::fs::remove_file(output.log());
-    if output.own_directory {
-        // Stays if something else is in it.
-        let _ = std::fs::remove_dir(&output.directory);
     }
 }

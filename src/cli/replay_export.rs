@@ -7,11 +7,10 @@
 //!   DIR/files/PATH    the files, empty; DIR/flat/N those whose path fio cannot read
 //! ```
 
-use std::ffi::OsStr;
-use std::fs::{self, File, OpenOptions};
+use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 use super::convert::Converted;
@@ -21,7 +20,7 @@ use super::replay_args::ExportArgs;
 use super::{analyse, exit_lines, say};
 use crate::replay::fio::{FileName, FioExport, Logs, prepare_jobs, replay_jobs};
 use crate::report;
-use crate::sys::files;
+use crate::sys::output_dir::{OutputDirectory, Users};
 use crate::text::escape;
 
 /// Where the logs are.
@@ -32,14 +31,15 @@ pub(super) fn run(args: &ExportArgs) -> Result<ExitCode, CliError> {
     let print = &args.analyse.print;
     let to = analyse::output(print.to.as_deref(), !args.analyse.capture.command.is_empty())?;
     let directory = Directory::make(&args.fio)?;
-    let logs = LogFiles(args.fio.join(LOGS));
+    let failed = |source| CliError::Create { path: args.fio.clone(), source };
+    let logs = directory.made.make_directory(OsStr::new(LOGS)).map_err(failed)?;
+    let logs = LogFiles(logs);
     let tell = |(mut export, converted): (FioExport<LogFiles>, Converted)| {
-        let failed = |source| CliError::Create { path: args.fio.clone(), source };
         export.finish().map_err(failed)?;
         if !args.flatten_names {
             refuse_odd_names(export.files())?;
         }
-        write(&args.fio, &export).map_err(failed)?;
+        write(&directory.made, &export).map_err(failed)?;
         directory.keep();
         let limit = analyse::limit(print);
         let mut report = report::replay_export::report(&export, &converted.summary, limit);
@@ -51,52 +51,60 @@ pub(super) fn run(args: &ExportArgs) -> Result<ExitCode, CliError> {
     analyse::run_with(&args.analyse, wish, || FioExport::new(logs), tell)
 }
 
-/// A directory that goes if nobody says that it is whole.
-struct Directory<'a>(Option<&'a Path>);
+/// A directory that is removed with the value, unless it is kept.
+struct Directory {
+    made: OutputDirectory,
+    parent: OutputDirectory,
+    name: OsString,
+    is_kept: bool,
+}
 
-impl<'a> Directory<'a> {
-    fn make(path: &'a Path) -> Result<Self, CliError> {
-        files::create_new_directory(path).map_err(|source| match source.kind() {
+impl Directory {
+    fn make(path: &Path) -> Result<Self, CliError> {
+        let make = || {
+            let (parent, name) = OutputDirectory::parent_of(path, &Users::caller())?;
+            Ok((parent.make_directory(&name)?, parent, name))
+        };
+        let (made, parent, name) = make().map_err(|source: io::Error| match source.kind() {
             io::ErrorKind::AlreadyExists => CliError::Usage(format!(
                 "{} is there already and is not overwritten; choose another name with --fio, or remove it",
                 path.display()
             )),
             _ => CliError::Create { path: path.to_owned(), source },
         })?;
-        let made = Self(Some(path));
-        fs::create_dir(path.join(LOGS))
-            .map_err(|source| CliError::Create { path: path.join(LOGS), source })?;
-        Ok(made)
+        Ok(Self { made, parent, name, is_kept: false })
     }
 
     fn keep(mut self) {
-        self.0 = None;
+        self.is_kept = true;
     }
 }
 
-impl Drop for Directory<'_> {
+impl Drop for Directory {
     fn drop(&mut self) {
-        // We have made it; whoever sees the rest of it sees that no job is in it.
-        let _ = self.0.map(fs::remove_dir_all);
+        if !self.is_kept {
+            // We have made it; whoever sees the rest of it sees that no job is in it.
+            let _ = self.parent.remove(&self.name);
+        }
     }
 }
 
 /// The logs as files. They are opened for each part: there may be more threads than files may be open.
-struct LogFiles(PathBuf);
+struct LogFiles(OutputDirectory);
 
 impl LogFiles {
-    fn path(&self, job: usize) -> PathBuf {
-        self.0.join(format!("{job}.log"))
+    fn name(job: usize) -> OsString {
+        format!("{job}.log").into()
     }
 }
 
 impl Logs for LogFiles {
     fn append(&mut self, job: usize, lines: &[u8]) -> io::Result<()> {
-        OpenOptions::new().append(true).create(true).open(self.path(job))?.write_all(lines)
+        self.0.append(&Self::name(job))?.write_all(lines)
     }
 
     fn remove(&mut self, job: usize) -> io::Result<()> {
-        match fs::remove_file(self.path(job)) {
+        match self.0.remove(&Self::name(job)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
         }
@@ -117,13 +125,11 @@ fn refuse_odd_names(files: &[FileName]) -> Result<(), CliError> {
 }
 
 /// Everything but the logs.
-fn write(directory: &Path, export: &FioExport<LogFiles>) -> io::Result<()> {
+fn write(directory: &OutputDirectory, export: &FioExport<LogFiles>) -> io::Result<()> {
     for it in export.files() {
-        let path = directory.join(OsStr::from_bytes(&it.name));
-        fs::create_dir_all(path.parent().unwrap_or(directory))?;
-        File::create_new(path)?;
+        directory.make_below(Path::new(OsStr::from_bytes(&it.name)))?;
     }
-    fs::write(directory.join("prepare.fio"), prepare_jobs(export.files()))?;
-    fs::write(directory.join("replay.fio"), replay_jobs(export.data_jobs()))?;
-    files::give_to_caller(directory)
+    let write = |name: &str, text: &[u8]| directory.create(OsStr::new(name))?.write_all(text);
+    write("prepare.fio", prepare_jobs(export.files()).as_ref())?;
+    write("replay.fio", replay_jobs(export.data_jobs()).as_ref())
 }

@@ -34,8 +34,8 @@ pub(super) fn run(args: &PlanArgs) -> Result<ExitCode, CliError> {
         return plan(args, || Ok(Nowhere), |_, _| Ok(()));
     };
     let failed = |source| CliError::Create { path: path.clone(), source };
-    let unfinished = Unfinished(Some(path));
-    let mut file = analyse::new_file(path)?;
+    let mut made = analyse::new_file(path)?;
+    let mut file = made.file().try_clone().map_err(failed)?;
     let writer = || {
         let from_start = file.set_len(0).and_then(|()| file.rewind());
         let writer = from_start.and_then(|()| PlanWriter::new(BufWriter::new(file.try_clone()?)));
@@ -43,7 +43,7 @@ pub(super) fn run(args: &PlanArgs) -> Result<ExitCode, CliError> {
     };
     plan(args, writer, |planner, machine| {
         finish(planner, machine).map_err(failed)?;
-        unfinished.finish();
+        made.keep();
         Ok(())
     })
 }
@@ -130,20 +130,4 @@ fn plan_part<O: Out<Error: Display>>(
     }
     let unknown_users = picker.unknown_users;
     Ok((planner, Converted { unknown_users, ..converted }))
-}
-
-/// A file that goes if nobody says that it is whole.
-struct Unfinished<'a>(Option<&'a Path>);
-
-impl Unfinished<'_> {
-    fn finish(mut self) {
-        self.0 = None;
-    }
-}
-
-impl Drop for Unfinished<'_> {
-    fn drop(&mut self) {
-        // Whoever reads what stays is told that it is not whole.
-        let _ = self.0.map(std::fs::remove_file);
-    }
 }

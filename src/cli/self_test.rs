@@ -129,7 +129,7 @@ fn try_recording() -> Result<(Told, Summary), String> {
     let file = place.join(format!("iotrace-self-test-{}", std::process::id()));
     let (log, log_place) = private_log().map_err(|it| it.to_string())?;
     let args = capture_args(&file)?;
-    let recorded = record::capture(&args, || Ok(log_place), |_| log.try_clone());
+    let recorded = record::capture(&args, |_| Ok(log_place), |_| log.try_clone());
     let mut recorded = recorded.map_err(|it| it.to_string())?;
     let fold = |log: &Path, go_on: &mut dyn FnMut() -> bool| {
         let Opened { items, header, .. } = open(log, true)?;

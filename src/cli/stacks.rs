@@ -1,8 +1,7 @@
 //! `iotrace-perf stacks`: through which functions.
 
-use std::fs::{self, File};
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 use super::analyse;
@@ -13,6 +12,7 @@ use super::pick::Wish;
 use super::{exit_lines, say};
 use crate::analysis::stacks::{IoStacks, StacksOf};
 use crate::report::stacks::{Shape, Stacks, Weight};
+use crate::sys::output_dir::NewFile;
 
 /// Folds a log, or a recording, and prints its stacks.
 pub(super) fn run(mut args: StacksArgs) -> Result<ExitCode, CliError> {
@@ -79,31 +79,20 @@ fn folded(stacks: &Stacks, mut to: Box<dyn Write + Send>) -> Result<(), CliError
 const NOTHING: &str = "no flame graph: there is nothing to draw";
 
 /// A file for a flame graph, made before anything is recorded; gone if nothing is drawn.
-struct Picture {
-    path: PathBuf,
-    file: File,
-    is_drawn: bool,
-}
+struct Picture(NewFile);
 
 impl Picture {
     fn new(path: &Path) -> Result<Self, CliError> {
-        Ok(Self { path: path.to_owned(), file: analyse::new_file(path)?, is_drawn: false })
+        analyse::new_file(path).map(Self)
     }
 
     fn draw(mut self, stacks: &Stacks, reversed: bool) -> Result<(), CliError> {
-        let mut out = io::BufWriter::new(&self.file);
+        let mut out = io::BufWriter::new(self.0.file());
         let drawn = stacks.flame_graph(reversed, &mut out).and_then(|()| out.flush());
         drop(out);
-        self.is_drawn = drawn.is_ok();
-        drawn.map_err(|error| CliError::Usage(format!("no flame graph: {error}")))
-    }
-}
-
-impl Drop for Picture {
-    fn drop(&mut self) {
-        if !self.is_drawn {
-            // It may be gone already.
-            let _ = fs::remove_file(&self.path);
+        if drawn.is_ok() {
+            self.0.keep();
         }
+        drawn.map_err(|error| CliError::Usage(format!("no flame graph: {error}")))
     }
 }

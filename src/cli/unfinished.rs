@@ -3,23 +3,28 @@
 //! So whatever ends us, nothing under the archive's name is half an archive, but between the three renames at the end: then the anchor is
 //! not there yet, so nobody can open it. The directory is locked while its writer lives; one that
 //! nobody holds is removed by whoever writes an archive of that name next.
+//!
+//! The library of OTF2 works with paths: it gets one that leads to the held directory. What root writes stays root's, and is in a directory
+//! that only root may enter, until it is whole.
 
 use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use nix::fcntl::{Flock, FlockArg};
 
 use super::error::CliError;
-use super::output::Output;
-use crate::sys::files;
+use super::output::OpenOutput;
+use crate::sys::fs_identity::Entered;
+use crate::sys::output_dir::OutputDirectory;
 
 /// Removed when dropped.
 #[derive(Debug)]
 pub(super) struct Unfinished<'a> {
-    output: &'a Output,
-    directory: PathBuf,
+    output: &'a OpenOutput,
+    directory: OutputDirectory,
+    name: OsString,
     /// Held as long as we write.
     _lock: Flock<File>,
 }
@@ -30,23 +35,34 @@ impl<'a> Unfinished<'a> {
     /// # Errors
     ///
     /// Somebody else writes this archive, or has made something of that name; it cannot be made.
-    pub(super) fn new(output: &'a Output) -> Result<Self, CliError> {
-        let directory = output.unfinished();
+    pub(super) fn new(output: &'a OpenOutput) -> Result<Self, CliError> {
+        let path = output.output.unfinished();
+        let name = OsString::from(format!("{}.otf2.part", output.output.name));
         let failed = |source: io::Error| match source.kind() {
             io::ErrorKind::AlreadyExists | io::ErrorKind::WouldBlock => {
-                CliError::Exists { path: directory.clone() }
+                CliError::Exists { path: path.clone() }
             }
-            _ => CliError::Create { path: directory.clone(), source },
+            _ => CliError::Create { path: path.clone(), source },
         };
-        remove_left(&directory, &output.name).map_err(failed)?;
-        files::create_new_directory(&directory).map_err(failed)?;
+        remove_left(output, &name).map_err(failed)?;
+        let directory = output.directory.make_own(&name).map_err(failed)?;
         let lock = lock(&directory).map_err(failed)?;
-        Ok(Self { output, directory, _lock: lock })
+        Ok(Self { output, directory, name, _lock: lock })
     }
 
-    /// Where it is written.
-    pub(super) fn directory(&self) -> &Path {
-        &self.directory
+    /// Where it is written: a path that leads there whatever becomes of the directory's name.
+    pub(super) fn path(&self) -> PathBuf {
+        self.directory.path()
+    }
+
+    /// As long as the value lives files are made as who owns the directory.
+    ///
+    /// # Errors
+    ///
+    /// That is not allowed.
+    pub(super) fn enter(&self) -> Result<Option<Entered>, CliError> {
+        let path = || self.output.output.unfinished();
+        self.directory.enter().map_err(|source| CliError::Create { path: path(), source })
     }
 
     /// It is whole: it gets its place, the anchor last.
@@ -55,25 +71,29 @@ impl<'a> Unfinished<'a> {
     ///
     /// Something of its name has come there meanwhile: that stays, and nothing of the archive does.
     pub(super) fn finish(self) -> Result<(), CliError> {
-        let [anchor, definitions, parts] = self.output.archive_parts();
-        let parts = [parts, definitions, anchor];
-        let from = |path: &Path| self.directory.join(path.file_name().unwrap_or_default());
-        for path in &parts {
+        let to = &self.output.directory;
+        let [anchor, definitions, parts] = self.output.output.archive_parts();
+        let named = [parts, definitions, anchor].map(|path| {
+            let name = path.file_name().unwrap_or_default().to_owned();
+            (path, name)
+        });
+        for (path, name) in &named {
             let failed = |source| CliError::Create { path: path.clone(), source };
-            files::give_to_caller(&from(path)).map_err(failed)?;
+            self.directory.give_away(name, to).map_err(failed)?;
         }
         // Nothing takes time from here on: who is killed just now leaves some of it in its place.
-        let mut moved: Vec<PathBuf> = Vec::new();
-        for path in parts {
-            if let Err(source) = files::rename_new(&from(&path), &path) {
-                moved.iter().for_each(|it| remove(it));
+        let mut moved: Vec<OsString> = Vec::new();
+        for (path, name) in named {
+            if let Err(source) = self.directory.rename_new(&name, to, &name) {
+                // What cannot be removed stays, and is refused the next time.
+                moved.iter().for_each(|it| drop(to.remove(it)));
                 return Err(if source.kind() == io::ErrorKind::AlreadyExists {
                     CliError::Exists { path }
                 } else {
                     CliError::Create { path, source }
                 });
             }
-            moved.push(path);
+            moved.push(name);
         }
         Ok(())
     }
@@ -82,35 +102,25 @@ impl<'a> Unfinished<'a> {
 impl Drop for Unfinished<'_> {
     fn drop(&mut self) {
         // What cannot be removed stays, until somebody writes an archive of that name.
-        let _ = fs::remove_dir_all(&self.directory);
+        let _ = self.output.directory.remove(&self.name);
     }
 }
 
-/// Whatever it is.
-fn remove(path: &Path) {
-    // What cannot be removed stays, and is refused the next time.
-    let _ = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
-}
-
-fn lock(directory: &Path) -> io::Result<Flock<File>> {
-    Flock::lock(File::open(directory)?, FlockArg::LockExclusiveNonblock)
+fn lock(directory: &OutputDirectory) -> io::Result<Flock<File>> {
+    Flock::lock(directory.readable()?, FlockArg::LockExclusiveNonblock)
         .map_err(|(_, errno)| errno.into())
 }
 
 /// Removes what a writer has left that was killed; what may be anything else stays.
-fn remove_left(directory: &Path, name: &str) -> io::Result<()> {
-    if directory.symlink_metadata().is_err() {
-        return Ok(());
-    }
-    if !files::is_private_directory(directory) || !has_only_parts(directory, name)? {
+fn remove_left(output: &OpenOutput, name: &OsString) -> io::Result<()> {
+    let Some(found) = output.directory.find(name)? else { return Ok(()) };
+    let other = |_| io::Error::from(io::ErrorKind::AlreadyExists);
+    let left = output.directory.open_own(name).map_err(other)?;
+    let name_of = |it: &str| OsString::from(format!("{}{it}", output.output.name));
+    let parts = ["", ".def", ".otf2"].map(name_of);
+    if found.st_mode & 0o077 != 0 || !left.names()?.iter().all(|it| parts.contains(it)) {
         return Err(io::ErrorKind::AlreadyExists.into());
     }
-    let _lock = lock(directory)?;
-    fs::remove_dir_all(directory)
-}
-
-fn has_only_parts(directory: &Path, name: &str) -> io::Result<bool> {
-    let parts = ["", ".def", ".otf2"].map(|it| OsString::from(format!("{name}{it}")));
-    let mut entries = fs::read_dir(directory)?;
-    entries.try_fold(true, |so_far, it| Ok(so_far && parts.contains(&it?.file_name())))
+    let _lock = lock(&left)?;
+    output.directory.remove(name)
 }

@@ -24,7 +24,7 @@ pub(super) fn run(mut args: WatchArgs) -> Result<ExitCode, CliError> {
         controlled = Some(control.start(path, Some(log.try_clone()?))?);
         log.try_clone()
     };
-    let mut recorded = record::capture(&args.capture, || Ok(place), start);
+    let mut recorded = record::capture(&args.capture, |_| Ok(place), start);
     ended.set();
     if let (Ok(recorded), Some(it)) = (&mut recorded, &controlled) {
         it.wait_with(recorded, &ended);

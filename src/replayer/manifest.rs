@@ -28,6 +28,7 @@ use super::settings::Settings;
 use super::walk::{Listed, Mounts, allow, make_directory, open_below};
 use crate::replay::file::{FileKind, Fingerprint};
 use crate::sys::files;
+use crate::sys::output_dir::{OutputDirectory, Users};
 use crate::sys::user::Identity;
 
 const STATE: &str = "iotrace-perf.state";
@@ -145,9 +146,8 @@ impl Place {
         links: Links,
     ) -> Result<Self, ManifestError> {
         let failed = |source| ManifestError::Io { path: directory.to_owned(), source };
-        match files::create_new_directory(directory) {
-            Err(it) if it.kind() != io::ErrorKind::AlreadyExists => return Err(failed(it)),
-            _ => {}
+        if directory.symlink_metadata().is_err() {
+            OutputDirectory::make(directory, &Users::caller()).map_err(failed)?;
         }
         let lock = lock(directory, links)?;
         if !names(&lock).map_err(failed)?.is_empty() {

@@ -1,34 +1,24 @@
-//! Output files: never over something that is there, never through a link, given to the user behind `sudo`.
+//! Files by descriptor: opened again, made without a name, asked what they are.
 
 use std::ffi::{CString, OsStr};
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, lchown};
-use std::path::Path;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 
 use nix::fcntl::OFlag;
 use nix::sys::stat::Mode;
 use nix::unistd::Whence;
 
+use super::fs_identity::FsIdentity;
 use crate::event::FileStat;
 use crate::units::DevId;
 
-/// Makes a new file for writing.
-///
-/// # Errors
-///
-/// `AlreadyExists` if anything of that name is there, links included.
-pub fn create_new(path: &Path) -> io::Result<File> {
-    let file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .custom_flags(libc::O_NOFOLLOW)
-        .open(path)?;
-    give_to_caller(path)?;
-    Ok(file)
+/// A path that leads to an open file, whatever becomes of its name.
+pub fn path_of(file: &File) -> PathBuf {
+    format!("/proc/self/fd/{}", file.as_raw_fd()).into()
 }
 
 /// The same file once more, to be read from its beginning, wherever the first one stands and whatever may be done with it.
@@ -37,7 +27,7 @@ pub fn create_new(path: &Path) -> io::Result<File> {
 ///
 /// Those of `open(2)`.
 pub fn reopen(file: &File) -> io::Result<File> {
-    File::open(format!("/proc/self/fd/{}", file.as_raw_fd()))
+    File::open(path_of(file))
 }
 
 /// Gives the room of a part of a file back to its file system (`FALLOC_FL_PUNCH_HOLE`); the file keeps its length.
@@ -82,50 +72,6 @@ pub fn create_unnamed(directory: &Path) -> io::Result<File> {
         .open(directory)
 }
 
-/// Makes a new directory; its parent must be there.
-///
-/// # Errors
-///
-/// `AlreadyExists` if anything of that name is there.
-pub fn create_new_directory(path: &Path) -> io::Result<()> {
-    DirBuilder::new().mode(0o700).create(path)?;
-    give_to_caller(path)
-}
-
-/// Gives a file or directory another name, in the same file system, which nothing there has.
-///
-/// # Errors
-///
-/// `AlreadyExists` if anything of that name is there, links included; those of `rename(2)`.
-pub fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
-    let text = |it: &Path| CString::new(it.as_os_str().as_bytes()).map_err(io::Error::other);
-    let (old, new) = (text(from)?, text(to)?);
-    let cwd = libc::AT_FDCWD;
-    // SAFETY: both texts end with NUL and live until the call has returned, which changes nothing in our memory.
-    let result = unsafe {
-        libc::syscall(
-            libc::SYS_renameat2,
-            cwd,
-            old.as_ptr(),
-            cwd,
-            new.as_ptr(),
-            libc::RENAME_NOREPLACE,
-        )
-    };
-    if result == 0 {
-        return Ok(());
-    }
-    let error = io::Error::last_os_error();
-    // Not every file system can do both at once.
-    if error.raw_os_error() != Some(libc::EINVAL) {
-        return Err(error);
-    }
-    if to.symlink_metadata().is_ok() {
-        return Err(io::ErrorKind::AlreadyExists.into());
-    }
-    fs::rename(from, to)
-}
-
 /// What is made from now on has the permissions that it is made with.
 pub fn give_all_permissions() {
     nix::sys::stat::umask(Mode::empty());
@@ -141,60 +87,16 @@ pub fn free_bytes(directory: &Path) -> io::Result<u64> {
     Ok(found.blocks_available().saturating_mul(found.fragment_size()))
 }
 
-/// True if it is a directory, not a link to one, that only its owner may enter, and that owner is who we are, or who called `sudo`.
-pub fn is_private_directory(path: &Path) -> bool {
-    path.symlink_metadata().is_ok_and(|it| it.is_dir() && it.mode() & 0o077 == 0 && is_own(&it))
-}
-
 /// True if it belongs to who we are, or to who called `sudo`.
 pub fn is_own(metadata: &fs::Metadata) -> bool {
     metadata.uid() == nix::unistd::geteuid().as_raw()
-        || sudo_user().is_some_and(|user| user.0 == metadata.uid())
+        || FsIdentity::sudo_caller().is_some_and(|user| user.user() == metadata.uid())
 }
 
 /// What we make from now on is for us alone: a trace of the whole machine tells of everybody. The traced program was
 /// started before and keeps its own mask.
 pub fn keep_private() {
     nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o077));
-}
-
-/// True if no stranger is likely to put links into the directory while we write there: not everybody may write to it, or
-/// it is sticky like `/tmp`; and it is not a directory that a stranger has made in such a place.
-///
-/// # Errors
-///
-/// Those of `stat(2)`.
-pub fn is_trustworthy(directory: &Path) -> io::Result<bool> {
-    let metadata = directory.metadata()?;
-    let is_sticky = |it: &fs::Metadata| it.mode() & libc::S_ISVTX != 0;
-    let own = is_own(&metadata);
-    let everybody_writes = metadata.mode() & libc::S_IWOTH != 0;
-    if everybody_writes {
-        return Ok(is_sticky(&metadata));
-    }
-    Ok(own || !is_sticky(&directory.join("..").metadata()?))
-}
-
-/// Gives a file, or a directory and what is in it, to the user who called `sudo`.
-///
-/// # Errors
-///
-/// Those of `chown(2)`.
-pub fn give_to_caller(path: &Path) -> io::Result<()> {
-    let Some((user, group)) = sudo_user() else { return Ok(()) };
-    if path.symlink_metadata()?.is_dir() {
-        for entry in fs::read_dir(path)? {
-            give_to_caller(&entry?.path())?;
-        }
-    }
-    lchown(path, Some(user), Some(group))
-}
-
-/// User and group of whoever called `sudo`, if we run under it.
-fn sudo_user() -> Option<(u32, u32)> {
-    let number = |name| std::env::var(name).ok()?.parse().ok();
-    nix::unistd::geteuid().is_root().then_some(())?;
-    Some((number("SUDO_UID")?, number("SUDO_GID")?))
 }
 
 /// Device and inode of an open file: what it is, whatever its name.

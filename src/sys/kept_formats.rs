@@ -4,13 +4,14 @@
 //! it are given at its boot, in the order in which it was linked. (Those of modules are given when they are loaded.)
 
 use std::collections::BTreeMap;
-use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::fs::{self, File, Permissions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::output_dir::{OutputDirectory, Users};
 use super::proc;
 
 /// Where it is kept.
@@ -68,26 +69,38 @@ pub fn keep(formats: Formats) -> io::Result<PathBuf> {
     if !nix::unistd::geteuid().is_root() {
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, "only root may keep them"));
     }
-    let made = DirBuilder::new().mode(0o755).create(DIRECTORY);
-    made.or_else(|it| if it.kind() == io::ErrorKind::AlreadyExists { Ok(()) } else { Err(it) })?;
-    only_of(ROOT, &fs::symlink_metadata(DIRECTORY)?)?;
-    // Whatever the mask is.
-    fs::set_permissions(DIRECTORY, Permissions::from_mode(0o755))?;
+    let directory = open_own(Path::new(DIRECTORY))?;
     let kernel = Kernel::running();
     let path = path_of(&kernel);
+    let name = path.file_name().unwrap_or_default();
     let text = serde_json::to_vec(&Kept { version: VERSION, kernel, formats })?;
     // Nobody reads half of it.
     let new = path.with_extension(format!("{}.new", std::process::id()));
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o644).open(&new)?;
+    let new = new.file_name().unwrap_or_default();
+    let mut file = directory.create(new)?;
     let written = file
         .write_all(&text)
         .and_then(|()| file.set_permissions(Permissions::from_mode(0o644)))
         .and_then(|()| file.sync_all())
-        .and_then(|()| fs::rename(&new, &path));
+        .and_then(|()| directory.replace(new, name));
     if written.is_err() {
-        let _ = fs::remove_file(&new);
+        directory.remove_file(new, &file);
     }
     written.map(|()| path)
+}
+
+/// The directory, which is made if it is missing: root's alone to write, everybody's to read.
+fn open_own(path: &Path) -> io::Result<OutputDirectory> {
+    let (parent, name) = OutputDirectory::parent_of(path, &Users::nobody())?;
+    let directory = match parent.make_own(&name) {
+        Err(it) if it.kind() == io::ErrorKind::AlreadyExists => parent.open_own(&name)?,
+        made => made?,
+    };
+    let opened = directory.readable()?;
+    only_of(ROOT, &opened.metadata()?)?;
+    // Whatever the mask is.
+    opened.set_permissions(Permissions::from_mode(0o755))?;
+    Ok(directory)
 }
 
 /// What is kept for the kernel that runs.

@@ -1,6 +1,9 @@
 //! Resource limits and use of this process, and the numbers of CPUs.
 
 use std::fs;
+use std::io;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage, setrlimit};
 use nix::sys::time::TimeValLike as _;
@@ -13,6 +16,78 @@ pub fn raise_open_files() -> u64 {
         Ok(()) => hard,
         Err(_) => soft,
     }
+}
+
+/// Bytes of stack that the tracer needs, and that it takes if it has less.
+const STACK_BYTES_MIN: u64 = 1 << 20;
+const STACK_BYTES: u64 = 8 << 20;
+
+/// Open files without which nothing can be recorded; each CPU needs some more.
+const OPEN_FILES_MIN: u64 = 64;
+
+/// Limits that were changed, as our caller gave them: soft and hard. The program that is recorded gets them back.
+static CHANGED: [OnceLock<(u64, u64)>; 2] = [OnceLock::new(), OnceLock::new()];
+const CHANGEABLE: [(Resource, u64, u64); 2] = [
+    (Resource::RLIMIT_STACK, STACK_BYTES_MIN, STACK_BYTES),
+    (Resource::RLIMIT_NOFILE, OPEN_FILES_MIN, 1024),
+];
+
+/// Raises limits that are too low for this process, and lets no file that grows beyond one end it (SIGXFSZ). To be called first of all.
+///
+/// # Errors
+///
+/// A limit is too low and must not be raised: which one, and how its caller can.
+pub fn be_sufficient() -> Result<(), String> {
+    // SAFETY: plain numbers; the signal is ignored, so no handler runs.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+    for ((resource, least, wanted), changed) in CHANGEABLE.into_iter().zip(&CHANGED) {
+        let Ok((soft, hard)) = getrlimit(resource) else { continue };
+        if soft >= least {
+            continue;
+        }
+        // Only root may have a higher hard one.
+        let tried = setrlimit(resource, wanted.min(hard), hard).is_ok() && hard >= least
+            || setrlimit(resource, wanted, wanted.max(hard)).is_ok();
+        if !tried {
+            let _ = setrlimit(resource, soft, hard);
+            return Err(match resource {
+                Resource::RLIMIT_STACK => format!(
+                    "the stack may have {hard} bytes at most, and {least} are needed; raise the limit: ulimit -s 8192"
+                ),
+                _ => format!(
+                    "{hard} files may be open at most, and {least} are needed; raise the limit: ulimit -n 1024"
+                ),
+            });
+        }
+        let _ = changed.set((soft, hard));
+    }
+    Ok(())
+}
+
+/// In the child that becomes the recorded program: its caller's limits, and its caller's way with SIGXFSZ.
+pub(super) fn give_back() {
+    // ORDERING: written once before any thread existed.
+    if !SIGXFSZ_WAS_IGNORED.load(Ordering::Relaxed) {
+        // SAFETY: this process has one thread and no handler for the signal.
+        unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_DFL) };
+    }
+    for ((resource, ..), changed) in CHANGEABLE.into_iter().zip(&CHANGED) {
+        if let Some(&(soft, hard)) = changed.get() {
+            // They were higher a moment ago; to lower them is always allowed.
+            let _ = setrlimit(resource, soft, hard);
+        }
+    }
+}
+
+/// Whether SIGXFSZ was ignored when we were started: noted before `main`.
+pub(super) static SIGXFSZ_WAS_IGNORED: AtomicBool = AtomicBool::new(false);
+
+/// What helps if a file cannot be written because of a limit.
+pub fn of_write(error: &io::Error) -> Option<String> {
+    let limit = getrlimit(Resource::RLIMIT_FSIZE).map_or(0, |it| it.0);
+    (error.raw_os_error() == Some(libc::EFBIG)).then(|| {
+        format!("files may have {limit} bytes at most; raise the limit: ulimit -f unlimited")
+    })
 }
 
 /// CPU time that this process has used, all threads, ns.

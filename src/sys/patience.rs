@@ -34,12 +34,30 @@ pub struct Interrupt {
 }
 
 impl Interrupt {
-    /// Passes it on to a program that we have launched. Ctrl-C reaches it by itself: it is in the foreground with us.
-    pub fn forward(&self, program: i32) {
-        if !self.from_terminal {
-            // It may have ended at this moment; then there is nothing to forward.
-            let _ = spawn::send_signal(program, self.signal);
-        }
+    /// Passes it on to a program that we have launched. Ctrl-C reaches one in the foreground with us by itself; one with a session of its
+    /// own gets it as the terminal would send it, with its process group.
+    pub fn forward(&self, program: Launched) {
+        // It may have ended at this moment; then there is nothing to forward.
+        let _ = match (self.from_terminal, program.is_apart) {
+            (false, _) => spawn::send_signal(program.pid, self.signal),
+            (true, true) => spawn::send_signal(-program.pid, self.signal),
+            (true, false) => Ok(()),
+        };
+    }
+}
+
+/// A program that we have launched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Launched {
+    /// Its number, which is that of its process group if it is apart.
+    pub pid: i32,
+    /// It has a session of its own.
+    pub is_apart: bool,
+}
+
+impl From<&spawn::Running> for Launched {
+    fn from(program: &spawn::Running) -> Self {
+        Self { pid: program.pid(), is_apart: program.is_apart() }
     }
 }
 
@@ -47,7 +65,7 @@ impl Interrupt {
 pub struct Patience<'a> {
     /// `None`: it lasts for ever.
     interrupts: Option<&'a mut dyn Interrupts>,
-    program: Option<i32>,
+    program: Option<Launched>,
     ended_by: Option<i32>,
 }
 
@@ -59,7 +77,7 @@ impl fmt::Debug for Patience<'_> {
 
 impl<'a> Patience<'a> {
     /// For work after a recording. A launched program that runs on gets the signals, too, and is still waited for: then no signal ends us.
-    pub fn new(interrupts: &'a mut dyn Interrupts, program: Option<i32>) -> Self {
+    pub fn new(interrupts: &'a mut dyn Interrupts, program: Option<Launched>) -> Self {
         if program.is_none() {
             interrupts.end_by_the_second();
         }

@@ -3,10 +3,11 @@
 //! A socket outlives its owner, if that is killed. So whoever wants a place where one stands asks whether it is anybody's: if not, it is
 //! removed. Meanwhile the directory is locked (`flock`), so that two who want the same place do not remove one another's.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::ffi::OsString;
+use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,6 +16,7 @@ use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use nix::sys::stat::{Mode, umask};
 
+use super::output_dir::{OutputDirectory, Users};
 use super::thread;
 
 /// Where it stands if nobody says otherwise.
@@ -28,7 +30,9 @@ const LOCK_PAUSE: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub struct Socket {
     listener: UnixListener,
-    path: PathBuf,
+    /// Its directory, held: nothing is made or removed by its path.
+    directory: OutputDirectory,
+    name: OsString,
     /// Device and inode of what stands at that path.
     identity: (u64, u64),
     /// The directory, if it was made for it.
@@ -60,16 +64,19 @@ impl Socket {
         let is_ours = path == Path::new(DEFAULT);
         let made = is_ours && make(directory)?;
         let made = made.then(|| directory.to_owned());
-        let lock = lock(directory, is_ours)?;
-        remove_stale(path)?;
+        let (held, lock) = lock(directory, is_ours)?;
+        let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_owned();
+        let path = held.path().join(&name);
+        remove_stale(&path)?;
         let before = umask(Mode::from_bits_truncate(0o177));
-        let bound = UnixListener::bind(path);
+        let bound = UnixListener::bind(&path);
         umask(before);
         let listener = bound?;
         listener.set_nonblocking(true)?;
-        let found = fs::symlink_metadata(path)?;
+        let found = fs::symlink_metadata(&path)?;
         drop(lock);
-        Ok(Self { listener, path: path.into(), identity: (found.dev(), found.ino()), made })
+        let identity = (found.dev(), found.ino());
+        Ok(Self { listener, directory: held, name, identity, made })
     }
 
     /// Whoever has connected and was not looked at yet.
@@ -92,10 +99,10 @@ impl AsFd for Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        let found = fs::symlink_metadata(&self.path);
-        if found.is_ok_and(|it| (it.dev(), it.ino()) == self.identity) {
+        let found = self.directory.find(&self.name).ok().flatten();
+        if found.is_some_and(|it| (it.st_dev, it.st_ino) == self.identity) {
             // If that fails, the next one who wants the place finds that nobody listens.
-            let _ = fs::remove_file(&self.path);
+            let _ = self.directory.remove(&self.name);
         }
         if let Some(directory) = &self.made {
             // Unless somebody else's stands in it by now.
@@ -114,10 +121,9 @@ fn make(directory: &Path) -> io::Result<bool> {
 }
 
 /// Locks the directory, which is ours alone, or one where nobody else can replace what we put there.
-fn lock(directory: &Path, is_ours: bool) -> io::Result<Flock<File>> {
-    let link = if is_ours { libc::O_NOFOLLOW } else { 0 };
-    let opened =
-        OpenOptions::new().read(true).custom_flags(libc::O_DIRECTORY | link).open(directory)?;
+fn lock(directory: &Path, is_ours: bool) -> io::Result<(OutputDirectory, Flock<File>)> {
+    let held = OutputDirectory::open(directory, &Users::nobody())?;
+    let opened = held.readable()?;
     let found = opened.metadata()?;
     let (mode, owner) = (found.permissions().mode(), found.uid());
     let is_own = owner == nix::unistd::geteuid().as_raw();
@@ -140,7 +146,7 @@ fn lock(directory: &Path, is_ours: bool) -> io::Result<Flock<File>> {
     let mut file = opened;
     for _ in 0..LOCK_ATTEMPTS {
         match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-            Ok(lock) => return Ok(lock),
+            Ok(lock) => return Ok((held, lock)),
             Err((back, Errno::EWOULDBLOCK)) => file = back,
             Err((_, errno)) => return Err(errno.into()),
         }
@@ -155,9 +161,10 @@ pub fn remove_left() -> bool {
     let path = Path::new(DEFAULT);
     let Some(directory) = path.parent().filter(|it| it.exists()) else { return false };
     // If it is somebody's, or cannot be removed, whoever wants the place is told.
-    let Ok(_lock) = lock(directory, true) else { return false };
-    let was_there = fs::symlink_metadata(path).is_ok();
-    let is_gone = remove_stale(path).is_ok();
+    let Ok((held, _lock)) = lock(directory, true) else { return false };
+    let path = held.path().join(path.file_name().unwrap_or_default());
+    let was_there = fs::symlink_metadata(&path).is_ok();
+    let is_gone = remove_stale(&path).is_ok();
     if is_gone {
         let _ = fs::remove_dir(directory);
     }

@@ -16,12 +16,14 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::{ForkResult, Pid, fork, pipe2};
 
 use super::user::Identity;
+use super::{limits, session};
 
 /// The program, forked but not yet started.
 #[derive(Debug)]
 pub struct Held {
     pid: Pid,
     user: Option<u32>,
+    is_apart: bool,
     go: File,
     failure: File,
 }
@@ -30,6 +32,7 @@ pub struct Held {
 #[derive(Debug)]
 pub struct Running {
     pid: Pid,
+    is_apart: bool,
 }
 
 /// How it ended.
@@ -58,7 +61,10 @@ static CLOSED: AtomicU8 = AtomicU8::new(0);
 const STANDARD: [libc::c_int; 3] = [0, 1, 2];
 
 extern "C" fn note_surroundings() {
-    note_sigpipe();
+    // ORDERING: written once before any thread exists.
+    SIGPIPE_WAS_IGNORED.store(is_ignored(libc::SIGPIPE), Ordering::Relaxed);
+    // ORDERING: as above.
+    limits::SIGXFSZ_WAS_IGNORED.store(is_ignored(libc::SIGXFSZ), Ordering::Relaxed);
     for fd in STANDARD {
         // SAFETY: plain numbers; the call changes nothing.
         if unsafe { libc::fcntl(fd, libc::F_GETFD) } < 0 {
@@ -68,14 +74,12 @@ extern "C" fn note_surroundings() {
     }
 }
 
-fn note_sigpipe() {
+fn is_ignored(signal: libc::c_int) -> bool {
     // SAFETY: an all-zero sigaction is a valid value of it.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     // SAFETY: a null pointer asks for the current action only; `action` is ours to write.
-    let code = unsafe { libc::sigaction(libc::SIGPIPE, std::ptr::null(), &raw mut action) };
-    let ignored = code == 0 && action.sa_sigaction == libc::SIG_IGN;
-    // ORDERING: written once before any thread exists.
-    SIGPIPE_WAS_IGNORED.store(ignored, Ordering::Relaxed);
+    let code = unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut action) };
+    code == 0 && action.sa_sigaction == libc::SIG_IGN
 }
 
 /// Forks the child, which becomes the program as `user`, or as whoever we are. To be called while this process has one thread.
@@ -93,17 +97,18 @@ pub fn hold(command: &[OsString], user: Option<&Identity>) -> io::Result<Held> {
         })?;
     let mut pointers: Vec<*const libc::c_char> = argv.iter().map(|it| it.as_ptr()).collect();
     pointers.push(std::ptr::null());
+    let is_apart = user.is_some() && session::takes_keys();
     let (wait, go) = pipe2(OFlag::O_CLOEXEC)?;
     let (failure, report) = pipe2(OFlag::O_CLOEXEC)?;
     // SAFETY: this process has one thread (this function's contract), so the child may do anything that it may.
     match unsafe { fork() }? {
         ForkResult::Child => {
             drop((go, failure));
-            become_program(&wait, &report, user, &pointers)
+            become_program(&wait, &report, (user, is_apart), &pointers)
         }
         ForkResult::Parent { child } => {
             let user = user.map(Identity::user);
-            Ok(Held { pid: child, user, go: go.into(), failure: failure.into() })
+            Ok(Held { pid: child, user, is_apart, go: go.into(), failure: failure.into() })
         }
     }
 }
@@ -112,7 +117,7 @@ pub fn hold(command: &[OsString], user: Option<&Identity>) -> io::Result<Held> {
 fn become_program(
     wait: &OwnedFd,
     report: &OwnedFd,
-    user: Option<&Identity>,
+    (user, is_apart): (Option<&Identity>, bool),
     argv: &[*const libc::c_char],
 ) -> ! {
     let mut word = [0];
@@ -132,7 +137,9 @@ fn become_program(
             unsafe { libc::close(fd) };
         }
     }
-    let taken = user.map_or(Ok(()), Identity::take);
+    limits::give_back();
+    let apart = if is_apart { nix::unistd::setsid().map(drop) } else { Ok(()) };
+    let taken = apart.and_then(|()| user.map_or(Ok(()), Identity::take));
     if let (Some(&program), Ok(())) = (argv.first(), taken) {
         // SAFETY: `argv` is a null-terminated array of pointers to strings that the caller keeps alive.
         unsafe { libc::execvp(program, argv.as_ptr()) };
@@ -169,7 +176,10 @@ impl Held {
         // The pipe closes by itself when the exec succeeds.
         match self.failure.read_exact(&mut answer) {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                Ok(Running { pid: self.pid })
+                if self.is_apart {
+                    session::pass_on(self.pid.as_raw())?;
+                }
+                Ok(Running { pid: self.pid, is_apart: self.is_apart })
             }
             Err(error) => Err(error),
             Ok(()) => {
@@ -190,6 +200,11 @@ impl Running {
     /// Its process id.
     pub fn pid(&self) -> i32 {
         self.pid.as_raw()
+    }
+
+    /// True if it has a session of its own, so that the terminal's signals do not reach it.
+    pub fn is_apart(&self) -> bool {
+        self.is_apart
     }
 
     /// True if it has ended and still has its `/proc` entry: its books can be read.

@@ -60,6 +60,11 @@ impl Identity {
         self.group.as_raw()
     }
 
+    /// The numbers of all groups.
+    pub fn groups(&self) -> Vec<u32> {
+        self.groups.iter().map(|it| it.as_raw()).collect()
+    }
+
     /// Becomes that user, for good.
     ///
     /// # Errors

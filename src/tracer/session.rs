@@ -34,7 +34,7 @@ use crate::event::decode::Decoder;
 use crate::event::syscall_table::CallId;
 use crate::record::{self, Layout};
 use crate::sys::mounts::{self, MountWatch};
-use crate::sys::patience::{Interrupts, Patience};
+use crate::sys::patience::{Interrupts, Launched, Patience};
 use crate::sys::perf::PerfEvent;
 use crate::sys::spawn::{Ended, Held, Running};
 use crate::sys::tracefs::Tracefs;
@@ -54,6 +54,8 @@ pub struct Outcome {
     pub log_bytes: u64,
     /// Why the log is cut short, if it is.
     pub log_error: Option<io::Error>,
+    /// Why the disk may not have the log, although all of it was written.
+    pub sync_error: Option<io::Error>,
     /// The signal that cut short what is worked out at the end.
     pub interrupted: Option<i32>,
     /// The thread that closes what is open in the kernel: it waits for the kernel, about 40 ms for each tracepoint.
@@ -261,7 +263,7 @@ impl Session {
             }
             for interrupt in interrupts.take() {
                 match program {
-                    Some(program) => interrupt.forward(program.pid()),
+                    Some(program) => interrupt.forward(Launched::from(program)),
                     None => return "interrupt",
                 }
             }
@@ -285,7 +287,7 @@ impl Session {
     ) -> Result<Outcome, TracerError> {
         let mut warnings = self.warnings;
         let ended = program.as_ref().is_some_and(|it| it.has_ended().unwrap_or(false));
-        let runs_on = program.as_ref().filter(|_| !ended).map(Running::pid);
+        let runs_on = program.as_ref().filter(|_| !ended).map(Launched::from);
         let mut patience = Patience::new(interrupts, runs_on);
         let books =
             program.as_ref().filter(|_| ended).and_then(|it| snapshot::books_of_ended(it.pid()));
@@ -349,12 +351,13 @@ impl Session {
         let end = End { own, disks, places_not_asked, unread, wall_moved_ns, ..end };
         let last = writer.whole(|it| it.json(FrameKind::END, clock::now(), &end));
         let log_error = counted.error.or(last.err());
+        let sync_error = writer.synced().err().filter(|_| log_error.is_none());
         let (source, names, probes) = (self.source, self.names, (self.probes, self.layers));
         let close = move || drop((drained, names, source, probes));
         // Where it cannot be started it is dropped, with all that it would close.
         let closing = std::thread::Builder::new().spawn(close).ok();
         let log_bytes = writer.written();
-        Ok(Outcome { ended, running, end, log_bytes, log_error, interrupted, closing })
+        Ok(Outcome { ended, running, end, log_bytes, log_error, sync_error, interrupted, closing })
     }
 }
 

@@ -1,0 +1,118 @@
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+
+use super::*;
+
+/// A user without rights.
+const OTHER: u32 = 65534;
+
+/// The error of opening, as text.
+#[track_caller]
+fn refused(path: &Path) -> String {
+    let error = OutputDirectory::open(path, &Users::nobody()).expect_err("it is refused");
+    assert!(is_refused(&error), "{error}");
+    error.to_string()
+}
+
+fn mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("its mode");
+}
+
+/// Fails if root writes where another user can exchange a step of the path.
+#[test]
+fn steps_of_other_users_are_refused() {
+    if !geteuid().is_root() {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let (above, below) = (dir.path().join("above"), dir.path().join("above/below"));
+    fs::create_dir_all(&below).expect("space");
+    let open = || OutputDirectory::open(&below, &Users::nobody());
+    open().expect("all of it is root's");
+    chown(&above, Some(OTHER), None).expect("given away");
+    assert!(refused(&below).contains("above belongs to user 65534, and root writes nothing"));
+    chown(&above, Some(0), Some(OTHER)).expect("taken back");
+    for (wanted, why) in [(0o777, "by everybody"), (0o775, "by group 65534")] {
+        mode(&above, wanted);
+        assert!(refused(&below).contains(why));
+    }
+    // Like `/tmp`: what is in it is its owner's.
+    mode(&above, 0o1777);
+    open().expect("nobody else can exchange it");
+    symlink("below", above.join("link")).expect("a link");
+    OutputDirectory::open(&above.join("link"), &Users::nobody()).expect("root's own link");
+    nix::unistd::fchownat(
+        nix::fcntl::AT_FDCWD,
+        &above.join("link"),
+        Some(Uid::from_raw(OTHER)),
+        None,
+        AtFlags::AT_SYMLINK_NOFOLLOW,
+    )
+    .expect("given away");
+    assert!(refused(&above.join("link")).contains("link belongs to user 65534"));
+}
+
+/// Fails if files in a user's directory are root's, or if root's rights help to make them.
+#[test]
+fn in_a_users_directory_that_user_writes() {
+    if !geteuid().is_root() {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    mode(dir.path(), 0o755);
+    let (own, roots) = (dir.path().join("own"), dir.path().join("own/roots"));
+    fs::create_dir_all(&roots).expect("space");
+    chown(&own, Some(OTHER), Some(OTHER)).expect("given away");
+    let other = Identity::of_number(OTHER).expect("a list of users").expect("nobody");
+    let users = Users { caller: Some(FsIdentity::of(&other)), program: None };
+    let directory = OutputDirectory::open(&own, &users).expect("its own");
+    directory.create(OsStr::new("file")).expect("its own");
+    let made = directory.make_directory(OsStr::new("made")).expect("its own");
+    made.create(OsStr::new("file")).expect("its own");
+    for path in ["file", "made", "made/file"] {
+        assert_eq!(own.join(path).metadata().expect("it is there").uid(), OTHER, "{path}");
+    }
+    let error = OutputDirectory::open(&roots, &users).expect_err("root's");
+    assert!(is_refused(&error), "{error}");
+    // Where only root writes root does, and gives it away.
+    let made = OutputDirectory::make(&dir.path().join("given"), &users).expect("made");
+    made.create(OsStr::new("file")).expect("made");
+    NewFile::create(&dir.path().join("file"), &users).expect("made").keep();
+    for path in ["given", "given/file", "file"] {
+        assert_eq!(dir.path().join(path).metadata().expect("it is there").uid(), OTHER, "{path}");
+    }
+}
+
+/// Fails if anything that was there is opened, followed, replaced or removed.
+#[test]
+fn what_was_there_stays() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let directory = OutputDirectory::open(dir.path(), &Users::nobody()).expect("own");
+    fs::write(dir.path().join("file"), "kept").expect("space");
+    fs::create_dir(dir.path().join("full")).expect("space");
+    fs::write(dir.path().join("full/file"), "").expect("space");
+    symlink("nowhere", dir.path().join("link")).expect("a link");
+    for name in ["file", "link", "full"].map(OsStr::new) {
+        let errors = [directory.create(name).err(), directory.make_directory(name).err()];
+        for error in errors.map(|it| it.expect("it is there")) {
+            assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
+        }
+        let new = OsStr::new("new");
+        directory.create(new).expect("it is not there");
+        let renamed = directory.rename_new(new, &directory, name).expect_err("it is there");
+        assert_eq!(renamed.kind(), io::ErrorKind::AlreadyExists);
+        directory.remove(new).expect("own");
+    }
+    assert!(directory.append(OsStr::new("link")).is_err());
+    for name in ["", ".", "..", "full/file", "/"].map(OsStr::new) {
+        assert!(directory.create(name).is_err(), "{name:?}");
+    }
+    let mut new = NewFile::create(&dir.path().join("new"), &Users::nobody()).expect("own");
+    fs::rename(dir.path().join("file"), dir.path().join("new")).expect("exchanged");
+    new.is_kept = false;
+    drop(new);
+    assert_eq!(fs::read_to_string(dir.path().join("new")).expect("it stays"), "kept");
+    symlink(dir.path(), dir.path().join("full/up")).expect("a link");
+    directory.remove(OsStr::new("full")).expect("own");
+    assert!(dir.path().join("new").exists() && !dir.path().join("full").exists());
+}

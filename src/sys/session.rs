@@ -1,0 +1,74 @@
+//! The session of a program that is started as another user.
+//!
+//! A program with the terminal of a caller could type into it (`TIOCSTI`, ioctl_tty(2)): what it types is read by the caller's shell,
+//! which is root's. The kernel allows that only for the terminal that controls the program's own session. So such a program begins a new
+//! one. What the terminal sends to its foreground (Ctrl-C, Ctrl-\\, Ctrl-Z, a new size) comes to the tracer, which passes it on to the
+//! process group of the program.
+
+use std::fs;
+use std::io;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use nix::fcntl::{OFlag, open};
+use nix::sys::stat::Mode;
+
+/// Absent before Linux 6.2: such a kernel always allows it.
+const SETTING: &str = "/proc/sys/dev/tty/legacy_tiocsti";
+
+/// The process group to which signals are passed on.
+static GROUP: AtomicI32 = AtomicI32::new(0);
+
+/// True if this process has a terminal, and the kernel lets programs type into theirs.
+pub(super) fn takes_keys() -> bool {
+    let is_closed = fs::read_to_string(SETTING).is_ok_and(|it| it.trim() == "0");
+    let flags = OFlag::O_RDONLY | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
+    !is_closed && open("/dev/tty", flags, Mode::empty()).is_ok()
+}
+
+/// From now on the signals of job control go to this process group as well.
+///
+/// # Errors
+///
+/// Those of `sigaction(2)`.
+pub(super) fn pass_on(group: i32) -> io::Result<()> {
+    // ORDERING: Relaxed: the handlers are installed after it, by the same thread.
+    GROUP.store(group, Ordering::Relaxed);
+    handle(libc::SIGWINCH, size_changed)?;
+    handle(libc::SIGTSTP, suspended)
+}
+
+fn handle(signal: i32, with: extern "C" fn(libc::c_int)) -> io::Result<()> {
+    // SAFETY: an all-zero sigaction is a valid value of it.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: a null pointer asks for the current action only; `action` is ours to write.
+    let code = unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut action) };
+    if code < 0 || action.sa_sigaction == libc::SIG_IGN {
+        // What the caller ignores stays ignored.
+        return Ok(());
+    }
+    action.sa_sigaction = with as extern "C" fn(libc::c_int) as libc::sighandler_t;
+    action.sa_flags = libc::SA_RESTART;
+    // SAFETY: the struct is whole and lives over the call; both handlers only call kill(2), which every handler may.
+    let code = unsafe { libc::sigaction(signal, &raw const action, std::ptr::null_mut()) };
+    if code < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+extern "C" fn size_changed(signal: libc::c_int) {
+    to_group(signal);
+}
+
+/// The program stops, then this process; when its shell continues it, both go on.
+extern "C" fn suspended(_: libc::c_int) {
+    // Not SIGTSTP: the kernel does not let it stop a session without a shell.
+    to_group(libc::SIGSTOP);
+    // SAFETY: plain numbers; stops this process until SIGCONT.
+    unsafe { libc::kill(libc::getpid(), libc::SIGSTOP) };
+    to_group(libc::SIGCONT);
+}
+
+fn to_group(signal: libc::c_int) {
+    // ORDERING: Relaxed: written before the handlers were there.
+    let group = GROUP.load(Ordering::Relaxed);
+    // SAFETY: plain numbers. The group may have ended; then there is nothing to pass on.
+    unsafe { libc::kill(-group, signal) };
+}
