@@ -28,6 +28,7 @@ fn check_books(stack: &Stack, scheduler: &'static str, jobs: &[Job]) -> Vec<Comp
         for device in compare_undisturbed(stack, job, &[]).0 {
             assert!(device.is_equal(), "{scheduler}, {}: {device}", job.name);
             check_each(&device.requests, scheduler, job.name);
+            check_operations(&device, job.name);
             all.push(device);
         }
     }
@@ -77,6 +78,46 @@ fn requests_of_both_levels_are_what_the_kernel_counts() {
     for device in below {
         let of = seen.iter().filter(|it| it.device == device);
         assert!(of.map(|it| it.ours.writes.requests).sum::<u64>() > 100, "{device}");
+    }
+}
+
+/// Flushes and discards by `op` are the kernel's: the empty write that asks for a flush is a write, linked to the flush.
+#[track_caller]
+fn check_operations(device: &Compared, job: &str) {
+    let counted = |op: &str| {
+        let of = device.requests.iter().filter(|it| it.diskstats.is_some() && it.op == op);
+        of.count() as u64
+    };
+    assert_eq!(counted("flush"), device.kernel.flushes, "{job}: {}", device.device);
+    assert_eq!(counted("discard"), device.kernel.discards.requests, "{job}: {}", device.device);
+    assert_eq!(counted("read"), device.kernel.reads.requests, "{job}: {}", device.device);
+    let by_number = |number: u64| device.requests.iter().find(|it| it.request == number);
+    for request in &device.requests {
+        let is_demand = request.flush.as_deref() == Some("demand");
+        assert!(!is_demand || request.op == "write" && request.preflush, "{job}: {request:?}");
+        assert!(!is_demand || request.bytes == 0, "{job}: {request:?}");
+        let served = request.serves.and_then(by_number);
+        let waits = |it: &JsonBlock| matches!(it.flush.as_deref(), Some("demand" | "sequence"));
+        assert!(served.is_none_or(waits), "{job}: {request:?} serves {served:?}");
+        assert!(request.serves.is_none() || request.op == "flush", "{job}: {request:?}");
+    }
+}
+
+/// Fails if a flush counts twice, or one is counted that the device did not get: a device that writes through gets none.
+#[test]
+fn flushes_are_those_that_the_device_gets() {
+    if !can_record(&[Need::Loop, Need::Fio, Need::Program("mkfs.ext4")]) {
+        return;
+    }
+    let _alone = alone();
+    let mut stack = Stack::new(Backing::Tmpfs);
+    let jobs = ["buffered random writes, fsync", "ext4"].map(Job::of);
+    for (cache, has_flushes) in [("write back", true), ("write through", false)] {
+        stack.set_top("write_cache", cache);
+        let seen = check_books(&stack, "none", &jobs);
+        let flushes: u64 = seen.iter().map(|it| it.ours.flushes).sum();
+        assert_eq!(flushes > 0, has_flushes, "{cache}: {flushes} flushes");
+        assert!(seen.iter().map(|it| it.ours.writes.requests).sum::<u64>() > 100, "{cache}");
     }
 }
 

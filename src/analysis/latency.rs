@@ -12,7 +12,7 @@ use crate::event::block::BlockPoint;
 use crate::event::layer;
 use crate::event::syscall_table::CallId;
 use crate::operation::access::is_passed_on;
-use crate::operation::block::{BlockRequest, BlockStep, Ending};
+use crate::operation::block::{BlockRequest, BlockStep, Ending, FlushRole};
 use crate::operation::spans::Span;
 use crate::operation::{Sink, Step};
 use crate::units::KernelTime;
@@ -162,9 +162,17 @@ impl Latency {
         };
         // The devices below tell of the same bytes.
         let of = if is_passed_on(request) { PASSED_ON } else { "" };
-        let key = (Layer::Block, format!("{}{of}", request.op.as_str()));
+        let key = (Layer::Block, format!("{}{of}", word(request)));
         let unit = self.options.unit_ns;
         self.times.entry(key).or_default().add(completed.0.saturating_sub(begin.0), unit);
+    }
+}
+
+/// The operation; the empty write that asks for a flush waits for something else than a write of data does.
+fn word(request: &BlockRequest) -> &'static str {
+    match request.flush {
+        FlushRole::Demand => "preflush",
+        _ => request.op.as_str(),
     }
 }
 

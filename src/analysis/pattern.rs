@@ -196,7 +196,8 @@ impl Patterns {
         }
         let direction = match request.op {
             RequestOp::Read => Direction::Read,
-            RequestOp::Write | RequestOp::ZoneAppend => Direction::Write,
+            RequestOp::ZoneAppend => Direction::Write,
+            RequestOp::Write if request.writes_data() => Direction::Write,
             _ => {
                 self.without_data += 1;
                 return;

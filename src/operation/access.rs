@@ -156,7 +156,8 @@ pub fn pieces<'a>(
 ) -> Option<impl Iterator<Item = (&'a Piece, Access)>> {
     let is_write = match request.op {
         RequestOp::Read => false,
-        RequestOp::Write | RequestOp::ZoneAppend => true,
+        RequestOp::ZoneAppend => true,
+        RequestOp::Write if request.writes_data() => true,
         _ => return None,
     };
     if request.is_stillborn {

@@ -26,7 +26,7 @@ use super::text::printable;
 use crate::capture::header::Disk;
 use crate::event::block::RequestOp;
 use crate::operation::behind::{Behind, Piece};
-use crate::operation::block::{BlockRequest, BlockStep, Ending, RequestId};
+use crate::operation::block::{BlockRequest, BlockStep, Ending, FlushRole, RequestId};
 use crate::operation::disk;
 use crate::operation::model::{ThreadInfo, ThreadKey};
 use crate::units::DevId;
@@ -136,8 +136,8 @@ impl Devices {
         if let Some(submitter) = request.submitter {
             notes.task(submitter.pid.0, submitter.tid.0);
         }
-        if !is_plain(request.op) {
-            notes.operation(Some(out.definitions.archive.intern(request.op.as_str())?));
+        if let Some(word) = operation(request) {
+            notes.operation(Some(out.definitions.archive.intern(word)?));
         }
         let id = out.slots.take();
         let time = out.time;
@@ -405,6 +405,14 @@ fn moves_data(op: RequestOp) -> bool {
 /// Whether the operation is what its mode says; an attribute says what the others are.
 fn is_plain(op: RequestOp) -> bool {
     matches!(op, RequestOp::Read | RequestOp::Write | RequestOp::Flush | RequestOp::ZoneAppend)
+}
+
+/// The word for what the mode does not tell.
+fn operation(request: &BlockRequest) -> Option<&'static str> {
+    match request.flush {
+        FlushRole::Demand => Some("preflush"),
+        _ => Some(request.op.as_str()).filter(|_| !is_plain(request.op)),
+    }
 }
 
 /// OTF2 knows three modes: what is neither a read nor a flush counts as a write.

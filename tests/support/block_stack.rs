@@ -74,6 +74,12 @@ impl Stack {
         }
     }
 
+    /// Changes a property of the upper device's queue until it goes.
+    #[track_caller]
+    pub(crate) fn set_top(&mut self, property: &str, value: &str) {
+        self.top.set(property, value).expect("it can be set");
+    }
+
     /// Lines of a shell that wait until all is written and the devices have nothing to do.
     pub(crate) fn lines_to_rest(&self) -> String {
         let names: Vec<&str> = self.devices().into_iter().map(LoopDevice::name).collect();

@@ -173,6 +173,11 @@ pub(crate) struct JsonBlock {
     pub bytes_done: u64,
     pub bio_queued_ns: Option<i64>,
     #[serde(default)]
+    pub request: u64,
+    #[serde(default)]
+    pub preflush: bool,
+    pub serves: Option<u64>,
+    #[serde(default)]
     pub pieces: Vec<JsonPiece>,
 }
 

@@ -344,7 +344,7 @@ impl Files {
         let is_discard = matches!(request.op, RequestOp::Discard | RequestOp::SecureErase);
         let nr_sector = u64::from(part.nr_sector);
         let top = part.top(request.dev);
-        let was_in_memory = request.op == RequestOp::Write && doing.was_in_memory();
+        let was_in_memory = request.writes_data() && doing.was_in_memory();
         let look = Look { at: part.queued.time, was_in_memory };
         let contents = match nr_sector == 0 || is_discard {
             true => vec![(nr_sector, Behind::Nothing)],
@@ -385,7 +385,7 @@ impl Files {
     ) -> Piece {
         let by = sector - part.sector;
         let levels = part.levels.iter();
-        let was_in_memory = request.op == RequestOp::Write && doing.was_in_memory();
+        let was_in_memory = request.writes_data() && doing.was_in_memory();
         let writers = match was_in_memory {
             true => self.writers_of(&behind, nr_sector),
             false => Vec::new(),

@@ -9,7 +9,7 @@ use super::model::{
     SubmitterSource, Unfinished,
 };
 use super::tracker::BlockTracker;
-use crate::event::block::{BlockEvent, BlockPoint, RequestOp};
+use crate::event::block::{BlockEvent, BlockPoint};
 use crate::units::{KernelTime, SECTOR_BYTES};
 
 impl BlockTracker {
@@ -137,7 +137,7 @@ fn request_of(bio: &Bio, id: RequestId) -> BlockRequest {
     BlockRequest {
         id,
         dev,
-        op: if is_demand { RequestOp::Flush } else { rwbs.op() },
+        op: rwbs.op(),
         rwbs,
         sector,
         nr_sector,

@@ -37,7 +37,7 @@ pub struct BlockRequest {
     pub id: RequestId,
     /// The whole disk.
     pub dev: DevId,
-    /// What it asks; a flush without data is a [`RequestOp::Flush`], although the kernel calls it an empty write.
+    /// The operation, as the kernel counts it: the empty write that asks for a flush is a write, the flush is the device's command.
     pub op: RequestOp,
     /// The letters when it was first seen: the flush machinery takes `F`s away before issue.
     pub rwbs: Rwbs,
@@ -96,6 +96,11 @@ impl BlockRequest {
     /// Length in bytes.
     pub fn bytes(&self) -> u64 {
         u64::from(self.nr_sector) * SECTOR_BYTES
+    }
+
+    /// True for a write of data: the empty write that asks for a flush moves none.
+    pub fn writes_data(&self) -> bool {
+        self.op == RequestOp::Write && self.flush != FlushRole::Demand
     }
 
     /// Where `/proc/diskstats` counts it as one completed request; `None` if it does not.

@@ -160,7 +160,7 @@ impl Push<'_> {
             (RequestOp::Flush, _, _) => {
                 (State::Queued, FlushRole::Device { serves: self.flush_link() }, RequestOp::Flush)
             }
-            (_, true, 0) => (State::Demand, FlushRole::Demand, RequestOp::Flush),
+            (op, true, 0) => (State::Demand, FlushRole::Demand, op),
             (op, true, _) => (State::FlushWait, FlushRole::Sequence, op),
             (op, false, _) => (State::Queued, FlushRole::None, op),
         };

@@ -5,6 +5,7 @@ use rustc_hash::FxHashMap;
 use super::super::errno::ErrnoName;
 use super::object::{Object, key};
 use crate::anomaly::Link;
+use crate::event::block::RequestOp;
 use crate::operation::behind::{Behind, Piece, device_of};
 use crate::operation::block::{BlockRequest, DiskstatsClass, Ending, FlushRole};
 use crate::operation::model::ThreadInfo;
@@ -43,6 +44,16 @@ pub(super) fn write(
     object.word(key!("diskstats"), request.diskstats_class().map(diskstats));
     object.unsigned(key!("bytes_done"), Some(request.bytes_done));
     object.signed(key!("bio_queued_ns"), since(request.bio_queued()));
+    object.unsigned(key!("request"), Some(request.id.0));
+    // Every flush of the device has the letter, too.
+    let preflush = request.rwbs.is_preflush() && request.op != RequestOp::Flush;
+    object.boolean(key!("preflush"), preflush);
+    let serves = match request.flush {
+        FlushRole::Device { serves } => serves,
+        _ => None,
+    };
+    object.unsigned(key!("serves"), serves.map(|it| it.request.0));
+    object.unsigned(key!("serves_waiting"), serves.map(|it| it.waiting.into()));
     object.objects(key!("pieces"), pieces, |object, it| piece(object, it, start, disks));
     object.end();
 }

@@ -65,6 +65,12 @@ impl<'a> Object<'a> {
         }
     }
 
+    /// `true` or `false`.
+    pub(super) fn boolean(&mut self, key: &str, value: bool) {
+        self.out.extend_from_slice(key.as_bytes());
+        self.out.extend_from_slice(if value { b"true" } else { b"false" });
+    }
+
     /// One of our own words: nothing in it needs escaping.
     #[inline]
     pub(super) fn word(&mut self, key: &str, value: Option<&str>) {

@@ -81,14 +81,14 @@ fn a_write_with_fua_is_a_sequence_only_if_the_device_has_none() {
 fn a_demand_for_a_flush_is_counted_as_a_write() {
     check(expect![[r#"
         0.000_100 tid 7 getrq 7:0 FWS 0 +0
-            #0 begins: flush @0 +0 by tid 7
+            #0 begins: write @0 +0 by tid 7
         0.000_110 tid 44 issue 7:0 FF 0 +0
             #1 begins: flush @0 +0
             #1 issued: flush @0 +0 for #0 (1 waiting)
         0.000_120 tid 22 complete 7:0 FF -1 +0
             #1 done: flush @0 +0, 0 B, 10 us at the device [Flush 0]
         0.000_121 tid 22 complete 7:0 WS 0 +0
-            #0 done: flush @0 +0, 0 B [Write 0]
+            #0 done: write @0 +0, 0 B [Write 0]
         -- the end --
     "#]]);
 }
@@ -97,18 +97,18 @@ fn a_demand_for_a_flush_is_counted_as_a_write() {
 fn demands_share_a_flush() {
     check(expect![[r#"
         0.000_100 tid 7 getrq 7:0 FWS 0 +0
-            #0 begins: flush @0 +0 by tid 7
+            #0 begins: write @0 +0 by tid 7
         0.000_101 tid 8 getrq 7:0 FWS 0 +0
-            #1 begins: flush @0 +0 by tid 8
+            #1 begins: write @0 +0 by tid 8
         0.000_110 tid 44 issue 7:0 FF 0 +0
             #2 begins: flush @0 +0
             #2 issued: flush @0 +0 for #0 (2 waiting)
         0.000_120 tid 22 complete 7:0 FF -1 +0
             #2 done: flush @0 +0, 0 B, 10 us at the device [Flush 0]
         0.000_121 tid 22 complete 7:0 WS 0 +0
-            #0 done: flush @0 +0, 0 B [Write 0]
+            #0 done: write @0 +0, 0 B [Write 0]
         0.000_122 tid 22 complete 7:0 WS 0 +0
-            #1 done: flush @0 +0, 0 B [Write 0]
+            #1 done: write @0 +0, 0 B [Write 0]
         -- the end --
     "#]]);
 }
@@ -121,14 +121,14 @@ fn the_end_of_a_demand_is_not_the_end_of_a_write_to_sector_0() {
         0.000_101 tid 7 issue 7:0 WS 0 +8
             #0 issued: write @0 +8
         0.000_102 tid 8 getrq 7:0 FWS 0 +0
-            #1 begins: flush @0 +0 by tid 8
+            #1 begins: write @0 +0 by tid 8
         0.000_110 tid 44 issue 7:0 FF 0 +0
             #2 begins: flush @0 +0
             #2 issued: flush @0 +0 for #1 (1 waiting)
         0.000_120 tid 22 complete 7:0 FF -1 +0
             #2 done: flush @0 +0, 0 B, 10 us at the device [Flush 0]
         0.000_121 tid 22 complete 7:0 WS 0 +0
-            #1 done: flush @0 +0, 0 B [Write 0]
+            #1 done: write @0 +0, 0 B [Write 0]
         0.000_122 tid 22 complete 7:0 WS 0 +8
             #0 done: write @0 +8, 4096 B, 1 us queued, 21 us at the device [Write 8]
         -- the end --
