@@ -69,6 +69,10 @@ impl Iolog {
             3 => {
                 let end = line.iter().position(|it| *it == b' ')?;
                 let time = number(line.get(..end)?)?.saturating_mul(STEP);
+                // Operations of one microsecond are put behind each other.
+                if time.saturating_add(STEP) < self.now {
+                    notes.count("lines with an earlier time than the one before: put behind it");
+                }
                 self.now = time.max(self.now.saturating_add(1));
                 line.get(end + 1..)?
             }
@@ -85,7 +89,12 @@ impl Iolog {
             b"wait" => self.now = self.now.saturating_add(numbers[0].saturating_mul(STEP)),
             action => self.moves(file, action, numbers, out, notes)?,
         }
-        if self.version == 2 {
+        if self.version == 0 {
+            notes.count(
+                "lines of a log without its first line, `fio version N iolog`: read as version 2",
+            );
+        }
+        if self.version != 3 {
             notes.count(
                 "lines without a time: each is 1 µs behind the one before, and what it waits",
             );
