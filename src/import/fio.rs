@@ -252,6 +252,17 @@ mod tests {
         assert_eq!((notes.strange(), notes.told("lines").len()), (1, 3));
     }
 
+    #[test]
+    fn times_that_fall_are_told() {
+        let (calls, notes) =
+            told("fio version 3 iolog\n900 /t/x open\n7 /t/x read 0 8\n900 /t/x close\n");
+        assert_eq!(calls.iter().map(|it| it.0).collect::<Vec<_>>(), [900_000, 900_001, 900_002]);
+        assert_eq!(
+            notes.told("lines"),
+            ["1 lines with an earlier time than the one before: put behind it"]
+        );
+    }
+
     proptest! {
         #[test]
         fn any_lines_are_read(lines in prop::collection::vec("[0-9]{0,20} ?(/x|a b)? ?(add|open|read|wait|sync|trim|close)?[ 0-9]{0,24}", 0..20)) {
