@@ -133,8 +133,7 @@ impl Strace {
 
     /// A line of a thread.
     fn of(&mut self, tid: i32, time: u64, rest: &[u8], out: &mut Out<'_>) -> bool {
-        let is_call = !["+++ ", "--- ", "<... "].iter().any(|it| rest.starts_with(it.as_bytes()));
-        if is_call && self.tasks.thread(tid).is_some_and(|it| it.is_ending) {
+        if name_of(rest).is_some() && self.tasks.thread(tid).is_some_and(|it| it.is_ending) {
             self.end_incarnation(tid, time, out);
         }
         if self.tasks.thread(tid).is_none() && !self.appears(tid, time, rest, out) {
