@@ -34,6 +34,12 @@ struct Arguments {
     /// Records of the whole machine in a second, about
     #[arg(long, default_value_t = Shape::default().records_per_second)]
     records_per_second: u64,
+    /// Files of each process
+    #[arg(long, default_value_t = Shape::default().files)]
+    files: u64,
+    /// Only open, read and close
+    #[arg(long)]
+    opens: bool,
     /// Another one gives another capture
     #[arg(long, default_value_t = Shape::default().seed)]
     seed: u64,
@@ -43,9 +49,10 @@ struct Arguments {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let Arguments { cpus, threads, processes, records, records_per_second, seed, output } =
-        Arguments::parse();
-    let shape = Shape { cpus, threads, processes, records, records_per_second, seed };
+    let arguments = Arguments::parse();
+    let Arguments { cpus, threads, processes, records, records_per_second, .. } = arguments;
+    let Arguments { files, opens, seed, output, .. } = arguments;
+    let shape = Shape { cpus, threads, processes, records, records_per_second, files, opens, seed };
     let truth = synthetic::write(&shape, File::create_new(output)?)?;
     #[expect(clippy::print_stdout, reason = "that is what it is for")]
     {

@@ -27,6 +27,8 @@ pub enum AnomalyKind {
     OrphanResult,
     /// A frame of the capture log is damaged; `count` says how many bytes were passed over.
     DamagedLog,
+    /// It would keep more alive than a reader has room for (see `docs/format.md`); `count` says how many.
+    BeyondBounds,
 }
 
 impl AnomalyKind {
@@ -41,6 +43,7 @@ impl AnomalyKind {
         Self::UnmatchedBlock,
         Self::OrphanResult,
         Self::DamagedLog,
+        Self::BeyondBounds,
     ];
 
     /// The word for it in every output.
@@ -55,6 +58,7 @@ impl AnomalyKind {
             Self::UnmatchedBlock => "unmatched-block",
             Self::OrphanResult => "orphan-result",
             Self::DamagedLog => "damaged-log",
+            Self::BeyondBounds => "beyond-bounds",
         }
     }
 }

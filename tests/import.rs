@@ -363,13 +363,36 @@ fn what_is_none_is_refused_and_leaves_nothing() {
     let dir = scratch_dir("import");
     let (input, log) = (dir.path().join("input"), dir.path().join("log.iocap"));
     for (content, options, expected) in [
-        ("what is this?\n", &[][..], "this is no log that is known"),
+        (
+            "what is this?\n",
+            &[][..],
+            "the file is no log of a known tool; known are: what strace prints",
+        ),
         (
             "what is this?\n",
             &["--from", "strace"],
-            "nothing of this is understood as a log of strace",
+            "nothing in the file is understood as a log of strace: no operation in 1 lines",
         ),
-        ("", &[], "this is no log that is known"),
+        ("", &[], "--from says which tool wrote the file"),
+        ("", &["--from", "fio"], "nothing in the file is understood as a log of fio"),
+        // Calls, but none that is recorded: what another tool prints in the form of strace.
+        (
+            "syscall(257) = 4\nsyscall(0) = 832\n",
+            &[],
+            "2 calls left out that are not recorded: syscall 2",
+        ),
+        // A log of fio without its first line, the text of blkparse, and a table of another collection.
+        ("/srv/data/f add\n/srv/data/f open\n", &[], "--from says which tool wrote the file"),
+        (
+            "  8,0    1        1     0.000000000  4162  A   R 2048 + 8 <- (8,1) 0\n",
+            &[],
+            "not the text of blkparse",
+        ),
+        (
+            "128166372003061629,hm,1,Read,383496192,32768,413\n",
+            &[],
+            "the file is no log of a known tool",
+        ),
     ] {
         fs::write(&input, content).expect("written");
         let finished = iotrace(&[&["import", text(&input), "-o", text(&log)], options].concat());

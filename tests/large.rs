@@ -24,6 +24,8 @@ const LARGE: Shape = Shape {
     processes: 101,
     records: 200_003,
     records_per_second: 400_000,
+    files: 4,
+    opens: false,
     seed: 7,
 };
 /// How much longer the longer capture is.

@@ -26,7 +26,7 @@ const MODULES: &[(&str, &[&str])] = &[
     ("text", &["operation", "event", "anomaly", "units"]),
     ("otf2", &["operation", "event", "capture", "units"]),
     ("analysis", &["operation", "capture", "pipeline", "event", "units", "anomaly"]),
-    ("replay", &["analysis", "operation", "event", "units"]),
+    ("replay", &["analysis", "text", "operation", "event", "units"]),
     ("replayer", &["replay", "sys", "event", "units"]),
     ("import", &["text", "capture", "event", "record", "units"]),
     (

@@ -360,6 +360,7 @@ fn bad_input_is_refused_and_harms_nobody() {
     let gone = place.file("gone");
     watching.refuses(&["add", text(&gone)], "No such file");
     watching.refuses(&["add", "/dev/null"], "no regular file");
+    watching.refuses(&["add", "/proc/self/mem"], "no regular file");
     watching.refuses(&["add", text(place.disk.path())], "no regular file");
     watching.refuses(&["add", text(&path), "0"], "watched already");
     let other = place.file("other\x1b[2J\n;\\");

@@ -37,6 +37,13 @@ pub(super) fn print(log: LogPaths<'_>, output: Option<&Output>, converted: &Conv
                 2 * archive.locations + 64
             ));
         }
+        if archive.files_left_out > 0 {
+            say(&format!(
+                "the archive names {} files and directories; {} opens and removals of others are shown as their directory or \
+                 left out",
+                archive.files, archive.files_left_out
+            ));
+        }
     }
     lines(bytes, converted).iter().for_each(|it| say(it));
 }
@@ -221,6 +228,18 @@ fn losses(summary: &Summary) -> String {
     )
 }
 
+/// What a reader had no room for, if there was any.
+fn beyond_bounds(summary: &Summary) -> Option<String> {
+    let events = summary.ledger.anomalous.get(&AnomalyKind::BeyondBounds).copied().unwrap_or(0);
+    let facts = summary.beyond_bounds;
+    (events + facts > 0).then(|| {
+        format!(
+            "{events} records and {facts} facts are left out: the log has more tasks, descriptors or names alive at once than a reader \
+             keeps; what belongs to them is missing"
+        )
+    })
+}
+
 /// Asynchronous operations, where there are some.
 fn asynchronous(ledger: &Ledger) -> String {
     match ledger.asynchronous {
@@ -333,6 +352,7 @@ fn doubts(summary: &Summary) -> Vec<String> {
     if summary.missing().is_some_and(|it| it.iter().any(|it| it.1 < 0)) {
         lines.push("somebody else has emptied the rings: less than 0 is missing because their counters began anew; what was in them is lost, and not counted".into());
     }
+    lines.extend(beyond_bounds(summary));
     for kind in [AnomalyKind::Late, AnomalyKind::Undecodable, AnomalyKind::NoProcess] {
         if let Some(count) = summary.ledger.anomalous.get(&kind) {
             lines.push(format!("{count} records could not be used: {}", kind.as_str()));

@@ -69,6 +69,10 @@ impl Iolog {
             3 => {
                 let end = line.iter().position(|it| *it == b' ')?;
                 let time = number(line.get(..end)?)?.saturating_mul(STEP);
+                // Operations of one microsecond are put behind each other.
+                if time.saturating_add(STEP) < self.now {
+                    notes.count("lines with an earlier time than the one before: put behind it");
+                }
                 self.now = time.max(self.now.saturating_add(1));
                 line.get(end + 1..)?
             }
@@ -85,7 +89,12 @@ impl Iolog {
             b"wait" => self.now = self.now.saturating_add(numbers[0].saturating_mul(STEP)),
             action => self.moves(file, action, numbers, out, notes)?,
         }
-        if self.version == 2 {
+        if self.version == 0 {
+            notes.count(
+                "lines of a log without its first line, `fio version N iolog`: read as version 2",
+            );
+        }
+        if self.version != 3 {
             notes.count(
                 "lines without a time: each is 1 µs behind the one before, and what it waits",
             );
@@ -241,6 +250,17 @@ mod tests {
         assert_eq!(times, [2000, 104_000, 106_000]);
         assert!(calls[2].1.starts_with("fallocate [3, 3, 0, 8"));
         assert_eq!((notes.strange(), notes.told("lines").len()), (1, 3));
+    }
+
+    #[test]
+    fn times_that_fall_are_told() {
+        let (calls, notes) =
+            told("fio version 3 iolog\n900 /t/x open\n7 /t/x read 0 8\n900 /t/x close\n");
+        assert_eq!(calls.iter().map(|it| it.0).collect::<Vec<_>>(), [900_000, 900_001, 900_002]);
+        assert_eq!(
+            notes.told("lines"),
+            ["1 lines with an earlier time than the one before: put behind it"]
+        );
     }
 
     proptest! {

@@ -77,6 +77,11 @@ impl<W: Write> Log<W> {
         })
     }
 
+    /// True if nothing was said.
+    pub(super) fn is_empty(&self) -> bool {
+        !self.begun && self.order.is_empty()
+    }
+
     /// Takes what was said, in nearly the order of the times.
     ///
     /// # Errors

@@ -45,12 +45,20 @@ pub enum ImportError {
     Io(#[from] io::Error),
     /// It is none that we know.
     #[error(
-        "this is no log that is known: strace, ioriot, fio or blktrace; --from says which it is"
+        "the file is no log of a known tool; known are: what strace prints, logs of ioriot, iologs of fio (first line: fio version 2 \
+         iolog, or 3), and binary files of blktrace, not the text of blkparse; --from says which tool wrote the file"
     )]
     Unknown,
     /// Nothing of it is understood.
-    #[error("nothing of this is understood as a log of {0}")]
-    Nothing(&'static str),
+    #[error(
+        "nothing in the file is understood as a log of {tool}: {why}; --from says which tool wrote the file"
+    )]
+    Nothing {
+        /// The tool.
+        tool: &'static str,
+        /// What was read instead.
+        why: String,
+    },
     /// It is of a kind that cannot be imported.
     #[error("{0}")]
     Refused(String),
@@ -95,8 +103,11 @@ pub fn import<R: BufRead, W: Write>(
         Some(mut parser) => read_lines(input, parser.as_mut(), &mut log, &mut notes)?,
         None => blktrace::Blktrace::default().read(input, &mut notes, |it| log.put(it))?,
     }
-    if notes.read > 0 && notes.read == notes.strange() {
-        return Err(ImportError::Nothing(format.tool()));
+    if log.is_empty() {
+        let read = format!("no operation in {} {}", notes.read, format.unit());
+        let why =
+            [read].into_iter().chain(notes.told(format.unit())).collect::<Vec<_>>().join("; ");
+        return Err(ImportError::Nothing { tool: format.tool(), why });
     }
     let out = log.finish(&mut notes, format.unit())?;
     Ok((out, notes, format))

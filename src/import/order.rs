@@ -62,6 +62,10 @@ impl Order {
         if self.heap.len() > WINDOW { self.pop() } else { None }
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.heap.is_empty()
+    }
+
     /// The next one. No two have the same time: our log has an order by time alone.
     pub(super) fn pop(&mut self) -> Option<Said> {
         let Reverse(Waiting { said, .. }) = self.heap.pop()?;

@@ -9,6 +9,7 @@ use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
 
+use super::bounds::units;
 use super::model::{FilePath, Mounts, OpenFile, PathSource};
 use super::task::Copied;
 use crate::units::{Fd, KernelTime, Tid};
@@ -321,6 +322,18 @@ impl FdTable {
     /// Somebody may move the position of any of them unseen.
     pub fn share_all(&self) {
         self.slots.values().for_each(|it| it.description.share_outside());
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> u64 {
+        self.slots.len() as u64
+    }
+
+    /// What they count together, see [`super::bounds`].
+    pub fn units(&self) -> usize {
+        let name =
+            |it: &Slot| it.description.file.borrow().path.as_ref().map_or(0, |it| it.bytes.len());
+        self.slots.values().map(|it| units(name(it))).sum()
     }
 
     /// A table like this one, for a process that begins now.

@@ -8,6 +8,7 @@ pub mod access;
 pub mod asynchronous;
 pub mod behind;
 pub mod block;
+mod bounds;
 pub mod context;
 pub mod disk;
 pub mod fault;

@@ -12,6 +12,7 @@ use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
 
+use super::bounds::NAME_BYTES_MAX;
 use super::inside::Inside;
 use super::opened::{OpenJoin, Told, Verdict};
 use super::undecided::Undecided;
@@ -39,6 +40,13 @@ pub struct ReadName {
     pub bytes: Vec<u8>,
 }
 
+impl ReadName {
+    /// What it takes while it waits, about.
+    fn held_bytes(&self) -> usize {
+        2 * size_of::<Self>() + self.bytes.len()
+    }
+}
+
 /// Events in, events out in the same order, opens with their names.
 #[derive(Debug)]
 pub struct NameJoin {
@@ -55,6 +63,8 @@ pub struct NameJoin {
     strings: Vec<EventString>,
     /// Names by thread and time of the exit that they were read for.
     read: FxHashMap<(Tid, KernelTime), Vec<ReadName>>,
+    /// What they take, about.
+    read_bytes: usize,
     /// What fanotify told, if it was listened to.
     told: Option<OpenJoin>,
     /// Events that wait behind an open.
@@ -109,6 +119,7 @@ impl NameJoin {
             given: FxHashMap::default(),
             strings: Vec::new(),
             read: FxHashMap::default(),
+            read_bytes: 0,
             told: None,
             waiting: VecDeque::new(),
             open: VecDeque::new(),
@@ -122,21 +133,30 @@ impl NameJoin {
         Self { told: Some(told), ..self }
     }
 
-    /// Takes what fanotify told. It must come before the call that it may be of ends.
-    pub fn add_told(&mut self, tid: Tid, told: Told) {
-        if let Some(join) = &mut self.told {
-            join.add(tid, told);
-        }
+    /// Takes what fanotify told. It must come before the call that it may be of ends. False: too much waits for its calls.
+    pub fn add_told(&mut self, tid: Tid, told: Told) -> bool {
+        self.told.as_mut().is_none_or(|join| join.add(tid, told))
     }
 
-    /// Takes a name. It must come before its exit does.
-    pub fn add(&mut self, tid: Tid, record_time: KernelTime, name: ReadName) {
-        self.read.entry((tid, record_time)).or_default().push(name);
+    /// Takes a name. It must come before its exit does. False: too many wait for theirs.
+    pub fn add(&mut self, tid: Tid, record_time: KernelTime, name: ReadName) -> bool {
+        let bytes = name.held_bytes();
+        let has_room = self.read_bytes + bytes <= NAME_BYTES_MAX;
+        if has_room {
+            self.read_bytes += bytes;
+            self.read.entry((tid, record_time)).or_default().push(name);
+        }
+        has_room
     }
 
     /// Names of exits before this time whose exit did not come are of no use any more.
     pub fn forget_before(&mut self, time: KernelTime) {
-        self.read.retain(|key, _| key.1 >= time);
+        let read_bytes = &mut self.read_bytes;
+        self.read.retain(|key, names| {
+            let stays = key.1 >= time;
+            *read_bytes -= if stays { 0 } else { held_bytes(names) };
+            stays
+        });
         if let Some(join) = &mut self.told {
             join.forget_before(time);
         }
@@ -165,6 +185,7 @@ impl NameJoin {
         let entered = self.look_inside(&mut event);
         let read = is_exit_with_names(&event).then(|| self.read.remove(&(event.tid, event.time)));
         let read = read.flatten();
+        self.read_bytes -= read.as_deref().map_or(0, held_bytes);
         let told_until = self.look_at_opens(&event);
         if self.open.is_empty() && read.is_none() && told_until.is_none() {
             out(event);
@@ -438,6 +459,10 @@ impl NameJoin {
 }
 
 /// The exit of a call beside which something can be read.
+fn held_bytes(names: &[ReadName]) -> usize {
+    names.iter().map(ReadName::held_bytes).sum()
+}
+
 fn is_exit_with_names(event: &Event) -> bool {
     matches!(&event.kind, EventKind::SysExit(exit) if exit.call.call().is_read_beside)
 }

@@ -39,7 +39,7 @@ fn check(after: Vec<Event>, good: (bool, bool)) {
             stat: None,
             bytes: b"/a".to_vec(),
         };
-        join.add(Tid(7), KernelTime(100), name);
+        assert!(join.add(Tid(7), KernelTime(100), name));
     }
     let mut out = Vec::new();
     let count = after.len() + 1;
@@ -90,7 +90,7 @@ fn a_rename_leaves_what_the_file_is() {
         let stat = Some(FileStat { mode: libc::S_IFREG, dev: Default::default(), ino: 7, size: 0 });
         let (end, bytes) = (KernelTime(130), b"/a".to_vec());
         let link = ReadName { of: NameOf::Link, end, errno: 0, address: 0, stat, bytes };
-        join.add(Tid(7), KernelTime(100), link);
+        assert!(join.add(Tid(7), KernelTime(100), link));
         let mut out = Vec::new();
         for it in [enter(90, 7, "openat", 0), exit(100, 7, "openat", 5), enter(120, 8, call, 5)] {
             join.push(it, &mut |it| out.push(it));
@@ -227,7 +227,7 @@ fn strings_of_an_entry_are_the_last_choice() {
     ] {
         join.carries(vec![string(bytes, from)]);
         join.push(enter(time, 7, "unlink", 0), &mut |it| out.push(it));
-        join.add(Tid(7), KernelTime(time + 10), read(errno));
+        assert!(join.add(Tid(7), KernelTime(time + 10), read(errno)));
         join.push(exit(time + 10, 7, "unlink", 0), &mut |it| out.push(it));
     }
     join.finish(&mut |it| out.push(it));

@@ -20,6 +20,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::bounds::Room;
 use crate::event::FileStat;
 use crate::event::syscall_table::Role;
 use crate::event::{SysEnter, SysExit};
@@ -38,6 +39,12 @@ pub struct Told {
     pub stat: Option<FileStat>,
     /// Its name.
     pub bytes: Vec<u8>,
+}
+
+impl Told {
+    fn held_bytes(&self) -> usize {
+        2 * size_of::<Self>() + self.bytes.len()
+    }
 }
 
 /// What is known of a call's event.
@@ -59,6 +66,7 @@ pub struct OpenJoin {
     /// The bits of `O_*` are those of this machine.
     knows_flags: bool,
     threads: FxHashMap<Tid, Thread>,
+    room: Room,
     /// Those that open by other means, too.
     otherwise: FxHashSet<Tid>,
     /// When a thread's calls may be judged.
@@ -111,8 +119,13 @@ impl OpenJoin {
         Self { seen_since, knows_flags, ..Self::default() }
     }
 
-    /// Takes an event. It must come before the calls that it may be of.
-    pub fn add(&mut self, tid: Tid, told: Told) {
+    /// Takes an event. It must come before the calls that it may be of. False: too many wait for theirs.
+    pub fn add(&mut self, tid: Tid, told: Told) -> bool {
+        let threads = &self.threads;
+        let waiting = || threads.values().flat_map(|it| &it.told).map(Told::held_bytes).sum();
+        if !self.room.take(told.held_bytes(), waiting) {
+            return false;
+        }
         let thread = self.threads.entry(tid).or_default();
         // They come in the order in which they were read.
         let is_in_order = |last: &Told| {
@@ -122,6 +135,7 @@ impl OpenJoin {
             self.otherwise.insert(tid);
         }
         thread.told.push_back(told);
+        true
     }
 
     /// Events of before this time whose calls did not come are of no use any more.

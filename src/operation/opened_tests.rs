@@ -30,7 +30,7 @@ fn stat(name: &str) -> FileStat {
 #[track_caller]
 fn check(calls: &str, events: &str, expected: &str) {
     let mut join = OpenJoin::new(KernelTime(0), std::env::consts::ARCH);
-    events.split_whitespace().for_each(|it| join.add(Tid(7), told(it)));
+    events.split_whitespace().for_each(|it| assert!(join.add(Tid(7), told(it))));
     assert_eq!(said(&mut join, calls), expected, "{calls} | {events}");
 }
 
@@ -145,40 +145,40 @@ fn a_call_that_failed_late_may_have_one() {
 #[test]
 fn before_all_calls_were_recorded_nothing_is_certain() {
     let mut join = OpenJoin::new(KernelTime(8), std::env::consts::ARCH);
-    join.add(Tid(7), told("a:5-25"));
-    join.add(Tid(7), told("b:26-70"));
+    assert!(join.add(Tid(7), told("a:5-25")));
+    assert!(join.add(Tid(7), told("b:26-70")));
     assert_eq!(said(&mut join, "10-20 30-40"), "a? b");
     let mut join = OpenJoin::new(KernelTime::MAX, std::env::consts::ARCH);
-    join.add(Tid(7), told("a:5-25"));
+    assert!(join.add(Tid(7), told("a:5-25")));
     assert_eq!(said(&mut join, "10-20"), "a?");
 }
 
 #[test]
 fn what_a_ring_opens_for_a_thread_makes_all_of_it_doubtful() {
     let mut join = OpenJoin::new(KernelTime(0), std::env::consts::ARCH);
-    join.add(Tid(7), told("a:5-25"));
+    assert!(join.add(Tid(7), told("a:5-25")));
     join.opens_otherwise(Tid(8));
     assert_eq!(said(&mut join, "10-20"), "a");
     join.opens_otherwise(Tid(7));
-    join.add(Tid(7), told("b:26-70"));
+    assert!(join.add(Tid(7), told("b:26-70")));
     assert_eq!(said(&mut join, "30-40"), "b?");
 }
 
 #[test]
 fn events_of_other_threads_do_not_matter() {
     let mut join = OpenJoin::new(KernelTime(0), std::env::consts::ARCH);
-    join.add(Tid(8), told("a:5-25"));
-    join.add(Tid(7), told("b:5-25"));
+    assert!(join.add(Tid(8), told("a:5-25")));
+    assert!(join.add(Tid(7), told("b:5-25")));
     assert_eq!(said(&mut join, "10-20"), "b");
 }
 
 #[test]
 fn after_a_loss_nothing_of_before_is_certain() {
     let mut join = OpenJoin::new(KernelTime(0), std::env::consts::ARCH);
-    join.add(Tid(7), told("a:5-25"));
+    assert!(join.add(Tid(7), told("a:5-25")));
     join.lost(KernelTime(9));
-    join.add(Tid(7), told("b:8-55"));
-    join.add(Tid(7), told("c:56-90"));
+    assert!(join.add(Tid(7), told("b:8-55")));
+    assert!(join.add(Tid(7), told("c:56-90")));
     assert_eq!(said(&mut join, "10-20 40-50 60-70"), "a? b? c");
 }
 
@@ -188,7 +188,7 @@ fn a_call_waits_for_those_that_its_event_may_be_of() {
     let (enter, exit) =
         (SysEnter { call, args: [0; 6] }, SysExit { call, ret: 3, names: None, chain: None });
     let mut join = OpenJoin::new(KernelTime(0), std::env::consts::ARCH);
-    join.add(Tid(7), told("a:5-30"));
+    assert!(join.add(Tid(7), told("a:5-30")));
     join.enter(Tid(7), KernelTime(10), &enter);
     assert_eq!(join.exit(Tid(7), KernelTime(20), &exit, 0), Some(KernelTime(30)));
     join.enter(Tid(7), KernelTime(25), &enter);
@@ -205,7 +205,7 @@ fn a_thread_that_ended_inside_a_call_is_not_waited_for() {
     let (enter, exit) =
         (SysEnter { call, args: [0; 6] }, SysExit { call, ret: 3, names: None, chain: None });
     let mut join = OpenJoin::new(KernelTime(0), std::env::consts::ARCH);
-    join.add(Tid(7), told("a:5-30"));
+    assert!(join.add(Tid(7), told("a:5-30")));
     join.enter(Tid(7), KernelTime(10), &enter);
     join.exit(Tid(7), KernelTime(20), &exit, 0);
     join.enter(Tid(7), KernelTime(25), &enter);

@@ -14,10 +14,15 @@ use crate::units::{Fd, KernelTime, Pid, Tid};
 /// Events that are held at most; if a snapshot takes longer than this many, names begin where it saw them.
 const HELD_MAX: usize = 1 << 19;
 
+/// Nor more bytes of names of descriptors.
+const HELD_BYTES_MAX: usize = 64 << 20;
+
 /// Holds the first events until the snapshot is over.
 #[derive(Debug, Default)]
 pub struct Opening {
     held: Vec<Event>,
+    /// Of the names of descriptors among them.
+    held_bytes: usize,
     /// When the snapshot was over.
     over: Option<KernelTime>,
 }
@@ -42,8 +47,11 @@ impl Opening {
     /// Takes an event. True if the opening is over now.
     pub fn hold(&mut self, event: Event) -> bool {
         let over = self.over.is_some_and(|it| event.time > it);
+        if let EventKind::SeenFd(seen) = &event.kind {
+            self.held_bytes += seen.link.len();
+        }
         self.held.push(event);
-        over || self.held.len() >= HELD_MAX
+        over || self.held.len() >= HELD_MAX || self.held_bytes >= HELD_BYTES_MAX
     }
 
     /// What is known of the first moments.

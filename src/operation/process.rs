@@ -7,7 +7,8 @@ use std::rc::Rc;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::abi::Abi;
-use super::fd_table::SharedTable;
+use super::bounds::{Bounds, units};
+use super::fd_table::{FdTable, SharedTable};
 use super::mappings::SharedMappings;
 use super::model::{ProcessInfo, ProcessKey, ThreadInfo, ThreadKey};
 use super::place::{Place, SharedPlace};
@@ -156,6 +157,8 @@ pub struct Tasks {
     scope: Scope,
     /// Mount namespaces.
     pub spaces: Spaces,
+    /// Of what is alive.
+    pub bounds: Bounds,
     processes: FxHashMap<i32, Process>,
     threads: FxHashMap<i32, Thread>,
     next_process: u32,
@@ -178,6 +181,7 @@ impl Tasks {
     pub fn new(scope: Scope) -> Self {
         let mut tasks = Self {
             spaces: Spaces::default(),
+            bounds: Bounds::default(),
             processes: FxHashMap::default(),
             threads: FxHashMap::default(),
             next_process: 0,
@@ -212,6 +216,28 @@ impl Tasks {
             }
         };
         (process, thread)
+    }
+
+    /// True if these are known, or may become so.
+    pub fn has_room(&self, pid: Pid, tid: Tid) -> bool {
+        let max = self.bounds.tasks_max;
+        (self.threads.len() < max || self.threads.contains_key(&tid.0))
+            && (self.processes.len() < max || self.processes.contains_key(&pid.0))
+    }
+
+    /// Takes room for a descriptor of a file whose name has so many bytes.
+    pub fn take_descriptor(&mut self, name_bytes: usize) -> bool {
+        self.take_descriptors(units(name_bytes))
+    }
+
+    fn take_descriptors(&mut self, units: usize) -> bool {
+        let processes = &self.processes;
+        self.bounds.descriptors.take(units, || {
+            // Several processes may share a table.
+            let mut counted = FxHashSet::default();
+            let tables = processes.values().map(|it| &it.fds);
+            tables.filter(|it| counted.insert(Rc::as_ptr(it))).map(|it| it.borrow().units()).sum()
+        })
     }
 
     /// True if a thread of another process has this number.
@@ -320,13 +346,20 @@ impl Tasks {
         let system = self.scope.system;
         self.process(parent.0);
         let task = self.task(parent).expect("made above");
+        let (descriptors, all) = {
+            let table = task.fds().borrow();
+            (table.units(), table.len())
+        };
+        let has_room = self.take_descriptors(descriptors);
+        let task = self.task(parent).expect("made above");
         let from = task.process;
         let (followed, before_exec, key) = (from.followed, from.before_exec, from.info.key);
-        let fds = task.fds().borrow().copied(now);
+        let fds = if has_room { task.fds().borrow().copied(now) } else { FdTable::default() };
         let memory = from.memory.borrow().clone();
         let place = task.place().as_ref().clone();
         let abi = from.abi.of_child();
         let (comm, user) = (from.info.comm.clone(), from.info.user);
+        self.bounds.left_out.descriptors += if has_room { 0 } else { all };
         let process = self.process(child);
         process.followed = if system { process.followed } else { followed };
         process.before_exec = before_exec;

@@ -3,6 +3,7 @@
 mod aio;
 mod asynchronous;
 mod block;
+mod bounds;
 mod fault;
 mod layers;
 mod older;

@@ -8,13 +8,14 @@
 //!           if that very handle was destroyed before, created now
 //! ```
 
-use otf2_sys::{EvtWriter, IoCreationFlags, IoHandleRef, IoStatusFlags};
+use otf2_sys::{EvtWriter, IoAccessMode, IoCreationFlags, IoHandleRef, IoStatusFlags};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::definitions::Definitions;
 use super::error::OtfError;
 use super::files::Certainty;
 use super::flags;
+use super::handles::{Handle, HandleSlots};
 use crate::operation::model::OpenFile;
 use crate::units::Fd;
 
@@ -34,14 +35,21 @@ struct Bound {
     /// How its name was known when the handle was chosen.
     certainty: Option<Certainty>,
     handle: IoHandleRef,
-    pre_created: bool,
+    definition: Handle,
     cloexec: bool,
+}
+
+impl Bound {
+    fn is_pre_created(&self) -> bool {
+        self.definition.pre_created.is_some()
+    }
 }
 
 /// The descriptors of one process.
 #[derive(Debug, Default)]
 pub(super) struct Activity {
     bound: FxHashMap<i32, Bound>,
+    slots: HandleSlots,
     /// Handles with the flag `PRE_CREATED` that were destroyed: they are not active any more.
     used_up: FxHashSet<IoHandleRef>,
     /// Files whose descriptor was seen in use for another one before their `close` ended.
@@ -82,17 +90,19 @@ impl Activity {
     ) -> Result<IoHandleRef, OtfError> {
         if let Some(old) = self.bound.remove(&fd.0) {
             // The same open file under another name: nothing was closed. Its handle stays active if it always was.
-            if old.file != file.id || !old.pre_created {
+            if old.file != file.id || !old.is_pre_created() {
                 self.destroy(old, out)?;
+            } else {
+                self.slots.give_back(old.definition);
             }
         }
         // Close-on-exec belongs to the descriptor; only of those that a snapshot saw is it known.
         let known = if file.pre_created { file.flags } else { flags::without_cloexec(file.flags) };
         let (mode, status) = (flags::access_mode(known), flags::status(known));
-        let mut handle = out.definitions.descriptor(fd, file, Some((mode, status)))?;
-        let pre_created = !self.used_up.contains(&handle);
-        if !pre_created {
-            handle = out.definitions.descriptor(fd, file, None)?;
+        let (mut definition, mut handle) = self.choose(fd, file, Some((mode, status)), out)?;
+        if self.used_up.contains(&handle) {
+            self.slots.give_back(definition);
+            (definition, handle) = self.choose(fd, file, None, out)?;
             out.writer.io_create_handle(
                 out.time,
                 handle,
@@ -103,24 +113,36 @@ impl Activity {
             )?;
         }
         let cloexec = status.contains(IoStatusFlags::CLOSE_ON_EXEC);
-        self.bind(fd, file, handle, pre_created, cloexec);
+        self.bind(fd, file, (definition, handle), cloexec);
         Ok(handle)
+    }
+
+    /// A handle that is not active in this process.
+    fn choose(
+        &mut self,
+        fd: Fd,
+        file: &OpenFile,
+        pre_created: Option<(IoAccessMode, IoStatusFlags)>,
+        out: &mut Out<'_>,
+    ) -> Result<(Handle, IoHandleRef), OtfError> {
+        let definition = self.slots.take(out.definitions.descriptor(fd, file, pre_created)?);
+        Ok((definition, out.definitions.handles.handle(definition)?))
     }
 
     fn bind(
         &mut self,
         fd: Fd,
         file: &OpenFile,
-        handle: IoHandleRef,
-        pre_created: bool,
+        (definition, handle): (Handle, IoHandleRef),
         cloexec: bool,
     ) {
         let certainty = Certainty::of(file);
-        self.bound.insert(fd.0, Bound { file: file.id, certainty, handle, pre_created, cloexec });
+        self.bound.insert(fd.0, Bound { file: file.id, certainty, handle, definition, cloexec });
     }
 
     fn destroy(&mut self, bound: Bound, out: &mut Out<'_>) -> Result<(), OtfError> {
-        if bound.pre_created {
+        self.slots.give_back(bound.definition);
+        if bound.is_pre_created() {
             self.used_up.insert(bound.handle);
         }
         Ok(out.writer.io_destroy_handle(out.time, bound.handle, &[])?)
@@ -141,11 +163,12 @@ impl Activity {
         out: &mut Out<'_>,
     ) -> Result<(), OtfError> {
         self.make_room(fd, out)?;
-        let handle = out.definitions.descriptor(fd, file, None)?;
+        let (definition, handle) = self.choose(fd, file, None, out)?;
         let (mode, creation) = (flags::access_mode(file.flags), flags::creation(file.flags));
         let status = flags::status(file.flags);
         out.writer.io_create_handle(out.time, handle, mode, creation, status, &[])?;
-        self.bind(fd, file, handle, false, status.contains(IoStatusFlags::CLOSE_ON_EXEC));
+        let cloexec = status.contains(IoStatusFlags::CLOSE_ON_EXEC);
+        self.bind(fd, file, (definition, handle), cloexec);
         Ok(())
     }
 
@@ -159,11 +182,11 @@ impl Activity {
     ) -> Result<(), OtfError> {
         let old = self.used(from, file, out)?;
         self.make_room(to, out)?;
-        let new = out.definitions.descriptor(to, file, None)?;
+        let (definition, new) = self.choose(to, file, None, out)?;
         let status =
             flags::with_cloexec(flags::status(flags::without_cloexec(file.flags)), cloexec);
         out.writer.io_duplicate_handle(out.time, old, new, status, &[])?;
-        self.bind(to, file, new, false, cloexec);
+        self.bind(to, file, (definition, new), cloexec);
         Ok(())
     }
 
@@ -216,13 +239,14 @@ impl Activity {
         if self
             .bound
             .get(&fd.0)
-            .is_some_and(|it| it.file == file.id && it.pre_created && it.certainty.is_none())
+            .is_some_and(|it| it.file == file.id && it.is_pre_created() && it.certainty.is_none())
         {
-            self.bound.remove(&fd.0);
+            self.bound.remove(&fd.0).inspect(|bound| self.slots.give_back(bound.definition));
         }
     }
 
-    /// Nothing will be told about these descriptors any more. (Handles stay used up: a thread that comes later finds them so.)
+    /// Nothing will be told about these descriptors any more. (Handles stay used up, and slots taken: a thread that comes later
+    /// finds them so.)
     pub(super) fn forget(&mut self) {
         self.bound.clear();
         self.superseded.clear();

@@ -12,7 +12,7 @@ use super::activity::Out;
 use super::attributes::Notes;
 use super::definitions::Definitions;
 use super::error::OtfError;
-use super::handles::{Handle, Layer};
+use super::handles::{Handle, Layer, REGISTERED};
 use super::posix::{self, Writing};
 use super::tasks::Tasks;
 use crate::operation::asynchronous::AsyncOperation;
@@ -34,8 +34,8 @@ struct Open {
     offset_told: bool,
 }
 
-/// The number of the handles that stand for registered files: no descriptor has it.
-const REGISTERED: Fd = Fd(-1);
+/// Registered files have no descriptor.
+const NO_DESCRIPTOR: Fd = Fd(-1);
 
 /// How they are open is not told.
 const READ_WRITE: (IoAccessMode, IoStatusFlags) = (IoAccessMode::READ_WRITE, IoStatusFlags::NONE);
@@ -52,7 +52,10 @@ impl AsyncOperations {
             return Ok(());
         }
         let handle = match operation.file.as_deref() {
-            Some(file) => out.definitions.descriptor(REGISTERED, file, Some(READ_WRITE))?,
+            Some(file) => {
+                let kind = out.definitions.descriptor(NO_DESCRIPTOR, file, Some(READ_WRITE))?;
+                out.definitions.handles.handle(Handle { number: REGISTERED, ..kind })?
+            }
             None => registered_files(out.definitions)?,
         };
         self.begin(operation, Some(handle), tasks, out)
@@ -166,7 +169,7 @@ fn registered_files(definitions: &mut Definitions) -> Result<IoHandleRef, OtfErr
     let name = definitions.archive.intern("io_uring: registered files")?;
     definitions.handles.handle(Handle {
         layer: Layer::Posix,
-        number: REGISTERED.0.cast_unsigned(),
+        number: REGISTERED,
         file: None,
         name,
         pre_created: Some(READ_WRITE),

@@ -122,7 +122,11 @@ impl Ending<'_> {
             ("Mount Point", point.as_deref()),
             ("Mount Source", mount.map(|it| it.source.as_str())),
             ("File system", mount.map(|it| it.file_system.as_str())),
-            ("Name certainty", file.certainty.remark()),
+            ("Name certainty", file.certainty.remark().filter(|_| !file.is_collective)),
+            (
+                "Stands for",
+                file.is_collective.then_some("files in it that the archive does not name"),
+            ),
             ("Mount namespace", namespace.as_deref()),
         ];
         for (name, value) in properties {

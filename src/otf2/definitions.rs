@@ -1,7 +1,7 @@
 //! What events name, numbered while they are written and defined at the end.
 
 use otf2_sys::{
-    Archive, EvtWriter, IoAccessMode, IoFileRef, IoHandleRef, IoStatusFlags, LocationRef, StringRef,
+    Archive, EvtWriter, IoAccessMode, IoFileRef, IoStatusFlags, LocationRef, StringRef,
 };
 use rustc_hash::FxHashMap;
 
@@ -75,21 +75,16 @@ impl Definitions {
         Ok(())
     }
 
-    /// The handle of a descriptor.
+    /// What the handle of a descriptor is, but for its slot.
     pub(super) fn descriptor(
         &mut self,
         fd: Fd,
         file: &OpenFile,
         pre_created: Option<(IoAccessMode, IoStatusFlags)>,
-    ) -> Result<IoHandleRef, OtfError> {
+    ) -> Result<Handle, OtfError> {
         let certainty = Certainty::of(file);
-        let mut handle = Handle {
-            layer: Layer::Posix,
-            number: fd.0.cast_unsigned(),
-            file: None,
-            name: self.empty,
-            pre_created,
-        };
+        let mut handle =
+            Handle { layer: Layer::Posix, number: 0, file: None, name: self.empty, pre_created };
         match (file.first_path(), certainty) {
             (Some(path), Some(certainty)) if is_file(path) => {
                 let is_directory = file.stat.is_some_and(|it| it.is_directory());
@@ -103,11 +98,15 @@ impl Definitions {
             (Some(path), _) => handle.name = self.archive.intern(&printable(&path.bytes))?,
             (None, _) => handle.name = self.nameless(fd)?,
         }
-        self.handles.handle(handle)
+        Ok(handle)
     }
 
     /// What was removed under this path.
-    pub(super) fn removed(&mut self, path: &[u8], mounts: Mounts) -> Result<IoFileRef, OtfError> {
+    pub(super) fn removed(
+        &mut self,
+        path: &[u8],
+        mounts: Mounts,
+    ) -> Result<Option<IoFileRef>, OtfError> {
         self.files.removed(path, mounts, &mut self.archive)
     }
 

@@ -10,6 +10,15 @@ use super::error::OtfError;
 use super::text::printable;
 use crate::operation::model::{Mounts, OpenFile, PathSource};
 
+/// Different files that an archive names. `otf2-print` (OTF2 3.0 to 3.2) spreads definitions over 32 lists and walks one for
+/// each that an event names: its time grows with the square of the names. The others are shown as the directories that they are
+/// in, and counted.
+const FILES_MAX: usize = 1 << 16;
+/// Directories that stand for files; behind them one stands for all.
+const DIRECTORIES_MAX: usize = 1 << 12;
+/// The name of that one.
+const OTHERS: &[u8] = b"(other files)";
+
 /// How sure a name is. The same path with another certainty is another file here: a guess never adds to the sums of
 /// the file that it may not have been.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -58,6 +67,8 @@ pub(super) struct File {
     pub(super) name: StringRef,
     pub(super) certainty: Certainty,
     pub(super) is_directory: bool,
+    /// It stands for files in it for which the archive had no room.
+    pub(super) is_collective: bool,
     pub(super) mounts: Mounts,
 }
 
@@ -78,7 +89,20 @@ pub(super) struct Files {
     resolved: FxHashMap<Rc<[u8]>, u32>,
     spelled: FxHashMap<Rc<[u8]>, u32>,
     unverified: FxHashMap<Rc<[u8]>, u32>,
+    /// Directories that stand for files.
+    collective: FxHashMap<Rc<[u8]>, u32>,
     list: Vec<File>,
+    /// Opens and the like of files that are shown as their directory, and removals of those that are not shown.
+    pub(super) left_out: u64,
+}
+
+/// The directory of a path as it is spelled.
+fn directory_of(path: &[u8]) -> &[u8] {
+    match path.iter().rposition(|&it| it == b'/') {
+        None => b".",
+        Some(0) => b"/",
+        Some(end) => path.get(..end).unwrap_or(path),
+    }
 }
 
 /// What a file is found by: its path, and behind a NUL, which is in no path, the mounts that are not the tracer's.
@@ -90,19 +114,27 @@ fn key(path: &[u8], mounts: Mounts) -> Cow<'_, [u8]> {
 }
 
 impl Files {
-    /// The definition of what was removed under this path: the file that was open under it, if one was.
+    /// The definition of what was removed under this path: the file that was open under it, if one was. `None`: the archive has
+    /// no room for its name.
     pub(super) fn removed(
         &mut self,
         path: &[u8],
         mounts: Mounts,
         archive: &mut Archive,
-    ) -> Result<IoFileRef, OtfError> {
-        let known = self.resolved.contains_key(&*key(path, mounts));
-        let certainty = if known { Certainty::Resolved } else { Certainty::Spelled };
-        self.file((path, mounts), certainty, false, archive)
+    ) -> Result<Option<IoFileRef>, OtfError> {
+        let key = key(path, mounts);
+        let known = self.resolved.get(&*key).or_else(|| self.spelled.get(&*key));
+        match known {
+            Some(&index) => Ok(Some(IoFileRef::new(index))),
+            None if self.list.len() >= FILES_MAX => {
+                self.left_out += 1;
+                Ok(None)
+            }
+            None => self.file((path, mounts), Certainty::Spelled, false, archive).map(Some),
+        }
     }
 
-    /// The file of this path.
+    /// The file of this path, or the directory that stands for it.
     pub(super) fn file(
         &mut self,
         (path, mounts): (&[u8], Mounts),
@@ -111,23 +143,16 @@ impl Files {
         archive: &mut Archive,
     ) -> Result<IoFileRef, OtfError> {
         let map = match certainty {
-            Certainty::Resolved => &mut self.resolved,
-            Certainty::Spelled => &mut self.spelled,
-            Certainty::Unverified => &mut self.unverified,
+            Certainty::Resolved => &self.resolved,
+            Certainty::Spelled => &self.spelled,
+            Certainty::Unverified => &self.unverified,
         };
-        let key = key(path, mounts);
-        let index = match map.get(&*key) {
+        let index = match map.get(&*key(path, mounts)) {
             Some(&known) => known,
-            None => {
-                let path: Rc<[u8]> = Rc::from(path);
-                let index = u32::try_from(self.list.len()).ok().filter(|&it| it < u32::MAX);
-                let index = index.ok_or(OtfError::Full("file"))?;
-                let name = archive.intern(&printable(&path))?;
-                let key = if mounts == Mounts::OWN { Rc::clone(&path) } else { Rc::from(&*key) };
-                map.insert(key, index);
-                self.list.push(File { path, name, certainty, is_directory: false, mounts });
-                index
+            None if self.list.len() >= FILES_MAX => {
+                return self.collective((directory_of(path), mounts), archive);
             }
+            None => self.define((path, mounts), certainty, archive)?,
         };
         if is_directory
             && let Some(file) = usize::try_from(index).ok().and_then(|it| self.list.get_mut(it))
@@ -137,8 +162,109 @@ impl Files {
         Ok(IoFileRef::new(index))
     }
 
+    fn define(
+        &mut self,
+        (path, mounts): (&[u8], Mounts),
+        certainty: Certainty,
+        archive: &mut Archive,
+    ) -> Result<u32, OtfError> {
+        let path: Rc<[u8]> = Rc::from(path);
+        let name = archive.intern(&printable(&path))?;
+        let key = match key(&path, mounts) {
+            Cow::Borrowed(_) => Rc::clone(&path),
+            Cow::Owned(key) => Rc::from(key),
+        };
+        let (is_directory, is_collective) = (false, false);
+        let index =
+            self.push(File { path, name, certainty, is_directory, is_collective, mounts })?;
+        match certainty {
+            Certainty::Resolved => self.resolved.insert(key, index),
+            Certainty::Spelled => self.spelled.insert(key, index),
+            Certainty::Unverified => self.unverified.insert(key, index),
+        };
+        Ok(index)
+    }
+
+    /// The definition that stands for all files of a directory for which there is no room.
+    fn collective(
+        &mut self,
+        (directory, mounts): (&[u8], Mounts),
+        archive: &mut Archive,
+    ) -> Result<IoFileRef, OtfError> {
+        self.left_out += 1;
+        if let Some(&known) = self.collective.get(&*key(directory, mounts)) {
+            return Ok(IoFileRef::new(known));
+        }
+        let has_room = self.collective.len() < DIRECTORIES_MAX;
+        let (path, mounts) = if has_room { (directory, mounts) } else { (OTHERS, Mounts::OWN) };
+        let key = key(path, mounts);
+        if let Some(&known) = self.collective.get(&*key) {
+            return Ok(IoFileRef::new(known));
+        }
+        let name = archive.intern(&printable(path))?;
+        let index = self.push(File {
+            path: Rc::from(path),
+            name,
+            certainty: Certainty::Spelled,
+            is_directory: true,
+            is_collective: true,
+            mounts,
+        })?;
+        self.collective.insert(Rc::from(&*key), index);
+        Ok(IoFileRef::new(index))
+    }
+
+    fn push(&mut self, file: File) -> Result<u32, OtfError> {
+        let index = u32::try_from(self.list.len()).ok().filter(|&it| it < u32::MAX);
+        self.list.push(file);
+        index.ok_or(OtfError::Full("file"))
+    }
+
     /// In the order of their numbers.
     pub(super) fn list(&self) -> &[File] {
         &self.list
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use otf2_sys::{Archive, Options};
+
+    use super::{Certainty, DIRECTORIES_MAX, FILES_MAX, Files, directory_of};
+    use crate::operation::model::Mounts;
+
+    #[test]
+    fn the_directory_of_a_path() {
+        let directories = [&b"/a/b"[..], b"/a", b"a/b", b"a"].map(directory_of);
+        assert_eq!(directories, [&b"/a"[..], b"/", b"a", b"."]);
+    }
+
+    #[test]
+    fn what_an_archive_names_is_bounded() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let mut archive = Archive::create(directory.path(), "bounded", Options::default())
+            .expect("a new archive");
+        let mut files = Files::default();
+        let mut open = |files: &mut Files, path: &str| {
+            let path = (path.as_bytes(), Mounts::OWN);
+            files.file(path, Certainty::Resolved, false, &mut archive).expect("there is room")
+        };
+        for number in 0..FILES_MAX {
+            open(&mut files, &format!("/named/{number}"));
+        }
+        let named = open(&mut files, "/named/0");
+        assert_eq!((files.list.len(), files.left_out), (FILES_MAX, 0));
+
+        let first = open(&mut files, "/d/1");
+        assert_eq!(open(&mut files, "/d/2"), first);
+        assert_ne!(open(&mut files, "/named/more"), named, "sums are not mixed");
+        for number in 0..2 * DIRECTORIES_MAX {
+            open(&mut files, &format!("/{number}/x"));
+        }
+        assert_eq!(files.list.len(), FILES_MAX + DIRECTORIES_MAX + 1);
+        assert_eq!(files.left_out, 3 + 2 * DIRECTORIES_MAX as u64);
+        assert_eq!(open(&mut files, "/named/0"), named);
+        assert_eq!(open(&mut files, "/d/3"), first);
+        drop(archive);
     }
 }

@@ -1,4 +1,12 @@
 //! Definitions of I/O handles, shared by all processes and all times.
+//!
+//! Lives of descriptors follow each other on one definition: the handles of a file differ only by their slot, and a process takes
+//! the smallest slot that it has not in use. So a file has as many definitions as one process ever had descriptors of it at once,
+//! however often it is opened and whatever the descriptors' numbers are. That keeps archives readable: `otf2-print` looks each
+//! definition up in one of 32 lists.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 
 use otf2_sys::{IoAccessMode, IoFileRef, IoHandleRef, IoParadigmRef, IoStatusFlags, StringRef};
 use rustc_hash::FxHashMap;
@@ -37,7 +45,7 @@ impl Layer {
 pub(super) struct Handle {
     /// The layer.
     pub(super) layer: Layer,
-    /// The descriptor; for a device its number.
+    /// For a descriptor the slot, see above; for a device its number.
     pub(super) number: u32,
     /// The file, if its name is known.
     pub(super) file: Option<IoFileRef>,
@@ -45,6 +53,46 @@ pub(super) struct Handle {
     pub(super) name: StringRef,
     /// Set if it is `PRE_CREATED`.
     pub(super) pre_created: Option<(IoAccessMode, IoStatusFlags)>,
+}
+
+/// Handles that stand for files registered with rings have this number: the slot of no descriptor.
+pub(super) const REGISTERED: u32 = u32::MAX;
+
+/// Slots of a kind of handle in one process: the smallest free one is taken.
+#[derive(Debug, Default)]
+struct Free {
+    given_back: BinaryHeap<Reverse<u32>>,
+    next: u32,
+}
+
+/// Handles of one process by their kind, which is a [`Handle`] with number 0.
+#[derive(Debug, Default)]
+pub(super) struct HandleSlots(FxHashMap<Handle, Free>);
+
+impl HandleSlots {
+    /// The handle of this kind with the smallest free slot.
+    pub(super) fn take(&mut self, kind: Handle) -> Handle {
+        let free = self.0.entry(kind).or_default();
+        let number = free.given_back.pop().map_or_else(
+            || {
+                free.next += 1;
+                free.next - 1
+            },
+            |Reverse(slot)| slot,
+        );
+        Handle { number, ..kind }
+    }
+
+    /// The life of this handle has ended.
+    pub(super) fn give_back(&mut self, handle: Handle) {
+        let kind = Handle { number: 0, ..handle };
+        let Some(free) = self.0.get_mut(&kind) else { return };
+        free.given_back.push(Reverse(handle.number));
+        // Files that are not open take no memory.
+        if free.given_back.len() == usize::try_from(free.next).unwrap_or(usize::MAX) {
+            self.0.remove(&kind);
+        }
+    }
 }
 
 /// All of them.
@@ -70,5 +118,29 @@ impl Handles {
     /// In the order of their numbers.
     pub(super) fn list(&self) -> &[Handle] {
         &self.list
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use otf2_sys::{Archive, Options};
+
+    use super::{Handle, HandleSlots, Layer};
+
+    #[test]
+    fn one_definition_serves_lives_that_follow_each_other() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let archive = Archive::create(directory.path(), "handles", Options::default());
+        let name = archive.and_then(|mut it| it.intern("pipe:[7]")).expect("a text");
+        let kind = Handle { layer: Layer::Posix, number: 0, file: None, name, pre_created: None };
+        let mut slots = HandleSlots::default();
+        let (first, second) = (slots.take(kind), slots.take(kind));
+        assert_eq!([first.number, second.number], [0, 1]);
+        slots.give_back(first);
+        assert_eq!(slots.take(kind), first);
+        slots.give_back(first);
+        slots.give_back(second);
+        assert!(slots.0.is_empty());
+        assert_eq!(slots.take(kind), first);
     }
 }

@@ -13,7 +13,8 @@
 //!
 //! # Handles
 //!
-//! One definition stands for all descriptors of the same number and file in all processes, as in Score-P's archives.
+//! One definition stands for descriptors of the same file in all processes, whatever their numbers are, and for all their lives
+//! one after the other; a second one exists where a process has two descriptors of the file at once (`handles`).
 //! Which of them are active is a matter of each process (`activity`). A descriptor that a process uses and that it
 //! was not seen to open (open before the recording, inherited, opened by another process that shares the table)
 //! is a handle with the flag `PRE_CREATED`. That includes a number that turns out to be no descriptor: the call then

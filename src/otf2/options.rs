@@ -50,6 +50,8 @@ pub struct OtfSummary {
     pub clamped: u64,
     /// Texts that were too long for the archive.
     pub strings_cut: u64,
+    /// Opens and removals of files for which the archive has no name: it names 65,536, and shows the others as their directory.
+    pub files_left_out: u64,
     /// Failed opens whose path was left out, because too many different ones failed.
     pub paths_left_out: u64,
     /// Steps of threads that had ended; 0 unless the steps contradict themselves.

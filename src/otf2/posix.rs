@@ -155,8 +155,9 @@ pub(super) fn end(
     }
     if let Some(path) = removed(operation) {
         let mounts = operation.path().map_or(Mounts::OWN, |it| it.mounts);
-        let file = out.definitions.removed(path, mounts)?;
-        active.writer.io_delete_file(out.time, POSIX, file, &[])?;
+        if let Some(file) = out.definitions.removed(path, mounts)? {
+            active.writer.io_delete_file(out.time, POSIX, file, &[])?;
+        }
     }
     let region = out.definitions.regions.call(operation.call);
     Ok(active.writer.leave(out.time, region, notes.list())?)

@@ -91,6 +91,7 @@ impl OtfSink {
             handles: handles.list().len() as u64,
             clamped: definitions.clamped,
             strings_cut: archive.strings_cut(),
+            files_left_out: files.left_out,
             paths_left_out: definitions.paths_left_out,
             after_end: tasks.after_end,
         };
@@ -124,6 +125,10 @@ impl OtfSink {
             let name: String =
                 name.chars().map(|it| if it.is_ascii_alphanumeric() { it } else { '_' }).collect();
             archive.set_property(&format!("IOTRACE::{name}"), &printable(value.as_bytes()))?;
+        }
+        let left_out = self.definitions.files.left_out;
+        if left_out > 0 {
+            archive.set_property("IOTRACE::files_left_out", &left_out.to_string())?;
         }
         Ok(())
     }

@@ -12,7 +12,7 @@ use crate::operation::context::Followed;
 use crate::operation::process::Scope;
 use crate::operation::tracker::Tracker;
 use crate::operation::{Sink, Step};
-use crate::units::{KernelTime, Pid};
+use crate::units::{KernelTime, Pid, Tid};
 
 /// The tracker, the sink, and who is asked whether to go on.
 pub(super) struct Back<'a, S> {
@@ -40,9 +40,14 @@ impl<'a, S: Sink> Back<'a, S> {
 
     /// All of the log has been passed on, and this is what is known of it.
     pub(super) fn finish(mut self, summary: Summary) -> Result<Summary, PipelineError<S::Error>> {
-        let finished = self.tracker.finish(summary.last_time.max(self.now), self.sink);
-        finished.map_err(PipelineError::Sink)?;
-        Ok(Summary { ledger: self.tracker.ledger().clone(), ..summary })
+        let at = summary.last_time.max(self.now);
+        self.tracker.finish(at, self.sink).map_err(PipelineError::Sink)?;
+        let mut beyond_bounds = summary.beyond_bounds;
+        if let Some(anomaly) = self.tracker.left_out(beyond_bounds, at) {
+            beyond_bounds = anomaly.count;
+            self.sink.step(at, &Step::Anomaly(&anomaly)).map_err(PipelineError::Sink)?;
+        }
+        Ok(Summary { ledger: self.tracker.ledger().clone(), beyond_bounds, ..summary })
     }
 
     /// What nobody is told of.
@@ -70,6 +75,15 @@ impl<'a, S: Sink> Back<'a, S> {
     /// What was seen, but for what has a place in time and comes as an event.
     fn fact(&mut self, fact: Fact) {
         let tracker = &mut self.tracker;
+        let (pid, tid) = match &fact {
+            Fact::Task { pid, tid, .. } => (*pid, *tid),
+            Fact::User { pid, .. } | Fact::Text { pid, .. } => (*pid, Tid(pid.0)),
+            _ => (Pid(0), Tid(0)),
+        };
+        // Texts of no process are of number 0.
+        if pid.0 != 0 && !tracker.has_room_for_task(pid, tid) {
+            return;
+        }
         match fact {
             Fact::Task { pid, tid, ppid, comm, .. } => tracker.seen_task(pid, tid, ppid, &comm),
             Fact::User { pid, user, .. } => tracker.seen_user(pid, user),
@@ -106,7 +120,10 @@ impl<S: Sink> Next for Back<'_, S> {
             _ => self.now,
         };
         let told = match passed {
-            Passed::Event(event) => tracker.push(event, self.sink),
+            Passed::Event(event) if tracker.has_room_for(&event) => tracker.push(event, self.sink),
+            Passed::Event(event) => {
+                tracker.anomaly(&Tracker::beyond_bounds(&event), self.now, self.sink)
+            }
             Passed::Anomaly(anomaly) => tracker.anomaly(&anomaly, self.now, self.sink),
             // It stands for no record that was read, so it is not in the books of records.
             Passed::Damage(it) => self.sink.step(self.now, &Step::Anomaly(&it)),

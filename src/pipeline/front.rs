@@ -28,19 +28,21 @@ use crate::operation::owner::Owners;
 use crate::record::Layout;
 use crate::units::{CpuId, DevId, KernelTime, Pid, Tid};
 
-/// Records that wait for their round have no more bytes than this, or they do not wait for it: a log that was made to harm has no
+/// What waits for its round has no more bytes than this and thrice the rings, or it does not wait: a log that was made to harm has no
 /// rounds, and packed a thousandth of its bytes.
-const WAITING_BYTES_MAX: usize = 2 << 30;
+const WAITING_BYTES_MAX: usize = 288 << 20;
 /// Nor, where the rings are large, more than this.
-const WAITING_BYTES_LIMIT: usize = 16 << 30;
+const WAITING_BYTES_LIMIT: usize = 4 << 30;
+/// Texts that are kept to the end.
+const TEXT_BYTES_MAX: usize = 256 << 20;
 
-/// How many bytes of records may wait: between two rounds there may be what was in all rings, and 96 MiB more, and each record takes some
+/// How many bytes may wait: between two rounds there may be what was in all rings, and 96 MiB more, and each record takes some
 /// more in memory than in its ring.
 fn waiting_bytes_max(header: &Header) -> usize {
     let rings: u64 = header.rings.iter().fold(0, |sum, it| sum.saturating_add(it.bytes));
     let all = rings.saturating_mul(header.host.cpus.len() as u64);
     let wanted = usize::try_from(all.saturating_mul(3)).unwrap_or(usize::MAX);
-    wanted.clamp(WAITING_BYTES_MAX, WAITING_BYTES_LIMIT)
+    wanted.saturating_add(WAITING_BYTES_MAX).min(WAITING_BYTES_LIMIT)
 }
 
 /// Records of one ring that wait for their turn.
@@ -65,8 +67,10 @@ pub(super) struct Front {
     snapshot_over: bool,
     merger: Merger<Waiting>,
     buffers: VecDeque<Buffer>,
-    /// Bytes of all buffers.
+    /// Bytes of all buffers, and of the descriptors that wait.
     buffered: usize,
+    /// Of the texts that the summary keeps.
+    text_bytes: usize,
     /// [`waiting_bytes_max`].
     waiting_bytes_max: usize,
     /// Number of the first buffer; behind the last number comes 0 again.
@@ -115,6 +119,7 @@ impl Front {
             merger: Merger::default(),
             buffers: VecDeque::new(),
             buffered: 0,
+            text_bytes: 0,
             waiting_bytes_max: waiting_bytes_max(&header),
             first_buffer: 0,
             names: name_join(&header),
@@ -206,6 +211,11 @@ impl Front {
         self.buffered += bytes.len();
         self.buffers.push_back(Buffer { bytes, cpu, layout, left });
         refused.into_iter().try_for_each(|it| next.take(Passed::Anomaly(Box::new(it))))?;
+        self.limit_waiting(next)
+    }
+
+    /// Too much waits for a round that does not come.
+    fn limit_waiting<N: Next>(&mut self, next: &mut N) -> Result<(), N::Error> {
         let places = self.merger.waiting() * size_of::<(KernelTime, Waiting)>();
         if self.buffered + places > self.waiting_bytes_max {
             let due = self.merger.give_up();
@@ -215,6 +225,17 @@ impl Front {
         Ok(())
     }
 
+    /// A text that is kept to the end.
+    fn keep_text(&mut self, which: Text, pid: Pid, text: Vec<u8>) {
+        let bytes = text.len() + size_of::<(Text, Pid, Vec<u8>)>();
+        if self.text_bytes + bytes > TEXT_BYTES_MAX {
+            self.summary.beyond_bounds += 1;
+            return;
+        }
+        self.text_bytes += bytes;
+        self.summary.texts.push((which, pid, text));
+    }
+
     fn fact<N: Next>(&mut self, fact: Fact, next: &mut N) -> Result<(), N::Error> {
         match fact {
             Fact::Name { tid, record_time, of, end, errno, address, stat, bytes, .. } => {
@@ -222,7 +243,8 @@ impl Front {
                 if self.summary.header.names != "links" {
                     self.summary.names_wait.add(tid, record_time, end);
                 }
-                self.names.add(tid, record_time, ReadName { of, end, errno, address, stat, bytes });
+                let name = ReadName { of, end, errno, address, stat, bytes };
+                self.summary.beyond_bounds += u64::from(!self.names.add(tid, record_time, name));
             }
             Fact::Opened { tid, since, until, errno, .. } if tid.0 < 0 => {
                 self.summary.unheard.push((since, until, errno));
@@ -230,7 +252,8 @@ impl Front {
             // What a file system opens itself is no call's.
             Fact::Opened { errno: libc::EXDEV, .. } => {}
             Fact::Opened { tid, since, until, end, stat, bytes, .. } => {
-                self.names.add_told(tid, Told { since, until, end, stat, bytes });
+                let told = Told { since, until, end, stat, bytes };
+                self.summary.beyond_bounds += u64::from(!self.names.add_told(tid, told));
             }
             Fact::Task { pid, tid, .. } => {
                 self.owners.seen(tid, pid);
@@ -240,6 +263,7 @@ impl Front {
             Fact::Fd { begin, end, pid, fd, flags, position, shared, stat, link } => {
                 let position = Some(position);
                 let seen = Box::new(SeenFd { begin, pid, fd, flags, position, shared, stat, link });
+                let bytes = held_bytes(&seen);
                 // A long snapshot comes when the stream has passed its time. Its names are judged all the same; whether
                 // its positions hold cannot be told any more.
                 if let Err(Waiting::Seen(late)) = self.merger.push(end, Waiting::Seen(seen)) {
@@ -247,7 +271,10 @@ impl Front {
                     if self.opening.is_none() {
                         return next.take(Passed::SeenFd(Box::new(late), end));
                     }
+                    return Ok(());
                 }
+                self.buffered += bytes;
+                return self.limit_waiting(next);
             }
             Fact::Symbol(symbol) => self.summary.symbols.add(*symbol),
             Fact::Stack(stack) => self.chains.ways.add(*stack),
@@ -273,10 +300,10 @@ impl Front {
                 }
             }
             Fact::Text { which, pid, ref text, .. } if which == Text::DISKSTATS_START => {
-                self.summary.texts.push((which, pid, text.clone()));
+                self.keep_text(which, pid, text.clone());
                 return next.take(Passed::Fact(Box::new(fact)));
             }
-            Fact::Text { which, pid, text, .. } => self.summary.texts.push((which, pid, text)),
+            Fact::Text { which, pid, text, .. } => self.keep_text(which, pid, text),
         }
         Ok(())
     }
@@ -321,6 +348,7 @@ impl Front {
                     self.event(Event { time, cpu, pid: Pid(-1), tid: Tid(-1), kind }, next)?;
                 }
                 Waiting::Seen(seen) => {
+                    self.buffered = self.buffered.saturating_sub(held_bytes(&seen));
                     let (cpu, tid) = (CpuId(0), Tid(-1));
                     let pid = seen.pid;
                     self.event(Event { time, cpu, pid, tid, kind: EventKind::SeenFd(seen) }, next)?;
@@ -463,6 +491,11 @@ fn file_systems(text: &[u8]) -> Box<[(DevId, Option<u64>)]> {
     String::from_utf8_lossy(text).lines().filter_map(line).collect()
 }
 
+/// What a descriptor that a snapshot saw takes while it waits.
+fn held_bytes(seen: &SeenFd) -> usize {
+    size_of::<SeenFd>() + seen.link.len()
+}
+
 fn usize_of(number: u32) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
@@ -489,62 +522,5 @@ fn name_join(header: &Header) -> NameJoin {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::record::abi::{record_type, sample_type as bit};
-
-    /// Keeps what it is told.
-    #[derive(Default)]
-    struct Told {
-        times: Vec<u64>,
-        late: usize,
-    }
-
-    impl Next for Told {
-        type Error = PipelineError<std::convert::Infallible>;
-
-        fn take(&mut self, passed: Passed) -> Result<(), Self::Error> {
-            match passed {
-                Passed::Event(event) => self.times.push(event.time.0),
-                Passed::Anomaly(it) if it.kind == AnomalyKind::Late => self.late += 1,
-                _ => {}
-            }
-            Ok(())
-        }
-    }
-
-    fn front() -> Front {
-        let sample_type = bit::TID | bit::TIME | bit::RAW;
-        let layout = crate::capture::header::Layout {
-            source: "perf".into(),
-            sample_type,
-            ..Default::default()
-        };
-        let header = Header { layouts: vec![layout], ..Header::default() };
-        Front::new::<std::convert::Infallible>(header).expect("a header")
-    }
-
-    /// A frame with the end of a thread at each of these times, over and over.
-    fn data(times: &[u64]) -> (FrameHeader, Vec<u8>) {
-        let record = |time: &u64| {
-            let head = [&record_type::EXIT.to_le_bytes()[..], &[0, 0, 48, 0]].concat();
-            let tasks = [7_i32, 1, 8, 1].map(i32::to_le_bytes).concat();
-            [head, tasks, time.to_le_bytes().into(), vec![0; 8], time.to_le_bytes().into()].concat()
-        };
-        let payload: Vec<u8> = times.iter().flat_map(record).collect();
-        (FrameHeader::bare(FrameKind::DATA), payload)
-    }
-
-    #[test]
-    fn without_rounds_memory_has_an_end() {
-        let mut front = front();
-        front.waiting_bytes_max = 200;
-        let mut told = Told::default();
-        for (header, payload) in [data(&[3, 5, 7]), data(&[4, 9, 8])] {
-            front.frame(&header, payload, &mut told).expect("taken");
-        }
-        assert_eq!((front.buffered, front.buffers.len()), (0, 0));
-        front.finish(&mut told).expect("taken");
-        assert_eq!((told.times, told.late), (vec![3, 5, 7, 8, 9], 1));
-    }
-}
+#[path = "front_tests.rs"]
+mod tests;

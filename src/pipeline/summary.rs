@@ -35,6 +35,8 @@ pub struct Summary {
     pub reused_numbers: u64,
     /// How far stacks of programs that were copied led.
     pub ways: WaysFound,
+    /// Facts that were left out, for they would have kept more alive than a reader has room for.
+    pub beyond_bounds: u64,
     /// Hits whose chains were not kept, for there were too many different ones.
     pub chains_left_out: u64,
 }

@@ -16,7 +16,6 @@ use std::path::Path;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat};
-use nix::sys::statfs::{self, FsType, fstatfs};
 use nix::unistd::{Whence, getegid, lseek};
 
 use super::fill::set_length;
@@ -25,18 +24,6 @@ use crate::sys::reflink::reflink;
 
 /// Bytes that are copied at once.
 const CHUNK_BYTES: usize = 1 << 20;
-
-/// File systems whose files are the kernel's answers: to open or read one may do something.
-const OF_KERNEL: [FsType; 8] = [
-    statfs::PROC_SUPER_MAGIC,
-    statfs::SYSFS_MAGIC,
-    statfs::DEBUGFS_MAGIC,
-    statfs::TRACEFS_MAGIC,
-    statfs::SECURITYFS_MAGIC,
-    statfs::CGROUP_SUPER_MAGIC,
-    statfs::CGROUP2_SUPER_MAGIC,
-    statfs::BPF_FS_MAGIC,
-];
 
 /// Where the contents of a file come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -139,9 +126,9 @@ impl Originals {
         // Nothing is opened before it is known what it is.
         let place = open(OFlag::O_PATH).map_err(failed)?;
         let seen = fstat(&place).map_err(failed)?;
-        let file_system = fstatfs(&place).map_err(failed)?.filesystem_type();
+        let is_of_kernel = files::is_of_kernel(&place).map_err(failed)?;
         let is_regular = seen.st_mode & SFlag::S_IFMT.bits() == SFlag::S_IFREG.bits();
-        if !is_regular || OF_KERNEL.contains(&file_system) {
+        if !is_regular || is_of_kernel {
             return Err(Source::OtherType);
         }
         let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;

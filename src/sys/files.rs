@@ -3,13 +3,14 @@
 use std::ffi::{CString, OsStr};
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::OFlag;
 use nix::sys::stat::Mode;
+use nix::sys::statfs::{self, FsType, fstatfs};
 use nix::unistd::Whence;
 
 use super::fs_identity::FsIdentity;
@@ -107,6 +108,27 @@ pub fn keep_private() {
 pub fn identity(file: &File) -> io::Result<(u64, u64)> {
     let metadata = file.metadata()?;
     Ok((metadata.dev(), metadata.ino()))
+}
+
+/// File systems whose files are the kernel's answers: to open or read one may do something, although they seem to be regular files.
+const OF_KERNEL: [FsType; 8] = [
+    statfs::PROC_SUPER_MAGIC,
+    statfs::SYSFS_MAGIC,
+    statfs::DEBUGFS_MAGIC,
+    statfs::TRACEFS_MAGIC,
+    statfs::SECURITYFS_MAGIC,
+    statfs::CGROUP_SUPER_MAGIC,
+    statfs::CGROUP2_SUPER_MAGIC,
+    statfs::BPF_FS_MAGIC,
+];
+
+/// True if the file is one of the kernel's own; it may be held by `O_PATH`.
+///
+/// # Errors
+///
+/// The file system does not answer.
+pub fn is_of_kernel(file: impl AsFd) -> nix::Result<bool> {
+    Ok(OF_KERNEL.contains(&fstatfs(file)?.filesystem_type()))
 }
 
 /// What the file behind `path` is, without asking a file server for what it does not have at hand.

@@ -168,11 +168,19 @@ fn quote(out: &mut Vec<u8>, from: usize) {
     }
 }
 
-/// True for what a terminal obeys instead of showing it, or shows as nothing.
+/// True if the bytes hold something that [`misleads`], or a byte that is no text and that a terminal of eight bits obeys.
+pub(crate) fn drives_terminal(bytes: &[u8]) -> bool {
+    bytes.utf8_chunks().any(|it| {
+        it.valid().contains(misleads) || it.invalid().iter().any(|it| matches!(it, 0x80..=0x9f))
+    })
+}
+
+/// True for what a terminal obeys instead of showing it, or shows as nothing; the last are letters of tags.
 fn misleads(letter: char) -> bool {
     letter.is_control()
         || matches!(letter,
-            '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+            '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}'
+            | '\u{e0000}'..='\u{e007f}')
 }
 
 fn hex_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
@@ -227,6 +235,11 @@ mod tests {
         check(b"\x1b[2J\r\nroot\x7f", b"\"", expect![r"\x1b[2J\x0d\x0aroot\x7f"]);
         check("\u{9b}2J".as_bytes(), b"\"", expect![r"\xc2\x9b2J"]);
         check("a\u{202e}txt.exe".as_bytes(), b"\"", expect![r"a\xe2\x80\xaetxt.exe"]);
+        check(
+            "a\u{e0000}\u{e0041}\u{e007f}".as_bytes(),
+            b"",
+            expect![r"a\xf3\xa0\x80\x80\xf3\xa0\x81\x81\xf3\xa0\x81\xbf"],
+        );
         check(br#"a\x1b"b"#, b"\"", expect![r"a\\x1b\x22b"]);
         check(b"a> = 5 <b", b"<>", expect![r"a\x3e = 5 \x3cb"]);
         check(b"\xff\xc3(", b"\"", expect![r"\xff\xc3("]);

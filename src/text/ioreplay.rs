@@ -9,6 +9,7 @@
 use std::io;
 
 use super::digits;
+use super::escape::drives_terminal;
 use crate::operation::model::{Given, SyscallOperation};
 use crate::operation::{Sink, Step};
 use crate::units::KernelTime;
@@ -177,11 +178,10 @@ fn path(operation: &SyscallOperation) -> Option<&[u8]> {
 }
 
 /// A path from the root that neither breaks the line nor drives a terminal: the format has no way to escape a letter. Bytes that are no
-/// text stay.
+/// text stay, but for those of 0x80 to 0x9f.
 fn printable(path: Option<&[u8]>) -> Option<&[u8]> {
     let breaks = |it: &[u8]| {
-        it.utf8_chunks().any(|it| it.valid().contains(char::is_control))
-            || it.windows(SEPARATOR.len()).any(|window| window == SEPARATOR)
+        drives_terminal(it) || it.windows(SEPARATOR.len()).any(|window| window == SEPARATOR)
     };
     path.filter(|it| it.starts_with(b"/") && !breaks(it))
 }
@@ -252,15 +252,20 @@ mod tests {
         let lines = file(b"/a\nb", PathSource::Link);
         let escapes =
             [file(b"/\x1b[2J", PathSource::Link), file("/\u{9b}2J".as_bytes(), PathSource::Link)];
+        let more = ["/\u{202e}", "/\u{2028}", "/\u{e0041}"];
+        let more = more.map(str::as_bytes).into_iter().chain([&b"/\x9b2J"[..]]);
+        let more = more.map(|it| file(it, PathSource::Link)).collect::<Vec<_>>();
         let pipe = file(b"pipe:[7]", PathSource::Link);
         let open = |file| call("openat", &[testing::CWD, 0, 0], 3, Some(3), Some(file));
         let pread = call("pread64", &[3, 0, 1, 0], 1, Some(3), None);
+        let mut calls: Vec<_> = escapes.iter().chain(&more).map(&open).collect();
+        calls.extend([open(&odd), open(&lines), open(&pipe), pread]);
         check(
-            &[open(&odd), open(&lines), open(&escapes[0]), open(&escapes[1]), open(&pipe), pread],
+            &calls,
             &expect![[r#"
             #|capture_version=3|
         "#]],
-            6,
+            10,
         );
     }
 

@@ -13,6 +13,9 @@ use crate::operation::behind::FileKey;
 use crate::sys::{fiemap, files};
 use crate::units::{DevId, KernelTime};
 
+/// Why a path is refused: it leads to a directory, a device, a pipe, or to one of the kernel's answers.
+const REFUSED: &str = "it is no regular file of a disk or of memory";
+
 /// What a word of a question leads to.
 #[derive(Debug)]
 pub(super) struct Target {
@@ -47,7 +50,7 @@ pub(super) fn look(path: &[u8]) -> Result<Found, String> {
     let path = path.canonicalize().map_err(failed)?;
     let bytes = path.into_os_string().into_vec();
     let held = hold(&bytes).map_err(failed)?;
-    let key = held.key.ok_or("it is no regular file")?;
+    let key = held.key.ok_or(REFUSED)?;
     let runs = runs(&held.open().map_err(failed)?);
     Ok(Found { key, name: format!("{}_{}", device_name(key.0), key.1), path: bytes, runs })
 }
@@ -78,7 +81,7 @@ struct Held {
 fn hold(path: &[u8]) -> io::Result<Held> {
     let flags = libc::O_PATH | libc::O_NOFOLLOW;
     let handle = OpenOptions::new().read(true).custom_flags(flags).open(OsStr::from_bytes(path))?;
-    let is_file = handle.metadata()?.is_file();
+    let is_file = handle.metadata()?.is_file() && !files::is_of_kernel(&handle)?;
     let stat = files::stat_behind(&held_at(&handle)).ok_or_else(io::Error::last_os_error)?;
     Ok(Held { handle, key: is_file.then_some((stat.dev, stat.ino)) })
 }
@@ -133,7 +136,11 @@ mod tests {
         fs::remove_file(&path).expect("removed");
         // Who opens one waits for a writer.
         nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).expect("a pipe");
-        assert_eq!(look(bytes).expect_err("no file"), "it is no regular file");
+        assert_eq!(look(bytes).expect_err("no file"), REFUSED);
         assert_eq!(places(bytes, key), None);
+        // The kernel's own answers seem to be regular files.
+        for path in ["/proc/self/mem", "/proc/self/maps", "/sys/kernel/notes"] {
+            assert_eq!(look(path.as_bytes()).expect_err(path), REFUSED, "{path}");
+        }
     }
 }

@@ -8,8 +8,8 @@ use crate::import::words::Words;
 use crate::units::DevId;
 
 /// The calls, and what their fields are called.
-const CALLS: [(&[u8], &[u8]); 3] =
-    [(b"fstat", b"st_"), (b"newfstatat", b"st_"), (b"statx", b"stx_")];
+const CALLS: [(&[u8], &[u8]); 4] =
+    [(b"fstat", b"st_"), (b"fstat64", b"st_"), (b"newfstatat", b"st_"), (b"statx", b"stx_")];
 
 /// True if this line begins to ask for the file behind a descriptor, and another one will tell.
 pub(super) fn is_asked(line: &[u8], fd: i32) -> bool {
@@ -23,7 +23,7 @@ pub(super) fn is_asked(line: &[u8], fd: i32) -> bool {
 pub(super) fn stat(line: &[u8], fd: i32, words: &Words) -> Option<FileStat> {
     let (name, arguments) = name_of(line)?;
     let &(_, field) = CALLS.iter().find(|it| it.0 == name)?;
-    let (texts, outcome) = whole(arguments, words)?;
+    let (texts, outcome) = whole(name, arguments, words)?;
     let asked = texts.first().and_then(|it| number(it)).and_then(|it| i32::try_from(it).ok());
     // With a path it is about something below the descriptor.
     let path = texts.get(1).and_then(|it| string(it)).map(|it| it.0);

@@ -3,7 +3,7 @@
 //! Which argument is which says the one table of system calls. strace prints what pointers point to, so where they point is
 //! not known: they get addresses of our own, one for each argument.
 
-use super::value::{arguments, begun, elements, link, number, string};
+use super::value::{arguments, begun, elements, is_cut_off, link, number, string};
 use crate::capture::fact::NameOf;
 use crate::event::syscall_table::{Call, CallId, Class, Role};
 use crate::import::notes::Notes;
@@ -18,8 +18,27 @@ const APART: u64 = 0x1_0000;
 /// The bits of `clone`'s flags that are a signal's number (`CSIGNAL`, `include/uapi/linux/sched.h`).
 const SIGNAL_BITS: u64 = 0xff;
 
-/// Names that strace has for calls and the kernel's tracepoints have not.
-const NAMES: &[(&[u8], &str)] = &[(b"umount2", "umount")];
+/// Names that strace has for calls and the kernel's tracepoints have not, or that only 32-bit programs call
+/// (`arch/x86/entry/syscalls/syscall_32.tbl`): the arguments stand in the same order, as strace prints them. The offset of `mmap2` is
+/// printed in bytes.
+const NAMES: &[(&[u8], &str)] = &[
+    (b"umount2", "umount"),
+    (b"_llseek", "lseek"),
+    (b"chown32", "chown"),
+    (b"fadvise64_64", "fadvise64"),
+    (b"fchown32", "fchown"),
+    (b"fcntl64", "fcntl"),
+    (b"fstat64", "fstat"),
+    (b"fstatat64", "newfstatat"),
+    (b"fstatfs64", "fstatfs"),
+    (b"ftruncate64", "ftruncate"),
+    (b"lchown32", "lchown"),
+    (b"lstat64", "lstat"),
+    (b"mmap2", "mmap"),
+    (b"stat64", "stat"),
+    (b"statfs64", "statfs"),
+    (b"truncate64", "truncate"),
+];
 
 /// How a call ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -59,10 +78,30 @@ pub(super) fn row(name: &[u8]) -> Option<CallId> {
 }
 
 /// Arguments and what is behind them; `text` begins behind the `(`.
-pub(super) fn whole<'a>(text: &'a [u8], words: &Words) -> Option<(Vec<&'a [u8]>, Outcome)> {
-    let (arguments, rest) = arguments(text)?;
+pub(super) fn whole<'a>(
+    name: &[u8],
+    text: &'a [u8],
+    words: &Words,
+) -> Option<(Vec<&'a [u8]>, Outcome)> {
+    let (mut arguments, rest) = arguments(text)?;
     let rest = rest.trim_ascii_start().strip_prefix(b"=")?.trim_ascii();
-    Some((arguments, outcome(rest, words)?))
+    let mut outcome = outcome(rest, words)?;
+    if arguments.iter().any(|it| is_cut_off(it)) {
+        return None;
+    }
+    if name == b"_llseek" {
+        seek_of_32_bits(&mut arguments, &mut outcome);
+    }
+    Some((arguments, outcome))
+}
+
+/// `_llseek(3, 4096, [4096], SEEK_SET) = 0`: the position is the result of `lseek`, whose arguments these are without it.
+fn seek_of_32_bits(texts: &mut Vec<&[u8]>, outcome: &mut Outcome) {
+    if texts.len() == 4 {
+        let result = texts.remove(2);
+        let position = result.get(1..).and_then(number).map(u64::cast_signed);
+        outcome.ret = if outcome.ret == Some(0) { position } else { outcome.ret };
+    }
 }
 
 /// The arguments that are known of a call whose end was not seen.
@@ -79,6 +118,9 @@ fn outcome(text: &[u8], words: &Words) -> Option<Outcome> {
         },
         None => (text, None),
     };
+    if is_cut_off(text) {
+        return None;
+    }
     let mut parts = text.splitn(3, |it| *it == b' ');
     let (first, second) = (parts.next()?, parts.next().unwrap_or_default());
     let error = words.errno(second).map(|it| -i64::from(it));
@@ -292,7 +334,7 @@ mod tests {
     fn parsed(line: &str) -> (Parsed, Outcome) {
         let words = Words::new();
         let (name, rest) = line.split_once('(').expect(line);
-        let (texts, outcome) = whole(rest.as_bytes(), &words).expect(line);
+        let (texts, outcome) = whole(name.as_bytes(), rest.as_bytes(), &words).expect(line);
         let call = row(name.as_bytes()).expect(name);
         let mut notes = Notes::default();
         let parsed = parse(call, &texts, outcome.ret, &words, &mut notes);
@@ -310,6 +352,35 @@ mod tests {
         assert_eq!(it.reads[0].bytes, b"a\n");
         let link = Some(b"/tmp/a".to_vec());
         assert_eq!(outcome, Outcome { ret: Some(3), link, took: Some(56_000) });
+    }
+
+    #[test]
+    fn calls_of_32_bit_programs_are_what_they_are() {
+        let (it, outcome) = parsed("_llseek(3, 4096, [8192], SEEK_CUR) = 0 <0.000003>");
+        assert_eq!((&it.args[..3], outcome.ret), (&[3, 4096, 1][..], Some(8192)));
+        let (it, outcome) = parsed("_llseek(3, 4096, 0xbf00, SEEK_SET) = -1 EBADF (x)");
+        assert_eq!((&it.args[..3], outcome.ret), (&[3, 4096, 0][..], Some(-9)));
+        let (it, _) = parsed("mmap2(NULL, 8192, PROT_READ, MAP_SHARED, 3, 0x2000) = 0xb7f10000");
+        assert_eq!(it.args, [0, 8192, 1, 1, 3, 0x2000]);
+        for (name, _) in NAMES {
+            assert!(row(name).is_some(), "{}", name.escape_ascii());
+        }
+        for (name, of_64_bits) in
+            [("pread", "pread64"), ("stat64", "newstat"), ("sendfile", "sendfile64")]
+        {
+            assert_eq!(row(name.as_bytes()).map(|it| it.call().name), Some(of_64_bits));
+        }
+    }
+
+    #[test]
+    fn names_with_a_bracket_that_is_not_escaped_are_not_understood() {
+        let words = Words::new();
+        let is_known = |it: &str| whole(b"read", it.as_bytes(), &words).is_some();
+        assert!(is_known(r#"3</tmp/a\76b>, "", 1) = 0 <0.000001>"#));
+        assert!(is_known(r#"3</tmp/a>(deleted), "", 1) = 3</tmp/a> <0.000001>"#));
+        assert!(!is_known(r#"3</tmp/a>b>, "", 1) = 0 <0.000001>"#));
+        assert!(!is_known(r#"0, "", 1) = 3</tmp/a>b> <0.000001>"#));
+        assert!(!is_known(r#"0, "", 1) = 3</tmp/a> b>"#));
     }
 
     #[test]

@@ -133,6 +133,9 @@ impl Strace {
 
     /// A line of a thread.
     fn of(&mut self, tid: i32, time: u64, rest: &[u8], out: &mut Out<'_>) -> bool {
+        if name_of(rest).is_some() && self.tasks.thread(tid).is_some_and(|it| it.is_ending) {
+            self.end_incarnation(tid, time, out);
+        }
         if self.tasks.thread(tid).is_none() && !self.appears(tid, time, rest, out) {
             return true;
         }
@@ -152,10 +155,9 @@ impl Strace {
         let cut = [&b"<unfinished ...>"[..], b"<detached ...>"].into_iter();
         let cut = cut.filter_map(|it| rest.strip_suffix(it)).next();
         let Some(begun) = cut else { return self.whole((tid, time), rest, None, out) };
-        if name_of(begun).is_none() {
-            return false;
-        }
+        let Some((name, _)) = name_of(begun) else { return false };
         self.give_up(tid, out);
+        self.calls_for_its_end(tid, name);
         if let Some(thread) = self.tasks.thread(tid) {
             thread.pending = Some((time, begun.to_vec()));
         }
@@ -191,6 +193,41 @@ impl Strace {
         let (name, arguments) = name_of(pending).unwrap_or_default();
         let flags = clone_flags(name, arguments, &self.words).unwrap_or(0);
         self.born(task, tid, (time, flags), out);
+        if let Some(thread) = self.tasks.thread(tid) {
+            thread.maker = Some(parent);
+        }
+    }
+
+    fn calls_for_its_end(&mut self, tid: i32, name: &[u8]) {
+        if let Some(thread) = self.tasks.thread(tid) {
+            thread.is_ending |= ENDS.contains(&name);
+        }
+    }
+
+    /// The task that had this number before has ended, and the log does not tell when (`-qq`).
+    fn end_incarnation(&mut self, tid: i32, time: u64, out: &mut Out<'_>) {
+        for tid in self.tasks.incarnation(tid) {
+            self.tell_opened(tid, &[], out);
+            self.give_up(tid, out);
+            if let Some(thread) = self.tasks.end(tid) {
+                out.say(time, thread.task, What::Ended);
+            }
+        }
+        out.notes.count("tasks that have ended before a task of the same number began");
+    }
+
+    /// A call of `tid` has ended that has made this child.
+    fn made(&mut self, tid: i32, child: i32, (time, flags): (u64, u64), out: &mut Out<'_>) {
+        let Some(task) = self.tasks.thread(tid).map(|it| it.task) else { return };
+        match self.tasks.thread(child) {
+            // It has made itself known meanwhile.
+            Some(known) if known.maker == Some(tid) => known.maker = None,
+            Some(_) => {
+                self.end_incarnation(child, time, out);
+                self.born(task, child, (time, flags), out);
+            }
+            None => self.born(task, child, (time, flags), out),
+        }
     }
 
     fn born(&mut self, parent: Task, tid: i32, (time, flags): (u64, u64), out: &mut Out<'_>) {
@@ -261,19 +298,30 @@ impl Strace {
         out: &mut Out<'_>,
     ) -> bool {
         let Some((name, arguments)) = name_of(text) else { return false };
-        let Some((texts, outcome)) = whole(arguments, &self.words) else { return false };
+        let Some((texts, outcome)) = whole(name, arguments, &self.words) else { return false };
         let Some(task) = self.tasks.thread(tid).map(|it| it.task) else { return false };
         if outcome.took.is_none() && outcome.ret.is_some() {
             out.notes.count("calls that do not say how long they took");
         }
         let took = outcome.took.unwrap_or(0);
-        let end = end.unwrap_or_else(|| self.clock.after(start.saturating_add(took.max(1))));
+        let end = match (end, outcome.took) {
+            (None, _) => self.clock.after(start.saturating_add(took.max(1))),
+            (Some(end), None) => end,
+            (Some(end), Some(took)) => {
+                let (end, was_set) = self.clock.end(start, end, took);
+                if was_set {
+                    out.notes.count(
+                        "times at which the clock was set: times go on by the durations of calls",
+                    );
+                }
+                end
+            }
+        };
         let child = outcome.ret.and_then(|it| i32::try_from(it).ok()).filter(|it| *it > 0);
-        if let (Some(flags), Some(child)) = (clone_flags(name, arguments, &self.words), child)
-            && self.tasks.thread(child).is_none()
-        {
-            self.born(task, child, (end, flags), out);
+        if let (Some(flags), Some(child)) = (clone_flags(name, arguments, &self.words), child) {
+            self.made(tid, child, (end, flags), out);
         }
+        self.calls_for_its_end(tid, name);
         let Some(call) = row(name) else {
             self.unknown(name, out);
             return true;

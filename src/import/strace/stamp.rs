@@ -95,7 +95,12 @@ pub(super) struct Clock {
     /// Midnights that have passed.
     days: u64,
     of_day: u64,
+    /// What is added to times since the clock was set.
+    shift: i64,
 }
+
+/// Line and duration of a call may differ by so much, ns: a thread waits for strace.
+const TOLERANCE: u64 = 60 * SECOND;
 
 /// How far a time is put behind the one before if it is none, or not later.
 const STEP: u64 = 1000;
@@ -116,17 +121,30 @@ impl Clock {
     pub(super) fn read(&mut self, stamp: Option<Stamp>) -> (u64, Reading) {
         let time = match stamp {
             None => return (self.after(self.last.saturating_add(STEP)), Reading::Missing),
-            Some(Stamp::Epoch(it)) => it,
+            Some(Stamp::Epoch(it)) => it.saturating_add_signed(self.shift),
             Some(Stamp::After(it)) => self.last.saturating_add(it),
             Some(Stamp::OfDay(it)) => {
                 self.days += u64::from(it.saturating_add(DAY / 2) < self.of_day);
                 self.of_day = it;
-                self.days.saturating_mul(DAY).saturating_add(it)
+                self.days.saturating_mul(DAY).saturating_add(it).saturating_add_signed(self.shift)
             }
         };
         // Times are printed in microseconds, and calls may be shorter.
         let is_back = time.saturating_add(1_000_000) < self.last;
         (self.after(time), if is_back { Reading::Back } else { Reading::Good })
+    }
+
+    /// When a call ended that began at `start`, whose last line had the time `end`, and that took so long by strace's own measure. True
+    /// if the clock was set meanwhile: the times that follow go on from where it was.
+    pub(super) fn end(&mut self, start: u64, end: u64, took: u64) -> (u64, bool) {
+        let expected = start.saturating_add(took);
+        if end.abs_diff(expected) <= TOLERANCE {
+            return (end, false);
+        }
+        let shift = i128::from(expected) - i128::from(end);
+        self.shift = self.shift.saturating_add(i64::try_from(shift).unwrap_or(0));
+        self.last = self.last.min(expected.max(start.saturating_add(1)));
+        (self.last, true)
     }
 
     /// This time, or the next one that is free.
@@ -166,6 +184,15 @@ mod tests {
         assert_eq!(clock.read(Some(Stamp::Epoch(6_000_000_000))), (7_000_000_002, Reading::Back));
         assert_eq!(clock.read(None), (7_000_001_002, Reading::Missing));
         assert_eq!(clock.read(Some(Stamp::After(5000))), (7_000_006_002, Reading::Good));
+        // It was set 400 days ahead inside a call of 2.5 ms.
+        let mut clock = Clock::default();
+        let (start, set) = (EPOCH_MIN, EPOCH_MIN + 400 * DAY);
+        assert_eq!(clock.read(Some(Stamp::Epoch(start))).0, start);
+        let end = clock.read(Some(Stamp::Epoch(set))).0;
+        assert_eq!(clock.end(start, end, 2_500_000), (start + 2_500_000, true));
+        let next = clock.read(Some(Stamp::Epoch(set + 7_000))).0;
+        assert_eq!(next, start + 2_507_000);
+        assert_eq!(clock.end(start, next, 2_500_000), (next, false));
         let mut clock = Clock::default();
         assert_eq!(clock.read(Some(Stamp::OfDay(DAY - 1))).0, DAY - 1);
         assert_eq!(clock.read(Some(Stamp::OfDay(1))), (DAY + 1, Reading::Good));

@@ -13,6 +13,10 @@ pub(super) struct Thread {
     pub(super) pending: Option<(u64, Vec<u8>)>,
     /// The end of its last call, if that opened this descriptor.
     pub(super) opened: Option<(i32, Said)>,
+    /// It has called `exit` or `exit_group`: another call is one of a task that has its number now.
+    pub(super) is_ending: bool,
+    /// The thread whose call has made it, while that has not ended.
+    pub(super) maker: Option<i32>,
 }
 
 /// A process.
@@ -73,7 +77,8 @@ impl Tasks {
 
     fn add(&mut self, task: Task) -> Task {
         self.process(task.pid).threads += 1;
-        self.threads.insert(task.tid.0, Thread { task, pending: None, opened: None });
+        let thread = Thread { task, pending: None, opened: None, is_ending: false, maker: None };
+        self.threads.insert(task.tid.0, thread);
         task
     }
 
@@ -86,6 +91,15 @@ impl Tasks {
             self.processes.remove(&pid);
         }
         Some(thread)
+    }
+
+    /// The threads of the process of this number, or only that thread if it leads none.
+    pub(super) fn incarnation(&self, tid: i32) -> Vec<i32> {
+        let is_meant = |it: &&Thread| it.task.tid.0 == tid || it.task.pid.0 == tid;
+        let mut tids: Vec<i32> =
+            self.threads.values().filter(is_meant).map(|it| it.task.tid.0).collect();
+        tids.sort_unstable();
+        tids
     }
 
     /// Those that are left.

@@ -160,6 +160,49 @@ fn what_was_opened_is_told_behind_it() {
     assert_eq!(words(&said).len(), 5);
 }
 
+/// `-qq` leaves out the lines that say how a task ended.
+#[test]
+fn a_number_that_is_used_again_is_another_process() {
+    let (said, notes) = told(concat!(
+        "7 100000001.000000 fork() = 8 <0.000010>\n",
+        "8 100000001.000020 openat(AT_FDCWD, \"/a\", O_RDONLY) = 3 <0.000001>\n",
+        "8 100000001.000030 exit_group(0) = ?\n",
+        // By its own end, before the call that has made it returns.
+        "7 100000001.000040 fork( <unfinished ...>\n",
+        "8 100000001.000050 read(3, \"\", 1) = -1 EBADF (Bad file descriptor) <0.000001>\n",
+        "7 100000001.000060 <... fork resumed>) = 8 <0.000020>\n",
+        // By a second birth: it was killed.
+        "7 100000001.000070 fork() = 8 <0.000010>\n",
+        "8 100000001.000090 close(3) = -1 EBADF (Bad file descriptor) <0.000001>\n",
+    ));
+    let of_tasks = |it: &String| it.contains("born") || it.contains("ended");
+    let words: Vec<String> = words(&said).into_iter().filter(of_tasks).collect();
+    let what = |it: &str| words.iter().filter(|word| word.contains(it)).count();
+    assert_eq!((what("born 8/8"), what("ended")), (3, 2), "{words:?}");
+    assert_eq!(
+        notes.told("lines"),
+        ["2 tasks that have ended before a task of the same number began"]
+    );
+}
+
+#[test]
+fn a_call_takes_as_long_as_strace_says() {
+    let (said, notes) = told(concat!(
+        "7 1700000000.000000 read(0,  <unfinished ...>\n",
+        "8 1734560000.000000 read(0,  <unfinished ...>\n",
+        "7 1734560000.002500 <... read resumed>\"a\", 1) = 1 <0.002500>\n",
+        "7 1734560000.003000 close(3) = 0 <0.000001>\n",
+    ));
+    let times: Vec<u64> = said
+        .iter()
+        .filter(|it| it.task.tid.0 == 7 && !matches!(it.what, What::Directory(_)))
+        .map(|it| it.time - 1_700_000_000_000_000_000)
+        .collect();
+    assert_eq!(times, [0, 2_500_000, 3_000_000, 3_001_000]);
+    let told = notes.told("lines");
+    assert!(told.iter().any(|it| it.starts_with("1 times at which the clock was set")), "{told:?}");
+}
+
 const LINES: [&str; 8] = [
     "7 100000001.000000 read(0</dev/tty>,  <unfinished ...>",
     "7 100000001.000009 <... read resumed>\"a\", 10) = 1 <0.000009>",

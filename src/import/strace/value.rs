@@ -128,6 +128,24 @@ pub(super) fn decoration(text: &[u8]) -> Option<Decoration<'_>> {
     text.get(start + 1..decoration_end(text, start)?)
 }
 
+/// True if something stands behind what a number is decorated with: old versions of strace did not escape a `>` in a name, which
+/// then seems to end there.
+pub(super) fn is_cut_off(text: &[u8]) -> bool {
+    let is_word = |it: &u8| it.is_ascii_alphanumeric() || b"_-".contains(it);
+    let Some(start) =
+        text.iter().position(|it| !is_word(it)).filter(|it| text.get(*it) == Some(&b'<'))
+    else {
+        return false;
+    };
+    if !opens_decoration(text, start) {
+        return false;
+    }
+    let Some(end) = decoration_end(text, start) else { return false };
+    let rest = text.get(end + 1..).unwrap_or_default();
+    let is_explained = rest.starts_with(b" ") && !rest.contains(&b'>');
+    !(rest.is_empty() || rest == b"(deleted)" || is_explained)
+}
+
 /// Where a descriptor points, as `/proc/PID/fd` shows it. `-yy` puts the number of a device behind it, and the kernel's
 /// `(deleted)` may stand behind all.
 pub(super) fn link(text: &[u8]) -> Option<Vec<u8>> {

@@ -83,6 +83,9 @@ impl Tracker {
     /// A descriptor that a snapshot saw, told when the stream has come to the time after it.
     pub fn seen_fd(&mut self, seen: &SeenFd, now: KernelTime) {
         self.come_to(seen.begin);
+        if !self.has_room_for_descriptor(seen) {
+            return;
+        }
         if seen.shared {
             self.context.names.share(&seen.link);
         }

@@ -3,7 +3,8 @@
 use expect_test::expect;
 
 use super::super::OtfOptions;
-use super::check_with;
+use super::language::{make, otf2_print, printed};
+use super::{MOUNTS, balance, check_with, skip};
 
 const EVENTS: &str = "
     10 7/7 enter openat -100 1 0
@@ -97,4 +98,35 @@ fn an_archive_of_nothing_can_be_read() {
             LOCATION 0 Name: "nothing recorded" <42>, Type: CPU_THREAD, # Events: 0, Group: "iotrace-perf" <0>
         "#]],
     );
+}
+
+/// Readers look each handle up in a list: one that grows with the opens makes archives unreadable.
+#[test]
+fn opens_that_follow_each_other_share_a_handle() {
+    // Descriptors 3 to 12 in turn, in two processes that have one of them at once, and two at the end.
+    let mut text = "5 7/7 fork 8/8\n".to_owned();
+    let mut time = 10;
+    for fd in 3..13 {
+        for task in ["7/7", "8/8"] {
+            for call in [
+                "enter openat -100 1 0".to_owned(),
+                format!("exit openat {fd} link /a file"),
+                format!("enter read {fd} 0 1"),
+                "exit read 1".to_owned(),
+                format!("enter close {fd}"),
+                "exit close 0".to_owned(),
+            ] {
+                time += 1;
+                text += &format!("{time} {task} {call}\n");
+            }
+        }
+    }
+    for fd in [3, 4] {
+        text += &format!("{} 7/7 enter openat -100 1 0\n", time + fd);
+        text += &format!("{} 7/7 exit openat {fd} link /a file\n", time + fd);
+    }
+    let made = make(&text, OtfOptions::default(), MOUNTS).expect("an archive");
+    assert_eq!((made.summary.files, made.summary.handles, made.summary.after_end), (1, 2, 0));
+    let Some(program) = otf2_print() else { return skip() };
+    balance::check(&printed(&program, &made, &["-G"]), &printed(&program, &made, &[]));
 }

@@ -6,6 +6,7 @@ use super::super::calls::Reason;
 use super::super::names::of_file;
 use super::NotExported;
 use crate::operation::model::OpenFile;
+use crate::text::escape::drives_terminal;
 
 /// Where files lie in the export: by their paths, and those whose path fio cannot read by a number.
 pub const DIRECTORIES: [&str; 2] = ["files", "flat"];
@@ -100,6 +101,7 @@ impl Names {
         path.len() + DIRECTORIES[0].len() <= NAME_BYTES_MAX
             && !path.iter().any(is_special)
             && std::str::from_utf8(path).is_ok()
+            && !drives_terminal(path)
             && path.strip_prefix(b"/").is_some_and(|it| it.split(|it| *it == b'/').all(is_own))
             // One name was that of a file and that of a directory.
             && !self.folders.contains(path)
@@ -135,5 +137,8 @@ mod tests {
         assert_eq!(name("/data/a/b"), "flat/8");
         assert_eq!(name("/data"), "flat/9");
         assert_eq!(name("relative"), "flat/10");
+        for (number, letter) in (11..).zip(["\u{9b}", "\u{202e}", "\u{2028}", "\u{e0041}"]) {
+            assert_eq!(name(&format!("/{letter}")), format!("flat/{number}"));
+        }
     }
 }

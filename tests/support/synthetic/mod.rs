@@ -61,6 +61,10 @@ pub(crate) struct Shape {
     pub records: u64,
     /// Records of the whole machine in a second, about.
     pub records_per_second: u64,
+    /// Files of each process, from which each open takes one.
+    pub files: u64,
+    /// Open, read and close only: as many opens as there can be.
+    pub opens: bool,
     pub seed: u64,
 }
 
@@ -72,6 +76,8 @@ impl Default for Shape {
             processes: 2,
             records: 1_000_000,
             records_per_second: 2_000_000,
+            files: 4,
+            opens: false,
             seed: 1,
         }
     }
@@ -131,7 +137,7 @@ impl<W: Write> Machine<W> {
         let period = (2_000_000_000 / shape.records_per_second.max(1)).max(1);
         let span = period * u64::from(shape.threads);
         assert!(span >= 1000, "too few threads for so many records: {shape:?}");
-        let thread = |index| Thread::new(index, shape.processes, FIRST_PID, index % shape.cpus);
+        let thread = |index| Thread::new(index, shape, FIRST_PID);
         let threads: Vec<Thread> = (0..shape.threads).map(thread).collect();
         let mut log = Log::begin(shape.cpus, out)?;
         let before = threads.iter().filter(|it| it.is_old).map(|it| it.task);

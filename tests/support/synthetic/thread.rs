@@ -1,11 +1,10 @@
 //! What a thread does: the same few calls again and again, on one file after the other.
 
+use super::Shape;
 use super::random::Random;
 use super::record::Task;
 use super::ring::Stream;
 
-/// Files of each process: what is named in a capture must not grow with its length.
-const FILES: u64 = 4;
 /// Where a thread's buffer is.
 const BUFFER: u64 = 0x7f00_0000_0000;
 
@@ -20,6 +19,9 @@ pub(super) struct Thread {
     fd: u64,
     step: usize,
     is_unnamed: bool,
+    /// See [`Shape`].
+    files: u64,
+    opens: bool,
 }
 
 /// One call.
@@ -86,15 +88,17 @@ impl Call {
 
 impl Thread {
     /// The first threads are the leaders of the processes, the others their threads in turn.
-    pub(super) fn new(index: u32, processes: u32, first_pid: u32, cpu: u32) -> Self {
-        let process = index % processes;
+    pub(super) fn new(index: u32, shape: &Shape, first_pid: u32) -> Self {
+        let process = index % shape.processes;
         Self {
             task: Task { pid: first_pid + process, tid: first_pid + index },
-            cpu,
+            cpu: index % shape.cpus,
             is_old: process.is_multiple_of(2),
-            fd: u64::from(3 + index / processes),
+            fd: u64::from(3 + index / shape.processes),
             step: 0,
             is_unnamed: false,
+            files: shape.files,
+            opens: shape.opens,
         }
     }
 
@@ -102,13 +106,19 @@ impl Thread {
     pub(super) fn next(&mut self, random: &mut Random) -> Call {
         let step = self.step;
         // Once more, or not: or all threads would be at the same place of the script.
-        if matches!(step, OPEN | CLOSE) || random.one_in(2) {
+        if self.opens {
+            self.step = match step {
+                OPEN => OPEN + 1,
+                CLOSE => OPEN,
+                _ => CLOSE,
+            };
+        } else if matches!(step, OPEN | CLOSE) || random.one_in(2) {
             self.step = (step + 1) % SCRIPT.len();
         }
         let mut call = SCRIPT[step](self);
         if step == OPEN {
             self.is_unnamed = random.one_in(101);
-            let file = random.below(FILES);
+            let file = random.below(self.files);
             call.name = (!self.is_unnamed).then(|| format!("/data/{}/{file}", self.task.pid));
         }
         call.is_unnamed = self.is_unnamed && (OPEN..=CLOSE).contains(&step);
