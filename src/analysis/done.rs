@@ -107,7 +107,7 @@ impl<'a> Done<'a> {
 
     fn call(it: &'a SyscallOperation) -> Self {
         let class = it.call.call().class;
-        let moves = class.moves_bytes();
+        let moves = it.call.call().returns_bytes();
         let given = it.named.as_ref().and_then(|it| it.first.as_ref());
         let given = given.map(Name::given);
         let target = it.target.as_ref().filter(|_| class == Class::Transfer);

@@ -296,6 +296,20 @@ pub struct Unread {
     pub first: Vec<UnreadFile>,
 }
 
+impl Header {
+    /// True if the ends of waits were recorded that took a child: by tracepoints of their own or among all exits.
+    pub fn records_waits(&self) -> bool {
+        self.tracepoints
+            .iter()
+            .any(|it| it.name == "sys_exit_wait4" || it.filter.contains("(ret>0&&"))
+    }
+
+    /// True if each exec was recorded with the path of the program.
+    pub fn records_programs(&self) -> bool {
+        self.tracepoints.iter().any(|it| it.name == "sched_process_exec")
+    }
+}
+
 impl Unread {
     /// True if everything was read.
     pub fn is_nothing(&self) -> bool {

@@ -42,7 +42,8 @@ impl<'a, S: Sink> Back<'a, S> {
     pub(super) fn finish(mut self, summary: Summary) -> Result<Summary, PipelineError<S::Error>> {
         let finished = self.tracker.finish(summary.last_time.max(self.now), self.sink);
         finished.map_err(PipelineError::Sink)?;
-        Ok(Summary { ledger: self.tracker.ledger().clone(), ..summary })
+        let (ledger, started) = (self.tracker.ledger().clone(), self.tracker.started().clone());
+        Ok(Summary { ledger, started, ..summary })
     }
 
     /// What nobody is told of.
@@ -126,7 +127,9 @@ impl<S: Sink> Next for Back<'_, S> {
 /// What can be followed with the calls that were recorded.
 pub(super) fn followed(header: &Header) -> Followed {
     let calls: Vec<CallId> = header.calls.iter().filter_map(|it| CallId::by_name(it)).collect();
-    Followed::with(&calls, &header.host.machine, header.exec_exits, header.host.page_bytes)
+    let followed =
+        Followed::with(&calls, &header.host.machine, header.exec_exits, header.host.page_bytes);
+    Followed { waits: header.records_waits(), ..followed }
 }
 
 fn tracker(header: &Header) -> Tracker {

@@ -35,6 +35,7 @@ pub mod perf_source;
 pub mod plan;
 mod privileges;
 pub mod probes;
+mod programs;
 pub mod session;
 pub mod snapshot;
 pub mod source;

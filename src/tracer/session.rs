@@ -19,6 +19,7 @@ use super::naming::{self, Ground, Names, Naming};
 use super::options::{Follow, Options};
 use super::plan::{self, Chained, SourceKind, Wanted};
 use super::probes::Probes;
+use super::programs::SeenPrograms;
 use super::snapshot::{self, Subject, What};
 use super::source::{self, Books, Opened, RingSizes, Source};
 use super::stream::Stream;
@@ -196,7 +197,8 @@ impl Session {
         })?;
         let followed = || Tree::followed(options, names, &tree, source.as_ref());
         let log = Log::new(writer, layouts.clone(), (!records_everybody(options)).then(followed))
-            .with_chains(options.chains.map(|it| it.functions.user.is_some()));
+            .with_chains(options.chains.map(|it| it.functions.user.is_some()))
+            .with_programs(SeenPrograms::of(source.tracepoints()));
         let threads =
             Threads::start(log, drained, &names_readers, &options.place, sizes.main, &own_name)?;
         let call_cost_ns = gauge.and_then(Gauge::finish);
@@ -334,6 +336,7 @@ impl Session {
         let own = Own { cpu_ns: limits::own_cpu_ns(), call_cost_ns: self.call_cost_ns };
         let places = self.mounts.as_ref().map(|_| counted.write_places(&mut writer, &mut patience));
         let places_not_asked = places.unwrap_or(0);
+        counted.write_programs(&mut writer, &mut patience);
         warnings.extend(counted.write_stacks(&mut writer, &self.layouts, &mut patience));
         let (doubt, unread) = counted.write_symbols(&mut writer, &mut patience);
         let interrupted = patience.ended_by();
@@ -420,6 +423,7 @@ fn open_from(
         lists: naming.names.reads(),
         exact_args: exact_args(options),
         programs: naming.names != Names::Off,
+        accounting: matches!(options.follow, Follow::Launched) && !records_everybody(options),
         block: options.block,
         extents: options.extents,
         devices: &options.devices,

@@ -10,6 +10,7 @@ const NOTHING: Wanted<'static> = Wanted {
     lists: false,
     exact_args: false,
     programs: false,
+    accounting: false,
     block: false,
     extents: false,
     devices: &[],
