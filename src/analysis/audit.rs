@@ -85,6 +85,8 @@ pub struct Reasons {
     pub unknown_programs: i64,
     /// Execs that failed for a format that the kernel does not know.
     pub unknown_formats: i64,
+    /// Execs that failed for another reason.
+    pub failed_execs: i64,
     /// Calls that failed with an error that comes before the kernel counts them, or after.
     pub doubtful: i64,
     /// Copies inside overlayfs, which counts them a second time (`ovl_copyfile()` in `fs/overlayfs/file.c`).
@@ -117,9 +119,22 @@ pub struct ProcessAudit {
 impl ProcessAudit {
     /// True if nothing remains but what has a reason; `None` if the two are not about the same calls.
     pub fn agrees(&self) -> Option<bool> {
-        let is_equal = self.read.is_explained() && self.has_explained_writes();
+        let has_reads = self.read.is_explained() || self.failed_execs().is_some();
+        let is_equal = has_reads && self.has_explained_writes();
         let is_comparable = self.unwaited == 0 && self.untold == 0;
         (is_comparable && (is_equal || self.lost == 0)).then_some(is_equal)
+    }
+
+    /// Bytes and calls that the kernel itself read for execs that failed, where something remains that they may have read: a missing
+    /// interpreter is found behind the first read of a script (`load_script()` in `fs/binfmt_script.c`).
+    pub fn failed_execs(&self) -> Option<(i64, i64)> {
+        let mut read = self.read;
+        let failed = self.reasons.failed_execs;
+        let calls = Between(0, EXEC_CALLS[1]).times(failed);
+        read.expect(Between(0, EXEC_BYTES_MAX).times(failed), calls);
+        let bytes = read.bytes - self.read.bytes_expected.0;
+        let calls = read.calls - self.read.calls_expected.0;
+        (!self.read.is_explained() && read.is_explained()).then_some((bytes, calls))
     }
 
     /// Bytes and calls that the kernel itself wrote into a core dump.
@@ -214,6 +229,7 @@ fn reasons(summary: &Summary, totals: &Totals) -> Reasons {
         exec_calls: calls,
         unknown_programs: (number(summary.ledger.execs) - known).max(0),
         unknown_formats: number(started.unknown_format),
+        failed_execs: number(started.failed),
         doubtful: number(accounted.read.doubtful.max(accounted.write.doubtful)),
         overlay_copies: number(overlay.calls),
         doubtful_copies: number(unknown.calls),

@@ -303,11 +303,6 @@ impl Header {
             .iter()
             .any(|it| it.name == "sys_exit_wait4" || it.filter.contains("(ret>0&&"))
     }
-
-    /// True if each exec was recorded with the path of the program.
-    pub fn records_programs(&self) -> bool {
-        self.tracepoints.iter().any(|it| it.name == "sched_process_exec")
-    }
 }
 
 impl Unread {

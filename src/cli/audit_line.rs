@@ -59,6 +59,12 @@ fn terms(audit: &ProcessAudit) -> Vec<String> {
         (doubtful_copies, "copies perhaps inside overlayfs, which counts them twice"),
     ];
     terms.extend(counted.iter().filter(|it| it.0 > 0).map(|it| format!("{} {}", it.0, it.1)));
+    terms.extend(audit.failed_execs().map(|(bytes, calls)| {
+        let failed = audit.reasons.failed_execs;
+        format!(
+            "{bytes} bytes in {calls} reads by the kernel itself for {failed} execs that failed"
+        )
+    }));
     terms.extend(audit.core_dump().map(|(bytes, calls)| {
         format!("{bytes} bytes in {calls} writes by the kernel itself into a core dump")
     }));

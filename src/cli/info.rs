@@ -244,6 +244,7 @@ fn audited(it: &ProcessAudit) -> Value {
         "exec_read_calls": it.reasons.exec_calls,
         "programs_unknown": it.reasons.unknown_programs,
         "formats_unknown": it.reasons.unknown_formats,
+        "execs_failed": it.reasons.failed_execs,
         "doubtful_calls": it.reasons.doubtful,
         "overlay_copies": it.reasons.overlay_copies,
         "overlay_copies_doubtful": it.reasons.doubtful_copies,

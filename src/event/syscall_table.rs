@@ -475,6 +475,18 @@ impl Call {
         self.class.moves_bytes() || self.class == Class::Pipe || of_socket
     }
 
+    /// True if the bytes of its result come from its file, true if they go to one.
+    pub fn ways(&self) -> [bool; 2] {
+        match self.class {
+            Class::Read => [true, false],
+            Class::Write => [false, true],
+            Class::Transfer => [true, true],
+            Class::Pipe => [self.name == "tee", self.name == "vmsplice"],
+            Class::Socket => [self.name.starts_with("recv"), self.name.starts_with("send")],
+            _ => [false, false],
+        }
+    }
+
     /// True if its second path is what a symbolic link is to contain.
     pub fn is_symlink(&self) -> bool {
         self.arg(Role::Path2) == Some(0)

@@ -30,19 +30,23 @@ pub struct Started {
     pub programs: BTreeMap<Vec<u8>, Execs>,
     /// Those whose path is not known.
     pub unnamed: u64,
-    /// Execs that failed because no handler knew the format (`ENOEXEC`).
+    /// Execs that failed because no handler knew the format (`ENOEXEC`): the kernel has read the beginning of the file
+    /// (`search_binary_handler()` in `fs/exec.c`).
     pub unknown_format: u64,
+    /// Execs that failed for another reason: before or after the kernel has read of the file.
+    pub failed: u64,
     /// Processes that were ended by a signal that may write a core dump.
     pub core_signals: u64,
 }
 
 impl Started {
-    /// Counts an exec that failed because no handler knows the format: the kernel has read the beginning of the file
-    /// (`search_binary_handler()` in `fs/exec.c`). False for other ends of calls.
-    pub(super) fn ends_unknown_format(&mut self, exit: &SysExit) -> bool {
-        let is_it = exit.call.call().is_exec() && exit.ret == -i64::from(libc::ENOEXEC);
-        self.unknown_format += u64::from(is_it);
-        is_it
+    /// Counts an exec that failed. False for other ends of calls.
+    pub(super) fn ends_failed_exec(&mut self, exit: &SysExit) -> bool {
+        let failed = exit.call.call().is_exec() && exit.ret < 0;
+        let is_unknown = exit.ret == -i64::from(libc::ENOEXEC);
+        self.unknown_format += u64::from(failed && is_unknown);
+        self.failed += u64::from(failed && !is_unknown);
+        failed
     }
 
     /// A process became this program.
@@ -73,15 +77,18 @@ impl Zombies {
         self.waiters.insert(pid.0, waiter).is_some()
     }
 
-    /// A wait of this process has taken a child.
-    pub(super) fn waited(&mut self, waiter: Pid, child: Option<Pid>) {
-        match child {
-            // Tracers of processes wait for them, too, before the parent does (`wait_task_zombie()` in `kernel/exit.c`).
-            Some(child) if self.waiters.get(&child.0).is_some_and(|it| it.0 == waiter) => {
+    /// A wait of this process has taken a child, or has heard that one stopped. `is_alive`: there is a process of that number. (In a
+    /// pid namespace the result is a number of that namespace.)
+    pub(super) fn waited(&mut self, waiter: Pid, child: Option<Pid>, is_alive: bool) {
+        let its_waiter = child.and_then(|it| self.waiters.get(&it.0)).map(|it| it.0);
+        match (child, its_waiter) {
+            (Some(child), Some(parent)) if parent == waiter => {
                 self.waiters.remove(&child.0);
             }
-            Some(_) => {}
-            None => *self.unnamed_waits.entry(waiter.0).or_default() += 1,
+            // Tracers of processes wait for them, too, before the parent does (`wait_task_zombie()` in `kernel/exit.c`).
+            (Some(_), Some(_)) => {}
+            _ if is_alive => {}
+            _ => *self.unnamed_waits.entry(waiter.0).or_default() += 1,
         }
     }
 
@@ -104,13 +111,16 @@ mod tests {
         assert!(!zombies.ended(Pid(7), (Pid(1), None)));
         assert!(!zombies.ended(Pid(8), (Pid(1), None)));
         assert!(!zombies.ended(Pid(9), (Pid(2), None)));
-        zombies.waited(Pid(3), Some(Pid(7)));
+        zombies.waited(Pid(3), Some(Pid(7)), false);
+        zombies.waited(Pid(1), Some(Pid(77)), true);
         assert_eq!(zombies.left(), 3);
-        zombies.waited(Pid(1), Some(Pid(7)));
-        zombies.waited(Pid(1), Some(Pid(77)));
+        zombies.waited(Pid(1), Some(Pid(7)), false);
         assert_eq!(zombies.left(), 2);
-        zombies.waited(Pid(2), None);
+        zombies.waited(Pid(2), None, false);
         assert_eq!(zombies.left(), 1);
+        // Of another pid namespace.
+        zombies.waited(Pid(1), Some(Pid(2)), false);
+        assert_eq!(zombies.left(), 0);
         assert!(zombies.ended(Pid(8), (Pid(1), None)));
     }
 

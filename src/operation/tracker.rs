@@ -288,7 +288,7 @@ impl Tracker {
                 self.ledger.events += 1;
                 self.ledger.exits += 1;
                 self.ledger.pairs += 1;
-                self.started.ends_unknown_format(exit);
+                self.started.ends_failed_exec(exit);
                 let task = Task::new(process, &thread.own);
                 let effects = syscall::end(pending, event, exit, task, &mut self.context);
                 count_names(&mut self.ledger, &pending.operation);
@@ -306,7 +306,7 @@ impl Tracker {
                 let other = other.take();
                 // A child comes out of the call that its parent went into; so does who has another number since an exec.
                 let is_alone = other.is_none() && exit.call.call().class == Class::Process;
-                if is_alone && (exit.ret == 0 || self.started.ends_unknown_format(exit)) {
+                if is_alone && (exit.ret == 0 || self.started.ends_failed_exec(exit)) {
                     thread.seen = true;
                     self.ledger.ignore(Ignored::UnderWay);
                     return Ok(());

@@ -361,24 +361,24 @@ fn execs() -> impl Iterator<Item = CallId> {
     CallId::all().filter(|it| it.call().is_exec())
 }
 
-/// What lets them pass the filter of all exits; also those that failed for a format that is not known: the kernel has read the
-/// beginning of the file.
+/// What lets them pass the filter of all exits; also those that failed: the kernel may have read the beginning
+/// of the file.
 fn exec_exits_term(machine: &str) -> String {
     let numbers = execs().filter_map(|it| it.call().number(machine)).collect();
-    format!("((ret==0||ret==-{})&&({}))", libc::ENOEXEC, number_filter("id", numbers))
+    format!("{EXEC_EXITS}({}))", number_filter("id", numbers))
 }
 
 /// Those that are not wanted anyway, with tracefs and without privileges. (A tracepoint of perf costs 40 ms at the end; where it has few calls,
 /// `syscalls:*` is silent about those of other tables, so nothing is misread.)
 fn exec_exits(wanted: &[CallId]) -> impl Iterator<Item = Planned> {
     execs().filter(|it| !wanted.contains(it)).filter_map(|it| {
-        let [_, exit] = single(it, RingOf::Main, &format!("ret==0||ret==-{}", libc::ENOEXEC));
+        let [_, exit] = single(it, RingOf::Main, "ret<=0");
         exit.into()
     })
 }
 
 /// How the term begins by which ends of execs pass the filter of all exits.
-const EXEC_EXITS: &str = "((ret==0||";
+const EXEC_EXITS: &str = "(ret<=0&&";
 
 /// The ends of waits that took a child.
 fn wait_exits() -> impl Iterator<Item = Planned> {

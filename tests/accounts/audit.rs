@@ -188,3 +188,49 @@ fn a_core_dump_is_named() {
     assert_eq!(audit["agrees"], true, "{audit:#}");
     assert!(audit["core_dump_bytes"].as_u64() > Some(4096), "{pattern}: {audit:#}");
 }
+
+/// Bytes of the file that is copied.
+const COPIED: i64 = 50_021;
+
+/// A mounted overlayfs; it is unmounted when dropped.
+struct Overlay<'a>(&'a Path);
+
+impl Drop for Overlay<'_> {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.0.join("merged")).status();
+        let _ = Command::new("umount").arg(self.0).status();
+    }
+}
+
+/// Fails if a copy inside overlayfs, which the kernel counts twice, is not the reason for exactly that.
+#[test]
+fn a_copy_on_overlayfs_counts_twice() {
+    let systems = fs::read_to_string("/proc/filesystems").unwrap_or_default();
+    let overlay = if systems.contains("overlay") { "/proc/filesystems" } else { "/overlayfs" };
+    if !can_record(&[Need::KernelFile(overlay)]) {
+        return;
+    }
+    let _alone = alone();
+    let dir = scratch_dir("accounts");
+    let place = dir.path().join("overlay");
+    fs::create_dir(&place).expect("make it");
+    let script = format!(
+        "mount -t tmpfs none . && cd . && cd $PWD && mkdir lower upper work merged \
+         && head -c {COPIED} /dev/zero > lower/a \
+         && mount -t overlay overlay -o lowerdir=lower,upperdir=upper,workdir=work merged"
+    );
+    let mounted = Overlay(&place);
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &script]).current_dir(&place);
+    process::run(&mut shell, TIMEOUT).expect("it ends").success();
+    let [from, to] = ["a", "b"].map(|it| place.join("merged").join(it).display().to_string());
+    let (finished, recording) = record(&dir.path().join("trace"), &[], &["cp", &from, &to]);
+    finished.success();
+    drop(mounted);
+    let audit = &recording.info["audit"];
+    assert_eq!(audit["agrees"], true, "{audit:#}");
+    let number = |key: &str| audit[key].as_i64().expect("a number");
+    assert_eq!(number("overlay_copies") + number("overlay_copies_doubtful"), 1, "{audit:#}");
+    assert_eq!(number("read_bytes_difference") - number("exec_read_bytes"), COPIED, "{audit:#}");
+    assert_eq!(number("write_bytes_difference"), COPIED, "{audit:#}");
+}

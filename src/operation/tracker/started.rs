@@ -24,7 +24,10 @@ impl Tracker {
                 });
                 self.started.program(absolute, event.time);
             }
-            Probed::Waited(child) => self.zombies.waited(event.pid, *child),
+            Probed::Waited(child) => {
+                let is_alive = child.is_some_and(|it| self.tasks.known_process(it).is_some());
+                self.zombies.waited(event.pid, *child, is_alive);
+            }
             Probed::CoreSignal => self.started.core_signals += 1,
             Probed::Path { .. } | Probed::Given { .. } | Probed::File { .. } => {}
         }
