@@ -163,8 +163,8 @@ int main(int count, char **arguments) {
     if (count < 3)
         return 2;
     signal(SIGPIPE, SIG_IGN);
-    snprintf(name[0], sizeof name[0], "%s/accounting", arguments[1]);
-    snprintf(name[1], sizeof name[1], "%s/accounting", arguments[2]);
+    snprintf(name[0], sizeof name[0], "%s/counted", arguments[1]);
+    snprintf(name[1], sizeof name[1], "%s/counted", arguments[2]);
     books = open("/proc/self/io", O_RDONLY);
     file = open(name[0], O_RDWR | O_CREAT | O_TRUNC, 0600);
     write(file, buffer, sizeof buffer);

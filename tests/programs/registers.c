@@ -13,7 +13,7 @@ int main(void) {
     struct iovec vector = {buffer, 8};
     struct mmsghdr message = {{0, 0, &vector, 1, 0, 0, 0}, 0};
     int pipes[2], sockets[2];
-    int file = open("registers", O_RDWR | O_CREAT | O_TRUNC, 0600);
+    int file = open("positions", O_RDWR | O_CREAT | O_TRUNC, 0600);
     int directory = open(".", O_RDONLY | O_DIRECTORY);
     write(file, buffer, 16);
     lseek(file, 4, SEEK_SET);
@@ -38,6 +38,6 @@ int main(void) {
     recvmsg(sockets[1], &message.msg_hdr, 0);
     sendmmsg(sockets[0], &message, 1, 0);
     recvmmsg(sockets[1], &message, 1, 0, 0);
-    unlink("registers");
+    unlink("positions");
     return 0;
 }
