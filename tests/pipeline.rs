@@ -106,8 +106,8 @@ fn text_of(log: &[u8]) -> String {
         let name = call.call().name;
         let _ = writeln!(
             text,
-            "{name}: {} calls, {} errors, {} refused, {} bytes, {} ns",
-            it.count, it.errors, it.refused, it.bytes, it.time_ns
+            "{name}: {} calls, {} errors, {} bytes, {} ns",
+            it.count, it.errors, it.bytes, it.time_ns
         );
     }
     for ((dev, class), it) in &totals.blocks {

@@ -107,7 +107,7 @@ impl<'a> Done<'a> {
 
     fn call(it: &'a SyscallOperation) -> Self {
         let class = it.call.call().class;
-        let moves = class.moves_bytes();
+        let moves = it.call.call().returns_bytes();
         let given = it.named.as_ref().and_then(|it| it.first.as_ref());
         let given = given.map(Name::given);
         let target = it.target.as_ref().filter(|_| class == Class::Transfer);
@@ -173,13 +173,23 @@ impl<'a> Done<'a> {
         waits_there || matches!(self.class, Class::Async | Class::Socket)
     }
 
-    /// Bytes that it read from a file.
+    /// Bytes that it read: from a file, pipe or socket.
     pub fn read(&self) -> u64 {
-        if matches!(self.class, Class::Read | Class::Transfer) { self.bytes } else { 0 }
+        if self.ways()[0] { self.bytes } else { 0 }
     }
 
-    /// Bytes that it wrote to a file.
+    /// Bytes that it wrote: to a file, pipe or socket.
     pub fn written(&self) -> u64 {
-        if matches!(self.class, Class::Write | Class::Transfer) { self.bytes } else { 0 }
+        if self.ways()[1] { self.bytes } else { 0 }
+    }
+
+    /// True if it reads, true if it writes.
+    fn ways(&self) -> [bool; 2] {
+        match (self.what, self.class) {
+            (What::Call(call), _) => call.call().ways(),
+            (What::Async(_), Class::Read) => [true, false],
+            (What::Async(_), Class::Write) => [false, true],
+            (What::Async(_), class) => [class == Class::Transfer; 2],
+        }
     }
 }

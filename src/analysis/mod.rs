@@ -1,5 +1,6 @@
 //! Folds over operations: pure, streaming, memory bounded by the number of distinct keys.
 
+pub mod accounting;
 pub mod audit;
 pub mod done;
 pub mod files;

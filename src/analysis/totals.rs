@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 
+use super::accounting::{self, Accounted, Side};
 use crate::event::async_table::Opcode;
 use crate::event::syscall_table::{CALLS, CallId, Class};
 use crate::operation::asynchronous::AsyncOperation;
@@ -11,9 +12,8 @@ use crate::operation::model::SyscallOperation;
 use crate::operation::{Sink, Step};
 use crate::units::{DevId, KernelTime};
 
-/// Errors that `vfs_read()` and `vfs_write()` (`fs/read_write.c`) give before they count the call, and file systems
-/// after.
-const DOUBTFUL: [i32; 5] = [libc::EFAULT, libc::EINVAL, libc::EOVERFLOW, libc::EACCES, libc::EPERM];
+/// Copies by `copy_file_range` that were counted, by the device of the file that was written; `None`: not known.
+pub type Copies = BTreeMap<Option<DevId>, Side>;
 
 /// Totals of one system call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,11 +22,6 @@ pub struct CallTotals {
     pub count: u64,
     /// Those that failed.
     pub errors: u64,
-    /// Those that ended before the kernel counts them in `/proc/PID/io`: with EBADF or ESPIPE, and `copy_file_range`
-    /// with nothing to copy (`vfs_copy_file_range()` in `fs/read_write.c`).
-    pub refused: u64,
-    /// Those that failed with an error that comes before the kernel counts them, or after.
-    pub doubtful: u64,
     /// Sum of the results of the data calls that did not fail, in bytes.
     pub bytes: u64,
     /// Sum of the times between entry and exit, ns.
@@ -48,6 +43,10 @@ pub struct BlockTotals {
 #[derive(Clone, Debug)]
 pub struct Totals {
     calls: Vec<CallTotals>,
+    /// What the kernel has counted for them.
+    pub accounted: Accounted,
+    /// What may have been counted twice.
+    pub copies: Copies,
     /// Page faults on files.
     pub faults: u64,
     /// Asynchronous operations that ended, by what they are.
@@ -60,6 +59,8 @@ impl Default for Totals {
     fn default() -> Self {
         Self {
             faults: 0,
+            accounted: Accounted::default(),
+            copies: Copies::new(),
             calls: vec![CallTotals::default(); CALLS.len()],
             asynchronous: BTreeMap::new(),
             blocks: BTreeMap::new(),
@@ -80,8 +81,6 @@ impl Totals {
             |sum, (_, it)| CallTotals {
                 count: sum.count + it.count,
                 errors: sum.errors + it.errors,
-                refused: sum.refused + it.refused,
-                doubtful: sum.doubtful + it.doubtful,
                 bytes: sum.bytes + it.bytes,
                 time_ns: sum.time_ns + it.time_ns,
             },
@@ -98,17 +97,23 @@ impl Totals {
         totals.count += 1;
         totals.time_ns += operation.end.map_or(0, |it| it.0.saturating_sub(operation.start.0));
         let call = operation.call.call();
-        totals.refused += u64::from(call.name == "copy_file_range" && operation.ret == Some(0));
         match operation.errno() {
-            Some(errno) => {
-                totals.errors += 1;
-                totals.refused += u64::from(matches!(errno, libc::EBADF | libc::ESPIPE));
-                totals.doubtful += u64::from(DOUBTFUL.contains(&errno));
-            }
-            None if call.class.moves_bytes() => {
+            Some(_) => totals.errors += 1,
+            None if call.returns_bytes() => {
                 totals.bytes += operation.ret.and_then(|it| u64::try_from(it).ok()).unwrap_or(0);
             }
             None => {}
+        }
+        self.account(operation);
+    }
+
+    fn account(&mut self, operation: &SyscallOperation) {
+        let accounted = accounting::of(operation);
+        self.accounted.read += accounted.read;
+        self.accounted.write += accounted.write;
+        if operation.call.call().name == "copy_file_range" && accounted.write.calls > 0 {
+            let stat = operation.target.as_ref().and_then(|it| it.1.stat.as_ref());
+            *self.copies.entry(stat.map(|it| it.dev)).or_default() += accounted.write;
         }
     }
 

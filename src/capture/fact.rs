@@ -197,6 +197,9 @@ impl Text {
     pub const EXTENTS: Self = Self(13);
     /// From then on events are switched off, one ring behind the other: the text is empty, its time is what counts.
     pub const SWITCHING_OFF: Self = Self(14);
+    /// What the kernel reads to start a program, found from its file at the end: a line with the time of the last change of the files
+    /// involved (ns of the wall clock), a line with the length of each read, and the path.
+    pub const PROGRAM: Self = Self(15);
 }
 
 /// A frame of facts is closed when it has so many bytes.

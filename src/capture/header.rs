@@ -296,6 +296,15 @@ pub struct Unread {
     pub first: Vec<UnreadFile>,
 }
 
+impl Header {
+    /// True if the ends of waits were recorded that took a child: by tracepoints of their own or among all exits.
+    pub fn records_waits(&self) -> bool {
+        self.tracepoints
+            .iter()
+            .any(|it| it.name == "sys_exit_wait4" || it.filter.contains("(ret>0&&"))
+    }
+}
+
 impl Unread {
     /// True if everything was read.
     pub fn is_nothing(&self) -> bool {

@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use super::audit_line::audit_line;
 use super::convert::{Converted, LogPaths};
 use super::output::Output;
 use super::say;
 use super::values::STACK_BYTES_MAX;
-use crate::analysis::audit::{self, ProcessAudit};
+use crate::analysis::audit;
 use crate::anomaly::{AnomalyKind, ByLink, Ignored, Ledger};
 use crate::capture::fact::Ending;
 use crate::operation::disk;
@@ -439,32 +440,6 @@ fn other_programs(summary: &Summary) -> Option<String> {
          {records} records of them",
         shown.join(", ")
     ))
-}
-
-fn audit_line(audit: &ProcessAudit) -> String {
-    let ProcessAudit { read, write, execs, unwaited, untold } = audit;
-    if *untold > 0 {
-        return format!(
-            "audit: not comparable with /proc/PID/io: the calls of {untold} programs are not told, and are in it"
-        );
-    }
-    if audit.agrees().is_none() {
-        return format!(
-            "audit: not comparable with /proc/PID/io: {unwaited} processes were not waited for, so they are not in it"
-        );
-    }
-    if audit.agrees() == Some(true) {
-        return format!(
-            "audit: equal to /proc/PID/io to the byte and call, but for {} bytes in {} reads by the kernel itself to \
-             start {execs} programs",
-            read.bytes, read.calls
-        );
-    }
-    format!(
-        "audit: unexplained against /proc/PID/io: read {:+} bytes {:+} calls, write {:+} bytes {:+} calls \
-         ({execs} programs started)",
-        read.bytes, read.calls, write.bytes, write.calls
-    )
 }
 
 fn per_operation(bytes: u64, operations: u64) -> String {

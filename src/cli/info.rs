@@ -240,6 +240,17 @@ fn audited(it: &ProcessAudit) -> Value {
         "read_calls_difference": it.read.calls,
         "write_bytes_difference": it.write.bytes,
         "write_calls_difference": it.write.calls,
+        "exec_read_bytes": it.reasons.exec_bytes,
+        "exec_read_calls": it.reasons.exec_calls,
+        "programs_unknown": it.reasons.unknown_programs,
+        "formats_unknown": it.reasons.unknown_formats,
+        "execs_failed": it.reasons.failed_execs,
+        "doubtful_calls": it.reasons.doubtful,
+        "overlay_copies": it.reasons.overlay_copies,
+        "overlay_copies_doubtful": it.reasons.doubtful_copies,
+        "core_dump_bytes": it.core_dump().map(|it| it.0),
+        "core_dump_calls": it.core_dump().map(|it| it.1),
+        "lost": it.lost,
     })
 }
 

@@ -2,6 +2,7 @@
 
 mod analyse;
 mod args;
+mod audit_line;
 mod control;
 mod convert;
 mod doctor;

@@ -10,13 +10,13 @@ use super::layer::LayerShape;
 use super::probed::ProbeShape;
 use super::strings::{EventString, EventStrings};
 use super::syscall_table::CallId;
-use super::task::TaskEvent;
+use super::task::{TaskEvent, WAITS};
 use super::uring::{URING_POINTS, UringShape};
 use super::{EventKind, Probed, SysEnter, SysExit};
 use crate::tracefs::{
     ArrayField, BindError, EventFormat, FieldKind, FormatError, IntField, StringField,
 };
-use crate::units::Tid;
+use crate::units::{Pid, Tid};
 
 /// Why the formats of a capture cannot be used.
 #[derive(Clone, Debug, PartialEq, Error)]
@@ -55,6 +55,8 @@ pub struct Decoder {
     shapes: Vec<Option<Shape>>,
     /// Row of the table by system call number.
     calls: Vec<Option<CallId>>,
+    /// Numbers of the calls that wait, as in [`WAITS`].
+    waits: [Option<i64>; 2],
     /// `common_pid`, which every format has at the same place.
     common_pid: Option<IntField>,
 }
@@ -62,19 +64,44 @@ pub struct Decoder {
 /// Where the fields of one tracepoint are.
 #[derive(Debug)]
 enum Shape {
-    RawEnter { id: IntField, args: ArrayField },
-    RawExit { id: IntField, ret: IntField },
-    Enter { call: CallId, args: Vec<IntField>, strings: EventStrings },
-    Exit { call: CallId, ret: IntField },
+    RawEnter {
+        id: IntField,
+        args: ArrayField,
+    },
+    RawExit {
+        id: IntField,
+        ret: IntField,
+    },
+    Enter {
+        call: CallId,
+        args: Vec<IntField>,
+        strings: EventStrings,
+    },
+    Exit {
+        call: CallId,
+        ret: IntField,
+    },
     Block(BlockShape),
     Uring(UringShape),
     FileIo(FileIoShape),
     Fs(FsShape),
     Layer(LayerShape),
     Fault(FaultShape),
-    NewTask { pid: IntField, clone_flags: IntField, comm: Option<StringField> },
+    NewTask {
+        pid: IntField,
+        clone_flags: IntField,
+        comm: Option<StringField>,
+    },
     Probe(ProbeShape),
-    Program { filename: StringField },
+    Program {
+        filename: StringField,
+    },
+    /// The end of a wait; true: its result is the child.
+    Wait {
+        ret: IntField,
+        tells_child: bool,
+    },
+    CoreSignal,
 }
 
 impl Decoder {
@@ -89,7 +116,8 @@ impl Decoder {
                 *place = Some(call);
             }
         }
-        Self { shapes: Vec::new(), calls, common_pid: None }
+        let waits = WAITS.map(|it| it.number(machine).map(i64::from));
+        Self { shapes: Vec::new(), calls, waits, common_pid: None }
     }
 
     /// Adds a tracepoint by its `format` text. Tracepoints that the tracer has no use for are left out.
@@ -136,8 +164,12 @@ impl Decoder {
                 Ok(EventKind::SysEnter(SysEnter { call, args }))
             }
             Shape::RawExit { id, ret } => {
-                let call = self.call(id.read_i64(payload).ok_or(short)?)?;
+                let number = id.read_i64(payload).ok_or(short)?;
                 let ret = ret.read_i64(payload).ok_or(short)?;
+                if let Some(place) = self.waits.iter().position(|it| *it == Some(number)) {
+                    return Ok(waited(ret, place == 0));
+                }
+                let call = self.call(number)?;
                 Ok(EventKind::SysExit(SysExit { call, ret, names: None, chain: None }))
             }
             Shape::Enter { call, args, .. } => {
@@ -167,6 +199,10 @@ impl Decoder {
                 let path = filename.read(payload).ok_or(short)?.to_vec();
                 Ok(EventKind::Probed(Box::new(Probed::Program(path))))
             }
+            Shape::Wait { ret, tells_child } => {
+                Ok(waited(ret.read_i64(payload).ok_or(short)?, *tells_child))
+            }
+            Shape::CoreSignal => Ok(EventKind::Probed(Box::new(Probed::CoreSignal))),
         }
     }
 
@@ -196,6 +232,12 @@ impl Decoder {
         let place = usize::try_from(number).ok();
         place.and_then(|it| *self.calls.get(it)?).ok_or(DecodeError::UnknownCall(number))
     }
+}
+
+/// The end of a wait.
+fn waited(ret: i64, tells_child: bool) -> EventKind {
+    let child = i32::try_from(ret).ok().filter(|it| tells_child && *it > 0).map(Pid);
+    EventKind::Probed(Box::new(Probed::Waited(child)))
 }
 
 /// `common_type` of a payload: the id of its tracepoint. It is the first field of every format.
@@ -251,6 +293,10 @@ impl Shape {
             ("sched", "sched_process_exec") => {
                 Some(Self::Program { filename: format.string("filename")? })
             }
+            ("syscalls", "sys_exit_wait4" | "sys_exit_waitid") => {
+                Some(Self::Wait { ret: format.int("ret")?, tells_child: name.ends_with('4') })
+            }
+            ("signal", "signal_deliver") => Some(Self::CoreSignal),
             ("task", "task_newtask") => Some(Self::NewTask {
                 pid: format.int("pid")?,
                 clone_flags: format.int("clone_flags")?,

@@ -96,6 +96,11 @@ pub enum Probed {
     /// The process has become the program of this path (`sched:sched_process_exec`): the one that `execve` was given. Of
     /// `execveat` with a directory `/dev/fd/N/PATH`, or `/dev/fd/N` if it was given no more (`alloc_bprm()` in `fs/exec.c`).
     Program(Vec<u8>),
+    /// A wait has taken a child that had ended (`sys_exit_wait4`, `sys_exit_waitid`): this one; `None`: which one stands in memory
+    /// (`waitid`).
+    Waited(Option<Pid>),
+    /// A signal whose default action may write a core dump ends the process (`signal:signal_deliver`).
+    CoreSignal,
 }
 
 /// `sys_enter`: the call and its six argument registers as they were.

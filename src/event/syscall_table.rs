@@ -406,6 +406,19 @@ impl Call {
         }
     }
 
+    /// True if the argument of this role is an `int` or `unsigned int` (`SYSCALL_DEFINE`): the kernel looks at the lower 32 bits only.
+    pub fn is_int(&self, role: Role) -> bool {
+        use Role::{
+            Command, DupFlags, LastFd, MemoryFlags, OpenFlags, RangeFlags, RegisterCount,
+            RegisterOp, RenameFlags, RwFlags, Whence,
+        };
+        let has_int_length = self.class == Class::List || self.name.starts_with("readlink");
+        let is_flags =
+            matches!(role, OpenFlags | DupFlags | MemoryFlags | RangeFlags | RenameFlags);
+        let is_word = matches!(role, Command | LastFd | RegisterCount | RegisterOp | Whence);
+        is_flags || is_word || role == RwFlags || role == Role::Count && has_int_length
+    }
+
     /// The register that has this role, whatever the numbers in it: asked several times of each call.
     #[inline]
     pub fn arg(&self, role: Role) -> Option<usize> {
@@ -454,6 +467,24 @@ impl Call {
     /// True if nobody can tell which call opened what, or what that was called, who does not see all of these.
     pub fn bears_on_opens(&self) -> bool {
         self.opens_files() || self.changes_names()
+    }
+
+    /// True if its result is bytes that it moved: of files, or of pipes and sockets. (Of `sendmmsg` and `recvmmsg` it is messages.)
+    pub fn returns_bytes(&self) -> bool {
+        let of_socket = matches!(self.name, "sendto" | "sendmsg" | "recvfrom" | "recvmsg");
+        self.class.moves_bytes() || self.class == Class::Pipe || of_socket
+    }
+
+    /// True if the bytes of its result come from its file, true if they go to one.
+    pub fn ways(&self) -> [bool; 2] {
+        match self.class {
+            Class::Read => [true, false],
+            Class::Write => [false, true],
+            Class::Transfer => [true, true],
+            Class::Pipe => [self.name == "tee", self.name == "vmsplice"],
+            Class::Socket => [self.name.starts_with("recv"), self.name.starts_with("send")],
+            _ => [false, false],
+        }
     }
 
     /// True if its second path is what a symbolic link is to contain.

@@ -59,3 +59,36 @@ pub const CLONE_NEWNS: u64 = 0x2_0000;
 
 /// The child gets a user namespace of its own.
 pub const CLONE_NEWUSER: u64 = 0x1000_0000;
+
+/// The child has the same parent as the one that makes it.
+pub const CLONE_PARENT: u64 = 0x8000;
+
+/// A system call that takes children that have ended. Of these only the ends are recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WaitCall {
+    /// Its tracepoint is `sys_exit_NAME`.
+    pub name: &'static str,
+    /// Number on x86-64.
+    pub x86_64: u32,
+    /// Number where `include/uapi/asm-generic/unistd.h` holds.
+    pub generic: u32,
+    /// Which results are recorded: terms of a filter.
+    pub taken: &'static str,
+}
+
+/// All of them. The first returns the child; the second, which has it in memory, 0.
+pub const WAITS: [WaitCall; 2] = [
+    WaitCall { name: "wait4", x86_64: 61, generic: 260, taken: "ret>0" },
+    WaitCall { name: "waitid", x86_64: 247, generic: 95, taken: "ret==0" },
+];
+
+impl WaitCall {
+    /// The number on a machine of this kind (`uname -m`).
+    pub fn number(&self, machine: &str) -> Option<u32> {
+        match machine {
+            "x86_64" => Some(self.x86_64),
+            "aarch64" | "riscv64" | "loongarch64" => Some(self.generic),
+            _ => None,
+        }
+    }
+}

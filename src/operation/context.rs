@@ -38,6 +38,8 @@ pub struct Followed {
     pub roots: bool,
     /// The ends of the calls that start programs, whatever else.
     pub execs: bool,
+    /// The ends of waits.
+    pub waits: bool,
     /// All calls that change mappings, and how large pages are.
     pub mappings: Option<u64>,
 }
@@ -50,6 +52,7 @@ impl Followed {
         directories: true,
         roots: true,
         execs: false,
+        waits: false,
         mappings: Some(4096),
     };
 
@@ -72,6 +75,7 @@ impl Followed {
             directories: all(&[Class::Place]),
             roots: all(&[Class::Root]),
             execs,
+            waits: false,
             mappings: (all_mappings && page_bytes > 0).then_some(page_bytes),
         }
     }

@@ -63,7 +63,7 @@ impl Inside {
             Probed::Program(path) if self.enter.call.call().is_exec() => {
                 self.program = Some(self.as_given(path).to_vec());
             }
-            Probed::Program(_) => {}
+            Probed::Program(_) | Probed::Waited(_) | Probed::CoreSignal => {}
         }
     }
 

@@ -59,6 +59,11 @@ impl Place {
         self.directory.take_if(|it| is_covered(it));
     }
 
+    /// True if absolute paths lead to the same as for the tracer.
+    pub fn is_at_own_root(&self) -> bool {
+        self.root.as_deref() == Some(b"/") && self.mounts.is(Mounts::OWN)
+    }
+
     /// Both lead elsewhere, and it is not known where.
     pub fn lose(&mut self) {
         (self.directory, self.root) = (None, None);

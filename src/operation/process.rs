@@ -17,7 +17,7 @@ use super::spans::OpenSpans;
 use super::syscall::Pending;
 use super::task::{Copied, Own, Task, become_process, unshare};
 use crate::anomaly::Ignored;
-use crate::event::task::{CLONE_FILES, CLONE_FS, CLONE_NEWNS, CLONE_VM};
+use crate::event::task::{CLONE_FILES, CLONE_FS, CLONE_NEWNS, CLONE_PARENT, CLONE_VM};
 use crate::units::{KernelTime, Pid, Tid};
 
 /// Whom the capture follows.
@@ -43,8 +43,8 @@ pub const KTHREADD: Pid = Pid(2);
 pub struct Process {
     /// As the outputs show it.
     pub info: ProcessInfo,
-    /// Number of the process that made it, as long as that incarnation lives.
-    pub parent: Option<Pid>,
+    /// The process that the kernel adds its accounting to when that waits for it; `None`: it was there before.
+    pub waiter: Option<(Pid, Option<ProcessKey>)>,
     /// Its operations are wanted.
     pub followed: bool,
     /// It has not become the program yet.
@@ -121,7 +121,7 @@ fn process_of<'a>(
         *next += 1;
         Process {
             info: ProcessInfo { key, pid, parent: None, comm: Vec::new(), user: None },
-            parent: None,
+            waiter: None,
             followed: scope.system && pid != scope.own,
             before_exec: false,
             fds: SharedTable::default(),
@@ -262,8 +262,10 @@ impl Tasks {
 
     /// True if it has a parent among those that were seen to make it, and that one is gone.
     pub fn is_orphan(&self, process: &Process) -> bool {
-        let parent = process.parent.and_then(|it| self.processes.get(&it.0));
-        process.parent.is_some() && parent.map(|it| it.info.key) != process.info.parent
+        process.waiter.is_some_and(|(pid, key)| {
+            let waiter = self.processes.get(&pid.0).map(|it| it.info.key);
+            waiter.is_none() || waiter != key
+        })
     }
 
     /// Any of them may have gone elsewhere unseen. (Who leaves its root is another matter: that is not for everybody.)
@@ -273,7 +275,7 @@ impl Tasks {
 
     /// Followed processes that were seen to be made and have not ended.
     pub fn left(&self) -> u64 {
-        let left = self.processes.values().filter(|it| it.followed && it.parent.is_some());
+        let left = self.processes.values().filter(|it| it.followed && it.waiter.is_some());
         u64::try_from(left.count()).unwrap_or(u64::MAX)
     }
 
@@ -365,7 +367,7 @@ impl Tasks {
         process.before_exec = before_exec;
         process.is_kernel = parent.0 == KTHREADD;
         process.info.parent = Some(key);
-        process.parent = Some(parent.0);
+        process.waiter = Some((parent.0, Some(key)));
         process.info.comm = comm;
         process.info.user = user;
         process.fds = Rc::new(RefCell::new(fds));
@@ -426,8 +428,13 @@ impl Tasks {
         }
         let (fds, place) = (Rc::clone(from.fds()), Rc::clone(from.place()));
         let memory = Rc::clone(&from.process.memory);
+        let own = (self.scope.own, None);
+        let sibling_waiter = from.process.waiter.unwrap_or(own);
         let mounts = (clone_flags & CLONE_NEWNS != 0).then(|| self.spaces.made());
         let child = self.process(pid);
+        if clone_flags & CLONE_PARENT != 0 {
+            child.waiter = Some(sibling_waiter);
+        }
         if clone_flags & CLONE_FILES != 0 {
             child.fds = fds;
         }

@@ -7,6 +7,8 @@ use super::fd_table::{Description, Slot};
 use super::given::{as_file_path, move_place, named};
 use super::mappings::{self, Mapping};
 use super::model::{FdEffect, FilePath, OpenFile, PathSource, SyscallOperation, ThreadKey};
+pub(super) use super::register::fd_of;
+use super::register::{is_position, register};
 use super::task::Task;
 use crate::event::syscall_table::{Call, Class, IOVEC_BYTES, Role};
 use crate::event::{Event, Name, ReadNames, SysEnter, SysExit};
@@ -31,18 +33,6 @@ pub struct Pending {
     unmapped: Vec<Mapping>,
     /// The directory that an exec was given: the exec may close it.
     directory: Option<Rc<Description>>,
-}
-
-/// The register of this role, as a descriptor.
-pub(super) fn fd_of(call: &Call, role: Role, args: &[u64; 6]) -> Option<Fd> {
-    let register = *args.get(call.arg(role)?)?;
-    // The kernel looks at the lower 32 bits only.
-    let [a, b, c, d, ..] = register.to_le_bytes();
-    Some(Fd(i32::from_le_bytes([a, b, c, d])))
-}
-
-fn register(call: &Call, role: Role, args: &[u64; 6]) -> Option<u64> {
-    args.get(call.arg(role)?).copied()
 }
 
 /// The entry. The call is put where it waits for its exit at once: it is large, and moving it is dear.
@@ -147,8 +137,9 @@ fn begin_on_file(
     let appends = writes && (pending.appends || description.as_ref().is_none_or(|it| it.appends()));
     let own_position = match call.class {
         Class::Read | Class::Write => match register(call, Role::Offset, &args) {
+            None => true,
             // preadv2 and pwritev2 take -1 for the file's own position.
-            None | Some(u64::MAX) => true,
+            Some(u64::MAX) if call.arg(Role::RwFlags).is_some() => true,
             Some(offset) => {
                 let at = i64::try_from(offset).ok().map(i64::cast_unsigned);
                 pending.operation.offset = at.filter(|_| !appends);
@@ -159,7 +150,7 @@ fn begin_on_file(
         Class::Transfer => register(call, Role::OffsetPtr, &args) == Some(0),
         _ => {
             let of_file = description.as_ref().and_then(|_| register(call, Role::Offset, &args));
-            pending.operation.offset = of_file;
+            pending.operation.offset = of_file.filter(is_position);
             false
         }
     };
@@ -552,9 +543,13 @@ fn look_behind(operation: &mut SyscallOperation, memory: &[(u64, Name)]) -> Opti
         let number = || bytes.first_chunk().map(|it| u64::from_le_bytes(*it));
         match role {
             Role::Buffers => operation.bytes_requested = Some(sum_of_buffers(bytes)),
-            Role::OffsetPtr => operation.offset = number().and_then(|it| it.checked_sub(moved)),
+            Role::OffsetPtr => {
+                let before = number().filter(is_position).and_then(|it| it.checked_sub(moved));
+                operation.offset = before;
+            }
             Role::OffsetPtr2 => {
-                operation.target_offset = number().and_then(|it| it.checked_sub(moved));
+                let before = number().filter(is_position).and_then(|it| it.checked_sub(moved));
+                operation.target_offset = before;
             }
             Role::How => {
                 operation.flags_in_memory = number().and_then(|it| u32::try_from(it).ok());

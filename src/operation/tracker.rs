@@ -10,6 +10,7 @@ mod older;
 mod renamed;
 mod sharing;
 mod snapshot;
+mod started;
 mod uring;
 
 use std::collections::VecDeque;
@@ -17,15 +18,16 @@ use std::collections::VecDeque;
 use rustc_hash::FxHashMap;
 
 use self::asynchronous::Asynchronous;
-use self::block::{Asked, owned};
+use self::block::{Asked, note_file, owned};
 use self::older::Older;
 use super::abi::Verdict;
-use super::behind::{Files, Writer};
+use super::behind::Files;
 use super::block::{BlockOptions, BlockTracker, RequestId};
 use super::context::{Context, Followed};
-use super::model::{SyscallOperation, ThreadInfo, Unfinished};
+use super::model::{SyscallOperation, Unfinished};
 use super::process::{Process, Scope, Tasks, Thread};
 use super::spans::Commits;
+use super::started::{Started, Zombies};
 use super::syscall;
 use super::task::Task;
 use super::{Sink, Step, renaming, user};
@@ -59,6 +61,9 @@ pub struct Tracker {
     off_from: KernelTime,
     /// Descriptors that were at that moment what a snapshot saw later.
     from_start: Vec<SeenFd>,
+    /// What the audit needs to know of processes.
+    started: Started,
+    zombies: Zombies,
     /// Looks at the memory of processes that wait for their time.
     seen_maps: VecDeque<fault::SeenMaps>,
 }
@@ -81,6 +86,8 @@ impl Tracker {
             files: Files::default(),
             commits: Commits::default(),
             ledger: Ledger::default(),
+            started: Started::default(),
+            zombies: Zombies::default(),
         }
     }
 
@@ -144,12 +151,8 @@ impl Tracker {
                 Ok(())
             }
             EventKind::Chain(chain) => sink.step(event.time, &Step::ChainSeen(chain)),
-            // What it says has been joined to its call.
-            EventKind::Probed(_) => {
-                match self.unwanted(event.pid) {
-                    Some(reason) => self.ledger.ignore(reason),
-                    None => self.ledger.events += 1,
-                }
+            EventKind::Probed(probed) => {
+                self.probed(&event, probed);
                 Ok(())
             }
         }
@@ -181,7 +184,7 @@ impl Tracker {
     ///
     /// Those of the sink.
     pub fn finish<S: Sink>(&mut self, at: KernelTime, sink: &mut S) -> Result<(), S::Error> {
-        self.ledger.unwaited += self.tasks.left();
+        self.ledger.unwaited += self.tasks.left() + self.zombies_left();
         for process in self.tasks.processes().filter(|it| it.followed) {
             if process.abi.is_silent(at.min(self.off_from), self.context.losses) {
                 self.ledger.other.add(process.info.pid, &process.info.comm);
@@ -287,6 +290,7 @@ impl Tracker {
                 self.ledger.events += 1;
                 self.ledger.exits += 1;
                 self.ledger.pairs += 1;
+                self.started.ends_failed_exec(exit);
                 let task = Task::new(process, &thread.own);
                 let effects = syscall::end(pending, event, exit, task, &mut self.context);
                 count_names(&mut self.ledger, &pending.operation);
@@ -303,7 +307,8 @@ impl Tracker {
             other => {
                 let other = other.take();
                 // A child comes out of the call that its parent went into; so does who has another number since an exec.
-                if other.is_none() && exit.ret == 0 && exit.call.call().class == Class::Process {
+                let is_alone = other.is_none() && exit.call.call().class == Class::Process;
+                if is_alone && (exit.ret == 0 || self.started.ends_failed_exec(exit)) {
                     thread.seen = true;
                     self.ledger.ignore(Ignored::UnderWay);
                     return Ok(());
@@ -446,7 +451,7 @@ impl Tracker {
         }
         if let Some(process) = &gone.process {
             let unwaited = process.followed && self.tasks.is_orphan(process);
-            self.ledger.unwaited += u64::from(unwaited);
+            self.ledger.unwaited += self.zombie(pid, process, unwaited);
             if process.followed && process.abi.end(at, self.off_from, self.context.losses) {
                 self.ledger.other.add(pid, &process.info.comm);
             }
@@ -514,24 +519,6 @@ fn announce<S: Sink>(
         sink.step(at, &Step::ThreadSeen(&thread.info))?;
     }
     Ok(())
-}
-
-/// What is to be known of a file when its blocks are read or written.
-fn note_file(files: &mut Files, operation: &SyscallOperation, by: &ThreadInfo) {
-    let done = operation.ret.and_then(|it| u64::try_from(it).ok());
-    let written = match operation.call.call().class {
-        Class::Open => return operation.file.iter().for_each(|it| files.opened(it)),
-        Class::Write => operation.file.as_ref().map(|it| (it, operation.offset)),
-        Class::Transfer => operation.target.as_ref().map(|it| (&it.1, operation.target_offset)),
-        _ => None,
-    };
-    if let (Some((file, offset)), Some(bytes)) = (written, done) {
-        let by = || {
-            let comm = by.comm.as_slice().into();
-            Writer { process: by.process, pid: operation.pid, comm }
-        };
-        files.wrote(by, file, offset, bytes);
-    }
 }
 
 /// Counts a call of which the thread's next record says that it must have ended.

@@ -47,7 +47,8 @@ impl<'a, S: Sink> Back<'a, S> {
             beyond_bounds = anomaly.count;
             self.sink.step(at, &Step::Anomaly(&anomaly)).map_err(PipelineError::Sink)?;
         }
-        Ok(Summary { ledger: self.tracker.ledger().clone(), beyond_bounds, ..summary })
+        let (ledger, started) = (self.tracker.ledger().clone(), self.tracker.started().clone());
+        Ok(Summary { ledger, started, beyond_bounds, ..summary })
     }
 
     /// What nobody is told of.
@@ -143,7 +144,9 @@ impl<S: Sink> Next for Back<'_, S> {
 /// What can be followed with the calls that were recorded.
 pub(super) fn followed(header: &Header) -> Followed {
     let calls: Vec<CallId> = header.calls.iter().filter_map(|it| CallId::by_name(it)).collect();
-    Followed::with(&calls, &header.host.machine, header.exec_exits, header.host.page_bytes)
+    let followed =
+        Followed::with(&calls, &header.host.machine, header.exec_exits, header.host.page_bytes);
+    Followed { waits: header.records_waits(), ..followed }
 }
 
 fn tracker(header: &Header) -> Tracker {

@@ -4,6 +4,7 @@ use crate::anomaly::Ledger;
 use crate::capture::fact::Text;
 use crate::capture::header::{Counts, Disk, End, Header, RingCounts};
 use crate::operation::disk;
+use crate::operation::started::Started;
 use crate::operation::symbols::Symbols;
 use crate::operation::unwound::WaysFound;
 use crate::units::{KernelTime, Pid, Tid};
@@ -17,6 +18,8 @@ pub struct Summary {
     pub end: Option<End>,
     /// The books.
     pub ledger: Ledger,
+    /// Programs that were started.
+    pub started: Started,
     /// Texts of the kernel's.
     pub texts: Vec<(Text, Pid, Vec<u8>)>,
     /// Time of the last record, of the last round, or of the end.

@@ -264,7 +264,7 @@ fn call(it: &SyscallOperation, unfinished: Option<Unfinished>, start: KernelTime
     let is_over = unfinished.is_none();
     let second = it.target.as_ref().and_then(|it| it.1.path.as_ref());
     let call = it.call.call();
-    let moves = call.class.moves_bytes();
+    let moves = call.returns_bytes();
     Row {
         kind: "syscall",
         name: call.name.into(),

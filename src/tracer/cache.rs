@@ -17,6 +17,9 @@ use crate::sys::tracefs::Tracefs;
 const OTHERS: &[(&str, &str)] = &[
     ("task", "task_newtask"),
     ("sched", "sched_process_exec"),
+    ("signal", "signal_deliver"),
+    ("syscalls", "sys_exit_wait4"),
+    ("syscalls", "sys_exit_waitid"),
     ("raw_syscalls", "sys_enter"),
     ("raw_syscalls", "sys_exit"),
 ];

@@ -11,6 +11,7 @@ use super::chains::SeenChains;
 use super::drain::{Place, ROUND_NS_MIN};
 use super::extents::SeenFiles;
 use super::plan::RingOf;
+use super::programs::SeenPrograms;
 use super::queued::Queued;
 use super::tree::Tree;
 use super::unwinding;
@@ -80,6 +81,8 @@ pub struct Counted {
     pub error: Option<io::Error>,
     /// Files that facts told of.
     pub files: SeenFiles,
+    /// Programs that were started, if the audit needs them.
+    pub programs: Option<SeenPrograms>,
     /// Addresses that chains had, if they are to be named.
     pub chains: Option<SeenChains>,
 }
@@ -102,6 +105,13 @@ impl Counted {
         let (facts, not_asked) = std::mem::take(&mut self.files).ask(patience);
         self.write_last(&facts, writer);
         not_asked
+    }
+
+    /// Finds what the kernel read to start the programs that were seen, and writes it.
+    pub fn write_programs(&mut self, writer: &mut Writer<File>, patience: &mut Patience<'_>) {
+        let programs = self.programs.take();
+        let facts = programs.map(|it| it.describe(patience)).unwrap_or_default();
+        self.write_last(&facts, writer);
     }
 
     /// Names the addresses of chains, and writes it. What is to be said of those without a name, and what could not be read.
@@ -222,6 +232,11 @@ impl Log {
     pub fn with_chains(self, of_programs: Option<bool>) -> Self {
         let counted = Counted { chains: of_programs.map(SeenChains::new), ..self.counted };
         Self { counted, ..self }
+    }
+
+    /// The same; programs that are started are looked at at the end.
+    pub fn with_programs(self, programs: Option<SeenPrograms>) -> Self {
+        Self { counted: Counted { programs, ..self.counted }, ..self }
     }
 
     /// Runs until nobody can send any more. Gives back the writer for the last frame.
@@ -410,6 +425,11 @@ impl Log {
             }
             let length = HEADER_BYTES + record.body.len();
             note_record(&mut frame, record.time(&layout));
+            if let (Some(programs), Some(payload)) =
+                (&mut self.counted.programs, record.payload(&layout))
+            {
+                programs.note(payload);
+            }
             if let Some(tree) = &self.tree {
                 let is_ours = record.task(&layout).is_some_and(|it| tree.has(it.0));
                 if let Some(at) = record.program_at(&layout).filter(|_| !is_ours) {
@@ -448,6 +468,9 @@ impl Log {
                     let payload = page::payload(bytes.get(start..).unwrap_or_default());
                     if let Some(id) = payload.and_then(common_type) {
                         self.counted.sample(frame.stream, id);
+                    }
+                    if let (Some(programs), Some(payload)) = (&mut self.counted.programs, payload) {
+                        programs.note(payload);
                     }
                     note_record(&mut frame, Some(time));
                 }

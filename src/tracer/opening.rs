@@ -4,7 +4,7 @@ use super::choice::{Choice, SourceWish, choose};
 use super::error::TracerError;
 use super::layers::Layers;
 use super::naming::{self, Ground, Names, Naming};
-use super::options::Options;
+use super::options::{Follow, Options};
 use super::plan::{self, Chained, SourceKind, Wanted};
 use super::probes::Probes;
 use super::session::{exact_args, records_everybody};
@@ -95,6 +95,7 @@ fn open_from(
         lists: naming.names.reads(),
         exact_args: exact_args(options),
         programs: naming.names != Names::Off,
+        accounting: matches!(options.follow, Follow::Launched) && !records_everybody(options),
         block: options.block,
         extents: options.extents,
         devices: &options.devices,

@@ -8,6 +8,7 @@ use crate::event::fs::FS_POINTS;
 use crate::event::layer::LAYER_POINTS;
 use crate::event::probed::{NUMBER_FIELD, NUMBERED_PREFIX};
 use crate::event::syscall_table::{Call, CallId, Class};
+use crate::event::task::{WAITS, WaitCall};
 use crate::event::uring::{URING_POINTS, UringPoint};
 use crate::units::DevId;
 
@@ -151,6 +152,8 @@ pub struct Wanted<'a> {
     pub exact_args: bool,
     /// True if the paths of programs are wanted of calls that start them.
     pub programs: bool,
+    /// True for what the audit of a launched program needs: programs, ends of waits, signals that may write core dumps.
+    pub accounting: bool,
     /// True for block requests.
     pub block: bool,
     /// True for what file systems say about where files lie.
@@ -221,7 +224,7 @@ pub fn plan(wanted: &Wanted<'_>) -> Vec<Planned> {
         need: Need::Wanted,
     }];
     if is_perf && plain.len() > SINGLE_CALLS_MAX {
-        planned.extend(raw_pair(&plain, wanted.machine));
+        planned.extend(raw_pair(&plain, wanted.machine, wanted.accounting));
     } else {
         let is_split = |it: &CallId| wanted.links && it.call().class == Class::Open;
         let (split, plain): (Vec<CallId>, Vec<CallId>) = plain.iter().partition(|it| is_split(it));
@@ -231,12 +234,20 @@ pub fn plan(wanted: &Wanted<'_>) -> Vec<Planned> {
         if !is_perf {
             planned.extend(exec_exits(wanted.calls));
         }
+        if wanted.accounting {
+            planned.extend(wait_exits());
+        }
     }
     if wanted.chains.calls {
         with_chains(&mut planned, wanted.machine);
     }
-    if wanted.programs && wanted.calls.iter().any(|it| it.call().is_exec()) {
+    let has_exec = wanted.calls.iter().any(|it| it.call().is_exec());
+    if wanted.accounting || wanted.programs && has_exec {
         planned.push(unfiltered("sched", "sched_process_exec", RingOf::Main, Need::Wanted));
+    }
+    if wanted.accounting {
+        let point = unfiltered("signal", "signal_deliver", RingOf::Main, Need::Optional);
+        planned.push(Planned { filter: core_signals(), ..point });
     }
     // With tracefs a list of threads keeps us out, but for the whole system.
     let not_ours = format!("COMM!=\"{}\"", wanted.own_name);
@@ -319,7 +330,7 @@ fn with_chains(planned: &mut Vec<Planned>, machine: &str) {
         let is_end = |it: &mut Planned| is_end(&it);
         let ends: Vec<Planned> = planned.extract_if(.., is_end).collect();
         let calls: Vec<CallId> = ends.iter().filter_map(Planned::call).collect();
-        let [_, exits] = raw_pair(&calls, machine);
+        let [_, exits] = raw_pair(&calls, machine, false);
         let filter =
             number_filter("id", calls.iter().filter_map(|it| it.call().number(machine)).collect());
         planned.push(Planned { filter, ring: RingOf::Chains, ..exits });
@@ -329,10 +340,11 @@ fn with_chains(planned: &mut Vec<Planned>, machine: &str) {
     ends.for_each(|it| it.ring = RingOf::Chains);
 }
 
-fn raw_pair(calls: &[CallId], machine: &str) -> [Planned; 2] {
+fn raw_pair(calls: &[CallId], machine: &str, accounting: bool) -> [Planned; 2] {
     let filter =
         number_filter("id", calls.iter().filter_map(|it| it.call().number(machine)).collect());
-    let exits = [filter.clone(), exec_exits_term(machine)].join("||");
+    let waits = accounting.then(|| wait_exits_terms(machine)).unwrap_or_default();
+    let exits = [vec![filter.clone(), exec_exits_term(machine)], waits].concat().join("||");
     [("sys_enter", filter), ("sys_exit", exits)].map(|(name, filter)| Planned {
         system: "raw_syscalls".into(),
         name: name.into(),
@@ -349,26 +361,55 @@ fn execs() -> impl Iterator<Item = CallId> {
     CallId::all().filter(|it| it.call().is_exec())
 }
 
-/// What lets them pass the filter of all exits.
+/// What lets them pass the filter of all exits; also those that failed: the kernel may have read the beginning
+/// of the file.
 fn exec_exits_term(machine: &str) -> String {
     let numbers = execs().filter_map(|it| it.call().number(machine)).collect();
-    format!("(ret==0&&({}))", number_filter("id", numbers))
+    format!("{EXEC_EXITS}({}))", number_filter("id", numbers))
 }
 
 /// Those that are not wanted anyway, with tracefs and without privileges. (A tracepoint of perf costs 40 ms at the end; where it has few calls,
 /// `syscalls:*` is silent about those of other tables, so nothing is misread.)
 fn exec_exits(wanted: &[CallId]) -> impl Iterator<Item = Planned> {
     execs().filter(|it| !wanted.contains(it)).filter_map(|it| {
-        let [_, exit] = single(it, RingOf::Main, "ret==0");
+        let [_, exit] = single(it, RingOf::Main, "ret<=0");
         exit.into()
     })
+}
+
+/// How the term begins by which ends of execs pass the filter of all exits.
+const EXEC_EXITS: &str = "(ret<=0&&";
+
+/// The ends of waits that took a child.
+fn wait_exits() -> impl Iterator<Item = Planned> {
+    WAITS.iter().map(|it| Planned {
+        filter: it.taken.into(),
+        ..unfiltered("syscalls", &format!("sys_exit_{}", it.name), RingOf::Main, Need::Wanted)
+    })
+}
+
+/// The same among all exits.
+fn wait_exits_terms(machine: &str) -> Vec<String> {
+    let term = |it: &WaitCall| Some(format!("({}&&id=={})", it.taken, it.number(machine)?));
+    WAITS.iter().filter_map(term).collect()
+}
+
+/// Signals whose default action is a core dump (`SIG_KERNEL_COREDUMP_MASK` in `include/linux/signal.h`), where a process has no handler.
+fn core_signals() -> String {
+    use libc::{
+        SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGQUIT, SIGSEGV, SIGSYS, SIGTRAP, SIGXCPU, SIGXFSZ,
+    };
+    let signals =
+        [SIGQUIT, SIGILL, SIGTRAP, SIGABRT, SIGFPE, SIGSEGV, SIGBUS, SIGSYS, SIGXCPU, SIGXFSZ];
+    let numbers = signals.map(|it| it.unsigned_abs()).to_vec();
+    format!("sa_handler==0&&({})", number_filter("sig", numbers))
 }
 
 /// True if the ends of all calls that start programs are recorded by their own numbers.
 pub fn has_exec_exits<'a>(planned: impl Iterator<Item = &'a Planned> + Clone) -> bool {
     execs().all(|call| {
         let name = format!("sys_exit_{}", call.call().name);
-        planned.clone().any(|it| it.name == name || it.filter.contains("(ret==0&&("))
+        planned.clone().any(|it| it.name == name || it.filter.contains(EXEC_EXITS))
     })
 }
 

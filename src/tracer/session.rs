@@ -21,6 +21,7 @@ use super::options::{Follow, Options};
 use super::plan::{RingOf, SourceKind};
 use super::privileges;
 use super::probes::Probes;
+use super::programs::SeenPrograms;
 use super::snapshot::{self, Subject, What};
 use super::source::{Books, Opened, Source};
 use super::stream::Stream;
@@ -204,7 +205,8 @@ impl Session {
         })?;
         let followed = || Tree::followed(options, names, &tree, source.as_ref());
         let log = Log::new(writer, layouts.clone(), (!records_everybody(options)).then(followed))
-            .with_chains(options.chains.map(|it| it.functions.user.is_some()));
+            .with_chains(options.chains.map(|it| it.functions.user.is_some()))
+            .with_programs(SeenPrograms::of(source.tracepoints()));
         threads.write_to(log, &own_name)?;
         let call_cost_ns = gauge.and_then(Gauge::finish);
         // Before the snapshot, which finds the program as we are.
@@ -342,6 +344,7 @@ impl Session {
         let own = Own { cpu_ns: limits::own_cpu_ns(), call_cost_ns: self.call_cost_ns };
         let places = self.mounts.as_ref().map(|_| counted.write_places(&mut writer, &mut patience));
         let places_not_asked = places.unwrap_or(0);
+        counted.write_programs(&mut writer, &mut patience);
         warnings.extend(counted.write_stacks(&mut writer, &self.layouts, &mut patience));
         let (doubt, unread) = counted.write_symbols(&mut writer, &mut patience);
         let interrupted = patience.ended_by();

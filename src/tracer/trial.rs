@@ -166,6 +166,7 @@ impl Seen {
             }
             Probed::Given { address, bytes } => address == at && bytes.as_ref() == Some(text),
             Probed::File { .. } | Probed::Program(_) => false,
+            Probed::Waited(_) | Probed::CoreSignal => false,
         };
         call.paths.iter().all(|path| self.0.iter().any(|it| is_path(it, path)))
     }

@@ -62,7 +62,9 @@ impl Books {
             };
             let errno = operation.errno.as_deref();
             let nothing_copied = operation.name == "copy_file_range" && result == 0;
-            if matches!(errno, Some("EBADF" | "ESPIPE")) || nothing_copied {
+            // Vectored calls count whatever comes of them (`do_readv()`).
+            let is_vectored = operation.name.contains("readv") || operation.name.contains("writev");
+            if matches!(errno, Some("EBADF" | "ESPIPE")) && !is_vectored || nothing_copied {
                 continue;
             }
             let both = matches!(operation.name.as_str(), "sendfile64" | "copy_file_range");

@@ -10,6 +10,7 @@ pub(crate) mod block_jobs;
 pub(crate) mod block_stack;
 pub(crate) mod books;
 pub(crate) mod busy;
+pub(crate) mod daily;
 pub(crate) mod diskstats;
 pub(crate) mod json;
 pub(crate) mod loop_device;

@@ -6,9 +6,9 @@ use crate::event::Event;
 use crate::event::block::{BlockEvent, BlockPoint, Comm, RequestOp};
 use crate::event::fs::FsEvent;
 use crate::event::syscall_table::Class;
-use crate::operation::behind::{Doing, Piece};
+use crate::operation::behind::{Doing, Files, Piece, Writer};
 use crate::operation::block::{At, BlockRequest, BlockStep, Ending, Part, SubmitterSource};
-use crate::operation::model::ThreadInfo;
+use crate::operation::model::{SyscallOperation, ThreadInfo};
 use crate::operation::process::{KTHREADD, Tasks};
 use crate::operation::{Sink, Step};
 use crate::units::{KernelTime, Pid, Tid};
@@ -287,6 +287,24 @@ pub(super) fn owned(step: &BlockStep<'_>) -> Option<(StepKind, BlockRequest)> {
         BlockStep::Ended(it) => (StepKind::Ended, it.clone()),
         BlockStep::Anomaly(_) => return None,
     })
+}
+
+/// What is to be known of a file when its blocks are read or written.
+pub(super) fn note_file(files: &mut Files, operation: &SyscallOperation, by: &ThreadInfo) {
+    let done = operation.ret.and_then(|it| u64::try_from(it).ok());
+    let written = match operation.call.call().class {
+        Class::Open => return operation.file.iter().for_each(|it| files.opened(it)),
+        Class::Write => operation.file.as_ref().map(|it| (it, operation.offset)),
+        Class::Transfer => operation.target.as_ref().map(|it| (&it.1, operation.target_offset)),
+        _ => None,
+    };
+    if let (Some((file, offset)), Some(bytes)) = (written, done) {
+        let by = || {
+            let comm = by.comm.as_slice().into();
+            Writer { process: by.process, pid: operation.pid, comm }
+        };
+        files.wrote(by, file, offset, bytes);
+    }
 }
 
 /// What a thread of the kernel is called that has only its parent's name.

@@ -81,7 +81,8 @@ impl Tracker {
             self.asynchronous.forget_file(it.ctx);
         }
         if it.point == UringPoint::Failed {
-            operation.offset = it.off.filter(|_| operation.opcode.has_offset());
+            operation.offset =
+                it.off.filter(|it| i64::try_from(*it).is_ok() && operation.opcode.has_offset());
             operation.bytes_requested = it.len.filter(|_| operation.opcode.has_bytes());
         }
         let id = self.asynchronous.number();

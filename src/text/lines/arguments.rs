@@ -38,6 +38,8 @@ fn argument(
     register: u64,
 ) {
     let bits = register::unsigned_int(register);
+    let is_int = operation.call.call().is_int(role);
+    let register = if is_int { bits.into() } else { register };
     let fd = Fd(register::int(register));
     match role {
         Role::Fd => descriptor(line, fd, operation.path()),

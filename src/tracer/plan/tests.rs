@@ -10,6 +10,7 @@ const NOTHING: Wanted<'static> = Wanted {
     lists: false,
     exact_args: false,
     programs: false,
+    accounting: false,
     block: false,
     extents: false,
     devices: &[],
@@ -96,6 +97,28 @@ fn probes_are_in_the_ring_of_the_calls() {
     let syscalls = ["syscalls"; 4];
     let expected = [&["task"][..], &syscalls, &["iotrace_7"]].concat();
     assert_eq!(rings, expected.into_iter().map(main).collect::<Vec<_>>());
+}
+
+#[test]
+fn the_audit_has_programs_waits_and_core_signals() {
+    let calls: Vec<CallId> = CallId::default_set().collect();
+    for source in [SourceKind::Perf, SourceKind::Tracefs] {
+        let planned = |accounting| plan(&Wanted { calls: &calls, source, accounting, ..NOTHING });
+        let filter = |name: &str| {
+            let found = planned(true).into_iter().find(|it| it.name == name);
+            found.map(|it| it.filter).unwrap_or_else(|| panic!("{source:?}: {name}"))
+        };
+        assert_eq!(filter("sched_process_exec"), "");
+        assert!(filter("signal_deliver").starts_with("sa_handler==0&&((sig>=3&&sig<=8)||sig==11"));
+        if source == SourceKind::Tracefs {
+            assert_eq!([filter("sys_exit_wait4"), filter("sys_exit_waitid")], ["ret>0", "ret==0"]);
+        } else {
+            let waits = "(ret<=0&&(id==59||id==322))||(ret>0&&id==61)||(ret==0&&id==247)";
+            assert!(filter("sys_exit").ends_with(waits), "{}", filter("sys_exit"));
+        }
+        let others = ["sched_process_exec", "signal_deliver", "sys_exit_wait4"];
+        assert!(planned(false).iter().all(|it| !others.contains(&&*it.name)));
+    }
 }
 
 #[test]

@@ -1,0 +1,72 @@
+//! The line that says whether our totals are those of `/proc/PID/io`.
+
+use crate::analysis::audit::{ProcessAudit, Reasons};
+
+/// The line.
+pub(super) fn audit_line(audit: &ProcessAudit) -> String {
+    let ProcessAudit { read, write, unwaited, untold, lost, .. } = audit;
+    let incomparable = |why: String| format!("audit: not comparable with /proc/PID/io: {why}");
+    if *untold > 0 {
+        return incomparable(format!("the calls of {untold} programs are not told, and are in it"));
+    }
+    if *unwaited > 0 {
+        return incomparable(format!(
+            "{unwaited} processes were not waited for, or the kernel threw their accounting away (SIGCHLD ignored), so they are not in it"
+        ));
+    }
+    match audit.agrees() {
+        None => incomparable(format!("{lost} hits were lost or are missing, and are in it")),
+        Some(true) => {
+            format!(
+                "audit: equal to /proc/PID/io to the byte and call, {}",
+                terms(audit).join("; ")
+            )
+        }
+        Some(false) => format!(
+            "audit: unexplained against /proc/PID/io: read {:+} bytes {:+} calls, write {:+} bytes {:+} calls ({})",
+            read.bytes - read.bytes_expected.0,
+            read.calls - read.calls_expected.0,
+            write.bytes - write.bytes_expected.0,
+            write.calls - write.calls_expected.0,
+            terms(audit).join("; ")
+        ),
+    }
+}
+
+/// What is in the kernel's numbers and is no recorded call, with its reasons.
+fn terms(audit: &ProcessAudit) -> Vec<String> {
+    let Reasons { exec_bytes, exec_calls, unknown_programs, unknown_formats, .. } = audit.reasons;
+    let Reasons { doubtful, overlay_copies, doubtful_copies, .. } = audit.reasons;
+    let known = audit.execs - unknown_programs;
+    let (bytes, calls) = (exec_bytes, exec_calls);
+    let mut terms = Vec::new();
+    if known > 0 || unknown_programs == 0 {
+        terms.push(format!(
+            "but for {bytes} bytes in {calls} reads by the kernel itself to start {known} programs"
+        ));
+    }
+    let counted = [
+        (
+            unknown_programs,
+            "programs whose files could not be looked at, or were changed: two to ten reads each",
+        ),
+        (unknown_formats, "execs that failed for an unknown format: one read each"),
+        (
+            doubtful,
+            "calls that failed with an error that comes before the kernel counts them, or after",
+        ),
+        (overlay_copies, "copies inside overlayfs, which counts them twice"),
+        (doubtful_copies, "copies perhaps inside overlayfs, which counts them twice"),
+    ];
+    terms.extend(counted.iter().filter(|it| it.0 > 0).map(|it| format!("{} {}", it.0, it.1)));
+    terms.extend(audit.failed_execs().map(|(bytes, calls)| {
+        let failed = audit.reasons.failed_execs;
+        format!(
+            "{bytes} bytes in {calls} reads by the kernel itself for {failed} execs that failed"
+        )
+    }));
+    terms.extend(audit.core_dump().map(|(bytes, calls)| {
+        format!("{bytes} bytes in {calls} writes by the kernel itself into a core dump")
+    }));
+    terms
+}
