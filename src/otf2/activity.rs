@@ -7,10 +7,14 @@
 //!       └── used without having been seen to open: PRE_CREATED, active from the start;
 //!           if that very handle was destroyed before, created now
 //! ```
+//!
+//! A handle is destroyed behind the asynchronous operations on it: when its descriptor is closed before they end, it stays
+//! active until the last of them has. If it is needed for another open file by then, they end as cancelled.
 
 use otf2_sys::{EvtWriter, IoCreationFlags, IoHandleRef, IoStatusFlags};
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::attributes::Notes;
 use super::definitions::Definitions;
 use super::error::OtfError;
 use super::files::Certainty;
@@ -46,6 +50,10 @@ pub(super) struct Activity {
     used_up: FxHashSet<IoHandleRef>,
     /// Files whose descriptor was seen in use for another one before their `close` ended.
     superseded: Vec<u64>,
+    /// Matching ids of asynchronous operations that have begun and not ended, by their handle.
+    under_way: FxHashMap<IoHandleRef, Vec<u64>>,
+    /// Handles without a descriptor that are active until such operations have ended.
+    closing: FxHashMap<IoHandleRef, Bound>,
 }
 
 impl Activity {
@@ -90,9 +98,11 @@ impl Activity {
         let known = if file.pre_created { file.flags } else { flags::without_cloexec(file.flags) };
         let (mode, status) = (flags::access_mode(known), flags::status(known));
         let mut handle = out.definitions.descriptor(fd, file, Some((mode, status)))?;
+        self.make_free(handle, out)?;
         let pre_created = !self.used_up.contains(&handle);
         if !pre_created {
             handle = out.definitions.descriptor(fd, file, None)?;
+            self.make_free(handle, out)?;
             out.writer.io_create_handle(
                 out.time,
                 handle,
@@ -119,7 +129,51 @@ impl Activity {
         self.bound.insert(fd.0, Bound { file: file.id, certainty, handle, pre_created, cloexec });
     }
 
+    /// An asynchronous operation has begun on the handle.
+    pub(super) fn operation_begun(&mut self, handle: IoHandleRef, id: u64) {
+        self.under_way.entry(handle).or_default().push(id);
+    }
+
+    /// True if that operation has not ended.
+    pub(super) fn is_under_way(&self, handle: IoHandleRef, id: u64) -> bool {
+        self.under_way.get(&handle).is_some_and(|it| it.contains(&id))
+    }
+
+    /// It has. The handle is destroyed now if only such operations kept it active.
+    pub(super) fn operation_ended(
+        &mut self,
+        handle: IoHandleRef,
+        id: u64,
+        out: &mut Out<'_>,
+    ) -> Result<(), OtfError> {
+        let Some(ids) = self.under_way.get_mut(&handle) else { return Ok(()) };
+        ids.retain(|it| *it != id);
+        if ids.is_empty() {
+            self.under_way.remove(&handle);
+            self.make_free(handle, out)?;
+        }
+        Ok(())
+    }
+
+    /// The handle is to be used for another open file: it is not active any more, and no operation on it is under way.
+    fn make_free(&mut self, handle: IoHandleRef, out: &mut Out<'_>) -> Result<(), OtfError> {
+        let Some(bound) = self.closing.remove(&handle) else { return Ok(()) };
+        for id in self.under_way.remove(&handle).unwrap_or_default() {
+            out.writer.io_operation_cancelled(
+                out.time,
+                handle,
+                id,
+                Notes::new().truncated().list(),
+            )?;
+        }
+        self.destroy(bound, out)
+    }
+
     fn destroy(&mut self, bound: Bound, out: &mut Out<'_>) -> Result<(), OtfError> {
+        if self.under_way.contains_key(&bound.handle) {
+            self.closing.insert(bound.handle, bound);
+            return Ok(());
+        }
         if bound.pre_created {
             self.used_up.insert(bound.handle);
         }
@@ -142,6 +196,7 @@ impl Activity {
     ) -> Result<(), OtfError> {
         self.make_room(fd, out)?;
         let handle = out.definitions.descriptor(fd, file, None)?;
+        self.make_free(handle, out)?;
         let (mode, creation) = (flags::access_mode(file.flags), flags::creation(file.flags));
         let status = flags::status(file.flags);
         out.writer.io_create_handle(out.time, handle, mode, creation, status, &[])?;
@@ -160,6 +215,7 @@ impl Activity {
         let old = self.used(from, file, out)?;
         self.make_room(to, out)?;
         let new = out.definitions.descriptor(to, file, None)?;
+        self.make_free(new, out)?;
         let status =
             flags::with_cloexec(flags::status(flags::without_cloexec(file.flags)), cloexec);
         out.writer.io_duplicate_handle(out.time, old, new, status, &[])?;

@@ -10,6 +10,7 @@ use super::files::{Certainty, Files};
 use super::handles::{Handle, Handles, Layer};
 use super::regions::Regions;
 use super::text::printable;
+use crate::operation::io_class::IoClass;
 use crate::operation::model::{FilePath, Mounts, OpenFile, PathSource, ThreadKey};
 use crate::units::{DevId, Fd};
 
@@ -83,8 +84,9 @@ impl Definitions {
         pre_created: Option<(IoAccessMode, IoStatusFlags)>,
     ) -> Result<IoHandleRef, OtfError> {
         let certainty = Certainty::of(file);
+        let waits = file.io_class() == IoClass::Waiting;
         let mut handle = Handle {
-            layer: Layer::Posix,
+            layer: if waits { Layer::Waiting } else { Layer::Posix },
             number: fd.0.cast_unsigned(),
             file: None,
             name: self.empty,

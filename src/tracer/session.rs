@@ -418,6 +418,7 @@ fn open_from(
         names_ring: naming.names.has_ring(),
         links: naming.names.links(),
         lists: naming.names.reads(),
+        pairs: naming.names.reads_pairs(),
         exact_args: exact_args(options),
         programs: naming.names != Names::Off,
         block: options.block,
@@ -464,7 +465,7 @@ fn open_from(
 
 /// What the readers read.
 fn reads(options: &Options, names: Names) -> Reads {
-    let at_once = names != Names::Links;
+    let at_once = !names.reads_late();
     Reads { arguments: !names.links(), exact_args: exact_args(options), at_once }
 }
 
