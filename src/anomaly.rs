@@ -188,6 +188,8 @@ pub struct Ledger {
     pub async_unread: u64,
     /// Operations on a descriptor whose name is not known.
     pub unnamed: u64,
+    /// Operations on descriptors of unknown type: files, or pipes and the like.
+    pub untyped: u64,
     /// Followed processes that nobody followed has waited for: they ended after their parent, or run on.
     pub unwaited: u64,
     /// Programs that were started (execs) in the processes followed.

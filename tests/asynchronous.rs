@@ -7,6 +7,7 @@ use std::path::Path;
 use serde_json::Value;
 use support::json::JsonAsync;
 use support::need::Need;
+use support::otf2_check::Mode;
 use support::recording::{Recording, alone, can_record, compile, record};
 use support::scratch_dir;
 
@@ -77,6 +78,36 @@ fn compare(line: &str, ours: &[JsonAsync], place: &Path) {
     let file = our.path.as_deref().map(Path::new);
     assert_eq!(file.is_some_and(|it| it.starts_with(place)), has_name, "{line} {our:?}");
     assert!(our.unfinished.is_none() && our.duration_ns.is_some(), "{line} {our:?}");
+}
+
+/// Operations whose results no call fetches: their bytes are told as asked for, and in the archive they are cancelled before
+/// their handle is destroyed.
+#[test]
+fn results_that_nobody_fetches_are_not_seen() {
+    if !can_record(&[]) {
+        return;
+    }
+    let _alone = alone();
+    let dir = scratch_dir("asynchronous");
+    let program = compile("unseen.c", dir.path());
+    let file = dir.path().join("written");
+    let program = [program.as_str(), file.to_str().expect("text")];
+    let Some((_, recording)) = recorded_in_time(&dir.path().join("trace"), &[], &program) else {
+        panic!("what io_submit was given was read too late in every run")
+    };
+    let ours = recording.asynchronous();
+    let told = ours.iter().map(|it| (it.unfinished.as_deref(), it.bytes_requested));
+    let expected = [(Some("result-unseen"), Some(4099)), (Some("result-unseen"), Some(1013))];
+    assert_eq!(told.take(2).collect::<Vec<_>>(), expected);
+    assert!(ours.len() == 6 && ours.iter().all(|it| it.unfinished.is_some()), "{ours:#?}");
+    let summary = recording.report("summary");
+    assert_eq!(summary["unseen_results"], 6);
+    assert_eq!(summary["unseen_requested_bytes"], 4099 + 5 * 1013);
+    let archive = recording.assert_archive(&dir.path().join("archive"));
+    if let Some(archive) = archive {
+        let totals = archive.of_mode(Mode::Write);
+        assert_eq!((totals.cancelled, archive.ended_after_destroy), (6, 0), "{archive:#?}");
+    }
 }
 
 /// Fails if bytes and operations of a file are not those that fio counts.

@@ -6,6 +6,7 @@ use crate::event::async_table::Opcode;
 use crate::event::syscall_table::{CallId, Class};
 use crate::operation::Step;
 use crate::operation::asynchronous::AsyncOperation;
+use crate::operation::io_class::IoClass;
 use crate::operation::model::{
     FilePath, Given, Mounts, OpenFile, ProcessKey, SyscallOperation, ThreadKey,
 };
@@ -58,6 +59,8 @@ pub struct Done<'a> {
     pub what: What,
     /// What such operations do.
     pub class: Class,
+    /// Whether it is file I/O.
+    pub io: IoClass,
     /// The thread's incarnation.
     pub thread: ThreadKey,
     /// The process's incarnation.
@@ -114,6 +117,7 @@ impl<'a> Done<'a> {
         Self {
             what: What::Call(it.call),
             class,
+            io: it.io_class(),
             thread: it.thread,
             process: it.process,
             pid: it.pid,
@@ -134,6 +138,7 @@ impl<'a> Done<'a> {
         Self {
             what: What::Async(it.opcode),
             class: it.opcode.class(),
+            io: it.io_class(),
             thread: it.thread,
             process: it.process,
             pid: it.pid,
@@ -153,7 +158,9 @@ impl<'a> Done<'a> {
     /// True if it works on a file whose name is not known.
     pub fn is_nameless(&self) -> bool {
         let has_path = matches!(self.what, What::Call(call) if call.call().has_path());
-        self.name.is_none() && (self.file.is_some() || has_path)
+        // What is no descriptor is no file without a name.
+        let has_file = self.file.is_some() && self.errno != Some(libc::EBADF);
+        self.name.is_none() && (has_file || has_path)
     }
 
     /// Bytes read and written of the file with its name: a transfer writes another one.
@@ -164,13 +171,6 @@ impl<'a> Done<'a> {
     /// How long it took, ns.
     pub fn ns(&self) -> u64 {
         self.end.0.saturating_sub(self.start.0)
-    }
-
-    /// True if it is on something that other programs must do first: a pipe, a socket, a terminal, or what waits for results.
-    pub fn waits(&self) -> bool {
-        let file = self.file.and_then(|it| it.stat.as_ref());
-        let waits_there = file.is_some_and(|it| !it.has_position() && !it.is_directory());
-        waits_there || matches!(self.class, Class::Async | Class::Socket)
     }
 
     /// Bytes that it read: from a file, pipe or socket.

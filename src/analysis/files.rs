@@ -1,5 +1,6 @@
 //! Which files: how often opened, read, written; what was read or written again; what was written and then removed.
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 
 use rangemap::RangeSet;
@@ -11,6 +12,7 @@ use super::spread::Spread;
 use super::summary::file_key;
 use super::tally::Tally;
 use crate::event::syscall_table::Class;
+use crate::operation::io_class::IoClass;
 use crate::operation::model::{Given, Mounts, Named, ProcessKey, SyscallOperation};
 use crate::operation::renaming::exchanges;
 use crate::operation::{Sink, Step};
@@ -121,9 +123,21 @@ pub struct FileUse {
     pub processes: u64,
     /// Operations whose name is doubtful.
     pub doubtful: u64,
+    /// Operations that are file I/O, and those on descriptors of unknown type; the others wait.
+    pub classes: [u64; 2],
 }
 
 impl FileUse {
+    /// The class of all operations of the row; `None`: they are of several.
+    pub fn io_class(&self) -> Option<IoClass> {
+        match self.classes {
+            [own, _] if own == self.count => Some(IoClass::File),
+            [_, untyped] if untyped == self.count => Some(IoClass::Unknown),
+            [0, 0] => Some(IoClass::Waiting),
+            _ => None,
+        }
+    }
+
     fn add(&mut self, done: &Done<'_>, [read, written]: [u64; 2], room: &mut usize) {
         let failed = done.errno.is_some();
         self.count += 1;
@@ -133,6 +147,9 @@ impl FileUse {
             self.failed_opens += u64::from(failed);
         }
         self.time.add(done.ns());
+        let [own, untyped] = &mut self.classes;
+        *own += u64::from(done.io == IoClass::File);
+        *untyped += u64::from(done.io == IoClass::Unknown);
         if done.bytes > 0 {
             self.sizes.add(done.bytes);
         }
@@ -169,6 +186,9 @@ impl FileUse {
         self.written_then_removed =
             self.written_then_removed.saturating_add(other.written_then_removed);
         self.doubtful += other.doubtful;
+        for (sum, of_other) in self.classes.iter_mut().zip(other.classes) {
+            *sum += of_other;
+        }
     }
 }
 
@@ -188,8 +208,8 @@ pub struct Files {
     pub files: Keyed<Vec<u8>, FileUse>,
     /// By process and row of the file.
     pub by_process: Keyed<(ProcessKey, usize), ProcessUse>,
-    /// On files of unknown name.
-    pub nameless: FileUse,
+    /// On what has no known name: files, pipes and the like, descriptors of unknown type.
+    pub nameless: BTreeMap<IoClass, FileUse>,
     /// Names of processes.
     pub names: ProcessNames,
     room: usize,
@@ -200,7 +220,7 @@ impl Default for Files {
         Self {
             files: Keyed::default(),
             by_process: Keyed::default(),
-            nameless: FileUse::default(),
+            nameless: BTreeMap::new(),
             names: ProcessNames::default(),
             room: ALL_PIECES_MAX,
         }
@@ -219,7 +239,8 @@ impl Files {
         match &done.name {
             Some(name) => self.on_file(name, done, done.sides()),
             None if done.is_nameless() || done.class == Class::Transfer => {
-                self.nameless.add(&unplaced(done), done.sides(), &mut self.room);
+                let row = self.nameless.entry(done.io).or_default();
+                row.add(&unplaced(done), done.sides(), &mut self.room);
             }
             None => {}
         }
@@ -229,7 +250,10 @@ impl Files {
         let (there, moved) = (Done { offset: done.target_offset, ..done.clone() }, [0, done.bytes]);
         match &done.target {
             Some(target) => self.on_file(target, &there, moved),
-            None => self.nameless.add(&unplaced(&there), moved, &mut self.room),
+            None => {
+                let row = self.nameless.entry(done.io).or_default();
+                row.add(&unplaced(&there), moved, &mut self.room);
+            }
         }
     }
 

@@ -4,6 +4,7 @@ use super::done::What;
 use super::summary::{IoSummary, OfProcess};
 use super::tally::Tally;
 use crate::event::block::RequestOp;
+use crate::operation::io_class::IoClass;
 use crate::units::{DevId, Pid};
 
 /// How many are told.
@@ -24,7 +25,7 @@ pub struct Finding {
     pub time_ns: u64,
 }
 
-/// What was found.
+/// What was found. Times are those of operations on files: what waits at a pipe or a socket is in none of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FindingKind {
     /// Most of the time is that of one operation.
@@ -80,6 +81,13 @@ pub enum FindingKind {
         /// Of how many.
         count: u64,
     },
+    /// Whether it is file I/O is not known of a part of the time.
+    Untyped {
+        /// Operations on descriptors of unknown type.
+        count: u64,
+        /// Time of all operations, whatever they are, ns.
+        all_ns: u64,
+    },
     /// Requests wait longer for the device than it takes for them.
     Queued {
         /// The device.
@@ -100,6 +108,7 @@ impl Finding {
             FindingKind::Process { .. } => "process",
             FindingKind::Small { .. } => "small",
             FindingKind::Failing { .. } => "failing",
+            FindingKind::Untyped { .. } => "unknown-type",
             FindingKind::Queued { .. } => "queued",
         }
     }
@@ -107,7 +116,7 @@ impl Finding {
 
 /// The most important ones, first the one with most time.
 pub fn findings(summary: &IoSummary) -> Vec<Finding> {
-    let finders = [operation, file, process, small, failing, queued];
+    let finders = [operation, file, process, small, failing, untyped, queued];
     let mut found: Vec<Finding> = finders.iter().filter_map(|it| it(summary)).collect();
     found.sort_by_key(|it| std::cmp::Reverse(it.time_ns));
     found.truncate(TOLD);
@@ -115,16 +124,26 @@ pub fn findings(summary: &IoSummary) -> Vec<Finding> {
 }
 
 fn operation(summary: &IoSummary) -> Option<Finding> {
-    let (what, tally) = summary.calls.iter().max_by_key(|it| it.1.own_time())?;
+    let ((what, _), tally) = on_files(summary).max_by_key(|it| it.1.own_time())?;
     let all_ns = summary.all.own_time();
     let kind = FindingKind::Operation { what: *what, count: tally.count, all_ns };
     some(kind, tally.own_time())
 }
 
+/// The operations that are file I/O.
+fn on_files(summary: &IoSummary) -> impl Iterator<Item = (&(What, IoClass), &Tally)> {
+    summary.calls.iter().filter(|it| it.0.1 == IoClass::File)
+}
+
+fn untyped(summary: &IoSummary) -> Option<Finding> {
+    let Tally { untyped, untyped_ns, ref time, .. } = summary.all;
+    some(FindingKind::Untyped { count: untyped, all_ns: time.sum() }, untyped_ns)
+}
+
 fn file(summary: &IoSummary) -> Option<Finding> {
     let by_time = |it: &(&Vec<u8>, &Tally)| (it.1.own_time(), std::cmp::Reverse(it.0.clone()));
     let (file, tally) = summary.files.iter().max_by_key(by_time)?;
-    let Tally { count, read, written, .. } = *tally;
+    let Tally { own: count, read, written, .. } = *tally;
     let all_ns = summary.all.own_time();
     some(FindingKind::File { file: file.clone(), count, read, written, all_ns }, tally.own_time())
 }
@@ -134,19 +153,18 @@ fn process(summary: &IoSummary) -> Option<Finding> {
     let by_time = |(_, it): &(&_, &OfProcess)| (it.tally.own_time(), std::cmp::Reverse(it.pid));
     let (key, OfProcess { pid, tally }) = rows().max_by_key(by_time)?;
     let (comm, all_ns) = (summary.names.of(*key).to_vec(), summary.all.own_time());
-    let kind = FindingKind::Process { pid: *pid, comm, count: tally.count, all_ns };
+    let kind = FindingKind::Process { pid: *pid, comm, count: tally.own, all_ns };
     some(kind, tally.own_time()).filter(|_| rows().count() > 1)
 }
 
 fn small(summary: &IoSummary) -> Option<Finding> {
-    let small = |(what, tally): (&What, &Tally)| {
+    let small = |((what, _), tally): (&(What, IoClass), &Tally)| {
         let class = match what {
             What::Call(call) => call.call().class,
             What::Async(opcode) => opcode.class(),
         };
         let (bytes, count) = (tally.sizes.sum(), tally.sizes.count());
-        let is_small =
-            class.moves_bytes() && count >= FEW && bytes / count < SMALL_BYTES && tally.waited == 0;
+        let is_small = class.moves_bytes() && count >= FEW && bytes / count < SMALL_BYTES;
         // With pages at a time so much of the calls would not be there.
         let needed = bytes.div_ceil(SMALL_BYTES);
         let share = |ns: u64| u128::from(ns) * u128::from(count.saturating_sub(needed));
@@ -154,12 +172,12 @@ fn small(summary: &IoSummary) -> Option<Finding> {
         let kind = FindingKind::Small { what: *what, count, bytes };
         some(kind, u64::try_from(saved).unwrap_or(u64::MAX)).filter(|_| is_small)
     };
-    summary.calls.iter().filter_map(small).max_by_key(|it| it.time_ns)
+    on_files(summary).filter_map(small).max_by_key(|it| it.time_ns)
 }
 
 fn failing(summary: &IoSummary) -> Option<Finding> {
-    let one = |(&(what, errno), &failed): (&(What, i32), &u64)| {
-        let tally = summary.calls.get(&what)?;
+    let one = |(&(what, io, errno), &failed): (&(What, IoClass, i32), &u64)| {
+        let tally = summary.calls.get(&(what, io)).filter(|_| io == IoClass::File)?;
         let ns = u128::from(tally.time.sum()) * u128::from(failed);
         let ns = u64::try_from(ns / u128::from(tally.count.max(1))).unwrap_or(u64::MAX);
         // Nothing there to be read is how programs ask.

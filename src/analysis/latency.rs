@@ -13,6 +13,7 @@ use crate::event::layer;
 use crate::event::syscall_table::CallId;
 use crate::operation::access::is_passed_on;
 use crate::operation::block::{BlockRequest, BlockStep, Ending, FlushRole};
+use crate::operation::io_class::IoClass;
 use crate::operation::spans::Span;
 use crate::operation::{Sink, Step};
 use crate::units::KernelTime;
@@ -85,19 +86,22 @@ impl Times {
     }
 }
 
+/// What a row is about; of calls and asynchronous operations also whether they are file I/O.
+pub type RowKey = (Layer, String, Option<IoClass>);
+
 /// The fold.
 #[derive(Debug)]
 pub struct Latency {
     /// What is measured.
     pub options: Options,
     /// By layer and operation.
-    pub times: BTreeMap<(Layer, String), Times>,
+    pub times: BTreeMap<RowKey, Times>,
     /// System calls and asynchronous operations, before their names are made.
-    operations: BTreeMap<What, Times>,
+    operations: BTreeMap<(What, IoClass), Times>,
     /// Inside calls, and beside them.
     spans: FxHashMap<(layer::Layer, &'static str), Times>,
     /// Where the time of system calls went.
-    pub splits: BTreeMap<CallId, Split>,
+    pub splits: BTreeMap<(CallId, IoClass), Split>,
     /// Requests that completed and whose begin is not known.
     pub without_begin: u64,
 }
@@ -116,15 +120,18 @@ impl Latency {
     }
 
     /// All rows.
-    pub fn rows(&self) -> BTreeMap<(Layer, String), &Times> {
+    pub fn rows(&self) -> BTreeMap<RowKey, &Times> {
         let layer = |it: &What| match it {
             What::Call(_) => Layer::Syscall,
             What::Async(_) => Layer::Async,
         };
+        let operations = self.operations.iter();
         let operations =
-            self.operations.iter().map(|(it, times)| ((layer(it), it.to_string()), times));
-        let spans = self.spans.iter();
-        let spans = spans.map(|((layer, what), it)| ((Layer::Inside(*layer), (*what).into()), it));
+            operations.map(|((it, io), times)| ((layer(it), it.to_string(), Some(*io)), times));
+        let spans = self
+            .spans
+            .iter()
+            .map(|((layer, what), it)| ((Layer::Inside(*layer), (*what).to_owned(), None), it));
         let times = self.times.iter().map(|(key, times)| (key.clone(), times));
         times.chain(operations).chain(spans).collect()
     }
@@ -162,7 +169,7 @@ impl Latency {
         };
         // The devices below tell of the same bytes.
         let of = if is_passed_on(request) { PASSED_ON } else { "" };
-        let key = (Layer::Block, format!("{}{of}", word(request)));
+        let key = (Layer::Block, format!("{}{of}", word(request)), None);
         let unit = self.options.unit_ns;
         self.times.entry(key).or_default().add(completed.0.saturating_sub(begin.0), unit);
     }
@@ -182,13 +189,14 @@ impl Sink for Latency {
     fn step(&mut self, _: KernelTime, step: &Step<'_>) -> Result<(), Infallible> {
         if let Step::SyscallEnded(operation, _) = step {
             operation.spans.iter().for_each(|it| self.span(it));
-            self.splits.entry(operation.call).or_default().add(operation);
+            let key = (operation.call, operation.io_class());
+            self.splits.entry(key).or_default().add(operation);
         }
         match step {
             Step::Aside { span, .. } => self.span(span),
             Step::SyscallEnded(..) | Step::AsyncEnded(..) if self.options.syscalls => {
                 if let Some(done) = Done::of(step) {
-                    let times = self.operations.entry(done.what).or_default();
+                    let times = self.operations.entry((done.what, done.io)).or_default();
                     times.add(done.ns(), self.options.unit_ns);
                 }
             }

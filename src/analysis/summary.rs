@@ -10,7 +10,9 @@ use super::spread::Spread;
 use super::tally::Tally;
 use crate::event::block::RequestOp;
 use crate::event::syscall_table::Class;
+use crate::operation::asynchronous::AsyncOperation;
 use crate::operation::block::{BlockRequest, BlockStep, Ending};
+use crate::operation::io_class::IoClass;
 use crate::operation::model::{Mounts, ProcessKey};
 use crate::operation::{Sink, Step};
 use crate::units::{DevId, KernelTime, Pid};
@@ -59,21 +61,43 @@ pub fn path_of(key: &[u8]) -> (&[u8], Option<&[u8]>) {
     }
 }
 
+/// Asynchronous operations without a result: they are in no other sum.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unseen {
+    /// How many.
+    pub count: u64,
+    /// Bytes that they asked for, as far as that is known.
+    pub requested: u64,
+    /// Those of which it is not known.
+    pub unknown: u64,
+}
+
+impl Unseen {
+    fn add(&mut self, operation: &AsyncOperation) {
+        self.count += 1;
+        self.requested = self.requested.saturating_add(operation.bytes_requested.unwrap_or(0));
+        let is_unknown = operation.opcode.has_bytes() && operation.bytes_requested.is_none();
+        self.unknown += u64::from(is_unknown);
+    }
+}
+
 /// The fold.
 #[derive(Clone, Debug, Default)]
 pub struct IoSummary {
-    /// By operation.
-    pub calls: BTreeMap<What, Tally>,
+    /// By operation, and whether it was file I/O.
+    pub calls: BTreeMap<(What, IoClass), Tally>,
     /// By process.
     pub processes: Keyed<ProcessKey, OfProcess>,
     /// By file.
     pub files: Keyed<Vec<u8>, Tally>,
-    /// Operations on files of unknown name.
-    pub nameless: Tally,
+    /// Operations on what has no known name: files, pipes and the like, descriptors of unknown type.
+    pub nameless: BTreeMap<IoClass, Tally>,
+    /// Asynchronous operations whose result was not seen, and the bytes that they asked for.
+    pub unseen: Unseen,
     /// By device and kind.
     pub devices: BTreeMap<(DevId, RequestOp), OfDevice>,
     /// Operations by their error.
-    pub errors: BTreeMap<(What, i32), u64>,
+    pub errors: BTreeMap<(What, IoClass, i32), u64>,
     /// Page faults on files.
     pub faults: u64,
     /// All operations.
@@ -85,9 +109,9 @@ pub struct IoSummary {
 impl IoSummary {
     fn done(&mut self, done: &Done<'_>) {
         self.all.add(done);
-        self.calls.entry(done.what).or_default().add(done);
+        self.calls.entry((done.what, done.io)).or_default().add(done);
         if let Some(errno) = done.errno {
-            *self.errors.entry((done.what, errno)).or_default() += 1;
+            *self.errors.entry((done.what, done.io, errno)).or_default() += 1;
         }
         let names = &mut self.names;
         let process = self.processes.row(&done.process, || {
@@ -100,14 +124,14 @@ impl IoSummary {
         match &done.name {
             Some(name) => self.on_file(name, done, read, written),
             None if done.is_nameless() || done.class == Class::Transfer => {
-                self.nameless.add_side(done, read, written);
+                self.nameless.entry(done.io).or_default().add_side(done, read, written);
             }
             None => {}
         }
         if done.class == Class::Transfer {
             match &done.target {
                 Some(target) => self.on_file(target, done, 0, done.bytes),
-                None => self.nameless.add_side(done, 0, done.bytes),
+                None => self.nameless.entry(done.io).or_default().add_side(done, 0, done.bytes),
             }
         }
     }
@@ -149,6 +173,7 @@ impl Sink for IoSummary {
                     self.done(&done);
                 }
             }
+            Step::AsyncUnfinished(operation, _) => self.unseen.add(operation),
             Step::Fault(_) => self.faults += 1,
             Step::Block { step: BlockStep::Ended(request), .. } => self.request(request),
             _ => self.names.look(step),

@@ -2,6 +2,7 @@
 
 use super::done::Done;
 use super::spread::Spread;
+use crate::operation::io_class::IoClass;
 
 /// A sum over operations.
 #[derive(Clone, Debug, Default)]
@@ -18,6 +19,12 @@ pub struct Tally {
     pub doubtful: u64,
     /// Time of those on pipes, sockets, terminals and the like, ns: mostly waiting for other programs. Part of `time`.
     pub waited: u64,
+    /// Operations on descriptors of unknown type. Part of `count`.
+    pub untyped: u64,
+    /// Time of those, ns. Part of `time`.
+    pub untyped_ns: u64,
+    /// Operations on files. Part of `count`.
+    pub own: u64,
     /// From beginning to end, ns.
     pub time: Spread,
     /// Bytes of those that moved some.
@@ -37,17 +44,22 @@ impl Tally {
         self.read = self.read.saturating_add(read);
         self.written = self.written.saturating_add(written);
         self.time.add(done.ns());
-        if done.waits() {
-            self.waited = self.waited.saturating_add(done.ns());
+        match done.io {
+            IoClass::File => self.own += 1,
+            IoClass::Waiting => self.waited = self.waited.saturating_add(done.ns()),
+            IoClass::Unknown => {
+                self.untyped += 1;
+                self.untyped_ns = self.untyped_ns.saturating_add(done.ns());
+            }
         }
         if done.bytes > 0 {
             self.sizes.add(done.bytes);
         }
     }
 
-    /// Time that was not spent waiting for other programs, ns.
+    /// Time of the operations on files, ns.
     pub fn own_time(&self) -> u64 {
-        self.time.sum().saturating_sub(self.waited)
+        self.time.sum().saturating_sub(self.waited).saturating_sub(self.untyped_ns)
     }
 
     /// Takes in another one.
@@ -58,6 +70,9 @@ impl Tally {
         self.written = self.written.saturating_add(other.written);
         self.doubtful += other.doubtful;
         self.waited = self.waited.saturating_add(other.waited);
+        self.untyped += other.untyped;
+        self.untyped_ns = self.untyped_ns.saturating_add(other.untyped_ns);
+        self.own += other.own;
         self.time.merge(&other.time);
         self.sizes.merge(&other.sizes);
     }

@@ -208,6 +208,7 @@ fn end_facts(summary: &Summary) -> EndFacts {
         ("orphan_exits", ledger.orphan_exits.to_string()),
         ("lost_exits", ledger.lost_exits.to_string()),
         ("unnamed", ledger.unnamed.to_string()),
+        ("untyped", ledger.untyped.to_string()),
         ("unverified_names", ledger.unverified.to_string()),
         ("damaged_bytes", summary.damaged_bytes.to_string()),
     ];

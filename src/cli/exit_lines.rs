@@ -13,6 +13,7 @@ use crate::anomaly::{AnomalyKind, ByLink, Ignored, Ledger};
 use crate::capture::fact::Ending;
 use crate::operation::disk;
 use crate::pipeline::Summary;
+use crate::text::shares;
 use crate::tracer::plan::SourceKind;
 use crate::units::SECTOR_BYTES;
 
@@ -140,20 +141,21 @@ fn behind(ledger: &Ledger) -> Option<String> {
     if all == 0 {
         return None;
     }
-    let share = |sectors: u64| {
-        let tenths = sectors.saturating_mul(1000) / all;
-        format!("{}.{} %", tenths / 10, tenths % 10)
+    let percents = |it: &ByLink, kernel: u64| {
+        let shares = shares::tenths(&[it.exact, it.inferred, it.unknown, kernel], all);
+        shares.into_iter().map(shares::percent).collect::<Vec<_>>()
     };
-    let shares = |it: &ByLink| {
-        let ByLink { exact, inferred, unknown } = *it;
-        format!("exact {}, inferred {}, unknown {}", share(exact), share(inferred), share(unknown))
+    let words = |it: &[String]| {
+        let words = ["exact", "inferred", "unknown", "the kernel's own"];
+        let all = words.iter().zip(it).map(|(word, share)| format!("{word} {share}"));
+        all.collect::<Vec<_>>().join(", ")
     };
+    let (files, programs) = (percents(&books.files, 0), percents(&books.programs, books.kernel));
     Some(format!(
-        "behind {} of block requests: the file {}; the program {}, the kernel's own {}",
+        "behind {} of block requests: the file {}; the program {}",
         size(all.saturating_mul(SECTOR_BYTES)),
-        shares(&books.files),
-        shares(&books.programs),
-        share(books.kernel)
+        words(files.get(..3).unwrap_or_default()),
+        words(&programs)
     ))
 }
 
@@ -185,10 +187,11 @@ fn cost(summary: &Summary) -> Option<String> {
     );
     let names = &summary.names_wait;
     Some(format!(
-        "cost: the tracer used {:.3} s of CPU; the programs were held up by about {calls}, {:.3} s for {} names",
+        "cost: the tracer used {:.3} s of CPU; the programs were held up by about {calls}; reading the names of {} opens kept CPUs from \
+         them for {:.3} s at most",
         seconds(own.cpu_ns),
-        seconds(names.ns),
-        names.opens
+        names.opens,
+        seconds(names.ns)
     ))
 }
 
@@ -217,7 +220,7 @@ fn losses(summary: &Summary) -> String {
     };
     format!(
         "lost {}, missing {missing}, unmatched {}, orphans {}, cut off {}, open at the end {} calls {} requests, \
-         unnamed {}, unverified names {}",
+         unnamed {}, unverified names {}, of unknown type {}",
         summary.lost(),
         ledger.unmatched,
         ledger.orphan_exits,
@@ -225,7 +228,8 @@ fn losses(summary: &Summary) -> String {
         ledger.open_at_end,
         ledger.requests_open,
         ledger.unnamed,
-        ledger.unverified
+        ledger.unverified,
+        ledger.untyped
     )
 }
 

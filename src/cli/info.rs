@@ -127,6 +127,7 @@ fn doubts(summary: &Summary) -> Map<String, Value> {
         ("async_orphans", json!(ledger.async_orphans)),
         ("async_unread", json!(ledger.async_unread)),
         ("unnamed", json!(ledger.unnamed)),
+        ("untyped", json!(ledger.untyped)),
         ("unverified", json!(ledger.unverified)),
         ("unfollowed", json!(ledger.unfollowed)),
         ("other_programs", json!(ledger.other.count)),

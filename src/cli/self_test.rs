@@ -181,7 +181,7 @@ fn judge(told: &Told, summary: &Summary) -> (bool, String) {
             format!("{found} of {count} {call} ({sum} of {} bytes)", count * bytes)
         })
         .collect();
-    let unnamed = summary.ledger.unnamed + summary.ledger.unverified;
+    let unnamed = summary.ledger.unnamed + summary.ledger.untyped + summary.ledger.unverified;
     let told = told.join(", ");
     let doubts = format!("{lost} records lost, {unnamed} operations without a sure name");
     (false, format!("of what a program did with a file there was told: {told}; {doubts}"))

@@ -136,6 +136,8 @@ pub struct ReadNames {
     pub from: [StringFrom; 2],
     /// What other arguments point to, by their addresses.
     pub memory: Vec<(u64, Name)>,
+    /// What the two descriptors of a pair are that was made, if that was looked at.
+    pub pair: Vec<(crate::units::Fd, Name, Option<FileStat>)>,
     /// Where `/proc/PID/fd/N` pointed.
     pub link: Option<Name>,
     /// What fanotify said was opened, if that was this call's.
@@ -196,6 +198,11 @@ impl FileStat {
     /// Which file it is among all; `None`: it is not known, as of files that another tool's log tells of. No file has inode 0.
     pub fn inode(&self) -> Option<(DevId, u64)> {
         (self.ino != 0).then_some((self.dev, self.ino))
+    }
+
+    /// True for what bytes or names are kept in: a regular file, a block device, a directory, a symbolic link.
+    pub fn is_file(&self) -> bool {
+        self.has_position() || matches!(self.mode & libc::S_IFMT, libc::S_IFDIR | libc::S_IFLNK)
     }
 
     /// True for a directory.

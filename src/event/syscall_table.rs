@@ -555,9 +555,21 @@ impl Call {
         self.args.iter().any(|it| matches!(it, Role::Iocbs | Role::IoEvents | Role::Registered))
     }
 
+    /// True if what `io_submit` was asked of in a context has no result behind it: the kernel waits for all of it, and
+    /// takes the results away (`exit_aio()` and `SYSCALL_DEFINE1(io_destroy)` in `fs/aio.c`).
+    pub fn ends_context(&self) -> bool {
+        self.name == "io_destroy"
+    }
+
+    /// True if it makes two descriptors and tells their numbers in memory only.
+    pub fn makes_pair(&self) -> bool {
+        self.class == Class::MakePair
+    }
+
     /// True if the end of the call says more than what it did to its descriptors.
     pub fn has_consequences(&self) -> bool {
-        self.changes_names() || self.is_list() || matches!(self.class, Class::Mount | Class::User)
+        let is_of_names = self.changes_names() || matches!(self.class, Class::Mount | Class::User);
+        is_of_names || self.is_list() || self.ends_context()
     }
 
     /// True if a descriptor that it makes now is closed by an exec.

@@ -279,6 +279,30 @@ fn what_has_no_result_ends_when_its_place_is_used_again() {
 }
 
 #[test]
+fn a_context_that_is_destroyed_takes_its_results_away() {
+    check(
+        "
+        100 1 > io_submit 7 1 80
+        101 1 < io_submit 1 500:1:4:8:0
+        102 1 > io_submit 9 1 80
+        103 1 < io_submit 1 600:1:4:16:0
+        104 1 > io_destroy 7
+        105 1 < io_destroy 0
+        106 1 > io_destroy 9
+        107 1 < io_destroy -22
+        ",
+        &expect![[r#"
+            101: #0 aio:PWRITE on - at 0 = ?, None bytes in 0: begun
+            101: #0 aio:PWRITE on 4 at ? = ?, None bytes in 0: file
+            103: #1 aio:PWRITE on - at 0 = ?, None bytes in 0: begun
+            103: #1 aio:PWRITE on 4 at ? = ?, None bytes in 0: file
+            105: #0 aio:PWRITE on 4 at ? = ?, None bytes in 0: no result (result-unseen)
+            1000: #1 aio:PWRITE on 4 at ? = ?, None bytes in 0: no result (capture-end)
+        "#]],
+    );
+}
+
+#[test]
 fn kernels_without_addresses_are_followed_in_order() {
     check(
         "

@@ -128,7 +128,7 @@ pub enum Key {
 pub struct Flight {
     /// As far as it is known.
     pub operation: AsyncOperation,
-    /// The ring, for io_uring.
+    /// The ring of io_uring, or the context of `io_submit`.
     pub ring: u64,
     /// The file whose position it may move.
     pub moves: Option<Rc<Description>>,
@@ -203,6 +203,14 @@ impl InFlight {
         let keys = self.flights.keys().copied();
         let its = keys.filter(|it| matches!(it, Key::Iocb(of, _) if *of == process)).collect();
         self.end_keys(its)
+    }
+
+    /// Takes out all that `io_submit` of a process has begun in a context, oldest first.
+    pub fn end_context(&mut self, process: ProcessKey, context: u64) -> Vec<Flight> {
+        let is_its = |(key, flight): &(&Key, &Flight)| {
+            matches!(key, Key::Iocb(of, _) if *of == process) && flight.ring == context
+        };
+        self.end_keys(self.flights.iter().filter(is_its).map(|it| *it.0).collect())
     }
 
     /// Takes out all, oldest first.

@@ -2,7 +2,7 @@
 
 use super::model::{FilePath, Given, Named, OpenFile, PathSource, SyscallOperation};
 use super::place::Base;
-use super::syscall::fd_of;
+use super::register::{fd_of, register};
 use super::task::Task;
 use crate::event::syscall_table::{Class, Role};
 use crate::event::{Name, ReadNames, StringFrom};
@@ -100,5 +100,20 @@ pub(super) fn move_place(operation: &SyscallOperation, task: Task<'_>) {
         place.enter_root(to);
     } else {
         place.enter(to);
+    }
+}
+
+/// The `O_*` flags of an open; those of `openat2` stand in memory that was not read.
+pub(super) fn open_flags(operation: &SyscallOperation) -> Option<u32> {
+    let call = operation.call.call();
+    if let Some(flags) = register(call, Role::MemoryFlags, &operation.args) {
+        let cloexec = if flags & u64::from(libc::MFD_CLOEXEC) == 0 { 0 } else { libc::O_CLOEXEC };
+        return Some((libc::O_RDWR | cloexec).cast_unsigned());
+    }
+    let creat = libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC;
+    match register(call, Role::OpenFlags, &operation.args) {
+        Some(flags) => u32::try_from(flags & 0xffff_ffff).ok(),
+        None if call.arg(Role::DirFd).is_none() => Some(creat.cast_unsigned()),
+        None => operation.flags_in_memory,
     }
 }

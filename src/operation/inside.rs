@@ -5,7 +5,7 @@
 //! path of a rename first.
 
 use super::syscall::fd_of;
-use crate::event::strings::EventString;
+use crate::event::strings::{EventString, event_byte};
 use crate::event::syscall_table::Role;
 use crate::event::{FileStat, Name, Probed, ReadNames, StringFrom, SysEnter};
 use crate::units::Fd;
@@ -21,7 +21,9 @@ pub(super) struct Inside {
     strings: Vec<EventString>,
     /// Of the first and the second argument.
     paths: [Option<(Vec<u8>, StringFrom)>; 2],
+    /// The last file, and the one before it.
     file: Option<(Fd, FileStat)>,
+    file_before: Option<(Fd, FileStat)>,
     /// What an exec has become.
     program: Option<Vec<u8>>,
 }
@@ -29,7 +31,7 @@ pub(super) struct Inside {
 impl Inside {
     /// A call that was just entered; `strings` are what its entry carries.
     pub(super) fn new(enter: SysEnter, strings: Vec<EventString>) -> Self {
-        Self { enter, strings, paths: [None, None], file: None, program: None }
+        Self { enter, strings, paths: [None, None], file: None, file_before: None, program: None }
     }
 
     /// A probe saw the thread right before it: the last path that stood at an address is the one that was handed over.
@@ -59,7 +61,7 @@ impl Inside {
                 }
             }
             Probed::Path { bytes: None, .. } | Probed::Given { .. } => {}
-            Probed::File { fd, stat } => self.file = Some((*fd, *stat)),
+            Probed::File { fd, stat } => self.file_before = self.file.replace((*fd, *stat)),
             Probed::Program(path) if self.enter.call.call().is_exec() => {
                 self.program = Some(self.as_given(path).to_vec());
             }
@@ -96,7 +98,8 @@ impl Inside {
         let program = self.program.clone().filter(|_| !is_kernels);
         let first = program.map(|it| (it, StringFrom::Exec)).or(first);
         let stat = self.file.filter(|it| i64::from(it.0.0) == ret).map(|it| it.1);
-        if first.is_none() && second.is_none() && stat.is_none() {
+        let pair = self.pair(ret);
+        if first.is_none() && second.is_none() && stat.is_none() && pair.is_empty() {
             return None;
         }
         let from =
@@ -104,8 +107,42 @@ impl Inside {
         let from = [from(&first), from(&second)];
         let name = |it: (Vec<u8>, StringFrom)| Name { bytes: it.0, verified: true };
         let (argument, second) = (first.map(name), second.map(name));
-        Some(ReadNames { argument, second, from, stat, ..ReadNames::default() })
+        Some(ReadNames { argument, second, from, stat, pair, ..ReadNames::default() })
     }
+
+    /// The two descriptors that the call has made, if it makes two.
+    fn pair(&self, ret: i64) -> Vec<(Fd, Name, Option<FileStat>)> {
+        let files = self.file_before.zip(self.file);
+        let files = files.filter(|_| ret == 0 && self.enter.call.call().makes_pair());
+        let one = |(fd, stat)| (fd, Name { bytes: Vec::new(), verified: true }, Some(stat));
+        files.map_or_else(Vec::new, |(first, second)| vec![one(first), one(second)])
+    }
+}
+
+/// True if an event would show this path in such a way.
+fn shows(string: &[u8], from: StringFrom, path: &[u8]) -> bool {
+    let mut shown = path.iter().map(|&it| event_byte(it));
+    let same = string.iter().all(|it| shown.next() == Some(*it));
+    same && (from == StringFrom::EventCut || shown.next().is_none())
+}
+
+/// Of what was read and what was seen inside the call the better.
+pub(super) fn better(read: ReadNames, seen: ReadNames) -> ReadNames {
+    let pick = |read: (Option<Name>, StringFrom), seen: (Option<Name>, StringFrom)| match (
+        &read.0, &seen.0,
+    ) {
+        (Some(_), Some(_)) if seen.1 > read.1 => seen,
+        // The program went on and used its memory for something else, without a call that would show it.
+        (Some(name), Some(string)) if !shows(&string.bytes, seen.1, &name.bytes) => seen,
+        (None, _) => seen,
+        _ => read,
+    };
+    let ([r1, r2], [s1, s2]) = (read.from, seen.from);
+    let (argument, from) = pick((read.argument, r1), (seen.argument, s1));
+    let (second, from2) = pick((read.second, r2), (seen.second, s2));
+    let stat = seen.stat.or(read.stat);
+    let pair = if seen.pair.is_empty() { read.pair } else { seen.pair };
+    ReadNames { argument, second, from: [from, from2], stat, pair, ..read }
 }
 
 #[cfg(test)]
@@ -174,6 +211,22 @@ mod tests {
         open.probed(&Probed::File { fd: Fd(3), stat });
         assert_eq!(open.names(3).and_then(|it| it.stat), Some(stat));
         assert_eq!(open.names(4), None);
+    }
+
+    #[test]
+    fn the_files_of_a_pair_are_the_last_two() {
+        let stat = |mode| FileStat { mode, dev: Default::default(), ino: 7, size: 0 };
+        let mut pipe = inside("pipe2", [10, 0, 0, 0, 0, 0]);
+        for fd in [3, 5] {
+            pipe.probed(&Probed::File { fd: Fd(fd), stat: stat(libc::S_IFIFO) });
+        }
+        let pair = pipe.names(0).unwrap_or_default().pair;
+        assert_eq!(pair.iter().map(|it| it.0).collect::<Vec<_>>(), [Fd(3), Fd(5)]);
+        assert_eq!(pipe.names(-1), None);
+        let mut open = inside("openat", [0, 10, 0, 0, 0, 0]);
+        open.probed(&Probed::File { fd: Fd(3), stat: stat(libc::S_IFREG) });
+        open.probed(&Probed::File { fd: Fd(5), stat: stat(libc::S_IFREG) });
+        assert_eq!(open.names(5).unwrap_or_default().pair, []);
     }
 
     #[test]

@@ -13,15 +13,16 @@ use std::collections::VecDeque;
 use rustc_hash::FxHashMap;
 
 use super::bounds::NAME_BYTES_MAX;
-use super::inside::Inside;
+use super::inside::{Inside, better};
 use super::opened::{OpenJoin, Told, Verdict};
+use super::pair;
 use super::undecided::Undecided;
 use crate::capture::fact::NameOf;
-use crate::event::strings::{EventString, event_byte};
+use crate::event::strings::EventString;
 use crate::event::syscall_table::{Class, Role};
 use crate::event::task::TaskEvent;
 use crate::event::{Event, EventKind, FileStat, Name, Probed, ReadNames, StringFrom, SysEnter};
-use crate::units::{KernelTime, Pid, Tid};
+use crate::units::{Fd, KernelTime, Pid, Tid};
 
 /// A name as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,6 +76,8 @@ pub struct NameJoin {
     undecided: Undecided,
     /// Number of the first waiting event.
     first: u64,
+    /// How many of the open ones are pairs.
+    pairs: usize,
 }
 
 /// An open whose names are being judged.
@@ -82,8 +85,10 @@ pub struct NameJoin {
 struct Judged {
     /// Number of its event.
     number: u64,
-    /// Process, thread, and the descriptor that was made.
-    of: (Pid, Tid, u64),
+    /// Process, thread, and the descriptor that was made, twice; or the two of a pair.
+    of: (Pid, Tid, [u64; 2]),
+    /// Two descriptors may have been made, whose numbers were read too late to be sure.
+    is_pair: bool,
     argument_end: KernelTime,
     link_end: KernelTime,
     argument_good: bool,
@@ -125,6 +130,7 @@ impl NameJoin {
             open: VecDeque::new(),
             undecided: Undecided::default(),
             first: 0,
+            pairs: 0,
         }
     }
 
@@ -227,6 +233,7 @@ impl NameJoin {
             return;
         }
         let time = event.time;
+        self.look_at_pairs(event);
         for number in self.undecided.of_thread(event.tid) {
             self.decide(number, |it| it.argument_good &= time > it.argument_end);
         }
@@ -244,6 +251,21 @@ impl NameJoin {
         };
         for number in closed {
             self.decide(number, |it| it.link_good &= time > it.link_end);
+        }
+    }
+
+    /// If another call has made such a number meanwhile, it is not that of the pair; another pair may be what was read.
+    fn look_at_pairs(&mut self, event: &Event) {
+        if self.pairs == 0 {
+            return;
+        }
+        let EventKind::SysExit(exit) = &event.kind else { return };
+        let is_pair = exit.call.call().makes_pair();
+        let makes = exit.ret >= 0 && exit.call.call().class.changes_descriptors();
+        let number = low_half(exit.ret.cast_unsigned());
+        let pairs = self.open.iter_mut().filter(|it| it.is_pair && it.of.0 == event.pid);
+        for judged in pairs.filter(|it| is_pair || makes && it.of.2.contains(&number)) {
+            judged.link_good &= event.time > judged.link_end;
         }
     }
 
@@ -379,11 +401,15 @@ impl NameJoin {
                     .max()
                     .unwrap_or(KernelTime::MIN)
             };
-            let of = (event.pid, event.tid, low_half(exit.ret.cast_unsigned()));
+            let fds = pair::fds_of(&read, exit);
+            let made = low_half(exit.ret.cast_unsigned());
+            let of = (event.pid, event.tid, fds.unwrap_or([made; 2]));
+            self.pairs += usize::from(fds.is_some());
             self.undecided.add(number, of);
             self.open.push_back(Judged {
                 number,
                 of,
+                is_pair: fds.is_some(),
                 argument_end: end(NameOf::Argument).max(end(NameOf::Memory)),
                 link_end: end(NameOf::Link).max(told_until.unwrap_or_default()),
                 argument_good: self.sees_closes,
@@ -395,7 +421,7 @@ impl NameJoin {
             });
             let seen = exit.names.take().map(|it| *it).unwrap_or_default();
             let read_until = read.iter().map(|it| it.end).max().unwrap_or_default();
-            let names = better(names(read, addresses), seen);
+            let names = better(names(read, addresses, fds), seen);
             exit.names = Some(Box::new(ReadNames { read: read_until, ..names }));
         }
         self.waiting.push_back(event);
@@ -424,6 +450,7 @@ impl NameJoin {
     fn judge_first(&mut self) {
         let Some(judged) = self.open.pop_front() else { return };
         self.undecided.judged(judged.number, judged.of);
+        self.pairs -= usize::from(judged.is_pair);
         let place = usize::try_from(judged.number - self.first).unwrap_or(usize::MAX);
         if let Some(Event { kind: EventKind::SysExit(exit), .. }) = self.waiting.get_mut(place)
             && let Some(names) = &mut exit.names
@@ -434,6 +461,10 @@ impl NameJoin {
                 strings.filter(|it| it.1 == StringFrom::Memory).filter_map(|it| it.0.as_mut());
             for name in read.chain(memory) {
                 name.verified = judged.argument_good;
+            }
+            // What a probe saw has no name, and needs no verdict.
+            for (_, name, _) in names.pair.iter_mut().filter(|it| !it.1.bytes.is_empty()) {
+                name.verified = judged.link_good;
             }
             if let Some(name) = &mut names.link {
                 name.verified = judged.link_good && judged.name_good;
@@ -467,33 +498,8 @@ fn is_exit_with_names(event: &Event) -> bool {
     matches!(&event.kind, EventKind::SysExit(exit) if exit.call.call().is_read_beside)
 }
 
-/// True if an event would show this path in such a way.
-fn shows(string: &[u8], from: StringFrom, path: &[u8]) -> bool {
-    let mut shown = path.iter().map(|&it| event_byte(it));
-    let same = string.iter().all(|it| shown.next() == Some(*it));
-    same && (from == StringFrom::EventCut || shown.next().is_none())
-}
-
-/// Of what was read and what was seen inside the call the better.
-fn better(read: ReadNames, seen: ReadNames) -> ReadNames {
-    let pick = |read: (Option<Name>, StringFrom), seen: (Option<Name>, StringFrom)| match (
-        &read.0, &seen.0,
-    ) {
-        (Some(_), Some(_)) if seen.1 > read.1 => seen,
-        // The program went on and used its memory for something else, without a call that would show it.
-        (Some(name), Some(string)) if !shows(&string.bytes, seen.1, &name.bytes) => seen,
-        (None, _) => seen,
-        _ => read,
-    };
-    let ([r1, r2], [s1, s2]) = (read.from, seen.from);
-    let (argument, from) = pick((read.argument, r1), (seen.argument, s1));
-    let (second, from2) = pick((read.second, r2), (seen.second, s2));
-    let stat = seen.stat.or(read.stat);
-    ReadNames { argument, second, from: [from, from2], stat, ..read }
-}
-
 /// What could be read.
-fn names(read: Vec<ReadName>, entered: [Option<u64>; 2]) -> ReadNames {
+fn names(read: Vec<ReadName>, entered: [Option<u64>; 2], pair: Option<[u64; 2]>) -> ReadNames {
     let mut names = ReadNames::default();
     for it in read.into_iter().filter(|it| it.errno == 0) {
         let name = Name { bytes: it.bytes, verified: false };
@@ -509,6 +515,10 @@ fn names(read: Vec<ReadName>, entered: [Option<u64>; 2]) -> ReadNames {
                 }
             }
             NameOf::Memory => names.memory.push((it.address, name)),
+            NameOf::Link if pair.is_some() => {
+                let fd = i32::try_from(it.address).ok().map(Fd);
+                names.pair.extend(fd.map(|fd| (fd, name, it.stat)));
+            }
             NameOf::Link => {
                 names.link = Some(name);
                 names.stat = it.stat;

@@ -104,6 +104,42 @@ fn a_rename_leaves_what_the_file_is() {
     }
 }
 
+/// A pipe made at 100 whose ends, 5 and 6, are looked at until 130, then `after`. Are they sure?
+#[track_caller]
+fn check_pair(after: Vec<Event>, expected: bool) {
+    let mut join = NameJoin::new(true, true);
+    for fd in [5, 6] {
+        let stat = Some(FileStat { mode: libc::S_IFIFO, dev: Default::default(), ino: 7, size: 0 });
+        let (end, bytes) = (KernelTime(130), b"pipe:[7]".to_vec());
+        let link = ReadName { of: NameOf::Link, end, errno: 0, address: fd, stat, bytes };
+        join.add(Tid(7), KernelTime(100), link);
+    }
+    let mut out = Vec::new();
+    for it in [vec![enter(90, 7, "pipe2", 64), exit(100, 7, "pipe2", 0)], after].concat() {
+        join.push(it, &mut |it| out.push(it));
+    }
+    join.finish(&mut |it| out.push(it));
+    let EventKind::SysExit(SysExit { names: Some(names), .. }) = &out[1].kind else {
+        panic!("{:?}", out[1])
+    };
+    let fds: Vec<Fd> = names.pair.iter().map(|it| it.0).collect();
+    assert_eq!((fds, &names.link), (vec![Fd(5), Fd(6)], &None));
+    assert!(names.pair.iter().all(|it| it.1.verified == expected));
+}
+
+#[test]
+fn a_pair_is_sure_if_nothing_has_closed_or_made_such_a_number() {
+    check_pair(vec![], true);
+    check_pair(vec![enter(120, 7, "read", 5)], true);
+    check_pair(vec![enter(120, 7, "close", 7), enter(131, 7, "close", 5)], true);
+    check_pair(vec![enter(120, 7, "close", 5)], false);
+    check_pair(vec![enter(120, 8, "close", 6)], false);
+    check_pair(vec![exit(120, 8, "openat", 8)], true);
+    check_pair(vec![exit(120, 8, "openat", 6)], false);
+    check_pair(vec![exit(120, 8, "pipe2", 0)], false);
+    check_pair(vec![exit(131, 8, "pipe2", 0)], true);
+}
+
 fn probed(time: u64, tid: i32, address: u64, bytes: &str) -> Event {
     let (address, bytes) = (Some(address), Some(bytes.into()));
     event(time, tid, EventKind::Probed(Box::new(Probed::Path { address, bytes })))

@@ -4,9 +4,10 @@ use std::rc::Rc;
 
 use super::context::Context;
 use super::fd_table::{Description, Slot};
-use super::given::{as_file_path, move_place, named};
+use super::given::{as_file_path, move_place, named, open_flags};
 use super::mappings::{self, Mapping};
 use super::model::{FdEffect, FilePath, OpenFile, PathSource, SyscallOperation, ThreadKey};
+use super::pair;
 pub(super) use super::register::fd_of;
 use super::register::{is_position, register};
 use super::task::Task;
@@ -208,6 +209,7 @@ pub fn end(
     }
     let names = exit.names.as_deref();
     let pair = look_behind(operation, names.map_or(&[], |it| &it.memory));
+    let pair = pair.or_else(|| pair::looked_at(call, &names?.pair));
     let mut effects = Effects { list: Vec::new(), task, now: event.time };
     match call.class {
         Class::Open => effects.open(operation, names, context),
@@ -263,15 +265,17 @@ pub fn abandon(pending: Pending, now: KernelTime) -> SyscallOperation {
     pending.operation
 }
 
-/// A descriptor that was made by an asynchronous operation, for something whose name nobody told.
+/// A descriptor that was made by an asynchronous operation, for a file whose name nobody told, or such an object.
 pub fn made_elsewhere(
-    fd: Fd,
+    (fd, object): (Fd, Option<&str>),
     task: Task<'_>,
     now: KernelTime,
     context: &mut Context,
 ) -> (Rc<OpenFile>, Vec<FdEffect>) {
     let mut effects = Effects { list: Vec::new(), task, now };
-    let description = Rc::new(Description::unknown(context.file(None, false), context.losses));
+    let mut file = context.file(None, false);
+    file.path = object.map(|it| FilePath::new(it, PathSource::Call));
+    let description = Rc::new(Description::unknown(file, context.losses));
     effects.put(fd, &description, None);
     effects.list.push(FdEffect::Created { fd, file: description.file() });
     (description.file(), effects.list)
@@ -576,19 +580,4 @@ fn sum_of_buffers(vector: &[u8]) -> u64 {
 /// The descriptor that the call returned.
 fn new_fd(operation: &SyscallOperation) -> Option<Fd> {
     operation.ret.filter(|it| *it >= 0).and_then(|it| i32::try_from(it).ok()).map(Fd)
-}
-
-/// The `O_*` flags of an open; those of `openat2` stand in memory that was not read.
-fn open_flags(operation: &SyscallOperation) -> Option<u32> {
-    let call = operation.call.call();
-    if let Some(flags) = register(call, Role::MemoryFlags, &operation.args) {
-        let cloexec = if flags & u64::from(libc::MFD_CLOEXEC) == 0 { 0 } else { libc::O_CLOEXEC };
-        return Some((libc::O_RDWR | cloexec).cast_unsigned());
-    }
-    let creat = libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC;
-    match register(call, Role::OpenFlags, &operation.args) {
-        Some(flags) => u32::try_from(flags & 0xffff_ffff).ok(),
-        None if call.arg(Role::DirFd).is_none() => Some(creat.cast_unsigned()),
-        None => operation.flags_in_memory,
-    }
 }

@@ -30,7 +30,7 @@ use super::spans::Commits;
 use super::started::{Started, Zombies};
 use super::syscall;
 use super::task::Task;
-use super::{Sink, Step, renaming, user};
+use super::{Sink, Step, io_class, renaming, user};
 use crate::anomaly::{Anomaly, AnomalyKind, Ignored, Ledger};
 use crate::event::syscall_table::{Class, Role};
 use crate::event::task::TaskEvent;
@@ -293,7 +293,7 @@ impl Tracker {
                 self.started.ends_failed_exec(exit);
                 let task = Task::new(process, &thread.own);
                 let effects = syscall::end(pending, event, exit, task, &mut self.context);
-                count_names(&mut self.ledger, &pending.operation);
+                io_class::count_names(&mut self.ledger, &pending.operation);
                 let step = Step::SyscallEnded(&pending.operation, &effects);
                 sink.step(event.time, &step)?;
                 note_file(&mut self.files, &pending.operation, &thread.info);
@@ -353,7 +353,7 @@ impl Tracker {
             self.uring_registered(operation, exit);
         } else if call.class == Class::User {
             return self.user(event, operation, sink);
-        } else if call.is_list() {
+        } else if call.class == Class::Async {
             return self.aio(event, operation, exit, sink);
         }
         Ok(())
@@ -529,16 +529,6 @@ fn without_exit(is_off: bool, ledger: &mut Ledger) -> Unfinished {
     }
     ledger.lost_exits += 1;
     Unfinished::ExitLost
-}
-
-/// Operations whose file has no name, or a doubtful one.
-fn count_names(ledger: &mut Ledger, operation: &SyscallOperation) {
-    let works_on_file = operation.file.is_some() || operation.call.call().has_names();
-    match operation.path() {
-        None if works_on_file && operation.errno() != Some(libc::EBADF) => ledger.unnamed += 1,
-        Some(path) if path.source.is_doubtful() => ledger.unverified += 1,
-        _ => {}
-    }
 }
 
 fn anomaly(event: &Event, kind: AnomalyKind, count: u64, detail: String) -> Anomaly {

@@ -25,15 +25,18 @@ pub(super) struct Undecided {
 
 impl Undecided {
     /// An open whose number is higher than all before.
-    pub(super) fn add(&mut self, number: u64, (pid, tid, fd): (Pid, Tid, u64)) {
+    pub(super) fn add(&mut self, number: u64, (pid, tid, [fd, second]): (Pid, Tid, [u64; 2])) {
         self.by_thread.entry(tid).or_default().push_back(number);
         let descriptors = self.by_descriptor.entry(pid).or_default();
         descriptors.entry(fd).or_default().push_back(number);
+        if second != fd {
+            descriptors.entry(second).or_default().push_back(number);
+        }
         self.by_name.push_back(number);
     }
 
     /// It has been judged, and all before it.
-    pub(super) fn judged(&mut self, number: u64, (pid, tid, fd): (Pid, Tid, u64)) {
+    pub(super) fn judged(&mut self, number: u64, (pid, tid, fds): (Pid, Tid, [u64; 2])) {
         let drop_until = |numbers: &mut Numbers| {
             while numbers.front().is_some_and(|it| *it <= number) {
                 numbers.pop_front();
@@ -45,8 +48,10 @@ impl Undecided {
             self.by_thread.remove(&tid);
         }
         let Some(descriptors) = self.by_descriptor.get_mut(&pid) else { return };
-        if descriptors.get_mut(&fd).is_some_and(drop_until) {
-            descriptors.remove(&fd);
+        for fd in fds {
+            if descriptors.get_mut(&fd).is_some_and(drop_until) {
+                descriptors.remove(&fd);
+            }
         }
         if descriptors.is_empty() {
             self.by_descriptor.remove(&pid);

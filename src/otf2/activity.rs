@@ -7,6 +7,9 @@
 //!       └── used without having been seen to open: PRE_CREATED, active from the start;
 //!           if that very handle was destroyed before, created now
 //! ```
+//!
+//! A handle is destroyed behind the asynchronous operations on it: when its descriptor is closed before they end, it stays
+//! active, and its slot taken, until the last of them has.
 
 use otf2_sys::{EvtWriter, IoAccessMode, IoCreationFlags, IoHandleRef, IoStatusFlags};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -54,6 +57,10 @@ pub(super) struct Activity {
     used_up: FxHashSet<IoHandleRef>,
     /// Files whose descriptor was seen in use for another one before their `close` ended.
     superseded: Vec<u64>,
+    /// Matching ids of asynchronous operations that have begun and not ended, by their handle.
+    under_way: FxHashMap<IoHandleRef, Vec<u64>>,
+    /// Handles without a descriptor that are active until such operations have ended.
+    closing: FxHashMap<IoHandleRef, Bound>,
 }
 
 impl Activity {
@@ -140,7 +147,39 @@ impl Activity {
         self.bound.insert(fd.0, Bound { file: file.id, certainty, handle, definition, cloexec });
     }
 
+    /// An asynchronous operation has begun on the handle.
+    pub(super) fn operation_begun(&mut self, handle: IoHandleRef, id: u64) {
+        self.under_way.entry(handle).or_default().push(id);
+    }
+
+    /// True if that operation has not ended.
+    pub(super) fn is_under_way(&self, handle: IoHandleRef, id: u64) -> bool {
+        self.under_way.get(&handle).is_some_and(|it| it.contains(&id))
+    }
+
+    /// It has. The handle is destroyed now if only such operations kept it active.
+    pub(super) fn operation_ended(
+        &mut self,
+        handle: IoHandleRef,
+        id: u64,
+        out: &mut Out<'_>,
+    ) -> Result<(), OtfError> {
+        let Some(ids) = self.under_way.get_mut(&handle) else { return Ok(()) };
+        ids.retain(|it| *it != id);
+        if ids.is_empty() {
+            self.under_way.remove(&handle);
+            if let Some(bound) = self.closing.remove(&handle) {
+                self.destroy(bound, out)?;
+            }
+        }
+        Ok(())
+    }
+
     fn destroy(&mut self, bound: Bound, out: &mut Out<'_>) -> Result<(), OtfError> {
+        if self.under_way.contains_key(&bound.handle) {
+            self.closing.insert(bound.handle, bound);
+            return Ok(());
+        }
         self.slots.give_back(bound.definition);
         if bound.is_pre_created() {
             self.used_up.insert(bound.handle);

@@ -37,6 +37,15 @@ struct Open {
 /// Registered files have no descriptor.
 const NO_DESCRIPTOR: Fd = Fd(-1);
 
+/// How one ends.
+#[derive(Clone, Copy, Debug)]
+enum End {
+    /// With a result.
+    Result,
+    /// Without one that was seen.
+    NoResult,
+}
+
 /// How they are open is not told.
 const READ_WRITE: (IoAccessMode, IoStatusFlags) = (IoAccessMode::READ_WRITE, IoStatusFlags::NONE);
 
@@ -100,6 +109,7 @@ impl AsyncOperations {
         active.writer.io_operation_begin(out.time, &begin, notes.list())?;
         active.writer.io_operation_issued(out.time, handle, id, &[])?;
         *active.requests += 1;
+        active.activity.operation_begun(handle, id);
         let offset_told = operation.offset.is_some();
         self.open.insert(operation.id, Open { handle, id, offset_told });
         Ok(())
@@ -113,9 +123,7 @@ impl AsyncOperations {
         tasks: &mut Tasks,
         out: &mut Writing<'_>,
     ) -> Result<(), OtfError> {
-        let mut notes = Notes::new();
-        notes.errno(operation.errno());
-        self.complete(operation, notes, tasks, out)?;
+        self.end(operation, End::Result, tasks, out)?;
         for effect in effects {
             let FdEffect::Created { fd, file } = effect else { continue };
             let Some(active) = tasks.active(operation.thread, out.definitions)? else {
@@ -128,37 +136,43 @@ impl AsyncOperations {
         Ok(())
     }
 
-    /// It has no result.
+    /// It has no result that was seen: cancelled, as far as the archive can say.
     pub(super) fn unfinished(
         &mut self,
         operation: &AsyncOperation,
         tasks: &mut Tasks,
         out: &mut Writing<'_>,
     ) -> Result<(), OtfError> {
-        let mut notes = Notes::new();
-        notes.truncated();
-        self.complete(operation, notes, tasks, out)
+        self.end(operation, End::NoResult, tasks, out)
     }
 
-    fn complete(
+    fn end(
         &mut self,
         operation: &AsyncOperation,
-        mut notes: Notes,
+        end: End,
         tasks: &mut Tasks,
         out: &mut Writing<'_>,
     ) -> Result<(), OtfError> {
         let Some(open) = self.open.remove(&operation.id) else { return Ok(()) };
         out.slots.give_back(open.id);
-        notes.offset(operation.offset.filter(|_| !open.offset_told));
-        if let Some(active) = tasks.active(operation.thread, out.definitions)? {
-            let bytes = operation.bytes().filter(|_| operation.errno().is_none());
-            active.writer.io_operation_complete(
-                out.time,
-                open.handle,
-                bytes,
-                open.id,
-                notes.list(),
-            )?;
+        let active = tasks.active(operation.thread, out.definitions)?;
+        if let Some(active) = active.filter(|it| it.activity.is_under_way(open.handle, open.id)) {
+            let mut notes = Notes::new();
+            notes.offset(operation.offset.filter(|_| !open.offset_told));
+            let (writer, time, Open { handle, id, .. }) = (active.writer, out.time, open);
+            match end {
+                End::Result => {
+                    let bytes = operation.bytes().filter(|_| operation.errno().is_none());
+                    notes.errno(operation.errno());
+                    writer.io_operation_complete(time, handle, bytes, id, notes.list())?;
+                }
+                End::NoResult => {
+                    notes.truncated();
+                    writer.io_operation_cancelled(time, handle, id, notes.list())?;
+                }
+            }
+            let mut handles = Out { time, writer, definitions: out.definitions };
+            active.activity.operation_ended(handle, id, &mut handles)?;
         }
         tasks.request_ended(operation.thread, out.definitions)
     }

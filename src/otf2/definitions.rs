@@ -10,6 +10,7 @@ use super::files::{Certainty, Files};
 use super::handles::{Handle, Handles, Layer};
 use super::regions::Regions;
 use super::text::printable;
+use crate::operation::io_class::IoClass;
 use crate::operation::model::{FilePath, Mounts, OpenFile, PathSource, ThreadKey};
 use crate::units::{DevId, Fd};
 
@@ -83,8 +84,9 @@ impl Definitions {
         pre_created: Option<(IoAccessMode, IoStatusFlags)>,
     ) -> Result<Handle, OtfError> {
         let certainty = Certainty::of(file);
-        let mut handle =
-            Handle { layer: Layer::Posix, number: 0, file: None, name: self.empty, pre_created };
+        let waits = file.io_class() == IoClass::Waiting;
+        let layer = if waits { Layer::Waiting } else { Layer::Posix };
+        let mut handle = Handle { layer, number: 0, file: None, name: self.empty, pre_created };
         match (file.first_path(), certainty) {
             (Some(path), Some(certainty)) if is_file(path) => {
                 let is_directory = file.stat.is_some_and(|it| it.is_directory());

@@ -22,13 +22,16 @@ pub(super) enum Layer {
     Block,
     /// The same requests, on the location of the thread that asked for them.
     BlockByThread,
+    /// System calls on pipes, sockets, terminals and the like: mostly waiting for others.
+    Waiting,
 }
 
 /// That of [`Layer::Posix`], which is always there and the first.
 pub(super) const POSIX: IoParadigmRef = IoParadigmRef::new(0);
 
 impl Layer {
-    pub(super) const ALL: [Self; 3] = [Self::Posix, Self::Block, Self::BlockByThread];
+    pub(super) const ALL: [Self; 4] =
+        [Self::Posix, Self::Block, Self::BlockByThread, Self::Waiting];
 
     /// The names for programs and for people.
     pub(super) fn names(self) -> (&'static str, &'static str) {
@@ -36,6 +39,7 @@ impl Layer {
             Self::Posix => ("POSIX", "POSIX I/O"),
             Self::Block => ("block_io", "block layer I/O"),
             Self::BlockByThread => ("block_io_by_thread", "block layer I/O by thread"),
+            Self::Waiting => ("POSIX_waiting", "POSIX: pipes, sockets, terminals (waiting)"),
         }
     }
 }

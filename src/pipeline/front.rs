@@ -238,10 +238,10 @@ impl Front {
 
     fn fact<N: Next>(&mut self, fact: Fact, next: &mut N) -> Result<(), N::Error> {
         match fact {
-            Fact::Name { tid, record_time, of, end, errno, address, stat, bytes, .. } => {
+            Fact::Name { tid, cpu, record_time, of, end, errno, address, stat, bytes, .. } => {
                 // Those are looked at beside the program, which goes on.
-                if self.summary.header.names != "links" {
-                    self.summary.names_wait.add(tid, record_time, end);
+                if !matches!(self.summary.header.names.as_str(), "links" | "fanotify") {
+                    self.summary.names_wait.add(cpu, (tid, record_time), end);
                 }
                 let name = ReadName { of, end, errno, address, stat, bytes };
                 self.summary.beyond_bounds += u64::from(!self.names.add(tid, record_time, name));

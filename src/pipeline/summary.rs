@@ -1,5 +1,7 @@
 //! What is known of a log besides its operations.
 
+use rustc_hash::{FxHashMap, FxHashSet};
+
 use crate::anomaly::Ledger;
 use crate::capture::fact::Text;
 use crate::capture::header::{Counts, Disk, End, Header, RingCounts};
@@ -7,7 +9,7 @@ use crate::operation::disk;
 use crate::operation::started::Started;
 use crate::operation::symbols::Symbols;
 use crate::operation::unwound::WaysFound;
-use crate::units::{KernelTime, Pid, Tid};
+use crate::units::{CpuId, KernelTime, Pid, Tid};
 
 /// What is known of a log besides its operations.
 #[derive(Clone, Debug, Default)]
@@ -44,33 +46,38 @@ pub struct Summary {
     pub chains_left_out: u64,
 }
 
-/// How long opens were held up until their names had been read: nothing else runs on that CPU meanwhile.
+/// How long CPUs were held until names had been read: nothing else runs on a CPU meanwhile. Opens that wait for the reader of one
+/// CPU at the same time wait for the same moments, so these count once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NamesWait {
-    /// Sum over all opens, ns.
+    /// Sum over all CPUs, ns: at most the recorded time of each.
     pub ns: u64,
     /// Number of opens.
     pub opens: u64,
-    /// The last open, and how long it had waited when the first of its names was read.
-    last: Option<(Tid, KernelTime, u64)>,
+    /// Until when each CPU's time is counted.
+    until: FxHashMap<CpuId, KernelTime>,
+    /// Opens of which a name was counted lately.
+    lately: FxHashSet<(Tid, KernelTime)>,
 }
 
+/// Opens that are remembered: names of one open come within a round.
+const LATELY_MAX: usize = 1 << 16;
+
 impl NamesWait {
-    /// A name of the open whose exit was at `record_time` had been read at `end`.
-    pub(super) fn add(&mut self, tid: Tid, record_time: KernelTime, end: KernelTime) {
-        let waited = end.0.saturating_sub(record_time.0);
-        match &mut self.last {
-            // The next name of the same open.
-            Some((of, at, before)) if (*of, *at) == (tid, record_time) => {
-                self.ns = self.ns.saturating_add(waited.saturating_sub(*before));
-                *before = waited.max(*before);
-            }
-            _ => {
-                self.ns = self.ns.saturating_add(waited);
-                self.opens += 1;
-                self.last = Some((tid, record_time, waited));
-            }
+    /// A name of the open whose exit was on this CPU at `record_time` had been read at `end`.
+    pub(super) fn add(
+        &mut self,
+        cpu: CpuId,
+        (tid, record_time): (Tid, KernelTime),
+        end: KernelTime,
+    ) {
+        let until = self.until.entry(cpu).or_default();
+        self.ns = self.ns.saturating_add(end.0.saturating_sub(record_time.max(*until).0));
+        *until = end.max(*until);
+        if self.lately.len() >= LATELY_MAX {
+            self.lately.clear();
         }
+        self.opens += u64::from(self.lately.insert((tid, record_time)));
     }
 }
 
@@ -122,5 +129,26 @@ impl Summary {
         let tracepoints = end.tracepoints.iter().filter_map(of_tracepoint);
         let rings = end.rings.iter().filter_map(of_ring);
         Some(tracepoints.chain(rings).filter(|it| it.1 != 0).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_hold_a_cpu_no_longer_than_it_ran() {
+        let mut wait = NamesWait::default();
+        let mut add = |cpu, tid, at, end| {
+            wait.add(CpuId(cpu), (Tid(tid), KernelTime(at)), KernelTime(end));
+        };
+        // A thousand opens of a thousand threads wait for the same reader; each has a link and an argument.
+        for of in [7, 11] {
+            for tid in 1..=1000 {
+                add(0, tid, 100, 100 + of + u64::try_from(tid).expect("small"));
+            }
+        }
+        add(1, 2000, 500, 530);
+        assert_eq!((wait.ns, wait.opens), (1011 + 30, 1001));
     }
 }

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use super::summary::file_cells;
+use super::summary::{file_cells, nameless_cells};
 use super::{column, first_rows, left_out, others, rest_of_keys};
 use crate::analysis::files::{FileUse, Files, ProcessUse};
 use crate::analysis::keyed::KEYS_MAX;
 use crate::analysis::summary::path_of;
+use crate::operation::io_class::IoClass;
 use crate::pipeline::Summary;
 use crate::text::table::{Cell, Column, Report, Table};
 
@@ -59,12 +60,18 @@ fn cells(it: &FileUse) -> Vec<Cell> {
     ]
 }
 
-/// The hottest first: by bytes, then by operations.
+/// The hottest first: files before pipes and the like, by bytes, then by operations.
 fn sort(rows: &mut [(Vec<Cell>, &FileUse)]) {
-    let heat = |it: &FileUse| (it.read.bytes.saturating_add(it.written.bytes), it.count);
+    let heat =
+        |it: &FileUse| (is_file(it), it.read.bytes.saturating_add(it.written.bytes), it.count);
     rows.sort_by(|a, b| {
         heat(b.1).cmp(&heat(a.1)).then_with(|| format!("{:?}", a.0).cmp(&format!("{:?}", b.0)))
     });
+}
+
+/// True unless no operation was on a file.
+fn is_file(it: &FileUse) -> bool {
+    it.io_class() != Some(IoClass::Waiting)
 }
 
 /// A table of such rows; the last of the `names` tells how many are summed up.
@@ -102,7 +109,11 @@ pub fn report(fold: &Files, summary: &Summary, limit: usize) -> Report {
     let mut report = Report { kind: "files", ..Report::default() };
     report.facts = vec![
         ("wall_ns", "recorded us", Cell::Ns(wall)),
-        ("file_count", "files", Cell::Count(fold.files.iter().count() as u64)),
+        (
+            "file_count",
+            "files",
+            Cell::Count(fold.files.iter().filter(|it| is_file(it.1)).count() as u64),
+        ),
     ];
     report.tables = vec![files(fold, limit), directories(fold, limit), by_process(fold, limit)];
     if let Some(others) = fold.files.others() {
@@ -115,7 +126,8 @@ pub fn report(fold: &Files, summary: &Summary, limit: usize) -> Report {
     if fold.files.others().is_some() {
         report.notes.push("the files without a row of their own are in no directory".to_owned());
     }
-    let all = fold.files.iter().map(|it| it.1).chain(fold.files.others()).chain([&fold.nameless]);
+    let all =
+        fold.files.iter().map(|it| it.1).chain(fold.files.others()).chain(fold.nameless.values());
     let unknown: u64 = all.map(|it| it.read.unknown + it.written.unknown).sum();
     if unknown > 0 {
         report.notes.push(format!(
@@ -128,19 +140,20 @@ pub fn report(fold: &Files, summary: &Summary, limit: usize) -> Report {
 
 fn files(fold: &Files, limit: usize) -> Table {
     let mut columns = vec![column("processes", "processes")];
-    columns.extend([column("size_bytes", "size"), column("mounts", ""), column("path", "file")]);
+    columns.extend([column("size_bytes", "size"), column("class", "class")]);
+    columns.extend([column("mounts", ""), column("path", "file")]);
     // Whose further operations are is not known any more.
     let is_counted = fold.by_process.others().is_none();
     let cells = |it: &FileUse, names: Vec<Cell>| {
         let processes = if is_counted { Cell::Count(it.processes) } else { Cell::None };
-        let mut cells = vec![processes, Cell::Count(it.size)];
+        let class = it.io_class().map_or("mixed", IoClass::as_str).to_owned();
+        let mut cells = vec![processes, Cell::Count(it.size), Cell::Word(class)];
         cells.extend(names);
         cells
     };
     let rows = fold.files.iter().map(|(key, it)| (cells(it, file_cells(key)), it));
     let rest = fold.files.others().map(|it| (cells(it, vec![Cell::None, rest_of_keys()]), it));
-    let nameless = Some(&fold.nameless).filter(|it| it.count > 0);
-    let nameless = nameless.map(|it| (cells(it, vec![Cell::None, Cell::None]), it));
+    let nameless = fold.nameless.iter().map(|(io, it)| (cells(it, nameless_cells(*io)), it));
     let rows = rows.chain(rest).chain(nameless).collect();
     table(("files", "Files"), &columns, rows, limit)
 }

@@ -1,11 +1,12 @@
 //! The report of `latency`.
 
 use super::column;
-use crate::analysis::latency::{Latency, Layer, Times};
+use crate::analysis::latency::{Latency, RowKey, Times};
 use crate::analysis::split::{LAYERS, Split};
 use crate::capture::header::Header;
 use crate::event::layer::{self, is_probe};
 use crate::event::syscall_table::CallId;
+use crate::operation::io_class::IoClass;
 use crate::pipeline::Summary;
 use crate::text::escape;
 use crate::text::table::{Cell, Column, Report, Table};
@@ -13,8 +14,9 @@ use crate::text::table::{Cell, Column, Report, Table};
 /// Letters of the longest bar.
 const BAR: u64 = 40;
 
-const TIMES: [Column; 10] = [
+const TIMES: [Column; 11] = [
     column("layer", "layer"),
+    column("class", "class"),
     column("operation", "operation"),
     column("count", "count"),
     column("time_ns", "time us"),
@@ -42,6 +44,7 @@ fn histogram_columns(is_ms: bool) -> Vec<Column> {
     let [from, to] = if is_ms { ["from ms", "to ms"] } else { ["from ns", "to ns"] };
     vec![
         column("layer", "layer"),
+        column("class", "class"),
         column("operation", "operation"),
         column(if is_ms { "from_ms" } else { "from_ns" }, from),
         column(if is_ms { "to_ms" } else { "to_ns" }, to),
@@ -50,35 +53,40 @@ fn histogram_columns(is_ms: bool) -> Vec<Column> {
     ]
 }
 
-fn layer((layer, operation): &(Layer, String), it: &Times) -> Vec<Cell> {
+/// Layer, class and operation.
+fn names((layer, operation, io): &RowKey) -> Vec<Cell> {
+    let class = io.map_or(Cell::None, |it| Cell::Word(it.as_str().to_owned()));
+    vec![Cell::Word(layer.as_str().to_owned()), class, Cell::Word(operation.clone())]
+}
+
+fn layer(key: &RowKey, it: &Times) -> Vec<Cell> {
     let spread = &it.spread;
-    let mut row = vec![
-        Cell::Word(layer.as_str().to_owned()),
-        Cell::Word(operation.clone()),
+    let mut row = names(key);
+    row.extend([
         Cell::Count(spread.count()),
         Cell::Ns(spread.sum()),
         Cell::ns(spread.sum().checked_div(spread.count())),
-    ];
+    ]);
     row.extend([500, 900, 990, 999].map(|at| Cell::ns(spread.percentile(at))));
     row.push(Cell::Ns(spread.max()));
     row
 }
 
 /// From the first bucket that has any to the last.
-fn buckets((layer, operation): &(Layer, String), it: &Times) -> Vec<Vec<Cell>> {
+fn buckets(key: &RowKey, it: &Times) -> Vec<Vec<Cell>> {
     let most = it.octaves.iter().copied().max().unwrap_or(0).max(1);
     let all = it.octaves.iter().enumerate().skip_while(|it| *it.1 == 0);
     let row = |(octave, count): (usize, &u64)| {
         let from = if octave == 0 { 0 } else { 1_u64 << octave };
         let letters = (count * BAR).div_ceil(most);
-        vec![
-            Cell::Word(layer.as_str().to_owned()),
-            Cell::Word(operation.clone()),
+        let mut row = names(key);
+        row.extend([
             Cell::Count(from),
             Cell::Count(u64::MAX >> (62 - octave.min(62))),
             Cell::Count(*count),
             Cell::Word("*".repeat(usize::try_from(letters).unwrap_or(0))),
-        ]
+        ]);
+        row
     };
     all.map(row).collect()
 }
@@ -102,6 +110,7 @@ fn is_recorded(layer: layer::Layer, header: &Header) -> bool {
 
 fn splits(fold: &Latency, header: &Header) -> Table {
     let mut columns = vec![
+        column("class", "class"),
         column("operation", "operation"),
         column("count", "count"),
         column("time_ns", "time us"),
@@ -109,10 +118,11 @@ fn splits(fold: &Latency, header: &Header) -> Table {
     ];
     columns.extend(SPLIT);
     let recorded = LAYERS.map(|it| is_recorded(it, header));
-    let row = |(call, split): (&CallId, &Split)| {
-        let name = Cell::Word(call.call().name.to_owned());
-        let mut row =
-            vec![name, Cell::Count(split.count), Cell::Ns(split.ns), Cell::Ns(split.rest())];
+    let row = |((call, io), split): (&(CallId, IoClass), &Split)| {
+        let [class, name] = [io.as_str(), call.call().name].map(|it| Cell::Word(it.to_owned()));
+        let (count, ns, rest) =
+            (Cell::Count(split.count), Cell::Ns(split.ns), Cell::Ns(split.rest()));
+        let mut row = vec![class, name, count, ns, rest];
         let layers = split.layers.iter().zip(recorded);
         row.extend(layers.map(|(ns, recorded)| if recorded { Cell::Ns(*ns) } else { Cell::None }));
         row

@@ -72,14 +72,16 @@ impl Row<'_> {
         let word = |it: Option<&str>| it.map_or(Cell::None, |it| Cell::Word(it.to_owned()));
         let transitions = &found.transitions;
         let share = |part| Cell::share(part, transitions.all);
+        let ways = [
+            transitions.consecutive,
+            transitions.forward,
+            transitions.backward,
+            transitions.overlap,
+        ];
         let common = it.sizes.commonest();
+        cells.extend([word(class.map(Class::as_str)), word(by.map(Level::as_str))]);
+        cells.extend(Cell::parts(&ways, transitions.all));
         cells.extend([
-            word(class.map(Class::as_str)),
-            word(by.map(Level::as_str)),
-            share(transitions.consecutive),
-            share(transitions.forward),
-            share(transitions.backward),
-            share(transitions.overlap),
             Cell::share(transitions.same_step, transitions.compared),
             share(transitions.resumed),
             Cell::Count(transitions.all),

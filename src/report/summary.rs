@@ -1,21 +1,24 @@
 //! The report of `summary`.
 
 use super::{column, first_rows, left_out, others, rest_of_keys};
+use crate::analysis::done::What;
 use crate::analysis::findings::{Finding, FindingKind, findings};
 use crate::analysis::keyed::KEYS_MAX;
 use crate::analysis::spread::Spread;
-use crate::analysis::summary::{IoSummary, OfDevice, OfProcess, path_of};
+use crate::analysis::summary::{IoSummary, OfDevice, OfProcess, Unseen, path_of};
 use crate::analysis::tally::Tally;
 use crate::operation::disk;
+use crate::operation::io_class::IoClass;
 use crate::operation::model::ProcessKey;
 use crate::pipeline::Summary;
 use crate::text::errno::ErrnoName;
 use crate::text::escape::shown;
+use crate::text::shares;
 use crate::text::table::{Cell, Column, Report, Table};
 use crate::units::DevId;
 
 /// What is counted of operations, whatever they are grouped by.
-const TALLY: [Column; 16] = [
+const TALLY: [Column; 18] = [
     column("count", "count"),
     column("errors", "errors"),
     column("read_bytes", "read bytes"),
@@ -32,9 +35,11 @@ const TALLY: [Column; 16] = [
     column("size_p99_bytes", ""),
     column("size_max_bytes", "size max"),
     column("doubtful_names", ""),
+    column("unknown_type_count", ""),
+    column("unknown_type_ns", ""),
 ];
 
-fn tally(it: &Tally, all: &Tally) -> Vec<Cell> {
+fn tally(it: &Tally, share: Cell) -> Vec<Cell> {
     let [p50, p90, p99, p999] = [500, 900, 990, 999].map(|at| Cell::ns(it.time.percentile(at)));
     let size = |at| Cell::count(it.sizes.percentile(at));
     vec![
@@ -43,7 +48,7 @@ fn tally(it: &Tally, all: &Tally) -> Vec<Cell> {
         Cell::Count(it.read),
         Cell::Count(it.written),
         Cell::Ns(it.time.sum()),
-        Cell::share(it.time.sum(), all.time.sum()),
+        share,
         Cell::Ns(it.waited),
         p50,
         p90,
@@ -54,10 +59,12 @@ fn tally(it: &Tally, all: &Tally) -> Vec<Cell> {
         size(990),
         size(1000),
         Cell::Count(it.doubtful),
+        Cell::Count(it.untyped),
+        Cell::Ns(it.untyped_ns),
     ]
 }
 
-/// A table of tallies, those with most time first; `name` gives the cells of a key.
+/// A table of tallies, those with most time on files first, then those with most time.
 struct Tallies<'a> {
     key: &'static str,
     title: &'a str,
@@ -71,7 +78,8 @@ impl Tallies<'_> {
         let total = rows.len();
         let order = |cells: &[Cell]| format!("{cells:?}");
         rows.sort_by(|a, b| {
-            let by_time = b.1.time.sum().cmp(&a.1.time.sum());
+            let time = |it: &Tally| (it.own_time(), it.time.sum());
+            let by_time = time(&b.1).cmp(&time(&a.1));
             by_time.then_with(|| order(&a.0).cmp(&order(&b.0)))
         });
         let (mut rows, rest) = first_rows(rows, self.limit);
@@ -84,8 +92,10 @@ impl Tallies<'_> {
             }
             rows.push((names, sum));
         }
-        let row = |(names, it): (Vec<Cell>, Tally)| {
-            let mut cells = tally(&it, self.all);
+        let times: Vec<u64> = rows.iter().map(|it| it.1.time.sum()).collect();
+        let parts = Cell::parts(&times, self.all.time.sum());
+        let row = |((names, it), share): ((Vec<Cell>, Tally), Cell)| {
+            let mut cells = tally(&it, share);
             cells.extend(names);
             cells
         };
@@ -93,7 +103,7 @@ impl Tallies<'_> {
             key: self.key,
             title: format!("{} ({total})", self.title),
             columns: TALLY.iter().chain(self.names).copied().collect(),
-            rows: rows.into_iter().map(row).collect(),
+            rows: rows.into_iter().zip(parts).map(row).collect(),
         }
     }
 }
@@ -157,9 +167,9 @@ pub(super) fn device(dev: DevId, names: &[(DevId, String)]) -> Cell {
 fn errors(fold: &IoSummary) -> Table {
     let mut rows: Vec<_> = fold.errors.iter().collect();
     rows.sort_by_key(|it| (std::cmp::Reverse(*it.1), *it.0));
-    let row = |((what, errno), count): (&(_, i32), &u64)| {
-        let what: crate::analysis::done::What = *what;
-        let words = [ErrnoName(*errno).to_string(), what.to_string()].map(Cell::Word);
+    let row = |((what, io, errno), count): (&(What, IoClass, i32), &u64)| {
+        let io = io.as_str().to_owned();
+        let words = [ErrnoName(*errno).to_string(), io, what.to_string()].map(Cell::Word);
         [Cell::Count(*count)].into_iter().chain(words).collect()
     };
     Table {
@@ -168,6 +178,7 @@ fn errors(fold: &IoSummary) -> Table {
         columns: vec![
             column("count", "count"),
             column("error", "error"),
+            column("class", "class"),
             column("operation", "operation"),
         ],
         rows: rows.into_iter().map(row).collect(),
@@ -188,9 +199,14 @@ pub fn report(fold: &IoSummary, summary: &Summary, limit: usize) -> Report {
         ("read_bytes", "bytes read", Cell::Count(all.read)),
         ("written_bytes", "bytes written", Cell::Count(all.written)),
         ("time_ns", "time in them us", Cell::Ns(all.time.sum())),
+        ("file_ns", "of it on files us", Cell::Ns(all.own_time())),
         ("waited_ns", "of it on pipes, sockets, … us", Cell::Ns(all.waited)),
+        ("unknown_type_ns", "of it on descriptors of unknown type us", Cell::Ns(all.untyped_ns)),
+        ("unknown_type_count", "", Cell::Count(all.untyped)),
         ("time_per_wall", "time in them, of the time recorded", Cell::share(all.time.sum(), wall)),
         ("faults", "page faults on files", Cell::Count(fold.faults)),
+        ("unseen_results", "", Cell::Count(fold.unseen.count)),
+        ("unseen_requested_bytes", "", Cell::Count(fold.unseen.requested)),
     ];
     report.tables = vec![
         findings_table(&found, &names),
@@ -208,12 +224,46 @@ pub fn report(fold: &IoSummary, summary: &Summary, limit: usize) -> Report {
             left_out(&mut report, what, KEYS_MAX, count);
         }
     }
+    report.notes.extend(untyped(fold, &summary.header.names));
+    report.notes.extend(unseen(&fold.unseen));
     report
 }
 
+/// What is not known of operations on descriptors of unknown type, and why.
+fn untyped(fold: &IoSummary, names: &str) -> Option<String> {
+    let it = &fold.all;
+    (it.untyped > 0).then(|| {
+        format!(
+            "{} operations, {} of {}, are on descriptors of unknown type (names: {}): whether they are file I/O or wait at pipes and \
+             sockets is not known, and no other finding counts them",
+            it.untyped,
+            seconds(it.untyped_ns),
+            seconds(it.time.sum()),
+            harmless(names.as_bytes())
+        )
+    })
+}
+
+/// Asynchronous operations that are in no table.
+fn unseen(it: &Unseen) -> Option<String> {
+    let unknown = match it.unknown {
+        0 => String::new(),
+        count => format!(" (and {count} for a number of bytes that is not known)"),
+    };
+    (it.count > 0).then(|| {
+        format!(
+            "{} asynchronous operations, result not seen: they asked for {} bytes{unknown} and are in no table",
+            it.count, it.requested
+        )
+    })
+}
+
 fn calls(fold: &IoSummary, limit: usize) -> Table {
-    let rows = fold.calls.iter().map(|(what, it)| (vec![Cell::Word(what.to_string())], it.clone()));
-    let names = [column("operation", "operation")];
+    let rows = fold.calls.iter().map(|((what, io), it)| {
+        let names = [io.as_str().to_owned(), what.to_string()].map(Cell::Word);
+        (names.to_vec(), it.clone())
+    });
+    let names = [column("class", "class"), column("operation", "operation")];
     let tables =
         Tallies { key: "calls", title: "Operations", names: &names, all: &fold.all, limit };
     tables.table(rows.collect())
@@ -240,13 +290,36 @@ pub(super) fn file_cells(key: &[u8]) -> Vec<Cell> {
     vec![Cell::count(mounts), Cell::Name(path.to_vec())]
 }
 
+/// The names of the row of what has no known name.
+pub(super) fn nameless_cells(io: IoClass) -> Vec<Cell> {
+    let name = match io {
+        IoClass::File => Cell::None,
+        IoClass::Waiting => Cell::Word("(pipes, sockets and the like without a name)".to_owned()),
+        IoClass::Unknown => Cell::Word("(descriptors of unknown type)".to_owned()),
+    };
+    vec![Cell::None, name]
+}
+
+/// The class of all operations of a row; `mixed` if they are of several.
+fn class_of(it: &Tally) -> &'static str {
+    match (it.own, it.untyped, it.count) {
+        (own, _, count) if own == count => IoClass::File.as_str(),
+        (_, untyped, count) if untyped == count => IoClass::Unknown.as_str(),
+        (0, 0, _) => IoClass::Waiting.as_str(),
+        _ => "mixed",
+    }
+}
+
 fn files(fold: &IoSummary, limit: usize) -> Table {
-    let rows = fold.files.iter().map(|(key, it)| (file_cells(key), it.clone()));
-    let nameless = Some(&fold.nameless).filter(|it| it.count > 0);
-    let nameless = nameless.map(|it| (vec![Cell::None, Cell::None], it.clone()));
-    let rest = fold.files.others().map(|it| (vec![Cell::None, rest_of_keys()], it.clone()));
+    let row = |names: Vec<Cell>, it: &Tally| {
+        let class = Cell::Word(class_of(it).to_owned());
+        ([vec![class], names].concat(), it.clone())
+    };
+    let rows = fold.files.iter().map(|(key, it)| row(file_cells(key), it));
+    let nameless = fold.nameless.iter().map(|(io, it)| row(nameless_cells(*io), it));
+    let rest = fold.files.others().map(|it| row(vec![Cell::None, rest_of_keys()], it));
     let rest = rest.into_iter().chain(nameless);
-    let names = [column("mounts", ""), column("path", "file")];
+    let names = [column("class", ""), column("mounts", ""), column("path", "file")];
     let tables = Tallies { key: "files", title: "Files", names: &names, all: &fold.all, limit };
     tables.table(rows.chain(rest).collect())
 }
@@ -269,8 +342,7 @@ fn seconds(ns: u64) -> String {
 }
 
 fn percent(part: u64, whole: u64) -> String {
-    let tenths = u128::from(part) * 1000 / u128::from(whole.max(1));
-    format!("{}.{} %", tenths / 10, tenths % 10)
+    shares::percent(shares::tenths(&[part], whole).into_iter().sum())
 }
 
 fn harmless(bytes: &[u8]) -> String {
@@ -284,18 +356,15 @@ fn sentence(finding: &Finding, names: &[(DevId, String)]) -> String {
     let of = |all: &u64| percent(finding.time_ns, *all);
     match &finding.kind {
         FindingKind::Operation { what, count, all_ns } => {
-            format!(
-                "{what}: {time} in {count} of them, {} of the time of all operations",
-                of(all_ns)
-            )
+            format!("{what}: {time} in {count} of them, {} of the time of all file I/O", of(all_ns))
         }
         FindingKind::File { file, count, read, written, all_ns } => format!(
-            "{}: {time} in {count} operations, {} of the time of all; {read} bytes read, {written} written",
+            "{}: {time} in {count} operations, {} of the time of all file I/O; {read} bytes read, {written} written",
             harmless(path_of(file).0),
             of(all_ns)
         ),
         FindingKind::Process { pid, comm, count, all_ns } => format!(
-            "process {pid} ({}): {time} in {count} operations, {} of the time of all",
+            "process {pid} ({}): {time} in {count} operations, {} of the time of all file I/O",
             harmless(comm),
             of(all_ns)
         ),
@@ -306,6 +375,10 @@ fn sentence(finding: &Finding, names: &[(DevId, String)]) -> String {
         FindingKind::Failing { what, errno, failed, count } => {
             format!("{what}: {failed} of {count} fail with {}, in some {time}", ErrnoName(*errno))
         }
+        FindingKind::Untyped { count, all_ns } => format!(
+            "descriptors of unknown type: {time} in {count} operations, {} of the time of all operations: file I/O, or waiting for others",
+            of(all_ns)
+        ),
         FindingKind::Queued { dev, requests, device_ns } => {
             let name = names.iter().find(|it| it.0 == *dev);
             let name = name.map_or_else(|| dev.to_string(), |it| it.1.clone());

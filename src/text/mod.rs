@@ -12,6 +12,7 @@ pub mod ioreplay;
 pub mod iotracer;
 pub mod json;
 pub mod lines;
+pub mod shares;
 pub mod table;
 
 mod digits;

@@ -5,7 +5,7 @@
 
 use std::io;
 
-use super::{digits, escape};
+use super::{digits, escape, shares};
 
 /// The version of the shapes in `docs/json.md`: it rises when a key changes its meaning or goes.
 pub const VERSION: u64 = 1;
@@ -25,6 +25,8 @@ pub enum Cell {
     Mean(f64),
     /// Part of a whole, 1 is all of it.
     Share(f64),
+    /// The same, and the tenths of a percent that people see: those of a column add up ([`shares::tenths`]).
+    Part(f64, u64),
     /// True or false.
     Flag(bool),
     /// Somebody else's bytes: a path, a program's name.
@@ -40,6 +42,15 @@ impl Cell {
         #[expect(clippy::cast_precision_loss, reason = "shown with six digits")]
         let share = part as f64 / whole as f64;
         if whole == 0 { Self::None } else { Self::Share(share) }
+    }
+
+    /// The cells of a column: parts of a whole; none of nothing.
+    pub fn parts(parts: &[u64], whole: u64) -> Vec<Self> {
+        let cell = |(part, tenths): (&u64, u64)| match Self::share(*part, whole) {
+            Self::Share(share) => Self::Part(share, tenths),
+            other => other,
+        };
+        parts.iter().zip(shares::tenths(parts, whole)).map(cell).collect()
     }
 
     /// A number, if it is known.
@@ -65,6 +76,7 @@ impl Cell {
             Self::Ns(it) => out.extend(format!("{}.{:03}", it / 1000, it % 1000).bytes()),
             Self::Mean(it) => out.extend(format!("{it:.3}").bytes()),
             Self::Share(it) => out.extend(format!("{:.1} %", it * 100.0).bytes()),
+            Self::Part(_, tenths) => out.extend(shares::percent(*tenths).bytes()),
             Self::Flag(it) => out.extend_from_slice(if *it { b"yes" } else { b"no" }),
             Self::Name(it) => escape::shown(&mut out, it, b""),
             Self::Word(it) => out.extend(it.bytes()),
@@ -78,7 +90,7 @@ impl Cell {
             Self::Count(it) | Self::Ns(it) => Value::Unsigned(*it),
             Self::Signed(it) => Value::Signed(*it),
             Self::Mean(it) => Value::Fraction(*it, 3),
-            Self::Share(it) => Value::Fraction(*it, 6),
+            Self::Share(it) | Self::Part(it, _) => Value::Fraction(*it, 6),
             Self::Flag(it) => Value::Flag(*it),
             Self::Name(it) => Value::Bytes(it),
             Self::Word(it) => Value::Word(it),

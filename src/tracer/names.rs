@@ -445,11 +445,15 @@ impl CpuNames {
             .map(|it| ended.argument(it))
             .collect();
         let call = enter.call.call();
-        if self.reading.reads.exact_args || call.is_list() {
+        if self.reading.reads.exact_args || call.is_list() || call.makes_pair() {
             read.extend(call.memory(&enter.args, ended.ret).map(|it| ended.memory(it)));
         }
         let stood_still =
             read.is_empty() || hold.keeps(ended.tid, ended.cpu, &mut self.whereabouts);
+        if call.makes_pair() && !stood_still && ended.ret == 0 {
+            let links = read.iter().flat_map(|it| ended.links_of_pair(it));
+            self.facts.extend(links.collect::<Vec<_>>().into_iter().map(|it| (pid, it)));
+        }
         let read = read.into_iter().map(|it| if stood_still { it } else { too_late(it) });
         self.facts.extend(read.map(|it| (pid, it)));
         if call.receives_descriptors() {
@@ -506,12 +510,27 @@ struct Ended {
 impl Ended {
     /// Where its descriptor points and what that is, if it made one.
     fn link(&self) -> Option<Fact> {
-        let path = (self.is_open && self.ret >= 0)
-            .then(|| format!("/proc/{}/fd/{}", self.tid, self.ret))?;
+        (self.is_open && self.ret >= 0).then(|| self.link_of(self.ret, 0))
+    }
+
+    /// Where a descriptor points and what it is; `address` as the fact has it.
+    fn link_of(&self, fd: i64, address: u64) -> Fact {
+        let path = format!("/proc/{}/fd/{fd}", self.tid);
         let begin = clock::now();
         let link = nix::fcntl::readlink(path.as_str()).map(OsStringExt::into_vec);
         let stat = stat_behind(&path);
-        Some(self.fact(NameOf::Link, 0, begin, link, stat))
+        self.fact(NameOf::Link, address, begin, link, stat)
+    }
+
+    /// What the two descriptors are whose numbers may stand in this memory. The numbers may be others by now; what a
+    /// descriptor of such a number is then shows whether they can be those that were made.
+    fn links_of_pair(&self, memory: &Fact) -> Vec<Fact> {
+        let Fact::Name { of: NameOf::Memory, errno: 0, bytes, .. } = memory else {
+            return Vec::new();
+        };
+        let (numbers, _) = bytes.as_chunks::<4>();
+        let numbers = numbers.iter().map(|it| u32::from_le_bytes(*it));
+        numbers.map(|it| self.link_of(i64::from(it), u64::from(it))).collect()
     }
 
     /// The string that its argument points to.

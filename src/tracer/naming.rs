@@ -59,6 +59,17 @@ impl Names {
         self == Self::Links || self == Self::Uprobe && self.reads()
     }
 
+    /// True if the numbers are read of descriptors that a call makes two of: at once, or else soon after, with what they are.
+    pub fn reads_pairs(self) -> bool {
+        self.reads() || matches!(self, Self::Reader | Self::Links | Self::Fanotify)
+    }
+
+    /// True if what is read is read by threads that take their turn.
+    pub fn reads_late(self) -> bool {
+        let needs_no_priority = matches!(self, Self::Links | Self::Fanotify);
+        self == Self::Links || needs_no_priority && !thread::fifo_allowed(super::names::PRIORITY)
+    }
+
     /// True if calls with a path have a ring of their own.
     pub fn has_ring(self) -> bool {
         matches!(self, Self::Reader | Self::Event | Self::Links)

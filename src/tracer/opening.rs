@@ -93,6 +93,7 @@ fn open_from(
         names_ring: naming.names.has_ring(),
         links: naming.names.links(),
         lists: naming.names.reads(),
+        pairs: naming.names.reads_pairs(),
         exact_args: exact_args(options),
         programs: naming.names != Names::Off,
         accounting: matches!(options.follow, Follow::Launched) && !records_everybody(options),

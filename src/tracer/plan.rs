@@ -148,6 +148,8 @@ pub struct Wanted<'a> {
     pub links: bool,
     /// True if calls go there, too, of which nothing is known without what stands in memory.
     pub lists: bool,
+    /// True if calls go there, too, that make two descriptors and tell their numbers in memory.
+    pub pairs: bool,
     /// True if calls with memory that tells more go there, too.
     pub exact_args: bool,
     /// True if the paths of programs are wanted of calls that start them.
@@ -195,7 +197,10 @@ pub fn plan(wanted: &Wanted<'_>) -> Vec<Planned> {
     if wanted.source == SourceKind::Inherited {
         // No other tracepoint is for everybody, and each costs every fork. Programs go out of sight by an exec, so its end is
         // to be seen.
-        let is_named = |it: &CallId| wanted.links && it.call().class == Class::Open;
+        let is_named = |it: &CallId| {
+            let call = it.call();
+            wanted.links && call.class == Class::Open || wanted.pairs && call.makes_pair()
+        };
         let ring = |it: &CallId| if is_named(it) { RingOf::Names } else { RingOf::Main };
         let calls = wanted.calls.iter().filter(there);
         let calls = calls.flat_map(|it| single(*it, ring(it), ""));
@@ -210,7 +215,8 @@ pub fn plan(wanted: &Wanted<'_>) -> Vec<Planned> {
     let is_named = |call: &Call| {
         let is_read = wanted.names_ring && has_names(call)
             || wanted.links && call.receives_descriptors()
-            || wanted.lists && call.is_list();
+            || wanted.lists && call.is_list()
+            || wanted.pairs && call.makes_pair();
         is_read || wanted.exact_args && call.has_memory()
     };
     let (named, plain): (Vec<CallId>, Vec<CallId>) =

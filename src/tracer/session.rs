@@ -366,7 +366,7 @@ impl Session {
 
 /// What the readers read.
 fn reads(options: &Options, names: Names) -> Reads {
-    let at_once = names != Names::Links;
+    let at_once = !names.reads_late();
     Reads { arguments: !names.links(), exact_args: exact_args(options), at_once }
 }
 

@@ -84,7 +84,17 @@ fn names() -> impl Strategy<Value = Option<Box<ReadNames>>> {
         let (second, memory) = (argument.clone(), Vec::new());
         let from = Default::default();
         let read = KernelTime::MIN;
-        Box::new(ReadNames { argument, second, from, memory, link, opened: None, stat, read })
+        Box::new(ReadNames {
+            argument,
+            second,
+            from,
+            memory,
+            pair: Vec::new(),
+            link,
+            opened: None,
+            stat,
+            read,
+        })
     }))
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use iotrace_perf::analysis::done::What;
 use iotrace_perf::analysis::files::Files;
-use iotrace_perf::analysis::latency::{Latency, Layer, Options};
+use iotrace_perf::analysis::latency::{Latency, Layer, Options, RowKey, Times};
 use iotrace_perf::analysis::pattern::{Direction, Patterns};
 use iotrace_perf::analysis::summary::IoSummary;
 use iotrace_perf::analysis::tally::Tally;
@@ -131,10 +131,10 @@ fn all_forms_of_a_summary_have_the_numbers_of_the_operations() {
     for name in names("iocap") {
         let (summary, totals, fold) = run(&read(&name, "iocap"), IoSummary::default());
         for (call, its) in totals.calls() {
-            let it = &fold.calls[&What::Call(call)];
-            let bytes = it.read.max(it.written);
+            let classes = fold.calls.iter().filter(|it| it.0.0 == What::Call(call));
+            let [count, errors, read, written, time_ns] = sum(classes.map(|it| it.1));
             assert_eq!(
-                (it.count, it.errors, bytes, it.time.sum()),
+                (count, errors, read.max(written), time_ns),
                 (its.count, its.errors, its.bytes, its.time_ns),
                 "{name}: {}",
                 call.call().name
@@ -189,13 +189,17 @@ fn all_forms_of_latency_have_the_times_of_the_operations() {
                 Options { syscalls: true, vfs: true, fs: true, block: true, queued, unit_ns };
             let (summary, totals, fold) = run(&read(&name, "iocap"), Latency::new(options));
             let rows = fold.rows();
-            for ((_, operation), it) in &rows {
+            for ((_, operation, _), it) in &rows {
                 let count = it.spread.count();
                 assert_eq!(it.octaves.iter().sum::<u64>(), count, "{name}: {operation}");
             }
             for (call, its) in totals.calls() {
-                let it = &rows[&(Layer::Syscall, call.call().name.to_owned())].spread;
-                assert_eq!((it.count(), it.sum()), (its.count, its.time_ns), "{name}");
+                let is_it = |it: &(&RowKey, &&Times)| {
+                    (it.0.0, it.0.1.as_str()) == (Layer::Syscall, call.call().name)
+                };
+                let classes = rows.iter().filter(is_it).map(|it| &it.1.spread);
+                let both = classes.fold((0, 0), |all, it| (all.0 + it.count(), all.1 + it.sum()));
+                assert_eq!(both, (its.count, its.time_ns), "{name}");
             }
             let blocks = rows.iter().filter(|it| it.0.0 == Layer::Block);
             let counted: u64 = blocks.map(|it| it.1.spread.count()).sum();
@@ -215,7 +219,7 @@ fn all_forms_of_a_pattern_have_the_numbers_of_the_operations() {
         let (summary, totals, fold) = run(&read(&name, "iocap"), Patterns::default());
         let (_, _, all) = run(&read(&name, "iocap"), IoSummary::default());
         let of_class = |class: Class| {
-            let (asked, calls) = all.calls.iter().fold((0, 0), |sum, (what, it)| match what {
+            let (asked, calls) = all.calls.iter().fold((0, 0), |sum, ((what, _), it)| match what {
                 What::Async(opcode) if opcode.class() == class => (sum.0 + it.count, sum.1),
                 What::Call(call) if call.call().class == class => (sum.0, sum.1 + it.count),
                 _ => sum,
@@ -272,6 +276,32 @@ fn twenty_three_writes_are_twenty_two_transitions() {
     ] {
         assert_eq!(rows[0][key], value, "{key}");
     }
+}
+
+/// Percentages of a column of which the parts are all of the whole make 100.
+#[test]
+fn shares_of_time_make_all_of_it() {
+    let mut tables = 0;
+    for name in names("iocap") {
+        let (summary, _, fold) = run(&read(&name, "iocap"), IoSummary::default());
+        for limit in [0, 2] {
+            let report = report::summary::report(&fold, &summary, limit);
+            for table in report.tables.iter().filter(|it| ["calls", "processes"].contains(&it.key))
+            {
+                let place = table.columns.iter().position(|it| it.key == "time_share");
+                let place = place.expect("a column");
+                let shares = table.rows.iter().filter_map(|it| match it[place] {
+                    Cell::Part(_, tenths) => Some(tenths),
+                    _ => None,
+                });
+                let sum = shares.sum::<u64>();
+                let is_all = sum == 1000 || fold.all.time.sum() == 0;
+                assert!(is_all, "{name}: {}: {sum}", table.key);
+                tables += usize::from(sum == 1000);
+            }
+        }
+    }
+    assert!(tables > 50, "{tables}");
 }
 
 /// One row for each line of the JSON form, in the same order; a filter for everything leaves all of them.

@@ -15,7 +15,7 @@ use crate::units::Fd;
 const EARLY_MAX: usize = 1 << 16;
 
 impl Tracker {
-    /// `io_submit` or `io_getevents` has ended: what it was given was read beside it.
+    /// `io_submit` or `io_getevents` has ended: what it was given was read beside it. Or `io_destroy` has.
     pub(super) fn aio<S: Sink>(
         &mut self,
         event: &Event,
@@ -23,10 +23,16 @@ impl Tracker {
         exit: &SysExit,
         sink: &mut S,
     ) -> Result<(), S::Error> {
+        let row = call.call.call();
+        if row.ends_context() && exit.ret == 0 {
+            let context = call.args.first().copied().unwrap_or(0);
+            for flight in self.asynchronous.in_flight.end_context(call.process, context) {
+                self.async_unfinished(event.time, flight, NoResult::Unseen, sink)?;
+            }
+        }
         let Some(count) = usize::try_from(exit.ret).ok().filter(|&it| it > 0) else {
             return Ok(());
         };
-        let row = call.call.call();
         let submits = row.arg(Role::Iocbs);
         let role = if submits.is_some() { Role::Iocbs } else { Role::IoEvents };
         let bytes = read_beside(call, exit, role);
@@ -87,7 +93,8 @@ impl Tracker {
         if early.is_some() {
             (operation.offset, operation.bytes_requested) = (None, None);
         }
-        let flight = Flight { operation, ring: 0, moves: None };
+        let context = call.args.first().copied().unwrap_or(0);
+        let flight = Flight { operation, ring: context, moves: None };
         self.begin_async(event.time, key, flight, sink)?;
         if early.is_none() {
             self.async_file(event, key, iocb.fd, sink)?;

@@ -190,8 +190,9 @@ impl Tracker {
         if process.fds.borrow().peek(fd).is_some_and(Description::is_certain) {
             return Vec::new();
         }
-        let (file, effects) =
-            syscall::made_elsewhere(fd, Task::of_process(process), now, &mut self.context);
+        let object = if let Class::Make(object) = class { Some(object) } else { None };
+        let task = Task::of_process(process);
+        let (file, effects) = syscall::made_elsewhere((fd, object), task, now, &mut self.context);
         operation.fd = Some(fd);
         operation.file = Some(file);
         effects

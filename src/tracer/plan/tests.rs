@@ -8,6 +8,7 @@ const NOTHING: Wanted<'static> = Wanted {
     names_ring: false,
     links: false,
     lists: false,
+    pairs: false,
     exact_args: false,
     programs: false,
     accounting: false,
@@ -146,6 +147,23 @@ fn only_opens_that_made_a_descriptor_wake_a_reader_of_links() {
     let not_ours = "COMM!=\"iotrace:1\"";
     let [failed, opened] = ["ret<0", "ret>=0"].map(|it| format!("{it}&&{not_ours}"));
     assert_eq!(filters(true), expected([not_ours, &failed, &opened]));
+}
+
+#[test]
+fn calls_that_make_two_descriptors_wake_a_reader() {
+    let calls: Vec<CallId> =
+        ["pipe2", "socketpair", "read"].into_iter().filter_map(CallId::by_name).collect();
+    for source in [SourceKind::Tracefs, SourceKind::Perf, SourceKind::Inherited] {
+        let rings = |pairs| {
+            let planned = plan(&Wanted { calls: &calls, pairs, source, ..NOTHING });
+            let names = planned.into_iter().filter(|it| it.ring == RingOf::Names);
+            names.map(|it| (it.name, it.wakes)).collect::<Vec<_>>()
+        };
+        let [enter, exit] = ["enter", "exit"].map(|it| (it == "exit", format!("sys_{it}_")));
+        let of = |name: &str| [&enter, &exit].map(|it| (format!("{}{name}", it.1), it.0));
+        assert_eq!(rings(true), [of("pipe2"), of("socketpair")].concat(), "{source:?}");
+        assert_eq!(rings(false), [], "{source:?}");
+    }
 }
 
 #[test]

@@ -1,0 +1,218 @@
+//! What counts as I/O: whether an operation works on a file, or waits at something that other programs, a peer or the
+//! clock must act on first (a pipe, a socket, a terminal, an eventfd).
+//!
+//! The type of a descriptor is what the kernel said of it (`statx`, the link in `/proc`, a probe), or follows from the
+//! call that made it. A descriptor of which neither is known is of unknown type: nothing is guessed.
+
+use super::asynchronous::AsyncOperation;
+use super::model::{FilePath, OpenFile, PathSource, SyscallOperation};
+use crate::anomaly::Ledger;
+use crate::event::syscall_table::Class;
+
+/// The class of an operation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum IoClass {
+    /// Work on a file, a directory, a block device, or a name of one.
+    #[default]
+    File,
+    /// Work on a pipe, a socket, a terminal or the like, or waiting for results: mostly waiting for others.
+    Waiting,
+    /// Work on a descriptor of unknown type: one of the two.
+    Unknown,
+}
+
+impl IoClass {
+    /// The word for it in every output.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::File => "file",
+            Self::Waiting => "waiting",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// How the kernel names what has no path: the beginnings of such names (`d_dname()` of the file systems, and the names
+/// of the rows of [`Class::Make`]).
+const NAMES_OF_NO_FILE: [&[u8]; 7] =
+    [b"pipe:[", b"socket:[", b"anon_inode:", b"pidfd:", b"bpf", b"mqueue", b"dmabuf:"];
+
+/// The name of what was made by a call that may have made anything.
+const COPY_OF_ANOTHER: &[u8] = b"pidfd_getfd";
+
+fn names_no_file(path: &FilePath) -> bool {
+    !path.bytes.starts_with(b"/") && NAMES_OF_NO_FILE.iter().any(|it| path.bytes.starts_with(it))
+}
+
+impl OpenFile {
+    /// The class of operations on it.
+    pub fn io_class(&self) -> IoClass {
+        // Some kernels call an anonymous inode a regular file, and its link does not.
+        let sure =
+            self.path.as_ref().filter(|it| it.is_resolved() || it.source == PathSource::Call);
+        if sure.is_some_and(names_no_file) {
+            return IoClass::Waiting;
+        }
+        match self.stat {
+            Some(stat) if stat.is_file() => IoClass::File,
+            Some(_) => IoClass::Waiting,
+            None if self.path.as_ref().is_some_and(may_be_anything) => IoClass::Unknown,
+            None if self.pre_created => IoClass::Unknown,
+            // An open of a path has made it.
+            None => IoClass::File,
+        }
+    }
+}
+
+fn may_be_anything(path: &FilePath) -> bool {
+    let is_doubtful = path.source == PathSource::Unverified && names_no_file(path);
+    is_doubtful || path.source == PathSource::Call && path.bytes == COPY_OF_ANOTHER
+}
+
+/// True if an operation of this class succeeds on files only, whatever its descriptor is.
+fn is_of_files(class: Class) -> bool {
+    matches!(class, Class::Sync | Class::List | Class::Resize)
+}
+
+/// The class of an operation on these files.
+fn of<'a>(class: Class, succeeded: bool, files: impl IntoIterator<Item = &'a OpenFile>) -> IoClass {
+    let is_elsewhere = matches!(
+        class,
+        Class::Async | Class::Socket | Class::Pipe | Class::Make(_) | Class::MakePair
+    );
+    if is_elsewhere {
+        return IoClass::Waiting;
+    }
+    let mut found = IoClass::File;
+    for file in files {
+        match file.io_class() {
+            // Of a transfer between a file and a pipe the time is that of both; what is not only the file's counts as waiting.
+            IoClass::Waiting => return IoClass::Waiting,
+            IoClass::Unknown if succeeded && is_of_files(class) => {}
+            IoClass::Unknown => found = IoClass::Unknown,
+            IoClass::File => {}
+        }
+    }
+    found
+}
+
+impl SyscallOperation {
+    /// Whether it is file I/O.
+    pub fn io_class(&self) -> IoClass {
+        let class = self.call.call().class;
+        let target = self.target.as_ref().filter(|_| class == Class::Transfer);
+        let files = self.file.as_deref().into_iter().chain(target.map(|it| it.1.as_ref()));
+        // The descriptor is none.
+        if self.errno() == Some(libc::EBADF) {
+            return IoClass::File;
+        }
+        of(class, self.ret.is_some_and(|it| it >= 0), files)
+    }
+}
+
+impl AsyncOperation {
+    /// Whether it is file I/O.
+    pub fn io_class(&self) -> IoClass {
+        let class = self.opcode.class();
+        let target = self.target.as_ref().map(|it| it.1.as_ref());
+        let files = self.file.as_deref().into_iter().chain(target);
+        // Which file it is that is registered with the ring is not known.
+        if self.fixed_file && self.file.is_none() {
+            return IoClass::Unknown;
+        }
+        of(class, self.result.is_some_and(|it| it >= 0), files)
+    }
+}
+
+/// Counts operations whose file has no name, or a doubtful one, and those of which it is not known whether they have a file.
+pub(super) fn count_names(ledger: &mut Ledger, operation: &SyscallOperation) {
+    let works_on_file = operation.file.is_some() || operation.call.call().has_names();
+    match operation.path() {
+        Some(path) => ledger.unverified += u64::from(path.source.is_doubtful()),
+        None if works_on_file && operation.errno() != Some(libc::EBADF) => {
+            match operation.io_class() {
+                IoClass::File => ledger.unnamed += 1,
+                IoClass::Unknown => ledger.untyped += 1,
+                IoClass::Waiting => {}
+            }
+        }
+        None => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+
+    use super::*;
+    use crate::event::FileStat;
+    use crate::operation::made::call;
+    use crate::units::{DevId, Fd};
+
+    fn file(path: Option<(&str, PathSource)>, mode: Option<u32>, pre_created: bool) -> OpenFile {
+        let stat = |mode| FileStat { mode, dev: DevId::default(), ino: 7, size: 0 };
+        OpenFile {
+            id: 0,
+            path: path.map(|it| FilePath::new(it.0, it.1)),
+            first_path: None,
+            given: None,
+            stat: mode.map(stat),
+            flags: None,
+            pre_created,
+        }
+    }
+
+    #[track_caller]
+    fn check(path: Option<(&str, PathSource)>, mode: Option<u32>, pre: bool, expected: IoClass) {
+        assert_eq!(file(path, mode, pre).io_class(), expected);
+    }
+
+    #[test]
+    fn the_type_is_what_the_kernel_said_or_what_the_call_makes() {
+        use IoClass::{File, Unknown, Waiting};
+        use PathSource::{Argument, Call, Link, Snapshot, Unverified};
+        check(Some(("/a", Link)), Some(libc::S_IFREG), false, File);
+        check(Some(("/a", Link)), Some(libc::S_IFDIR), false, File);
+        check(Some(("/a", Link)), Some(libc::S_IFIFO), false, Waiting);
+        check(Some(("/dev/pts/0", Snapshot)), Some(libc::S_IFCHR), true, Waiting);
+        check(Some(("pipe:[7]", Snapshot)), None, true, Waiting);
+        check(Some(("anon_inode:[eventpoll]", Snapshot)), Some(libc::S_IFREG), true, Waiting);
+        check(Some(("socket:[?]", Call)), None, false, Waiting);
+        check(Some(("pidfd_getfd", Call)), None, false, Unknown);
+        check(Some(("/secretmem", Call)), None, false, File);
+        // A program may call its files as it likes.
+        check(Some(("pipe:[7]", Argument)), None, false, File);
+        check(Some(("pipe:[?]", Unverified)), None, false, Unknown);
+        check(Some(("/a", Unverified)), None, false, File);
+        check(None, None, true, Unknown);
+        check(None, None, false, File);
+        check(None, Some(libc::S_IFSOCK), true, Waiting);
+    }
+
+    #[track_caller]
+    fn check_call(name: &str, on: &OpenFile, to: Option<OpenFile>, ret: i64, expected: IoClass) {
+        let on = OpenFile { path: on.path.clone(), ..file(None, None, on.pre_created) };
+        let mut made = call(name, Rc::new(on), [1, 2], None, ret);
+        made.target = to.map(|it| (Fd(4), Rc::new(it)));
+        assert_eq!(made.io_class(), expected, "{name}");
+    }
+
+    #[test]
+    fn an_operation_is_of_the_class_of_its_files() {
+        use IoClass::{File, Unknown, Waiting};
+        let opened = || file(Some(("/a", PathSource::Argument)), None, false);
+        let (pipe, nobody) =
+            (file(Some(("pipe:[?]", PathSource::Call)), None, false), file(None, None, true));
+        check_call("read", &opened(), None, 7, File);
+        check_call("read", &pipe, None, 7, Waiting);
+        check_call("read", &nobody, None, 7, Unknown);
+        check_call("read", &nobody, None, -i64::from(libc::EBADF), File);
+        // No pipe can be synced.
+        check_call("fsync", &nobody, None, 0, File);
+        check_call("fsync", &nobody, None, -i64::from(libc::EINVAL), Unknown);
+        check_call("sendfile64", &opened(), Some(opened()), 7, File);
+        check_call("sendfile64", &opened(), Some(pipe), 7, Waiting);
+        check_call("sendfile64", &opened(), Some(nobody), 7, Unknown);
+        check_call("accept4", &opened(), None, -i64::from(libc::EAGAIN), Waiting);
+    }
+}

@@ -1,0 +1,67 @@
+//! Percentages that add up: the largest remainders are rounded up, the others down.
+
+/// Tenths of a percent of each part. Together they are what all parts are of the whole, rounded; so parts that are the
+/// whole together make 1000.
+pub fn tenths(parts: &[u64], whole: u64) -> Vec<u64> {
+    let whole = u128::from(whole);
+    if whole == 0 {
+        return vec![0; parts.len()];
+    }
+    let sum: u128 = parts.iter().copied().map(u128::from).sum();
+    let mut shares: Vec<u128> = parts.iter().map(|it| u128::from(*it) * 1000 / whole).collect();
+    let all = (sum * 1000 + whole / 2) / whole;
+    let left = all.saturating_sub(shares.iter().sum());
+    let remainder = |it: &usize| parts.get(*it).map_or(0, |it| u128::from(*it) * 1000 % whole);
+    let mut order: Vec<usize> = (0..parts.len()).collect();
+    // Of equal remainders the first: the sort is stable.
+    order.sort_by_key(|it| std::cmp::Reverse(remainder(it)));
+    for index in order.into_iter().take(usize::try_from(left).unwrap_or(usize::MAX)) {
+        if let Some(share) = shares.get_mut(index) {
+            *share += 1;
+        }
+    }
+    shares.into_iter().map(|it| u64::try_from(it).unwrap_or(u64::MAX)).collect()
+}
+
+/// `99.8 %`.
+pub fn percent(tenths: u64) -> String {
+    format!("{}.{} %", tenths / 10, tenths % 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn parts_of_a_whole_make_all_of_it() {
+        assert_eq!(tenths(&[1, 1, 1], 3), [334, 333, 333]);
+        assert_eq!(tenths(&[2, 4, 1], 7), [286, 571, 143]);
+        assert_eq!(tenths(&[1, 1], 3), [334, 333]);
+        assert_eq!(tenths(&[5, 0], 5), [1000, 0]);
+        // A transfer counts on both of its files.
+        assert_eq!(tenths(&[3, 3], 3), [1000, 1000]);
+        assert_eq!(tenths(&[1], 0), [0]);
+        assert_eq!(percent(998), "99.8 %");
+        assert_eq!(percent(1000), "100.0 %");
+    }
+
+    proptest! {
+        #[test]
+        fn none_is_off_by_a_tenth(parts in prop::collection::vec(0..u64::MAX / 64, 1..40), more in 0..u64::MAX / 64) {
+            let sum: u64 = parts.iter().sum();
+            let whole = sum + more;
+            prop_assume!(whole > 0);
+            let shares = tenths(&parts, whole);
+            for (part, share) in parts.iter().zip(&shares) {
+                let exact = u128::from(*part) * 1000;
+                let told = u128::from(*share) * u128::from(whole);
+                prop_assert!(told.abs_diff(exact) < u128::from(whole));
+            }
+            if more == 0 {
+                prop_assert_eq!(shares.iter().sum::<u64>(), 1000);
+            }
+        }
+    }
+}
