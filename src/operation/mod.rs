@@ -9,6 +9,7 @@ pub mod asynchronous;
 pub mod behind;
 pub mod block;
 mod bounds;
+mod closed_fds;
 pub mod context;
 pub mod disk;
 pub mod fault;

@@ -13,6 +13,7 @@ use std::collections::VecDeque;
 use rustc_hash::FxHashMap;
 
 use super::bounds::NAME_BYTES_MAX;
+use super::closed_fds::{Closes, closes, low_half};
 use super::inside::{Inside, better};
 use super::opened::{OpenJoin, Told, Verdict};
 use super::pair;
@@ -538,63 +539,6 @@ fn renames(kind: &EventKind) -> bool {
     let call = call.call();
     // What takes two paths and makes no symbolic link is a rename, or a link that becomes one with the next removal.
     call.class == Class::Remove || call.arg(Role::Path2).is_some() && !call.is_symlink()
-}
-
-/// What descriptors are closed or used for something else, as far as the event says.
-enum Closes {
-    Nothing,
-    /// This one of the process.
-    One(u64),
-    /// One or more of the process.
-    OfProcess,
-    /// One or more of anybody.
-    Any,
-}
-
-/// The kernel takes a descriptor from the lower half of its register.
-fn low_half(register: u64) -> u64 {
-    register & 0xffff_ffff
-}
-
-fn closes(kind: &EventKind) -> Closes {
-    match kind {
-        EventKind::SysEnter(enter) => {
-            let call = enter.call.call();
-            let of = |role| {
-                let register = call.arg(role).and_then(|it| enter.args.get(it));
-                register.map_or(Closes::Nothing, |it| Closes::One(low_half(*it)))
-            };
-            match call.class {
-                Class::Close => of(Role::Fd),
-                Class::Dup => of(Role::Fd2),
-                Class::CloseRange => Closes::OfProcess,
-                _ => Closes::Nothing,
-            }
-        }
-        // A close that began before the open ended: which descriptor is not said here.
-        EventKind::SysExit(exit) => match exit.call.call().class {
-            Class::Close | Class::Dup | Class::CloseRange => Closes::OfProcess,
-            _ => Closes::Nothing,
-        },
-        EventKind::Task(TaskEvent::Comm { exec: true, .. } | TaskEvent::Exit { .. }) => {
-            Closes::OfProcess
-        }
-        // The close may be what was lost.
-        EventKind::Lost(_) => Closes::Any,
-        // Which one it closes is not said.
-        EventKind::Uring(event) if event.opcode().class() == Class::Close => Closes::OfProcess,
-        EventKind::Uring(_)
-        | EventKind::Task(_)
-        | EventKind::Block(_)
-        | EventKind::Fault(_)
-        | EventKind::FileIo(_)
-        | EventKind::Layer(_)
-        | EventKind::Fs(_)
-        | EventKind::SeenFd(_)
-        | EventKind::FileSystems(_)
-        | EventKind::Probed(_)
-        | EventKind::Chain(_) => Closes::Nothing,
-    }
 }
 
 #[cfg(test)]
