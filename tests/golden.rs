@@ -33,6 +33,7 @@ const GOLDEN: &[((u16, u16), &str, Books)] = &[
     ((2, 4), "v2/attached", [485, 63, 12, 0, 0, 0]),
     ((2, 4), "v2/fanotify", [613, 205, 50, 0, 1, 0]),
     ((2, 4), "v2/switched-off", [2201, 2201, 1100, 0, 0, 0]),
+    ((2, 4), "v2/programs", [517, 109, 43, 0, 0, 0]),
 ];
 
 /// Takes steps and does nothing with them.
