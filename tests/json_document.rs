@@ -136,7 +136,7 @@ fn check_runs(mut schema: Schema, options: &[&str]) {
     }
     let limited = logs().into_iter().find(|it| it.ends_with("v2/kprobe-new.iocap"));
     let limited = limited.expect("a log of the corpus");
-    for (log, limit) in logs().into_iter().map(|it| (it, "1024")).chain([(limited, "8")]) {
+    for (log, limit) in logs().into_iter().map(|it| (it, "1024")).chain([(limited, "64")]) {
         let dir = tempfile::tempdir().expect("a directory");
         let [plan, root] = ["plan", "root"].map(|it| dir.path().join(it).display().to_string());
         let run = |limit: &str, arguments: &[&str]| {

@@ -1,6 +1,5 @@
 //! `iotrace-perf import FILE -o LOG.iocap`: a capture log from another tool's log.
 
-use std::fs::File;
 use std::io::{BufRead, BufReader, stdin};
 use std::path::Path;
 use std::process::ExitCode;
@@ -10,6 +9,7 @@ use super::error::CliError;
 use super::{analyse, say};
 use crate::import::{Format, ImportError, Notes, import};
 use crate::sys::output_dir::NewFile;
+use crate::sys::regular;
 
 /// What is read at once; formats are told by what stands in it.
 const READ_BYTES: usize = 256 << 10;
@@ -18,7 +18,7 @@ pub(super) fn run(args: &ImportArgs) -> Result<ExitCode, CliError> {
     let (notes, format) = if args.file.as_os_str() == "-" {
         write(args, BufReader::with_capacity(READ_BYTES, stdin().lock()))?
     } else {
-        let input = File::open(&args.file)
+        let input = regular::open_named(&args.file)
             .map_err(|source| CliError::Open { path: args.file.clone(), source })?;
         write(args, BufReader::with_capacity(READ_BYTES, input))?
     };

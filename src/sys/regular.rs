@@ -13,12 +13,15 @@ use std::path::{Component, Path, PathBuf};
 use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::Mode;
 
-/// Finds a regular file, and nothing else. It is not opened: it can only be asked what it is, and opened later.
+use super::files::is_of_kernel;
+
+/// Finds a regular file of a file system that is not the kernel's own (there an open or close may have effects: `free_buffer` of
+/// tracefs empties a ring), and nothing else. It is not opened: it can only be asked what it is, and opened later.
 pub fn find_regular(path: &Path, through_links: bool) -> Option<(File, Metadata)> {
     let links = if through_links { 0 } else { libc::O_NOFOLLOW };
     let place = OpenOptions::new().read(true).custom_flags(libc::O_PATH | links).open(path).ok()?;
     let found = place.metadata().ok().filter(Metadata::is_file)?;
-    Some((place, found))
+    (!is_of_kernel(&place).ok()?).then_some((place, found))
 }
 
 /// Opens a regular file, and nothing else.
@@ -36,7 +39,7 @@ pub fn open_regular(path: &Path, through_links: bool) -> Option<(File, Metadata)
 pub fn open_named(path: &Path) -> io::Result<File> {
     let place = OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(path)?;
     let kind = place.metadata()?.file_type();
-    if kind.is_file() {
+    if kind.is_file() && !is_of_kernel(&place)? {
         return open_found(&place, 0);
     }
     // A pipe that our caller has made (`/dev/stdin`, `<(…)` of a shell) has no name: to open it once more never waits.
@@ -46,6 +49,7 @@ pub fn open_named(path: &Path) -> io::Result<File> {
     let what = match () {
         () if kind.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
         () if kind.is_fifo() => "it is a FIFO: give it a regular file, or a pipe (<(cat FIFO))",
+        () if kind.is_file() => "it is a file of the kernel's own: copy it first",
         () => "it is no regular file",
     };
     Err(io::Error::new(io::ErrorKind::InvalidInput, what))
@@ -108,6 +112,10 @@ mod tests {
         assert!(is_opened("file", false) && is_opened("link", true));
         assert!(!is_opened("link", false) && !is_opened("fifo", true) && !is_opened(".", true));
         assert!(open_regular(Path::new("/dev/null"), true).is_none());
+        // A regular file by its type, and one of the kernel's own.
+        symlink("/proc/self/maps", at("maps")).expect("a link");
+        assert!(std::fs::metadata(at("maps")).expect("it is there").is_file());
+        assert!(!is_opened("maps", true) && open_named(&at("maps")).is_err());
     }
 
     /// Fails if a link is followed anywhere on the way, or if a FIFO or a device is more than found.

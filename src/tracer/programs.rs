@@ -5,17 +5,16 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
-use std::fs::{File, OpenOptions};
-use std::os::fd::AsRawFd;
+use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use super::source::Described;
 use crate::capture::fact::{Fact, Text};
 use crate::event::decode::common_type;
-use crate::sys::clock;
 use crate::sys::patience::Patience;
+use crate::sys::{clock, regular};
 use crate::tracefs::{EventFormat, IntField, StringField};
 use crate::units::Pid;
 
@@ -115,7 +114,7 @@ fn reads_of(path: &Path) -> Option<(i64, Vec<usize>)> {
     let mut changed_ns = 0;
     let mut path = path.to_owned();
     for _ in 0..=DEPTH_MAX {
-        let file = open_regular(&path, &mut changed_ns)?;
+        let file = open_program(&path, &mut changed_ns)?;
         let head = read_up_to(&file, 0, HEAD_BYTES)?;
         reads.push(head.len());
         match interpreter_of(&head) {
@@ -130,16 +129,12 @@ fn reads_of(path: &Path) -> Option<(i64, Vec<usize>)> {
     None
 }
 
-/// Opens a regular file and nothing else. The open of a device or FIFO may have effects, so the file is looked at first.
-fn open_regular(path: &Path, changed_ns: &mut i64) -> Option<File> {
-    let place = OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(path).ok()?;
-    let found = place.metadata().ok()?;
+/// Opens a regular file of a file system that is not the kernel's own, and nothing else. Its time of access stays.
+fn open_program(path: &Path, changed_ns: &mut i64) -> Option<File> {
+    let (place, found) = regular::find_regular(path, true)?;
     let changed = found.ctime().checked_mul(1_000_000_000)?.checked_add(found.ctime_nsec())?;
     *changed_ns = changed.max(*changed_ns);
-    let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
-    let again = format!("/proc/self/fd/{}", place.as_raw_fd());
-    let is_file = found.file_type().is_file();
-    is_file.then(|| OpenOptions::new().read(true).custom_flags(flags).open(again).ok())?
+    regular::open_found(&place, libc::O_NOATIME).or_else(|_| regular::open_found(&place, 0)).ok()
 }
 
 fn read_up_to(file: &File, offset: u64, bytes: usize) -> Option<Vec<u8>> {
@@ -180,7 +175,7 @@ fn of_elf(file: &File, head: &[u8], reads: &mut Vec<usize>, changed_ns: &mut i64
     let path = read_up_to(file, offset, length).filter(|it| it.len() == length)?;
     reads.push(length);
     let path = Path::new(OsStr::from_bytes(path.strip_suffix(b"\0")?));
-    let loader = open_regular(path.is_absolute().then_some(path)?, changed_ns)?;
+    let loader = open_program(path.is_absolute().then_some(path)?, changed_ns)?;
     let header = read_up_to(&loader, 0, ELF_HEADER_BYTES)?;
     reads.push(header.len());
     reads.push(program_headers(&loader, &header)?.len());
