@@ -249,7 +249,7 @@ impl ProgramFile {
     fn is_of(&self, execs: Execs, summary: &Summary) -> bool {
         let start = KernelTime(summary.header.clock.start_ns);
         let since = execs.first.signed_since(start);
-        let wall = number(summary.header.clock.start_realtime_ns.try_into().unwrap_or(0));
+        let wall = number(summary.header.clock.start_realtime_ns);
         self.changed_ns.saturating_add(STAMP_NS) < wall.saturating_add(since)
     }
 }

@@ -325,7 +325,7 @@ impl FdTable {
     }
 
     /// How many there are.
-    pub fn len(&self) -> u64 {
+    pub(crate) fn len(&self) -> u64 {
         self.slots.len() as u64
     }
 

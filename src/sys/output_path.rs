@@ -49,7 +49,7 @@ impl std::error::Error for Refused {}
 
 /// True if the path itself was refused.
 pub(super) fn is_refused(error: &io::Error) -> bool {
-    error.get_ref().is_some_and(|it| it.is::<Refused>())
+    error.get_ref().is_some_and(<dyn std::error::Error + Send + Sync>::is::<Refused>)
 }
 
 /// Opens a directory without a check.

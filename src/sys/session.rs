@@ -1,6 +1,6 @@
 //! The session of a program that is started as another user.
 //!
-//! A program with the terminal of a caller could type into it (`TIOCSTI`, ioctl_tty(2)): what it types is read by the caller's shell,
+//! A program with the terminal of a caller could type into it (`TIOCSTI`, `ioctl_tty(2)`): what it types is read by the caller's shell,
 //! which is root's. The kernel allows that only for the terminal that controls the program's own session. So such a program begins a new
 //! one. What the terminal sends to its foreground (Ctrl-C, Ctrl-\\, Ctrl-Z, a new size) comes to the tracer, which passes it on to the
 //! process group of the program.
@@ -62,7 +62,7 @@ extern "C" fn suspended(_: libc::c_int) {
     // Not SIGTSTP: the kernel does not let it stop a session without a shell.
     to_group(libc::SIGSTOP);
     // SAFETY: plain numbers; stops this process until SIGCONT.
-    unsafe { libc::kill(libc::getpid(), libc::SIGSTOP) };
+    unsafe { libc::raise(libc::SIGSTOP) };
     to_group(libc::SIGCONT);
 }
 

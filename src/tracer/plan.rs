@@ -191,6 +191,7 @@ pub struct Chained {
 const BIO_QUEUE: &str = "block_bio_queue";
 
 /// The tracepoints for it.
+#[expect(clippy::too_many_lines, reason = "one entry for each group of tracepoints")]
 pub fn plan(wanted: &Wanted<'_>) -> Vec<Planned> {
     let is_perf = wanted.source == SourceKind::Perf;
     let there = |it: &&CallId| it.call().number(wanted.machine).is_some();
@@ -349,7 +350,7 @@ fn with_chains(planned: &mut Vec<Planned>, machine: &str) {
 fn raw_pair(calls: &[CallId], machine: &str, accounting: bool) -> [Planned; 2] {
     let filter =
         number_filter("id", calls.iter().filter_map(|it| it.call().number(machine)).collect());
-    let waits = accounting.then(|| wait_exits_terms(machine)).unwrap_or_default();
+    let waits = if accounting { wait_exits_terms(machine) } else { Default::default() };
     let exits = [vec![filter.clone(), exec_exits_term(machine)], waits].concat().join("||");
     [("sys_enter", filter), ("sys_exit", exits)].map(|(name, filter)| Planned {
         system: "raw_syscalls".into(),
@@ -407,7 +408,7 @@ fn core_signals() -> String {
     };
     let signals =
         [SIGQUIT, SIGILL, SIGTRAP, SIGABRT, SIGFPE, SIGSEGV, SIGBUS, SIGSYS, SIGXCPU, SIGXFSZ];
-    let numbers = signals.map(|it| it.unsigned_abs()).to_vec();
+    let numbers = signals.map(i32::unsigned_abs).to_vec();
     format!("sa_handler==0&&({})", number_filter("sig", numbers))
 }
 

@@ -150,6 +150,7 @@ struct Session {
 }
 
 impl Session {
+    #[expect(clippy::too_many_lines, reason = "the steps of a start, in their order")]
     fn open(
         options: &Options,
         (log_path, log, tracefs): (&str, File, &Tracefs),
