@@ -23,6 +23,7 @@ use super::block::{BlockOptions, BlockTracker, RequestId};
 use super::context::{Context, Followed};
 use super::model::{SyscallOperation, ThreadInfo, Unfinished};
 use super::process::{Process, Scope, Tasks, Thread};
+use super::renaming::Outcome;
 use super::spans::Commits;
 use super::syscall;
 use super::task::Task;
@@ -371,11 +372,18 @@ impl Tracker {
     /// Open files may have other names after this call.
     fn follow_names(&mut self, operation: &SyscallOperation) {
         self.context.names.doubt_since(self.context.losses);
-        let known = renaming::follow(operation, &mut self.context.names, &self.tasks);
-        self.ledger.unfollowed += u64::from(!known);
-        // What was removed keeps a name that was its own; what was renamed has another's.
-        if !known && operation.call.call().class == Class::Rename {
-            self.context.names.doubt_renamed(renaming::last_parts(operation));
+        match renaming::follow(operation, &mut self.context.names, &self.tasks) {
+            Outcome::Nothing => {}
+            Outcome::Changed(change, span) => self.files.names_changed(&change, span),
+            Outcome::Unknown => {
+                self.ledger.unfollowed += 1;
+                // What was removed keeps a name that was its own; what was renamed has another's.
+                if operation.call.call().class == Class::Rename {
+                    let parts = renaming::last_parts(operation);
+                    self.context.names.doubt_renamed(parts);
+                    self.files.renamed_somewhere(parts);
+                }
+            }
         }
     }
 
@@ -558,7 +566,10 @@ fn announce<S: Sink>(
 fn note_file(files: &mut Files, operation: &SyscallOperation, by: &ThreadInfo) {
     let done = operation.ret.and_then(|it| u64::try_from(it).ok());
     let written = match operation.call.call().class {
-        Class::Open => return operation.file.iter().for_each(|it| files.opened(it)),
+        Class::Open => {
+            let read = operation.end.unwrap_or(operation.start);
+            return operation.file.iter().for_each(|it| files.opened(it, read));
+        }
         Class::Write => operation.file.as_ref().map(|it| (it, operation.offset)),
         Class::Transfer => operation.target.as_ref().map(|it| (&it.1, operation.target_offset)),
         _ => None,

@@ -4,14 +4,14 @@ use super::{column, first_rows, left_out, others, rest_of_keys};
 use crate::analysis::findings::{Finding, FindingKind, findings};
 use crate::analysis::keyed::KEYS_MAX;
 use crate::analysis::spread::Spread;
-use crate::analysis::summary::{IoSummary, OfDevice, OfProcess, path_of};
+use crate::analysis::summary::{IoSummary, KeyParts, OfDevice, OfProcess};
 use crate::analysis::tally::Tally;
 use crate::operation::disk;
 use crate::operation::model::ProcessKey;
 use crate::pipeline::Summary;
 use crate::text::errno::ErrnoName;
 use crate::text::escape::shown;
-use crate::text::table::{Cell, Column, Report, Table};
+use crate::text::table::{Cell, Column, Report, Table, UNVERIFIED};
 use crate::units::DevId;
 
 /// What is counted of operations, whatever they are grouped by.
@@ -233,20 +233,36 @@ fn processes(fold: &IoSummary, limit: usize) -> Table {
     tables.table(rows.chain(rest).collect())
 }
 
-/// A path, and in which mounts it is one if they are not the tracer's.
-pub(super) fn file_cells(key: &[u8]) -> Vec<Cell> {
-    let (path, mounts) = path_of(key);
-    let mounts = mounts.and_then(|it| std::str::from_utf8(it).ok()?.parse().ok());
-    vec![Cell::count(mounts), Cell::Name(path.to_vec())]
+/// The columns of a file, with this title.
+pub(super) const fn file_columns(title: &'static str) -> [Column; 3] {
+    [column("mounts", ""), column("unverified", ""), column("path", title)]
+}
+
+/// In which mounts a path is one if they are not the tracer's, whether it may be another file's, and the path.
+pub(super) fn file_cells(key: &[u8]) -> [Cell; 3] {
+    let KeyParts { path, mounts, is_doubtful } = KeyParts::of(key);
+    let path = match is_doubtful {
+        true => Cell::Unverified(path.to_vec()),
+        false => Cell::Name(path.to_vec()),
+    };
+    [Cell::count(mounts.map(|it| it.0.into())), Cell::Flag(is_doubtful), path]
+}
+
+/// The same of files without a name.
+pub(super) const NAMELESS: [Cell; 3] = [Cell::None, Cell::None, Cell::None];
+
+/// The same of the files that have no row of their own.
+pub(super) fn other_files() -> [Cell; 3] {
+    [Cell::None, Cell::None, rest_of_keys()]
 }
 
 fn files(fold: &IoSummary, limit: usize) -> Table {
-    let rows = fold.files.iter().map(|(key, it)| (file_cells(key), it.clone()));
+    let rows = fold.files.iter().map(|(key, it)| (file_cells(key).to_vec(), it.clone()));
     let nameless = Some(&fold.nameless).filter(|it| it.count > 0);
-    let nameless = nameless.map(|it| (vec![Cell::None, Cell::None], it.clone()));
-    let rest = fold.files.others().map(|it| (vec![Cell::None, rest_of_keys()], it.clone()));
+    let nameless = nameless.map(|it| (NAMELESS.to_vec(), it.clone()));
+    let rest = fold.files.others().map(|it| (other_files().to_vec(), it.clone()));
     let rest = rest.into_iter().chain(nameless);
-    let names = [column("mounts", ""), column("path", "file")];
+    let names = file_columns("file");
     let tables = Tallies { key: "files", title: "Files", names: &names, all: &fold.all, limit };
     tables.table(rows.chain(rest).collect())
 }
@@ -279,6 +295,12 @@ fn harmless(bytes: &[u8]) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
+/// A file by its key.
+fn named(key: &[u8]) -> String {
+    let KeyParts { path, is_doubtful, .. } = KeyParts::of(key);
+    harmless(path) + if is_doubtful { UNVERIFIED } else { "" }
+}
+
 fn sentence(finding: &Finding, names: &[(DevId, String)]) -> String {
     let time = seconds(finding.time_ns);
     let of = |all: &u64| percent(finding.time_ns, *all);
@@ -291,7 +313,7 @@ fn sentence(finding: &Finding, names: &[(DevId, String)]) -> String {
         }
         FindingKind::File { file, count, read, written, all_ns } => format!(
             "{}: {time} in {count} operations, {} of the time of all; {read} bytes read, {written} written",
-            harmless(path_of(file).0),
+            named(file),
             of(all_ns)
         ),
         FindingKind::Process { pid, comm, count, all_ns } => format!(
