@@ -5,6 +5,7 @@ mod asynchronous;
 mod block;
 mod fault;
 mod layers;
+mod names;
 mod older;
 mod sharing;
 mod snapshot;
@@ -23,11 +24,10 @@ use super::block::{BlockOptions, BlockTracker, RequestId};
 use super::context::{Context, Followed};
 use super::model::{SyscallOperation, ThreadInfo, Unfinished};
 use super::process::{Process, Scope, Tasks, Thread};
-use super::renaming::Outcome;
 use super::spans::Commits;
 use super::syscall;
 use super::task::Task;
-use super::{Sink, Step, renaming, user};
+use super::{Sink, Step, user};
 use crate::anomaly::{Anomaly, AnomalyKind, Ignored, Ledger};
 use crate::event::syscall_table::{Class, Role};
 use crate::event::task::TaskEvent;
@@ -367,24 +367,6 @@ impl Tracker {
         }
         process.info.user = after;
         sink.step(event.time, &Step::UserChanged(&process.info))
-    }
-
-    /// Open files may have other names after this call.
-    fn follow_names(&mut self, operation: &SyscallOperation) {
-        self.context.names.doubt_since(self.context.losses);
-        match renaming::follow(operation, &mut self.context.names, &self.tasks) {
-            Outcome::Nothing => {}
-            Outcome::Changed(change, span) => self.files.names_changed(&change, span),
-            Outcome::Unknown => {
-                self.ledger.unfollowed += 1;
-                // What was removed keeps a name that was its own; what was renamed has another's.
-                if operation.call.call().class == Class::Rename {
-                    let parts = renaming::last_parts(operation);
-                    self.context.names.doubt_renamed(parts);
-                    self.files.renamed_somewhere(parts);
-                }
-            }
-        }
     }
 
     /// Anything may have happened that was not seen.
