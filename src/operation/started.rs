@@ -128,7 +128,7 @@ mod tests {
     fn programs_are_counted_by_their_paths() {
         let mut started = Started::default();
         for (path, now) in [(Some("/a"), 3), (None, 4), (Some("/a"), 5)] {
-            started.program(path.map(|it| it.into()), KernelTime(now));
+            started.program(path.map(Into::into), KernelTime(now));
         }
         let first = Execs { count: 2, first: KernelTime(3) };
         assert_eq!((started.programs.get(b"/a".as_slice()), started.unnamed), (Some(&first), 1));
