@@ -46,7 +46,8 @@ pub(crate) fn make_place(place: &Path) {
         (0..count).map(|it| format!("{word} {it}\n")).collect::<String>()
     };
     fs::create_dir_all(place.join("tree")).expect("make it");
-    let bytes: Vec<u8> = (0_u32..300_000).map(|it| (it.wrapping_mul(it) >> 7) as u8).collect();
+    let bytes: Vec<u8> =
+        (0_u32..300_000).map(|it| (it.wrapping_mul(it) >> 7).to_le_bytes()[0]).collect();
     let numbers: String = (0..300).map(|it| format!("{}\n", it * 7919 % 101)).collect();
     let hello = "#include <stdio.h>\nint main(void) { puts(\"hello\"); return 0; }\n";
     let makefile = "all: a b c d\na b c d: hello.c\n\tgcc -O1 -o $@ $<\nclean:\n\trm -f a b c d\n";
