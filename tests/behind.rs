@@ -267,7 +267,8 @@ fn a_device_is_a_file_too() {
         recording.assert_whole();
         let requests = recording.requests();
         let mut written = 0;
-        for piece in pieces(&requests, "write") {
+        // An empty write that asks for a flush has no place.
+        for piece in pieces(&requests, "write").filter(|it| it.bytes > 0) {
             assert_eq!(piece.path.as_deref(), Some(path), "{how}: {piece:?}");
             assert_eq!(piece.offset, Some(piece.sector * 512), "{how}: {piece:?}");
             assert_eq!(piece.program.as_deref(), Some("exact"), "{how}: {piece:?}");

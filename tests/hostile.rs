@@ -272,7 +272,7 @@ fn time_namespaces_change_nothing() {
     }
 }
 
-/// Fails if an instance or a probe of somebody else is removed that is called nearly as ours are.
+/// Fails if an instance or a probe of another tool is removed that is called nearly as ours are.
 #[test]
 fn what_others_have_made_in_tracefs_stays() {
     if !can_record(&[]) {

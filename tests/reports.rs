@@ -221,7 +221,7 @@ fn waiting_is_not_file_io() {
             assert!(is_known, "{all}");
             assert!(waited > 600_000_000, "{all}");
         } else {
-            // Of the pipes nobody knows what they are, and that is said.
+            // The types of the pipes are unknown, and the report says so.
             assert!(is_known || kind == "unknown-type", "{all}");
             let notes = report["notes"].as_array().expect("notes");
             let is_said = |it: &Value| it.as_str().is_some_and(|it| it.contains("of unknown type"));

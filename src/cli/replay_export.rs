@@ -83,7 +83,7 @@ impl Directory {
 impl Drop for Directory {
     fn drop(&mut self) {
         if !self.is_kept {
-            // We have made it; whoever sees the rest of it sees that no job is in it.
+            // A rest that cannot be removed has no job in it.
             let _ = self.parent.remove(&self.name);
         }
     }

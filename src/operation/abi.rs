@@ -128,7 +128,7 @@ impl Abi {
         losses == now_losses && now.since(since).is_some_and(|it| it.0 > BEGINNING_NS)
     }
 
-    /// The process has ended. True if it was one of the others and nobody knew. From `off_from` on the ends of calls were no longer
+    /// The process has ended. True if it was one of the others and had not been reported. From `off_from` on the ends of calls were no longer
     /// recorded: then as of a program that runs on.
     pub fn end(&self, now: KernelTime, off_from: KernelTime, now_losses: u32) -> bool {
         let is_other = match self.state {

@@ -265,7 +265,7 @@ pub fn abandon(pending: Pending, now: KernelTime) -> SyscallOperation {
     pending.operation
 }
 
-/// A descriptor that was made by an asynchronous operation, for a file whose name nobody told, or such an object.
+/// A descriptor that was made by an asynchronous operation, for a file whose name is unknown, or such an object.
 pub fn made_elsewhere(
     (fd, object): (Fd, Option<&str>),
     task: Task<'_>,

@@ -8,7 +8,7 @@
 use std::io;
 use std::marker::PhantomData;
 
-use nix::unistd::{getegid, geteuid, getgroups};
+use nix::unistd::{geteuid, getgroups};
 
 use super::user::Identity;
 
@@ -53,7 +53,8 @@ impl FsIdentity {
     /// `EPERM` without `CAP_SETUID` and `CAP_SETGID`.
     pub fn enter(&self) -> io::Result<Entered> {
         let groups = getgroups()?.iter().map(|it| it.as_raw()).collect();
-        let entered = Entered { groups, _of_thread: PhantomData };
+        let before = fs_ids();
+        let entered = Entered { before, groups, _of_thread: PhantomData };
         set_groups(&self.groups)?;
         set_ids(self.user, self.group)?;
         Ok(entered)
@@ -63,6 +64,8 @@ impl FsIdentity {
 /// The thread has another file-system identity; its own one returns with the drop.
 #[derive(Debug)]
 pub struct Entered {
+    /// User and group before.
+    before: (u32, u32),
     groups: Vec<u32>,
     /// Identities are a thread's: the value stays in it.
     _of_thread: PhantomData<*const ()>,
@@ -70,8 +73,8 @@ pub struct Entered {
 
 impl Drop for Entered {
     fn drop(&mut self) {
-        // The effective IDs are always allowed (setfsuid(2)); with fewer groups than before the thread may do less, not more.
-        let _ = set_ids(geteuid().as_raw(), getegid().as_raw());
+        // The identity before, which may itself be another user's. With fewer groups than before the thread may do less, not more.
+        let _ = set_ids(self.before.0, self.before.1);
         let _ = set_groups(&self.groups);
     }
 }
@@ -89,12 +92,17 @@ fn set_ids(user: u32, group: u32) -> io::Result<()> {
     unsafe { libc::setfsgid(group) };
     // SAFETY: a number only.
     unsafe { libc::setfsuid(user) };
-    // Neither reports a failure; -1 changes nothing and returns the identity.
+    // Neither reports a failure.
+    if fs_ids() == (user, group) { Ok(()) } else { Err(io::ErrorKind::PermissionDenied.into()) }
+}
+
+/// The user and group of the thread's file-system identity: -1 changes nothing and returns the identity.
+fn fs_ids() -> (u32, u32) {
     // SAFETY: a number only.
-    let is_user = unsafe { libc::setfsuid(u32::MAX) }.cast_unsigned() == user;
+    let user = unsafe { libc::setfsuid(u32::MAX) };
     // SAFETY: a number only.
-    let is_group = unsafe { libc::setfsgid(u32::MAX) }.cast_unsigned() == group;
-    if is_user && is_group { Ok(()) } else { Err(io::ErrorKind::PermissionDenied.into()) }
+    let group = unsafe { libc::setfsgid(u32::MAX) };
+    (user.cast_unsigned(), group.cast_unsigned())
 }
 
 #[cfg(test)]
@@ -124,6 +132,11 @@ mod tests {
             File::create_new(dir.path().join("own")).expect("its directory");
         }
         File::open(&secret).expect("root may");
+        {
+            let _nobody = nobody.enter().expect("root may");
+            drop(nobody.enter().expect("once more"));
+            assert!(File::open(&secret).is_err(), "an inner identity gives root's back");
+        }
         let own = dir.path().join("own").metadata().expect("it is there");
         assert_eq!((own.uid(), own.gid()), (65534, 65534));
         assert_eq!(getgroups().expect("groups"), before);

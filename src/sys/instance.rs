@@ -191,7 +191,7 @@ pub fn remove_stale(tracefs: &Tracefs) -> io::Result<usize> {
     let mut removed = 0;
     for entry in fs::read_dir(all)?.flatten() {
         let is_ours = owner(&entry.file_name().to_string_lossy()).is_some();
-        // Whoever else may make instances has made it.
+        // Another process that may make instances has made it.
         let is_theirs =
             entry.metadata().is_ok_and(|it| it.uid() != nix::unistd::geteuid().as_raw());
         // Locked as long as its tracer lives.

@@ -91,7 +91,7 @@ pub fn keep(formats: Formats) -> io::Result<PathBuf> {
 
 /// The directory, which is made if it is missing: root's alone to write, everybody's to read.
 fn open_own(path: &Path) -> io::Result<OutputDirectory> {
-    let (parent, name) = OutputDirectory::parent_of(path, &Users::nobody())?;
+    let (parent, name) = OutputDirectory::parent_of(path, &Users::none())?;
     let directory = match parent.make_own(&name) {
         Err(it) if it.kind() == io::ErrorKind::AlreadyExists => parent.open_own(&name)?,
         made => made?,

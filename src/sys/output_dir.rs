@@ -22,7 +22,7 @@ use std::sync::Arc;
 use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, RenameFlags, openat, renameat, renameat2};
-use nix::sys::stat::{FileStat, Mode, fstatat, mkdirat};
+use nix::sys::stat::{FileStat, Mode, fstat, fstatat, mkdirat};
 use nix::unistd::{Gid, Uid, UnlinkatFlags, fchownat, geteuid, unlinkat};
 
 use super::fs_identity::{Entered, FsIdentity};
@@ -47,13 +47,13 @@ impl Users {
         Self { caller: FsIdentity::sudo_caller(), program: None }
     }
 
-    /// The same, and the user as whom a program is started.
+    /// The same, and the user of the started program.
     pub fn with_program(user: Option<&Identity>) -> Self {
         Self { program: user.map(FsIdentity::of), ..Self::caller() }
     }
 
     /// No other user: only what is root's own.
-    pub fn nobody() -> Self {
+    pub fn none() -> Self {
         Self::default()
     }
 }
@@ -62,7 +62,7 @@ impl Users {
 #[derive(Clone, Debug)]
 pub struct OutputDirectory {
     held: Arc<OwnedFd>,
-    /// As whom files are made in it, if not as this process.
+    /// The user who makes files in it, if not this process.
     user: Option<FsIdentity>,
     /// Who gets what this process makes in it.
     owner: Option<FsIdentity>,
@@ -82,7 +82,10 @@ impl OutputDirectory {
             Ok(held) => {
                 return Ok(Self { held: Arc::new(held), user: None, owner: users.caller.clone() });
             }
-            Err(error) if is_refused(&error) => error,
+            // A file server may refuse root, and not the user.
+            Err(error) if is_refused(&error) || error.kind() == io::ErrorKind::PermissionDenied => {
+                error
+            }
             Err(error) => return Err(error),
         };
         for user in users.caller.iter().chain(&users.program) {
@@ -186,13 +189,20 @@ impl OutputDirectory {
         at.create(path.file_name().unwrap_or_default())
     }
 
-    /// Opens a file of a directory that nobody else writes to, at its end; makes it if it is not there.
+    /// Opens a regular file at its end; makes it if it is not there. A FIFO in its place is not waited for.
     ///
     /// # Errors
     ///
-    /// Those of `openat(2)`.
+    /// `InvalidInput`: it is no regular file, or has another name as well; those of `openat(2)`.
     pub fn append(&self, name: &OsStr) -> io::Result<File> {
-        self.open_file(name, OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_APPEND)
+        let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_APPEND | OFlag::O_NONBLOCK;
+        let file = self.open_file(name, flags)?;
+        let found = file.metadata()?;
+        if found.is_file() && found.nlink() == 1 {
+            return Ok(file);
+        }
+        let why = "it is no regular file with one name";
+        Err(io::Error::new(io::ErrorKind::InvalidInput, why))
     }
 
     fn open_file(&self, name: &OsStr, flags: OFlag) -> io::Result<File> {
@@ -243,7 +253,7 @@ impl OutputDirectory {
             let _as = self.enter()?;
             openat(&*self.held, one_step(name)?, flags, Mode::empty())?
         };
-        let owner = nix::sys::stat::fstat(&held)?.st_uid;
+        let owner = fstat(&held)?.st_uid;
         let own = self.user.as_ref().map_or(geteuid().as_raw(), FsIdentity::user);
         if owner != own {
             let why = format!("it belongs to user {owner}");
@@ -312,14 +322,32 @@ impl OutputDirectory {
         give(self.held.as_fd(), one_step(name)?, ids, LEVELS_MAX)
     }
 
-    /// Removes what has this name, and all below it.
+    /// Removes what has this name, and all below it in the same file system. Below a directory of the user who gets the files of this
+    /// one, it is removed as that user.
     ///
     /// # Errors
     ///
-    /// Those of `unlinkat(2)`.
+    /// Those of `unlinkat(2)`; `CrossesDevices`: something is mounted there.
     pub fn remove(&self, name: &OsStr) -> io::Result<()> {
         let _as = self.enter()?;
-        remove(self.held.as_fd(), one_step(name)?, LEVELS_MAX)
+        let at = self.held.as_fd();
+        match unlinkat(at, one_step(name)?, UnlinkatFlags::NoRemoveDir) {
+            Err(Errno::EISDIR) => {}
+            done => return Ok(done?),
+        }
+        let place =
+            openat(at, name, OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC, Mode::empty())?;
+        let found = fstat(&place)?;
+        if found.st_dev != fstat(at)?.st_dev {
+            return Err(io::ErrorKind::CrossesDevices.into());
+        }
+        let owner = self.owner.as_ref().filter(|it| it.user() == found.st_uid);
+        {
+            let _as = owner.map(FsIdentity::enter).transpose()?;
+            // What was looked at, whatever has its name by now.
+            remove_below(&open_below(place.as_fd(), OsStr::new("."))?, found.st_dev, LEVELS_MAX)?;
+        }
+        Ok(unlinkat(at, name, UnlinkatFlags::RemoveDir)?)
     }
 
     /// Removes an empty directory.
@@ -450,17 +478,25 @@ fn give(at: BorrowedFd<'_>, name: &OsStr, ids: (Uid, Gid), levels: u32) -> io::R
     Ok(fchownat(at, name, Some(ids.0), Some(ids.1), AtFlags::AT_SYMLINK_NOFOLLOW)?)
 }
 
-fn remove(at: BorrowedFd<'_>, name: &OsStr, levels: u32) -> io::Result<()> {
-    match unlinkat(at, name, UnlinkatFlags::NoRemoveDir) {
-        Err(Errno::EISDIR) => {}
-        done => return Ok(done?),
-    }
-    let directory = open_below(at, name)?;
+/// Removes all that is in a directory of this file system.
+fn remove_below(directory: &OwnedFd, device: u64, levels: u32) -> io::Result<()> {
     let left = levels.checked_sub(1).ok_or(Errno::ELOOP)?;
-    for inside in names(directory.try_clone()?)? {
-        remove(directory.as_fd(), &inside, left)?;
+    for name in names(directory.try_clone()?)? {
+        match unlinkat(directory, name.as_os_str(), UnlinkatFlags::NoRemoveDir) {
+            Err(Errno::EISDIR) => {}
+            done => {
+                done?;
+                continue;
+            }
+        }
+        let inside = open_below(directory.as_fd(), &name)?;
+        if fstat(&inside)?.st_dev != device {
+            return Err(io::ErrorKind::CrossesDevices.into());
+        }
+        remove_below(&inside, device, left)?;
+        unlinkat(directory, name.as_os_str(), UnlinkatFlags::RemoveDir)?;
     }
-    Ok(unlinkat(at, name, UnlinkatFlags::RemoveDir)?)
+    Ok(())
 }
 
 #[cfg(test)]

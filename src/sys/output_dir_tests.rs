@@ -9,7 +9,7 @@ const OTHER: u32 = 65534;
 /// The error of opening, as text.
 #[track_caller]
 fn refused(path: &Path) -> String {
-    let error = OutputDirectory::open(path, &Users::nobody()).expect_err("it is refused");
+    let error = OutputDirectory::open(path, &Users::none()).expect_err("it is refused");
     assert!(is_refused(&error), "{error}");
     error.to_string()
 }
@@ -27,7 +27,7 @@ fn steps_of_other_users_are_refused() {
     let dir = tempfile::tempdir().expect("a directory");
     let (above, below) = (dir.path().join("above"), dir.path().join("above/below"));
     fs::create_dir_all(&below).expect("space");
-    let open = || OutputDirectory::open(&below, &Users::nobody());
+    let open = || OutputDirectory::open(&below, &Users::none());
     open().expect("all of it is root's");
     chown(&above, Some(OTHER), None).expect("given away");
     assert!(refused(&below).contains("above belongs to user 65534, and root writes nothing"));
@@ -40,7 +40,7 @@ fn steps_of_other_users_are_refused() {
     mode(&above, 0o1777);
     open().expect("nobody else can exchange it");
     symlink("below", above.join("link")).expect("a link");
-    OutputDirectory::open(&above.join("link"), &Users::nobody()).expect("root's own link");
+    OutputDirectory::open(&above.join("link"), &Users::none()).expect("root's own link");
     nix::unistd::fchownat(
         nix::fcntl::AT_FDCWD,
         &above.join("link"),
@@ -87,7 +87,7 @@ fn in_a_users_directory_that_user_writes() {
 #[test]
 fn what_was_there_stays() {
     let dir = tempfile::tempdir().expect("a directory");
-    let directory = OutputDirectory::open(dir.path(), &Users::nobody()).expect("own");
+    let directory = OutputDirectory::open(dir.path(), &Users::none()).expect("own");
     fs::write(dir.path().join("file"), "kept").expect("space");
     fs::create_dir(dir.path().join("full")).expect("space");
     fs::write(dir.path().join("full/file"), "").expect("space");
@@ -107,7 +107,7 @@ fn what_was_there_stays() {
     for name in ["", ".", "..", "full/file", "/"].map(OsStr::new) {
         assert!(directory.create(name).is_err(), "{name:?}");
     }
-    let mut new = NewFile::create(&dir.path().join("new"), &Users::nobody()).expect("own");
+    let mut new = NewFile::create(&dir.path().join("new"), &Users::none()).expect("own");
     fs::rename(dir.path().join("file"), dir.path().join("new")).expect("exchanged");
     new.is_kept = false;
     drop(new);
@@ -115,4 +115,42 @@ fn what_was_there_stays() {
     symlink(dir.path(), dir.path().join("full/up")).expect("a link");
     directory.remove(OsStr::new("full")).expect("own");
     assert!(dir.path().join("new").exists() && !dir.path().join("full").exists());
+}
+
+/// Fails if root's rights remove something below a directory that was given to another user.
+#[test]
+fn below_a_users_directory_that_user_removes() {
+    if !geteuid().is_root() {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let other = Identity::of_number(OTHER).expect("it is known").expect("there is one");
+    let users = Users { caller: Some(FsIdentity::of(&other)), program: None };
+    let parent = OutputDirectory::open(dir.path(), &users).expect("root's own");
+    let own = parent.make_directory(OsStr::new("own")).expect("a new one");
+    own.make_below(Path::new("a/b")).expect("a new file");
+    parent.remove(OsStr::new("own")).expect("all of it is the user's");
+    assert!(!dir.path().join("own").exists());
+
+    parent.make_directory(OsStr::new("exchanged")).expect("a new one");
+    let roots = dir.path().join("exchanged/roots");
+    fs::create_dir(&roots).expect("root may");
+    fs::write(roots.join("file"), "").expect("root may");
+    assert!(parent.remove(OsStr::new("exchanged")).is_err());
+    assert!(roots.join("file").exists());
+}
+
+/// Fails if lines are added to a file that has another name, too, or if a FIFO holds its writer up.
+#[test]
+fn lines_are_added_to_own_files_only() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let held = OutputDirectory::open(dir.path(), &Users::none()).expect("our own");
+    for _ in 0..2 {
+        held.append(OsStr::new("own")).expect("a file");
+    }
+    fs::hard_link(dir.path().join("own"), dir.path().join("second")).expect("a link");
+    nix::unistd::mkfifo(&dir.path().join("fifo"), Mode::S_IRWXU).expect("a FIFO");
+    for name in ["own", "fifo"] {
+        assert!(held.append(OsStr::new(name)).is_err(), "{name}");
+    }
 }

@@ -12,8 +12,12 @@ use std::path::{Component, Path, PathBuf};
 
 use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::Mode;
+use nix::sys::statfs::{FsType, fstatfs};
 
 use super::files::is_of_kernel;
+
+/// `PIPEFS_MAGIC` (`include/uapi/linux/magic.h`): pipes without a name. A FIFO lies in the file system of its name.
+const PIPES: FsType = FsType(0x5049_5045);
 
 /// Finds a regular file of a file system that is not the kernel's own (there an open or close may have effects: `free_buffer` of
 /// tracefs empties a ring), and nothing else. It is not opened: it can only be asked what it is, and opened later.
@@ -43,7 +47,7 @@ pub fn open_named(path: &Path) -> io::Result<File> {
         return open_found(&place, 0);
     }
     // A pipe that our caller has made (`/dev/stdin`, `<(…)` of a shell) has no name: to open it once more never waits.
-    if kind.is_fifo() && path.canonicalize().is_err() {
+    if kind.is_fifo() && fstatfs(&place)?.filesystem_type() == PIPES {
         return File::open(own_path(&place));
     }
     let what = match () {

@@ -5,24 +5,26 @@
 //! one. What the terminal sends to its foreground (Ctrl-C, Ctrl-\\, Ctrl-Z, a new size) comes to the tracer, which passes it on to the
 //! process group of the program.
 
-use std::fs;
 use std::io;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;
 
-/// Absent before Linux 6.2: such a kernel always allows it.
-const SETTING: &str = "/proc/sys/dev/tty/legacy_tiocsti";
-
 /// The process group to which signals are passed on.
 static GROUP: AtomicI32 = AtomicI32::new(0);
 
-/// True if this process has a terminal, and the kernel lets programs type into theirs.
-pub(super) fn takes_keys() -> bool {
-    let is_closed = fs::read_to_string(SETTING).is_ok_and(|it| it.trim() == "0");
+/// True if this process has a terminal. `dev.tty.legacy_tiocsti` = 0 does not end all ways to type into it: before Linux 6.7
+/// `TIOCLINUX` on a console can paste, too.
+pub(super) fn has_terminal() -> bool {
     let flags = OFlag::O_RDONLY | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
-    !is_closed && open("/dev/tty", flags, Mode::empty()).is_ok()
+    open("/dev/tty", flags, Mode::empty()).is_ok()
+}
+
+/// The program has ended: its number may soon be another process group's.
+pub(super) fn pass_on_no_more() {
+    // ORDERING: Relaxed: a handler runs in this thread or reads it at most once more.
+    GROUP.store(0, Ordering::Relaxed);
 }
 
 /// From now on the signals of job control go to this process group as well.
@@ -67,8 +69,11 @@ extern "C" fn suspended(_: libc::c_int) {
 }
 
 fn to_group(signal: libc::c_int) {
-    // ORDERING: Relaxed: written before the handlers were there.
+    // ORDERING: Relaxed: one number, written before the handlers were there, and 0 when the program has ended.
     let group = GROUP.load(Ordering::Relaxed);
+    if group == 0 {
+        return;
+    }
     // SAFETY: plain numbers. The group may have ended; then there is nothing to pass on.
     unsafe { libc::kill(-group, signal) };
 }

@@ -122,7 +122,7 @@ fn make(directory: &Path) -> io::Result<bool> {
 
 /// Locks the directory, which is ours alone, or one where nobody else can replace what we put there.
 fn lock(directory: &Path, is_ours: bool) -> io::Result<(OutputDirectory, Flock<File>)> {
-    let held = OutputDirectory::open(directory, &Users::nobody())?;
+    let held = OutputDirectory::open(directory, &Users::none())?;
     let opened = held.readable()?;
     let found = opened.metadata()?;
     let (mode, owner) = (found.permissions().mode(), found.uid());

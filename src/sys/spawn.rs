@@ -97,7 +97,7 @@ pub fn hold(command: &[OsString], user: Option<&Identity>) -> io::Result<Held> {
         })?;
     let mut pointers: Vec<*const libc::c_char> = argv.iter().map(|it| it.as_ptr()).collect();
     pointers.push(std::ptr::null());
-    let is_apart = user.is_some() && session::takes_keys();
+    let is_apart = user.is_some() && session::has_terminal();
     let (wait, go) = pipe2(OFlag::O_CLOEXEC)?;
     let (failure, report) = pipe2(OFlag::O_CLOEXEC)?;
     // SAFETY: this process has one thread (this function's contract), so the child may do anything that it may.
@@ -225,12 +225,33 @@ impl Running {
         Ok(unsafe { info.si_pid() } != 0)
     }
 
+    /// Waits for its end, and leaves its status.
+    fn wait_for_end(&self) -> io::Result<()> {
+        let pid = libc::id_t::try_from(self.pid.as_raw()).map_err(io::Error::other)?;
+        loop {
+            // SAFETY: a null pointer asks for no information.
+            let code = unsafe {
+                libc::waitid(libc::P_PID, pid, std::ptr::null_mut(), libc::WEXITED | libc::WNOWAIT)
+            };
+            let error = io::Error::last_os_error();
+            if code == 0 {
+                return Ok(());
+            }
+            if error.kind() != io::ErrorKind::Interrupted {
+                return Err(error);
+            }
+        }
+    }
+
     /// Waits for its end and takes its status.
     ///
     /// # Errors
     ///
     /// Those of `waitpid(2)`.
     pub fn reap(self) -> io::Result<Ended> {
+        // No other process gets the number of a zombie.
+        self.wait_for_end()?;
+        session::pass_on_no_more();
         loop {
             // nix cannot name real-time signals, by which a program may die as well.
             let mut status = 0;

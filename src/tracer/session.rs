@@ -398,7 +398,7 @@ fn follow(
     Ok(())
 }
 
-/// Births and names first, so that whoever is seen is known; then what takes all of it; then the rest.
+/// Births and names first, so that each thread that is seen is known; then what takes all of it; then the rest.
 fn switch_on(
     (drained, source): (Vec<Stream>, &dyn Source),
     start: impl FnOnce((Vec<Stream>, Vec<(RingOf, File)>)) -> Result<Threads, TracerError>,

@@ -14,7 +14,7 @@ pub(crate) struct Line<'a> {
     pub script: &'a str,
     /// Without this program there is nothing to run.
     pub program: Option<&'a str>,
-    /// Processes are left that nobody waits for.
+    /// Processes are left that no process waits for.
     pub leaves: bool,
 }
 

@@ -128,7 +128,7 @@ pub(super) fn decoration(text: &[u8]) -> Option<Decoration<'_>> {
     text.get(start + 1..decoration_end(text, start)?)
 }
 
-/// True if something stands behind what a number is decorated with: old versions of strace did not escape a `>` in a name, which
+/// True if text follows the decoration of a number: old versions of strace did not escape a `>` in a name, which
 /// then seems to end there.
 pub(super) fn is_cut_off(text: &[u8]) -> bool {
     let is_word = |it: &u8| it.is_ascii_alphanumeric() || b"_-".contains(it);

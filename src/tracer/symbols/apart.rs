@@ -31,7 +31,7 @@ pub(in super::super) const BOUNDS: Bounds = Bounds {
 ///
 /// # Errors
 ///
-/// Nobody has asked, the rights cannot be given up, nobody listens any more.
+/// There is no question, the rights cannot be given up, the reader of the answer is gone.
 pub fn answer() -> io::Result<()> {
     helper::limit(&BOUNDS)?;
     let (question, socket) = helper::asked()?;

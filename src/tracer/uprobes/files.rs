@@ -61,7 +61,7 @@ pub(super) fn probed(ground: Ground<'_>, wanted: &[CallId], patience: &mut Patie
     files
 }
 
-/// The files by whom they are trusted with: one question is about files of one owner, so that no file can tell lies about one of
+/// The files by owner: one question is about files of one owner, so that no file can tell lies about one of
 /// another owner. Root's come first.
 fn found(ground: Ground<'_>, left_out: &mut usize) -> Vec<VecDeque<Found>> {
     let mut seen = BTreeSet::new();
