@@ -42,7 +42,8 @@ pub struct Name<'a> {
 }
 
 impl<'a> Name<'a> {
-    fn of(path: &'a FilePath) -> Self {
+    /// The name that a path is.
+    pub fn of(path: &'a FilePath) -> Self {
         Self { path: &path.bytes, mounts: path.mounts, is_doubtful: path.source.is_doubtful() }
     }
 

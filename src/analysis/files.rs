@@ -9,11 +9,11 @@ use super::done::{Done, Name};
 use super::keyed::Keyed;
 use super::names::ProcessNames;
 use super::spread::Spread;
-use super::summary::file_key;
+use super::summary::{file_key, place_of};
 use super::tally::Tally;
 use crate::event::syscall_table::Class;
 use crate::operation::io_class::IoClass;
-use crate::operation::model::{Given, Mounts, Named, ProcessKey, SyscallOperation};
+use crate::operation::model::{Given, Named, ProcessKey, SyscallOperation};
 use crate::operation::renaming::exchanges;
 use crate::operation::{Sink, Step};
 use crate::units::{KernelTime, Pid};
@@ -228,13 +228,6 @@ impl Default for Files {
 }
 
 impl Files {
-    fn place(&mut self, name: &Name<'_>) -> usize {
-        match name.mounts {
-            Mounts::OWN => self.files.place(name.path, || name.path.to_vec()),
-            _ => self.files.place(file_key(name).as_slice(), || file_key(name)),
-        }
-    }
-
     fn done(&mut self, done: &Done<'_>) {
         match &done.name {
             Some(name) => self.on_file(name, done, done.sides()),
@@ -258,7 +251,7 @@ impl Files {
     }
 
     fn on_file(&mut self, name: &Name<'_>, done: &Done<'_>, moved: [u64; 2]) {
-        let place = self.place(name);
+        let place = place_of(&mut self.files, name);
         let key = (done.process, place);
         let names = &mut self.names;
         let by = self.by_process.row(&key, || {

@@ -39,7 +39,7 @@ pub enum FindingKind {
     },
     /// Most of the time is that of one file.
     File {
-        /// Its key ([`super::summary::path_of`]).
+        /// Its key ([`super::summary::KeyParts`]).
         file: Vec<u8>,
         /// Operations on it.
         count: u64,

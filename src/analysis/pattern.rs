@@ -20,12 +20,12 @@ use self::stream::Stream;
 use super::done::{Done, Name};
 use super::keyed::Keyed;
 use super::names::ProcessNames;
-use super::summary::file_key;
+use super::summary::{file_key, place_of};
 use crate::event::block::RequestOp;
 use crate::event::{FileStat, syscall_table};
 use crate::operation::behind::{Behind, FileKey, Piece};
 use crate::operation::block::{BlockRequest, BlockStep, Ending};
-use crate::operation::model::{Mounts, OpenFile, ProcessKey};
+use crate::operation::model::{OpenFile, ProcessKey};
 use crate::operation::{Sink, Step};
 use crate::units::{DevId, KernelTime, Pid, SECTOR_BYTES};
 
@@ -132,7 +132,7 @@ impl Patterns {
         }
         self.untold += u64::from(done.class == Transfer && done.target.is_none());
         if let Some(name) = &done.target {
-            let file = StreamFile::Named(self.place(name));
+            let file = StreamFile::Named(place_of(&mut self.files, name));
             let row = self.row(done, (file, Direction::Write));
             let there = Access { offset: done.target_offset, ..access };
             row.stream.add(there, asked, done.errno.is_some());
@@ -154,7 +154,7 @@ impl Patterns {
             return None;
         }
         match (name, file) {
-            (Some(name), _) => Some(StreamFile::Named(self.place(name))),
+            (Some(name), _) => Some(StreamFile::Named(place_of(&mut self.files, name))),
             (None, Some(file)) if stat.is_some() || offset.is_some() => {
                 Some(StreamFile::Nameless(file.id))
             }
@@ -162,13 +162,6 @@ impl Patterns {
                 self.untold += 1;
                 None
             }
-        }
-    }
-
-    fn place(&mut self, name: &Name<'_>) -> usize {
-        match name.mounts {
-            Mounts::OWN => self.files.place(name.path, || name.path.to_vec()),
-            _ => self.files.place(file_key(name).as_slice(), || file_key(name)),
         }
     }
 
@@ -224,8 +217,7 @@ impl Patterns {
             if let Some(path) = file.as_ref().and_then(|it| it.path.as_ref())
                 && row.name.is_none()
             {
-                let name = Name { path: &path.bytes, mounts: path.mounts, is_doubtful: false };
-                row.name = Some(file_key(&name));
+                row.name = Some(file_key(&Name::of(path)));
             }
             let on_device = access(piece.sector, piece.nr_sector, Some(piece.queued.time));
             let in_file = Access { offset: *offset, ..on_device };

@@ -43,22 +43,54 @@ pub struct OfDevice {
     pub device: Spread,
 }
 
-/// The key of a file: its path, and if that is not one of the tracer's mounts, a 0 and their number behind it.
+/// The key of a file: its path; if that is not one of the tracer's mounts, a 0 and their number behind it; if the name is
+/// doubtful, a second 0. So a doubtful name has a row of its own, and counts to no file that certainly has the name.
 pub fn file_key(name: &Name<'_>) -> Vec<u8> {
-    let mut key = name.path.to_vec();
-    if name.mounts != Mounts::OWN {
-        key.push(0);
-        key.extend(name.mounts.0.to_string().bytes());
-    }
-    key
+    let mounts = (name.mounts != Mounts::OWN).then_some(name.mounts);
+    KeyParts { path: name.path, mounts, is_doubtful: name.is_doubtful }.key()
 }
 
-/// Path and mounts of such a key; the tracer's own are `None`.
-pub fn path_of(key: &[u8]) -> (&[u8], Option<&[u8]>) {
-    match key.iter().position(|it| *it == 0) {
-        Some(place) => (key.get(..place).unwrap_or_default(), key.get(place + 1..)),
-        None => (key, None),
+/// What such a key says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyParts<'a> {
+    /// The path.
+    pub path: &'a [u8],
+    /// In which mounts, if they are not the tracer's.
+    pub mounts: Option<Mounts>,
+    /// It may be another file's name.
+    pub is_doubtful: bool,
+}
+
+impl<'a> KeyParts<'a> {
+    /// Those of a key.
+    pub fn of(key: &'a [u8]) -> Self {
+        let mut parts = key.splitn(3, |it| *it == 0);
+        let path = parts.next().unwrap_or_default();
+        let number = parts.next().and_then(|it| std::str::from_utf8(it).ok()?.parse().ok());
+        Self { path, mounts: number.map(Mounts), is_doubtful: parts.next().is_some() }
     }
+
+    /// The key.
+    pub fn key(&self) -> Vec<u8> {
+        let mut key = self.path.to_vec();
+        if self.mounts.is_some() || self.is_doubtful {
+            key.push(0);
+            key.extend(self.mounts.iter().flat_map(|it| it.0.to_string().into_bytes()));
+        }
+        if self.is_doubtful {
+            key.push(0);
+        }
+        key
+    }
+}
+
+/// The number of the row of a file with this name.
+pub fn place_of<V: Default>(files: &mut Keyed<Vec<u8>, V>, name: &Name<'_>) -> usize {
+    if name.mounts == Mounts::OWN && !name.is_doubtful {
+        return files.place(name.path, || name.path.to_vec());
+    }
+    let key = file_key(name);
+    files.place(key.as_slice(), || key.clone())
 }
 
 /// Asynchronous operations without a result: they are in no other sum.
@@ -137,10 +169,8 @@ impl IoSummary {
     }
 
     fn on_file(&mut self, name: &Name<'_>, done: &Done<'_>, read: u64, written: u64) {
-        let row = match name.mounts {
-            Mounts::OWN => self.files.row(name.path, || name.path.to_vec()),
-            _ => self.files.row(file_key(name).as_slice(), || file_key(name)),
-        };
+        let place = place_of(&mut self.files, name);
+        let row = self.files.at(place);
         row.add_side(done, read, written);
         row.doubtful += u64::from(name.is_doubtful);
     }
@@ -179,5 +209,23 @@ impl Sink for IoSummary {
             _ => self.names.look(step),
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_says_path_mounts_and_doubt() {
+        for mounts in [Mounts::OWN, Mounts(7), Mounts::UNKNOWN] {
+            for is_doubtful in [false, true] {
+                let key = file_key(&Name { path: b"/a", mounts, is_doubtful });
+                let mounts = (mounts != Mounts::OWN).then_some(mounts);
+                assert_eq!(KeyParts::of(&key), KeyParts { path: b"/a", mounts, is_doubtful });
+                assert_eq!(KeyParts::of(&key).key(), key);
+            }
+        }
+        assert_eq!(file_key(&Name { path: b"/a", mounts: Mounts::OWN, is_doubtful: false }), b"/a");
     }
 }

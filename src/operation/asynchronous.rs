@@ -18,7 +18,8 @@ use rustc_hash::FxHashMap;
 
 use super::fd_table::Description;
 use super::model::{OpenFile, ProcessKey, ThreadKey};
-use crate::event::async_table::Opcode;
+use crate::event::async_table::{Interface, Opcode};
+use crate::event::syscall_table::Class;
 use crate::units::{CpuId, Fd, KernelTime, Pid, Tid};
 
 /// One asynchronous operation.
@@ -79,11 +80,27 @@ impl AsyncOperation {
         }
     }
 
+    /// True if another thread than the one that asked for it may write its bytes to a file. (`io_submit` hands them over itself.)
+    fn hands_over(&self) -> bool {
+        let is_write = matches!(self.opcode.class(), Class::Write | Class::Pipe);
+        is_write && self.opcode.interface == Interface::IoUring
+    }
+
     /// Bytes that were moved; `None` if it moves none.
     pub fn bytes(&self) -> Option<u64> {
         let last = self.result.and_then(|it| u64::try_from(it).ok()).unwrap_or(0);
         let is_over = self.result.is_some() && self.opcode.has_bytes();
         is_over.then(|| self.bytes_before.saturating_add(last))
+    }
+}
+
+/// Takes one off a count that stands as long as it is not 0.
+fn one_less(counts: &mut FxHashMap<ProcessKey, usize>, process: ProcessKey) {
+    if let Some(count) = counts.get_mut(&process) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(&process);
+        }
     }
 }
 
@@ -142,6 +159,8 @@ pub struct InFlight {
     by_data: FxHashMap<(u64, u64), VecDeque<Key>>,
     /// How many there are of each process that has some.
     of_process: FxHashMap<ProcessKey, usize>,
+    /// The same of those that workers may do, and that hand bytes over to a file.
+    writes: FxHashMap<ProcessKey, usize>,
 }
 
 impl InFlight {
@@ -160,6 +179,9 @@ impl InFlight {
         let replaced = self.end(key);
         self.by_data.entry((flight.ring, flight.operation.user_data)).or_default().push_back(key);
         *self.of_process.entry(flight.operation.process).or_default() += 1;
+        if flight.operation.hands_over() {
+            *self.writes.entry(flight.operation.process).or_default() += 1;
+        }
         self.flights.insert(key, flight);
         replaced
     }
@@ -181,13 +203,16 @@ impl InFlight {
                 self.by_data.remove(&data);
             }
         }
-        if let Some(count) = self.of_process.get_mut(&flight.operation.process) {
-            *count -= 1;
-            if *count == 0 {
-                self.of_process.remove(&flight.operation.process);
-            }
+        one_less(&mut self.of_process, flight.operation.process);
+        if flight.operation.hands_over() {
+            one_less(&mut self.writes, flight.operation.process);
         }
         Some(flight)
+    }
+
+    /// True if a worker of io_uring may write what the process has handed over.
+    pub fn has_writes(&self, process: ProcessKey) -> bool {
+        self.writes.contains_key(&process)
     }
 
     /// Takes out all of a process, oldest first.

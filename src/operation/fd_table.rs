@@ -96,11 +96,8 @@ impl Description {
 
     /// It has another name from now on.
     pub fn rename(&self, bytes: Vec<u8>) {
-        let old = self.file();
-        let mounts = old.path.as_ref().map_or(Mounts::OWN, |it| it.mounts);
-        let path = Some(FilePath { bytes, source: PathSource::Renamed, mounts });
-        let first_path = old.first_path().cloned();
-        self.file.replace(Rc::new(OpenFile { path, first_path, ..copy(&old) }));
+        let renamed = self.file().renamed(bytes);
+        self.file.replace(Rc::new(renamed));
     }
 
     /// What a `/proc` snapshot says about a file that was open before: its name, and its position if nobody moved it
@@ -241,6 +238,13 @@ pub struct Seen {
 }
 
 impl OpenFile {
+    /// The same under another name.
+    pub fn renamed(&self, bytes: Vec<u8>) -> Self {
+        let mounts = self.path.as_ref().map_or(Mounts::OWN, |it| it.mounts);
+        let path = Some(FilePath { bytes, source: PathSource::Renamed, mounts });
+        Self { path, first_path: self.first_path().cloned(), ..copy(self) }
+    }
+
     /// The same, if it is the same: its name may be another file's.
     pub fn doubtful(&self) -> Self {
         let path = self.path.clone();

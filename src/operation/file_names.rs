@@ -243,8 +243,9 @@ impl FileNames {
         here.chain(self.range_below(path)).any(|it| it.1.iter().any(told))
     }
 
-    /// A call has changed names. The places of processes must have followed it before.
-    pub fn follow(&mut self, change: &Change, span: Span) {
+    /// A call has changed names. The places of processes must have followed it before. False if it has changed none: both are
+    /// names of one file.
+    pub fn follow(&mut self, change: &Change, span: Span) -> bool {
         self.changed = self.changed.max(span.end);
         if self.is_elsewhere {
             self.doubt_elsewhere(change);
@@ -259,20 +260,19 @@ impl FileNames {
                 self.forget_directories_like(&spot.path);
             }
             Change::Renamed { from, to, exchange } => {
-                // Two names of one file: rename(2) does nothing.
-                if !self.is_same_file(from, to) {
-                    self.rename(from, to, *exchange, span);
+                // Two names of one file: rename(2) does nothing, and both stay.
+                let inode = self.inode(from);
+                let is_one = inode.is_some() && inode == self.inode(to);
+                if is_one || self.is_same_file(from, to) {
+                    return false;
                 }
+                self.rename(from, to, *exchange, span);
             }
         }
+        true
     }
 
     fn rename(&mut self, from: &Spot, to: &Spot, exchange: bool, span: Span) {
-        // rename(2): of two names of one file both stay.
-        let inode = self.inode(from);
-        if inode.is_some() && inode == self.inode(to) {
-            return;
-        }
         let doubtful = [(from, true), (to, exchange)];
         for (spot, with_below) in doubtful.into_iter().filter(|it| !it.0.sure) {
             let name = last(&spot.path).to_vec();
@@ -527,7 +527,7 @@ fn is_within(description: &Description, mounts: Mounts) -> bool {
 }
 
 /// The name as the kernel tells it.
-fn shown(path: &[u8], deleted: bool) -> Vec<u8> {
+pub(super) fn shown(path: &[u8], deleted: bool) -> Vec<u8> {
     [path, if deleted { DELETED } else { b"" }].concat()
 }
 
@@ -565,6 +565,11 @@ impl Change {
             Self::Renamed { from, to, exchange } => ((from, true), Some((to, *exchange))),
         };
         [Some(first), second].into_iter().flatten()
+    }
+
+    /// The places that it concerns.
+    pub fn places(&self) -> impl Iterator<Item = &Spot> {
+        self.spots().map(|it| it.0)
     }
 
     /// Last parts of the paths that it concerns.

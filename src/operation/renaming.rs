@@ -8,21 +8,35 @@ use crate::event::syscall_table::{Class, Role};
 /// Both places are exchanged (`include/uapi/linux/fs.h`).
 const RENAME_EXCHANGE: u64 = 2;
 
-/// Follows a call that has ended. False if it has changed names and it is not known which.
-pub fn follow(operation: &SyscallOperation, names: &mut FileNames, tasks: &Tasks) -> bool {
+/// What a call has done to names.
+#[derive(Clone, Debug)]
+pub enum Outcome {
+    /// Nothing.
+    Nothing,
+    /// Something, and it is not known to which.
+    Unknown,
+    /// This.
+    Changed(Change, Span),
+}
+
+/// Follows a call that has ended.
+pub fn follow(operation: &SyscallOperation, names: &mut FileNames, tasks: &Tasks) -> Outcome {
     let call = operation.call.call();
     if !call.changes_names() || operation.ret != Some(0) {
-        return true;
+        return Outcome::Nothing;
     }
     names.sort_in();
-    let Some(change) = change(operation, names) else { return false };
+    let Some(change) = change(operation, names) else { return Outcome::Unknown };
     // Where processes are is judged by the directories as they were.
     if call.class == Class::Rename {
         tasks.places().for_each(|it| it.borrow_mut().follow(&change, names));
     }
     let end = operation.end.unwrap_or(operation.start);
-    names.follow(&change, Span { start: operation.start, end });
-    true
+    let span = Span { start: operation.start, end };
+    match names.follow(&change, span) {
+        true => Outcome::Changed(change, span),
+        false => Outcome::Nothing,
+    }
 }
 
 /// The last parts of both paths, if they were read and are no `.` or `..`.

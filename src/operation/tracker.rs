@@ -26,6 +26,7 @@ use super::block::{BlockOptions, BlockTracker, RequestId};
 use super::context::{Context, Followed};
 use super::model::{SyscallOperation, Unfinished};
 use super::process::{Process, Scope, Tasks, Thread};
+use super::renaming::Outcome;
 use super::spans::Commits;
 use super::started::{Started, Zombies};
 use super::syscall;
@@ -378,11 +379,18 @@ impl Tracker {
     /// Open files may have other names after this call.
     fn follow_names(&mut self, operation: &SyscallOperation) {
         self.context.names.doubt_since(self.context.losses);
-        let known = renaming::follow(operation, &mut self.context.names, &self.tasks);
-        self.ledger.unfollowed += u64::from(!known);
-        // What was removed keeps a name that was its own; what was renamed has another's.
-        if !known && operation.call.call().class == Class::Rename {
-            self.context.names.doubt_renamed(renaming::last_parts(operation));
+        match renaming::follow(operation, &mut self.context.names, &self.tasks) {
+            Outcome::Nothing => {}
+            Outcome::Changed(change, span) => self.files.names_changed(&change, span),
+            Outcome::Unknown => {
+                self.ledger.unfollowed += 1;
+                // What was removed keeps a name that was its own; what was renamed has another's.
+                if operation.call.call().class == Class::Rename {
+                    let parts = renaming::last_parts(operation);
+                    self.context.names.doubt_renamed(parts);
+                    self.files.renamed_somewhere(parts);
+                }
+            }
         }
     }
 

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::summary::{file_cells, nameless_cells};
-use super::{column, first_rows, left_out, others, rest_of_keys};
+use super::summary::{file_cells, file_columns, nameless_cells, other_files};
+use super::{column, first_rows, left_out, others};
 use crate::analysis::files::{FileUse, Files, ProcessUse};
 use crate::analysis::keyed::KEYS_MAX;
-use crate::analysis::summary::path_of;
+use crate::analysis::summary::KeyParts;
 use crate::operation::io_class::IoClass;
 use crate::pipeline::Summary;
 use crate::text::table::{Cell, Column, Report, Table};
@@ -141,10 +141,10 @@ pub fn report(fold: &Files, summary: &Summary, limit: usize) -> Report {
 fn files(fold: &Files, limit: usize) -> Table {
     let mut columns = vec![column("processes", "processes")];
     columns.extend([column("size_bytes", "size"), column("class", "class")]);
-    columns.extend([column("mounts", ""), column("path", "file")]);
+    columns.extend(file_columns("file"));
     // Whose further operations are is not known any more.
     let is_counted = fold.by_process.others().is_none();
-    let cells = |it: &FileUse, names: Vec<Cell>| {
+    let cells = |it: &FileUse, names: [Cell; 3]| {
         let processes = if is_counted { Cell::Count(it.processes) } else { Cell::None };
         let class = it.io_class().map_or("mixed", IoClass::as_str).to_owned();
         let mut cells = vec![processes, Cell::Count(it.size), Cell::Word(class)];
@@ -152,7 +152,7 @@ fn files(fold: &Files, limit: usize) -> Table {
         cells
     };
     let rows = fold.files.iter().map(|(key, it)| (cells(it, file_cells(key)), it));
-    let rest = fold.files.others().map(|it| (cells(it, vec![Cell::None, rest_of_keys()]), it));
+    let rest = fold.files.others().map(|it| (cells(it, other_files()), it));
     let nameless = fold.nameless.iter().map(|(io, it)| (cells(it, nameless_cells(*io)), it));
     let rows = rows.chain(rest).chain(nameless).collect();
     table(("files", "Files"), &columns, rows, limit)
@@ -162,15 +162,12 @@ fn files(fold: &Files, limit: usize) -> Table {
 fn directories(fold: &Files, limit: usize) -> Table {
     let mut sums: BTreeMap<Vec<u8>, (u64, FileUse)> = BTreeMap::new();
     for (key, it) in fold.files.iter() {
-        let (path, mounts) = path_of(key);
+        let parts = KeyParts::of(key);
+        let path = parts.path;
         // What has no place has no directory: socket:[7], or a path whose beginning is not known.
         let Some(slash) = path.iter().rposition(|it| *it == b'/') else { continue };
-        let mut directory = path.get(..slash.max(1)).unwrap_or_default().to_vec();
-        if let Some(mounts) = mounts {
-            directory.push(0);
-            directory.extend_from_slice(mounts);
-        }
-        let sum = sums.entry(directory).or_default();
+        let path = path.get(..slash.max(1)).unwrap_or_default();
+        let sum = sums.entry(KeyParts { path, ..parts }.key()).or_default();
         sum.0 += 1;
         sum.1.merge(it);
     }
@@ -179,11 +176,12 @@ fn directories(fold: &Files, limit: usize) -> Table {
         cells.extend(file_cells(key));
         (cells, it)
     });
-    let columns = [column("files", "files"), column("mounts", ""), column("path", "directory")];
+    let mut columns = vec![column("files", "files")];
+    columns.extend(file_columns("directory"));
     table(("directories", "Directories"), &columns, rows.collect(), limit)
 }
 
-const BY_PROCESS: [Column; 9] = [
+const BY_PROCESS: [Column; 7] = [
     column("count", "operations"),
     column("errors", "failed"),
     column("read_bytes", "read bytes"),
@@ -191,9 +189,10 @@ const BY_PROCESS: [Column; 9] = [
     column("time_ns", "time us"),
     column("pid", "pid"),
     column("comm", "process"),
-    column("mounts", ""),
-    column("path", "file"),
 ];
+
+/// Nothing in a column.
+const NONE: Cell = Cell::None;
 
 fn by_process(fold: &Files, limit: usize) -> Table {
     let mut names: BTreeMap<usize, &Vec<u8>> = BTreeMap::new();
@@ -209,7 +208,7 @@ fn by_process(fold: &Files, limit: usize) -> Table {
         cells.extend([Cell::Signed(it.pid.0.into()), Cell::Name(comm)]);
         cells.extend(match names.get(place) {
             Some(key) => file_cells(key),
-            None => vec![Cell::None, rest_of_keys()],
+            None => other_files(),
         });
         cells
     };
@@ -217,17 +216,17 @@ fn by_process(fold: &Files, limit: usize) -> Table {
     let mut sum = ProcessUse::default();
     rest.iter().for_each(|it| sum.tally.merge(&it.1.tally));
     if !rest.is_empty() {
-        let names = [Cell::None, Cell::None, Cell::None, others(rest.len())];
+        let names = [NONE, NONE, NONE, NONE, others(rest.len())];
         rows.push(numbers(&sum).into_iter().chain(names).collect());
     }
     if let Some(further) = fold.by_process.others() {
-        let names = [Cell::None, Cell::None, Cell::None, rest_of_keys()];
+        let names = [NONE, NONE].into_iter().chain(other_files());
         rows.push(numbers(further).into_iter().chain(names).collect());
     }
     Table {
         key: "by_process",
         title: format!("Processes and files ({total})"),
-        columns: BY_PROCESS.to_vec(),
+        columns: BY_PROCESS.into_iter().chain(file_columns("file")).collect(),
         rows,
     }
 }

@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashSet;
 
-use super::summary::{device, file_cells};
+use super::summary::{NAMELESS, device, file_cells, file_columns};
 use super::{column, first_rows, left_out, others, rest_of_keys};
 use crate::analysis::keyed::KEYS_MAX;
 use crate::analysis::pattern::class::Class;
@@ -211,7 +211,7 @@ fn streams(fold: &Patterns, direct: u32, limit: usize) -> Table {
     };
     let row = |(key, it): (&StreamKey, &OfProcess)| {
         let (process, file, direction) = key;
-        let path = path(*file).unwrap_or(vec![Cell::None, Cell::None]);
+        let path = path(*file).unwrap_or(NAMELESS);
         let mut cells = vec![Cell::Flag(it.is_direct(direct)), Cell::Count(it.doubtful)];
         cells.push(word(*direction));
         cells.extend(comm(*process, it.pid).into_iter().chain(path));
@@ -221,15 +221,14 @@ fn streams(fold: &Patterns, direct: u32, limit: usize) -> Table {
         let (names, decided) = row((key, it));
         Row { stream: &it.stream, is_many: false, decided: Some(decided), names }
     });
-    let columns = [
+    let mut columns = vec![
         column("direct", "direct"),
         column("doubtful_names", ""),
         column("direction", "direction"),
         column("pid", "pid"),
         column("comm", "process"),
-        column("mounts", ""),
-        column("path", "file"),
     ];
+    columns.extend(file_columns("file"));
     let rest = fold.streams.others().map(|it| further(&it.stream, columns.len()));
     let rows = rows.chain(rest).collect();
     table(
@@ -254,19 +253,18 @@ fn of_device(it: &OfDevice, names: Vec<Cell>) -> Row<'_> {
 }
 
 fn device_files(fold: &Patterns, disks: &[(DevId, String)], limit: usize) -> Table {
-    let columns = [
+    let mut columns = vec![
         column("direction", "direction"),
         column("device", "device"),
         column("fs_dev", ""),
         column("ino", ""),
-        column("mounts", ""),
-        column("path", "file"),
     ];
+    columns.extend(file_columns("file"));
     let rows = fold.device_files.iter().map(|((dev, (fs, ino), direction), it)| {
         let names = it.name.as_ref().map(|it| file_cells(it));
         let mut cells = vec![word(*direction), device(*dev, disks)];
         cells.extend([Cell::Word(fs.to_string()), Cell::Count(*ino)]);
-        cells.extend(names.unwrap_or(vec![Cell::None, Cell::None]));
+        cells.extend(names.unwrap_or(NAMELESS));
         of_device(it, cells)
     });
     let rest = fold.device_files.others().map(|it| further(&it.stream, columns.len()));

@@ -5,7 +5,7 @@ use crate::analysis::done::What;
 use crate::analysis::findings::{Finding, FindingKind, findings};
 use crate::analysis::keyed::KEYS_MAX;
 use crate::analysis::spread::Spread;
-use crate::analysis::summary::{IoSummary, OfDevice, OfProcess, Unseen, path_of};
+use crate::analysis::summary::{IoSummary, KeyParts, OfDevice, OfProcess, Unseen};
 use crate::analysis::tally::Tally;
 use crate::operation::disk;
 use crate::operation::io_class::IoClass;
@@ -14,7 +14,7 @@ use crate::pipeline::Summary;
 use crate::text::errno::ErrnoName;
 use crate::text::escape::shown;
 use crate::text::shares;
-use crate::text::table::{Cell, Column, Report, Table};
+use crate::text::table::{Cell, Column, Report, Table, UNVERIFIED};
 use crate::units::DevId;
 
 /// What is counted of operations, whatever they are grouped by.
@@ -283,21 +283,34 @@ fn processes(fold: &IoSummary, limit: usize) -> Table {
     tables.table(rows.chain(rest).collect())
 }
 
-/// A path, and in which mounts it is one if they are not the tracer's.
-pub(super) fn file_cells(key: &[u8]) -> Vec<Cell> {
-    let (path, mounts) = path_of(key);
-    let mounts = mounts.and_then(|it| std::str::from_utf8(it).ok()?.parse().ok());
-    vec![Cell::count(mounts), Cell::Name(path.to_vec())]
+/// The columns of a file, with this title.
+pub(super) const fn file_columns(title: &'static str) -> [Column; 3] {
+    [column("mounts", ""), column("unverified", ""), column("path", title)]
+}
+
+/// In which mounts a path is one if they are not the tracer's, whether it may be another file's, and the path.
+pub(super) fn file_cells(key: &[u8]) -> [Cell; 3] {
+    let KeyParts { path, mounts, is_doubtful } = KeyParts::of(key);
+    let path = match is_doubtful {
+        true => Cell::Unverified(path.to_vec()),
+        false => Cell::Name(path.to_vec()),
+    };
+    [Cell::count(mounts.map(|it| it.0.into())), Cell::Flag(is_doubtful), path]
+}
+
+/// The same of the files that have no row of their own.
+pub(super) fn other_files() -> [Cell; 3] {
+    [Cell::None, Cell::None, rest_of_keys()]
 }
 
 /// The names of the row of what has no known name.
-pub(super) fn nameless_cells(io: IoClass) -> Vec<Cell> {
+pub(super) fn nameless_cells(io: IoClass) -> [Cell; 3] {
     let name = match io {
         IoClass::File => Cell::None,
         IoClass::Waiting => Cell::Word("(pipes, sockets and the like without a name)".to_owned()),
         IoClass::Unknown => Cell::Word("(descriptors of unknown type)".to_owned()),
     };
-    vec![Cell::None, name]
+    [Cell::None, Cell::None, name]
 }
 
 /// The class of all operations of a row; `mixed` if they are of several.
@@ -311,15 +324,16 @@ fn class_of(it: &Tally) -> &'static str {
 }
 
 fn files(fold: &IoSummary, limit: usize) -> Table {
-    let row = |names: Vec<Cell>, it: &Tally| {
+    let row = |names: [Cell; 3], it: &Tally| {
         let class = Cell::Word(class_of(it).to_owned());
-        ([vec![class], names].concat(), it.clone())
+        ([vec![class], names.to_vec()].concat(), it.clone())
     };
     let rows = fold.files.iter().map(|(key, it)| row(file_cells(key), it));
     let nameless = fold.nameless.iter().map(|(io, it)| row(nameless_cells(*io), it));
-    let rest = fold.files.others().map(|it| row(vec![Cell::None, rest_of_keys()], it));
+    let rest = fold.files.others().map(|it| row(other_files(), it));
     let rest = rest.into_iter().chain(nameless);
-    let names = [column("class", ""), column("mounts", ""), column("path", "file")];
+    let [mounts, unverified, path] = file_columns("file");
+    let names = [column("class", ""), mounts, unverified, path];
     let tables = Tallies { key: "files", title: "Files", names: &names, all: &fold.all, limit };
     tables.table(rows.chain(rest).collect())
 }
@@ -351,6 +365,12 @@ fn harmless(bytes: &[u8]) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
+/// A file by its key.
+fn named(key: &[u8]) -> String {
+    let KeyParts { path, is_doubtful, .. } = KeyParts::of(key);
+    harmless(path) + if is_doubtful { UNVERIFIED } else { "" }
+}
+
 fn sentence(finding: &Finding, names: &[(DevId, String)]) -> String {
     let time = seconds(finding.time_ns);
     let of = |all: &u64| percent(finding.time_ns, *all);
@@ -360,7 +380,7 @@ fn sentence(finding: &Finding, names: &[(DevId, String)]) -> String {
         }
         FindingKind::File { file, count, read, written, all_ns } => format!(
             "{}: {time} in {count} operations, {} of the time of all file I/O; {read} bytes read, {written} written",
-            harmless(path_of(file).0),
+            named(file),
             of(all_ns)
         ),
         FindingKind::Process { pid, comm, count, all_ns } => format!(

@@ -10,6 +10,9 @@ use super::{digits, escape, shares};
 /// The version of the shapes in `docs/json.md`: it rises when a key changes its meaning or goes.
 pub const VERSION: u64 = 1;
 
+/// Stands behind a name that may be another file's.
+pub const UNVERIFIED: &str = " (unverified)";
+
 /// One value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cell {
@@ -31,6 +34,8 @@ pub enum Cell {
     Flag(bool),
     /// Somebody else's bytes: a path, a program's name.
     Name(Vec<u8>),
+    /// The same, of a path that may be another file's; for programs another column says so.
+    Unverified(Vec<u8>),
     /// Words of ours.
     Word(String),
 }
@@ -64,7 +69,7 @@ impl Cell {
     }
 
     fn is_text(&self) -> bool {
-        matches!(self, Self::Name(_) | Self::Word(_))
+        matches!(self, Self::Name(_) | Self::Unverified(_) | Self::Word(_))
     }
 
     fn for_people(&self) -> Vec<u8> {
@@ -79,6 +84,10 @@ impl Cell {
             Self::Part(_, tenths) => out.extend(shares::percent(*tenths).bytes()),
             Self::Flag(it) => out.extend_from_slice(if *it { b"yes" } else { b"no" }),
             Self::Name(it) => escape::shown(&mut out, it, b""),
+            Self::Unverified(it) => {
+                escape::shown(&mut out, it, b"");
+                out.extend_from_slice(UNVERIFIED.as_bytes());
+            }
             Self::Word(it) => out.extend(it.bytes()),
         }
         out
@@ -92,7 +101,7 @@ impl Cell {
             Self::Mean(it) => Value::Fraction(*it, 3),
             Self::Share(it) | Self::Part(it, _) => Value::Fraction(*it, 6),
             Self::Flag(it) => Value::Flag(*it),
-            Self::Name(it) => Value::Bytes(it),
+            Self::Name(it) | Self::Unverified(it) => Value::Bytes(it),
             Self::Word(it) => Value::Word(it),
         }
     }

@@ -6,8 +6,10 @@
 
 mod extents;
 mod images;
+mod named;
 mod writers;
 
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::str::SplitWhitespace;
 
@@ -17,10 +19,12 @@ use self::extents::{Extents, Found, Told, is_device};
 pub use self::extents::{FileKey, device_file, device_of};
 pub use self::images::Above;
 use self::images::Images;
+use self::named::{NameChanges, NamedFile};
 pub use self::writers::Writer;
 use self::writers::Writers;
 use super::block::{At, BlockRequest, Part};
-use super::model::{OpenFile, ProcessKey};
+use super::file_names::{Change, Span, Spot};
+use super::model::{Mounts, OpenFile, ProcessKey};
 use crate::anomaly::Link;
 use crate::capture::header::Disk;
 use crate::event::FileStat;
@@ -37,7 +41,7 @@ pub enum Behind {
         key: FileKey,
         /// Where in it, in bytes; `None`: not known.
         offset: Option<u64>,
-        /// As it was opened last, if that was seen.
+        /// As it was opened last, if that was seen, under the name that it has when the request is queued.
         file: Option<Rc<OpenFile>>,
         /// How this is known.
         link: Link,
@@ -111,8 +115,8 @@ pub struct Piece {
     pub behind: Behind,
     /// If that is the file of a loop device: where it is on that device and what lies there, the nearest first.
     pub above: Vec<Above>,
-    /// It may be somebody else's: its bio was queued by one of the kernel's own threads, by one that is not followed, or by one that
-    /// brings to the device what nobody is known to have written.
+    /// It may be another program's: its bio was queued by one of the kernel's own threads, by one that is not followed, or by one
+    /// that brings to the device what is not known to be of a recorded write.
     pub for_others: bool,
     /// Who wrote this last, if another brings it to the device.
     pub writers: Vec<Writer>,
@@ -139,7 +143,8 @@ pub struct Doing<'a> {
     /// It is one of the kernel's own threads, or not one of those followed.
     pub for_others: bool,
     /// The process, if what it writes now was in memory before, so that others may have put it there: it is inside a call that is
-    /// no write (`sync`, `fsync`, but also a `close`, by which ext4 writes out what has replaced a file).
+    /// no write (`sync`, `fsync`, but also a `close`, by which ext4 writes out what has replaced a file), or inside none that is
+    /// recorded (an `ioctl` that clones or maps a file, a `chmod` by which an overlay copies it, the end of the process).
     pub brings: Option<ProcessKey>,
 }
 
@@ -164,7 +169,11 @@ pub struct Files {
     /// Where files lay at the end, by their file systems.
     at_the_end: Extents,
     /// As they were opened last.
-    opened: FxHashMap<FileKey, Rc<OpenFile>>,
+    opened: FxHashMap<FileKey, RefCell<NamedFile>>,
+    /// What has become of their names.
+    changes: NameChanges,
+    /// Files were opened in other mounts than the tracer's.
+    is_elsewhere: bool,
     writers: Writers,
     images: Images,
     /// Block devices by their names.
@@ -261,8 +270,8 @@ impl Files {
         }
     }
 
-    /// A file was opened, or found open.
-    pub fn opened(&mut self, file: &Rc<OpenFile>) {
+    /// A file was opened, or found open; its name was read at this time at the latest.
+    pub fn opened(&mut self, file: &Rc<OpenFile>, read: KernelTime) {
         let Some(key) = self.key_of(file) else { return };
         if let (Some(dev), true) = (device_of(key), self.used_directly.len() < FILES_MAX) {
             self.used_directly.insert(dev);
@@ -271,7 +280,34 @@ impl Files {
             self.given_up += self.opened.len() as u64;
             self.opened.clear();
         }
-        self.opened.insert(key, Rc::clone(file));
+        self.is_elsewhere |= file.path.as_ref().is_some_and(|it| it.mounts != Mounts::OWN);
+        let named = NamedFile::new(file, read, &self.changes);
+        self.opened.insert(key, RefCell::new(named));
+    }
+
+    /// A call has changed names.
+    pub fn names_changed(&mut self, change: &Change, span: Span) {
+        let is_own = change.places().all(|it| it.mounts == Mounts::OWN);
+        let one_space = is_own && !self.is_elsewhere;
+        self.room_for_changes().changed(change, span, one_space);
+    }
+
+    /// A call has given something another name, and it is not known where; `parts`: the last parts of both names, if known.
+    pub fn renamed_somewhere(&mut self, parts: Option<[&[u8]; 2]>) {
+        self.room_for_changes().renamed_somewhere(parts);
+    }
+
+    /// Something was mounted at a place (`None`: anywhere) in these mounts (`None`: in all), or taken away from there.
+    pub fn covered(&mut self, spot: Option<&Spot>, only: Option<Mounts>) {
+        self.room_for_changes().covered(spot, only);
+    }
+
+    fn room_for_changes(&mut self) -> &mut NameChanges {
+        if self.changes.is_full() {
+            self.opened.values().for_each(|it| drop(it.borrow_mut().now(&self.changes)));
+            self.changes.forget();
+        }
+        &mut self.changes
     }
 
     /// Somebody has written so many bytes there; `offset`: not known where.
@@ -390,7 +426,8 @@ impl Files {
             true => self.writers_of(&behind, nr_sector),
             false => Vec::new(),
         };
-        let is_brought = was_in_memory && matches!(behind, Behind::File { .. });
+        // Of a flush without contents the thread is the one that wants it.
+        let is_brought = was_in_memory && !matches!(behind, Behind::Nothing);
         let for_others = doing.for_others || is_brought && writers.is_empty();
         let only_itself = writers.iter().all(|it| Some(it.process) == doing.brings);
         Piece {
@@ -408,7 +445,9 @@ impl Files {
     }
 
     fn file(&self, key: FileKey, offset: Option<u64>, link: Link) -> Behind {
-        Behind::File { key, offset, file: self.opened.get(&key).cloned(), link }
+        let named = self.opened.get(&key);
+        let file = named.map(|it| it.borrow_mut().now(&self.changes));
+        Behind::File { key, offset, file, link }
     }
 
     /// The file of the call that the thread is inside, if it is on that device: it may as well be metadata. Where no file system

@@ -6,6 +6,7 @@ use crate::event::Event;
 use crate::event::block::{BlockEvent, BlockPoint, Comm, RequestOp};
 use crate::event::fs::FsEvent;
 use crate::event::syscall_table::Class;
+use crate::operation::asynchronous::InFlight;
 use crate::operation::behind::{Doing, Files, Piece, Writer};
 use crate::operation::block::{At, BlockRequest, BlockStep, Ending, Part, SubmitterSource};
 use crate::operation::model::{SyscallOperation, ThreadInfo};
@@ -112,7 +113,7 @@ impl Tracker {
         }
         let mut known = self.requests.remove(&request.id).unwrap_or_default();
         for part in request.parts.iter().skip(known.looked_at) {
-            let doing = doing(&self.tasks, part);
+            let doing = doing(&self.tasks, &self.asynchronous.in_flight, part);
             known.has_writers |= self.files.look(part, request, doing);
         }
         known.looked_at = request.parts.len();
@@ -231,12 +232,16 @@ pub(super) struct Asked {
 }
 
 /// What the thread is doing that has queued this.
-fn doing<'a>(tasks: &'a Tasks, part: &Part) -> Doing<'a> {
+fn doing<'a>(tasks: &'a Tasks, in_flight: &InFlight, part: &Part) -> Doing<'a> {
     let At { pid, tid, .. } = part.queued;
     let pending = tasks.known_thread(tid).and_then(|it| it.pending.as_ref());
     let pending = pending.map(|it| &it.operation);
     let process = tasks.known_process(pid).filter(|it| it.followed && !it.is_kernel);
-    let brings = pending.is_some_and(|it| !hands_over(it.call.call().class));
+    let brings = match pending {
+        Some(it) => !hands_over(it.call.call().class),
+        // A worker of io_uring makes no calls, and writes what it was asked for.
+        None => !process.is_some_and(|it| in_flight.has_writes(it.info.key)),
+    };
     Doing {
         file: pending.and_then(|it| it.file.as_ref()),
         for_others: process.is_none(),
@@ -293,7 +298,10 @@ pub(super) fn owned(step: &BlockStep<'_>) -> Option<(StepKind, BlockRequest)> {
 pub(super) fn note_file(files: &mut Files, operation: &SyscallOperation, by: &ThreadInfo) {
     let done = operation.ret.and_then(|it| u64::try_from(it).ok());
     let written = match operation.call.call().class {
-        Class::Open => return operation.file.iter().for_each(|it| files.opened(it)),
+        Class::Open => {
+            let read = operation.end.unwrap_or(operation.start);
+            return operation.file.iter().for_each(|it| files.opened(it, read));
+        }
         Class::Write => operation.file.as_ref().map(|it| (it, operation.offset)),
         Class::Transfer => operation.target.as_ref().map(|it| (&it.1, operation.target_offset)),
         _ => None,

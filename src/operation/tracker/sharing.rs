@@ -4,6 +4,7 @@ use super::Tracker;
 use crate::event::syscall_table::{Class, Role};
 use crate::event::task::{CLONE_FILES, CLONE_NEWNS};
 use crate::event::{Event, SysExit};
+use crate::operation::file_names::Spot;
 use crate::operation::model::{Mounts, SyscallOperation};
 use crate::operation::spaces::namespace_inode;
 use crate::operation::task::Copied;
@@ -49,7 +50,7 @@ impl Tracker {
             let may_be = |it: Mounts| it.is(mounts) || [it, mounts].contains(&Mounts::UNKNOWN);
             let places = self.tasks.places().filter(|it| may_be(it.borrow().mounts));
             places.for_each(|it| it.borrow_mut().lose());
-            return self.context.names.cover(None, only);
+            return self.cover(None, only);
         }
         let call = operation.call.call();
         let named = operation.named.as_deref();
@@ -67,11 +68,19 @@ impl Tracker {
         let roles = [Role::Path, Role::Path2];
         for (path, _) in paths.into_iter().zip(roles).filter(|it| call.arg(it.1).is_some()) {
             let spot = path.map(|it| self.context.names.spot(&it, mounts)).filter(|it| it.sure);
-            self.context.names.cover(spot.as_ref(), only);
+            self.cover(spot.as_ref(), only);
             let places = self.tasks.places();
             let places = places.filter(|it| only.is_none_or(|only| it.borrow().mounts == only));
             places.for_each(|it| it.borrow_mut().cover(spot.as_ref()));
         }
+    }
+}
+
+impl Tracker {
+    /// Paths of files at a place (`None`: any) lead to others now.
+    fn cover(&mut self, spot: Option<&Spot>, only: Option<Mounts>) {
+        self.context.names.cover(spot, only);
+        self.files.covered(spot, only);
     }
 }
 

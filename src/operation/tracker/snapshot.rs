@@ -108,7 +108,7 @@ impl Tracker {
                 description.doubt_name();
             }
             self.context.names.note(&description, now);
-            self.files.opened(&description.file());
+            self.files.opened(&description.file(), now);
         }
     }
 

@@ -1,0 +1,257 @@
+//! Names of the files that are remembered by inode, open or closed, through renames and removals.
+//!
+//! Open files are renamed when a call changes a name (`operation::file_names`). A file that is written back may be closed by
+//! then, and there may be a million of them, so these names are followed only when one is asked for: the changes are kept in
+//! their order, and found by the names that they concern. A name that a change may have touched, and it is not certain how, is
+//! unverified from then on.
+
+use std::rc::Rc;
+
+use rustc_hash::FxHashMap;
+
+use crate::operation::file_names::{Change, Span, Spot, has_part, is_below, last, shown};
+use crate::operation::model::{Mounts, OpenFile, PathSource};
+use crate::units::KernelTime;
+
+/// A change of what paths lead to.
+#[derive(Clone, Debug)]
+enum Entry {
+    /// By a rename or a removal.
+    Change(Change, Span),
+    /// By a rename of it is not known what; the last parts of both names, if those are known.
+    Unknown(Option<[Vec<u8>; 2]>),
+    /// By a mount, or its end, at a place (`None`: anywhere), in these mounts (`None`: in all).
+    Covered(Option<Vec<u8>>, Option<Mounts>),
+}
+
+/// Changes that are kept; then all names are followed at once, and the changes forgotten.
+const CHANGES_MAX: usize = 1 << 16;
+
+/// Changes of names in the order in which they ended.
+#[derive(Debug, Default)]
+pub(super) struct NameChanges {
+    /// How many were forgotten, for all names have followed them.
+    before: u64,
+    kept: Vec<Entry>,
+    /// Numbers of changes, ascending: by the path that one concerns, or by a part of a path where it is not certain which.
+    by_name: FxHashMap<Vec<u8>, Vec<u64>>,
+    /// Those that may concern any name.
+    of_any: Vec<u64>,
+}
+
+impl NameChanges {
+    /// The number that the next one gets.
+    pub(super) fn next(&self) -> u64 {
+        self.before + self.kept.len() as u64
+    }
+
+    /// True if names must follow before more is kept.
+    pub(super) fn is_full(&self) -> bool {
+        self.kept.len() >= CHANGES_MAX
+    }
+
+    /// All names have followed all changes.
+    pub(super) fn forget(&mut self) {
+        *self = Self { before: self.next(), ..Self::default() };
+    }
+
+    /// A rename or removal has ended. `one_space`: all files and the change are in the same mounts.
+    pub(super) fn changed(&mut self, change: &Change, span: Span, one_space: bool) {
+        let number = self.next();
+        for spot in change.places() {
+            // In other mounts the same file may have a longer or shorter path.
+            let by_part = !(spot.sure && one_space);
+            self.concerns(&spot.path, number);
+            if by_part {
+                self.concerns(last(&spot.path), number);
+            }
+        }
+        self.kept.push(Entry::Change(change.clone(), span));
+    }
+
+    /// Something was renamed, and it is not known where.
+    pub(super) fn renamed_somewhere(&mut self, parts: Option<[&[u8]; 2]>) {
+        let number = self.next();
+        match parts {
+            Some(parts) => parts.iter().for_each(|it| self.concerns(it, number)),
+            None => self.of_any.push(number),
+        }
+        self.kept.push(Entry::Unknown(parts.map(|it| it.map(<[u8]>::to_vec))));
+    }
+
+    /// Something was mounted at a place, or taken away from there.
+    pub(super) fn covered(&mut self, spot: Option<&Spot>, only: Option<Mounts>) {
+        let number = self.next();
+        match spot {
+            Some(spot) => self.concerns(&spot.path, number),
+            None => self.of_any.push(number),
+        }
+        self.kept.push(Entry::Covered(spot.map(|it| it.path.clone()), only));
+    }
+
+    fn concerns(&mut self, name: &[u8], number: u64) {
+        match self.by_name.get_mut(name) {
+            Some(numbers) if numbers.last() == Some(&number) => {}
+            Some(numbers) => numbers.push(number),
+            None => drop(self.by_name.insert(name.to_vec(), vec![number])),
+        }
+    }
+
+    /// The first change from this number on that may concern a path.
+    fn first_of(&self, path: &[u8], from: u64) -> Option<(u64, &Entry)> {
+        let first = |numbers: &Vec<u64>| {
+            let place = numbers.partition_point(|it| *it < from);
+            numbers.get(place).copied()
+        };
+        let ends = (1..=path.len()).filter(|it| path.get(*it).is_none_or(|it| *it == b'/'));
+        let directories = ends.filter_map(|it| path.get(..it));
+        let parts = path.split(|it| *it == b'/').filter(|it| !it.is_empty());
+        let names = directories.chain(parts).filter_map(|it| self.by_name.get(it));
+        let number = names.chain([&self.of_any]).filter_map(first).min()?;
+        let place = usize::try_from(number - self.before).ok()?;
+        Some((number, self.kept.get(place)?))
+    }
+}
+
+/// A file and what it is called.
+#[derive(Debug)]
+pub(super) struct NamedFile {
+    file: Rc<OpenFile>,
+    /// When the name was read, at the latest.
+    read: KernelTime,
+    /// The first change that it has not followed.
+    next: u64,
+    /// It has no name any more; what is said is the last one.
+    is_deleted: bool,
+    /// Its name may lead to another file.
+    is_covered: bool,
+}
+
+/// What a change makes of a name.
+#[derive(Debug, PartialEq, Eq)]
+enum Fate {
+    Same,
+    Moved(Vec<u8>),
+    Deleted,
+    /// It may have another name now.
+    Doubtful,
+}
+
+impl NamedFile {
+    /// A file whose name was read at this time at the latest.
+    pub(super) fn new(file: &Rc<OpenFile>, read: KernelTime, changes: &NameChanges) -> Self {
+        let (is_deleted, is_covered) = (false, false);
+        Self { file: Rc::clone(file), read, next: changes.next(), is_deleted, is_covered }
+    }
+
+    /// The file as it is called now.
+    pub(super) fn now(&mut self, changes: &NameChanges) -> Rc<OpenFile> {
+        while let Some(place) = self.place()
+            && let Some((number, entry)) = changes.first_of(place, self.next)
+        {
+            self.next = number + 1;
+            self.follow(entry);
+        }
+        self.next = changes.next();
+        Rc::clone(&self.file)
+    }
+
+    /// Where it is, or was; `None`: it has no path that could change.
+    fn place(&self) -> Option<&[u8]> {
+        let path = self.file.path.as_ref();
+        let path =
+            path.filter(|it| !matches!(it.source, PathSource::Unverified | PathSource::Call));
+        let bytes = path.map(|it| it.bytes.as_slice()).filter(|it| it.starts_with(b"/"))?;
+        let suffix = if self.is_deleted { shown(b"", true).len() } else { 0 };
+        bytes.get(..bytes.len() - suffix)
+    }
+
+    fn follow(&mut self, entry: &Entry) {
+        let (Some(place), Some(path)) = (self.place(), self.file.path.as_ref()) else { return };
+        let mounts = path.mounts;
+        let fate = match entry {
+            Entry::Covered(at, only) => {
+                let is_at = |at: &Vec<u8>| place == at || is_below(place, at);
+                let is_meant = only.is_none_or(|it| it == mounts);
+                self.is_covered |= is_meant && at.as_ref().is_none_or(is_at);
+                return;
+            }
+            Entry::Unknown(parts) => {
+                let is_touched = |it: &[Vec<u8>; 2]| it.iter().any(|it| has_part(place, it));
+                match parts.as_ref().is_none_or(is_touched) {
+                    true => Fate::Doubtful,
+                    false => Fate::Same,
+                }
+            }
+            Entry::Change(change, span) => {
+                let fate = fate((place, self.is_deleted), mounts, change);
+                let is_certain = !self.is_covered && self.read < span.start && path.is_resolved();
+                match fate {
+                    Fate::Same => Fate::Same,
+                    certain if is_certain => certain,
+                    _ => Fate::Doubtful,
+                }
+            }
+        };
+        let file = match fate {
+            Fate::Same => return,
+            Fate::Moved(ref to) => self.file.renamed(shown(to, self.is_deleted)),
+            Fate::Deleted => self.file.renamed(shown(place, true)),
+            Fate::Doubtful => self.file.doubtful(),
+        };
+        self.is_deleted |= fate == Fate::Deleted;
+        self.file = Rc::new(file);
+    }
+}
+
+/// What a change makes of a name in these mounts. A file that is deleted moves with the directories above it, and no more.
+fn fate((path, is_deleted): (&[u8], bool), mounts: Mounts, change: &Change) -> Fate {
+    let is_sure = |spot: &Spot| spot.sure && spot.mounts.is(mounts);
+    let is_it = |spot: &Spot| !is_deleted && path == spot.path;
+    let moved = |from: &Spot, to: &Spot| {
+        let rest = path.get(from.path.len()..).unwrap_or_default();
+        match to.sure {
+            true => Fate::Moved([to.path.as_slice(), rest].concat()),
+            false => Fate::Doubtful,
+        }
+    };
+    match change {
+        Change::Removed(spot) if is_sure(spot) => {
+            if is_it(spot) {
+                Fate::Deleted
+            } else {
+                Fate::Same
+            }
+        }
+        Change::Removed(spot) => {
+            if last(path) == last(&spot.path) {
+                Fate::Doubtful
+            } else {
+                Fate::Same
+            }
+        }
+        Change::Renamed { from, to, exchange } => {
+            let may_be = |spot: &Spot, with_below: bool| {
+                let name = last(&spot.path);
+                last(path) == name || with_below && has_part(path, name)
+            };
+            let moves = |spot: &Spot| is_it(spot) || is_below(path, &spot.path);
+            if [(from, true), (to, *exchange)].iter().any(|it| !is_sure(it.0) && may_be(it.0, it.1))
+            {
+                Fate::Doubtful
+            } else if is_sure(from) && moves(from) {
+                moved(from, to)
+            } else if *exchange && is_sure(to) && moves(to) {
+                moved(to, from)
+            } else if !exchange && is_sure(to) && is_it(to) {
+                Fate::Deleted
+            } else {
+                Fate::Same
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "named_tests.rs"]
+mod tests;
