@@ -2,7 +2,7 @@
 
 mod support;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -421,6 +421,99 @@ f = open(sys.argv[1], \"r+b\"); m = mmap.mmap(f.fileno(), 0); m[:] = b\"x\" * le
             |it: &&JsonPiece| it.writers.iter().any(|it| it.comm.as_deref() == Some("fio"));
         assert_eq!(of_file.iter().all(by_fio), name == "m/ring", "{of_file:#?}");
     }
+}
+
+/// Fails if a piece has the name that its file had when it was opened, and not the one that it has when it is written.
+#[test]
+fn pieces_follow_renames() {
+    if !can_record(&[Need::Loop, Need::Program("mkfs.ext4"), Need::Program("python3")]) {
+        return;
+    }
+    let _alone = alone();
+    let device = Device::new();
+    let program = "import os
+os.chdir(\"m\")
+def new(name, byte):
+    fd = os.open(name, os.O_WRONLY | os.O_CREAT); os.write(fd, byte * 65536); os.fsync(fd); return fd
+old = new(\"log\", b\"o\"); os.rename(\"log\", \"log.1\"); new(\"log\", b\"n\")
+os.write(old, b\"p\" * 131072); os.fsync(old)
+closed = os.open(\"part\", os.O_WRONLY | os.O_CREAT); os.write(closed, b\"c\" * 196608); os.close(closed)
+os.rename(\"part\", \"whole\"); os.sync()
+gone = os.open(\"gone\", os.O_WRONLY | os.O_CREAT); os.write(gone, b\"g\" * 262144); os.unlink(\"gone\"); os.fsync(gone)";
+    let expected = [
+        ("m/log", 2 * 65536),
+        ("m/log.1", 131_072),
+        ("m/part", 0),
+        ("m/whole", 196_608),
+        ("m/gone (deleted)", 262_144),
+    ];
+    for _ in 0..5 {
+        let found = device.pieces("mkfs; mount", &format!("python3 -c '{program}'"), &[]);
+        let unverified = Some("unverified".to_owned());
+        if found
+            .iter()
+            .any(|it| it.ino.is_some() && [&None, &unverified].contains(&&it.path_source))
+        {
+            continue;
+        }
+        for (name, bytes) in expected {
+            assert_eq!(bytes_of(&found, name), bytes, "{name}: {found:#?}");
+        }
+        let inodes = |name: &str| -> BTreeSet<Option<u64>> {
+            let of_name =
+                found.iter().filter(|it| it.path.as_ref().is_some_and(|it| it.ends_with(name)));
+            of_name.map(|it| it.ino).collect()
+        };
+        assert_eq!(inodes("m/log").len(), 2, "before the rename it is the old one");
+        assert!(inodes("m/log").is_superset(&inodes("m/log.1")), "{found:#?}");
+        return;
+    }
+    panic!("on a busy machine a name may be read too late, but not each time");
+}
+
+/// Fails if a thread that is inside a call which is not recorded is taken for the program that has written, or the metadata that a
+/// `sync` brings for that of the program which called it.
+#[test]
+fn a_call_that_is_not_recorded_has_written_nothing() {
+    if !can_record(&[Need::Loop, Need::Program("mkfs.ext4"), Need::Program("python3")]) {
+        return;
+    }
+    let _alone = alone();
+    let device = Device::new();
+    // FS_IOC_FIEMAP with FIEMAP_FLAG_SYNC writes the file back.
+    let map = "import fcntl, struct, sys
+fd = open(sys.argv[1], \"rb\")
+fcntl.ioctl(fd, 0xc020660b, struct.pack(\"QQIIII\", 0, 2**64 - 1, 1, 0, 0, 0))";
+    let script = format!(
+        "dd if=/dev/zero of=m/written bs=64k count=16 status=none; python3 -c '{map}' m/written
+         python3 -c '{map}' m/before; sync"
+    );
+    let before = "mkfs; mount; dd if=/dev/zero of=m/before bs=64k count=16 status=none";
+    for _ in 0..5 {
+        let found = device.pieces(before, &script, &[]);
+        let of = |name: &str| -> Vec<&JsonPiece> {
+            found
+                .iter()
+                .filter(|it| it.path.as_ref().is_some_and(|it| it.ends_with(name)))
+                .collect()
+        };
+        if [of("m/written"), of("m/before")].iter().any(Vec::is_empty) {
+            continue;
+        }
+        for piece in of("m/written") {
+            assert_eq!(piece.program.as_deref(), Some("inferred"), "{piece:#?}");
+            let writers: Vec<_> = piece.writers.iter().map(|it| it.comm.as_deref()).collect();
+            assert_eq!(writers, [Some("dd")], "{piece:#?}");
+        }
+        for piece in of("m/before") {
+            assert_eq!(piece.program.as_deref(), Some("unknown"), "{piece:#?}");
+        }
+        let own = found.iter().filter(|it| matches!(it.behind.as_str(), "metadata" | "journal"));
+        let claimed: Vec<_> = own.filter(|it| it.program.is_some()).collect();
+        assert!(claimed.is_empty(), "{claimed:#?}");
+        return;
+    }
+    panic!("a name may be read too late, or the files be written back before, but not each time");
 }
 
 /// Fails if the data that a commit waits for is taken for the journal, or the journal for something else.

@@ -344,11 +344,35 @@ impl Sink for Files {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::operation::made::call;
+    use crate::operation::model::{FilePath, OpenFile, PathSource};
 
     fn moved(room: &mut usize, all: &[(Option<u64>, u64)]) -> Moved {
         let (mut moved, mut pieces) = (Moved::default(), RangeSet::new());
         all.iter().for_each(|it| moved.add(it.0, it.1, (&mut pieces, room)));
         moved
+    }
+
+    #[test]
+    fn a_doubtful_name_has_a_row_of_its_own() {
+        let open = |source, times| {
+            let (first_path, given, stat, flags) = (None, None, None, None);
+            let path = Some(FilePath::new("/a", source));
+            let file = OpenFile { id: 0, path, first_path, given, stat, flags, pre_created: false };
+            call("openat", file.into(), times, None, 3)
+        };
+        let mut fold = Files::default();
+        for it in [
+            open(PathSource::Link, [1, 2]),
+            open(PathSource::Unverified, [3, 5]),
+            open(PathSource::Unverified, [6, 8]),
+        ] {
+            fold.done(&Done::of(&Step::SyscallEnded(&it, &[])).expect("it has ended"));
+        }
+        let mut rows: Vec<_> =
+            fold.files.iter().map(|(key, it)| (key.clone(), it.opens, it.doubtful)).collect();
+        rows.sort();
+        assert_eq!(rows, [(b"/a".to_vec(), 1, 0), (b"/a\0\0".to_vec(), 2, 2)]);
     }
 
     #[test]

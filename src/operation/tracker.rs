@@ -6,6 +6,7 @@ mod block;
 mod bounds;
 mod fault;
 mod layers;
+mod names;
 mod older;
 mod renamed;
 mod sharing;
@@ -26,12 +27,11 @@ use super::block::{BlockOptions, BlockTracker, RequestId};
 use super::context::{Context, Followed};
 use super::model::{SyscallOperation, Unfinished};
 use super::process::{Process, Scope, Tasks, Thread};
-use super::renaming::Outcome;
 use super::spans::Commits;
 use super::started::{Started, Zombies};
 use super::syscall;
 use super::task::Task;
-use super::{Sink, Step, io_class, renaming, user};
+use super::{Sink, Step, io_class, user};
 use crate::anomaly::{Anomaly, AnomalyKind, Ignored, Ledger};
 use crate::event::syscall_table::{Class, Role};
 use crate::event::task::TaskEvent;
@@ -374,24 +374,6 @@ impl Tracker {
         }
         process.info.user = after;
         sink.step(event.time, &Step::UserChanged(&process.info))
-    }
-
-    /// Open files may have other names after this call.
-    fn follow_names(&mut self, operation: &SyscallOperation) {
-        self.context.names.doubt_since(self.context.losses);
-        match renaming::follow(operation, &mut self.context.names, &self.tasks) {
-            Outcome::Nothing => {}
-            Outcome::Changed(change, span) => self.files.names_changed(&change, span),
-            Outcome::Unknown => {
-                self.ledger.unfollowed += 1;
-                // What was removed keeps a name that was its own; what was renamed has another's.
-                if operation.call.call().class == Class::Rename {
-                    let parts = renaming::last_parts(operation);
-                    self.context.names.doubt_renamed(parts);
-                    self.files.renamed_somewhere(parts);
-                }
-            }
-        }
     }
 
     /// Anything may have happened that was not seen.

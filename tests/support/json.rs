@@ -193,6 +193,7 @@ pub(crate) struct JsonPiece {
     pub bytes: u64,
     pub pid: i32,
     pub path: Option<String>,
+    pub path_source: Option<String>,
     pub fs_dev: Option<String>,
     pub ino: Option<u64>,
     pub offset: Option<u64>,

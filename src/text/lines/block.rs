@@ -1,5 +1,6 @@
 //! `TIME DISK DEV RWBS SECTOR + SECTORS Q2G s G2I s I2D s D2C s Q2C s ENDING`, the submitter, and what stands behind it:
-//! `<- LEVEL SECTOR` for each device above, and in brackets the pieces: a file with the offset, or a word.
+//! `<- LEVEL SECTOR` for each device above, and in brackets the pieces: a file with the offset, or a word. A `?` after a name
+//! says that it is not sure.
 
 use rustc_hash::FxHashMap;
 
@@ -110,7 +111,12 @@ fn write_behind(line: &mut Vec<u8>, behind: &Behind) {
         return line.extend_from_slice(behind.as_str().as_bytes());
     };
     match file.as_ref().and_then(|it| it.path.as_ref()) {
-        Some(path) => escape::shown(line, &path.bytes, b" ;]"),
+        Some(path) => {
+            escape::shown(line, &path.bytes, b" ;]");
+            if path.source.is_doubtful() {
+                line.push(b'?');
+            }
+        }
         None => line.extend_from_slice(
             match device_of(*key) {
                 Some(dev) => format!("device {dev}"),

@@ -1,0 +1,26 @@
+//! What a call that has ended does to names: of open files, of those that are remembered by inode, of the places of processes.
+
+use super::Tracker;
+use crate::event::syscall_table::Class;
+use crate::operation::model::SyscallOperation;
+use crate::operation::renaming::{self, Outcome};
+
+impl Tracker {
+    /// Open files may have other names after this call.
+    pub(super) fn follow_names(&mut self, operation: &SyscallOperation) {
+        self.context.names.doubt_since(self.context.losses);
+        match renaming::follow(operation, &mut self.context.names, &self.tasks) {
+            Outcome::Nothing => {}
+            Outcome::Changed(change, span) => self.files.names_changed(&change, span),
+            Outcome::Unknown => {
+                self.ledger.unfollowed += 1;
+                // What was removed keeps a name that was its own; what was renamed has another's.
+                if operation.call.call().class == Class::Rename {
+                    let parts = renaming::last_parts(operation);
+                    self.context.names.doubt_renamed(parts);
+                    self.files.renamed_somewhere(parts);
+                }
+            }
+        }
+    }
+}
