@@ -299,3 +299,80 @@ fn read_storm(path: &Path) -> BTreeMap<i32, VecDeque<(i32, String)>> {
     }
     threads
 }
+
+/// Fails if a path is told from a directory that was removed, moved with its mount, or changed by another thread meanwhile; if a file
+/// below an unknown directory keeps a name that a rename may have taken, one in a mount that is moved or taken away its old path, or
+/// the file of a descriptor of another process is called, or placed, anyhow.
+#[test]
+fn what_begins_elsewhere_has_no_certain_path() {
+    if !can_record(&[]) {
+        return;
+    }
+    let _alone = alone();
+    let dir = scratch_dir("elsewhere");
+    let program = compile("elsewhere.c", dir.path());
+    for attempt in 0..ATTEMPTS {
+        let place = dir.path().join(attempt.to_string());
+        fs::create_dir(&place).expect("make it");
+        let words = [program.as_str(), place.to_str().expect("text")];
+        let (finished, recording) =
+            record(&dir.path().join(format!("trace{attempt}")), &[], &words);
+        finished.success();
+        recording.assert_whole();
+        let operations = recording.operations();
+        check_elsewhere(&operations);
+        if are_certain(&operations, &fs::canonicalize(&place).expect("it is there")) {
+            return;
+        }
+    }
+    panic!("on a busy machine a name may be read too late, but not each time");
+}
+
+/// The calls that were given this path, or have a file whose name ends so.
+fn named<'a>(operations: &'a [JsonOperation], name: &str) -> Vec<&'a JsonOperation> {
+    let ends = |it: &&JsonOperation| it.path.as_ref().is_some_and(|it| it.ends_with(name));
+    operations.iter().filter(ends).collect()
+}
+
+/// The write of so many bytes.
+#[track_caller]
+fn write_of(operations: &[JsonOperation], bytes: i64) -> &JsonOperation {
+    let mut found = operations.iter().filter(|it| it.name == "write" && it.result == Some(bytes));
+    found.next().expect("it is recorded")
+}
+
+/// What must hold of each run.
+#[track_caller]
+fn check_elsewhere(operations: &[JsonOperation]) {
+    for name in ["removed", "moved", "fifo"] {
+        let known = |it: &&&JsonOperation| it.result.is_some_and(|it| it < 0);
+        for it in named(operations, name).iter().filter(known) {
+            assert_eq!(it.path_absolute, None, "{it:?}");
+        }
+    }
+    // Behind the rename, the move and the end of the mount.
+    for it in [2, 19, 23].map(|it| write_of(operations, it)) {
+        let is_certain = it.path.is_some() && it.path_source.as_deref() != Some("unverified");
+        assert!(!is_certain, "{it:?}");
+    }
+    let (taken, own) = (write_of(operations, 11), write_of(operations, 13));
+    assert_eq!((&taken.path, taken.offset, own.offset), (&None, None, None), "{taken:?} {own:?}");
+}
+
+/// True if what is certain was read in time; it is right then.
+#[track_caller]
+fn are_certain(operations: &[JsonOperation], place: &Path) -> bool {
+    let is_read =
+        |it: &JsonOperation| !matches!(it.path_source.as_deref(), None | Some("unverified"));
+    let rows = [("w", "certain-1"), ("d2", "certain-2"), ("from", "certain-3")];
+    let paths = rows.iter().all(|(directory, name)| {
+        let expected = place.join(directory).join(name);
+        let found = named(operations, name);
+        found
+            .iter()
+            .any(|it| is_read(it) && it.path_absolute.as_deref().map(Path::new) == Some(&expected))
+    });
+    let first = write_of(operations, 17);
+    let told = first.path.as_deref().map(Path::new);
+    paths && is_read(first) && told == Some(&place.join("from/file")) && first.offset == Some(0)
+}

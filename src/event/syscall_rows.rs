@@ -10,7 +10,7 @@ use super::syscall_table::Role::{
     DupFlags, Fd, Fd2, How, IoEvents, Iocbs, LastFd, Length, MakesBy, MakesIf, MapFlags,
     MemoryFlags, Message, Messages, MountFlags, Offset, OffsetPtr, OffsetPtr2, OldCount,
     Opaque as __, OpenFlags, Pair, Path, Path2, RangeFlags, RegisterCount, RegisterOp, Registered,
-    RenameFlags, RwFlags, Whence,
+    RemoveFlags, RenameFlags, RwFlags, TakenFd, Whence,
 };
 use super::syscall_table::{Call, O_CLOEXEC, Role, row};
 
@@ -145,7 +145,7 @@ pub const CALLS: &[Call] = &[
     row("fchownat",        260, Some(54),  C::Attribute,  [DirFd, Path, __, __, __, __]),
     row("futimesat",       261, None,      C::Attribute,  [DirFd, Path, __, __, __, __]),
     row("newfstatat",      262, Some(79),  C::Stat,       [DirFd, Path, __, __, __, __]),
-    row("unlinkat",        263, Some(35),  C::Remove,     [DirFd, Path, __, __, __, __]),
+    row("unlinkat",        263, Some(35),  C::Remove,     [DirFd, Path, RemoveFlags, __, __, __]),
     row("renameat",        264, Some(38),  C::Rename,     [DirFd, Path, DirFd2, Path2, __, __]),
     row("linkat",          265, Some(37),  C::Name,       [DirFd, Path, DirFd2, Path2, __, __]),
     row("symlinkat",       266, Some(36),  C::Name,       [Path2, DirFd, Path, __, __, __]),
@@ -201,7 +201,7 @@ pub const CALLS: &[Call] = &[
     row("clone3",          435, Some(435), C::Process,    [__, __, __, __, __, __]),
     row("close_range",     436, Some(436), C::CloseRange, [Fd, LastFd, RangeFlags, __, __, __]),
     row("openat2",         437, Some(437), C::Open,       [DirFd, Path, How, __, __, __]),
-    row("pidfd_getfd",     438, Some(438), C::Make("pidfd_getfd"), [__, __, __, __, __, __]).closed_by_exec(),
+    row("pidfd_getfd",     438, Some(438), C::Make("pidfd_getfd"), [__, TakenFd, __, __, __, __]).closed_by_exec(),
     row("faccessat2",      439, Some(439), C::Stat,       [DirFd, Path, __, __, __, __]),
     row("landlock_create_ruleset", 444, Some(444), C::Make("anon_inode:[landlock-ruleset]"), [__, __, MakesIf(u32::MAX, 0), __, __, __]).closed_by_exec(),
     row("memfd_secret",    447, Some(447), C::Make("/secretmem"), [CX, __, __, __, __, __]),

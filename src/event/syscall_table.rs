@@ -79,10 +79,14 @@ pub enum Role {
     LastFd,
     /// `CLOSE_RANGE_*`.
     RangeFlags,
+    /// `AT_*` of `unlinkat`.
+    RemoveFlags,
     /// `RENAME_*`.
     RenameFlags,
     /// `MS_*` of `mount`.
     MountFlags,
+    /// The number of a descriptor of another process, of whose open file the call makes one.
+    TakenFd,
     /// `CLONE_*` of `unshare`, or of what `setns` is to join.
     CloneFlags,
     /// Address in the memory of the process.
@@ -106,7 +110,8 @@ impl Role {
         };
         matches!(self, Opaque | OffsetPtr | OffsetPtr2 | Buffers | How | Pair)
             || matches!(self, Iocbs | IoEvents | Registered | Message | Messages | MapFlags)
-            || matches!(self, Cloexec(_) | MakesIf(..) | MakesBy(_) | CloneFlags | Self::MountFlags)
+            || matches!(self, Cloexec(_) | MakesIf(..) | MakesBy(_) | CloneFlags)
+            || matches!(self, Self::MountFlags | Self::RemoveFlags | Self::TakenFd)
     }
 }
 
@@ -569,7 +574,8 @@ impl Call {
     /// True if the end of the call says more than what it did to its descriptors.
     pub fn has_consequences(&self) -> bool {
         let is_of_names = self.changes_names() || matches!(self.class, Class::Mount | Class::User);
-        is_of_names || self.is_list() || self.ends_context()
+        let takes = self.arg(Role::TakenFd).is_some();
+        is_of_names || self.is_list() || self.ends_context() || takes
     }
 
     /// True if a descriptor that it makes now is closed by an exec.

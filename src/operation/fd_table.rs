@@ -34,6 +34,8 @@ pub struct Description {
     appends: Cell<bool>,
     /// How many losses there had been when it was last certain.
     certain_at: Cell<u32>,
+    /// It is, or lies in, a tree of mounts that is mounted nowhere: the kernel tells paths in it as if it were the root.
+    is_detached: Cell<bool>,
 }
 
 impl Description {
@@ -59,6 +61,7 @@ impl Description {
             held: Cell::new(0),
             appends: Cell::new(true),
             certain_at: Cell::new(losses),
+            is_detached: Cell::new(false),
         }
     }
 
@@ -84,6 +87,21 @@ impl Description {
     pub fn doubt(&self) {
         self.position.set(None);
         self.doubt_name();
+    }
+
+    /// True if its name is one in a tree that is mounted nowhere.
+    pub fn is_detached(&self) -> bool {
+        self.is_detached.get()
+    }
+
+    /// It is, or lies in, a tree that is mounted nowhere.
+    pub fn detach(&self) {
+        self.is_detached.set(true);
+    }
+
+    /// It is mounted now. True if it was not before.
+    pub fn attach(&self) -> bool {
+        self.is_detached.replace(false)
     }
 
     /// The name may be another file's; where it stands is known as before.

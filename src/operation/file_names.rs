@@ -14,16 +14,19 @@
 //! A name that was read while the call was under way may be from before or after it: it becomes doubtful, too. What
 //! stays unseen is what is not recorded: calls of other programs, and directories that are mounted at two places.
 
+mod paths;
+mod relative;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::rc::{Rc, Weak};
 
+pub(super) use self::paths::{DELETED, has_part, is_below, last, shown};
+use self::paths::{below, parent};
+use self::relative::Relative;
 use super::fd_table::Description;
 use super::model::{FilePath, Mounts, PathSource};
 use crate::units::{DevId, KernelTime};
-
-/// Behind the name of a file that has none any more (`d_path()` in `fs/d_path.c`).
-const DELETED: &[u8] = b" (deleted)";
 
 /// Directories that are remembered as real: what is not remembered only makes names doubtful.
 const REAL_MAX: usize = 1024;
@@ -40,6 +43,8 @@ pub struct FileNames {
     open: BTreeMap<Vec<u8>, Vec<Known>>,
     /// Those that are not in `open` yet: most are closed before anything is renamed.
     new: Vec<Known>,
+    /// Those whose directory is not known: only the end of their names is.
+    relative: Relative,
     /// How many there are in both, closed ones included.
     count: usize,
     /// When the closed ones are taken out.
@@ -107,8 +112,15 @@ impl FileNames {
     /// An open file, whose name was read at this time at the latest.
     pub fn note(&mut self, description: &Rc<Description>, read: KernelTime) {
         let file = description.file();
-        let Some(path) = file.path.as_ref().filter(|it| it.bytes.starts_with(b"/")) else { return };
+        let Some(path) = file.path.as_ref() else { return };
         if matches!(path.source, PathSource::Unverified | PathSource::Call) {
+            return;
+        }
+        if !path.bytes.starts_with(b"/") {
+            // What the kernel calls so is no file of a directory: `pipe:[7]`.
+            if !path.is_resolved() {
+                self.relative.note(description);
+            }
             return;
         }
         if path.is_resolved() {
@@ -189,7 +201,9 @@ impl FileNames {
     /// Something was given another name, and it is not known where; `parts`: the last parts of both names, if those are known.
     pub fn doubt_renamed(&mut self, parts: Option<[&[u8]; 2]>) {
         self.sort_in();
-        self.doubt(|path| parts.is_none_or(|it| it.iter().any(|it| has_part(path, it))));
+        let may_be = |path: &[u8]| parts.is_none_or(|it| it.iter().any(|it| has_part(path, it)));
+        self.doubt(may_be);
+        self.relative.doubt(may_be);
         self.last_real.1.clear();
         self.real.clear();
     }
@@ -247,6 +261,7 @@ impl FileNames {
     /// names of one file.
     pub fn follow(&mut self, change: &Change, span: Span) -> bool {
         self.changed = self.changed.max(span.end);
+        self.relative.doubt(|path| change.may_concern(path));
         if self.is_elsewhere {
             self.doubt_elsewhere(change);
         }
@@ -454,6 +469,31 @@ impl FileNames {
         real.for_each(|it| it.1.retain(|it| !is_covered(it)));
     }
 
+    /// What was at a place (`None`: anywhere), in these mounts or in all, is somewhere else now, or nowhere.
+    pub fn displace(&mut self, spot: Option<&Spot>, only: Option<Mounts>) {
+        self.sort_in();
+        let mut doubted = 0;
+        self.open.retain(|path, list| {
+            if spot.is_some_and(|it| *path != it.path && !is_below(path, &it.path)) {
+                return true;
+            }
+            let before = list.len();
+            list.retain(|it| {
+                let Some(description) = it.description.upgrade() else { return false };
+                let is_left = only.is_some_and(|only| !is_within(&description, only));
+                if !is_left {
+                    description.doubt_name();
+                }
+                is_left
+            });
+            doubted += before - list.len();
+            !list.is_empty()
+        });
+        self.count -= doubted;
+        self.relative.doubt(|_| true);
+        self.cover(spot, only);
+    }
+
     fn range_below(&self, path: &[u8]) -> impl Iterator<Item = (&Vec<u8>, &Vec<Known>)> {
         let first = below(path);
         self.open
@@ -526,37 +566,6 @@ fn is_within(description: &Description, mounts: Mounts) -> bool {
     description.file().path.as_ref().is_some_and(|it| it.mounts.is(mounts))
 }
 
-/// The name as the kernel tells it.
-pub(super) fn shown(path: &[u8], deleted: bool) -> Vec<u8> {
-    [path, if deleted { DELETED } else { b"" }].concat()
-}
-
-/// What every path below this one begins with.
-fn below(path: &[u8]) -> Vec<u8> {
-    [path.strip_suffix(b"/").unwrap_or(path), b"/"].concat()
-}
-
-/// True if `path` lies below `directory`.
-pub(super) fn is_below(path: &[u8], directory: &[u8]) -> bool {
-    path.strip_prefix(directory).is_some_and(|it| it.starts_with(b"/"))
-}
-
-/// Everything before the last part, without the `/` between; empty for what is in the root.
-fn parent(path: &[u8]) -> &[u8] {
-    let end = path.iter().rposition(|&it| it == b'/').unwrap_or(0);
-    path.get(..end).unwrap_or_default()
-}
-
-/// The last part.
-pub(super) fn last(path: &[u8]) -> &[u8] {
-    path.rsplit(|&it| it == b'/').find(|it| !it.is_empty()).unwrap_or_default()
-}
-
-/// True if it is one of the parts.
-pub(super) fn has_part(path: &[u8], name: &[u8]) -> bool {
-    path.split(|&it| it == b'/').any(|it| it == name)
-}
-
 impl Change {
     /// The places that it concerns, and whether what lies below them is touched.
     fn spots(&self) -> impl Iterator<Item = (&Spot, bool)> {
@@ -565,6 +574,14 @@ impl Change {
             Self::Renamed { from, to, exchange } => ((from, true), Some((to, *exchange))),
         };
         [Some(first), second].into_iter().flatten()
+    }
+
+    /// True if it may concern a file whose name ends so.
+    pub(super) fn may_concern(&self, path: &[u8]) -> bool {
+        self.spots().any(|(spot, with_below)| {
+            let name = last(&spot.path);
+            last(path) == name || with_below && has_part(path, name)
+        })
     }
 
     /// The places that it concerns.

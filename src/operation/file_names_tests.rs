@@ -296,3 +296,221 @@ fn of_two_names_of_one_file_both_stay() {
         "#]],
     );
 }
+
+/// `/x` is the working directory of 1; then `text`.
+#[track_caller]
+fn in_a_directory(text: &str, expected: &Expect) {
+    check(&format!("1 root 1 /\n1 cwd 1 /x\n{text}"), expected);
+}
+
+#[test]
+fn a_directory_that_was_removed_is_nowhere() {
+    in_a_directory(
+        "20 1/1 > rmdir 0
+         21 1/1 < rmdir 0 /x
+         22 1/1 > mkdir 0
+         23 1/1 < mkdir 0 /x
+         24 1/1 > unlink 0
+         25 1/1 < unlink -2 data
+         26 1/1 > chdir 0
+         27 1/1 < chdir 0 /x
+         28 1/1 > unlink 0
+         29 1/1 < unlink 0 data
+         30 1/1 > unlinkat -100 0 512
+         31 1/1 < unlinkat 0 /x
+         32 1/1 > unlink 0
+         33 1/1 < unlink -2 data",
+        &expect![[r#"
+            1: rmdir -1 /x argument at ? = 0 [/x]
+            1: mkdir -1 /x argument at ? = 0 [/x]
+            1: unlink -1 data argument at ? = -2 [data]
+            1: chdir -1 /x argument at ? = 0 [/x]
+            1: unlink -1 data argument at ? = 0 [/x/data]
+            1: unlinkat -1 /x argument at ? = 0 [/x]
+            1: unlink -1 data argument at ? = -2 [data]
+        "#]],
+    );
+}
+
+#[test]
+fn what_removes_no_directory_leaves_it_where_it_is() {
+    in_a_directory(
+        "20 1/1 > unlinkat -100 0 0
+         21 1/1 < unlinkat 0 /link/x
+         22 1/1 > unlink 0
+         23 1/1 < unlink 0 data
+         24 1/1 > unlinkat -100 0 512
+         25 1/1 < unlinkat 0 /link/x
+         26 1/1 > unlink 0
+         27 1/1 < unlink 0 data",
+        &expect![[r#"
+            1: unlinkat -1 /link/x argument at ? = 0 [/link/x]
+            1: unlink -1 data argument at ? = 0 [/x/data]
+            1: unlinkat -1 /link/x argument at ? = 0 [/link/x]
+            1: unlink -1 data argument at ? = 0 [data]
+        "#]],
+    );
+}
+
+#[test]
+fn below_an_open_directory_that_was_removed_there_is_no_path() {
+    in_a_directory(
+        "20 1/1 > openat -100 0 0
+         21 1/1 < openat 3 /x/d
+         22 1/1 > unlinkat 3 0 0
+         23 1/1 < unlinkat 0 f
+         24 1/1 > rmdir 0
+         25 1/1 < rmdir 0 /x/d
+         26 1/1 > unlinkat 3 0 0
+         27 1/1 < unlinkat -2 f
+         28 1/1 > fchdir 3
+         29 1/1 < fchdir 0
+         30 1/1 > unlink 0
+         31 1/1 < unlink -2 f",
+        &expect![[r#"
+            1: openat 3 /x/d fd-link at ? = 3
+            1: unlinkat -1 f argument at ? = 0 [/x/d/f]
+            1: rmdir -1 /x/d argument at ? = 0 [/x/d]
+            1: unlinkat -1 f argument at ? = -2 [f]
+            1: fchdir 3 /x/d (deleted) renamed at ? = 0
+            1: unlink -1 f argument at ? = -2 [f]
+        "#]],
+    );
+}
+
+#[test]
+fn a_directory_may_be_what_was_renamed_unseen() {
+    in_a_directory(
+        "20 1/1 > rename 0 0
+         21 1/1 < rename 0
+         22 1/1 > unlink 0
+         23 1/1 < unlink 0 data",
+        &expect![[r#"
+            1: rename -1   at ? = 0
+            1: unlink -1 data argument at ? = 0 [data]
+        "#]],
+    );
+}
+
+#[test]
+fn names_below_an_unknown_directory_may_be_those_that_change() {
+    check(
+        "1 root 1 /
+         20 1/1 > openat -100 0 2
+         21 1/1 <k openat 3 file
+         22 1/1 > openat -100 0 2
+         23 1/1 <k openat 4 other
+         24 1/1 > read 3 0 1
+         25 1/1 < read 1
+         26 1/1 > rename 0 0
+         27 1/1 <k rename 0 file new
+         28 1/1 > read 3 0 1
+         29 1/1 < read 1
+         30 1/1 > read 4 0 1
+         31 1/1 < read 1
+         32 1/1 > unlink 0
+         33 1/1 <k unlink 0 /a/other
+         34 1/1 > read 4 0 1
+         35 1/1 < read 1",
+        &expect![[r#"
+            1: openat 3 file kernel-string at ? = 3
+            1: openat 4 other kernel-string at ? = 4
+            1: read 3 file kernel-string at 0 = 1
+            1: rename -1 file kernel-string at ? = 0 [file] [new]
+            1: read 3 file unverified at 1 = 1
+            1: read 4 other kernel-string at 0 = 1
+            1: unlink -1 /a/other kernel-string at ? = 0 [/a/other]
+            1: read 4 other unverified at 1 = 1
+        "#]],
+    );
+}
+
+#[test]
+fn a_mount_that_is_moved_or_taken_away_takes_its_files_along() {
+    in_a_directory(
+        "10 1/1 > openat -100 0 2
+         11 1/1 < openat 3 /x/f
+         12 1/1 > openat -100 0 2
+         13 1/1 < openat 4 /y/f
+         14 1/1 > move_mount -100 0 -100 0 0
+         15 1/1 < move_mount 0 /x /z
+         16 1/1 > read 3 0 1
+         17 1/1 < read 1
+         18 1/1 > read 4 0 1
+         19 1/1 < read 1
+         20 1/1 > unlink 0
+         21 1/1 < unlink 0 data
+         22 1/1 > umount 0 2
+         23 1/1 < umount 0 /y
+         24 1/1 > read 4 0 1
+         25 1/1 < read 1",
+        &expect![[r#"
+            1: openat 3 /x/f fd-link at ? = 3
+            1: openat 4 /y/f fd-link at ? = 4
+            1: move_mount -1 /x argument at ? = 0 [/x] [/z]
+            1: read 3 /x/f unverified at 0 = 1
+            1: read 4 /y/f fd-link at 0 = 1
+            1: unlink -1 data argument at ? = 0 [data]
+            1: umount -1 /y argument at ? = 0 [/y]
+            1: read 4 /y/f unverified at 1 = 1
+        "#]],
+    );
+}
+
+#[test]
+fn what_a_mount_call_moves_is_not_read() {
+    in_a_directory(
+        "10 1/1 > openat -100 0 2
+         11 1/1 < openat 3 /y/f
+         14 1/1 > mount 0 0 0 8192
+         15 1/1 < mount 0 /z
+         16 1/1 > read 3 0 1
+         17 1/1 < read 1
+         20 1/1 > unlink 0
+         21 1/1 < unlink 0 data",
+        &expect![[r#"
+            1: openat 3 /y/f fd-link at ? = 3
+            1: mount -1 /z argument at ? = 0 [/z]
+            1: read 3 /y/f unverified at 0 = 1
+            1: unlink -1 data argument at ? = 0 [data]
+        "#]],
+    );
+}
+
+#[test]
+fn in_a_tree_that_is_mounted_nowhere_names_are_no_paths() {
+    in_a_directory(
+        "10 1/1 > open_tree -100 0 1
+         11 1/1 < open_tree 3 /
+         12 1/1 > openat 3 0 2
+         13 1/1 < openat 4 /f
+         14 1/1 > openat 4 0 2
+         15 1/1 < openat 5 /g
+         16 1/1 > open_tree -100 0 0
+         17 1/1 < open_tree 6 /x
+         18 1/1 > openat 6 0 2
+         19 1/1 < openat 7 /x/f
+         20 1/1 > move_mount 3 0 -100 0 4
+         21 1/1 < move_mount 0 tree /y
+         22 1/1 > openat 3 0 2
+         23 1/1 < openat 8 /y/f
+         24 1/1 > unlink 0
+         25 1/1 < unlink 0 data
+         26 1/1 > move_mount 3 0 -100 0 4
+         27 1/1 < move_mount 0 tree /z
+         28 1/1 > read 8 0 1
+         29 1/1 < read 1",
+        &expect![[r#"
+            1: open_tree 3 / unverified at ? = 3
+            1: openat 4 /f unverified at ? = 4
+            1: openat 5 /g unverified at ? = 5
+            1: open_tree 6 /x fd-link at ? = 6
+            1: openat 7 /x/f fd-link at ? = 7
+            1: move_mount -1 tree argument at ? = 0 [tree] [/y]
+            1: openat 8 /y/f fd-link at ? = 8
+            1: unlink -1 data argument at ? = 0 [/x/data]
+            1: move_mount -1 tree argument at ? = 0 [tree] [/z]
+            1: read 8 /y/f unverified at 0 = 1
+        "#]],
+    );
+}

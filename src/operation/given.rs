@@ -1,7 +1,8 @@
 //! The paths that a call was given: where they are from, and where they lead.
 
+use super::file_names::DELETED;
 use super::model::{FilePath, Given, Named, OpenFile, PathSource, SyscallOperation};
-use super::place::Base;
+use super::place::{Base, During};
 use super::register::{fd_of, register};
 use super::task::Task;
 use crate::event::syscall_table::{Class, Role};
@@ -64,14 +65,16 @@ fn absolute(
         return None;
     }
     let fd = fd_of(call, role, &operation.args).filter(|it| *it != Fd::AT_FDCWD);
-    let open = fd.and_then(|it| task.fds().borrow().get(it, losses)).map(|it| it.file());
+    // It may have been another directory when the call looked at it.
+    let same = fd.filter(|it| !task.fds().borrow().has_changed(*it, operation.start));
+    let open = same.and_then(|it| task.fds().borrow().get(it, losses)).map(|it| it.file());
     let sure = directory.or(open.as_deref()).and_then(|it| it.path.as_ref());
     let sure = sure.filter(|it| is_whole(it));
     let base = match fd {
         None => Base::Working,
         Some(_) => Base::Directory(sure.map(|it| it.bytes.as_slice())),
     };
-    task.place().borrow().absolute(base, &path.bytes)
+    task.place().borrow().absolute(base, &path.bytes, during(operation))
 }
 
 /// Seen by a probe: certain, and not resolved.
@@ -79,27 +82,42 @@ fn is_prompt(source: PathSource) -> bool {
     matches!(source, PathSource::Kernel | PathSource::Uprobe)
 }
 
-/// It leads from the root to where it leads.
-fn is_whole(path: &FilePath) -> bool {
-    path.is_resolved() || is_prompt(path.source) && path.bytes.starts_with(b"/")
+fn during(operation: &SyscallOperation) -> During {
+    During { by: operation.tid, since: operation.start }
 }
 
-/// `chdir`, `fchdir` and `chroot` that succeeded.
+/// It leads from the root to where it leads: not what is there no more.
+fn is_whole(path: &FilePath) -> bool {
+    !path.bytes.ends_with(DELETED) && path.is_resolved()
+        || is_prompt(path.source) && path.bytes.starts_with(b"/")
+}
+
+/// `chdir`, `fchdir` and `chroot` that have ended.
 pub(super) fn move_place(operation: &SyscallOperation, task: Task<'_>) {
     let class = operation.call.call().class;
     if !matches!(class, Class::Place | Class::Root) {
         return;
     }
+    if operation.ret == Some(0) {
+        enter(operation, task);
+    }
+    task.place().borrow_mut().end_change(operation.tid);
+}
+
+/// Where paths begin now.
+fn enter(operation: &SyscallOperation, task: Task<'_>) {
+    let class = operation.call.call().class;
     let given = operation.named.as_ref().and_then(|it| it.first.as_ref());
     let sure = given.filter(|it| it.path.source.is_spelled());
     let of_file = operation.file.as_ref().and_then(|it| it.path.as_ref());
     let of_file = of_file.filter(|it| is_whole(it));
     let to = sure.and_then(|it| it.absolute.clone()).or_else(|| of_file.map(|it| it.bytes.clone()));
     let mut place = task.place().borrow_mut();
+    let at = operation.end.unwrap_or(operation.start);
     if class == Class::Root {
-        place.enter_root(to);
+        place.enter_root(to, during(operation), at);
     } else {
-        place.enter(to);
+        place.enter(to, during(operation), at);
     }
 }
 

@@ -1,14 +1,17 @@
 //! Where the paths of a process begin: its working directory and its root.
 //!
 //! Both come from the snapshot, are copied at a fork, and move with `chdir`, `fchdir` and `chroot`. What is not known for
-//! certain makes the paths that begin there unknown, not wrong. Paths are put together, not resolved: `..` and symbolic
+//! certain makes the paths that begin there unknown, not wrong: a directory that was removed, and one that another thread may
+//! have changed while the call was under way. Paths are put together, not resolved: `..` and symbolic
 //! links stay, for what they lead to is the file system's to say.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use super::file_names::{Change, FileNames, Spot, has_part, is_below};
+use super::file_names::{Change, DELETED, FileNames, Spot, has_part, is_below, last};
 use super::model::Mounts;
+use crate::event::syscall_table::Class;
+use crate::units::{KernelTime, Tid};
 
 /// Where the paths of several threads or processes begin (`CLONE_FS`).
 pub type SharedPlace = Rc<RefCell<Place>>;
@@ -16,10 +19,30 @@ pub type SharedPlace = Rc<RefCell<Place>>;
 /// Absolute paths, as the tracer sees them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Place {
-    directory: Option<Vec<u8>>,
-    root: Option<Vec<u8>>,
+    directory: Start,
+    root: Start,
     /// What these paths lead to.
     pub mounts: Mounts,
+}
+
+/// A directory at which paths begin, and which calls change it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Start {
+    /// `None`: not known.
+    path: Option<Vec<u8>>,
+    /// Threads inside a call that may change it.
+    changing: Vec<Tid>,
+    /// When it was changed last.
+    changed: KernelTime,
+}
+
+/// A call: of which thread, and since when.
+#[derive(Clone, Copy, Debug)]
+pub struct During {
+    /// Its thread.
+    pub by: Tid,
+    /// Its entry.
+    pub since: KernelTime,
 }
 
 /// What a relative path begins at.
@@ -35,28 +58,111 @@ pub enum Base<'a> {
 /// then it is not known any more.
 const PATH_BYTES_MAX: usize = 4096;
 
+impl Start {
+    fn set(&mut self, path: Option<Vec<u8>>, at: KernelTime) {
+        self.path = path.filter(|it| it.len() <= PATH_BYTES_MAX && !it.ends_with(DELETED));
+        self.changed = self.changed.max(at);
+    }
+
+    fn seen(&mut self, path: &[u8]) {
+        if self.path.is_none() && !path.ends_with(DELETED) {
+            self.path = Some(path.to_vec());
+        }
+    }
+
+    /// The path, if it is the same from the entry of the call on: another thread may change it meanwhile.
+    fn of(&self, call: During) -> Option<&[u8]> {
+        let others = self.changing.iter().any(|it| *it != call.by);
+        self.path.as_deref().filter(|_| !others && self.changed < call.since)
+    }
+
+    /// The end of the thread's call was not seen: it may have changed the directory.
+    fn abandon(&mut self, by: Tid) {
+        if self.changing.contains(&by) {
+            self.changing.retain(|it| *it != by);
+            self.path = None;
+        }
+    }
+
+    fn copied_since(&self, since: KernelTime) -> Self {
+        let is_certain = self.changing.is_empty() && self.changed < since;
+        let path = self.path.clone().filter(|_| is_certain);
+        Self { path, changing: Vec::new(), changed: self.changed }
+    }
+}
+
 impl Place {
+    fn starts(&mut self) -> [&mut Start; 2] {
+        [&mut self.directory, &mut self.root]
+    }
+
     /// A snapshot saw the working directory; what a call said is newer.
     pub fn seen_directory(&mut self, path: &[u8]) {
-        self.directory.get_or_insert_with(|| path.to_vec());
+        self.directory.seen(path);
     }
 
     /// A snapshot saw the root; what a call said is newer.
     pub fn seen_root(&mut self, path: &[u8]) {
-        self.root.get_or_insert_with(|| path.to_vec());
+        self.root.seen(path);
     }
 
-    /// `chdir`, `fchdir`: it is there now.
-    pub fn enter(&mut self, directory: Option<Vec<u8>>) {
-        self.directory = directory.filter(|it| it.len() <= PATH_BYTES_MAX);
+    /// A thread begins a call, which may change where paths begin.
+    pub fn begin_call(&mut self, class: Class, by: Tid) {
+        self.abandon_change(by);
+        match class {
+            Class::Place => self.directory.changing.push(by),
+            Class::Root => self.root.changing.push(by),
+            _ => {}
+        }
+    }
+
+    /// That call has ended, whether it has changed anything or not.
+    pub fn end_change(&mut self, by: Tid) {
+        self.starts().into_iter().for_each(|it| it.changing.retain(|it| *it != by));
+    }
+
+    /// The thread does something else: the end of its call was not seen.
+    pub fn abandon_change(&mut self, by: Tid) {
+        self.starts().into_iter().for_each(|it| it.abandon(by));
+    }
+
+    /// `chdir`, `fchdir`: it is there now. If another thread does the same meanwhile, which of them was the last is not known.
+    pub fn enter(&mut self, directory: Option<Vec<u8>>, call: During, at: KernelTime) {
+        enter(&mut self.directory, directory, call, at);
+    }
+
+    /// `chroot`: absolute paths begin there now.
+    pub fn enter_root(&mut self, root: Option<Vec<u8>>, call: During, at: KernelTime) {
+        enter(&mut self.root, root, call, at);
+    }
+
+    /// A copy for another process or thread, made at some time from this one on.
+    pub fn copied_since(&self, since: KernelTime) -> Self {
+        let [directory, root] = [&self.directory, &self.root].map(|it| it.copied_since(since));
+        Self { directory, root, mounts: self.mounts }
+    }
+
+    /// A copy that was made just now.
+    pub fn copied(&self) -> Self {
+        self.copied_since(KernelTime::MAX)
     }
 
     /// Something was mounted there, or taken away (`None`: anywhere): a path through it leads to something else now.
     pub fn cover(&mut self, spot: Option<&Spot>) {
-        let is_covered = |path: &Vec<u8>| {
-            spot.is_none_or(|spot| *path == spot.path || is_below(path, &spot.path))
-        };
-        self.directory.take_if(|it| is_covered(it));
+        self.directory.path.take_if(|it| is_at(it, spot));
+    }
+
+    /// What was there is somewhere else now.
+    pub fn displace(&mut self, spot: Option<&Spot>) {
+        for start in self.starts() {
+            // The root of a namespace cannot be moved.
+            start.path.take_if(|it| it.as_slice() != b"/" && is_at(it, spot));
+        }
+    }
+
+    /// The working directory is not known.
+    pub fn lose_directory(&mut self) {
+        self.directory.path = None;
     }
 
     /// True if absolute paths lead to the same as for the tracer.
@@ -66,39 +172,64 @@ impl Place {
 
     /// Both lead elsewhere, and it is not known where.
     pub fn lose(&mut self) {
-        (self.directory, self.root) = (None, None);
+        (self.directory.path, self.root.path) = (None, None);
     }
 
-    /// `chroot`: absolute paths begin there now.
-    pub fn enter_root(&mut self, root: Option<Vec<u8>>) {
-        self.root = root.filter(|it| it.len() <= PATH_BYTES_MAX);
+    /// Something has another name, or is gone, and it is not known where: what may be below it is not known any more.
+    pub fn doubt(&mut self, may_be: impl Fn(&[u8]) -> bool) {
+        for start in self.starts() {
+            start.path.take_if(|it| it.as_slice() != b"/" && may_be(it));
+        }
     }
 
-    /// Files have other names now: it may be below one of them. What may have been moved and is not known to have been
-    /// is not known any more.
-    pub fn follow(&mut self, change: &Change, names: &FileNames) {
+    /// Directories have other names now, or are gone: it may be below one of them. What may have been moved and is not known to
+    /// have been is not known any more.
+    pub fn follow(&mut self, change: &Change, names: &FileNames, at: KernelTime) {
         let mounts = self.mounts;
-        for path in [&mut self.directory, &mut self.root] {
-            if let Some(old) = path {
-                *path = followed(std::mem::take(old), mounts, change, names);
+        for start in self.starts() {
+            let Some(old) = start.path.take() else { continue };
+            let new = followed(old.clone(), mounts, change, names);
+            match new {
+                Some(new) if new == old => start.path = Some(old),
+                new => start.set(new, at),
             }
         }
     }
 
-    /// The whole of a path; `None` if what it begins at is not known.
-    pub fn absolute(&self, base: Base<'_>, path: &[u8]) -> Option<Vec<u8>> {
+    /// The whole of a path that a call was given; `None` if what it begins at is not known, or may have been changed meanwhile.
+    pub fn absolute(&self, base: Base<'_>, path: &[u8], call: During) -> Option<Vec<u8>> {
         let base = match base {
-            _ if path.starts_with(b"/") => self.root.as_deref(),
-            Base::Working => self.directory.as_deref(),
+            _ if path.starts_with(b"/") => self.root.of(call),
+            Base::Working => self.directory.of(call),
             Base::Directory(path) => path,
         };
         Some(joined(base?, path))
     }
 }
 
+fn enter(start: &mut Start, path: Option<Vec<u8>>, call: During, at: KernelTime) {
+    let others = start.changing.iter().any(|it| *it != call.by);
+    let overlaps = others || start.changed >= call.since;
+    start.set(path.filter(|_| !overlaps), at);
+}
+
+/// True if it is there, or below.
+fn is_at(path: &[u8], spot: Option<&Spot>) -> bool {
+    spot.is_none_or(|spot| path == spot.path || is_below(path, &spot.path))
+}
+
 /// Where a directory is after a change of names.
 fn followed(path: Vec<u8>, mounts: Mounts, change: &Change, names: &FileNames) -> Option<Vec<u8>> {
-    let Change::Renamed { from, to, exchange } = change else { return Some(path) };
+    // Where something is gone, or something else has come to its place.
+    let is_gone = |spot: &Spot| match spot.sure && spot.mounts.is(mounts) {
+        true => path == spot.path,
+        false => last(&path) == last(&spot.path),
+    };
+    let (from, to, exchange) = match change {
+        Change::Removed(spot) if is_gone(spot) => return None,
+        Change::Removed(_) => return Some(path),
+        Change::Renamed { from, to, exchange } => (from, to, exchange),
+    };
     let moved = |from: &Spot, to: &Spot| {
         let rest = path.strip_prefix(from.path.as_slice())?;
         let is_it = rest.is_empty() || is_below(&path, &from.path);
@@ -112,8 +243,13 @@ fn followed(path: Vec<u8>, mounts: Mounts, change: &Change, names: &FileNames) -
     if !from.mounts.is(mounts) {
         return Some(path);
     }
-    let there = moved(from, to);
-    there.or_else(|| moved(to, from).filter(|_| *exchange)).unwrap_or(Some(path))
+    if let Some(there) = moved(from, to) {
+        return there;
+    }
+    if !exchange && is_gone(to) {
+        return None;
+    }
+    moved(to, from).filter(|_| *exchange).unwrap_or(Some(path))
 }
 
 /// One behind the other, without empty parts and `.`.
@@ -134,8 +270,12 @@ fn joined(base: &[u8], path: &[u8]) -> Vec<u8> {
 mod tests {
     use super::*;
 
+    const CALL: During = During { by: Tid(1), since: KernelTime(10) };
+
     fn text(place: &Place, base: Base<'_>, path: &str) -> Option<String> {
-        place.absolute(base, path.as_bytes()).map(|it| String::from_utf8(it).expect("made of text"))
+        place
+            .absolute(base, path.as_bytes(), CALL)
+            .map(|it| String::from_utf8(it).expect("made of text"))
     }
 
     fn at_home() -> Place {
@@ -168,10 +308,10 @@ mod tests {
     #[test]
     fn absolute_ones_begin_at_the_root() {
         let mut place = at_home();
-        place.enter_root(Some(b"/srv/jail".to_vec()));
+        place.enter_root(Some(b"/srv/jail".to_vec()), CALL, KernelTime(5));
         assert_eq!(text(&place, Base::Working, "/a").as_deref(), Some("/srv/jail/a"));
         assert_eq!(text(&place, Base::Working, "a").as_deref(), Some("/data/here/a"));
-        place.enter_root(None);
+        place.enter_root(None, CALL, KernelTime(5));
         assert_eq!(text(&place, Base::Working, "/a"), None);
     }
 
@@ -179,10 +319,10 @@ mod tests {
     fn calls_know_better_than_a_snapshot() {
         let mut place = Place::default();
         assert_eq!(text(&place, Base::Working, "a"), None);
-        place.enter(Some(b"/tmp".to_vec()));
+        place.enter(Some(b"/tmp".to_vec()), CALL, KernelTime(5));
         place.seen_directory(b"/data/here");
         assert_eq!(text(&place, Base::Working, "a").as_deref(), Some("/tmp/a"));
-        place.enter(None);
+        place.enter(None, CALL, KernelTime(5));
         assert_eq!(text(&place, Base::Working, "a"), None);
     }
 }

@@ -270,7 +270,7 @@ impl Tasks {
 
     /// Any of them may have gone elsewhere unseen. (Who leaves its root is another matter: that is not for everybody.)
     pub fn forget_directories(&mut self) {
-        self.places().for_each(|it| it.borrow_mut().enter(None));
+        self.places().for_each(|it| it.borrow_mut().lose_directory());
     }
 
     /// Followed processes that were seen to be made and have not ended.
@@ -306,6 +306,12 @@ impl Tasks {
         let mut seen = FxHashSet::default();
         let all = self.processes().map(|it| &it.place).chain(own);
         all.filter(move |it| seen.insert(Rc::as_ptr(it))).map(Rc::as_ref)
+    }
+
+    /// Tables of descriptors; one may come more than once.
+    pub fn tables(&self) -> impl Iterator<Item = &SharedTable> {
+        let own = self.threads.values().filter_map(|it| it.own.fds());
+        self.processes().map(|it| &it.fds).chain(own)
     }
 
     /// All processes.
@@ -358,7 +364,7 @@ impl Tasks {
         let (followed, before_exec, key) = (from.followed, from.before_exec, from.info.key);
         let fds = if has_room { task.fds().borrow().copied(now) } else { FdTable::default() };
         let memory = from.memory.borrow().clone();
-        let place = task.place().as_ref().clone();
+        let place = RefCell::new(task.place().borrow().copied());
         let abi = from.abi.of_child();
         let (comm, user) = (from.info.comm.clone(), from.info.user);
         self.bounds.left_out.descriptors += if has_room { 0 } else { all };

@@ -125,3 +125,141 @@ fn directories_that_change_places_do_so_once_for_all_who_share_one() {
         "#]],
     );
 }
+
+/// Two threads share `/x`; then `text`.
+#[track_caller]
+fn in_one_directory(text: &str, expected: &Expect) {
+    let text = format!("1 root 1 /\n1 cwd 1 /x\n10 1/1 fork 1/1 1/2\n11 1/1 born 1536\n{text}");
+    check(&text, expected);
+}
+
+#[test]
+fn a_directory_that_changes_during_a_call_is_neither() {
+    in_one_directory(
+        "20 1/1 > unlink 0
+         21 1/2 > chdir 0
+         22 1/2 < chdir 0 /y
+         23 1/1 < unlink 0 f
+         30 1/1 > unlink 0
+         31 1/1 < unlink 0 f
+         40 1/2 > chdir 0
+         41 1/1 > unlink 0
+         42 1/1 < unlink 0 f
+         43 1/2 < chdir 0 z
+         44 1/1 > unlink 0
+         45 1/1 < unlink 0 f",
+        &expect![[r#"
+            2: chdir -1 /y argument at ? = 0 [/y]
+            1: unlink -1 f argument at ? = 0 [f]
+            1: unlink -1 f argument at ? = 0 [/y/f]
+            1: unlink -1 f argument at ? = 0 [f]
+            2: chdir -1 z argument at ? = 0 [/y/z]
+            1: unlink -1 f argument at ? = 0 [/y/z/f]
+        "#]],
+    );
+}
+
+#[test]
+fn one_that_could_not_be_changed_is_the_same() {
+    in_one_directory(
+        "20 1/1 > unlink 0
+         21 1/2 > chdir 0
+         22 1/2 < chdir -2 /y
+         23 1/1 < unlink 0 f",
+        &expect![[r#"
+            2: chdir -1 /y argument at ? = -2 [/y]
+            1: unlink -1 f argument at ? = 0 [/x/f]
+        "#]],
+    );
+}
+
+#[test]
+fn of_two_changes_at_once_it_is_not_known_which_was_the_last() {
+    in_one_directory(
+        "20 1/1 > chdir 0
+         21 1/2 > chdir 0
+         22 1/2 < chdir 0 /y
+         23 1/1 < chdir 0 /z
+         24 1/1 > unlink 0
+         25 1/1 < unlink 0 f
+         26 1/1 > chdir 0
+         27 1/1 < chdir 0 /z
+         28 1/1 > unlink 0
+         29 1/1 < unlink 0 f",
+        &expect![[r#"
+            2: chdir -1 /y argument at ? = 0 [/y]
+            1: chdir -1 /z argument at ? = 0 [/z]
+            1: unlink -1 f argument at ? = 0 [f]
+            1: chdir -1 /z argument at ? = 0 [/z]
+            1: unlink -1 f argument at ? = 0 [/z/f]
+        "#]],
+    );
+}
+
+#[test]
+fn a_change_whose_end_was_not_seen_may_have_been_made() {
+    in_one_directory(
+        "20 1/2 > chdir 0
+         21 1/2 > unlink 0
+         22 1/2 < unlink 0 f
+         23 1/2 > chdir 0
+         24 1/2 < chdir 0 /y
+         25 1/2 > unlink 0
+         26 1/2 < unlink 0 f",
+        &expect![[r#"
+            2: chdir without its exit
+            2: unlink -1 f argument at ? = 0 [f]
+            2: chdir -1 /y argument at ? = 0 [/y]
+            2: unlink -1 f argument at ? = 0 [/y/f]
+        "#]],
+    );
+}
+
+#[test]
+fn a_directory_that_is_closed_during_a_call_may_be_another() {
+    in_one_directory(
+        "20 1/1 > openat -100 0 0
+         21 1/1 < openat 3 /x/d
+         22 1/1 > unlinkat 3 0 0
+         23 1/2 > close 3
+         24 1/2 < close 0
+         25 1/2 > openat -100 0 0
+         26 1/2 < openat 3 /x/e
+         27 1/1 < unlinkat 0 f
+         30 1/1 > unlinkat 3 0 0
+         31 1/1 < unlinkat 0 f",
+        &expect![[r#"
+            1: openat 3 /x/d fd-link at ? = 3
+            2: close 3 /x/d fd-link at ? = 0
+            2: openat 3 /x/e fd-link at ? = 3
+            1: unlinkat -1 f argument at ? = 0 [f]
+            1: unlinkat -1 f argument at ? = 0 [/x/e/f]
+        "#]],
+    );
+}
+
+#[test]
+fn a_descriptor_that_is_taken_has_an_unknown_file_and_moves_an_unknown_position() {
+    in_one_directory(
+        "20 1/1 > openat -100 0 2
+         21 1/1 < openat 3 /x/a
+         22 1/1 > openat -100 0 2
+         23 1/1 < openat 4 /x/b
+         24 1/1 > pidfd_getfd 9 3 0
+         25 1/1 < pidfd_getfd 5
+         26 1/1 > write 5 0 10
+         27 1/1 < write 10
+         28 1/1 > write 3 0 10
+         29 1/1 < write 10
+         30 1/1 > write 4 0 10
+         31 1/1 < write 10",
+        &expect![[r#"
+            1: openat 3 /x/a fd-link at ? = 3
+            1: openat 4 /x/b fd-link at ? = 4
+            1: pidfd_getfd 5   at ? = 5
+            1: write 5   at ? = 10
+            1: write 3 /x/a fd-link at ? = 10
+            1: write 4 /x/b fd-link at 0 = 10
+        "#]],
+    );
+}

@@ -1,6 +1,6 @@
 //! What calls that rename and remove do to the names of open files and to where processes are.
 
-use super::file_names::{Change, FileNames, Span, last};
+use super::file_names::{Change, FileNames, Span, has_part, last};
 use super::model::{Given, SyscallOperation};
 use super::process::Tasks;
 use crate::event::syscall_table::{Class, Role};
@@ -28,15 +28,41 @@ pub fn follow(operation: &SyscallOperation, names: &mut FileNames, tasks: &Tasks
     names.sort_in();
     let Some(change) = change(operation, names) else { return Outcome::Unknown };
     // Where processes are is judged by the directories as they were.
-    if call.class == Class::Rename {
-        tasks.places().for_each(|it| it.borrow_mut().follow(&change, names));
-    }
     let end = operation.end.unwrap_or(operation.start);
+    if concerns_directories(operation) {
+        tasks.places().for_each(|it| it.borrow_mut().follow(&change, names, end));
+    }
     let span = Span { start: operation.start, end };
     match names.follow(&change, span) {
         true => Outcome::Changed(change, span),
         false => Outcome::Nothing,
     }
+}
+
+/// True unless it has removed what is no directory.
+fn concerns_directories(operation: &SyscallOperation) -> bool {
+    let call = operation.call.call();
+    let flags = call.arg(Role::RemoveFlags).and_then(|it| operation.args.get(it)).copied();
+    let removes_file = call.class == Class::Remove && call.name != "rmdir";
+    !removes_file || flags.is_some_and(|it| it & libc::AT_REMOVEDIR.unsigned_abs() as u64 != 0)
+}
+
+/// The places of processes after a call that has changed a name, and it is not known where: a directory that may be meant is not
+/// known any more.
+pub fn doubt_places(operation: &SyscallOperation, tasks: &Tasks) {
+    if !concerns_directories(operation) {
+        return;
+    }
+    let places = tasks.places();
+    if operation.call.call().class == Class::Rename {
+        let parts = last_parts(operation);
+        let may_be = |path: &[u8]| parts.is_none_or(|it| it.iter().any(|it| has_part(path, it)));
+        return places.for_each(|it| it.borrow_mut().doubt(may_be));
+    }
+    let given = operation.named.as_ref().and_then(|it| it.first.as_ref());
+    let given = given.filter(|it| !it.path.source.is_doubtful()).map(|it| last(&it.path.bytes));
+    let name = given.filter(|it| !matches!(*it, b"" | b"." | b".."));
+    places.for_each(|it| it.borrow_mut().doubt(|path| name.is_none_or(|it| last(path) == it)));
 }
 
 /// The last parts of both paths, if they were read and are no `.` or `..`.

@@ -1,7 +1,10 @@
 //! One system call from its entry to its exit: what it works on, and what it does to descriptors.
 
+mod memory;
+
 use std::rc::Rc;
 
+use self::memory::look_behind;
 use super::context::Context;
 use super::fd_table::{Description, Slot};
 use super::given::{as_file_path, move_place, named, open_flags};
@@ -11,7 +14,7 @@ use super::pair;
 pub(super) use super::register::fd_of;
 use super::register::{is_position, register};
 use super::task::Task;
-use crate::event::syscall_table::{Call, Class, IOVEC_BYTES, Role};
+use crate::event::syscall_table::{Call, Class, Role};
 use crate::event::{Event, Name, ReadNames, SysEnter, SysExit};
 use crate::units::{Fd, KernelTime};
 
@@ -47,6 +50,7 @@ pub fn begin<'a>(
     let call = enter.call.call();
     let args = &enter.args;
     task.fds().borrow_mut().begin_call(event.tid);
+    task.place().borrow_mut().begin_call(call.class, event.tid);
     let asked = fd_of(call, Role::Fd, args);
     // Of memory without a file the kernel does not look at the descriptor.
     let is_anonymous = call.class == Class::Map
@@ -227,9 +231,7 @@ pub fn end(
             let at = (task, context.losses);
             operation.named =
                 names.map(|it| Box::new(named(it, operation, directory.as_deref(), at)));
-            if operation.ret == Some(0) {
-                move_place(operation, task);
-            }
+            move_place(operation, task);
         }
     }
     if call.changes_mappings()
@@ -273,12 +275,7 @@ pub fn made_elsewhere(
     context: &mut Context,
 ) -> (Rc<OpenFile>, Vec<FdEffect>) {
     let mut effects = Effects { list: Vec::new(), task, now };
-    let mut file = context.file(None, false);
-    file.path = object.map(|it| FilePath::new(it, PathSource::Call));
-    let description = Rc::new(Description::unknown(file, context.losses));
-    effects.put(fd, &description, None);
-    effects.list.push(FdEffect::Created { fd, file: description.file() });
-    (description.file(), effects.list)
+    (effects.taken((fd, object), None, context), effects.list)
 }
 
 fn destroyed(fd: Fd, slot: &Slot) -> FdEffect {
@@ -310,6 +307,9 @@ fn settle_positions(
         operation.target_offset = description.end_move(moved, true, now);
     }
 }
+
+/// `OPEN_TREE_CLONE` (`include/uapi/linux/mount.h`).
+const OPEN_TREE_CLONE: u64 = 1;
 
 /// Effects while they are collected.
 struct Effects<'a> {
@@ -368,6 +368,11 @@ impl Effects<'_> {
         file.given =
             whole.filter(|it| resolved.is_some_and(|path| path.bytes != *it)).map(Into::into);
         let description = Rc::new(Description::opened(file, context.losses));
+        if self.is_detached(operation) {
+            // What the kernel tells is no path.
+            description.detach();
+            description.doubt_name();
+        }
         context.names.note(&description, names.map_or(self.now, |it| it.read.max(self.now)));
         let call = operation.call.call();
         let cloexec = match flags {
@@ -379,6 +384,16 @@ impl Effects<'_> {
         operation.fd = Some(fd);
         operation.file = Some(description.file());
         self.list.push(FdEffect::Created { fd, file: description.file() });
+    }
+
+    /// True if what was opened lies in a tree that is mounted nowhere: a copy of mounts (`open_tree`), or below such a one.
+    fn is_detached(&self, operation: &SyscallOperation) -> bool {
+        let call = operation.call.call();
+        let is_copy = matches!(call.name, "open_tree" | "open_tree_attr")
+            && operation.args.get(2).is_some_and(|it| it & OPEN_TREE_CLONE != 0);
+        let table = self.task.fds().borrow();
+        let directory = fd_of(call, Role::DirFd, &operation.args);
+        is_copy || directory.and_then(|it| table.peek(it)).is_some_and(Description::is_detached)
     }
 
     /// Makes a descriptor for what has no path.
@@ -397,7 +412,26 @@ impl Effects<'_> {
             return;
         };
         operation.fd = Some(fd);
-        operation.file = Some(self.made((fd, call.is_cloexec(&operation.args)), object, context));
+        let made = (fd, call.is_cloexec(&operation.args));
+        operation.file = Some(match call.arg(Role::TakenFd) {
+            Some(_) => self.taken((made.0, None), Some(made.1), context),
+            None => self.made(made, object, context),
+        });
+    }
+
+    /// A descriptor for an open file that is another process's, or made elsewhere: which one is not known, nor where it stands.
+    fn taken(
+        &mut self,
+        (fd, object): (Fd, Option<&str>),
+        cloexec: Option<bool>,
+        context: &mut Context,
+    ) -> Rc<OpenFile> {
+        let mut file = context.file(None, false);
+        file.path = object.map(|it| FilePath::new(it, PathSource::Call));
+        let description = Rc::new(Description::unknown(file, context.losses));
+        self.put(fd, &description, cloexec);
+        self.list.push(FdEffect::Created { fd, file: description.file() });
+        description.file()
     }
 
     /// Makes two, if it is known which.
@@ -426,6 +460,10 @@ impl Effects<'_> {
         let mut file = context.file(None, false);
         file.path = Some(FilePath::new(object, PathSource::Call));
         let description = Rc::new(Description::opened(file, context.losses));
+        // What `fsmount` makes is mounted nowhere yet.
+        if object == "fsmount" {
+            description.detach();
+        }
         self.put(fd, &description, Some(cloexec));
         self.list.push(FdEffect::Created { fd, file: description.file() });
         description.file()
@@ -529,52 +567,6 @@ impl Effects<'_> {
             table.remove(fd, self.now);
         }
     }
-}
-
-/// What the arguments point to, where it was read in time: lengths of buffers, positions, flags; and the two descriptors
-/// that a call has made.
-fn look_behind(operation: &mut SyscallOperation, memory: &[(u64, Name)]) -> Option<[Fd; 2]> {
-    let mut pair = None;
-    if memory.is_empty() {
-        return pair;
-    }
-    let call = operation.call.call();
-    // The kernel has moved a position by what it has done.
-    let moved = operation.ret.and_then(|it| u64::try_from(it).ok()).unwrap_or(0);
-    for (role, address) in call.args.into_iter().zip(operation.args) {
-        let read = memory.iter().find(|it| it.0 == address && it.1.verified);
-        let Some(bytes) = read.map(|it| it.1.bytes.as_slice()) else { continue };
-        let number = || bytes.first_chunk().map(|it| u64::from_le_bytes(*it));
-        match role {
-            Role::Buffers => operation.bytes_requested = Some(sum_of_buffers(bytes)),
-            Role::OffsetPtr => {
-                let before = number().filter(is_position).and_then(|it| it.checked_sub(moved));
-                operation.offset = before;
-            }
-            Role::OffsetPtr2 => {
-                let before = number().filter(is_position).and_then(|it| it.checked_sub(moved));
-                operation.target_offset = before;
-            }
-            Role::How => {
-                operation.flags_in_memory = number().and_then(|it| u32::try_from(it).ok());
-            }
-            Role::Pair => {
-                pair = number().map(|it| {
-                    let [a, b, c, d, e, f, g, h] = it.to_le_bytes();
-                    [[a, b, c, d], [e, f, g, h]].map(|it| Fd(i32::from_le_bytes(it)))
-                });
-            }
-            _ => {}
-        }
-    }
-    pair
-}
-
-/// Lengths of all buffers of a vector.
-fn sum_of_buffers(vector: &[u8]) -> u64 {
-    let length = |it: &[u8]| it.last_chunk().map_or(0, |it| u64::from_le_bytes(*it));
-    let bytes = usize::try_from(IOVEC_BYTES).unwrap_or(usize::MAX);
-    vector.chunks_exact(bytes).fold(0, |sum, it| sum.saturating_add(length(it)))
 }
 
 /// The descriptor that the call returned.

@@ -65,6 +65,11 @@ impl Own {
         self.fds.is_some() || self.place.is_some()
     }
 
+    /// Its descriptors, if it has its own.
+    pub fn fds(&self) -> Option<&SharedTable> {
+        self.fds.as_ref()
+    }
+
     /// Its directories, if it has its own.
     pub fn place(&self) -> Option<&SharedPlace> {
         self.place.as_ref()
@@ -77,7 +82,7 @@ impl Own {
             own.fds = Some(Rc::new(RefCell::new(parent.fds().borrow().copied(now))));
         }
         if flags & CLONE_FS == 0 {
-            own.place = Some(Rc::new(parent.place().as_ref().clone()));
+            own.place = Some(Rc::new(RefCell::new(parent.place().borrow().copied())));
         }
         own
     }
@@ -93,7 +98,8 @@ pub fn unshare(
     let fds = (flags & CLONE_FILES != 0).then(|| task.fds().borrow().copied_between(copied));
     // A mount namespace cannot be shared by halves: who leaves it, or the user namespace, leaves the directories.
     let leaves_place = flags & (CLONE_FS | CLONE_NEWNS | CLONE_NEWUSER) != 0;
-    let place = leaves_place.then(|| task.place().as_ref().clone());
+    let place =
+        leaves_place.then(|| RefCell::new(task.place().borrow().copied_since(copied.start)));
     if let Some(fds) = fds {
         let fds = Rc::new(RefCell::new(fds));
         if alone {

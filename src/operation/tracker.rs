@@ -6,6 +6,7 @@ mod block;
 mod bounds;
 mod fault;
 mod layers;
+mod mounts;
 mod names;
 mod older;
 mod renamed;
@@ -350,6 +351,8 @@ impl Tracker {
         } else if call.class == Class::Mount {
             self.files.mounts_change(event.time);
             self.mounted(operation);
+        } else if call.arg(Role::TakenFd).is_some() {
+            self.taken(operation);
         } else if call.arg(Role::Registered).is_some() {
             self.uring_registered(operation, exit);
         } else if call.class == Class::User {
@@ -484,6 +487,9 @@ impl Tracker {
         if let Some(pending) = thread.pending.take() {
             self.ledger.cut_off += 1;
             let operation = syscall::abandon(pending, at);
+            if matches!(operation.call.call().class, Class::Place | Class::Root) {
+                self.tasks.places().for_each(|it| it.borrow_mut().abandon_change(operation.tid));
+            }
             sink.step(at, &Step::SyscallUnfinished(&operation, Unfinished::ThreadEnd))?;
         }
         if thread.announced {

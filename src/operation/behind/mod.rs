@@ -24,7 +24,7 @@ pub use self::writers::Writer;
 use self::writers::Writers;
 use super::block::{At, BlockRequest, Part};
 use super::file_names::{Change, Span, Spot};
-use super::model::{Mounts, OpenFile, ProcessKey};
+use super::model::{FilePath, Mounts, OpenFile, ProcessKey};
 use crate::anomaly::Link;
 use crate::capture::header::Disk;
 use crate::event::FileStat;
@@ -172,7 +172,7 @@ pub struct Files {
     opened: FxHashMap<FileKey, RefCell<NamedFile>>,
     /// What has become of their names.
     changes: NameChanges,
-    /// Files were opened in other mounts than the tracer's.
+    /// Files were opened in other mounts than the tracer's, or under names whose directory is not known.
     is_elsewhere: bool,
     writers: Writers,
     images: Images,
@@ -280,7 +280,8 @@ impl Files {
             self.given_up += self.opened.len() as u64;
             self.opened.clear();
         }
-        self.is_elsewhere |= file.path.as_ref().is_some_and(|it| it.mounts != Mounts::OWN);
+        let is_elsewhere = |it: &FilePath| it.mounts != Mounts::OWN || !it.bytes.starts_with(b"/");
+        self.is_elsewhere |= file.path.as_ref().is_some_and(is_elsewhere);
         let named = NamedFile::new(file, read, &self.changes);
         self.opened.insert(key, RefCell::new(named));
     }
@@ -300,6 +301,11 @@ impl Files {
     /// Something was mounted at a place (`None`: anywhere) in these mounts (`None`: in all), or taken away from there.
     pub fn covered(&mut self, spot: Option<&Spot>, only: Option<Mounts>) {
         self.room_for_changes().covered(spot, only);
+    }
+
+    /// What was at a place (`None`: anywhere) is somewhere else now, or nowhere.
+    pub fn displaced(&mut self, spot: Option<&Spot>, only: Option<Mounts>) {
+        self.room_for_changes().displaced(spot, only);
     }
 
     fn room_for_changes(&mut self) -> &mut NameChanges {

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use rustc_hash::FxHashMap;
 
 use crate::operation::file_names::{Change, Span, Spot, has_part, is_below, last, shown};
-use crate::operation::model::{Mounts, OpenFile, PathSource};
+use crate::operation::model::{FilePath, Mounts, OpenFile, PathSource};
 use crate::units::KernelTime;
 
 /// A change of what paths lead to.
@@ -22,6 +22,8 @@ enum Entry {
     Unknown(Option<[Vec<u8>; 2]>),
     /// By a mount, or its end, at a place (`None`: anywhere), in these mounts (`None`: in all).
     Covered(Option<Vec<u8>>, Option<Mounts>),
+    /// By a mount that was moved away from a place, with all that is below it; the same.
+    Displaced(Option<Vec<u8>>, Option<Mounts>),
 }
 
 /// Changes that are kept; then all names are followed at once, and the changes forgotten.
@@ -81,12 +83,22 @@ impl NameChanges {
 
     /// Something was mounted at a place, or taken away from there.
     pub(super) fn covered(&mut self, spot: Option<&Spot>, only: Option<Mounts>) {
+        self.of_place(spot);
+        self.kept.push(Entry::Covered(spot.map(|it| it.path.clone()), only));
+    }
+
+    /// What was at a place is somewhere else now, or nowhere.
+    pub(super) fn displaced(&mut self, spot: Option<&Spot>, only: Option<Mounts>) {
+        self.of_place(spot);
+        self.kept.push(Entry::Displaced(spot.map(|it| it.path.clone()), only));
+    }
+
+    fn of_place(&mut self, spot: Option<&Spot>) {
         let number = self.next();
         match spot {
             Some(spot) => self.concerns(&spot.path, number),
             None => self.of_any.push(number),
         }
-        self.kept.push(Entry::Covered(spot.map(|it| it.path.clone()), only));
     }
 
     fn concerns(&mut self, name: &[u8], number: u64) {
@@ -161,7 +173,8 @@ impl NamedFile {
         let path = self.file.path.as_ref();
         let path =
             path.filter(|it| !matches!(it.source, PathSource::Unverified | PathSource::Call));
-        let bytes = path.map(|it| it.bytes.as_slice()).filter(|it| it.starts_with(b"/"))?;
+        let is_file = |it: &&FilePath| it.bytes.starts_with(b"/") || !it.is_resolved();
+        let bytes = path.filter(is_file).map(|it| it.bytes.as_slice())?;
         let suffix = if self.is_deleted { shown(b"", true).len() } else { 0 };
         bytes.get(..bytes.len() - suffix)
     }
@@ -169,13 +182,17 @@ impl NamedFile {
     fn follow(&mut self, entry: &Entry) {
         let (Some(place), Some(path)) = (self.place(), self.file.path.as_ref()) else { return };
         let mounts = path.mounts;
+        let is_at = |at: &Option<Vec<u8>>, only: &Option<Mounts>| {
+            let is_there = |at: &Vec<u8>| place == at || is_below(place, at);
+            only.is_none_or(|it| it == mounts) && at.as_ref().is_none_or(is_there)
+        };
         let fate = match entry {
             Entry::Covered(at, only) => {
-                let is_at = |at: &Vec<u8>| place == at || is_below(place, at);
-                let is_meant = only.is_none_or(|it| it == mounts);
-                self.is_covered |= is_meant && at.as_ref().is_none_or(is_at);
+                self.is_covered |= is_at(at, only);
                 return;
             }
+            Entry::Displaced(at, only) if is_at(at, only) => Fate::Doubtful,
+            Entry::Displaced(..) => Fate::Same,
             Entry::Unknown(parts) => {
                 let is_touched = |it: &[Vec<u8>; 2]| it.iter().any(|it| has_part(place, it));
                 match parts.as_ref().is_none_or(is_touched) {
@@ -206,7 +223,9 @@ impl NamedFile {
 
 /// What a change makes of a name in these mounts. A file that is deleted moves with the directories above it, and no more.
 fn fate((path, is_deleted): (&[u8], bool), mounts: Mounts, change: &Change) -> Fate {
-    let is_sure = |spot: &Spot| spot.sure && spot.mounts.is(mounts);
+    // Where a relative name begins is not known.
+    let is_whole = path.starts_with(b"/");
+    let is_sure = |spot: &Spot| is_whole && spot.sure && spot.mounts.is(mounts);
     let is_it = |spot: &Spot| !is_deleted && path == spot.path;
     let moved = |from: &Spot, to: &Spot| {
         let rest = path.get(from.path.len()..).unwrap_or_default();

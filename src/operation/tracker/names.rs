@@ -14,6 +14,7 @@ impl Tracker {
             Outcome::Changed(change, span) => self.files.names_changed(&change, span),
             Outcome::Unknown => {
                 self.ledger.unfollowed += 1;
+                renaming::doubt_places(operation, &self.tasks);
                 // What was removed keeps a name that was its own; what was renamed has another's.
                 if operation.call.call().class == Class::Rename {
                     let parts = renaming::last_parts(operation);

@@ -79,6 +79,8 @@ fn argument(
         | Role::Opaque
         | Role::MemoryFlags
         | Role::CloneFlags
+        | Role::RemoveFlags
+        | Role::TakenFd
         | Role::MountFlags
         | Role::Cloexec(_)
         | Role::MakesIf(..)

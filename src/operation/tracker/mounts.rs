@@ -1,0 +1,129 @@
+//! What mounts change: what paths lead to, what files are called, and where processes are.
+//!
+//! A mount covers what is at its place. A mount that is moved, or taken away while files of it are open, takes these along: where
+//! to is not followed, so their names, and directories below, are not certain any more.
+
+use super::Tracker;
+use crate::event::syscall_table::Role;
+use crate::operation::fd_table::Description;
+use crate::operation::file_names::Spot;
+use crate::operation::model::{Mounts, SyscallOperation};
+use crate::operation::syscall::fd_of;
+
+/// What a call does to what was mounted before.
+#[derive(Debug, PartialEq, Eq)]
+enum Displaced {
+    Nothing,
+    /// What is at a place; `None`: it is not known where.
+    At(Option<Vec<u8>>),
+}
+
+impl Tracker {
+    /// Paths lead elsewhere after this call.
+    pub(super) fn mounted(&mut self, operation: &SyscallOperation) {
+        if operation.ret != Some(0) {
+            return;
+        }
+        let task = self.tasks.task((operation.pid, operation.tid));
+        let mounts = task.map_or(Mounts::UNKNOWN, |it| it.place().borrow().mounts);
+        let only = Some(mounts).filter(|it| self.tasks.spaces.is_isolated(*it));
+        // Each process may have been at the old root, and is at the new one then.
+        if operation.call.call().name == "pivot_root" {
+            let may_be = |it: Mounts| it.is(mounts) || [it, mounts].contains(&Mounts::UNKNOWN);
+            let places = self.tasks.places().filter(|it| may_be(it.borrow().mounts));
+            places.for_each(|it| it.borrow_mut().lose());
+            return self.displace(None, only);
+        }
+        let flags = operation.call.call().arg(Role::MountFlags);
+        let flags = flags.and_then(|it| operation.args.get(it)).copied();
+        let paths = spelled(operation);
+        if let Some(shares) = flags.and_then(propagation) {
+            let is_all = paths.first().is_some_and(|it| it.as_deref() == Some(b"/"));
+            if shares || is_all {
+                self.tasks.spaces.isolate(mounts, !shares);
+            }
+            return;
+        }
+        // A tree that was mounted nowhere takes nothing along.
+        let is_new = self.attached(operation);
+        if let Displaced::At(path) = displaced(operation, flags, &paths)
+            && !is_new
+        {
+            let spot = path.map(|it| self.context.names.spot(&it, mounts)).filter(|it| it.sure);
+            self.displace(spot.as_ref(), only);
+        }
+        let call = operation.call.call();
+        let roles = [Role::Path, Role::Path2];
+        let is_place = |role| call.arg(role).is_some() && !(is_new && role == Role::Path);
+        for (path, _) in paths.into_iter().zip(roles).filter(|it| is_place(it.1)) {
+            let spot = path.map(|it| self.context.names.spot(&it, mounts)).filter(|it| it.sure);
+            self.cover(spot.as_ref(), only);
+        }
+    }
+
+    /// A tree that a descriptor stands for has been mounted. True if it was mounted nowhere before.
+    fn attached(&self, operation: &SyscallOperation) -> bool {
+        let tree = fd_of(operation.call.call(), Role::DirFd, &operation.args);
+        let task = self.tasks.task((operation.pid, operation.tid));
+        let Some((task, tree)) = task.zip(tree) else { return false };
+        task.fds().borrow().peek(tree).is_some_and(Description::attach)
+    }
+
+    /// Paths of files at a place (`None`: any) lead to others now.
+    fn cover(&mut self, spot: Option<&Spot>, only: Option<Mounts>) {
+        self.context.names.cover(spot, only);
+        self.files.covered(spot, only);
+        let places = self.tasks.places();
+        let places = places.filter(|it| only.is_none_or(|only| it.borrow().mounts == only));
+        places.for_each(|it| it.borrow_mut().cover(spot));
+    }
+
+    /// What was at a place (`None`: anywhere) is somewhere else now, or nowhere.
+    fn displace(&mut self, spot: Option<&Spot>, only: Option<Mounts>) {
+        self.context.names.displace(spot, only);
+        self.files.displaced(spot, only);
+        let places = self.tasks.places();
+        let places = places.filter(|it| only.is_none_or(|only| it.borrow().mounts == only));
+        places.for_each(|it| it.borrow_mut().displace(spot));
+    }
+}
+
+/// The paths of a call, from the root, as far as they are known.
+fn spelled(operation: &SyscallOperation) -> [Option<Vec<u8>>; 2] {
+    let named = operation.named.as_deref();
+    let given = named.map(|it| [it.first.as_ref(), it.second.as_ref()]).unwrap_or_default();
+    let given = given.map(|it| it.filter(|it| it.path.source.is_spelled()));
+    given.map(|it| it.and_then(|it| it.absolute.clone()))
+}
+
+/// What a call moves or takes away that may be in use.
+fn displaced(
+    operation: &SyscallOperation,
+    mount_flags: Option<u64>,
+    [first, _]: &[Option<Vec<u8>>; 2],
+) -> Displaced {
+    let has = |flags: Option<u64>, bit: u64| flags.is_some_and(|it| it & bit != 0);
+    match operation.call.call().name {
+        // The path of what is moved is not read.
+        "mount" if has(mount_flags, libc::MS_MOVE) => Displaced::At(None),
+        "move_mount" => Displaced::At(first.clone()),
+        // Without this flag it fails as long as a file of it is open.
+        "umount" if has(operation.args.get(1).copied(), DETACH) => Displaced::At(first.clone()),
+        _ => Displaced::Nothing,
+    }
+}
+
+/// `MNT_DETACH` of `umount2`.
+const DETACH: u64 = libc::MNT_DETACH.unsigned_abs() as u64;
+
+/// What a `mount` does that mounts nothing (`path_mount()` in `fs/namespace.c`): true if others get what is mounted there from
+/// now on, or if it is not known; false if they do not, all that is below included. `None`: it mounts something.
+fn propagation(flags: u64) -> Option<bool> {
+    use libc::{MS_BIND, MS_PRIVATE, MS_REC, MS_REMOUNT, MS_SHARED, MS_SLAVE, MS_UNBINDABLE};
+    let has = |bits: libc::c_ulong| flags & bits != 0;
+    let is_change = has(MS_SHARED | MS_PRIVATE | MS_SLAVE | MS_UNBINDABLE);
+    if has(MS_REMOUNT) || has(MS_BIND) || !is_change {
+        return has(MS_REMOUNT).then_some(true);
+    }
+    Some(!has(MS_REC) || has(MS_SHARED))
+}
