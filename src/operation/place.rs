@@ -167,7 +167,7 @@ impl Place {
 
     /// True if absolute paths lead to the same as for the tracer.
     pub fn is_at_own_root(&self) -> bool {
-        self.root.as_deref() == Some(b"/") && self.mounts.is(Mounts::OWN)
+        self.root.path.as_deref() == Some(b"/") && self.mounts.is(Mounts::OWN)
     }
 
     /// Both lead elsewhere, and it is not known where.

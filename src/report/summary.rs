@@ -298,6 +298,9 @@ pub(super) fn file_cells(key: &[u8]) -> [Cell; 3] {
     [Cell::count(mounts.map(|it| it.0.into())), Cell::Flag(is_doubtful), path]
 }
 
+/// The same of files without a name.
+pub(super) const NAMELESS: [Cell; 3] = [Cell::None, Cell::None, Cell::None];
+
 /// The same of the files that have no row of their own.
 pub(super) fn other_files() -> [Cell; 3] {
     [Cell::None, Cell::None, rest_of_keys()]

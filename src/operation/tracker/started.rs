@@ -1,6 +1,6 @@
 //! Which programs were started, and which processes were not waited for.
 
-use super::super::place::Base;
+use super::super::place::{Base, During};
 use super::super::process::Process;
 use super::super::started::Started;
 use super::Tracker;
@@ -20,7 +20,8 @@ impl Tracker {
                 let absolute = task.and_then(|it| {
                     let place = it.place().borrow();
                     let is_kept = place.is_at_own_root() && !path.starts_with(b"/dev/fd/");
-                    place.absolute(Base::Working, path).filter(|_| is_kept)
+                    let call = During { by: event.tid, since: event.time };
+                    place.absolute(Base::Working, path, call).filter(|_| is_kept)
                 });
                 self.started.program(absolute, event.time);
             }
