@@ -2,6 +2,8 @@
 //! opened, what the arguments mean, what the call does to descriptors, and how it looks in OTF2. A new system call is
 //! a new row.
 
+mod new_descriptors;
+
 use std::mem::discriminant;
 
 pub use super::syscall_rows::CALLS;
@@ -566,38 +568,11 @@ impl Call {
         self.name == "io_destroy"
     }
 
-    /// True if it makes two descriptors and tells their numbers in memory only.
-    pub fn makes_pair(&self) -> bool {
-        self.class == Class::MakePair
-    }
-
     /// True if the end of the call says more than what it did to its descriptors.
     pub fn has_consequences(&self) -> bool {
         let is_of_names = self.changes_names() || matches!(self.class, Class::Mount | Class::User);
         let takes = self.arg(Role::TakenFd).is_some();
         is_of_names || self.is_list() || self.ends_context() || takes
-    }
-
-    /// True if a descriptor that it makes now is closed by an exec.
-    pub fn is_cloexec(&self, args: &[u64; 6]) -> bool {
-        let is_asked = |(role, register): (Role, u64)| match role {
-            Role::Cloexec(bit) => register & u64::from(bit) != 0,
-            Role::DupFlags => register & u64::from(O_CLOEXEC) != 0,
-            _ => false,
-        };
-        self.always_cloexec || self.args.into_iter().zip(*args).any(is_asked)
-    }
-
-    /// True if its result is a descriptor, if it succeeds.
-    pub fn makes(&self, args: &[u64; 6]) -> bool {
-        self.args.into_iter().zip(*args).all(|(role, register)| match role {
-            Role::MakesIf(mask, value) => register & u64::from(mask) == u64::from(value),
-            // The kernel looks at the lower 32 bits only.
-            Role::MakesBy(set) => {
-                u32::try_from(register & 0xffff_ffff).is_ok_and(|it| it < 64 && set >> it & 1 != 0)
-            }
-            _ => true,
-        })
     }
 }
 

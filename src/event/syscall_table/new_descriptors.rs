@@ -1,0 +1,32 @@
+//! The descriptors that a call makes.
+
+use super::{Call, Class, O_CLOEXEC, Role};
+
+impl Call {
+    /// True if it makes two descriptors and tells their numbers in memory only.
+    pub fn makes_pair(&self) -> bool {
+        self.class == Class::MakePair
+    }
+
+    /// True if a descriptor that it makes now is closed by an exec.
+    pub fn is_cloexec(&self, args: &[u64; 6]) -> bool {
+        let is_asked = |(role, register): (Role, u64)| match role {
+            Role::Cloexec(bit) => register & u64::from(bit) != 0,
+            Role::DupFlags => register & u64::from(O_CLOEXEC) != 0,
+            _ => false,
+        };
+        self.always_cloexec || self.args.into_iter().zip(*args).any(is_asked)
+    }
+
+    /// True if its result is a descriptor, if it succeeds.
+    pub fn makes(&self, args: &[u64; 6]) -> bool {
+        self.args.into_iter().zip(*args).all(|(role, register)| match role {
+            Role::MakesIf(mask, value) => register & u64::from(mask) == u64::from(value),
+            // The kernel looks at the lower 32 bits only.
+            Role::MakesBy(set) => {
+                u32::try_from(register & 0xffff_ffff).is_ok_and(|it| it < 64 && set >> it & 1 != 0)
+            }
+            _ => true,
+        })
+    }
+}
