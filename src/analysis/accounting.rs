@@ -1,8 +1,8 @@
 //! What the kernel counts in `/proc/PID/io` for a system call, by the function that counts it.
 //!
 //! In: system calls that have ended. Out: how many bytes and calls the kernel has added on each side, and for how many calls that
-//! cannot be known. The rules are those of Linux 5.10 to 6.18 (`fs/read_write.c`); `docs/accounting.md` explains the table, and
-//! `tests/accounting.rs` makes each call and compares. io_uring and `io_submit` are not counted by any of these functions.
+//! cannot be known. The rules are those of `fs/read_write.c`, the same from Linux 5.10 to 7.3; `docs/accounting.md` explains the table, and
+//! `tests/accounts/audit.rs` makes each call and compares. io_uring and `io_submit` are not counted by any of these functions.
 
 use std::ops::AddAssign;
 

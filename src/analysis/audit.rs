@@ -95,6 +95,8 @@ pub struct Reasons {
     pub doubtful_copies: i64,
     /// Processes that were ended by a signal that may write a core dump.
     pub core_signals: i64,
+    /// Calls of `ioctl` that write a stream inside the kernel (`btrfs send`).
+    pub btrfs_sends: i64,
 }
 
 /// The comparison of a launched program's accounting.
@@ -114,6 +116,8 @@ pub struct ProcessAudit {
     pub untold: u64,
     /// Hits that were lost or are missing: what they stood for is in the kernel's accounting.
     pub lost: u64,
+    /// True if `ioctl` was recorded.
+    pub has_ioctls: bool,
 }
 
 impl ProcessAudit {
@@ -137,16 +141,27 @@ impl ProcessAudit {
         (!self.read.is_explained() && read.is_explained()).then_some((bytes, calls))
     }
 
-    /// Bytes and calls that the kernel itself wrote into a core dump.
-    pub fn core_dump(&self) -> Option<(i64, i64)> {
+    /// Bytes and calls that the kernel itself wrote into a core dump, or for `btrfs send` ([`Reasons`] has which).
+    pub fn kernel_writes(&self) -> Option<(i64, i64)> {
+        let Reasons { core_signals, btrfs_sends, .. } = self.reasons;
+        self.more_writes().filter(|_| core_signals > 0 || btrfs_sends > 0)
+    }
+
+    /// True if an `ioctl` that was not recorded may be what wrote the rest.
+    pub fn may_be_unrecorded_ioctl(&self) -> bool {
+        !self.has_ioctls && self.more_writes().is_some() && self.agrees() == Some(false)
+    }
+
+    /// Bytes and calls that the kernel counted above all that is expected.
+    fn more_writes(&self) -> Option<(i64, i64)> {
         let write = &self.write;
         let bytes = write.bytes - write.bytes_expected.1;
         let calls = write.calls - write.calls_expected.1;
-        (self.reasons.core_signals > 0 && bytes > 0 && calls > 0).then_some((bytes, calls))
+        (bytes > 0 && calls > 0).then_some((bytes, calls))
     }
 
     fn has_explained_writes(&self) -> bool {
-        self.write.is_explained() || self.core_dump().is_some()
+        self.write.is_explained() || self.kernel_writes().is_some()
     }
 }
 
@@ -206,6 +221,7 @@ pub fn process(summary: &Summary, totals: &Totals) -> Option<ProcessAudit> {
         unwaited: summary.ledger.unwaited,
         untold: summary.ledger.other.count,
         lost: summary.lost().saturating_add(missing),
+        has_ioctls: summary.header.calls.iter().any(|it| it == "ioctl"),
     })
 }
 
@@ -234,6 +250,7 @@ fn reasons(summary: &Summary, totals: &Totals) -> Reasons {
         overlay_copies: number(overlay.calls),
         doubtful_copies: number(unknown.calls),
         core_signals: number(started.core_signals),
+        btrfs_sends: number(totals.btrfs_sends),
     }
 }
 

@@ -15,6 +15,12 @@ use crate::units::{DevId, KernelTime};
 /// Copies by `copy_file_range` that were counted, by the device of the file that was written; `None`: not known.
 pub type Copies = BTreeMap<Option<DevId>, Side>;
 
+/// Type and number of an ioctl request: the length of the argument differs between 64 and 32 bits (`_IOC()`).
+const IOCTL_KIND: u64 = 0xffff;
+
+/// `BTRFS_IOC_SEND` (`include/uapi/linux/btrfs.h`).
+const BTRFS_IOC_SEND: u64 = 0x9426;
+
 /// Totals of one system call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallTotals {
@@ -47,6 +53,8 @@ pub struct Totals {
     pub accounted: Accounted,
     /// What may have been counted twice.
     pub copies: Copies,
+    /// Calls of `ioctl` with `BTRFS_IOC_SEND`: the kernel writes the stream inside them (`write_buf()` in `fs/btrfs/send.c`).
+    pub btrfs_sends: u64,
     /// Page faults on files.
     pub faults: u64,
     /// Asynchronous operations that ended, by what they are.
@@ -61,6 +69,7 @@ impl Default for Totals {
             faults: 0,
             accounted: Accounted::default(),
             copies: Copies::new(),
+            btrfs_sends: 0,
             calls: vec![CallTotals::default(); CALLS.len()],
             asynchronous: BTreeMap::new(),
             blocks: BTreeMap::new(),
@@ -104,6 +113,8 @@ impl Totals {
             }
             None => {}
         }
+        self.btrfs_sends +=
+            u64::from(call.name == "ioctl" && operation.args[1] & IOCTL_KIND == BTRFS_IOC_SEND);
         self.account(operation);
     }
 

@@ -23,20 +23,26 @@ pub(super) fn audit_line(audit: &ProcessAudit) -> String {
             )
         }
         Some(false) => format!(
-            "audit: unexplained against /proc/PID/io: read {:+} bytes {:+} calls, write {:+} bytes {:+} calls ({})",
+            "audit: unexplained against /proc/PID/io: read {:+} bytes {:+} calls, write {:+} bytes {:+} calls ({}){}",
             read.bytes - read.bytes_expected.0,
             read.calls - read.calls_expected.0,
             write.bytes - write.bytes_expected.0,
             write.calls - write.calls_expected.0,
-            terms(audit).join("; ")
+            terms(audit).join("; "),
+            if audit.may_be_unrecorded_ioctl() { UNRECORDED_IOCTL } else { "" }
         ),
     }
 }
+
+/// Where writes may come from that no recorded call made.
+const UNRECORDED_IOCTL: &str =
+    "; ioctl was not recorded: btrfs send writes inside it (see it with -e %default,ioctl)";
 
 /// What is in the kernel's numbers and is no recorded call, with its reasons.
 fn terms(audit: &ProcessAudit) -> Vec<String> {
     let Reasons { exec_bytes, exec_calls, unknown_programs, unknown_formats, .. } = audit.reasons;
     let Reasons { doubtful, overlay_copies, doubtful_copies, .. } = audit.reasons;
+    let Reasons { core_signals, btrfs_sends, .. } = audit.reasons;
     let known = audit.execs - unknown_programs;
     let (bytes, calls) = (exec_bytes, exec_calls);
     let mut terms = Vec::new();
@@ -65,8 +71,14 @@ fn terms(audit: &ProcessAudit) -> Vec<String> {
             "{bytes} bytes in {calls} reads by the kernel itself for {failed} execs that failed"
         )
     }));
-    terms.extend(audit.core_dump().map(|(bytes, calls)| {
-        format!("{bytes} bytes in {calls} writes by the kernel itself into a core dump")
+    let writers = [
+        (core_signals, "into a core dump"),
+        (btrfs_sends, "inside ioctl for btrfs send (BTRFS_IOC_SEND)"),
+    ];
+    let writers: Vec<&str> = writers.iter().filter(|it| it.0 > 0).map(|it| it.1).collect();
+    terms.extend(audit.kernel_writes().map(|(bytes, calls)| {
+        let writers = writers.join(" or ");
+        format!("{bytes} bytes in {calls} writes by the kernel itself {writers}")
     }));
     terms
 }

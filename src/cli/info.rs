@@ -233,6 +233,7 @@ fn rings(summary: &Summary, end: &End) -> Vec<Value> {
 }
 
 fn audited(it: &ProcessAudit) -> Value {
+    let core_dump = it.kernel_writes().filter(|_| it.reasons.core_signals > 0);
     json!({
         "agrees": it.agrees(),
         "programs_started": it.execs,
@@ -249,8 +250,11 @@ fn audited(it: &ProcessAudit) -> Value {
         "doubtful_calls": it.reasons.doubtful,
         "overlay_copies": it.reasons.overlay_copies,
         "overlay_copies_doubtful": it.reasons.doubtful_copies,
-        "core_dump_bytes": it.core_dump().map(|it| it.0),
-        "core_dump_calls": it.core_dump().map(|it| it.1),
+        "core_dump_bytes": core_dump.map(|it| it.0),
+        "core_dump_calls": core_dump.map(|it| it.1),
+        "btrfs_sends": it.reasons.btrfs_sends,
+        "kernel_write_bytes": it.kernel_writes().map(|it| it.0),
+        "kernel_write_calls": it.kernel_writes().map(|it| it.1),
         "lost": it.lost,
     })
 }

@@ -13,6 +13,7 @@ use iotrace_perf::units::{CpuId, KernelTime, Pid, Tid};
 use serde_json::Value;
 
 use super::support::daily::{self, Line};
+use super::support::mounted::Mounted;
 use super::support::need::Need;
 use super::support::recording::{TIMEOUT, alone, can_record, compile, record};
 use super::support::{process, scratch_dir};
@@ -52,6 +53,24 @@ fn told(line: &str) -> (SyscallOperation, [u64; 4]) {
     (operation, counted)
 }
 
+/// Compares what a kernel counted for each call with the table.
+fn assert_counted_as_the_table_says(kernel: &str, text: &str) {
+    let mut doubtful = 0;
+    for line in text.lines() {
+        let (operation, counted) = told(line);
+        let accounting::Accounted { read, write } = accounting::of(&operation);
+        let [read_bytes, write_bytes, read_calls, write_calls] = counted;
+        assert_eq!([read.bytes, write.bytes], [read_bytes, write_bytes], "{kernel}: {line}");
+        let may_be = |it: accounting::Side| it.calls..=it.calls + it.doubtful;
+        assert!(may_be(read).contains(&read_calls), "{kernel}: {line}");
+        assert!(may_be(write).contains(&write_calls), "{kernel}: {line}");
+        doubtful += read.doubtful.max(write.doubtful);
+    }
+    assert!(text.lines().count() > 90, "{kernel}: {text}");
+    // EINVAL of a file without a read function, of a length that is not allowed, of O_DIRECT, and of transfers.
+    assert!(doubtful <= 9, "{kernel}: {doubtful}");
+}
+
 /// Fails if a call, or a kind of failure of it, is counted by the kernel in another way than the table says.
 #[test]
 fn each_call_is_counted_as_the_table_says() {
@@ -60,22 +79,20 @@ fn each_call_is_counted_as_the_table_says() {
     let other = if Path::new("/dev/shm").is_dir() { "/dev/shm" } else { "/tmp" };
     let place = dir.path().to_str().expect("text");
     let mut command = Command::new(program);
-    let told_all = process::run(command.args([place, other]), TIMEOUT).expect("it ends");
-    let text = told_all.success().stdout();
-    let mut doubtful = 0;
-    for line in text.lines() {
-        let (operation, counted) = told(line);
-        let accounting::Accounted { read, write } = accounting::of(&operation);
-        let [read_bytes, write_bytes, read_calls, write_calls] = counted;
-        assert_eq!([read.bytes, write.bytes], [read_bytes, write_bytes], "{line}");
-        let may_be = |it: accounting::Side| it.calls..=it.calls + it.doubtful;
-        assert!(may_be(read).contains(&read_calls), "{line}");
-        assert!(may_be(write).contains(&write_calls), "{line}");
-        doubtful += read.doubtful.max(write.doubtful);
-    }
-    assert!(text.lines().count() > 90, "{text}");
-    // EINVAL of a file without a read function, of a length that is not allowed, of O_DIRECT, and of transfers.
-    assert!(doubtful <= 9, "{doubtful}");
+    let counted = process::run(command.args([place, other]), TIMEOUT).expect("it ends");
+    assert_counted_as_the_table_says("this kernel", &counted.success().stdout());
+}
+
+/// The same for what `scripts/vm/check-accounting` recorded on other kernels.
+#[test]
+fn other_kernels_count_as_the_table_says() {
+    let recorded = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/accounts/kernels");
+    let files = fs::read_dir(recorded).expect("recorded answers");
+    let kernels = files.map(|it| it.expect("a file").path()).map(|path| {
+        let text = fs::read_to_string(&path).expect("text");
+        assert_counted_as_the_table_says(&path.display().to_string(), &text);
+    });
+    assert!(kernels.count() >= 4);
 }
 
 /// A recorded program that makes all of them: the sums are equal, too.
@@ -187,6 +204,38 @@ fn a_core_dump_is_named() {
     let audit = &recording.info["audit"];
     assert_eq!(audit["agrees"], true, "{audit:#}");
     assert!(audit["core_dump_bytes"].as_u64() > Some(4096), "{pattern}: {audit:#}");
+}
+
+/// Fails if the stream that the kernel writes inside an `ioctl` has no name, or a recording without `ioctl` does not tell how to see it.
+#[test]
+fn a_btrfs_stream_is_named() {
+    let mkfs = Need::Program("mkfs.btrfs");
+    if !can_record(&[Need::Root, Need::Loop, Need::KernelFile("/sys/fs/btrfs"), mkfs]) {
+        return;
+    }
+    let _alone = alone();
+    let dir = scratch_dir("accounts");
+    let mounted = Mounted::new(dir.path(), "btrfs", 200 << 20);
+    let prepare = "btrfs subvolume create a && head -c 300000 /dev/zero > a/file && btrfs subvolume snapshot -r a b";
+    let mut shell = Command::new("sh");
+    shell.args(["-c", prepare]).current_dir(mounted.path());
+    process::run(&mut shell, TIMEOUT).expect("it ends").success();
+    let to = |name: &str| dir.path().join(name).to_str().expect("text").to_owned();
+    let (stream, from) = (to("stream"), to("mounted/b"));
+    let send = ["btrfs", "send", "-q", "-f", &stream, &from];
+
+    let (finished, recording) = record(&dir.path().join("with"), &["-e", "%default,ioctl"], &send);
+    let text = finished.success().stderr();
+    let audit = &recording.info["audit"];
+    assert_eq!(audit["agrees"], true, "{audit:#}");
+    assert_eq!(audit["btrfs_sends"], 1, "{audit:#}");
+    assert!(text.contains("writes by the kernel itself inside ioctl for btrfs send"), "{text}");
+
+    fs::remove_file(&stream).expect("the stream");
+    let (finished, recording) = record(&dir.path().join("without"), &[], &send);
+    let text = finished.success().stderr();
+    assert_eq!(recording.info["audit"]["agrees"], false, "{text}");
+    assert!(text.contains("ioctl was not recorded: btrfs send writes inside it"), "{text}");
 }
 
 /// Bytes of the file that is copied.
