@@ -1,5 +1,7 @@
 //! The verbs that answer: known work with prime counts gives exactly those numbers, from a log and while a program runs.
 
+#[path = "reports/findings.rs"]
+mod findings;
 mod support;
 
 use std::path::Path;
@@ -8,7 +10,7 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 use support::need::Need;
 use support::process;
-use support::recording::{BINARY, TIMEOUT, alone, can_record, compile, record, wait_until};
+use support::recording::{BINARY, TIMEOUT, alone, can_record, record, wait_until};
 use support::scratch_dir;
 
 /// On a busy machine a name may be read too late, but not each time.
@@ -166,78 +168,6 @@ fn summary_of_a_log_and_of_parts_of_it() {
         return;
     }
     panic!("names were read too late in each of {RUNS_MAX} runs");
-}
-
-/// What a summary finds first, as kind and text.
-fn first_finding(report: &Value) -> (&str, &str) {
-    let first = &report["findings"][0];
-    (first["finding"].as_str().expect("a word"), first["text"].as_str().expect("text"))
-}
-
-/// The time of the operations of this class and name, ns.
-fn time_of(report: &Value, class: &str, operation: &str) -> u64 {
-    let rows = report["calls"].as_array().expect("a table").iter();
-    let its = rows.filter(|it| it["class"] == class && it["operation"] == operation);
-    its.map(|it| it["time_ns"].as_u64().expect("a number")).sum()
-}
-
-/// Half a second of waiting at a pipe, a socket, an eventfd and a timerfd, and 300 ms in a pipeline of a shell, beside 211 syncs.
-#[test]
-fn waiting_is_not_file_io() {
-    if !can_record(&[]) {
-        return;
-    }
-    let _alone = alone();
-    let sources: &[(&[&str], bool)] = &[
-        (&["--source", "tracefs", "--names", "reader"], true),
-        (&["--source", "tracefs", "--names", "uprobe"], true),
-        (&["--source", "tracefs", "--names", "fanotify"], true),
-        (&["--source", "perf"], true),
-        // Without privileges the calls that make pipes are not recorded.
-        (&["--source", "inherited"], false),
-        (&["--source", "tracefs", "--names", "snapshot"], false),
-        (&["--source", "tracefs", "--names", "off"], false),
-    ];
-    let dir = scratch_dir("reports-waits");
-    let program = compile("waits.c", dir.path());
-    let script = format!("sleep 0.3 | cat; {program} {}", dir.path().join("synced").display());
-    for (options, knows_types) in sources {
-        let arguments = [options, &["--", "sh", "-c", &script][..]].concat();
-        let report = ask("summary", &arguments, dir.path()).report;
-        let waited = time_of(&report, "waiting", "read");
-        let unknown = time_of(&report, "unknown", "read");
-        let as_files = time_of(&report, "file", "read");
-        let all = format!("{options:?}: {report:#}");
-        assert!(as_files < 50_000_000, "{all}");
-        assert!(waited + unknown > 600_000_000, "{all}");
-        let (kind, text) = first_finding(&report);
-        // The process that syncs, the file, or the call: each of them is true.
-        let is_known = ["fsync: ", "(waits): ", "/synced: "].iter().any(|it| text.contains(it));
-        if *knows_types {
-            let call =
-                row(&report, "findings", "finding", "operation").unwrap_or_else(|| panic!("{all}"));
-            let text = call["text"].as_str().expect("text");
-            assert!(text.starts_with("fsync: ") && text.contains(" in 211 of"), "{all}");
-            assert!(is_known, "{all}");
-            assert!(waited > 600_000_000, "{all}");
-        } else {
-            // The types of the pipes are unknown, and the report says so.
-            // That may be the first of three findings; the process, the file or the call that syncs stays among them.
-            let findings = report["findings"].as_array().expect("a table").iter();
-            let mut texts = findings.map(|it| it["text"].as_str().expect("text"));
-            let is_sync = |text: &str| {
-                ["fsync: ", "(waits): ", "/synced: "].iter().any(|it| text.contains(it))
-            };
-            assert!(texts.any(is_sync), "{all}");
-            assert!(is_known || kind == "unknown-type", "{all}");
-            let notes = report["notes"].as_array().expect("notes");
-            let is_said = |it: &Value| it.as_str().is_some_and(|it| it.contains("of unknown type"));
-            assert!(unknown > 0 && notes.iter().any(is_said), "{all}");
-        }
-        let syncs =
-            numbers(row(&report, "calls", "operation", "fsync").expect("syncs"), &["count"]);
-        assert_eq!(syncs, [211]);
-    }
 }
 
 /// The program goes on only when its read has been seen.
