@@ -19,7 +19,7 @@ use support::need::{Need, require};
 use support::process;
 use support::recording::{BINARY, TIMEOUT};
 
-const REPORTS: &str = "## Reports: `summary`, `files`, `latency`, `pattern`, `stacks`, `replay plan`, `replay run`, `replay run --loop`, `replay run --level block`, `replay compare`, `replay export`";
+const REPORTS: &str = "## Reports";
 
 /// All logs of the corpus.
 fn logs() -> Vec<PathBuf> {

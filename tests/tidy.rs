@@ -4,6 +4,8 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+#[path = "tidy/documents.rs"]
+mod documents;
 #[path = "tidy/tokens.rs"]
 mod tokens;
 

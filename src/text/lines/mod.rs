@@ -15,8 +15,8 @@
 //!    0.000210000 fio[12/12] cpu0 io_uring:READ(7</data/a>, ?, offset ?) = 4096 <0.000080>
 //!    0.000220000 fio[12/12] cpu0 aio:PWRITE(5</data/b>, 4096, offset 8192) = 4096 <0.000091>
 //!
-//! TIME           DISK DEV RWBS SECTOR + SECTORS Q2I s I2D s D2C s Q2C s ENDING COMM[PID/TID]
-//!    0.000300000 loop0 7:0 W 2048 + 8 Q2I 0.000001000 I2D 0.000002000 D2C 0.000080000 Q2C 0.000083000 completed fio[12/12]
+//! TIME           DISK DEV RWBS SECTOR + SECTORS Q2G s G2I s I2D s D2C s Q2C s ENDING COMM[PID/TID] [PIECES]
+//!    0.000300000 loop0 7:0 W 2048 + 8 Q2G 0.000000400 G2I 0.000000600 I2D 0.000002000 D2C 0.000080000 Q2C 0.000083000 completed fio[12/12] [/data/b @8192]
 //!
 //! ! WHAT: count COUNT, TIME CPU [PID/TID]: DETAIL
 //! ! lost: count 17, 0.000400000 cpu1 [4711/4712]: the ring of cpu1 was full
@@ -37,11 +37,12 @@
 //! **Page faults.** `fault(ADDRESS<FILE>+OFFSET, read)`; they have no end.
 //!
 //! **Block requests.** `DEV` is `MAJOR:MINOR`, `RWBS` the kernel's letters, `SECTOR` and `SECTORS` count 512 bytes.
-//! Four latencies in seconds, nine decimals, `-` if one of the two times is not known: `Q2I` from the allocation of
-//! the request (queued) to the I/O scheduler (inserted), `I2D` from there to the driver (issued), `D2C` in the
-//! driver and device (to completed), `Q2C` all of it. Without an I/O scheduler `Q2I` and `I2D` are `-`. `ENDING` is
-//! `completed`, the name of the error, `absorbed` (became a part of another request), `unfinished` (the capture
-//! ended) or `given-up`. The task at the end is the submitter.
+//! Five latencies in seconds, nine decimals, `-` if one of the two times is not known: `Q2G` from the queued bio to
+//! the allocation of the request, `G2I` from there to the I/O scheduler (inserted), `I2D` from there to the driver
+//! (issued), `D2C` in the driver and device (to completed), `Q2C` all of it. Without an I/O scheduler `G2I` and `I2D`
+//! are `-`. `ENDING` is `completed`, the name of the error, `absorbed` (became a part of another request),
+//! `unfinished` (the capture ended) or `given-up`. The task is the submitter; the pieces in brackets are the files with
+//! their offsets, or a word.
 //!
 //! **Names.** `?` stands for a name that is not known. Control characters, invisible ones, and bytes that are not
 //! UTF-8 are shown as `\xNN`, a backslash as two; so are the delimiters: `"` within quotes, `<` and `>` within angle

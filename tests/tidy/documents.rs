@@ -1,0 +1,270 @@
+//! Rules about the documents: links lead somewhere, each page is in the book, examples are accepted by the program.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
+
+use super::{Findings, check_rule, expect_none, files_below, text};
+
+/// Lines of README.md and ARCHITECTURE.md.
+const LENGTHS: [(&str, usize); 2] = [("README.md", 150), ("ARCHITECTURE.md", 300)];
+/// The page that lists all others.
+const SUMMARY: &str = "docs/SUMMARY.md";
+
+/// A document and its text.
+type Documents = BTreeMap<String, String>;
+
+/// The documents outside the book, and all pages of the book.
+fn documents() -> Documents {
+    let outside = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"].map(String::from);
+    let pages = files_below("docs").into_iter().map(|file| file.to_string_lossy().into_owned());
+    let markdown = outside.into_iter().chain(pages.filter(|file| file.ends_with(".md")));
+    markdown.map(|file| (file.clone(), text(file.as_ref()))).collect()
+}
+
+/// Lines outside code blocks with their numbers; code spans are emptied.
+fn prose(text: &str) -> Vec<(usize, String)> {
+    let mut in_block = false;
+    let mut lines = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        if line.trim_start().starts_with("```") {
+            in_block = !in_block;
+        } else if !in_block {
+            let spans = line.split('`').enumerate();
+            let outside = spans.filter(|(place, _)| place % 2 == 0).map(|(_, part)| part);
+            lines.push((number + 1, outside.collect::<Vec<_>>().join("``")));
+        }
+    }
+    lines
+}
+
+/// The targets of inline links and images, with their lines.
+fn link_targets(text: &str) -> Vec<(usize, String)> {
+    let mut targets = Vec::new();
+    for (number, line) in prose(text) {
+        for rest in line.split("](").skip(1) {
+            if let Some((target, _)) = rest.split_once(')') {
+                targets.push((number, target.to_owned()));
+            }
+        }
+    }
+    targets
+}
+
+/// The anchor of a heading, as GitHub and mdBook make it.
+fn slug(heading: &str) -> String {
+    let linked = heading.replace("](", "\u{0}");
+    let mut visible = String::new();
+    for part in linked.split('[') {
+        match part.split_once('\u{0}') {
+            Some((label, rest)) => {
+                visible.push_str(label);
+                visible.push_str(rest.split_once(')').map_or("", |(_, after)| after));
+            }
+            None => visible.push_str(part),
+        }
+    }
+    let kept = |letter: &char| letter.is_alphanumeric() || [' ', '-', '_'].contains(letter);
+    visible.trim().to_lowercase().chars().filter(kept).collect::<String>().replace(' ', "-")
+}
+
+/// The anchors of a page: its headings, the second of equal ones with `-1`.
+fn anchors(text: &str) -> BTreeSet<String> {
+    let mut in_block = false;
+    let mut found = BTreeSet::new();
+    for line in text.lines() {
+        if line.trim_start().starts_with("```") {
+            in_block = !in_block;
+        }
+        let marks = line.bytes().take_while(|byte| *byte == b'#').count();
+        if in_block || marks == 0 || !line[marks..].starts_with(' ') {
+            continue;
+        }
+        let anchor = slug(&line[marks..]);
+        let mut numbered = anchor.clone();
+        let mut number = 0;
+        while !found.insert(numbered.clone()) {
+            number += 1;
+            numbered = format!("{anchor}-{number}");
+        }
+    }
+    found
+}
+
+/// The path of a relative target, seen from the file that has the link.
+fn resolved(file: &str, target: &str) -> String {
+    let mut parts: Vec<&str> = file.split('/').collect();
+    parts.pop();
+    for part in target.split('/') {
+        match part {
+            "." | "" => {}
+            ".." => drop(parts.pop()),
+            name => parts.push(name),
+        }
+    }
+    parts.join("/")
+}
+
+/// Links to files or headings that do not exist, and links out of the book, which a built book would not have.
+fn dead_links(documents: &Documents, files: &BTreeSet<String>) -> Findings {
+    let mut findings = Findings::new();
+    for (file, text) in documents {
+        for (line, target) in link_targets(text) {
+            if target.contains("://") || target.starts_with("mailto:") {
+                continue;
+            }
+            let (path, anchor) = target.split_once('#').unwrap_or((target.as_str(), ""));
+            let path = if path.is_empty() { file.clone() } else { resolved(file, path) };
+            if file.starts_with("docs/") && !path.starts_with("docs/") {
+                findings.push(format!("{file}:{line}: a link out of the book: {target}"));
+            } else if !files.contains(&path) {
+                findings.push(format!("{file}:{line}: no such file: {target}"));
+            } else if !anchor.is_empty()
+                && !documents.get(&path).is_some_and(|text| anchors(text).contains(anchor))
+            {
+                findings.push(format!("{file}:{line}: no such heading: {target}"));
+            }
+        }
+    }
+    findings
+}
+
+/// Pages of the book that its summary does not list.
+fn pages_without_entry(documents: &Documents) -> Findings {
+    let summary = documents.get(SUMMARY).map_or("", String::as_str);
+    let targets = link_targets(summary).into_iter();
+    let listed: BTreeSet<String> = targets.map(|(_, target)| resolved(SUMMARY, &target)).collect();
+    let pages = documents.keys().filter(|file| file.starts_with("docs/") && *file != SUMMARY);
+    pages
+        .filter(|page| !listed.contains(*page))
+        .map(|page| format!("{page}: not in {SUMMARY}"))
+        .collect()
+}
+
+fn too_long(file: &str, text: &str) -> Findings {
+    let limit = LENGTHS.iter().find(|(name, _)| *name == file);
+    let lines = text.lines().count();
+    let exceeded = limit.filter(|(_, limit)| lines > *limit);
+    exceeded.map(|(_, limit)| format!("{file}: {lines} lines, more than {limit}")).into_iter().collect()
+}
+
+/// The words of a shell command up to the first operator or comment.
+fn shell_words(command: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut quote = None;
+    for letter in command.chars() {
+        match (quote, letter) {
+            (Some(open), close) if open == close => quote = None,
+            (Some(_), inside) => word.get_or_insert_default().push(inside),
+            (None, '\'' | '"') => {
+                quote = Some(letter);
+                word.get_or_insert_default();
+            }
+            (None, ' ') => words.extend(word.take()),
+            (None, '|' | '>' | '<' | '&' | ';') => break,
+            (None, '#') if word.is_none() => break,
+            (None, other) => word.get_or_insert_default().push(other),
+        }
+    }
+    words.extend(word);
+    words
+}
+
+/// The arguments of a line of a code block that calls iotrace-perf, with `sudo` or without.
+fn arguments(line: &str) -> Option<Vec<String>> {
+    let command = line.trim_start().trim_start_matches("$ ").trim_start_matches("sudo ");
+    let rest = command.strip_prefix("iotrace-perf ")?;
+    Some(shell_words(rest))
+}
+
+/// Calls of iotrace-perf in code blocks and code spans, with their lines.
+fn examples(text: &str) -> Vec<(usize, Vec<String>)> {
+    let mut in_block = false;
+    let mut found = Vec::new();
+    let mut joined = String::new();
+    for (number, line) in text.lines().enumerate() {
+        if line.trim_start().starts_with("```") {
+            in_block = !in_block;
+        } else if in_block {
+            joined.push_str(line);
+            if joined.ends_with('\\') {
+                joined.pop();
+                continue;
+            }
+            found.extend(arguments(&joined).map(|words| (number + 1, words)));
+            joined.clear();
+        } else {
+            let spans = line.split('`').skip(1).step_by(2);
+            found.extend(spans.filter_map(arguments).map(|words| (number + 1, words)));
+        }
+    }
+    found
+}
+
+/// Asks the program for help behind these arguments: it refuses unknown verbs, options and values before that, and does
+/// nothing. Missing arguments and conflicts are not found.
+fn is_accepted(words: &[String]) -> bool {
+    let end = words.iter().position(|word| word == "--").unwrap_or(words.len());
+    let mut program = Command::new(env!("CARGO_BIN_EXE_iotrace-perf"));
+    let output = program.args(&words[..end]).arg("--help").output().expect("the program starts");
+    output.status.success()
+}
+
+fn refused_examples(file: &str, text: &str) -> Findings {
+    let refused = examples(text).into_iter().filter(|(_, words)| !is_accepted(words));
+    refused
+        .map(|(line, words)| format!("{file}:{line}: refused: iotrace-perf {}", words.join(" ")))
+        .collect()
+}
+
+#[test]
+fn links_of_documents_lead_to_files_and_headings() {
+    let all = files_below(".").into_iter().map(|file| file.to_string_lossy().into_owned());
+    let files = all.map(|file| file.trim_start_matches("./").to_owned()).collect();
+    expect_none(dead_links(&documents(), &files));
+
+    let rule = |page: &str| {
+        let documents = Documents::from([("docs/a/b.md".to_owned(), page.to_owned())]);
+        let files = ["docs/a/b.md", "docs/c.svg", "README.md"].map(String::from);
+        dead_links(&documents, &BTreeSet::from(files))
+    };
+    check_rule(rule, "[a](../d.md)", "![a](../c.svg) [b](https://b.example/c)");
+    check_rule(rule, "# A `b`: c\n[a](#a-b)", "# A `b`: c\n[a](#a-b-c)");
+    check_rule(rule, "[a](../../README.md)", "`[a](d.md)`\n```\n[a](d.md)\n```");
+    check_rule(rule, "# A\n[a](#a-1)", "# A\n# [A](b.md#a)\n[a](b.md#a-1)");
+}
+
+#[test]
+fn pages_of_the_book_are_in_its_summary() {
+    expect_none(pages_without_entry(&documents()));
+    let rule = |summary: &str| {
+        let pages = [(SUMMARY, summary), ("docs/a.md", ""), ("README.md", "")];
+        pages_without_entry(&pages.map(|(file, text)| (file.to_owned(), text.to_owned())).into())
+    };
+    check_rule(rule, "[b](b.md)", "[a](a.md)");
+}
+
+#[test]
+fn readme_and_architecture_are_short() {
+    for (file, _) in LENGTHS {
+        expect_none(too_long(file, &text(file.as_ref())));
+    }
+    check_rule(|page| too_long("README.md", page), &"\n".repeat(151), &"\n".repeat(150));
+}
+
+#[test]
+fn examples_in_documents_are_accepted_by_the_program() {
+    let documents = documents();
+    expect_none(documents.iter().flat_map(|(file, text)| refused_examples(file, text)).collect());
+    let found: usize = documents.values().map(|text| examples(text).len()).sum();
+    assert!(found > 50, "only {found} examples were found");
+
+    let rule = |page: &str| refused_examples("a.md", page);
+    check_rule(rule, "`iotrace-perf sumary a.iocap`", "`iotrace-perf summary a.iocap`");
+    check_rule(
+        rule,
+        "```\n$ sudo iotrace-perf --source \\\n    ebpf -- ./app\n```",
+        "```\n$ sudo iotrace-perf --source \\\n    perf -- ./app --bogus | cat\n```",
+    );
+    assert_eq!(shell_words("a 'b c' \"\" d|e # f"), ["a", "b c", "", "d"]);
+}
