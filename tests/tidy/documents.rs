@@ -9,6 +9,8 @@ use super::{Findings, check_rule, expect_none, files_below, text};
 const LENGTHS: [(&str, usize); 2] = [("README.md", 150), ("ARCHITECTURE.md", 300)];
 /// The page that lists all others.
 const SUMMARY: &str = "docs/SUMMARY.md";
+/// The first line of the control protocol, which begins like a command.
+const GREETING: &str = "control 1";
 
 /// A document and its text.
 type Documents = BTreeMap<String, String>;
@@ -144,7 +146,10 @@ fn too_long(file: &str, text: &str) -> Findings {
     let limit = LENGTHS.iter().find(|(name, _)| *name == file);
     let lines = text.lines().count();
     let exceeded = limit.filter(|(_, limit)| lines > *limit);
-    exceeded.map(|(_, limit)| format!("{file}: {lines} lines, more than {limit}")).into_iter().collect()
+    exceeded
+        .map(|(_, limit)| format!("{file}: {lines} lines, more than {limit}"))
+        .into_iter()
+        .collect()
 }
 
 /// The words of a shell command up to the first operator or comment.
@@ -170,11 +175,12 @@ fn shell_words(command: &str) -> Vec<String> {
     words
 }
 
-/// The arguments of a line of a code block that calls iotrace-perf, with `sudo` or without.
+/// The arguments of a line of a code block that calls iotrace-perf, with `sudo` or without; PID stands for a number.
 fn arguments(line: &str) -> Option<Vec<String>> {
     let command = line.trim_start().trim_start_matches("$ ").trim_start_matches("sudo ");
-    let rest = command.strip_prefix("iotrace-perf ")?;
-    Some(shell_words(rest))
+    let rest = command.strip_prefix("iotrace-perf ").filter(|rest| *rest != GREETING)?;
+    let numbered = |word: String| if word == "PID" { "1".to_owned() } else { word };
+    Some(shell_words(rest).into_iter().map(numbered).collect())
 }
 
 /// Calls of iotrace-perf in code blocks and code spans, with their lines.
