@@ -1,9 +1,10 @@
-//! Rules about the documents: links lead somewhere, each page is in the book, examples are accepted by the program.
+//! Rules about the documents: links lead somewhere, each page is in the book, examples are accepted by the program, files
+//! and modules that are named exist.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
-use super::{Findings, check_rule, expect_none, files_below, text};
+use super::{Findings, MODULES, check_rule, expect_none, files_below, text};
 
 /// Lines of README.md and ARCHITECTURE.md.
 const LENGTHS: [(&str, usize); 2] = [("README.md", 150), ("ARCHITECTURE.md", 300)];
@@ -11,6 +12,12 @@ const LENGTHS: [(&str, usize); 2] = [("README.md", 150), ("ARCHITECTURE.md", 300
 const SUMMARY: &str = "docs/SUMMARY.md";
 /// The first line of the control protocol, which begins like a command.
 const GREETING: &str = "control 1";
+
+/// Folders whose files documents name by their paths. `fuzz` has folders that only a run of the fuzzer makes.
+const FOLDERS: [&str; 6] = ["src/", "tests/", "scripts/", "docs/", "benches/", "examples/"];
+
+/// Recorded inputs, which [`files_below`] leaves out.
+const CORPUS: &str = "tests/corpus";
 
 /// A document and its text.
 type Documents = BTreeMap<String, String>;
@@ -223,11 +230,77 @@ fn refused_examples(file: &str, text: &str) -> Findings {
         .collect()
 }
 
+/// The words in backticks outside code blocks, with their lines.
+fn code_words(text: &str) -> Vec<(usize, String)> {
+    let mut in_block = false;
+    let mut words = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        if line.trim_start().starts_with("```") {
+            in_block = !in_block;
+        } else if !in_block {
+            let spans = line.split('`').skip(1).step_by(2);
+            let single = spans.filter(|span| !span.contains([' ', '*', '…']));
+            words.extend(single.map(|span| (number + 1, span.to_owned())));
+        }
+    }
+    words
+}
+
+/// Whether a file or folder of the project has this path.
+fn exists(path: &str, files: &BTreeSet<String>) -> bool {
+    let folder = format!("{}/", path.trim_end_matches('/'));
+    files.contains(path) || files.iter().any(|file| file.starts_with(&folder))
+}
+
+/// Files and modules (`tracer::gauge`) that documents name and that do not exist.
+fn stale_names(file: &str, text: &str, files: &BTreeSet<String>) -> Findings {
+    let is_stale = |word: &str| {
+        if FOLDERS.iter().any(|folder| word.starts_with(folder)) {
+            return !word.starts_with(CORPUS) && !exists(word, files);
+        }
+        let Some((module, rest)) = word.split_once("::") else { return false };
+        let child = rest.split("::").next().unwrap_or(rest);
+        let is_module = child.chars().all(|letter| letter.is_ascii_lowercase() || letter == '_');
+        let path = format!("src/{module}/{child}");
+        MODULES.iter().any(|row| row.0 == module)
+            && is_module
+            && !exists(&format!("{path}.rs"), files)
+            && !exists(&path, files)
+    };
+    let stale = code_words(text).into_iter().filter(|(_, word)| is_stale(word));
+    stale.map(|(line, word)| format!("{file}:{line}: does not exist: {word}")).collect()
+}
+
+/// All files of the project by their paths.
+fn project_files() -> BTreeSet<String> {
+    let all = files_below(".").into_iter().map(|file| file.to_string_lossy().into_owned());
+    all.map(|file| file.trim_start_matches("./").to_owned()).collect()
+}
+
+#[test]
+fn files_and_modules_in_documents_exist() {
+    let files = project_files();
+    let found = documents().into_iter().flat_map(|(file, text)| stale_names(&file, &text, &files));
+    expect_none(found.collect());
+
+    let few = ["src/tracer/gauge.rs", "src/sys/ring/mod.rs", "tests/a/b.rs"].map(String::from);
+    let few = BTreeSet::from(few);
+    let rule = |page: &str| stale_names("a.md", page, &few);
+    check_rule(
+        rule,
+        "`src/tracer/meter.rs`",
+        "`src/tracer/gauge.rs`, `tests/a`, `tests/corpus/c`, `a/b.rs`",
+    );
+    check_rule(
+        rule,
+        "`tracer::meter`",
+        "`tracer::gauge`, `sys::ring::map`, `tracer::Meter`, `std::fs`",
+    );
+}
+
 #[test]
 fn links_of_documents_lead_to_files_and_headings() {
-    let all = files_below(".").into_iter().map(|file| file.to_string_lossy().into_owned());
-    let files = all.map(|file| file.trim_start_matches("./").to_owned()).collect();
-    expect_none(dead_links(&documents(), &files));
+    expect_none(dead_links(&documents(), &project_files()));
 
     let rule = |page: &str| {
         let documents = Documents::from([("docs/a/b.md".to_owned(), page.to_owned())]);
