@@ -92,7 +92,10 @@ fn files_below(folder: &str) -> Vec<PathBuf> {
         {
             let path = entry.expect("readable").path();
             let skipped = ["target", ".git", "corpus"].iter().any(|it| path.ends_with(it));
-            if path.is_dir() && !skipped {
+            if skipped {
+                continue;
+            }
+            if path.is_dir() {
                 folders.push(path);
             } else if path.is_file() {
                 found.push(path.strip_prefix(root()).expect("below it").to_owned());
