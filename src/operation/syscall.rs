@@ -480,7 +480,7 @@ impl Effects<'_> {
         for fd in fds {
             if flags & u64::from(libc::CLOSE_RANGE_CLOEXEC) != 0 {
                 self.task.fds().borrow_mut().set_cloexec(fd, true);
-                let file = self.task.fds().borrow().peek(fd).map(|it| it.file());
+                let file = self.task.fds().borrow().peek(fd).map(Description::file);
                 let flags = file.and_then(|it| it.flags);
                 self.list.push(FdEffect::StatusChanged { fd, flags, cloexec: Some(true) });
             } else if let Some(slot) = self.task.fds().borrow_mut().remove(fd, self.now) {

@@ -8,7 +8,7 @@
 //! What a program spelled keeps its `..`: a call is refused if what they stand in is not there.
 
 use super::{Out, Planner};
-use crate::operation::model::{Given, OpenFile};
+use crate::operation::model::{FilePath, Given, OpenFile};
 use crate::replay::calls::Reason;
 use crate::replay::names::of_given;
 
@@ -18,7 +18,7 @@ impl<O: Out> Planner<O> {
     /// # Errors
     ///
     /// Why it leads nowhere.
-    pub(super) fn from_root(&mut self, given: &Given) -> Result<Vec<u8>, Reason> {
+    pub(super) fn given_path(&mut self, given: &Given) -> Result<Vec<u8>, Reason> {
         let Some((base, spelled)) = parts(given).filter(|it| has_parent(it.0)) else {
             return of_given(given);
         };
@@ -28,7 +28,7 @@ impl<O: Out> Planner<O> {
 
     /// The name of an open file: if it is what the program spelled and leads through what is gone, where that led to.
     pub(super) fn without_gone(&mut self, file: &OpenFile, path: Vec<u8>) -> Vec<u8> {
-        let is_resolved = file.path.as_ref().is_some_and(|it| it.is_resolved());
+        let is_resolved = file.path.as_ref().is_some_and(FilePath::is_resolved);
         if is_resolved || !has_parent(&path) || !self.leads_through_gone(&path) {
             return path;
         }
@@ -86,7 +86,7 @@ fn without_parents(path: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::operation::model::{FilePath, PathSource};
+    use crate::operation::model::PathSource;
 
     #[test]
     fn what_a_program_spelled_is_not_its_base() {

@@ -34,7 +34,7 @@ impl<O: Out> Planner<O> {
         // The directory itself is meant.
         let first = match first.path.bytes.is_empty() {
             true => None,
-            false => Some(short(self.from_root(first)?)?),
+            false => Some(short(self.given_path(first)?)?),
         };
         if call.arg(Role::Path2).is_none() {
             return Ok([first, None]);
@@ -43,7 +43,7 @@ impl<O: Out> Planner<O> {
         let second = match call.is_symlink() {
             true if second.path.source.is_doubtful() => return Err(Reason::NoName),
             true => second.path.bytes.clone(),
-            false => self.from_root(second)?,
+            false => self.given_path(second)?,
         };
         Ok([first, Some(short(second)?)])
     }
