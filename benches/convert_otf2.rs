@@ -36,6 +36,7 @@ fn operation(thread: u32, file: &Rc<OpenFile>) -> SyscallOperation {
         named: None,
         target_offset: None,
         flags_in_memory: None,
+        resolve_in_memory: None,
         target: None,
         offset: None,
         bytes_requested: Some(4096),

@@ -221,6 +221,24 @@ fn converting(dir: &Path) -> Child {
     converting
 }
 
+/// Fails if a process that outlives the program is lost without a word; or if that is said of one that ended before.
+#[test]
+fn processes_that_outlive_the_program_are_told() {
+    if !can_record(&[Need::Program("setsid")]) {
+        return;
+    }
+    for (script, alive) in [("(setsid sleep 4 >/dev/null 2>&1 </dev/null &)", 1), ("sleep 0.1", 0)]
+    {
+        let dir = scratch_dir("endings");
+        let (finished, recording) =
+            record(dir.path(), &[], &["sh", "-c", &format!("{script}; true")]);
+        let said = finished.success().stderr();
+        let line = "the recording: 1 process that it started; what they did then";
+        assert_eq!(said.contains(line), alive == 1, "{said}");
+        assert_eq!(recording.number("processes_alive_at_end"), alive, "{script}");
+    }
+}
+
 /// Fails if half an archive is left under its name by whatever ends us; or anything at all by a signal that asks us to end, or by
 /// who writes it next.
 #[test]

@@ -357,6 +357,7 @@ fn doubts(summary: &Summary) -> Vec<String> {
     if summary.missing().is_some_and(|it| it.iter().any(|it| it.1 < 0)) {
         lines.push("somebody else has emptied the rings: less than 0 is missing because their counters began anew; what was in them is lost, and not counted".into());
     }
+    lines.extend(outlived(summary));
     lines.extend(beyond_bounds(summary));
     for kind in [AnomalyKind::Late, AnomalyKind::Undecodable, AnomalyKind::NoProcess] {
         if let Some(count) = summary.ledger.anomalous.get(&kind) {
@@ -403,6 +404,20 @@ fn doubts(summary: &Summary) -> Vec<String> {
         lines.push("the recording did not end in order: what happened after the last round is not in the log".into());
     }
     lines
+}
+
+/// Processes of the launched program's tree that have not ended with it (daemons): the recording ends with the program.
+fn outlived(summary: &Summary) -> Option<String> {
+    let end = summary.end.as_ref()?;
+    let has_ended = end.exit_code.is_some() || end.exit_signal.is_some();
+    let alive = summary.alive_at_end;
+    let is_launched = summary.header.scope.mode == "launch";
+    (is_launched && has_ended && alive > 0).then(|| {
+        let processes = if alive == 1 { "process" } else { "processes" };
+        format!(
+            "still alive when the program ended, and with it the recording: {alive} {processes} that it started; what they did then is not in the log"
+        )
+    })
 }
 
 /// A wall clock that is not where it would have been.

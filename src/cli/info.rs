@@ -105,6 +105,7 @@ fn counts(summary: &Summary) -> Map<String, Value> {
         ("async_operations", json!(ledger.async_ended)),
         ("requests", json!(ledger.requests)),
         ("open_at_end", json!(ledger.open_at_end)),
+        ("processes_alive_at_end", json!(summary.alive_at_end)),
         ("async_open", json!(ledger.async_open)),
         ("requests_open", json!(ledger.requests_open)),
         ("requests_foreign", json!(ledger.requests_foreign)),

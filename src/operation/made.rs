@@ -35,6 +35,7 @@ pub fn call(
         offset,
         target_offset: None,
         flags_in_memory: None,
+        resolve_in_memory: None,
         bytes_requested: None,
         spans: Vec::new(),
         chain: None,

@@ -49,6 +49,8 @@ mod file_names_tests;
 #[cfg(test)]
 pub mod made;
 #[cfg(test)]
+mod made_tests;
+#[cfg(test)]
 mod mappings_tests;
 #[cfg(test)]
 mod missed_tests;

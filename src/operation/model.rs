@@ -252,6 +252,8 @@ pub struct SyscallOperation {
     pub target_offset: Option<u64>,
     /// Flags of an open that stand in memory, if that was read.
     pub flags_in_memory: Option<u32>,
+    /// `RESOLVE_*` of `openat2`, if its `open_how` was read to its end.
+    pub resolve_in_memory: Option<u64>,
     /// Bytes asked for; `None` for calls that ask for none and for vectors that were not read.
     pub bytes_requested: Option<u64>,
     /// What was at work meanwhile, as far as it was recorded, in the order of its ends.

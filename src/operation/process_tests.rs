@@ -157,7 +157,7 @@ fn a_result_may_be_no_descriptor() {
             1: seccomp -1   at ? = 0
             1: landlock_create_ruleset -1   at ? = 6
             1: signalfd4 7 anon_inode:[signalfd] call at ? = 7
-            1: signalfd4 -1   at ? = 7
+            1: signalfd4 7 anon_inode:[signalfd] call at ? = 7
         "#]],
     );
 }

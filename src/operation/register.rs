@@ -5,10 +5,18 @@ use crate::units::Fd;
 
 /// The register of this role, as a descriptor.
 pub(super) fn fd_of(call: &Call, role: Role, args: &[u64; 6]) -> Option<Fd> {
-    let register = *args.get(call.arg(role)?)?;
-    // The kernel looks at the lower 32 bits only.
+    Some(as_fd(*args.get(call.arg(role)?)?))
+}
+
+/// The descriptor that a call is to work on.
+pub(super) fn asked_fd(call: &Call, args: &[u64; 6]) -> Option<Fd> {
+    fd_of(call, Role::Fd, args).or_else(|| call.changed_fd(args).map(as_fd))
+}
+
+/// The kernel looks at the lower 32 bits only.
+fn as_fd(register: u64) -> Fd {
     let [a, b, c, d, ..] = register.to_le_bytes();
-    Some(Fd(i32::from_le_bytes([a, b, c, d])))
+    Fd(i32::from_le_bytes([a, b, c, d]))
 }
 
 /// False for a negative number (`loff_t`).

@@ -12,7 +12,7 @@ use super::mappings::{self, Mapping};
 use super::model::{FdEffect, FilePath, OpenFile, PathSource, SyscallOperation, ThreadKey};
 use super::pair;
 pub(super) use super::register::fd_of;
-use super::register::{is_position, register};
+use super::register::{asked_fd, is_position, register};
 use super::task::Task;
 use crate::event::syscall_table::{Call, Class, Role};
 use crate::event::{Event, Name, ReadNames, SysEnter, SysExit};
@@ -51,7 +51,7 @@ pub fn begin<'a>(
     let args = &enter.args;
     task.fds().borrow_mut().begin_call(event.tid);
     task.place().borrow_mut().begin_call(call.class, event.tid);
-    let asked = fd_of(call, Role::Fd, args);
+    let asked = asked_fd(call, args);
     // Of memory without a file the kernel does not look at the descriptor.
     let is_anonymous = call.class == Class::Map
         && register(call, Role::MapFlags, args)
@@ -76,6 +76,7 @@ pub fn begin<'a>(
             offset: None,
             target_offset: None,
             flags_in_memory: None,
+            resolve_in_memory: None,
             bytes_requested: register(call, Role::Count, args),
             spans: Vec::new(),
             chain: None,
@@ -479,6 +480,9 @@ impl Effects<'_> {
         for fd in fds {
             if flags & u64::from(libc::CLOSE_RANGE_CLOEXEC) != 0 {
                 self.task.fds().borrow_mut().set_cloexec(fd, true);
+                let file = self.task.fds().borrow().peek(fd).map(Description::file);
+                let flags = file.and_then(|it| it.flags);
+                self.list.push(FdEffect::StatusChanged { fd, flags, cloexec: Some(true) });
             } else if let Some(slot) = self.task.fds().borrow_mut().remove(fd, self.now) {
                 self.list.push(destroyed(fd, &slot));
             }

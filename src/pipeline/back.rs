@@ -48,7 +48,8 @@ impl<'a, S: Sink> Back<'a, S> {
             self.sink.step(at, &Step::Anomaly(&anomaly)).map_err(PipelineError::Sink)?;
         }
         let (ledger, started) = (self.tracker.ledger().clone(), self.tracker.started().clone());
-        Ok(Summary { ledger, started, beyond_bounds, ..summary })
+        let alive_at_end = self.tracker.alive();
+        Ok(Summary { ledger, started, beyond_bounds, alive_at_end, ..summary })
     }
 
     /// What nobody is told of.

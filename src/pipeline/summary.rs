@@ -42,6 +42,8 @@ pub struct Summary {
     pub ways: WaysFound,
     /// Facts that were left out, for they would have kept more alive than a reader has room for.
     pub beyond_bounds: u64,
+    /// Recorded processes that had not ended when the recording did.
+    pub alive_at_end: u64,
     /// Hits whose chains were not kept, for there were too many different ones.
     pub chains_left_out: u64,
 }

@@ -68,6 +68,7 @@ pub(super) fn as_call(it: &AsyncOperation) -> Result<SyscallOperation, Reason> {
         offset: it.offset,
         target_offset: None,
         flags_in_memory: None,
+        resolve_in_memory: None,
         bytes_requested: it.bytes_requested,
         spans: Vec::new(),
         chain: None,

@@ -57,8 +57,12 @@ pub enum Reason {
     FileSystems,
     /// It failed for want of room, memory or descriptors, by a signal, or as a file was in use.
     Circumstances,
-    /// Where in a file it is stands in memory, and was not read.
+    /// Where in a file it is, or how it opens one, stands in memory, and was not read.
     Unread,
+    /// `openat2` was refused because of its `open_how`: the replay makes one of its own.
+    OpenHow,
+    /// Direct I/O was refused as its buffer may have lain in the wrong place.
+    BufferAddress,
     /// It is about a flag of a descriptor that several processes have, each with a flag of its own: the replay has one.
     SharedFlags,
     /// Nothing is known of how it is done again.
@@ -95,6 +99,8 @@ impl Reason {
             Self::FileSystems => "file-systems",
             Self::Circumstances => "circumstances",
             Self::Unread => "argument-unread",
+            Self::OpenHow => "open-how",
+            Self::BufferAddress => "buffer-address",
             Self::SharedFlags => "descriptor-shared",
             Self::Other => "other",
         }
@@ -137,7 +143,13 @@ impl fmt::Display for Reason {
             Self::Circumstances => {
                 "failed for want of room, memory or descriptors, by a signal, or on a file in use"
             }
-            Self::Unread => "where in the file they are was not read: record with --args exact",
+            Self::Unread => {
+                "where in the file they are, or how they open it, was not read: record with --args exact"
+            }
+            Self::OpenHow => "openat2 that was refused, or may have been, because of its open_how",
+            Self::BufferAddress => {
+                "direct I/O that was refused: where the buffers lay in memory is not captured"
+            }
             Self::SharedFlags => {
                 "about the close-on-exec flag of a descriptor that several processes had"
             }
@@ -171,6 +183,7 @@ pub fn treatment(call: &Call, args: &[u64; 6]) -> Treatment {
         C::Sync if call.arg(Role::Fd).is_some() => Done,
         C::Sync if call.arg(Role::Address).is_some() => Left(Reason::Memory),
         C::Sync => Left(Reason::Machine),
+        // From a file to something else it is done as a `sendfile` (`planner/sinks.rs`).
         C::Transfer if call.name == "splice" => Left(Reason::Channel),
         C::Transfer => Done,
         C::Pipe | C::Make(_) | C::MakePair | C::Socket => Left(Reason::Channel),

@@ -184,17 +184,17 @@ pub fn failed(
     }
     let [Some(node), second] = nodes else { return };
     match (errno, second) {
-        (_, Some(second)) => failed_with_two(world, call, errno, [node, second]),
+        (_, Some(second)) => failed_with_two(world, operation, errno, [node, second]),
         (libc::ENOENT, None) => {
             world.was_absent(node, follows(call, args, operation.flags_in_memory));
         }
+        (_, None) if is_refused_as_full(operation) => world.was_not_empty(node),
         (libc::EEXIST, None) => world.was_there(node, Thing::Any),
         // It is no link.
         (libc::EINVAL, None) if call.name.starts_with("readlink") => {
             world.was_there(node, Thing::Any);
         }
         (libc::EISDIR, None) => world.was_there(node, Thing::Directory),
-        (libc::ENOTEMPTY, None) if call.class == Class::Remove => world.was_not_empty(node),
         (libc::ELOOP, None) if open_flags(operation) & bits(libc::O_NOFOLLOW) != 0 => {
             world.was_there(node, Thing::Link(0));
         }
@@ -234,18 +234,23 @@ fn is_in_directory(world: &World, node: NodeId) -> bool {
 }
 
 /// The same of a call with two names. Where it does not say which of them is meant, nothing is learnt.
-fn failed_with_two(world: &mut World, call: &Call, errno: i32, [from, to]: [NodeId; 2]) {
-    let renames = call.class == Class::Rename;
+fn failed_with_two(
+    world: &mut World,
+    operation: &SyscallOperation,
+    errno: i32,
+    [from, to]: [NodeId; 2],
+) {
+    let renames = operation.call.call().class == Class::Rename;
     match errno {
-        libc::EEXIST => {
-            world.was_there(from, Thing::Any);
-            world.was_there(to, Thing::Any);
-        }
-        libc::ENOTEMPTY if renames => {
+        _ if is_refused_as_full(operation) => {
             // Whatever is in a directory cannot take its place.
             let is_inside = world.way(from).skip(1).any(|it| it == to);
             world.was_there(from, if is_inside { Thing::Any } else { Thing::Directory });
             world.was_not_empty(to);
+        }
+        libc::EEXIST => {
+            world.was_there(from, Thing::Any);
+            world.was_there(to, Thing::Any);
         }
         libc::EXDEV => world.was_there(from, Thing::Any),
         libc::EISDIR if renames => {
@@ -257,6 +262,20 @@ fn failed_with_two(world: &mut World, call: &Call, errno: i32, [from, to]: [Node
             world.file_there(to);
         }
         _ => {}
+    }
+}
+
+/// True if a call did not take a directory away because something is in it: `rmdir`, and `rename` to it. Some file systems say `EEXIST`
+/// (XFS, of a rename), which a rename that replaces nothing is told of any name that is there.
+pub fn is_refused_as_full(operation: &SyscallOperation) -> bool {
+    let call = operation.call.call();
+    let flags = call.arg(Role::RenameFlags).map_or(0, |it| operation.args[it]);
+    let may_replace = flags & u64::from(libc::RENAME_NOREPLACE) == 0;
+    match (operation.errno(), call.class) {
+        (Some(libc::ENOTEMPTY), Class::Remove | Class::Rename) => true,
+        (Some(libc::EEXIST), Class::Remove) => true,
+        (Some(libc::EEXIST), Class::Rename) => may_replace,
+        _ => false,
     }
 }
 

@@ -20,7 +20,7 @@ pub struct Planned {
     pub args: [u64; 6],
     /// What the first descriptor is; `None`: none, or none that was open.
     pub handle: Option<Handle>,
-    /// The second one.
+    /// The second one; of a transfer that succeeded, `None` is one that the replay does not have, and whatever it gets is forgotten.
     pub target: Option<Handle>,
     /// The handle that it makes.
     pub makes: Option<Handle>,
@@ -65,7 +65,8 @@ impl Planned {
         match self.call.call().class {
             Class::Read => [bytes, 0],
             Class::Write => [0, bytes],
-            Class::Transfer => [bytes, bytes],
+            // What is not in the replay gets nothing.
+            Class::Transfer => [bytes, if self.target.is_some() { bytes } else { 0 }],
             _ => [0, 0],
         }
     }

@@ -10,14 +10,18 @@
 //! It grows with the number of threads, and of names, files and descriptors that are there at once, not with that of the operations: what is
 //! gone is forgotten ([`forget`]).
 
+mod bases;
 mod forget;
 mod given;
 mod implicit;
+mod in_memory;
 mod linked;
 mod locking;
 mod needs;
+mod refused;
 mod selected;
 mod shown;
+mod sinks;
 mod steps;
 mod submitted;
 
@@ -206,19 +210,13 @@ impl<O: Out> Planner<O> {
                 self.followed += 1;
                 self.foreign(operation, effects, Reason::NoFile)
             }
-            Treatment::Left(reason) => {
-                self.leave(operation, reason);
-                self.foreign(operation, effects, reason)
-            }
+            Treatment::Left(reason) => self.refuse(operation, effects, reason),
             Treatment::Done => {
                 self.make_way(operation)?;
                 self.stand(operation)?;
                 match self.plan(operation, (ret, end), effects) {
                     Ok((planned, before)) => self.emit(operation.process, planned, before),
-                    Err(reason) => {
-                        self.leave(operation, reason);
-                        self.foreign(operation, effects, reason)
-                    }
+                    Err(reason) => self.refuse(operation, effects, reason),
                 }
             }
         }
@@ -254,6 +252,9 @@ impl<O: Out> Planner<O> {
                     if let Some((handle, true)) = closed {
                         self.last_gone(handle, by, (process, end))?;
                     }
+                }
+                FdEffect::StatusChanged { fd, cloexec: Some(true), .. } => {
+                    self.marked(operation, *fd)?;
                 }
                 FdEffect::Seeked { .. } | FdEffect::StatusChanged { .. } => {}
             }
@@ -327,8 +328,9 @@ impl<O: Out> Planner<O> {
         let call = operation.call.call();
         let [path, second_path] = self.paths(operation)?;
         let handles = self.descriptors(operation, path.is_none())?;
+        in_memory::how_is_repeated(operation)?;
         let (nodes, links) = self.nodes(operation, [&path, &second_path])?;
-        given::places_are_known(operation)?;
+        in_memory::is_repeated(operation)?;
         self.has_own_flags(operation, handles[0])?;
         self.may_lock(operation, handles[0])?;
         // From here on it is done again.

@@ -10,7 +10,7 @@
 use rustc_hash::FxHashSet;
 
 use super::calls::Reason;
-use super::found::open_flags;
+use super::found::{found_there, is_refused_as_full, open_flags};
 use super::world::{NodeId, World};
 use crate::event::syscall_table::Class;
 use crate::operation::model::SyscallOperation;
@@ -56,10 +56,16 @@ impl Strangers {
         let is_settled = !is_contended && self.taken <= operation.start;
         let is_missing = |it| is_settled && world.is_known_absent(it);
         if let Some(errno) = operation.errno() {
-            let made = nodes[1].unwrap_or(node);
-            let is_found = errno == libc::EEXIST && class == Class::Name && is_missing(made);
-            self.found(made, is_found);
-            return self.is_one(world, if is_found { made } else { node });
+            let last = nodes[1].unwrap_or(node);
+            if is_refused_as_full(operation) && self.is_filled_by_them(world, last) {
+                return Err(Reason::Stranger);
+            }
+            let place = usize::from(nodes[1].is_some());
+            let is_rename = class == Class::Rename && errno == libc::EEXIST;
+            let is_told = is_rename || found_there(operation, place, 0) == Some(true);
+            let is_found = is_told && is_missing(last);
+            self.found(last, is_found);
+            return self.is_one(world, if is_found { last } else { node });
         }
         let second = nodes[1].filter(|_| matches!(class, Class::Name | Class::Rename));
         let needs = if second.is_some() { Needs::Something } else { needs(operation) };
@@ -78,6 +84,18 @@ impl Strangers {
             self.found(second, result.is_err());
         }
         result
+    }
+
+    /// A call that is not done again has made something there.
+    pub(super) fn made(&mut self, node: NodeId) {
+        self.at.insert(node);
+    }
+
+    /// True if a directory that was found full has nothing in it in the replay: what the program has made is empty until something is known
+    /// in it, and strangers are not there.
+    fn is_filled_by_them(&self, world: &World, node: NodeId) -> bool {
+        let has_one = || world.within(node).iter().any(|it| self.at.contains(it));
+        !world.has_contents(node) && (world.is_of_program(node) || has_one())
     }
 
     /// True if one is there.

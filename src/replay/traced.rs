@@ -167,18 +167,21 @@ impl Cursor<'_> {
         Ok(true)
     }
 
-    /// Passes what is no call of the program's. How many of it were seeks.
-    fn skip_implicit(&mut self) -> Result<u64, PlanError> {
-        let mut seeks = 0;
+    /// Passes what is no call of the program's. How many of it were seeks, and set flags of descriptors.
+    fn skip_implicit(&mut self) -> Result<[u64; 2], PlanError> {
+        let mut passed = [0; 2];
         while self.has_more(self.at)? {
             let (operation, behind) = self.peek(self.at)?;
             if !operation.implicit {
                 break;
             }
-            seeks += u64::from(self.side.call(operation.call)?.class == Class::Seek);
+            let class = self.side.call(operation.call)?.class;
+            for (count, it) in passed.iter_mut().zip([Class::Seek, Class::Control]) {
+                *count += u64::from(class == it);
+            }
             self.at = behind;
         }
-        Ok(seeks)
+        Ok(passed)
     }
 
     /// The operation at this place, and where the one behind it is.
@@ -220,6 +223,7 @@ pub fn compare(plan: &Side, recording: &Side, root: &[u8]) -> Result<Traced, Pla
         given,
         was_given: false,
         seeks: 0,
+        marks: 0,
         traced: Traced::default(),
     };
     for (worker, it) in plan.index.workers.iter().enumerate() {
@@ -248,6 +252,8 @@ struct Comparer<'a> {
     was_given: bool,
     /// Seeks of the plan that no call of the capture did, and that are not recorded yet.
     seeks: u64,
+    /// The same of flags of descriptors that were set.
+    marks: u64,
     traced: Traced,
 }
 
@@ -259,7 +265,8 @@ impl Comparer<'_> {
         mut recorded: Cursor<'_>,
     ) -> Result<(), PlanError> {
         loop {
-            self.seeks += plan.skip_implicit()?;
+            let [seeks, marks] = plan.skip_implicit()?;
+            (self.seeks, self.marks) = (self.seeks + seeks, self.marks + marks);
             recorded.skip_implicit()?;
             if !plan.has_more(plan.at)? {
                 break;
@@ -397,6 +404,10 @@ impl Comparer<'_> {
                 true
             }
             "lseek" => was_given,
+            "fcntl" if self.marks > 0 && got.args[1] == F_SETFD => {
+                self.marks -= 1;
+                true
+            }
             "open" | "openat" => {
                 let path = self.inside(got.path).unwrap_or_default();
                 // The C library asks for CPUs when threads need memory. No plan has such files.
@@ -438,6 +449,9 @@ impl Comparer<'_> {
 
 /// `lseek` to a place from the beginning (`include/uapi/linux/fs.h`).
 const SEEK_SET: u64 = libc::SEEK_SET as u64;
+
+/// `fcntl`: sets the flags of a descriptor (`include/uapi/linux/fcntl.h`).
+const F_SETFD: u64 = libc::F_SETFD as u64;
 
 fn has_offset(call: &Call, operation: &Operation<'_>) -> bool {
     operation.offset.is_some() || call.arg(Role::Offset).is_some()

@@ -10,6 +10,7 @@
 //! opened was there, one that is not found was not. A node leads to what was at its place at the start, however often it
 //! has been renamed since; where the program has made or removed something it leads nowhere.
 
+mod contents;
 mod entries;
 mod forget;
 mod inodes;
@@ -285,10 +286,10 @@ impl World {
     /// contents that the program has not put there.
     pub fn perhaps_made(&mut self, node: NodeId) -> FileId {
         let file = self.new_file(Size::THERE);
-        self.was_there(node, Thing::File(file));
         if let Some(first) = self.node(node).first {
             self.first_mut(first).perhaps = true;
         }
+        self.was_there(node, Thing::File(file));
         file
     }
 
@@ -358,17 +359,6 @@ impl World {
         let thing = file.map(Thing::File).or_else(|| self.thing(from)).unwrap_or(Thing::Any);
         self.made(to, thing);
         self.node_mut(to).text = self.node(from).text.clone();
-    }
-
-    /// A directory was found to have something in it.
-    pub fn was_not_empty(&mut self, node: NodeId) {
-        self.was_there(node, Thing::Directory);
-        let children = self.node(node).children.values();
-        let mut states = children.map(|it| self.node(*it).now);
-        let is_explained = states.any(|it| matches!(it, State::There(_)));
-        if !is_explained && let Some(first) = self.node(node).first {
-            self.first_mut(first).has_more = true;
-        }
     }
 
     /// Permissions of what is there.
@@ -490,6 +480,7 @@ impl World {
     fn set(&mut self, node: NodeId, state: State) {
         self.put(node, state);
         if let Some(first) = self.node(node).first {
+            self.explains_contents(first, state);
             self.first_mut(first).state = state;
         }
     }

@@ -32,6 +32,7 @@ fn besides(call: &Call, operation: &Operation<'_>) -> Option<Besides> {
         (Class::Close, true) => Some(Besides::Implicit),
         (Class::Lock, true) if wish == Some(Wish::Unlock) => Some(Besides::ImplicitChange),
         (Class::Seek, true) => Some(Besides::ImplicitChange),
+        (Class::Control, true) if sets_flags(&operation.args) => Some(Besides::ImplicitChange),
         (_, true) => None,
         (Class::Close, _) if operation.keeps_handle => Some(Besides::ClosesCopy),
         (Class::Close, _) => Some(Besides::Closes),
@@ -39,6 +40,11 @@ fn besides(call: &Call, operation: &Operation<'_>) -> Option<Besides> {
         _ if makes_descriptor(call, &operation.args) => Some(Besides::Makes),
         _ => Some(Besides::Nothing),
     }
+}
+
+/// True for an `fcntl` that sets the flags of a descriptor.
+fn sets_flags([_, command, ..]: &[u64; 6]) -> bool {
+    *command == u64::from(libc::F_SETFD.cast_unsigned())
 }
 
 /// Where the next frame of a worker goes on.
@@ -191,6 +197,7 @@ impl Source {
             target_offset: operation.target_offset,
             bytes: operation.bytes,
             moved: u64::try_from(operation.ret).unwrap_or(0),
+            sinks: operation.ret >= 0,
         };
         loaded.batch.push(prototype, &wanted).ok()?;
         let next = &mut loaded.next;

@@ -26,7 +26,7 @@ use super::window::{Gate, Window};
 use super::worker::{Failure, Shared, Told};
 use crate::replay::comparison::Comparison;
 use crate::replay::file::{Index, PlanError, PlanReader};
-use crate::sys::again::{Contents, NoRing, Ring, Rules, Slots};
+use crate::sys::again::{Contents, NoRing, Ring, Rules, Sink, Slots};
 use crate::sys::ticks::Ticks;
 use crate::sys::{limits, thread};
 
@@ -122,18 +122,21 @@ pub struct Replayed {
 }
 
 /// What has to be asked where all of the machine can be seen.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct Machine {
     /// CPUs that we may have: those of our group of processes (cgroups(7)).
     pub cpus: usize,
     /// What is read where the clock takes too long.
     pub ticks: Ticks,
+    /// What takes the bytes for what a replay does not have.
+    pub sink: Sink,
 }
 
 impl Machine {
     /// This one.
     pub fn new() -> Self {
-        Self { cpus: available_parallelism().map_or(1, usize::from), ticks: Ticks::new() }
+        let cpus = available_parallelism().map_or(1, usize::from);
+        Self { cpus, ticks: Ticks::new(), sink: Sink::open() }
     }
 }
 
@@ -221,7 +224,7 @@ pub fn run(
     reader: PlanReader,
     index: Index,
     options: Options,
-    Machine { cpus, ticks }: Machine,
+    Machine { cpus, ticks, sink }: Machine,
     go_on: &mut dyn FnMut(u64) -> bool,
 ) -> Result<Replayed, RunError> {
     if index.handles > HANDLES_MAX {
@@ -235,7 +238,7 @@ pub fn run(
     let own = OWN_DESCRIPTORS.saturating_add(crew::rings(&source.index, options.engine));
     let needed = usize::try_from(source.index.handles).unwrap_or(usize::MAX).saturating_add(own);
     let reserved = i32::try_from(needed).unwrap_or(i32::MAX);
-    let slots = Slots::new(source.index.handles, reserved);
+    let slots = Slots::new(source.index.handles, reserved).with(sink);
     slots.make_room(may_have);
     let workers = source.index.workers.len();
     let (births, first) = births(&source.index, options.order);

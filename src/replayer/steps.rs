@@ -40,7 +40,7 @@ pub(super) enum Besides {
     Waits,
     /// It is closed, which no call of the capture did.
     Implicit,
-    /// The same of an unlock, or a seek.
+    /// The same of an unlock, a seek, or a flag of a descriptor.
     ImplicitChange,
 }
 

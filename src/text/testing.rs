@@ -86,6 +86,7 @@ pub(super) fn call(
         target: None,
         target_offset: None,
         flags_in_memory: None,
+        resolve_in_memory: None,
         spans: Vec::new(),
         offset: None,
         bytes_requested: None,

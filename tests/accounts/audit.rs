@@ -46,6 +46,7 @@ fn told(line: &str) -> (SyscallOperation, [u64; 4]) {
         offset: None,
         target_offset: None,
         flags_in_memory: None,
+        resolve_in_memory: None,
         bytes_requested: None,
         spans: Vec::new(),
         chain: None,

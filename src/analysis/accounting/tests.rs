@@ -22,6 +22,7 @@ fn call(name: &str, args: [u64; 6], ret: i64) -> SyscallOperation {
         offset: None,
         target_offset: None,
         flags_in_memory: None,
+        resolve_in_memory: None,
         bytes_requested: None,
         spans: Vec::new(),
         chain: None,

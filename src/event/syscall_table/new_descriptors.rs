@@ -18,6 +18,13 @@ impl Call {
         self.always_cloexec || self.args.into_iter().zip(*args).any(is_asked)
     }
 
+    /// The register with a descriptor that it changes instead of making one (`signalfd`); `None`: it makes one, or has no such register.
+    pub fn changed_fd(&self, args: &[u64; 6]) -> Option<u64> {
+        let is_none = Role::MakesIf(u32::MAX, u32::MAX);
+        let register = self.args.into_iter().zip(*args).find(|it| it.0 == is_none)?.1;
+        (!self.makes(args)).then_some(register)
+    }
+
     /// True if its result is a descriptor, if it succeeds.
     pub fn makes(&self, args: &[u64; 6]) -> bool {
         self.args.into_iter().zip(*args).all(|(role, register)| match role {

@@ -30,6 +30,7 @@ pub(super) fn look_behind(
             Role::OffsetPtr2 => operation.target_offset = number().and_then(before),
             Role::How => {
                 operation.flags_in_memory = number().and_then(|it| u32::try_from(it).ok());
+                operation.resolve_in_memory = word(bytes, 2);
             }
             Role::Pair => {
                 pair = number().map(|it| {
@@ -41,6 +42,12 @@ pub(super) fn look_behind(
         }
     }
     pair
+}
+
+/// A number of eight bytes among others.
+fn word(bytes: &[u8], index: usize) -> Option<u64> {
+    let word = bytes.chunks_exact(size_of::<u64>()).nth(index)?;
+    word.first_chunk().map(|it| u64::from_le_bytes(*it))
 }
 
 /// Lengths of all buffers of a vector.

@@ -46,6 +46,11 @@ impl Tracker {
         u64::from(orphan) + u64::from(was_there && self.context.followed.waits)
     }
 
+    /// Followed processes of which no end was seen.
+    pub fn alive(&self) -> u64 {
+        self.tasks.processes().filter(|it| it.followed).count() as u64
+    }
+
     /// Those that have ended and that no wait has taken, if waits are recorded.
     pub(super) fn zombies_left(&self) -> u64 {
         if self.context.followed.waits { self.zombies.left() } else { 0 }

@@ -1,9 +1,9 @@
-//! The plan of a replay as a file (`.ioplan`), version 4. All integers of the layout are little-endian; the same capture gives the same
+//! The plan of a replay as a file (`.ioplan`), version 5. All integers of the layout are little-endian; the same capture gives the same
 //! bytes.
 //!
 //! Version 1 had no implicit operations: descriptors that went with their processes stayed open. Version 2 had no asynchronous ones.
 //! Version 3 did not say for which kind of machine its registers are, nor where files have holes and links lead, nor what of a part of a replay
-//! is before what.
+//! is before what. Version 4 had no transfers without a target ([`Operation::target`]) and no implicit `fcntl`; it is read as this one.
 //!
 //! ```text
 //! offset  bytes
@@ -54,8 +54,10 @@ pub const FILE_MAGIC: [u8; 8] = *b"IOTRPLN\n";
 pub const END_MAGIC: [u8; 8] = *b"IOTRIDX\n";
 /// First bytes of a frame.
 pub const FRAME_MAGIC: [u8; 4] = *b"IOPF";
-/// Version that this code writes and reads.
-pub const VERSION: u16 = 4;
+/// Version that this code writes.
+pub const VERSION: u16 = 5;
+/// The oldest version that it reads.
+pub const OLDEST_VERSION: u16 = 4;
 /// Bytes before the first frame.
 pub const FILE_HEADER_BYTES: u64 = 16;
 /// Bytes of a frame before its payload.
@@ -93,7 +95,7 @@ pub struct Operation<'a> {
     pub args: [u64; 6],
     /// The first descriptor.
     pub handle: Option<u32>,
-    /// The second one.
+    /// The second one. A transfer without one that succeeded goes to a sink: the replay does not have its target.
     pub target: Option<u32>,
     /// The one that it makes.
     pub makes: Option<u32>,
@@ -125,7 +127,8 @@ pub struct Operation<'a> {
     pub behind: u64,
     /// A close that leaves the handle to others.
     pub keeps_handle: bool,
-    /// No call did it that is done again: it is not counted, nor compared. Closes, unlocks (`LOCK_UN`) and seeks only.
+    /// No call did it that is done again: it is not counted, nor compared. Closes, unlocks (`LOCK_UN`), seeks and flags of descriptors
+    /// (`F_SETFD`) only.
     pub implicit: bool,
     /// Whom it waits for: worker, and which of its operations.
     pub before: Vec<(u32, u32)>,

@@ -11,8 +11,8 @@ use zstd::bulk::Decompressor;
 
 use super::{
     END_MAGIC, FILE_HEADER_BYTES, FILE_MAGIC, FRAME_HEADER_BYTES, FRAME_MAGIC, FileBefore, Files,
-    Fingerprint, Index, KIND_FILES, KIND_INDEX, KIND_NAMES, KIND_OPERATIONS, Names, VERSION,
-    payload_bytes_max,
+    Fingerprint, Index, KIND_FILES, KIND_INDEX, KIND_NAMES, KIND_OPERATIONS, Names, OLDEST_VERSION,
+    VERSION, payload_bytes_max,
 };
 
 /// Bytes behind the last frame.
@@ -26,7 +26,7 @@ pub enum PlanError {
     NoPlan,
     /// Of a later one.
     #[error(
-        "it is a plan of version {0}, and this iotrace-perf reads version {VERSION}; make it again: iotrace-perf replay plan LOG -o PLAN"
+        "it is a plan of version {0}, and this iotrace-perf reads versions {OLDEST_VERSION} to {VERSION}; make it again: iotrace-perf replay plan LOG -o PLAN"
     )]
     Version(u16),
     /// Without its end.
@@ -85,7 +85,7 @@ impl PlanReader {
             return Err(PlanError::NoPlan);
         }
         let version = u16::from_le_bytes([rest[0], rest[1]]);
-        if version != VERSION {
+        if !(OLDEST_VERSION..=VERSION).contains(&version) {
             return Err(PlanError::Version(version));
         }
         let end = length.checked_sub(END_BYTES).filter(|it| *it >= FILE_HEADER_BYTES);

@@ -124,6 +124,16 @@ fn every_changed_byte_is_told() {
     }
 }
 
+/// Fails if a plan of the version before is refused, or one that this version cannot know is read.
+#[test]
+fn plans_of_the_version_before_are_read() {
+    for (version, is_read) in [(3, false), (4, true), (5, true), (6, false)] {
+        let mut bytes = plan(3);
+        bytes[8] = version;
+        assert_eq!(open(&bytes).is_ok(), is_read, "{version}");
+    }
+}
+
 /// Flags and error numbers are other ones there.
 #[test]
 fn a_plan_for_another_machine_is_told() {

@@ -6,7 +6,7 @@ use crate::operation::model::{OpenFile, ProcessKey, SyscallOperation};
 use crate::replay::calls::Reason;
 use crate::replay::found;
 use crate::replay::handles::{Behind, Handle};
-use crate::replay::names::{at_start, of_file, of_given, short};
+use crate::replay::names::{at_start, of_file, short};
 use crate::replay::planned::Given;
 use crate::replay::things::moves_position;
 use crate::replay::world::Thing;
@@ -15,13 +15,14 @@ use crate::units::Fd;
 impl<O: Out> Planner<O> {
     /// The paths that it was given, from the root.
     pub(super) fn paths(
-        &self,
+        &mut self,
         operation: &SyscallOperation,
     ) -> Result<[Option<Vec<u8>>; 2], Reason> {
         let call = operation.call.call();
         if call.class == Class::Open && operation.errno().is_none() {
             let file = operation.file.as_ref().ok_or(Reason::NoName)?;
-            return Ok([Some(short(of_file(file)?.to_vec())?), None]);
+            let path = of_file(file)?.to_vec();
+            return Ok([Some(short(self.without_gone(file, path))?), None]);
         }
         // `utimensat` without a path is about its descriptor.
         let is_given = call.paths(&operation.args)[0].is_some_and(|it| it != 0);
@@ -33,7 +34,7 @@ impl<O: Out> Planner<O> {
         // The directory itself is meant.
         let first = match first.path.bytes.is_empty() {
             true => None,
-            false => Some(short(of_given(first)?)?),
+            false => Some(short(self.given_path(first)?)?),
         };
         if call.arg(Role::Path2).is_none() {
             return Ok([first, None]);
@@ -42,7 +43,7 @@ impl<O: Out> Planner<O> {
         let second = match call.is_symlink() {
             true if second.path.source.is_doubtful() => return Err(Reason::NoName),
             true => second.path.bytes.clone(),
-            false => of_given(second)?,
+            false => self.given_path(second)?,
         };
         Ok([first, Some(short(second)?)])
     }
@@ -65,7 +66,7 @@ impl<O: Out> Planner<O> {
         let is_second = call.class == Class::Transfer;
         let target = operation.target.as_ref().filter(|_| is_second).map(|it| &*it.1);
         let second = match is_second {
-            true => self.descriptor(operation, Role::Fd2, target)?,
+            true => self.target(operation, target)?,
             false => None,
         };
         Ok([first, second])
@@ -87,7 +88,7 @@ impl<O: Out> Planner<O> {
         if self.handles.has_own_flag(handle, sets) { Ok(()) } else { Err(Reason::SharedFlags) }
     }
 
-    fn descriptor(
+    pub(super) fn descriptor(
         &mut self,
         operation: &SyscallOperation,
         role: Role,
@@ -166,13 +167,4 @@ impl<O: Out> Planner<O> {
             _ => Ok((path, Behind::Directory)),
         }
     }
-}
-
-/// A place in a file that stands in memory has to have been read: without it, the call would begin where the file stands.
-pub(super) fn places_are_known(operation: &SyscallOperation) -> Result<(), Reason> {
-    let call = operation.call.call();
-    let is_given = |role| call.arg(role).is_some_and(|it| operation.args[it] != 0);
-    let is_unread = is_given(Role::OffsetPtr) && operation.offset.is_none()
-        || is_given(Role::OffsetPtr2) && operation.target_offset.is_none();
-    if is_unread { Err(Reason::Unread) } else { Ok(()) }
 }

@@ -1,5 +1,6 @@
 //! What the replay has to do although no call did it that is done again: descriptors go with their processes, by an exec, or by a call that
-//! is left out; others have let go of a lock that somebody has got; and what moved a file's position may be left out.
+//! is left out; others have let go of a lock that somebody has got; and what moved a file's position, or marked a descriptor to be closed by an exec,
+//! may be left out.
 //!
 //! Such an operation stands behind those of a worker that are in the plan by then, and waits only for others that are there, too. So it is
 //! in nobody's way for ever, whatever that worker is inside of. No number counts it.
@@ -130,6 +131,26 @@ impl<O: Out> Planner<O> {
         self.handles.position(handle).set(offset);
         let whence = libc::SEEK_SET.cast_unsigned().into();
         self.implicit(("lseek", [0, offset, whence, 0, 0, 0]), handle, (at.at, at.start), before)
+    }
+
+    /// A call that is not done again (`close_range`) has marked a descriptor to be closed by an exec: so does an `fcntl`, if the flag is that
+    /// of one descriptor.
+    pub(super) fn marked(&mut self, operation: &SyscallOperation, fd: Fd) -> Result<(), O::Error> {
+        let is_range = operation.call.call().class == Class::CloseRange;
+        let handle = self.handles.get(operation.process, fd, None).filter(|_| is_range);
+        let Some(handle) = handle.filter(|it| self.handles.usable(*it).is_ok()) else {
+            return Ok(());
+        };
+        if !self.handles.has_own_flag(handle, true) {
+            return Ok(());
+        }
+        let mut before = Before::default();
+        let end = operation.end.unwrap_or(operation.start);
+        let at = self.timed(operation, end, &mut before);
+        let past = self.under_way.past();
+        self.things.of_handle(&mut self.handles, handle, true, (at, past, &mut before));
+        let [command, flag] = [libc::F_SETFD, libc::FD_CLOEXEC].map(|it| it.cast_unsigned().into());
+        self.implicit(("fcntl", [0, command, flag, 0, 0, 0]), handle, (at.at, at.start), before)
     }
 
     /// The place behind the last operation of a worker.

@@ -189,9 +189,10 @@ impl Needs {
         time > self.found.last
     }
 
-    /// What it does to open files that are needed.
+    /// What it does to open files that are needed, or to flags of descriptors, which may be theirs.
     pub(super) fn of_needed<'a>(&self, effects: &'a [FdEffect]) -> Vec<FdEffect> {
-        let is_needed = |it: &&'a FdEffect| self.has_needed(it);
+        let is_flag = |it: &FdEffect| matches!(it, FdEffect::StatusChanged { .. });
+        let is_needed = |it: &&'a FdEffect| is_flag(it) || self.has_needed(it);
         effects.iter().filter(is_needed).cloned().collect()
     }
 

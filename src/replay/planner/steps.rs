@@ -29,12 +29,16 @@ impl<O: Out> Sink for Planner<O> {
                 }
                 self.new.insert(thread.key, NewThread { comm: thread.comm.clone(), born, before });
             }
-            Step::SyscallBegun(operation) => self.begun(operation),
+            Step::SyscallBegun(operation) => {
+                let sendfile = self.as_sendfile(operation);
+                self.begun(sendfile.as_ref().unwrap_or(operation));
+            }
             Step::SyscallEnded(operation, effects) => {
                 if operation.call.call().arg(Role::Iocbs).is_none() {
                     self.under_way.over(Inside::Call(operation.thread));
                 }
-                self.ended(operation, effects)?;
+                let sendfile = self.as_sendfile(operation);
+                self.ended(sendfile.as_ref().unwrap_or(operation), effects)?;
                 self.under_way.raise_floor(time.0, self.first);
                 self.forget();
             }

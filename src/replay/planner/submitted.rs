@@ -1,6 +1,7 @@
 //! Asynchronous operations: what was submitted, and what is planned of it when its result is there ([`crate::replay::lanes`]).
 
-use super::{Out, Planner};
+use super::in_memory::buffers_are_repeated;
+use super::{Out, Planner, sinks};
 use crate::analysis::done::What;
 use crate::operation::asynchronous::AsyncOperation;
 use crate::operation::model::{SyscallOperation, ThreadKey};
@@ -89,6 +90,7 @@ impl<O: Out> Planner<O> {
             return Err(Reason::Closed);
         }
         self.nodes(&call, [&None, &None])?;
+        buffers_are_repeated(&call)?;
         // From here on it is done again.
         let at = self.lane(&call, &behind);
         let mut before = behind;
@@ -134,11 +136,12 @@ impl<O: Out> Planner<O> {
         handles: [Option<Handle>; 2],
         (at, ret): (Timed, i64),
     ) -> Planned {
+        let sunk = sinks::bytes(operation, handles[1]);
         Planned {
             at: at.at,
             call: operation.call,
             asynchronous: None,
-            args: operation.args,
+            args: sinks::args(operation, sunk),
             handle: handles[0],
             target: handles[1],
             makes: None,
@@ -148,7 +151,7 @@ impl<O: Out> Planner<O> {
             flags: operation.flags_in_memory,
             offset: operation.offset,
             target_offset: operation.target_offset,
-            bytes: operation.bytes_requested,
+            bytes: sunk.or(operation.bytes_requested),
             ret,
             start: at.start,
             end: at.end,

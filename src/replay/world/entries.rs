@@ -114,6 +114,16 @@ impl World {
         Some(if names.is_empty() { b"/".to_vec() } else { absolute })
     }
 
+    /// Where it is now, from the root; `None`: it is forgotten.
+    pub fn path_now(&self, node: NodeId) -> Option<Vec<u8>> {
+        let mut names = Vec::new();
+        for it in self.way(node) {
+            let siblings = &self.node(self.node(it).parent).children;
+            names.push(&**siblings.iter().find(|(_, child)| **child == it)?.0);
+        }
+        Some(names.iter().rev().flat_map(|it| [b"/".as_slice(), it].concat()).collect())
+    }
+
     /// What was at a place at the start, whatever has become of it: a directory, or a file, which is made known if nothing was known of it. `None`:
     /// it was something else, or nothing.
     pub fn thing_at_start(&mut self, path: &[u8], kind: Thing) -> Option<Thing> {

@@ -11,12 +11,14 @@ mod memory;
 mod no_ring;
 mod registers;
 mod ring;
+mod sink;
 mod slots;
 
 pub use memory::{Contents, Memory};
 pub use no_ring::{NoRing, Rules};
 pub use registers::{BUFFER_BYTES_MAX, Prototype, Wanted};
 pub use ring::Ring;
+pub use sink::Sink;
 pub use slots::Slots;
 
 use registers::{Register, SCRATCH_BYTES};
@@ -29,6 +31,8 @@ enum Known {
     /// When the call is made: the descriptor of the slot that is there, or the number that this is to have.
     Slot,
     NumberFor,
+    /// The same: that of what takes everything.
+    Sink,
     /// The memory of whoever makes it.
     Into,
     From,
@@ -128,6 +132,7 @@ impl Batch {
             Register::Slot(None) => return Ok((Known::Early, u64::MAX)),
             Register::Slot(Some(slot)) => return Ok((Known::Slot, slot.into())),
             Register::NumberFor(slot) => return Ok((Known::NumberFor, slot.into())),
+            Register::Sink => return Ok((Known::Sink, 0)),
             Register::Into(bytes) => {
                 fits(bytes, self.longest.into)?;
                 return Ok((Known::Into, 0));
@@ -227,6 +232,7 @@ impl Batch {
                 Known::Early => continue,
                 Known::Slot => number(copy.unwrap_or_else(|| slots.get(lower))),
                 Known::NumberFor => number(slots.number_for(lower)),
+                Known::Sink => number(slots.sink()),
                 Known::Into => memory.address_into(),
                 Known::From => memory.address_from(),
                 Known::VectorInto => memory.vector(true, upper.into(), lower.into()),

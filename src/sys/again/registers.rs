@@ -29,6 +29,8 @@ pub struct Wanted<'a> {
     pub bytes: Option<u64>,
     /// Bytes that it moved.
     pub moved: u64,
+    /// What a transfer without a second slot moves goes to a sink.
+    pub sinks: bool,
 }
 
 /// What stands in a register.
@@ -40,6 +42,8 @@ pub(super) enum Register<'a> {
     Slot(Option<u32>),
     /// The number that a slot's descriptor is to have.
     NumberFor(u32),
+    /// The descriptor that takes everything.
+    Sink,
     /// A path.
     Text(&'a [u8]),
     /// Numbers in memory.
@@ -222,6 +226,7 @@ impl Prototype {
             Kind::Number => Register::Number(value),
             Kind::Null => Register::Number(0),
             Kind::Fd => Register::Slot(wanted.slot),
+            Kind::Target if wanted.target.is_none() && wanted.sinks => Register::Sink,
             Kind::Target => Register::Slot(wanted.target),
             Kind::CopyTo => match wanted.makes {
                 Some(made) => Register::NumberFor(made),

@@ -3,6 +3,8 @@
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 use std::sync::atomic::{AtomicI32, Ordering};
 
+use super::Sink;
+
 /// Nothing is open there.
 const EMPTY: i32 = -1;
 
@@ -12,12 +14,24 @@ pub struct Slots {
     all: Box<[AtomicI32]>,
     /// Numbers from here on are nobody's but a slot's each.
     reserved: i32,
+    sink: Sink,
 }
 
 impl Slots {
     /// So many, all empty. No open gets a number from `reserved` on by itself, as the kernel takes the lowest that is free (open(2)).
     pub fn new(count: u32, reserved: i32) -> Self {
-        Self { all: (0..count).map(|_| AtomicI32::new(EMPTY)).collect(), reserved }
+        let all = (0..count).map(|_| AtomicI32::new(EMPTY)).collect();
+        Self { all, reserved, sink: Sink::default() }
+    }
+
+    /// With this to take what targets would get that the replay does not have.
+    pub fn with(mut self, sink: Sink) -> Self {
+        self.sink = sink;
+        self
+    }
+
+    pub(super) fn sink(&self) -> i32 {
+        self.sink.number()
     }
 
     /// Has the kernel make its table of descriptors as large as it has to become: where several threads have it in common, each growth waits

@@ -1,0 +1,26 @@
+//! What calls make that make no files, in the language of `tracker_tests`.
+
+use expect_test::expect;
+
+use super::tracker_tests::check;
+
+/// Fails if a `signalfd` that changes a descriptor is not told with it, or with what it is.
+#[test]
+fn a_descriptor_that_is_changed_is_the_one_that_was_given() {
+    check(
+        "100 1/1 > signalfd4 -1 0 8 0
+         101 1/1 < signalfd4 3
+         102 1/1 > signalfd4 3 0 8 0
+         103 1/1 < signalfd4 3
+         104 1/1 > signalfd4 4 0 8 0
+         105 1/1 < signalfd4 -9
+         106 1/1 > signalfd4 -1 0 8 0
+         107 1/1 < signalfd4 -24",
+        &expect![[r#"
+            1: signalfd4 3 anon_inode:[signalfd] call at ? = 3
+            1: signalfd4 3 anon_inode:[signalfd] call at ? = 3
+            1: signalfd4 4   at ? = -9
+            1: signalfd4 -1   at ? = -24
+        "#]],
+    );
+}

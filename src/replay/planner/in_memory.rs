@@ -1,0 +1,112 @@
+//! What of a call stands in memory, and decides how it comes out: it has to have been read, or be the same in the replay.
+
+use crate::event::syscall_table::{Class, Role};
+use crate::operation::model::SyscallOperation;
+use crate::replay::calls::Reason;
+
+/// What direct I/O is at least aligned to, in bytes: a smaller sector no device has.
+const SECTOR_BYTES: u64 = 512;
+
+/// A place in a file that stands in memory has to have been read: without it, the call would begin where the file stands.
+fn places_are_known(operation: &SyscallOperation) -> Result<(), Reason> {
+    let call = operation.call.call();
+    let is_given = |role| call.arg(role).is_some_and(|it| operation.args[it] != 0);
+    let is_unread = is_given(Role::OffsetPtr) && operation.offset.is_none()
+        || is_given(Role::OffsetPtr2) && operation.target_offset.is_none();
+    if is_unread { Err(Reason::Unread) } else { Ok(()) }
+}
+
+/// How `openat2` opens has to have been read; and what it was refused for must not be something that the replay does not ask for: an `open_how` with
+/// another length, bits that the kernel does not know, a mode without a file to be made, or restrictions of the way to the file (openat2(2)).
+pub(super) fn how_is_repeated(operation: &SyscallOperation) -> Result<(), Reason> {
+    if operation.call.call().arg(Role::How).is_none() {
+        return Ok(());
+    }
+    let resolve = operation.resolve_in_memory;
+    if operation.flags_in_memory.is_none() && resolve.is_none() {
+        return Err(Reason::Unread);
+    }
+    let may_be_resolve = match operation.errno() {
+        None => return Ok(()),
+        Some(libc::EINVAL | libc::E2BIG) => return Err(Reason::OpenHow),
+        // A link, another mount or what is above, or a name that is not in memory.
+        Some(libc::ELOOP | libc::EXDEV | libc::EAGAIN) => true,
+        Some(_) => resolve.is_some_and(|it| it & libc::RESOLVE_IN_ROOT != 0),
+    };
+    match resolve {
+        _ if !may_be_resolve => Ok(()),
+        None => Err(Reason::Unread),
+        Some(0) => Ok(()),
+        Some(_) => Err(Reason::OpenHow),
+    }
+}
+
+/// Direct I/O is refused with `EINVAL` if its buffers, the place in the file or the length are not aligned. Where the buffers lay is not captured, and those
+/// of a replay are aligned: only what a place or a length explains comes out so again.
+pub(super) fn buffers_are_repeated(operation: &SyscallOperation) -> Result<(), Reason> {
+    let call = operation.call.call();
+    let flags = operation.file.as_ref().and_then(|it| it.flags).unwrap_or(0);
+    let is_direct = flags & libc::O_DIRECT.cast_unsigned() != 0;
+    let is_refused = operation.errno() == Some(libc::EINVAL);
+    if !is_direct || !is_refused || !matches!(call.class, Class::Read | Class::Write) {
+        return Ok(());
+    }
+    let is_odd = |it: u64| !it.is_multiple_of(SECTOR_BYTES);
+    // Buffers of a vector may be odd each and even together.
+    let explains = [operation.offset, operation.bytes_requested].into_iter().flatten().any(is_odd);
+    if explains { Ok(()) } else { Err(Reason::BufferAddress) }
+}
+
+/// What of a call stands in memory, but for how it opens a file, is known, or does not matter.
+pub(super) fn is_repeated(operation: &SyscallOperation) -> Result<(), Reason> {
+    places_are_known(operation)?;
+    buffers_are_repeated(operation)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+
+    use super::super::tests::{call, file};
+    use super::*;
+    use crate::operation::model::OpenFile;
+
+    /// A read that was refused, of a file with these flags.
+    fn refused(flags: i32, [offset, bytes]: [u64; 2]) -> Result<(), Reason> {
+        let flags = Some(flags.cast_unsigned());
+        let mut read =
+            call(("pread64", [3, 1, bytes, offset, 0, 0], -i64::from(libc::EINVAL)), 1, 7, (1, 2));
+        let OpenFile { id, path, .. } = Rc::into_inner(file(7)).expect("ours alone");
+        let (first_path, given, stat) = Default::default();
+        let file = OpenFile { id, path, first_path, given, stat, flags, pre_created: false };
+        read.file = Some(Rc::new(file));
+        (read.offset, read.bytes_requested) = (Some(offset), Some(bytes));
+        is_repeated(&read)
+    }
+
+    /// Fails if a refusal is left out that comes again, or the other way round.
+    #[test]
+    fn only_the_place_of_a_buffer_is_not_the_same() {
+        assert_eq!(refused(libc::O_DIRECT, [4096, 4096]), Err(Reason::BufferAddress));
+        assert_eq!(refused(libc::O_DIRECT, [4096, 100]), Ok(()));
+        assert_eq!(refused(libc::O_DIRECT, [7, 4096]), Ok(()));
+        assert_eq!(refused(0, [4096, 4096]), Ok(()));
+    }
+
+    #[test]
+    fn what_an_open_how_asks_for_decides() {
+        let check = |errno: i32, flags, resolve, expected| {
+            let mut open = call(("openat2", [0, 1, 1, 24, 0, 0], -i64::from(errno)), 1, 7, (1, 2));
+            (open.flags_in_memory, open.resolve_in_memory) = (flags, resolve);
+            assert_eq!(how_is_repeated(&open), expected, "{errno} {flags:?} {resolve:?}");
+        };
+        check(libc::ENOENT, None, None, Err(Reason::Unread));
+        check(libc::ENOENT, Some(0), Some(libc::RESOLVE_IN_ROOT), Err(Reason::OpenHow));
+        check(libc::ENOENT, Some(0), Some(1), Ok(()));
+        check(libc::EXDEV, Some(0), Some(1), Err(Reason::OpenHow));
+        check(libc::ELOOP, Some(0), Some(0), Ok(()));
+        check(libc::ELOOP, Some(0), None, Err(Reason::Unread));
+        // Bits of flags that do not fit.
+        check(libc::EINVAL, None, Some(0), Err(Reason::OpenHow));
+    }
+}

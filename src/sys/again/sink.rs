@@ -1,0 +1,29 @@
+//! What takes the bytes of a transfer whose target a replay does not have.
+
+use std::fs::{File, OpenOptions};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+
+/// The null device (`Documentation/admin-guide/devices.txt`).
+const NULL_DEVICE: u64 = libc::makedev(1, 3);
+
+/// It, if there is one. It is opened where devices can be: not in the directory of a replay.
+#[derive(Debug, Default)]
+pub struct Sink(Option<File>);
+
+impl Sink {
+    /// That of this machine.
+    pub fn open() -> Self {
+        let file = OpenOptions::new().write(true).open("/dev/null").ok();
+        let is_null = |it: &File| {
+            it.metadata()
+                .is_ok_and(|it| it.file_type().is_char_device() && it.rdev() == NULL_DEVICE)
+        };
+        Self(file.filter(is_null))
+    }
+
+    /// Its number, or -1.
+    pub(super) fn number(&self) -> i32 {
+        self.0.as_ref().map_or(-1, AsRawFd::as_raw_fd)
+    }
+}
