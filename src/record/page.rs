@@ -120,6 +120,50 @@ impl PageLayout {
         bytes.truncate(end);
     }
 
+    /// Removes those hits from these pages, as they come out of a ring, for whose entry `keeps` is false, and pages that then hold
+    /// neither a hit nor a loss. A page that makes no sense stays as it is.
+    pub fn retain(self, bytes: &mut Vec<u8>, mut keeps: impl FnMut(&[u8]) -> bool) {
+        let mut out = Vec::with_capacity(bytes.len());
+        let mut walk = Walk::new(bytes, self);
+        loop {
+            let start = walk.next_page;
+            let lost = match walk.next_page() {
+                Ok(Some(lost)) => lost,
+                Ok(None) => break,
+                Err(_) => {
+                    out.extend_from_slice(bytes.get(start..).unwrap_or_default());
+                    break;
+                }
+            };
+            let (page, data) = (out.len(), walk.at);
+            out.extend_from_slice(bytes.get(start..data).unwrap_or_default());
+            let is_whole = walk.copy_hits(&mut out, &mut keeps);
+            let length = out.len() - page - self.data;
+            if !is_whole {
+                out.truncate(page);
+                out.extend_from_slice(bytes.get(start..walk.next_page).unwrap_or_default());
+            } else if length == 0 && lost.is_none() {
+                out.truncate(page);
+            } else {
+                self.set_length(out.get_mut(page..).unwrap_or_default(), length);
+                // How many were lost.
+                out.extend_from_slice(bytes.get(walk.end..walk.next_page).unwrap_or_default());
+            }
+            walk.at = walk.end;
+        }
+        *bytes = out;
+    }
+
+    /// Changes the length of the data of a page, and not the flags beside it.
+    fn set_length(self, page: &mut [u8], length: usize) {
+        let field = page.get_mut(self.commit..).and_then(|it| it.first_chunk_mut::<4>());
+        if let (Some(field), Ok(length)) = (field, u32::try_from(length)) {
+            let flags = u64::from(u32::from_le_bytes(*field)) & !LENGTH_MASK;
+            let flags = u32::try_from(flags).unwrap_or(0);
+            *field = (flags | length).to_le_bytes();
+        }
+    }
+
     /// The layout of pages after [`Self::continue_times`].
     #[must_use]
     pub fn continued(self) -> Self {
@@ -206,6 +250,26 @@ impl<'a> Walk<'a> {
     fn pass_page(&mut self) {
         while self.at < self.end && self.entry().is_some() {}
         self.at = self.end;
+    }
+
+    /// Copies the hits of the page for whose entry `keeps` is true, with the same times. False if the page makes no sense.
+    fn copy_hits(&mut self, out: &mut Vec<u8>, keeps: &mut impl FnMut(&[u8]) -> bool) -> bool {
+        let mut told = self.time;
+        while self.at < self.end {
+            let start = self.at;
+            match self.entry() {
+                Some(true) => {
+                    let entry = self.bytes.get(start..self.at).unwrap_or_default();
+                    if keeps(entry) {
+                        push_hit(out, entry, self.time.wrapping_sub(told));
+                        told = self.time;
+                    }
+                }
+                Some(false) => {}
+                None => return false,
+            }
+        }
+        true
     }
 
     fn next(&mut self) -> Option<Result<Entry, PageError>> {
@@ -317,6 +381,21 @@ impl Shape {
     }
 }
 
+/// Adds a hit, so long after what stands before it.
+fn push_hit(out: &mut Vec<u8>, entry: &[u8], delta: u64) {
+    let Some((word, rest)) = entry.split_first_chunk::<4>() else { return };
+    let low = |it: u64| u32::try_from(it & ((1 << DELTA_BITS) - 1)).unwrap_or(0);
+    let mut own = low(delta);
+    if let Some(high) = u32::try_from(delta >> DELTA_BITS).ok().filter(|it| *it > 0) {
+        out.extend_from_slice(&(30 | own << 5).to_le_bytes());
+        out.extend_from_slice(&high.to_le_bytes());
+        own = 0;
+    }
+    let word = u32::from_le_bytes(*word) & 31 | own << 5;
+    out.extend_from_slice(&word.to_le_bytes());
+    out.extend_from_slice(rest);
+}
+
 /// The payload of the hit whose entry begins at the start of `bytes`.
 pub fn payload(bytes: &[u8]) -> Option<&[u8]> {
     let shape = Shape::at(bytes, 0)?;
@@ -373,6 +452,62 @@ mod tests {
         assert_eq!(layout().page_bytes(), 4096);
         assert_eq!(PageLayout::parse("field: u64 timestamp;\toffset:8;\tsize:8;"), None);
         assert_eq!(PageLayout::parse(""), None);
+    }
+
+    /// Fails if a hit that stays has another time or payload, or one that goes stays.
+    #[test]
+    fn hits_that_are_not_kept_leave_the_times_of_the_others() {
+        let data = [
+            entry(1, 5),
+            0xaaaa,
+            entry(30, 3),
+            1,
+            entry(0, 7),
+            12,
+            0xbbbb,
+            0xcccc,
+            entry(1, 11),
+            0xdddd,
+            entry(31, 9),
+            2,
+            entry(2, 0),
+            0xeeee,
+            0xffff,
+        ];
+        let of = |bytes: &[u8]| -> Vec<(u64, Vec<u8>)> {
+            let all: Vec<Entry> =
+                entries(bytes, layout()).collect::<Result<_, _>>().expect("whole");
+            let told = |it: &Entry| match *it {
+                Entry::Hit(at, time) => {
+                    Some((time.0, payload(&bytes[at..]).expect("a hit").to_vec()))
+                }
+                Entry::Lost(..) => None,
+            };
+            all.iter().filter_map(told).collect()
+        };
+        let one = page(1000, 0, &data, None);
+        let whole =
+            [one.clone(), page(5000, MISSED_EVENTS | MISSED_STORED, &data, Some(7))].concat();
+        let all = of(&whole);
+        assert_eq!(all.len(), 8);
+        for chosen in 0_u32..256 {
+            let mut number = 0;
+            let mut keeps = |_: &[u8]| {
+                number += 1;
+                chosen >> (number - 1) & 1 == 1
+            };
+            let mut bytes = whole.clone();
+            layout().retain(&mut bytes, &mut keeps);
+            let kept = all.iter().enumerate().filter(|it| chosen >> it.0 & 1 == 1);
+            assert_eq!(of(&bytes), kept.map(|it| it.1.clone()).collect::<Vec<_>>(), "{chosen:b}");
+            let lost = entries(&bytes, layout())
+                .flatten()
+                .filter(|it| matches!(it, Entry::Lost(_, Some(7))));
+            assert_eq!(lost.count(), 1, "what was lost is told all the same");
+        }
+        let mut bytes = one;
+        layout().retain(&mut bytes, |_| false);
+        assert_eq!(bytes, [0_u8; 0], "a page without hits goes");
     }
 
     #[test]
