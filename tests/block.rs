@@ -28,11 +28,9 @@ fn check_books(stack: &Stack, scheduler: &'static str, jobs: &[Job]) -> Vec<Comp
     stack.set_scheduler(scheduler);
     let mut all = Vec::new();
     for &job in jobs.iter().filter(|it| require_all(&it.needs())) {
-        let (devices, recording, _) = compare_undisturbed(stack, job, &[]);
-        let table = recording.text_report("summary");
-        for device in devices {
+        for device in compare_undisturbed(stack, job, &[]).0 {
             assert!(device.is_equal(), "{scheduler}, {}: {device}", job.name);
-            check_table(&table, &device, job.name);
+            check_table(&device, job.name);
             check_each(&device.requests, scheduler, job.name);
             check_operations(&device, job.name);
             all.push(device);
@@ -89,9 +87,9 @@ fn requests_of_both_levels_are_what_the_kernel_counts() {
 
 /// Requests, sectors and merges of the table of `summary` are the kernel's.
 #[track_caller]
-fn check_table(text: &str, device: &Compared, job: &str) {
+fn check_table(device: &Compared, job: &str) {
     let mut counts = Counts::default();
-    for line in text.lines() {
+    for line in device.summary.lines() {
         let words: Vec<&str> = line.split_whitespace().collect();
         let &[requests, _, merges, bytes, .., operation, name] = words.as_slice() else { continue };
         let number = |word: &str| word.parse::<u64>().ok();
@@ -116,7 +114,7 @@ fn check_table(text: &str, device: &Compared, job: &str) {
         class.sectors += bytes / 512;
         class.merges += merges;
     }
-    assert_eq!(counts, device.kernel, "{job}: {}\n{text}", device.device);
+    assert_eq!(counts, device.kernel, "{job}: {}\n{}", device.device, device.summary);
 }
 
 /// Flushes and discards by `op` are the kernel's: the empty write that asks for a flush is a write, linked to the flush.

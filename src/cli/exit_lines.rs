@@ -190,9 +190,17 @@ fn others(summary: &Summary) -> Option<String> {
         (some, true) => format!(", not recorded one by one but for {some}"),
         (_, false) => ", recorded and not shown".to_owned(),
     };
+    let given_up = summary.end.as_ref().map_or(0, |it| it.others.places_given_up);
+    let given_up = match given_up {
+        0 => String::new(),
+        some => format!("; {some} places of files were given up for want of room"),
+    };
     let is_any = !shown.is_empty();
     is_any.then(|| {
-        format!("other programs and the kernel's own threads: {}{more}{recorded}", shown.join("; "))
+        format!(
+            "other programs and the kernel's own threads: {}{more}{recorded}{given_up}",
+            shown.join("; ")
+        )
     })
 }
 

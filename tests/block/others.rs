@@ -33,6 +33,8 @@ struct Beside {
     log_bytes: u64,
     /// The device.
     name: String,
+    /// Where the log is.
+    _dir: tempfile::TempDir,
 }
 
 /// Records a program that writes two small files, while others write and read on the same file system, so many times.
@@ -80,6 +82,7 @@ fn beside(file_system: &str, source: &str, rounds: u32) -> Beside {
         kernel: Counts::by_kernel(&(after - before)),
         log_bytes: fs::metadata(&log).expect("it is there").len(),
         name,
+        _dir: dir,
     }
 }
 
