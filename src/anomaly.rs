@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::units::{CpuId, KernelTime, Pid, Tid};
+use crate::units::{CpuId, DevId, KernelTime, Pid, Tid};
 
 /// Why something could not be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -170,6 +170,8 @@ pub struct Ledger {
     pub requests_open: u64,
     /// Block requests that are not of a traced process.
     pub requests_foreign: u64,
+    /// Those of them that `/proc/diskstats` counts, by device and the word for their operation: how many, and bytes.
+    pub requests_others: BTreeMap<(DevId, &'static str), (u64, u64)>,
     /// Block events that fit no request.
     pub unmatched: u64,
     /// Asynchronous operations: those that began.

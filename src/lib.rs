@@ -25,6 +25,8 @@ pub mod merge;
 
 pub mod event;
 
+pub mod block;
+
 pub mod sites;
 
 pub mod capture;

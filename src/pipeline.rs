@@ -9,6 +9,7 @@ mod beside;
 mod chains;
 mod decoding;
 mod front;
+mod others;
 mod passed;
 mod reused;
 mod summary;
@@ -20,6 +21,7 @@ use thiserror::Error;
 use back::Back;
 pub use beside::{run_beside, run_in_two_threads};
 use front::Front;
+pub use others::Others;
 pub use summary::Summary;
 
 use crate::capture::format::FrameKind;

@@ -2,10 +2,13 @@
 
 mod support;
 
+#[path = "block/others.rs"]
+mod others;
+
 use std::process::Command;
 
-use support::block_books::{Compared, compare_undisturbed};
-use support::block_jobs::{JOBS, Job};
+use support::block_books::{Compared, Counts, compare_undisturbed};
+use support::block_jobs::{JOBS, Job, ZEROES};
 use support::block_stack::{Backing, Stack};
 use support::busy::Busy;
 use support::diskstats::DiskStats;
@@ -27,6 +30,7 @@ fn check_books(stack: &Stack, scheduler: &'static str, jobs: &[Job]) -> Vec<Comp
     for &job in jobs.iter().filter(|it| require_all(&it.needs())) {
         for device in compare_undisturbed(stack, job, &[]).0 {
             assert!(device.is_equal(), "{scheduler}, {}: {device}", job.name);
+            check_table(&device, job.name);
             check_each(&device.requests, scheduler, job.name);
             check_operations(&device, job.name);
             all.push(device);
@@ -81,6 +85,38 @@ fn requests_of_both_levels_are_what_the_kernel_counts() {
     }
 }
 
+/// Requests, sectors and merges of the table of `summary` are the kernel's.
+#[track_caller]
+fn check_table(device: &Compared, job: &str) {
+    let mut counts = Counts::default();
+    for line in device.summary.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let &[requests, _, merges, bytes, .., operation, name] = words.as_slice() else { continue };
+        let number = |word: &str| word.parse::<u64>().ok();
+        let (Some(requests), Some(merges), Some(bytes)) =
+            (number(requests), number(merges), number(bytes))
+        else {
+            continue;
+        };
+        if name != device.device {
+            continue;
+        }
+        let class = match operation {
+            "read" => &mut counts.reads,
+            "discard" => &mut counts.discards,
+            "flush" => {
+                counts.flushes += requests;
+                continue;
+            }
+            _ => &mut counts.writes,
+        };
+        class.requests += requests;
+        class.sectors += bytes / 512;
+        class.merges += merges;
+    }
+    assert_eq!(counts, device.kernel, "{job}: {}\n{}", device.device, device.summary);
+}
+
 /// Flushes and discards by `op` are the kernel's: the empty write that asks for a flush is a write, linked to the flush.
 #[track_caller]
 fn check_operations(device: &Compared, job: &str) {
@@ -91,6 +127,7 @@ fn check_operations(device: &Compared, job: &str) {
     assert_eq!(counted("flush"), device.kernel.flushes, "{job}: {}", device.device);
     assert_eq!(counted("discard"), device.kernel.discards.requests, "{job}: {}", device.device);
     assert_eq!(counted("read"), device.kernel.reads.requests, "{job}: {}", device.device);
+    assert_eq!(counted("other"), 0, "{job}: {:?}", device.requests);
     let by_number = |number: u64| device.requests.iter().find(|it| it.request == number);
     for request in &device.requests {
         let is_demand = request.flush.as_deref() == Some("demand");
@@ -103,21 +140,27 @@ fn check_operations(device: &Compared, job: &str) {
     }
 }
 
-/// Fails if a flush counts twice, or one is counted that the device did not get: a device that writes through gets none.
+/// Fails if a flush counts twice, or one is counted that the device did not get: a device that writes through gets none; or if zeroes
+/// that are written have no name of their own.
 #[test]
-fn flushes_are_those_that_the_device_gets() {
+fn flushes_and_zeroes_are_those_that_the_device_gets() {
     if !can_record(&[Need::Loop, Need::Fio, Need::Program("mkfs.ext4")]) {
         return;
     }
     let _alone = alone();
-    let mut stack = Stack::new(Backing::Tmpfs);
-    let jobs = ["buffered random writes, fsync", "ext4"].map(Job::of);
+    let names = ["buffered random writes, fsync", "ext4", "xfs", "btrfs"];
+    // Zeroes first: once a kind of them was refused, the device is asked for none any more.
+    let jobs = Vec::from_iter([ZEROES].into_iter().chain(names.map(Job::of)));
     for (cache, has_flushes) in [("write back", true), ("write through", false)] {
+        let mut stack = Stack::new(Backing::Tmpfs);
         stack.set_top("write_cache", cache);
         let seen = check_books(&stack, "none", &jobs);
         let flushes: u64 = seen.iter().map(|it| it.ours.flushes).sum();
         assert_eq!(flushes > 0, has_flushes, "{cache}: {flushes} flushes");
         assert!(seen.iter().map(|it| it.ours.writes.requests).sum::<u64>() > 100, "{cache}");
+        let zeroes = seen.iter().flat_map(|it| &it.requests).filter(|it| it.op == "write-zeroes");
+        let done = zeroes.filter(|it| it.error.is_none()).map(|it| it.bytes_done).sum::<u64>();
+        assert!(!require_all(&ZEROES.needs()) || done >= 3 << 20, "{cache}: {done}");
     }
 }
 

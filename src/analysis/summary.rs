@@ -180,8 +180,12 @@ impl IoSummary {
             return;
         }
         let row = self.devices.entry((request.dev, request.op)).or_default();
-        row.requests += 1;
         row.errors += u64::from(request.error.is_some());
+        if request.is_stillborn {
+            // The device was not asked, and its counters say so.
+            return;
+        }
+        row.requests += 1;
         row.merges += u64::from(request.merges);
         row.bytes = row.bytes.saturating_add(request.bytes_done);
         if let (Some(begin), Some(issued)) = (request.begin(), request.issued) {

@@ -7,8 +7,9 @@ use serde_json::Value;
 use super::*;
 use crate::capture::format::*;
 use crate::capture::header::{
-    Chains, Clock, Counts, Disk, End, Header, Host, Imported, Layout, LoopFile, Own, Partition,
-    Ring, RingCounts, Scope, Tracepoint, Unread, UnreadFile,
+    Chains, Clock, Counts, Disk, End, Header, Host, Imported, Layout, LoopFile, Others,
+    OthersOnDevice, Own, Partition, RequestCount, Ring, RingCounts, Scope, Tracepoint, Unread,
+    UnreadFile,
 };
 use crate::capture::writer::Writer;
 
@@ -246,6 +247,7 @@ fn full_header() -> Header {
             roots: vec![1],
             foreign_kept: true,
             all_block: true,
+            others_counted: true,
             command: vec![word.clone()],
         },
         own_pid: 1,
@@ -333,15 +335,26 @@ fn full_end() -> End {
         places_not_asked: 1,
         disks: vec![full_disk()],
         unread: Unread { files: 1, addresses: 1, first: vec![unread] },
+        others: full_others(),
     }
 }
 
-/// Keys of the object and of those in it; not those of `attributes`, which are names of files.
+fn full_others() -> Others {
+    let operations = [("read".to_owned(), RequestCount { requests: 1, bytes: 1 })].into();
+    let device = OthersOnDevice { dev: String::from("x"), operations, not_counted: 1 };
+    Others { devices: vec![device], kept_undecided: 1, places_given_up: 1 }
+}
+
+/// Keys of the object and of those in it; not those of `attributes`, which are names of files, nor of `operations`, which are operations.
 fn keys(value: &Value, found: &mut BTreeSet<String>) {
     for (key, inner) in value.as_object().into_iter().flatten() {
         found.insert(key.clone());
-        if key != "attributes" {
-            keys(inner, found);
+        match key.as_str() {
+            "attributes" => {}
+            "operations" => {
+                inner.as_object().into_iter().flatten().for_each(|(_, it)| keys(it, found));
+            }
+            _ => keys(inner, found),
         }
     }
     value.as_array().into_iter().flatten().for_each(|it| keys(it, found));

@@ -200,6 +200,9 @@ impl Text {
     /// What the kernel reads to start a program, found from its file at the end: a line with the time of the last change of the files
     /// involved (ns of the wall clock), a line with the length of each read, and the path.
     pub const PROGRAM: Self = Self(15);
+    /// What file systems have said before of where parts of files lie, in records that are not in the log: a line `MAJOR:MINOR INODE`
+    /// (file), `MAJOR:MINOR` (device), `blocks` or `bytes`, `OFFSET LENGTH ADDRESS` in these, and 1 if others may lie there, too, else 0.
+    pub const PLACES: Self = Self(16);
 }
 
 /// A frame of facts is closed when it has so many bytes.

@@ -118,6 +118,8 @@ pub struct Scope {
     pub foreign_kept: bool,
     /// True if block requests of everybody are shown although the scope is not the system.
     pub all_block: bool,
+    /// True if block requests of others were counted and not recorded.
+    pub others_counted: bool,
     /// The launched command, each argument with bytes that are not UTF-8 escaped as `\xNN`.
     pub command: Vec<String>,
 }
@@ -282,6 +284,43 @@ pub struct End {
     /// What could not be read to find what addresses of programs are called.
     #[serde(skip_serializing_if = "Unread::is_nothing")]
     pub unread: Unread,
+    /// Block requests of other programs and of the kernel's own threads that were counted and not recorded.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub others: Others,
+}
+
+/// Block requests that are not in the log.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Others {
+    /// By the devices that they were for.
+    pub devices: Vec<OthersOnDevice>,
+    /// Requests that are in the log all the same: they waited too long until it was known that nothing of the program's was in them.
+    pub kept_undecided: u64,
+    /// Places of files that were given up for want of room.
+    pub places_given_up: u64,
+}
+
+/// Those for one device.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct OthersOnDevice {
+    /// `MAJOR:MINOR`.
+    pub dev: String,
+    /// By operation: those that completed and that `/proc/diskstats` counts.
+    pub operations: BTreeMap<String, RequestCount>,
+    /// Those that it does not count.
+    pub not_counted: u64,
+}
+
+/// So many requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RequestCount {
+    /// How many.
+    pub requests: u64,
+    /// What they moved, in bytes.
+    pub bytes: u64,
 }
 
 /// Files of programs, and lists of compiled functions, that could not be read: their addresses have no names.
@@ -294,6 +333,13 @@ pub struct Unread {
     pub addresses: u64,
     /// The first few files.
     pub first: Vec<UnreadFile>,
+}
+
+impl Disk {
+    /// True if it is known to have no zones.
+    pub fn has_no_zones(&self) -> bool {
+        self.attributes.get("queue/zoned").is_some_and(|it| it == "none")
+    }
 }
 
 impl Header {

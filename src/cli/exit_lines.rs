@@ -12,10 +12,10 @@ use crate::analysis::audit;
 use crate::anomaly::{AnomalyKind, ByLink, Ignored, Ledger};
 use crate::capture::fact::Ending;
 use crate::operation::disk;
-use crate::pipeline::Summary;
+use crate::pipeline::{Others, Summary};
 use crate::text::shares;
 use crate::tracer::plan::SourceKind;
-use crate::units::SECTOR_BYTES;
+use crate::units::{DevId, SECTOR_BYTES};
 
 /// OTF2's readers open two files for each location.
 const LOCATIONS_OF_USUAL_LIMIT: u64 = 1000;
@@ -62,6 +62,7 @@ pub(super) fn notes(converted: &Converted) -> Vec<String> {
     let summary = &converted.summary;
     let mut notes: Vec<String> = imported(summary).into_iter().collect();
     notes.push(losses(summary));
+    notes.extend(others(summary));
     notes.extend(behind(&summary.ledger));
     notes.extend(audit::process(summary, &converted.totals).map(|it| audit_line(&it)));
     notes.extend(doubts(summary));
@@ -103,6 +104,7 @@ pub(super) fn lines(bytes: u64, converted: &Converted) -> Vec<String> {
         format!("names: {}", described_names(summary)),
         losses(summary),
     ];
+    lines.extend(others(summary));
     lines.extend(behind(ledger));
     lines.extend(chosen_devices(summary));
     lines.extend(cost(summary));
@@ -157,6 +159,49 @@ fn behind(ledger: &Ledger) -> Option<String> {
         words(files.get(..3).unwrap_or_default()),
         words(&programs)
     ))
+}
+
+/// So many devices are named.
+const OTHERS_SHOWN: usize = 4;
+
+/// Block requests of other programs beside a recording of some processes: those with the most bytes first.
+fn others(summary: &Summary) -> Option<String> {
+    if summary.others_are_unknown() {
+        return Some(
+            "block requests of others were counted and not recorded, and the counts are missing"
+                .into(),
+        );
+    }
+    let names = disk::names(&summary.disks());
+    let mut all: Vec<(DevId, Others)> = summary.others().into_iter().collect();
+    all.sort_by_key(|it| std::cmp::Reverse((it.1.all().1, it.1.all().0)));
+    let device = |(dev, it): &(DevId, Others)| {
+        let name = names.iter().find(|it| it.0 == *dev);
+        let name = name.map_or_else(|| dev.to_string(), |it| it.1.clone());
+        let (requests, bytes) = it.all();
+        format!("{requests} requests, {} on {name}", size(bytes))
+    };
+    let shown: Vec<String> = all.iter().take(OTHERS_SHOWN).map(device).collect();
+    let more = all.len().saturating_sub(shown.len());
+    let more = if more > 0 { format!(", and on {more} more devices") } else { String::new() };
+    let recorded: u64 = all.iter().map(|it| it.1.recorded).sum();
+    let recorded = match (recorded, summary.header.scope.others_counted) {
+        (0, _) => ", not recorded one by one".to_owned(),
+        (some, true) => format!(", not recorded one by one but for {some}"),
+        (_, false) => ", recorded and not shown".to_owned(),
+    };
+    let given_up = summary.end.as_ref().map_or(0, |it| it.others.places_given_up);
+    let given_up = match given_up {
+        0 => String::new(),
+        some => format!("; {some} places of files were given up for want of room"),
+    };
+    let is_any = !shown.is_empty();
+    is_any.then(|| {
+        format!(
+            "other programs and the kernel's own threads: {}{more}{recorded}{given_up}",
+            shown.join("; ")
+        )
+    })
 }
 
 /// The disks that `-d` named.

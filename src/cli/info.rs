@@ -15,9 +15,9 @@ use crate::capture::fact::Ending;
 use crate::capture::header::{Counts, Disk, End, Own, RingCounts};
 use crate::operation::disk;
 use crate::operation::unwound::WaysFound;
-use crate::pipeline::Summary;
+use crate::pipeline::{Others, Summary};
 use crate::text::escape;
-use crate::units::KernelTime;
+use crate::units::{DevId, KernelTime};
 
 pub(super) fn run(args: &InfoArgs) -> Result<ExitCode, CliError> {
     let Opened { items, header, version } = open(&args.log, false)?;
@@ -109,7 +109,29 @@ fn counts(summary: &Summary) -> Map<String, Value> {
         ("async_open", json!(ledger.async_open)),
         ("requests_open", json!(ledger.requests_open)),
         ("requests_foreign", json!(ledger.requests_foreign)),
+        ("others", others(summary)),
+        ("others_unknown", json!(summary.others_are_unknown())),
     ])
+}
+
+/// Block requests of others, by device.
+fn others(summary: &Summary) -> Value {
+    let names = disk::names(&summary.disks());
+    let device = |(dev, it): (&DevId, &Others)| {
+        let count = |it: (u64, u64)| json!({"requests": it.0, "bytes": it.1});
+        let operations = it.operations.iter().map(|(word, it)| (word.clone(), count(*it)));
+        let disk = names.iter().find(|it| it.0 == *dev).map(|it| &it.1);
+        json!({
+            "dev": dev.to_string(),
+            "disk": disk,
+            "operations": operations.collect::<Map<String, Value>>(),
+            "requests": it.all().0,
+            "bytes": it.all().1,
+            "recorded": it.recorded,
+            "not_counted": it.not_counted,
+        })
+    };
+    summary.others().iter().map(device).collect()
 }
 
 /// What is not there, or not certain.

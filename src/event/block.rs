@@ -63,7 +63,7 @@ pub enum RequestOp {
     Discard,
     /// `DE`.
     SecureErase,
-    /// `WZ`; kernels that do not write these letters yet say `N` ([`RequestOp::Other`]).
+    /// `WZ`; kernels that do not write these letters say `N`, which stands for others, too (`block::BlockTracker` tells them apart).
     WriteZeroes,
     /// `ZA`; as the other `Z` letters since Linux 6.18, `N` before.
     ZoneAppend,

@@ -63,6 +63,8 @@ pub enum EventKind {
     SeenFd(Box<SeenFd>),
     /// The same: devices with file systems that are mounted, and how many bytes blocks have in their events.
     FileSystems(Box<[(DevId, Option<u64>)]>),
+    /// The same: what file systems said before of where files lie, in records that were left out.
+    Places(Box<[fs::Extent]>),
     /// Something was seen inside a system call: by a probe of ours, or by a tracepoint that tells of a step of it.
     Probed(Box<Probed>),
     /// No hit: a chain of functions, before the first hit that came through them.

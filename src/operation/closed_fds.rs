@@ -59,6 +59,7 @@ pub(super) fn closes(kind: &EventKind) -> Closes {
         | EventKind::Fs(_)
         | EventKind::SeenFd(_)
         | EventKind::FileSystems(_)
+        | EventKind::Places(_)
         | EventKind::Probed(_)
         | EventKind::Chain(_) => Closes::Nothing,
     }

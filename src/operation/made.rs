@@ -72,7 +72,7 @@ pub fn request(
         inferred: Inferred::default(),
         is_stillborn: false,
         ending: Some(Ending::Completed),
-        parts: Rc::default(),
+        parts: std::sync::Arc::default(),
     }
 }
 

@@ -7,7 +7,6 @@ pub mod abi;
 pub mod access;
 pub mod asynchronous;
 pub mod behind;
-pub mod block;
 mod bounds;
 mod closed_fds;
 pub mod context;
@@ -39,6 +38,8 @@ pub mod tracker;
 mod undecided;
 pub mod unwound;
 mod user;
+
+pub use crate::block;
 
 #[cfg(test)]
 mod abi_tests;

@@ -186,6 +186,7 @@ impl Changes {
             | EventKind::Layer(_)
             | EventKind::SeenFd(_)
             | EventKind::FileSystems(_)
+            | EventKind::Places(_)
             | EventKind::Probed(_)
             | EventKind::Chain(_) => {}
         }

@@ -34,6 +34,7 @@ use super::syscall;
 use super::task::Task;
 use super::{Sink, Step, io_class, user};
 use crate::anomaly::{Anomaly, AnomalyKind, Ignored, Ledger};
+use crate::event::fs::FsEvent;
 use crate::event::syscall_table::{Class, Role};
 use crate::event::task::TaskEvent;
 use crate::event::{Event, EventKind, SeenFd, SysEnter, SysExit};
@@ -150,6 +151,10 @@ impl Tracker {
             }
             EventKind::FileSystems(all) => {
                 self.files.file_systems(all);
+                Ok(())
+            }
+            EventKind::Places(all) => {
+                all.iter().for_each(|it| self.files.learn(&FsEvent::Extent(*it)));
                 Ok(())
             }
             EventKind::Chain(chain) => sink.step(event.time, &Step::ChainSeen(chain)),

@@ -2,6 +2,7 @@
 
 use crate::anomaly::{Anomaly, AnomalyKind};
 use crate::event::SeenFd;
+use crate::event::fs::Extent;
 use crate::merge::Merger;
 use crate::record::page::{self, Entry};
 use crate::record::{Layout, records};
@@ -18,6 +19,8 @@ pub(super) enum Waiting {
     Seen(Box<SeenFd>),
     /// What was mounted.
     FileSystems(Box<[(DevId, Option<u64>)]>),
+    /// What file systems said before, in records that were left out.
+    Places(Box<[Extent]>),
 }
 
 /// The records of one frame on their way to where they wait.

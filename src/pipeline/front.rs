@@ -18,6 +18,7 @@ use crate::capture::format::{FrameHeader, FrameKind};
 use crate::capture::header::{End, Header};
 use crate::capture::reader::{Item, json};
 use crate::event::decode::Decoder;
+use crate::event::fs::{Extent, Unit};
 use crate::event::syscall_table::{Call, CallId};
 use crate::event::{Event, EventKind, SeenFd};
 use crate::merge::Merger;
@@ -299,6 +300,11 @@ impl Front {
                     return next.take(Passed::FileSystems(all));
                 }
             }
+            Fact::Text { which: Text::PLACES, time, text, .. } => {
+                // One that comes too late may not hold any more.
+                let late = self.merger.push(time, Waiting::Places(places(&text))).is_err();
+                self.summary.beyond_bounds += u64::from(late);
+            }
             Fact::Text { which, pid, ref text, .. } if which == Text::DISKSTATS_START => {
                 self.keep_text(which, pid, text.clone());
                 return next.take(Passed::Fact(Box::new(fact)));
@@ -354,9 +360,10 @@ impl Front {
                     self.event(Event { time, cpu, pid, tid, kind: EventKind::SeenFd(seen) }, next)?;
                 }
                 Waiting::FileSystems(all) => {
-                    let (cpu, pid, tid) = (CpuId(0), Pid(-1), Tid(-1));
-                    let kind = EventKind::FileSystems(all);
-                    self.event(Event { time, cpu, pid, tid, kind }, next)?;
+                    self.event(of_no_task(time, EventKind::FileSystems(all)), next)?;
+                }
+                Waiting::Places(all) => {
+                    self.event(of_no_task(time, EventKind::Places(all)), next)?;
                 }
             }
         }
@@ -489,6 +496,25 @@ fn file_systems(text: &[u8]) -> Box<[(DevId, Option<u64>)]> {
         Some((DevId::parse(dev)?, bytes.parse().ok()))
     };
     String::from_utf8_lossy(text).lines().filter_map(line).collect()
+}
+
+/// Lines of [`Text::PLACES`].
+fn places(text: &[u8]) -> Box<[Extent]> {
+    let line = |line: &str| {
+        let mut words = line.split(' ');
+        let (dev, ino) = (DevId::parse(words.next()?)?, words.next()?.parse().ok()?);
+        let on = DevId::parse(words.next()?)?;
+        let unit = if words.next()? == "blocks" { Unit::Blocks } else { Unit::Bytes };
+        let numbers: Vec<u64> = words.map_while(|it| it.parse().ok()).collect();
+        let &[offset, length, address, shared] = numbers.as_slice() else { return None };
+        Some(Extent { dev, ino, on, unit, offset, length, address, is_shared: shared != 0 })
+    };
+    String::from_utf8_lossy(text).lines().filter_map(line).collect()
+}
+
+/// A fact that has its place in time.
+fn of_no_task(time: KernelTime, kind: EventKind) -> Event {
+    Event { time, cpu: CpuId(0), pid: Pid(-1), tid: Tid(-1), kind }
 }
 
 /// What a descriptor that a snapshot saw takes while it waits.

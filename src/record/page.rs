@@ -120,6 +120,50 @@ impl PageLayout {
         bytes.truncate(end);
     }
 
+    /// Removes those hits from these pages, as they come out of a ring, for whose entry `keeps` is false, and pages that then hold
+    /// neither a hit nor a loss. A page that makes no sense stays as it is.
+    pub fn retain(self, bytes: &mut Vec<u8>, mut keeps: impl FnMut(&[u8]) -> bool) {
+        let mut out = Vec::with_capacity(bytes.len());
+        let mut walk = Walk::new(bytes, self);
+        loop {
+            let start = walk.next_page;
+            let lost = match walk.next_page() {
+                Ok(Some(lost)) => lost,
+                Ok(None) => break,
+                Err(_) => {
+                    out.extend_from_slice(bytes.get(start..).unwrap_or_default());
+                    break;
+                }
+            };
+            let (page, data) = (out.len(), walk.at);
+            out.extend_from_slice(bytes.get(start..data).unwrap_or_default());
+            let is_whole = walk.copy_hits(&mut out, &mut keeps);
+            let length = out.len() - page - self.data;
+            if !is_whole {
+                out.truncate(page);
+                out.extend_from_slice(bytes.get(start..walk.next_page).unwrap_or_default());
+            } else if length == 0 && lost.is_none() {
+                out.truncate(page);
+            } else {
+                self.set_length(out.get_mut(page..).unwrap_or_default(), length);
+                // How many were lost.
+                out.extend_from_slice(bytes.get(walk.end..walk.next_page).unwrap_or_default());
+            }
+            walk.at = walk.end;
+        }
+        *bytes = out;
+    }
+
+    /// Changes the length of the data of a page, and not the flags beside it.
+    fn set_length(self, page: &mut [u8], length: usize) {
+        let field = page.get_mut(self.commit..).and_then(|it| it.first_chunk_mut::<4>());
+        if let (Some(field), Ok(length)) = (field, u32::try_from(length)) {
+            let flags = u64::from(u32::from_le_bytes(*field)) & !LENGTH_MASK;
+            let flags = u32::try_from(flags).unwrap_or(0);
+            *field = (flags | length).to_le_bytes();
+        }
+    }
+
     /// The layout of pages after [`Self::continue_times`].
     #[must_use]
     pub fn continued(self) -> Self {
@@ -206,6 +250,26 @@ impl<'a> Walk<'a> {
     fn pass_page(&mut self) {
         while self.at < self.end && self.entry().is_some() {}
         self.at = self.end;
+    }
+
+    /// Copies the hits of the page for whose entry `keeps` is true, with the same times. False if the page makes no sense.
+    fn copy_hits(&mut self, out: &mut Vec<u8>, keeps: &mut impl FnMut(&[u8]) -> bool) -> bool {
+        let mut told = self.time;
+        while self.at < self.end {
+            let start = self.at;
+            match self.entry() {
+                Some(true) => {
+                    let entry = self.bytes.get(start..self.at).unwrap_or_default();
+                    if keeps(entry) {
+                        push_hit(out, entry, self.time.wrapping_sub(told));
+                        told = self.time;
+                    }
+                }
+                Some(false) => {}
+                None => return false,
+            }
+        }
+        true
     }
 
     fn next(&mut self) -> Option<Result<Entry, PageError>> {
@@ -317,6 +381,21 @@ impl Shape {
     }
 }
 
+/// Adds a hit, so long after what stands before it.
+fn push_hit(out: &mut Vec<u8>, entry: &[u8], delta: u64) {
+    let Some((word, rest)) = entry.split_first_chunk::<4>() else { return };
+    let low = |it: u64| u32::try_from(it & ((1 << DELTA_BITS) - 1)).unwrap_or(0);
+    let mut own = low(delta);
+    if let Some(high) = u32::try_from(delta >> DELTA_BITS).ok().filter(|it| *it > 0) {
+        out.extend_from_slice(&(30 | own << 5).to_le_bytes());
+        out.extend_from_slice(&high.to_le_bytes());
+        own = 0;
+    }
+    let word = u32::from_le_bytes(*word) & 31 | own << 5;
+    out.extend_from_slice(&word.to_le_bytes());
+    out.extend_from_slice(rest);
+}
+
 /// The payload of the hit whose entry begins at the start of `bytes`.
 pub fn payload(bytes: &[u8]) -> Option<&[u8]> {
     let shape = Shape::at(bytes, 0)?;
@@ -335,175 +414,5 @@ fn u64_at(bytes: &[u8], offset: usize) -> Option<u64> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const HEADER_PAGE: &str = "\tfield: u64 timestamp;\toffset:0;\tsize:8;\tsigned:0;\n\
-         \tfield: local_t commit;\toffset:8;\tsize:8;\tsigned:1;\n\
-         \tfield: int overwrite;\toffset:8;\tsize:1;\tsigned:1;\n\
-         \tfield: char data;\toffset:16;\tsize:4080;\tsigned:0;\n";
-
-    fn layout() -> PageLayout {
-        PageLayout::parse(HEADER_PAGE).expect("the kernel's own")
-    }
-
-    fn page(time: u64, flags: u64, data: &[u32], lost: Option<u64>) -> Vec<u8> {
-        let data: Vec<u8> = data.iter().flat_map(|it| it.to_le_bytes()).collect();
-        let commit = flags | data.len() as u64;
-        let lost = lost.map(u64::to_le_bytes);
-        let parts: [&[u8]; 4] = [
-            &time.to_le_bytes(),
-            &commit.to_le_bytes(),
-            &data,
-            lost.as_ref().map_or(&[], <[u8; 8]>::as_slice),
-        ];
-        parts.concat()
-    }
-
-    fn entry(type_len: u32, delta: u32) -> u32 {
-        type_len | delta << 5
-    }
-
-    #[test]
-    fn the_layout_is_the_kernels() {
-        assert_eq!(
-            layout(),
-            PageLayout { commit: 8, long: 8, data: 16, capacity: 4080, is_continued: false }
-        );
-        assert_eq!(layout().page_bytes(), 4096);
-        assert_eq!(PageLayout::parse("field: u64 timestamp;\toffset:8;\tsize:8;"), None);
-        assert_eq!(PageLayout::parse(""), None);
-    }
-
-    #[test]
-    fn times_add_up_over_hits_extensions_and_padding() {
-        let data = [
-            entry(1, 5),
-            0xaaaa,
-            entry(30, 3),
-            1,
-            entry(0, 7),
-            12,
-            0xbbbb,
-            0xcccc,
-            entry(29, 1),
-            8,
-            0,
-            entry(31, 9),
-            2,
-            entry(2, 0),
-            0xdddd,
-            0xeeee,
-            entry(29, 0),
-            99,
-        ];
-        let bytes = page(1000, 0, &data, None);
-        let found: Vec<_> = entries(&bytes, layout()).collect::<Result<_, _>>().expect("whole");
-        let long = 1005 + 3 + (1 << 27) + 7;
-        let expected = [
-            Entry::Hit(16, KernelTime(1005)),
-            Entry::Hit(32, KernelTime(long)),
-            Entry::Hit(68, KernelTime((2 << 27) + 9)),
-        ];
-        assert_eq!(found, expected);
-        assert_eq!(payload(&bytes[16..]), Some(&0xaaaa_u32.to_le_bytes()[..]));
-        assert_eq!(payload(&bytes[32..]).map(<[u8]>::len), Some(8));
-        assert_eq!(payload(&bytes[24..]), None, "an extension");
-    }
-
-    #[test]
-    fn an_absolute_time_keeps_the_five_highest_bits() {
-        let high = 0x10 << 56;
-        let bytes = page(high + 5, 0, &[entry(31, 9), 0, entry(1, 1), 0], None);
-        let found: Vec<_> = entries(&bytes, layout()).flatten().collect();
-        assert_eq!(found, [Entry::Hit(24, KernelTime(high + 10))]);
-    }
-
-    #[test]
-    fn a_hit_has_the_word_with_its_length() {
-        let hits = |length: u32| {
-            let bytes = page(1, 0, &[entry(0, 0), length, 0xaaaa], None);
-            entries(&bytes, layout()).filter(|it| matches!(it, Ok(Entry::Hit(..)))).count()
-        };
-        assert_eq!([hits(0), hits(4), hits(8)], [0, 1, 1]);
-    }
-
-    #[test]
-    fn what_was_lost_is_told_before_the_page() {
-        let hit = [entry(1, 0), 0];
-        let stored = page(7, MISSED_EVENTS | MISSED_STORED, &hit, Some(23));
-        let unknown = page(9, MISSED_EVENTS, &hit, None);
-        let bytes = [page(1, 0, &hit, None), stored, unknown].concat();
-        let found: Vec<_> = entries(&bytes, layout()).flatten().collect();
-        let expected = [
-            Entry::Hit(16, KernelTime(1)),
-            Entry::Lost(KernelTime(7), Some(23)),
-            Entry::Hit(40, KernelTime(7)),
-            Entry::Lost(KernelTime(9), None),
-            Entry::Hit(72, KernelTime(9)),
-        ];
-        assert_eq!(found, expected);
-        assert_eq!(layout().used_bytes(&bytes[24..]), Some(32));
-    }
-
-    #[test]
-    fn whole_pages_are_cut_behind_their_data() {
-        let used = [page(7, 0, &[entry(1, 0), 0], None), page(8, 0, &[], None)];
-        let mut bytes = vec![0xee; 3];
-        for page in &used {
-            bytes.extend(page);
-            bytes.resize(bytes.len() + 4096 - page.len(), 0xee);
-        }
-        layout().cut(&mut bytes, 3);
-        assert_eq!(bytes, [vec![0xee; 3], used.concat()].concat());
-    }
-
-    #[test]
-    fn a_cut_page_is_an_error_once() {
-        let bytes = page(7, 0, &[entry(1, 0), 0, entry(9, 0)], None);
-        let found: Vec<_> = entries(&bytes, layout()).collect();
-        assert_eq!(found.len(), 2);
-        assert_eq!(found[1], Err(PageError { offset: 24, left: 4 }));
-        let cut: Vec<_> = entries(&bytes[..20], layout()).collect();
-        assert_eq!(cut, [Err(PageError { offset: 0, left: 20 })]);
-        assert_eq!(layout().used_bytes(&bytes[..20]), None);
-    }
-
-    #[test]
-    fn the_times_of_a_page_continue_those_of_the_page_before() {
-        let hit = [entry(1, 5), 0];
-        let mut bytes = [page(1000, 0, &hit, None), page(1005, 0, &hit, None)].concat();
-        let before: Vec<_> = entries(&bytes, layout()).collect();
-        layout().continue_times(&mut bytes);
-        assert_eq!(bytes, [page(1000, 0, &hit, None), page(0, 0, &hit, None)].concat());
-        assert_eq!(entries(&bytes, layout().continued()).collect::<Vec<_>>(), before);
-    }
-
-    proptest::proptest! {
-        #[test]
-        fn continued_times_are_the_same(
-            pages in proptest::collection::vec((
-                proptest::prelude::any::<u64>(),
-                proptest::collection::vec(proptest::prelude::any::<u32>(), 0..20),
-            ), 0..6),
-            tail: Vec<u8>,
-        ) {
-            let mut bytes: Vec<u8> =
-                pages.iter().flat_map(|(time, data)| page(*time, 0, data, None)).collect();
-            bytes.extend(tail);
-            let before: Vec<_> = entries(&bytes, layout()).collect();
-            layout().continue_times(&mut bytes);
-            let after: Vec<_> = entries(&bytes, layout().continued()).collect();
-            proptest::prop_assert_eq!(after, before);
-        }
-
-        #[test]
-        fn any_bytes_give_entries_or_errors(bytes: Vec<u8>) {
-            for entry in entries(&bytes, layout()).flatten() {
-                if let Entry::Hit(start, _) = entry {
-                    let _ = payload(&bytes[start..]);
-                }
-            }
-        }
-    }
-}
+#[path = "page_tests.rs"]
+mod tests;

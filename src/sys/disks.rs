@@ -1,5 +1,6 @@
 //! What `/sys` says of block devices.
 
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -120,6 +121,20 @@ const ATTRIBUTES: [&str; 38] = [
 /// The block devices, by name.
 pub fn disks() -> Vec<Disk> {
     entries(Path::new(BLOCK)).iter().map(|it| disk(it)).collect()
+}
+
+/// Disks and partitions by device and inode of their nodes in `/dev`.
+pub fn nodes(disks: &[Disk]) -> HashMap<(DevId, u64), DevId> {
+    let of_disk = |it: &Disk| (it.name.replace('!', "/"), it.dev.clone());
+    let partitions = disks.iter().flat_map(|it| &it.partitions);
+    let of_partition = |it: &Partition| (it.name.replace('!', "/"), it.dev.clone());
+    let all = disks.iter().map(of_disk).chain(partitions.map(of_partition));
+    let node = |(name, dev): (String, String)| {
+        let found = fs::metadata(Path::new("/dev").join(name)).ok()?;
+        let on = DevId::new(libc::major(found.dev()), libc::minor(found.dev()));
+        Some(((on, found.ino()), DevId::parse(&dev)?))
+    };
+    all.filter_map(node).collect()
 }
 
 fn disk(place: &Path) -> Disk {

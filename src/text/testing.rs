@@ -235,7 +235,7 @@ pub(super) fn request() -> BlockRequest {
         inferred: Inferred::default(),
         is_stillborn: false,
         ending: Some(Ending::Completed),
-        parts: Rc::default(),
+        parts: std::sync::Arc::default(),
     }
 }
 

@@ -9,10 +9,11 @@ use super::log::Counted;
 use super::naming::Naming;
 use super::options::{Chains, Follow, Options};
 use super::plan::{self, RingOf};
+use super::session;
 use super::source::{Books, Described, Source};
 use crate::capture::format::FrameKind;
 use crate::capture::header::{
-    self, Clock, Counts, Disk, End, Header, Host, Own, Ring, RingCounts, Scope, Unread,
+    self, Clock, Counts, Disk, End, Header, Host, Others, Own, Ring, RingCounts, Scope, Unread,
 };
 use crate::capture::writer::Writer;
 use crate::sys::perf::{Functions, Unwind};
@@ -59,6 +60,7 @@ pub(super) fn header(
             roots: roots.iter().map(|it| it.0).collect(),
             foreign_kept: options.keep_foreign,
             all_block: options.all_block,
+            others_counted: session::counts_others(options),
             command: options.command.clone(),
         },
         own_pid: i32::try_from(std::process::id()).unwrap_or(0),
@@ -146,5 +148,6 @@ pub(super) fn end_frame(
         places_not_asked: 0,
         disks: Vec::new(),
         unread: Unread::default(),
+        others: Others::default(),
     }
 }

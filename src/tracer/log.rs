@@ -10,14 +10,16 @@ use nix::sys::eventfd::EventFd;
 use super::chains::SeenChains;
 use super::drain::{Place, ROUND_NS_MIN};
 use super::extents::SeenFiles;
+use super::held::{Held, Waiting};
+use super::pieces::{compact, empty_frame, note_record, summary, whole_front};
 use super::plan::RingOf;
 use super::programs::SeenPrograms;
 use super::queued::Queued;
+use super::sieve::{Mark, Sieve};
 use super::tree::Tree;
 use super::unwinding;
 use crate::capture::fact::{Fact, FactsFrame};
-use crate::capture::format::Codec;
-use crate::capture::header::Unread;
+use crate::capture::header::{Others, Unread};
 use crate::capture::writer::{DataFrame, Writer};
 use crate::event::decode::common_type;
 use crate::record::abi::HEADER_BYTES;
@@ -75,6 +77,8 @@ pub struct Counted {
     samples: [Vec<u64>; RingOf::ALL.len()],
     /// Records dropped because they are not of the tree.
     pub foreign_dropped: u64,
+    /// Block requests of others that were left out.
+    pub others: Others,
     /// Records that could not be written.
     pub unwritten: u64,
     /// Why not.
@@ -181,11 +185,8 @@ pub struct Log {
     writer: Writer<File>,
     /// Of the rings, by their index in the header.
     layouts: Vec<Layout>,
-    tree: Option<Tree>,
-    /// In process mode: what waits until the next round has been looked through.
-    held: Vec<Message>,
-    /// The round that is being received.
-    current: Vec<Message>,
+    /// In process mode: what waits until it is known what of it is kept.
+    held: Option<Held>,
     /// The time of each group's last round.
     rounds: Vec<KernelTime>,
     /// The last round of all groups.
@@ -212,14 +213,16 @@ pub struct Links {
 }
 
 impl Log {
-    /// A log that `writer` has begun. With a tree, only its records are kept.
-    pub fn new(writer: Writer<File>, layouts: Vec<Layout>, tree: Option<Tree>) -> Self {
+    /// A log that `writer` has begun. With a tree, only its records are kept; with a sieve, no block requests of others.
+    pub(super) fn new(
+        writer: Writer<File>,
+        layouts: Vec<Layout>,
+        tree: Option<(Tree, Option<Sieve>)>,
+    ) -> Self {
         Self {
             writer,
             layouts,
-            tree,
-            held: Vec::new(),
-            current: Vec::new(),
+            held: tree.map(|(tree, sieve)| Held::new(tree, sieve)),
             rounds: Vec::new(),
             last_round: KernelTime::MIN,
             filling: Vec::new(),
@@ -249,15 +252,22 @@ impl Log {
         for message in messages {
             self.arrived(&message);
             let Some(message) = self.of_all_groups(message) else { continue };
-            match self.tree {
-                None => self.write(message),
-                Some(_) => self.hold(message),
+            match &mut self.held {
+                None => self.write(message, None),
+                Some(held) => {
+                    if held.add(message, &self.layouts) {
+                        while let Some(round) = self.held.as_mut().and_then(Held::next_due) {
+                            self.release(round);
+                        }
+                    }
+                }
             }
         }
-        // Nothing follows: what is held is released twice, the held round and the last one.
-        self.release();
-        self.release();
+        let left = self.held.as_mut().map(Held::finish);
+        self.release(left.unwrap_or_default());
         self.flush();
+        let sieve = self.held.and_then(|it| it.sieve);
+        self.counted.others = sieve.map(Sieve::into_others).unwrap_or_default();
         (self.writer, self.counted)
     }
 
@@ -283,34 +293,27 @@ impl Log {
         Some(Message::Round(group, time))
     }
 
-    fn hold(&mut self, message: Message) {
-        if let (Message::Data(data), Some(tree)) = (&message, &mut self.tree)
-            && let Some(Layout::Perf(layout)) = self.layouts.get(usize::from(data.layout))
-        {
-            for (_, record) in records(&data.bytes).flatten() {
-                tree.note(&record, layout);
-            }
+    /// Writes what does not wait any longer.
+    fn release(&mut self, round: Vec<Waiting>) {
+        let sieve = self.held.as_mut().and_then(|it| it.sieve.as_mut());
+        let facts: Vec<_> = sieve.map(Sieve::take_facts).unwrap_or_default();
+        if !facts.is_empty() {
+            self.write_facts(&facts.into_iter().map(|it| (None, it)).collect::<Vec<_>>());
         }
-        let ends_round = matches!(message, Message::Round(..));
-        self.current.push(message);
-        if ends_round {
-            self.release();
-        }
-    }
-
-    /// Writes the held round and holds the current one.
-    fn release(&mut self) {
-        if let Some(tree) = &mut self.tree {
-            tree.learn();
-        }
-        for message in std::mem::replace(&mut self.held, std::mem::take(&mut self.current)) {
-            self.write(message);
+        for (message, chunk) in round {
+            let sieve = self.held.as_mut().and_then(|it| it.sieve.as_mut());
+            let marks = chunk.and(sieve).map(Sieve::take_first);
+            self.write(message, marks);
         }
     }
 
-    fn write(&mut self, message: Message) {
+    fn tree(&self) -> Option<&Tree> {
+        self.held.as_ref().map(|it| &it.tree)
+    }
+
+    fn write(&mut self, message: Message, marks: Option<Vec<Mark>>) {
         match message {
-            Message::Data(data) => self.write_data(data),
+            Message::Data(data) => self.write_data(data, marks.as_deref().unwrap_or_default()),
             Message::Facts(facts) => self.write_facts(&facts),
             Message::Round(_, time) => {
                 self.flush();
@@ -326,9 +329,8 @@ impl Log {
             (None, Fact::Opened { tid, .. }) => tid.0 < 0 || tree.has_thread(*tid),
             (None, _) => true,
         };
-        let is_kept = |it: &&(Option<Pid>, Fact)| {
-            self.tree.as_ref().is_none_or(|tree| is_of(tree, it.0, &it.1))
-        };
+        let is_kept =
+            |it: &&(Option<Pid>, Fact)| self.tree().is_none_or(|tree| is_of(tree, it.0, &it.1));
         let kept: Vec<&Fact> = facts.iter().filter(is_kept).map(|it| &it.1).collect();
         let mut frame = FactsFrame::default();
         for (number, fact) in kept.iter().enumerate() {
@@ -346,14 +348,17 @@ impl Log {
 
     /// Adds the records to the frame of their ring, and writes it when it is large enough: a long frame compresses a
     /// fifth better than the pieces in which a busy ring is taken.
-    fn write_data(&mut self, data: Data) {
+    fn write_data(&mut self, data: Data, marks: &[Mark]) {
         let Data { cpu, ring, layout, mut bytes } = data;
         let stream = ring.index();
         let Some(&its) = self.layouts.get(usize::from(layout)) else { return };
         let frame = empty_frame(cpu, stream, layout, its);
         let frame = match its {
-            Layout::Perf(layout) => self.look_through(frame, layout, &mut bytes),
-            Layout::Pages(layout) => self.look_through_pages(frame, layout, &bytes),
+            Layout::Perf(layout) => self.look_through(frame, layout, &mut bytes, marks),
+            Layout::Pages(layout) => {
+                let frame = self.look_through_pages(frame, layout, &bytes);
+                self.left_by_others(frame, layout, &mut bytes, marks)
+            }
         };
         if frame.records == 0 {
             return self.give_back(bytes);
@@ -411,14 +416,18 @@ impl Log {
         mut frame: DataFrame,
         layout: SampleLayout,
         bytes: &mut Vec<u8>,
+        marks: &[Mark],
     ) -> DataFrame {
         let (mut kept, mut private) = (Vec::new(), Vec::new());
+        let mut marks = marks.iter();
         for (start, record) in records(bytes).flatten() {
+            let mut is_dropped = false;
             if let Some(id) = record.payload(&layout).and_then(common_type) {
                 self.counted.sample(frame.stream, id);
+                is_dropped = self.is_marked(id) && marks.next() == Some(&Mark::Dropped);
             }
-            if let Some(tree) = &self.tree
-                && !tree.keeps(&record, &layout)
+            if let Some(held) = &self.held
+                && (is_dropped || !held.tree.keeps(&record, &layout))
             {
                 self.counted.foreign_dropped += 1;
                 continue;
@@ -430,7 +439,7 @@ impl Log {
             {
                 programs.note(payload);
             }
-            if let Some(tree) = &self.tree {
+            if let Some(Held { tree, .. }) = &self.held {
                 let is_ours = record.task(&layout).is_some_and(|it| tree.has(it.0));
                 if let Some(at) = record.program_at(&layout).filter(|_| !is_ours) {
                     private.push((kept.len(), start, length, at));
@@ -449,7 +458,7 @@ impl Log {
                 *kept = (start, shorter);
             }
         }
-        if self.tree.is_some() {
+        if self.held.is_some() {
             compact(bytes, &kept);
         }
         frame
@@ -482,6 +491,33 @@ impl Log {
         frame
     }
 
+    /// True if records of this tracepoint have marks.
+    fn is_marked(&self, id: u16) -> bool {
+        let sieve = self.held.as_ref().and_then(|it| it.sieve.as_ref());
+        sieve.is_some_and(|it| it.marks(id))
+    }
+
+    /// Removes the hits that are of others.
+    fn left_by_others(
+        &mut self,
+        frame: DataFrame,
+        layout: PageLayout,
+        bytes: &mut Vec<u8>,
+        marks: &[Mark],
+    ) -> DataFrame {
+        let dropped = marks.iter().filter(|it| **it == Mark::Dropped).count();
+        if dropped == 0 {
+            return frame;
+        }
+        self.counted.foreign_dropped += dropped as u64;
+        let mut marks = marks.iter();
+        layout.retain(bytes, |entry| {
+            let id = page::payload(entry).and_then(common_type);
+            !id.is_some_and(|it| self.is_marked(it)) || marks.next() != Some(&Mark::Dropped)
+        });
+        summary(frame, bytes, Layout::Pages(layout))
+    }
+
     /// Writes unless the log has failed already; what is not written is counted.
     fn try_write(&mut self, records: u64, write: impl FnOnce(&mut Writer<File>) -> io::Result<()>) {
         if self.counted.error.is_some() {
@@ -496,71 +532,4 @@ impl Log {
             }
         }
     }
-}
-
-fn empty_frame(cpu: u32, stream: u32, number: u16, layout: Layout) -> DataFrame {
-    let codec = match layout {
-        Layout::Perf(_) => Codec::ZSTD_DELTA,
-        // Their times are differences already.
-        Layout::Pages(_) => Codec::ZSTD,
-    };
-    let (first_time, last_time) = (KernelTime::MAX, KernelTime::MIN);
-    DataFrame { cpu, stream, layout: number, codec, first_time, last_time, records: 0 }
-}
-
-fn note_record(frame: &mut DataFrame, time: Option<KernelTime>) {
-    frame.records += 1;
-    if let Some(time) = time {
-        frame.first_time = frame.first_time.min(time);
-        frame.last_time = frame.last_time.max(time);
-    }
-}
-
-/// Length of the whole records or pages at the front of `bytes` that fit into `limit`; at least one, or all if they make
-/// no sense.
-fn whole_front(bytes: &[u8], limit: usize, layout: Layout) -> usize {
-    if bytes.len() <= limit {
-        return bytes.len();
-    }
-    let fits = |it: &usize| *it <= limit;
-    let last = match layout {
-        Layout::Perf(_) => records(bytes).flatten().map(|it| it.0).take_while(fits).last(),
-        Layout::Pages(layout) => page_starts(bytes, layout).take_while(fits).last(),
-    };
-    last.filter(|&it| it > 0).unwrap_or(bytes.len())
-}
-
-fn page_starts(bytes: &[u8], layout: PageLayout) -> impl Iterator<Item = usize> + '_ {
-    std::iter::successors(Some(0), move |&start| {
-        Some(start + layout.used_bytes(bytes.get(start..)?)?)
-    })
-}
-
-/// What a frame of these records of the same ring is about.
-fn summary(of: DataFrame, bytes: &[u8], layout: Layout) -> DataFrame {
-    let mut frame = empty_frame(of.cpu, of.stream, of.layout, layout);
-    match layout {
-        Layout::Perf(layout) => {
-            let times = records(bytes).flatten().map(|(_, it)| it.time(&layout));
-            times.for_each(|it| note_record(&mut frame, it));
-        }
-        Layout::Pages(layout) => {
-            let times = page::entries(bytes, layout).map(|it| match it {
-                Ok(Entry::Hit(_, time) | Entry::Lost(time, _)) => Some(time),
-                Err(_) => None,
-            });
-            times.for_each(|it| note_record(&mut frame, it));
-        }
-    }
-    frame
-}
-
-/// Keeps only these stretches of the bytes, given as start and length in ascending order.
-fn compact(bytes: &mut Vec<u8>, kept: &[(usize, usize)]) {
-    let mut end = 0;
-    for &(start, length) in kept {
-        bytes.copy_within(start..start + length, end);
-        end += length;
-    }
-    bytes.truncate(end);
 }

@@ -116,7 +116,10 @@ impl Planned {
         if let Some(layer) = layers.find(|it| (it.system, it.name) == (&*self.system, &self.name)) {
             return layer.is_of_anybody();
         }
-        matches!(&*self.system, "block" | "io_uring" | "ext4" | "iomap" | "xfs")
+        // That is of the thread that is at work.
+        let is_file_io =
+            FILE_IO_POINTS.iter().any(|it| (it.0, it.1) == (&*self.system, &self.name));
+        !is_file_io && matches!(&*self.system, "block" | "io_uring" | "ext4" | "iomap" | "xfs")
     }
 
     /// The system call, if it is the entry or exit of a single one.

@@ -22,6 +22,7 @@ use super::plan::{RingOf, SourceKind};
 use super::privileges;
 use super::probes::Probes;
 use super::programs::SeenPrograms;
+use super::sieve::Sieve;
 use super::snapshot::{self, Subject, What};
 use super::source::{Books, Opened, Source};
 use super::stream::Stream;
@@ -204,7 +205,12 @@ impl Session {
             source,
             help: LOG_HELP,
         })?;
-        let followed = || Tree::followed(options, names, &tree, source.as_ref());
+        let followed = || {
+            let marked = source.tracepoints().iter().filter(|_| counts_others(options));
+            let marked = Vec::from_iter(marked.cloned());
+            let sieve = Sieve::new(&marked, &header.host.machine, &disks);
+            (Tree::followed(options, names, &tree, source.as_ref()), sieve)
+        };
         let log = Log::new(writer, layouts.clone(), (!records_everybody(options)).then(followed))
             .with_chains(options.chains.map(|it| it.functions.user.is_some()))
             .with_programs(SeenPrograms::of(source.tracepoints()));
@@ -352,7 +358,8 @@ impl Session {
         warnings.extend(doubt.into_iter().chain(interrupted.map(|_| CUT_SHORT.to_owned())));
         let disks = disks::disks().into_iter().filter(|it| !self.disks.contains(it)).collect();
         let end = end_frame(reason, (end_time.0.0, end_time.1), ended, counts, &counted, warnings);
-        let end = End { own, disks, places_not_asked, unread, wall_moved_ns, ..end };
+        let others = std::mem::take(&mut counted.others);
+        let end = End { own, disks, places_not_asked, unread, others, wall_moved_ns, ..end };
         let last = writer.whole(|it| it.json(FrameKind::END, clock::now(), &end));
         let log_error = counted.error.or(last.err());
         let sync_error = writer.synced().err().filter(|_| log_error.is_none());
@@ -414,6 +421,12 @@ fn switch_on(
 /// True if nothing is left out, in the kernel or here.
 pub(super) fn records_everybody(options: &Options) -> bool {
     matches!(options.follow, Follow::System) || options.keep_foreign
+}
+
+/// True if block requests of others are counted and not recorded.
+pub(super) fn counts_others(options: &Options) -> bool {
+    let is_wanted = options.block || options.extents;
+    is_wanted && !records_everybody(options) && !options.all_block
 }
 
 fn layouts(source: &dyn Source) -> Result<Vec<Layout>, TracerError> {

@@ -59,8 +59,8 @@ impl Tree {
         let tracepoints = source.tracepoints().iter();
         let global = tracepoints.filter(|it| it.planned.is_of_anybody()).map(|it| it.id);
         let mut tree = Self::new(processes.iter().map(|it| it.0), global, options.all_block);
-        if names == Names::Fanotify {
-            // Who is born meanwhile is told.
+        if names == Names::Fanotify || options.block || options.extents {
+            // Those that are born meanwhile are told.
             tree.threads.extend(proc::threads(processes).iter().map(|it| it.0));
         }
         tree
@@ -97,6 +97,12 @@ impl Tree {
     /// True if the thread was in the tree at any time so far.
     pub fn has_thread(&self, tid: Tid) -> bool {
         self.threads.contains(&tid.0)
+    }
+
+    /// True if the task was in the tree at any time so far; `pid`: its process, if that is known. A thread that has become the program has
+    /// the number of its process.
+    pub fn has_task(&self, pid: Pid, tid: Tid) -> bool {
+        self.has(pid) || self.has_thread(tid) || self.members.contains(&tid.0)
     }
 
     /// True if the record is of the tree, or may concern it.

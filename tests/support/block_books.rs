@@ -120,6 +120,8 @@ pub(crate) struct Compared {
     pub requests: Vec<JsonBlock>,
     /// Events that fit no request.
     pub unmatched: Vec<String>,
+    /// What `summary` says of the recording.
+    pub summary: String,
     /// False if the device was used between the looks at the counters from outside and from inside: while the recording
     /// was not wholly on.
     pub rested: bool,
@@ -190,6 +192,7 @@ fn compare(dir: &Path, stack: &Stack, job: Job, options: &[&str]) -> (Vec<Compar
     let [inside_before, inside_after] = ["before", "after"]
         .map(|it| fs::read_to_string(dir.join(it)).expect("the script wrote it"));
     let (requests, anomalies) = (recording.requests(), recording.anomalies());
+    let summary = recording.text_report("summary");
     let compared =
         devices.iter().zip(before.into_iter().zip(after)).map(|(device, (before, after))| {
             let name = device.name();
@@ -205,6 +208,7 @@ fn compare(dir: &Path, stack: &Stack, job: Job, options: &[&str]) -> (Vec<Compar
                 ours: Counts::by_us(&requests),
                 requests,
                 unmatched: unmatched.collect(),
+                summary: summary.clone(),
                 rested: inside(&inside_before) == before && inside(&inside_after) == after,
             }
         });

@@ -15,6 +15,8 @@ pub(crate) struct Job {
 enum What {
     /// Options of fio.
     Fio(&'static str),
+    /// Writes zeroes, with the blocks kept and given back, and discards.
+    Zeroes,
     /// Makes this file system, unpacks a tree in it, removes some of it, and trims.
     FileSystem(&'static str),
 }
@@ -32,6 +34,9 @@ const fn fio(name: &'static str, options: &'static str) -> Job {
 const fn file_system(name: &'static str) -> Job {
     Job { name, what: What::FileSystem(name) }
 }
+
+/// What asks for zeroes. A device that cannot have a kind of them refuses, and is written instead.
+pub(crate) const ZEROES: Job = Job { name: "zeroes", what: What::Zeroes };
 
 /// All of them.
 pub(crate) const JOBS: &[Job] = &[
@@ -107,6 +112,7 @@ impl Job {
     pub(crate) fn needs(self) -> Vec<Need> {
         match self.what {
             What::Fio(_) => vec![Need::Fio],
+            What::Zeroes => vec![Need::Program("blkdiscard"), Need::Program("fallocate")],
             What::FileSystem("ext4") => vec![Need::Program("mkfs.ext4")],
             What::FileSystem("xfs") => {
                 vec![Need::KernelFile("/sys/fs/xfs"), Need::Program("mkfs.xfs")]
@@ -122,6 +128,12 @@ impl Job {
         let device = device.display();
         match self.what {
             What::Fio(options) => format!("fio {COMMON} --filename={device} {options} > fio\n"),
+            What::Zeroes => format!(
+                "fallocate -p -o 1048576 -l 3145728 {device}
+                 blkdiscard -z -o 8388608 -l 1048576 {device}
+                 dd if=/dev/zero of={device} bs=64k count=7 conv=fsync,notrunc
+                 blkdiscard -o 16777216 -l 2097152 {device}\n"
+            ),
             What::FileSystem(kind) => {
                 let force = if kind == "ext4" { "-q -F" } else { "-q -f" };
                 let tree = env!("CARGO_MANIFEST_DIR");

@@ -129,6 +129,14 @@ impl Recording {
         text.expect("it ends").success().stdout()
     }
 
+    /// The same as text.
+    #[track_caller]
+    pub(crate) fn text_report(&self, verb: &str) -> String {
+        let mut command = Command::new(BINARY);
+        let text = process::run(command.arg(verb).arg(&self.log), TIMEOUT);
+        text.expect("it ends").success().stdout()
+    }
+
     /// What a verb that answers a question says.
     #[track_caller]
     pub(crate) fn report(&self, verb: &str) -> Value {

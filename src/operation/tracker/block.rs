@@ -12,7 +12,7 @@ use crate::operation::block::{At, BlockRequest, BlockStep, Ending, Part, Submitt
 use crate::operation::model::{SyscallOperation, ThreadInfo};
 use crate::operation::process::{KTHREADD, Tasks};
 use crate::operation::{Sink, Step};
-use crate::units::{KernelTime, Pid, Tid};
+use crate::units::{KernelTime, Pid, SECTOR_BYTES, Tid};
 
 impl Tracker {
     /// The kernel's counters of all devices, read at this time.
@@ -154,6 +154,13 @@ impl Tracker {
         match (is_wanted, request.ending) {
             (false, _) => {
                 self.ledger.requests_foreign += 1;
+                if request.diskstats_class().is_some() {
+                    let key = (request.dev, request.op.as_str());
+                    let (count, bytes) = self.ledger.requests_others.entry(key).or_default();
+                    *count += 1;
+                    let done = request.diskstats_sectors().saturating_mul(SECTOR_BYTES);
+                    *bytes = bytes.saturating_add(done);
+                }
                 return;
             }
             (true, Some(Ending::Unfinished(_))) => self.ledger.requests_open += 1,

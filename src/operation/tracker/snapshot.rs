@@ -114,7 +114,10 @@ impl Tracker {
 
     /// The disks that there were at the start.
     pub fn has_disks(&mut self, disks: &[Disk], later: &[Disk]) {
-        self.files.has_disks(disks.iter().chain(later));
+        let all = disks.iter().chain(later);
+        let unzoned = all.clone().filter(|it| it.has_no_zones());
+        self.block.has_unzoned(unzoned.filter_map(|it| DevId::parse(&it.dev)));
+        self.files.has_disks(all);
     }
 
     /// Where a file lay at the end.

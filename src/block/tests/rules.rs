@@ -3,7 +3,7 @@
 use expect_test::expect;
 
 use super::language::{check, check_bare, check_with};
-use crate::operation::block::BlockOptions;
+use crate::block::BlockOptions;
 
 #[test]
 fn a_request_is_queued_inserted_issued_and_done() {

@@ -1,6 +1,6 @@
 //! Merges: a request grows by a bio or by another request.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use super::anomaly::AnomalyReason;
 use super::bio::Part;
@@ -37,7 +37,7 @@ impl Push<'_> {
         let host = self.host(self.device.ending_at(self.class, self.event.sector), absorbed);
         let request = absorbed.and_then(|id| self.device.get(id)).map(|it| &it.request);
         let merges = request.map_or(0, |it| it.merges);
-        let parts = request.map(|it| Rc::clone(&it.parts));
+        let parts = request.map(|it| Arc::clone(&it.parts));
         if let Some(host) = host {
             let parts = parts.iter().flat_map(|it| it.iter().cloned());
             self.grow(host, false, merges.saturating_add(1), parts);
@@ -75,7 +75,7 @@ impl Push<'_> {
     ) {
         let nr_sector = self.event.nr_sector;
         let now = self.device.change(host, |it| {
-            Rc::make_mut(&mut it.request.parts).extend(parts);
+            Arc::make_mut(&mut it.request.parts).extend(parts);
             it.left = it.left.saturating_add(nr_sector);
             it.request.nr_sector = it.request.nr_sector.saturating_add(nr_sector);
             it.request.merges = it.request.merges.saturating_add(merges);

@@ -1,8 +1,8 @@
 //! The tracker: hands each event to its rule, begins requests, and ends those whose end was not seen.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::anomaly::{AnomalyReason, BlockAnomaly};
 use super::bio::{BioLayer, Part};
@@ -42,6 +42,8 @@ impl Default for BlockOptions {
 pub struct BlockTracker {
     pub(super) options: BlockOptions,
     devices: FxHashMap<DevId, Device>,
+    /// Devices without zones.
+    unzoned: FxHashSet<DevId>,
     pub(super) bios: BioLayer,
     pub(super) next_id: u64,
     losses: u32,
@@ -53,11 +55,29 @@ impl BlockTracker {
         Self { options, ..Self::default() }
     }
 
+    /// These devices have no zones.
+    pub fn has_unzoned(&mut self, devices: impl Iterator<Item = DevId>) {
+        self.unzoned.extend(devices);
+    }
+
+    /// The operation of what a bio has asked for. `N` stands for zeroes to be written, operations on zones, and commands of drivers
+    /// (`blk_fill_rwbs()` in kernel/trace/blktrace.c; those on zones have letters from Linux 6.18 on). A command of a driver comes in
+    /// no bio, and all operations on zones but an append have no length (`blkdev_zone_mgmt()` in block/blk-zoned.c).
+    pub(super) fn operation(&self, event: &BlockEvent) -> RequestOp {
+        match event.rwbs.op() {
+            RequestOp::Other if event.nr_sector > 0 && self.unzoned.contains(&event.dev) => {
+                RequestOp::WriteZeroes
+            }
+            op => op,
+        }
+    }
+
     /// Takes the next event; events of all devices come in time order. Gives at least one step for each of a request.
     pub fn push(&mut self, at: &At, event: &BlockEvent, out: &mut impl FnMut(BlockStep<'_>)) {
         if event.point.is_of_bio() {
             return self.push_bio(at, event, out);
         }
+        let operation = self.operation(event);
         let device = self.devices.entry(event.dev).or_default();
         let mut push = Push {
             options: self.options,
@@ -68,6 +88,7 @@ impl BlockTracker {
             at: *at,
             event: *event,
             class: event.rwbs.op(),
+            operation,
             out,
         };
         push.dispatch();
@@ -102,7 +123,10 @@ pub(super) struct Push<'a> {
     pub device: &'a mut Device,
     pub at: At,
     pub event: BlockEvent,
+    /// By the letters alone: by this, requests are recognised.
     pub class: RequestOp,
+    /// If a bio has asked for it.
+    pub operation: RequestOp,
     pub out: &'a mut dyn FnMut(BlockStep<'_>),
 }
 
@@ -160,6 +184,9 @@ impl Push<'_> {
             (RequestOp::Flush, _, _) => {
                 (State::Queued, FlushRole::Device { serves: self.flush_link() }, RequestOp::Flush)
             }
+            (RequestOp::Other, false, _) if is_getrq => {
+                (State::Queued, FlushRole::None, self.operation)
+            }
             (op, true, 0) => (State::Demand, FlushRole::Demand, op),
             (op, true, _) => (State::FlushWait, FlushRole::Sequence, op),
             (op, false, _) => (State::Queued, FlushRole::None, op),
@@ -191,7 +218,7 @@ impl Push<'_> {
             inferred: Inferred::default(),
             is_stillborn: false,
             ending: None,
-            parts: Rc::new(parts),
+            parts: Arc::new(parts),
         };
         Tracked {
             position: request.sector,

@@ -7,11 +7,11 @@ use std::fmt::Write as _;
 
 use expect_test::Expect;
 
-use crate::event::block::{BlockEvent, BlockPoint, Place, Rwbs};
-use crate::operation::block::{
+use crate::block::{
     At, BlockOptions, BlockRequest, BlockStep, BlockTracker, DiskstatsClass, Ending, FlushRole,
     SubmitterSource, Unfinished,
 };
+use crate::event::block::{BlockEvent, BlockPoint, Place, Rwbs};
 use crate::units::{CpuId, DevId, KernelTime, Pid, Tid};
 
 /// One line; `None` if it is not an event.

@@ -1,7 +1,7 @@
 //! What a block request is, and the steps in which requests are told.
 
 use std::fmt;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use super::{BlockAnomaly, Part};
 use crate::event::block::{BlockPoint, RequestOp, Rwbs};
@@ -79,7 +79,7 @@ pub struct BlockRequest {
     /// How it ended; `None` while it is in flight.
     pub ending: Option<Ending>,
     /// The bios that it came in, as far as they were seen: in the order in which they became part of it.
-    pub parts: Rc<Vec<Part>>,
+    pub parts: Arc<Vec<Part>>,
 }
 
 impl BlockRequest {
@@ -108,7 +108,9 @@ impl BlockRequest {
     /// The rules are those of `blk_account_io_done()` and `blk_account_io_flush()` (`block/blk-mq.c`,
     /// `block/blk-flush.c`): requests that completed count, with or without error, absorbed ones do not. Flushes
     /// that the flush machinery sends are counted in a class of their own; the empty write that asked for one
-    /// counts as a write. Every operation but reads, discards and flushes is a write.
+    /// counts as a write. Every operation but reads, discards and flushes is a write: the lowest bit of its number says so
+    /// (`op_stat_group()` in `include/linux/blk_types.h`). That of zone opens did not before Linux 6.18, nor that of zone finishes before
+    /// 6.16; these kernels count them as reads, and have no letters that would tell them from others.
     pub fn diskstats_class(&self) -> Option<DiskstatsClass> {
         let is_counted = self.ending == Some(Ending::Completed) && !self.is_stillborn;
         self.diskstats_class_of_kind().filter(|_| is_counted)

@@ -14,7 +14,7 @@
 //! devices has threads, by one of those; a remap says from which place to which, so levels are joined by place and length.
 
 use std::collections::BTreeMap;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
@@ -38,7 +38,7 @@ pub struct Part {
     pub here: Here,
     /// The places that were asked before this device, the nearest first: a partition, a stacked device and its partition.
     /// Each is that of the part's first sector.
-    pub levels: Rc<[Place]>,
+    pub levels: Arc<[Place]>,
 }
 
 /// How a bio came to its device.
@@ -69,7 +69,7 @@ pub(super) struct Bio {
     /// Who handed in this one, and when.
     pub here: At,
     /// Places above it.
-    pub levels: Rc<[Place]>,
+    pub levels: Arc<[Place]>,
     /// Sectors that are parts of requests.
     taken: u32,
     /// The devices that it was passed on to, and up to which sector of its own.
@@ -101,7 +101,7 @@ impl Bio {
     }
 
     /// The places above for this sector of it.
-    fn levels_at(&self, sector: u64) -> Rc<[Place]> {
+    fn levels_at(&self, sector: u64) -> Arc<[Place]> {
         shifted(&self.levels, sector.saturating_sub(self.event.sector))
     }
 
@@ -117,14 +117,14 @@ impl Bio {
             nr_sector: self.event.nr_sector,
             queued: self.queued,
             here: self.here(),
-            levels: Rc::clone(&self.levels),
+            levels: Arc::clone(&self.levels),
         }
     }
 }
 
-fn shifted(levels: &Rc<[Place]>, by: u64) -> Rc<[Place]> {
+fn shifted(levels: &Arc<[Place]>, by: u64) -> Arc<[Place]> {
     if by == 0 {
-        return Rc::clone(levels);
+        return Arc::clone(levels);
     }
     levels.iter().map(|it| Place { dev: it.dev, sector: it.sector.saturating_add(by) }).collect()
 }
@@ -188,7 +188,7 @@ struct Asked {
     by: Tid,
     nr_sector: u32,
     queued: At,
-    levels: Rc<[Place]>,
+    levels: Arc<[Place]>,
 }
 
 /// Bios and remaps of all devices.
@@ -214,7 +214,7 @@ impl BioLayer {
         let asked = self.take_asked(place, event.nr_sector, at.tid);
         let (queued, levels) = match asked {
             Some(it) => (it.queued, it.levels),
-            None => (*at, Rc::from([])),
+            None => (*at, Arc::from([])),
         };
         let number = self.number();
         let device = self.devices.entry(event.dev).or_default();
@@ -274,9 +274,9 @@ impl BioLayer {
             None => self.open_at(from, nr_sector, event.dev),
         };
         let (queued, above) = match (&before, passed.and_then(|it| self.bio(from.dev, it))) {
-            (Some(it), _) => (it.queued, Rc::clone(&it.levels)),
+            (Some(it), _) => (it.queued, Arc::clone(&it.levels)),
             (None, Some(bio)) => (bio.queued, bio.levels_at(from.sector)),
-            (None, None) => (*at, Rc::from([])),
+            (None, None) => (*at, Arc::from([])),
         };
         let levels = std::iter::once(from).chain(above.iter().copied()).take(LEVELS_MAX).collect();
         let asked = Asked { by: at.tid, nr_sector, queued, levels };

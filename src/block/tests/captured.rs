@@ -1,7 +1,7 @@
 //! Recorded event sequences, each of a whole run on an idle device, against the kernel's own books of that run.
 
 use super::language::{parse, run};
-use crate::operation::block::{BlockOptions, DiskstatsClass, Ending};
+use crate::block::{BlockOptions, DiskstatsClass, Ending};
 
 /// The line `# diskstats READS MERGED SECTORS WRITES MERGED SECTORS DISCARDS MERGED SECTORS FLUSHES`.
 fn diskstats(input: &str) -> Vec<u64> {

@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 
 use super::language::run;
+use crate::block::{At, BlockOptions, Ending};
 use crate::event::block::{BlockEvent, BlockPoint, Place, Rwbs};
-use crate::operation::block::{At, BlockOptions, Ending};
 use crate::units::{CpuId, DevId, KernelTime, Pid, Tid};
 
 fn any_point() -> impl Strategy<Value = BlockPoint> {

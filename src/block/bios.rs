@@ -1,6 +1,6 @@
 //! Events of bios; and the bios that are told, because their device has no requests.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use super::anomaly::{AnomalyReason, BlockAnomaly};
 use super::bio::{Bio, Kind};
@@ -55,9 +55,10 @@ impl BlockTracker {
         out: &mut impl FnMut(BlockStep<'_>),
     ) {
         let id = RequestId(self.next_id);
+        let op = self.operation(event);
         let Some(bio) = self.bios.bio_mut(event.dev, number) else { return };
         self.next_id += 1;
-        let mut request = request_of(bio, id);
+        let mut request = BlockRequest { op, ..request_of(bio, id) };
         out(BlockStep::Queued(&request));
         if passed_on.is_some() {
             request.issued = passed_on;
@@ -90,7 +91,8 @@ impl BlockTracker {
         if let Some(told) = bio.told.take() {
             return *told;
         }
-        let request = request_of(bio, RequestId(self.next_id));
+        let op = self.operation(&bio.event);
+        let request = BlockRequest { op, ..request_of(bio, RequestId(self.next_id)) };
         self.next_id += 1;
         out(BlockStep::Queued(&request));
         request
@@ -157,6 +159,6 @@ fn request_of(bio: &Bio, id: RequestId) -> BlockRequest {
         inferred: Inferred::default(),
         is_stillborn: false,
         ending: None,
-        parts: Rc::new(vec![bio.as_part()]),
+        parts: Arc::new(vec![bio.as_part()]),
     }
 }

@@ -5,5 +5,6 @@ mod captured;
 mod flushes;
 mod language;
 mod merges;
+mod operations;
 mod properties;
 mod rules;

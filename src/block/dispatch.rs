@@ -1,6 +1,6 @@
 //! On the way to the driver: insert, issue, requeue.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use super::anomaly::AnomalyReason;
 use super::model::{BlockStep, Ending, FlushRole, RequestId};
@@ -126,7 +126,7 @@ impl Push<'_> {
         self.device.change(host, |it| {
             let count = u32::try_from(parts.len()).unwrap_or(u32::MAX);
             it.request.merges = it.request.merges.saturating_add(count);
-            Rc::make_mut(&mut it.request.parts).extend(parts);
+            Arc::make_mut(&mut it.request.parts).extend(parts);
         });
     }
 
@@ -135,11 +135,11 @@ impl Push<'_> {
         let mut from = from;
         while let Some(it) = self.device.queued_within(self.class, from, to, host) {
             let (id, merges, parts) =
-                (it.request.id, it.request.merges, Rc::clone(&it.request.parts));
+                (it.request.id, it.request.merges, Arc::clone(&it.request.parts));
             from = it.position.saturating_add(u64::from(it.left));
             self.device.change(host, |it| {
                 it.request.merges = it.request.merges.saturating_add(merges.saturating_add(1));
-                Rc::make_mut(&mut it.request.parts).extend(parts.iter().cloned());
+                Arc::make_mut(&mut it.request.parts).extend(parts.iter().cloned());
             });
             self.end(id, Ending::Absorbed { into: Some(host), at: self.at.time, inferred: true });
         }

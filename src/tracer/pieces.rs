@@ -1,0 +1,74 @@
+//! Records and pages of a ring on their way into data frames.
+
+use crate::capture::format::Codec;
+use crate::capture::writer::DataFrame;
+use crate::record::page::{self, Entry};
+use crate::record::{Layout, PageLayout, records};
+use crate::units::KernelTime;
+
+pub(super) fn empty_frame(cpu: u32, stream: u32, number: u16, layout: Layout) -> DataFrame {
+    let codec = match layout {
+        Layout::Perf(_) => Codec::ZSTD_DELTA,
+        // Their times are differences already.
+        Layout::Pages(_) => Codec::ZSTD,
+    };
+    let (first_time, last_time) = (KernelTime::MAX, KernelTime::MIN);
+    DataFrame { cpu, stream, layout: number, codec, first_time, last_time, records: 0 }
+}
+
+pub(super) fn note_record(frame: &mut DataFrame, time: Option<KernelTime>) {
+    frame.records += 1;
+    if let Some(time) = time {
+        frame.first_time = frame.first_time.min(time);
+        frame.last_time = frame.last_time.max(time);
+    }
+}
+
+/// Length of the whole records or pages at the front of `bytes` that fit into `limit`; at least one, or all if they make
+/// no sense.
+pub(super) fn whole_front(bytes: &[u8], limit: usize, layout: Layout) -> usize {
+    if bytes.len() <= limit {
+        return bytes.len();
+    }
+    let fits = |it: &usize| *it <= limit;
+    let last = match layout {
+        Layout::Perf(_) => records(bytes).flatten().map(|it| it.0).take_while(fits).last(),
+        Layout::Pages(layout) => page_starts(bytes, layout).take_while(fits).last(),
+    };
+    last.filter(|&it| it > 0).unwrap_or(bytes.len())
+}
+
+fn page_starts(bytes: &[u8], layout: PageLayout) -> impl Iterator<Item = usize> + '_ {
+    std::iter::successors(Some(0), move |&start| {
+        Some(start + layout.used_bytes(bytes.get(start..)?)?)
+    })
+}
+
+/// What a frame of these records of the same ring is about.
+pub(super) fn summary(of: DataFrame, bytes: &[u8], layout: Layout) -> DataFrame {
+    let mut frame = empty_frame(of.cpu, of.stream, of.layout, layout);
+    match layout {
+        Layout::Perf(layout) => {
+            let times = records(bytes).flatten().map(|(_, it)| it.time(&layout));
+            times.for_each(|it| note_record(&mut frame, it));
+        }
+        Layout::Pages(layout) => {
+            let times = page::entries(bytes, layout).map(|it| match it {
+                Ok(Entry::Hit(_, time) | Entry::Lost(time, _)) => Some(time),
+                Err(_) => None,
+            });
+            times.for_each(|it| note_record(&mut frame, it));
+        }
+    }
+    frame
+}
+
+/// Keeps only these stretches of the bytes, given as start and length in ascending order.
+pub(super) fn compact(bytes: &mut Vec<u8>, kept: &[(usize, usize)]) {
+    let mut end = 0;
+    for &(start, length) in kept {
+        bytes.copy_within(start..start + length, end);
+        end += length;
+    }
+    bytes.truncate(end);
+}

@@ -1,0 +1,36 @@
+//! Requests of others that were left out, counted.
+
+use std::collections::BTreeMap;
+
+use crate::block::{BlockRequest, Ending};
+use crate::capture::header::{OthersOnDevice, RequestCount};
+use crate::units::{DevId, SECTOR_BYTES};
+
+/// Counts by device.
+#[derive(Debug, Default)]
+pub(super) struct LeftOut(BTreeMap<DevId, OthersOnDevice>);
+
+impl LeftOut {
+    /// A request has ended. One that became part of another counts there.
+    pub(super) fn add(&mut self, request: &BlockRequest) {
+        if request.ending != Some(Ending::Completed) {
+            return;
+        }
+        let device = self.0.entry(request.dev).or_default();
+        if request.diskstats_class().is_none() {
+            device.not_counted += 1;
+            return;
+        }
+        let count: &mut RequestCount =
+            device.operations.entry(request.op.as_str().to_owned()).or_default();
+        count.requests += 1;
+        count.bytes = count.bytes.saturating_add(request.diskstats_sectors() * SECTOR_BYTES);
+    }
+
+    /// As the log keeps it.
+    pub(super) fn into_devices(self) -> Vec<OthersOnDevice> {
+        let named =
+            |(dev, it): (DevId, OthersOnDevice)| OthersOnDevice { dev: dev.to_string(), ..it };
+        self.0.into_iter().map(named).collect()
+    }
+}

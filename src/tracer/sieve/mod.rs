@@ -1,0 +1,325 @@
+//! Sieve: in process mode block requests and io_uring's operations of other programs, and what file systems say of their files, do not
+//! go into the log.
+//!
+//! In: what the rings hold, in rounds, and facts. Out: a mark for each record of a block, file system or io_uring tracepoint; counts of the
+//! requests that are left out.
+//!
+//! ```text
+//!   round N+1 is complete ──► records before the time of round N, in order ──► requests, places ──► marks
+//!                                                                                    round N is written when all its marks are known
+//! ```
+//!
+//! A request is the program's if one of its threads has queued a bio of it, or if a bio of it writes where a file lies that the program
+//! has opened, or may lie: then it is another thread that brings what the program has written. That is decided when the request goes
+//! to its driver. What is undecided is held back for [`HELD_ROUNDS_MAX`] rounds and [`HELD_BYTES_MAX`] bytes at most, then it is kept.
+
+mod count;
+mod marks;
+mod places;
+mod requests;
+mod rings;
+
+use std::collections::HashMap;
+
+use rustc_hash::FxHashSet;
+
+pub(super) use self::marks::Mark;
+use self::marks::{Marks, RecordRef};
+use self::places::Places;
+use self::requests::{Hit, Requests};
+use self::rings::Rings;
+use super::log::Data;
+use super::source::Described;
+use super::tree::Tree;
+use crate::block::{At, BlockOptions};
+use crate::capture::fact::{Fact, NameOf, Text};
+use crate::capture::header::{Disk, Others};
+use crate::event::block::BlockEvent;
+use crate::event::block_shape::BLOCK_POINTS;
+use crate::event::decode::{Decoder, common_type};
+use crate::event::fs::{FS_POINTS, FsEvent, WRITEBACK_POINTS};
+use crate::event::probed::{FILE_PREFIX, GROUP_PREFIX};
+use crate::event::uring::{URING_POINTS, UringEvent};
+use crate::event::{EventKind, FileStat, Probed};
+use crate::record::abi::record_type;
+use crate::record::page::{self, Entry};
+use crate::record::{Layout, records};
+use crate::sys::disks;
+use crate::units::{CpuId, DevId, KernelTime, Pid, Tid};
+
+/// Rounds that are held back: a second.
+pub(super) const HELD_ROUNDS_MAX: usize = 20;
+
+/// What is held back, in bytes of records.
+pub(super) const HELD_BYTES_MAX: usize = 32 << 20;
+
+/// What arrived.
+#[derive(Debug)]
+enum What {
+    Block(BlockEvent),
+    Fs(FsEvent),
+    Uring(UringEvent),
+    /// A descriptor got a file.
+    File(FileStat),
+    Lost,
+}
+
+#[derive(Debug)]
+struct Arrived {
+    time: KernelTime,
+    cpu: CpuId,
+    pid: Pid,
+    tid: Tid,
+    record: RecordRef,
+    what: What,
+}
+
+/// All that it knows.
+#[derive(Debug)]
+pub(super) struct Sieve {
+    decoder: Decoder,
+    /// Tracepoints whose records are marked.
+    marked: FxHashSet<u16>,
+    /// Probes that tell of files.
+    probes: FxHashSet<u16>,
+    arrived: Vec<Arrived>,
+    /// Records that make no sense: a reader says what is wrong with them.
+    odd: Vec<RecordRef>,
+    /// Files that facts told of: of a process, or of a thread that fanotify named.
+    files: Vec<(Option<Pid>, Option<Tid>, FileStat)>,
+    /// What is mounted, if that was told.
+    mounted: Option<Vec<u8>>,
+    marks: Marks,
+    requests: Requests,
+    places: Places,
+    rings: Rings,
+    /// Block devices by their nodes.
+    nodes: HashMap<(DevId, u64), DevId>,
+}
+
+impl Sieve {
+    /// For these tracepoints; `None` if nothing of them is to be marked.
+    pub(super) fn new(tracepoints: &[Described], machine: &str, disks: &[Disk]) -> Option<Self> {
+        let mut decoder = Decoder::new(machine);
+        let (mut marked, mut probes) = (FxHashSet::default(), FxHashSet::default());
+        let is_there = |wanted: &str| tracepoints.iter().any(|it| it.planned.name == wanted);
+        for it in tracepoints {
+            let (system, name) = (&*it.planned.system, it.planned.name.as_str());
+            let is_block = system == "block" && BLOCK_POINTS.iter().any(|it| it.0 == name);
+            let is_fs = FS_POINTS.iter().any(|it| (it.0, it.1) == (system, name));
+            let is_ring = system == "io_uring" && URING_POINTS.iter().any(|it| it.0 == name);
+            let is_probe = system.starts_with(GROUP_PREFIX) && name.starts_with(FILE_PREFIX);
+            if !(is_block || is_fs || is_ring || is_probe)
+                || decoder.add(system, name, it.id, &it.format).is_err()
+            {
+                continue;
+            }
+            if is_probe {
+                probes.insert(it.id)
+            } else {
+                marked.insert(it.id)
+            };
+        }
+        let options = BlockOptions {
+            merges_recorded: is_there("block_bio_backmerge"),
+            requeues_recorded: is_there("block_rq_requeue"),
+            ..BlockOptions::default()
+        };
+        let writeback = WRITEBACK_POINTS.iter().any(|it| is_there(it));
+        let mut sieve = Self {
+            decoder,
+            marked,
+            probes,
+            arrived: Vec::new(),
+            odd: Vec::new(),
+            files: Vec::new(),
+            mounted: None,
+            marks: Marks::default(),
+            requests: Requests::new(options),
+            places: Places::new(writeback),
+            rings: Rings::default(),
+            nodes: HashMap::new(),
+        };
+        sieve.has_disks(disks);
+        (!sieve.marked.is_empty()).then_some(sieve)
+    }
+
+    fn has_disks(&mut self, all: &[Disk]) {
+        self.requests.has_disks(all);
+        self.places.has_disks(all);
+        self.nodes = disks::nodes(all);
+    }
+
+    /// True if the records of this tracepoint are marked.
+    pub(super) fn marks(&self, id: u16) -> bool {
+        self.marked.contains(&id)
+    }
+
+    /// Takes the records of a ring. The number of their chunk.
+    pub(super) fn take(&mut self, data: &Data, layout: Layout) -> u64 {
+        let chunk = self.marks.next_chunk();
+        let mut index = 0;
+        match layout {
+            Layout::Perf(layout) => {
+                for (_, record) in records(&data.bytes).flatten() {
+                    let Some(time) = record.time(&layout) else { continue };
+                    let task = record.task(&layout).unwrap_or((Pid(-1), Tid(-1)));
+                    if record.kind == record_type::LOST {
+                        self.lost(time, data.cpu);
+                    } else if let Some(payload) = record.payload(&layout) {
+                        self.hit((time, data.cpu, task), payload, (chunk, &mut index));
+                    }
+                }
+            }
+            Layout::Pages(layout) => {
+                for entry in page::entries(&data.bytes, layout).flatten() {
+                    match entry {
+                        Entry::Hit(start, time) => {
+                            let bytes = data.bytes.get(start..).unwrap_or_default();
+                            let Some(payload) = page::payload(bytes) else { continue };
+                            let place = (time, data.cpu, (Pid(-1), Tid(-1)));
+                            self.hit(place, payload, (chunk, &mut index));
+                        }
+                        Entry::Lost(time, _) => self.lost(time, data.cpu),
+                    }
+                }
+            }
+        }
+        self.marks.add(index);
+        self.odd.drain(..).for_each(|it| self.marks.set(it, Mark::Kept));
+        chunk
+    }
+
+    fn hit(
+        &mut self,
+        (time, cpu, (pid, tid)): (KernelTime, u32, (Pid, Tid)),
+        payload: &[u8],
+        (chunk, index): (u64, &mut usize),
+    ) {
+        let Some(id) = common_type(payload) else { return };
+        let is_marked = self.marked.contains(&id);
+        if !is_marked && !self.probes.contains(&id) {
+            return;
+        }
+        let record = RecordRef { chunk, index: *index };
+        *index += usize::from(is_marked);
+        let what = match self.decoder.decode(payload) {
+            Ok(EventKind::Block(event)) => What::Block(event),
+            Ok(EventKind::Fs(event)) => What::Fs(event),
+            Ok(EventKind::Uring(event)) => What::Uring(event),
+            Ok(EventKind::Probed(it)) => match *it {
+                Probed::File { stat, .. } => What::File(stat),
+                _ => return,
+            },
+            _ => return self.odd.push(record),
+        };
+        let tid = if tid.0 < 0 { self.decoder.thread(payload).unwrap_or(tid) } else { tid };
+        self.arrived.push(Arrived { time, cpu: CpuId(cpu), pid, tid, record, what });
+    }
+
+    fn lost(&mut self, time: KernelTime, cpu: u32) {
+        let record = RecordRef { chunk: u64::MAX, index: 0 };
+        let (cpu, pid, tid) = (CpuId(cpu), Pid(-1), Tid(-1));
+        self.arrived.push(Arrived { time, cpu, pid, tid, record, what: What::Lost });
+    }
+
+    /// Takes note of a fact.
+    pub(super) fn note(&mut self, pid: Option<Pid>, fact: &Fact) {
+        match fact {
+            Fact::Name { of: NameOf::Link, stat: Some(stat), .. }
+            | Fact::Fd { stat: Some(stat), .. } => self.files.push((pid, None, *stat)),
+            Fact::Opened { tid, stat: Some(stat), .. } => {
+                self.files.push((pid, Some(*tid), *stat));
+            }
+            Fact::Text { which: Text::BLOCKS, text, .. } => self.mounted = Some(text.clone()),
+            _ => {}
+        }
+    }
+
+    /// All records before this time have been taken: decides what can be decided.
+    pub(super) fn advance(&mut self, until: KernelTime, tree: &Tree) {
+        if let Some(text) = self.mounted.take() {
+            self.places.mounted(&text);
+            self.has_disks(&disks::disks());
+        }
+        for (pid, tid, stat) in std::mem::take(&mut self.files) {
+            let is_own = pid.is_none_or(|it| tree.has(it))
+                && tid.is_none_or(|it| tree.has_task(Pid(-1), it));
+            if is_own {
+                self.opened(&stat);
+            }
+        }
+        let (mut due, later): (Vec<Arrived>, Vec<Arrived>) =
+            std::mem::take(&mut self.arrived).into_iter().partition(|it| it.time < until);
+        self.arrived = later;
+        due.sort_by_key(|it| it.time);
+        for it in due {
+            let Arrived { time, cpu, pid, tid, record, what } = it;
+            let by_own = tree.has_task(pid, tid);
+            match what {
+                What::Block(event) => {
+                    let hit = Hit { at: At { time, cpu, pid, tid }, record, by_own };
+                    self.requests.push(&hit, &event, &mut self.places, &mut self.marks);
+                }
+                What::Fs(event) => {
+                    let mark = self.places.learn(&event, by_own);
+                    self.marks.set(record, mark);
+                }
+                What::Uring(event) => {
+                    let mark = self.rings.learn(&event, by_own);
+                    self.marks.set(record, mark);
+                }
+                What::File(stat) if by_own => self.opened(&stat),
+                What::File(_) => {}
+                What::Lost => {
+                    self.requests.records_lost();
+                    self.places.records_lost();
+                }
+            }
+        }
+    }
+
+    fn opened(&mut self, stat: &FileStat) {
+        if self.places.opened(stat) {
+            return;
+        }
+        let node = (stat.dev, stat.ino);
+        if !self.nodes.contains_key(&node) {
+            self.has_disks(&disks::disks());
+        }
+        self.places.opened_device(self.nodes.get(&node).copied());
+    }
+
+    /// True if all records of a chunk have their marks.
+    pub(super) fn is_decided(&self, chunk: u64) -> bool {
+        self.marks.is_decided(chunk)
+    }
+
+    /// Keeps what is undecided in the chunks up to this one; `is_end`: nothing follows.
+    pub(super) fn keep_undecided(&mut self, until: u64, is_end: bool) {
+        self.requests.keep_undecided(until, is_end, &mut self.marks);
+        self.marks.keep_undecided(until);
+    }
+
+    /// The first chunk goes to the log: its marks.
+    pub(super) fn take_first(&mut self) -> Vec<Mark> {
+        self.marks.take_first()
+    }
+
+    /// What is to be told with it.
+    pub(super) fn take_facts(&mut self) -> Vec<Fact> {
+        self.places.take_facts()
+    }
+
+    /// What was left out.
+    pub(super) fn into_others(self) -> Others {
+        Others {
+            devices: self.requests.left_out.into_devices(),
+            kept_undecided: self.requests.kept_undecided,
+            places_given_up: self.places.given_up,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

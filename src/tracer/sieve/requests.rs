@@ -1,0 +1,385 @@
+//! Requests and bios whose records wait: which are the program's.
+//!
+//! In: block events in the order of their times. Out: marks. The requests are those that a reader finds (`block`), so what is left
+//! out leaves the same requests for the reader that there were. A request is decided when it goes to the driver: nothing can be
+//! merged into it any more.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::count::LeftOut;
+use super::marks::{Mark, Marks, RecordRef};
+use super::places::Places;
+use crate::block::{
+    At, BlockOptions, BlockRequest, BlockStep, BlockTracker, Ending, FlushRole, Part, RequestId,
+};
+use crate::capture::header::Disk;
+use crate::event::block::{BlockEvent, BlockPoint, Place, RequestOp};
+use crate::units::{CpuId, DevId, KernelTime, Tid};
+
+/// A record of a block tracepoint.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Hit {
+    pub(super) at: At,
+    pub(super) record: RecordRef,
+    /// Its thread is one of those that are followed.
+    pub(super) by_own: bool,
+}
+
+/// The record in which a bio was queued.
+type BioKey = (KernelTime, CpuId);
+
+/// A bio that is not wholly a part of requests that are decided.
+#[derive(Debug)]
+struct Bio {
+    records: Vec<RecordRef>,
+    top: Place,
+    nr_sector: u32,
+    is_own: bool,
+    /// Some of it is part of a request that is kept.
+    is_kept: bool,
+    /// Sectors that are part of no request yet.
+    left: u32,
+    /// Requests that have some of it and are undecided.
+    requests: u32,
+}
+
+/// A request in flight.
+#[derive(Debug, Default)]
+struct Unit {
+    records: Vec<RecordRef>,
+    bios: Vec<BioKey>,
+    parts_seen: usize,
+    is_own: bool,
+    /// What was decided.
+    mark: Option<Mark>,
+}
+
+/// What a thread has passed on from a partition last.
+#[derive(Debug)]
+struct Remapped {
+    records: Vec<RecordRef>,
+    from: Place,
+    to: Place,
+    is_own: bool,
+}
+
+/// A step of a request.
+#[derive(Debug)]
+struct Seen {
+    id: RequestId,
+    parts: std::sync::Arc<Vec<Part>>,
+    /// It goes to the driver.
+    is_issued: bool,
+    ending: Option<Ending>,
+    /// For [`LeftOut`].
+    request: Option<Box<BlockRequest>>,
+    /// The request that a flush is for.
+    serves: Option<RequestId>,
+}
+
+/// Bios and requests that are remembered.
+const UNITS_MAX: usize = 1 << 16;
+
+/// Threads whose last bio is remembered.
+const THREADS_MAX: usize = 1 << 14;
+
+/// All of them.
+#[derive(Debug)]
+pub(super) struct Requests {
+    tracker: BlockTracker,
+    bios: FxHashMap<BioKey, Bio>,
+    units: FxHashMap<RequestId, Unit>,
+    remapped: FxHashMap<Tid, Remapped>,
+    last_bio: FxHashMap<Tid, BioKey>,
+    /// Devices that lie on others, and those on which they lie: their records are all kept.
+    stacked: FxHashSet<DevId>,
+    /// Partitions.
+    partitions: FxHashSet<DevId>,
+    pub(super) left_out: LeftOut,
+    /// Requests of others that were kept, for they waited too long for their decision.
+    pub(super) kept_undecided: u64,
+}
+
+impl Requests {
+    pub(super) fn new(options: BlockOptions) -> Self {
+        Self {
+            tracker: BlockTracker::new(BlockOptions { in_flight_limit: UNITS_MAX, ..options }),
+            bios: FxHashMap::default(),
+            units: FxHashMap::default(),
+            remapped: FxHashMap::default(),
+            last_bio: FxHashMap::default(),
+            stacked: FxHashSet::default(),
+            partitions: FxHashSet::default(),
+            left_out: LeftOut::default(),
+            kept_undecided: 0,
+        }
+    }
+
+    /// These are the disks.
+    pub(super) fn has_disks(&mut self, all: &[Disk]) {
+        let partitions = all.iter().flat_map(|it| &it.partitions);
+        self.partitions.extend(partitions.filter_map(|it| DevId::parse(&it.dev)));
+        let in_stack = |it: &&Disk| !it.holders.is_empty() || !it.slaves.is_empty();
+        let stacked = all.iter().filter(in_stack).filter_map(|it| DevId::parse(&it.dev));
+        self.stacked.extend(stacked);
+        let unzoned = all.iter().filter(|it| it.has_no_zones());
+        self.tracker.has_unzoned(unzoned.filter_map(|it| DevId::parse(&it.dev)));
+    }
+
+    /// Records were lost.
+    pub(super) fn records_lost(&mut self) {
+        self.tracker.records_lost();
+    }
+
+    /// Takes the next event.
+    pub(super) fn push(
+        &mut self,
+        hit: &Hit,
+        event: &BlockEvent,
+        places: &mut Places,
+        marks: &mut Marks,
+    ) {
+        if self.is_stacked(event) {
+            return marks.set(hit.record, Mark::Kept);
+        }
+        match event.point {
+            BlockPoint::BioQueue => self.queued(hit, event, places, marks),
+            BlockPoint::Remap => self.remap(hit, event, marks),
+            BlockPoint::Split => self.split(hit, event, marks),
+            _ => {}
+        }
+        let (mut seen, has_anomaly) = self.steps(&hit.at, event);
+        if matches!(event.point, BlockPoint::Remap | BlockPoint::Split) {
+            return;
+        }
+        let is_queued = event.point == BlockPoint::BioQueue;
+        if seen.is_empty() && !is_queued {
+            let mark = if has_anomaly || hit.by_own { Mark::Kept } else { Mark::Dropped };
+            return marks.set(hit.record, mark);
+        }
+        // What is absorbed is part of another when that one is decided.
+        seen.sort_by_key(|it| !matches!(it.ending, Some(Ending::Absorbed { .. })));
+        let asks = matches!(event.point, BlockPoint::GetRq | BlockPoint::Insert);
+        for it in seen {
+            self.note(&it, hit, (is_queued, asks && hit.by_own), marks);
+            self.follow(it, places, marks);
+        }
+    }
+
+    /// What waits longer than the others can is kept: records of this chunk and before.
+    pub(super) fn keep_undecided(&mut self, until: u64, is_end: bool, marks: &mut Marks) {
+        let is_old = |it: &[RecordRef]| it.iter().any(|it| it.chunk <= until);
+        for unit in self.units.values_mut().filter(|it| it.mark.is_none()) {
+            if is_old(&unit.records) {
+                self.kept_undecided += u64::from(!is_end && !unit.is_own);
+                unit.is_own = true;
+                unit.records.drain(..).for_each(|it| marks.set(it, Mark::Kept));
+            }
+        }
+        for bio in self.bios.values_mut().filter(|it| is_old(&it.records)) {
+            bio.is_kept = true;
+            bio.records.drain(..).for_each(|it| marks.set(it, Mark::Kept));
+        }
+        if self.bios.len() > UNITS_MAX {
+            // Those that became no request.
+            self.bios.retain(|_, it| !it.records.is_empty() || it.requests > 0);
+        }
+    }
+
+    /// A device that lies on another that is not its disk, or that other one.
+    fn is_stacked(&mut self, event: &BlockEvent) -> bool {
+        if let Some(from) = event.from.filter(|it| !self.partitions.contains(&it.dev))
+            && from.dev != event.dev
+        {
+            self.stacked.extend([from.dev, event.dev]);
+        }
+        self.stacked.contains(&event.dev)
+    }
+
+    fn queued(&mut self, hit: &Hit, event: &BlockEvent, places: &mut Places, marks: &mut Marks) {
+        let here = Place { dev: event.dev, sector: event.sector };
+        let mut records = vec![hit.record];
+        let mut top = here;
+        if let Some(remapped) = self.remapped.remove(&hit.at.tid) {
+            if remapped.to == here {
+                top = remapped.from;
+                records.extend(remapped.records);
+            } else {
+                remapped.decide(marks);
+            }
+        }
+        let is_data = event.rwbs.op() == RequestOp::Write && event.nr_sector > 0;
+        let writes = is_data && !event.rwbs.is_meta();
+        let is_own = hit.by_own || writes && places.hold_own(top, event.nr_sector.into());
+        let mut bio = Bio {
+            records,
+            top,
+            nr_sector: event.nr_sector,
+            is_own,
+            is_kept: false,
+            left: event.nr_sector.max(1),
+            requests: 0,
+        };
+        if is_own {
+            places.tell(hit.at.time, top, event.nr_sector.into());
+            bio.records.drain(..).for_each(|it| marks.set(it, Mark::Kept));
+        }
+        let key = (hit.at.time, hit.at.cpu);
+        if self.last_bio.len() >= THREADS_MAX {
+            self.last_bio.clear();
+        }
+        self.last_bio.insert(hit.at.tid, key);
+        self.bios.insert(key, bio);
+    }
+
+    fn remap(&mut self, hit: &Hit, event: &BlockEvent, marks: &mut Marks) {
+        let Some(from) = event.from else { return marks.set(hit.record, Mark::Kept) };
+        let to = Place { dev: event.dev, sector: event.sector };
+        if self.remapped.len() >= THREADS_MAX {
+            self.remapped.drain().for_each(|it| it.1.decide(marks));
+        }
+        let now = Remapped { records: vec![hit.record], from, to, is_own: hit.by_own };
+        if let Some(before) = self.remapped.insert(hit.at.tid, now) {
+            before.decide(marks);
+        }
+    }
+
+    /// A part of the bio that the thread has queued last.
+    fn split(&mut self, hit: &Hit, event: &BlockEvent, marks: &mut Marks) {
+        let last = self.last_bio.get(&hit.at.tid).and_then(|it| self.bios.get_mut(it));
+        match last.filter(|it| it.top.dev == event.dev || it.left > 0) {
+            Some(bio) if !bio.is_own => bio.records.push(hit.record),
+            _ => marks.set(hit.record, Mark::Kept),
+        }
+    }
+
+    /// What the event makes of requests; true if it fits none.
+    fn steps(&mut self, at: &At, event: &BlockEvent) -> (Vec<Seen>, bool) {
+        let (mut seen, mut has_anomaly) = (Vec::new(), false);
+        self.tracker.push(at, event, &mut |step| {
+            let (request, is_issued) = match step {
+                BlockStep::Anomaly(_) => return has_anomaly = true,
+                BlockStep::Issued(it) => (it, true),
+                BlockStep::Queued(it)
+                | BlockStep::Merged(it)
+                | BlockStep::Inserted(it)
+                | BlockStep::Requeued(it)
+                | BlockStep::Progressed(it)
+                | BlockStep::Ended(it) => (it, false),
+            };
+            let serves = match request.flush {
+                FlushRole::Device { serves } => serves.map(|it| it.request),
+                _ => None,
+            };
+            seen.push(Seen {
+                id: request.id,
+                parts: std::sync::Arc::clone(&request.parts),
+                is_issued,
+                ending: request.ending,
+                request: request.ending.is_some().then(|| Box::new(request.clone())),
+                serves,
+            });
+        });
+        (seen, has_anomaly)
+    }
+
+    /// The record, and bios that came to it, are the request's.
+    fn note(
+        &mut self,
+        seen: &Seen,
+        hit: &Hit,
+        (is_queued, by_own): (bool, bool),
+        marks: &mut Marks,
+    ) {
+        let serves_own = seen.serves.and_then(|it| self.units.get(&it)).is_some_and(|it| it.is_own);
+        let unit = self.units.entry(seen.id).or_default();
+        if !is_queued && unit.records.last() != Some(&hit.record) {
+            unit.records.push(hit.record);
+        }
+        // It has waited too long already.
+        let was_forced = !is_queued && marks.get(hit.record) == Mark::Kept;
+        unit.is_own |= by_own || serves_own || was_forced && unit.mark.is_none();
+        for part in seen.parts.iter().skip(unit.parts_seen) {
+            let key = (part.here.at.time, part.here.at.cpu);
+            let Some(bio) = self.bios.get_mut(&key) else { continue };
+            bio.left = bio.left.saturating_sub(part.nr_sector.max(1));
+            unit.is_own |= bio.is_own;
+            if !unit.bios.contains(&key) {
+                bio.requests += 1;
+                unit.bios.push(key);
+            }
+        }
+        unit.parts_seen = unit.parts_seen.max(seen.parts.len());
+        match unit.mark {
+            Some(mark) => unit.records.drain(..).for_each(|it| marks.set(it, mark)),
+            None if unit.is_own => unit.records.drain(..).for_each(|it| marks.set(it, Mark::Kept)),
+            None => {}
+        }
+    }
+
+    /// What follows from the step for the request.
+    fn follow(&mut self, seen: Seen, places: &mut Places, marks: &mut Marks) {
+        if let Some(Ending::Absorbed { into: Some(host), .. }) = seen.ending {
+            if let Some(unit) = self.units.remove(&seen.id) {
+                self.absorb(unit, host, marks);
+            }
+            return;
+        }
+        if seen.is_issued || seen.ending.is_some() {
+            self.decide(seen.id, places, marks);
+        }
+        let Some(request) = seen.request else { return };
+        let unit = self.units.remove(&seen.id);
+        if unit.and_then(|it| it.mark) == Some(Mark::Dropped) {
+            self.left_out.add(&request);
+        }
+    }
+
+    fn absorb(&mut self, unit: Unit, host: RequestId, marks: &mut Marks) {
+        let into = self.units.entry(host).or_default();
+        into.is_own |= unit.is_own && into.mark.is_none();
+        for key in unit.bios {
+            if into.bios.contains(&key) || into.mark.is_some() {
+                if let Some(bio) = self.bios.get_mut(&key) {
+                    bio.requests = bio.requests.saturating_sub(1);
+                    bio.is_kept |= into.mark == Some(Mark::Kept);
+                }
+            } else {
+                into.bios.push(key);
+            }
+        }
+        let mark = into.mark.or(into.is_own.then_some(Mark::Kept));
+        match mark {
+            Some(mark) => unit.records.into_iter().for_each(|it| marks.set(it, mark)),
+            None => into.records.extend(unit.records),
+        }
+    }
+
+    fn decide(&mut self, id: RequestId, places: &mut Places, marks: &mut Marks) {
+        let Some(unit) = self.units.get_mut(&id).filter(|it| it.mark.is_none()) else { return };
+        let mark = if unit.is_own { Mark::Kept } else { Mark::Dropped };
+        unit.mark = Some(mark);
+        unit.records.drain(..).for_each(|it| marks.set(it, mark));
+        for key in std::mem::take(&mut unit.bios) {
+            let Some(bio) = self.bios.get_mut(&key) else { continue };
+            bio.requests = bio.requests.saturating_sub(1);
+            if mark == Mark::Kept && !bio.is_own {
+                places.tell(key.0, bio.top, bio.nr_sector.into());
+            }
+            bio.is_kept |= mark == Mark::Kept;
+            if bio.left == 0 && bio.requests == 0 {
+                let mark = if bio.is_own || bio.is_kept { Mark::Kept } else { Mark::Dropped };
+                bio.records.drain(..).for_each(|it| marks.set(it, mark));
+                self.bios.remove(&key);
+            }
+        }
+    }
+}
+
+impl Remapped {
+    /// No bio of it was seen.
+    fn decide(self, marks: &mut Marks) {
+        let mark = if self.is_own { Mark::Kept } else { Mark::Dropped };
+        self.records.into_iter().for_each(|it| marks.set(it, mark));
+    }
+}
