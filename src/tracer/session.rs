@@ -217,7 +217,7 @@ impl Session {
         // The same: who mounts something meanwhile is heard.
         let mounts = options.extents.then(MountWatch::new).transpose();
         let mounts = mounts.map_err(TracerError::system("watch what is mounted"))?;
-        take_snapshot(options, names, tree, &threads.to_log, &own_name)?;
+        warnings.extend(take_snapshot(options, names, tree, &threads.to_log, &own_name)?);
         names_readers.look_at_opens();
         Ok(Self {
             source,
@@ -479,7 +479,7 @@ fn take_snapshot(
     tree: Vec<Pid>,
     to_log: &Sender<Message>,
     own_name: &str,
-) -> Result<(), TracerError> {
+) -> Result<Option<String>, TracerError> {
     let subject = match &options.follow {
         Follow::System => Subject::System,
         Follow::Launched => Subject::Tree { pids: tree, launched: true },
@@ -504,3 +504,7 @@ const NAMESPACED: &str =
 const CUT_SHORT: &str = "a signal came: what is found out at the end (where files lie, functions on stacks) is not complete";
 
 const LOG_HELP: &str = "; choose another place: -o DIR/";
+
+#[cfg(test)]
+#[path = "session_tests.rs"]
+mod tests;
