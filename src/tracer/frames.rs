@@ -13,6 +13,7 @@ use super::source::{Books, Described, Source};
 use crate::capture::format::FrameKind;
 use crate::capture::header::{
     self, Clock, Counts, Disk, End, Header, Host, Own, Ring, RingCounts, Scope, Unread,
+    UnreadPrograms,
 };
 use crate::capture::writer::Writer;
 use crate::sys::perf::{Functions, Unwind};
@@ -146,5 +147,6 @@ pub(super) fn end_frame(
         places_not_asked: 0,
         disks: Vec::new(),
         unread: Unread::default(),
+        unread_programs: UnreadPrograms::default(),
     }
 }

@@ -36,7 +36,7 @@ pub mod perf_source;
 pub mod plan;
 mod privileges;
 pub mod probes;
-mod programs;
+pub mod programs;
 mod queued;
 pub mod session;
 pub mod snapshot;

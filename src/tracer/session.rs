@@ -37,7 +37,7 @@ use crate::record::{self, Layout};
 use crate::sys::mounts::{self, MountWatch};
 use crate::sys::patience::{Interrupts, Launched, Patience};
 use crate::sys::perf::PerfEvent;
-use crate::sys::spawn::{Ended, Held, Running};
+use crate::sys::spawn::{Ended, Held, Running, StartError};
 use crate::sys::tracefs::Tracefs;
 use crate::sys::{capabilities, clock, disks, limits, proc, thread};
 use crate::units::{Pid, Tid};
@@ -109,15 +109,19 @@ pub fn record(
             return Err(error);
         }
     };
-    match held.map(Held::start).transpose() {
+    let mut patience = Patience::before(interrupts);
+    match held.map(|it| it.start(&mut patience)).transpose() {
         Ok(program) => {
             let reason = session.watch(options, ends, program.as_ref(), interrupts);
             session.finish(reason, program, interrupts)
         }
-        Err(source) => {
+        Err(error) => {
             let program = options.command.first().cloned().unwrap_or_default();
             session.abandon(interrupts);
-            Err(TracerError::Program { program, source })
+            Err(match error {
+                StartError::Failed(source) => TracerError::Program { program, source },
+                StartError::Interrupted(signal) => TracerError::NotStarted { program, signal },
+            })
         }
     }
 }
@@ -345,14 +349,15 @@ impl Session {
         let own = Own { cpu_ns: limits::own_cpu_ns(), call_cost_ns: self.call_cost_ns };
         let places = self.mounts.as_ref().map(|_| counted.write_places(&mut writer, &mut patience));
         let places_not_asked = places.unwrap_or(0);
-        counted.write_programs(&mut writer, &mut patience);
+        let unread_programs = counted.write_programs(&mut writer, &mut patience);
         warnings.extend(counted.write_stacks(&mut writer, &self.layouts, &mut patience));
         let (doubt, unread) = counted.write_symbols(&mut writer, &mut patience);
         let interrupted = patience.ended_by();
         warnings.extend(doubt.into_iter().chain(interrupted.map(|_| CUT_SHORT.to_owned())));
         let disks = disks::disks().into_iter().filter(|it| !self.disks.contains(it)).collect();
         let end = end_frame(reason, (end_time.0.0, end_time.1), ended, counts, &counted, warnings);
-        let end = End { own, disks, places_not_asked, unread, wall_moved_ns, ..end };
+        let end =
+            End { own, disks, places_not_asked, unread, unread_programs, wall_moved_ns, ..end };
         let last = writer.whole(|it| it.json(FrameKind::END, clock::now(), &end));
         let log_error = counted.error.or(last.err());
         let sync_error = writer.synced().err().filter(|_| log_error.is_none());

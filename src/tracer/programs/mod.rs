@@ -1,39 +1,52 @@
 //! What the kernel reads of a program to start it, found at the end from the program's file.
 //!
-//! In: the paths of execs, as they pass. Out: a text for each file that could be read ([`Text::PROGRAM`]). The table of these
-//! reads is in `docs/accounting.md`. Only regular files are opened, and no more is read of them than the kernel reads.
+//! In: the paths of execs, as they pass. Out: a text for each program whose files could be read ([`Text::PROGRAM`]), and the programs
+//! with a file that could not be read. The table of these reads is in `docs/accounting.md`.
+//!
+//! The files are other users', and their file systems may not answer: a helper opens and reads them ([`apart`]). An interpreter or
+//! loader is found in the file before it, so the helper is asked in rounds.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
-use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use super::source::Described;
 use crate::capture::fact::{Fact, Text};
+use crate::capture::header::{UnreadProgram, UnreadPrograms};
 use crate::event::decode::common_type;
+use crate::sys::clock;
+use crate::sys::helper::{self, Failure};
 use crate::sys::patience::Patience;
-use crate::sys::{clock, regular};
 use crate::tracefs::{EventFormat, IntField, StringField};
 use crate::units::Pid;
+
+pub mod apart;
+mod headers;
+mod question;
+
+use apart::BOUNDS;
+use headers::{ELF_HEADER_BYTES, Format, Headers};
+use question::{Answer, FILES_MAX, Question, Said};
 
 /// Paths that are remembered.
 const PATHS_MAX: usize = 1 << 12;
 
-/// `BINPRM_BUF_SIZE` (`include/uapi/linux/binfmts.h`): what `prepare_binprm()` in `fs/exec.c` reads of each file.
-const HEAD_BYTES: usize = 256;
-
 /// Interpreters of interpreters that the kernel follows (`exec_binprm()` in `fs/exec.c`).
 const DEPTH_MAX: usize = 5;
 
-/// Most bytes of a table of program headers (`load_elf_phdrs()` in `fs/binfmt_elf.c`).
-const TABLE_BYTES_MAX: usize = 65536;
+/// How long files are read, ns.
+const READ_NS_MAX: u64 = 20_000_000_000;
 
-/// `struct elf64_hdr` and `struct elf64_phdr` (`include/uapi/linux/elf.h`).
-const ELF_HEADER_BYTES: usize = 64;
-const PROGRAM_HEADER_BYTES: usize = 56;
-const PT_INTERP: u32 = 3;
+/// Unread programs of which the log has path and reason.
+const FIRST_MAX: usize = 8;
+
+/// The verb of the helper that reads headers.
+pub const VERB: &str = "read-headers";
+
+/// How the helper is started: this program, or the one with its tests, once more.
+const HELPER: &[&str] =
+    if cfg!(test) { &["--exact", "tracer::programs::tests::helper", "--ignored"] } else { &[VERB] };
 
 /// Programs that were started, by the path that the exec was given.
 #[derive(Debug, Default)]
@@ -80,26 +93,37 @@ impl SeenPrograms {
         }
     }
 
-    /// Reads the files. A path whose file cannot be read, or is of another format, has no fact.
-    pub fn describe(self, patience: &mut Patience<'_>) -> Vec<Fact> {
+    /// Has the files read. The facts, and the programs with a file that is there and could not be read. A program that is gone, or of
+    /// another format, has no fact.
+    pub fn describe(self, patience: &mut Patience<'_>) -> (Vec<Fact>, UnreadPrograms) {
+        let (mut facts, mut unread) = (Vec::new(), UnreadPrograms::default());
         // aarch64 reads a note, too, if the kernel is built so (`parse_elf_properties()` in `fs/binfmt_elf.c`).
         if cfg!(not(target_arch = "x86_64")) {
-            return Vec::new();
+            return (facts, unread);
         }
-        let mut facts = Vec::new();
-        for path in self.paths {
-            if patience.is_over() {
-                break;
-            }
-            if let Some((changed_ns, reads)) = reads_of(&path) {
-                let reads: Vec<String> = reads.iter().map(usize::to_string).collect();
-                let mut text = format!("{changed_ns}\n{}\n", reads.join(" ")).into_bytes();
-                text.extend_from_slice(without_dots(&path).as_os_str().as_bytes());
-                let (time, which) = (clock::now(), Text::PROGRAM);
-                facts.push(Fact::Text { time, which, pid: Pid(0), text });
+        let mut files = Files::new();
+        files.read_with_next(self.paths.clone(), patience);
+        for path in &self.paths {
+            let without_dots = without_dots(path).into_os_string().into_encoded_bytes();
+            match files.reads_of(path) {
+                Ok((changed_ns, reads)) => {
+                    let reads: Vec<String> = reads.iter().map(usize::to_string).collect();
+                    let mut text = format!("{changed_ns}\n{}\n", reads.join(" ")).into_bytes();
+                    text.extend_from_slice(&without_dots);
+                    let (time, which) = (clock::now(), Text::PROGRAM);
+                    facts.push(Fact::Text { time, which, pid: Pid(0), text });
+                }
+                Err(Some(reason)) => {
+                    unread.programs += 1;
+                    if unread.first.len() < FIRST_MAX {
+                        let path = without_dots.escape_ascii().to_string();
+                        unread.first.push(UnreadProgram { path, reason });
+                    }
+                }
+                Err(None) => {}
             }
         }
-        facts
+        (facts, unread)
     }
 }
 
@@ -108,135 +132,142 @@ fn without_dots(path: &Path) -> PathBuf {
     path.components().collect()
 }
 
-/// When one of the files was last changed, ns of the wall clock, and the length of each read of the kernel.
-fn reads_of(path: &Path) -> Option<(i64, Vec<usize>)> {
-    let mut reads = Vec::new();
-    let mut changed_ns = 0;
-    let mut path = path.to_owned();
-    for _ in 0..=DEPTH_MAX {
-        let file = open_program(&path, &mut changed_ns)?;
-        let head = read_up_to(&file, 0, HEAD_BYTES)?;
-        reads.push(head.len());
-        match interpreter_of(&head) {
-            Some(interpreter) => path = interpreter,
-            None if head.starts_with(b"#!") => return None,
-            None => {
-                of_elf(&file, &head, &mut reads, &mut changed_ns)?;
-                return Some((changed_ns, reads));
+/// The first of these files that is there, and what the kernel opens to start it: interpreters, then the loader. True if one of them could not
+/// be read: it is left out, with what it needs, for whatever looks at it may wait as well.
+pub fn needed_by(first_of: &[PathBuf], patience: &mut Patience<'_>) -> (Vec<PathBuf>, bool) {
+    let mut files = Files::new();
+    files.read_with_next(first_of.iter().cloned().collect(), patience);
+    let is_there = |it: &&PathBuf| !matches!(files.of.get(*it), None | Some(Err(Unread::Gone)));
+    let mut needed = Vec::new();
+    let mut next = first_of.iter().find(is_there);
+    while let Some(path) = next.filter(|_| needed.len() <= DEPTH_MAX + 1) {
+        next = match files.of.get(path) {
+            Some(Ok(headers)) => headers.next(),
+            Some(Err(Unread::Failed(_))) => return (needed, true),
+            Some(Err(Unread::Gone)) | None => break,
+            Some(Err(Unread::Other)) => None,
+        };
+        needed.push(path.clone());
+    }
+    (needed, false)
+}
+
+/// Why a file has no headers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Unread {
+    /// It is not there.
+    Gone,
+    /// It has another format.
+    Other,
+    /// Why it could not be read, in words.
+    Failed(String),
+}
+
+/// Files that have been asked about.
+struct Files {
+    until: u64,
+    of: BTreeMap<PathBuf, Result<Headers, Unread>>,
+}
+
+impl Files {
+    fn new() -> Self {
+        Self { until: clock::now().0.saturating_add(READ_NS_MAX), of: BTreeMap::new() }
+    }
+
+    /// Reads these, and the files that they lead to.
+    fn read_with_next(&mut self, mut wanted: BTreeSet<PathBuf>, patience: &mut Patience<'_>) {
+        // Interpreters, then the loader.
+        for _ in 0..=DEPTH_MAX + 1 {
+            let mut waiting = Vec::from_iter(wanted);
+            while !waiting.is_empty() {
+                let later = waiting.split_off(waiting.len().min(FILES_MAX));
+                waiting = self.read(waiting, patience);
+                waiting.extend(later);
+            }
+            let next = self.of.values().filter_map(|it| it.as_ref().ok()?.next());
+            wanted = next.filter(|it| !self.of.contains_key(*it)).cloned().collect();
+        }
+    }
+
+    /// Asks about these once. Those of which nothing was said, for the fault of another one.
+    fn read(&mut self, waiting: Vec<PathBuf>, patience: &mut Patience<'_>) -> Vec<PathBuf> {
+        let is_late = clock::now().0 >= self.until;
+        if is_late || patience.is_over() {
+            let why = if is_late { "the time was up" } else { "a signal came" };
+            let missed = waiting.into_iter().map(|it| (it, Err(Unread::Failed(why.to_owned()))));
+            self.of.extend(missed);
+            return Vec::new();
+        }
+        let question = Question { paths: waiting };
+        let told = helper::ask(HELPER, &question.encode(), &BOUNDS, patience);
+        let Answer { said, at_hand } = Answer::decode(&told.answer, question.paths.len());
+        // Without a helper there is none for the others, either.
+        let is_none = matches!(told.failure, Some(Failure::NotStarted(_)));
+        let is_of_all = told.failure.as_ref().is_some_and(Failure::is_of_all);
+        let why = told.failure.map_or("the answer makes no sense".to_owned(), |it| it.to_string());
+        let mut left: BTreeMap<usize, PathBuf> = question.paths.into_iter().enumerate().collect();
+        let is_innocent = is_of_all && !said.is_empty() && at_hand.is_none();
+        for (place, said) in said {
+            let Some(path) = left.remove(&place) else { continue };
+            self.of.insert(path, read(said));
+        }
+        let blamed = at_hand.or_else(|| left.keys().next().copied()).filter(|_| !is_innocent);
+        let blamed = blamed.and_then(|it| left.remove(&it));
+        let others = std::mem::take(&mut left).into_values();
+        let (missed, waiting): (Vec<_>, Vec<_>) = others.partition(|_| is_none);
+        let missed = blamed.into_iter().chain(missed);
+        self.of.extend(missed.map(|it| (it, Err(Unread::Failed(why.clone())))));
+        waiting
+    }
+
+    /// When one of the program's files was last changed, ns of the wall clock, and the length of each read of the kernel. `None`: the program
+    /// is gone, or of another format.
+    fn reads_of(&self, program: &Path) -> Result<(i64, Vec<usize>), Option<String>> {
+        let mut reads = Vec::new();
+        let mut changed_ns = 0;
+        let headers = |path: &Path| match self.of.get(path) {
+            Some(Ok(headers)) => Ok(headers),
+            Some(Err(Unread::Failed(why))) if path == program => Err(Some(why.clone())),
+            Some(Err(Unread::Failed(why))) => {
+                let path = path.as_os_str().as_encoded_bytes().escape_ascii();
+                Err(Some(format!("its {path}: {why}")))
+            }
+            Some(Err(Unread::Gone | Unread::Other)) | None => Err(None),
+        };
+        let mut path = program;
+        for _ in 0..=DEPTH_MAX {
+            let file = headers(path)?;
+            changed_ns = file.changed_ns.max(changed_ns);
+            reads.push(file.head_bytes);
+            match &file.format {
+                Format::Script { interpreter } => path = interpreter,
+                Format::Elf { table_bytes, loader } => {
+                    reads.push(*table_bytes);
+                    if let Some(loader) = loader {
+                        let its = headers(loader)?;
+                        let Format::Elf { table_bytes, .. } = its.format else { return Err(None) };
+                        changed_ns = its.changed_ns.max(changed_ns);
+                        // The path ends with NUL.
+                        reads.extend([loader.as_os_str().len() + 1, ELF_HEADER_BYTES, table_bytes]);
+                    }
+                    return Ok((changed_ns, reads));
+                }
             }
         }
+        Err(None)
     }
-    None
 }
 
-/// Opens a regular file of a file system that is not the kernel's own, and nothing else. Its time of access stays.
-fn open_program(path: &Path, changed_ns: &mut i64) -> Option<File> {
-    let (place, found) = regular::find_regular(path, true)?;
-    let changed = found.ctime().checked_mul(1_000_000_000)?.checked_add(found.ctime_nsec())?;
-    *changed_ns = changed.max(*changed_ns);
-    regular::open_found(&place, libc::O_NOATIME).or_else(|_| regular::open_found(&place, 0)).ok()
-}
-
-fn read_up_to(file: &File, offset: u64, bytes: usize) -> Option<Vec<u8>> {
-    let mut buffer = vec![0; bytes];
-    let mut length = 0;
-    while length < bytes {
-        let at = offset.checked_add(u64::try_from(length).ok()?)?;
-        match file.read_at(buffer.get_mut(length..)?, at).ok()? {
-            0 => break,
-            more => length += more,
-        }
+fn read(said: Said) -> Result<Headers, Unread> {
+    let failed = |why: &str| Err(Unread::Failed(why.to_owned()));
+    match said {
+        Said::Read(headers) => Ok(headers),
+        Said::Gone => Err(Unread::Gone),
+        Said::Other => Err(Unread::Other),
+        Said::NotRegular => failed("it is no regular file, or one of the kernel's own"),
+        Said::Closed => failed("it cannot be opened or read"),
     }
-    buffer.truncate(length);
-    Some(buffer)
-}
-
-/// The interpreter of a script (`load_script()` in `fs/binfmt_script.c`), if it is absolute.
-fn interpreter_of(head: &[u8]) -> Option<PathBuf> {
-    let line = head.strip_prefix(b"#!")?;
-    let line = line.split(|it| *it == b'\n').next()?;
-    let start = line.iter().position(|it| !b" \t".contains(it))?;
-    let name = line.get(start..)?.split(|it| b" \t\0".contains(it)).next()?;
-    name.starts_with(b"/").then(|| Path::new(OsStr::from_bytes(name)).to_owned())
-}
-
-/// `load_elf_binary()` in `fs/binfmt_elf.c`: the program headers; of a program with a loader its path, its header and its program
-/// headers.
-fn of_elf(file: &File, head: &[u8], reads: &mut Vec<usize>, changed_ns: &mut i64) -> Option<()> {
-    let table = program_headers(file, head)?;
-    reads.push(table.len());
-    let loader =
-        table.chunks_exact(PROGRAM_HEADER_BYTES).find(|it| u32_at(it, 0) == Some(PT_INTERP));
-    let Some(loader) = loader else { return Some(()) };
-    let (offset, length) = (u64_at(loader, 8)?, usize::try_from(u64_at(loader, 32)?).ok()?);
-    if !(2..=4096).contains(&length) {
-        return None;
-    }
-    let path = read_up_to(file, offset, length).filter(|it| it.len() == length)?;
-    reads.push(length);
-    let path = Path::new(OsStr::from_bytes(path.strip_suffix(b"\0")?));
-    let loader = open_program(path.is_absolute().then_some(path)?, changed_ns)?;
-    let header = read_up_to(&loader, 0, ELF_HEADER_BYTES)?;
-    reads.push(header.len());
-    reads.push(program_headers(&loader, &header)?.len());
-    Some(())
-}
-
-/// The program headers of a 64-bit file.
-fn program_headers(file: &File, header: &[u8]) -> Option<Vec<u8>> {
-    // Class 64, little-endian.
-    if !header.starts_with(b"\x7fELF\x02\x01") || header.len() < ELF_HEADER_BYTES {
-        return None;
-    }
-    let (each, count) = (usize::from(u16_at(header, 54)?), usize::from(u16_at(header, 56)?));
-    let length = each * count;
-    let is_sound = each == PROGRAM_HEADER_BYTES && (1..=TABLE_BYTES_MAX).contains(&length);
-    let table = read_up_to(file, u64_at(header, 32)?, is_sound.then_some(length)?)?;
-    (table.len() == length).then_some(table)
-}
-
-fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
-    bytes.get(at..)?.first_chunk().map(|it| u16::from_le_bytes(*it))
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
-    bytes.get(at..)?.first_chunk().map(|it| u32::from_le_bytes(*it))
-}
-
-fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
-    bytes.get(at..)?.first_chunk().map(|it| u64::from_le_bytes(*it))
 }
 
 #[cfg(test)]
-mod tests {
-    use std::process::Command;
-
-    use super::*;
-
-    #[test]
-    fn a_script_is_read_once_more_than_its_interpreter() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let script = dir.path().join("script");
-        std::fs::write(&script, "#! /bin/sh -e\n").expect("write it");
-        let (_, of_script) = reads_of(&script).expect("it is there");
-        let (_, of_shell) = reads_of(Path::new("/bin/sh")).expect("it is there");
-        assert_eq!(of_script.first(), Some(&14));
-        assert_eq!(of_script.get(1..), Some(of_shell.as_slice()));
-        assert_eq!((of_shell.len(), of_shell.first()), (5, Some(&256)));
-    }
-
-    #[test]
-    fn what_is_no_program_is_not_described() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let file = dir.path().join("file");
-        for text in ["", "text", "#!", "#!sh\n", "\x7fELF\x02\x01"] {
-            std::fs::write(&file, text).expect("write it");
-            assert_eq!(reads_of(&file), None, "{text:?}");
-        }
-        let fifo = dir.path().join("fifo");
-        let made = Command::new("mkfifo").arg(&fifo).status().expect("it runs");
-        assert!(made.success());
-        assert_eq!(reads_of(&fifo), None);
-        assert_eq!(reads_of(dir.path()), None);
-    }
-}
+mod tests;
