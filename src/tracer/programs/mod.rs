@@ -133,7 +133,7 @@ fn without_dots(path: &Path) -> PathBuf {
 }
 
 /// The first of these files that is there, and what the kernel opens to start it: interpreters, then the loader. True if one of them could not
-/// be read: it is left out, with what it needs, for whatever looks at it may wait as well.
+/// be read. It is left out, with what it needs: a process that looks at it may have to wait.
 pub fn needed_by(first_of: &[PathBuf], patience: &mut Patience<'_>) -> (Vec<PathBuf>, bool) {
     let mut files = Files::new();
     files.read_with_next(first_of.iter().cloned().collect(), patience);

@@ -6,7 +6,7 @@ use crate::sys::patience::testing::{ended_by, endless};
 
 /// The helper, if a test starts this program as one.
 #[test]
-#[ignore = "started by Files::read"]
+#[ignore = "run by a_script_is_read_once_more_than_its_interpreter"]
 fn helper() {
     super::apart::answer().expect("there is a question");
 }
