@@ -1,5 +1,6 @@
 // slow_files DIR FILE: mounts a file system at DIR in which `program` is FILE, executable by everybody. SIGUSR1: from then on it answers
-// nothing more, and takes every question, so that processes wait that cannot be killed. They go on when this process ends.
+// nothing more, and takes every question, so that processes wait that cannot be killed. They go on when this process ends. Says "ready" when
+// it answers.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -38,7 +39,10 @@ static void serve(const struct fuse_in_header *in, const void *body) {
         const struct fuse_init_in *its = body;
         struct fuse_init_out out = {.major = FUSE_KERNEL_VERSION, .max_write = 4096};
         out.minor = its->minor < FUSE_KERNEL_MINOR_VERSION ? its->minor : FUSE_KERNEL_MINOR_VERSION;
-        return answer(in, 0, &out, sizeof out);
+        answer(in, 0, &out, sizeof out);
+        puts("ready");
+        fflush(stdout);
+        return;
     }
     case FUSE_LOOKUP: {
         if (strcmp(body, "program")) return answer(in, -ENOENT, "", 0);
@@ -81,8 +85,6 @@ int main(int argc, char **argv) {
         return 1;
     }
     signal(SIGUSR1, silent);
-    puts("ready");
-    fflush(stdout);
     for (;;) {
         ssize_t got = read(device, in, sizeof in);
         if (got < 0 && errno == ENODEV) return 0;
