@@ -1,10 +1,10 @@
 //! What others on the machine have made to harm a recording by root: what it reads, opens and removes has limits.
 
 use std::fs;
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use nix::sys::fanotify::{EventFFlags, Fanotify, InitFlags, MarkFlags, MaskFlags};
@@ -16,13 +16,15 @@ use support::mounted::Mounted;
 use support::need::Need;
 use support::process::{self, Finished};
 use support::recording::{
-    BINARY, Recording, TIMEOUT, can_record, iotrace, now_ns, record, recorder, wait_until,
+    BINARY, Recording, TIMEOUT, can_record, compile, iotrace, now_ns, record, recorder, wait_until,
 };
 use support::{scratch_dir, text};
 
 mod support;
 
 const UPROBES: Need = Need::KernelFile("/sys/kernel/tracing/uprobe_events");
+
+const SLOW_FILES: Need = Need::KernelFile("/dev/fuse");
 
 /// A user without rights.
 const NOBODY: u32 = 65534;
@@ -175,6 +177,115 @@ fn an_interpreter_that_is_a_fifo_holds_nothing_up() {
     assert_eq!(finished.status.code(), Some(126), "{}", finished.stderr());
 }
 
+/// A file system of a server that can stop to answer, and the file in it.
+struct SlowFiles {
+    server: Child,
+    directory: PathBuf,
+}
+
+impl SlowFiles {
+    fn new(dir: &Path, text: &str) -> Self {
+        let (directory, file) = (dir.join("slow"), dir.join("text"));
+        fs::create_dir(&directory).expect("a directory");
+        fs::write(&file, text).expect("space");
+        let mut server = Command::new(compile("slow_files.c", dir));
+        let server = server.args([&directory, &file]).stdout(Stdio::piped());
+        let mut server = server.spawn().expect("it starts");
+        let mut ready = [0; 6];
+        server.stdout.as_mut().expect("piped").read_exact(&mut ready).expect("it is mounted");
+        Self { server, directory }
+    }
+
+    fn program(&self) -> String {
+        text(&self.directory.join("program")).to_owned()
+    }
+
+    fn pid(&self) -> Pid {
+        Pid::from_raw(self.server.id().cast_signed())
+    }
+}
+
+impl Drop for SlowFiles {
+    fn drop(&mut self) {
+        // Processes that wait for it go on.
+        let _ = self.server.kill();
+        let _ = self.server.wait();
+        let _ = nix::mount::umount2(&self.directory, nix::mount::MntFlags::MNT_DETACH);
+    }
+}
+
+/// Waits so long for the end of a tracer, and no longer for one that waits for the server of a file system; what it has said.
+fn said_within(mut tracer: Child, files: SlowFiles) -> (Option<ExitStatus>, String) {
+    let status = process::wait(&mut tracer, SOON).ok();
+    drop(files);
+    let _ = tracer.kill();
+    let output = tracer.wait_with_output().expect("it ends");
+    (status, String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+/// Fails if the end of a recording waits for a file system that does not answer any more, or if what was not read is not said.
+#[test]
+fn a_file_system_that_stops_to_answer_holds_no_end_up() {
+    if !can_record(&[SLOW_FILES, Need::Program("cc")]) {
+        return;
+    }
+    let dir = scratch_dir("hostile");
+    let files = SlowFiles::new(dir.path(), "#!/bin/sh\nkill -USR1 $1\nexec true\n");
+    let (program, pid) = (files.program(), files.pid().to_string());
+    let out = dir.path().join("out");
+    let mut command = recorder(&out, &["--names", "reader"], &[&program, &pid]);
+    let tracer = command.stderr(Stdio::piped()).spawn().expect("it runs");
+    let (status, said) = said_within(tracer, files);
+    assert_eq!(status.and_then(|it| it.code()), Some(0), "{said}");
+    let reason = format!("; not read: {program} (it took more than 5 s)");
+    assert!(said.contains("audit: equal to /proc/PID/io") && said.contains(&reason), "{said}");
+    let recording = Recording::open(&out.join("traces.iocap"));
+    let unread = &recording.info["unread_programs"];
+    assert_eq!(unread["programs"], 1, "{unread}");
+    assert_eq!(unread["first"][0]["path"], program, "{unread}");
+    // The helper, the programs without a server.
+    assert_eq!(recording.info["audit"]["programs_unknown"], 1, "{}", recording.info["audit"]);
+}
+
+/// True if a process is in an exec whose file system does not answer, or waits for another process that has asked the same: a child of the tracer
+/// that is no helper.
+fn is_in_exec(tracer: &Child) -> bool {
+    let children = format!("/proc/{0}/task/{0}/children", tracer.id());
+    fs::read_to_string(children).unwrap_or_default().split_whitespace().any(|it| {
+        let read = |name: &str| fs::read(format!("/proc/{it}/{name}")).unwrap_or_default();
+        let (wait, is_helper) = (read("wchan"), read("cmdline").ends_with(b"read-headers\0"));
+        !is_helper && [&b"request_wait_answer"[..], b"d_alloc_parallel"].contains(&&wait[..])
+    })
+}
+
+/// Fails if no signal ends a tracer whose program cannot begin, or if it looks at the program's file itself before.
+#[test]
+fn a_program_whose_exec_does_not_end_is_given_up_for_a_signal() {
+    if !can_record(&[SLOW_FILES, UPROBES, Need::Program("cc")]) {
+        return;
+    }
+    for names in ["reader", "uprobe"] {
+        let dir = scratch_dir("hostile");
+        let files = SlowFiles::new(dir.path(), "#!/bin/sh\n");
+        kill(files.pid(), Signal::SIGUSR1).expect("it is ours");
+        let options = ["--source", "tracefs", "--names", names];
+        let mut command = recorder(&dir.path().join("out"), &options, &[&files.program()]);
+        let tracer = command.stderr(Stdio::piped()).spawn().expect("it runs");
+        let until = now_ns() + u64::try_from(SOON.as_nanos()).expect("a minute");
+        while !is_in_exec(&tracer) && now_ns() < until {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let began = is_in_exec(&tracer);
+        kill(Pid::from_raw(tracer.id().cast_signed()), Signal::SIGINT).expect("it runs");
+        let (program, (status, said)) = (files.program(), said_within(tracer, files));
+        assert!(began, "{names}: {said}");
+        let expected = format!("signal 2 came before {program} had begun");
+        assert!(said.contains(&expected), "{names}: {said}");
+        assert_eq!(status.and_then(|it| it.code()), Some(125), "{names}: {said}");
+        assert!(!dir.path().join("out/traces.iocap").exists(), "{names}");
+    }
+}
+
 /// Fails if something else than a file is opened because it is called like a log.
 #[test]
 fn logs_are_files() {
@@ -197,6 +308,16 @@ fn logs_are_files() {
             assert!(said.contains(told) && !finished.status.success(), "{verb:?} {name}: {said}");
         }
     }
+    for (name, told) in [("fifo.iocap", "it is a FIFO"), ("device.iocap", "no regular file")] {
+        let mut command = Command::new(BINARY);
+        command.arg("import").arg(at(name)).arg("-o").arg(at("imported.iocap"));
+        let finished = process::run(&mut command, SOON).expect("it ends");
+        assert!(finished.stderr().contains(told), "{name}: {}", finished.stderr());
+    }
+    // A file of the kernel's own: to open one may do something.
+    let finished = iotrace(&["import", "/proc/self/maps", "-o", text(&at("imported.iocap"))]);
+    assert!(finished.stderr().contains("a file of the kernel's own"), "{}", finished.stderr());
+    assert!(!at("imported.iocap").exists());
     // A pipe of our caller's is one that we may read.
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/logs/v2/attached.iocap");
     let script = format!("cat {} | {BINARY} info /dev/stdin", corpus.display());

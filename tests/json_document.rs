@@ -280,6 +280,8 @@ fn info() {
         "unread.first[].addresses",
         "unread.first[].path",
         "unread.first[].reason",
+        "unread_programs.first[].path",
+        "unread_programs.first[].reason",
     ];
     check_report("info", &[&[]], Schema::default().with(section("## `info --json`")), &never);
 }

@@ -97,6 +97,14 @@ fn a_program_is_started_as_somebody_else() {
         let finished = recorded(&["--as-user", user], &["id"]);
         assert_eq!((finished.stdout(), finished.status.code()), (id.clone(), Some(0)), "{user}");
     }
+    // Users of containers are in no list here.
+    for (user, told) in [
+        ("3999999999", "uid=3999999999 gid=65534(nogroup) groups=65534(nogroup)\n"),
+        ("3999999999:4711", "uid=3999999999 gid=4711 groups=4711\n"),
+    ] {
+        let finished = recorded(&["--as-user", user], &["id"]);
+        assert_eq!(finished.stdout(), told, "{user}: {}", finished.stderr());
+    }
     // They may do no more than they may.
     let finished = recorded(&["--as-user", "games"], &["cat", "/etc/shadow"]);
     assert_eq!(finished.status.code(), Some(1), "{}", finished.stderr());
@@ -203,7 +211,9 @@ fn root_writes_nothing_below_directories_of_others() {
             assert_eq!(fs::read_dir(&made).expect("it is there").count(), 0, "{arguments:?}");
         }
     };
-    refused("owner", "others belongs to user 65534, and root writes nothing below it");
+    let owner = "others belongs to user 65534 (nobody), and root writes nothing below it; choose a directory that only root can exchange, \
+                 such as /var/tmp, or record as that user: --as-user nobody";
+    refused("owner", owner);
     chown(&others, Some(0), Some(0)).expect("taken back");
     fs::set_permissions(&others, fs::Permissions::from_mode(0o777)).expect("ours");
     refused("everybody", "can be written to by everybody");

@@ -204,6 +204,31 @@ fn another_users_program_cannot_type() {
     assert_eq!((code, free.join("owned").exists()), (Some(6), false), "{screen}");
 }
 
+/// Fails if a program of another user is in the session of root's shell: whatever `dev.tty.legacy_tiocsti` says, the kernel may have other ways to
+/// type into the terminal of one's own session.
+#[test]
+fn another_users_program_has_a_session_of_its_own() {
+    if !can_record(&[Need::Program("setsid")]) {
+        return;
+    }
+    let (dir, free) = for_nobody();
+    let tracer = "TRACER --as-user nobody --no-archive -o DIR/trace/ -- cat /proc/self/stat";
+    let mut shell = Shell::new(
+        dir.path(),
+        &format!("{tracer} > DIR/free/stat; cat /proc/self/stat > DIR/free/shell"),
+    );
+    let screen = shell.screen();
+    let status = shell.wait();
+    assert!(status.success(), "{}", screen.join().expect("it reads to the end"));
+    let session = |name: &str| {
+        let stat = fs::read_to_string(free.join(name)).expect("it was written");
+        let numbers: Vec<String> = stat.split(' ').map(str::to_owned).collect();
+        (numbers[0].clone(), numbers[5].clone())
+    };
+    let ((program, its), (_, shells)) = (session("stat"), session("shell"));
+    assert!(its == program && its != shells, "{its} {shells}");
+}
+
 /// Fails if keys of job control do not do to a program of another user what they do to one's own.
 #[test]
 fn another_users_program_is_controlled_by_keys() {

@@ -9,7 +9,7 @@ use crate::capture::format::*;
 use crate::capture::header::{
     Chains, Clock, Counts, Disk, End, Header, Host, Imported, Layout, LoopFile, Others,
     OthersOnDevice, Own, Partition, RequestCount, Ring, RingCounts, Scope, Tracepoint, Unread,
-    UnreadFile,
+    UnreadFile, UnreadProgram, UnreadPrograms,
 };
 use crate::capture::writer::Writer;
 
@@ -330,12 +330,16 @@ fn full_end() -> End {
         rings: vec![RingCounts { ring: 1, read: 1, found: 1, overrun: 1, dropped: 1, left: 1 }],
         foreign_dropped: 1,
         unwritten: 1,
-        warnings: vec![word],
+        warnings: vec![word.clone()],
         own: Own { cpu_ns: 1, call_cost_ns: Some(1) },
         places_not_asked: 1,
         disks: vec![full_disk()],
         unread: Unread { files: 1, addresses: 1, first: vec![unread] },
         others: full_others(),
+        unread_programs: UnreadPrograms {
+            programs: 1,
+            first: vec![UnreadProgram { path: word.clone(), reason: word }],
+        },
     }
 }
 

@@ -284,6 +284,9 @@ pub struct End {
     /// What could not be read to find what addresses of programs are called.
     #[serde(skip_serializing_if = "Unread::is_nothing")]
     pub unread: Unread,
+    /// Files of programs that could not be read to find what the kernel reads to start them.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub unread_programs: UnreadPrograms,
     /// Block requests of other programs and of the kernel's own threads that were counted and not recorded.
     #[serde(skip_serializing_if = "is_zero")]
     pub others: Others,
@@ -367,6 +370,26 @@ pub struct UnreadFile {
     /// Addresses that were to be found in it.
     pub addresses: u64,
     /// Why not, in words.
+    pub reason: String,
+}
+
+/// Files of started programs, and of their interpreters and loaders, that could not be read at the end of the recording.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct UnreadPrograms {
+    /// Number of programs that need such a file.
+    pub programs: u64,
+    /// The first few programs.
+    pub first: Vec<UnreadProgram>,
+}
+
+/// A program whose start is not known because a file could not be read.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct UnreadProgram {
+    /// Its path; bytes that are not printable ASCII as `\xNN`.
+    pub path: String,
+    /// Which file could not be read, if it is another one, and why not, in words.
     pub reason: String,
 }
 

@@ -12,7 +12,7 @@ use super::self_test;
 use super::values::{Cpus, parse_bytes, parse_cpus, parse_duration, parse_size, parse_unwind};
 use crate::sys::perf::Unwind;
 use crate::sys::socket;
-use crate::tracer::{symbols, unwinding, uprobes};
+use crate::tracer::{programs, symbols, unwinding, uprobes};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -75,6 +75,9 @@ pub(super) enum Verb {
     /// The same, to find where the code of programs hands paths to the kernel
     #[command(hide = true, name = uprobes::VERB)]
     FindSites,
+    /// The same, to find what the kernel reads of programs to start them
+    #[command(hide = true, name = programs::VERB)]
+    ReadHeaders,
     /// What doctor tries last
     #[command(hide = true, name = self_test::VERB)]
     SelfTest,
@@ -134,8 +137,8 @@ pub(super) struct CaptureArgs {
     /// Run our threads on these CPUs only (such as 0-3,8); names are read on the CPU of the open all the same
     #[arg(long, value_name = "CPUS", value_parser = parse_cpus)]
     pub(super) own_cpus: Option<Cpus>,
-    /// Start the program as this user (name or number), with the user's groups; the environment stays ours
-    #[arg(long, value_name = "USER", requires = "command")]
+    /// Start the program as this user (name or number), with the user's groups, or with this group first; the environment stays ours
+    #[arg(long, value_name = "USER[:GROUP]", requires = "command")]
     pub(super) as_user: Option<String>,
     /// Stop after this time (10s, 500ms, 2m)
     #[arg(short = 'D', long, value_name = "TIME", value_parser = parse_duration)]

@@ -1,9 +1,27 @@
 //! The line that says whether our totals are those of `/proc/PID/io`.
 
-use crate::analysis::audit::{ProcessAudit, Reasons};
+use crate::analysis::audit::{self, ProcessAudit, Reasons};
+use crate::analysis::totals::Totals;
+use crate::pipeline::Summary;
 
-/// The line.
-pub(super) fn audit_line(audit: &ProcessAudit) -> String {
+/// The line; `None`: there is no accounting to compare with.
+pub(super) fn audit_line(summary: &Summary, totals: &Totals) -> Option<String> {
+    let audit = audit::process(summary, totals)?;
+    let is_unread = audit.reasons.unknown_programs > 0;
+    Some(compared(&audit) + &unread(summary).filter(|_| is_unread).unwrap_or_default())
+}
+
+/// The programs with a file that could not be read, and why.
+fn unread(summary: &Summary) -> Option<String> {
+    let unread = &summary.end.as_ref()?.unread_programs;
+    let first: Vec<String> =
+        unread.first.iter().map(|it| format!("{} ({})", it.path, it.reason)).collect();
+    let more = unread.programs.saturating_sub(first.len() as u64);
+    let more = if more > 0 { format!(", {more} more") } else { String::new() };
+    (!first.is_empty()).then(|| format!("; not read: {}{more}", first.join(", ")))
+}
+
+fn compared(audit: &ProcessAudit) -> String {
     let ProcessAudit { read, write, unwaited, untold, lost, .. } = audit;
     let incomparable = |why: String| format!("audit: not comparable with /proc/PID/io: {why}");
     if *untold > 0 {

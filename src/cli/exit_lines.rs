@@ -8,7 +8,6 @@ use super::convert::{Converted, LogPaths};
 use super::output::Output;
 use super::say;
 use super::values::STACK_BYTES_MAX;
-use crate::analysis::audit;
 use crate::anomaly::{AnomalyKind, ByLink, Ignored, Ledger};
 use crate::capture::fact::Ending;
 use crate::operation::disk;
@@ -64,7 +63,7 @@ pub(super) fn notes(converted: &Converted) -> Vec<String> {
     notes.push(losses(summary));
     notes.extend(others(summary));
     notes.extend(behind(&summary.ledger));
-    notes.extend(audit::process(summary, &converted.totals).map(|it| audit_line(&it)));
+    notes.extend(audit_line(summary, &converted.totals));
     notes.extend(doubts(summary));
     notes.extend(unknown_users(converted.unknown_users));
     notes
@@ -108,7 +107,7 @@ pub(super) fn lines(bytes: u64, converted: &Converted) -> Vec<String> {
     lines.extend(behind(ledger));
     lines.extend(chosen_devices(summary));
     lines.extend(cost(summary));
-    lines.extend(audit::process(summary, &converted.totals).map(|it| audit_line(&it)));
+    lines.extend(audit_line(summary, &converted.totals));
     lines.extend(doubts(summary));
     lines
 }

@@ -162,6 +162,7 @@ fn doubts(summary: &Summary) -> Map<String, Value> {
         ("foreign_dropped", json!(end.map(|it| it.foreign_dropped))),
         ("unwritten", json!(end.map(|it| it.unwritten))),
         ("unread", json!(end.map(|it| &it.unread))),
+        ("unread_programs", json!(end.map(|it| &it.unread_programs))),
         ("user_stacks", user_stacks(&summary.ways)),
         ("imbalances", json!(ledger.imbalances())),
     ])

@@ -43,7 +43,7 @@ use clap::Parser;
 
 use crate::sys::{helper, limits};
 use crate::text::escape;
-use crate::tracer::{symbols, unwinding, uprobes};
+use crate::tracer::{programs, symbols, unwinding, uprobes};
 use args::{Args, Verb};
 use error::CliError;
 
@@ -85,6 +85,7 @@ pub fn main() -> ExitCode {
         Some(Verb::List) => events::run(),
         Some(Verb::NameFunctions) => answer(symbols::apart::answer),
         Some(Verb::FindSites) => answer(uprobes::apart::answer),
+        Some(Verb::ReadHeaders) => answer(programs::apart::answer),
         Some(Verb::UnwindStacks) => answer(unwinding::apart::answer),
         Some(Verb::SelfTest) => self_test::run(),
         Some(Verb::SelfTestWork { file }) => self_test::work(&file),

@@ -15,7 +15,7 @@ use crate::replayer::originals::Originals;
 
 /// `replay init`.
 pub(super) fn run(args: &InitArgs) -> Result<ExitCode, CliError> {
-    let user = args.user.as_deref().map(|it| user::named("--user", it, "do a replay"));
+    let user = args.user.as_deref().map(|it| user::listed("--user", it, "do a replay"));
     let user = user.transpose()?;
     let (reader, index) = open(&args.plan)?;
     let before = reader.files(&index).map_err(|it| damaged(&args.plan, &it))?;

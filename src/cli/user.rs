@@ -10,5 +10,21 @@ pub(super) fn named(option: &str, word: &str, what: &str) -> Result<Identity, Cl
         return Err(wrong(format!("only root can {what} as somebody else")));
     }
     let found = Identity::find(word).map_err(|it| wrong(it.to_string()))?;
-    found.ok_or_else(|| wrong("there is no such user; see: getent passwd".into()))
+    found.ok_or_else(|| {
+        wrong(
+            "there is no such user or group; see: getent passwd; a number needs no entry: UID:GID"
+                .into(),
+        )
+    })
+}
+
+/// The same, of users whom a later command finds again by number alone.
+pub(super) fn listed(option: &str, word: &str, what: &str) -> Result<Identity, CliError> {
+    let found = named(option, word, what)?;
+    match Identity::of_number(found.user()) {
+        Ok(Some(listed)) if listed == found => Ok(found),
+        _ => Err(CliError::Usage(format!(
+            "{option} {word}: this needs a user of the list, with the user's own group; see: getent passwd"
+        ))),
+    }
 }

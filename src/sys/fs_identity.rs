@@ -115,7 +115,7 @@ mod tests {
     /// Fails if a thread with another identity makes files of root's, opens what only root may, or does not get its own back.
     #[test]
     fn roots_rights_are_away_and_come_back() {
-        if !geteuid().is_root() {
+        if !crate::sys::need::root() {
             return;
         }
         let dir = tempfile::tempdir().expect("a directory");

@@ -327,6 +327,7 @@ pub fn copy_in_memory(file: &mut File, bytes_max: u64) -> io::Result<Option<(Fil
 
 #[cfg(test)]
 mod tests {
+    use super::super::need;
     use super::super::patience::testing::{ended_by, endless};
     use super::*;
 
@@ -457,11 +458,8 @@ mod tests {
     }
 
     #[test]
-    #[expect(clippy::print_stdout, reason = "a skipped test says so")]
     fn it_has_no_rights() {
-        if !geteuid().is_root() {
-            assert_ne!(std::env::var("CI").as_deref(), Ok("true"), "CI is root");
-            println!("skipped: not root, so there are no rights to be given up");
+        if !need::root() {
             return;
         }
         let can = [true, false, false, false, false, false, false];

@@ -22,6 +22,8 @@ pub mod instance;
 pub mod kept_formats;
 pub mod limits;
 pub mod mounts;
+#[cfg(test)]
+pub mod need;
 pub mod output_dir;
 pub mod output_path;
 pub mod patience;

@@ -104,6 +104,10 @@ fn line(mount: &MountInfo) -> Option<String> {
     if mount.majmin.starts_with("0:") {
         // btrfs: its own number is no device, but what it was mounted from is.
         let from = mount.mount_source.as_deref().filter(|it| it.starts_with("/dev/"))?;
+        // Users may mount these, and call what they mount from as they like.
+        if mount.fs_type.split('.').next() == Some("fuse") {
+            return None;
+        }
         let node = fs::metadata(from).ok()?;
         let is_block = node.file_type().is_block_device();
         return is_block.then(|| format!("{} -\n", number(node.rdev())));
@@ -133,6 +137,26 @@ mod tests {
         check("/mnt/a\\040b\\134c\\011", "/mnt/a b\\c\t");
         check("/mnt/a\\04", "/mnt/a\\04");
         check("/mnt/\\", "/mnt/\\");
+    }
+
+    /// Fails if a user says of a device, by the name of what is mounted, how its events count.
+    #[test]
+    fn users_say_nothing_of_devices() {
+        let Some(device) = fs::read_dir("/dev")
+            .expect("it is there")
+            .flatten()
+            .find(|it| it.file_type().is_ok_and(|it| it.is_block_device()))
+        else {
+            return;
+        };
+        let device = device.path().display().to_string();
+        let of = |kind: &str| {
+            let text = format!("40 1 0:50 / /mnt rw - {kind} {device} rw\n");
+            let mounts = MountInfos::from_buf_read(text.as_bytes()).expect("a line");
+            mounts.0.first().and_then(line)
+        };
+        assert!(of("btrfs").is_some_and(|it| it.ends_with(" -\n")));
+        assert_eq!((of("fuse"), of("fuse.sshfs")), (None, None));
     }
 
     #[test]

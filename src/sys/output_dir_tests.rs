@@ -2,6 +2,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 
 use super::*;
+use crate::sys::need;
 
 /// A user without rights.
 const OTHER: u32 = 65534;
@@ -21,7 +22,7 @@ fn mode(path: &Path, mode: u32) {
 /// Fails if root writes where another user can exchange a step of the path.
 #[test]
 fn steps_of_other_users_are_refused() {
-    if !geteuid().is_root() {
+    if !need::root() {
         return;
     }
     let dir = tempfile::tempdir().expect("a directory");
@@ -30,12 +31,19 @@ fn steps_of_other_users_are_refused() {
     let open = || OutputDirectory::open(&below, &Users::none());
     open().expect("all of it is root's");
     chown(&above, Some(OTHER), None).expect("given away");
-    assert!(refused(&below).contains("above belongs to user 65534, and root writes nothing"));
+    assert!(refused(&below).contains("above belongs to user 65534 "));
+    let said = refused(&below);
+    assert!(said.contains("and root writes nothing below it"), "{said}");
+    assert!(said.contains("such as /var/tmp, or record as that user: --as-user "), "{said}");
     chown(&above, Some(0), Some(OTHER)).expect("taken back");
     for (wanted, why) in [(0o777, "by everybody"), (0o775, "by group 65534")] {
         mode(&above, wanted);
-        assert!(refused(&below).contains(why));
+        assert!(refused(&below).contains(why) && !refused(&below).contains("--as-user"));
     }
+    // A user in no list.
+    chown(&above, Some(3_999_999_999), None).expect("given away");
+    assert!(refused(&below).ends_with("--as-user 3999999999"), "{}", refused(&below));
+    chown(&above, Some(0), None).expect("taken back");
     // Like `/tmp`: what is in it is its owner's.
     mode(&above, 0o1777);
     open().expect("nobody else can exchange it");
@@ -52,10 +60,39 @@ fn steps_of_other_users_are_refused() {
     assert!(refused(&above.join("link")).contains("link belongs to user 65534"));
 }
 
+/// Fails if a user may not write where root's rights end on the way, as on a file server that takes root for nobody.
+#[test]
+fn where_root_may_not_go_the_user_writes() {
+    if !need::root() {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    mode(dir.path(), 0o755);
+    let (middle, own) = (dir.path().join("middle"), dir.path().join("middle/own"));
+    fs::create_dir_all(&own).expect("space");
+    chown(&own, Some(OTHER), Some(OTHER)).expect("given away");
+    chown(&middle, Some(0), Some(OTHER)).expect("ours");
+    // Its owner may not go there, the group may.
+    mode(&middle, 0o050);
+    for capability in [caps::Capability::CAP_DAC_OVERRIDE, caps::Capability::CAP_DAC_READ_SEARCH] {
+        // Of this thread only, which ends with the test.
+        caps::drop(None, caps::CapSet::Effective, capability).expect("less is allowed");
+        caps::drop(None, caps::CapSet::Permitted, capability).expect("less is allowed");
+    }
+    let other = Identity::of_number(OTHER).expect("a list of users").expect("nobody");
+    let users = Users { caller: Some(FsIdentity::of(&other)), program: None };
+    assert!(OutputDirectory::open(&own, &Users::none()).is_err(), "root goes there");
+    let held = OutputDirectory::open(&own, &users).expect("the user goes there");
+    let made = held.create(OsStr::new("file")).expect("its own");
+    assert_eq!(made.metadata().expect("it is open").uid(), OTHER);
+    drop((made, held));
+    mode(&middle, 0o700);
+}
+
 /// Fails if files in a user's directory are root's, or if root's rights help to make them.
 #[test]
 fn in_a_users_directory_that_user_writes() {
-    if !geteuid().is_root() {
+    if !need::root() {
         return;
     }
     let dir = tempfile::tempdir().expect("a directory");
@@ -120,7 +157,7 @@ fn what_was_there_stays() {
 /// Fails if root's rights remove something below a directory that was given to another user.
 #[test]
 fn below_a_users_directory_that_user_removes() {
-    if !geteuid().is_root() {
+    if !need::root() {
         return;
     }
     let dir = tempfile::tempdir().expect("a directory");
@@ -138,6 +175,27 @@ fn below_a_users_directory_that_user_removes() {
     fs::write(roots.join("file"), "").expect("root may");
     assert!(parent.remove(OsStr::new("exchanged")).is_err());
     assert!(roots.join("file").exists());
+}
+
+/// Fails if what is removed goes on in another file system that was mounted there.
+#[test]
+fn what_is_mounted_there_stays() {
+    use nix::mount::{MntFlags, MsFlags, mount, umount2};
+
+    if !need::root() {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let parent = OutputDirectory::open(dir.path(), &Users::none()).expect("root's own");
+    let inside = dir.path().join("removed/inside");
+    fs::create_dir_all(&inside).expect("space");
+    mount(Some("none"), &inside, Some("tmpfs"), MsFlags::empty(), None::<&str>).expect("root may");
+    fs::write(inside.join("file"), "").expect("space");
+    let removed = parent.remove(OsStr::new("removed"));
+    let stays = inside.join("file").exists();
+    umount2(&inside, MntFlags::MNT_DETACH).expect("ours");
+    assert_eq!(removed.expect_err("something is mounted").kind(), io::ErrorKind::CrossesDevices);
+    assert!(stays);
 }
 
 /// Fails if lines are added to a file that has another name, too, or if a FIFO holds its writer up.

@@ -21,8 +21,13 @@ use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, OFlag, openat, readlinkat};
 use nix::sys::stat::{FileStat, Mode, fstat};
 
+use super::user::name_of;
+
 /// Symbolic links on one path, as the kernel has it (`MAXSYMLINKS`, include/linux/namei.h).
 const LINKS_MAX: u32 = 40;
+
+/// Where root may write on most machines.
+const PLACES: [&str; 3] = ["/var/tmp", "/tmp", "/root"];
 
 /// A directory is held, and nothing in it read.
 const HOLD: OFlag = OFlag::O_PATH.union(OFlag::O_CLOEXEC);
@@ -32,16 +37,23 @@ const HOLD: OFlag = OFlag::O_PATH.union(OFlag::O_CLOEXEC);
 struct Refused {
     step: PathBuf,
     why: String,
+    /// The user whose directory it is, if that is not root.
+    owner: Option<u32>,
 }
 
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} {}, and root writes nothing below it; choose another directory, or record as that user: --as-user",
-            self.step.display(),
-            self.why
-        )
+        let Self { step, why, owner } = self;
+        write!(f, "{} {why}, and root writes nothing below it; choose ", step.display())?;
+        match PLACES.iter().find(|it| open_checked(Path::new(it)).is_ok()) {
+            Some(place) => write!(f, "a directory that only root can exchange, such as {place}")?,
+            None => f.write_str("a directory that only root can exchange")?,
+        }
+        let named = |it: u32| name_of(it).unwrap_or_else(|| it.to_string());
+        match owner {
+            Some(user) => write!(f, ", or record as that user: --as-user {}", named(*user)),
+            None => Ok(()),
+        }
     }
 }
 
@@ -127,7 +139,7 @@ impl Step {
                 .then(|| "can be written to by users in its access list".into())
         };
         match writers.filter(|_| found.st_mode & libc::S_ISVTX == 0) {
-            Some(why) => Err(self.refused(why)),
+            Some(why) => Err(self.refused(why, None)),
             None => Ok(()),
         }
     }
@@ -136,16 +148,17 @@ impl Step {
         if found.st_uid == 0 || is_outside(found.st_uid) {
             return Ok(());
         }
-        Err(self.refused(format!("belongs to user {}", found.st_uid)))
+        let name = name_of(found.st_uid).map_or(String::new(), |it| format!(" ({it})"));
+        Err(self.refused(format!("belongs to user {}{name}", found.st_uid), Some(found.st_uid)))
     }
 
-    fn refused(&self, why: String) -> io::Error {
+    fn refused(&self, why: String, owner: Option<u32>) -> io::Error {
         let step = if self.shown == Path::new(".") {
             std::env::current_dir().unwrap_or_else(|_| self.shown.clone())
         } else {
             self.shown.strip_prefix("./").map_or_else(|_| self.shown.clone(), Path::to_owned)
         };
-        io::Error::new(io::ErrorKind::PermissionDenied, Refused { step, why })
+        io::Error::new(io::ErrorKind::PermissionDenied, Refused { step, why, owner })
     }
 }
 

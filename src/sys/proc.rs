@@ -10,7 +10,7 @@ use super::clock;
 use super::spawn::same_open_file;
 use crate::capture::fact::{Fact, Text};
 use crate::capture::header::Host;
-use crate::units::{Fd, Pid, Tid};
+use crate::units::{Fd, KernelTime, Pid, Tid};
 
 /// The machine.
 pub fn host() -> Host {
@@ -220,11 +220,17 @@ pub fn descriptors(pid: Pid) -> Vec<Descriptor> {
     all.filter_map(|it| descriptor(pid, Fd(it))).collect()
 }
 
+/// What is read of what the kernel says of a descriptor, in bytes: flags and position come first. What comes behind (locks, watches) has no limit.
+const FDINFO_BYTES_MAX: u64 = 4096;
+
 /// A descriptor's flags and position, as a fact with the times between which they held.
 pub fn descriptor_fact(descriptor: &Descriptor, shared: bool) -> Option<Fact> {
     let Descriptor { pid, fd, link } = descriptor;
     let begin = clock::now();
-    let text = fs::read_to_string(format!("/proc/{pid}/fdinfo/{fd}")).ok()?;
+    let mut text = Vec::new();
+    let file = File::open(format!("/proc/{pid}/fdinfo/{fd}")).ok()?;
+    file.take(FDINFO_BYTES_MAX).read_to_end(&mut text).ok()?;
+    let text = String::from_utf8_lossy(&text);
     // The name again: the descriptor may have been used for another file meanwhile.
     let link_after =
         fs::read_link(format!("/proc/{pid}/fd/{fd}")).ok()?.into_os_string().into_vec();
@@ -249,29 +255,49 @@ pub fn descriptor_fact(descriptor: &Descriptor, shared: bool) -> Option<Fact> {
     })
 }
 
-/// Facts about the open descriptors of `tree`; `everybody` is all processes that could share one of them.
-pub fn descriptor_facts(tree: &[Pid], everybody: &[Pid]) -> Vec<Fact> {
+/// Facts about the open descriptors of `tree`, until then; `everybody` is all processes that could share one of them. How many descriptors,
+/// or processes with some, were not looked at.
+pub fn descriptor_facts(tree: &[Pid], everybody: &[Pid], until: KernelTime) -> (Vec<Fact>, u64) {
     let mut by_link: HashMap<Vec<u8>, Vec<(i32, i32)>> = HashMap::new();
     let mut wanted = Vec::new();
+    let mut left_out = 0;
     for &pid in everybody {
+        let is_wanted = tree.contains(&pid);
+        if clock::now() >= until {
+            left_out += u64::from(is_wanted);
+            continue;
+        }
         for descriptor in descriptors(pid) {
             // Only what has a path has a position worth following.
             if descriptor.link.starts_with(b"/") {
                 by_link.entry(descriptor.link.clone()).or_default().push((pid.0, descriptor.fd.0));
             }
-            if tree.contains(&pid) {
+            if is_wanted {
                 wanted.push(descriptor);
             }
         }
     }
-    wanted.iter().filter_map(|it| descriptor_fact(it, is_shared(it, &by_link))).collect()
+    let mut facts = Vec::new();
+    for descriptor in &wanted {
+        if clock::now() >= until {
+            left_out += 1;
+            continue;
+        }
+        facts.extend(descriptor_fact(descriptor, is_shared(descriptor, &by_link)));
+    }
+    (facts, left_out)
 }
+
+/// Descriptors of one path that are compared with each other. A program may have any number of them.
+const COMPARED_MAX: usize = 256;
 
 /// True if another descriptor, of this process or another, has the same open file, or may have.
 fn is_shared(descriptor: &Descriptor, by_link: &HashMap<Vec<u8>, Vec<(i32, i32)>>) -> bool {
     let this = (descriptor.pid.0, descriptor.fd.0);
     let others = by_link.get(&descriptor.link).map(Vec::as_slice).unwrap_or_default();
-    others.iter().any(|&other| other != this && same_open_file(this, other).unwrap_or(true))
+    let is_same =
+        |other: &(i32, i32)| *other != this && same_open_file(this, *other).unwrap_or(true);
+    others.len() > COMPARED_MAX || others.iter().any(is_same)
 }
 
 /// The entries of a directory that are numbers.
@@ -281,4 +307,36 @@ fn numbers_in(directory: &Path) -> Vec<i32> {
         entries.flatten().filter_map(|it| it.file_name().to_str()?.parse().ok()).collect();
     numbers.sort_unstable();
     numbers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Fails if a process with many descriptors holds its reader up: all of one path were compared with each other.
+    #[test]
+    fn descriptors_are_looked_at_within_bounds() {
+        let own = [Pid(std::process::id().cast_signed())];
+        let path = "/proc/self/limits";
+        let open = |count: usize| -> Vec<File> {
+            (0..count).map(|_| File::open(path).expect("it is there")).collect()
+        };
+        let shared = || {
+            let (facts, left_out) = descriptor_facts(&own, &own, KernelTime(u64::MAX));
+            assert_eq!(left_out, 0);
+            let its = facts.iter().filter_map(|it| match it {
+                Fact::Fd { link, shared, .. } if link.ends_with(b"/limits") => Some(*shared),
+                _ => None,
+            });
+            its.collect::<Vec<bool>>()
+        };
+        let few = open(2);
+        assert_eq!(shared(), [false; 2]);
+        let many = open(COMPARED_MAX);
+        assert_eq!(shared(), [true; COMPARED_MAX + 2]);
+        drop((few, many));
+        assert!(
+            matches!(descriptor_facts(&own, &own, KernelTime(0)), (facts, 1) if facts.is_empty())
+        );
+    }
 }

@@ -122,6 +122,20 @@ mod tests {
         assert!(!is_opened("maps", true) && open_named(&at("maps")).is_err());
     }
 
+    /// Fails if a FIFO whose name is gone is taken for a pipe that our caller has made: to open one waits for its other end.
+    #[test]
+    fn a_fifo_without_its_name_is_no_pipe() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("fifo");
+        nix::unistd::mkfifo(&path, Mode::S_IRWXU).expect("a FIFO");
+        // With both ends open the test does not wait, whatever is done.
+        let both = OpenOptions::new().read(true).write(true).open(&path).expect("it is ours");
+        std::fs::remove_file(&path).expect("it is ours");
+        assert!(open_named(&own_path(&both)).is_err());
+        let (end, _other) = nix::unistd::pipe().expect("a pipe");
+        open_named(&own_path(&File::from(end))).expect("our caller has made it");
+    }
+
     /// Fails if a link is followed anywhere on the way, or if a FIFO or a device is more than found.
     #[test]
     fn links_on_the_way_are_not_followed() {

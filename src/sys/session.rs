@@ -77,3 +77,23 @@ fn to_group(signal: libc::c_int) {
     // SAFETY: plain numbers. The group may have ended; then there is nothing to pass on.
     unsafe { libc::kill(-group, signal) };
 }
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// As [`pass_on`], without handlers.
+    pub(in super::super) fn set_group(group: i32) {
+        // ORDERING: one thread uses it.
+        GROUP.store(group, Ordering::Relaxed);
+    }
+
+    pub(in super::super) fn group() -> i32 {
+        // ORDERING: one thread uses it.
+        GROUP.load(Ordering::Relaxed)
+    }
+
+    pub(in super::super) fn send(signal: i32) {
+        to_group(signal);
+    }
+}

@@ -13,10 +13,15 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::wait::{WaitPidFlag, WaitStatus};
 use nix::unistd::{ForkResult, Pid, fork, pipe2};
 
+use super::patience::Patience;
 use super::user::Identity;
-use super::{limits, session};
+use super::{clock, limits, session};
+
+/// How long it may take the kernel to end a killed child, ns. One whose file system does not answer is left.
+const END_NS: u64 = 1_000_000_000;
 
 /// The program, forked but not yet started.
 #[derive(Debug)]
@@ -33,6 +38,21 @@ pub struct Held {
 pub struct Running {
     pid: Pid,
     is_apart: bool,
+}
+
+/// Why the program does not run.
+#[derive(Debug)]
+pub enum StartError {
+    /// As `execve(2)` says it.
+    Failed(io::Error),
+    /// This signal came to the tracer before the exec had ended; the child was killed.
+    Interrupted(i32),
+}
+
+impl From<io::Error> for StartError {
+    fn from(error: io::Error) -> Self {
+        Self::Failed(error)
+    }
 }
 
 /// How it ended.
@@ -165,13 +185,20 @@ impl Held {
         self.user
     }
 
-    /// Lets it go.
+    /// Lets it go, and waits until its exec has ended or a signal has come: an exec takes as long as the file system of the program takes to
+    /// answer.
     ///
     /// # Errors
     ///
-    /// Why the program could not be executed, as `execve(2)` says it.
-    pub fn start(mut self) -> io::Result<Running> {
+    /// [`StartError`].
+    pub fn start(mut self, patience: &mut Patience<'_>) -> Result<Running, StartError> {
         self.go.write_all(b"g")?;
+        while !self.has_answered(patience.fd()) {
+            if patience.is_over() {
+                self.kill();
+                return Err(StartError::Interrupted(patience.ended_by().unwrap_or(0)));
+            }
+        }
         let mut answer = [0; 4];
         // The pipe closes by itself when the exec succeeds.
         match self.failure.read_exact(&mut answer) {
@@ -181,11 +208,36 @@ impl Held {
                 }
                 Ok(Running { pid: self.pid, is_apart: self.is_apart })
             }
-            Err(error) => Err(error),
+            Err(error) => Err(error.into()),
             Ok(()) => {
                 let _ = nix::sys::wait::waitpid(self.pid, None);
-                Err(io::Error::from_raw_os_error(i32::from_le_bytes(answer)))
+                Err(io::Error::from_raw_os_error(i32::from_le_bytes(answer)).into())
             }
+        }
+    }
+
+    /// Waits until the child has said something or closed its pipe, or the other descriptor is readable. True: the child has.
+    fn has_answered(&self, other: Option<BorrowedFd<'_>>) -> bool {
+        let mut fds = vec![PollFd::new(self.failure.as_fd(), PollFlags::POLLIN)];
+        fds.extend(other.map(|it| PollFd::new(it, PollFlags::POLLIN)));
+        // An interrupted wait is as good as any: the caller looks again.
+        let _ = poll(&mut fds, PollTimeout::NONE);
+        fds.first().is_some_and(|it| it.any().unwrap_or(false))
+    }
+
+    /// Ends the child. One that waits for a file system that does not answer ends when that does, and is not waited for.
+    fn kill(&self) {
+        let end = process_fd(self.pid.as_raw());
+        // It may have ended at this moment.
+        let _ = send_signal(self.pid.as_raw(), libc::SIGKILL);
+        let until = clock::now().0.saturating_add(END_NS);
+        while let Ok(end) = &end {
+            let has_ended = nix::sys::wait::waitpid(self.pid, Some(WaitPidFlag::WNOHANG));
+            let left = until.saturating_sub(clock::now().0) / 1_000_000;
+            if left == 0 || !matches!(has_ended, Ok(WaitStatus::StillAlive)) {
+                return;
+            }
+            wait_readable(end.as_fd(), u16::try_from(left).unwrap_or(u16::MAX));
         }
     }
 
@@ -323,5 +375,31 @@ pub fn same_open_file(first: (i32, i32), second: (i32, i32)) -> Option<bool> {
         0 => Some(true),
         1..=3 => Some(false),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::CommandExt;
+    use std::process::Command;
+
+    use super::*;
+
+    /// Fails if a signal goes on to the process group of a program that has ended: its number may be another one's.
+    #[test]
+    fn no_signal_goes_to_a_group_whose_program_has_ended() {
+        let sleep = || Command::new("sleep").arg("600").process_group(0).spawn().expect("it runs");
+        let pid = |it: &std::process::Child| Pid::from_raw(it.id().cast_signed());
+        let (first, mut second) = (sleep(), sleep());
+        let running = Running { pid: pid(&first), is_apart: true };
+        session::tests::set_group(pid(&first).as_raw());
+        session::tests::send(libc::SIGTERM);
+        assert_eq!(running.reap().expect("it is a child"), Ended::Killed(libc::SIGTERM));
+        assert_eq!(session::tests::group(), 0);
+        session::tests::send(libc::SIGTERM);
+        // A signal would be there before the next call.
+        assert!(second.try_wait().expect("it is a child").is_none());
+        second.kill().expect("it is a child");
+        second.wait().expect("it ends");
     }
 }

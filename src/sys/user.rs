@@ -4,9 +4,22 @@ use std::ffi::CString;
 use std::io;
 
 use nix::unistd::{
-    Gid, Uid, User, getegid, geteuid, getgrouplist, getresgid, getresuid, setegid, seteuid,
+    Gid, Group, Uid, User, getegid, geteuid, getgrouplist, getresgid, getresuid, setegid, seteuid,
     setgroups, setresgid, setresuid,
 };
+
+/// The group of users that are in no list: `nogroup`, wherever groups have the usual numbers. It gives no rights.
+const NO_GROUP: u32 = 65534;
+
+/// A number of a user or group; all ones is none (`setresuid(2)` takes it for no change).
+fn number(word: &str) -> Option<u32> {
+    word.parse().ok().filter(|it| *it != u32::MAX)
+}
+
+/// The name of a user, if there is one in the list.
+pub(super) fn name_of(user: u32) -> Option<String> {
+    User::from_uid(Uid::from_raw(user)).ok().flatten().map(|it| it.name)
+}
 
 /// A user, with all groups (initgroups(3)).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,17 +31,39 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// By name or number; `None`: nobody is called so.
+    /// USER or USER:GROUP, by names or numbers (as `--userspec` of `chroot` has them); `None`: no user or group is called so. A number is taken
+    /// although no user or group has it. Such a user has no groups but the one that is given, or [`NO_GROUP`].
     ///
     /// # Errors
     ///
-    /// Those of `getpwnam_r(3)`, `getpwuid_r(3)` and `getgrouplist(3)`.
+    /// Those of `getpwnam_r(3)`, `getpwuid_r(3)`, `getgrnam_r(3)` and `getgrouplist(3)`.
     pub fn find(word: &str) -> io::Result<Option<Self>> {
-        let found = match (User::from_name(word)?, word.parse()) {
-            (None, Ok(number)) => User::from_uid(Uid::from_raw(number))?,
+        let (user, group) = word.split_once(':').map_or((word, None), |it| (it.0, Some(it.1)));
+        let group = match group {
+            None => None,
+            Some(word) => match (Group::from_name(word)?.map(|it| it.gid), number(word)) {
+                (None, None) => return Ok(None),
+                (None, Some(number)) => Some(Gid::from_raw(number)),
+                (named, _) => named,
+            },
+        };
+        let found = match (User::from_name(user)?, number(user)) {
+            (None, None) => return Ok(None),
+            (None, Some(number)) => User::from_uid(Uid::from_raw(number))?,
             (named, _) => named,
         };
-        found.map(Self::of).transpose()
+        if let Some(found) = found {
+            let gid = group.unwrap_or(found.gid);
+            return Self::of(User { gid, ..found }).map(Some);
+        }
+        let group = group.unwrap_or(Gid::from_raw(NO_GROUP));
+        let of_number = |it| Self {
+            name: user.to_owned(),
+            user: Uid::from_raw(it),
+            group,
+            groups: vec![group],
+        };
+        Ok(number(user).map(of_number))
     }
 
     /// By number; `None`: nobody has it.
@@ -115,6 +150,20 @@ pub fn end() -> nix::Result<()> {
 mod tests {
     use super::*;
 
+    /// Fails if a user of a container, who is in no list here, is not taken, or has more groups than were given.
+    #[test]
+    fn numbers_need_no_entry() {
+        let of = |word: &str| {
+            let found = Identity::find(word).expect("a list of users").expect("a number");
+            (found.user(), found.group(), found.groups())
+        };
+        assert_eq!(of("3999999999"), (3_999_999_999, 65534, vec![65534]));
+        assert_eq!(of("3999999999:4711"), (3_999_999_999, 4711, vec![4711]));
+        assert_eq!(of("3999999999:root"), (3_999_999_999, 0, vec![0]));
+        let (user, group, groups) = of("root:4711");
+        assert_eq!((user, group, groups.contains(&4711)), (0, 4711, true));
+    }
+
     #[test]
     fn users_are_found_by_name_and_number() {
         let root = Identity::find("root").expect("a list of users").expect("root");
@@ -122,8 +171,8 @@ mod tests {
         assert_eq!(Identity::of_number(0).expect("a list of users").as_ref(), Some(&root));
         assert_eq!(root.name(), "root");
         assert_eq!(Identity::find("0").expect("a list of users"), Some(root));
-        for nobody in ["no such user", "", "4294967294"] {
-            assert_eq!(Identity::find(nobody).expect("a list of users"), None, "{nobody}");
+        for none in ["no such user", "", "4294967295", "-1", "0:no such group", "0:", ":0"] {
+            assert_eq!(Identity::find(none).expect("a list of users"), None, "{none}");
         }
     }
 }

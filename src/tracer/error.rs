@@ -107,6 +107,16 @@ pub enum TracerError {
         /// The kernel's answer.
         source: io::Error,
     },
+    /// A signal came while the program was being started.
+    #[error(
+        "signal {signal} came before {program} had begun: its exec had not ended (does its file system answer?); nothing was recorded"
+    )]
+    NotStarted {
+        /// The program.
+        program: String,
+        /// The signal.
+        signal: i32,
+    },
     /// The log could not be written.
     #[error("cannot write {path}: {source}{help}")]
     Log {

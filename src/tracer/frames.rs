@@ -14,6 +14,7 @@ use super::source::{Books, Described, Source};
 use crate::capture::format::FrameKind;
 use crate::capture::header::{
     self, Clock, Counts, Disk, End, Header, Host, Others, Own, Ring, RingCounts, Scope, Unread,
+    UnreadPrograms,
 };
 use crate::capture::writer::Writer;
 use crate::sys::perf::{Functions, Unwind};
@@ -149,5 +150,6 @@ pub(super) fn end_frame(
         disks: Vec::new(),
         unread: Unread::default(),
         others: Others::default(),
+        unread_programs: UnreadPrograms::default(),
     }
 }

@@ -19,7 +19,7 @@ use super::sieve::{Mark, Sieve};
 use super::tree::Tree;
 use super::unwinding;
 use crate::capture::fact::{Fact, FactsFrame};
-use crate::capture::header::{Others, Unread};
+use crate::capture::header::{Others, Unread, UnreadPrograms};
 use crate::capture::writer::{DataFrame, Writer};
 use crate::event::decode::common_type;
 use crate::record::abi::HEADER_BYTES;
@@ -111,11 +111,16 @@ impl Counted {
         not_asked
     }
 
-    /// Finds what the kernel read to start the programs that were seen, and writes it.
-    pub fn write_programs(&mut self, writer: &mut Writer<File>, patience: &mut Patience<'_>) {
+    /// Finds what the kernel read to start the programs that were seen, and writes it. The programs with a file that could not be read.
+    pub fn write_programs(
+        &mut self,
+        writer: &mut Writer<File>,
+        patience: &mut Patience<'_>,
+    ) -> UnreadPrograms {
         let programs = self.programs.take();
-        let facts = programs.map(|it| it.describe(patience)).unwrap_or_default();
+        let (facts, unread) = programs.map(|it| it.describe(patience)).unwrap_or_default();
         self.write_last(&facts, writer);
+        unread
     }
 
     /// Names the addresses of chains, and writes it. What is to be said of those without a name, and what could not be read.

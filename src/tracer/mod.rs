@@ -38,7 +38,7 @@ mod pieces;
 pub mod plan;
 mod privileges;
 pub mod probes;
-mod programs;
+pub mod programs;
 mod queued;
 pub mod session;
 mod sieve;

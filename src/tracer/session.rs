@@ -38,7 +38,7 @@ use crate::record::{self, Layout};
 use crate::sys::mounts::{self, MountWatch};
 use crate::sys::patience::{Interrupts, Launched, Patience};
 use crate::sys::perf::PerfEvent;
-use crate::sys::spawn::{Ended, Held, Running};
+use crate::sys::spawn::{Ended, Held, Running, StartError};
 use crate::sys::tracefs::Tracefs;
 use crate::sys::{capabilities, clock, disks, limits, proc, thread};
 use crate::units::{Pid, Tid};
@@ -110,15 +110,19 @@ pub fn record(
             return Err(error);
         }
     };
-    match held.map(Held::start).transpose() {
+    let mut patience = Patience::before(interrupts);
+    match held.map(|it| it.start(&mut patience)).transpose() {
         Ok(program) => {
             let reason = session.watch(options, ends, program.as_ref(), interrupts);
             session.finish(reason, program, interrupts)
         }
-        Err(source) => {
+        Err(error) => {
             let program = options.command.first().cloned().unwrap_or_default();
             session.abandon(interrupts);
-            Err(TracerError::Program { program, source })
+            Err(match error {
+                StartError::Failed(source) => TracerError::Program { program, source },
+                StartError::Interrupted(signal) => TracerError::NotStarted { program, signal },
+            })
         }
     }
 }
@@ -223,7 +227,7 @@ impl Session {
         // The same: who mounts something meanwhile is heard.
         let mounts = options.extents.then(MountWatch::new).transpose();
         let mounts = mounts.map_err(TracerError::system("watch what is mounted"))?;
-        take_snapshot(options, names, tree, &threads.to_log, &own_name)?;
+        warnings.extend(take_snapshot(options, names, tree, &threads.to_log, &own_name)?);
         names_readers.look_at_opens();
         Ok(Self {
             source,
@@ -351,7 +355,7 @@ impl Session {
         let own = Own { cpu_ns: limits::own_cpu_ns(), call_cost_ns: self.call_cost_ns };
         let places = self.mounts.as_ref().map(|_| counted.write_places(&mut writer, &mut patience));
         let places_not_asked = places.unwrap_or(0);
-        counted.write_programs(&mut writer, &mut patience);
+        let unread_programs = counted.write_programs(&mut writer, &mut patience);
         warnings.extend(counted.write_stacks(&mut writer, &self.layouts, &mut patience));
         let (doubt, unread) = counted.write_symbols(&mut writer, &mut patience);
         let interrupted = patience.ended_by();
@@ -359,7 +363,8 @@ impl Session {
         let disks = disks::disks().into_iter().filter(|it| !self.disks.contains(it)).collect();
         let end = end_frame(reason, (end_time.0.0, end_time.1), ended, counts, &counted, warnings);
         let others = std::mem::take(&mut counted.others);
-        let end = End { own, disks, places_not_asked, unread, others, wall_moved_ns, ..end };
+        let end = End { own, disks, places_not_asked, wall_moved_ns, ..end };
+        let end = End { unread, unread_programs, others, ..end };
         let last = writer.whole(|it| it.json(FrameKind::END, clock::now(), &end));
         let log_error = counted.error.or(last.err());
         let sync_error = writer.synced().err().filter(|_| log_error.is_none());
@@ -492,7 +497,7 @@ fn take_snapshot(
     tree: Vec<Pid>,
     to_log: &Sender<Message>,
     own_name: &str,
-) -> Result<(), TracerError> {
+) -> Result<Option<String>, TracerError> {
     let subject = match &options.follow {
         Follow::System => Subject::System,
         Follow::Launched => Subject::Tree { pids: tree, launched: true },
@@ -517,3 +522,7 @@ const NAMESPACED: &str =
 const CUT_SHORT: &str = "a signal came: what is found out at the end (where files lie, functions on stacks) is not complete";
 
 const LOG_HELP: &str = "; choose another place: -o DIR/";
+
+#[cfg(test)]
+#[path = "session_tests.rs"]
+mod tests;

@@ -12,7 +12,7 @@ use crate::capture::fact::{Fact, Text};
 use crate::sys::limits::online_cpus;
 use crate::sys::spawn::{Ended, Running};
 use crate::sys::{clock, mounts, proc};
-use crate::units::{Pid, Tid};
+use crate::units::{KernelTime, Pid, Tid};
 
 /// How often positions are looked at again when a running process is attached to: one look is of no use if a read was
 /// under way.
@@ -45,8 +45,11 @@ pub struct What {
     pub blocks: bool,
 }
 
-/// Reads it all and sends it to the log.
-pub fn take(subject: &Subject, what: What, log: &Sender<Message>) {
+/// How long the open files of running processes are looked at, ns. A process may have a million descriptors, and locks without end on each.
+const FILES_NS_MAX: u64 = 20_000_000_000;
+
+/// Reads it all and sends it to the log. How many descriptors, or processes with some, were not looked at.
+pub fn take(subject: &Subject, what: What, log: &Sender<Message>) -> u64 {
     let everybody = proc::processes();
     let tree: Vec<Pid> = match subject {
         Subject::System => everybody.clone(),
@@ -69,22 +72,27 @@ pub fn take(subject: &Subject, what: What, log: &Sender<Message>) {
         tree.iter().for_each(|&it| send(log, Vec::from_iter(proc::maps(it))));
     }
     if !what.files {
-        return;
+        return 0;
     }
+    let until = KernelTime(clock::now().0.saturating_add(FILES_NS_MAX));
     match subject {
         // The program has its descriptors from us and our caller, so all of them are shared.
         Subject::Tree { launched: true, .. } => {
             let descriptors = tree.iter().flat_map(|&it| proc::descriptors(it));
             send(log, descriptors.filter_map(|it| proc::descriptor_fact(&it, true)).collect());
+            0
         }
-        Subject::Tree { launched: false, .. } => {
-            facts_of_running(&tree, &everybody, log);
+        Subject::Tree { launched: false, .. } => facts_of_running(&tree, &everybody, until, log),
+        Subject::System => {
+            let (facts, left_out) = proc::descriptor_facts(&tree, &everybody, until);
+            send(log, facts);
+            left_out
         }
-        Subject::System => send(log, proc::descriptor_facts(&tree, &everybody)),
     }
 }
 
-/// The same in a thread of our own name, so that its thousand small reads are not recorded; says when it is over.
+/// The same in a thread of our own name, so that its thousand small reads are not recorded; says when it is over. What to say of
+/// descriptors that were not looked at.
 ///
 /// # Errors
 ///
@@ -94,16 +102,23 @@ pub(super) fn take_in_thread(
     what: What,
     log: &Sender<Message>,
     own_name: &str,
-) -> Result<(), TracerError> {
+) -> Result<Option<String>, TracerError> {
     let log = log.clone();
     let thread = spawn_named(own_name, move || {
-        take(&subject, what, &log);
+        let left_out = take(&subject, what, &log);
         over(&log);
+        left_out
     })?;
-    thread.join().map_err(|_| TracerError::System {
+    let left_out = thread.join().map_err(|_| TracerError::System {
         what: "take the snapshot of /proc",
         source: io::Error::other("its thread failed"),
-    })
+    })?;
+    Ok((left_out > 0).then(|| {
+        format!(
+            "open files were looked at for {} s only: at least {left_out} descriptors were left out, so their files have no names",
+            FILES_NS_MAX / 1_000_000_000
+        )
+    }))
 }
 
 /// A thread of ours, for those who read its records.
@@ -130,16 +145,24 @@ pub fn switching_off(log: &Sender<Message>) {
 }
 
 /// Several looks at what moves.
-fn facts_of_running(tree: &[Pid], everybody: &[Pid], log: &Sender<Message>) {
-    let first = proc::descriptor_facts(tree, everybody);
+fn facts_of_running(
+    tree: &[Pid],
+    everybody: &[Pid],
+    until: KernelTime,
+    log: &Sender<Message>,
+) -> u64 {
+    let (first, left_out) = proc::descriptor_facts(tree, everybody, until);
     let moving: Vec<(proc::Descriptor, bool)> = first.iter().filter_map(with_position).collect();
     send(log, first);
     for _ in 1..LOOKS {
+        // The first look is enough for names.
         let again = moving
             .iter()
+            .take_while(|_| clock::now() < until)
             .filter_map(|(descriptor, shared)| proc::descriptor_fact(descriptor, *shared));
         send(log, again.collect());
     }
+    left_out
 }
 
 /// The descriptor of a fact, if it is of something that has a position.

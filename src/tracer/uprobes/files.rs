@@ -5,18 +5,18 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::{File, Metadata};
-use std::io::Read;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::super::naming::Ground;
 use super::super::options::Follow;
+use super::super::programs;
 use super::apart::BOUNDS;
 use super::question::{Answer, Asked, Question, Said};
 use super::{FILES_MAX, SEARCH_NS_MAX, VERB};
 use crate::event::syscall_table::CallId;
-use crate::sites::{self, Sites};
+use crate::sites::Sites;
 use crate::sys::helper::{self, Failure};
 use crate::sys::patience::Patience;
 use crate::sys::proc::{self, MappedCode};
@@ -55,7 +55,7 @@ pub(super) struct Files {
 pub(super) fn probed(ground: Ground<'_>, wanted: &[CallId], patience: &mut Patience<'_>) -> Files {
     let mut files = Files::default();
     let until = clock::now().0.saturating_add(SEARCH_NS_MAX);
-    for group in found(ground, &mut files.left_out) {
+    for group in found(ground, &mut files.left_out, patience) {
         look_through(group, wanted, until, &mut files.all, patience);
     }
     files
@@ -63,11 +63,15 @@ pub(super) fn probed(ground: Ground<'_>, wanted: &[CallId], patience: &mut Patie
 
 /// The files by owner: one question is about files of one owner, so that no file can tell lies about one of
 /// another owner. Root's come first.
-fn found(ground: Ground<'_>, left_out: &mut usize) -> Vec<VecDeque<Found>> {
+fn found(
+    ground: Ground<'_>,
+    left_out: &mut usize,
+    patience: &mut Patience<'_>,
+) -> Vec<VecDeque<Found>> {
     let mut seen = BTreeSet::new();
     let mut groups: BTreeMap<u64, VecDeque<Found>> = BTreeMap::new();
     let mut count = 0;
-    for (MappedCode { name, link }, only_static) in candidates(ground) {
+    for (MappedCode { name, link }, only_static) in candidates(ground, left_out, patience) {
         let Some((file, about)) = regular::find_regular(&link, true) else { continue };
         if !seen.insert((about.dev(), about.ino())) {
             continue;
@@ -157,13 +161,21 @@ impl Found {
 }
 
 /// Files that are mapped as code; true for those that matter only if nothing links them.
-fn candidates(ground: Ground<'_>) -> Vec<(MappedCode, bool)> {
+fn candidates(
+    ground: Ground<'_>,
+    left_out: &mut usize,
+    patience: &mut Patience<'_>,
+) -> Vec<(MappedCode, bool)> {
     let own = std::fs::read_link("/proc/self/exe").unwrap_or_default();
     let mut files = proc::mapped_code("self");
     // What the launched program will use of the C library is what we use. Our own calls are of no concern.
     files.retain(|it| Path::new(&it.name) != own);
     files.retain(|it| is_c_library(&it.name));
-    files.extend(ground.command.first().into_iter().flat_map(|it| launched(it)));
+    if let Some(command) = ground.command.first() {
+        let (needed, is_cut) = launched(command, patience);
+        files.extend(needed);
+        *left_out += usize::from(is_cut);
+    }
     let mut files: Vec<(MappedCode, bool)> = files.into_iter().map(|it| (it, false)).collect();
     let mut of = |pids: Vec<Pid>| {
         let code = pids.into_iter().flat_map(|it| proc::mapped_code(&it.to_string()));
@@ -191,55 +203,43 @@ fn is_c_library(name: &str) -> bool {
     known.iter().any(|it| name.starts_with(it))
 }
 
-/// The program that a command starts, and what starts or links it.
-fn launched(command: &str) -> Vec<MappedCode> {
-    let mut files = Vec::new();
-    let mut next = in_path(command);
-    // A script's interpreter may be one; then what links that.
-    while let Some(link) = next.filter(|_| files.len() < 4) {
-        let head = head(&link);
-        next = match head.strip_prefix(b"#!") {
-            Some(line) => {
-                let line = line.split(|it| *it == b'\n').next().unwrap_or_default();
-                let word = line.split(u8::is_ascii_whitespace).find(|it| !it.is_empty());
-                word.map(|it| PathBuf::from(String::from_utf8_lossy(it).into_owned()))
-            }
-            None => sites::interpreter(&head).map(PathBuf::from),
-        };
-        files.push(MappedCode { name: link.display().to_string(), link });
-    }
-    files
+/// The program that a command starts, and the interpreters and loader that the kernel starts for it; true if one could not be read. Their
+/// headers are read by a helper.
+fn launched(command: &str, patience: &mut Patience<'_>) -> (Vec<MappedCode>, bool) {
+    let (needed, is_cut) = programs::needed_by(&places_of(command), patience);
+    let code = |it: PathBuf| MappedCode { name: it.display().to_string(), link: it };
+    (needed.into_iter().map(code).collect(), is_cut)
 }
 
-/// The first bytes of a program; empty if it is no regular file: a FIFO would have us wait.
-fn head(program: &Path) -> Vec<u8> {
-    let mut head = vec![0; 4096];
-    let opened = regular::open_regular(program, true);
-    let read = opened.and_then(|it| (&it.0).read(&mut head).ok());
-    head.truncate(read.unwrap_or(0));
-    head
-}
-
-/// The file that a command means.
-fn in_path(command: &str) -> Option<PathBuf> {
+/// Where the file may be that a command means.
+fn places_of(command: &str) -> Vec<PathBuf> {
+    let directory = std::env::current_dir().unwrap_or_default();
     if command.contains('/') {
-        return Some(command.into());
+        return vec![directory.join(command)];
     }
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|it| it.join(command)).find(|it| it.is_file())
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).map(|it| directory.join(it).join(command)).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sys::patience::testing::endless;
+
+    #[test]
+    fn a_command_is_looked_for_in_the_path() {
+        let (found, is_cut) = launched("sh", endless());
+        assert!(!is_cut);
+        assert!(found.first().is_some_and(|it| it.name.ends_with("/sh")), "{found:?}");
+    }
 
     #[test]
     fn a_script_leads_to_its_interpreter_and_to_what_links_that() {
         let dir = tempfile::tempdir().expect("a folder");
         let script = dir.path().join("script");
         std::fs::write(&script, "#! /bin/sh -e\n").expect("written");
-        let names: Vec<String> =
-            launched(script.to_str().expect("text")).into_iter().map(|it| it.name).collect();
+        let (found, _) = launched(script.to_str().expect("text"), endless());
+        let names: Vec<String> = found.into_iter().map(|it| it.name).collect();
         assert_eq!(names.get(..2), Some(&[script.display().to_string(), "/bin/sh".to_owned()][..]));
         assert!(names.get(2).is_some_and(|it| it.contains("ld-")), "{names:?}");
     }
@@ -251,7 +251,11 @@ mod tests {
         let at = |name: &str| dir.path().join(name);
         nix::unistd::mkfifo(&at("fifo"), nix::sys::stat::Mode::S_IRWXU).expect("a FIFO");
         std::fs::write(at("script"), format!("#!{}\n", at("fifo").display())).expect("written");
-        assert_eq!(launched(at("script").to_str().expect("text")).len(), 2);
-        assert_eq!(launched(at("fifo").to_str().expect("text")).len(), 1);
+        let needed = |name: &str| {
+            let (needed, is_cut) = launched(at(name).to_str().expect("text"), endless());
+            (needed.len(), is_cut)
+        };
+        assert_eq!((needed("script"), needed("fifo")), ((1, true), (0, true)));
+        assert_eq!(needed("gone"), (0, false));
     }
 }

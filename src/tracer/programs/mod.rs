@@ -1,0 +1,273 @@
+//! What the kernel reads of a program to start it, found at the end from the program's file.
+//!
+//! In: the paths of execs, as they pass. Out: a text for each program whose files could be read ([`Text::PROGRAM`]), and the programs
+//! with a file that could not be read. The table of these reads is in `docs/accounting.md`.
+//!
+//! The files are other users', and their file systems may not answer: a helper opens and reads them ([`apart`]). An interpreter or
+//! loader is found in the file before it, so the helper is asked in rounds.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use super::source::Described;
+use crate::capture::fact::{Fact, Text};
+use crate::capture::header::{UnreadProgram, UnreadPrograms};
+use crate::event::decode::common_type;
+use crate::sys::clock;
+use crate::sys::helper::{self, Failure};
+use crate::sys::patience::Patience;
+use crate::tracefs::{EventFormat, IntField, StringField};
+use crate::units::Pid;
+
+pub mod apart;
+mod headers;
+mod question;
+
+use apart::BOUNDS;
+use headers::{ELF_HEADER_BYTES, Format, Headers};
+use question::{Answer, FILES_MAX, Question, Said};
+
+/// Paths that are remembered.
+const PATHS_MAX: usize = 1 << 12;
+
+/// Interpreters of interpreters that the kernel follows (`exec_binprm()` in `fs/exec.c`).
+const DEPTH_MAX: usize = 5;
+
+/// How long files are read, ns.
+const READ_NS_MAX: u64 = 20_000_000_000;
+
+/// Unread programs of which the log has path and reason.
+const FIRST_MAX: usize = 8;
+
+/// The verb of the helper that reads headers.
+pub const VERB: &str = "read-headers";
+
+/// How the helper is started: this program, or the one with its tests, once more.
+const HELPER: &[&str] =
+    if cfg!(test) { &["--exact", "tracer::programs::tests::helper", "--ignored"] } else { &[VERB] };
+
+/// Programs that were started, by the path that the exec was given.
+#[derive(Debug, Default)]
+pub struct SeenPrograms {
+    point: Option<(u16, IntField, StringField)>,
+    /// Absolute paths. A relative path may begin at one of two directories.
+    paths: BTreeSet<PathBuf>,
+    directory: PathBuf,
+}
+
+impl SeenPrograms {
+    /// Those that these tracepoints tell of; `None` if execs are not recorded.
+    pub fn of(tracepoints: &[Described]) -> Option<Self> {
+        let point = tracepoints.iter().find(|it| it.planned.name == "sched_process_exec")?;
+        let format = EventFormat::parse(&point.format).ok()?;
+        let fields = (format.int("common_pid").ok()?, format.string("filename").ok()?);
+        let directory = std::env::current_dir().unwrap_or_default();
+        Some(Self {
+            point: Some((point.id, fields.0, fields.1)),
+            paths: BTreeSet::new(),
+            directory,
+        })
+    }
+
+    /// Takes note of a payload, if it is of an exec.
+    pub fn note(&mut self, payload: &[u8]) {
+        let Some((id, pid, filename)) = &self.point else { return };
+        if common_type(payload) != Some(*id) || self.paths.len() >= PATHS_MAX {
+            return;
+        }
+        let Some(path) = filename.read(payload).map(|it| Path::new(OsStr::from_bytes(it))) else {
+            return;
+        };
+        // What the tracer finds there is its own.
+        if path.starts_with("/dev/fd") || path.starts_with("/proc") {
+            return;
+        }
+        self.paths.insert(self.directory.join(path));
+        if path.is_relative()
+            && let Some(pid) = pid.read_i64(payload)
+            && let Ok(directory) = std::fs::read_link(format!("/proc/{pid}/cwd"))
+        {
+            self.paths.insert(directory.join(path));
+        }
+    }
+
+    /// Has the files read. The facts, and the programs with a file that is there and could not be read. A program that is gone, or of
+    /// another format, has no fact.
+    pub fn describe(self, patience: &mut Patience<'_>) -> (Vec<Fact>, UnreadPrograms) {
+        let (mut facts, mut unread) = (Vec::new(), UnreadPrograms::default());
+        // aarch64 reads a note, too, if the kernel is built so (`parse_elf_properties()` in `fs/binfmt_elf.c`).
+        if cfg!(not(target_arch = "x86_64")) {
+            return (facts, unread);
+        }
+        let mut files = Files::new();
+        files.read_with_next(self.paths.clone(), patience);
+        for path in &self.paths {
+            let without_dots = without_dots(path).into_os_string().into_encoded_bytes();
+            match files.reads_of(path) {
+                Ok((changed_ns, reads)) => {
+                    let reads: Vec<String> = reads.iter().map(usize::to_string).collect();
+                    let mut text = format!("{changed_ns}\n{}\n", reads.join(" ")).into_bytes();
+                    text.extend_from_slice(&without_dots);
+                    let (time, which) = (clock::now(), Text::PROGRAM);
+                    facts.push(Fact::Text { time, which, pid: Pid(0), text });
+                }
+                Err(Some(reason)) => {
+                    unread.programs += 1;
+                    if unread.first.len() < FIRST_MAX {
+                        let path = without_dots.escape_ascii().to_string();
+                        unread.first.push(UnreadProgram { path, reason });
+                    }
+                }
+                Err(None) => {}
+            }
+        }
+        (facts, unread)
+    }
+}
+
+/// Without `.` and empty parts, as the path of an operation is put together.
+fn without_dots(path: &Path) -> PathBuf {
+    path.components().collect()
+}
+
+/// The first of these files that is there, and what the kernel opens to start it: interpreters, then the loader. True if one of them could not
+/// be read. It is left out, with what it needs: a process that looks at it may have to wait.
+pub fn needed_by(first_of: &[PathBuf], patience: &mut Patience<'_>) -> (Vec<PathBuf>, bool) {
+    let mut files = Files::new();
+    files.read_with_next(first_of.iter().cloned().collect(), patience);
+    let is_there = |it: &&PathBuf| !matches!(files.of.get(*it), None | Some(Err(Unread::Gone)));
+    let mut needed = Vec::new();
+    let mut next = first_of.iter().find(is_there);
+    while let Some(path) = next.filter(|_| needed.len() <= DEPTH_MAX + 1) {
+        next = match files.of.get(path) {
+            Some(Ok(headers)) => headers.next(),
+            Some(Err(Unread::Failed(_))) => return (needed, true),
+            Some(Err(Unread::Gone)) | None => break,
+            Some(Err(Unread::Other)) => None,
+        };
+        needed.push(path.clone());
+    }
+    (needed, false)
+}
+
+/// Why a file has no headers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Unread {
+    /// It is not there.
+    Gone,
+    /// It has another format.
+    Other,
+    /// Why it could not be read, in words.
+    Failed(String),
+}
+
+/// Files that have been asked about.
+struct Files {
+    until: u64,
+    of: BTreeMap<PathBuf, Result<Headers, Unread>>,
+}
+
+impl Files {
+    fn new() -> Self {
+        Self { until: clock::now().0.saturating_add(READ_NS_MAX), of: BTreeMap::new() }
+    }
+
+    /// Reads these, and the files that they lead to.
+    fn read_with_next(&mut self, mut wanted: BTreeSet<PathBuf>, patience: &mut Patience<'_>) {
+        // Interpreters, then the loader.
+        for _ in 0..=DEPTH_MAX + 1 {
+            let mut waiting = Vec::from_iter(wanted);
+            while !waiting.is_empty() {
+                let later = waiting.split_off(waiting.len().min(FILES_MAX));
+                waiting = self.read(waiting, patience);
+                waiting.extend(later);
+            }
+            let next = self.of.values().filter_map(|it| it.as_ref().ok()?.next());
+            wanted = next.filter(|it| !self.of.contains_key(*it)).cloned().collect();
+        }
+    }
+
+    /// Asks about these once. Those of which nothing was said, for the fault of another one.
+    fn read(&mut self, waiting: Vec<PathBuf>, patience: &mut Patience<'_>) -> Vec<PathBuf> {
+        let is_late = clock::now().0 >= self.until;
+        if is_late || patience.is_over() {
+            let why = if is_late { "the time was up" } else { "a signal came" };
+            let missed = waiting.into_iter().map(|it| (it, Err(Unread::Failed(why.to_owned()))));
+            self.of.extend(missed);
+            return Vec::new();
+        }
+        let question = Question { paths: waiting };
+        let told = helper::ask(HELPER, &question.encode(), &BOUNDS, patience);
+        let Answer { said, at_hand } = Answer::decode(&told.answer, question.paths.len());
+        // Without a helper there is none for the others, either.
+        let is_none = matches!(told.failure, Some(Failure::NotStarted(_)));
+        let is_of_all = told.failure.as_ref().is_some_and(Failure::is_of_all);
+        let why = told.failure.map_or("the answer makes no sense".to_owned(), |it| it.to_string());
+        let mut left: BTreeMap<usize, PathBuf> = question.paths.into_iter().enumerate().collect();
+        let is_innocent = is_of_all && !said.is_empty() && at_hand.is_none();
+        for (place, said) in said {
+            let Some(path) = left.remove(&place) else { continue };
+            self.of.insert(path, read(said));
+        }
+        let blamed = at_hand.or_else(|| left.keys().next().copied()).filter(|_| !is_innocent);
+        let blamed = blamed.and_then(|it| left.remove(&it));
+        let others = std::mem::take(&mut left).into_values();
+        let (missed, waiting): (Vec<_>, Vec<_>) = others.partition(|_| is_none);
+        let missed = blamed.into_iter().chain(missed);
+        self.of.extend(missed.map(|it| (it, Err(Unread::Failed(why.clone())))));
+        waiting
+    }
+
+    /// When one of the program's files was last changed, ns of the wall clock, and the length of each read of the kernel. `None`: the program
+    /// is gone, or of another format.
+    fn reads_of(&self, program: &Path) -> Result<(i64, Vec<usize>), Option<String>> {
+        let mut reads = Vec::new();
+        let mut changed_ns = 0;
+        let headers = |path: &Path| match self.of.get(path) {
+            Some(Ok(headers)) => Ok(headers),
+            Some(Err(Unread::Failed(why))) if path == program => Err(Some(why.clone())),
+            Some(Err(Unread::Failed(why))) => {
+                let path = path.as_os_str().as_encoded_bytes().escape_ascii();
+                Err(Some(format!("its {path}: {why}")))
+            }
+            Some(Err(Unread::Gone | Unread::Other)) | None => Err(None),
+        };
+        let mut path = program;
+        for _ in 0..=DEPTH_MAX {
+            let file = headers(path)?;
+            changed_ns = file.changed_ns.max(changed_ns);
+            reads.push(file.head_bytes);
+            match &file.format {
+                Format::Script { interpreter } => path = interpreter,
+                Format::Elf { table_bytes, loader } => {
+                    reads.push(*table_bytes);
+                    if let Some(loader) = loader {
+                        let its = headers(loader)?;
+                        let Format::Elf { table_bytes, .. } = its.format else { return Err(None) };
+                        changed_ns = its.changed_ns.max(changed_ns);
+                        // The path ends with NUL.
+                        reads.extend([loader.as_os_str().len() + 1, ELF_HEADER_BYTES, table_bytes]);
+                    }
+                    return Ok((changed_ns, reads));
+                }
+            }
+        }
+        Err(None)
+    }
+}
+
+fn read(said: Said) -> Result<Headers, Unread> {
+    let failed = |why: &str| Err(Unread::Failed(why.to_owned()));
+    match said {
+        Said::Read(headers) => Ok(headers),
+        Said::Gone => Err(Unread::Gone),
+        Said::Other => Err(Unread::Other),
+        Said::NotRegular => failed("it is no regular file, or one of the kernel's own"),
+        Said::Closed => failed("it cannot be opened or read"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

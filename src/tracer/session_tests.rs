@@ -1,0 +1,56 @@
+use std::sync::atomic::AtomicU32;
+
+use super::*;
+
+/// Counts how often it is switched on.
+#[derive(Debug, Default)]
+struct Switched(AtomicU32);
+
+impl Switched {
+    fn times(&self) -> u32 {
+        // ORDERING: one thread uses it.
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Source for Switched {
+    fn enable(&self) -> io::Result<()> {
+        // ORDERING: one thread uses it.
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn disable(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn follow(&self, _: &dyn Fn() -> Vec<Tid>) -> io::Result<bool> {
+        Ok(true)
+    }
+
+    fn tracepoints(&self) -> &[super::super::source::Described] {
+        &[]
+    }
+
+    fn layouts(&self) -> Vec<header::Layout> {
+        Vec::new()
+    }
+
+    fn counts(&self) -> io::Result<Books> {
+        Ok(Books::default())
+    }
+}
+
+/// Fails if events are on before a thread takes them from the rings: on a busy machine rings ran over before the first call.
+#[test]
+fn rings_are_drained_before_anything_is_switched_on() {
+    let source = Switched::default();
+    let mut before = None;
+    let started = switch_on((Vec::new(), &source), |_| {
+        before = Some(source.times());
+        // Threads that do not start.
+        Err(TracerError::LogThread)
+    });
+    assert!(started.is_err());
+    assert_eq!((before, source.times()), (Some(0), 0));
+}
