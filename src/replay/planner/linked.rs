@@ -1,35 +1,81 @@
-//! A plan and, beside it, which links of before it should have known: if there are any, it is made once more with them.
+//! A plan and, beside it, which links of before it should have known: if there are others than it knows, it is made once more with them. That
+//! is compared now and then, so that most plans that lack a link end early.
+
+use std::cell::RefCell;
 
 use super::{Out, Planner};
 use crate::operation::{Sink, Step};
 use crate::replay::links::{Links, Seen};
 use crate::units::KernelTime;
 
-/// Makes a plan and looks for links.
-#[derive(Debug)]
-pub struct Linked<O> {
-    /// The plan without links.
-    pub planner: Planner<O>,
-    seen: Seen,
+/// After so many calls the links that the log shows are compared with those that the plan knows. Programs load their libraries first, mostly
+/// by a path through a link, so the first calls show most links.
+const FIRST_COMPARISON: u64 = if cfg!(test) { 4 } else { 4096 };
+
+/// What ends a plan before the end of the log: links that it should have known.
+#[derive(Clone, Debug, Default)]
+pub struct Outdated {
+    /// The links.
+    pub links: Links,
+    /// After how many calls they were found.
+    pub calls: u64,
 }
 
-impl<O: Out> Linked<O> {
-    /// Nothing yet.
-    pub fn new(out: O) -> Self {
-        Self { planner: Planner::new(out), seen: Seen::default() }
+/// Makes a plan with these links and looks for links.
+#[derive(Debug)]
+pub struct Linked<'a, O> {
+    /// The plan.
+    pub planner: Planner<O>,
+    seen: Seen,
+    known: &'a Links,
+    calls: u64,
+    /// The number of calls at the next comparison. The distance doubles: all plans together take no longer than three of the whole log.
+    compare_at: u64,
+    /// Set by the first comparison that differs. The planner is told nothing more then.
+    outdated: &'a RefCell<Option<Outdated>>,
+}
+
+impl<'a, O: Out> Linked<'a, O> {
+    /// A plan that knows the links of an earlier one, which ended as outdated after so many calls (0: there was none).
+    pub fn new(out: O, known: &'a Outdated, outdated: &'a RefCell<Option<Outdated>>) -> Self {
+        let planner = Planner::new(out).knowing(&known.links);
+        let compare_at = FIRST_COMPARISON.max(known.calls.saturating_mul(2));
+        Self { planner, seen: Seen::default(), known: &known.links, calls: 0, compare_at, outdated }
     }
 
-    /// What was found.
+    /// The links that the log has shown so far.
     pub fn links(&self) -> Links {
         self.seen.links()
     }
+
+    /// True if the plan knows all links that the log has shown, and no others.
+    pub fn is_right(&self) -> bool {
+        self.outdated.borrow().is_none() && self.links() == *self.known
+    }
+
+    fn compare(&mut self) {
+        self.compare_at = self.compare_at.saturating_mul(2);
+        let links = self.links();
+        if links != *self.known {
+            *self.outdated.borrow_mut() = Some(Outdated { links, calls: self.calls });
+        }
+    }
 }
 
-impl<O: Out> Sink for Linked<O> {
+impl<O: Out> Sink for Linked<'_, O> {
     type Error = O::Error;
 
     fn step(&mut self, time: KernelTime, step: &Step<'_>) -> Result<(), O::Error> {
         self.seen.look_at(step);
+        if matches!(step, Step::SyscallEnded(..)) {
+            self.calls += 1;
+            if self.calls >= self.compare_at && self.outdated.borrow().is_none() {
+                self.compare();
+            }
+        }
+        if self.outdated.borrow().is_some() {
+            return Ok(());
+        }
         self.planner.step(time, step)
     }
 }
