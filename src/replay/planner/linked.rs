@@ -82,8 +82,12 @@ impl<O: Out> Sink for Linked<'_, O> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
+    use std::rc::Rc;
+
     use super::super::tests::{Kept, call};
-    use crate::operation::model::{FilePath, Given, Named, PathSource};
+    use super::{FIRST_COMPARISON, Linked, Outdated};
+    use crate::operation::model::{FilePath, Given, Named, OpenFile, PathSource};
     use crate::operation::{Sink, Step};
     use crate::replay::links::Links;
     use crate::replay::order::{At, Worker};
@@ -111,6 +115,54 @@ mod tests {
 
     fn paths(planner: &Planner<Kept>) -> Vec<Vec<u8>> {
         planner.world.entries().into_iter().map(|it| it.path).collect()
+    }
+
+    /// Opens, by the path that was given and that of the file, until the plan is outdated. How many it took, what was found, and how many
+    /// operations are in the plan.
+    fn open(known: &Outdated, opens: &[(&str, &str)]) -> (usize, Option<Outdated>, usize) {
+        let outdated = RefCell::new(None);
+        let mut linked = Linked::new(Kept::default(), known, &outdated);
+        let mut taken = 0;
+        for (number, (given, got)) in (0..).zip(opens) {
+            let mut operation = call(("openat", [0; 6], 3), 1, 1, (number * 100, number * 100 + 7));
+            operation.file = Some(Rc::new(OpenFile {
+                id: number,
+                path: Some(FilePath::new(*got, PathSource::Link)),
+                first_path: None,
+                given: (given != got).then(|| given.as_bytes().into()),
+                stat: None,
+                flags: None,
+                pre_created: false,
+            }));
+            let step = Step::SyscallEnded(&operation, &[]);
+            let Ok(()) = linked.step(KernelTime(number * 100 + 7), &step);
+            taken += usize::from(outdated.borrow().is_none());
+        }
+        let (is_right, count) = (linked.is_right(), linked.planner.out.0.len());
+        assert!(!is_right || outdated.borrow().is_none());
+        (taken, outdated.take(), count)
+    }
+
+    /// Fails if a plan goes on that lacks a link, ends though it knows all of them, or ends twice for the same links.
+    #[test]
+    fn a_plan_that_lacks_a_link_ends_early() {
+        let first = usize::try_from(FIRST_COMPARISON).expect("small");
+        let mut opens = vec![("/l/x", "/d/x")];
+        opens.extend(vec![("/d/y", "/d/y"); 4 * first]);
+        let (taken, outdated, planned) = open(&Outdated::default(), &opens);
+        assert_eq!((taken, planned), (first - 1, first - 1));
+        let known = outdated.expect("a link");
+        assert_eq!(known.links, [(b"/l".to_vec(), b"d".to_vec())].into_iter().collect());
+        let (taken, outdated, planned) = open(&known, &opens);
+        assert!(outdated.is_none() && taken == opens.len() && planned == opens.len());
+        // One that is there later: what it says of the beginning is not asked again.
+        opens.extend([("/m/x", "/e/x")]);
+        opens.extend(vec![("/d/y", "/d/y"); 4 * first]);
+        let (taken, outdated, _) = open(&known, &opens);
+        let both = outdated.expect("another link");
+        assert_eq!((taken, both.calls), (8 * first - 1, 8 * FIRST_COMPARISON));
+        let (taken, outdated, _) = open(&both, &opens);
+        assert!(outdated.is_none() && taken == opens.len());
     }
 
     /// Fails if who goes through a link does not wait for who makes what is behind it, or who removes the link for who went through.
