@@ -93,7 +93,7 @@ pub(super) struct Opened {
 }
 
 /// How far a log has been read, on a terminal; gone when it is at the end.
-const PROGRESS: &str = "{wide_bar} {bytes} of {total_bytes}, {eta}";
+const PROGRESS: &str = "{wide_bar} {percent} % of {total_bytes}, {bytes_per_sec}, {eta} left";
 
 /// Opens a log and reads its header. From then on a terminal shows how far it has been read, unless lines of ours go there meanwhile.
 pub(super) fn open(log: &Path, has_lines: bool) -> Result<Opened, CliError> {

@@ -182,6 +182,9 @@ pub(super) fn tell(
             "{needed} files may have to be open at once and {may_have} may be: some opens may have failed by that; try: ulimit -n {needed}"
         ));
     }
+    if analyse::is_brief(&args.print, args.details) {
+        report = report::replay_brief::brief(&run, &report);
+    }
     analyse::print(&report, analyse::form(&args.print), to)?;
     let is_bad = comparison.count(Outcome::is_mismatch) > args.max_mismatch
         || !report::replay_run::is_whole(&run);

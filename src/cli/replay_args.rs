@@ -114,6 +114,9 @@ pub(super) struct RunArgs {
     /// The exit status is 1 if more operations than this have another result than in the capture
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(super) max_mismatch: u64,
+    /// All tables and notes instead of what fits a screen: `replay run PLAN --root DIR --details`. So do -n N, --json and --csv
+    #[arg(long, help_heading = "Output")]
+    pub(super) details: bool,
     #[command(flatten)]
     pub(super) print: PrintArgs,
 }
@@ -127,6 +130,9 @@ pub(super) struct CompareArgs {
     /// That directory
     #[arg(long, value_name = "DIR")]
     pub(super) root: PathBuf,
+    /// All tables and notes instead of what fits a screen: `replay compare PLAN LOG --root DIR --details`. So do -n N, --json and --csv
+    #[arg(long, help_heading = "Output")]
+    pub(super) details: bool,
     #[command(flatten)]
     pub(super) print: PrintArgs,
 }

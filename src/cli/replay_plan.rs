@@ -1,7 +1,8 @@
 //! `iotrace-perf replay plan`: from a log to a plan, or to what is in it.
 //!
-//! Without filters in one pass, or two if there are symbolic links of which the first one did not know. With them the log is read again until it is known what the wanted operations need, and then once more.
+//! Without filters in one pass, and once more if the log shows symbolic links of which that pass did not know: mostly after the first calls. With them the log is read again until it is known what the wanted operations need, and then once more.
 
+use std::cell::RefCell;
 use std::convert::Infallible;
 use std::fmt::Display;
 use std::io::{BufWriter, Seek};
@@ -13,9 +14,10 @@ use super::error::CliError;
 use super::pick::Wish;
 use super::replay_args::PlanArgs;
 use super::{analyse, exit_lines};
-use crate::replay::file::{PlanWriter, finish};
+use crate::replay::file::{Beside, PlanWriter, finish};
+use crate::replay::links::Seen;
 use crate::replay::planned::Planned;
-use crate::replay::planner::{Found, Linked, Needs, Out, Planner, Selected};
+use crate::replay::planner::{Found, Linked, Needs, Out, Outdated, Planner, Selected};
 use crate::report;
 
 /// Operations that nobody wants to have.
@@ -39,7 +41,7 @@ pub(super) fn run(args: &PlanArgs) -> Result<ExitCode, CliError> {
     let writer = || {
         let from_start = file.set_len(0).and_then(|()| file.rewind());
         let writer = from_start.and_then(|()| PlanWriter::new(BufWriter::new(file.try_clone()?)));
-        writer.map_err(failed)
+        writer.and_then(Beside::new).map_err(failed)
     };
     plan(args, writer, |planner, machine| {
         finish(planner, machine).map_err(failed)?;
@@ -85,19 +87,27 @@ fn machine<'a>(log: &Path, converted: &'a Converted) -> Result<&'a str, CliError
     Err(CliError::Log { path: log.to_owned(), message })
 }
 
-/// Everything; once more if there are links of which the first plan did not know.
+/// Everything; once more if the log shows links of which the plan did not know. It ends early if that is found early.
 fn plan_all<O: Out<Error: Display>>(
     log: &Path,
     out: &mut dyn FnMut() -> Result<O, CliError>,
     wish: &Wish<'_>,
     go_on: &mut dyn FnMut() -> bool,
 ) -> Result<(Planner<O>, Converted), CliError> {
-    let (first, converted) = analyse::fold_log(log, Linked::new(out()?), wish.clone(), go_on)?;
-    let links = first.links();
-    if links.is_empty() {
-        return Ok((first.planner, converted));
-    }
-    drop(first);
+    let mut known = Outdated::default();
+    let links = loop {
+        let outdated = RefCell::new(None);
+        let linked = Linked::new(out()?, &known, &outdated);
+        let mut is_right_so_far = || outdated.borrow().is_none() && go_on();
+        let folded = analyse::fold_log(log, linked, wish.clone(), &mut is_right_so_far);
+        match folded {
+            Ok((linked, converted)) if linked.is_right() => return Ok((linked.planner, converted)),
+            Ok((linked, _)) => break linked.links(),
+            Err(CliError::Interrupted) if outdated.borrow().is_some() => {}
+            Err(other) => return Err(other),
+        }
+        known = outdated.take().unwrap_or_default();
+    };
     analyse::fold_log(log, Planner::new(out()?).knowing(&links), wish.clone(), go_on)
 }
 
@@ -108,8 +118,8 @@ fn plan_part<O: Out<Error: Display>>(
     wish: &Wish<'_>,
     go_on: &mut dyn FnMut() -> bool,
 ) -> Result<(Planner<O>, Converted), CliError> {
-    let (linked, _) = analyse::pass_over(log, wish.clone(), |_| Linked::new(Nowhere), go_on)?;
-    let links = linked.links();
+    let (seen, _) = analyse::pass_over(log, wish.clone(), |_| Seen::default(), go_on)?;
+    let links = seen.links();
     let mut found = Found::default();
     loop {
         let needs = |filter| Needs::new(filter, found, &links);

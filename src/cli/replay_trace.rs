@@ -26,7 +26,8 @@ use crate::tracer::uprobes;
 pub(super) fn compare(args: &CompareArgs) -> Result<ExitCode, CliError> {
     let to = analyse::output(args.print.to.as_deref(), false)?;
     let limit = analyse::limit(&args.print);
-    let (report, is_same) = compared(&args.plan, &args.log, &args.root, limit)?;
+    let is_brief = analyse::is_brief(&args.print, args.details);
+    let (report, is_same) = compared(&args.plan, &args.log, &args.root, (limit, is_brief))?;
     analyse::print(&report, analyse::form(&args.print), to)?;
     Ok(if is_same { ExitCode::SUCCESS } else { ExitCode::from(MISMATCH) })
 }
@@ -35,7 +36,7 @@ fn compared(
     plan: &Path,
     log: &Path,
     root: &Path,
-    limit: usize,
+    (limit, is_brief): (usize, bool),
 ) -> Result<(Report, bool), CliError> {
     let (reader, index) = open(plan)?;
     let plan = Side::new(reader, index).map_err(|it| damaged(plan, &it))?;
@@ -56,6 +57,9 @@ fn compared(
     let traced = traced.map_err(|it| damaged(log, &it))?;
     let mut report = report::replay_trace::report(&traced, converted.summary.lost(), limit);
     report.notes.extend(exit_lines::notes(&converted));
+    if is_brief {
+        report = report::replay_trace::brief(&traced, &report);
+    }
     Ok((report, traced.is_same()))
 }
 
@@ -90,7 +94,8 @@ pub(super) fn run(args: &RunArgs, trace: &OsStr, root: &Path) -> Result<ExitCode
         return Ok(ExitCode::from(code));
     }
     let limit = analyse::limit(&args.print);
-    let (report, is_same) = compared(&args.plan, &output.log(), root, limit)?;
+    let is_brief = analyse::is_brief(&args.print, args.details);
+    let (report, is_same) = compared(&args.plan, &output.log(), root, (limit, is_brief))?;
     let form = analyse::form(&args.print);
     let mut second = Vec::new();
     report.print(form, &mut second).map_err(CliError::output)?;

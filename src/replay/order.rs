@@ -72,6 +72,10 @@ impl Access {
     pub(super) fn is_needed(&self, start: u64, past: &Past) -> bool {
         let from = if self.saw && !self.is_hidden { 0 } else { self.by.end };
         let times = from..self.until;
+        // Nobody who is under way, or comes yet, began before the floor.
+        if self.until <= past.floor() && self.until <= start {
+            return false;
+        }
         self.until == u64::MAX || times.contains(&start) || past.has_begun_in(times)
     }
 }
@@ -114,11 +118,16 @@ impl Thing {
             }
             it.is_hidden |= saw && (changes || is_same_worker);
         };
-        self.changes.retain(|it| it.until > past.floor());
-        self.changes.iter_mut().for_each(&mut behind);
+        self.changes.retain_mut(|it| {
+            let stays = it.until > past.floor();
+            if stays {
+                behind(it);
+            }
+            stays
+        });
         let access = Access { by, changes, saw, is_hidden: false, until: u64::MAX };
         if changes {
-            self.uses.retain(|it| it.until > past.floor());
+            self.uses.retain(past, |it| it.until > past.floor());
             self.uses.all.iter_mut().for_each(behind);
             if is_full(&self.changes) {
                 let room = self.changes.capacity();
@@ -128,10 +137,10 @@ impl Thing {
             self.changes.push(access);
         } else {
             // Others who use it are not in the way.
-            self.uses.each_of(by.at.worker, behind);
+            self.uses.each_of(by.at.worker, past, behind);
             if is_full(&self.uses.all) {
                 let room = self.uses.all.capacity();
-                self.uses.retain(|it| it.is_needed(by.start, past));
+                self.uses.retain(past, |it| it.is_needed(by.start, past));
                 grow(&mut self.uses.all, room);
             }
             self.uses.push(access);
@@ -153,7 +162,9 @@ impl Thing {
 #[derive(Clone, Debug, Default)]
 struct Uses {
     all: Vec<Access>,
-    /// Where each worker's are; empty if there are few.
+    /// Where those are that a later operation may still stand for; of the others nothing changes any more. Empty if `places` is used.
+    live: Vec<u32>,
+    /// Where those of each worker are; empty if there are few.
     places: FxHashMap<Worker, Vec<u32>>,
 }
 
@@ -161,43 +172,48 @@ impl Uses {
     fn push(&mut self, access: Access) {
         self.all.push(access);
         if self.all.len() == ACCESSES_KEPT + 1 {
-            self.find();
-        } else if self.all.len() > ACCESSES_KEPT {
+            self.live.clear();
+            (0..self.all.len()).for_each(|it| self.found(it));
+        } else {
             self.found(self.all.len() - 1);
         }
     }
 
-    /// Those of one worker.
-    fn each_of(&mut self, worker: Worker, tell: impl FnMut(&mut Access)) {
-        if self.all.len() <= ACCESSES_KEPT {
-            self.all.iter_mut().filter(|it| it.by.at.worker == worker).for_each(tell);
-            return;
-        }
+    /// Those of one worker that a later operation may still stand for.
+    fn each_of(&mut self, worker: Worker, past: &Past, mut tell: impl FnMut(&mut Access)) {
         let all = &mut self.all;
-        let mut tell = tell;
-        let places = self.places.get(&worker).into_iter().flatten();
-        places.for_each(|it| tell(&mut all[*it as usize]));
+        let is_few = all.len() <= ACCESSES_KEPT;
+        let places = if is_few { Some(&mut self.live) } else { self.places.get_mut(&worker) };
+        let Some(places) = places else { return };
+        places.retain(|it| {
+            let access = &mut all[*it as usize];
+            if access.by.at.worker == worker {
+                tell(access);
+            }
+            access.until > past.floor()
+        });
     }
 
-    fn retain(&mut self, is_kept: impl FnMut(&Access) -> bool) {
+    fn retain(&mut self, past: &Past, is_kept: impl FnMut(&Access) -> bool) {
         let count = self.all.len();
         self.all.retain(is_kept);
         if self.all.len() < count {
+            self.live.clear();
             self.places.clear();
-            self.find();
-        }
-    }
-
-    fn find(&mut self) {
-        if self.all.len() > ACCESSES_KEPT {
-            (0..self.all.len()).for_each(|it| self.found(it));
+            let is_live = |it: &Access| it.until > past.floor();
+            let live: Vec<usize> =
+                (0..self.all.len()).filter(|it| is_live(&self.all[*it])).collect();
+            live.into_iter().for_each(|it| self.found(it));
         }
     }
 
     fn found(&mut self, place: usize) {
-        let worker = self.all[place].by.at.worker;
-        let place = u32::try_from(place).expect("fewer than operations");
-        self.places.entry(worker).or_default().push(place);
+        let number = u32::try_from(place).expect("fewer than operations");
+        if self.all.len() <= ACCESSES_KEPT {
+            self.live.push(number);
+        } else {
+            self.places.entry(self.all[place].by.at.worker).or_default().push(number);
+        }
     }
 }
 

@@ -30,7 +30,7 @@ pub use selected::Selected;
 
 use std::collections::BTreeMap;
 
-pub use linked::Linked;
+pub use linked::{Linked, Outdated};
 
 use rustc_hash::FxHashMap;
 

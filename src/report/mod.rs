@@ -2,10 +2,12 @@
 
 mod beside;
 pub mod files;
+mod human;
 pub mod latency;
 pub mod pattern;
 pub mod replay;
 pub mod replay_block;
+pub mod replay_brief;
 pub mod replay_export;
 pub mod replay_loop;
 pub mod replay_run;

@@ -1,8 +1,10 @@
 //! The report of `replay compare`: a recording of a replay, beside what it was to do.
 
 use super::beside::result;
+use super::human::{count, end_of};
 use super::{column, first_rows};
 use crate::replay::traced::Traced;
+use crate::text::escape;
 use crate::text::table::{Cell, Column, Report, Table};
 
 const DIFFERENCES: [Column; 2] = [column("difference", "another"), column("count", "operations")];
@@ -48,6 +50,58 @@ pub fn report(traced: &Traced, lost: u64, limit: usize) -> Report {
         ));
     }
     report
+}
+
+/// Rows of each table of [`brief`], and letters of a path in them.
+const BRIEF_ROWS: usize = 5;
+const PATH_LETTERS: usize = 24;
+
+const BRIEF_EXAMPLES: [Column; 5] = [
+    column("", "call"),
+    column("", "result"),
+    column("", "recorded"),
+    column("", "result"),
+    column("", "path"),
+];
+
+/// The same on one screen: the finding, the key figures, the first that differ; `whole`: the report with all that there is to say.
+pub fn brief(traced: &Traced, whole: &Report) -> Report {
+    let all = count(traced.compared);
+    let different: u64 = traced.different.values().sum();
+    let result = match traced.is_same() {
+        true => format!("all {all} operations were done as planned"),
+        false => format!("not as planned: {} of {all} operations differ", count(different)),
+    };
+    let recording = format!(
+        "{} missing, {} more than planned, {} of the replay itself",
+        count(traced.missing),
+        count(traced.extra),
+        count(traced.own)
+    );
+    let word = |title, text| ("", title, Cell::Word(text));
+    let mut facts = vec![word("result", result), word("recording", recording)];
+    let is_told = |it: &&(&str, &str, Cell)| {
+        matches!(it.0, "offsets_unknown" | "lost") && it.2 != Cell::Count(0)
+    };
+    facts.extend(whole.facts.iter().filter(is_told).map(|(_, title, it)| ("", *title, it.clone())));
+    let mut differences = differences(traced);
+    differences.rows.truncate(BRIEF_ROWS);
+    let about = if whole.notes.is_empty() { "" } else { " and notes" };
+    let notes = vec![format!("all tables{about}: --details")];
+    Report { kind: whole.kind, facts, tables: vec![differences, brief_examples(traced)], notes }
+}
+
+fn brief_examples(traced: &Traced) -> Table {
+    let rows = traced.examples.iter().take(BRIEF_ROWS).map(|it| {
+        let mut path = Vec::new();
+        escape::shown(&mut path, it.paths[0].as_deref().unwrap_or_default(), b"");
+        let path = end_of(&String::from_utf8_lossy(&path), PATH_LETTERS);
+        let [call, recorded] = it.calls.each_ref().map(|it| Cell::Word(it.clone()));
+        let [number, recorded_number] = it.results.map(result);
+        vec![call, number, recorded, recorded_number, Cell::Word(path)]
+    });
+    let (rows, columns) = (rows.collect(), BRIEF_EXAMPLES.to_vec());
+    Table { key: "", title: "The first that differ".into(), columns, rows }
 }
 
 fn differences(traced: &Traced) -> Table {

@@ -31,11 +31,13 @@
 //! worker reads what is its own; FILES what has to be there before; NAMES paths of files, by the numbers that operations have; INDEX the
 //! rest and where the frames of each worker are. How much each may have says `limits.rs`.
 
+mod beside;
 mod fingerprint;
 mod limits;
 mod reader;
 mod writer;
 
+pub use beside::{Beside, IntoWriter};
 pub use fingerprint::Fingerprint;
 pub use limits::{
     CALLS_MAX, FILES_BYTES_MAX, FILES_MAX, GIVEN_MAX, INDEX_BYTES_MAX, OPERATIONS_BYTES,

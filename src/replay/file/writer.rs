@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
+use super::beside::IntoWriter;
 use super::{
     CallPlan, END_MAGIC, FILE_HEADER_BYTES, FILE_MAGIC, FILES_MAX, FRAME_HEADER_BYTES, FRAME_MAGIC,
     FileBefore, FileKind, Files, GIVEN_MAX, GivenPlan, Index, KIND_FILES, KIND_INDEX, KIND_NAMES,
@@ -114,8 +115,13 @@ impl<W: Write> PlanWriter<W> {
         Ok(())
     }
 
-    fn flush_all(&mut self) -> io::Result<()> {
+    pub(super) fn flush_all(&mut self) -> io::Result<()> {
         (0..self.workers.len()).try_for_each(|it| self.flush(it))
+    }
+
+    #[cfg(test)]
+    pub(super) fn into_destination(self) -> W {
+        self.out
     }
 
     fn worker(&mut self, worker: Worker) -> &mut Filling {
@@ -211,9 +217,13 @@ fn too_many() -> io::Error {
 /// # Errors
 ///
 /// Those of what the plan is written to.
-pub fn finish<W: Write>(planner: Planner<PlanWriter<W>>, machine: &str) -> io::Result<W> {
+pub fn finish<O: Out + IntoWriter>(
+    planner: Planner<O>,
+    machine: &str,
+) -> io::Result<O::Destination> {
     let handles = u32::try_from(planner.handles()).map_err(io::Error::other)?;
-    let Planner { mut out, world, who, given, left, .. } = planner;
+    let Planner { out, world, who, given, left, .. } = planner;
+    let mut out = out.into_writer()?;
     out.flush_all()?;
     let files = files(&world);
     for it in &given {

@@ -13,14 +13,16 @@
 //! operations.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{Links, names, text};
 use crate::event::syscall_table::{Class, Role};
-use crate::operation::Step;
 use crate::operation::model::{Given, Mounts, OpenFile, SyscallOperation};
+use crate::operation::{Sink, Step};
 use crate::replay::names::{is_kernels, is_short, of_file, of_given};
+use crate::units::KernelTime;
 
 /// Links behind links behind links: with more, what they lead to stays unknown.
 const ROUNDS_MAX: usize = 40;
@@ -319,6 +321,15 @@ fn itself(path: &[u8], targets: &Targets) -> Vec<u8> {
     let (above, name) = path.split_at(at);
     let above = through(above, targets, |_| false);
     [above.strip_suffix(b"/").unwrap_or(&above), name].concat()
+}
+
+impl Sink for Seen {
+    type Error = Infallible;
+
+    fn step(&mut self, _: KernelTime, step: &Step<'_>) -> Result<(), Infallible> {
+        self.look_at(step);
+        Ok(())
+    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,283 @@
+//! The report of `replay run` that fits a terminal of 80 columns and 24 lines: the finding, the key figures, the calls that took longest, the
+//! first other results. All tables are those of [`super::replay_run`].
+
+use std::collections::BTreeMap;
+
+use super::beside::result;
+use super::column;
+use super::human::{bytes, count, end_of, known_time, time};
+use super::replay_run::{Run, is_whole, planned};
+use crate::analysis::spread::Spread;
+use crate::replay::comparison::{Mismatch, Times};
+use crate::replay::outcome::Outcome;
+use crate::text::escape;
+use crate::text::table::{Cell, Column, Report, Table};
+
+/// Rows of the table of calls; with other results beside it there is room for fewer.
+const CALLS_MAX: usize = 8;
+const CALLS_BESIDE_OTHERS: usize = 4;
+
+/// Other results that are shown, and letters of their paths.
+const OTHERS_MAX: usize = 3;
+const PATH_LETTERS: usize = 28;
+
+/// Reasons for which operations are not done again that are shown.
+const REASONS_MAX: usize = 3;
+
+const CALLS: [Column; 6] = [
+    column("", "call"),
+    column("", "operations"),
+    column("", "captured p50"),
+    column("", "p99"),
+    column("", "replayed p50"),
+    column("", "p99"),
+];
+
+const OTHERS: [Column; 5] = [
+    column("", "at"),
+    column("", "call"),
+    column("", "captured"),
+    column("", "replayed"),
+    column("", "path"),
+];
+
+/// What a replay did, on one screen; `whole`: the report with all that there is to say.
+pub fn brief(run: &Run<'_>, whole: &Report) -> Report {
+    let mut facts = vec![("", "result", Cell::Word(finding(run)))];
+    facts.extend(figures(run, whole).map(|(title, it)| ("", title, Cell::Word(it))));
+    let others = others(run);
+    let is_same = others.rows.is_empty();
+    let tables = vec![calls(run, if is_same { CALLS_MAX } else { CALLS_BESIDE_OTHERS }), others];
+    let notes = whole.notes.len();
+    let about = match notes {
+        0 => String::new(),
+        1 => " and a note".to_owned(),
+        _ => format!(" and {notes} notes"),
+    };
+    let notes = vec![format!("all tables{about}: --details")];
+    Report { kind: whole.kind, facts, tables, notes }
+}
+
+/// What matters most.
+fn finding(run: &Run<'_>) -> String {
+    let all = run.comparison.count(|_| true);
+    let others = run.comparison.count(Outcome::is_mismatch);
+    if run.is_stopped {
+        return format!(
+            "stopped: {} of {} operations were done",
+            count(all),
+            count(planned(run.index))
+        );
+    }
+    if !is_whole(run) {
+        return format!(
+            "{} of {} operations were done: the plan contradicts itself",
+            count(all),
+            count(planned(run.index))
+        );
+    }
+    if others > 0 {
+        let (are, all) = (count(others), count(all));
+        return format!("{are} of {all} operations had another result than in the capture");
+    }
+    format!("all {} operations had the result of the capture", count(all))
+}
+
+/// The key figures: what they are of, and their line.
+fn figures(run: &Run<'_>, whole: &Report) -> impl Iterator<Item = (&'static str, String)> {
+    let comparison = run.comparison;
+    let (span, captured) = (comparison.span(), comparison.captured_span());
+    let took = match run.expected_span {
+        Some(expected) => {
+            format!("{}, to be {} (capture: {})", time(span), time(expected), time(captured))
+        }
+        None => format!("{}, as fast as possible (capture: {})", time(span), time(captured)),
+    };
+    let late = &comparison.lateness;
+    let begun = late.max().map(|max| {
+        let [p50, p99] = [500, 990].map(|it| known_time(late.percentile(it)));
+        let comparable = whole.facts.iter().find(|it| it.0 == "timing_is_comparable");
+        let verdict = match comparable.map(|it| &it.2) {
+            Some(Cell::Flag(true)) => "times can be compared",
+            Some(Cell::Flag(false)) => "times cannot be compared",
+            _ => "",
+        };
+        format!("p50 {p50}, p99 {p99}, max {}: {verdict}", time(max))
+    });
+    let (threads, cpus) = run.threads;
+    let threads =
+        format!("{}, {threads} at once on {cpus} CPUs", count(run.index.workers.len() as u64));
+    let figures = [
+        ("took", Some(took)),
+        ("began late", begun),
+        ("moved", Some(bytes(comparison.bytes))),
+        ("threads", Some(threads)),
+        ("not in the plan", not_done(run)),
+    ];
+    figures.into_iter().filter_map(|(title, it)| Some((title, it?)))
+}
+
+/// Operations of the capture that are not done again, and the reasons of most of them.
+fn not_done(run: &Run<'_>) -> Option<String> {
+    let mut reasons = BTreeMap::<&str, u64>::new();
+    run.index.left.iter().for_each(|it| *reasons.entry(&it.reason).or_default() += it.count);
+    let mut reasons: Vec<_> = reasons.into_iter().collect();
+    reasons.sort_by_key(|it| std::cmp::Reverse(it.1));
+    let all: u64 = reasons.iter().map(|it| it.1).sum();
+    let shown = reasons.iter().take(REASONS_MAX).map(|it| format!("{} {}", it.0, count(it.1)));
+    let shown: Vec<String> = shown.collect();
+    let more = if reasons.len() > REASONS_MAX { ", ..." } else { "" };
+    (all > 0).then(|| format!("{} ({}{more})", count(all), shown.join(", ")))
+}
+
+/// The calls that took longest together, in the capture or in the replay.
+fn calls(run: &Run<'_>, limit: usize) -> Table {
+    let calls = run.comparison.calls();
+    let mut calls: Vec<(&u16, &Times)> = calls.iter().collect();
+    let all = calls.len();
+    calls.sort_by_key(|(call, it)| {
+        (std::cmp::Reverse(it.captured.sum().max(it.replayed.sum())), **call)
+    });
+    let of = |it: &Spread| [500, 990].map(|at| known_time(it.percentile(at)));
+    let row = |(call, times): &(&u16, &Times)| {
+        let call = run.index.calls.get(usize::from(**call)).map_or("?", |it| it.told());
+        let times = [
+            of(&times.captured),
+            of(&times.replayed),
+            [count(times.replayed.count()), String::new()],
+        ];
+        let [[c50, c99], [r50, r99], [operations, _]] = times;
+        [call.to_owned(), operations, c50, c99, r50, r99].map(Cell::Word).to_vec()
+    };
+    let rows: Vec<Vec<Cell>> = calls.iter().take(limit).map(row).collect();
+    let title = format!("Calls that took longest: {} of {all}", rows.len());
+    Table { key: "", title, columns: CALLS.to_vec(), rows }
+}
+
+/// The first operations with other results.
+fn others(run: &Run<'_>) -> Table {
+    let others = &run.comparison.mismatches;
+    let row = |it: &Mismatch| {
+        let opened = || it.file.and_then(|it| run.names.get(&it)).cloned();
+        let mut path = Vec::new();
+        escape::shown(&mut path, &it.path.clone().or_else(opened).unwrap_or_default(), b"");
+        let path = end_of(&String::from_utf8_lossy(&path), PATH_LETTERS);
+        let it = it.compared;
+        let call = run.index.calls.get(usize::from(it.call)).map_or("?", |it| it.told());
+        let [at, call, path] = [time(it.start), call.to_owned(), path].map(Cell::Word);
+        vec![at, call, result(it.captured), result(it.replayed), path]
+    };
+    let rows: Vec<Vec<Cell>> = others.iter().take(OTHERS_MAX).map(row).collect();
+    let all = count(run.comparison.count(Outcome::is_mismatch));
+    let title = format!("Other results: the first {} of {all}", rows.len());
+    Table { key: "", title, columns: OTHERS.to_vec(), rows }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustc_hash::FxHashMap;
+
+    use super::*;
+    use crate::replay::comparison::{Compared, Comparison, Pair};
+    use crate::replay::file::{CallPlan, Index, LeftPlan, WorkerPlan};
+    use crate::text::table::Form;
+
+    fn worker() -> WorkerPlan {
+        WorkerPlan {
+            pid: 7,
+            tid: 7,
+            comm: b"program".to_vec(),
+            lane: None,
+            before: None,
+            is_waited_for: false,
+            operations: 1009,
+            frames: Vec::new(),
+        }
+    }
+
+    fn index() -> Index {
+        let calls = [
+            "openat", "read", "write", "close", "lseek", "fstat", "fsync", "unlink", "mkdir",
+            "rename",
+        ];
+        let left = ["memory", "no-name", "rights", "ioctl", "channel"];
+        Index {
+            calls: calls.map(|it| CallPlan { name: it.into(), asynchronous: None }).to_vec(),
+            left: left
+                .map(|it| LeftPlan { reason: it.into(), call: "mmap".into(), count: 123_457 })
+                .to_vec(),
+            workers: vec![worker()],
+            ..Index::default()
+        }
+    }
+
+    /// Columns of a terminal.
+    const COLUMNS: usize = 80;
+
+    /// Every operation takes its time; one in 7 has another result if they differ.
+    fn shown(differ: bool, form: Form) -> String {
+        let (index, names) = (index(), FxHashMap::default());
+        let mut comparison = Comparison::default();
+        for number in 0..1009_u32 {
+            let start = u64::from(number) * 1_000_003;
+            let is_other = differ && number % 7 == 0;
+            let path = "/a/very/long/path/of/a/file/that/no/terminal/has/room/for/in/a/table";
+            comparison.add(&Pair {
+                compared: Compared {
+                    start,
+                    worker: 0,
+                    number,
+                    call: u16::try_from(number % 10).expect("small"),
+                    outcome: if is_other { Outcome::Failed } else { Outcome::Same },
+                    captured: 1_000_003,
+                    replayed: if is_other { -i64::from(libc::ENOENT) } else { 1_000_003 },
+                },
+                file: None,
+                captured_end: start + 12_345_678,
+                captured_behind: start + 12_345_678,
+                replayed_time: (start + 77, start + 23_456_789),
+                late: Some(77),
+                path: Some(path.as_bytes()),
+                moves_bytes: true,
+            });
+        }
+        let run = Run {
+            index: &index,
+            comparison: &comparison,
+            names: &names,
+            expected_span: Some(comparison.captured_span()),
+            is_stopped: false,
+            until: None,
+            threads: (1, 2),
+            rings: None,
+        };
+        let whole = super::super::replay_run::report(&run, 20);
+        let mut out = Vec::new();
+        brief(&run, &whole).print(form, &mut out).expect("memory");
+        String::from_utf8(out).expect("UTF-8")
+    }
+
+    /// Fails if a report has more lines than a terminal, or longer ones.
+    #[test]
+    fn a_report_fits_a_screen() {
+        for differ in [false, true] {
+            let shown = shown(differ, Form::Text);
+            let lines: Vec<&str> = shown.lines().collect();
+            // One line is the shell's.
+            assert!(lines.len() < 24, "{} lines:\n{shown}", lines.len());
+            let longest = lines.iter().map(|it| it.chars().count()).max().unwrap_or(0);
+            assert!(longest <= COLUMNS, "{longest} letters:\n{shown}");
+        }
+    }
+
+    /// Fails if the first line does not say what came of the replay.
+    #[test]
+    fn the_finding_is_first() {
+        let first = |differ| shown(differ, Form::Text).lines().next().map(str::to_owned);
+        let same = "result           all 1,009 operations had the result of the capture";
+        assert_eq!(first(false).as_deref(), Some(same));
+        let other =
+            "result           145 of 1,009 operations had another result than in the capture";
+        assert_eq!(first(true).as_deref(), Some(other));
+    }
+}
