@@ -291,14 +291,23 @@ impl Session {
         }
     }
 
+    /// No event comes after this. Why one may come all the same, if so.
+    fn switch_off(&self) -> Option<String> {
+        snapshot::switching_off(&self.threads.to_log);
+        // ORDERING: Release: a thread that finds a ring off by this sees it.
+        self.threads.is_over.store(true, Ordering::Release);
+        let error = self.source.disable().err()?;
+        Some(format!("cannot switch the events off: {error}"))
+    }
+
     /// Switches everything off, takes what is left, writes the last frame.
     fn finish(
-        self,
+        mut self,
         reason: &'static str,
         program: Option<Running>,
         interrupts: &mut dyn Interrupts,
     ) -> Result<Outcome, TracerError> {
-        let mut warnings = self.warnings;
+        let mut warnings = std::mem::take(&mut self.warnings);
         let ended = program.as_ref().is_some_and(|it| it.has_ended().unwrap_or(false));
         let runs_on = program.as_ref().filter(|_| !ended).map(Launched::from);
         let mut patience = Patience::new(interrupts, runs_on);
@@ -307,12 +316,7 @@ impl Session {
         let has_books = books.is_some();
         // From here on a recording exists: what goes wrong is told with it.
         warnings.extend(self.source.disturbed());
-        snapshot::switching_off(&self.threads.to_log);
-        // ORDERING: Release: who finds a ring off by this sees it.
-        self.threads.is_over.store(true, Ordering::Release);
-        if let Err(error) = self.source.disable() {
-            warnings.push(format!("cannot switch the events off: {error}"));
-        }
+        warnings.extend(self.switch_off());
         let end_time = clock::both();
         let wall_moved_ns = Some(frames::wall_moved_ns(&self.clock));
         let counters = proc::text("/proc/diskstats", Text::DISKSTATS_END, Pid(0)).ok();
@@ -362,8 +366,8 @@ impl Session {
         warnings.extend(doubt.into_iter().chain(interrupted.map(|_| CUT_SHORT.to_owned())));
         let disks = disks::disks().into_iter().filter(|it| !self.disks.contains(it)).collect();
         let end = end_frame(reason, (end_time.0.0, end_time.1), ended, counts, &counted, warnings);
-        let others = std::mem::take(&mut counted.others);
         let end = End { own, disks, places_not_asked, wall_moved_ns, ..end };
+        let others = std::mem::take(&mut counted.others);
         let end = End { unread, unread_programs, others, ..end };
         let last = writer.whole(|it| it.json(FrameKind::END, clock::now(), &end));
         let log_error = counted.error.or(last.err());
