@@ -91,7 +91,7 @@ fn assert_first_finding(command: &[&str], expected: &[&str]) -> Value {
     assert_eq!(answer.status, Some(0), "{}", answer.stderr);
     let (_, text) = first_finding(&answer.report);
     let is_it = |it: &&str| text.starts_with(&it.replace("@DIR", place));
-    assert!(expected.iter().any(|it| is_it(&it)), "{text}: {:#}", answer.report);
+    assert!(expected.iter().any(is_it), "{text}: {:#}", answer.report);
     answer.report
 }
 
