@@ -129,6 +129,7 @@ fn operations(path: &[u8], comm: &[u8]) {
         offset: None,
         target_offset: None,
         flags_in_memory: None,
+        resolve_in_memory: None,
         bytes_requested: None,
         spans: Vec::new(),
         chain: None,
