@@ -11,9 +11,9 @@ use crate::units::{DevId, SECTOR_BYTES};
 pub(super) struct LeftOut(BTreeMap<DevId, OthersOnDevice>);
 
 impl LeftOut {
-    /// A request has ended. One that became part of another counts there.
+    /// A request has ended. One that became part of another counts there; one whose end was not seen is not counted by operation.
     pub(super) fn add(&mut self, request: &BlockRequest) {
-        if request.ending != Some(Ending::Completed) {
+        if matches!(request.ending, Some(Ending::Absorbed { .. })) {
             return;
         }
         let device = self.0.entry(request.dev).or_default();

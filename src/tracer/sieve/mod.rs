@@ -85,8 +85,8 @@ pub(super) struct Sieve {
     arrived: Vec<Arrived>,
     /// Records that make no sense: a reader says what is wrong with them.
     odd: Vec<RecordRef>,
-    /// Files that facts told of: of a process, or of a thread that fanotify named.
-    files: Vec<(Option<Pid>, Option<Tid>, FileStat)>,
+    /// Files that facts told of, and by when they were open: of a process, or of a thread that fanotify named.
+    files: Vec<(Option<Pid>, Option<Tid>, KernelTime, FileStat)>,
     /// What is mounted, if that was told.
     mounted: Option<Vec<u8>>,
     marks: Marks,
@@ -226,10 +226,10 @@ impl Sieve {
     /// Takes note of a fact.
     pub(super) fn note(&mut self, pid: Option<Pid>, fact: &Fact) {
         match fact {
-            Fact::Name { of: NameOf::Link, stat: Some(stat), .. }
-            | Fact::Fd { stat: Some(stat), .. } => self.files.push((pid, None, *stat)),
-            Fact::Opened { tid, stat: Some(stat), .. } => {
-                self.files.push((pid, Some(*tid), *stat));
+            Fact::Name { of: NameOf::Link, stat: Some(stat), end, .. }
+            | Fact::Fd { stat: Some(stat), end, .. } => self.files.push((pid, None, *end, *stat)),
+            Fact::Opened { tid, stat: Some(stat), end, .. } => {
+                self.files.push((pid, Some(*tid), *end, *stat));
             }
             Fact::Text { which: Text::BLOCKS, text, .. } => self.mounted = Some(text.clone()),
             _ => {}
@@ -242,11 +242,11 @@ impl Sieve {
             self.places.mounted(&text);
             self.has_disks(&disks::disks());
         }
-        for (pid, tid, stat) in std::mem::take(&mut self.files) {
+        for (pid, tid, end, stat) in std::mem::take(&mut self.files) {
             let is_own = pid.is_none_or(|it| tree.has(it))
                 && tid.is_none_or(|it| tree.has_task(Pid(-1), it));
             if is_own {
-                self.opened(&stat);
+                self.opened(end, &stat);
             }
         }
         let (mut due, later): (Vec<Arrived>, Vec<Arrived>) =
@@ -262,14 +262,14 @@ impl Sieve {
                     self.requests.push(&hit, &event, &mut self.places, &mut self.marks);
                 }
                 What::Fs(event) => {
-                    let mark = self.places.learn(&event, by_own);
+                    let mark = self.places.learn(time, &event, by_own);
                     self.marks.set(record, mark);
                 }
                 What::Uring(event) => {
                     let mark = self.rings.learn(&event, by_own);
                     self.marks.set(record, mark);
                 }
-                What::File(stat) if by_own => self.opened(&stat),
+                What::File(stat) if by_own => self.opened(time, &stat),
                 What::File(_) => {}
                 What::Lost => {
                     self.requests.records_lost();
@@ -279,8 +279,8 @@ impl Sieve {
         }
     }
 
-    fn opened(&mut self, stat: &FileStat) {
-        if self.places.opened(stat) {
+    fn opened(&mut self, time: KernelTime, stat: &FileStat) {
+        if self.places.opened(time, stat) {
             return;
         }
         let node = (stat.dev, stat.ino);
@@ -312,7 +312,8 @@ impl Sieve {
     }
 
     /// What was left out.
-    pub(super) fn into_others(self) -> Others {
+    pub(super) fn into_others(mut self) -> Others {
+        self.requests.finish();
         Others {
             devices: self.requests.left_out.into_devices(),
             kept_undecided: self.requests.kept_undecided,

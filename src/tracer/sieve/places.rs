@@ -56,8 +56,8 @@ pub(super) struct Places {
     count: usize,
     /// Runs that were given up for want of room.
     pub(super) given_up: u64,
-    /// Files that the program has opened.
-    files: FxHashSet<FileKey>,
+    /// Files that the program has opened, and when last. An open is known earlier or later than the records of its time.
+    files: FxHashMap<FileKey, KernelTime>,
     /// Devices where it has opened some, or that it has opened themselves.
     devices: FxHashSet<DevId>,
     /// It may have opened any.
@@ -98,8 +98,8 @@ impl Places {
         }
     }
 
-    /// The program has opened a file. False if that is a block device: which one is asked for.
-    pub(super) fn opened(&mut self, stat: &FileStat) -> bool {
+    /// The program had opened a file by this time. False if that is a block device: which one is asked for.
+    pub(super) fn opened(&mut self, time: KernelTime, stat: &FileStat) -> bool {
         match stat.mode & libc::S_IFMT {
             libc::S_IFBLK => return false,
             libc::S_IFREG => {}
@@ -108,7 +108,8 @@ impl Places {
         if self.files.len() >= FILES_MAX {
             self.is_any = true;
         } else if let Some(key) = stat.inode() {
-            self.files.insert(key);
+            let last = self.files.entry(key).or_insert(time);
+            *last = time.max(*last);
         }
         // Without a device of its own (btrfs, overlay, network) addresses are no places on one.
         if stat.dev.major() != 0 {
@@ -131,8 +132,8 @@ impl Places {
         self.count = 0;
     }
 
-    /// What a file system says; `by_own`: in a thread that is followed.
-    pub(super) fn learn(&mut self, event: &FsEvent, by_own: bool) -> Mark {
+    /// What a file system says at this time; `by_own`: in a thread that is followed.
+    pub(super) fn learn(&mut self, time: KernelTime, event: &FsEvent, by_own: bool) -> Mark {
         let all = self.is_any;
         let mark = |is_kept: bool| if is_kept || all { Mark::Kept } else { Mark::Dropped };
         match event {
@@ -140,8 +141,18 @@ impl Places {
             FsEvent::Extent(it) if is_device(it) => mark(self.used.insert(it.on) || by_own),
             FsEvent::Extent(it) => mark(self.learn_extent(it, by_own)),
             FsEvent::Freed { dev, block, count } => mark(self.free(*dev, *block, *count) || by_own),
-            FsEvent::Evicted { dev, ino } => mark(self.files.remove(&(*dev, *ino)) || by_own),
+            FsEvent::Evicted { dev, ino } => mark(self.evict(time, (*dev, *ino)) || by_own),
         }
+    }
+
+    /// The inode is gone, and its number may be another file's. True if the log needs it.
+    fn evict(&mut self, time: KernelTime, file: FileKey) -> bool {
+        let Some(opened) = self.files.get(&file) else { return false };
+        // An open after it is of the next file with this number.
+        if *opened < time {
+            self.files.remove(&file);
+        }
+        true
     }
 
     /// True if the log needs it.
@@ -155,7 +166,7 @@ impl Places {
         let end = begin.saturating_add(it.length.saturating_mul(unit));
         let file = (it.dev, it.ino);
         let shift = begin.wrapping_sub(it.offset.saturating_mul(unit));
-        let is_own = by_own || self.files.contains(&file);
+        let is_own = by_own || self.files.contains_key(&file);
         let mut run = Run { file, unit: it.unit, is_shared: it.is_shared, shift, is_told: true };
         if begin >= end {
             return is_own;
@@ -231,7 +242,7 @@ impl Places {
             if run.unit == Unit::Bytes && !self.writeback_is_told && is_unknown_own {
                 return true;
             }
-            if self.files.contains(&run.file) {
+            if self.files.contains_key(&run.file) {
                 return true;
             }
             let (from, to) = (at.start.max(begin), at.end.min(end));

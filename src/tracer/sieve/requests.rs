@@ -181,9 +181,25 @@ impl Requests {
             bio.records.drain(..).for_each(|it| marks.set(it, Mark::Kept));
         }
         if self.bios.len() > UNITS_MAX {
-            // Those that became no request.
-            self.bios.retain(|_, it| !it.records.is_empty() || it.requests > 0);
+            self.forget_lone_bios();
         }
+    }
+
+    /// Bios that are decided and became no request that is in flight.
+    fn forget_lone_bios(&mut self) {
+        self.bios.retain(|_, it| !it.records.is_empty() || it.requests > 0);
+    }
+
+    /// The recording is over: requests that were left out and have not ended count, too.
+    pub(super) fn finish(&mut self) {
+        let Self { tracker, units, left_out, .. } = self;
+        tracker.finish(&mut |step| {
+            if let BlockStep::Ended(request) = step
+                && units.get(&request.id).and_then(|it| it.mark) == Some(Mark::Dropped)
+            {
+                left_out.add(request);
+            }
+        });
     }
 
     /// A device that lies on another that is not its disk, or that other one.
@@ -229,6 +245,9 @@ impl Requests {
             self.last_bio.clear();
         }
         self.last_bio.insert(hit.at.tid, key);
+        if self.bios.len() >= UNITS_MAX && self.bios.len().is_power_of_two() {
+            self.forget_lone_bios();
+        }
         self.bios.insert(key, bio);
     }
 
