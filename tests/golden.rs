@@ -34,6 +34,7 @@ const GOLDEN: &[((u16, u16), &str, Books)] = &[
     ((2, 4), "v2/fanotify", [613, 205, 50, 0, 1, 0]),
     ((2, 4), "v2/switched-off", [2201, 2201, 1100, 0, 0, 0]),
     ((2, 4), "v2/programs", [517, 109, 43, 0, 0, 0]),
+    ((2, 4), "v2/others", [614, 191, 23, 0, 1, 0]),
 ];
 
 /// Takes steps and does nothing with them.

@@ -173,6 +173,8 @@ fn others(summary: &Summary) -> Option<String> {
     }
     let names = disk::names(&summary.disks());
     let mut all: Vec<(DevId, Others)> = summary.others().into_iter().collect();
+    let not_counted: u64 = all.iter().map(|it| it.1.not_counted).sum();
+    all.retain(|it| it.1.all().0 > 0);
     all.sort_by_key(|it| std::cmp::Reverse((it.1.all().1, it.1.all().0)));
     let device = |(dev, it): &(DevId, Others)| {
         let name = names.iter().find(|it| it.0 == *dev);
@@ -180,9 +182,16 @@ fn others(summary: &Summary) -> Option<String> {
         let (requests, bytes) = it.all();
         format!("{requests} requests, {} on {name}", size(bytes))
     };
-    let shown: Vec<String> = all.iter().take(OTHERS_SHOWN).map(device).collect();
-    let more = all.len().saturating_sub(shown.len());
-    let more = if more > 0 { format!(", and on {more} more devices") } else { String::new() };
+    let mut parts: Vec<String> = all.iter().take(OTHERS_SHOWN).map(device).collect();
+    let more = all.len().saturating_sub(parts.len());
+    if more > 0 {
+        parts.push(format!("requests on {more} more devices"));
+    }
+    if not_counted > 0 {
+        parts.push(format!(
+            "{not_counted} requests that had not ended or that /proc/diskstats does not count"
+        ));
+    }
     let recorded: u64 = all.iter().map(|it| it.1.recorded).sum();
     let recorded = match (recorded, summary.header.scope.others_counted) {
         (0, _) => ", not recorded one by one".to_owned(),
@@ -194,12 +203,9 @@ fn others(summary: &Summary) -> Option<String> {
         0 => String::new(),
         some => format!("; {some} places of files were given up for want of room"),
     };
-    let is_any = !shown.is_empty();
-    is_any.then(|| {
-        format!(
-            "other programs and the kernel's own threads: {}{more}{recorded}{given_up}",
-            shown.join("; ")
-        )
+    (!parts.is_empty()).then(|| {
+        let parts = parts.join("; ");
+        format!("other programs and the kernel's own threads: {parts}{recorded}{given_up}")
     })
 }
 
