@@ -192,11 +192,12 @@ fn others(summary: &Summary) -> Option<String> {
             "{not_counted} requests that had not ended or that /proc/diskstats does not count"
         ));
     }
+    let requests: u64 = all.iter().map(|it| it.1.all().0).sum();
     let recorded: u64 = all.iter().map(|it| it.1.recorded).sum();
-    let recorded = match (recorded, summary.header.scope.others_counted) {
-        (0, _) => ", not recorded one by one".to_owned(),
-        (some, true) => format!(", not recorded one by one but for {some}"),
-        (_, false) => ", recorded and not shown".to_owned(),
+    let recorded = match recorded {
+        0 => ", not recorded one by one".to_owned(),
+        some if some < requests => format!(", not recorded one by one but for {some}"),
+        _ => ", recorded and not shown".to_owned(),
     };
     let given_up = summary.end.as_ref().map_or(0, |it| it.others.places_given_up);
     let given_up = match given_up {

@@ -18,7 +18,7 @@ pub(super) fn named(option: &str, word: &str, what: &str) -> Result<Identity, Cl
     })
 }
 
-/// The same, of users whom a later command finds again by number alone.
+/// The same, of users in the list: a later command finds the user by number alone.
 pub(super) fn listed(option: &str, word: &str, what: &str) -> Result<Identity, CliError> {
     let found = named(option, word, what)?;
     match Identity::of_number(found.user()) {

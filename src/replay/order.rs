@@ -72,7 +72,7 @@ impl Access {
     pub(super) fn is_needed(&self, start: u64, past: &Past) -> bool {
         let from = if self.saw && !self.is_hidden { 0 } else { self.by.end };
         let times = from..self.until;
-        // Nobody who is under way, or comes yet, began before the floor.
+        // No operation that is under way, or comes later, began before the floor.
         if self.until <= past.floor() && self.until <= start {
             return false;
         }

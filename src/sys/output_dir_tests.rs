@@ -60,7 +60,7 @@ fn steps_of_other_users_are_refused() {
     assert!(refused(&above.join("link")).contains("link belongs to user 65534"));
 }
 
-/// Fails if a user may not write where root's rights end on the way, as on a file server that takes root for nobody.
+/// Fails if a user may not write where root's rights end on the way, as on a file server that maps root to an unprivileged user.
 #[test]
 fn where_root_may_not_go_the_user_writes() {
     if !need::root() {

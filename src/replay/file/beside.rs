@@ -115,7 +115,7 @@ impl<W> Drop for Beside<W> {
     fn drop(&mut self) {
         self.sender = None;
         if let Some(thread) = self.thread.take() {
-            // What the thread ended with concerns nobody any more.
+            // The plan is abandoned, so the result of the thread has no use.
             drop(thread.join());
         }
     }

@@ -67,7 +67,7 @@ impl Case {
         self.push(tid, BlockPoint::GetRq, letters, sector, nr_sector);
     }
 
-    /// It goes to the driver, and is done; whoever is interrupted.
+    /// The request goes to the driver and completes; the completion interrupts a thread of the program.
     fn is_done(&mut self, letters: &str, sector: u64, nr_sector: u32) {
         self.push(KERNEL, BlockPoint::Issue, letters, sector, nr_sector);
         self.push(OWN, BlockPoint::Complete, letters, sector, nr_sector);
@@ -126,7 +126,7 @@ fn flushes_are_kept_with_what_waits_for_them() {
     case.check("dddddkkkkk", &[("flush", 1, 0), ("write", 1, 0)]);
 }
 
-/// Fails if what is part of a request of the program's is left out, whoever began it.
+/// Fails if a part of a request of the program is left out where another program began the request.
 #[test]
 fn merged_requests_are_whole_or_not_there() {
     let mut case = Case::new();
@@ -154,7 +154,7 @@ fn what_others_bring_to_the_programs_files_is_kept() {
     case.is_done("W", 8, 8);
     case.asks(KERNEL, "W", 16, 8);
     case.is_done("W", 16, 8);
-    // Nobody has said what is there: it may be the program's. Metadata are not.
+    // No file system has reported this place: it may be the program's. Metadata are not.
     case.asks(KERNEL, "W", 24, 8);
     case.is_done("W", 24, 8);
     case.asks(KERNEL, "WM", 32, 8);
@@ -242,10 +242,18 @@ fn operations_of_io_uring_are_those_of_their_ring() {
         len: None,
     };
     use UringPoint::{Complete, Create, Submit};
-    assert_eq!(rings.learn(&event(Complete, 7), false), Mark::Kept, "nobody knows");
+    assert_eq!(
+        rings.learn(&event(Complete, 7), false),
+        Mark::Kept,
+        "the ring's process is unknown"
+    );
     assert_eq!(rings.learn(&event(Create, 7), false), Mark::Dropped);
     assert_eq!(rings.learn(&event(Submit, 7), false), Mark::Dropped);
-    assert_eq!(rings.learn(&event(Complete, 7), true), Mark::Dropped, "whoever is interrupted");
+    assert_eq!(
+        rings.learn(&event(Complete, 7), true),
+        Mark::Dropped,
+        "the interrupted thread does not matter"
+    );
     assert_eq!(rings.learn(&event(Submit, 8), true), Mark::Kept);
     assert_eq!(rings.learn(&event(Complete, 8), false), Mark::Kept);
     // The program has inherited the ring.
