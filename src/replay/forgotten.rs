@@ -32,18 +32,18 @@ impl Forgotten {
         if self.of.len() == count {
             return;
         }
-        self.of.sort_by_key(|it| it.by.at);
+        self.of.sort_by_key(|it| it.at);
         // Whoever begins behind the end of a worker's later one is behind its earlier ones.
         for at in 1..self.of.len() {
-            let next = self.of[at].by;
+            let next = self.of[at];
             let it = &mut self.of[at - 1];
-            if it.by.at.worker == next.at.worker {
+            if it.at.worker == next.at.worker {
                 it.until = it.until.min(next.end);
             }
         }
         self.of.retain(|it| it.is_needed(u64::MAX, past));
         self.of.shrink_to_fit();
-        self.end = self.of.iter().map(|it| it.by.end).max().unwrap_or(0);
+        self.end = self.of.iter().map(|it| it.end).max().unwrap_or(0);
         self.settled.clear();
     }
 
@@ -54,14 +54,14 @@ impl Forgotten {
         if self.of.is_empty() || self.settled.get(worker).is_some_and(|it| *it) {
             return;
         }
-        let times = |it: &Access| it.by.end..it.until;
+        let times = |it: &Access| it.end..it.until;
         let behind = self.of.iter().filter(|it| times(it).contains(&by.start));
-        behind.for_each(|it| before.add(it.by.at));
+        behind.for_each(|it| before.add(it.at));
         if self.end <= by.start {
             // Else each new thread would wait for all that there ever were. (Those that it overlaps stand for others, too, and may come to
             // stand for what they did themselves.)
             self.of.retain_mut(|it| {
-                if it.by.end <= by.start {
+                if it.end <= by.start {
                     it.until = it.until.min(by.end);
                 }
                 it.until > past.floor()

@@ -11,6 +11,7 @@
 //! one that began early may still need what others have been in front of since, so that is kept until nobody can.
 
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 
 use super::past::Past;
 
@@ -47,30 +48,38 @@ pub enum Touch {
     Changes,
 }
 
-/// Accesses that a thing keeps at least before it is looked at who may still need them.
+/// Accesses that a thing keeps at least before those are looked for that no operation can need.
 const ACCESSES_KEPT: usize = if cfg!(test) { 8 } else { 64 };
 
+/// Accesses of one kind. Most things have two: the newest one, and the one before it, which an operation that overlaps with the newest one may need.
+type Accesses = SmallVec<[Access; 2]>;
+
+/// One operation on one thing.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Access {
-    pub(super) by: Timed,
-    changes: bool,
-    /// It found the thing as those had left it that had ended.
-    pub(super) saw: bool,
-    /// Another one that is behind this found it so, too: who is behind this by that is behind the other one.
-    is_hidden: bool,
-    /// Whoever begins at this time or later is behind another one that is behind this.
+    /// The operation.
+    pub(super) at: At,
+    /// The end of the operation, ns.
+    pub(super) end: u64,
+    /// An operation that begins at this time or later waits for another one that has waited for this.
     pub(super) until: u64,
+    changes: bool,
+    /// The operation found the thing as those had left it that had ended.
+    pub(super) saw: bool,
+    /// Another operation that has waited for this one found the thing so, too: operations that wait for that one wait for this one by it.
+    is_hidden: bool,
 }
 
 impl Access {
-    /// One that others wait for, whatever they do.
+    /// An access that all others wait for.
     pub(super) fn of(by: Timed) -> Self {
-        Self { by, changes: true, saw: false, is_hidden: false, until: u64::MAX }
+        let Timed { at, end, .. } = by;
+        Self { at, end, until: u64::MAX, changes: true, saw: false, is_hidden: false }
     }
 
-    /// True if somebody may have to wait for it who is under way, began at `start`, or comes yet.
+    /// True if an operation may have to wait for it that is under way, began at `start`, or comes later.
     pub(super) fn is_needed(&self, start: u64, past: &Past) -> bool {
-        let from = if self.saw && !self.is_hidden { 0 } else { self.by.end };
+        let from = if self.saw && !self.is_hidden { 0 } else { self.end };
         let times = from..self.until;
         // No operation that is under way, or comes later, began before the floor.
         if self.until <= past.floor() && self.until <= start {
@@ -78,23 +87,28 @@ impl Access {
         }
         self.until == u64::MAX || times.contains(&start) || past.has_begun_in(times)
     }
+
+    /// True if a later operation may still stand for it.
+    fn is_live(&self, past: &Past) -> bool {
+        self.until > past.floor()
+    }
 }
 
-/// One thing, and who has touched it.
+/// One thing, and the operations that have touched it.
 #[derive(Clone, Debug, Default)]
 pub struct Thing {
-    changes: Vec<Access>,
+    changes: Accesses,
     uses: Uses,
 }
 
 impl Thing {
-    /// The operation touches it. Whom it has to wait for goes into `before`; `past`: when those may have begun who come later.
+    /// The operation touches it. The operations that it has to wait for go into `before`; `past`: when later operations may have begun.
     pub fn touch(&mut self, by: Timed, touch: Touch, past: &Past, before: &mut Before) {
         self.touch_seen((by, false), touch, past, before);
     }
 
-    /// The same; `saw`: it found the thing as those had left it that have ended. So it was behind their changes though they overlap, and who changes
-    /// it then was behind it. (Who has ended is in the plan already: nobody waits for who waits for him.)
+    /// The same; `saw`: the operation found the thing as those had left it that have ended. So it comes after their changes though they overlap, and
+    /// operations that change the thing then come after it. (An operation that has ended is in the plan already: no circle can come of it.)
     pub fn touch_seen(
         &mut self,
         (by, saw): (Timed, bool),
@@ -103,44 +117,44 @@ impl Thing {
         before: &mut Before,
     ) {
         let changes = touch == Touch::Changes;
-        let mut behind = |it: &mut Access| {
-            let is_settled = saw && it.changes || changes && it.saw;
-            if it.by.end > by.start && !is_settled {
+        let mut follow = |access: &mut Access| {
+            let is_settled = saw && access.changes || changes && access.saw;
+            if access.end > by.start && !is_settled {
                 return;
             }
-            let is_same_worker = it.by.at.worker == by.at.worker;
-            if it.changes || changes {
-                before.add(it.by.at);
+            let is_same_worker = access.at.worker == by.at.worker;
+            if access.changes || changes {
+                before.add(access.at);
             }
-            // Who waits for this one waits for that one, too.
-            if changes || is_same_worker && !it.changes {
-                it.until = it.until.min(by.end);
+            // Operations that wait for this one wait for that one by it.
+            if changes || is_same_worker && !access.changes {
+                access.until = access.until.min(by.end);
             }
-            it.is_hidden |= saw && (changes || is_same_worker);
+            access.is_hidden |= saw && (changes || is_same_worker);
         };
-        self.changes.retain_mut(|it| {
-            let stays = it.until > past.floor();
+        self.changes.retain(|access| {
+            let stays = access.is_live(past);
             if stays {
-                behind(it);
+                follow(access);
             }
             stays
         });
-        let access = Access { by, changes, saw, is_hidden: false, until: u64::MAX };
+        let access = Access { changes, saw, ..Access::of(by) };
         if changes {
-            self.uses.retain(past, |it| it.until > past.floor());
-            self.uses.all.iter_mut().for_each(behind);
+            self.uses.retain(past, |access| access.is_live(past));
+            self.uses.all.iter_mut().for_each(follow);
             if is_full(&self.changes) {
                 let room = self.changes.capacity();
-                self.changes.retain(|it| it.is_needed(by.start, past));
+                self.changes.retain(|access| access.is_needed(by.start, past));
                 grow(&mut self.changes, room);
             }
             self.changes.push(access);
         } else {
-            // Others who use it are not in the way.
-            self.uses.each_of(by.at.worker, past, behind);
+            // Uses by other workers are not in the way.
+            self.uses.each_of(by.at.worker, past, follow);
             if is_full(&self.uses.all) {
                 let room = self.uses.all.capacity();
-                self.uses.retain(past, |it| it.is_needed(by.start, past));
+                self.uses.retain(past, |access| access.is_needed(by.start, past));
                 grow(&mut self.uses.all, room);
             }
             self.uses.push(access);
@@ -149,82 +163,88 @@ impl Thing {
 
     /// True if all that was done to it was over by then.
     pub(super) fn is_over(&self, by: u64) -> bool {
-        self.changes.iter().chain(&self.uses.all).all(|it| it.by.end <= by)
+        self.changes.iter().chain(&self.uses.all).all(|access| access.end <= by)
     }
 
-    /// Who has touched it, as far as that is kept.
+    /// The accesses that are kept.
     pub(super) fn into_accesses(self) -> impl Iterator<Item = Access> {
         self.changes.into_iter().chain(self.uses.all)
     }
 }
 
-/// Those who have used a thing. There may be one of each thread that there ever was: a directory in which programs are.
+/// Accesses that leave a thing as it was. One of each thread of the capture may be kept: of a directory in which programs are.
 #[derive(Clone, Debug, Default)]
 struct Uses {
-    all: Vec<Access>,
-    /// Where those are that a later operation may still stand for; of the others nothing changes any more. Empty if `places` is used.
-    live: Vec<u32>,
-    /// Where those of each worker are; empty if there are few.
-    places: FxHashMap<Worker, Vec<u32>>,
+    /// Up to [`ACCESSES_KEPT`] of them, only live ones are kept.
+    all: Accesses,
+    /// With more of them: the places of the live ones of each worker. Nothing changes in the others.
+    places: Option<Box<FxHashMap<Worker, Vec<u32>>>>,
 }
 
 impl Uses {
     fn push(&mut self, access: Access) {
+        let place = place_number(self.all.len());
         self.all.push(access);
-        if self.all.len() == ACCESSES_KEPT + 1 {
-            self.live.clear();
-            (0..self.all.len()).for_each(|it| self.found(it));
-        } else {
-            self.found(self.all.len() - 1);
+        match &mut self.places {
+            Some(places) => places.entry(access.at.worker).or_default().push(place),
+            None if self.all.len() > ACCESSES_KEPT => self.index(|_| true),
+            None => {}
         }
     }
 
-    /// Those of one worker that a later operation may still stand for.
-    fn each_of(&mut self, worker: Worker, past: &Past, mut tell: impl FnMut(&mut Access)) {
+    /// The live accesses of one worker.
+    fn each_of(&mut self, worker: Worker, past: &Past, mut visit: impl FnMut(&mut Access)) {
         let all = &mut self.all;
-        let is_few = all.len() <= ACCESSES_KEPT;
-        let places = if is_few { Some(&mut self.live) } else { self.places.get_mut(&worker) };
-        let Some(places) = places else { return };
-        places.retain(|it| {
-            let access = &mut all[*it as usize];
-            if access.by.at.worker == worker {
-                tell(access);
-            }
-            access.until > past.floor()
+        let Some(places) = &mut self.places else {
+            all.retain(|access| {
+                if access.at.worker == worker {
+                    visit(access);
+                }
+                access.is_live(past)
+            });
+            return;
+        };
+        let Some(places) = places.get_mut(&worker) else { return };
+        places.retain(|place| {
+            let access = &mut all[*place as usize];
+            visit(access);
+            access.is_live(past)
         });
     }
 
-    fn retain(&mut self, past: &Past, is_kept: impl FnMut(&Access) -> bool) {
+    fn retain(&mut self, past: &Past, is_kept: impl Fn(&Access) -> bool) {
         let count = self.all.len();
-        self.all.retain(is_kept);
+        self.all.retain(|access| is_kept(access));
         if self.all.len() < count {
-            self.live.clear();
-            self.places.clear();
-            let is_live = |it: &Access| it.until > past.floor();
-            let live: Vec<usize> =
-                (0..self.all.len()).filter(|it| is_live(&self.all[*it])).collect();
-            live.into_iter().for_each(|it| self.found(it));
+            self.places = None;
+            if self.all.len() > ACCESSES_KEPT {
+                self.index(|access| access.is_live(past));
+            }
         }
     }
 
-    fn found(&mut self, place: usize) {
-        let number = u32::try_from(place).expect("fewer than operations");
-        if self.all.len() <= ACCESSES_KEPT {
-            self.live.push(number);
-        } else {
-            self.places.entry(self.all[place].by.at.worker).or_default().push(number);
+    /// Finds the places of each worker's accesses.
+    fn index(&mut self, is_live: impl Fn(&Access) -> bool) {
+        let mut places: FxHashMap<Worker, Vec<u32>> = FxHashMap::default();
+        for (place, access) in self.all.iter().enumerate().filter(|(_, access)| is_live(access)) {
+            places.entry(access.at.worker).or_default().push(place_number(place));
         }
+        self.places = Some(Box::new(places));
     }
 }
 
-/// Whoever is under way for long holds the floor down, and few of those above it are needed by him. So it is looked at who is needed only
-/// when there is no room left, and ...
-fn is_full(accesses: &Vec<Access>) -> bool {
+fn place_number(place: usize) -> u32 {
+    u32::try_from(place).expect("fewer than operations")
+}
+
+/// An operation that is under way for long holds the floor down, and needs few of the accesses above it. So those that no operation needs are
+/// looked for only when there is no room left, and ...
+fn is_full(accesses: &Accesses) -> bool {
     accesses.len() >= accesses.capacity().max(ACCESSES_KEPT)
 }
 
-/// ... if more than half of them are, there is room for twice as many: so on the average nobody is looked at more than some times.
-fn grow(accesses: &mut Vec<Access>, room: usize) {
+/// ... if more than half of them are needed, there is room for twice as many afterwards: on the average each access is looked at a few times.
+fn grow(accesses: &mut Accesses, room: usize) {
     if accesses.len() > room / 2 {
         accesses.reserve(room);
     }

@@ -5,9 +5,6 @@ use rustc_hash::FxHashMap;
 use super::past::Past;
 use crate::operation::model::ThreadKey;
 
-/// How many operations there are between two looks at how old the oldest one is.
-const FLOOR_EVERY: u64 = 64;
-
 /// What somebody is inside of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Inside {
@@ -31,7 +28,6 @@ pub(super) struct UnderWay {
     past: Past,
     /// How many of them may make names.
     makers: usize,
-    ended: u64,
 }
 
 impl UnderWay {
@@ -53,10 +49,7 @@ impl UnderWay {
 
     /// An operation has been planned, to its end. `now` and `first` (when everything began) are ns of the capture's clock.
     pub(super) fn raise_floor(&mut self, now: u64, first: Option<u64>) {
-        self.ended += 1;
-        if self.ended.is_multiple_of(FLOOR_EVERY) {
-            self.past.raise_floor(now, first);
-        }
+        self.past.raise_floor(now, first);
     }
 
     /// When the oldest one began, in ns of the capture's clock.

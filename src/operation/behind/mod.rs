@@ -20,8 +20,8 @@ pub use self::extents::{FileKey, device_file, device_of};
 pub use self::images::Above;
 use self::images::Images;
 use self::named::{NameChanges, NamedFile};
-pub use self::writers::Writer;
 use self::writers::Writers;
+pub use self::writers::{Writer, WriterRef};
 use super::block::{At, BlockRequest, Part};
 use super::file_names::{Change, Span, Spot};
 use super::model::{FilePath, Mounts, OpenFile, ProcessKey};
@@ -316,16 +316,10 @@ impl Files {
         &mut self.changes
     }
 
-    /// Somebody has written so many bytes there; `offset`: not known where.
-    pub fn wrote(
-        &mut self,
-        by: impl FnOnce() -> Writer,
-        file: &OpenFile,
-        offset: Option<u64>,
-        bytes: u64,
-    ) {
+    /// A write of so many bytes at `offset`; `None`: its place is not known.
+    pub fn wrote(&mut self, by: WriterRef<'_>, file: &OpenFile, offset: Option<u64>, bytes: u64) {
         if let Some(key) = self.key_of(file) {
-            self.writers.wrote(key, by(), offset, bytes);
+            self.writers.wrote(key, by, offset, bytes);
         }
     }
 

@@ -21,6 +21,28 @@ pub struct Writer {
     pub comm: Rc<[u8]>,
 }
 
+/// A writer whose name is borrowed: most writes are by the writer that is known already.
+#[derive(Clone, Copy, Debug)]
+pub struct WriterRef<'a> {
+    /// Its incarnation.
+    pub process: ProcessKey,
+    /// The process.
+    pub pid: Pid,
+    /// Its name when it wrote.
+    pub comm: &'a [u8],
+}
+
+impl WriterRef<'_> {
+    fn is(&self, known: &Writer) -> bool {
+        self.process == known.process && self.pid == known.pid && *self.comm == *known.comm
+    }
+
+    fn to_writer(self) -> Writer {
+        let Self { process, pid, comm } = self;
+        Writer { process, pid, comm: comm.into() }
+    }
+}
+
 /// Who wrote one file.
 #[derive(Debug, Default)]
 struct Ranges {
@@ -46,8 +68,14 @@ const RANGES_MAX: usize = 1 << 20;
 const TOLD_MAX: usize = 8;
 
 impl Writers {
-    /// Somebody wrote there; `offset`: not known where.
-    pub(super) fn wrote(&mut self, key: FileKey, by: Writer, offset: Option<u64>, bytes: u64) {
+    /// A write of so many bytes at `offset`; `None`: its place is not known.
+    pub(super) fn wrote(
+        &mut self,
+        key: FileKey,
+        by: WriterRef<'_>,
+        offset: Option<u64>,
+        bytes: u64,
+    ) {
         if bytes == 0 {
             return;
         }
@@ -55,14 +83,19 @@ impl Writers {
             self.given_up += self.count as u64;
             self.forget();
         }
-        let is_new = !self.files.contains_key(&key);
-        let ranges = self.files.entry(key).or_default();
-        let before = ranges.known.len();
-        match offset {
-            None => ranges.appended(by),
-            Some(begin) => ranges.known.insert(begin..begin.saturating_add(bytes).max(1), by),
+        let ranges = self.files.entry(key).or_insert_with(|| {
+            self.count += 1;
+            Ranges::default()
+        });
+        let Some(begin) = offset else { return ranges.appended(by) };
+        let end = begin.saturating_add(bytes).max(1);
+        let known = ranges.known.get_key_value(&begin);
+        if known.is_some_and(|(range, writer)| range.end >= end && by.is(writer)) {
+            return;
         }
-        self.count = self.count + ranges.known.len() + usize::from(is_new) - before;
+        let before = ranges.known.len();
+        ranges.known.insert(begin..end, by.to_writer());
+        self.count = self.count + ranges.known.len() - before;
     }
 
     /// Who wrote these bytes.
@@ -102,12 +135,12 @@ impl Writers {
 }
 
 impl Ranges {
-    fn appended(&mut self, by: Writer) {
-        if !self.anywhere.contains(&by) {
+    fn appended(&mut self, by: WriterRef<'_>) {
+        if !self.anywhere.iter().any(|known| by.is(known)) {
             if self.anywhere.len() == TOLD_MAX {
                 self.anywhere.pop_front();
             }
-            self.anywhere.push_back(by);
+            self.anywhere.push_back(by.to_writer());
         }
     }
 }
@@ -121,7 +154,7 @@ mod tests {
     fn writers(list: &[(u32, Option<u64>, u64)]) -> Writers {
         let mut writers = Writers::default();
         for &(process, offset, bytes) in list {
-            let by = Writer { process: ProcessKey(process), pid: Pid(1), comm: (*b"w").into() };
+            let by = WriterRef { process: ProcessKey(process), pid: Pid(1), comm: b"w" };
             writers.wrote(KEY, by, offset, bytes);
         }
         writers

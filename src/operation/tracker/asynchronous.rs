@@ -10,7 +10,7 @@ use crate::event::syscall_table::{Class, Role};
 use crate::event::uring::{IOSQE_CQE_SKIP_SUCCESS, UringEvent};
 use crate::event::{Event, SysExit};
 use crate::operation::asynchronous::{AsyncOperation, Flight, InFlight, Key, NoResult};
-use crate::operation::behind::Writer;
+use crate::operation::behind::WriterRef;
 use crate::operation::fd_table::Description;
 use crate::operation::model::{FdEffect, ProcessKey, SyscallOperation};
 use crate::operation::process::{Process, Thread};
@@ -156,10 +156,8 @@ impl Tracker {
         if let (Class::Write, Some(file), Some(bytes)) =
             (operation.opcode.class(), &operation.file, operation.bytes())
         {
-            let by = || {
-                let comm = self.tasks.process(operation.pid).info.comm.as_slice().into();
-                Writer { process: operation.process, pid: operation.pid, comm }
-            };
+            let comm = &self.tasks.process(operation.pid).info.comm;
+            let by = WriterRef { process: operation.process, pid: operation.pid, comm };
             self.files.wrote(by, file, operation.offset, bytes);
         }
         self.ledger.async_ended += 1;

@@ -7,7 +7,7 @@ use crate::event::block::{BlockEvent, BlockPoint, Comm, RequestOp};
 use crate::event::fs::FsEvent;
 use crate::event::syscall_table::Class;
 use crate::operation::asynchronous::InFlight;
-use crate::operation::behind::{Doing, Files, Piece, Writer};
+use crate::operation::behind::{Doing, Files, Piece, WriterRef};
 use crate::operation::block::{At, BlockRequest, BlockStep, Ending, Part, SubmitterSource};
 use crate::operation::model::{SyscallOperation, ThreadInfo};
 use crate::operation::process::{KTHREADD, Tasks};
@@ -314,10 +314,7 @@ pub(super) fn note_file(files: &mut Files, operation: &SyscallOperation, by: &Th
         _ => None,
     };
     if let (Some((file, offset)), Some(bytes)) = (written, done) {
-        let by = || {
-            let comm = by.comm.as_slice().into();
-            Writer { process: by.process, pid: operation.pid, comm }
-        };
+        let by = WriterRef { process: by.process, pid: operation.pid, comm: &by.comm };
         files.wrote(by, file, offset, bytes);
     }
 }
