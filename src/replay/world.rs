@@ -74,6 +74,16 @@ enum State {
     There(Thing),
 }
 
+impl State {
+    /// The file that is there.
+    fn file(self) -> Option<FileId> {
+        match self {
+            Self::There(Thing::File(file)) => Some(file),
+            _ => None,
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Node {
     parent: NodeId,

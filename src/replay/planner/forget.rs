@@ -13,12 +13,13 @@ impl<O: Out> Planner<O> {
             return;
         }
         let Self { world, handles, things, strangers, locks, under_way, .. } = self;
+        let (files, descriptions) = handles.known();
+        // Before the names: those of files that were made and removed need not be known.
+        world.forget_files(|it| files.contains(&it));
         // Who makes a name may have to wait for those who found that it was not there meanwhile.
         let oldest = under_way.makes_names_since().unwrap_or(u64::MAX);
         let oldest = oldest.saturating_sub(self.first.unwrap_or(0));
         let is_gone = world.forget_names(|it| strangers.has(it) || !things.is_settled(it, oldest));
-        let (files, descriptions) = handles.known();
-        world.forget_files(|it| files.contains(&it));
         locks.forget(|it| world.knows(it));
         things.forget(
             |it| is_gone[it.0 as usize],

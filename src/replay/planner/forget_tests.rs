@@ -107,3 +107,25 @@ fn names_that_come_and_go_are_forgotten() {
     let paths: Vec<_> = entries.iter().map(|it| String::from_utf8_lossy(&it.path)).collect();
     assert_eq!(paths, ["/d"]);
 }
+
+/// Fails if a file is kept for ever that an open may have made, and that was removed.
+#[test]
+fn files_that_are_made_and_removed_are_forgotten() {
+    let mut long = Long::new();
+    let count = KEPT as u64;
+    for number in 0..count {
+        let path = format!("/d/{number}");
+        let file = file(70 + number, &path);
+        let effects = [FdEffect::Created { fd: Fd(3), file: Rc::clone(&file) }];
+        let flags = (libc::O_RDWR | libc::O_CREAT).cast_unsigned().into();
+        long.does(("openat", [0, 1, flags, 0, 0, 0], 3), 1, (&file, Some(&path)), &effects);
+        long.does(("pwrite64", [3, 1, 100, 0, 0, 0], 100), 1, (&file, None), &[]);
+        let gone = [FdEffect::Destroyed { fd: Fd(3), file: Rc::clone(&file) }];
+        long.does(("close", [3, 0, 0, 0, 0, 0], 0), 1, (&file, None), &gone);
+        long.does(("unlink", [1, 0, 0, 0, 0, 0], 0), 1, (&file, Some(&path)), &[]);
+    }
+    let planner = &long.0;
+    assert_eq!(planner.left.values().sum::<u64>(), 0, "{:?}", planner.left);
+    let there = planner.world.entries();
+    assert!(there.iter().all(|entry| entry.thing == Thing::Directory), "{there:?}");
+}

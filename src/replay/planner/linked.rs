@@ -182,7 +182,8 @@ mod tests {
         let after = |workers: &[u32]| -> Vec<At> {
             workers.iter().map(|it| At { worker: Worker(*it), number: 0 }).collect()
         };
-        assert_eq!(before, [&[][..], &[0], &[1], &[1, 2]].map(after));
+        // The last one waits for the second by the third.
+        assert_eq!(before, [&[][..], &[0], &[1], &[2]].map(after));
         assert_eq!(planner.world.unexplained, 0);
         assert_eq!(paths(&planner), [b"/d".to_vec(), b"/l".to_vec()]);
     }

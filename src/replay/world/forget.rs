@@ -4,7 +4,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use rustc_hash::FxHashSet;
 
-use super::{FileId, FirstId, NodeId, State, Thing, World};
+use super::{FileId, FirstId, NodeId, State, World};
 
 /// Names that are known to have been absent at the start, or to have been asked for something in them; some 20 MiB each. With more of them the
 /// oldest are lost: who then finds one of them again that nobody was seen to make takes it for one that was there.
@@ -145,20 +145,32 @@ impl World {
         }
     }
 
-    /// Files are forgotten that have no name, and had none, but for those that `is_kept`.
+    /// Forgets files that have no name, and had none at the start, but for those that `is_kept`.
     pub fn forget_files(&mut self, is_kept: impl Fn(FileId) -> bool) {
-        let states = self.nodes.iter().map(|it| it.now);
-        let file = |it| match it {
-            State::There(Thing::File(file)) => Some(file),
-            _ => None,
-        };
-        let states = states.chain(self.firsts.iter().map(|it| it.state));
-        let named: FxHashSet<FileId> = states.filter_map(file).collect();
-        self.sizes.retain(|it, _| named.contains(it) || is_kept(*it));
+        let named: FxHashSet<FileId> =
+            self.nodes.iter().filter_map(|node| node.now.file()).collect();
+        self.settle_made(|file| named.contains(&file) || is_kept(file));
+        let had_name: FxHashSet<FileId> =
+            self.firsts.iter().filter_map(|first| first.state.file()).collect();
+        let is_needed = |file| named.contains(&file) || had_name.contains(&file) || is_kept(file);
+        self.sizes.retain(|file, _| is_needed(*file));
         self.sizes.shrink_to_fit();
         let sizes = &self.sizes;
         self.layouts.retain(|it, _| sizes.contains_key(it));
         self.inodes.retain(|it| sizes.contains_key(&it));
+    }
+
+    /// A file that an open may have made was not there at the start, if it is gone and has shown no contents of its own: nothing can show them any
+    /// more.
+    fn settle_made(&mut self, is_there: impl Fn(FileId) -> bool) {
+        let Self { firsts, sizes, .. } = self;
+        for first in firsts.iter_mut().filter(|first| first.perhaps) {
+            let Some(file) = first.state.file().filter(|file| !is_there(*file)) else { continue };
+            if sizes.get(&file).is_none_or(|size| size.first() == 0) {
+                first.state = State::Absent;
+                first.perhaps = false;
+            }
+        }
     }
 
     /// True if this name in a directory was absent at the start, and is forgotten.
