@@ -23,6 +23,10 @@ pub struct Tally {
     pub untyped: u64,
     /// Time of those, ns. Part of `time`.
     pub untyped_ns: u64,
+    /// Those that are no I/O. Part of `count`.
+    pub without_io: u64,
+    /// Time of those, ns. Part of `time`.
+    pub without_io_ns: u64,
     /// Operations on files. Part of `count`.
     pub own: u64,
     /// From beginning to end, ns.
@@ -51,6 +55,10 @@ impl Tally {
                 self.untyped += 1;
                 self.untyped_ns = self.untyped_ns.saturating_add(done.ns());
             }
+            IoClass::Nothing => {
+                self.without_io += 1;
+                self.without_io_ns = self.without_io_ns.saturating_add(done.ns());
+            }
         }
         if done.bytes > 0 {
             self.sizes.add(done.bytes);
@@ -59,7 +67,8 @@ impl Tally {
 
     /// Time of the operations on files, ns.
     pub fn own_time(&self) -> u64 {
-        self.time.sum().saturating_sub(self.waited).saturating_sub(self.untyped_ns)
+        let others = [self.waited, self.untyped_ns, self.without_io_ns];
+        others.iter().fold(self.time.sum(), |left, it| left.saturating_sub(*it))
     }
 
     /// Takes in another one.
@@ -72,6 +81,8 @@ impl Tally {
         self.waited = self.waited.saturating_add(other.waited);
         self.untyped += other.untyped;
         self.untyped_ns = self.untyped_ns.saturating_add(other.untyped_ns);
+        self.without_io += other.without_io;
+        self.without_io_ns = self.without_io_ns.saturating_add(other.without_io_ns);
         self.own += other.own;
         self.time.merge(&other.time);
         self.sizes.merge(&other.sizes);

@@ -1,5 +1,6 @@
-//! What counts as I/O: whether an operation works on a file, or waits at something that other programs, a peer or the
-//! clock must act on first (a pipe, a socket, a terminal, an eventfd).
+//! What counts as I/O: whether an operation works on a file, waits at something that other programs, a peer or the
+//! clock must act on first (a pipe, a socket, a terminal, an eventfd), or does neither (the calls that change the user of a
+//! process or start one).
 //!
 //! The type of a descriptor is what the kernel said of it (`statx`, the link in `/proc`, a probe), or follows from the
 //! call that made it. A descriptor of which neither is known is of unknown type: nothing is guessed.
@@ -7,7 +8,7 @@
 use super::asynchronous::AsyncOperation;
 use super::model::{FilePath, OpenFile, PathSource, SyscallOperation};
 use crate::anomaly::Ledger;
-use crate::event::syscall_table::Class;
+use crate::event::syscall_table::{Call, Class, Role};
 
 /// The class of an operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -19,6 +20,8 @@ pub enum IoClass {
     Waiting,
     /// Work on a descriptor of unknown type: one of the two.
     Unknown,
+    /// No I/O: it changes the user of a process, leaves what is shared, or makes a process.
+    Nothing,
 }
 
 impl IoClass {
@@ -28,6 +31,7 @@ impl IoClass {
             Self::File => "file",
             Self::Waiting => "waiting",
             Self::Unknown => "unknown",
+            Self::Nothing => "none",
         }
     }
 }
@@ -39,6 +43,9 @@ const NAMES_OF_NO_FILE: [&[u8]; 7] =
 
 /// The name of what was made by a call that may have made anything.
 const COPY_OF_ANOTHER: &[u8] = b"pidfd_getfd";
+
+/// Character devices whose reads and writes never wait (null(4), full(4), random(4)).
+const NEVER_WAITING: [&[u8]; 4] = [b"/dev/null", b"/dev/zero", b"/dev/full", b"/dev/urandom"];
 
 fn names_no_file(path: &FilePath) -> bool {
     !path.bytes.starts_with(b"/") && NAMES_OF_NO_FILE.iter().any(|it| path.bytes.starts_with(it))
@@ -52,6 +59,11 @@ impl OpenFile {
             self.path.as_ref().filter(|it| it.is_resolved() || it.source == PathSource::Call);
         if sure.is_some_and(names_no_file) {
             return IoClass::Waiting;
+        }
+        let is_device = self.stat.is_some_and(|it| it.mode & libc::S_IFMT == libc::S_IFCHR);
+        let named = self.path.as_ref().filter(|it| is_device && !it.source.is_doubtful());
+        if named.is_some_and(|it| NEVER_WAITING.contains(&it.bytes.as_slice())) {
+            return IoClass::File;
         }
         match self.stat {
             Some(stat) if stat.is_file() => IoClass::File,
@@ -74,6 +86,12 @@ fn is_of_files(class: Class) -> bool {
     matches!(class, Class::Sync | Class::List | Class::Resize)
 }
 
+/// True if it changes the user of a process, leaves what is shared, or makes a process.
+fn is_no_io(call: &Call) -> bool {
+    let has_file = call.has_path() || call.arg(Role::Fd).is_some();
+    !has_file && matches!(call.class, Class::User | Class::Unshare | Class::Process)
+}
+
 /// The class of an operation on these files.
 fn of<'a>(class: Class, succeeded: bool, files: impl IntoIterator<Item = &'a OpenFile>) -> IoClass {
     let is_elsewhere = matches!(
@@ -90,7 +108,7 @@ fn of<'a>(class: Class, succeeded: bool, files: impl IntoIterator<Item = &'a Ope
             IoClass::Waiting => return IoClass::Waiting,
             IoClass::Unknown if succeeded && is_of_files(class) => {}
             IoClass::Unknown => found = IoClass::Unknown,
-            IoClass::File => {}
+            IoClass::File | IoClass::Nothing => {}
         }
     }
     found
@@ -100,6 +118,9 @@ impl SyscallOperation {
     /// Whether it is file I/O.
     pub fn io_class(&self) -> IoClass {
         let class = self.call.call().class;
+        if is_no_io(self.call.call()) {
+            return IoClass::Nothing;
+        }
         let target = self.target.as_ref().filter(|_| class == Class::Transfer);
         let files = self.file.as_deref().into_iter().chain(target.map(|it| it.1.as_ref()));
         // The descriptor is none.
@@ -133,7 +154,7 @@ pub(super) fn count_names(ledger: &mut Ledger, operation: &SyscallOperation) {
             match operation.io_class() {
                 IoClass::File => ledger.unnamed += 1,
                 IoClass::Unknown => ledger.untyped += 1,
-                IoClass::Waiting => {}
+                IoClass::Waiting | IoClass::Nothing => {}
             }
         }
         None => {}
@@ -175,6 +196,10 @@ mod tests {
         check(Some(("/a", Link)), Some(libc::S_IFDIR), false, File);
         check(Some(("/a", Link)), Some(libc::S_IFIFO), false, Waiting);
         check(Some(("/dev/pts/0", Snapshot)), Some(libc::S_IFCHR), true, Waiting);
+        check(Some(("/dev/null", Snapshot)), Some(libc::S_IFCHR), true, File);
+        check(Some(("/dev/zero", Link)), Some(libc::S_IFCHR), false, File);
+        check(Some(("/dev/zero", Unverified)), Some(libc::S_IFCHR), false, Waiting);
+        check(Some(("/dev/zero", Link)), Some(libc::S_IFIFO), false, Waiting);
         check(Some(("pipe:[7]", Snapshot)), None, true, Waiting);
         check(Some(("anon_inode:[eventpoll]", Snapshot)), Some(libc::S_IFREG), true, Waiting);
         check(Some(("socket:[?]", Call)), None, false, Waiting);
@@ -214,5 +239,19 @@ mod tests {
         check_call("sendfile64", &opened(), Some(pipe), 7, Waiting);
         check_call("sendfile64", &opened(), Some(nobody), 7, Unknown);
         check_call("accept4", &opened(), None, -i64::from(libc::EAGAIN), Waiting);
+        check_call("fchdir", &opened(), None, 0, File);
+    }
+
+    #[test]
+    fn what_changes_only_a_process_is_no_io() {
+        use IoClass::{File, Nothing};
+        let opened = || file(Some(("/a", PathSource::Argument)), None, false);
+        for name in ["setuid", "setreuid", "setresuid", "unshare", "clone", "clone3"] {
+            check_call(name, &opened(), None, 0, Nothing);
+            check_call(name, &opened(), None, -i64::from(libc::EBADF), Nothing);
+        }
+        check_call("execve", &opened(), None, 0, File);
+        check_call("chdir", &opened(), None, 0, File);
+        check_call("setns", &opened(), None, 0, File);
     }
 }

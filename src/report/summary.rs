@@ -203,6 +203,8 @@ pub fn report(fold: &IoSummary, summary: &Summary, limit: usize) -> Report {
         ("waited_ns", "of it on pipes, sockets, … us", Cell::Ns(all.waited)),
         ("unknown_type_ns", "of it on descriptors of unknown type us", Cell::Ns(all.untyped_ns)),
         ("unknown_type_count", "", Cell::Count(all.untyped)),
+        ("no_io_ns", "of it no I/O us", Cell::Ns(all.without_io_ns)),
+        ("no_io_count", "", Cell::Count(all.without_io)),
         ("time_per_wall", "time in them, of the time recorded", Cell::share(all.time.sum(), wall)),
         ("faults", "page faults on files", Cell::Count(fold.faults)),
         ("unseen_results", "", Cell::Count(fold.unseen.count)),
@@ -312,6 +314,7 @@ pub(super) fn nameless_cells(io: IoClass) -> [Cell; 3] {
         IoClass::File => Cell::None,
         IoClass::Waiting => Cell::Word("(pipes, sockets and the like without a name)".to_owned()),
         IoClass::Unknown => Cell::Word("(descriptors of unknown type)".to_owned()),
+        IoClass::Nothing => Cell::Word("(no I/O)".to_owned()),
     };
     [Cell::None, Cell::None, name]
 }

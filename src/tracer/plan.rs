@@ -194,71 +194,19 @@ pub struct Chained {
 const BIO_QUEUE: &str = "block_bio_queue";
 
 /// The tracepoints for it.
-#[expect(clippy::too_many_lines, reason = "one entry for each group of tracepoints")]
 pub fn plan(wanted: &Wanted<'_>) -> Vec<Planned> {
-    let is_perf = wanted.source == SourceKind::Perf;
-    let there = |it: &&CallId| it.call().number(wanted.machine).is_some();
     if wanted.source == SourceKind::Inherited {
-        // No other tracepoint is for everybody, and each costs every fork. Programs go out of sight by an exec, so its end is
-        // to be seen.
-        let is_named = |it: &CallId| {
-            let call = it.call();
-            wanted.links && call.class == Class::Open || wanted.pairs && call.makes_pair()
-        };
-        let ring = |it: &CallId| if is_named(it) { RingOf::Names } else { RingOf::Main };
-        let calls = wanted.calls.iter().filter(there);
-        let calls = calls.flat_map(|it| single(*it, ring(it), ""));
-        return calls.chain(exec_exits(wanted.calls)).collect();
+        return inherited(wanted);
     }
-    // Each of perf's tracepoints costs 40 ms at the end, so there only the opens have some of their own, and
-    // what receives descriptors.
-    let has_names = |call: &Call| {
-        let is_needed = call.class == Class::Open || call.receives_descriptors();
-        if is_perf || wanted.links { is_needed } else { call.has_names() }
-    };
-    let is_named = |call: &Call| {
-        let is_read = wanted.names_ring && has_names(call)
-            || wanted.links && call.receives_descriptors()
-            || wanted.lists && call.is_list()
-            || wanted.pairs && call.makes_pair();
-        is_read || wanted.exact_args && call.has_memory()
-    };
+    let is_perf = wanted.source == SourceKind::Perf;
     let (named, plain): (Vec<CallId>, Vec<CallId>) =
-        wanted.calls.iter().filter(there).partition(|it| is_named(it.call()));
-    let mut planned = vec![Planned {
-        system: "task".into(),
-        name: "task_newtask".into(),
-        filter: String::new(),
-        ring: RingOf::Main,
-        wakes: false,
-        need: Need::Wanted,
-    }];
-    if is_perf && plain.len() > SINGLE_CALLS_MAX {
-        planned.extend(raw_pair(&plain, wanted.machine, wanted.accounting));
-    } else {
-        let is_split = |it: &CallId| wanted.links && it.call().class == Class::Open;
-        let (split, plain): (Vec<CallId>, Vec<CallId>) = plain.iter().partition(|it| is_split(it));
-        planned.extend(plain.iter().flat_map(|&it| single(it, RingOf::Main, "")));
-        let own = wanted.system.then_some(wanted.own_name);
-        planned.extend(split.iter().flat_map(|&it| by_result(it, own)));
-        if !is_perf {
-            planned.extend(exec_exits(wanted.calls));
-        }
-        if wanted.accounting {
-            planned.extend(wait_exits());
-        }
-    }
+        there(wanted).partition(|it| is_named(wanted, it.call()));
+    let mut planned = vec![unfiltered("task", "task_newtask", RingOf::Main, Need::Wanted)];
+    planned.extend(plain_calls(wanted, &plain));
     if wanted.chains.calls {
         with_chains(&mut planned, wanted.machine);
     }
-    let has_exec = wanted.calls.iter().any(|it| it.call().is_exec());
-    if wanted.accounting || wanted.programs && has_exec {
-        planned.push(unfiltered("sched", "sched_process_exec", RingOf::Main, Need::Wanted));
-    }
-    if wanted.accounting {
-        let point = unfiltered("signal", "signal_deliver", RingOf::Main, Need::Optional);
-        planned.push(Planned { filter: core_signals(), ..point });
-    }
+    planned.extend(programs(wanted));
     // With tracefs a list of threads keeps us out, but for the whole system.
     let not_ours = format!("COMM!=\"{}\"", wanted.own_name);
     let filter = if is_perf || wanted.system { not_ours.as_str() } else { "" };
@@ -269,16 +217,86 @@ pub fn plan(wanted: &Wanted<'_>) -> Vec<Planned> {
         planned.push(unfiltered(system, name, RingOf::Main, Need::Wanted));
     }
     planned.extend(beside_calls(wanted, global));
-    // In the ring of the calls: what they see lies between entry and exit of a thread's call.
-    planned.extend(wanted.probes.iter().map(|(system, name)| Planned {
+    planned.extend(probes(wanted));
+    planned
+}
+
+/// The calls that the machine has.
+fn there<'a>(wanted: &Wanted<'a>) -> impl Iterator<Item = CallId> + use<'a> {
+    let (calls, machine) = (wanted.calls, wanted.machine);
+    calls.iter().copied().filter(move |it| it.call().number(machine).is_some())
+}
+
+/// Without privileges. No other tracepoint is for all threads, and each costs every fork. Programs go out of sight by an exec, so its
+/// end is to be seen.
+fn inherited(wanted: &Wanted<'_>) -> Vec<Planned> {
+    let is_named = |it: &CallId| {
+        let call = it.call();
+        wanted.links && call.class == Class::Open || wanted.pairs && call.makes_pair()
+    };
+    let ring = |it: &CallId| if is_named(it) { RingOf::Names } else { RingOf::Main };
+    let calls = there(wanted).flat_map(|it| single(it, ring(&it), ""));
+    calls.chain(exec_exits(wanted.calls)).collect()
+}
+
+/// True if the call goes to the names ring. Each of perf's tracepoints costs 40 ms at the end, so there only the opens have some of
+/// their own, and what receives descriptors.
+fn is_named(wanted: &Wanted<'_>, call: &Call) -> bool {
+    let is_perf = wanted.source == SourceKind::Perf;
+    let is_needed = call.class == Class::Open || call.receives_descriptors();
+    let has_names = if is_perf || wanted.links { is_needed } else { call.has_names() };
+    wanted.names_ring && has_names
+        || wanted.links && call.receives_descriptors()
+        || wanted.lists && call.is_list()
+        || wanted.pairs && call.makes_pair()
+        || wanted.exact_args && call.has_memory()
+}
+
+/// The calls of the main ring: each by itself, or with perf many as one pair.
+fn plain_calls(wanted: &Wanted<'_>, plain: &[CallId]) -> Vec<Planned> {
+    let is_perf = wanted.source == SourceKind::Perf;
+    if is_perf && plain.len() > SINGLE_CALLS_MAX {
+        return raw_pair(plain, wanted.machine, wanted.accounting).into();
+    }
+    let is_split = |it: &CallId| wanted.links && it.call().class == Class::Open;
+    let (split, plain): (Vec<CallId>, Vec<CallId>) = plain.iter().partition(|it| is_split(it));
+    let mut planned: Vec<Planned> =
+        plain.iter().flat_map(|&it| single(it, RingOf::Main, "")).collect();
+    let own = wanted.system.then_some(wanted.own_name);
+    planned.extend(split.iter().flat_map(|&it| by_result(it, own)));
+    if !is_perf {
+        planned.extend(exec_exits(wanted.calls));
+    }
+    if wanted.accounting {
+        planned.extend(wait_exits());
+    }
+    planned
+}
+
+/// Which programs are started, and what ends them with a core dump.
+fn programs(wanted: &Wanted<'_>) -> Vec<Planned> {
+    let mut planned = Vec::new();
+    let has_exec = wanted.calls.iter().any(|it| it.call().is_exec());
+    if wanted.accounting || wanted.programs && has_exec {
+        planned.push(unfiltered("sched", "sched_process_exec", RingOf::Main, Need::Wanted));
+    }
+    if wanted.accounting {
+        let point = unfiltered("signal", "signal_deliver", RingOf::Main, Need::Optional);
+        planned.push(Planned { filter: core_signals(), ..point });
+    }
+    planned
+}
+
+/// Our probes, in the ring of the calls: what they see lies between entry and exit of a thread's call.
+fn probes<'a>(wanted: &'a Wanted<'_>) -> impl Iterator<Item = Planned> + 'a {
+    wanted.probes.iter().map(|(system, name)| Planned {
         system: system.clone().into(),
         name: name.clone(),
         filter: probe_filter(name, wanted),
         ring: RingOf::Main,
         wakes: false,
         need: Need::Must,
-    }));
-    planned
+    })
 }
 
 /// Programs make calls without a path, too, where a probe sees all of them: locks, hundreds of thousands of times in a second.

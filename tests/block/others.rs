@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -46,7 +47,9 @@ fn beside(file_system: &str, source: &str, rounds: u32) -> Beside {
     let (dir, place) = (scratch_dir("others"), mounted.path().to_owned());
     let (go, done) = (dir.path().join("go"), dir.path().join("done"));
     nix::unistd::mkfifo(&done, Mode::S_IRWXU).expect("a FIFO");
-    fs::write(place.join("old"), vec![1; 64 << 10]).expect("space");
+    // On the disk before the recording: what is written back of it later could be written by any thread.
+    let mut old = fs::File::create(place.join("old")).expect("space");
+    old.write_all(&[1; 64 << 10]).and_then(|()| old.sync_all()).expect("space");
     let script = format!(
         "set -e; cd {}
          dd if=/dev/zero of=direct bs={BLOCK} count={DIRECT} oflag=direct

@@ -44,7 +44,7 @@ use crate::event::{EventKind, FileStat, Probed};
 use crate::record::abi::record_type;
 use crate::record::page::{self, Entry};
 use crate::record::{Layout, records};
-use crate::sys::disks;
+use crate::sys::{clock, disks};
 use crate::units::{CpuId, DevId, KernelTime, Pid, Tid};
 
 /// Rounds that are held back: a second.
@@ -95,6 +95,8 @@ pub(super) struct Sieve {
     rings: Rings,
     /// Block devices by their nodes.
     nodes: HashMap<(DevId, u64), DevId>,
+    /// A newer list of disks, and when it was read: earlier records may be of disks that are gone.
+    newer: Option<(KernelTime, Vec<Disk>)>,
 }
 
 impl Sieve {
@@ -139,15 +141,25 @@ impl Sieve {
             places: Places::new(writeback),
             rings: Rings::default(),
             nodes: HashMap::new(),
+            newer: None,
         };
-        sieve.has_disks(disks);
+        sieve.has_only_disks(disks);
         (!sieve.marked.is_empty()).then_some(sieve)
     }
 
-    fn has_disks(&mut self, all: &[Disk]) {
-        self.requests.has_disks(all);
-        self.places.has_disks(all);
+    fn has_only_disks(&mut self, all: &[Disk]) {
+        self.requests.has_only_disks(all);
+        self.places.has_only_disks(all);
         self.nodes = disks::nodes(all);
+    }
+
+    /// Looks which disks there are now.
+    fn look_at_disks(&mut self) {
+        let all = disks::disks();
+        self.requests.add_disks(&all);
+        self.places.add_disks(&all);
+        self.nodes.extend(disks::nodes(&all));
+        self.newer = Some((clock::now(), all));
     }
 
     /// True if the records of this tracepoint are marked.
@@ -240,7 +252,7 @@ impl Sieve {
     pub(super) fn advance(&mut self, until: KernelTime, tree: &Tree) {
         if let Some(text) = self.mounted.take() {
             self.places.mounted(&text);
-            self.has_disks(&disks::disks());
+            self.look_at_disks();
         }
         for (pid, tid, end, stat) in std::mem::take(&mut self.files) {
             let is_own = pid.is_none_or(|it| tree.has(it))
@@ -256,8 +268,14 @@ impl Sieve {
         for it in due {
             let Arrived { time, cpu, pid, tid, record, what } = it;
             let by_own = tree.has_task(pid, tid);
+            if let Some((_, disks)) = self.newer.take_if(|it| it.0 <= time) {
+                self.has_only_disks(&disks);
+            }
             match what {
                 What::Block(event) => {
+                    if self.requests.is_of_unknown(&event) {
+                        self.look_at_disks();
+                    }
                     let hit = Hit { at: At { time, cpu, pid, tid }, record, by_own };
                     self.requests.push(&hit, &event, &mut self.places, &mut self.marks);
                 }
@@ -272,8 +290,9 @@ impl Sieve {
                 What::File(stat) if by_own => self.opened(time, &stat),
                 What::File(_) => {}
                 What::Lost => {
-                    self.requests.records_lost();
+                    self.requests.records_lost(&mut self.marks);
                     self.places.records_lost();
+                    self.rings.records_lost();
                 }
             }
         }
@@ -285,7 +304,7 @@ impl Sieve {
         }
         let node = (stat.dev, stat.ino);
         if !self.nodes.contains_key(&node) {
-            self.has_disks(&disks::disks());
+            self.look_at_disks();
         }
         self.places.opened_device(self.nodes.get(&node).copied());
     }

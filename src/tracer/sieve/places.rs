@@ -76,9 +76,15 @@ impl Places {
         Self { writeback_is_told, ..Self::default() }
     }
 
-    /// These are the disks.
-    pub(super) fn has_disks(&mut self, disks: &[Disk]) {
-        self.images = disks.iter().filter_map(image).collect();
+    /// There are these disks, besides those that are known.
+    pub(super) fn add_disks(&mut self, disks: &[Disk]) {
+        self.images.extend(disks.iter().filter_map(image));
+    }
+
+    /// From now on there are no other disks than these.
+    pub(super) fn has_only_disks(&mut self, disks: &[Disk]) {
+        self.images.clear();
+        self.add_disks(disks);
     }
 
     /// What is mounted: a text of [`Text::BLOCKS`].
@@ -105,17 +111,24 @@ impl Places {
             libc::S_IFREG => {}
             _ => return true,
         }
-        if self.files.len() >= FILES_MAX {
-            self.is_any = true;
-        } else if let Some(key) = stat.inode() {
-            let last = self.files.entry(key).or_insert(time);
-            *last = time.max(*last);
+        if let Some(key) = stat.inode() {
+            self.has_file(time, key);
         }
         // Without a device of its own (btrfs, overlay, network) addresses are no places on one.
         if stat.dev.major() != 0 {
             self.devices.insert(stat.dev);
         }
         true
+    }
+
+    /// The program works with this file.
+    fn has_file(&mut self, time: KernelTime, key: FileKey) {
+        if self.files.len() >= FILES_MAX && !self.files.contains_key(&key) {
+            self.is_any = true;
+            return;
+        }
+        let last = self.files.entry(key).or_insert(time);
+        *last = time.max(*last);
     }
 
     /// The program has opened a block device; `None`: it is not known which.
@@ -129,6 +142,7 @@ impl Places {
     /// Records were lost: readers forget everything.
     pub(super) fn records_lost(&mut self) {
         self.runs.clear();
+        self.used.clear();
         self.count = 0;
     }
 
@@ -139,7 +153,13 @@ impl Places {
         match event {
             FsEvent::NoExtent => mark(by_own),
             FsEvent::Extent(it) if is_device(it) => mark(self.used.insert(it.on) || by_own),
-            FsEvent::Extent(it) => mark(self.learn_extent(it, by_own)),
+            FsEvent::Extent(it) => {
+                // It got the descriptor from another program, if no open is known.
+                if by_own {
+                    self.has_file(time, (it.dev, it.ino));
+                }
+                mark(self.learn_extent(it, by_own))
+            }
             FsEvent::Freed { dev, block, count } => mark(self.free(*dev, *block, *count) || by_own),
             FsEvent::Evicted { dev, ino } => mark(self.evict(time, (*dev, *ino)) || by_own),
         }

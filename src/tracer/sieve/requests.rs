@@ -40,7 +40,7 @@ struct Bio {
     /// Sectors that are part of no request yet.
     left: u32,
     /// Requests that have some of it and are undecided.
-    requests: u32,
+    requests: Vec<RequestId>,
 }
 
 /// A request in flight.
@@ -49,6 +49,7 @@ struct Unit {
     records: Vec<RecordRef>,
     bios: Vec<BioKey>,
     parts_seen: usize,
+    /// It is to be kept.
     is_own: bool,
     /// What was decided.
     mark: Option<Mark>,
@@ -75,6 +76,8 @@ struct Seen {
     request: Option<Box<BlockRequest>>,
     /// The request that a flush is for.
     serves: Option<RequestId>,
+    /// Its beginning was not seen, so neither was its thread.
+    has_no_beginning: bool,
 }
 
 /// Bios and requests that are remembered.
@@ -91,10 +94,16 @@ pub(super) struct Requests {
     units: FxHashMap<RequestId, Unit>,
     remapped: FxHashMap<Tid, Remapped>,
     last_bio: FxHashMap<Tid, BioKey>,
-    /// Devices that lie on others, and those on which they lie: their records are all kept.
+    /// Devices that lie on others, and those on which they lie: their requests are all kept.
     stacked: FxHashSet<DevId>,
+    /// Devices of which bios came to another that is not their disk, and those others.
+    passing: FxHashSet<(DevId, DevId)>,
     /// Partitions.
     partitions: FxHashSet<DevId>,
+    /// Disks and partitions.
+    known: FxHashSet<DevId>,
+    /// Devices that were looked for, as no list of disks had them.
+    sought: FxHashSet<DevId>,
     pub(super) left_out: LeftOut,
     /// Requests of others that were kept, for they waited too long for their decision.
     pub(super) kept_undecided: u64,
@@ -109,26 +118,57 @@ impl Requests {
             remapped: FxHashMap::default(),
             last_bio: FxHashMap::default(),
             stacked: FxHashSet::default(),
+            passing: FxHashSet::default(),
             partitions: FxHashSet::default(),
+            known: FxHashSet::default(),
+            sought: FxHashSet::default(),
             left_out: LeftOut::default(),
             kept_undecided: 0,
         }
     }
 
-    /// These are the disks.
-    pub(super) fn has_disks(&mut self, all: &[Disk]) {
+    /// There are these disks, besides those that are known.
+    pub(super) fn add_disks(&mut self, all: &[Disk]) {
         let partitions = all.iter().flat_map(|it| &it.partitions);
         self.partitions.extend(partitions.filter_map(|it| DevId::parse(&it.dev)));
+        let disks = all.iter().filter_map(|it| DevId::parse(&it.dev));
+        self.known.extend(disks.chain(self.partitions.iter().copied()));
         let in_stack = |it: &&Disk| !it.holders.is_empty() || !it.slaves.is_empty();
         let stacked = all.iter().filter(in_stack).filter_map(|it| DevId::parse(&it.dev));
         self.stacked.extend(stacked);
+        let Self { partitions, passing, stacked, .. } = self;
+        passing.retain(|it| !partitions.contains(&it.0));
+        stacked.extend(passing.iter().flat_map(|it| [it.0, it.1]));
         let unzoned = all.iter().filter(|it| it.has_no_zones());
         self.tracker.has_unzoned(unzoned.filter_map(|it| DevId::parse(&it.dev)));
     }
 
-    /// Records were lost.
-    pub(super) fn records_lost(&mut self) {
+    /// From now on there are no other disks than these.
+    pub(super) fn has_only_disks(&mut self, all: &[Disk]) {
+        self.stacked.clear();
+        self.partitions.clear();
+        self.known.clear();
+        let is_there = |dev: DevId| all.iter().any(|it| DevId::parse(&it.dev) == Some(dev));
+        self.passing.retain(|it| is_there(it.0));
+        self.add_disks(all);
+    }
+
+    /// True if the event is of a device that is in no list of disks, the first time.
+    pub(super) fn is_of_unknown(&mut self, event: &BlockEvent) -> bool {
+        event.from.is_some_and(|it| !self.known.contains(&it.dev) && self.sought.insert(it.dev))
+    }
+
+    /// Records were lost: those of what is not decided, and of what waited for them, are kept. Requests of others that are with
+    /// their driver stay what they are: the tracker prefers newer ones from now on.
+    pub(super) fn records_lost(&mut self, marks: &mut Marks) {
         self.tracker.records_lost();
+        for unit in self.units.values_mut().filter(|it| it.mark.is_none()) {
+            unit.keep(marks);
+        }
+        let bios = self.bios.drain().flat_map(|it| it.1.records);
+        let remapped = self.remapped.drain().flat_map(|it| it.1.records);
+        bios.chain(remapped).for_each(|it| marks.set(it, Mark::Kept));
+        self.last_bio.clear();
     }
 
     /// Takes the next event.
@@ -139,11 +179,11 @@ impl Requests {
         places: &mut Places,
         marks: &mut Marks,
     ) {
-        if self.is_stacked(event) {
-            return marks.set(hit.record, Mark::Kept);
-        }
+        // Bios pass from one device to another in threads of drivers.
+        let is_stacked = self.is_stacked(event);
+        let hit = &Hit { by_own: hit.by_own || is_stacked, ..*hit };
         match event.point {
-            BlockPoint::BioQueue => self.queued(hit, event, places, marks),
+            BlockPoint::BioQueue => self.queued(hit, is_stacked, event, places, marks),
             BlockPoint::Remap => self.remap(hit, event, marks),
             BlockPoint::Split => self.split(hit, event, marks),
             _ => {}
@@ -161,7 +201,7 @@ impl Requests {
         seen.sort_by_key(|it| !matches!(it.ending, Some(Ending::Absorbed { .. })));
         let asks = matches!(event.point, BlockPoint::GetRq | BlockPoint::Insert);
         for it in seen {
-            self.note(&it, hit, (is_queued, asks && hit.by_own), marks);
+            self.note(&it, hit, (is_queued, is_stacked || asks && hit.by_own), marks);
             self.follow(it, places, marks);
         }
     }
@@ -172,13 +212,20 @@ impl Requests {
         for unit in self.units.values_mut().filter(|it| it.mark.is_none()) {
             if is_old(&unit.records) {
                 self.kept_undecided += u64::from(!is_end && !unit.is_own);
-                unit.is_own = true;
-                unit.records.drain(..).for_each(|it| marks.set(it, Mark::Kept));
+                unit.keep(marks);
             }
         }
+        let mut with_them = Vec::new();
         for bio in self.bios.values_mut().filter(|it| is_old(&it.records)) {
             bio.is_kept = true;
             bio.records.drain(..).for_each(|it| marks.set(it, Mark::Kept));
+            with_them.extend_from_slice(&bio.requests);
+        }
+        // A bio in the log without its requests would be taken for a part of later ones.
+        for id in with_them {
+            let unit = self.units.get_mut(&id).filter(|it| it.mark.is_none() && !it.is_own);
+            self.kept_undecided += u64::from(!is_end && unit.is_some());
+            unit.into_iter().for_each(|it| it.keep(marks));
         }
         if self.bios.len() > UNITS_MAX {
             self.forget_lone_bios();
@@ -187,7 +234,7 @@ impl Requests {
 
     /// Bios that are decided and became no request that is in flight.
     fn forget_lone_bios(&mut self) {
-        self.bios.retain(|_, it| !it.records.is_empty() || it.requests > 0);
+        self.bios.retain(|_, it| !it.records.is_empty() || !it.requests.is_empty());
     }
 
     /// The recording is over: requests that were left out and have not ended count, too.
@@ -206,13 +253,21 @@ impl Requests {
     fn is_stacked(&mut self, event: &BlockEvent) -> bool {
         if let Some(from) = event.from.filter(|it| !self.partitions.contains(&it.dev))
             && from.dev != event.dev
+            && self.passing.insert((from.dev, event.dev))
         {
             self.stacked.extend([from.dev, event.dev]);
         }
         self.stacked.contains(&event.dev)
     }
 
-    fn queued(&mut self, hit: &Hit, event: &BlockEvent, places: &mut Places, marks: &mut Marks) {
+    fn queued(
+        &mut self,
+        hit: &Hit,
+        is_stacked: bool,
+        event: &BlockEvent,
+        places: &mut Places,
+        marks: &mut Marks,
+    ) {
         let here = Place { dev: event.dev, sector: event.sector };
         let mut records = vec![hit.record];
         let mut top = here;
@@ -234,10 +289,12 @@ impl Requests {
             is_own,
             is_kept: false,
             left: event.nr_sector.max(1),
-            requests: 0,
+            requests: Vec::new(),
         };
-        if is_own {
+        if is_own && !is_stacked {
             places.tell(hit.at.time, top, event.nr_sector.into());
+        }
+        if is_own {
             bio.records.drain(..).for_each(|it| marks.set(it, Mark::Kept));
         }
         let key = (hit.at.time, hit.at.cpu);
@@ -256,6 +313,9 @@ impl Requests {
         let to = Place { dev: event.dev, sector: event.sector };
         if self.remapped.len() >= THREADS_MAX {
             self.remapped.drain().for_each(|it| it.1.decide(marks));
+        }
+        if hit.by_own {
+            marks.set(hit.record, Mark::Kept);
         }
         let now = Remapped { records: vec![hit.record], from, to, is_own: hit.by_own };
         if let Some(before) = self.remapped.insert(hit.at.tid, now) {
@@ -297,6 +357,7 @@ impl Requests {
                 ending: request.ending,
                 request: request.ending.is_some().then(|| Box::new(request.clone())),
                 serves,
+                has_no_beginning: has_no_beginning(request),
             });
         });
         (seen, has_anomaly)
@@ -317,14 +378,15 @@ impl Requests {
         }
         // It has waited too long already.
         let was_forced = !is_queued && marks.get(hit.record) == Mark::Kept;
-        unit.is_own |= by_own || serves_own || was_forced && unit.mark.is_none();
+        unit.is_own |= by_own || serves_own || seen.has_no_beginning;
+        unit.is_own |= was_forced && unit.mark.is_none();
         for part in seen.parts.iter().skip(unit.parts_seen) {
             let key = (part.here.at.time, part.here.at.cpu);
             let Some(bio) = self.bios.get_mut(&key) else { continue };
             bio.left = bio.left.saturating_sub(part.nr_sector.max(1));
-            unit.is_own |= bio.is_own;
+            unit.is_own |= bio.is_own || bio.is_kept;
             if !unit.bios.contains(&key) {
-                bio.requests += 1;
+                bio.requests.push(seen.id);
                 unit.bios.push(key);
             }
         }
@@ -340,7 +402,7 @@ impl Requests {
     fn follow(&mut self, seen: Seen, places: &mut Places, marks: &mut Marks) {
         if let Some(Ending::Absorbed { into: Some(host), .. }) = seen.ending {
             if let Some(unit) = self.units.remove(&seen.id) {
-                self.absorb(unit, host, marks);
+                self.absorb((seen.id, unit), host, marks);
             }
             return;
         }
@@ -354,16 +416,17 @@ impl Requests {
         }
     }
 
-    fn absorb(&mut self, unit: Unit, host: RequestId, marks: &mut Marks) {
+    fn absorb(&mut self, (id, unit): (RequestId, Unit), host: RequestId, marks: &mut Marks) {
         let into = self.units.entry(host).or_default();
         into.is_own |= unit.is_own && into.mark.is_none();
         for key in unit.bios {
-            if into.bios.contains(&key) || into.mark.is_some() {
-                if let Some(bio) = self.bios.get_mut(&key) {
-                    bio.requests = bio.requests.saturating_sub(1);
-                    bio.is_kept |= into.mark == Some(Mark::Kept);
-                }
-            } else {
+            let is_new = !into.bios.contains(&key) && into.mark.is_none();
+            if let Some(bio) = self.bios.get_mut(&key) {
+                bio.requests.retain(|it| *it != id);
+                bio.requests.extend(is_new.then_some(host));
+                bio.is_kept |= into.mark == Some(Mark::Kept);
+            }
+            if is_new {
                 into.bios.push(key);
             }
         }
@@ -381,18 +444,40 @@ impl Requests {
         unit.records.drain(..).for_each(|it| marks.set(it, mark));
         for key in std::mem::take(&mut unit.bios) {
             let Some(bio) = self.bios.get_mut(&key) else { continue };
-            bio.requests = bio.requests.saturating_sub(1);
+            bio.requests.retain(|it| *it != id);
             if mark == Mark::Kept && !bio.is_own {
                 places.tell(key.0, bio.top, bio.nr_sector.into());
             }
             bio.is_kept |= mark == Mark::Kept;
-            if bio.left == 0 && bio.requests == 0 {
+            if bio.is_kept {
+                for other in &bio.requests {
+                    let other = self.units.get_mut(other).filter(|it| it.mark.is_none());
+                    other.into_iter().for_each(|it| it.keep(marks));
+                }
+            }
+            if bio.left == 0 && bio.requests.is_empty() {
                 let mark = if bio.is_own || bio.is_kept { Mark::Kept } else { Mark::Dropped };
                 bio.records.drain(..).for_each(|it| marks.set(it, mark));
                 self.bios.remove(&key);
             }
         }
     }
+}
+
+impl Unit {
+    /// It goes into the log, whatever follows.
+    fn keep(&mut self, marks: &mut Marks) {
+        self.is_own = true;
+        self.records.drain(..).for_each(|it| marks.set(it, Mark::Kept));
+    }
+}
+
+/// True of a request that had begun before the recording, or of which records were lost. A flush that a device is told to do
+/// for others has no beginning of its own, and a command of a driver has no bio.
+fn has_no_beginning(request: &BlockRequest) -> bool {
+    let is_seen = matches!(request.first_seen, BlockPoint::GetRq | BlockPoint::BioQueue);
+    let is_command = request.op == RequestOp::Other;
+    !is_seen && !is_command && !matches!(request.flush, FlushRole::Device { .. })
 }
 
 impl Remapped {

@@ -18,6 +18,11 @@ pub(super) struct Rings {
 }
 
 impl Rings {
+    /// Records were lost: a ring may be another's by now.
+    pub(super) fn records_lost(&mut self) {
+        self.others.clear();
+    }
+
     /// An operation is the program's if its ring is, whatever thread brings its result. What is not known to be another's is kept.
     pub(super) fn learn(&mut self, event: &UringEvent, by_own: bool) -> Mark {
         let asks =

@@ -5,6 +5,7 @@ use super::places::Places;
 use super::requests::{Hit, Requests};
 use crate::block::{At, BlockOptions};
 use crate::capture::fact::{Fact, Text};
+use crate::capture::header::Disk;
 use crate::event::FileStat;
 use crate::event::block::{BlockEvent, BlockPoint, Rwbs};
 use crate::event::fs::{Extent, FsEvent, Unit};
@@ -256,6 +257,10 @@ fn operations_of_io_uring_are_those_of_their_ring() {
     );
     assert_eq!(rings.learn(&event(Submit, 8), true), Mark::Kept);
     assert_eq!(rings.learn(&event(Complete, 8), false), Mark::Kept);
+    // Records were lost: it may be the program's by now, until another thread asks it for something.
+    rings.records_lost();
+    assert_eq!(rings.learn(&event(Complete, 7), false), Mark::Kept);
+    assert_eq!(rings.learn(&event(Submit, 7), false), Mark::Dropped);
     // The program has inherited the ring.
     assert_eq!(rings.learn(&event(Submit, 7), true), Mark::Kept);
     assert_eq!(rings.learn(&event(Submit, 7), false), Mark::Kept);
@@ -291,4 +296,149 @@ fn what_is_left_out_and_under_way_at_the_end_is_counted() {
     let devices = case.requests.left_out.into_devices();
     let counts: Vec<u64> = devices.iter().map(|it| it.not_counted).collect();
     assert_eq!((counts, devices[0].operations.len()), (vec![1], 0));
+}
+
+/// Fails if a loss leaves out what may be the program's, or forgets what had been left out before.
+#[test]
+fn what_is_undecided_when_records_are_lost_is_kept() {
+    let mut case = Case::new();
+    case.asks(OTHER, "W", 8, 8);
+    case.push(KERNEL, BlockPoint::Issue, "W", 8, 8);
+    case.asks(OTHER, "W", 80, 8);
+    case.push(OTHER, BlockPoint::BioQueue, "W", 160, 8);
+    case.requests.records_lost(&mut case.marks);
+    case.push(KERNEL, BlockPoint::Complete, "W", 8, 8);
+    case.is_done("W", 80, 8);
+    case.check("dddkkkdkk", &[("write", 1, 4096)]);
+}
+
+/// Fails if a request whose first records were lost, or that was under way at the start, is taken for another program's.
+#[test]
+fn a_request_without_a_beginning_is_kept() {
+    let mut case = Case::new();
+    case.is_done("W", 8, 8);
+    case.push(KERNEL, BlockPoint::Insert, "W", 80, 8);
+    case.is_done("W", 80, 8);
+    case.push(OWN, BlockPoint::Complete, "W", 800, 8);
+    case.check("kkkkkk", &[]);
+}
+
+/// Fails if the bio of another program is in the log and its request is not: a reader would take it for a part of a later request.
+#[test]
+fn a_bio_that_waited_too_long_brings_its_requests() {
+    let mut case = Case::new();
+    case.push(OTHER, BlockPoint::BioQueue, "W", 8, 16);
+    case.marks.add(64);
+    let late = |case: &mut Case, tid, point, sector, nr_sector| {
+        let mut hit = case.at(tid);
+        hit.record.chunk = 1;
+        let event = BlockEvent {
+            point,
+            dev: DEV,
+            sector,
+            nr_sector,
+            error: 0,
+            rwbs: Rwbs::new(b"W"),
+            from: None,
+            comm: None,
+            chain: None,
+        };
+        case.requests.push(&hit, &event, &mut case.places, &mut case.marks);
+        hit.record
+    };
+    let first = late(&mut case, OTHER, BlockPoint::GetRq, 8, 8);
+    case.requests.keep_undecided(0, false, &mut case.marks);
+    case.marks.keep_undecided(0);
+    assert_eq!(case.marks.get(first), Mark::Kept);
+    let second = late(&mut case, OTHER, BlockPoint::GetRq, 16, 8);
+    for (sector, asked) in [(8, first), (16, second)] {
+        let issued = late(&mut case, KERNEL, BlockPoint::Issue, sector, 8);
+        let completed = late(&mut case, KERNEL, BlockPoint::Complete, sector, 8);
+        let marks = [asked, issued, completed].map(|it| case.marks.get(it));
+        assert_eq!(marks, [Mark::Kept; 3], "{sector}");
+    }
+    assert_eq!(case.requests.kept_undecided, 1);
+    assert!(case.requests.left_out.into_devices().is_empty());
+}
+
+/// Fails if one of two requests of a bio is left out and the other is not.
+#[test]
+fn requests_of_one_bio_are_kept_together() {
+    let mut case = Case::new();
+    case.push(OTHER, BlockPoint::BioQueue, "W", 8, 16);
+    case.push(OTHER, BlockPoint::GetRq, "W", 8, 8);
+    case.push(OTHER, BlockPoint::GetRq, "W", 16, 8);
+    case.push(OWN, BlockPoint::BioQueue, "W", 24, 8);
+    case.push(OWN, BlockPoint::BackMerge, "W", 24, 8);
+    case.is_done("W", 16, 16);
+    case.is_done("W", 8, 8);
+    case.check("kkkkkkkkk", &[]);
+}
+
+/// Fails if what another program asks of a device is in the log for ever because a device has lain on it once.
+#[test]
+fn devices_of_a_stack_are_plain_disks_after_it() {
+    let mut case = Case::new();
+    let disk = |holders: &[&str]| Disk {
+        dev: DEV.to_string(),
+        name: "sda".into(),
+        holders: holders.iter().map(|it| (*it).to_owned()).collect(),
+        ..Disk::default()
+    };
+    case.requests.has_only_disks(&[disk(&["dm-0"])]);
+    case.asks(OTHER, "W", 8, 8);
+    case.is_done("W", 8, 8);
+    case.asks(OTHER, "W", 80, 8);
+    // Those that have begun stay in the log.
+    case.requests.has_only_disks(&[disk(&[])]);
+    case.is_done("W", 80, 8);
+    case.asks(OTHER, "W", 8, 8);
+    case.is_done("W", 8, 8);
+    case.requests.add_disks(&[disk(&["dm-0"])]);
+    case.asks(OTHER, "W", 8, 8);
+    case.is_done("W", 8, 8);
+    case.check("kkkkkkkkddddkkkk", &[("write", 1, 4096)]);
+}
+
+/// Fails if a partition that is made while recording makes a stack of its disk.
+#[test]
+fn a_partition_that_is_new_is_looked_for() {
+    let mut case = Case::new();
+    let partition = DevId(259 << 20 | 1);
+    let event = |from| BlockEvent {
+        point: BlockPoint::Remap,
+        dev: DEV,
+        sector: 2056,
+        nr_sector: 8,
+        error: 0,
+        rwbs: Rwbs::new(b"W"),
+        from: Some(crate::event::block::Place { dev: from, sector: 8 }),
+        comm: None,
+        chain: None,
+    };
+    assert!(case.requests.is_of_unknown(&event(partition)));
+    assert!(!case.requests.is_of_unknown(&event(partition)), "once is enough");
+    let hit = case.at(OTHER);
+    case.requests.push(&hit, &event(partition), &mut case.places, &mut case.marks);
+    let part = crate::capture::header::Partition {
+        dev: partition.to_string(),
+        ..crate::capture::header::Partition::default()
+    };
+    let disk = Disk { dev: DEV.to_string(), partitions: vec![part], ..Disk::default() };
+    case.requests.has_only_disks(&[disk]);
+    let hit = case.at(OTHER);
+    case.requests.push(&hit, &event(partition), &mut case.places, &mut case.marks);
+    case.asks(OTHER, "W", 2056, 8);
+    case.is_done("W", 2056, 8);
+    case.check("kddddd", &[("write", 1, 4096)]);
+}
+
+/// Fails if the program's own writes to a file that it has got from another program make the file none of its own.
+#[test]
+fn a_file_that_the_program_asks_places_of_is_its_own() {
+    let mut case = Case::new();
+    assert_eq!(case.says(OWN, 51, 1, 1), Mark::Kept);
+    case.asks(KERNEL, "W", 8, 8);
+    case.is_done("W", 8, 8);
+    case.check("kkkk", &[]);
 }
