@@ -413,3 +413,26 @@ fn nothing_is_left_behind() {
         assert!(dead.is_empty(), "{dead:?}");
     }
 }
+
+/// Fails if a caller that ignores how its children end (SIGCHLD) is not told how the program has ended, or if the program does not
+/// ignore it, too.
+#[test]
+fn the_end_is_seen_where_the_caller_ignores_it() {
+    if !can_record(&[]) {
+        return;
+    }
+    let dir = scratch_dir("signals");
+    // Not a shell: some set back what they ignore.
+    let program = ["awk", "/^SigIgn/ { print } END { exit 7 }", "/proc/self/status"];
+    let tracer = recorder(&dir.path().join("out"), &[], &program);
+    let mut command = Command::new("env");
+    command.arg("--ignore-signal=CHLD").arg(tracer.get_program());
+    let finished = process::run(command.args(tracer.get_args()), TIMEOUT).expect("it ends");
+    assert_eq!(finished.status.code(), Some(7), "{}", finished.stderr());
+    let ignored = finished.stdout();
+    let mask = ignored.split_whitespace().nth(1).and_then(|it| u64::from_str_radix(it, 16).ok());
+    assert!(mask.is_some_and(|it| it >> 16 & 1 == 1), "SIGCHLD is 17: {ignored}");
+    let recording = Recording::open(&dir.path().join("out/traces.iocap"));
+    recording.assert_whole();
+    assert_eq!(recording.info["exit_code"], 7, "{}", recording.info);
+}

@@ -41,7 +41,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::sys::{helper, limits};
+use crate::sys::{apart, helper, limits};
 use crate::text::escape;
 use crate::tracer::{programs, symbols, unwinding, uprobes};
 use args::{Args, Verb};
@@ -90,14 +90,18 @@ pub fn main() -> ExitCode {
         Some(Verb::SelfTest) => self_test::run(),
         Some(Verb::SelfTestWork { file }) => self_test::work(&file),
     };
-    match result {
+    let code = match result {
         Ok(code) => code,
         Err(CliError::BrokenPipe) => ExitCode::SUCCESS,
         Err(error) => {
             say(&format!("error: {error}"));
             ExitCode::from(error.exit_code())
         }
-    }
+    };
+    // What is not written now never is: what shares our descriptors may not end with us.
+    let _ = std::io::stdout().flush();
+    apart::close_what_is_shared();
+    code
 }
 
 /// In the helper. There is nobody to tell but whoever asked, who sees how it ends.

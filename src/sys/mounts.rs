@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -51,18 +51,30 @@ impl AsFd for MountWatch {
     }
 }
 
+/// What is read of the mounts of a process, in bytes. A namespace may have 100,000 (`fs.mount-max`), and a line of each has two paths
+/// that a user may have chosen.
+const MOUNTINFO_BYTES_MAX: u64 = 32 << 20;
+
 /// What is mounted where the process is that this directory of `/proc` is about.
 ///
 /// # Errors
 ///
-/// Those of reading its `mountinfo`.
+/// Those of reading its `mountinfo`; `FileTooLarge`: it is longer than any that is read.
 pub fn mounts_of(process: &str) -> io::Result<Vec<MountInfo>> {
-    let text = fs::read(format!("{process}/mountinfo"))?;
+    let file = File::open(format!("{process}/mountinfo"))?;
+    let text = within(file, MOUNTINFO_BYTES_MAX)?;
     // One mount point that is no text must not hide all others.
     let text = String::from_utf8_lossy(&text);
     let mounts = MountInfos::from_buf_read(text.as_bytes()).map_err(io::Error::other)?;
     let whole = |it: MountInfo| MountInfo { mount_point: unescaped(&it.mount_point), ..it };
     Ok(mounts.0.into_iter().map(whole).collect())
+}
+
+/// All of it, if it is no longer than so many bytes.
+fn within(from: impl Read, bytes_max: u64) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    let read = from.take(bytes_max.saturating_add(1)).read_to_end(&mut text)?;
+    if read as u64 > bytes_max { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(text) }
 }
 
 /// Spaces, tabs, line ends and backslashes are written as `\\` and three octal digits (`mangle_path()` in `fs/seq_file.c`).
@@ -137,6 +149,14 @@ mod tests {
         check("/mnt/a\\040b\\134c\\011", "/mnt/a b\\c\t");
         check("/mnt/a\\04", "/mnt/a\\04");
         check("/mnt/\\", "/mnt/\\");
+    }
+
+    /// Fails if the mounts of a namespace of a user are read without an end.
+    #[test]
+    fn mounts_are_read_within_a_bound() {
+        assert_eq!(within(&b"1234"[..], 4).expect("just enough"), b"1234");
+        let error = within(io::repeat(b'x'), 4096).expect_err("endless");
+        assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
     }
 
     /// Fails if a user says of a device, by the name of what is mounted, how its events count.

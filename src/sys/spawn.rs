@@ -68,6 +68,10 @@ pub enum Ended {
 /// before that.
 static SIGPIPE_WAS_IGNORED: AtomicBool = AtomicBool::new(false);
 
+/// Whether SIGCHLD was ignored when we were started: then the kernel throws away how children end, and gives their numbers to others
+/// while we still send them signals. It is not ignored while we work.
+static SIGCHLD_WAS_IGNORED: AtomicBool = AtomicBool::new(false);
+
 // SAFETY: the loader calls the functions of this section, with the C calling convention, once, before main.
 #[unsafe(link_section = ".init_array")]
 #[used]
@@ -83,6 +87,12 @@ const STANDARD: [libc::c_int; 3] = [0, 1, 2];
 extern "C" fn note_surroundings() {
     // ORDERING: written once before any thread exists.
     SIGPIPE_WAS_IGNORED.store(is_ignored(libc::SIGPIPE), Ordering::Relaxed);
+    if is_ignored(libc::SIGCHLD) {
+        // ORDERING: as above.
+        SIGCHLD_WAS_IGNORED.store(true, Ordering::Relaxed);
+        // SAFETY: no thread exists yet, and nothing has a handler for the signal.
+        unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
+    }
     // ORDERING: as above.
     limits::SIGXFSZ_WAS_IGNORED.store(is_ignored(libc::SIGXFSZ), Ordering::Relaxed);
     for fd in STANDARD {
@@ -149,6 +159,11 @@ fn become_program(
     if !SIGPIPE_WAS_IGNORED.load(Ordering::Relaxed) {
         // SAFETY: this process has one thread and no handler for the signal.
         unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+    }
+    // ORDERING: written once before any thread existed.
+    if SIGCHLD_WAS_IGNORED.load(Ordering::Relaxed) {
+        // SAFETY: as above.
+        unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
     }
     for fd in STANDARD {
         // ORDERING: written once before any thread existed.

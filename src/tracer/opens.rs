@@ -14,9 +14,9 @@ use nix::sys::eventfd::EventFd;
 use rustc_hash::FxHashSet;
 
 use crate::capture::fact::Fact;
-use crate::sys::clock;
 use crate::sys::fanotify::{FileSeen, OpenEvent, OpenEvents, OpenedFile};
 use crate::sys::mounts::{MountWatch, mounts_of};
+use crate::sys::{apart, clock};
 use crate::units::{KernelTime, Pid, Tid};
 
 /// Tells when a watch has something to do.
@@ -62,6 +62,8 @@ pub struct OpenWatch {
     facts: Vec<(Option<Pid>, Fact)>,
     /// How often the queue was full, and how many events could not be read.
     missed: (u64, u64),
+    /// How often a mount namespace had more mounts than are read.
+    unlistened: u64,
 }
 
 impl OpenWatch {
@@ -90,6 +92,7 @@ impl OpenWatch {
             empty: clock::now(),
             facts: Vec::new(),
             missed: (0, 0),
+            unlistened: 0,
         };
         watch.try_out()?;
         Ok(watch)
@@ -186,12 +189,21 @@ impl OpenWatch {
     /// What was not heard, for people.
     pub(super) fn warning(&self) -> Option<String> {
         let (full, unread) = self.missed;
-        (self.missed != (0, 0)).then(|| {
-            format!(
+        let mut missed = Vec::new();
+        if self.missed != (0, 0) {
+            missed.push(format!(
                 "fanotify's queue was full {full} times, and at least {unread} of its events could not be read: files that were \
                  opened then have no names"
-            )
-        })
+            ));
+        }
+        if self.unlistened > 0 {
+            missed.push(format!(
+                "{} times a mount namespace had more mounts than are read: files on file systems that are mounted only there may have \
+                 no names",
+                self.unlistened
+            ));
+        }
+        (!missed.is_empty()).then(|| missed.join("; "))
     }
 
     fn take(&mut self, event: OpenEvent, until: KernelTime) {
@@ -248,14 +260,17 @@ impl OpenWatch {
         let Ok(namespace) = std::fs::read_link(format!("{process}/ns/mnt")) else { return false };
         if self.elsewhere.insert(namespace) {
             // What is mounted there is listened to from now on.
-            let _ = self.events.listen_to_mounts_of(&process);
+            let listens = self.events.listen_to_mounts_of(&process);
+            let too_many = |it: &io::Error| it.kind() == io::ErrorKind::FileTooLarge;
+            self.unlistened += u64::from(listens.is_err_and(|it| too_many(&it)));
         }
         seen.is_found_below(&format!("{process}/root"))
     }
 
     fn is_own(&mut self, tid: Tid) -> bool {
         let is_own = !self.others.contains(&tid)
-            && std::fs::exists(format!("/proc/self/task/{tid}")).unwrap_or(false);
+            && (apart::is_at_work(tid)
+                || std::fs::exists(format!("/proc/self/task/{tid}")).unwrap_or(false));
         if !is_own {
             if self.others.len() >= THREADS_MAX {
                 self.others.clear();
