@@ -1,4 +1,4 @@
-//! The threads of the names readers. Each reader works in a process of its own (`sys::apart`): one that waits in the kernel for a server
+//! The threads of the names readers. As root each reader works in a process of its own (`sys::apart`): one that waits in the kernel for a server
 //! of a file system is given up, and another one started, by a thread that kept the rights to that.
 
 use std::io;
@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::names::NamesReaders;
-use crate::sys::{apart, clock, thread};
+use crate::sys::{apart, capabilities, clock, thread};
 
 /// How long a thread may take to end, ns. A reader that waits for a server is left.
 const END_NS: u64 = 2_000_000_000;
@@ -100,12 +100,16 @@ fn reader(
 ) -> io::Result<JoinHandle<io::Result<()>>> {
     let readers = Arc::clone(readers);
     let builder = std::thread::Builder::new().name(name.to_owned());
+    // Without the right, Yama may allow a process to read the memory of processes that it has started, and of no others: a reader that is a
+    // process of its own has started none (`ptrace_scope` 1).
+    let is_apart = capabilities::may_read_memory();
     builder.spawn(move || {
-        apart::run(|| {
-            // Nobody may listen any more.
+        let read = || {
+            // The receiver may be gone.
             let _ = begun.send(());
             readers.read_cpu(index)
-        })?
+        };
+        if is_apart { apart::run(read)? } else { read() }
     })
 }
 
