@@ -20,10 +20,10 @@ const FOLDERS: [&str; 6] = ["src/", "tests/", "scripts/", "docs/", "benches/", "
 const CORPUS: &str = "tests/corpus";
 
 /// A document and its text.
-type Documents = BTreeMap<String, String>;
+pub(crate) type Documents = BTreeMap<String, String>;
 
 /// The documents outside the book, and all pages of the book.
-fn documents() -> Documents {
+pub(crate) fn documents() -> Documents {
     let outside = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"].map(String::from);
     let pages = files_below("docs").into_iter().map(|file| file.to_string_lossy().into_owned());
     let markdown = outside.into_iter().chain(pages.filter(|file| file.ends_with(".md")));
@@ -31,7 +31,7 @@ fn documents() -> Documents {
 }
 
 /// Lines outside code blocks with their numbers; code spans are emptied.
-fn prose(text: &str) -> Vec<(usize, String)> {
+pub(crate) fn prose(text: &str) -> Vec<(usize, String)> {
     let mut in_block = false;
     let mut lines = Vec::new();
     for (number, line) in text.lines().enumerate() {
