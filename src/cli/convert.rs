@@ -103,7 +103,7 @@ pub(super) fn open(log: &Path, has_lines: bool) -> Result<Opened, CliError> {
     let later = later::look(regular::open_named(log).map_err(failed)?).map_err(failed)?;
     let progress = if has_lines { ProgressBar::hidden() } else { progress(&file) };
     let (reader, header) = pipeline::open::<_, Infallible>(progress.wrap_read(file))
-        .map_err(|it| CliError::pipeline(log, &it))?;
+        .map_err(|error| CliError::pipeline(log, &error))?;
     let version = reader.version();
     if reader.is_newer() {
         let (major, minor) = version;
@@ -117,9 +117,9 @@ pub(super) fn open(log: &Path, has_lines: bool) -> Result<Opened, CliError> {
 
 /// Shown on standard error, if that is a terminal.
 fn progress(log: &File) -> ProgressBar {
-    let bar = ProgressBar::new(log.metadata().map_or(0, |it| it.len()));
+    let bar = ProgressBar::new(log.metadata().map_or(0, |metadata| metadata.len()));
     let style = ProgressStyle::with_template(PROGRESS);
-    let bar = style.map_or(ProgressBar::hidden(), |it| bar.with_style(it));
+    let bar = style.map_or(ProgressBar::hidden(), |style| bar.with_style(style));
     bar.with_finish(ProgressFinish::AndClear)
 }
 
@@ -133,7 +133,7 @@ pub(super) fn read_log(
     let mut totals = Totals::default();
     let mut sink = WithTotals { totals: &mut totals, sink: Nothing };
     let summary = pipeline::run_beside(items, header, &mut sink, go_on)
-        .map_err(|it| CliError::pipeline(log, &it))?;
+        .map_err(|error| CliError::pipeline(log, &error))?;
     Ok(Converted { summary, totals, archive: None, unknown_users: 0 })
 }
 
@@ -157,7 +157,7 @@ fn write_archive(
     let converted = {
         let _as = unfinished.enter().map_err(failed)?;
         let sink = OtfSink::create(&unfinished.path(), &output.output.name, &header, options)
-            .map_err(|it| archive_error(log, output, &it))?;
+            .map_err(|error| archive_error(log, output, &error))?;
         fill_archive(log, (items, header), sink, output, go_on)?
     };
     unfinished.finish().map_err(failed)?;
@@ -189,14 +189,16 @@ fn fill_archive(
     if let Some(mounts) = summary.text(Text::MOUNTINFO) {
         sink.sink.set_mounts(mounts);
     }
-    let archive = sink.sink.finish(&end_facts(&summary)).map_err(|it| failed(&it))?;
+    let archive = sink.sink.finish(&end_facts(&summary)).map_err(|error| failed(&error))?;
     Ok(Converted { summary, totals, archive: Some(archive), unknown_users: 0 })
 }
 
 /// What a reader of the archive must know of its completeness.
 fn end_facts(summary: &Summary) -> EndFacts {
     let ledger = &summary.ledger;
-    let missing = summary.missing().map(|it| it.iter().map(|it| it.1).sum::<i64>().to_string());
+    let missing = summary
+        .missing()
+        .map(|missing| missing.iter().map(|missing| missing.1).sum::<i64>().to_string());
     let properties = [
         ("lost", summary.lost().to_string()),
         ("missing", missing.unwrap_or_else(|| "unknown".into())),

@@ -25,7 +25,7 @@ const WALL_MOVED_NS: u64 = 100_000_000;
 /// Prints them to standard error.
 pub(super) fn print(log: LogPaths<'_>, output: Option<&Output>, converted: &Converted) {
     let LogPaths { path, shown: log, is_kept } = log;
-    let bytes = std::fs::metadata(path).map_or(0, |it| it.len());
+    let bytes = std::fs::metadata(path).map_or(0, |metadata| metadata.len());
     if is_kept {
         say(&format!("wrote {}", log.display()));
     }
@@ -46,14 +46,14 @@ pub(super) fn print(log: LogPaths<'_>, output: Option<&Output>, converted: &Conv
             ));
         }
     }
-    lines(bytes, converted).iter().for_each(|it| say(it));
+    lines(bytes, converted).iter().for_each(|line| say(line));
 }
 
 /// What a reader of the operations must know: what is not there or doubtful.
 pub(super) fn print_doubts(summary: &Summary) {
-    imported(summary).iter().for_each(|it| say(it));
+    imported(summary).iter().for_each(|imported| say(imported));
     say(&losses(summary));
-    doubts(summary).iter().for_each(|it| say(it));
+    doubts(summary).iter().for_each(|doubt| say(doubt));
 }
 
 /// The same for the end of a report, and whether the books of the kernel agree.
@@ -142,13 +142,14 @@ fn behind(ledger: &Ledger) -> Option<String> {
     if all == 0 {
         return None;
     }
-    let percents = |it: &ByLink, kernel: u64| {
-        let shares = shares::tenths(&[it.exact, it.inferred, it.unknown, kernel], all);
+    let percents = |by_link: &ByLink, kernel: u64| {
+        let shares =
+            shares::tenths(&[by_link.exact, by_link.inferred, by_link.unknown, kernel], all);
         shares.into_iter().map(shares::percent).collect::<Vec<_>>()
     };
-    let words = |it: &[String]| {
+    let words = |text: &[String]| {
         let words = ["exact", "inferred", "unknown", "the kernel's own"];
-        let all = words.iter().zip(it).map(|(word, share)| format!("{word} {share}"));
+        let all = words.iter().zip(text).map(|(word, share)| format!("{word} {share}"));
         all.collect::<Vec<_>>().join(", ")
     };
     let (files, programs) = (percents(&books.files, 0), percents(&books.programs, books.kernel));
@@ -173,12 +174,12 @@ fn others(summary: &Summary) -> Option<String> {
     }
     let names = disk::names(&summary.disks());
     let mut all: Vec<(DevId, Others)> = summary.others().into_iter().collect();
-    let not_counted: u64 = all.iter().map(|it| it.1.not_counted).sum();
-    all.retain(|it| it.1.all().0 > 0);
-    all.sort_by_key(|it| std::cmp::Reverse((it.1.all().1, it.1.all().0)));
+    let not_counted: u64 = all.iter().map(|row| row.1.not_counted).sum();
+    all.retain(|row| row.1.all().0 > 0);
+    all.sort_by_key(|row| std::cmp::Reverse((row.1.all().1, row.1.all().0)));
     let device = |(dev, it): &(DevId, Others)| {
-        let name = names.iter().find(|it| it.0 == *dev);
-        let name = name.map_or_else(|| dev.to_string(), |it| it.1.clone());
+        let name = names.iter().find(|name| name.0 == *dev);
+        let name = name.map_or_else(|| dev.to_string(), |name| name.1.clone());
         let (requests, bytes) = it.all();
         format!("{requests} requests, {} on {name}", size(bytes))
     };
@@ -192,14 +193,14 @@ fn others(summary: &Summary) -> Option<String> {
             "{not_counted} requests that had not ended or that /proc/diskstats does not count"
         ));
     }
-    let requests: u64 = all.iter().map(|it| it.1.all().0).sum();
-    let recorded: u64 = all.iter().map(|it| it.1.recorded).sum();
+    let requests: u64 = all.iter().map(|row| row.1.all().0).sum();
+    let recorded: u64 = all.iter().map(|row| row.1.recorded).sum();
     let recorded = match recorded {
         0 => ", not recorded one by one".to_owned(),
         some if some < requests => format!(", not recorded one by one but for {some}"),
         _ => ", recorded and not shown".to_owned(),
     };
-    let given_up = summary.end.as_ref().map_or(0, |it| it.others.places_given_up);
+    let given_up = summary.end.as_ref().map_or(0, |end| end.others.places_given_up);
     let given_up = match given_up {
         0 => String::new(),
         some => format!("; {some} places of files were given up for want of room"),
@@ -214,7 +215,7 @@ fn others(summary: &Summary) -> Option<String> {
 fn chosen_devices(summary: &Summary) -> Option<String> {
     let names = disk::names(&summary.disks());
     let named = |number: &String| {
-        let found = names.iter().find(|it| it.0.to_string() == *number);
+        let found = names.iter().find(|name| name.0.to_string() == *number);
         found.map_or_else(|| number.clone(), |(_, name)| format!("{name} ({number})"))
     };
     let chosen: Vec<String> = summary.header.device_filter.iter().map(named).collect();
@@ -249,7 +250,7 @@ fn cost(summary: &Summary) -> Option<String> {
 /// The most frequent calls.
 fn counts(converted: &Converted) -> String {
     let mut calls: Vec<_> = converted.totals.calls().collect();
-    calls.sort_by_key(|it| std::cmp::Reverse(it.1.count));
+    calls.sort_by_key(|call| std::cmp::Reverse(call.1.count));
     let shown: Vec<String> =
         calls.iter().take(5).map(|(id, it)| format!("{} {}", id.call().name, it.count)).collect();
     let more = calls.len().saturating_sub(shown.len());
@@ -321,7 +322,7 @@ fn asynchronous_doubts(ledger: &Ledger) -> Option<String> {
     ];
     let told: Vec<String> = counts
         .iter()
-        .filter(|it| it.0 > 0)
+        .filter(|count| count.0 > 0)
         .map(|(count, what)| format!("{count} {what}"))
         .collect();
     (!told.is_empty()).then(|| format!("asynchronous operations: {}", told.join("; ")))
@@ -331,7 +332,8 @@ fn asynchronous_doubts(ledger: &Ledger) -> Option<String> {
 fn extents_doubts(summary: &Summary) -> Option<String> {
     let ledger = &summary.ledger;
     let is_missed = ledger.behind.files.unknown > 0;
-    let not_asked = summary.end.as_ref().filter(|_| is_missed).map_or(0, |it| it.places_not_asked);
+    let not_asked =
+        summary.end.as_ref().filter(|_| is_missed).map_or(0, |end| end.places_not_asked);
     let counts = [
         (
             ledger.behind.unsized_extents,
@@ -342,7 +344,7 @@ fn extents_doubts(summary: &Summary) -> Option<String> {
     ];
     let told: Vec<String> = counts
         .iter()
-        .filter(|it| it.0 > 0)
+        .filter(|count| count.0 > 0)
         .map(|(count, what)| format!("{count} {what}"))
         .collect();
     (!told.is_empty()).then(|| format!("extents of files: {}", told.join("; ")))
@@ -350,11 +352,11 @@ fn extents_doubts(summary: &Summary) -> Option<String> {
 
 /// Functions of programs that have no names because what tells them could not be read.
 fn unread(summary: &Summary) -> Option<String> {
-    let unread = &summary.end.as_ref().filter(|it| !it.unread.is_nothing())?.unread;
+    let unread = &summary.end.as_ref().filter(|end| !end.unread.is_nothing())?.unread;
     let first = &unread.first;
     let mut shown: Vec<String> =
-        first.iter().map(|it| format!("{} ({})", it.path, it.reason)).collect();
-    let told: BTreeSet<&str> = first.iter().map(|it| it.path.as_str()).collect();
+        first.iter().map(|file| format!("{} ({})", file.path, file.reason)).collect();
+    let told: BTreeSet<&str> = first.iter().map(|file| file.path.as_str()).collect();
     if unread.files > told.len() as u64 {
         shown.push(format!("{} more", unread.files - told.len() as u64));
     }
@@ -369,7 +371,7 @@ fn unread(summary: &Summary) -> Option<String> {
 /// Stacks of programs that were copied and whose functions are not all known, or not for sure.
 fn unwound(summary: &Summary) -> Option<String> {
     let ways = &summary.ways;
-    let copied = summary.header.chains.as_ref().map_or(0, |it| it.stack_bytes);
+    let copied = summary.header.chains.as_ref().map_or(0, |chain| chain.stack_bytes);
     let counts = [
         (
             ways.ended(Ending::Short),
@@ -385,7 +387,7 @@ fn unwound(summary: &Summary) -> Option<String> {
     ];
     let told: Vec<String> = counts
         .iter()
-        .filter(|it| it.0 > 0)
+        .filter(|count| count.0 > 0)
         .map(|(count, what)| format!("{count} {what}"))
         .collect();
     (!told.is_empty()).then(|| {
@@ -401,11 +403,11 @@ fn unwound(summary: &Summary) -> Option<String> {
 fn doubts(summary: &Summary) -> Vec<String> {
     let mut lines = Vec::new();
     if summary.lost() > 0 {
-        let largest = summary.header.rings.iter().map(|it| it.bytes).max().unwrap_or(0);
+        let largest = summary.header.rings.iter().map(|ring| ring.bytes).max().unwrap_or(0);
         let larger = (largest.saturating_mul(2) >> 20).clamp(64, 1024);
         lines.push(format!("records were lost because the rings were full: record again with larger ones: --buffer-size {larger}M"));
     }
-    if summary.missing().is_some_and(|it| it.iter().any(|it| it.1 < 0)) {
+    if summary.missing().is_some_and(|missing| missing.iter().any(|missing| missing.1 < 0)) {
         lines.push("somebody else has emptied the rings: less than 0 is missing because their counters began anew; what was in them is lost, and not counted".into());
     }
     lines.extend(outlived(summary));
@@ -416,7 +418,7 @@ fn doubts(summary: &Summary) -> Vec<String> {
         }
     }
     if summary.header.imported.is_some() {
-        lines.extend(summary.end.iter().flat_map(|it| it.warnings.iter().cloned()));
+        lines.extend(summary.end.iter().flat_map(|end| end.warnings.iter().cloned()));
     }
     lines.extend(asynchronous_doubts(&summary.ledger));
     lines.extend(extents_doubts(summary));

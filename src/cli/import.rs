@@ -29,7 +29,7 @@ pub(super) fn run(args: &ImportArgs) -> Result<ExitCode, CliError> {
         notes.read,
         format.unit()
     ));
-    notes.told(format.unit()).iter().for_each(|it| say(it));
+    notes.told(format.unit()).iter().for_each(|line| say(line));
     Ok(ExitCode::SUCCESS)
 }
 

@@ -43,9 +43,9 @@ pub(super) fn run(args: &LiveArgs) -> Result<ExitCode, CliError> {
     if let (Ok(recorded), Some(printer)) = (&mut recorded, &printer) {
         recorded.wait_for(printer, &ended);
     }
-    let printed = printer.map(|it| match &recorded {
-        Ok(recorded) => recorded.said_by(it),
-        Err(_) => it.join().unwrap_or(Err(CliError::Interrupted)),
+    let printed = printer.map(|printer| match &recorded {
+        Ok(recorded) => recorded.said_by(printer),
+        Err(_) => printer.join().unwrap_or(Err(CliError::Interrupted)),
     });
     let recorded = recorded?;
     match printed {
@@ -69,7 +69,7 @@ fn follow(
     let out = Shared(Rc::new(RefCell::new(BufWriter::new(to))));
     let flushed = out.clone();
     let printed = pipeline::open::<_, io::Error>(input)
-        .map_err(|it| CliError::pipeline(path, &it))
+        .map_err(|error| CliError::pipeline(path, &error))
         .and_then(|(items, header)| {
             let filter = wish.filter(&header)?;
             let mut failure = None;
@@ -78,7 +78,7 @@ fn follow(
                 failure.is_none()
             };
             let printed = Log { path, items, header, filter, grows: true, go_on }.print(shape, out);
-            failure.map_or(printed, |it| Err(CliError::output(it)))
+            failure.map_or(printed, |failure| Err(CliError::output(failure)))
         });
     if printed.is_err() && !has_program {
         stop_recording(&ended);

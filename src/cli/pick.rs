@@ -26,15 +26,15 @@ pub(super) struct Wish<'a> {
 impl<'a> Wish<'a> {
     /// Of any log.
     pub(super) fn of(args: &FilterArgs) -> Result<Self, CliError> {
-        let usage = |it: globset::Error| CliError::Usage(it.to_string());
-        let side = args.io.map(|it| match it {
+        let usage = |error: globset::Error| CliError::Usage(error.to_string());
+        let side = args.io.map(|direction| match direction {
             SideArg::R => Side::Read,
             SideArg::W => Side::Write,
             SideArg::Rw => Side::Both,
         });
         let min_ns = args.min_latency.as_ref().map_or(0, Duration::as_nanos);
         let filter = Filter {
-            users: args.user.iter().map(|it| user(it)).collect::<Result<_, _>>()?,
+            users: args.user.iter().map(|arg| user(arg)).collect::<Result<_, _>>()?,
             comms: Globs::of_words(&args.comm).map_err(usage)?,
             files: Globs::of_paths(&args.files).map_err(usage)?,
             side,
@@ -107,9 +107,9 @@ fn sizes(min: Option<u64>, max: Option<u64>) -> Result<Option<RangeInclusive<u64
 
 /// The times of a log whose recording began at `start`, ns.
 fn window(window: [Option<Duration>; 2], start: u64) -> Option<(KernelTime, KernelTime)> {
-    let ns = |it: Duration| u64::try_from(it.as_nanos()).unwrap_or(u64::MAX);
-    let at = |it: Duration| KernelTime(start.saturating_add(ns(it)));
-    let [from, until] = window.map(|it| it.map(at));
+    let ns = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+    let at = |duration: Duration| KernelTime(start.saturating_add(ns(duration)));
+    let [from, until] = window.map(|window| window.map(at));
     let is_asked = from.is_some() || until.is_some();
     is_asked.then(|| (from.unwrap_or(KernelTime::MIN), until.unwrap_or(KernelTime::MAX)))
 }
@@ -120,7 +120,7 @@ fn user(word: &str) -> Result<u32, CliError> {
         return Ok(number);
     }
     let found = User::from_name(word).ok().flatten();
-    found.map(|it| it.uid.as_raw()).ok_or_else(|| {
+    found.map(|found| found.uid.as_raw()).ok_or_else(|| {
         CliError::Usage(format!("this machine has no user {word}; give the number: -u 1000"))
     })
 }
@@ -130,9 +130,9 @@ fn devices(words: &[String], header: &Header) -> Result<Vec<DevId>, CliError> {
     let names = disk::names(&header.disks);
     let find = |word: &String| {
         let bare = word.strip_prefix("/dev/").unwrap_or(word);
-        let named = names.iter().find(|it| it.1 == bare).map(|it| it.0);
+        let named = names.iter().find(|name| name.1 == bare).map(|name| name.0);
         named.or_else(|| DevId::parse(bare)).ok_or_else(|| {
-            let all: Vec<&str> = names.iter().map(|it| it.1.as_str()).collect();
+            let all: Vec<&str> = names.iter().map(|name| name.1.as_str()).collect();
             CliError::Usage(format!("the log has no disk {word}; it has {}", all.join(", ")))
         })
     };

@@ -54,7 +54,7 @@ pub(super) fn run(args: &RecordArgs) -> Result<ExitCode, CliError> {
     let ended = control.as_ref().map(Control::ended).unwrap_or_default();
     let mut controlled = None;
     let create = |path: &Path| {
-        controlled = control.map(|it| it.start(path, None)).transpose()?;
+        controlled = control.map(|control| control.start(path, None)).transpose()?;
         made.get().ok_or(io::ErrorKind::NotFound)?.1.file().try_clone()
     };
     let mut recorded = capture(&args.capture, place, create);
@@ -63,7 +63,8 @@ pub(super) fn run(args: &RecordArgs) -> Result<ExitCode, CliError> {
         it.wait_with(recorded, &ended);
     }
     // What is doubtful is said at the end, once.
-    let followed = controlled.map(|it| it.finish(recorded.as_ref().ok())).transpose();
+    let followed =
+        controlled.map(|controlled| controlled.finish(recorded.as_ref().ok())).transpose();
     let made = made.into_inner();
     let mut recorded = match recorded {
         Ok(recorded) => recorded,
@@ -117,7 +118,7 @@ pub(super) fn capture(
 ) -> Result<Recorded, CliError> {
     let options = options(args)?;
     let user = args.as_user.as_deref();
-    let user = user.map(|it| user::named("--as-user", it, "start a program")).transpose()?;
+    let user = user.map(|word| user::named("--as-user", word, "start a program")).transpose()?;
     let LogPlace { path, shown } = place(&Users::with_program(user.as_ref()))?;
     // First of all, while we have one thread and our caller's limits and signals.
     let held = match args.command.as_slice() {
@@ -282,7 +283,7 @@ fn report(
     );
     let convert = |_: &Path, go_on: &mut dyn FnMut() -> bool| convert::convert(log, archive, go_on);
     if let Some(converted) = recorded.work(convert, &if_interrupted) {
-        exit_lines::print(log, archive.map(|it| &it.output), &converted);
+        exit_lines::print(log, archive.map(|archive| &archive.output), &converted);
     }
     recorded.end()
 }
@@ -294,7 +295,7 @@ fn wait_for(program: Running, signals: &mut Signals) -> Result<spawn::Ended, Cli
             return program.reap().map_err(CliError::Output);
         }
         spawn::wait_readable(signals.fd(), WAIT_MS);
-        signals.take().iter().for_each(|it| it.forward(Launched::from(&program)));
+        signals.take().iter().for_each(|signal| signal.forward(Launched::from(&program)));
     }
 }
 
@@ -327,7 +328,7 @@ fn options(args: &CaptureArgs) -> Result<Options, CliError> {
         ));
     }
     let chains = chains(&args.stacks, args.call_graph)?;
-    if !block && chains.is_some_and(|it| !it.calls) {
+    if !block && chains.is_some_and(|chain| !chain.calls) {
         return Err(CliError::Usage(
             "--stacks is about block requests, and with `calls` about system calls: add `block` to -e, or `calls` to --stacks"
                 .into(),
@@ -364,7 +365,7 @@ fn options(args: &CaptureArgs) -> Result<Options, CliError> {
             SourceArg::Inherited => SourceWish::Only(SourceKind::Inherited),
         },
         place: Place {
-            cpus: args.own_cpus.clone().map_or_else(Vec::new, |it| it.0),
+            cpus: args.own_cpus.clone().map_or_else(Vec::new, |cpus| cpus.0),
             realtime: args.realtime.map(i32::from),
         },
         ring_bytes: args.buffer_size,
@@ -376,7 +377,7 @@ fn options(args: &CaptureArgs) -> Result<Options, CliError> {
 
 /// What `--stacks` asks for. Of calls only the program's functions are known.
 fn chains(wanted: &[StacksArg], unwind: Unwind) -> Result<Option<Chains>, CliError> {
-    let has = |it| wanted.contains(&it);
+    let has = |part| wanted.contains(&part);
     let calls = has(StacksArg::Calls);
     let user = (has(StacksArg::User) || calls).then_some(unwind);
     if unwind != Unwind::FramePointers {
@@ -405,9 +406,9 @@ pub(super) fn refuse_stacks(args: &CaptureArgs) -> Result<(), CliError> {
 
 /// The disks that `-d` names, each once.
 fn devices(words: &[String]) -> Result<Vec<DevId>, CliError> {
-    let found = words.iter().map(|it| disks::find(it));
+    let found = words.iter().map(|word| disks::find(word));
     let mut found =
-        found.collect::<Result<Vec<_>, _>>().map_err(|it| CliError::Usage(it.to_string()))?;
+        found.collect::<Result<Vec<_>, _>>().map_err(|error| CliError::Usage(error.to_string()))?;
     found.sort_unstable();
     found.dedup();
     Ok(found)

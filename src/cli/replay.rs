@@ -61,11 +61,11 @@ fn again(args: &RunArgs, root: &Path) -> Result<ExitCode, CliError> {
     let to = analyse::output(args.print.to.as_deref(), false)?;
     let (reader, index) = open(&args.plan)?;
     check_window(options.window, index.span)?;
-    let before = reader.files(&index).map_err(|it| damaged(&args.plan, &it))?;
-    let plan = reader.fingerprint(&index).map_err(|it| damaged(&args.plan, &it))?;
+    let before = reader.files(&index).map_err(|error| damaged(&args.plan, &error))?;
+    let plan = reader.fingerprint(&index).map_err(|error| damaged(&args.plan, &error))?;
     let mut places = Places::open(root).map_err(usage)?;
     let init = replay_places::init_command(&args.plan, root, &places);
-    places.all().try_for_each(|it| check_place(it, plan, &init))?;
+    places.all().try_for_each(|place| check_place(place, plan, &init))?;
     if args.drop_caches {
         caches::drop_all().map_err(CliError::Usage)?;
     }
@@ -85,7 +85,7 @@ fn again(args: &RunArgs, root: &Path) -> Result<ExitCode, CliError> {
     user.as_ref().map_or(Ok(()), Identity::begin).map_err(usage)?;
     let replayed = all((reader, index), options, machine, &is_over);
     user::end().map_err(usage)?;
-    let told = replayed.and_then(|it| tell(args, &options, &it, notes, to));
+    let told = replayed.and_then(|replayed| tell(args, &options, &replayed, notes, to));
     // Also of one that failed: it may have made some.
     let kept = places.list_what_is_there().and_then(|()| places.set(State::Done));
     if let Err(it) = kept {
@@ -124,7 +124,7 @@ fn check_place(place: &Place, plan: Fingerprint, init: &str) -> Result<(), CliEr
             place.state.as_str()
         )));
     }
-    if place.tree_file().is_err_and(|it| it.kind() == io::ErrorKind::NotFound) {
+    if place.tree_file().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
         return Err(CliError::Usage(format!(
             "the replay's files are gone from {}: a purge has not come to its end; make them again: {init}",
             place.directory().display()
@@ -209,7 +209,7 @@ fn remove(args: &PurgeArgs) -> Result<ExitCode, CliError> {
 pub(super) fn open(path: &Path) -> Result<(PlanReader, Index), CliError> {
     let file = regular::open_named(path)
         .map_err(|source| CliError::Open { path: path.to_owned(), source })?;
-    PlanReader::new(file).map_err(|it| damaged(path, &it))
+    PlanReader::new(file).map_err(|error| damaged(path, &error))
 }
 
 pub(super) fn damaged(path: &Path, what: &crate::replay::file::PlanError) -> CliError {
@@ -237,7 +237,7 @@ pub(super) fn options(args: &RunArgs) -> Options {
         EngineArg::IoUring => Engine::IoUring(Rules::new()),
     };
     let [from, until] = [args.from, args.until]
-        .map(|it| it.map(|it| u64::try_from(it.as_nanos()).unwrap_or(u64::MAX)));
+        .map(|time| time.map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)));
     let window = Window { from, until };
     let contents = contents(args.content);
     Options { order, pacing, speed, engine, contents, window, ends_at_names: false }

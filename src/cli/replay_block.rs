@@ -42,8 +42,9 @@ pub(super) fn run(args: &RunArgs, device: &Path) -> Result<ExitCode, CliError> {
     let target = Target::open(device, args.block.write).map_err(usage)?;
     let Captured { requests, dev, name } = captured(args)?;
     let allowed = Allowed { writes: args.block.write, discards: args.block.discard };
-    let plan = BlockPlan::new(requests, allowed)
-        .map_err(|it| usage(format!("{it} requests are more than a replay has numbers for")))?;
+    let plan = BlockPlan::new(requests, allowed).map_err(|error| {
+        usage(format!("{error} requests are more than a replay has numbers for"))
+    })?;
     if plan.all.is_empty() {
         let left: u64 = plan.left.values().sum();
         return Err(usage(format!(
@@ -83,7 +84,7 @@ fn usage(what: impl std::fmt::Display) -> CliError {
 
 fn is_plan(path: &Path) -> bool {
     let mut magic = [0; FILE_MAGIC.len()];
-    regular::open_named(path).and_then(|mut it| it.read_exact(&mut magic)).is_ok()
+    regular::open_named(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok()
         && magic == FILE_MAGIC
 }
 
@@ -101,7 +102,7 @@ fn captured(args: &RunArgs) -> Result<Captured, CliError> {
     let names: BTreeMap<DevId, String> = disk::names(&header.disks).into_iter().collect();
     let mut sink = BlockRequests::default();
     let summary = pipeline::run_beside(items, header, &mut sink, &mut || true)
-        .map_err(|it| CliError::pipeline(path, &it))?;
+        .map_err(|error| CliError::pipeline(path, &error))?;
     exit_lines::print_doubts(&summary);
     let called = |dev: &DevId| names.get(dev).cloned().unwrap_or_else(|| dev.to_string());
     let shown = |(dev, it): (&DevId, &Requests)| {
@@ -111,7 +112,7 @@ fn captured(args: &RunArgs) -> Result<Captured, CliError> {
     let dev = match &args.block.from_device {
         Some(word) => {
             let bare = word.strip_prefix("/dev/").unwrap_or(word);
-            let is_meant = |it: &&DevId| called(it) == bare || it.to_string() == bare;
+            let is_meant = |device: &&DevId| called(device) == bare || device.to_string() == bare;
             let found = sink.devices.keys().find(is_meant).copied();
             found.ok_or_else(|| usage(format!("the log has no requests of {word}; it has {list}")))
         }

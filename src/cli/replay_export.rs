@@ -112,7 +112,7 @@ impl Logs for LogFiles {
 }
 
 fn refuse_odd_names(files: &[FileName]) -> Result<(), CliError> {
-    let odd: Vec<&FileName> = files.iter().filter(|it| it.is_flat).collect();
+    let odd: Vec<&FileName> = files.iter().filter(|file| file.is_flat).collect();
     let Some(first) = odd.first() else { return Ok(()) };
     let mut shown = Vec::new();
     escape::shown(&mut shown, &first.path, b"");

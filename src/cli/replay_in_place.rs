@@ -28,10 +28,10 @@ pub(super) fn run(args: &RunArgs) -> Result<ExitCode, CliError> {
     let to = analyse::output(args.print.to.as_deref(), false)?;
     let (reader, index) = open(&args.plan)?;
     check_window(options.window, index.span)?;
-    let before = reader.files(&index).map_err(|it| damaged(&args.plan, &it))?;
-    let otherwise = otherwise(&reader, &index, &before).map_err(|it| match it {
-        AbsentError::Plan(it) => damaged(&args.plan, &it),
-        AbsentError::TooMany => usage(format!("{}: {it}", args.plan.display())),
+    let before = reader.files(&index).map_err(|error| damaged(&args.plan, &error))?;
+    let otherwise = otherwise(&reader, &index, &before).map_err(|error| match error {
+        AbsentError::Plan(error) => damaged(&args.plan, &error),
+        AbsentError::TooMany => usage(format!("{}: {error}", args.plan.display())),
     })?;
     if let Some(it) = otherwise {
         return Err(CliError::Usage(format!(

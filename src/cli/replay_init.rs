@@ -15,11 +15,11 @@ use crate::replayer::originals::Originals;
 
 /// `replay init`.
 pub(super) fn run(args: &InitArgs) -> Result<ExitCode, CliError> {
-    let user = args.user.as_deref().map(|it| user::listed("--user", it, "do a replay"));
+    let user = args.user.as_deref().map(|arg| user::listed("--user", arg, "do a replay"));
     let user = user.transpose()?;
     let (reader, index) = open(&args.plan)?;
-    let before = reader.files(&index).map_err(|it| damaged(&args.plan, &it))?;
-    let plan = reader.fingerprint(&index).map_err(|it| damaged(&args.plan, &it))?;
+    let before = reader.files(&index).map_err(|error| damaged(&args.plan, &error))?;
+    let plan = reader.fingerprint(&index).map_err(|error| damaged(&args.plan, &error))?;
     let (made_up, originals) = match args.content {
         InitContentArg::MadeUp(it) => (it, None),
         InitContentArg::Original => (ContentArg::RANDOM, Some(Originals::new().map_err(usage)?)),
@@ -27,17 +27,17 @@ pub(super) fn run(args: &InitArgs) -> Result<ExitCode, CliError> {
     let wish =
         Wish { contents: contents(made_up), originals: originals.as_ref(), user: user.as_ref() };
     let mut places = replay_places::make(args, user.as_ref(), plan, &before)?;
-    let files = before.iter().filter(|it| it.kind == FileKind::File);
+    let files = before.iter().filter(|file| file.kind == FileKind::File);
     let bytes = files.fold(0_u64, |sum, it| sum.saturating_add(it.size));
     let bar = bar(bytes, "{bar:40} {bytes}/{total_bytes} {bytes_per_sec}");
-    let made = init::init(&mut places, &before, wish, &mut |it| bar.inc(it));
+    let made = init::init(&mut places, &before, wish, &mut |init| bar.inc(init));
     bar.finish_and_clear();
     tell(args, &made.map_err(usage)?);
     if let Some(it) = &user {
         say(&format!("they belong to {}, who does the replay, too", it.name()));
     }
-    let made: FxHashSet<&[u8]> = before.iter().map(|it| &*it.path).collect();
-    for it in index.given.iter().filter(|it| !made.contains(&*it.path)) {
+    let made: FxHashSet<&[u8]> = before.iter().map(|file| &*file.path).collect();
+    for it in index.given.iter().filter(|given| !made.contains(&*given.path)) {
         say(&format!("{} was open before, and is not made", String::from_utf8_lossy(&it.path)));
     }
     Ok(ExitCode::SUCCESS)

@@ -50,7 +50,7 @@ pub(super) fn run(args: &RunArgs, rounds: NonZeroU32, root: &Path) -> Result<Exi
             pass_on(init.stderr.split_inclusive(is_end).skip(1), &mut said, &bar)?;
         }
         let again = without(std::env::args_os().skip(1), &OWN_OPTIONS)
-            .filter(|it| it != "--csv" && it != "--json")
+            .filter(|argument| argument != "--csv" && argument != "--json")
             .chain([OsString::from("--json")]);
         let again = ours(again)?;
         let code = code(&again);
@@ -59,8 +59,9 @@ pub(super) fn run(args: &RunArgs, rounds: NonZeroU32, root: &Path) -> Result<Exi
             break;
         }
         pass_on(again.stderr.split_inclusive(is_end), &mut said, &bar)?;
-        let told: Value = serde_json::from_slice(&again.stdout)
-            .map_err(|it| CliError::Usage(format!("a round's report cannot be read: {it}")))?;
+        let told: Value = serde_json::from_slice(&again.stdout).map_err(|error| {
+            CliError::Usage(format!("a round's report cannot be read: {error}"))
+        })?;
         worst = worst.max(code);
         done.add(&told);
         bar.inc(1);
@@ -87,7 +88,7 @@ fn ours(arguments: impl Iterator<Item = OsString>) -> Result<Output, CliError> {
 }
 
 fn code(output: &Output) -> u8 {
-    output.status.code().and_then(|it| u8::try_from(it).ok()).unwrap_or(FAILURE)
+    output.status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(FAILURE)
 }
 
 fn is_end(byte: &u8) -> bool {
@@ -100,7 +101,7 @@ fn pass_on<'a>(
     said: &mut BTreeSet<Vec<u8>>,
     bar: &ProgressBar,
 ) -> Result<(), CliError> {
-    let new: Vec<u8> = lines.filter(|it| said.insert(it.to_vec())).flatten().copied().collect();
+    let new: Vec<u8> = lines.filter(|line| said.insert(line.to_vec())).flatten().copied().collect();
     bar.suspend(|| std::io::stderr().write_all(&new)).map_err(CliError::output)
 }
 

@@ -18,17 +18,19 @@ pub(super) fn make(
     plan: Fingerprint,
     before: &[FileBefore],
 ) -> Result<Places, CliError> {
-    let maps = args.maps.iter().map(|it| map(it)).collect::<Result<Vec<_>, _>>()?;
+    let maps = args.maps.iter().map(|arg| map(arg)).collect::<Result<Vec<_>, _>>()?;
     let is_usual = args.content == InitContentArg::MadeUp(ContentArg::RANDOM);
     let content = (!is_usual).then(|| args.content.to_string());
     let wanted = Settings { maps, part_of: None, user: user.map(Identity::user), content };
-    Places::make(&args.root, (plan, before), &wanted).map_err(|it| CliError::Usage(it.to_string()))
+    Places::make(&args.root, (plan, before), &wanted)
+        .map_err(|error| CliError::Usage(error.to_string()))
 }
 
 /// `CAPTURED=DIR`: the first `=` stands between them.
 fn map(text: &OsStr) -> Result<(Vec<u8>, PathBuf), CliError> {
     let bytes = text.as_bytes();
-    let parts = bytes.iter().position(|it| *it == b'=').map(|at| (&bytes[..at], &bytes[at + 1..]));
+    let parts =
+        bytes.iter().position(|byte| *byte == b'=').map(|at| (&bytes[..at], &bytes[at + 1..]));
     match parts {
         Some((captured, directory)) if !directory.is_empty() => {
             Ok((captured.to_vec(), PathBuf::from(OsStr::from_bytes(directory))))
@@ -47,8 +49,8 @@ fn options(places: &Places) -> Vec<OsString> {
         OsString::from_vec(bytes)
     };
     let Settings { maps, user, content, .. } = places.settings();
-    let user = user.iter().map(|it| OsString::from(format!("--user={it}")));
-    let content = content.iter().map(|it| OsString::from(format!("--content={it}")));
+    let user = user.iter().map(|user| OsString::from(format!("--user={user}")));
+    let content = content.iter().map(|content| OsString::from(format!("--content={content}")));
     maps.iter().map(map).chain(user).chain(content).collect()
 }
 
@@ -68,13 +70,13 @@ pub(super) fn user(
     };
     match Identity::of_number(number) {
         Ok(None) => Err(wrong("there is no such user any more".to_owned())),
-        found => found.map_err(|it| wrong(it.to_string())),
+        found => found.map_err(|error| wrong(error.to_string())),
     }
 }
 
 /// The same of the replay in this directory.
 pub(super) fn init_options(root: &Path) -> Result<Vec<OsString>, CliError> {
-    let places = Places::open(root).map_err(|it| CliError::Usage(it.to_string()))?;
+    let places = Places::open(root).map_err(|error| CliError::Usage(error.to_string()))?;
     Ok(options(&places))
 }
 
@@ -95,6 +97,6 @@ pub(super) fn notes(places: &Places, user: Option<&Identity>) -> Vec<String> {
         let captured = String::from_utf8_lossy(captured);
         format!("{captured} of the capture was in {}", directory.display())
     };
-    let user = user.map(|it| format!("it was done as {}, to whom its files belong", it.name()));
+    let user = user.map(|user| format!("it was done as {}, to whom its files belong", user.name()));
     places.settings().maps.iter().map(map).chain(user).collect()
 }

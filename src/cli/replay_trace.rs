@@ -39,7 +39,7 @@ fn compared(
     (limit, is_brief): (usize, bool),
 ) -> Result<(Report, bool), CliError> {
     let (reader, index) = open(plan)?;
-    let plan = Side::new(reader, index).map_err(|it| damaged(plan, &it))?;
+    let plan = Side::new(reader, index).map_err(|error| damaged(plan, &error))?;
     let directory = std::env::temp_dir();
     let failed = |source| CliError::Create { path: directory.join("(unnamed)"), source };
     let mut file = files::create_unnamed(&directory).map_err(failed)?;
@@ -49,12 +49,12 @@ fn compared(
     finish(planner, &converted.summary.header.host.machine).map_err(failed)?;
     file.rewind().map_err(failed)?;
     let recording = PlanReader::new(file).and_then(|(reader, index)| Side::new(reader, index));
-    let recording = recording.map_err(|it| damaged(log, &it))?;
+    let recording = recording.map_err(|error| damaged(log, &error))?;
     let root = std::fs::canonicalize(root)
         .map_err(|source| CliError::Open { path: root.to_owned(), source })?;
     let inside = root.join(TREE);
     let traced = traced::compare(&plan, &recording, inside.as_os_str().as_bytes());
-    let traced = traced.map_err(|it| damaged(log, &it))?;
+    let traced = traced.map_err(|error| damaged(log, &error))?;
     let mut report = report::replay_trace::report(&traced, converted.summary.lost(), limit);
     report.notes.extend(exit_lines::notes(&converted));
     if is_brief {
@@ -70,7 +70,7 @@ pub(super) fn run(args: &RunArgs, trace: &OsStr, root: &Path) -> Result<ExitCode
     let (_, index) = open(&args.plan)?;
     let mut told = files::create_unnamed(&std::env::temp_dir()).map_err(CliError::Output)?;
     let told_to = told.try_clone().map_err(CliError::Output)?;
-    let calls: Vec<&str> = index.calls.iter().map(|it| it.name.as_str()).collect();
+    let calls: Vec<&str> = index.calls.iter().map(|call| call.name.as_str()).collect();
     // Whoever wants to stop it all stops the replay: what was recorded is written then.
     let _stop = signals::flag().map_err(CliError::Output)?;
     let program = std::env::current_exe().map_err(CliError::Output)?;
@@ -86,7 +86,7 @@ pub(super) fn run(args: &RunArgs, trace: &OsStr, root: &Path) -> Result<ExitCode
         .stdout(Stdio::from(told_to))
         .status()
         .map_err(CliError::Output)?;
-    let code = status.code().and_then(|it| u8::try_from(it).ok()).unwrap_or(FAILURE);
+    let code = status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(FAILURE);
     let mut first = Vec::new();
     told.rewind().and_then(|()| told.read_to_end(&mut first)).map_err(CliError::Output)?;
     if code > MISMATCH {
@@ -109,7 +109,7 @@ fn naming() -> &'static [&'static str] {
     let host = proc::host();
     let is_possible = uprobes::hindrance(&host.machine, &host.kernel_release).is_none();
     let tracefs = Tracefs::find().ok().filter(Tracefs::is_readable);
-    let has = |file| tracefs.as_ref().is_some_and(|it| it.root().join(file).exists());
+    let has = |file| tracefs.as_ref().is_some_and(|tracefs| tracefs.root().join(file).exists());
     if is_possible && has("uprobe_events") && !has("kprobe_events") {
         &["--source", "tracefs", "--names", "uprobe"]
     } else {
@@ -149,11 +149,14 @@ pub(super) fn without(
     options: &[&str],
 ) -> impl Iterator<Item = OsString> {
     let mut is_value = false;
-    arguments.filter(move |it| {
+    arguments.filter(move |argument| {
         let with_value = |option: &&str| {
-            it.as_bytes().strip_prefix(option.as_bytes()).is_some_and(|it| it.starts_with(b"="))
+            argument
+                .as_bytes()
+                .strip_prefix(option.as_bytes())
+                .is_some_and(|rest| rest.starts_with(b"="))
         };
-        let is_option = !is_value && options.iter().any(|option| it == *option);
+        let is_option = !is_value && options.iter().any(|option| argument == *option);
         let is_dropped = is_value || is_option || options.iter().any(with_value);
         is_value = is_option;
         !is_dropped

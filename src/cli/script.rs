@@ -124,7 +124,7 @@ impl<I: Iterator<Item = io::Result<Item>> + Send> Log<'_, I> {
         } else {
             pipeline::run_beside(items, header, sink, go_on)
         };
-        summary.map_err(|it| printing_error(path, it))
+        summary.map_err(|error| printing_error(path, error))
     }
 
     /// This form must see the beginnings, too.

@@ -73,8 +73,8 @@ struct Told {
 impl Told {
     /// The file has lost its name before the first of the work.
     fn is_of_file(&self, operation: &SyscallOperation) -> bool {
-        let path = operation.file.as_ref().and_then(|it| it.first_path());
-        path.is_some_and(|it| it.bytes == self.path)
+        let path = operation.file.as_ref().and_then(|file| file.first_path());
+        path.is_some_and(|path| path.bytes == self.path)
     }
 }
 
@@ -86,7 +86,7 @@ impl Sink for Told {
             Step::SyscallEnded(it, _) if self.is_of_file(it) => {
                 let (count, bytes) = self.calls.entry(it.call.call().name).or_default();
                 *count += 1;
-                *bytes += it.ret.and_then(|it| u64::try_from(it).ok()).unwrap_or(0);
+                *bytes += it.ret.and_then(|ret| u64::try_from(ret).ok()).unwrap_or(0);
             }
             Step::Block { step: BlockStep::Ended(_), .. } => self.requests += 1,
             _ => {}
@@ -101,9 +101,13 @@ pub(super) fn check() -> Check {
         return Check::bad(NAME, "not tried without root", "sudo iotrace-perf doctor");
     }
     let output = Command::new("/proc/self/exe").arg(VERB).stderr(Stdio::inherit()).output();
-    let found = output.map_err(|it| it.to_string()).and_then(|it| {
-        let found = String::from_utf8_lossy(&it.stdout).into_owned();
-        if found.is_empty() { Err(it.status.to_string()) } else { Ok((it.status.success(), found)) }
+    let found = output.map_err(|error| error.to_string()).and_then(|output| {
+        let found = String::from_utf8_lossy(&output.stdout).into_owned();
+        if found.is_empty() {
+            Err(output.status.to_string())
+        } else {
+            Ok((output.status.success(), found))
+        }
     });
     let why = "if the machine is not busy: please report it, with all of this";
     match found {
@@ -125,22 +129,22 @@ pub(super) fn run() -> Result<ExitCode, CliError> {
 
 fn try_recording() -> Result<(Told, Summary), String> {
     // As the kernel calls it.
-    let place = fs::canonicalize(std::env::temp_dir()).map_err(|it| it.to_string())?;
+    let place = fs::canonicalize(std::env::temp_dir()).map_err(|error| error.to_string())?;
     let file = place.join(format!("iotrace-self-test-{}", std::process::id()));
-    let (log, log_place) = private_log().map_err(|it| it.to_string())?;
+    let (log, log_place) = private_log().map_err(|error| error.to_string())?;
     let args = capture_args(&file)?;
     let recorded = record::capture(&args, |_| Ok(log_place), |_| log.try_clone());
-    let mut recorded = recorded.map_err(|it| it.to_string())?;
+    let mut recorded = recorded.map_err(|error| error.to_string())?;
     let fold = |log: &Path, go_on: &mut dyn FnMut() -> bool| {
         let Opened { items, header, .. } = open(log, true)?;
         let path = file.as_os_str().as_bytes().to_vec();
         let mut told = Told { path, ..Told::default() };
         let summary = pipeline::run(items, header, &mut told, go_on)
-            .map_err(|it| CliError::pipeline(log, &it))?;
+            .map_err(|error| CliError::pipeline(log, &error))?;
         Ok((told, summary))
     };
     let found = recorded.work(fold, "the self-test is not known");
-    if recorded.end().map_err(|it| it.to_string())? != ExitCode::SUCCESS {
+    if recorded.end().map_err(|error| error.to_string())? != ExitCode::SUCCESS {
         return Err(format!("the program for it failed; it writes a file to {}", place.display()));
     }
     found.ok_or_else(|| "the log cannot be read".to_owned())
@@ -150,7 +154,7 @@ fn try_recording() -> Result<(Told, Summary), String> {
 fn capture_args(file: &Path) -> Result<CaptureArgs, String> {
     let words = ["iotrace-perf", "record", "--", "/proc/self/exe", WORK_VERB].map(OsString::from);
     let words = words.into_iter().chain([file.as_os_str().to_owned()]);
-    match Args::try_parse_from(words).map(|it| it.verb) {
+    match Args::try_parse_from(words).map(|args| args.verb) {
         Ok(Some(Verb::Record(record))) => Ok(record.capture),
         Ok(_) => Err("the command line is not understood".to_owned()),
         Err(error) => Err(error.to_string()),
@@ -217,7 +221,7 @@ mod tests {
         for (place, wrong) in
             [("write", (100, 413_999)), ("write", (101, 413_998)), ("fsync", (8, 0))]
         {
-            let changed = all.map(|it| if it.0 == place { (place, wrong) } else { it });
+            let changed = all.map(|row| if row.0 == place { (place, wrong) } else { row });
             assert!(said(&changed).starts_with("ok: (false"), "{changed:?}");
         }
         assert!(said(&all[..2]).contains("0 of 7 fsync"));

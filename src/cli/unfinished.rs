@@ -86,7 +86,7 @@ impl<'a> Unfinished<'a> {
         for (path, name) in named {
             if let Err(source) = self.directory.rename_new(&name, to, &name) {
                 // What cannot be removed stays, and is refused the next time.
-                moved.iter().for_each(|it| drop(to.remove(it)));
+                moved.iter().for_each(|moved| drop(to.remove(moved)));
                 return Err(if source.kind() == io::ErrorKind::AlreadyExists {
                     CliError::Exists { path }
                 } else {
@@ -116,9 +116,9 @@ fn remove_left(output: &OpenOutput, name: &OsString) -> io::Result<()> {
     let Some(found) = output.directory.find(name)? else { return Ok(()) };
     let other = |_| io::Error::from(io::ErrorKind::AlreadyExists);
     let left = output.directory.open_own(name).map_err(other)?;
-    let name_of = |it: &str| OsString::from(format!("{}{it}", output.output.name));
+    let name_of = |text: &str| OsString::from(format!("{}{text}", output.output.name));
     let parts = ["", ".def", ".otf2"].map(name_of);
-    if found.st_mode & 0o077 != 0 || !left.names()?.iter().all(|it| parts.contains(it)) {
+    if found.st_mode & 0o077 != 0 || !left.names()?.iter().all(|name| parts.contains(name)) {
         return Err(io::ErrorKind::AlreadyExists.into());
     }
     let _lock = lock(&left)?;

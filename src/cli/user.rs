@@ -9,7 +9,7 @@ pub(super) fn named(option: &str, word: &str, what: &str) -> Result<Identity, Cl
     if !nix::unistd::geteuid().is_root() {
         return Err(wrong(format!("only root can {what} as somebody else")));
     }
-    let found = Identity::find(word).map_err(|it| wrong(it.to_string()))?;
+    let found = Identity::find(word).map_err(|error| wrong(error.to_string()))?;
     found.ok_or_else(|| {
         wrong(
             "there is no such user or group; see: getent passwd; a number needs no entry: UID:GID"

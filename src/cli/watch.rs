@@ -29,7 +29,8 @@ pub(super) fn run(mut args: WatchArgs) -> Result<ExitCode, CliError> {
     if let (Ok(recorded), Some(it)) = (&mut recorded, &controlled) {
         it.wait_with(recorded, &ended);
     }
-    let followed = controlled.map(|it| it.finish(recorded.as_ref().ok())).transpose();
+    let followed =
+        controlled.map(|controlled| controlled.finish(recorded.as_ref().ok())).transpose();
     let mut recorded = recorded?;
     say_doubts(recorded.check(followed).flatten().flatten().as_ref());
     recorded.end()

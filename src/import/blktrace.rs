@@ -78,7 +78,7 @@ enum Order {
 impl Order {
     fn of(head: &[u8]) -> Option<Self> {
         let bytes = *head.first_chunk::<4>()?;
-        let is_magic = |it: u32| it & !0xff == MAGIC;
+        let is_magic = |number: u32| number & !0xff == MAGIC;
         if is_magic(u32::from_le_bytes(bytes)) {
             Some(Self::Little)
         } else {
@@ -167,13 +167,13 @@ impl Blktrace {
         let what = what & !HAS_GROUP;
         if kind & NOTIFY != 0 {
             if what == NAMES_THREAD && self.names.len() < NAMES_MAX {
-                let name = behind.split(|it| *it == 0).next().unwrap_or_default();
+                let name = behind.split(|byte| *byte == 0).next().unwrap_or_default();
                 self.names.insert(thread, name.to_vec());
                 self.told.remove(&thread);
             }
             return;
         }
-        let Some(&(_, point)) = ACTIONS.iter().find(|it| it.0 == what) else {
+        let Some(&(_, point)) = ACTIONS.iter().find(|action| action.0 == what) else {
             return notes.count("records of plugs, bounces and drivers: left out");
         };
         let (time, tid) = (order.u64(record, 8), i32::try_from(thread).unwrap_or(0));
@@ -243,13 +243,13 @@ fn rwbs(kind: u32, bytes: u32) -> Vec<u8> {
         (has(SYNC), b'S'),
         (has(META), b'M'),
     ];
-    letters.into_iter().filter(|it| it.0).map(|it| it.1).collect()
+    letters.into_iter().filter(|letter| letter.0).map(|letter| letter.1).collect()
 }
 
 /// Fills this; false if there is nothing more, or not all of it.
 fn fill<R: BufRead>(input: &mut R, bytes: &mut [u8], notes: &mut Notes) -> io::Result<bool> {
     let mut filled = 0;
-    while let Some(rest) = bytes.get_mut(filled..).filter(|it| !it.is_empty()) {
+    while let Some(rest) = bytes.get_mut(filled..).filter(|byte| !byte.is_empty()) {
         match input.read(rest) {
             Ok(0) => {
                 notes.add("bytes of a record at the end, which is cut off", filled as u64);
@@ -271,8 +271,8 @@ mod tests {
 
     fn read(bytes: &[u8]) -> (Vec<Said>, Notes) {
         let (mut said, mut notes) = (Vec::new(), Notes::default());
-        let put = |it| {
-            said.push(it);
+        let put = |value| {
+            said.push(value);
             Ok(())
         };
         Blktrace::default().read(bytes, &mut notes, put).expect("memory");
@@ -280,8 +280,8 @@ mod tests {
     }
 
     fn record(is_big: bool, action: u32, bytes: u32, behind: &[u8]) -> Vec<u8> {
-        let words = |it: u32| if is_big { it.to_be_bytes() } else { it.to_le_bytes() };
-        let long = |it: u64| if is_big { it.to_be_bytes() } else { it.to_le_bytes() };
+        let words = |number: u32| if is_big { number.to_be_bytes() } else { number.to_le_bytes() };
+        let long = |number: u64| if is_big { number.to_be_bytes() } else { number.to_le_bytes() };
         let length = u32::try_from(behind.len()).expect("short");
         let end = if is_big { length } else { length << 16 };
         let head = [words(MAGIC | VERSION), words(1)].concat();
@@ -336,7 +336,7 @@ mod tests {
             actions in prop::collection::vec(any::<u32>(), 0..8)
         ) {
             read(&bytes);
-            let records: Vec<u8> = actions.iter().flat_map(|it| record(false, *it, 512, &bytes)).collect();
+            let records: Vec<u8> = actions.iter().flat_map(|action| record(false, *action, 512, &bytes)).collect();
             read(&records);
         }
     }

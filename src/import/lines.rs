@@ -39,7 +39,7 @@ impl<R: BufRead> Lines<R> {
     fn skip_rest(&mut self) -> io::Result<()> {
         loop {
             let bytes = self.input.fill_buf()?;
-            let (end, is_over) = match bytes.iter().position(|it| *it == b'\n') {
+            let (end, is_over) = match bytes.iter().position(|byte| *byte == b'\n') {
                 Some(at) => (at + 1, true),
                 None => (bytes.len(), bytes.is_empty()),
             };

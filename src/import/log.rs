@@ -227,9 +227,9 @@ impl<W: Write> Log<W> {
     }
 
     fn counts(&self) -> Vec<Counts> {
-        let counts = points::described(self.about.is_block).into_iter().map(|it| Counts {
-            samples: self.samples.get(&it.id).copied().unwrap_or(0),
-            name: format!("{}:{}", it.system, it.name),
+        let counts = points::described(self.about.is_block).into_iter().map(|text| Counts {
+            samples: self.samples.get(&text.id).copied().unwrap_or(0),
+            name: format!("{}:{}", text.system, text.name),
             ring: 0,
             hits: None,
             lost: None,
@@ -252,7 +252,7 @@ fn header(about: &About, start: u64) -> Header {
             start_realtime_ns: if is_dated { start } else { 0 },
         },
         scope: Scope { mode: "system".into(), ..Scope::default() },
-        calls: calls.iter().map(|it| it.name.to_owned()).collect(),
+        calls: calls.iter().map(|call| call.name.to_owned()).collect(),
         args: "exact".into(),
         names: "imported".into(),
         source: "imported".into(),

@@ -101,7 +101,7 @@ pub fn import<R: BufRead, W: Write>(
     let mut log = Log::new(out, about)?;
     match parser(format, &head) {
         Some(mut parser) => read_lines(input, parser.as_mut(), &mut log, &mut notes)?,
-        None => blktrace::Blktrace::default().read(input, &mut notes, |it| log.put(it))?,
+        None => blktrace::Blktrace::default().read(input, &mut notes, |event| log.put(event))?,
     }
     if log.is_empty() {
         let read = format!("no operation in {} {}", notes.read, format.unit());
@@ -138,8 +138,8 @@ fn read_lines<R: BufRead, W: Write>(
             let number = notes.read;
             notes.not_understood(number, line);
         }
-        said.drain(..).try_for_each(|it| log.put(it))?;
+        said.drain(..).try_for_each(|event| log.put(event))?;
     }
     parser.finish(&mut said, notes);
-    said.drain(..).try_for_each(|it| log.put(it))
+    said.drain(..).try_for_each(|event| log.put(event))
 }

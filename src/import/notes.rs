@@ -38,7 +38,7 @@ impl Notes {
 
     /// So many more.
     pub fn add(&mut self, what: &'static str, count: u64) {
-        match self.counted.iter_mut().find(|it| it.0 == what) {
+        match self.counted.iter_mut().find(|row| row.0 == what) {
             Some(it) => it.1 += count,
             None if count > 0 => self.counted.push((what, count)),
             None => {}
@@ -73,7 +73,7 @@ impl Notes {
         let all: u64 = self.unknown.values().sum();
         if all > 0 {
             let mut most: Vec<(&String, &u64)> = self.unknown.iter().collect();
-            most.sort_by_key(|it| std::cmp::Reverse(it.1));
+            most.sort_by_key(|most| std::cmp::Reverse(most.1));
             let named: Vec<String> = most
                 .iter()
                 .take(2 * SHOWN)
@@ -98,11 +98,11 @@ mod tests {
     fn everything_is_counted_and_the_first_are_shown() {
         let mut notes = Notes { read: 9, ..Notes::default() };
         assert_eq!(notes.told("lines"), Vec::<String>::new());
-        (1..=5).for_each(|it| notes.not_understood(it, b"\x1b[2J\xff"));
+        (1..=5).for_each(|line| notes.not_understood(line, b"\x1b[2J\xff"));
         notes.count("times went back");
         notes.add("times went back", 2);
         notes.add("nothing", 0);
-        [&b"brk"[..], b"brk", b"futex"].iter().for_each(|it| notes.unknown_call(it));
+        [&b"brk"[..], b"brk", b"futex"].iter().for_each(|name| notes.unknown_call(name));
         assert_eq!(
             notes.told("lines"),
             [

@@ -88,8 +88,9 @@ mod tests {
         for (time, pid) in [(9, 1), (5, 2), (5, 3), (7, 4), (5, 5)] {
             assert_eq!(order.push(said(time, pid)), None);
         }
-        let all: Vec<(u64, i32)> =
-            std::iter::from_fn(|| order.pop()).map(|it| (it.time, it.task.pid.0)).collect();
+        let all: Vec<(u64, i32)> = std::iter::from_fn(|| order.pop())
+            .map(|value| (value.time, value.task.pid.0))
+            .collect();
         assert_eq!(all, [(5, 2), (6, 3), (7, 5), (8, 4), (9, 1)]);
         assert_eq!(order.late, 0);
     }
@@ -101,8 +102,8 @@ mod tests {
         for time in 0..WINDOW as u64 {
             assert_eq!(order.push(said(10_000 * (time + 1))), None);
         }
-        assert_eq!(order.push(said(u64::MAX)).map(|it| it.time), Some(10_000));
-        assert_eq!(order.push(said(3)).map(|it| it.time), Some(10_001));
+        assert_eq!(order.push(said(u64::MAX)).map(|order| order.time), Some(10_000));
+        assert_eq!(order.push(said(3)).map(|order| order.time), Some(10_001));
         assert_eq!(order.late, 1);
     }
 }

@@ -134,7 +134,7 @@ pub(super) fn payload(out: &mut Vec<u8>, point: Point, tid: i32, values: &[&[u8]
 
 /// The number of a tracepoint, as [`described`] tells it.
 pub(super) fn number(point: Point) -> u16 {
-    POINTS.iter().zip(1..).find(|(it, _)| it.0 == point).map_or(0, |it| it.1)
+    POINTS.iter().zip(1..).find(|(it, _)| it.0 == point).map_or(0, |point| point.1)
 }
 
 #[cfg(test)]
@@ -157,7 +157,7 @@ mod tests {
         let registers = args.map(u64::to_le_bytes);
         payload(&mut bytes, Point::Enter, 7, &[&0_u64.to_le_bytes(), registers.as_flattened()]);
         assert_eq!(decoder.decode(&bytes), Ok(EventKind::SysEnter(SysEnter { call: read, args })));
-        assert_eq!(decoder.thread(&bytes).map(|it| it.0), Some(7));
+        assert_eq!(decoder.thread(&bytes).map(|thread| thread.0), Some(7));
         bytes.clear();
         let done: [&[u8]; 6] = [
             &[1, 0, 128, 0],

@@ -110,11 +110,11 @@ fn other(out: &mut Vec<u8>, head: (u32, u16), parts: &[&[u8]], (time, running): 
 
 /// `u32 type; u16 misc; u16 size`, and the rest.
 fn record(out: &mut Vec<u8>, (kind, misc): (u32, u16), parts: &[&[u8]]) {
-    let bytes: usize = 8 + parts.iter().map(|it| it.len()).sum::<usize>();
+    let bytes: usize = 8 + parts.iter().map(|part| part.len()).sum::<usize>();
     // All parts are of fixed size but names, which were cut.
     let size = u16::try_from(bytes).unwrap_or(u16::MAX);
     out.extend_from_slice(&kind.to_le_bytes());
     out.extend_from_slice(&misc.to_le_bytes());
     out.extend_from_slice(&size.to_le_bytes());
-    parts.iter().for_each(|it| out.extend_from_slice(it));
+    parts.iter().for_each(|part| out.extend_from_slice(part));
 }

@@ -87,7 +87,7 @@ pub(super) struct Words {
 
 impl Words {
     pub(super) fn new() -> Self {
-        let errors = (1..=ERRNO_MAX).map(|it| (ErrnoName(it).to_string(), it));
+        let errors = (1..=ERRNO_MAX).map(|number| (ErrnoName(number).to_string(), number));
         let other_names = [
             ("EWOULDBLOCK", libc::EAGAIN),
             ("EDEADLOCK", libc::EDEADLK),

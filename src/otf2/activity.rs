@@ -154,7 +154,7 @@ impl Activity {
 
     /// True if that operation has not ended.
     pub(super) fn is_under_way(&self, handle: IoHandleRef, id: u64) -> bool {
-        self.under_way.get(&handle).is_some_and(|it| it.contains(&id))
+        self.under_way.get(&handle).is_some_and(|under_way| under_way.contains(&id))
     }
 
     /// It has. The handle is destroyed now if only such operations kept it active.
@@ -165,7 +165,7 @@ impl Activity {
         out: &mut Out<'_>,
     ) -> Result<(), OtfError> {
         let Some(ids) = self.under_way.get_mut(&handle) else { return Ok(()) };
-        ids.retain(|it| *it != id);
+        ids.retain(|other| *other != id);
         if ids.is_empty() {
             self.under_way.remove(&handle);
             if let Some(bound) = self.closing.remove(&handle) {
@@ -236,11 +236,11 @@ impl Activity {
         file: &OpenFile,
         out: &mut Out<'_>,
     ) -> Result<(), OtfError> {
-        if let Some(place) = self.superseded.iter().position(|&it| it == file.id) {
+        if let Some(place) = self.superseded.iter().position(|&superseded| superseded == file.id) {
             self.superseded.swap_remove(place);
             return Ok(());
         }
-        if self.bound.get(&fd.0).is_some_and(|it| it.file != file.id) {
+        if self.bound.get(&fd.0).is_some_and(|bound| bound.file != file.id) {
             return Ok(());
         }
         // A close is the first use of many inherited descriptors.
@@ -275,11 +275,9 @@ impl Activity {
 
     /// The call said `EBADF`: this is no descriptor.
     pub(super) fn refused(&mut self, fd: Fd, file: &OpenFile) {
-        if self
-            .bound
-            .get(&fd.0)
-            .is_some_and(|it| it.file == file.id && it.is_pre_created() && it.certainty.is_none())
-        {
+        if self.bound.get(&fd.0).is_some_and(|bound| {
+            bound.file == file.id && bound.is_pre_created() && bound.certainty.is_none()
+        }) {
             self.bound.remove(&fd.0).inspect(|bound| self.slots.give_back(bound.definition));
         }
     }

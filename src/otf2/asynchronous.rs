@@ -156,7 +156,9 @@ impl AsyncOperations {
         let Some(open) = self.open.remove(&operation.id) else { return Ok(()) };
         out.slots.give_back(open.id);
         let active = tasks.active(operation.thread, out.definitions)?;
-        if let Some(active) = active.filter(|it| it.activity.is_under_way(open.handle, open.id)) {
+        if let Some(active) =
+            active.filter(|active| active.activity.is_under_way(open.handle, open.id))
+        {
             let mut notes = Notes::new();
             notes.offset(operation.offset.filter(|_| !open.offset_told));
             let (writer, time, Open { handle, id, .. }) = (active.writer, out.time, open);

@@ -245,7 +245,7 @@ impl Devices {
         let Some(first) = pieces.first() else { return Ok(()) };
         let link = match &first.behind {
             Behind::File { key, offset, file, link } => {
-                match file.as_ref().and_then(|it| it.path.as_ref()) {
+                match file.as_ref().and_then(|file| file.path.as_ref()) {
                     Some(path) => {
                         notes.path(Some(definitions.archive.intern(&printable(&path.bytes))?));
                     }
@@ -258,16 +258,17 @@ impl Devices {
             }
             other => other.as_str(),
         };
-        let via: Vec<String> = first.levels.iter().map(|it| self.name(it.dev)).collect();
+        let via: Vec<String> = first.levels.iter().map(|level| self.name(level.dev)).collect();
         let via = match via.as_slice() {
             [] => None,
             names => Some(definitions.archive.intern(&names.join(" <- "))?),
         };
         let link = definitions.archive.intern(link)?;
         notes.behind(link, u32::try_from(pieces.len()).unwrap_or(u32::MAX), via);
-        let program =
-            definitions.archive.intern(first.program().map_or("none", |it| it.as_str()))?;
-        notes.program(program, first.writers.first().map(|it| it.pid.0));
+        let program = definitions
+            .archive
+            .intern(first.program().map_or("none", |program| program.as_str()))?;
+        notes.program(program, first.writers.first().map(|writer| writer.pid.0));
         Ok(())
     }
 
@@ -283,7 +284,7 @@ impl Devices {
                 outcome.cancelled = true;
                 outcome
                     .notes
-                    .merged_into(into.and_then(|it| self.flights.get(&it)).map(|it| it.id));
+                    .merged_into(into.and_then(|id| self.flights.get(&id)).map(|flight| flight.id));
             }
             Some(Ending::Unfinished(_)) | None => {
                 outcome.notes.truncated();

@@ -53,7 +53,7 @@ impl Ending<'_> {
         self.regions(defs)?;
         self.files(defs)?;
         self.handles(defs)?;
-        if self.owners.iter().any(|it| matches!(it.1, Owner::Device(_))) {
+        if self.owners.iter().any(|owner| matches!(owner.1, Owner::Device(_))) {
             define_metrics::write(defs)?;
         }
         Ok(())
@@ -120,8 +120,8 @@ impl Ending<'_> {
         let point = mount.map(super::mounts::Mount::point);
         let properties = [
             ("Mount Point", point.as_deref()),
-            ("Mount Source", mount.map(|it| it.source.as_str())),
-            ("File system", mount.map(|it| it.file_system.as_str())),
+            ("Mount Source", mount.map(|mount| mount.source.as_str())),
+            ("File system", mount.map(|mount| mount.file_system.as_str())),
             ("Name certainty", file.certainty.remark().filter(|_| !file.is_collective)),
             (
                 "Stands for",
@@ -159,10 +159,11 @@ impl Ending<'_> {
         &self,
         defs: &mut GlobalDefs<'_>,
     ) -> Result<BTreeMap<Layer, IoParadigmRef>, OtfError> {
-        let occurs =
-            |layer| layer == Layer::Posix || self.handles.list().iter().any(|it| it.layer == layer);
+        let occurs = |layer| {
+            layer == Layer::Posix || self.handles.list().iter().any(|list| list.layer == layer)
+        };
         let mut paradigms = BTreeMap::new();
-        for (id, layer) in (0..).zip(Layer::ALL.into_iter().filter(|&it| occurs(it))) {
+        for (id, layer) in (0..).zip(Layer::ALL.into_iter().filter(|&all| occurs(all))) {
             let (identification, name) = layer.names();
             let definition = IoParadigm {
                 identification: defs.string(identification)?,

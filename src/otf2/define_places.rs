@@ -60,7 +60,8 @@ fn node(ending: &Ending<'_>, defs: &mut GlobalDefs<'_>) -> Result<(), OtfError> 
         ("File names", &ending.capture.names),
         ("Tool version", &ending.capture.tool_version),
     ];
-    let properties = ending.end.properties.iter().map(|it| (it.0.as_str(), it.1.as_str()));
+    let properties =
+        ending.end.properties.iter().map(|property| (property.0.as_str(), property.1.as_str()));
     for (name, value) in facts.into_iter().chain(properties) {
         node_property(NODE, name, value, defs)?;
     }
@@ -90,8 +91,8 @@ fn processes(
     let mut keys: Vec<ProcessKey> = ending
         .owners
         .iter()
-        .filter_map(|it| match it.1 {
-            Owner::Thread(key) => ending.tasks.thread(key).map(|it| it.process),
+        .filter_map(|owner| match owner.1 {
+            Owner::Thread(key) => ending.tasks.thread(key).map(|thread| thread.process),
             Owner::Device(_) | Owner::Nobody => None,
         })
         .collect();
@@ -103,7 +104,7 @@ fn processes(
         let this = numbers.take();
         let name =
             defs.string(&format!("{} [{}]", named(&process.comm, "process"), process.pid))?;
-        let creator = process.parent.and_then(|it| groups.get(&it)).copied();
+        let creator = process.parent.and_then(|parent| groups.get(&parent)).copied();
         defs.location_group(this, name, LocationGroupType::PROCESS, NODE, creator)?;
         let property = defs.string("ProcessId")?;
         defs.location_group_property(this, property, AttributeValue::Int32(process.pid.0))?;
@@ -140,7 +141,7 @@ fn devices(
     defs: &mut GlobalDefs<'_>,
 ) -> Result<BTreeMap<DevId, LocationGroupRef>, OtfError> {
     let mut groups = BTreeMap::new();
-    let devices = ending.owners.iter().filter_map(|it| match it.1 {
+    let devices = ending.owners.iter().filter_map(|owner| match owner.1 {
         Owner::Device(dev) => Some(dev),
         Owner::Thread(_) | Owner::Nobody => None,
     });
@@ -155,7 +156,7 @@ fn devices(
         defs.system_tree_node(node, name, class, Some(BLOCK_DEVICES))?;
         node_property(node, "Device number", &dev.to_string(), defs)?;
         let number = dev.to_string();
-        if let Some(disk) = ending.end.disks.iter().find(|it| it.dev == number) {
+        if let Some(disk) = ending.end.disks.iter().find(|disk| disk.dev == number) {
             node_property(node, "I/O scheduler", &disk.scheduler, defs)?;
             for (name, value) in disk::properties(disk) {
                 node_property(node, &name, &value, defs)?;

@@ -89,7 +89,7 @@ impl Definitions {
         let mut handle = Handle { layer, number: 0, file: None, name: self.empty, pre_created };
         match (file.first_path(), certainty) {
             (Some(path), Some(certainty)) if is_file(path) => {
-                let is_directory = file.stat.is_some_and(|it| it.is_directory());
+                let is_directory = file.stat.is_some_and(|stat| stat.is_directory());
                 handle.file = Some(self.files.file(
                     (&path.bytes, path.mounts),
                     certainty,
@@ -143,5 +143,6 @@ fn is_file(path: &FilePath) -> bool {
     }
     path.bytes.first() == Some(&b'/')
         || path.source.is_spelled()
-        || !path.bytes.windows(2).any(|it| it == b":[") && !path.bytes.starts_with(b"anon_inode:")
+        || !path.bytes.windows(2).any(|window| window == b":[")
+            && !path.bytes.starts_with(b"anon_inode:")
 }

@@ -34,7 +34,7 @@ pub(super) enum Certainty {
 impl Certainty {
     /// That of a file's name, if it has one.
     pub(super) fn of(file: &OpenFile) -> Option<Self> {
-        file.path.as_ref().map(|it| match it.source {
+        file.path.as_ref().map(|path| match path.source {
             // A name that changes stays here what it was at first.
             PathSource::Link
             | PathSource::Opened
@@ -98,7 +98,7 @@ pub(super) struct Files {
 
 /// The directory of a path as it is spelled.
 fn directory_of(path: &[u8]) -> &[u8] {
-    match path.iter().rposition(|&it| it == b'/') {
+    match path.iter().rposition(|&path| path == b'/') {
         None => b".",
         Some(0) => b"/",
         Some(end) => path.get(..end).unwrap_or(path),
@@ -155,7 +155,8 @@ impl Files {
             None => self.define((path, mounts), certainty, archive)?,
         };
         if is_directory
-            && let Some(file) = usize::try_from(index).ok().and_then(|it| self.list.get_mut(it))
+            && let Some(file) =
+                usize::try_from(index).ok().and_then(|number| self.list.get_mut(number))
         {
             file.is_directory = true;
         }
@@ -215,7 +216,7 @@ impl Files {
     }
 
     fn push(&mut self, file: File) -> Result<u32, OtfError> {
-        let index = u32::try_from(self.list.len()).ok().filter(|&it| it < u32::MAX);
+        let index = u32::try_from(self.list.len()).ok().filter(|&id| id < u32::MAX);
         self.list.push(file);
         index.ok_or(OtfError::Full("file"))
     }

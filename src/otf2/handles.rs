@@ -112,7 +112,7 @@ impl Handles {
         if let Some(&known) = self.ids.get(&handle) {
             return Ok(IoHandleRef::new(known));
         }
-        let id = u32::try_from(self.list.len()).ok().filter(|&it| it < u32::MAX);
+        let id = u32::try_from(self.list.len()).ok().filter(|&id| id < u32::MAX);
         let id = id.ok_or(OtfError::Full("I/O handle"))?;
         self.ids.insert(handle, id);
         self.list.push(handle);
@@ -135,7 +135,7 @@ mod tests {
     fn one_definition_serves_lives_that_follow_each_other() {
         let directory = tempfile::tempdir().expect("a directory");
         let archive = Archive::create(directory.path(), "handles", Options::default());
-        let name = archive.and_then(|mut it| it.intern("pipe:[7]")).expect("a text");
+        let name = archive.and_then(|mut archive| archive.intern("pipe:[7]")).expect("a text");
         let kind = Handle { layer: Layer::Posix, number: 0, file: None, name, pre_created: None };
         let mut slots = HandleSlots::default();
         let (first, second) = (slots.take(kind), slots.take(kind));

@@ -120,7 +120,7 @@ pub(super) fn end(
     let transferred = if class == Class::Sync {
         None
     } else {
-        operation.ret.and_then(|it| u64::try_from(it).ok())
+        operation.ret.and_then(|ret| u64::try_from(ret).ok())
     };
     let offset = operation.offset.filter(|_| !active.pending.offset_told);
     let mut notes = Notes::new();
@@ -145,7 +145,7 @@ pub(super) fn end(
         }
     }
     if operation.fd.is_none()
-        && let Some(path) = operation.file.as_ref().and_then(|it| it.first_path())
+        && let Some(path) = operation.file.as_ref().and_then(|file| file.first_path())
     {
         // What is mapped at an address.
         notes.path(out.definitions.given_path(&path.bytes)?).offset(operation.offset);
@@ -154,7 +154,7 @@ pub(super) fn end(
         refused(operation, active.activity);
     }
     if let Some(path) = removed(operation) {
-        let mounts = operation.path().map_or(Mounts::OWN, |it| it.mounts);
+        let mounts = operation.path().map_or(Mounts::OWN, |path| path.mounts);
         if let Some(file) = out.definitions.removed(path, mounts)? {
             active.writer.io_delete_file(out.time, POSIX, file, &[])?;
         }
@@ -237,7 +237,7 @@ fn apply(
 
 fn refused(operation: &SyscallOperation, activity: &mut Activity) {
     let main = operation.fd.zip(operation.file.as_ref());
-    let target = operation.target.as_ref().map(|it| (it.0, &it.1));
+    let target = operation.target.as_ref().map(|target| (target.0, &target.1));
     for (fd, file) in main.into_iter().chain(target) {
         activity.refused(fd, file);
     }

@@ -122,8 +122,10 @@ impl OtfSink {
         let command = self.capture.scope.command.join(" ");
         archive.set_description(&printable(command.as_bytes()))?;
         for (name, value) in &end.properties {
-            let name: String =
-                name.chars().map(|it| if it.is_ascii_alphanumeric() { it } else { '_' }).collect();
+            let name: String = name
+                .chars()
+                .map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '_' })
+                .collect();
             archive.set_property(&format!("IOTRACE::{name}"), &printable(value.as_bytes()))?;
         }
         let left_out = self.definitions.files.left_out;

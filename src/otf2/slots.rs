@@ -18,7 +18,7 @@ impl Slots {
                 self.next += 1;
                 self.next - 1
             },
-            |it| it.0,
+            |free| free.0,
         );
         2 * slot + 1
     }

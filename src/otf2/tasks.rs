@@ -161,7 +161,12 @@ impl Tasks {
             return Ok(None);
         };
         let process = self.processes.get_mut(index(process.0)).and_then(Option::as_mut);
-        Ok(process.map(|it| Active { writer, activity: &mut it.activity, pending, requests }))
+        Ok(process.map(|process| Active {
+            writer,
+            activity: &mut process.activity,
+            pending,
+            requests,
+        }))
     }
 
     /// Opens the location of a thread that has none yet.
@@ -219,7 +224,7 @@ impl Tasks {
         definitions: &mut Definitions,
     ) -> Result<(), OtfError> {
         let Some(process) = self.process(key) else { return Ok(()) };
-        let lives = |it: &&ThreadKey| self.thread(**it).is_some_and(|it| !it.ended);
+        let lives = |key: &&ThreadKey| self.thread(**key).is_some_and(|thread| !thread.ended);
         let speaker = process.open.iter().find(lives).or_else(|| process.open.last()).copied();
         if let Some(speaker) = speaker {
             if let Some(active) = self.active(speaker, definitions)? {
@@ -272,8 +277,11 @@ impl Tasks {
                 continue;
             };
             process.waiting = false;
-            let has_ended = |it: &ThreadKey| {
-                threads.get(index(it.0)).and_then(Option::as_ref).is_some_and(|it| it.ended)
+            let has_ended = |key: &ThreadKey| {
+                threads
+                    .get(index(key.0))
+                    .and_then(Option::as_ref)
+                    .is_some_and(|thread| thread.ended)
             };
             if process.open.iter().all(has_ended) {
                 process.activity.forget();

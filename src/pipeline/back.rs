@@ -63,7 +63,7 @@ impl<'a, S: Sink> Back<'a, S> {
             Passed::FileSystems(all) => tracker.seen_file_systems(&all),
             Passed::Opened(opened) => {
                 tracker.same_from_start(opened.from_start);
-                opened.moved.iter().for_each(|it| tracker.lose_place(*it));
+                opened.moved.iter().for_each(|moved| tracker.lose_place(*moved));
             }
             Passed::Disks(later) => tracker.has_disks(&self.disks, &later),
             Passed::Event(_)
@@ -144,7 +144,7 @@ impl<S: Sink> Next for Back<'_, S> {
 
 /// What can be followed with the calls that were recorded.
 pub(super) fn followed(header: &Header) -> Followed {
-    let calls: Vec<CallId> = header.calls.iter().filter_map(|it| CallId::by_name(it)).collect();
+    let calls: Vec<CallId> = header.calls.iter().filter_map(|call| CallId::by_name(call)).collect();
     let followed =
         Followed::with(&calls, &header.host.machine, header.exec_exits, header.host.page_bytes);
     Followed { waits: header.records_waits(), ..followed }
@@ -155,7 +155,7 @@ fn tracker(header: &Header) -> Tracker {
     let mut tracker = Tracker::new(scope(header), block_options(header), followed(header), all_on);
     tracker.has_disks(&header.disks, &[]);
     let mut tracepoints = header.tracepoints.iter();
-    if tracepoints.any(|it| WRITEBACK_POINTS.contains(&it.name.as_str())) {
+    if tracepoints.any(|tracepoint| WRITEBACK_POINTS.contains(&tracepoint.name.as_str())) {
         tracker.tells_writeback();
     }
     tracker
@@ -173,7 +173,7 @@ fn scope(header: &Header) -> Scope {
 
 /// Which block tracepoints the capture has.
 fn block_options(header: &Header) -> BlockOptions {
-    let has = |name: &str| header.tracepoints.iter().any(|it| it.name == name);
+    let has = |name: &str| header.tracepoints.iter().any(|tracepoint| tracepoint.name == name);
     BlockOptions {
         merges_recorded: has("block_bio_backmerge")
             && has("block_bio_frontmerge")

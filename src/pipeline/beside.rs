@@ -81,7 +81,7 @@ pub fn run_in_two_threads<S: Sink>(
 
 /// Passes on whatever comes.
 fn take_all<N: Next>(batches: Receiver<Vec<Passed>>, next: &mut N) -> Result<(), N::Error> {
-    batches.into_iter().flatten().try_for_each(|it| next.take(it))
+    batches.into_iter().flatten().try_for_each(|batch| next.take(batch))
 }
 
 /// Why the front has ended.
@@ -142,7 +142,7 @@ mod tests {
         let (sender, batches) = sync_channel(BATCHES_MAX);
         let front = move || {
             let mut sender = Batches { batch: Vec::new(), sender };
-            (0..count).try_for_each(|it| sender.take(Passed::Records(it)))?;
+            (0..count).try_for_each(|number| sender.take(Passed::Records(number)))?;
             sender.flush()
         };
         let mut numbers = Numbers(Vec::new(), wanted);

@@ -68,10 +68,10 @@ impl Chains {
         let kernel: Box<[u64]> = chain.kernel().collect();
         let user: Box<[u64]> = if layout.has_program() {
             // A thread of the kernel has none.
-            let has_program = record.program(layout).is_none_or(|it| it.is_there());
+            let has_program = record.program(layout).is_none_or(|program| program.is_there());
             if has_program { self.way(event.tid, time) } else { Box::default() }
         } else {
-            let known = |it| if symbols.may_be_code(pid, it, time) { it } else { 0 };
+            let known = |address| if symbols.may_be_code(pid, address, time) { address } else { 0 };
             chain.user().map(known).collect()
         };
         let mut key = [&kernel[..], &[context::USER], &user].concat();
@@ -103,7 +103,7 @@ impl Chains {
     fn way(&mut self, tid: Tid, time: KernelTime) -> Box<[u64]> {
         let way = self.ways.of(tid, time);
         self.found.add(way);
-        way.map(|it| it.addresses.clone()).unwrap_or_default()
+        way.map(|way| way.addresses.clone()).unwrap_or_default()
     }
 }
 
@@ -122,9 +122,10 @@ mod tests {
 
     /// A sample with this chain.
     fn record(pid: i32, words: &[u64]) -> (Event, Vec<u8>) {
-        let mut body: Vec<u8> = [pid, pid, 9, 0].iter().flat_map(|it| it.to_le_bytes()).collect();
+        let mut body: Vec<u8> =
+            [pid, pid, 9, 0].iter().flat_map(|word| word.to_le_bytes()).collect();
         body.extend((words.len() as u64).to_le_bytes());
-        body.extend(words.iter().flat_map(|it| it.to_le_bytes()));
+        body.extend(words.iter().flat_map(|word| word.to_le_bytes()));
         body.extend([0; 8]);
         let size = u16::try_from(body.len() + 8).expect("short");
         let head = [&record_type::SAMPLE.to_le_bytes()[..], &[0, 0], &size.to_le_bytes()];
@@ -147,7 +148,7 @@ mod tests {
         let (mut event, bytes) = record(pid, words);
         let is_new = chains.look_at(&mut event, &bytes, &layout(), &symbols()).is_some();
         let EventKind::SysExit(exit) = event.kind else { panic!("it stays what it is") };
-        (exit.chain.map(|it| it.0), is_new)
+        (exit.chain.map(|exit| exit.0), is_new)
     }
 
     #[test]
@@ -173,7 +174,7 @@ mod tests {
     #[test]
     fn what_is_no_code_makes_no_chain_another_one() {
         let mut chains = Chains::default();
-        let through = |it| [context::KERNEL, 1, context::USER, 3, it];
+        let through = |address| [context::KERNEL, 1, context::USER, 3, address];
         assert_eq!(look(&mut chains, 7, &through(0x7777)), (Some(0), true));
         assert_eq!(look(&mut chains, 7, &through(0x8888)), (Some(0), false));
         assert_eq!(look(&mut chains, 7, &through(3)), (Some(1), true));

@@ -110,7 +110,7 @@ impl Front {
             })
             .collect::<Result<Vec<_>, _>>()?;
         let takes_strings = decoder.has_strings() && header.names != "off";
-        let has_pages = layouts.iter().any(|it| matches!(it, Layout::Pages(_)));
+        let has_pages = layouts.iter().any(|layout| matches!(layout, Layout::Pages(_)));
         Ok(Self {
             decoder,
             layouts,
@@ -172,7 +172,7 @@ impl Front {
             FrameKind::LAST_FACTS
                 if !self.last_facts.insert((frame.first_time, frame.payload_crc)) => {}
             FrameKind::FACTS | FrameKind::LAST_FACTS => {
-                facts(&payload).try_for_each(|it| self.fact(it, next))?;
+                facts(&payload).try_for_each(|fact| self.fact(fact, next))?;
             }
             FrameKind::ROUND => {
                 self.round(KernelTime(frame.first_time), next)?;
@@ -211,7 +211,9 @@ impl Front {
         self.summary.last_time = self.summary.last_time.max(KernelTime(frame.last_time));
         self.buffered += bytes.len();
         self.buffers.push_back(Buffer { bytes, cpu, layout, left });
-        refused.into_iter().try_for_each(|it| next.take(Passed::Anomaly(Box::new(it))))?;
+        refused
+            .into_iter()
+            .try_for_each(|refused| next.take(Passed::Anomaly(Box::new(refused))))?;
         self.limit_waiting(next)
     }
 
@@ -331,12 +333,12 @@ impl Front {
     fn time_passes<N: Next>(&mut self, next: &mut N) -> Result<(), N::Error> {
         let until = self.merger.released();
         let events = &mut self.events;
-        self.names.time_passes(until, &mut |it| events.push(it));
+        self.names.time_passes(until, &mut |name| events.push(name));
         self.drain_events(next)?;
         if self.opening.is_some() {
             return Ok(());
         }
-        let told = self.names.waits_since().map_or(until, |it| it.min(until));
+        let told = self.names.waits_since().map_or(until, |waits_since| waits_since.min(until));
         next.take(Passed::ToldUntil(told))
     }
 
@@ -367,7 +369,7 @@ impl Front {
                 }
             }
         }
-        while let Some(done) = self.buffers.front().filter(|it| it.left == 0) {
+        while let Some(done) = self.buffers.front().filter(|front| front.left == 0) {
             self.buffered -= done.bytes.len();
             self.buffers.pop_front();
             self.first_buffer = self.first_buffer.wrapping_add(1);
@@ -423,7 +425,7 @@ impl Front {
             return next.take(Passed::Event(event));
         }
         let events = &mut self.events;
-        self.names.push(event, &mut |it| events.push(it));
+        self.names.push(event, &mut |name| events.push(name));
         self.drain_events(next)
     }
 
@@ -450,7 +452,7 @@ impl Front {
         let mut opened = opening.finish();
         let events = std::mem::take(&mut opened.events);
         next.take(Passed::Opened(Box::new(opened)))?;
-        events.into_iter().try_for_each(|it| next.take(Passed::Event(it)))
+        events.into_iter().try_for_each(|event| next.take(Passed::Event(event)))
     }
 
     fn damaged<N: Next>(
@@ -479,20 +481,20 @@ impl Front {
         let due = self.merger.finish();
         self.pass_on(due, next)?;
         let events = &mut self.events;
-        self.names.finish(&mut |it| events.push(it));
+        self.names.finish(&mut |name| events.push(name));
         self.drain_events(next)?;
         self.end_opening(next)?;
         self.summary.chains_left_out = self.chains.left_out;
         self.summary.ways = std::mem::take(&mut self.chains.found);
-        self.summary.reused_numbers = self.reused.as_ref().map_or(0, |it| it.count);
+        self.summary.reused_numbers = self.reused.as_ref().map_or(0, |reused| reused.count);
         Ok(())
     }
 }
 
 /// Lines `MAJOR:MINOR BYTES`, or `MAJOR:MINOR -` where events do not count in blocks.
 fn file_systems(text: &[u8]) -> Box<[(DevId, Option<u64>)]> {
-    let line = |it: &str| {
-        let (dev, bytes) = it.split_once(' ')?;
+    let line = |text: &str| {
+        let (dev, bytes) = text.split_once(' ')?;
         Some((DevId::parse(dev)?, bytes.parse().ok()))
     };
     String::from_utf8_lossy(text).lines().filter_map(line).collect()
@@ -505,7 +507,7 @@ fn places(text: &[u8]) -> Box<[Extent]> {
         let (dev, ino) = (DevId::parse(words.next()?)?, words.next()?.parse().ok()?);
         let on = DevId::parse(words.next()?)?;
         let unit = if words.next()? == "blocks" { Unit::Blocks } else { Unit::Bytes };
-        let numbers: Vec<u64> = words.map_while(|it| it.parse().ok()).collect();
+        let numbers: Vec<u64> = words.map_while(|word| word.parse().ok()).collect();
         let &[offset, length, address, shared] = numbers.as_slice() else { return None };
         Some(Extent { dev, ino, on, unit, offset, length, address, is_shared: shared != 0 })
     };
@@ -533,9 +535,9 @@ fn follows_numbers(header: &Header) -> bool {
 
 fn name_join(header: &Header) -> NameJoin {
     let all_recorded = |is_needed: fn(&Call) -> bool| {
-        let needed = CallId::all().map(CallId::call).filter(|it| is_needed(it));
-        let mut needed = needed.filter(|it| it.number(&header.host.machine).is_some());
-        needed.all(|it| header.calls.iter().any(|name| *name == it.name))
+        let needed = CallId::all().map(CallId::call).filter(|call| is_needed(call));
+        let mut needed = needed.filter(|needed| needed.number(&header.host.machine).is_some());
+        needed.all(|needed| header.calls.iter().any(|name| *name == needed.name))
     };
     let sees_renames = header.names != "links" || all_recorded(Call::changes_names);
     let join = NameJoin::new(followed(header).descriptors, sees_renames);

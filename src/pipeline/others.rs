@@ -36,7 +36,7 @@ impl Summary {
     /// Requests of others by device.
     pub fn others(&self) -> BTreeMap<DevId, Others> {
         let mut all: BTreeMap<DevId, Others> = BTreeMap::new();
-        for device in self.end.iter().flat_map(|it| &it.others.devices) {
+        for device in self.end.iter().flat_map(|end| &end.others.devices) {
             let Some(dev) = DevId::parse(&device.dev) else { continue };
             let others = all.entry(dev).or_default();
             others.not_counted = others.not_counted.saturating_add(device.not_counted);

@@ -42,7 +42,7 @@ impl Reused {
     }
 
     fn forget_before(&mut self, time: KernelTime) {
-        let is_old = |it: &(KernelTime, Tid)| it.0.0.saturating_add(FREED_NS_MAX) < time.0;
+        let is_old = |freed: &(KernelTime, Tid)| freed.0.0.saturating_add(FREED_NS_MAX) < time.0;
         while let Some((ended, tid)) = self.order.front().copied().filter(is_old) {
             self.order.pop_front();
             // It may have ended once more.

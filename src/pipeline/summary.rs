@@ -101,14 +101,15 @@ impl Summary {
 
     /// The text of this kind, if it was recorded.
     pub fn text(&self, which: Text) -> Option<&[u8]> {
-        self.texts.iter().find(|it| it.0 == which).map(|it| it.2.as_slice())
+        self.texts.iter().find(|text| text.0 == which).map(|text| text.2.as_slice())
     }
 
     /// Samples that the kernel lost and counted: by its counters if it has them, by its LOST records otherwise.
     pub fn lost(&self) -> u64 {
         let counted = self.end.as_ref().and_then(|end| {
-            let by_ring = end.rings.iter().flat_map(|it| [Some(it.overrun), Some(it.dropped)]);
-            let mut all = end.tracepoints.iter().map(|it| it.lost).chain(by_ring);
+            let by_ring =
+                end.rings.iter().flat_map(|ring| [Some(ring.overrun), Some(ring.dropped)]);
+            let mut all = end.tracepoints.iter().map(|tracepoint| tracepoint.lost).chain(by_ring);
             // Whatever a damaged log says.
             all.try_fold(0_u64, |sum, it| Some(sum.saturating_add(it?)))
         });
@@ -121,16 +122,22 @@ impl Summary {
     pub fn missing(&self) -> Option<Vec<(String, i64)>> {
         let end = self.end.as_ref()?;
         let less = |all: u64, known: u64| KernelTime(all).signed_since(KernelTime(known));
-        let of_tracepoint = |it: &Counts| {
-            Some((it.name.clone(), less(it.hits?, it.samples.saturating_add(it.lost.unwrap_or(0)))))
+        let of_tracepoint = |counts: &Counts| {
+            Some((
+                counts.name.clone(),
+                less(counts.hits?, counts.samples.saturating_add(counts.lost.unwrap_or(0))),
+            ))
         };
-        let of_ring = |it: &RingCounts| {
-            let ring = self.header.rings.get(usize::try_from(it.ring).ok()?)?;
-            Some((format!("ring {}", ring.name), less(it.read.saturating_add(it.left), it.found)))
+        let of_ring = |counts: &RingCounts| {
+            let ring = self.header.rings.get(usize::try_from(counts.ring).ok()?)?;
+            Some((
+                format!("ring {}", ring.name),
+                less(counts.read.saturating_add(counts.left), counts.found),
+            ))
         };
         let tracepoints = end.tracepoints.iter().filter_map(of_tracepoint);
         let rings = end.rings.iter().filter_map(of_ring);
-        Some(tracepoints.chain(rings).filter(|it| it.1 != 0).collect())
+        Some(tracepoints.chain(rings).filter(|tracepoint| tracepoint.1 != 0).collect())
     }
 }
 

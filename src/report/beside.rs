@@ -51,7 +51,7 @@ pub(super) fn percentiles(times: &Times) -> impl Iterator<Item = Cell> {
 
 /// How many there were, and how long they took one by one and together.
 pub(super) fn totals(times: &Times) -> impl Iterator<Item = Cell> {
-    let part = |it: &Spread| spread(it).into_iter().chain([Cell::Ns(it.sum())]);
+    let part = |times: &Spread| spread(times).into_iter().chain([Cell::Ns(times.sum())]);
     let count = Cell::Count(times.replayed.count());
     std::iter::once(count).chain(part(&times.captured)).chain(part(&times.replayed))
 }
@@ -77,7 +77,9 @@ impl Pace<'_> {
     /// For the facts of a report.
     pub(super) fn facts(&self) -> [(&'static str, &'static str, Cell); 9] {
         let late = self.lateness;
-        let drift = self.expected_span.map(|it| self.span.cast_signed() - it.cast_signed());
+        let drift = self
+            .expected_span
+            .map(|expected_span| self.span.cast_signed() - expected_span.cast_signed());
         [
             ("span_ns", "took us", Cell::Ns(self.span)),
             ("captured_span_ns", "  in the capture", Cell::Ns(self.captured_span)),

@@ -81,7 +81,7 @@ pub fn report(run: &BlockRun<'_>, limit: usize) -> Report {
         expected_span: run.expected_span,
     };
     let left = plan.left.values().sum();
-    let moved = |kind| comparison.kinds.get(&kind).map_or(0, |it: &BlockTimes| it.bytes);
+    let moved = |kind| comparison.kinds.get(&kind).map_or(0, |times: &BlockTimes| times.bytes);
     let mut facts = vec![
         ("requests", "requests done again", Cell::Count(comparison.count())),
         ("mismatches", "  with another result", Cell::Count(comparison.mismatched())),
@@ -138,22 +138,22 @@ fn times(comparison: &BlockComparison) -> Table {
 }
 
 fn mismatches(shown: &[&BlockMismatch]) -> Table {
-    let error = |it: Option<i32>| match it {
+    let error = |value: Option<i32>| match value {
         Some(errno) => Cell::Word(ErrnoName(errno).to_string()),
         None => Cell::None,
     };
-    let row = |it: &&BlockMismatch| {
-        let has_place = it.asked.kind != Kind::Flush;
-        let place = |it| if has_place { Cell::Count(it) } else { Cell::None };
+    let row = |mismatch: &&BlockMismatch| {
+        let has_place = mismatch.asked.kind != Kind::Flush;
+        let place = |mismatch| if has_place { Cell::Count(mismatch) } else { Cell::None };
         vec![
-            Cell::Ns(it.asked.issued),
-            word(it.asked.kind.as_str()),
-            place(it.asked.offset),
-            place(it.asked.bytes),
-            word(it.outcome.as_str()),
-            error(it.asked.error),
-            error(it.result.err()),
-            Cell::count(it.result.ok().filter(|_| it.asked.kind.moves_bytes())),
+            Cell::Ns(mismatch.asked.issued),
+            word(mismatch.asked.kind.as_str()),
+            place(mismatch.asked.offset),
+            place(mismatch.asked.bytes),
+            word(mismatch.outcome.as_str()),
+            error(mismatch.asked.error),
+            error(mismatch.result.err()),
+            Cell::count(mismatch.result.ok().filter(|_| mismatch.asked.kind.moves_bytes())),
         ]
     };
     let rows = shown.iter().map(row).collect();

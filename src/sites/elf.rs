@@ -74,7 +74,7 @@ impl<'a> Code<'a> {
     pub(super) fn at(&self, address: u64) -> &'a [u8] {
         let found = self.segments.iter().find_map(|&(start, _, code)| {
             let place = usize::try_from(address.checked_sub(start)?).ok()?;
-            code.get(place..).filter(|it| !it.is_empty())
+            code.get(place..).filter(|code| !code.is_empty())
         });
         found.unwrap_or_default()
     }
@@ -89,7 +89,7 @@ impl<'a> Code<'a> {
 
     /// The function that an address lies in: where it begins.
     pub(super) fn function_of(&self, address: u64) -> Option<u64> {
-        let behind = self.functions.partition_point(|&it| it <= address);
+        let behind = self.functions.partition_point(|&function| function <= address);
         self.functions.get(behind.checked_sub(1)?).copied()
     }
 
@@ -102,7 +102,7 @@ impl<'a> Code<'a> {
     pub(super) fn places(&self, bytes: [u8; 2]) -> impl Iterator<Item = u64> {
         let in_segment = move |&(start, _, code): &(u64, u64, &'a [u8])| {
             let pairs = code.windows(2).zip(0_u64..);
-            pairs.filter(move |it| it.0 == bytes).map(move |it| start.wrapping_add(it.1))
+            pairs.filter(move |pair| pair.0 == bytes).map(move |pair| start.wrapping_add(pair.1))
         };
         self.segments.iter().flat_map(in_segment)
     }
@@ -128,7 +128,7 @@ pub(super) fn interpreter(head: &[u8]) -> Option<String> {
     let header = FileHeader64::<Endianness>::parse(head).ok()?;
     let endian = header.endian().ok()?;
     let headers = header.program_headers(endian, head).ok()?;
-    let path = headers.iter().find_map(|it| it.interpreter(endian, head).ok()?)?;
+    let path = headers.iter().find_map(|header| header.interpreter(endian, head).ok()?)?;
     String::from_utf8(path.to_vec()).ok()
 }
 
@@ -136,8 +136,8 @@ pub(super) fn interpreter(head: &[u8]) -> Option<String> {
 fn functions<'a>(
     symbols: impl Iterator<Item = impl ObjectSymbol<'a>>,
 ) -> impl Iterator<Item = u64> {
-    let own = symbols.filter(|it| it.kind() == SymbolKind::Text && it.is_definition());
-    own.map(|it| it.address())
+    let own = symbols.filter(|symbol| symbol.kind() == SymbolKind::Text && symbol.is_definition());
+    own.map(|function| function.address())
 }
 
 /// The functions that the table for unwinding knows: nearly all, also where there are no symbols.

@@ -83,7 +83,7 @@ impl Flow {
             if behind != node.instruction.near_branch_target()
                 && code.function_of(behind) == Some(behind)
             {
-                node.next.retain(|&it| it != behind);
+                node.next.retain(|&node| node != behind);
             }
             let mut after = node.before.clone();
             after.step(&node.instruction, info);
@@ -93,7 +93,7 @@ impl Flow {
     }
 
     pub(super) fn nodes(&self) -> impl Iterator<Item = (u64, &Node)> {
-        self.nodes.iter().map(|it| (*it.0, it.1))
+        self.nodes.iter().map(|node| (*node.0, node.1))
     }
 
     pub(super) fn node(&self, ip: u64) -> Option<&Node> {
@@ -102,22 +102,22 @@ impl Flow {
 
     /// True if every way to `target` leads through `through`.
     pub(super) fn is_on_every_way(&self, through: u64, target: u64) -> bool {
-        through == target || !self.reach(self.entry, |it| it == through).0.contains(&target)
+        through == target || !self.reach(self.entry, |node| node == through).0.contains(&target)
     }
 
     /// True if every way from `from` on comes to one of these, and none leaves the function before.
     pub(super) fn always_comes_to(&self, from: u64, targets: &[u64]) -> bool {
-        !self.reach(from, |it| targets.contains(&it)).1
+        !self.reach(from, |node| targets.contains(&node)).1
     }
 
     /// How many instructions there are from one on, until these.
     pub(super) fn distance(&self, from: u64, targets: &[u64]) -> usize {
-        self.reach(from, |it| targets.contains(&it)).0.len()
+        self.reach(from, |node| targets.contains(&node)).0.len()
     }
 
     /// Those before it.
     pub(super) fn before(&self, ip: u64) -> impl Iterator<Item = (u64, &Node)> {
-        self.nodes().filter(move |it| it.1.next.contains(&ip))
+        self.nodes().filter(move |node| node.1.next.contains(&ip))
     }
 
     /// Where one comes from `from`, not going on where `ends` says so; and whether the function may be left on the way.

@@ -89,17 +89,18 @@ fn find_in(code: &Code<'_>, wanted: &[CallId]) -> Sites {
         found: BTreeMap::new(),
         sites: Sites::default(),
     };
-    let syscalls = code.places([0x0f, 0x05]).filter(|it| finder.may_matter(*it));
-    let places: Vec<Option<u64>> = syscalls.map(|it| code.function_of(it)).collect();
+    let syscalls = code.places([0x0f, 0x05]).filter(|place| finder.may_matter(*place));
+    let places: Vec<Option<u64>> = syscalls.map(|syscall| code.function_of(syscall)).collect();
     // Of a file without symbols and tables nobody knows where functions begin.
-    finder.sites.unknown = places.iter().filter(|it| it.is_none()).count();
+    finder.sites.unknown = places.iter().filter(|place| place.is_none()).count();
     let mut functions: BTreeSet<u64> = places.into_iter().flatten().collect();
     for _ in 0..FORWARDERS_DEEP {
         let known: BTreeSet<u64> = finder.forwarders.keys().copied().collect();
-        functions.iter().for_each(|&it| finder.look_through(it));
-        let is_new = |it: &u64| finder.forwarders.contains_key(it) && !known.contains(it);
-        let calls = code.jumps().filter(|it| is_new(&it.1));
-        functions = calls.filter_map(|it| code.function_of(it.0)).collect();
+        functions.iter().for_each(|&function| finder.look_through(function));
+        let is_new =
+            |number: &u64| finder.forwarders.contains_key(number) && !known.contains(number);
+        let calls = code.jumps().filter(|jump| is_new(&jump.1));
+        functions = calls.filter_map(|call| code.function_of(call.0)).collect();
     }
     let Finder { found, mut sites, .. } = finder;
     sites.sites = found.into_values().collect();
@@ -154,27 +155,27 @@ impl Finder<'_> {
     /// all functions takes seconds.
     fn may_matter(&self, syscall: u64) -> bool {
         let before = self.code.before(syscall, NUMBER_BYTES);
-        let numbers = before.windows(5).filter_map(|it| match it {
+        let numbers = before.windows(5).filter_map(|window| match window {
             &[MOV_EAX, a, b, c, d] => Some(u32::from_le_bytes([a, b, c, d])),
             _ => None,
         });
-        let numbers: Vec<u32> = numbers.filter(|it| *it < NUMBERS_END).collect();
+        let numbers: Vec<u32> = numbers.filter(|number| *number < NUMBERS_END).collect();
         let wanted: Vec<u32> =
-            self.wanted.iter().filter_map(|it| it.call().number(MACHINE)).collect();
-        numbers.is_empty() || numbers.iter().any(|it| wanted.contains(it))
+            self.wanted.iter().filter_map(|wanted| wanted.call().number(MACHINE)).collect();
+        numbers.is_empty() || numbers.iter().any(|number| wanted.contains(number))
     }
 
     fn look_through(&mut self, entry: u64) {
         let Some(flow) = Flow::of(self.code, entry, &mut self.info) else { return };
         let mut handovers = Vec::new();
-        for (at, node) in flow.nodes().filter(|it| self.code.function_of(it.0) == Some(entry)) {
+        for (at, node) in flow.nodes().filter(|node| self.code.function_of(node.0) == Some(entry)) {
             let Some((number, arguments)) = self.made_by(node) else { continue };
             match number {
                 Some(Value::Number(number)) => {
                     handovers.extend(self.handover(at, number, &arguments))
                 }
                 Some(Value::Entry(number)) => {
-                    let slot = |it: Option<Value>| match it {
+                    let slot = |value: Option<Value>| match value {
                         Some(Value::Entry(slot)) => Some(slot),
                         _ => None,
                     };
@@ -185,7 +186,7 @@ impl Finder<'_> {
                 _ => self.sites.unknown += 1,
             }
         }
-        let places: Vec<u64> = handovers.iter().map(|it| it.at).collect();
+        let places: Vec<u64> = handovers.iter().map(|handover| handover.at).collect();
         let mut left = handovers;
         while let Some(first) = left.first() {
             let shared = shared(&flow, &left, &places);
@@ -193,12 +194,12 @@ impl Finder<'_> {
                 Some((at, covered)) => (vec![at], covered),
                 None => (just_before(&flow, first, &places), vec![first.at]),
             };
-            let (those, others) = left.into_iter().partition(|it| covered.contains(&it.at));
+            let (those, others) = left.into_iter().partition(|rest| covered.contains(&rest.at));
             left = others;
             if at.is_empty() {
-                self.sites.hidden.extend(those.iter().map(|it: &Handover| it.call));
+                self.sites.hidden.extend(those.iter().map(|handover: &Handover| handover.call));
             }
-            at.iter().filter_map(|it| flow.node(*it)).for_each(|it| self.add(it, &those));
+            at.iter().filter_map(|at| flow.node(*at)).for_each(|at| self.add(at, &those));
         }
     }
 
@@ -206,21 +207,24 @@ impl Finder<'_> {
     fn made_by(&self, node: &Node) -> Option<Made> {
         let state = &node.before;
         if node.instruction.mnemonic() == Mnemonic::Syscall {
-            let arguments = ARGUMENTS.map(|it| Some(state.register(it)));
+            let arguments = ARGUMENTS.map(|argument| Some(state.register(argument)));
             return Some((Some(state.register(NUMBER)), arguments));
         }
         let is_call = node.instruction.mnemonic() == Mnemonic::Call;
         let forwarder = self.forwarders.get(&node.instruction.near_branch_target())?;
         let handed = |slot| state.handed(slot, is_call);
-        Some((handed(forwarder.number), forwarder.arguments.map(|it| it.and_then(handed))))
+        Some((
+            handed(forwarder.number),
+            forwarder.arguments.map(|argument| argument.and_then(handed)),
+        ))
     }
 
     /// The call of this number, if it matters and is given paths.
     fn handover(&self, at: u64, number: u64, arguments: &[Option<Value>; 6]) -> Option<Handover> {
-        let is_it = |it: &&CallId| it.call().number(MACHINE).map(u64::from) == Some(number);
+        let is_it = |call: &&CallId| call.call().number(MACHINE).map(u64::from) == Some(number);
         let call = *self.wanted.iter().find(is_it)?;
         let paths: Option<Vec<Value>> =
-            path_places(call).map(|it| arguments.get(it).copied().flatten()).collect();
+            path_places(call).map(|place| arguments.get(place).copied().flatten()).collect();
         // A null pointer is no path. What is handed over from who knows where is told as hidden.
         let paths = paths.unwrap_or_default();
         let is_there = !paths.contains(&Value::Number(0)) && call.call().has_path();
@@ -232,16 +236,16 @@ impl Finder<'_> {
         let Some(node) = flow.node(entry).filter(|_| self.code.is_exported(entry)) else { return };
         let Slot::Register(number) = forwarder.number else { return };
         let Some(offset) = self.code.file_offset(entry) else { return };
-        let calls = self.wanted.iter().copied().filter(|it| it.call().has_path());
+        let calls = self.wanted.iter().copied().filter(|wanted| wanted.call().has_path());
         let calls: BTreeSet<CallId> = calls.collect();
         let emulated = node.is_emulated();
         if calls.is_empty() || !emulated && !node.may_step() {
             return;
         }
-        let places = calls.iter().flat_map(|it| path_places(*it));
-        let slots = places.filter_map(|it| forwarder.arguments.get(it).copied().flatten());
-        let names = slots.filter_map(|it| match it {
-            Slot::Register(it) => NAMES.get(it).copied(),
+        let places = calls.iter().flat_map(|call| path_places(*call));
+        let slots = places.filter_map(|place| forwarder.arguments.get(place).copied().flatten());
+        let names = slots.filter_map(|slot| match slot {
+            Slot::Register(slot) => NAMES.get(slot).copied(),
             Slot::Stack(_) => None,
         });
         let mut registers: Vec<&str> = names.collect();
@@ -259,9 +263,9 @@ impl Finder<'_> {
         let (registers, calls) = Default::default();
         let new = Site { offset, registers, calls, emulated, number: None };
         let site = self.found.entry(ip).or_insert(new);
-        site.calls.extend(covered.iter().map(|it| it.call));
-        let paths = covered.iter().flat_map(|it| &it.paths);
-        let holders = paths.filter_map(|it| NAMES.get(node.before.holder(*it)?));
+        site.calls.extend(covered.iter().map(|covered| covered.call));
+        let paths = covered.iter().flat_map(|covered| &covered.paths);
+        let holders = paths.filter_map(|path| NAMES.get(node.before.holder(*path)?));
         site.registers.extend(holders);
         site.registers.sort_unstable();
         site.registers.dedup();
@@ -270,22 +274,22 @@ impl Finder<'_> {
 
 /// Where a call has its paths.
 fn path_places(call: CallId) -> impl Iterator<Item = usize> {
-    [Role::Path, Role::Path2].into_iter().filter_map(move |it| call.call().arg(it))
+    [Role::Path, Role::Path2].into_iter().filter_map(move |role| call.call().arg(role))
 }
 
 /// True if registers hold the paths of the call before this instruction.
 fn holds(node: &Node, handover: &Handover) -> bool {
     let mut paths = handover.paths.iter();
-    !handover.paths.is_empty() && paths.all(|it| node.before.holder(*it).is_some())
+    !handover.paths.is_empty() && paths.all(|path| node.before.holder(*path).is_some())
 }
 
 /// The emulated instruction that most of these calls are sure to come behind, the nearest of several; and those calls.
 fn shared(flow: &Flow, left: &[Handover], places: &[u64]) -> Option<(u64, Vec<u64>)> {
-    let emulated = flow.nodes().filter(|it| it.1.is_emulated());
+    let emulated = flow.nodes().filter(|node| node.1.is_emulated());
     let candidates = emulated.filter_map(|(at, node)| {
-        let held: Vec<&Handover> = left.iter().filter(|it| holds(node, it)).collect();
-        let held = held.into_iter().filter(|it| flow.is_on_every_way(at, it.at));
-        let covered: Vec<u64> = held.map(|it| it.at).collect();
+        let held: Vec<&Handover> = left.iter().filter(|rest| holds(node, rest)).collect();
+        let held = held.into_iter().filter(|held| flow.is_on_every_way(at, held.at));
+        let covered: Vec<u64> = held.map(|held| held.at).collect();
         let is_sure = !covered.is_empty() && flow.always_comes_to(at, places);
         is_sure.then_some((at, covered))
     });
@@ -296,13 +300,13 @@ fn shared(flow: &Flow, left: &[Handover], places: &[u64]) -> Option<(u64, Vec<u6
 /// The instructions directly before a call, all of them; none if one of them will not do.
 fn just_before(flow: &Flow, handover: &Handover, places: &[u64]) -> Vec<u64> {
     let before: Vec<(u64, &Node)> = flow.before(handover.at).collect();
-    let will_do = |it: &(u64, &Node)| {
-        (it.1.is_emulated() || it.1.may_step())
-            && holds(it.1, handover)
-            && flow.always_comes_to(it.0, places)
+    let will_do = |number: &(u64, &Node)| {
+        (number.1.is_emulated() || number.1.may_step())
+            && holds(number.1, handover)
+            && flow.always_comes_to(number.0, places)
     };
     let all = before.iter().all(will_do);
-    before.into_iter().filter(|_| all).map(|it| it.0).collect()
+    before.into_iter().filter(|_| all).map(|file| file.0).collect()
 }
 
 #[cfg(test)]

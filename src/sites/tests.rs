@@ -11,15 +11,15 @@ fn check(code: &[&[u8]], second: &[&[u8]], expected: &str) {
     let mut bytes = code.concat();
     bytes.resize(usize::try_from(SECOND - CODE).expect("small"), 0x90);
     bytes.extend(second.concat());
-    let wanted: Vec<CallId> = CallId::all().filter(|it| it.call().has_path()).collect();
+    let wanted: Vec<CallId> = CallId::all().filter(|call| call.call().has_path()).collect();
     let sites = find_in(&Code::of(CODE, &bytes, &[CODE, SECOND]), &wanted);
     let names = |calls: &mut dyn Iterator<Item = &CallId>| {
-        calls.map(|it| it.call().name).collect::<Vec<_>>().join(",")
+        calls.map(|call| call.call().name).collect::<Vec<_>>().join(",")
     };
-    let site = |it: &Site| {
-        let star = if it.emulated { "*" } else { "" };
-        let (registers, calls) = (it.registers.join(","), names(&mut it.calls.iter()));
-        format!("{}{star} {registers} {calls}", it.offset)
+    let site = |site: &Site| {
+        let star = if site.emulated { "*" } else { "" };
+        let (registers, calls) = (site.registers.join(","), names(&mut site.calls.iter()));
+        format!("{}{star} {registers} {calls}", site.offset)
     };
     let mut found: Vec<String> = sites.sites.iter().map(site).collect();
     if !sites.hidden.is_empty() {
@@ -87,7 +87,7 @@ fn a_path_is_followed_over_the_stack() {
             SYSCALL,
             RET,
         ];
-        code.iter().map(|it| it.to_vec()).collect::<Vec<_>>()
+        code.iter().map(|code| code.to_vec()).collect::<Vec<_>>()
     };
     let check = |store: &[u8], expected| {
         let code = kept(store);
@@ -152,28 +152,29 @@ fn what_is_no_elf_file_has_none() {
 #[test]
 fn of_the_library_that_is_in_use() {
     let maps = std::fs::read_to_string("/proc/self/maps").expect("readable");
-    let path = maps
-        .lines()
-        .find_map(|it| it.split_whitespace().nth(5).filter(|it| it.ends_with("/libc.so.6")));
+    let path = maps.lines().find_map(|line| {
+        line.split_whitespace().nth(5).filter(|path| path.ends_with("/libc.so.6"))
+    });
     // Another C library, or another machine: what is said below is of this one.
     let Some(path) = path.filter(|_| cfg!(target_arch = "x86_64")) else { return };
     let bytes = std::fs::read(path).expect("readable");
-    let wanted: Vec<CallId> = CallId::default_set().filter(|it| it.call().has_path()).collect();
+    let wanted: Vec<CallId> = CallId::default_set().filter(|call| call.call().has_path()).collect();
     let sites = find(&bytes, &wanted).expect("an ELF file");
     for call in ["openat", "unlink", "rename", "mkdir", "chdir", "truncate"] {
         let call = CallId::by_name(call).expect("in the table");
-        let places: Vec<&Site> = sites.sites.iter().filter(|it| it.calls.contains(&call)).collect();
+        let places: Vec<&Site> =
+            sites.sites.iter().filter(|site| site.calls.contains(&call)).collect();
         assert!(!places.is_empty(), "{call:?}");
         let is_open = call.call().name == "openat";
         // `syscall(2)` is rarely asked for one.
-        let mut places = places.into_iter().filter(|it| it.number.is_none());
+        let mut places = places.into_iter().filter(|place| place.number.is_none());
         assert!(
-            !is_open || places.all(|it| it.emulated),
+            !is_open || places.all(|place| place.emulated),
             "an open is made often: {:?}",
             sites.sites
         );
     }
-    let of_all: Vec<_> = sites.sites.iter().filter_map(|it| it.number).collect();
+    let of_all: Vec<_> = sites.sites.iter().filter_map(|site| site.number).collect();
     assert_eq!(of_all, ["di"], "syscall(2)");
     for site in &sites.sites {
         let at = usize::try_from(site.offset).expect("in the file");

@@ -90,7 +90,7 @@ impl State {
 
     /// The register that holds it.
     pub(super) fn holder(&self, value: Value) -> Option<usize> {
-        self.registers.iter().position(|&it| it == value)
+        self.registers.iter().position(|&register| register == value)
     }
 
     /// What a function finds there that is entered now: by a `call`, or by a jump.
@@ -170,7 +170,7 @@ impl State {
         match it.op_kind(operand) {
             OpKind::Register => {
                 let register = it.op_register(operand);
-                number(register).filter(|_| register.is_gpr64()).map(|it| self.register(it))
+                number(register).filter(|_| register.is_gpr64()).map(|number| self.register(number))
             }
             OpKind::Memory if it.memory_size().size() == 8 => self.loaded(self.stack_place(it)?),
             OpKind::Memory | OpKind::NearBranch64 => None,
@@ -193,8 +193,12 @@ impl State {
                 self.set(RSP, self.register(RBP));
                 self.pop(ip, RBP);
             }
-            (Mnemonic::Call, _) => CHANGED_BY_CALLS.iter().for_each(|&it| self.set(it, made(it))),
-            (Mnemonic::Syscall, _) => [RAX, RCX, R11].iter().for_each(|&it| self.set(it, made(it))),
+            (Mnemonic::Call, _) => CHANGED_BY_CALLS
+                .iter()
+                .for_each(|&changed_by_call| self.set(changed_by_call, made(changed_by_call))),
+            (Mnemonic::Syscall, _) => {
+                [RAX, RCX, R11].iter().for_each(|&register| self.set(register, made(register)))
+            }
             (Mnemonic::Xor, Some(target)) if it.op0_register() == it.op1_register() => {
                 self.set(target, Value::Number(0));
             }
@@ -217,8 +221,8 @@ impl State {
                 let value = self.operand(it, 1);
                 // Half of a register: only a number is known.
                 let is_known = is_wide || it.op0_register().is_gpr32();
-                let value =
-                    value.filter(|it| is_known && (is_wide || matches!(it, Value::Number(_))));
+                let value = value
+                    .filter(|value| is_known && (is_wide || matches!(value, Value::Number(_))));
                 self.set(target, value.unwrap_or(made(target)));
             }
             (Mnemonic::Mov, None) if self.stack_place(it).is_some() => {
@@ -239,14 +243,15 @@ impl State {
             matches!(access, Write | CondWrite | ReadWrite | ReadCondWrite)
         };
         let info = info.info(it);
-        let registers = info.used_registers().iter().filter(|it| writes(it.access()));
-        let written: Vec<usize> = registers.filter_map(|it| number(it.register())).collect();
+        let registers = info.used_registers().iter().filter(|register| writes(register.access()));
+        let written: Vec<usize> =
+            registers.filter_map(|register| number(register.register())).collect();
         let memory: Vec<UsedMemory> =
-            info.used_memory().iter().filter(|it| writes(it.access())).copied().collect();
+            info.used_memory().iter().filter(|memory| writes(memory.access())).copied().collect();
         if !memory.is_empty()
             && let Some(at) = self.stack_place(it)
         {
-            let bytes = memory.iter().map(|it| it.memory_size().size()).max().unwrap_or(8);
+            let bytes = memory.iter().map(|memory| memory.memory_size().size()).max().unwrap_or(8);
             self.store(at, bytes, None);
         }
         for number in written {

@@ -51,8 +51,9 @@ mod tests {
     #[test]
     fn every_number_of_the_headers_has_its_name() {
         // 41 and 58 were never given away (`include/uapi/asm-generic/errno.h`).
-        let nameless: Vec<i32> =
-            (1..=133).filter(|&it| ErrnoName(it).to_string() == format!("E{it}")).collect();
+        let nameless: Vec<i32> = (1..=133)
+            .filter(|&number| ErrnoName(number).to_string() == format!("E{number}"))
+            .collect();
         assert_eq!(nameless, [41, 58]);
         for (number, name) in [
             (1, "EPERM"),

@@ -17,7 +17,7 @@ const PLAIN: [bool; 256] = {
 /// True if nothing has to be changed, whatever the form.
 #[inline]
 pub(super) fn is_plain(bytes: &[u8]) -> bool {
-    bytes.iter().all(|it| PLAIN[usize::from(*it)])
+    bytes.iter().all(|byte| PLAIN[usize::from(*byte)])
 }
 
 /// A JSON string, quotes included.
@@ -66,13 +66,13 @@ pub(super) fn lossless(bytes: &[u8]) -> String {
 /// turn the direction of writing become `\xNN` byte by byte, and so does each of `delimiters`; a backslash becomes
 /// two.
 pub fn shown(out: &mut Vec<u8>, bytes: &[u8], delimiters: &[u8]) {
-    let changed = |it: &u8| PLAIN[usize::from(*it)] && bytes.contains(it);
+    let changed = |byte: &u8| PLAIN[usize::from(*byte)] && bytes.contains(byte);
     if is_plain(bytes) && !delimiters.iter().any(changed) {
         return out.extend_from_slice(bytes);
     }
     for chunk in bytes.utf8_chunks() {
         for letter in chunk.valid().chars() {
-            let delimits = u8::try_from(letter).is_ok_and(|it| delimiters.contains(&it));
+            let delimits = u8::try_from(letter).is_ok_and(|byte| delimiters.contains(&byte));
             if letter == '\\' {
                 out.extend_from_slice(b"\\\\");
             } else if delimits || misleads(letter) {
@@ -123,7 +123,7 @@ pub fn unshown(line: &[u8]) -> Option<Vec<u8>> {
                 behind
             }
             (b'\\', [b'x', high, low, behind @ ..]) => {
-                let digit = |it: &u8| char::from(*it).to_digit(16);
+                let digit = |byte: &u8| char::from(*byte).to_digit(16);
                 bytes.push(u8::try_from(digit(high)? << 4 | digit(low)?).ok()?);
                 behind
             }
@@ -159,9 +159,10 @@ pub(super) fn csv_word(out: &mut Vec<u8>, word: &str) {
 /// RFC 4180, of what was written from there on.
 fn quote(out: &mut Vec<u8>, from: usize) {
     let written = out.get(from..).unwrap_or_default();
-    if written.iter().any(|it| matches!(it, b',' | b'"' | b'\n' | b'\r')) {
-        let quoted =
-            written.iter().flat_map(|it| std::iter::repeat_n(*it, if *it == b'"' { 2 } else { 1 }));
+    if written.iter().any(|written| matches!(written, b',' | b'"' | b'\n' | b'\r')) {
+        let quoted = written.iter().flat_map(|written| {
+            std::iter::repeat_n(*written, if *written == b'"' { 2 } else { 1 })
+        });
         let quoted: Vec<u8> = [b'"'].into_iter().chain(quoted).chain([b'"']).collect();
         out.truncate(from);
         out.extend_from_slice(&quoted);
@@ -170,8 +171,9 @@ fn quote(out: &mut Vec<u8>, from: usize) {
 
 /// True if the bytes hold something that [`misleads`], or a byte that is no text and that a terminal of eight bits obeys.
 pub(crate) fn drives_terminal(bytes: &[u8]) -> bool {
-    bytes.utf8_chunks().any(|it| {
-        it.valid().contains(misleads) || it.invalid().iter().any(|it| matches!(it, 0x80..=0x9f))
+    bytes.utf8_chunks().any(|chunk| {
+        chunk.valid().contains(misleads)
+            || chunk.invalid().iter().any(|invalid| matches!(invalid, 0x80..=0x9f))
     })
 }
 
@@ -255,7 +257,7 @@ mod tests {
     fn json_of_many_lines_is_the_same_and_harmless() {
         let value = serde_json::json!({"a": "\u{9b}2J\u{2028}\n\"\\\x7f", "ü": [1]});
         let text = super::json_lines(&format!("{value:#}"));
-        assert!(!text.contains(|it: char| it.is_control() && it != '\n'), "{text}");
+        assert!(!text.contains(|letter: char| letter.is_control() && letter != '\n'), "{text}");
         assert_eq!(serde_json::from_str::<serde_json::Value>(&text).expect("JSON"), value);
     }
 
@@ -271,7 +273,7 @@ mod tests {
             for input in [&bytes[..], text.as_bytes()] {
                 let line = shown(input, b"<>");
                 prop_assert_eq!(unescape(&line), input);
-                prop_assert!(!line.contains(|it: char| it.is_control() || it == '<' || it == '>'));
+                prop_assert!(!line.contains(|letter: char| letter.is_control() || letter == '<' || letter == '>'));
                 prop_assert_eq!(unescape(&super::lossless(input)), input);
             }
             let parsed: String = serde_json::from_str(&json(&text)).expect("valid JSON");

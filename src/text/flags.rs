@@ -131,8 +131,8 @@ pub(super) fn open_flags_of(machine: &str) -> &'static OpenFlags {
 
 /// The bit of `O_DIRECT` on a machine of this kind (`uname -m`).
 pub fn direct_flag(machine: &str) -> u32 {
-    let named = open_flags_of(machine).iter().find(|it| it.1 == "O_DIRECT");
-    named.map_or(0, |it| it.0)
+    let named = open_flags_of(machine).iter().find(|flags| flags.1 == "O_DIRECT");
+    named.map_or(0, |named| named.0)
 }
 
 /// Flags of an open: the access mode, then the others.
@@ -173,7 +173,7 @@ pub(super) fn bits(out: &mut Vec<u8>, names: &[Flag], flags: u32) {
 
 /// `SEEK_*`, or the number.
 pub(super) fn whence(out: &mut Vec<u8>, number: u32) {
-    match usize::try_from(number).ok().and_then(|it| WHENCE.get(it)) {
+    match usize::try_from(number).ok().and_then(|number| WHENCE.get(number)) {
         Some(name) => out.extend_from_slice(name.as_bytes()),
         None => digits::unsigned(out, u64::from(number)),
     }
@@ -181,7 +181,7 @@ pub(super) fn whence(out: &mut Vec<u8>, number: u32) {
 
 /// `F_*`, or the number.
 pub(super) fn command(out: &mut Vec<u8>, number: u32) {
-    match COMMANDS.iter().find(|it| it.0 == number) {
+    match COMMANDS.iter().find(|command| command.0 == number) {
         Some((_, name, _)) => out.extend_from_slice(name.as_bytes()),
         None => digits::unsigned(out, u64::from(number)),
     }
@@ -189,7 +189,7 @@ pub(super) fn command(out: &mut Vec<u8>, number: u32) {
 
 /// What the argument of this command is.
 pub(super) fn command_argument(number: u32) -> CommandArgument {
-    COMMANDS.iter().find(|it| it.0 == number).map_or(Bits, |it| it.2)
+    COMMANDS.iter().find(|command| command.0 == number).map_or(Bits, |command| command.2)
 }
 
 #[cfg(test)]

@@ -127,7 +127,7 @@ impl<W: io::Write> IoreplayLines<W> {
     /// Writes it into `self.line`; `None`: the format has no line for it.
     fn line(&mut self, operation: &SyscallOperation) -> Option<()> {
         let name = operation.call.call().name;
-        let (_, said, fields) = ROWS.iter().find(|it| it.0 == name)?;
+        let (_, said, fields) = ROWS.iter().find(|row| row.0 == name)?;
         let (end, ret) = (operation.end?, operation.ret?);
         let line = &mut self.line;
         line.clear();
@@ -158,7 +158,7 @@ impl<W: io::Write> IoreplayLines<W> {
                 Path => line.extend_from_slice(path(operation)?),
                 Path2 => {
                     let given = operation.named.as_ref()?.second.as_ref();
-                    let given = given.filter(|it| !it.path.source.is_doubtful());
+                    let given = given.filter(|given| !given.path.source.is_doubtful());
                     line.extend_from_slice(printable(given.map(Given::whole))?);
                 }
             }
@@ -171,19 +171,20 @@ impl<W: io::Write> IoreplayLines<W> {
 
 /// What the call was given, or the name of what it has opened.
 fn path(operation: &SyscallOperation) -> Option<&[u8]> {
-    let given = operation.named.as_ref().and_then(|it| it.first.as_ref());
-    let given = given.filter(|it| !it.path.source.is_doubtful()).map(Given::whole);
-    let opened = || operation.file.as_ref()?.path.as_ref().filter(|it| !it.source.is_doubtful());
-    printable(given.or_else(|| opened().map(|it| it.bytes.as_slice())))
+    let given = operation.named.as_ref().and_then(|named| named.first.as_ref());
+    let given = given.filter(|given| !given.path.source.is_doubtful()).map(Given::whole);
+    let opened =
+        || operation.file.as_ref()?.path.as_ref().filter(|path| !path.source.is_doubtful());
+    printable(given.or_else(|| opened().map(|opened| opened.bytes.as_slice())))
 }
 
 /// A path from the root that neither breaks the line nor drives a terminal: the format has no way to escape a letter. Bytes that are no
 /// text stay, but for those of 0x80 to 0x9f.
 fn printable(path: Option<&[u8]>) -> Option<&[u8]> {
-    let breaks = |it: &[u8]| {
-        drives_terminal(it) || it.windows(SEPARATOR.len()).any(|window| window == SEPARATOR)
+    let breaks = |byte: &[u8]| {
+        drives_terminal(byte) || byte.windows(SEPARATOR.len()).any(|window| window == SEPARATOR)
     };
-    path.filter(|it| it.starts_with(b"/") && !breaks(it))
+    path.filter(|path| path.starts_with(b"/") && !breaks(path))
 }
 
 impl<W: io::Write> Sink for IoreplayLines<W> {
@@ -254,7 +255,7 @@ mod tests {
             [file(b"/\x1b[2J", PathSource::Link), file("/\u{9b}2J".as_bytes(), PathSource::Link)];
         let more = ["/\u{202e}", "/\u{2028}", "/\u{e0041}"];
         let more = more.map(str::as_bytes).into_iter().chain([&b"/\x9b2J"[..]]);
-        let more = more.map(|it| file(it, PathSource::Link)).collect::<Vec<_>>();
+        let more = more.map(|more| file(more, PathSource::Link)).collect::<Vec<_>>();
         let pipe = file(b"pipe:[7]", PathSource::Link);
         let open = |file| call("openat", &[testing::CWD, 0, 0], 3, Some(3), Some(file));
         let pread = call("pread64", &[3, 0, 1, 0], 1, Some(3), None);

@@ -137,10 +137,11 @@ impl<W: io::Write, P: Choice> IotracerLines<W, P> {
 
     /// Writes what nothing can come before any more.
     fn write_ready(&mut self) -> io::Result<()> {
-        let first_open = self.open.first_key_value().map(|it| *it.0);
+        let first_open = self.open.first_key_value().map(|first| *first.0);
         let mut waiting = self.ended.len();
         while let Some(entry) = self.ended.first_entry()
-            && (waiting > WAITING_MAX || first_open.is_none_or(|it| entry.key().0 < it))
+            && (waiting > WAITING_MAX
+                || first_open.is_none_or(|first_open| entry.key().0 < first_open))
         {
             waiting -= 1;
             self.doubts.out_of_order += u64::from(entry.key().0 < self.written);
@@ -152,7 +153,7 @@ impl<W: io::Write, P: Choice> IotracerLines<W, P> {
 
     fn line(&mut self, access: &Access) {
         let mut bytes = Vec::with_capacity(64);
-        let comm = self.names.of(access.tid).map(|it| &**it);
+        let comm = self.names.of(access.tid).map(|row| &**row);
         line(&mut bytes, access, self.start, comm);
         bytes.push(b'\n');
         self.ended.insert((access.begin, self.number), bytes);
@@ -162,12 +163,12 @@ impl<W: io::Write, P: Choice> IotracerLines<W, P> {
     /// An operation that has ended.
     fn sides(&mut self, step: &Step<'_>) {
         for side in access::sides(step) {
-            let is_wanted = self.choice.wants_file(side.file.map(|it| &**it));
+            let is_wanted = self.choice.wants_file(side.file.map(|file| &**file));
             match side.access() {
-                _ if is_wanted && side.file.is_none_or(|it| may_be_regular(it)) => {
+                _ if is_wanted && side.file.is_none_or(|file| may_be_regular(file)) => {
                     self.doubts.left_out += 1;
                 }
-                _ if !is_wanted || !side.file.is_some_and(|it| is_regular(it)) => {}
+                _ if !is_wanted || !side.file.is_some_and(|file| is_regular(file)) => {}
                 Some(access) => {
                     self.doubts.asked += u64::from(side.is_asked);
                     self.line(&access);
@@ -199,7 +200,7 @@ impl<W: io::Write, P: Choice> IotracerLines<W, P> {
 
     /// An asynchronous operation has begun, or its file is known; whose it is is known later than that there is one.
     fn asynchronous(&mut self, operation: &AsyncOperation) {
-        let may_be = operation.file.as_ref().is_none_or(|it| is_regular(it));
+        let may_be = operation.file.as_ref().is_none_or(|file| is_regular(file));
         let moves = operation.opcode.class().moves_bytes();
         match (moves && may_be, self.asynchronous.contains(&operation.id)) {
             (true, false) => {
@@ -219,7 +220,7 @@ impl<W: io::Write, P: Choice> IotracerLines<W, P> {
 }
 
 fn is_regular(file: &OpenFile) -> bool {
-    file.stat.is_some_and(|it| it.mode & libc::S_IFMT == libc::S_IFREG)
+    file.stat.is_some_and(|stat| stat.mode & libc::S_IFMT == libc::S_IFREG)
 }
 
 /// Nothing says what it is.
@@ -229,9 +230,9 @@ fn may_be_regular(file: &OpenFile) -> bool {
 
 /// A read or write of a regular file, or a transfer from or to one.
 fn is_access(operation: &SyscallOperation) -> bool {
-    let target = operation.target.as_ref().map(|it| &it.1);
+    let target = operation.target.as_ref().map(|target| &target.1);
     let mut files = operation.file.iter().chain(target);
-    operation.call.call().class.moves_bytes() && files.any(|it| is_regular(it))
+    operation.call.call().class.moves_bytes() && files.any(|file| is_regular(file))
 }
 
 impl<W: io::Write, P: Choice> Sink for IotracerLines<W, P> {
@@ -304,8 +305,8 @@ mod tests {
         }
 
         fn wants_file(&self, file: Option<&OpenFile>) -> bool {
-            let path = file.and_then(|it| it.path.as_ref());
-            self.0.is_none_or(|name| path.is_some_and(|it| it.bytes == name))
+            let path = file.and_then(|file| file.path.as_ref());
+            self.0.is_none_or(|name| path.is_some_and(|path| path.bytes == name))
         }
     }
 

@@ -138,7 +138,7 @@ impl Value<'_> {
             && std::str::from_utf8(bytes).is_err()
         {
             out.extend(format!(",\"{key}_bytes\":\"").bytes());
-            bytes.iter().for_each(|it| digits::hex_byte(out, *it));
+            bytes.iter().for_each(|byte| digits::hex_byte(out, *byte));
             out.push(b'"');
         }
     }
@@ -250,14 +250,14 @@ impl Report {
     }
 
     fn text(&self, out: &mut Vec<u8>) {
-        let shown = || self.facts.iter().filter(|it| !it.1.is_empty());
-        let width = shown().map(|it| it.1.len()).max().unwrap_or(0);
+        let shown = || self.facts.iter().filter(|fact| !fact.1.is_empty());
+        let width = shown().map(|shown| shown.1.len()).max().unwrap_or(0);
         for (_, title, value) in shown() {
             out.extend(format!("{title:width$}  ").bytes());
             out.append(&mut value.for_people());
             out.push(b'\n');
         }
-        for table in self.tables.iter().filter(|it| !it.rows.is_empty()) {
+        for table in self.tables.iter().filter(|row| !row.rows.is_empty()) {
             out.push(b'\n');
             out.extend(table.title.bytes());
             out.push(b'\n');
@@ -314,8 +314,9 @@ impl Report {
         }
         for table in &self.tables {
             out.extend_from_slice(b"\ntable");
-            let keys = table.columns.iter().map(|it| it.key).filter(|it| !it.is_empty());
-            keys.for_each(|it| out.extend(format!(",{it}").bytes()));
+            let keys =
+                table.columns.iter().map(|column| column.key).filter(|column| !column.is_empty());
+            keys.for_each(|key| out.extend(format!(",{key}").bytes()));
             out.push(b'\n');
             for row in &table.rows {
                 out.extend(table.key.bytes());
@@ -332,26 +333,27 @@ impl Report {
 impl Table {
     /// The cells of a row that programs get.
     fn for_programs<'a>(&'a self, row: &'a [Cell]) -> impl Iterator<Item = (&'a Column, &'a Cell)> {
-        self.columns.iter().zip(row).filter(|it| !it.0.key.is_empty())
+        self.columns.iter().zip(row).filter(|column| !column.0.key.is_empty())
     }
 
     /// Numbers stand at the right of their column, text at the left.
     fn text(&self, out: &mut Vec<u8>) {
         let shown: Vec<usize> =
-            (0..self.columns.len()).filter(|it| !self.title_of(*it).is_empty()).collect();
-        let headings = shown.iter().map(|it| self.title_of(*it).as_bytes().to_vec()).collect();
+            (0..self.columns.len()).filter(|column| !self.title_of(*column).is_empty()).collect();
+        let headings =
+            shown.iter().map(|shown| self.title_of(*shown).as_bytes().to_vec()).collect();
         let mut lines: Vec<Vec<Vec<u8>>> = vec![headings];
         for row in &self.rows {
-            let cell = |it: &usize| row.get(*it).map_or_else(Vec::new, Cell::for_people);
+            let cell = |number: &usize| row.get(*number).map_or_else(Vec::new, Cell::for_people);
             lines.push(shown.iter().map(cell).collect());
         }
         let is_text: Vec<bool> = shown
             .iter()
-            .map(|it| self.rows.iter().any(|row| row.get(*it).is_some_and(Cell::is_text)))
+            .map(|shown| self.rows.iter().any(|row| row.get(*shown).is_some_and(Cell::is_text)))
             .collect();
         let wide = |column: usize| {
-            let cells = lines.iter().filter_map(|it| it.get(column));
-            cells.map(|it| letters(it)).max().unwrap_or(0)
+            let cells = lines.iter().filter_map(|line| line.get(column));
+            cells.map(|cell| letters(cell)).max().unwrap_or(0)
         };
         let widths: Vec<usize> = (0..shown.len()).map(wide).collect();
         for line in &lines {
@@ -377,7 +379,7 @@ impl Table {
     }
 
     fn title_of(&self, column: usize) -> &'static str {
-        self.columns.get(column).map_or("", |it| it.title)
+        self.columns.get(column).map_or("", |column| column.title)
     }
 }
 

@@ -56,7 +56,7 @@ impl<'a> Follower<'a> {
         let mut watch = Watch::default();
         for file in files {
             let path = shown(&file.path);
-            watch.add(file).unwrap_or_else(|it| say(&format!("cannot watch {path}: {it}")));
+            watch.add(file).unwrap_or_else(|error| say(&format!("cannot watch {path}: {error}")));
         }
         let (waiting, lines) = (VecDeque::new(), Vec::new());
         let taken_until = KernelTime::default();
@@ -73,13 +73,13 @@ impl<'a> Follower<'a> {
         }
         self.write_lines();
         let mut lines: Vec<String> =
-            self.watch.files().iter().map(|it| summary(&self.watch, it)).collect();
+            self.watch.files().iter().map(|file| summary(&self.watch, file)).collect();
         let Watch { unidentified, given_up, .. } = self.watch;
         let failure = self.failure;
         let count: u64 = unidentified.values().sum();
         if count > 0 {
             let by: Vec<String> =
-                unidentified.iter().map(|it| format!("{} {}", who(it.0), it.1)).collect();
+                unidentified.iter().map(|row| format!("{} {}", who(row.0), row.1)).collect();
             lines.push(format!(
                 "{count} reads and writes are of files that are not known, so some may be of those watched: {}",
                 by.join(", ")
@@ -104,7 +104,7 @@ impl<'a> Follower<'a> {
     }
 
     fn answer_waiting(&mut self, time: KernelTime) {
-        while self.waiting.front().is_some_and(|it| it.at <= time)
+        while self.waiting.front().is_some_and(|front| front.at <= time)
             && let Some(request) = self.waiting.pop_front()
         {
             let answer = self.answer(request.at, &request.asked, request.target);
@@ -114,10 +114,10 @@ impl<'a> Follower<'a> {
     }
 
     fn answer(&mut self, at: KernelTime, asked: &Asked, target: Option<Target>) -> Answer {
-        let refused = |it: Refused| it.to_string();
+        let refused = |refused: Refused| refused.to_string();
         let mut lines = Lines::default();
         if asked.verb == Verb::Add {
-            let found = target.and_then(|it| it.found).ok_or("there is no such file")?;
+            let found = target.and_then(|target| target.found).ok_or("there is no such file")?;
             let max = asked.max.unwrap_or(DEFAULT_MAX);
             self.watch.add(found.watched(max, at)).map_err(refused)?;
             let added = self.watch.files().len().saturating_sub(1);
@@ -130,11 +130,13 @@ impl<'a> Follower<'a> {
                 Verb::Stop | Verb::Start => {
                     let is_on = asked.verb == Verb::Start;
                     let file = self.watch.file_mut(place);
-                    file.map_or(Ok(()), |it| it.turn(at, is_on)).map_err(refused)?;
+                    file.map_or(Ok(()), |file| file.turn(at, is_on)).map_err(refused)?;
                 }
-                Verb::Reset => self.watch.file_mut(place).into_iter().for_each(|it| it.reset(at)),
+                Verb::Reset => {
+                    self.watch.file_mut(place).into_iter().for_each(|file| file.reset(at))
+                }
                 Verb::TimeReset => {
-                    self.watch.file_mut(place).into_iter().for_each(|it| it.time_reset(at));
+                    self.watch.file_mut(place).into_iter().for_each(|file| file.time_reset(at));
                 }
                 Verb::Remove => self.watch.remove(place),
                 Verb::Status | Verb::Log | Verb::Counts => {
@@ -152,9 +154,9 @@ impl<'a> Follower<'a> {
         let Some(Target { word, found }) = target else {
             return Ok((0..self.watch.files().len()).collect());
         };
-        let key = found.map(|it| it.key).or_else(|| target::key_of(&word));
+        let key = found.map(|found| found.key).or_else(|| target::key_of(&word));
         let place = self.watch.find(key, &word);
-        place.map(|it| vec![it]).ok_or_else(|| format!("{} is not watched", shown(&word)))
+        place.map(|place| vec![place]).ok_or_else(|| format!("{} is not watched", shown(&word)))
     }
 
     /// If there are pieces of which it is not known what lies there, the file system is asked whether it is this file.
@@ -309,7 +311,7 @@ fn summary(watch: &Watch, file: &File) -> String {
             "bytes of requests on its device of which nobody says what lies there",
         ),
     ];
-    for (count, what) in rest.iter().filter(|it| it.0 > 0) {
+    for (count, what) in rest.iter().filter(|rest| rest.0 > 0) {
         line += &format!("; {count} {what}");
     }
     line
@@ -347,7 +349,7 @@ mod tests {
         let (cpu, pid, tid) = (CpuId(0), Pid(0), Tid(0));
         let (kind, detail) = (AnomalyKind::Lost, String::new());
         let nothing = Anomaly { kind, time, cpu, pid, tid, count: 0, detail };
-        follower.step(time, &Step::Anomaly(&nothing)).unwrap_or_else(|it| match it {});
+        follower.step(time, &Step::Anomaly(&nothing)).unwrap_or_else(|error| match error {});
     }
 
     /// While the state of the machine is looked at, nobody says how far all has been told.
@@ -397,9 +399,9 @@ mod tests {
         assert_eq!(calls.get(), 1);
         let answer = ask(&questions, Verb::List, || {
             let now = clock::now();
-            follower.told_until(now).unwrap_or_else(|it| match it {});
+            follower.told_until(now).unwrap_or_else(|error| match error {});
         });
-        assert_eq!(answer.map(|it| it.text), Ok(b"d_7 /f\n".to_vec()));
+        assert_eq!(answer.map(|answer| answer.text), Ok(b"d_7 /f\n".to_vec()));
         let failure = follower.finish().failure.expect("it failed");
         assert_eq!(failure.kind(), io::ErrorKind::StorageFull);
     }

@@ -92,11 +92,11 @@ impl Control {
         for path in files {
             let shown = path.display();
             let failed = |why: String| CliError::Usage(format!("cannot watch {shown}: {why}"));
-            let absolute = std::path::absolute(path).map_err(|it| failed(it.to_string()))?;
+            let absolute = std::path::absolute(path).map_err(|error| failed(error.to_string()))?;
             let bytes = std::os::unix::ffi::OsStrExt::as_bytes(absolute.as_os_str());
             let found = target::look(bytes).map_err(failed)?;
             let new = found.watched(max, clock::now());
-            rehearsal.add(new.clone()).map_err(|it| failed(it.to_string()))?;
+            rehearsal.add(new.clone()).map_err(|error| failed(error.to_string()))?;
             all.push(new);
         }
         Ok(Self { files: all, ..self })
@@ -150,7 +150,7 @@ impl Controlled {
             // Whoever read it had seen enough.
             return Ok(None);
         }
-        told.lines.iter().for_each(|it| say(it));
+        told.lines.iter().for_each(|line| say(line));
         failure.map_or(Ok(Some(summary)), Err)
     }
 }
@@ -163,7 +163,7 @@ fn follow(
     ended: &Ended,
 ) -> Result<(Summary, Told), CliError> {
     let path = Path::new("(the recording)");
-    let (out, ends_with_it) = out.map_or((None, false), |it| (Some(it.0), it.1));
+    let (out, ends_with_it) = out.map_or((None, false), |out| (Some(out.0), out.1));
     let stop = || {
         if ends_with_it {
             stop_recording(ended);

@@ -63,8 +63,8 @@ fn listen(socket: &Socket, questions: &Arc<Questions>, over: &Arc<AtomicBool>) {
     let mut clients: Vec<(JoinHandle<()>, UnixStream)> = Vec::new();
     while !is_over(over) {
         spawn::wait_readable(socket.as_fd(), LOOK_MS);
-        clients.retain(|it| !it.0.is_finished());
-        let accepted = socket.accept().and_then(|it| Ok((it.try_clone()?, it)));
+        clients.retain(|client| !client.0.is_finished());
+        let accepted = socket.accept().and_then(|stream| Ok((stream.try_clone()?, stream)));
         let (stream, its_end) = match accepted {
             Ok(it) => it,
             Err(error) => {
@@ -88,10 +88,10 @@ fn listen(socket: &Socket, questions: &Arc<Questions>, over: &Arc<AtomicBool>) {
             let _ = client.serve(&its_questions);
         };
         let thread = std::thread::Builder::new().name("iotrace-client".into()).spawn(serve);
-        clients.extend(thread.ok().map(|it| (it, its_end)));
+        clients.extend(thread.ok().map(|thread| (thread, its_end)));
     }
     let deadline = after(LAST_NS);
-    while clients.iter().any(|it| !it.0.is_finished()) && clock::now() < deadline {
+    while clients.iter().any(|client| !client.0.is_finished()) && clock::now() < deadline {
         thread::pause(LOOK);
     }
     for (_, stream) in clients {
@@ -123,7 +123,7 @@ impl Client {
                 Line::TooLong => Err(format!("a question has at most {LINE_MAX} bytes")),
                 Line::None => return Ok(()),
             };
-            let lines = answer.as_ref().map_or(&[][..], |it| &it.text);
+            let lines = answer.as_ref().map_or(&[][..], |answer| &answer.text);
             self.write(&[&head(&answer), lines])?;
             // What is behind a line that is too long is not looked at.
             if read.len() > LINE_MAX {
@@ -140,7 +140,7 @@ impl Client {
             if is_over(&self.over) {
                 return Ok(Line::None);
             }
-            if let Some(end) = read.iter().position(|it| *it == b'\n') {
+            if let Some(end) = read.iter().position(|byte| *byte == b'\n') {
                 let mut line: Vec<u8> = read.drain(..=end).collect();
                 line.pop();
                 return Ok(Line::Some(line));
@@ -235,7 +235,7 @@ mod tests {
     #[test]
     fn who_takes_an_answer_bit_by_bit_has_no_more_time_than_others() {
         let mut slow = Slow(0);
-        let late = write_until(&mut slow, b"abc", KernelTime(0)).map_err(|it| it.kind());
+        let late = write_until(&mut slow, b"abc", KernelTime(0)).map_err(|error| error.kind());
         assert_eq!((late, slow.0), (Err(io::ErrorKind::TimedOut), 0));
         write_until(&mut slow, b"abc", KernelTime(u64::MAX)).expect("there is time");
         assert_eq!(slow.0, 3);

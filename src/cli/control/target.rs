@@ -46,7 +46,7 @@ pub(super) fn look(path: &[u8]) -> Result<Found, String> {
     if !path.is_absolute() {
         return Err("a path from the root is needed".to_owned());
     }
-    let failed = |it: io::Error| it.to_string();
+    let failed = |error: io::Error| error.to_string();
     let path = path.canonicalize().map_err(failed)?;
     let bytes = path.into_os_string().into_vec();
     let held = hold(&bytes).map_err(failed)?;
@@ -64,7 +64,7 @@ pub(super) fn key_of(path: &[u8]) -> Option<FileKey> {
 
 /// Where a file lies now, if it is still that one.
 pub(super) fn places(path: &[u8], key: FileKey) -> Option<Vec<(u64, u64)>> {
-    let held = hold(path).ok().filter(|it| it.key == Some(key))?;
+    let held = hold(path).ok().filter(|held| held.key == Some(key))?;
     Some(runs(&held.open().ok()?))
 }
 
@@ -101,13 +101,13 @@ fn held_at(handle: &File) -> String {
 /// Addresses and lengths; none if the file system does not tell.
 fn runs(file: &File) -> Vec<(u64, u64)> {
     let runs = fiemap::runs(file).unwrap_or_default();
-    runs.into_iter().map(|it| (it.address, it.length)).collect()
+    runs.into_iter().map(|run| (run.address, run.length)).collect()
 }
 
 /// What the kernel calls the device; its number if it has no name (btrfs, overlay, network).
 fn device_name(dev: DevId) -> String {
     let link = std::fs::read_link(format!("/sys/dev/block/{dev}")).ok();
-    let name = link.and_then(|it| Some(it.file_name()?.to_str()?.to_owned()));
+    let name = link.and_then(|link| Some(link.file_name()?.to_str()?.to_owned()));
     name.unwrap_or_else(|| dev.to_string())
 }
 

@@ -25,7 +25,7 @@ const MS: u64 = 1_000_000;
 
 /// `KEY=value|` in a line of the kind `#|KEY=value|KEY=value|`.
 fn meta<'a>(line: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
-    line.split(|it| *it == b'|').find_map(|it| it.strip_prefix(key)?.strip_prefix(b"="))
+    line.split(|line| *line == b'|').find_map(|part| part.strip_prefix(key)?.strip_prefix(b"="))
 }
 
 /// A decimal number, with a sign or not.
@@ -68,7 +68,7 @@ mod tests {
         );
         let line = "#|capture_version=4|\nt=1511381122062000500;:,D=400;:,i=1:1;:,o=close;:,d=3;:,s=-9;:,\nt=0\n";
         let (said, notes) = told(Capture::default(), line);
-        assert_eq!(said.iter().map(|it| it.time % 1000).collect::<Vec<_>>(), [100, 500]);
+        assert_eq!(said.iter().map(|event| event.time % 1000).collect::<Vec<_>>(), [100, 500]);
         assert!(matches!(said[1].what, What::Exit(_, -9, _)));
         assert_eq!(notes.strange(), 1);
     }
@@ -80,7 +80,7 @@ mod tests {
                     25|1|1|0|0|10|11|12|read@33|\n#INIT\n0|1|688|/mnt/a|@5\n";
         let (said, notes) = told(Replay::new(text.as_bytes()), text);
         assert_eq!(
-            said.iter().map(|it| it.time).collect::<Vec<_>>(),
+            said.iter().map(|event| event.time).collect::<Vec<_>>(),
             [23 * MS, 23 * MS, 25 * MS, 25 * MS]
         );
         let What::Exit(_, 11, reads) = &said[1].what else { panic!("{:?}", said[1]) };

@@ -63,19 +63,19 @@ impl Parser for Replay {
 impl Replay {
     /// For a log that begins like this.
     pub(crate) fn new(head: &[u8]) -> Self {
-        let times = head.split(|it| *it == b'\n').filter_map(|line| {
-            let first = line.split(|it| *it == b'|').next()?;
-            number(first).and_then(|it| u64::try_from(it).ok())
+        let times = head.split(|head| *head == b'\n').filter_map(|line| {
+            let first = line.split(|line| *line == b'|').next()?;
+            number(first).and_then(|number| u64::try_from(number).ok())
         });
-        Self { begins_in_ns: times.max().is_some_and(|it| it > MS_MAX), ..Self::default() }
+        Self { begins_in_ns: times.max().is_some_and(|time| time > MS_MAX), ..Self::default() }
     }
 
     fn operation(&mut self, line: &[u8], out: &mut Vec<Said>, notes: &mut Notes) -> Option<()> {
-        let values: Vec<&[u8]> = line.strip_suffix(b"|")?.split(|it| *it == b'|').collect();
+        let values: Vec<&[u8]> = line.strip_suffix(b"|")?.split(|rest| *rest == b'|').collect();
         let time = u64::try_from(number(values.first()?)?).ok()?;
-        let pid = i32::try_from(number(values.get(2)?)?).ok().filter(|it| *it > 0)?;
+        let pid = i32::try_from(number(values.get(2)?)?).ok().filter(|number| *number > 0)?;
         let (label, values) = values.get(HEAD..)?.split_last()?;
-        let name = label.get(..label.iter().position(|it| *it == b'@')?)?;
+        let name = label.get(..label.iter().position(|label| *label == b'@')?)?;
         let Some(row) = table::find(name) else {
             notes.unknown_call(name);
             return Some(());
@@ -83,9 +83,9 @@ impl Replay {
         if values.len() != row.order.len() {
             return None;
         }
-        let paths: Vec<Vec<u8>> = values.iter().map(|it| self.original(it)).collect();
+        let paths: Vec<Vec<u8>> = values.iter().map(|value| self.original(value)).collect();
         let value = |letter| {
-            let place = row.order.iter().position(|it| *it == letter)?;
+            let place = row.order.iter().position(|order| *order == letter)?;
             paths.get(place).map(Vec::as_slice)
         };
         let end = self.ns(time);
@@ -98,11 +98,11 @@ impl Replay {
     fn original(&self, value: &[u8]) -> Vec<u8> {
         for place in PLACES {
             let moved = [place, &self.name].concat();
-            let found = value.windows(moved.len()).position(|it| it == moved);
+            let found = value.windows(moved.len()).position(|window| window == moved);
             let parts =
                 found.and_then(|at| Some((value.get(..at)?, value.get(at + moved.len()..)?)));
             if let Some((before, behind)) =
-                parts.filter(|it| it.1.is_empty() || it.1.starts_with(b"/"))
+                parts.filter(|part| part.1.is_empty() || part.1.starts_with(b"/"))
             {
                 return [before, behind].concat();
             }

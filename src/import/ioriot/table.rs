@@ -113,7 +113,7 @@ pub(super) static ROWS: &[Row] = &[
 
 /// The row of an operation.
 pub(super) fn find(name: &[u8]) -> Option<&'static Row> {
-    ROWS.iter().find(|it| it.name.as_bytes() == name)
+    ROWS.iter().find(|row| row.name.as_bytes() == name)
 }
 
 #[cfg(test)]
@@ -125,7 +125,7 @@ mod tests {
     fn rows_are_rows_of_the_one_table() {
         for row in ROWS {
             let call = CallId::by_name(row.call).expect(row.call).call();
-            let has_path = row.args.iter().any(|it| matches!(it, Path(_)));
+            let has_path = row.args.iter().any(|arg| matches!(arg, Path(_)));
             assert_eq!(call.has_path(), has_path, "{}", row.name);
             assert!(
                 row.order.is_empty() || row.order.contains(&row.result) || row.name == "readahead",

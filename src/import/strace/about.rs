@@ -14,7 +14,7 @@ const CALLS: [(&[u8], &[u8]); 4] =
 /// True if this line begins to ask for the file behind a descriptor, and another one will tell.
 pub(super) fn is_asked(line: &[u8], fd: i32) -> bool {
     let asks = |(name, arguments): (&[u8], &[u8])| {
-        CALLS.iter().any(|it| it.0 == name) && number(arguments) == u64::try_from(fd).ok()
+        CALLS.iter().any(|call| call.0 == name) && number(arguments) == u64::try_from(fd).ok()
     };
     line.ends_with(b"<unfinished ...>") && name_of(line).is_some_and(asks)
 }
@@ -22,22 +22,24 @@ pub(super) fn is_asked(line: &[u8], fd: i32) -> bool {
 /// What this line tells of the file behind a descriptor, if it asks for that.
 pub(super) fn stat(line: &[u8], fd: i32, words: &Words) -> Option<FileStat> {
     let (name, arguments) = name_of(line)?;
-    let &(_, field) = CALLS.iter().find(|it| it.0 == name)?;
+    let &(_, field) = CALLS.iter().find(|call| call.0 == name)?;
     let (texts, outcome) = whole(name, arguments, words)?;
-    let asked = texts.first().and_then(|it| number(it)).and_then(|it| i32::try_from(it).ok());
+    let asked =
+        texts.first().and_then(|text| number(text)).and_then(|text| i32::try_from(text).ok());
     // With a path it is about something below the descriptor.
-    let path = texts.get(1).and_then(|it| string(it)).map(|it| it.0);
-    if asked != Some(fd) || outcome.ret != Some(0) || path.is_some_and(|it| !it.is_empty()) {
+    let path = texts.get(1).and_then(|text| string(text)).map(|text| text.0);
+    if asked != Some(fd) || outcome.ret != Some(0) || path.is_some_and(|path| !path.is_empty()) {
         return None;
     }
-    fields(texts.iter().find(|it| it.starts_with(b"{"))?, field, words)
+    fields(texts.iter().find(|text| text.starts_with(b"{"))?, field, words)
 }
 
 /// `{st_mode=S_IFREG|0644, st_size=12, ...}`; with `-v` device and inode are there, too.
 fn fields(text: &[u8], prefix: &[u8], words: &Words) -> Option<FileStat> {
     let all = elements(text);
     let field = |name: &[u8]| {
-        all.iter().find_map(|it| it.strip_prefix(prefix)?.strip_prefix(name)?.strip_prefix(b"="))
+        all.iter()
+            .find_map(|field| field.strip_prefix(prefix)?.strip_prefix(name)?.strip_prefix(b"="))
     };
     let mode = call::sum(field(b"mode")?, words)?;
     let dev = field(b"dev").and_then(device).unwrap_or(DevId(0));
@@ -53,7 +55,7 @@ fn fields(text: &[u8], prefix: &[u8], words: &Words) -> Option<FileStat> {
 fn device(text: &[u8]) -> Option<DevId> {
     let inside = text.strip_prefix(b"makedev")?;
     let [major, minor] = elements(inside).try_into().ok()?;
-    let part = |it: &[u8]| u32::try_from(number(it)?).ok();
+    let part = |byte: &[u8]| u32::try_from(number(byte)?).ok();
     let (major, minor) = (part(major)?, part(minor)?);
     (major < 1 << 12 && minor < 1 << 20).then(|| DevId::new(major, minor))
 }
@@ -65,7 +67,8 @@ mod tests {
     #[test]
     fn what_a_file_is_stands_in_the_answer() {
         let told = |line: &str| {
-            stat(line.as_bytes(), 3, &Words::new()).map(|it| (it.mode, it.dev, it.ino, it.size))
+            stat(line.as_bytes(), 3, &Words::new())
+                .map(|stat| (stat.mode, stat.dev, stat.ino, stat.size))
         };
         let file = Some((0o100_644, DevId(0), 0, 12));
         assert_eq!(

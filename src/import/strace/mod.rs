@@ -133,7 +133,8 @@ impl Strace {
 
     /// A line of a thread.
     fn of(&mut self, tid: i32, time: u64, rest: &[u8], out: &mut Out<'_>) -> bool {
-        if name_of(rest).is_some() && self.tasks.thread(tid).is_some_and(|it| it.is_ending) {
+        if name_of(rest).is_some() && self.tasks.thread(tid).is_some_and(|thread| thread.is_ending)
+        {
             self.end_incarnation(tid, time, out);
         }
         if self.tasks.thread(tid).is_none() && !self.appears(tid, time, rest, out) {
@@ -153,7 +154,7 @@ impl Strace {
             return self.resumed(tid, time, rest, out);
         }
         let cut = [&b"<unfinished ...>"[..], b"<detached ...>"].into_iter();
-        let cut = cut.filter_map(|it| rest.strip_suffix(it)).next();
+        let cut = cut.filter_map(|ending| rest.strip_suffix(ending)).next();
         let Some(begun) = cut else { return self.whole((tid, time), rest, None, out) };
         let Some((name, _)) = name_of(begun) else { return false };
         self.give_up(tid, out);
@@ -189,7 +190,8 @@ impl Strace {
     fn is_born(&mut self, parent: i32, tid: i32, time: u64, out: &mut Out<'_>) {
         let Some(thread) = self.tasks.thread(parent) else { return };
         let task = thread.task;
-        let pending = thread.pending.as_ref().map(|it| it.1.as_slice()).unwrap_or_default();
+        let pending =
+            thread.pending.as_ref().map(|pending| pending.1.as_slice()).unwrap_or_default();
         let (name, arguments) = name_of(pending).unwrap_or_default();
         let flags = clone_flags(name, arguments, &self.words).unwrap_or(0);
         self.born(task, tid, (time, flags), out);
@@ -218,7 +220,7 @@ impl Strace {
 
     /// A call of `tid` has ended that has made this child.
     fn made(&mut self, tid: i32, child: i32, (time, flags): (u64, u64), out: &mut Out<'_>) {
-        let Some(task) = self.tasks.thread(tid).map(|it| it.task) else { return };
+        let Some(task) = self.tasks.thread(tid).map(|thread| thread.task) else { return };
         match self.tasks.thread(child) {
             // It has made itself known meanwhile.
             Some(known) if known.maker == Some(tid) => known.maker = None,
@@ -232,7 +234,8 @@ impl Strace {
 
     fn born(&mut self, parent: Task, tid: i32, (time, flags): (u64, u64), out: &mut Out<'_>) {
         let child = self.tasks.born(parent, tid, flags);
-        let first = self.held.get(&tid).and_then(|it| it.first()).map_or(time, |it| it.0.min(time));
+        let first =
+            self.held.get(&tid).and_then(|held| held.first()).map_or(time, |held| held.0.min(time));
         out.say(first, parent, What::Born(child, flags));
         self.tell_held(tid, out);
     }
@@ -254,9 +257,13 @@ impl Strace {
         self.give_up(tid, out);
         if let Some(by) = rest.strip_prefix(b"+++ superseded by execve in pid ") {
             // That thread has this one's number from now on.
-            let other = value::number(by).and_then(|it| i32::try_from(it).ok()).unwrap_or(0);
-            let pending = self.tasks.end(other).and_then(|it| it.pending);
-            self.tasks.thread(tid).into_iter().for_each(|it| it.pending.clone_from(&pending));
+            let other =
+                value::number(by).and_then(|number| i32::try_from(number).ok()).unwrap_or(0);
+            let pending = self.tasks.end(other).and_then(|end| end.pending);
+            self.tasks
+                .thread(tid)
+                .into_iter()
+                .for_each(|thread| thread.pending.clone_from(&pending));
             return true;
         }
         let Some(thread) = self.tasks.end(tid) else { return true };
@@ -277,9 +284,11 @@ impl Strace {
 
     /// `<... read resumed>"x", 1) = 1`
     fn resumed(&mut self, tid: i32, time: u64, rest: &[u8], out: &mut Out<'_>) -> bool {
-        let Some(place) = rest.windows(8).position(|it| it == b"resumed>") else { return false };
+        let Some(place) = rest.windows(8).position(|window| window == b"resumed>") else {
+            return false;
+        };
         let behind = rest.get(place + 8..).unwrap_or_default();
-        let pending = self.tasks.thread(tid).and_then(|it| it.pending.take());
+        let pending = self.tasks.thread(tid).and_then(|thread| thread.pending.take());
         let Some((start, begun)) = pending else {
             out.notes.count("ends of calls whose begin is not there");
             return true;
@@ -299,7 +308,7 @@ impl Strace {
     ) -> bool {
         let Some((name, arguments)) = name_of(text) else { return false };
         let Some((texts, outcome)) = whole(name, arguments, &self.words) else { return false };
-        let Some(task) = self.tasks.thread(tid).map(|it| it.task) else { return false };
+        let Some(task) = self.tasks.thread(tid).map(|thread| thread.task) else { return false };
         if outcome.took.is_none() && outcome.ret.is_some() {
             out.notes.count("calls that do not say how long they took");
         }
@@ -317,7 +326,7 @@ impl Strace {
                 end
             }
         };
-        let child = outcome.ret.and_then(|it| i32::try_from(it).ok()).filter(|it| *it > 0);
+        let child = outcome.ret.and_then(|ret| i32::try_from(ret).ok()).filter(|ret| *ret > 0);
         if let (Some(flags), Some(child)) = (clone_flags(name, arguments, &self.words), child) {
             self.made(tid, child, (end, flags), out);
         }
@@ -371,30 +380,33 @@ impl Strace {
         let row = call.call();
         let process = self.tasks.process(task.pid);
         if matches!(row.class, Class::Open | Class::Dup | Class::Control | Class::Make(_)) {
-            process.fds.extend(i32::try_from(ret).ok().filter(|it| *it >= 0));
+            process.fds.extend(i32::try_from(ret).ok().filter(|number| *number >= 0));
         }
         let mut reads = parsed.reads;
         if row.class == Class::MakePair {
-            let made = reads.iter().find_map(|it| it.bytes.as_chunks::<4>().0.first_chunk::<2>());
-            process.fds.extend(made.into_iter().flatten().map(|it| i32::from_le_bytes(*it)));
+            let made =
+                reads.iter().find_map(|byte| byte.bytes.as_chunks::<4>().0.first_chunk::<2>());
+            process.fds.extend(made.into_iter().flatten().map(|made| i32::from_le_bytes(*made)));
         }
         if row.class == Class::Place && ret == 0 {
             // It is elsewhere than it was at the start.
             process.knows_directory = true;
         }
         if row.is_exec() && ret == 0 {
-            let path = reads.iter().find(|it| it.of == NameOf::Argument);
-            let name = path.map(|it| last(&it.bytes)).unwrap_or_default();
+            let path = reads.iter().find(|byte| byte.of == NameOf::Argument);
+            let name = path.map(|path| last(&path.bytes)).unwrap_or_default();
             out.say(time, task, What::Named(name.to_vec(), true));
         }
         if let Some(bytes) = outcome.link.filter(|_| row.class == Class::Open) {
             reads.push(Read::link(bytes, None));
         }
-        if row.arg(Role::Path).is_some() && !reads.iter().any(|it| it.of == NameOf::Argument) {
+        if row.arg(Role::Path).is_some() && !reads.iter().any(|byte| byte.of == NameOf::Argument) {
             out.notes.count("calls whose path is not printed");
         }
-        let opened =
-            reads.last().filter(|it| it.of == NameOf::Link).and_then(|_| i32::try_from(ret).ok());
+        let opened = reads
+            .last()
+            .filter(|byte| byte.of == NameOf::Link)
+            .and_then(|_| i32::try_from(ret).ok());
         let exit = Said { time, task, what: What::Exit(call, ret, reads) };
         match (opened, self.tasks.thread(task.tid.0)) {
             (Some(fd), Some(thread)) => thread.opened = Some((fd, exit)),
@@ -405,7 +417,7 @@ impl Strace {
     /// An open was over before this line of its thread, which may tell what was opened.
     fn tell_opened(&mut self, tid: i32, line: &[u8], out: &mut Out<'_>) {
         let Some(thread) = self.tasks.thread(tid) else { return };
-        let opened = thread.opened.take_if(|it| !about::is_asked(line, it.0));
+        let opened = thread.opened.take_if(|opened| !about::is_asked(line, opened.0));
         let Some((fd, mut exit)) = opened else { return };
         if let What::Exit(_, _, reads) = &mut exit.what
             && let Some(link) = reads.last_mut()
@@ -418,19 +430,19 @@ impl Strace {
 
 /// What the kernel calls a task after an exec: the last part of the path (`begin_new_exec()` in `fs/exec.c`).
 fn last(path: &[u8]) -> &[u8] {
-    let name = path.rsplit(|it| *it == b'/').next().unwrap_or(path);
+    let name = path.rsplit(|path| *path == b'/').next().unwrap_or(path);
     name.get(..COMM_BYTES).unwrap_or(name)
 }
 
 /// Name and arguments of `read(0, …`.
 fn name_of(text: &[u8]) -> Option<(&[u8], &[u8])> {
-    let end = text.iter().position(|it| !it.is_ascii_alphanumeric() && *it != b'_')?;
+    let end = text.iter().position(|text| !text.is_ascii_alphanumeric() && *text != b'_')?;
     let (name, rest) = text.split_at_checked(end)?;
-    rest.strip_prefix(b"(").filter(|_| !name.is_empty()).map(|it| (name, it))
+    rest.strip_prefix(b"(").filter(|_| !name.is_empty()).map(|rest| (name, rest))
 }
 
 fn makes_tasks(text: &[u8]) -> bool {
-    [&b"clone("[..], b"clone3(", b"fork(", b"vfork("].into_iter().any(|it| text.starts_with(it))
+    [&b"clone("[..], b"clone3(", b"fork(", b"vfork("].into_iter().any(|name| text.starts_with(name))
 }
 
 /// True if a line looks as if strace had printed it.
@@ -438,7 +450,8 @@ pub(super) fn is_line(line: &[u8]) -> bool {
     let rest = prefix(line).2;
     let is_call = name_of(rest).is_some_and(|(_, it)| {
         it.ends_with(b"<unfinished ...>")
-            || value::arguments(it).is_some_and(|it| it.1.trim_ascii_start().starts_with(b"="))
+            || value::arguments(it)
+                .is_some_and(|argument| argument.1.trim_ascii_start().starts_with(b"="))
     });
     is_call || rest.starts_with(b"<... ") || rest.starts_with(b"+++ ")
 }
@@ -446,20 +459,24 @@ pub(super) fn is_line(line: &[u8]) -> bool {
 /// What stands before a message of strace's own, which it prints in the middle of a line.
 fn without_message(line: &[u8]) -> Option<&[u8]> {
     let is_end = line.ends_with(b" attached") || line.ends_with(b" detached");
-    let place = line.windows(16).rposition(|it| it == b"strace: Process ").filter(|_| is_end)?;
+    let place =
+        line.windows(16).rposition(|window| window == b"strace: Process ").filter(|_| is_end)?;
     line.get(..place)
 }
 
 /// The number of the first thread, where lines do not tell it: many programs ask for it when they begin.
 fn first_thread(head: &[u8]) -> Option<i32> {
-    let unnamed = head.split(|it| *it == b'\n').filter(|it| prefix(it).0.is_none());
-    let mut asked = unnamed.filter_map(|it| {
-        let (name, _) = name_of(prefix(it).2)?;
-        let answer = it.windows(3).rposition(|it| it == b" = ").and_then(|at| it.get(at + 3..))?;
+    let unnamed = head.split(|head| *head == b'\n').filter(|part| prefix(part).0.is_none());
+    let mut asked = unnamed.filter_map(|unnamed| {
+        let (name, _) = name_of(prefix(unnamed).2)?;
+        let answer = unnamed
+            .windows(3)
+            .rposition(|window| window == b" = ")
+            .and_then(|at| unnamed.get(at + 3..))?;
         let tells = matches!(name, b"set_tid_address" | b"gettid");
         value::number(answer).filter(|_| tells)
     });
-    asked.next().and_then(|it| i32::try_from(it).ok())
+    asked.next().and_then(|asked| i32::try_from(asked).ok())
 }
 
 #[cfg(test)]

@@ -36,7 +36,7 @@ pub(super) fn prefix(line: &[u8]) -> (Option<i32>, Option<Stamp>, &[u8]) {
     // `-r` beside another time.
     let rest = match rest.strip_prefix(b"(+") {
         Some(behind) => {
-            let end = behind.iter().position(|it| *it == b')').map_or(0, |it| it + 1);
+            let end = behind.iter().position(|byte| *byte == b')').map_or(0, |at| at + 1);
             behind.get(end..).unwrap_or_default().trim_ascii_start()
         }
         None => rest,
@@ -47,7 +47,7 @@ pub(super) fn prefix(line: &[u8]) -> (Option<i32>, Option<Stamp>, &[u8]) {
 /// `[pid  3872] `
 fn bracketed(line: &[u8]) -> Option<(i32, &[u8])> {
     let rest = line.strip_prefix(b"[pid")?.trim_ascii_start();
-    let end = rest.iter().position(|it| *it == b']')?;
+    let end = rest.iter().position(|rest| *rest == b']')?;
     let tid = i32::try_from(number(rest.get(..end)?)?).ok()?;
     Some((tid, rest.get(end + 1..)?.trim_ascii_start()))
 }
@@ -56,26 +56,26 @@ fn bracketed(line: &[u8]) -> Option<(i32, &[u8])> {
 fn plain(line: &[u8]) -> Option<(i32, &[u8])> {
     let (word, rest) = word(line)?;
     let is_number = word.iter().all(u8::is_ascii_digit);
-    let tid = number(word).filter(|it| is_number && (1..=TID_MAX).contains(it))?;
+    let tid = number(word).filter(|number| is_number && (1..=TID_MAX).contains(number))?;
     Some((i32::try_from(tid).ok()?, rest))
 }
 
 /// What stands before the next space, and behind it.
 fn word(line: &[u8]) -> Option<(&[u8], &[u8])> {
-    let end = line.iter().position(|it| *it == b' ')?;
+    let end = line.iter().position(|line| *line == b' ')?;
     Some((line.get(..end)?, line.get(end..)?.trim_ascii_start()))
 }
 
 fn stamp(line: &[u8]) -> Option<(Stamp, &[u8])> {
     let (word, rest) = word(line)?;
     let word = word.strip_prefix(b"+").unwrap_or(word);
-    if !word.iter().all(|it| it.is_ascii_digit() || b".:".contains(it)) {
+    if !word.iter().all(|word| word.is_ascii_digit() || b".:".contains(word)) {
         return None;
     }
-    let mut parts = word.split(|it| *it == b':');
+    let mut parts = word.split(|word| *word == b':');
     let stamp = match (parts.next(), parts.next(), parts.next(), parts.next()) {
         (Some(hours), Some(minutes), Some(rest), None) => {
-            let whole = |it: &[u8]| seconds(it).filter(|_| !it.contains(&b'.'));
+            let whole = |byte: &[u8]| seconds(byte).filter(|_| !byte.contains(&b'.'));
             let minutes = whole(hours)?.checked_mul(60)?.checked_add(whole(minutes)?)?;
             Stamp::OfDay(minutes.checked_mul(60)?.checked_add(seconds(rest)?)?)
         }

@@ -55,8 +55,9 @@ impl Tasks {
 
     /// Threads that are inside a call that is printed like this.
     pub(super) fn inside(&self, is_wanted: impl Fn(&[u8]) -> bool) -> Vec<i32> {
-        let is_inside = |it: &&Thread| it.pending.as_ref().is_some_and(|it| is_wanted(&it.1));
-        self.threads.values().filter(is_inside).map(|it| it.task.tid.0).collect()
+        let is_inside =
+            |thread: &&Thread| thread.pending.as_ref().is_some_and(|pending| is_wanted(&pending.1));
+        self.threads.values().filter(is_inside).map(|value| value.task.tid.0).collect()
     }
 
     /// A thread whose birth is not in the log: a process of its own.
@@ -95,9 +96,9 @@ impl Tasks {
 
     /// The threads of the process of this number, or only that thread if it leads none.
     pub(super) fn incarnation(&self, tid: i32) -> Vec<i32> {
-        let is_meant = |it: &&Thread| it.task.tid.0 == tid || it.task.pid.0 == tid;
+        let is_meant = |thread: &&Thread| thread.task.tid.0 == tid || thread.task.pid.0 == tid;
         let mut tids: Vec<i32> =
-            self.threads.values().filter(is_meant).map(|it| it.task.tid.0).collect();
+            self.threads.values().filter(is_meant).map(|value| value.task.tid.0).collect();
         tids.sort_unstable();
         tids
     }

@@ -24,7 +24,7 @@ const EVENTS: &str = "
 #[test]
 fn definitions_say_who_and_where() {
     let wanted = |line: &str| {
-        !["ATTRIBUTE", "STRING", "REGION", "METRIC"].iter().any(|it| line.starts_with(it))
+        !["ATTRIBUTE", "STRING", "REGION", "METRIC"].iter().any(|word| line.starts_with(word))
     };
     check_with(
         OtfOptions::default(),
@@ -92,7 +92,7 @@ fn an_archive_of_nothing_can_be_read() {
         OtfOptions::default(),
         "",
         &["-G"],
-        |it| it.starts_with("LOCATION"),
+        |line| line.starts_with("LOCATION"),
         expect![[r#"
             LOCATION_GROUP 0 Name: "iotrace-perf" <41>, Type: PROCESS, Parent: "node::host" <1>, Creator: UNDEFINED
             LOCATION 0 Name: "nothing recorded" <42>, Type: CPU_THREAD, # Events: 0, Group: "iotrace-perf" <0>

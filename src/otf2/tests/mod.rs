@@ -34,7 +34,7 @@ fn check_with(
     };
     balance::check(&printed(&program, &made, &["-G"]), &printed(&program, &made, &[]));
     let text = printed(&program, &made, arguments);
-    let lines: Vec<&str> = text.lines().filter(|it| wanted(it)).collect();
+    let lines: Vec<&str> = text.lines().filter(|line| wanted(line)).collect();
     expected.assert_eq(&(lines.join("\n") + "\n"));
 }
 

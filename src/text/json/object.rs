@@ -48,7 +48,7 @@ impl<'a> Object<'a> {
 
     /// In which mounts a path is one, if they are not the tracer's.
     pub(super) fn mounts(&mut self, key: &str, path: Option<&FilePath>) {
-        let mounts = path.map_or(Mounts::OWN, |it| it.mounts);
+        let mounts = path.map_or(Mounts::OWN, |path| path.mounts);
         if mounts != Mounts::OWN {
             let known = Some(u64::from(mounts.0)).filter(|_| mounts != Mounts::UNKNOWN);
             self.unsigned(key, known);

@@ -25,7 +25,7 @@ fn written(told: impl FnOnce(&mut JsonLines<Vec<u8>>)) -> String {
 fn check(told: impl FnOnce(&mut JsonLines<Vec<u8>>), expected: Expect) -> Vec<Value> {
     let text = written(told);
     expected.assert_eq(&text);
-    text.lines().map(|it| serde_json::from_str(it).expect(it)).collect()
+    text.lines().map(|line| serde_json::from_str(line).expect(line)).collect()
 }
 
 #[track_caller]
@@ -207,7 +207,7 @@ fn block_requests() {
             {"kind":"block","disk":"loop0","dev":"7:0","op":"write","sector":2048,"bytes":4096,"queued_ns":300000,"inserted_ns":301000,"issued_ns":303000,"completed_ns":383000,"pid":12,"comm":null,"error":null,"tid":13,"rwbs":"WS","merges":2,"requeues":1,"ending":"completed","flush":"none","diskstats":"write","bytes_done":4096,"bio_queued_ns":null,"request":0,"preflush":false,"serves":null,"serves_waiting":null,"pieces":[{"behind":"file","link":"exact","program":"exact","sector":2048,"bytes":4096,"bio_queued_ns":290000,"pid":12,"tid":12,"path":"/mnt/a file;\u001b\\xff","path_bytes":"2f6d6e742f612066696c653b1bff","path_source":"fd-link","fs_dev":"259:1","ino":12,"offset":4096,"levels":[{"dev":"259:1","disk":null,"sector":0}],"above":[],"writers":[]},{"behind":"file","link":"inferred","program":"inferred","sector":2056,"bytes":4096,"bio_queued_ns":290000,"pid":9,"tid":9,"path":null,"path_source":null,"fs_dev":"259:1","ino":12,"offset":null,"levels":[{"dev":"259:1","disk":null,"sector":8}],"above":[],"writers":[{"pid":12,"comm":"dd\\xfe","comm_bytes":"6464fe"},{"pid":13,"comm":"dd\\xfe","comm_bytes":"6464fe"}]},{"behind":"journal","link":"exact","program":null,"sector":2064,"bytes":4096,"bio_queued_ns":290000,"pid":9,"tid":9,"levels":[{"dev":"259:1","disk":null,"sector":16}],"above":[{"dev":"7:0","disk":"loop0","sector":8,"behind":"file","path":"/mnt/a file;\u001b\\xff","path_bytes":"2f6d6e742f612066696c653b1bff","path_source":"fd-link","fs_dev":"259:1","ino":12,"offset":4096}],"writers":[]},{"behind":"file","link":"inferred","program":"exact","sector":2072,"bytes":4096,"bio_queued_ns":290000,"pid":12,"tid":12,"path":null,"path_source":null,"device":"8:0","offset":1060864,"levels":[{"dev":"259:1","disk":null,"sector":24}],"above":[],"writers":[]}]}
         "#]],
     );
-    let sectors: Vec<u64> = lines.iter().filter_map(|it| it.get("sector")?.as_u64()).collect();
+    let sectors: Vec<u64> = lines.iter().filter_map(|line| line.get("sector")?.as_u64()).collect();
     assert_eq!(sectors, [2048, 2048, 2048, 2048, 2048, u64::MAX, u64::MAX - 1, 2048]);
 }
 
@@ -264,12 +264,13 @@ fn every_key_is_documented() {
     }
     assert_eq!(keys.len(), 5);
     for (kind, written) in keys {
-        let section =
-            document.split("\n## ").find(|it| it.starts_with(&format!("`\"kind\":\"{kind}\"`")));
+        let section = document
+            .split("\n## ")
+            .find(|part| part.starts_with(&format!("`\"kind\":\"{kind}\"`")));
         let documented: BTreeSet<String> = section
             .expect(&kind)
             .lines()
-            .filter_map(|it| it.strip_prefix("| `")?.split_once('`'))
+            .filter_map(|line| line.strip_prefix("| `")?.split_once('`'))
             .map(|(key, _)| key.to_owned())
             .collect();
         assert_eq!(documented, written);
@@ -280,9 +281,9 @@ fn every_key_is_documented() {
 fn collect_keys(value: &Value, keys: &mut BTreeSet<String>) {
     if let Some(object) = value.as_object() {
         keys.extend(object.keys().cloned());
-        object.values().for_each(|it| collect_keys(it, keys));
+        object.values().for_each(|value| collect_keys(value, keys));
     }
-    value.as_array().into_iter().flatten().for_each(|it| collect_keys(it, keys));
+    value.as_array().into_iter().flatten().for_each(|array| collect_keys(array, keys));
 }
 
 /// The bytes that the two keys stand for.
@@ -291,8 +292,8 @@ fn bytes_of(line: &Value, key: &str) -> Vec<u8> {
         None => line[key].as_str().expect("text").as_bytes().to_vec(),
         Some(hex) => {
             let digits = hex.as_str().expect("hexadecimal digits").as_bytes();
-            let pairs = digits.chunks(2).map(|it| std::str::from_utf8(it).expect("ASCII"));
-            pairs.map(|it| u8::from_str_radix(it, 16).expect("two digits")).collect()
+            let pairs = digits.chunks(2).map(|chunk| std::str::from_utf8(chunk).expect("ASCII"));
+            pairs.map(|pair| u8::from_str_radix(pair, 16).expect("two digits")).collect()
         }
     }
 }
@@ -313,8 +314,8 @@ proptest! {
             testing::tell_calls(sink, &[read]);
             testing::tell_request(sink, &request, (Some(&testing::thread(&comm)), &[]));
         });
-        prop_assert!(!text.contains(|it: char| it.is_control() && it != '\n'));
-        let lines: Vec<Value> = text.lines().map(|it| serde_json::from_str(it).expect(it)).collect();
+        prop_assert!(!text.contains(|letter: char| letter.is_control() && letter != '\n'));
+        let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
         prop_assert_eq!(lines.len(), 2);
         let (call, block) = (&lines[0], &lines[1]);
         prop_assert_eq!(bytes_of(call, "path"), path);

@@ -47,7 +47,7 @@ fn argument(
         Role::Fd2 if operation.call.call().class == Class::Dup => digits::signed(line, fd.0.into()),
         Role::Fd2 => {
             let file = operation.target.as_ref().map(|(_, file)| file);
-            descriptor(line, fd, file.and_then(|it| it.path.as_ref()));
+            descriptor(line, fd, file.and_then(|file| file.path.as_ref()));
         }
         Role::DirFd | Role::DirFd2 if fd == Fd::AT_FDCWD => line.extend_from_slice(b"AT_FDCWD"),
         Role::DirFd | Role::DirFd2 => digits::signed(line, fd.0.into()),

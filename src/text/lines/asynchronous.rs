@@ -22,7 +22,7 @@ pub(super) fn write(line: &mut Vec<u8>, operation: &AsyncOperation, unfinished: 
     if operation.results > 1 {
         line.extend_from_slice(format!(" in {} results", operation.results).as_bytes());
     }
-    if let Some(time) = operation.end.and_then(|it| it.since(operation.start)) {
+    if let Some(time) = operation.end.and_then(|end| end.since(operation.start)) {
         line.extend_from_slice(b" <");
         digits::seconds_us(line, time.0);
         line.push(b'>');
@@ -38,7 +38,7 @@ fn arguments(line: &mut Vec<u8>, operation: &AsyncOperation) {
         descriptor(line, fd, file.path.as_ref());
     } else if operation.fixed_file {
         line.extend_from_slice(b"registered file");
-        if let Some(path) = operation.file.as_ref().and_then(|it| it.path.as_ref()) {
+        if let Some(path) = operation.file.as_ref().and_then(|file| file.path.as_ref()) {
             name(line, b'<', path, b'>');
         }
     }

@@ -66,7 +66,7 @@ pub(super) fn write_pieces(
         device(line, disks, level.dev);
         line.extend_from_slice(format!(" {}", level.sector).as_bytes());
     }
-    if pieces.iter().all(|it| matches!(it.behind, Behind::Nothing)) {
+    if pieces.iter().all(|piece| matches!(piece.behind, Behind::Nothing)) {
         return;
     }
     line.extend_from_slice(b" [");
@@ -110,7 +110,7 @@ fn write_behind(line: &mut Vec<u8>, behind: &Behind) {
     let Behind::File { key, offset, file, link } = behind else {
         return line.extend_from_slice(behind.as_str().as_bytes());
     };
-    match file.as_ref().and_then(|it| it.path.as_ref()) {
+    match file.as_ref().and_then(|file| file.path.as_ref()) {
         Some(path) => {
             escape::shown(line, &path.bytes, b" ;]");
             if path.source.is_doubtful() {

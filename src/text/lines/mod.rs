@@ -175,8 +175,12 @@ impl<W: io::Write> Lines<W> {
         let disk = self.disks.get(&request.dev).map(Vec::as_slice);
         block::write(&mut self.line, self.start, disk, request);
         self.line.push(b' ');
-        let name = thread.map(|it| escaped(&it.comm, b"["));
-        task(&mut self.line, name.as_deref(), request.submitter.map(|it| (it.pid, it.tid)));
+        let name = thread.map(|thread| escaped(&thread.comm, b"["));
+        task(
+            &mut self.line,
+            name.as_deref(),
+            request.submitter.map(|submitter| (submitter.pid, submitter.tid)),
+        );
         block::write_pieces(&mut self.line, &self.disks, pieces);
         self.line.push(b'\n');
         self.out.write_all(&self.line)

@@ -65,7 +65,7 @@ fn result(line: &mut Vec<u8>, open_flags: &OpenFlags, operation: &SyscallOperati
 }
 
 fn duration(line: &mut Vec<u8>, operation: &SyscallOperation) {
-    if let Some(time) = operation.end.and_then(|it| it.since(operation.start)) {
+    if let Some(time) = operation.end.and_then(|end| end.since(operation.start)) {
         line.extend_from_slice(b" <");
         digits::seconds_us(line, time.0);
         line.push(b'>');
@@ -75,7 +75,7 @@ fn duration(line: &mut Vec<u8>, operation: &SyscallOperation) {
 /// The command of a `fcntl`.
 fn command(operation: &SyscallOperation) -> Option<u32> {
     let index = operation.call.call().arg(Role::Command)?;
-    operation.args.get(index).map(|it| register::unsigned_int(*it))
+    operation.args.get(index).map(|arg| register::unsigned_int(*arg))
 }
 
 fn in_brackets(line: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
