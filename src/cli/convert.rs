@@ -9,35 +9,26 @@ use std::process::ExitCode;
 
 use indicatif::{ProgressBar, ProgressBarIter, ProgressFinish, ProgressStyle};
 
+use super::archive_staging::Unfinished;
 use super::args::ConvertArgs;
+use super::converted::{Converted, LogPaths};
 use super::error::CliError;
-use super::exit_lines;
+use super::message::say;
 use super::output::{OpenOutput, Output, substitute};
-use super::say;
 use super::signals::Signals;
-use super::unfinished::Unfinished;
+use super::summary_lines;
 use crate::analysis::totals::{Totals, WithTotals};
 use crate::capture::ahead::Ahead;
 use crate::capture::fact::Text;
 use crate::capture::header::Header;
 use crate::capture::later::{self, Later};
 use crate::operation::{Sink, Step};
-use crate::otf2::{EndFacts, OtfError, OtfOptions, OtfSink, OtfSummary};
+use crate::otf2::{EndFacts, OtfError, OtfOptions, OtfSink};
 use crate::pipeline::{self, PipelineError, Summary};
 use crate::sys::output_dir::Users;
 use crate::sys::patience::Patience;
 use crate::sys::{limits, regular, spawn};
 use crate::units::KernelTime;
-
-/// What came of a log.
-#[derive(Debug)]
-pub(super) struct Converted {
-    pub(super) summary: Summary,
-    pub(super) totals: Totals,
-    pub(super) archive: Option<OtfSummary>,
-    /// What a filter by users has left out because it is not known whose it is.
-    pub(super) unknown_users: u64,
-}
 
 pub(super) fn run(args: &ConvertArgs) -> Result<ExitCode, CliError> {
     let output = match &args.output {
@@ -53,19 +44,8 @@ pub(super) fn run(args: &ConvertArgs) -> Result<ExitCode, CliError> {
         say("interrupted: no archive was made");
         spawn::die_by(signal);
     }
-    exit_lines::print(log, Some(&output.output), &converted?);
+    summary_lines::print(log, Some(&output.output), &converted?);
     Ok(ExitCode::SUCCESS)
-}
-
-/// The paths of a log.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct LogPaths<'a> {
-    /// By which it is opened: for one that was just written the descriptor's.
-    pub(super) path: &'a Path,
-    /// For people.
-    pub(super) shown: &'a Path,
-    /// Not true if the disk has not taken it.
-    pub(super) is_kept: bool,
 }
 
 /// Works through the log; with an output, into an archive. `go_on` is asked now and then.
@@ -158,7 +138,7 @@ fn write_archive(
         let _as = unfinished.enter().map_err(failed)?;
         let sink = OtfSink::create(&unfinished.path(), &output.output.name, &header, options)
             .map_err(|error| archive_error(log, output, &error))?;
-        fill_archive(log, (items, header), sink, output, go_on)?
+        fill_archive(log, items, header, sink, output, go_on)?
     };
     unfinished.finish().map_err(failed)?;
     Ok(converted)
@@ -171,7 +151,8 @@ fn archive_error(log: &Path, output: &OpenOutput, error: &dyn Error) -> CliError
 /// Works through the log into an archive that was begun.
 fn fill_archive(
     log: &Path,
-    (items, header): (Items, Header),
+    items: Items,
+    header: Header,
     sink: OtfSink,
     output: &OpenOutput,
     go_on: &mut dyn FnMut() -> bool,

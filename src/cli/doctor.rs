@@ -6,9 +6,11 @@ use std::process::ExitCode;
 use serde_json::json;
 
 use super::args::DoctorArgs;
+use super::check::Check;
 use super::error::CliError;
-use super::exit_lines::size;
-use super::{ladder, self_test};
+use super::message::say;
+use super::summary_lines::size;
+use super::{doctor_names, self_test};
 use crate::event::block_shape::BLOCK_POINTS;
 use crate::event::syscall_table::CallId;
 use crate::operation::disk;
@@ -22,40 +24,15 @@ use crate::tracer::cache;
 use crate::tracer::choice::hindrance;
 use crate::units::Tid;
 
-/// One thing that was tried.
-#[derive(Debug)]
-pub(super) struct Check {
-    name: &'static str,
-    ok: bool,
-    /// What was found.
-    found: String,
-    /// What would help, if it is not as it should be.
-    fix: Option<String>,
-}
-
-impl Check {
-    pub(super) fn ok(name: &'static str, found: impl Into<String>) -> Self {
-        Self { name, ok: true, found: found.into(), fix: None }
-    }
-
-    pub(super) fn bad(
-        name: &'static str,
-        found: impl Into<String>,
-        fix: impl Into<String>,
-    ) -> Self {
-        Self { name, ok: false, found: found.into(), fix: Some(fix.into()) }
-    }
-}
-
 /// The exit status says whether a recording is possible.
 pub(super) fn run(args: &DoctorArgs) -> Result<ExitCode, CliError> {
     if args.cache {
         let (path, count) = cache::keep().map_err(CliError::Tracer)?;
-        super::say(&format!("{count} tracepoints are kept for all users in {}", path.display()));
+        say(&format!("{count} tracepoints are kept for all users in {}", path.display()));
     }
     let mut checks =
         vec![kernel(), root(), tracefs(), tracepoints(), source(), perf(), own_events()];
-    checks.extend(ladder::checks());
+    checks.extend(doctor_names::checks());
     checks.extend([open_files(), disks(), self_test::check()]);
     let text = if args.json { as_json(&checks) } else { as_text(&checks) };
     io::stdout().lock().write_all(text.as_bytes()).map_err(CliError::output)?;

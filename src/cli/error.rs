@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
-use super::FAILURE;
+use super::exit_code::FAILURE;
 use crate::pipeline::PipelineError;
 use crate::tracer::error::TracerError;
 

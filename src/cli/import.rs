@@ -4,9 +4,10 @@ use std::io::{BufRead, BufReader, stdin};
 use std::path::Path;
 use std::process::ExitCode;
 
+use super::analyse;
 use super::args::{FromArg, ImportArgs};
 use super::error::CliError;
-use super::{analyse, say};
+use super::message::say;
 use crate::import::{Format, ImportError, Notes, import};
 use crate::sys::output_dir::NewFile;
 use crate::sys::regular;

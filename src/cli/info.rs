@@ -6,9 +6,10 @@ use std::process::ExitCode;
 use serde_json::{Map, Value, json};
 
 use super::args::InfoArgs;
-use super::convert::{Converted, Opened, open, read_log};
+use super::convert::{Opened, open, read_log};
+use super::converted::Converted;
 use super::error::CliError;
-use super::exit_lines::{self, source};
+use super::summary_lines::{self, source};
 use crate::analysis::audit::{self, ProcessAudit};
 use crate::analysis::totals::CallTotals;
 use crate::capture::fact::Ending;
@@ -319,7 +320,7 @@ fn as_text(info: &Converted, bytes: u64) -> String {
         format!("books     {}", summary.ledger),
     ];
     lines.extend(summary.disks().iter().filter_map(described));
-    lines.extend(exit_lines::lines(bytes, info));
+    lines.extend(summary_lines::lines(bytes, info));
     for (id, it) in info.totals.calls() {
         lines.push(format!(
             "{:>18} {:>12} calls {:>8} errors {:>16} bytes {:>16} ns",

@@ -13,22 +13,17 @@ use std::process::{Command, ExitCode, Stdio};
 use clap::Parser;
 
 use super::analyse::private_log;
-use super::args::{Args, CaptureArgs, Verb};
+use super::args::CaptureArgs;
+use super::check::Check;
+use super::command_line::{Args, SELF_TEST, SELF_TEST_WORK, Verb};
 use super::convert::{Opened, open};
-use super::doctor::Check;
 use super::error::CliError;
-use super::record;
+use super::recording;
 use crate::operation::block::BlockStep;
 use crate::operation::model::SyscallOperation;
 use crate::operation::{Sink, Step};
 use crate::pipeline::{self, Summary};
 use crate::units::KernelTime;
-
-/// How the program is called: this one, once more.
-pub(super) const WORK_VERB: &str = "self-test-work";
-
-/// How `doctor` calls itself to record it.
-pub(super) const VERB: &str = "self-test";
 
 /// What it is called among what `doctor` tries.
 const NAME: &str = "self-test";
@@ -100,7 +95,7 @@ pub(super) fn check() -> Check {
     if !nix::unistd::geteuid().is_root() {
         return Check::bad(NAME, "not tried without root", "sudo iotrace-perf doctor");
     }
-    let output = Command::new("/proc/self/exe").arg(VERB).stderr(Stdio::inherit()).output();
+    let output = Command::new("/proc/self/exe").arg(SELF_TEST).stderr(Stdio::inherit()).output();
     let found = output.map_err(|error| error.to_string()).and_then(|output| {
         let found = String::from_utf8_lossy(&output.stdout).into_owned();
         if found.is_empty() {
@@ -133,7 +128,7 @@ fn try_recording() -> Result<(Told, Summary), String> {
     let file = place.join(format!("iotrace-self-test-{}", std::process::id()));
     let (log, log_place) = private_log().map_err(|error| error.to_string())?;
     let args = capture_args(&file)?;
-    let recorded = record::capture(&args, |_| Ok(log_place), |_| log.try_clone());
+    let recorded = recording::capture(&args, |_| Ok(log_place), |_| log.try_clone());
     let mut recorded = recorded.map_err(|error| error.to_string())?;
     let fold = |log: &Path, go_on: &mut dyn FnMut() -> bool| {
         let Opened { items, header, .. } = open(log, true)?;
@@ -152,7 +147,8 @@ fn try_recording() -> Result<(Told, Summary), String> {
 
 /// A recording as anybody would make it.
 fn capture_args(file: &Path) -> Result<CaptureArgs, String> {
-    let words = ["iotrace-perf", "record", "--", "/proc/self/exe", WORK_VERB].map(OsString::from);
+    let words =
+        ["iotrace-perf", "record", "--", "/proc/self/exe", SELF_TEST_WORK].map(OsString::from);
     let words = words.into_iter().chain([file.as_os_str().to_owned()]);
     match Args::try_parse_from(words).map(|args| args.verb) {
         Ok(Some(Verb::Record(record))) => Ok(record.capture),

@@ -6,10 +6,11 @@ use std::process::ExitCode;
 
 use super::analyse;
 use super::args::{StacksArg, StacksArgs, WeightArg};
-use super::convert::Converted;
+use super::converted::Converted;
 use super::error::CliError;
-use super::pick::Wish;
-use super::{exit_lines, say};
+use super::filter_args::FilterSpec;
+use super::message::say;
+use super::summary_lines;
 use crate::analysis::stacks::{IoStacks, StacksOf};
 use crate::report::stacks::{Shape, Stacks, Weight};
 use crate::sys::output_dir::NewFile;
@@ -28,13 +29,13 @@ pub(super) fn run(mut args: StacksArgs) -> Result<ExitCode, CliError> {
     let which = StacksOf { calls: args.calls, by_process: args.per_process };
     let analyse = &args.analyse;
     // What cannot be is said before anything is recorded.
-    let wish = Wish::of(&analyse.filter)?.on(analyse);
+    let wish = FilterSpec::of(&analyse.filter)?.on(analyse);
     let has_program = !analyse.capture.command.is_empty();
     let to = analyse::output(analyse.print.to.as_deref(), has_program)?;
     let svg = args.svg.as_deref().map(Picture::new).transpose()?;
     let tell = |(fold, converted): (IoStacks, Converted)| {
         let stacks = Stacks::new(&fold, &converted.summary, shape);
-        let mut notes = exit_lines::notes(&converted);
+        let mut notes = summary_lines::notes(&converted);
         let (svg, nothing) = svg.map_or((None, None), |svg| {
             if stacks.is_nothing() { (None, Some(NOTHING)) } else { (Some(svg), None) }
         });

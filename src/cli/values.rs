@@ -1,10 +1,13 @@
 //! Values of options: sizes, times, CPUs.
 
+use std::fmt;
 use std::time::Duration;
 
-use super::replay_args::{ContentArg, InitContentArg, SpeedArg};
 use crate::sys::limits::parse_cpu_list;
 use crate::sys::perf::Unwind;
+
+/// Default number of accesses that are kept of a watched file.
+pub(super) const WATCHED_MAX: usize = 10_000;
 
 /// A list of CPUs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -111,6 +114,53 @@ pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
         .parse()
         .map_err(|_| "a number with ms, s, m or h is needed, such as 10s".to_owned())?;
     Duration::try_from_secs_f64(number * seconds).map_err(|error| error.to_string())
+}
+
+/// Speed of a replay.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum SpeedArg {
+    /// Factor above 0, relative to the capture.
+    Times(f64),
+    /// No pauses.
+    Max,
+}
+
+/// Generated content of files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ContentArg {
+    /// Holes.
+    Sparse,
+    /// Zeros.
+    Zero,
+    /// Incompressible bytes made from this seed.
+    Random(u64),
+    /// Bytes of which this percentage is zeros.
+    Compressible(u8),
+}
+
+impl ContentArg {
+    /// Default content.
+    pub(super) const RANDOM: Self = Self::Random(0);
+}
+
+/// Content of the files that exist before the first operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum InitContentArg {
+    /// Content of the captured files.
+    Original,
+    /// Generated content.
+    MadeUp(ContentArg),
+}
+
+impl fmt::Display for ContentArg {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sparse => f.write_str("sparse"),
+            Self::Zero => f.write_str("zero"),
+            Self::Random(seed) => write!(f, "random:{seed}"),
+            Self::Compressible(percent) => write!(f, "compress:{percent}"),
+        }
+    }
 }
 
 #[cfg(test)]

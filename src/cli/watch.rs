@@ -6,10 +6,10 @@ use super::analyse::{output, private_log};
 use super::args::WatchArgs;
 use super::control::{Control, say_doubts};
 use super::error::CliError;
-use super::record;
+use super::recording;
 
 pub(super) fn run(mut args: WatchArgs) -> Result<ExitCode, CliError> {
-    record::refuse_stacks(&args.capture)?;
+    recording::refuse_stacks(&args.capture)?;
     let has_program = !args.capture.command.is_empty();
     // Whoever it is.
     args.capture.all_cpus |= !has_program && args.capture.pid.is_empty();
@@ -24,7 +24,7 @@ pub(super) fn run(mut args: WatchArgs) -> Result<ExitCode, CliError> {
         controlled = Some(control.start(path, Some(log.try_clone()?))?);
         log.try_clone()
     };
-    let mut recorded = record::capture(&args.capture, |_| Ok(place), start);
+    let mut recorded = recording::capture(&args.capture, |_| Ok(place), start);
     ended.set();
     if let (Ok(recorded), Some(it)) = (&mut recorded, &controlled) {
         it.wait_with(recorded, &ended);

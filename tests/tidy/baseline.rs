@@ -33,7 +33,6 @@ pub(crate) const LONG_CLOSURES_OF_IT: Baseline = &[
 
 pub(crate) const TUPLE_PARAMETERS: Baseline = &[
     ("src/analysis", 8),
-    ("src/cli", 4),
     ("src/event", 2),
     ("src/import", 11),
     ("src/operation", 22),
@@ -51,7 +50,6 @@ pub(crate) const BARE_TIMES: Baseline = &[("src/replay", 86), ("src/replayer", 2
 
 pub(crate) const IMPORTS_FROM_PARENT: Baseline = &[
     ("src/analysis", 4),
-    ("src/cli", 26),
     ("src/event", 11),
     ("src/import", 12),
     ("src/operation", 39),
@@ -67,7 +65,7 @@ pub(crate) const IMPORTS_FROM_PARENT: Baseline = &[
 pub(crate) const CIRCLES: Baseline = &[
     ("src/analysis", 2),
     ("src/block", 6),
-    ("src/cli", 36),
+    ("src/cli", 23),
     ("src/event", 5),
     ("src/import", 9),
     ("src/operation", 32),
@@ -91,7 +89,7 @@ pub(crate) const BANNED_WORDS: Baseline = &[
     ("src/anomaly", 7),
     ("src/block", 28),
     ("src/capture", 15),
-    ("src/cli", 81),
+    ("src/cli", 74),
     ("src/event", 18),
     ("src/import", 35),
     ("src/operation", 121),
@@ -116,7 +114,7 @@ pub(crate) const DOC_COMMENTS: Baseline = &[
     ("src/anomaly", 8),
     ("src/block", 36),
     ("src/capture", 71),
-    ("src/cli", 138),
+    ("src/cli", 127),
     ("src/event", 104),
     ("src/import", 71),
     ("src/operation", 205),

@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::Questions;
 use super::protocol::{Answer, Asked, GREETING, LINE_MAX, Verb, head};
-use super::target::{self, Target};
+use super::questions::Questions;
+use super::watched_file::{self, Target};
 use crate::sys::socket::Socket;
 use crate::sys::{clock, spawn, thread};
 use crate::units::KernelTime;
@@ -207,7 +207,7 @@ fn waits(error: &io::Error) -> bool {
 fn answer(line: &[u8], questions: &Questions) -> Answer {
     let asked = Asked::parse(line)?;
     let found = match (asked.verb, &asked.file) {
-        (Verb::Add, Some(file)) => Some(target::look(file)?),
+        (Verb::Add, Some(file)) => Some(watched_file::look(file)?),
         _ => None,
     };
     let target = asked.file.clone().map(|word| Target { word, found });

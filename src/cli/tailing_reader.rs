@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::sys::{files, thread};
+use crate::sys::{files, spawn, thread};
 
 /// How long nothing may be new before we look again.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -17,12 +17,19 @@ const GIVEN_BACK: u64 = 16 << 20;
 
 /// Says when a log is complete.
 #[derive(Clone, Default)]
-pub(super) struct Ended {
+pub(super) struct LogCompletion {
     is_complete: Arc<AtomicBool>,
     is_unwanted: Arc<AtomicBool>,
 }
 
-impl Ended {
+impl LogCompletion {
+    /// Ends the recording as Ctrl-C does, unless it has ended: its output has no reader any more.
+    pub(super) fn stop_recording(&self) {
+        if !self.is_set() {
+            let _ = spawn::send_signal(std::process::id().cast_signed(), libc::SIGINT);
+        }
+    }
+
     /// Nothing is written any more.
     pub(super) fn set(&self) {
         // ORDERING: Release: who sees it, and then the end of the file, has seen all of the log.
@@ -43,18 +50,18 @@ impl Ended {
 }
 
 /// A log that is still written.
-pub(super) struct Growing {
+pub(super) struct TailingReader {
     file: File,
     /// The same, to be written, if nobody reads it again.
     log: Option<File>,
-    ended: Ended,
+    ended: LogCompletion,
     offset: u64,
     given_back: u64,
 }
 
-impl Growing {
+impl TailingReader {
     /// Of the log at this path; if it is given to be written as well, what was read is given back to its file system.
-    pub(super) fn open(path: &Path, log: Option<File>, ended: &Ended) -> io::Result<Self> {
+    pub(super) fn open(path: &Path, log: Option<File>, ended: &LogCompletion) -> io::Result<Self> {
         let (file, ended) = (File::open(path)?, ended.clone());
         Ok(Self { file, log, ended, offset: 0, given_back: 0 })
     }
@@ -70,7 +77,7 @@ impl Growing {
     }
 }
 
-impl Read for Growing {
+impl Read for TailingReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
             // Before reading: what was written before it was set is read below.

@@ -13,11 +13,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::ExitCode;
 
-use super::convert::Converted;
-use super::error::CliError;
-use super::pick::Wish;
-use super::replay_args::ExportArgs;
-use super::{analyse, exit_lines, say};
+use super::super::converted::Converted;
+use super::super::error::CliError;
+use super::super::filter_args::FilterSpec;
+use super::super::message::say;
+use super::super::{analyse, summary_lines};
+use super::args::ExportArgs;
 use crate::replay::fio::{FileName, FioExport, Logs, prepare_jobs, replay_jobs};
 use crate::report;
 use crate::sys::output_dir::{OutputDirectory, Users};
@@ -27,7 +28,7 @@ use crate::text::escape;
 const LOGS: &str = "logs";
 
 pub(super) fn run(args: &ExportArgs) -> Result<ExitCode, CliError> {
-    let wish = Wish::of(&args.analyse.filter)?.on(&args.analyse);
+    let wish = FilterSpec::of(&args.analyse.filter)?.on(&args.analyse);
     let print = &args.analyse.print;
     let to = analyse::output(print.to.as_deref(), !args.analyse.capture.command.is_empty())?;
     let directory = Directory::make(&args.fio)?;
@@ -43,7 +44,7 @@ pub(super) fn run(args: &ExportArgs) -> Result<ExitCode, CliError> {
         directory.keep();
         let limit = analyse::limit(print);
         let mut report = report::replay_export::report(&export, &converted.summary, limit);
-        report.notes.extend(exit_lines::notes(&converted));
+        report.notes.extend(summary_lines::notes(&converted));
         analyse::print(&report, analyse::form(print), to)?;
         say(&format!("now: cd {} && fio prepare.fio && fio replay.fio", args.fio.display()));
         Ok(())

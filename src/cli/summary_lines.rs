@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::audit_line::audit_line;
-use super::convert::{Converted, LogPaths};
+use super::converted::{Converted, LogPaths};
+use super::message::say;
 use super::output::Output;
-use super::say;
 use super::values::STACK_BYTES_MAX;
 use crate::anomaly::{AnomalyKind, ByLink, Ignored, Ledger};
 use crate::capture::fact::Ending;

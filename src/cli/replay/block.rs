@@ -6,11 +6,12 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
-use super::convert::{Opened, open};
-use super::error::CliError;
-use super::replay::{MISMATCH, options};
-use super::replay_args::{OrderArg, RunArgs};
-use super::{analyse, exit_lines, signals};
+use super::super::convert::{Opened, open};
+use super::super::error::CliError;
+use super::super::exit_code::MISMATCH;
+use super::super::{analyse, signals, summary_lines};
+use super::args::{OrderArg, RunArgs};
+use super::common::options;
 use crate::operation::disk;
 use crate::pipeline;
 use crate::replay::block::{Allowed, BlockComparison, BlockPlan, BlockRequests, Requests};
@@ -103,7 +104,7 @@ fn captured(args: &RunArgs) -> Result<Captured, CliError> {
     let mut sink = BlockRequests::default();
     let summary = pipeline::run_beside(items, header, &mut sink, &mut || true)
         .map_err(|error| CliError::pipeline(path, &error))?;
-    exit_lines::print_doubts(&summary);
+    summary_lines::print_doubts(&summary);
     let called = |dev: &DevId| names.get(dev).cloned().unwrap_or_else(|| dev.to_string());
     let shown = |(dev, it): (&DevId, &Requests)| {
         format!("{} ({dev}): {} requests", called(dev), it.all.len())

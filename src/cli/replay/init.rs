@@ -5,17 +5,20 @@ use std::process::ExitCode;
 
 use rustc_hash::FxHashSet;
 
-use super::error::CliError;
-use super::replay::{bar, contents, damaged, open, usage};
-use super::replay_args::{ContentArg, InitArgs, InitContentArg};
-use super::{replay_places, say, user};
+use super::super::error::CliError;
+use super::super::message::say;
+use super::super::user_arg;
+use super::super::values::{ContentArg, InitContentArg};
+use super::args::InitArgs;
+use super::common::{bar, contents, damaged, open, usage};
+use super::dirs;
 use crate::replay::file::FileKind;
 use crate::replayer::init::{self, Made, Wish};
 use crate::replayer::originals::Originals;
 
 /// `replay init`.
 pub(super) fn run(args: &InitArgs) -> Result<ExitCode, CliError> {
-    let user = args.user.as_deref().map(|arg| user::listed("--user", arg, "do a replay"));
+    let user = args.user.as_deref().map(|arg| user_arg::listed("--user", arg, "do a replay"));
     let user = user.transpose()?;
     let (reader, index) = open(&args.plan)?;
     let before = reader.files(&index).map_err(|error| damaged(&args.plan, &error))?;
@@ -26,7 +29,7 @@ pub(super) fn run(args: &InitArgs) -> Result<ExitCode, CliError> {
     };
     let wish =
         Wish { contents: contents(made_up), originals: originals.as_ref(), user: user.as_ref() };
-    let mut places = replay_places::make(args, user.as_ref(), plan, &before)?;
+    let mut places = dirs::make(args, user.as_ref(), plan, &before)?;
     let files = before.iter().filter(|file| file.kind == FileKind::File);
     let bytes = files.fold(0_u64, |sum, it| sum.saturating_add(it.size));
     let bar = bar(bytes, "{bar:40} {bytes}/{total_bytes} {bytes_per_sec}");

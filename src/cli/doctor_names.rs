@@ -1,6 +1,6 @@
 //! The part of `doctor` that tries each rung of names, and says which a recording would take.
 
-use super::doctor::Check;
+use super::check::Check;
 use crate::event::syscall_table::CallId;
 use crate::sys::patience::Patience;
 use crate::sys::tracefs::Tracefs;

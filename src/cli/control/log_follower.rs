@@ -5,17 +5,15 @@ use std::convert::Infallible;
 use std::io::{self, Write};
 use std::sync::Arc;
 
+use super::super::values::WATCHED_MAX as DEFAULT_MAX;
 use super::protocol::{Answer, Asked, Lines, Verb, shown};
-use super::target::{self, Target};
-use super::{OVER, Questions, Request};
+use super::questions::{OVER, Questions, Request};
+use super::watched_file::{self, Target};
 use crate::analysis::watch::{File, Kept, New, Refused, Watch};
-use crate::cli::say;
+use crate::cli::message::say;
 use crate::operation::{Sink, Step};
 use crate::text::{escape, iotracer};
 use crate::units::KernelTime;
-
-/// Accesses that are kept of a file if nobody says how many.
-pub(in crate::cli) const DEFAULT_MAX: usize = 10_000;
 
 /// The watched files, and who asks about them.
 pub(super) struct Follower<'a> {
@@ -154,7 +152,7 @@ impl<'a> Follower<'a> {
         let Some(Target { word, found }) = target else {
             return Ok((0..self.watch.files().len()).collect());
         };
-        let key = found.map(|found| found.key).or_else(|| target::key_of(&word));
+        let key = found.map(|found| found.key).or_else(|| watched_file::key_of(&word));
         let place = self.watch.find(key, &word);
         place.map(|place| vec![place]).ok_or_else(|| format!("{} is not watched", shown(&word)))
     }
@@ -165,7 +163,7 @@ impl<'a> Follower<'a> {
         if self.watch.unknown_bytes(file) == 0 {
             return;
         }
-        let Some(runs) = target::places(&file.path, file.key) else { return };
+        let Some(runs) = watched_file::places(&file.path, file.key) else { return };
         let lines = &mut self.lines;
         let prints = self.out.is_some();
         self.watch.lies(place, runs, &mut |file, kept| {

@@ -9,11 +9,11 @@ use std::io::{BufWriter, Seek};
 use std::path::Path;
 use std::process::ExitCode;
 
-use super::convert::Converted;
-use super::error::CliError;
-use super::pick::Wish;
-use super::replay_args::PlanArgs;
-use super::{analyse, exit_lines};
+use super::super::converted::Converted;
+use super::super::error::CliError;
+use super::super::filter_args::FilterSpec;
+use super::super::{analyse, summary_lines};
+use super::args::PlanArgs;
 use crate::replay::file::{Beside, PlanWriter, finish};
 use crate::replay::links::Seen;
 use crate::replay::planned::Planned;
@@ -58,7 +58,7 @@ fn plan<O: Out<Error: Display>>(
 ) -> Result<ExitCode, CliError> {
     let args = &args.analyse;
     // What cannot be is said before anything is recorded.
-    let wish = Wish::of(&args.filter)?.on(args);
+    let wish = FilterSpec::of(&args.filter)?.on(args);
     let to = analyse::output(args.print.to.as_deref(), !args.capture.command.is_empty())?;
     analyse::on_log(args, |log, go_on| {
         let (planner, converted) = match wish.is_all() {
@@ -69,7 +69,7 @@ fn plan<O: Out<Error: Display>>(
         let limit = analyse::limit(&args.print);
         let mut report = report::replay::report(&planner, limit);
         end(planner, machine)?;
-        report.notes.extend(exit_lines::notes(&converted));
+        report.notes.extend(summary_lines::notes(&converted));
         analyse::print(&report, analyse::form(&args.print), to)
     })
 }
@@ -91,7 +91,7 @@ fn machine<'a>(log: &Path, converted: &'a Converted) -> Result<&'a str, CliError
 fn plan_all<O: Out<Error: Display>>(
     log: &Path,
     out: &mut dyn FnMut() -> Result<O, CliError>,
-    wish: &Wish<'_>,
+    wish: &FilterSpec<'_>,
     go_on: &mut dyn FnMut() -> bool,
 ) -> Result<(Planner<O>, Converted), CliError> {
     let mut known = Outdated::default();
@@ -115,7 +115,7 @@ fn plan_all<O: Out<Error: Display>>(
 fn plan_part<O: Out<Error: Display>>(
     log: &Path,
     out: O,
-    wish: &Wish<'_>,
+    wish: &FilterSpec<'_>,
     go_on: &mut dyn FnMut() -> bool,
 ) -> Result<(Planner<O>, Converted), CliError> {
     let (seen, _) = analyse::pass_over(log, wish.clone(), |_| Seen::default(), go_on)?;

@@ -3,10 +3,10 @@
 
 use std::process::ExitCode;
 
-use super::error::CliError;
-use super::replay::{all, check_window, damaged, open, options, tell, usage};
-use super::replay_args::{LevelArg, RunArgs};
-use super::{analyse, signals};
+use super::super::error::CliError;
+use super::super::{analyse, signals};
+use super::args::{LevelArg, RunArgs};
+use super::common::{check_window, damaged, open, options, print_report, run_plan, usage};
 use crate::replay::absent::AbsentError;
 use crate::replayer::in_place::otherwise;
 use crate::replayer::run::{self, Machine, Options};
@@ -46,8 +46,8 @@ pub(super) fn run(args: &RunArgs) -> Result<ExitCode, CliError> {
     }
     sandbox::stay().map_err(usage)?;
     run::check(options.engine).map_err(usage)?;
-    let replayed = all((reader, index), options, machine, &is_over)?;
+    let replayed = run_plan(reader, index, options, machine, &is_over)?;
     let early = replayed.names_differ.then(|| NAMES_DIFFER.to_owned());
     let notes = std::iter::once(NOTE.to_owned()).chain(early).collect();
-    tell(args, &options, &replayed, notes, to)
+    print_report(args, &options, &replayed, notes, to)
 }

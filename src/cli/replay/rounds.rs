@@ -14,11 +14,14 @@ use std::sync::atomic::Ordering;
 use indicatif::ProgressBar;
 use serde_json::Value;
 
-use super::error::CliError;
-use super::replay::{MISMATCH, bar};
-use super::replay_args::RunArgs;
-use super::replay_trace::without;
-use super::{FAILURE, analyse, replay_places, signals};
+use super::super::error::CliError;
+use super::super::exit_code::FAILURE;
+use super::super::exit_code::MISMATCH;
+use super::super::{analyse, signals};
+use super::args::RunArgs;
+use super::common::bar;
+use super::dirs;
+use super::trace::without;
 use crate::report::replay_loop::{Rounds, report};
 
 /// What only the whole of all rounds has.
@@ -30,7 +33,7 @@ pub(super) fn run(args: &RunArgs, rounds: NonZeroU32, root: &Path) -> Result<Exi
     let is_over = signals::flag().map_err(CliError::Output)?;
     let mut done = Rounds::default();
     let (mut worst, mut said, mut failed) = (0, BTreeSet::new(), None);
-    let given = replay_places::init_options(root)?;
+    let given = dirs::init_options(root)?;
     let bar = bar(rounds.get().into(), "{bar:40} {pos}/{len} rounds {elapsed}");
     for number in 1..=rounds.get() {
         // ORDERING: only a flag.

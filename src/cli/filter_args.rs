@@ -15,7 +15,7 @@ use crate::units::{DevId, KernelTime, Pid};
 
 /// What somebody wants to see; what it means for the disks and times of a log is known with the log.
 #[derive(Clone)]
-pub(super) struct Wish<'a> {
+pub(super) struct FilterSpec<'a> {
     filter: Filter,
     devices: &'a [String],
     events: &'a [String],
@@ -23,7 +23,7 @@ pub(super) struct Wish<'a> {
     window: [Option<Duration>; 2],
 }
 
-impl<'a> Wish<'a> {
+impl<'a> FilterSpec<'a> {
     /// Of any log.
     pub(super) fn of(args: &FilterArgs) -> Result<Self, CliError> {
         let usage = |error: globset::Error| CliError::Usage(error.to_string());

@@ -6,12 +6,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
-use super::error::CliError;
-use super::output::Output;
-use super::pick::Wish;
-use super::replay::{MISMATCH, damaged, open};
-use super::replay_args::{CompareArgs, RunArgs};
-use super::{FAILURE, analyse, exit_lines, signals};
+use super::super::error::CliError;
+use super::super::exit_code::FAILURE;
+use super::super::exit_code::MISMATCH;
+use super::super::filter_args::FilterSpec;
+use super::super::output::Output;
+use super::super::{analyse, signals, summary_lines};
+use super::args::{CompareArgs, RunArgs};
+use super::common::{damaged, open};
 use crate::replay::file::{PlanReader, PlanWriter, finish};
 use crate::replay::planner::Planner;
 use crate::replay::traced::{self, Side};
@@ -27,7 +29,7 @@ pub(super) fn compare(args: &CompareArgs) -> Result<ExitCode, CliError> {
     let to = analyse::output(args.print.to.as_deref(), false)?;
     let limit = analyse::limit(&args.print);
     let is_brief = analyse::is_brief(&args.print, args.details);
-    let (report, is_same) = compared(&args.plan, &args.log, &args.root, (limit, is_brief))?;
+    let (report, is_same) = compared(&args.plan, &args.log, &args.root, limit, is_brief)?;
     analyse::print(&report, analyse::form(&args.print), to)?;
     Ok(if is_same { ExitCode::SUCCESS } else { ExitCode::from(MISMATCH) })
 }
@@ -36,7 +38,8 @@ fn compared(
     plan: &Path,
     log: &Path,
     root: &Path,
-    (limit, is_brief): (usize, bool),
+    limit: usize,
+    is_brief: bool,
 ) -> Result<(Report, bool), CliError> {
     let (reader, index) = open(plan)?;
     let plan = Side::new(reader, index).map_err(|error| damaged(plan, &error))?;
@@ -45,7 +48,8 @@ fn compared(
     let mut file = files::create_unnamed(&directory).map_err(failed)?;
     let writer = file.try_clone().map(BufWriter::new).and_then(PlanWriter::new).map_err(failed)?;
     let planner = || Planner::new(writer);
-    let (planner, converted) = analyse::fold_log(log, planner(), Wish::of_all(), &mut || true)?;
+    let (planner, converted) =
+        analyse::fold_log(log, planner(), FilterSpec::of_all(), &mut || true)?;
     finish(planner, &converted.summary.header.host.machine).map_err(failed)?;
     file.rewind().map_err(failed)?;
     let recording = PlanReader::new(file).and_then(|(reader, index)| Side::new(reader, index));
@@ -56,7 +60,7 @@ fn compared(
     let traced = traced::compare(&plan, &recording, inside.as_os_str().as_bytes());
     let traced = traced.map_err(|error| damaged(log, &error))?;
     let mut report = report::replay_trace::report(&traced, converted.summary.lost(), limit);
-    report.notes.extend(exit_lines::notes(&converted));
+    report.notes.extend(summary_lines::notes(&converted));
     if is_brief {
         report = report::replay_trace::brief(&traced, &report);
     }
@@ -95,7 +99,7 @@ pub(super) fn run(args: &RunArgs, trace: &OsStr, root: &Path) -> Result<ExitCode
     }
     let limit = analyse::limit(&args.print);
     let is_brief = analyse::is_brief(&args.print, args.details);
-    let (report, is_same) = compared(&args.plan, &output.log(), root, (limit, is_brief))?;
+    let (report, is_same) = compared(&args.plan, &output.log(), root, limit, is_brief)?;
     let form = analyse::form(&args.print);
     let mut second = Vec::new();
     report.print(form, &mut second).map_err(CliError::output)?;
@@ -118,7 +122,7 @@ fn naming() -> &'static [&'static str] {
 }
 
 /// What is recorded besides the calls that are done again.
-const EVENTS: &str = super::events::DEFAULT;
+const EVENTS: &str = super::super::events::DEFAULT;
 
 /// One report behind the other; of objects the second one is a member of the first.
 fn join(form: Form, first: &[u8], second: &[u8], to: &mut impl Write) -> io::Result<()> {

@@ -4,8 +4,9 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use super::error::CliError;
-use super::replay_args::{ContentArg, InitArgs, InitContentArg};
+use super::super::error::CliError;
+use super::super::values::{ContentArg, InitContentArg};
+use super::args::InitArgs;
 use crate::replay::file::{FileBefore, Fingerprint};
 use crate::replayer::places::Places;
 use crate::replayer::settings::Settings;

@@ -1,18 +1,17 @@
 //! The command line of `iotrace-perf replay`.
 
 use std::ffi::OsString;
-use std::fmt;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 
-use super::args::{AnalyseArgs, PrintArgs};
-use super::values;
+use super::super::args::{AnalyseArgs, PrintArgs};
+use super::super::values::{self, ContentArg, InitContentArg, SpeedArg};
 
 #[derive(Debug, ClapArgs)]
-pub(super) struct ReplayArgs {
+pub(in crate::cli) struct ReplayArgs {
     #[command(subcommand)]
     pub(super) verb: ReplayVerb,
 }
@@ -191,15 +190,6 @@ pub(super) struct PurgeArgs {
     pub(super) root: PathBuf,
 }
 
-/// How fast.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum SpeedArg {
-    /// So many times as fast as in the capture, above 0.
-    Times(f64),
-    /// As fast as it goes.
-    Max,
-}
-
 /// When operations begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum PacingArg {
@@ -232,42 +222,4 @@ pub(super) enum EngineArg {
     /// One thread for all of a thread of the capture, with an io_uring: operations begin as close to each other as they were submitted
     #[value(name = "io_uring")]
     IoUring,
-}
-
-/// What files contain.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ContentArg {
-    /// Holes.
-    Sparse,
-    /// Zeros.
-    Zero,
-    /// What nothing makes shorter, with this seed.
-    Random(u64),
-    /// Of which so many percent are zeros.
-    Compressible(u8),
-}
-
-impl ContentArg {
-    /// If nobody says anything else.
-    pub(super) const RANDOM: Self = Self::Random(0);
-}
-
-/// What the files contain that are there before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum InitContentArg {
-    /// What the captured ones contain.
-    Original,
-    /// Something else.
-    MadeUp(ContentArg),
-}
-
-impl fmt::Display for ContentArg {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Sparse => f.write_str("sparse"),
-            Self::Zero => f.write_str("zero"),
-            Self::Random(seed) => write!(f, "random:{seed}"),
-            Self::Compressible(percent) => write!(f, "compress:{percent}"),
-        }
-    }
 }
