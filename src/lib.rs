@@ -27,7 +27,7 @@ pub mod event;
 
 pub mod block;
 
-pub mod sites;
+pub mod probe_sites;
 
 pub mod capture;
 

@@ -3,26 +3,26 @@
 //! The same stages whatever becomes of the operations. Memory is bounded by two rounds of records, not by the length of
 //! the capture.
 
-mod arrivals;
-mod back;
-mod beside;
 mod chains;
+mod decode_stage;
 mod decoding;
-mod front;
+mod frame_records;
 mod others;
-mod passed;
-mod reused;
+mod pid_reuse;
+mod stage_message;
 mod summary;
+mod threaded;
+mod track_stage;
 
 use std::io::{self, Read};
 
 use thiserror::Error;
 
-use back::Back;
-pub use beside::{run_beside, run_in_two_threads};
-use front::Front;
+use decode_stage::DecodeStage;
 pub use others::Others;
 pub use summary::Summary;
+pub use threaded::{run_in_two_threads, run_threaded};
+use track_stage::TrackStage;
 
 use crate::capture::format::FrameKind;
 use crate::capture::header::Header;
@@ -89,8 +89,8 @@ pub fn run<S: Sink>(
     sink: &mut S,
     go_on: &mut dyn FnMut() -> bool,
 ) -> Result<Summary, PipelineError<S::Error>> {
-    let mut back = Back::new(&header, sink, go_on);
-    let mut front = Front::new(header)?;
+    let mut back = TrackStage::new(&header, sink, go_on);
+    let mut front = DecodeStage::new(header)?;
     front.read(items, &mut back)?;
     back.finish(front.into_summary())
 }

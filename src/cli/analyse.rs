@@ -140,7 +140,7 @@ pub(super) fn pass_over<S: Sink<Error: Display>>(
     let filter = wish.filter(&header)?;
     let mut totals = Totals::default();
     let mut sink = WithTotals { totals: &mut totals, sink: sink(filter) };
-    let summary = pipeline::run_beside(items, header, &mut sink, go_on)
+    let summary = pipeline::run_threaded(items, header, &mut sink, go_on)
         .map_err(|error| CliError::pipeline(log, &error))?;
     let sink = sink.sink;
     Ok((sink, Converted { summary, totals, archive: None, unknown_users: 0 }))

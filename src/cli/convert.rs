@@ -112,7 +112,7 @@ pub(super) fn read_log(
 ) -> Result<Converted, CliError> {
     let mut totals = Totals::default();
     let mut sink = WithTotals { totals: &mut totals, sink: Nothing };
-    let summary = pipeline::run_beside(items, header, &mut sink, go_on)
+    let summary = pipeline::run_threaded(items, header, &mut sink, go_on)
         .map_err(|error| CliError::pipeline(log, &error))?;
     Ok(Converted { summary, totals, archive: None, unknown_users: 0 })
 }
@@ -160,7 +160,7 @@ fn fill_archive(
     let failed = |error: &OtfError| archive_error(log, output, error);
     let mut totals = Totals::default();
     let mut sink = WithTotals { totals: &mut totals, sink };
-    let summary = pipeline::run_beside(items, header, &mut sink, go_on).map_err(|error| {
+    let summary = pipeline::run_threaded(items, header, &mut sink, go_on).map_err(|error| {
         if let PipelineError::Sink(error) = &error {
             failed(error)
         } else {

@@ -19,7 +19,7 @@ use crate::text::fields::{FieldLines, Fields, RowForm};
 use crate::text::ioreplay::IoreplayLines;
 use crate::text::iotracer::{Choice, Doubts, IotracerLines};
 use crate::text::json::JsonLines;
-use crate::text::lines::Lines;
+use crate::text::line_format::Lines;
 use crate::units::KernelTime;
 
 /// Bytes that are collected before they are written.
@@ -123,7 +123,7 @@ impl<I: Iterator<Item = io::Result<Item>> + Send> Log<'_, I> {
         let summary = if self.grows {
             pipeline::run(items, header, sink, go_on)
         } else {
-            pipeline::run_beside(items, header, sink, go_on)
+            pipeline::run_threaded(items, header, sink, go_on)
         };
         summary.map_err(|error| printing_error(path, error))
     }

@@ -23,8 +23,8 @@ use std::io::{self, BufRead};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::notes::Notes;
-use super::said::{Block, Said, Task, What};
+use super::import_report::Notes;
+use super::imported_event::{Block, ImportedEvent, ImportedKind, Task};
 use crate::event::block::BlockPoint;
 use crate::units::{DevId, SECTOR_BYTES};
 
@@ -127,7 +127,7 @@ impl Blktrace {
         &mut self,
         mut input: R,
         notes: &mut Notes,
-        mut put: impl FnMut(Said) -> io::Result<()>,
+        mut put: impl FnMut(ImportedEvent) -> io::Result<()>,
     ) -> io::Result<()> {
         let mut said = Vec::new();
         let mut record = [0; RECORD_BYTES];
@@ -155,7 +155,7 @@ impl Blktrace {
         order: Order,
         record: &[u8],
         behind: &[u8],
-        (out, notes): (&mut Vec<Said>, &mut Notes),
+        (out, notes): (&mut Vec<ImportedEvent>, &mut Notes),
     ) {
         if order.u32(record, 0) & 0xff != VERSION {
             return notes.not_understood(notes.read, record);
@@ -180,10 +180,10 @@ impl Blktrace {
         let task = Task::leader(tid);
         let comm = self.names.get(&thread).cloned().unwrap_or_default();
         if tid > 0 && !comm.is_empty() && self.told.insert(thread) {
-            out.push(Said { time, task, what: What::Named(comm.clone(), false) });
+            out.push(ImportedEvent { time, task, what: ImportedKind::Named(comm.clone(), false) });
         }
         let block = self.block(order, record, (point, kind), behind);
-        out.push(Said { time, task, what: What::Block(Block { comm, ..block }) });
+        out.push(ImportedEvent { time, task, what: ImportedKind::Block(Block { comm, ..block }) });
     }
 
     fn block(
@@ -269,7 +269,7 @@ mod tests {
 
     use super::*;
 
-    fn read(bytes: &[u8]) -> (Vec<Said>, Notes) {
+    fn read(bytes: &[u8]) -> (Vec<ImportedEvent>, Notes) {
         let (mut said, mut notes) = (Vec::new(), Notes::default());
         let put = |value| {
             said.push(value);
@@ -307,13 +307,13 @@ mod tests {
                 record(is_big, kind | 8, 4096, &[]),
             ];
             let (said, notes) = read(&[records.concat().as_slice(), &[7]].concat());
-            assert_eq!(said[0].what, What::Named(b"dd".to_vec(), false));
-            let What::Block(queued) = &said[1].what else { panic!("{said:?}") };
+            assert_eq!(said[0].what, ImportedKind::Named(b"dd".to_vec(), false));
+            let ImportedKind::Block(queued) = &said[1].what else { panic!("{said:?}") };
             assert_eq!((queued.dev, queued.sector, queued.sectors), (DevId::new(8, 1), 64, 8));
             assert_eq!((queued.rwbs.as_slice(), queued.comm.as_slice()), (&b"WFS"[..], &b"dd"[..]));
-            let What::Block(remapped) = &said[2].what else { panic!("{said:?}") };
+            let ImportedKind::Block(remapped) = &said[2].what else { panic!("{said:?}") };
             assert_eq!(remapped.from, Some((DevId::new(8, 2), 9)));
-            let What::Block(done) = &said[3].what else { panic!("{said:?}") };
+            let ImportedKind::Block(done) = &said[3].what else { panic!("{said:?}") };
             assert_eq!(done.point, BlockPoint::BioComplete);
             assert_eq!(notes.told("records").len(), 2, "{notes:?}");
         }

@@ -16,8 +16,8 @@
 use rustc_hash::FxHashMap;
 
 use super::Parser;
-use super::notes::Notes;
-use super::said::{Read, Said, Task, What};
+use super::import_report::Notes;
+use super::imported_event::{ImportedEvent, ImportedKind, Read, Task};
 use crate::capture::fact::NameOf;
 use crate::event::syscall_table::CallId;
 
@@ -50,7 +50,7 @@ pub(super) struct Iolog {
 }
 
 impl Parser for Iolog {
-    fn line(&mut self, line: &[u8], out: &mut Vec<Said>, notes: &mut Notes) -> bool {
+    fn line(&mut self, line: &[u8], out: &mut Vec<ImportedEvent>, notes: &mut Notes) -> bool {
         let line = line.trim_ascii();
         if let Some(version) = line.strip_prefix(b"fio version ") {
             self.version = version.first().map_or(0, |version| version.wrapping_sub(b'0'));
@@ -59,12 +59,17 @@ impl Parser for Iolog {
         line.is_empty() || self.action(line, out, notes).is_some()
     }
 
-    fn finish(&mut self, _: &mut Vec<Said>, _: &mut Notes) {}
+    fn finish(&mut self, _: &mut Vec<ImportedEvent>, _: &mut Notes) {}
 }
 
 impl Iolog {
     /// `[TIME] FILE ACTION [OFFSET LENGTH]`. A name may have spaces: what is behind it is counted from the end.
-    fn action(&mut self, line: &[u8], out: &mut Vec<Said>, notes: &mut Notes) -> Option<()> {
+    fn action(
+        &mut self,
+        line: &[u8],
+        out: &mut Vec<ImportedEvent>,
+        notes: &mut Notes,
+    ) -> Option<()> {
         let rest = match self.version {
             3 => {
                 let end = line.iter().position(|line| *line == b' ')?;
@@ -102,14 +107,26 @@ impl Iolog {
         Some(())
     }
 
-    fn say(&self, name: &str, args: [u64; 6], ret: i64, reads: Vec<Read>, out: &mut Vec<Said>) {
+    fn say(
+        &self,
+        name: &str,
+        args: [u64; 6],
+        ret: i64,
+        reads: Vec<Read>,
+        out: &mut Vec<ImportedEvent>,
+    ) {
         let Some(call) = CallId::by_name(name) else { return };
-        let said = |what| Said { time: self.now, task: Task::leader(WHO), what };
-        out.push(said(What::Enter(call, args)));
-        out.push(said(What::Exit(call, ret, reads)));
+        let said = |what| ImportedEvent { time: self.now, task: Task::leader(WHO), what };
+        out.push(said(ImportedKind::Enter(call, args)));
+        out.push(said(ImportedKind::Exit(call, ret, reads)));
     }
 
-    fn opens(&mut self, file: &[u8], out: &mut Vec<Said>, notes: &mut Notes) -> Option<()> {
+    fn opens(
+        &mut self,
+        file: &[u8],
+        out: &mut Vec<ImportedEvent>,
+        notes: &mut Notes,
+    ) -> Option<()> {
         if self.open.contains_key(file) {
             notes.count("opens of files that are open: left out");
             return Some(());
@@ -132,7 +149,7 @@ impl Iolog {
         Some(())
     }
 
-    fn closes(&mut self, file: &[u8], out: &mut Vec<Said>, notes: &mut Notes) {
+    fn closes(&mut self, file: &[u8], out: &mut Vec<ImportedEvent>, notes: &mut Notes) {
         match self.open.remove(file) {
             Some(fd) => {
                 self.free.push(fd);
@@ -147,7 +164,7 @@ impl Iolog {
         file: &[u8],
         action: &[u8],
         [offset, length]: [u64; 2],
-        out: &mut Vec<Said>,
+        out: &mut Vec<ImportedEvent>,
         notes: &mut Notes,
     ) -> Option<()> {
         let (name, args, ret) = match action {
@@ -226,8 +243,10 @@ mod tests {
                 notes.not_understood(number, line.as_bytes());
             }
         }
-        let word = |event: &Said| match &event.what {
-            What::Enter(call, args) => Some((event.time, format!("{} {args:?}", call.call().name))),
+        let word = |event: &ImportedEvent| match &event.what {
+            ImportedKind::Enter(call, args) => {
+                Some((event.time, format!("{} {args:?}", call.call().name)))
+            }
             _ => None,
         };
         (said.iter().filter_map(word).collect(), notes)

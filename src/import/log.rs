@@ -1,7 +1,7 @@
 //! Writes a capture log of what another tool has said.
 //!
 //! ```text
-//!   Said ─► Order ─► frames: FACTS (names, what was open) ─► DATA ─► ROUND
+//!   ImportedEvent ─► Order ─► frames: FACTS (names, what was open) ─► DATA ─► ROUND
 //!           (window)
 //! ```
 
@@ -10,11 +10,11 @@ use std::io::{self, Write};
 
 use rustc_hash::FxHashSet;
 
-use super::notes::Notes;
-use super::order::Order;
-use super::points;
+use super::import_report::Notes;
+use super::imported_event::{ImportedEvent, ImportedKind};
 use super::records::{MACHINE, SAMPLE_TYPE, encode};
-use super::said::{Said, What};
+use super::reorder_window::Order;
+use super::synthetic_formats;
 use crate::capture::fact::{Fact, FactsFrame, Text};
 use crate::capture::format::{Codec, FrameKind};
 use crate::capture::header::{Clock, Counts, End, Header, Host, Imported, Layout, Ring, Scope};
@@ -87,14 +87,14 @@ impl<W: Write> Log<W> {
     /// # Errors
     ///
     /// Those of the output.
-    pub fn put(&mut self, said: Said) -> io::Result<()> {
+    pub fn put(&mut self, said: ImportedEvent) -> io::Result<()> {
         match self.order.push(said) {
             Some(due) => self.write(due),
             None => Ok(()),
         }
     }
 
-    fn write(&mut self, said: Said) -> io::Result<()> {
+    fn write(&mut self, said: ImportedEvent) -> io::Result<()> {
         if !self.begun {
             self.begin(said.time)?;
         }
@@ -104,10 +104,10 @@ impl<W: Write> Log<W> {
         self.last = said.time;
         let before = self.bytes.len();
         let point = encode(&mut self.bytes, &said);
-        let births = u32::from(matches!(said.what, What::Born(..)));
+        let births = u32::from(matches!(said.what, ImportedKind::Born(..)));
         self.records += births + u32::from(self.bytes.len() > before);
         if let Some(point) = point {
-            *self.samples.entry(points::number(point)).or_default() += 1;
+            *self.samples.entry(synthetic_formats::number(point)).or_default() += 1;
         }
         self.note(said);
         if self.bytes.len() >= FRAME_BYTES || self.facts.is_full() {
@@ -117,14 +117,14 @@ impl<W: Write> Log<W> {
     }
 
     /// What is no record.
-    fn note(&mut self, said: Said) {
+    fn note(&mut self, said: ImportedEvent) {
         let (time, pid) = (KernelTime(said.time), said.task.pid);
         if !self.about.is_block && self.rooted.insert(pid) {
             // The other tool names files from its own root, and so, for all that it says, do those whom it has watched.
             self.facts.push(&Fact::Text { time, which: Text::ROOT, pid, text: b"/".to_vec() });
         }
         match said.what {
-            What::Exit(_, _, reads) => {
+            ImportedKind::Exit(_, _, reads) => {
                 for read in reads {
                     self.facts.push(&Fact::Name {
                         tid: said.task.tid,
@@ -140,7 +140,7 @@ impl<W: Write> Log<W> {
                     });
                 }
             }
-            What::Open(fd, link, flags) => self.facts.push(&Fact::Fd {
+            ImportedKind::Open(fd, link, flags) => self.facts.push(&Fact::Fd {
                 begin: time,
                 end: time,
                 pid,
@@ -153,10 +153,10 @@ impl<W: Write> Log<W> {
                 link,
             }),
             // It has its parent's.
-            What::Born(child, _) => {
+            ImportedKind::Born(child, _) => {
                 self.rooted.insert(child.pid);
             }
-            What::Directory(text) => {
+            ImportedKind::Directory(text) => {
                 self.facts.push(&Fact::Text { time, which: Text::CWD, pid, text })
             }
             _ => {}
@@ -227,13 +227,14 @@ impl<W: Write> Log<W> {
     }
 
     fn counts(&self) -> Vec<Counts> {
-        let counts = points::described(self.about.is_block).into_iter().map(|text| Counts {
-            samples: self.samples.get(&text.id).copied().unwrap_or(0),
-            name: format!("{}:{}", text.system, text.name),
-            ring: 0,
-            hits: None,
-            lost: None,
-        });
+        let counts =
+            synthetic_formats::described(self.about.is_block).into_iter().map(|text| Counts {
+                samples: self.samples.get(&text.id).copied().unwrap_or(0),
+                name: format!("{}:{}", text.system, text.name),
+                ring: 0,
+                hits: None,
+                lost: None,
+            });
         counts.collect()
     }
 }
@@ -264,7 +265,7 @@ fn header(about: &About, start: u64) -> Header {
             ..Layout::default()
         }],
         rings: vec![Ring { name: "imported".into(), bytes: 0 }],
-        tracepoints: points::described(about.is_block),
+        tracepoints: synthetic_formats::described(about.is_block),
         imported: Some(about.imported.clone()),
         ..Header::default()
     }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   bytes ─► Lines ─► Parser (strace, ioriot, fio) ─┐
-//!        └──────────► blktrace ─────────────────────┴─► Said ─► Log ─► .iocap
+//!        └──────────► blktrace ─────────────────────┴─► ImportedEvent ─► Log ─► .iocap
 //!                     pure                                      order, frames
 //! ```
 //!
@@ -12,27 +12,27 @@
 //! grow with the length of the log.
 
 mod blktrace;
+mod constants;
 mod detect;
 mod fio;
+mod import_report;
+mod imported_event;
 mod ioriot;
 mod lines;
 mod log;
-mod notes;
-mod order;
-mod points;
 mod records;
-mod said;
+mod reorder_window;
 mod strace;
-mod words;
+mod synthetic_formats;
 
 use std::io::{self, BufRead, Write};
 
 use thiserror::Error;
 
 pub use detect::{Format, detect};
+pub use import_report::Notes;
+pub use imported_event::{Block, ImportedEvent, ImportedKind, Read, Task};
 pub use log::{About, Log};
-pub use notes::Notes;
-pub use said::{Block, Read, Said, Task, What};
 
 use crate::capture::header::Imported;
 use lines::Lines;
@@ -67,10 +67,10 @@ pub enum ImportError {
 /// What understands one line after the other.
 trait Parser {
     /// Takes a line; what it says goes into `out`. False: it is not understood.
-    fn line(&mut self, line: &[u8], out: &mut Vec<Said>, notes: &mut Notes) -> bool;
+    fn line(&mut self, line: &[u8], out: &mut Vec<ImportedEvent>, notes: &mut Notes) -> bool;
 
     /// Nothing follows.
-    fn finish(&mut self, out: &mut Vec<Said>, notes: &mut Notes);
+    fn finish(&mut self, out: &mut Vec<ImportedEvent>, notes: &mut Notes);
 }
 
 /// Makes a capture log of another tool's. `file` is what that is called. Gives the output back, and what must be told.

@@ -8,8 +8,8 @@ use otf2_sys::{
 };
 use rustc_hash::FxHashMap;
 
-use super::activity::Out;
-use super::attributes::Notes;
+use super::active_handles::Out;
+use super::attributes::AttributeList;
 use super::definitions::Definitions;
 use super::error::OtfError;
 use super::handles::{Handle, Layer, REGISTERED};
@@ -104,7 +104,7 @@ impl AsyncOperations {
         let bytes_request = operation.bytes_requested.filter(|_| mode != IoOperationMode::FLUSH);
         let flags = IoOperationFlags::NON_BLOCKING;
         let begin = IoBegin { handle, mode, flags, bytes_request, matching_id: id };
-        let mut notes = Notes::new();
+        let mut notes = AttributeList::new();
         notes.offset(operation.offset).operation(Some(word));
         active.writer.io_operation_begin(out.time, &begin, notes.list())?;
         active.writer.io_operation_issued(out.time, handle, id, &[])?;
@@ -159,7 +159,7 @@ impl AsyncOperations {
         if let Some(active) =
             active.filter(|active| active.activity.is_under_way(open.handle, open.id))
         {
-            let mut notes = Notes::new();
+            let mut notes = AttributeList::new();
             notes.offset(operation.offset.filter(|_| !open.offset_told));
             let (writer, time, Open { handle, id, .. }) = (active.writer, out.time, open);
             match end {

@@ -43,12 +43,12 @@ attributes! {
 
 /// The attributes of one event, on the stack.
 #[derive(Debug)]
-pub(super) struct Notes {
+pub(super) struct AttributeList {
     list: [(AttributeRef, AttributeValue); Self::MAX],
     length: usize,
 }
 
-impl Notes {
+impl AttributeList {
     /// No event has more.
     const MAX: usize = 10;
 

@@ -16,7 +16,7 @@ use otf2_sys::{
 };
 use rustc_hash::FxHashMap;
 
-use super::attributes::Notes;
+use super::attributes::AttributeList;
 use super::definitions::{Definitions, Owner};
 use super::error::OtfError;
 use super::handles::{Handle, Layer};
@@ -70,7 +70,7 @@ struct OnThread {
 struct Outcome {
     cancelled: bool,
     bytes: Option<u64>,
-    notes: Notes,
+    notes: AttributeList,
 }
 
 /// All devices and what they are asked.
@@ -131,7 +131,7 @@ impl Devices {
         tasks: &mut Tasks,
         out: &mut Writing<'_>,
     ) -> Result<(), OtfError> {
-        let mut notes = Notes::new();
+        let mut notes = AttributeList::new();
         notes.sector(request.sector);
         if let Some(submitter) = request.submitter {
             notes.task(submitter.pid.0, submitter.tid.0);
@@ -161,7 +161,7 @@ impl Devices {
         &self,
         request: &BlockRequest,
         thread: ThreadKey,
-        notes: &Notes,
+        notes: &AttributeList,
         tasks: &mut Tasks,
         out: &mut Writing<'_>,
     ) -> Result<Option<OnThread>, OtfError> {
@@ -239,7 +239,7 @@ impl Devices {
     fn note_pieces(
         &self,
         pieces: &[Piece],
-        notes: &mut Notes,
+        notes: &mut AttributeList,
         definitions: &mut Definitions,
     ) -> Result<(), OtfError> {
         let Some(first) = pieces.first() else { return Ok(()) };
@@ -273,7 +273,7 @@ impl Devices {
     }
 
     fn outcome(&self, request: &BlockRequest) -> Outcome {
-        let mut outcome = Outcome { cancelled: false, bytes: None, notes: Notes::new() };
+        let mut outcome = Outcome { cancelled: false, bytes: None, notes: AttributeList::new() };
         match request.ending {
             Some(Ending::Completed) => {
                 outcome.notes.errno(request.error);

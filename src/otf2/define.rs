@@ -27,7 +27,7 @@ pub(super) const MACHINE: SystemTreeNodeRef = SystemTreeNodeRef::new(0);
 pub(super) const NODE: SystemTreeNodeRef = SystemTreeNodeRef::new(1);
 
 /// All that the definitions are made of.
-pub(super) struct Ending<'a> {
+pub(super) struct FinishContext<'a> {
     pub(super) files: &'a Files,
     pub(super) handles: &'a Handles,
     pub(super) regions: &'a Regions,
@@ -40,7 +40,7 @@ pub(super) struct Ending<'a> {
     pub(super) end: &'a EndFacts,
 }
 
-impl Ending<'_> {
+impl FinishContext<'_> {
     /// Writes all of them, each kind before those that refer to it.
     pub(super) fn write(&self, defs: &mut GlobalDefs<'_>) -> Result<(), OtfError> {
         self.clock(defs)?;

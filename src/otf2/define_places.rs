@@ -8,7 +8,7 @@ use otf2_sys::{
     SystemTreeDomain, SystemTreeNodeRef,
 };
 
-use super::define::{Ending, GroupNumbers, MACHINE, NODE};
+use super::define::{FinishContext, GroupNumbers, MACHINE, NODE};
 use super::definitions::Owner;
 use super::error::OtfError;
 use super::text::printable;
@@ -19,7 +19,7 @@ use crate::units::DevId;
 const BLOCK_DEVICES: SystemTreeNodeRef = SystemTreeNodeRef::new(2);
 
 /// Writes them.
-pub(super) fn write(ending: &Ending<'_>, defs: &mut GlobalDefs<'_>) -> Result<(), OtfError> {
+pub(super) fn write(ending: &FinishContext<'_>, defs: &mut GlobalDefs<'_>) -> Result<(), OtfError> {
     node(ending, defs)?;
     let mut numbers = GroupNumbers::default();
     let processes = processes(ending, &mut numbers, defs)?;
@@ -39,7 +39,7 @@ pub(super) fn write(ending: &Ending<'_>, defs: &mut GlobalDefs<'_>) -> Result<()
 }
 
 /// The machine and its one node.
-fn node(ending: &Ending<'_>, defs: &mut GlobalDefs<'_>) -> Result<(), OtfError> {
+fn node(ending: &FinishContext<'_>, defs: &mut GlobalDefs<'_>) -> Result<(), OtfError> {
     let (name, class) = (defs.string("Linux")?, defs.string("machine")?);
     defs.system_tree_node(MACHINE, name, class, None)?;
     defs.system_tree_node_domain(MACHINE, SystemTreeDomain::MACHINE)?;
@@ -84,7 +84,7 @@ fn node_property(
 
 /// One group per process that has a location, parents mostly before their children.
 fn processes(
-    ending: &Ending<'_>,
+    ending: &FinishContext<'_>,
     numbers: &mut GroupNumbers,
     defs: &mut GlobalDefs<'_>,
 ) -> Result<BTreeMap<ProcessKey, LocationGroupRef>, OtfError> {
@@ -120,7 +120,7 @@ fn named<'a>(comm: &'a [u8], otherwise: &'a str) -> Cow<'a, str> {
 
 /// The name differs from the group's: a reader aborts where both are the same.
 fn thread(
-    ending: &Ending<'_>,
+    ending: &FinishContext<'_>,
     key: ThreadKey,
     processes: &BTreeMap<ProcessKey, LocationGroupRef>,
     this: LocationRef,
@@ -136,7 +136,7 @@ fn thread(
 
 /// One node and one group per device that had a request.
 fn devices(
-    ending: &Ending<'_>,
+    ending: &FinishContext<'_>,
     numbers: &mut GroupNumbers,
     defs: &mut GlobalDefs<'_>,
 ) -> Result<BTreeMap<DevId, LocationGroupRef>, OtfError> {

@@ -31,7 +31,7 @@
 //! `2 · location` for what a thread does and waits for; `2 · n + 1` with the smallest free `n` for the rest. So they
 //! are unique among all open operations of the archive, which some readers need, and short.
 
-mod activity;
+mod active_handles;
 mod asynchronous;
 mod attributes;
 mod block;
@@ -43,12 +43,12 @@ mod error;
 mod files;
 mod flags;
 mod handles;
+mod matching_ids;
 mod mounts;
 mod options;
 mod posix;
 mod regions;
 mod sink;
-mod slots;
 mod tasks;
 mod text;
 

@@ -2,12 +2,12 @@
 
 use otf2_sys::{IoBegin, IoHandleRef, IoOperationFlags, IoOperationMode};
 
-use super::activity::{Activity, Out};
-use super::attributes::Notes;
+use super::active_handles::{Activity, Out};
+use super::attributes::AttributeList;
 use super::error::OtfError;
 use super::flags;
 use super::handles::POSIX;
-use super::slots::Slots;
+use super::matching_ids::Slots;
 use super::tasks::Active;
 use crate::event::syscall_table::Class;
 use crate::operation::model::{FdEffect, Mounts, OpenFile, SyscallOperation};
@@ -103,7 +103,11 @@ fn begin_on(
         bytes_request: side.bytes_request,
         matching_id: side.id,
     };
-    active.writer.io_operation_begin(out.time, &begin, Notes::new().offset(offset).list())?;
+    active.writer.io_operation_begin(
+        out.time,
+        &begin,
+        AttributeList::new().offset(offset).list(),
+    )?;
     Ok(Open { handle, id: side.id })
 }
 
@@ -123,7 +127,7 @@ pub(super) fn end(
         operation.ret.and_then(|ret| u64::try_from(ret).ok())
     };
     let offset = operation.offset.filter(|_| !active.pending.offset_told);
-    let mut notes = Notes::new();
+    let mut notes = AttributeList::new();
     notes.errno(errno);
     // The position is that of the main side.
     complete_target(transferred, &notes, active, out)?;
@@ -134,7 +138,7 @@ pub(super) fn end(
             Out { time: out.time, writer: active.writer, definitions: out.definitions };
         apply(effect, operation, active.activity, &mut handles)?;
     }
-    let mut notes = Notes::new();
+    let mut notes = AttributeList::new();
     notes.errno(errno);
     if let Some(named) = &operation.named {
         if let Some(given) = &named.first {
@@ -177,7 +181,7 @@ pub(super) fn unfinished(
     active: &mut Active<'_>,
     out: &mut Writing<'_>,
 ) -> Result<(), OtfError> {
-    let mut notes = Notes::new();
+    let mut notes = AttributeList::new();
     notes.truncated();
     complete_target(None, &notes, active, out)?;
     complete_main(None, &notes, active, out)?;
@@ -188,7 +192,7 @@ pub(super) fn unfinished(
 #[inline]
 fn complete_main(
     bytes: Option<u64>,
-    notes: &Notes,
+    notes: &AttributeList,
     active: &mut Active<'_>,
     out: &mut Writing<'_>,
 ) -> Result<(), OtfError> {
@@ -199,7 +203,7 @@ fn complete_main(
 #[inline]
 fn complete_target(
     bytes: Option<u64>,
-    notes: &Notes,
+    notes: &AttributeList,
     active: &mut Active<'_>,
     out: &mut Writing<'_>,
 ) -> Result<(), OtfError> {

@@ -5,15 +5,15 @@ use std::path::Path;
 use otf2_sys::Archive;
 
 use super::asynchronous::AsyncOperations;
-use super::attributes::Notes;
+use super::attributes::AttributeList;
 use super::block::Devices;
-use super::define::Ending;
+use super::define::FinishContext;
 use super::definitions::{Definitions, Owner};
 use super::error::OtfError;
+use super::matching_ids::Slots;
 use super::mounts::Mounts;
 use super::options::{EndFacts, OtfOptions, OtfSummary};
 use super::posix::{self, Writing};
-use super::slots::Slots;
 use super::tasks::Tasks;
 use super::text::printable;
 use crate::capture::header::Header;
@@ -95,7 +95,7 @@ impl OtfSink {
             paths_left_out: definitions.paths_left_out,
             after_end: tasks.after_end,
         };
-        let ending = Ending {
+        let ending = FinishContext {
             files: &files,
             handles: &handles,
             regions: &regions,
@@ -148,7 +148,7 @@ impl OtfSink {
         };
         let region = self.definitions.regions.fault();
         active.writer.enter(time, region, &[])?;
-        let mut notes = Notes::new();
+        let mut notes = AttributeList::new();
         if let Some(path) = fault.file.first_path() {
             notes.path(self.definitions.given_path(&path.bytes)?);
         }

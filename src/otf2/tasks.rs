@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 
 use otf2_sys::EvtWriter;
 
-use super::activity::{Activity, Out};
+use super::active_handles::{Activity, Out};
 use super::definitions::{Definitions, Owner};
 use super::error::OtfError;
 use super::posix::Pending;

@@ -1,6 +1,5 @@
 //! What folds have found, as tables and sentences.
 
-mod beside;
 pub mod files;
 mod human;
 pub mod latency;
@@ -8,6 +7,7 @@ pub mod pattern;
 pub mod replay;
 pub mod replay_block;
 pub mod replay_brief;
+mod replay_columns;
 pub mod replay_export;
 pub mod replay_loop;
 pub mod replay_run;

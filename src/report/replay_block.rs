@@ -3,7 +3,7 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use super::beside::{self, PERCENTILES, Pace, percentiles};
+use super::replay_columns::{self, PERCENTILES, Pace, percentiles};
 use super::{column, first_rows};
 use crate::event::block::RequestOp;
 use crate::replay::block::{
@@ -173,7 +173,8 @@ fn left_out(plan: &BlockPlan) -> Table {
 
 fn notes(run: &BlockRun<'_>, not_shown: usize) -> Vec<String> {
     let kept = run.comparison.mismatches.len();
-    let mut notes = beside::not_shown("requests", run.comparison.mismatched(), kept, not_shown);
+    let mut notes =
+        replay_columns::not_shown("requests", run.comparison.mismatched(), kept, not_shown);
     let most = run.threads.1;
     if run.plan.depth > most {
         notes.push(format!(

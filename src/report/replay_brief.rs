@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use super::beside::result;
 use super::column;
 use super::human::{bytes, count, end_of, known_time, time};
+use super::replay_columns::result;
 use super::replay_run::{Run, is_whole, planned};
 use crate::analysis::spread::Spread;
 use crate::replay::comparison::{Mismatch, Times};

@@ -103,7 +103,7 @@ pub fn report(rounds: &Rounds, wanted: u32, limit: usize) -> Report {
     ];
     report.notes = rounds.notes.iter().cloned().collect();
     let kept = rounds.different.len();
-    report.notes.extend(super::beside::not_shown(
+    report.notes.extend(super::replay_columns::not_shown(
         "operations",
         rounds.mismatches,
         kept,

@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::beside::{self, PERCENTILES, Pace, TOTALS, percentiles, result, totals};
+use super::replay_columns::{self, PERCENTILES, Pace, TOTALS, percentiles, result, totals};
 use super::{column, first_rows};
 use crate::replay::comparison::{Comparison, Mismatch, Times};
 use crate::replay::file::Index;
@@ -276,7 +276,7 @@ fn left(index: &Index) -> Table {
 fn notes(run: &Run<'_>, not_shown: usize) -> Vec<String> {
     let kept = run.comparison.mismatches.len();
     let all = run.comparison.count(Outcome::is_mismatch);
-    let mut notes = beside::not_shown("operations", all, kept, not_shown);
+    let mut notes = replay_columns::not_shown("operations", all, kept, not_shown);
     let (most, cpus) = run.threads;
     if run.expected_span.is_some() && most >= cpus {
         notes.push(format!(

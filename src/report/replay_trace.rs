@@ -1,7 +1,7 @@
 //! The report of `replay compare`: a recording of a replay, beside what it was to do.
 
-use super::beside::result;
 use super::human::{count, end_of};
+use super::replay_columns::result;
 use super::{column, first_rows};
 use crate::replay::traced::Traced;
 use crate::text::escape;

@@ -1,6 +1,6 @@
 //! Other people's bytes, made harmless and kept whole.
 
-use super::digits;
+use super::number_format;
 
 /// Which bytes are letters that no form of output has to change: what most names consist of, so it is asked of each byte
 /// of every line. Neither quotes nor commas nor backslashes are, nor what names stand between.
@@ -188,7 +188,7 @@ fn misleads(letter: char) -> bool {
 fn hex_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     for byte in bytes {
         out.extend_from_slice(b"\\x");
-        digits::hex_byte(out, *byte);
+        number_format::hex_byte(out, *byte);
     }
 }
 

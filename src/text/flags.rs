@@ -1,6 +1,6 @@
 //! Flags and commands by name, from the kernel's headers. Bits without a name are shown in hexadecimal, never dropped.
 
-use super::digits;
+use super::number_format;
 
 /// A set of bits and its name. Sets of several bits stand before the single bits that they contain.
 type Flag = (u32, &'static str);
@@ -165,7 +165,7 @@ pub(super) fn bits(out: &mut Vec<u8>, names: &[Flag], flags: u32) {
     }
     if rest != 0 {
         out.extend_from_slice(join.as_bytes());
-        digits::hex(out, u64::from(rest));
+        number_format::hex(out, u64::from(rest));
     } else if flags == 0 {
         out.push(b'0');
     }
@@ -175,7 +175,7 @@ pub(super) fn bits(out: &mut Vec<u8>, names: &[Flag], flags: u32) {
 pub(super) fn whence(out: &mut Vec<u8>, number: u32) {
     match usize::try_from(number).ok().and_then(|number| WHENCE.get(number)) {
         Some(name) => out.extend_from_slice(name.as_bytes()),
-        None => digits::unsigned(out, u64::from(number)),
+        None => number_format::unsigned(out, u64::from(number)),
     }
 }
 
@@ -183,7 +183,7 @@ pub(super) fn whence(out: &mut Vec<u8>, number: u32) {
 pub(super) fn command(out: &mut Vec<u8>, number: u32) {
     match COMMANDS.iter().find(|command| command.0 == number) {
         Some((_, name, _)) => out.extend_from_slice(name.as_bytes()),
-        None => digits::unsigned(out, u64::from(number)),
+        None => number_format::unsigned(out, u64::from(number)),
     }
 }
 

@@ -8,8 +8,8 @@
 
 use std::io;
 
-use super::digits;
 use super::escape::drives_terminal;
+use super::number_format;
 use crate::operation::model::{Given, SyscallOperation};
 use crate::operation::{Sink, Step};
 use crate::units::KernelTime;
@@ -132,15 +132,15 @@ impl<W: io::Write> IoreplayLines<W> {
         let line = &mut self.line;
         line.clear();
         line.extend_from_slice(b"t=");
-        digits::unsigned(line, end.0.wrapping_add(self.to_realtime));
+        number_format::unsigned(line, end.0.wrapping_add(self.to_realtime));
         line.extend_from_slice(SEPARATOR);
         line.extend_from_slice(b"D=");
-        digits::unsigned(line, end.0.saturating_sub(operation.start.0));
+        number_format::unsigned(line, end.0.saturating_sub(operation.start.0));
         line.extend_from_slice(SEPARATOR);
         line.extend_from_slice(b"i=");
-        digits::signed(line, operation.pid.0.into());
+        number_format::signed(line, operation.pid.0.into());
         line.push(b':');
-        digits::signed(line, operation.tid.0.into());
+        number_format::signed(line, operation.tid.0.into());
         line.extend_from_slice(SEPARATOR);
         line.extend_from_slice(b"o=");
         line.extend_from_slice(said.as_bytes());
@@ -148,13 +148,15 @@ impl<W: io::Write> IoreplayLines<W> {
         for (key, from) in *fields {
             line.extend_from_slice(&[*key, b'=']);
             match from {
-                Return => digits::signed(line, ret),
+                Return => number_format::signed(line, ret),
                 Int(place) => {
                     let low = operation.args.get(*place)? & 0xffff_ffff;
                     let signed = u32::try_from(low).ok()?.cast_signed();
-                    digits::signed(line, signed.into());
+                    number_format::signed(line, signed.into());
                 }
-                Long(place) => digits::signed(line, operation.args.get(*place)?.cast_signed()),
+                Long(place) => {
+                    number_format::signed(line, operation.args.get(*place)?.cast_signed())
+                }
                 Path => line.extend_from_slice(path(operation)?),
                 Path2 => {
                     let given = operation.named.as_ref()?.second.as_ref();
@@ -207,7 +209,7 @@ impl<W: io::Write> Sink for IoreplayLines<W> {
 mod tests {
     use expect_test::{Expect, expect};
 
-    use super::super::testing::{self, START, call, failed_open, file};
+    use super::super::fixtures::{self, START, call, failed_open, file};
     use super::*;
     use crate::event::syscall_table::CallId;
     use crate::operation::model::PathSource;
@@ -226,12 +228,12 @@ mod tests {
     #[test]
     fn calls_have_their_fields() {
         let passwd = file(b"/etc/passwd", PathSource::Link);
-        let open = call("openat", &[testing::CWD, 0x7fff_0000, 0], 3, Some(3), Some(&passwd));
+        let open = call("openat", &[fixtures::CWD, 0x7fff_0000, 0], 3, Some(3), Some(&passwd));
         let read = call("read", &[3, 0, 4096], 4096, Some(3), Some(&passwd));
         let seek = call("lseek", &[3, u64::MAX - 6, 2], 90, Some(3), Some(&passwd));
         let close = call("close", &[3], 0, Some(3), Some(&passwd));
         let mut rename = call("rename", &[1, 2], 0, None, None);
-        rename.named = Some(Box::new(testing::renamed(b"name")));
+        rename.named = Some(Box::new(fixtures::renamed(b"name")));
         check(
             &[open, read, seek, close, failed_open(b"/nix", PathSource::Argument), rename],
             &expect![[r#"
@@ -257,7 +259,7 @@ mod tests {
         let more = more.map(str::as_bytes).into_iter().chain([&b"/\x9b2J"[..]]);
         let more = more.map(|more| file(more, PathSource::Link)).collect::<Vec<_>>();
         let pipe = file(b"pipe:[7]", PathSource::Link);
-        let open = |file| call("openat", &[testing::CWD, 0, 0], 3, Some(3), Some(file));
+        let open = |file| call("openat", &[fixtures::CWD, 0, 0], 3, Some(3), Some(file));
         let pread = call("pread64", &[3, 0, 1, 0], 1, Some(3), None);
         let mut calls: Vec<_> = escapes.iter().chain(&more).map(&open).collect();
         calls.extend([open(&odd), open(&lines), open(&pipe), pread]);

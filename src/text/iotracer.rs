@@ -11,7 +11,7 @@ use std::io;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::{digits, escape};
+use super::{escape, number_format};
 use crate::operation::access::{self, Access, Comms};
 use crate::operation::asynchronous::AsyncOperation;
 use crate::operation::behind::{Behind, Piece};
@@ -22,10 +22,10 @@ use crate::units::KernelTime;
 
 /// One access as a line, without its end; its time counts from `start`. `None`: it is not known who it was.
 pub fn line(out: &mut Vec<u8>, access: &Access, start: KernelTime, comm: Option<&[u8]>) {
-    digits::seconds(out, access.begin.signed_since(start), 0);
+    number_format::seconds(out, access.begin.signed_since(start), 0);
     out.extend_from_slice(if access.is_write { b";W;" } else { b";R;" });
     for number in [access.address, access.bytes] {
-        digits::unsigned(out, number);
+        number_format::unsigned(out, number);
         out.push(b';');
     }
     out.extend_from_slice(access.level.as_str().as_bytes());
@@ -35,12 +35,12 @@ pub fn line(out: &mut Vec<u8>, access: &Access, start: KernelTime, comm: Option<
         None => out.push(b'?'),
     }
     out.push(b';');
-    digits::signed(out, access.pid.0.into());
+    number_format::signed(out, access.pid.0.into());
 }
 
 /// A point in time, in seconds.
 pub fn time(out: &mut Vec<u8>, time: KernelTime) {
-    digits::seconds(out, time.signed_since(KernelTime::MIN), 0);
+    number_format::seconds(out, time.signed_since(KernelTime::MIN), 0);
 }
 
 /// Which accesses get a line.
@@ -292,7 +292,7 @@ mod tests {
     use crate::event::FileStat;
     use crate::operation::asynchronous::NoResult;
     use crate::operation::model::PathSource;
-    use crate::text::testing::{START, asynchronous, call, file, pieces, request, tell, thread};
+    use crate::text::fixtures::{START, asynchronous, call, file, pieces, request, tell, thread};
     use crate::units::DevId;
     use crate::units::Fd;
 

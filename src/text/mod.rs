@@ -11,17 +11,17 @@ pub mod fields;
 pub mod ioreplay;
 pub mod iotracer;
 pub mod json;
-pub mod lines;
+pub mod line_format;
 pub mod shares;
 pub mod table;
 
-mod digits;
+mod argument;
 pub mod errno;
 pub mod escape;
 mod flags;
-mod register;
+mod number_format;
 
 pub use flags::direct_flag;
 
 #[cfg(test)]
-mod testing;
+mod fixtures;

@@ -5,7 +5,7 @@
 
 use std::io;
 
-use super::{digits, escape, shares};
+use super::{escape, number_format, shares};
 
 /// The version of the shapes in `docs/json.md`: it rises when a key changes its meaning or goes.
 pub const VERSION: u64 = 1;
@@ -76,8 +76,8 @@ impl Cell {
         let mut out = Vec::new();
         match self {
             Self::None => out.push(b'-'),
-            Self::Count(it) => digits::unsigned(&mut out, *it),
-            Self::Signed(it) => digits::signed(&mut out, *it),
+            Self::Count(it) => number_format::unsigned(&mut out, *it),
+            Self::Signed(it) => number_format::signed(&mut out, *it),
             Self::Ns(it) => out.extend(format!("{}.{:03}", it / 1000, it % 1000).bytes()),
             Self::Mean(it) => out.extend(format!("{it:.3}").bytes()),
             Self::Share(it) => out.extend(format!("{:.1} %", it * 100.0).bytes()),
@@ -138,7 +138,7 @@ impl Value<'_> {
             && std::str::from_utf8(bytes).is_err()
         {
             out.extend(format!(",\"{key}_bytes\":\"").bytes());
-            bytes.iter().for_each(|byte| digits::hex_byte(out, *byte));
+            bytes.iter().for_each(|byte| number_format::hex_byte(out, *byte));
             out.push(b'"');
         }
     }
@@ -177,8 +177,8 @@ impl Value<'_> {
     #[inline(always)]
     fn number(self, out: &mut Vec<u8>) {
         match self {
-            Self::Unsigned(it) => digits::unsigned(out, it),
-            Self::Signed(it) => digits::signed(out, it),
+            Self::Unsigned(it) => number_format::unsigned(out, it),
+            Self::Signed(it) => number_format::signed(out, it),
             Self::Fraction(it, decimals) => out.extend(format!("{it:.decimals$}").bytes()),
             Self::Flag(it) => out.extend_from_slice(if it { b"true" } else { b"false" }),
             Self::None | Self::Bytes(_) | Self::Word(_) | Self::Plain(_) => {}

@@ -102,7 +102,7 @@ fn captured(args: &RunArgs) -> Result<Captured, CliError> {
     let Opened { items, header, .. } = open(path, false)?;
     let names: BTreeMap<DevId, String> = disk::names(&header.disks).into_iter().collect();
     let mut sink = BlockRequests::default();
-    let summary = pipeline::run_beside(items, header, &mut sink, &mut || true)
+    let summary = pipeline::run_threaded(items, header, &mut sink, &mut || true)
         .map_err(|error| CliError::pipeline(path, &error))?;
     summary_lines::print_doubts(&summary);
     let called = |dev: &DevId| names.get(dev).cloned().unwrap_or_else(|| dev.to_string());

@@ -4,8 +4,8 @@ use rustc_hash::FxHashMap;
 
 use super::{MS, meta, number, operation, table};
 use crate::import::Parser;
-use crate::import::notes::Notes;
-use crate::import::said::{Said, Task, What};
+use crate::import::import_report::Notes;
+use crate::import::imported_event::{ImportedEvent, ImportedKind, Task};
 use crate::units::{Pid, Tid};
 
 /// What stands between two values.
@@ -66,7 +66,7 @@ impl<'a> Values<'a> {
 }
 
 impl Parser for Capture {
-    fn line(&mut self, line: &[u8], out: &mut Vec<Said>, notes: &mut Notes) -> bool {
+    fn line(&mut self, line: &[u8], out: &mut Vec<ImportedEvent>, notes: &mut Notes) -> bool {
         if line.starts_with(b"#") {
             self.version = meta(line, b"capture_version").and_then(number).or(self.version);
             return true;
@@ -74,11 +74,11 @@ impl Parser for Capture {
         line.is_empty() || self.call(line, out, notes).is_some()
     }
 
-    fn finish(&mut self, _: &mut Vec<Said>, _: &mut Notes) {}
+    fn finish(&mut self, _: &mut Vec<ImportedEvent>, _: &mut Notes) {}
 }
 
 impl Capture {
-    fn call(&mut self, line: &[u8], out: &mut Vec<Said>, notes: &mut Notes) -> Option<()> {
+    fn call(&mut self, line: &[u8], out: &mut Vec<ImportedEvent>, notes: &mut Notes) -> Option<()> {
         let values = Values::of(line)?;
         let (task, name) = (values.task()?, values.get(b'o')?);
         let time = |letter| {
@@ -93,7 +93,7 @@ impl Capture {
             for tid in threads {
                 self.last.remove(&tid);
                 let task = Task { tid: Tid(tid), ..task };
-                out.push(Said { time: end, task, what: What::Ended });
+                out.push(ImportedEvent { time: end, task, what: ImportedKind::Ended });
             }
             return Some(());
         }

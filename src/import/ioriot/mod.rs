@@ -39,10 +39,10 @@ mod tests {
 
     use super::*;
     use crate::import::Parser;
-    use crate::import::notes::Notes;
-    use crate::import::said::{Said, What};
+    use crate::import::import_report::Notes;
+    use crate::import::imported_event::{ImportedEvent, ImportedKind};
 
-    fn told(mut parser: impl Parser, text: &str) -> (Vec<Said>, Notes) {
+    fn told(mut parser: impl Parser, text: &str) -> (Vec<ImportedEvent>, Notes) {
         let (mut said, mut notes) = (Vec::new(), Notes::default());
         for (number, line) in (1..).zip(text.lines()) {
             notes.read += 1;
@@ -69,7 +69,7 @@ mod tests {
         let line = "#|capture_version=4|\nt=1511381122062000500;:,D=400;:,i=1:1;:,o=close;:,d=3;:,s=-9;:,\nt=0\n";
         let (said, notes) = told(Capture::default(), line);
         assert_eq!(said.iter().map(|event| event.time % 1000).collect::<Vec<_>>(), [100, 500]);
-        assert!(matches!(said[1].what, What::Exit(_, -9, _)));
+        assert!(matches!(said[1].what, ImportedKind::Exit(_, -9, _)));
         assert_eq!(notes.strange(), 1);
     }
 
@@ -83,7 +83,7 @@ mod tests {
             said.iter().map(|event| event.time).collect::<Vec<_>>(),
             [23 * MS, 23 * MS, 25 * MS, 25 * MS]
         );
-        let What::Exit(_, 11, reads) = &said[1].what else { panic!("{:?}", said[1]) };
+        let ImportedKind::Exit(_, 11, reads) = &said[1].what else { panic!("{:?}", said[1]) };
         assert_eq!(reads[0].bytes, b"/mnt/a/x");
         assert_eq!(notes.strange(), 0);
         let text = "#|replay_version=2|name=test0|\n0|1|1|0|0|61|1|0|fdatasync@3|\n999999999|1|1|0|0|61|1|0|fdatasync@3|\n";

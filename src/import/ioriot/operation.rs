@@ -4,7 +4,7 @@ use super::number;
 use super::table::{Arg, Row};
 use crate::capture::fact::NameOf;
 use crate::event::syscall_table::CallId;
-use crate::import::said::{Read, Said, Task, What};
+use crate::import::imported_event::{ImportedEvent, ImportedKind, Read, Task};
 
 /// Where the first path stands in memory, and how far it is to the next one.
 const MEMORY: u64 = 0x7000_0000_0000;
@@ -21,7 +21,7 @@ pub(super) fn say<'a>(
     row: &Row,
     value: impl Fn(u8) -> Option<&'a [u8]>,
     (task, start, end): (Task, u64, u64),
-    out: &mut Vec<Said>,
+    out: &mut Vec<ImportedEvent>,
 ) -> bool {
     let Some(call) = CallId::by_name(row.call) else { return false };
     // A read-ahead of a replay log has no result; it is 0 if it succeeds.
@@ -63,7 +63,7 @@ pub(super) fn say<'a>(
     if row.args.contains(&Arg::Vector) {
         args[2] = 1;
     }
-    out.push(Said { time: start, task, what: What::Enter(call, args) });
-    out.push(Said { time: end, task, what: What::Exit(call, ret, reads) });
+    out.push(ImportedEvent { time: start, task, what: ImportedKind::Enter(call, args) });
+    out.push(ImportedEvent { time: end, task, what: ImportedKind::Exit(call, ret, reads) });
     true
 }

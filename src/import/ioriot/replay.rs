@@ -3,8 +3,8 @@
 
 use super::{MS, meta, number, operation, table};
 use crate::import::Parser;
-use crate::import::notes::Notes;
-use crate::import::said::{Said, Task};
+use crate::import::import_report::Notes;
+use crate::import::imported_event::{ImportedEvent, Task};
 
 /// Directories that ioriot puts between mount point and path, by the name that it had.
 const PLACES: [&[u8]; 2] = [b"/.ioriot/", b"/.ioreplay/"];
@@ -29,7 +29,7 @@ pub(crate) struct Replay {
 }
 
 impl Parser for Replay {
-    fn line(&mut self, line: &[u8], out: &mut Vec<Said>, notes: &mut Notes) -> bool {
+    fn line(&mut self, line: &[u8], out: &mut Vec<ImportedEvent>, notes: &mut Notes) -> bool {
         if let Some(version) = meta(line, b"replay_version").and_then(number) {
             self.version = version;
             self.is_ns = version >= 3 || version == 2 && self.begins_in_ns;
@@ -49,7 +49,7 @@ impl Parser for Replay {
         line.is_empty() || line.starts_with(b"#") || self.operation(line, out, notes).is_some()
     }
 
-    fn finish(&mut self, _: &mut Vec<Said>, notes: &mut Notes) {
+    fn finish(&mut self, _: &mut Vec<ImportedEvent>, notes: &mut Notes) {
         if self.version == 2 {
             let unit = if self.is_ns { "ns" } else { "ms" };
             notes.count(match unit {
@@ -70,7 +70,12 @@ impl Replay {
         Self { begins_in_ns: times.max().is_some_and(|time| time > MS_MAX), ..Self::default() }
     }
 
-    fn operation(&mut self, line: &[u8], out: &mut Vec<Said>, notes: &mut Notes) -> Option<()> {
+    fn operation(
+        &mut self,
+        line: &[u8],
+        out: &mut Vec<ImportedEvent>,
+        notes: &mut Notes,
+    ) -> Option<()> {
         let values: Vec<&[u8]> = line.strip_suffix(b"|")?.split(|rest| *rest == b'|').collect();
         let time = u64::try_from(number(values.first()?)?).ok()?;
         let pid = i32::try_from(number(values.get(2)?)?).ok().filter(|number| *number > 0)?;

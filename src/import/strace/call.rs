@@ -6,9 +6,9 @@
 use super::value::{arguments, begun, elements, is_cut_off, link, number, string};
 use crate::capture::fact::NameOf;
 use crate::event::syscall_table::{Call, CallId, Class, Role};
-use crate::import::notes::Notes;
-use crate::import::said::Read;
-use crate::import::words::Words;
+use crate::import::constants::Words;
+use crate::import::import_report::Notes;
+use crate::import::imported_event::Read;
 use crate::units::Fd;
 
 /// Where the first argument stands that is in memory, and how far it is to the next one.

@@ -7,24 +7,24 @@
 //! What a file is that was opened is told by the next line of its thread, if that asks for it, as the C library does: so the end of
 //! an open is told with the line behind it. With `-y` a descriptor that was open before tells what it is when it is first used, and `AT_FDCWD` where the process is.
 
-mod about;
 mod call;
-mod stamp;
+mod prefix;
+mod stat_text;
 mod tasks;
 mod value;
 
 use rustc_hash::FxHashMap;
 
 use super::Parser;
+use super::constants::{O_DIRECTORY, Words};
+use super::import_report::Notes;
+use super::imported_event::{ImportedEvent, ImportedKind, Read, Task};
 use super::lines::LINE_BYTES_MAX;
-use super::notes::Notes;
 use super::records::COMM_BYTES;
-use super::said::{Read, Said, Task, What};
-use super::words::{O_DIRECTORY, Words};
 use crate::capture::fact::NameOf;
 use crate::event::syscall_table::{CallId, Class, Role};
 use call::{Given, Outcome, Parsed, clone_flags, half, parse, row, whole};
-use stamp::{Clock, Reading, Stamp, prefix};
+use prefix::{Clock, Reading, Stamp, prefix};
 use tasks::Tasks;
 
 /// What stands for the number of a thread that the log does not tell.
@@ -53,18 +53,18 @@ pub(super) struct Strace {
 
 /// Where what is found goes.
 struct Out<'a> {
-    said: &'a mut Vec<Said>,
+    said: &'a mut Vec<ImportedEvent>,
     notes: &'a mut Notes,
 }
 
 impl Out<'_> {
-    fn say(&mut self, time: u64, task: Task, what: What) {
-        self.said.push(Said { time, task, what });
+    fn say(&mut self, time: u64, task: Task, what: ImportedKind) {
+        self.said.push(ImportedEvent { time, task, what });
     }
 }
 
 impl Parser for Strace {
-    fn line(&mut self, line: &[u8], said: &mut Vec<Said>, notes: &mut Notes) -> bool {
+    fn line(&mut self, line: &[u8], said: &mut Vec<ImportedEvent>, notes: &mut Notes) -> bool {
         let mut out = Out { said, notes };
         if let Some(before) = without_message(line) {
             self.carried.extend_from_slice(before);
@@ -88,7 +88,7 @@ impl Parser for Strace {
         self.of(tid, time, rest, &mut out)
     }
 
-    fn finish(&mut self, said: &mut Vec<Said>, notes: &mut Notes) {
+    fn finish(&mut self, said: &mut Vec<ImportedEvent>, notes: &mut Notes) {
         let mut out = Out { said, notes };
         let mut held: Vec<i32> = self.held.keys().copied().collect();
         held.sort_unstable();
@@ -212,7 +212,7 @@ impl Strace {
             self.tell_opened(tid, &[], out);
             self.give_up(tid, out);
             if let Some(thread) = self.tasks.end(tid) {
-                out.say(time, thread.task, What::Ended);
+                out.say(time, thread.task, ImportedKind::Ended);
             }
         }
         out.notes.count("tasks that have ended before a task of the same number began");
@@ -236,7 +236,7 @@ impl Strace {
         let child = self.tasks.born(parent, tid, flags);
         let first =
             self.held.get(&tid).and_then(|held| held.first()).map_or(time, |held| held.0.min(time));
-        out.say(first, parent, What::Born(child, flags));
+        out.say(first, parent, ImportedKind::Born(child, flags));
         self.tell_held(tid, out);
     }
 
@@ -267,7 +267,7 @@ impl Strace {
             return true;
         }
         let Some(thread) = self.tasks.end(tid) else { return true };
-        out.say(time, thread.task, What::Ended);
+        out.say(time, thread.task, ImportedKind::Ended);
         true
     }
 
@@ -357,16 +357,16 @@ impl Strace {
         if let Some(path) = &parsed.directory
             && !std::mem::replace(&mut process.knows_directory, true)
         {
-            out.say(time, task, What::Directory(path.clone()));
+            out.say(time, task, ImportedKind::Directory(path.clone()));
         }
         for Given { fd, link, is_directory } in &parsed.given {
             if process.fds.insert(fd.0) {
                 // strace does not say how it was opened: so that everything can be done with it that was done.
                 let flags = if *is_directory { O_DIRECTORY } else { libc::O_RDWR.cast_unsigned() };
-                out.say(time, task, What::Open(*fd, link.clone(), flags));
+                out.say(time, task, ImportedKind::Open(*fd, link.clone(), flags));
             }
         }
-        out.say(time, task, What::Enter(call, parsed.args));
+        out.say(time, task, ImportedKind::Enter(call, parsed.args));
     }
 
     fn exits(
@@ -395,7 +395,7 @@ impl Strace {
         if row.is_exec() && ret == 0 {
             let path = reads.iter().find(|byte| byte.of == NameOf::Argument);
             let name = path.map(|path| last(&path.bytes)).unwrap_or_default();
-            out.say(time, task, What::Named(name.to_vec(), true));
+            out.say(time, task, ImportedKind::Named(name.to_vec(), true));
         }
         if let Some(bytes) = outcome.link.filter(|_| row.class == Class::Open) {
             reads.push(Read::link(bytes, None));
@@ -407,7 +407,7 @@ impl Strace {
             .last()
             .filter(|byte| byte.of == NameOf::Link)
             .and_then(|_| i32::try_from(ret).ok());
-        let exit = Said { time, task, what: What::Exit(call, ret, reads) };
+        let exit = ImportedEvent { time, task, what: ImportedKind::Exit(call, ret, reads) };
         match (opened, self.tasks.thread(task.tid.0)) {
             (Some(fd), Some(thread)) => thread.opened = Some((fd, exit)),
             _ => out.said.push(exit),
@@ -417,12 +417,12 @@ impl Strace {
     /// An open was over before this line of its thread, which may tell what was opened.
     fn tell_opened(&mut self, tid: i32, line: &[u8], out: &mut Out<'_>) {
         let Some(thread) = self.tasks.thread(tid) else { return };
-        let opened = thread.opened.take_if(|opened| !about::is_asked(line, opened.0));
+        let opened = thread.opened.take_if(|opened| !stat_text::is_asked(line, opened.0));
         let Some((fd, mut exit)) = opened else { return };
-        if let What::Exit(_, _, reads) = &mut exit.what
+        if let ImportedKind::Exit(_, _, reads) = &mut exit.what
             && let Some(link) = reads.last_mut()
         {
-            link.stat = about::stat(line, fd, &self.words);
+            link.stat = stat_text::stat(line, fd, &self.words);
         }
         out.said.push(exit);
     }

@@ -2,7 +2,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::import::said::{Said, Task};
+use crate::import::imported_event::{ImportedEvent, Task};
 use crate::units::{Pid, Tid};
 
 /// A thread.
@@ -12,7 +12,7 @@ pub(super) struct Thread {
     /// The call that it is inside: when it began, and what was printed of it.
     pub(super) pending: Option<(u64, Vec<u8>)>,
     /// The end of its last call, if that opened this descriptor.
-    pub(super) opened: Option<(i32, Said)>,
+    pub(super) opened: Option<(i32, ImportedEvent)>,
     /// It has called `exit` or `exit_group`: another call is one of a task that has its number now.
     pub(super) is_ending: bool,
     /// The thread whose call has made it, while that has not ended.

@@ -1,7 +1,7 @@
 use super::*;
 use proptest::prelude::*;
 
-fn told(text: &str) -> (Vec<Said>, Notes) {
+fn told(text: &str) -> (Vec<ImportedEvent>, Notes) {
     let mut parser = Strace::new(text.as_bytes());
     let (mut said, mut notes) = (Vec::new(), Notes::default());
     for line in text.lines() {
@@ -17,18 +17,20 @@ fn told(text: &str) -> (Vec<Said>, Notes) {
 }
 
 /// Who, and what, in a word.
-fn words(said: &[Said]) -> Vec<String> {
-    let word = |event: &Said| {
+fn words(said: &[ImportedEvent]) -> Vec<String> {
+    let word = |event: &ImportedEvent| {
         let Task { pid, tid } = event.task;
         let what = match &event.what {
-            What::Enter(call, _) => format!("{}(", call.call().name),
-            What::Exit(call, ret, _) => format!("{})={ret}", call.call().name),
-            What::Born(child, flags) => format!("born {}/{} {flags:x}", child.pid.0, child.tid.0),
-            What::Named(name, _) => format!("named {}", name.escape_ascii()),
-            What::Ended => "ended".into(),
-            What::Open(fd, link, _) => format!("open {}={}", fd.0, link.escape_ascii()),
-            What::Directory(path) => format!("in {}", path.escape_ascii()),
-            What::Block(_) => "block".into(),
+            ImportedKind::Enter(call, _) => format!("{}(", call.call().name),
+            ImportedKind::Exit(call, ret, _) => format!("{})={ret}", call.call().name),
+            ImportedKind::Born(child, flags) => {
+                format!("born {}/{} {flags:x}", child.pid.0, child.tid.0)
+            }
+            ImportedKind::Named(name, _) => format!("named {}", name.escape_ascii()),
+            ImportedKind::Ended => "ended".into(),
+            ImportedKind::Open(fd, link, _) => format!("open {}={}", fd.0, link.escape_ascii()),
+            ImportedKind::Directory(path) => format!("in {}", path.escape_ascii()),
+            ImportedKind::Block(_) => "block".into(),
         };
         format!("{}/{} {what}", pid.0, tid.0)
     };
@@ -140,9 +142,9 @@ fn lines_that_strace_interrupts_itself_are_joined() {
 /// Fails if a directory is taken for a file because somebody came between open and `fstat`.
 #[test]
 fn what_was_opened_is_told_behind_it() {
-    let stat = |said: &[Said]| {
+    let stat = |said: &[ImportedEvent]| {
         let reads = said.iter().find_map(|event| match &event.what {
-            What::Exit(_, 3, reads) => reads.last().cloned(),
+            ImportedKind::Exit(_, 3, reads) => reads.last().cloned(),
             _ => None,
         });
         reads.and_then(|byte| byte.stat).map(|byte| (byte.is_directory(), byte.size))
@@ -195,7 +197,7 @@ fn a_call_takes_as_long_as_strace_says() {
     ));
     let times: Vec<u64> = said
         .iter()
-        .filter(|event| event.task.tid.0 == 7 && !matches!(event.what, What::Directory(_)))
+        .filter(|event| event.task.tid.0 == 7 && !matches!(event.what, ImportedKind::Directory(_)))
         .map(|event| event.time - 1_700_000_000_000_000_000)
         .collect();
     assert_eq!(times, [0, 2_500_000, 3_000_000, 3_001_000]);

@@ -1,6 +1,6 @@
 //! One JSON object on one line, member by member. Keys are written as [`key!`] makes them: they are ours, and plain.
 
-use super::super::{digits, escape};
+use super::super::{escape, number_format};
 use crate::operation::model::{FilePath, Mounts};
 
 /// What begins a member, in one piece: most of a line is keys.
@@ -41,7 +41,7 @@ impl<'a> Object<'a> {
     pub(super) fn unsigned(&mut self, key: &str, value: Option<u64>) {
         self.out.extend_from_slice(key.as_bytes());
         match value {
-            Some(value) => digits::unsigned(self.out, value),
+            Some(value) => number_format::unsigned(self.out, value),
             None => null(self.out),
         }
     }
@@ -60,7 +60,7 @@ impl<'a> Object<'a> {
     pub(super) fn signed(&mut self, key: &str, value: Option<i64>) {
         self.out.extend_from_slice(key.as_bytes());
         match value {
-            Some(value) => digits::signed(self.out, value),
+            Some(value) => number_format::signed(self.out, value),
             None => null(self.out),
         }
     }
@@ -143,7 +143,7 @@ pub(super) fn bytes_members(out: &mut Vec<u8>, key: &str, bytes_key: &str, value
     out.extend_from_slice(bytes_key.as_bytes());
     out.push(b'"');
     for byte in bytes {
-        digits::hex_byte(out, *byte);
+        number_format::hex_byte(out, *byte);
     }
     out.push(b'"');
 }

@@ -1,7 +1,7 @@
 //! The line of a system call.
 
+use super::super::argument;
 use super::super::errno::ErrnoName;
-use super::super::register;
 use super::object::{Object, key};
 use crate::event::layer::Layer;
 use crate::event::syscall_table::{Class, Role};
@@ -78,7 +78,7 @@ fn inside(object: &mut Object<'_>, spans: &[Span], start: KernelTime) {
 /// What only some calls have: a second file or the duplicate made, a second path, directories.
 fn further_files(object: &mut Object<'_>, operation: &SyscallOperation) {
     let target = operation.target.as_ref().map(|(fd, _)| *fd);
-    let fd2 = target.or_else(|| register::descriptor(operation, Role::Fd2));
+    let fd2 = target.or_else(|| argument::descriptor(operation, Role::Fd2));
     if let Some(fd) = fd2 {
         descriptor(object, key!("fd2"), Some(fd));
     }
@@ -98,7 +98,7 @@ fn further_files(object: &mut Object<'_>, operation: &SyscallOperation) {
         object.unsigned(key!("offset2"), operation.target_offset);
     }
     for (key, role) in [(key!("dirfd"), Role::DirFd), (key!("dirfd2"), Role::DirFd2)] {
-        if let Some(fd) = register::descriptor(operation, role) {
+        if let Some(fd) = argument::descriptor(operation, role) {
             descriptor(object, key, Some(fd));
         }
     }

@@ -64,7 +64,7 @@ use std::io;
 use rustc_hash::FxHashMap;
 
 use super::flags::{self, OpenFlags};
-use super::{digits, escape};
+use super::{escape, number_format};
 use crate::anomaly::Anomaly;
 use crate::operation::asynchronous::{AsyncOperation, NoResult};
 use crate::operation::behind::Piece;
@@ -155,14 +155,14 @@ impl<W: io::Write> Lines<W> {
     /// The columns before what was asked for.
     fn begin(&mut self, at: KernelTime, thread: ThreadKey, ids: (Pid, Tid), cpu: CpuId) {
         self.line.clear();
-        digits::seconds(&mut self.line, at.signed_since(self.start), TIME_WIDTH);
+        number_format::seconds(&mut self.line, at.signed_since(self.start), TIME_WIDTH);
         self.line.push(b' ');
         match self.tasks.get_mut(&thread) {
             Some(task) => self.line.extend_from_slice(task.text(ids)),
             None => task(&mut self.line, None, Some(ids)),
         }
         self.line.extend_from_slice(b" cpu");
-        digits::unsigned(&mut self.line, cpu.0.into());
+        number_format::unsigned(&mut self.line, cpu.0.into());
         self.line.push(b' ');
     }
 
@@ -190,7 +190,7 @@ impl<W: io::Write> Lines<W> {
         self.line.clear();
         let what = anomaly.kind.as_str();
         self.line.extend_from_slice(format!("! {what}: count {}, ", anomaly.count).as_bytes());
-        digits::seconds(&mut self.line, anomaly.time.signed_since(self.start), 0);
+        number_format::seconds(&mut self.line, anomaly.time.signed_since(self.start), 0);
         let who = format!(" cpu{} [{}/{}]: ", anomaly.cpu, anomaly.pid, anomaly.tid);
         self.line.extend_from_slice(who.as_bytes());
         escape::shown(&mut self.line, anomaly.detail.as_bytes(), b"");
@@ -266,9 +266,9 @@ fn task(line: &mut Vec<u8>, name: Option<&[u8]>, ids: Option<(Pid, Tid)>) {
     match ids {
         Some((pid, tid)) => {
             line.push(b'[');
-            digits::signed(line, pid.0.into());
+            number_format::signed(line, pid.0.into());
             line.push(b'/');
-            digits::signed(line, tid.0.into());
+            number_format::signed(line, tid.0.into());
             line.push(b']');
         }
         None => line.extend_from_slice(b"[?/?]"),

@@ -12,9 +12,9 @@ use std::io;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{Builder, available_parallelism, scope};
 
-use super::back::Back;
-use super::front::Front;
-use super::passed::{Failure, Next, Passed};
+use super::decode_stage::DecodeStage;
+use super::stage_message::{Failure, StageMessage, StageOutput};
+use super::track_stage::TrackStage;
 use super::{PipelineError, Summary, run};
 use crate::capture::header::Header;
 use crate::capture::reader::Item;
@@ -31,7 +31,7 @@ const BATCHES_MAX: usize = 16;
 /// # Errors
 ///
 /// As of [`run`].
-pub fn run_beside<S: Sink>(
+pub fn run_threaded<S: Sink>(
     items: impl Iterator<Item = io::Result<Item>> + Send,
     header: Header,
     sink: &mut S,
@@ -54,8 +54,8 @@ pub fn run_in_two_threads<S: Sink>(
     sink: &mut S,
     go_on: &mut dyn FnMut() -> bool,
 ) -> Result<Summary, PipelineError<S::Error>> {
-    let mut back = Back::new(&header, sink, go_on);
-    let mut front = Front::new(header)?;
+    let mut back = TrackStage::new(&header, sink, go_on);
+    let mut front = DecodeStage::new(header)?;
     let (sender, batches) = sync_channel(BATCHES_MAX);
     let read = || {
         let mut sender = Batches { batch: Vec::with_capacity(BATCH), sender };
@@ -80,7 +80,10 @@ pub fn run_in_two_threads<S: Sink>(
 }
 
 /// Passes on whatever comes.
-fn take_all<N: Next>(batches: Receiver<Vec<Passed>>, next: &mut N) -> Result<(), N::Error> {
+fn take_all<N: StageOutput>(
+    batches: Receiver<Vec<StageMessage>>,
+    next: &mut N,
+) -> Result<(), N::Error> {
     batches.into_iter().flatten().try_for_each(|batch| next.take(batch))
 }
 
@@ -100,8 +103,8 @@ impl From<Failure> for Ended {
 
 /// Collects what is passed on.
 struct Batches {
-    batch: Vec<Passed>,
-    sender: SyncSender<Vec<Passed>>,
+    batch: Vec<StageMessage>,
+    sender: SyncSender<Vec<StageMessage>>,
 }
 
 impl Batches {
@@ -111,10 +114,10 @@ impl Batches {
     }
 }
 
-impl Next for Batches {
+impl StageOutput for Batches {
     type Error = Ended;
 
-    fn take(&mut self, passed: Passed) -> Result<(), Ended> {
+    fn take(&mut self, passed: StageMessage) -> Result<(), Ended> {
         self.batch.push(passed);
         if self.batch.len() < BATCH { Ok(()) } else { self.flush() }
     }
@@ -127,11 +130,11 @@ mod tests {
     /// Remembers what it is told; wants no more after so many.
     struct Numbers(Vec<u64>, usize);
 
-    impl Next for Numbers {
+    impl StageOutput for Numbers {
         type Error = Ended;
 
-        fn take(&mut self, passed: Passed) -> Result<(), Ended> {
-            let Passed::Records(number) = passed else { panic!("only these are passed on") };
+        fn take(&mut self, passed: StageMessage) -> Result<(), Ended> {
+            let StageMessage::Records(number) = passed else { panic!("only these are passed on") };
             self.0.push(number);
             if self.0.len() < self.1 { Ok(()) } else { Err(Ended::Nobody) }
         }
@@ -142,7 +145,7 @@ mod tests {
         let (sender, batches) = sync_channel(BATCHES_MAX);
         let front = move || {
             let mut sender = Batches { batch: Vec::new(), sender };
-            (0..count).try_for_each(|number| sender.take(Passed::Records(number)))?;
+            (0..count).try_for_each(|number| sender.take(StageMessage::Records(number)))?;
             sender.flush()
         };
         let mut numbers = Numbers(Vec::new(), wanted);

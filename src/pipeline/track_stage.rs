@@ -1,6 +1,6 @@
 //! From events to steps: the tracker, and the sink that is told.
 
-use super::passed::{Next, Passed};
+use super::stage_message::{StageMessage, StageOutput};
 use super::{PipelineError, Summary};
 use crate::anomaly::Ignored;
 use crate::capture::fact::{Fact, Text};
@@ -15,7 +15,7 @@ use crate::operation::{Sink, Step};
 use crate::units::{KernelTime, Pid, Tid};
 
 /// The tracker, the sink, and who is asked whether to go on.
-pub(super) struct Back<'a, S> {
+pub(super) struct TrackStage<'a, S> {
     tracker: Tracker,
     /// Those that there were at the start.
     disks: Vec<Disk>,
@@ -27,7 +27,7 @@ pub(super) struct Back<'a, S> {
     go_on: &'a mut dyn FnMut() -> bool,
 }
 
-impl<'a, S: Sink> Back<'a, S> {
+impl<'a, S: Sink> TrackStage<'a, S> {
     /// For a log with this header.
     pub(super) fn new(
         header: &Header,
@@ -53,24 +53,24 @@ impl<'a, S: Sink> Back<'a, S> {
     }
 
     /// What nobody is told of.
-    fn learn(&mut self, passed: Passed) {
+    fn learn(&mut self, passed: StageMessage) {
         let tracker = &mut self.tracker;
         match passed {
-            Passed::Records(count) => tracker.ledger_mut().records += count,
-            Passed::Bookkeeping => tracker.ledger_mut().ignore(Ignored::Bookkeeping),
-            Passed::Fact(fact) => self.fact(*fact),
-            Passed::SeenFd(late, at) => tracker.seen_fd(&late, at),
-            Passed::FileSystems(all) => tracker.seen_file_systems(&all),
-            Passed::Opened(opened) => {
+            StageMessage::Records(count) => tracker.ledger_mut().records += count,
+            StageMessage::Bookkeeping => tracker.ledger_mut().ignore(Ignored::Bookkeeping),
+            StageMessage::Fact(fact) => self.fact(*fact),
+            StageMessage::SeenFd(late, at) => tracker.seen_fd(&late, at),
+            StageMessage::FileSystems(all) => tracker.seen_file_systems(&all),
+            StageMessage::Opened(opened) => {
                 tracker.same_from_start(opened.from_start);
                 opened.moved.iter().for_each(|moved| tracker.lose_place(*moved));
             }
-            Passed::Disks(later) => tracker.has_disks(&self.disks, &later),
-            Passed::Event(_)
-            | Passed::Anomaly(_)
-            | Passed::Damage(_)
-            | Passed::ToldUntil(_)
-            | Passed::Round => {}
+            StageMessage::Disks(later) => tracker.has_disks(&self.disks, &later),
+            StageMessage::Event(_)
+            | StageMessage::Anomaly(_)
+            | StageMessage::Damage(_)
+            | StageMessage::ToldUntil(_)
+            | StageMessage::Round => {}
         }
     }
 
@@ -111,26 +111,28 @@ impl<'a, S: Sink> Back<'a, S> {
     }
 }
 
-impl<S: Sink> Next for Back<'_, S> {
+impl<S: Sink> StageOutput for TrackStage<'_, S> {
     type Error = PipelineError<S::Error>;
 
-    fn take(&mut self, passed: Passed) -> Result<(), Self::Error> {
+    fn take(&mut self, passed: StageMessage) -> Result<(), Self::Error> {
         let tracker = &mut self.tracker;
         self.now = match &passed {
-            Passed::Event(event) => self.now.max(event.time),
-            Passed::ToldUntil(time) => self.now.max(*time),
+            StageMessage::Event(event) => self.now.max(event.time),
+            StageMessage::ToldUntil(time) => self.now.max(*time),
             _ => self.now,
         };
         let told = match passed {
-            Passed::Event(event) if tracker.has_room_for(&event) => tracker.push(event, self.sink),
-            Passed::Event(event) => {
+            StageMessage::Event(event) if tracker.has_room_for(&event) => {
+                tracker.push(event, self.sink)
+            }
+            StageMessage::Event(event) => {
                 tracker.anomaly(&Tracker::beyond_bounds(&event), self.now, self.sink)
             }
-            Passed::Anomaly(anomaly) => tracker.anomaly(&anomaly, self.now, self.sink),
+            StageMessage::Anomaly(anomaly) => tracker.anomaly(&anomaly, self.now, self.sink),
             // It stands for no record that was read, so it is not in the books of records.
-            Passed::Damage(it) => self.sink.step(self.now, &Step::Anomaly(&it)),
-            Passed::ToldUntil(time) => self.sink.told_until(time),
-            Passed::Round => {
+            StageMessage::Damage(it) => self.sink.step(self.now, &Step::Anomaly(&it)),
+            StageMessage::ToldUntil(time) => self.sink.told_until(time),
+            StageMessage::Round => {
                 return if (self.go_on)() { Ok(()) } else { Err(PipelineError::Interrupted) };
             }
             quiet => {

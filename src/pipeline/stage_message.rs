@@ -12,7 +12,7 @@ use crate::units::{DevId, KernelTime};
 
 /// One thing that the back is told. What is rare is in a box: most are events, and as many as there are records.
 #[derive(Debug)]
-pub(super) enum Passed {
+pub(super) enum StageMessage {
     /// The next event.
     Event(Event),
     /// A record could not be used.
@@ -70,10 +70,10 @@ impl<E> From<Failure> for PipelineError<E> {
 }
 
 /// Where the front passes things on to.
-pub(super) trait Next {
+pub(super) trait StageOutput {
     /// Why no more is taken, or why there is no more.
     type Error: From<Failure>;
 
     /// Takes the next one.
-    fn take(&mut self, passed: Passed) -> Result<(), Self::Error>;
+    fn take(&mut self, passed: StageMessage) -> Result<(), Self::Error>;
 }

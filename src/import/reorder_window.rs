@@ -6,7 +6,7 @@
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
-use super::said::Said;
+use super::imported_event::ImportedEvent;
 
 /// What is held back.
 const WINDOW: usize = 1 << 17;
@@ -25,7 +25,7 @@ pub(super) struct Order {
 #[derive(Debug)]
 struct Waiting {
     number: u64,
-    said: Said,
+    said: ImportedEvent,
 }
 
 impl Waiting {
@@ -56,7 +56,7 @@ impl Eq for Waiting {}
 
 impl Order {
     /// Takes something; gives back what is due.
-    pub(super) fn push(&mut self, said: Said) -> Option<Said> {
+    pub(super) fn push(&mut self, said: ImportedEvent) -> Option<ImportedEvent> {
         self.number += 1;
         self.heap.push(Reverse(Waiting { number: self.number, said }));
         if self.heap.len() > WINDOW { self.pop() } else { None }
@@ -67,24 +67,25 @@ impl Order {
     }
 
     /// The next one. No two have the same time: our log has an order by time alone.
-    pub(super) fn pop(&mut self) -> Option<Said> {
+    pub(super) fn pop(&mut self) -> Option<ImportedEvent> {
         let Reverse(Waiting { said, .. }) = self.heap.pop()?;
         // Those that only share a time with others are moved by less than a microsecond.
         self.late += u64::from(said.time.saturating_add(1000) < self.last);
         self.last = said.time.max(self.last.saturating_add(1));
-        Some(Said { time: self.last, ..said })
+        Some(ImportedEvent { time: self.last, ..said })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::said::{Task, What};
+    use super::super::imported_event::{ImportedKind, Task};
     use super::*;
 
     #[test]
     fn times_are_sorted_and_different() {
         let mut order = Order::default();
-        let said = |time, pid| Said { time, task: Task::leader(pid), what: What::Ended };
+        let said =
+            |time, pid| ImportedEvent { time, task: Task::leader(pid), what: ImportedKind::Ended };
         for (time, pid) in [(9, 1), (5, 2), (5, 3), (7, 4), (5, 5)] {
             assert_eq!(order.push(said(time, pid)), None);
         }
@@ -98,7 +99,7 @@ mod tests {
     #[test]
     fn memory_has_an_end_and_what_is_too_late_is_counted() {
         let mut order = Order::default();
-        let said = |time| Said { time, task: Task::leader(1), what: What::Ended };
+        let said = |time| ImportedEvent { time, task: Task::leader(1), what: ImportedKind::Ended };
         for time in 0..WINDOW as u64 {
             assert_eq!(order.push(said(10_000 * (time + 1))), None);
         }

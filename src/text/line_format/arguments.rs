@@ -1,7 +1,7 @@
 //! The arguments of a system call, each by its role.
 
 use super::super::flags::{self, CommandArgument, OpenFlags};
-use super::super::{digits, escape, register};
+use super::super::{argument, escape, number_format};
 use crate::event::syscall_table::{Class, Role};
 use crate::operation::model::{FilePath, Mounts, SyscallOperation};
 use crate::units::Fd;
@@ -12,7 +12,7 @@ pub(super) fn write(line: &mut Vec<u8>, open_flags: &OpenFlags, operation: &Sysc
     let mut join: &[u8] = b"";
     for (role, register) in operation.call.call().args.into_iter().zip(operation.args) {
         if role == Role::Command {
-            command = Some(register::unsigned_int(register));
+            command = Some(argument::unsigned_int(register));
         }
         let meaning =
             if role == Role::CommandArg { command.map(flags::command_argument) } else { None };
@@ -37,31 +37,33 @@ fn argument(
     role: Role,
     register: u64,
 ) {
-    let bits = register::unsigned_int(register);
+    let bits = argument::unsigned_int(register);
     let is_int = operation.call.call().is_int(role);
     let register = if is_int { bits.into() } else { register };
-    let fd = Fd(register::int(register));
+    let fd = Fd(argument::int(register));
     match role {
         Role::Fd => descriptor(line, fd, operation.path()),
         // What dup2 is given is a number and no file: its file of before is closed, the new one is the result.
-        Role::Fd2 if operation.call.call().class == Class::Dup => digits::signed(line, fd.0.into()),
+        Role::Fd2 if operation.call.call().class == Class::Dup => {
+            number_format::signed(line, fd.0.into())
+        }
         Role::Fd2 => {
             let file = operation.target.as_ref().map(|(_, file)| file);
             descriptor(line, fd, file.and_then(|file| file.path.as_ref()));
         }
         Role::DirFd | Role::DirFd2 if fd == Fd::AT_FDCWD => line.extend_from_slice(b"AT_FDCWD"),
-        Role::DirFd | Role::DirFd2 => digits::signed(line, fd.0.into()),
+        Role::DirFd | Role::DirFd2 => number_format::signed(line, fd.0.into()),
         Role::Path => quoted(line, operation.path()),
         Role::Path2 => quoted(line, operation.second_path()),
         Role::Length => {
             line.extend_from_slice(b"length ");
-            digits::signed(line, register.cast_signed());
+            number_format::signed(line, register.cast_signed());
         }
-        Role::Count | Role::OldCount => digits::unsigned(line, register),
+        Role::Count | Role::OldCount => number_format::unsigned(line, register),
         Role::Address => address(line, register, operation),
         Role::Offset => {
             line.extend_from_slice(b"offset ");
-            digits::signed(line, register.cast_signed());
+            number_format::signed(line, register.cast_signed());
         }
         Role::OpenFlags => flags::open(line, open_flags, bits),
         Role::DupFlags => flags::bits(line, &flags::DUP, bits),
@@ -69,9 +71,9 @@ fn argument(
         Role::Command => flags::command(line, bits),
         Role::BufferCount => {
             line.extend_from_slice(b"iovcnt ");
-            digits::unsigned(line, register);
+            number_format::unsigned(line, register);
         }
-        Role::LastFd => digits::unsigned(line, bits.into()),
+        Role::LastFd => number_format::unsigned(line, bits.into()),
         Role::RangeFlags => flags::bits(line, &flags::CLOSE_RANGE, bits),
         Role::RenameFlags => flags::bits(line, &flags::RENAME, bits),
         // What is not looked at is shown as it is, should it ever come here.
@@ -98,7 +100,7 @@ fn argument(
         | Role::MapFlags
         | Role::Message
         | Role::Messages
-        | Role::Pair => digits::hex(line, register),
+        | Role::Pair => number_format::hex(line, register),
     }
 }
 
@@ -109,18 +111,18 @@ fn command_argument(
     meaning: CommandArgument,
     register: u64,
 ) {
-    let bits = register::unsigned_int(register);
+    let bits = argument::unsigned_int(register);
     match meaning {
-        CommandArgument::Number => digits::signed(line, register::int(register).into()),
+        CommandArgument::Number => number_format::signed(line, argument::int(register).into()),
         CommandArgument::DescriptorFlags => flags::bits(line, &flags::DESCRIPTOR, bits),
         CommandArgument::OpenFlags => flags::open(line, open_flags, bits),
-        CommandArgument::Bits | CommandArgument::Hidden => digits::hex(line, register),
+        CommandArgument::Bits | CommandArgument::Hidden => number_format::hex(line, register),
     }
 }
 
 /// A descriptor with the name behind it, if one is known.
 pub(super) fn descriptor(line: &mut Vec<u8>, fd: Fd, path: Option<&FilePath>) {
-    digits::signed(line, fd.0.into());
+    number_format::signed(line, fd.0.into());
     if let Some(path) = path {
         name(line, b'<', path, b'>');
     }
@@ -128,12 +130,12 @@ pub(super) fn descriptor(line: &mut Vec<u8>, fd: Fd, path: Option<&FilePath>) {
 
 /// An address, and what it shows.
 fn address(line: &mut Vec<u8>, register: u64, operation: &SyscallOperation) {
-    digits::hex(line, register);
+    number_format::hex(line, register);
     if let Some(path) = operation.path() {
         name(line, b'<', path, b'>');
         if let Some(offset) = operation.offset {
             line.push(b'+');
-            digits::unsigned(line, offset);
+            number_format::unsigned(line, offset);
         }
     }
 }
@@ -158,7 +160,7 @@ pub(super) fn name(line: &mut Vec<u8>, open: u8, path: &FilePath, close: u8) {
         line.push(b'@');
         match path.mounts {
             Mounts::UNKNOWN => line.push(b'?'),
-            Mounts(number) => digits::unsigned(line, number.into()),
+            Mounts(number) => number_format::unsigned(line, number.into()),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::super::errno::ErrnoName;
 use super::super::flags::{self, OpenFlags};
-use super::super::{digits, register};
+use super::super::{argument, number_format};
 use super::arguments::{self, descriptor};
 use crate::event::syscall_table::{Class, Role};
 use crate::operation::model::{SyscallOperation, Unfinished};
@@ -47,9 +47,9 @@ fn result(line: &mut Vec<u8>, open_flags: &OpenFlags, operation: &SyscallOperati
         Ok(fd) if made => descriptor(line, Fd(fd), operation.path()),
         // An address.
         Err(_) if operation.call.call().changes_mappings() => {
-            digits::hex(line, ret.cast_unsigned())
+            number_format::hex(line, ret.cast_unsigned())
         }
-        Ok(_) | Err(_) => digits::signed(line, ret),
+        Ok(_) | Err(_) => number_format::signed(line, ret),
     }
     let Ok(bits) = u32::try_from(ret) else { return };
     if operation.call.call().class != Class::Control {
@@ -67,7 +67,7 @@ fn result(line: &mut Vec<u8>, open_flags: &OpenFlags, operation: &SyscallOperati
 fn duration(line: &mut Vec<u8>, operation: &SyscallOperation) {
     if let Some(time) = operation.end.and_then(|end| end.since(operation.start)) {
         line.extend_from_slice(b" <");
-        digits::seconds_us(line, time.0);
+        number_format::seconds_us(line, time.0);
         line.push(b'>');
     }
 }
@@ -75,7 +75,7 @@ fn duration(line: &mut Vec<u8>, operation: &SyscallOperation) {
 /// The command of a `fcntl`.
 fn command(operation: &SyscallOperation) -> Option<u32> {
     let index = operation.call.call().arg(Role::Command)?;
-    operation.args.get(index).map(|arg| register::unsigned_int(*arg))
+    operation.args.get(index).map(|arg| argument::unsigned_int(*arg))
 }
 
 fn in_brackets(line: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {

@@ -5,7 +5,7 @@
 use rustc_hash::FxHashMap;
 
 use super::super::errno::ErrnoName;
-use super::super::{digits, escape};
+use super::super::{escape, number_format};
 use super::TIME_WIDTH;
 use crate::anomaly::Link;
 use crate::operation::behind::{Above, Behind, Piece, device_of};
@@ -20,7 +20,7 @@ pub(super) fn write(
     request: &BlockRequest,
 ) {
     match request.begin().or(request.completed) {
-        Some(time) => digits::seconds(line, time.signed_since(start), TIME_WIDTH),
+        Some(time) => number_format::seconds(line, time.signed_since(start), TIME_WIDTH),
         None => line.extend_from_slice(format!("{:>TIME_WIDTH$}", "-").as_bytes()),
     }
     line.push(b' ');
@@ -43,7 +43,7 @@ pub(super) fn write(
     ] {
         line.extend_from_slice(label.as_bytes());
         match from.zip(to) {
-            Some((from, to)) => digits::seconds(line, to.signed_since(from), 0),
+            Some((from, to)) => number_format::seconds(line, to.signed_since(from), 0),
             None => line.push(b'-'),
         }
     }

@@ -1,7 +1,7 @@
 //! `io_uring:READ(3</data/a>, 4096, offset ?) = 4096 <SECONDS>`.
 
-use super::super::digits;
 use super::super::errno::ErrnoName;
+use super::super::number_format;
 use super::arguments::{descriptor, name};
 use crate::operation::asynchronous::{AsyncOperation, NoResult};
 
@@ -16,7 +16,7 @@ pub(super) fn write(line: &mut Vec<u8>, operation: &AsyncOperation, unfinished: 
         (None, Some(errno), _) => {
             line.extend_from_slice(format!("-1 {}", ErrnoName(errno)).as_bytes());
         }
-        (None, None, Some(result)) => digits::signed(line, result),
+        (None, None, Some(result)) => number_format::signed(line, result),
         (None, None, None) => line.push(b'?'),
     }
     if operation.results > 1 {
@@ -24,7 +24,7 @@ pub(super) fn write(line: &mut Vec<u8>, operation: &AsyncOperation, unfinished: 
     }
     if let Some(time) = operation.end.and_then(|end| end.since(operation.start)) {
         line.extend_from_slice(b" <");
-        digits::seconds_us(line, time.0);
+        number_format::seconds_us(line, time.0);
         line.push(b'>');
     }
     line.push(b'\n');
@@ -66,7 +66,7 @@ fn separate(line: &mut Vec<u8>, begin: usize) {
 
 fn number(line: &mut Vec<u8>, value: Option<u64>) {
     match value {
-        Some(value) => digits::unsigned(line, value),
+        Some(value) => number_format::unsigned(line, value),
         None => line.push(b'?'),
     }
 }

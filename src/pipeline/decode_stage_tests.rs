@@ -11,25 +11,25 @@ struct Told {
     late: usize,
 }
 
-impl Next for Told {
+impl StageOutput for Told {
     type Error = PipelineError<std::convert::Infallible>;
 
-    fn take(&mut self, passed: Passed) -> Result<(), Self::Error> {
+    fn take(&mut self, passed: StageMessage) -> Result<(), Self::Error> {
         match passed {
-            Passed::Event(event) => self.times.push(event.time.0),
-            Passed::Anomaly(it) if it.kind == AnomalyKind::Late => self.late += 1,
+            StageMessage::Event(event) => self.times.push(event.time.0),
+            StageMessage::Anomaly(it) if it.kind == AnomalyKind::Late => self.late += 1,
             _ => {}
         }
         Ok(())
     }
 }
 
-fn front() -> Front {
+fn front() -> DecodeStage {
     let sample_type = bit::TID | bit::TIME | bit::RAW;
     let layout =
         crate::capture::header::Layout { source: "perf".into(), sample_type, ..Default::default() };
     let header = Header { layouts: vec![layout], ..Header::default() };
-    Front::new::<std::convert::Infallible>(header).expect("a header")
+    DecodeStage::new::<std::convert::Infallible>(header).expect("a header")
 }
 
 /// A frame with the end of a thread at each of these times, over and over.

@@ -4,7 +4,7 @@ use super::call::whole;
 use super::value::{elements, number, string};
 use super::{call, name_of};
 use crate::event::FileStat;
-use crate::import::words::Words;
+use crate::import::constants::Words;
 use crate::units::DevId;
 
 /// The calls, and what their fields are called.

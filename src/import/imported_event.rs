@@ -24,18 +24,18 @@ impl Task {
 
 /// One thing at one time.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Said {
+pub struct ImportedEvent {
     /// When, ns: since 1970 if the other tool has said that, else since anything.
     pub time: u64,
     /// Who.
     pub task: Task,
     /// What.
-    pub what: What,
+    pub what: ImportedKind,
 }
 
 /// What there is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum ImportedKind {
     /// The thread entered a call with these registers.
     Enter(CallId, [u64; 6]),
     /// It left it with this result; what its arguments pointed to, and what its new descriptor is.

@@ -9,13 +9,13 @@ use crate::operation::Step;
 use crate::operation::asynchronous::{AsyncOperation, NoResult};
 use crate::operation::fault::Fault;
 use crate::operation::model::{PathSource, SyscallOperation, Unfinished};
-use crate::text::testing::{self, CWD, START, at, call, file, tell};
+use crate::text::fixtures::{self, CWD, START, at, call, file, tell};
 use crate::units::Fd;
 
 /// What the sink writes when it is told this.
 fn written(told: impl FnOnce(&mut Lines<Vec<u8>>)) -> String {
-    let mut sink = Lines::new(START, testing::disks(), Vec::new());
-    tell(&mut sink, &Step::ThreadSeen(&testing::thread(b"tar")));
+    let mut sink = Lines::new(START, fixtures::disks(), Vec::new());
+    tell(&mut sink, &Step::ThreadSeen(&fixtures::thread(b"tar")));
     told(&mut sink);
     String::from_utf8(sink.finish().expect("a vector takes everything")).expect("UTF-8")
 }
@@ -28,7 +28,7 @@ fn check(told: impl FnOnce(&mut Lines<Vec<u8>>), expected: Expect) {
 
 #[track_caller]
 fn check_calls(calls: &[SyscallOperation], expected: Expect) {
-    check(|sink| testing::tell_calls(sink, calls), expected);
+    check(|sink| fixtures::tell_calls(sink, calls), expected);
 }
 
 #[test]
@@ -68,8 +68,8 @@ fn calls_on_one_file() {
 fn calls_that_fail() {
     check_calls(
         &[
-            testing::failed_open(b"/nix", PathSource::Argument),
-            testing::failed_open(b"/n\xfc\\\x1b[2J\"", PathSource::Unverified),
+            fixtures::failed_open(b"/nix", PathSource::Argument),
+            fixtures::failed_open(b"/n\xfc\\\x1b[2J\"", PathSource::Unverified),
             call("openat", &[CWD, 0, 0], -14, None, None),
             call("read", &[99, 0, 1], -9, Some(99), None),
             call("fsync", &[u64::MAX], -999, None, None),
@@ -175,9 +175,9 @@ fn names_of_threads_come_and_go() {
     let sync = call("fsync", &[3], 0, Some(3), None);
     check(
         |sink| {
-            tell(sink, &Step::ThreadRenamed(&testing::thread(b"x[1/1] \x07\xe4")));
+            tell(sink, &Step::ThreadRenamed(&fixtures::thread(b"x[1/1] \x07\xe4")));
             tell(sink, &Step::SyscallEnded(&sync, &[]));
-            tell(sink, &Step::ThreadEnded(&testing::thread(b"")));
+            tell(sink, &Step::ThreadEnded(&fixtures::thread(b"")));
             tell(sink, &Step::SyscallEnded(&sync, &[]));
         },
         expect![[r#"
@@ -192,11 +192,11 @@ fn names_of_threads_come_and_go() {
 fn asynchronous_operations() {
     check(
         |sink| {
-            tell(sink, &Step::ThreadSeen(&testing::thread(b"fio")));
-            for operation in testing::asynchronous_ones() {
+            tell(sink, &Step::ThreadSeen(&fixtures::thread(b"fio")));
+            for operation in fixtures::asynchronous_ones() {
                 tell(sink, &Step::AsyncEnded(&operation, &[]));
             }
-            let open = testing::asynchronous(&file(b"/data/a", PathSource::Link));
+            let open = fixtures::asynchronous(&file(b"/data/a", PathSource::Link));
             let open = AsyncOperation { end: None, result: None, results: 0, ..open };
             for why in
                 [NoResult::CaptureEnd, NoResult::ProcessEnd, NoResult::Skipped, NoResult::Unseen]
@@ -225,10 +225,10 @@ fn asynchronous_operations() {
 fn block_requests() {
     check(
         |sink| {
-            for request in testing::requests() {
-                testing::tell_request(sink, &request, (Some(&testing::thread(b"fio")), &[]));
+            for request in fixtures::requests() {
+                fixtures::tell_request(sink, &request, (Some(&fixtures::thread(b"fio")), &[]));
             }
-            testing::tell_request(sink, &testing::request(), (None, &testing::pieces()));
+            fixtures::tell_request(sink, &fixtures::request(), (None, &fixtures::pieces()));
         },
         expect![[r#"
             --------------
@@ -248,7 +248,7 @@ fn block_requests() {
 fn anomalies() {
     check(
         |sink| {
-            tell(sink, &Step::Anomaly(&testing::lost()));
+            tell(sink, &Step::Anomaly(&fixtures::lost()));
         },
         expect![[r#"
             --------------
@@ -267,7 +267,7 @@ proptest! {
     ) {
         let mut operation = call("read", &args, ret, Some(3), Some(&file(&path, PathSource::Unverified)));
         operation.call = CallId(row);
-        let text = written(|sink| testing::tell_calls(sink, &[operation]));
+        let text = written(|sink| fixtures::tell_calls(sink, &[operation]));
         let line = text.strip_suffix('\n').expect("a line ends");
         prop_assert!(!line.contains(char::is_control));
         prop_assert!(line.starts_with("   0.000123456 tar[4711/4712] cpu1 "));
@@ -277,9 +277,9 @@ proptest! {
 
 #[test]
 fn page_faults() {
-    let told = testing::fault(&file(b"/data/a>", PathSource::Link));
+    let told = fixtures::fault(&file(b"/data/a>", PathSource::Link));
     let file = file(b"/b", PathSource::Unverified);
-    let unknown = Fault { address: None, write: None, ..testing::fault(&file) };
+    let unknown = Fault { address: None, write: None, ..fixtures::fault(&file) };
     check(
         |sink| {
             tell(sink, &Step::Fault(&told));

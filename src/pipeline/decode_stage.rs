@@ -1,16 +1,16 @@
 //! From frames to events, in order and with their names: everything before the tracker.
 //!
-//! Nothing comes back from what stands behind it ([`Next`]), so it may be in another thread.
+//! Nothing comes back from what stands behind it ([`StageOutput`]), so it may be in another thread.
 
 use std::collections::{HashSet, VecDeque};
 use std::io;
 
-use super::arrivals::{Arrivals, Waiting};
-use super::back::followed;
 use super::chains::Chains;
 use super::decoding::{Decoded, decode, decode_hit, learn, strings};
-use super::passed::{FOR_TRACKER, Failure, Next, Passed};
-use super::reused::Reused;
+use super::frame_records::{Arrivals, Waiting};
+use super::pid_reuse::Reused;
+use super::stage_message::{FOR_TRACKER, Failure, StageMessage, StageOutput};
+use super::track_stage::followed;
 use super::{PipelineError, Summary};
 use crate::anomaly::{Anomaly, AnomalyKind};
 use crate::capture::fact::{Fact, Text, facts};
@@ -57,7 +57,7 @@ struct Buffer {
 }
 
 /// The stages before the tracker, and what waits between them.
-pub(super) struct Front {
+pub(super) struct DecodeStage {
     decoder: Decoder,
     layouts: Vec<Layout>,
     /// For records without a process.
@@ -92,7 +92,7 @@ pub(super) struct Front {
     summary: Summary,
 }
 
-impl Front {
+impl DecodeStage {
     /// For a log with this header.
     pub(super) fn new<E>(header: Header) -> Result<Self, PipelineError<E>> {
         let mut decoder = Decoder::new(&header.host.machine);
@@ -139,7 +139,7 @@ impl Front {
     }
 
     /// Works through all frames; the last of what they hold comes with [`Self::finish`].
-    pub(super) fn read<N: Next>(
+    pub(super) fn read<N: StageOutput>(
         &mut self,
         items: impl Iterator<Item = io::Result<Item>>,
         next: &mut N,
@@ -160,7 +160,7 @@ impl Front {
         self.summary
     }
 
-    fn frame<N: Next>(
+    fn frame<N: StageOutput>(
         &mut self,
         frame: &FrameHeader,
         payload: Vec<u8>,
@@ -176,11 +176,11 @@ impl Front {
             }
             FrameKind::ROUND => {
                 self.round(KernelTime(frame.first_time), next)?;
-                next.take(Passed::Round)?;
+                next.take(StageMessage::Round)?;
             }
             FrameKind::END => {
                 if let Some(Ok(end)) = json::<End>(frame, &payload, FrameKind::END) {
-                    next.take(Passed::Disks(end.disks.clone()))?;
+                    next.take(StageMessage::Disks(end.disks.clone()))?;
                     self.summary.last_time = self.summary.last_time.max(KernelTime(end.end_ns));
                     self.summary.end = Some(end);
                 }
@@ -191,7 +191,7 @@ impl Front {
     }
 
     /// Finds the records of a frame and puts them where they wait.
-    fn data<N: Next>(
+    fn data<N: StageOutput>(
         &mut self,
         frame: &FrameHeader,
         bytes: Vec<u8>,
@@ -207,18 +207,18 @@ impl Front {
         let mut arrivals = Arrivals::new(&mut self.merger, number, cpu);
         arrivals.take(&bytes, layout, KernelTime(frame.first_time));
         let Arrivals { found, left, refused, .. } = arrivals;
-        next.take(Passed::Records(found))?;
+        next.take(StageMessage::Records(found))?;
         self.summary.last_time = self.summary.last_time.max(KernelTime(frame.last_time));
         self.buffered += bytes.len();
         self.buffers.push_back(Buffer { bytes, cpu, layout, left });
         refused
             .into_iter()
-            .try_for_each(|refused| next.take(Passed::Anomaly(Box::new(refused))))?;
+            .try_for_each(|refused| next.take(StageMessage::Anomaly(Box::new(refused))))?;
         self.limit_waiting(next)
     }
 
     /// Too much waits for a round that does not come.
-    fn limit_waiting<N: Next>(&mut self, next: &mut N) -> Result<(), N::Error> {
+    fn limit_waiting<N: StageOutput>(&mut self, next: &mut N) -> Result<(), N::Error> {
         let places = self.merger.waiting() * size_of::<(KernelTime, Waiting)>();
         if self.buffered + places > self.waiting_bytes_max {
             let due = self.merger.give_up();
@@ -239,7 +239,7 @@ impl Front {
         self.summary.texts.push((which, pid, text));
     }
 
-    fn fact<N: Next>(&mut self, fact: Fact, next: &mut N) -> Result<(), N::Error> {
+    fn fact<N: StageOutput>(&mut self, fact: Fact, next: &mut N) -> Result<(), N::Error> {
         match fact {
             Fact::Name { tid, cpu, record_time, of, end, errno, address, stat, bytes, .. } => {
                 // Those are looked at beside the program, which goes on.
@@ -260,9 +260,9 @@ impl Front {
             }
             Fact::Task { pid, tid, .. } => {
                 self.owners.seen(tid, pid);
-                return next.take(Passed::Fact(Box::new(fact)));
+                return next.take(StageMessage::Fact(Box::new(fact)));
             }
-            Fact::User { .. } => return next.take(Passed::Fact(Box::new(fact))),
+            Fact::User { .. } => return next.take(StageMessage::Fact(Box::new(fact))),
             Fact::Fd { begin, end, pid, fd, flags, position, shared, stat, link } => {
                 let position = Some(position);
                 let seen = Box::new(SeenFd { begin, pid, fd, flags, position, shared, stat, link });
@@ -272,7 +272,7 @@ impl Front {
                 if let Err(Waiting::Seen(late)) = self.merger.push(end, Waiting::Seen(seen)) {
                     let late = SeenFd { position: None, ..*late };
                     if self.opening.is_none() {
-                        return next.take(Passed::SeenFd(Box::new(late), end));
+                        return next.take(StageMessage::SeenFd(Box::new(late), end));
                     }
                     return Ok(());
                 }
@@ -289,17 +289,17 @@ impl Front {
                 }
             }
             Fact::Text { which, .. } if FOR_TRACKER.contains(&which) => {
-                return next.take(Passed::Fact(Box::new(fact)));
+                return next.take(StageMessage::Fact(Box::new(fact)));
             }
             Fact::Text { which: Text::BLOCKS, time, text, .. } => {
                 let all = Waiting::FileSystems(file_systems(&text));
                 // The first is about what was there before.
                 if std::mem::replace(&mut self.knows_mounts, true) {
                     if let Err(Waiting::FileSystems(late)) = self.merger.push(time, all) {
-                        return next.take(Passed::FileSystems(late));
+                        return next.take(StageMessage::FileSystems(late));
                     }
                 } else if let Waiting::FileSystems(all) = all {
-                    return next.take(Passed::FileSystems(all));
+                    return next.take(StageMessage::FileSystems(all));
                 }
             }
             Fact::Text { which: Text::PLACES, time, text, .. } => {
@@ -309,14 +309,14 @@ impl Front {
             }
             Fact::Text { which, pid, ref text, .. } if which == Text::DISKSTATS_START => {
                 self.keep_text(which, pid, text.clone());
-                return next.take(Passed::Fact(Box::new(fact)));
+                return next.take(StageMessage::Fact(Box::new(fact)));
             }
             Fact::Text { which, pid, text, .. } => self.keep_text(which, pid, text),
         }
         Ok(())
     }
 
-    fn round<N: Next>(&mut self, time: KernelTime, next: &mut N) -> Result<(), N::Error> {
+    fn round<N: StageOutput>(&mut self, time: KernelTime, next: &mut N) -> Result<(), N::Error> {
         self.summary.last_time = self.summary.last_time.max(time);
         if !self.snapshot_over {
             return Ok(());
@@ -330,7 +330,7 @@ impl Front {
     }
 
     /// Tells what waited for nothing but time, and how far all has been told.
-    fn time_passes<N: Next>(&mut self, next: &mut N) -> Result<(), N::Error> {
+    fn time_passes<N: StageOutput>(&mut self, next: &mut N) -> Result<(), N::Error> {
         let until = self.merger.released();
         let events = &mut self.events;
         self.names.time_passes(until, &mut |name| events.push(name));
@@ -339,11 +339,11 @@ impl Front {
             return Ok(());
         }
         let told = self.names.waits_since().map_or(until, |waits_since| waits_since.min(until));
-        next.take(Passed::ToldUntil(told))
+        next.take(StageMessage::ToldUntil(told))
     }
 
     /// Decodes what is due, in order, and passes it on.
-    fn pass_on<N: Next>(
+    fn pass_on<N: StageOutput>(
         &mut self,
         due: Vec<(KernelTime, Waiting)>,
         next: &mut N,
@@ -377,7 +377,7 @@ impl Front {
         Ok(())
     }
 
-    fn record<N: Next>(
+    fn record<N: StageOutput>(
         &mut self,
         time: KernelTime,
         buffer: u32,
@@ -414,26 +414,26 @@ impl Front {
                 }
                 self.event(event, next)
             }
-            Decoded::Bookkeeping => next.take(Passed::Bookkeeping),
-            Decoded::Anomaly(anomaly) => next.take(Passed::Anomaly(Box::new(anomaly))),
+            Decoded::Bookkeeping => next.take(StageMessage::Bookkeeping),
+            Decoded::Anomaly(anomaly) => next.take(StageMessage::Anomaly(Box::new(anomaly))),
         }
     }
 
     /// Gives an event its names, and passes on those that have theirs.
-    fn event<N: Next>(&mut self, event: Event, next: &mut N) -> Result<(), N::Error> {
+    fn event<N: StageOutput>(&mut self, event: Event, next: &mut N) -> Result<(), N::Error> {
         if self.opening.is_none() && self.names.passes(&event) {
-            return next.take(Passed::Event(event));
+            return next.take(StageMessage::Event(event));
         }
         let events = &mut self.events;
         self.names.push(event, &mut |name| events.push(name));
         self.drain_events(next)
     }
 
-    fn drain_events<N: Next>(&mut self, next: &mut N) -> Result<(), N::Error> {
+    fn drain_events<N: StageOutput>(&mut self, next: &mut N) -> Result<(), N::Error> {
         let mut events = std::mem::take(&mut self.events);
         for event in events.drain(..) {
             match &mut self.opening {
-                None => next.take(Passed::Event(event))?,
+                None => next.take(StageMessage::Event(event))?,
                 Some(opening) => {
                     if opening.hold(event) {
                         self.end_opening(next)?;
@@ -447,15 +447,15 @@ impl Front {
     }
 
     /// The snapshot is over: the first events with what it says of them.
-    fn end_opening<N: Next>(&mut self, next: &mut N) -> Result<(), N::Error> {
+    fn end_opening<N: StageOutput>(&mut self, next: &mut N) -> Result<(), N::Error> {
         let Some(opening) = self.opening.take() else { return Ok(()) };
         let mut opened = opening.finish();
         let events = std::mem::take(&mut opened.events);
-        next.take(Passed::Opened(Box::new(opened)))?;
-        events.into_iter().try_for_each(|event| next.take(Passed::Event(event)))
+        next.take(StageMessage::Opened(Box::new(opened)))?;
+        events.into_iter().try_for_each(|event| next.take(StageMessage::Event(event)))
     }
 
-    fn damaged<N: Next>(
+    fn damaged<N: StageOutput>(
         &mut self,
         offset: u64,
         bytes: u64,
@@ -474,10 +474,10 @@ impl Front {
             count: bytes,
             detail: format!("{bytes} bytes from offset {offset} are {what}"),
         };
-        next.take(Passed::Damage(Box::new(anomaly)))
+        next.take(StageMessage::Damage(Box::new(anomaly)))
     }
 
-    fn finish<N: Next>(&mut self, next: &mut N) -> Result<(), N::Error> {
+    fn finish<N: StageOutput>(&mut self, next: &mut N) -> Result<(), N::Error> {
         let due = self.merger.finish();
         self.pass_on(due, next)?;
         let events = &mut self.events;
@@ -550,5 +550,5 @@ fn name_join(header: &Header) -> NameJoin {
 }
 
 #[cfg(test)]
-#[path = "front_tests.rs"]
+#[path = "decode_stage_tests.rs"]
 mod tests;
