@@ -7,11 +7,12 @@ use std::io;
 
 use super::chains::Chains;
 use super::decoding::{Decoded, decode, decode_hit, learn, strings};
+use super::error::PipelineError;
 use super::frame_records::{Arrivals, Waiting};
 use super::pid_reuse::Reused;
+use super::recorded::followed;
 use super::stage_message::{FOR_TRACKER, Failure, StageMessage, StageOutput};
-use super::track_stage::followed;
-use super::{PipelineError, Summary};
+use super::summary::Summary;
 use crate::anomaly::{Anomaly, AnomalyKind};
 use crate::capture::fact::{Fact, Text, facts};
 use crate::capture::format::{FrameHeader, FrameKind};

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::Summary;
+use super::summary::Summary;
 use crate::units::DevId;
 
 /// Requests of others for one device.

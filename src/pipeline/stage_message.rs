@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::PipelineError;
+use super::error::PipelineError;
 use crate::anomaly::Anomaly;
 use crate::capture::fact::{Fact, Text};
 use crate::capture::header::Disk;

@@ -13,9 +13,11 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{Builder, available_parallelism, scope};
 
 use super::decode_stage::DecodeStage;
+use super::error::PipelineError;
+use super::run;
 use super::stage_message::{Failure, StageMessage, StageOutput};
+use super::summary::Summary;
 use super::track_stage::TrackStage;
-use super::{PipelineError, Summary, run};
 use crate::capture::header::Header;
 use crate::capture::reader::Item;
 use crate::operation::Sink;

@@ -1,14 +1,14 @@
-//! From events to steps: the tracker, and the sink that is told.
+//! Second stage: events become steps in the tracker and go to the sink.
 
+use super::error::PipelineError;
+use super::recorded::followed;
 use super::stage_message::{StageMessage, StageOutput};
-use super::{PipelineError, Summary};
+use super::summary::Summary;
 use crate::anomaly::Ignored;
 use crate::capture::fact::{Fact, Text};
 use crate::capture::header::{Disk, Header};
 use crate::event::fs::WRITEBACK_POINTS;
-use crate::event::syscall_table::CallId;
 use crate::operation::block::BlockOptions;
-use crate::operation::context::Followed;
 use crate::operation::process::Scope;
 use crate::operation::tracker::Tracker;
 use crate::operation::{Sink, Step};
@@ -142,14 +142,6 @@ impl<S: Sink> StageOutput for TrackStage<'_, S> {
         };
         told.map_err(PipelineError::Sink)
     }
-}
-
-/// What can be followed with the calls that were recorded.
-pub(super) fn followed(header: &Header) -> Followed {
-    let calls: Vec<CallId> = header.calls.iter().filter_map(|call| CallId::by_name(call)).collect();
-    let followed =
-        Followed::with(&calls, &header.host.machine, header.exec_exits, header.host.page_bytes);
-    Followed { waits: header.records_waits(), ..followed }
 }
 
 fn tracker(header: &Header) -> Tracker {

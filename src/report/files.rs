@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use super::rows::{column, first_rows, left_out, others};
 use super::summary::{file_cells, file_columns, nameless_cells, other_files};
-use super::{column, first_rows, left_out, others};
 use crate::analysis::files::{FileUse, Files, ProcessUse};
 use crate::analysis::keyed::KEYS_MAX;
 use crate::analysis::summary::KeyParts;

@@ -1,6 +1,6 @@
 //! The report of `latency`.
 
-use super::column;
+use super::rows::column;
 use crate::analysis::latency::{Latency, RowKey, Times};
 use crate::analysis::split::{LAYERS, Split};
 use crate::capture::header::Header;

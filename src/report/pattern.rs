@@ -2,8 +2,8 @@
 
 use rustc_hash::FxHashSet;
 
+use super::rows::{column, first_rows, left_out, others, rest_of_keys};
 use super::summary::{NAMELESS, device, file_cells, file_columns};
-use super::{column, first_rows, left_out, others, rest_of_keys};
 use crate::analysis::keyed::KEYS_MAX;
 use crate::analysis::pattern::class::Class;
 use crate::analysis::pattern::stream::Stream;

@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashSet;
 
-use super::{column, first_rows, others};
+use super::rows::{column, first_rows, others};
 use crate::analysis::done::What;
 use crate::replay::layout::hole_bytes;
 use crate::replay::planner::{Out, Planner};

@@ -4,7 +4,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use super::replay_columns::{self, PERCENTILES, Pace, percentiles};
-use super::{column, first_rows};
+use super::rows::{column, first_rows};
 use crate::event::block::RequestOp;
 use crate::replay::block::{
     BlockComparison, BlockMismatch, BlockOutcome, BlockPlan, BlockTimes, Kind, NotAsked,

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use super::column;
 use super::human::{bytes, count, end_of, known_time, time};
 use super::replay_columns::result;
 use super::replay_run::{Run, is_whole, planned};
+use super::rows::column;
 use crate::analysis::spread::Spread;
 use crate::replay::comparison::{Mismatch, Times};
 use crate::replay::outcome::Outcome;

@@ -1,6 +1,6 @@
 //! What reports of replays have in common: the replay beside the capture.
 
-use super::column;
+use super::rows::column;
 use crate::analysis::spread::Spread;
 use crate::replay::comparison::Times;
 use crate::replay::lateness::Lateness;

@@ -1,6 +1,6 @@
 //! The report of `replay export`: what is in the logs, and what is not.
 
-use super::{column, first_rows, others};
+use super::rows::{column, first_rows, others};
 use crate::pipeline::Summary;
 use crate::replay::fio::{FileName, FioExport, JOBS_MAX, Job, Logs};
 use crate::text::table::{Cell, Column, Report, Table};

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::{column, first_rows};
+use super::rows::{column, first_rows};
 use crate::text::table::{Cell, Column, Report, Table};
 
 /// How a value of a round is shown.

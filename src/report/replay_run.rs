@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use super::replay_columns::{self, PERCENTILES, Pace, TOTALS, percentiles, result, totals};
-use super::{column, first_rows};
+use super::rows::{column, first_rows};
 use crate::replay::comparison::{Comparison, Mismatch, Times};
 use crate::replay::file::Index;
 use crate::replay::outcome::Outcome;

@@ -2,7 +2,7 @@
 
 use super::human::{count, end_of};
 use super::replay_columns::result;
-use super::{column, first_rows};
+use super::rows::{column, first_rows};
 use crate::replay::traced::Traced;
 use crate::text::escape;
 use crate::text::table::{Cell, Column, Report, Table};

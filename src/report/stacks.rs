@@ -5,7 +5,7 @@ use std::io;
 
 use inferno::flamegraph;
 
-use super::{column, others, rest_of_keys};
+use super::rows::{column, others, rest_of_keys};
 use crate::analysis::keyed::KEYS_MAX;
 use crate::analysis::stacks::{IoStacks, Of, StackKey, StackSum};
 use crate::capture::fact::Symbol;

@@ -1,6 +1,6 @@
 //! The report of `summary`.
 
-use super::{column, first_rows, left_out, others, rest_of_keys};
+use super::rows::{column, first_rows, left_out, others, rest_of_keys};
 use crate::analysis::done::What;
 use crate::analysis::findings::{Finding, FindingKind, findings};
 use crate::analysis::keyed::KEYS_MAX;
