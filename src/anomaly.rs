@@ -1,4 +1,4 @@
-//! What could not become the next noun, and the books that must balance.
+//! Anomalies: input that a stage could not interpret, and the counters that reconcile input with output.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -97,7 +97,7 @@ pub enum Ignored {
     UnderWay,
     /// Of a program that makes calls of another table than this machine's own: a 32-bit program.
     OtherTable,
-    /// A page fault in memory of which no file is known: nobody's, or mapped by the kernel to start a program.
+    /// A page fault in memory of which no file is known: anonymous, or mapped by the kernel to start a program.
     NoFile,
     /// The end of a block request, or something else about it, that was in flight when the capture began.
     OlderRequest,
@@ -192,7 +192,7 @@ pub struct Ledger {
     pub unnamed: u64,
     /// Operations on descriptors of unknown type: files, or pipes and the like.
     pub untyped: u64,
-    /// Followed processes that nobody followed has waited for: they ended after their parent, or run on.
+    /// Followed processes without a wait by a followed process: they ended after their parent, or run on.
     pub unwaited: u64,
     /// Programs that were started (execs) in the processes followed.
     pub execs: u64,
@@ -202,9 +202,9 @@ pub struct Ledger {
     pub unfollowed: u64,
     /// Programs whose calls are of another table than this machine's own.
     pub other: OtherPrograms,
-    /// How much is known of what stands behind block requests.
+    /// Attribution of block requests: counts by source.
     pub behind: BehindBooks,
-    /// Stretches of time inside calls that are not told as such.
+    /// Spans inside calls that are not shown as spans.
     pub spans: SpanBooks,
 }
 
@@ -250,7 +250,7 @@ pub struct BehindBooks {
     pub programs: ByLink,
     /// Asked for by the kernel for itself: journals and metadata.
     pub kernel: u64,
-    /// Extents that file systems told in blocks of a size that is not known.
+    /// Extents that file systems report in blocks of unknown size.
     pub unsized_extents: u64,
     /// Extents, files and writers that were given up for want of room.
     pub given_up: u64,
@@ -283,7 +283,7 @@ impl ByLink {
     }
 }
 
-/// Programs whose calls cannot be told: how many there are, and the first of them.
+/// Programs whose calls cannot be interpreted: their number, and the first of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OtherPrograms {
     /// How many were found.
@@ -292,7 +292,7 @@ pub struct OtherPrograms {
     pub first: Vec<(Pid, Vec<u8>)>,
 }
 
-/// So many programs of another table are told by name.
+/// Number of programs of another system call table that are reported by name.
 pub const OTHER_SHOWN_MAX: usize = 8;
 
 impl OtherPrograms {

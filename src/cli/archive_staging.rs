@@ -1,8 +1,8 @@
 //! An archive that is being written: in a directory of its own, `NAME.otf2.part`, from which it comes out when it is whole.
 //!
 //! So whatever ends us, nothing under the archive's name is half an archive, but between the three renames at the end: then the anchor is
-//! not there yet, so nobody can open it. The directory is locked while its writer lives; one that
-//! nobody holds is removed by whoever writes an archive of that name next.
+//! not there yet, so it cannot be opened. The directory is locked while its writer lives; one that
+//! is not locked is removed by the next writer of an archive of that name.
 //!
 //! The library of OTF2 works with paths: it gets one that leads to the held directory. What root writes stays root's, and is in a directory
 //! that only root may enter, until it is whole.
@@ -34,7 +34,7 @@ impl<'a> Unfinished<'a> {
     ///
     /// # Errors
     ///
-    /// Somebody else writes this archive, or has made something of that name; it cannot be made.
+    /// Error: another process writes this archive, or the name is taken.
     pub(super) fn new(output: &'a OpenOutput) -> Result<Self, CliError> {
         let path = output.output.unfinished();
         let name = OsString::from(format!("{}.otf2.part", output.output.name));
@@ -101,7 +101,7 @@ impl<'a> Unfinished<'a> {
 
 impl Drop for Unfinished<'_> {
     fn drop(&mut self) {
-        // What cannot be removed stays, until somebody writes an archive of that name.
+        // What cannot be removed stays until the next archive of that name.
         let _ = self.output.directory.remove(&self.name);
     }
 }

@@ -336,7 +336,7 @@ pub(super) struct LiveArgs {
     pub(super) to: Option<PathBuf>,
 }
 
-/// Which files are watched, by whoever uses them.
+/// Arguments of `watch`.
 #[derive(Debug, ClapArgs)]
 pub(super) struct WatchArgs {
     /// Regular files; more are added with `iotrace-perf ctl add FILE`

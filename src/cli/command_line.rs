@@ -44,46 +44,46 @@ pub(super) enum Verb {
     Script(ScriptArgs),
     /// Print operations while they happen, one line each
     Live(LiveArgs),
-    /// Print who reads and writes these files, and what of it comes to their devices, while it happens; see also ctl
+    /// Monitor accesses to files, and the device I/O that they cause, live; see also ctl
     Watch(WatchArgs),
-    /// Control a recording that runs: which files are watched, and what was seen of them
+    /// Control a running recording: watch files, print their counters
     Ctl(CtlArgs),
-    /// Which calls, processes, files and devices: how often, how much, how long; and what matters most
+    /// Report count, bytes and time of calls, processes, files and devices, with findings
     Summary(AnalyseArgs),
-    /// How long operations take, by layer, with histograms
+    /// Report durations of operations by layer, with histograms
     Latency(LatencyArgs),
-    /// Which files and directories: opened, read, written, read or written again, written and then removed, and by whom
+    /// Report accesses of files and directories: opened, read, written, repeated, written and then removed, by process
     Files(AnalyseArgs),
-    /// In which order, how large, how many at once: accesses of files by processes, and of devices
+    /// Report access patterns of files and devices: order, sizes, queue depth
     Pattern(AnalyseArgs),
-    /// Through which functions block requests, or system calls, came about: bytes, number, time of each stack; flame graphs
+    /// Report call chains of block requests or system calls by bytes, count or time; flame graphs
     Stacks(StacksArgs),
-    /// What was captured, once more: what that takes
+    /// Replay captured I/O
     Replay(ReplayArgs),
-    /// Make a capture log of a log of strace, ioriot, fio or blktrace, for all other verbs
+    /// Convert a log of strace, ioriot, fio or blktrace into a capture log
     Import(ImportArgs),
-    /// What a capture log holds: header, totals, books
+    /// Show a capture log's header, totals and accounting
     Info(InfoArgs),
-    /// What this machine allows, and what would allow more
+    /// Check what can be recorded on this machine, and what would enable more
     Doctor(DoctorArgs),
-    /// The events that can be recorded, and which are by default
+    /// List the events that can be recorded, and the default set
     List,
-    /// How a recording calls itself to read files that others have made: a question stands at standard input
+    /// Helper of a recording: finds functions in files of other users
     #[command(hide = true, name = symbols::VERB)]
     NameFunctions,
-    /// The same, to go back through the stacks of programs
+    /// Helper of a recording: unwinds stacks
     #[command(hide = true, name = unwinding::VERB)]
     UnwindStacks,
-    /// The same, to find where the code of programs hands paths to the kernel
+    /// Helper of a recording: finds probe sites
     #[command(hide = true, name = uprobes::VERB)]
     FindSites,
-    /// The same, to find what the kernel reads of programs to start them
+    /// Helper of a recording: reads headers of programs
     #[command(hide = true, name = programs::VERB)]
     ReadHeaders,
-    /// What doctor tries last
+    /// Test recording of doctor
     #[command(hide = true, name = SELF_TEST)]
     SelfTest,
-    /// The program that it records
+    /// Program of the test recording
     #[command(hide = true, name = SELF_TEST_WORK)]
     SelfTestWork {
         /// Its file, which is not there yet

@@ -13,7 +13,7 @@ use crate::capture::header::Header;
 use crate::operation::disk;
 use crate::units::{DevId, KernelTime, Pid};
 
-/// What somebody wants to see; what it means for the disks and times of a log is known with the log.
+/// A filter as given; the log's header resolves its disks and times.
 #[derive(Clone)]
 pub(super) struct FilterSpec<'a> {
     filter: Filter,

@@ -12,7 +12,7 @@ use crate::import::{Format, ImportError, Notes, import};
 use crate::sys::output_dir::NewFile;
 use crate::sys::regular;
 
-/// What is read at once; formats are told by what stands in it.
+/// Bytes read at once; formats are detected in them.
 const READ_BYTES: usize = 256 << 10;
 
 pub(super) fn run(args: &ImportArgs) -> Result<ExitCode, CliError> {

@@ -50,7 +50,7 @@ pub(super) fn run(args: &LiveArgs) -> Result<ExitCode, CliError> {
     let recorded = recorded?;
     match printed {
         Some(Ok(summary)) => summary_lines::print_doubts(&summary),
-        // Whoever read it had seen enough.
+        // The reader of the output has closed it.
         Some(Err(CliError::BrokenPipe)) | None => {}
         Some(Err(_)) if recorded.is_interrupted() => {}
         Some(Err(error)) => say(&format!("error: {error}")),

@@ -94,7 +94,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// In the helper. There is nobody to tell but whoever asked, who sees how it ends.
+/// Runs a helper. Its exit code tells the parent whether it failed.
 fn answer(answer: fn() -> io::Result<()>) -> Result<ExitCode, CliError> {
     helper::close_others();
     Ok(answer().map_or(ExitCode::from(FAILURE), |()| ExitCode::SUCCESS))

@@ -117,7 +117,7 @@ pub(super) fn capture(
 }
 
 impl Recorded {
-    /// Works through the log; what is asked now and then says whether nobody wants us to stop. What goes wrong is said.
+    /// Processes the log until a signal stops it; prints errors.
     pub(super) fn work<T>(
         &mut self,
         with: impl FnOnce(&Path, &mut dyn FnMut() -> bool) -> Result<T, CliError>,
@@ -138,7 +138,7 @@ impl Recorded {
         None
     }
 
-    /// Waits for who still reads the log; a signal says that nobody wants the rest.
+    /// Waits for the reader of the log; a signal ends it early.
     pub(super) fn wait_for<T>(&mut self, reader: &JoinHandle<T>, ended: &LogCompletion) {
         let program = self.outcome.running.as_ref().map(Launched::from);
         let mut patience = Patience::new(&mut self.signals, program);
@@ -151,7 +151,7 @@ impl Recorded {
         if self.interrupted.is_some() {
             ended.give_up();
             say("interrupted: not all that was recorded is shown");
-            // What it has still in its hands; if nobody takes that, it is left behind.
+            // Output that the reader holds is dropped after a second without progress.
             let until = clock::now().0.saturating_add(HELD_UP_NS);
             while !reader.is_finished() && clock::now().0 < until {
                 spawn::wait_readable(self.signals.fd(), READER_MS);
@@ -159,7 +159,7 @@ impl Recorded {
         }
     }
 
-    /// What a reader of the log has to say, unless it is held up by its own reader and nobody wants the rest.
+    /// Result of a reader of the log; `Interrupted` if its output is blocked and a signal ended the run.
     pub(super) fn said_by<T>(
         &self,
         reader: JoinHandle<Result<T, CliError>>,
@@ -223,7 +223,7 @@ fn wait_for(program: Running, signals: &mut Signals) -> Result<spawn::Ended, Cli
     }
 }
 
-/// How long somebody who prints may take to hand over what is printed already, ns, when nobody wants more.
+/// Time for a reader to write its pending output after a signal, ns.
 const HELD_UP_NS: u64 = 1_000_000_000;
 
 /// How often it is looked whether a reader of the log has come to its end.

@@ -63,7 +63,7 @@ pub(super) struct Log<'a, I> {
     pub(super) items: I,
     pub(super) header: Header,
     pub(super) filter: Filter,
-    /// Each step is to be told at once.
+    /// Whether each step is written at once.
     pub(super) grows: bool,
     /// Asked at each round.
     pub(super) go_on: &'a mut dyn FnMut() -> bool,

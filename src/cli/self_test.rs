@@ -41,7 +41,7 @@ pub(super) fn work(file: &Path) -> Result<ExitCode, CliError> {
 fn do_work(path: &Path) -> io::Result<()> {
     let mut options = OpenOptions::new();
     let mut file = options.read(true).write(true).create_new(true).mode(0o600).open(path)?;
-    // Nobody needs its name, and nothing stays, whatever ends us.
+    // A file without a name leaves nothing after a crash.
     fs::remove_file(path)?;
     for (call, count, bytes) in WORK {
         let mut buffer = vec![b'x'; usize::try_from(bytes).unwrap_or(0)];
@@ -56,7 +56,7 @@ fn do_work(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// What a recording has told of the file.
+/// Operations of the recording on the file.
 #[derive(Debug, Default)]
 struct Told {
     path: Vec<u8>,
@@ -169,7 +169,7 @@ fn judge(told: &Told, summary: &Summary) -> (bool, String) {
         });
         let requests = told.requests;
         let found = format!(
-            "{}: all told, with their file, and {requests} block requests",
+            "{}: all recorded, with their file, and {requests} block requests",
             work.join(", ")
         );
         return (true, found);
@@ -184,7 +184,7 @@ fn judge(told: &Told, summary: &Summary) -> (bool, String) {
     let unnamed = summary.ledger.unnamed + summary.ledger.untyped + summary.ledger.unverified;
     let told = told.join(", ");
     let doubts = format!("{lost} records lost, {unnamed} operations without a sure name");
-    (false, format!("of what a program did with a file there was told: {told}; {doubts}"))
+    (false, format!("of the operations of a test program there were recorded: {told}; {doubts}"))
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use crate::units::KernelTime;
 /// The signals that concern us.
 const SIGNALS: [i32; 4] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT];
 
-/// Those by which a user ends a recording: they count even where they are ignored, if somebody sends them to us. (Shells
+/// Signals that end a recording. They count even where they are ignored, if a process sends them. (Shells
 /// start what runs in the background with SIGINT ignored, so that the terminal's does not reach it.)
 const ENDING: [i32; 2] = [SIGINT, SIGTERM];
 

@@ -19,7 +19,7 @@ use crate::units::{DevId, SECTOR_BYTES};
 /// OTF2's readers open two files for each location.
 const LOCATIONS_OF_USUAL_LIMIT: u64 = 1000;
 
-/// So much of it nobody set: the two clocks are not looked at in the very same moment, ns.
+/// Largest difference that is no change of the clock, ns: the two clocks are not read at the same moment.
 const WALL_MOVED_NS: u64 = 100_000_000;
 
 /// Prints them to standard error.
@@ -408,7 +408,7 @@ fn doubts(summary: &Summary) -> Vec<String> {
         lines.push(format!("records were lost because the rings were full: record again with larger ones: --buffer-size {larger}M"));
     }
     if summary.missing().is_some_and(|missing| missing.iter().any(|missing| missing.1 < 0)) {
-        lines.push("somebody else has emptied the rings: less than 0 is missing because their counters began anew; what was in them is lost, and not counted".into());
+        lines.push("another process reset the trace buffers: the count of missing events is negative because the kernel's counters began anew; what the buffers held is lost and not counted".into());
     }
     lines.extend(outlived(summary));
     lines.extend(beyond_bounds(summary));
@@ -480,14 +480,14 @@ fn wall_clock(summary: &Summary) -> Option<String> {
     (moved.unsigned_abs() >= WALL_MOVED_NS).then(|| {
         format!(
             "the wall clock was set meanwhile, or the machine slept: it moved by {sign}{}.{:03} s; all times are of another clock, and \
-             only the beginning is told by the wall clock, as it was then",
+             wall clock times are exact only at the beginning",
             ms / 1000,
             ms % 1000
         )
     })
 }
 
-/// Programs whose calls could not be told.
+/// Programs whose calls could not be interpreted.
 fn other_programs(summary: &Summary) -> Option<String> {
     let other = &summary.ledger.other;
     if other.count == 0 {

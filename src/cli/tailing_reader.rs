@@ -36,15 +36,15 @@ impl LogCompletion {
         self.is_complete.store(true, Ordering::Release);
     }
 
-    /// Nobody wants to know the rest of it.
+    /// Ends the reading early: the rest of the log is not shown.
     pub(super) fn give_up(&self) {
-        // ORDERING: Relaxed: nothing else is told by it.
+        // ORDERING: Relaxed: the flag guards no other data.
         self.is_unwanted.store(true, Ordering::Relaxed);
     }
 
     /// True if that has been said.
     pub(super) fn is_set(&self) -> bool {
-        // ORDERING: Acquire: what was written before it was set is there for whoever reads after this.
+        // ORDERING: Acquire: a later read sees all that was written before the flag was set.
         self.is_complete.load(Ordering::Acquire)
     }
 }
@@ -52,7 +52,7 @@ impl LogCompletion {
 /// A log that is still written.
 pub(super) struct TailingReader {
     file: File,
-    /// The same, to be written, if nobody reads it again.
+    /// The log's descriptor for writing, if no other reader follows.
     log: Option<File>,
     ended: LogCompletion,
     offset: u64,
@@ -66,7 +66,7 @@ impl TailingReader {
         Ok(Self { file, log, ended, offset: 0, given_back: 0 })
     }
 
-    /// Nobody reads it again. Where the file system cannot do that the file grows.
+    /// Punches a hole over bytes that no reader needs again. The file grows on file systems without holes.
     fn give_back(&mut self) {
         let Some(log) = &self.log else { return };
         if self.offset - self.given_back >= 2 * GIVEN_BACK {

@@ -3,11 +3,11 @@
 use super::error::CliError;
 use crate::sys::user::Identity;
 
-/// Whom `option` names; `what`: what only root can do.
+/// The user that `option` names. `what` is the action, which needs root.
 pub(super) fn named(option: &str, word: &str, what: &str) -> Result<Identity, CliError> {
     let wrong = |why: String| CliError::Usage(format!("{option} {word}: {why}"));
     if !nix::unistd::geteuid().is_root() {
-        return Err(wrong(format!("only root can {what} as somebody else")));
+        return Err(wrong(format!("only root can {what} as another user")));
     }
     let found = Identity::find(word).map_err(|error| wrong(error.to_string()))?;
     found.ok_or_else(|| {

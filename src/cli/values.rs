@@ -79,7 +79,7 @@ pub(super) fn parse_bytes(text: &str) -> Result<u64, String> {
     number.checked_mul(1 << shift).ok_or_else(|| "more bytes than anything has".to_owned())
 }
 
-/// Bytes of the stack that are copied if nobody says how many.
+/// Default number of bytes of a stack copy.
 const STACK_BYTES: u32 = 8192;
 /// The kernel copies fewer than so many bytes (`perf_copy_attr()`), and a record has no more room.
 pub(super) const STACK_BYTES_MAX: u32 = 65_000;

@@ -11,7 +11,7 @@ use super::recording;
 pub(super) fn run(mut args: WatchArgs) -> Result<ExitCode, CliError> {
     recording::refuse_stacks(&args.capture)?;
     let has_program = !args.capture.command.is_empty();
-    // Whoever it is.
+    // All processes.
     args.capture.all_cpus |= !has_program && args.capture.pid.is_empty();
     let control = Control::new(&args.control)?.watching(&args.files, args.max_events)?;
     let to = output(args.to.as_deref(), has_program)?;

@@ -111,7 +111,7 @@ pub(super) fn is_trace(head: &[u8]) -> bool {
 #[derive(Debug, Default)]
 pub(super) struct Blktrace {
     names: FxHashMap<u32, Vec<u8>>,
-    /// Those that have been told.
+    /// Threads that have an event already.
     told: FxHashSet<u32>,
     /// Devices that have requests.
     with_requests: FxHashSet<u32>,
@@ -122,7 +122,7 @@ impl Blktrace {
     ///
     /// # Errors
     ///
-    /// Those of the input, and of whoever takes it.
+    /// Errors of the input, and of the output.
     pub(super) fn read<R: BufRead>(
         &mut self,
         mut input: R,

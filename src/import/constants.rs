@@ -59,7 +59,7 @@ static OF_LIBC: &[(&str, u64)] = &words![
     RESOLVE_NO_XDEV RESOLVE_NO_MAGICLINKS RESOLVE_NO_SYMLINKS RESOLVE_BENEATH RESOLVE_IN_ROOT RESOLVE_CACHED
 ];
 
-/// The others, as they are on x86-64. arm64 has other values for some (`arch/arm64/include/uapi/asm/fcntl.h`), and nobody else has
+/// The others, as they are on x86-64. arm64 has other values for some (`arch/arm64/include/uapi/asm/fcntl.h`), and no other machine has
 /// `MAP_32BIT`; musl has another `O_ACCMODE`; C libraries take `O_LARGEFILE` for nothing on 64-bit machines
 /// (`include/uapi/asm-generic/fcntl.h`), and strace writes a flag of `ioctl` in front of others (`include/uapi/linux/fs.h`).
 static OTHERS: &[(&str, u64)] = &[

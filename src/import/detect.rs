@@ -45,7 +45,7 @@ impl Format {
     }
 }
 
-/// ` version N`, if that stands behind this in the first line.
+/// ` version N`, if that follows this in the first line.
 fn version(head: &[u8], before: &[u8]) -> String {
     let line = head.split(|head| *head == b'\n').next().unwrap_or_default();
     let place = line.windows(before.len()).position(|window| window == before);

@@ -10,8 +10,8 @@
 //! ```
 //!
 //! Times of version 3 are those of the begin, in µs (as fio 3.33 writes them, measured with a known rate); a wait of version 2
-//! is in µs, too. Nothing is told of who did it, how long it took, or whether it succeeded: it is one
-//! thread, and all was done. How a file was opened is not told either: for reading and writing, and made if it is not there.
+//! is in µs, too. The log has no process, duration or result: it is imported as one
+//! thread, and all was done. Open flags are not logged either: for reading and writing, and made if it is not there.
 
 use rustc_hash::FxHashMap;
 
@@ -186,7 +186,7 @@ impl Iolog {
     }
 }
 
-/// What is done, and how many numbers stand behind it.
+/// An action, and the number of its arguments.
 const ACTIONS: [(&[u8], usize); 9] = [
     (b"add", 0),
     (b"open", 0),

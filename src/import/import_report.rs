@@ -1,8 +1,8 @@
-//! What an import has not understood, or what the other log does not say: counted, and told with the first cases.
+//! Report of an import: lines that were not understood and facts that the other log lacks, with examples.
 
 use std::collections::BTreeMap;
 
-/// Cases of each kind that are told.
+/// Examples of each kind.
 const SHOWN: usize = 3;
 /// Bytes of a case.
 const CASE_BYTES: usize = 80;
@@ -31,7 +31,7 @@ impl Notes {
         }
     }
 
-    /// One more of this kind, which is told as `N WHAT`.
+    /// One more of this kind, which is reported as `N WHAT`.
     pub fn count(&mut self, what: &'static str) {
         self.add(what, 1);
     }

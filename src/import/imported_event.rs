@@ -63,7 +63,7 @@ pub struct Read {
     pub address: u64,
     /// It.
     pub bytes: Vec<u8>,
-    /// Of a link: what the file is, as far as that is told; inode 0 stands for one that is not.
+    /// Of a link: what the file is, as far as that is known; inode 0 stands for one that is not.
     pub stat: Option<FileStat>,
 }
 

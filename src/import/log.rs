@@ -120,7 +120,7 @@ impl<W: Write> Log<W> {
     fn note(&mut self, said: ImportedEvent) {
         let (time, pid) = (KernelTime(said.time), said.task.pid);
         if !self.about.is_block && self.rooted.insert(pid) {
-            // The other tool names files from its own root, and so, for all that it says, do those whom it has watched.
+            // The other tool names files from its own root, and so, presumably, do the processes that it watched.
             self.facts.push(&Fact::Text { time, which: Text::ROOT, pid, text: b"/".to_vec() });
         }
         match said.what {
@@ -211,7 +211,7 @@ impl<W: Write> Log<W> {
         }
         self.flush()?;
         notes.add(
-            "began before others that were told long before them: their times are later by that",
+            "began before others that appear much earlier in the log: their times are later by that",
             self.order.late,
         );
         let end = End {

@@ -8,7 +8,7 @@
 //!
 //! Formats are facts: parsers are written from what the tools print, and from their documents. What the other log does not
 //! say is absent; where our format needs a number all the same it is the plainest one, and [`Notes`] say so. What is not
-//! understood is counted, and told at the end and in the log. Any bytes may come: nothing here panics, and memory does not
+//! understood is counted, and reported at the end and in the log. Any bytes may come: nothing here panics, and memory does not
 //! grow with the length of the log.
 
 mod blktrace;
@@ -43,7 +43,7 @@ pub enum ImportError {
     /// The other log cannot be read, or ours not be written.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// It is none that we know.
+    /// The format is unknown.
     #[error(
         "the file is no log of a known tool; known are: what strace prints, logs of ioriot, iologs of fio (first line: fio version 2 \
          iolog, or 3), and binary files of blktrace, not the text of blkparse; --from says which tool wrote the file"
@@ -73,7 +73,7 @@ trait Parser {
     fn finish(&mut self, out: &mut Vec<ImportedEvent>, notes: &mut Notes);
 }
 
-/// Makes a capture log of another tool's. `file` is what that is called. Gives the output back, and what must be told.
+/// Makes a capture log of another tool's. `file` is what that is called. Returns the output and the report.
 ///
 /// # Errors
 ///

@@ -1,6 +1,6 @@
 //! The tracepoints of an imported log: `format` texts that say where we have put what the other tool has said.
 //!
-//! No kernel wrote these records, so fields that nobody reads are not there, and places of fields are ours. Everything
+//! No kernel wrote these records, so fields without a reader are left out, and places of fields are ours. Everything
 //! else is as if one had.
 
 use crate::capture::header;

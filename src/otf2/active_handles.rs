@@ -282,7 +282,7 @@ impl Activity {
         }
     }
 
-    /// Nothing will be told about these descriptors any more. (Handles stay used up, and slots taken: a thread that comes later
+    /// No event of these descriptors follows. (Handles stay used up, and slots taken: a thread that comes later
     /// finds them so.)
     pub(super) fn forget(&mut self) {
         self.bound.clear();

@@ -30,7 +30,7 @@ pub(super) struct AsyncOperations {
 struct Open {
     handle: IoHandleRef,
     id: u64,
-    /// The position was told at the beginning.
+    /// The position was written at the beginning.
     offset_told: bool,
 }
 
@@ -46,7 +46,7 @@ enum End {
     NoResult,
 }
 
-/// How they are open is not told.
+/// Open flags are unknown.
 const READ_WRITE: (IoAccessMode, IoStatusFlags) = (IoAccessMode::READ_WRITE, IoStatusFlags::NONE);
 
 impl AsyncOperations {

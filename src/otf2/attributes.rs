@@ -101,7 +101,7 @@ impl AttributeList {
         self.add(MERGED_INTO, id.map(AttributeValue::Uint64))
     }
 
-    /// What stands behind a request.
+    /// Attribution of a request.
     pub(super) fn behind(
         &mut self,
         link: StringRef,

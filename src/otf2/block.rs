@@ -51,7 +51,7 @@ struct Device {
 #[derive(Clone, Copy, Debug)]
 struct Flight {
     id: u64,
-    /// OTF2 was told that it was issued, which may be done once.
+    /// Whether the issue was written to OTF2, which is done once.
     issued: bool,
     at_driver: bool,
     on_thread: Option<OnThread>,
@@ -235,7 +235,7 @@ impl Devices {
         tasks.request_ended(on_thread.thread, out.definitions)
     }
 
-    /// What stands behind a request: in full that of its first piece.
+    /// Attribution of a request: in full that of its first piece.
     fn note_pieces(
         &self,
         pieces: &[Piece],

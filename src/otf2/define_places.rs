@@ -113,7 +113,7 @@ fn processes(
     Ok(groups)
 }
 
-/// A name, or what stands for one that nobody told.
+/// A name, or its substitute if it is unknown.
 fn named<'a>(comm: &'a [u8], otherwise: &'a str) -> Cow<'a, str> {
     if comm.is_empty() { Cow::Borrowed(otherwise) } else { printable(comm) }
 }

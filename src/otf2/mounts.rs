@@ -18,7 +18,7 @@ impl Mount {
         printable(&self.point).into_owned()
     }
 
-    /// Whether other machines see the same files under it. FUSE is not: nobody but its daemon knows.
+    /// Whether other machines see the same files under it. FUSE is not: only its daemon knows.
     pub(super) fn is_network(&self) -> bool {
         const TYPES: &[&str] = &[
             "9p",

@@ -1,4 +1,4 @@
-//! What the writer is told at the start and at the end, and what it tells back.
+//! Options of the writer, facts for its end, and its summary.
 
 use crate::capture::header::Disk;
 use crate::units::KernelTime;

@@ -19,7 +19,7 @@ pub(super) struct Pending {
     main: Option<Open>,
     /// The second side of a transfer; its matching id is a slot.
     target: Option<Open>,
-    /// The position was told at the beginning.
+    /// The position was written at the beginning.
     offset_told: bool,
 }
 

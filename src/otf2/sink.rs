@@ -232,9 +232,9 @@ impl Sink for OtfSink {
             }
             // Times inside calls are `latency`'s.
             Step::Aside { .. } => Ok(()),
-            // Its last thread has told it.
+            // The process's last thread wrote it.
             Step::ProcessEnded(_) => Ok(()),
-            // They are counted by whoever finds them, and told with `EndFacts`. How it came about has no place there.
+            // Anomalies are counted by the stage that finds them, and written with `EndFacts`.
             Step::Anomaly(_) | Step::ChainSeen(_) | Step::UserChanged(_) | Step::Forked { .. } => {
                 Ok(())
             }

@@ -215,7 +215,7 @@ impl Tasks {
         if ended { self.settle(process, definitions) } else { Ok(()) }
     }
 
-    /// Descriptors of a process are gone without a call. This is told on the location of one that lives, if one does.
+    /// Closes descriptors of a process without a call, on the location of a live thread if there is one.
     pub(super) fn descriptors_closed(
         &mut self,
         time: u64,

@@ -27,7 +27,7 @@ pub(super) struct Chains {
     words: usize,
     /// How many programs there have been under the number of a process.
     programs: FxHashMap<Pid, u32>,
-    /// What was told of stacks that were copied.
+    /// Unwound call chains of stack copies.
     pub(super) ways: Ways,
     /// How far they led.
     pub(super) found: WaysFound,

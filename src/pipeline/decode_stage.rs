@@ -1,6 +1,6 @@
 //! From frames to events, in order and with their names: everything before the tracker.
 //!
-//! Nothing comes back from what stands behind it ([`StageOutput`]), so it may be in another thread.
+//! Data goes one way, to [`StageOutput`], so the next stage may run in another thread.
 
 use std::collections::{HashSet, VecDeque};
 use std::io;
@@ -84,9 +84,9 @@ pub(super) struct DecodeStage {
     chains: Chains,
     /// Until the snapshot is over.
     opening: Option<Opening>,
-    /// It was told what is mounted.
+    /// Whether mounts are known.
     knows_mounts: bool,
-    /// Frames of facts for the whole recording that were told, by their times and checksums.
+    /// Frames of facts for the whole recording that were passed on, by their times and checksums.
     last_facts: HashSet<(u64, u32)>,
     /// Events of a round, between decoding and pairing.
     events: Vec<Event>,
@@ -169,7 +169,7 @@ impl DecodeStage {
     ) -> Result<(), N::Error> {
         match frame.kind {
             FrameKind::DATA => self.data(frame, payload, next)?,
-            // It may have been told before all others, and comes in its turn once more.
+            // The fact may have been passed on first of all, and comes in its turn once more.
             FrameKind::LAST_FACTS
                 if !self.last_facts.insert((frame.first_time, frame.payload_crc)) => {}
             FrameKind::FACTS | FrameKind::LAST_FACTS => {
@@ -269,7 +269,7 @@ impl DecodeStage {
                 let seen = Box::new(SeenFd { begin, pid, fd, flags, position, shared, stat, link });
                 let bytes = held_bytes(&seen);
                 // A long snapshot comes when the stream has passed its time. Its names are judged all the same; whether
-                // its positions hold cannot be told any more.
+                // its positions hold is unknown.
                 if let Err(Waiting::Seen(late)) = self.merger.push(end, Waiting::Seen(seen)) {
                     let late = SeenFd { position: None, ..*late };
                     if self.opening.is_none() {
@@ -330,7 +330,7 @@ impl DecodeStage {
         self.time_passes(next)
     }
 
-    /// Tells what waited for nothing but time, and how far all has been told.
+    /// Passes on what waited only for time, and the time up to which all was passed on.
     fn time_passes<N: StageOutput>(&mut self, next: &mut N) -> Result<(), N::Error> {
         let until = self.merger.released();
         let events = &mut self.events;
@@ -529,7 +529,7 @@ fn usize_of(number: u32) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
 
-/// True if the kernel was told whom to follow.
+/// True if the kernel had the list of recorded tasks.
 fn follows_numbers(header: &Header) -> bool {
     header.scope.mode != "system" && !header.scope.foreign_kept
 }

@@ -4,7 +4,7 @@ use super::*;
 use crate::record::abi::{record_type, sample_type as bit};
 use crate::units::Fd;
 
-/// Keeps what it is told.
+/// Keeps the messages.
 #[derive(Default)]
 struct Told {
     times: Vec<u64>,

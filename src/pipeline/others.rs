@@ -1,5 +1,5 @@
 //! Block requests of other programs and of the kernel's own threads, beside a recording of some processes: those that the recording has
-//! counted, and those that are in the log and are not told.
+//! counted, and those in the log that are not shown.
 
 use std::collections::BTreeMap;
 

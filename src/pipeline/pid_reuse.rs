@@ -76,7 +76,7 @@ mod tests {
         learn(end, 20, 8);
         assert_eq!(learn(birth, 30, 9), 0);
         assert_eq!(learn(birth, 1005, 7), 1);
-        assert_eq!(learn(birth, 1006, 7), 1, "told once");
+        assert_eq!(learn(birth, 1006, 7), 1, "counted once");
         assert_eq!(learn(birth, 1021, 8), 1, "too long ago");
         learn(end, 1030, 8);
         learn(end, 2020, 8);

@@ -1,4 +1,4 @@
-//! What goes from the front to the back: values of their own, which another thread may take.
+//! Messages of the decode stage to the track stage; they own their values, so a thread may lie between.
 
 use std::io;
 
@@ -10,7 +10,7 @@ use crate::event::{Event, SeenFd};
 use crate::operation::opening::Opened;
 use crate::units::{DevId, KernelTime};
 
-/// One thing that the back is told. What is rare is in a box: most are events, and as many as there are records.
+/// A message. Rare ones are boxed: most messages are events, about one for each record.
 #[derive(Debug)]
 pub(super) enum StageMessage {
     /// The next event.
@@ -27,7 +27,7 @@ pub(super) enum StageMessage {
     Fact(Box<Fact>),
     /// It saw a descriptor; that comes after what happened since.
     SeenFd(Box<SeenFd>, KernelTime),
-    /// What was mounted before everything, or is told too late for its place in time.
+    /// Mounts at the start, or mounts that are known too late for their place in time.
     FileSystems(Box<[(DevId, Option<u64>)]>),
     /// The opening is over; its events follow.
     Opened(Box<Opened>),
@@ -39,7 +39,7 @@ pub(super) enum StageMessage {
     Round,
 }
 
-/// The texts that the tracker reads, and nobody else.
+/// Texts that only the tracker reads.
 pub(super) const FOR_TRACKER: [Text; 8] = [
     Text::CWD,
     Text::ROOT,

@@ -68,7 +68,7 @@ pub fn run_in_two_threads<S: Sink>(
     let done = scope(|threads| {
         let builder = Builder::new().name("iotrace:front".to_owned());
         let thread = builder.spawn_scoped(threads, read).ok()?;
-        // If this ends early, the front does so when it finds that nobody takes anything any more.
+        // After an early end the decode stage stops at its next message, as the channel is closed.
         let taken = take_all(batches, &mut back);
         Some(taken.and_then(|()| match thread.join() {
             Ok(Err(Ended::Failed(failure))) => Err(failure.into()),
@@ -129,7 +129,7 @@ impl StageOutput for Batches {
 mod tests {
     use super::*;
 
-    /// Remembers what it is told; wants no more after so many.
+    /// Keeps messages; refuses further ones after a given number.
     struct Numbers(Vec<u64>, usize);
 
     impl StageOutput for Numbers {

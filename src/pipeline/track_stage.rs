@@ -14,13 +14,13 @@ use crate::operation::tracker::Tracker;
 use crate::operation::{Sink, Step};
 use crate::units::{KernelTime, Pid, Tid};
 
-/// The tracker, the sink, and who is asked whether to go on.
+/// Tracker, sink, and the callback that continues or stops.
 pub(super) struct TrackStage<'a, S> {
     tracker: Tracker,
     /// Those that there were at the start.
     disks: Vec<Disk>,
     sink: &'a mut S,
-    /// So far everything has been told. What could not be used has a time of its own and is told when it is found, which may be before or
+    /// Time up to which all steps were passed on. An anomaly has a time of its own, which may be before or
     /// after its time comes.
     now: KernelTime,
     /// Asked at each round.
@@ -52,7 +52,7 @@ impl<'a, S: Sink> TrackStage<'a, S> {
         Ok(Summary { ledger, started, beyond_bounds, alive_at_end, ..summary })
     }
 
-    /// What nobody is told of.
+    /// Facts without a step.
     fn learn(&mut self, passed: StageMessage) {
         let tracker = &mut self.tracker;
         match passed {

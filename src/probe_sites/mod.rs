@@ -91,7 +91,7 @@ fn find_in(code: &Code<'_>, wanted: &[CallId]) -> Sites {
     };
     let syscalls = code.places([0x0f, 0x05]).filter(|place| finder.may_matter(*place));
     let places: Vec<Option<u64>> = syscalls.map(|syscall| code.function_of(syscall)).collect();
-    // Of a file without symbols and tables nobody knows where functions begin.
+    // Without symbols and tables the begins of functions are unknown.
     finder.sites.unknown = places.iter().filter(|place| place.is_none()).count();
     let mut functions: BTreeSet<u64> = places.into_iter().flatten().collect();
     for _ in 0..FORWARDERS_DEEP {
@@ -225,7 +225,7 @@ impl Finder<'_> {
         let call = *self.wanted.iter().find(is_it)?;
         let paths: Option<Vec<Value>> =
             path_places(call).map(|place| arguments.get(place).copied().flatten()).collect();
-        // A null pointer is no path. What is handed over from who knows where is told as hidden.
+        // A null pointer is no path. A path of unknown origin counts as hidden.
         let paths = paths.unwrap_or_default();
         let is_there = !paths.contains(&Value::Number(0)) && call.call().has_path();
         is_there.then_some(Handover { at, call, paths })

@@ -148,7 +148,7 @@ fn what_is_no_elf_file_has_none() {
     assert_eq!(interpreter(b"#!/bin/sh"), None);
 }
 
-/// The C library of whoever runs this.
+/// The C library of the test process.
 #[test]
 fn of_the_library_that_is_in_use() {
     let maps = std::fs::read_to_string("/proc/self/maps").expect("readable");

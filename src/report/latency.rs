@@ -135,7 +135,7 @@ fn splits(fold: &Latency, header: &Header) -> Table {
     }
 }
 
-/// Who told of the layers inside calls, and what that leaves out.
+/// Sources of the layers inside calls, and their gaps.
 fn told_by(fold: &Latency, summary: &Summary) -> Vec<String> {
     let header = &summary.header;
     if !fold.options.vfs && !fold.options.fs {
@@ -157,11 +157,11 @@ fn told_by(fold: &Latency, summary: &Summary) -> Vec<String> {
             "what is at work inside calls was not recorded (record -e %default,layers): it is in `rest`".to_owned(),
         ],
         Some("kprobe") => vec![
-            format!("vfs and fs are told by kprobes at entry and return of {reason}"),
-            format!("cache, throttle and journal are told by tracepoints: {}", points.join(", ")),
+            format!("vfs and fs come from kprobes at entry and return of {reason}"),
+            format!("cache, throttle and journal come from tracepoints: {}", points.join(", ")),
         ],
         Some(_) => vec![
-            format!("no kprobes: {reason}; so layers are told by tracepoints: {}", points.join(", ")),
+            format!("no kprobes: {reason}; so layers come from tracepoints: {}", points.join(", ")),
             "fs leaves out what has no tracepoints at both ends: reads through the page cache, opens, and of other file systems than \
              ext4 all but direct I/O; vfs has none at all: `rest` is that, the copying, and the entry and exit of the call"
                 .to_owned(),

@@ -17,7 +17,7 @@ use crate::text::direct_flag;
 use crate::text::table::{Cell, Column, Report, Table};
 use crate::units::{DevId, Pid};
 
-/// What is told of a stream of many accesses, and of many streams.
+/// Columns of a stream with many accesses, and of many streams.
 const COUNTS: [Column; 6] = [
     column("count", "count"),
     column("errors", ""),
@@ -27,7 +27,7 @@ const COUNTS: [Column; 6] = [
     column("late", ""),
 ];
 
-/// What is told of one stream.
+/// Columns of one stream.
 const SHAPE: [Column; 17] = [
     column("class", "class"),
     column("decided_by", "by"),

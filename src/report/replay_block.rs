@@ -13,7 +13,7 @@ use crate::text::errno::ErrnoName;
 use crate::text::table::{Cell, Column, Report, Table};
 use crate::units::DevId;
 
-/// What a replay was told to do, and how it went.
+/// A replay: its options and its results.
 #[derive(Clone, Copy, Debug)]
 pub struct BlockRun<'a> {
     /// What was to be done.

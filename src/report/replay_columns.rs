@@ -93,7 +93,7 @@ impl Pace<'_> {
         ]
     }
 
-    /// Whether times can be compared with those of the capture; nobody knows where nothing was paced.
+    /// Whether times can be compared with the capture: not where nothing was paced.
     fn verdict(&self) -> Cell {
         let Some(expected) = self.expected_span else { return Cell::None };
         let late = self.lateness.percentile(990).unwrap_or(0);

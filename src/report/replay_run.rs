@@ -10,7 +10,7 @@ use crate::replay::outcome::Outcome;
 use crate::replay::timeline::Done;
 use crate::text::table::{Cell, Column, Report, Table};
 
-/// What a replay was told to do, and how it went.
+/// A replay: its options and its results.
 #[derive(Clone, Copy, Debug)]
 pub struct Run<'a> {
     /// The plan's index.

@@ -137,7 +137,7 @@ pub fn unshown(line: &[u8]) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Somebody else's bytes as a field of CSV: what [`shown`] makes of them, in quotes if they need them.
+/// Bytes of the traced system as a field of CSV: what [`shown`] makes of them, in quotes if they need them.
 pub(super) fn csv(out: &mut Vec<u8>, bytes: &[u8]) {
     if is_plain(bytes) {
         return out.extend_from_slice(bytes);

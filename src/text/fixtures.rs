@@ -239,7 +239,7 @@ pub(super) fn request() -> BlockRequest {
     }
 }
 
-/// Requests with every ending: an error, absorbed, unfinished, given up, of nobody, without a scheduler.
+/// Requests with every ending: an error, absorbed, unfinished, given up, without a submitter, without a scheduler.
 pub(super) fn requests() -> Vec<BlockRequest> {
     let plain = request();
     let open = BlockRequest { completed: None, bytes_done: 0, ..plain.clone() };

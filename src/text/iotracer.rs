@@ -312,7 +312,7 @@ mod tests {
 
     fn regular(path: &[u8]) -> Rc<OpenFile> {
         let stat = FileStat { mode: libc::S_IFREG, dev: DevId(1), ino: 1, size: 0 };
-        let file = Rc::into_inner(file(path, PathSource::Link)).expect("nobody else has it");
+        let file = Rc::into_inner(file(path, PathSource::Link)).expect("the only reference");
         Rc::new(OpenFile { stat: Some(stat), ..file })
     }
 

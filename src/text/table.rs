@@ -10,7 +10,7 @@ use super::{escape, number_format, shares};
 /// The version of the shapes in `docs/json.md`: it rises when a key changes its meaning or goes.
 pub const VERSION: u64 = 1;
 
-/// Stands behind a name that may be another file's.
+/// Mark after a name that may be another file's.
 pub const UNVERIFIED: &str = " (unverified)";
 
 /// One value.
@@ -32,7 +32,7 @@ pub enum Cell {
     Part(f64, u64),
     /// True or false.
     Flag(bool),
-    /// Somebody else's bytes: a path, a program's name.
+    /// Bytes of the traced system: a path, a program's name.
     Name(Vec<u8>),
     /// The same, of a path that may be another file's; for programs another column says so.
     Unverified(Vec<u8>),
@@ -117,7 +117,7 @@ pub(super) enum Value<'a> {
     /// With so many decimals.
     Fraction(f64, usize),
     Flag(bool),
-    /// Somebody else's bytes.
+    /// Bytes of the traced system.
     Bytes(&'a [u8]),
     /// Words of ours.
     Word(&'a str),
@@ -383,7 +383,7 @@ impl Table {
     }
 }
 
-/// How many places a text takes, as far as can be told without its font.
+/// Columns of a text, without knowledge of its font.
 fn letters(text: &[u8]) -> usize {
     String::from_utf8_lossy(text).chars().count()
 }

@@ -57,7 +57,7 @@ fn ask(mut stream: UnixStream, asked: &Asked) -> io::Result<Result<(), String>> 
     Ok(Ok(()))
 }
 
-/// A line of an answer, with its end; whoever listens there, it drives no terminal and has an end.
+/// A line of an answer with its line end; control characters are escaped and its length is bounded.
 fn row(input: &mut impl BufRead) -> io::Result<Vec<u8>> {
     let mut read = Vec::new();
     input.take(LINE_MAX).read_until(b'\n', &mut read)?;

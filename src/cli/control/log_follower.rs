@@ -91,7 +91,7 @@ impl<'a> Follower<'a> {
         Told { lines, failure }
     }
 
-    /// Deals with the questions of before this time, and of it, before anything of it is told.
+    /// Answers the questions up to this time before the events of this time are processed.
     fn answer_until(&mut self, time: KernelTime) {
         if time >= self.taken_until {
             let (requests, until) = self.questions.take();
@@ -173,7 +173,7 @@ impl<'a> Follower<'a> {
         });
     }
 
-    /// What is told of a file.
+    /// Lines about a file.
     fn tell(&self, lines: &mut Lines, verb: Verb, place: usize, is_of_all: bool) {
         let Some(file) = self.watch.files().get(place) else { return };
         let status = file.status();
@@ -306,7 +306,7 @@ fn summary(watch: &Watch, file: &File) -> String {
         ),
         (
             watch.unknown_bytes(file),
-            "bytes of requests on its device of which nobody says what lies there",
+            "bytes of requests on its device whose contents are unknown",
         ),
     ];
     for (count, what) in rest.iter().filter(|rest| rest.0 > 0) {
@@ -350,7 +350,7 @@ mod tests {
         follower.step(time, &Step::Anomaly(&nothing)).unwrap_or_else(|error| match error {});
     }
 
-    /// While the state of the machine is looked at, nobody says how far all has been told.
+    /// A snapshot of the machine does not advance the time of the follower.
     #[test]
     fn a_question_is_dealt_with_before_what_happened_after_it() {
         let questions = Arc::new(Questions::default());

@@ -55,7 +55,7 @@ pub(super) struct Control {
     socket: Socket,
     /// Watched from the start.
     files: Vec<New>,
-    /// Where accesses are printed when they have ended, and whether the recording ends when nobody reads that.
+    /// Output of ended accesses, and whether the recording ends when its reader is gone.
     out: Option<(Box<dyn Write + Send>, bool)>,
     ended: LogCompletion,
 }
@@ -102,7 +102,7 @@ impl Control {
         self.ended.clone()
     }
 
-    /// Starts the threads. `given_back`: the log to be written, if nobody else will read it.
+    /// Starts the threads. `given_back`: the log's descriptor for writing, if it has no other reader.
     pub(super) fn start(self, log: &Path, given_back: Option<File>) -> io::Result<Controlled> {
         let input = TailingReader::open(log, given_back, &self.ended)?;
         let questions = Arc::new(Questions::default());
@@ -116,7 +116,7 @@ impl Control {
 }
 
 impl Controlled {
-    /// Waits until all was seen, or a signal says that nobody wants the rest.
+    /// Waits until the follower has read all of the log, or a signal ends it.
     pub(super) fn wait_with(&self, recorded: &mut Recorded, ended: &LogCompletion) {
         recorded.wait_for(&self.follower, ended);
     }
@@ -137,7 +137,7 @@ impl Controlled {
         let (summary, told) = followed?;
         let failure = told.failure.map(CliError::output);
         if matches!(failure, Some(CliError::BrokenPipe)) {
-            // Whoever read it had seen enough.
+            // The reader of the output has closed it.
             return Ok(None);
         }
         told.lines.iter().for_each(|line| say(line));
@@ -167,7 +167,7 @@ fn follow(
         Ok(summary) => Ok((summary, follower.finish())),
         Err(error) => {
             let error = CliError::pipeline(path, &error);
-            // Whoever asks while it is recorded still learns why nothing is known any more.
+            // Later questions of this recording are answered with the error.
             questions.close(&error.to_string());
             stop();
             Err(error)

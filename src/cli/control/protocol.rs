@@ -2,7 +2,7 @@
 
 use crate::text::escape;
 
-/// What is sent first to whoever connects. The number changes when something is understood in another way.
+/// Greeting of each connection. Its number changes with the meaning of a command.
 pub(super) const GREETING: &str = "iotrace-perf control 1\n";
 
 /// A question is not longer: a path of `PATH_MAX` bytes, each as `\xNN`.
@@ -71,7 +71,7 @@ impl Asked {
             OfFile::Never => None,
             _ => words.next().map(unshown).transpose()?,
         };
-        // Without a file it is about all: nobody who has an empty one means that.
+        // A command without a file is about all files; an empty name is an error.
         if file.as_ref().is_some_and(Vec::is_empty) {
             return Err(format!("{name}: a file without a name"));
         }
@@ -140,7 +140,7 @@ pub(super) fn head(answer: &Answer) -> Vec<u8> {
     }
 }
 
-/// Somebody's bytes inside a sentence.
+/// Bytes of a client, escaped for a sentence.
 pub(super) fn shown(bytes: &[u8]) -> String {
     const SHOWN_MAX: usize = 200;
     let mut out = Vec::new();

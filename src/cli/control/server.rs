@@ -19,7 +19,7 @@ use crate::units::KernelTime;
 /// Connections at the same time: each has a thread.
 const CLIENTS_MAX: usize = 8;
 
-/// So long nobody may say anything, or a question may take to come.
+/// Time after which a silent client is disconnected, ns; also the time for a question to arrive.
 const QUIET_NS: u64 = 10_000_000_000;
 
 /// So long an answer may take to be read.
@@ -32,7 +32,7 @@ const LOOK: Duration = Duration::from_millis(LOOK_MS as u64);
 /// So long all answers together may take when it is over.
 const LAST_NS: u64 = 5_000_000_000;
 
-/// So long nobody is taken when that cannot be done, as if there are too many open files.
+/// Pause after a failed `accept`, such as with too many open files.
 const NO_MORE: Duration = Duration::from_millis(100);
 
 /// The thread that listens.
@@ -68,7 +68,7 @@ fn listen(socket: &Socket, questions: &Arc<Questions>, over: &Arc<AtomicBool>) {
         let (stream, its_end) = match accepted {
             Ok(it) => it,
             Err(error) => {
-                // Who waits there is there still: we would be told of him at once.
+                // The waiting client would wake the loop again at once.
                 if !waits(&error) {
                     thread::pause(NO_MORE);
                 }
@@ -84,7 +84,7 @@ fn listen(socket: &Socket, questions: &Arc<Questions>, over: &Arc<AtomicBool>) {
         }
         let its_questions = Arc::clone(questions);
         let serve = move || {
-            // It went, or was cut off: nobody else minds.
+            // The client left or was disconnected; other clients are not affected.
             let _ = client.serve(&its_questions);
         };
         let thread = std::thread::Builder::new().name("iotrace-client".into()).spawn(serve);
@@ -105,7 +105,7 @@ fn is_over(over: &AtomicBool) -> bool {
     over.load(Ordering::Relaxed)
 }
 
-/// Somebody who has connected.
+/// A connected client.
 struct Client {
     stream: UnixStream,
     over: Arc<AtomicBool>,

@@ -1,4 +1,4 @@
-//! The file that somebody means: what it is, what it is called, where it lies.
+//! The file of a question: identity, name, and place on its device.
 
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};

@@ -18,15 +18,15 @@ pub(in crate::cli) struct ReplayArgs {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum ReplayVerb {
-    /// What a replay would do: the operations it would do again, those it would not and why, and the files that have to be there before. Of a part (see Filter) with what that needs
+    /// Plan a replay: operations to replay, operations that cannot be replayed by reason, and initial files. With filters, the selected operations and their dependencies
     Plan(Box<PlanArgs>),
     /// Make the files that have to be there before the first operation, in a directory of their own
     Init(InitArgs),
-    /// Do what was captured once more, on these files, and compare
+    /// Run the captured operations again, on these files, and compare
     Run(RunArgs),
-    /// Is a recording of a replay what the replay was to do, operation for operation?
+    /// Compare a recording of a replay with the plan, operation by operation
     Compare(CompareArgs),
-    /// Write what was captured for another program to replay: fio
+    /// Export captured I/O for fio
     Export(Box<ExportArgs>),
     /// Remove what `init` and `run` have made
     Purge(PurgeArgs),
@@ -39,7 +39,7 @@ pub(super) struct PlanArgs {
     /// Write the plan to this file, which must not be there; without it only the report is made
     #[arg(short, long, value_name = "PLAN")]
     pub(super) output: Option<PathBuf>,
-    /// Say what would be done, and write nothing
+    /// Print the report, write no plan
     #[arg(long)]
     pub(super) dry_run: bool,
 }
@@ -54,10 +54,10 @@ pub(super) struct InitArgs {
     /// Make what the capture had below a directory in another one, on another disk perhaps: a new one, an empty one, or one of an earlier replay. Several times for several
     #[arg(long = "map", value_name = "CAPTURED=DIR")]
     pub(super) maps: Vec<OsString>,
-    /// What the files contain: `sparse` (holes), `zero`, `random`, `random:SEED`, or `compress:PERCENT` of which so much is zeros; or `original`: what the captured files contain that are on this machine, shared with them (reflinks) or COPIED, whatever files the plan names
+    /// Content of the files: `sparse` (holes), `zero`, `random`, `random:SEED`, or `compress:PERCENT` of which so much is zeros; or `original`: what the captured files contain that are on this machine, shared with them (reflinks) or COPIED, whatever files the plan names
     #[arg(long, value_name = "CONTENT", default_value = "random", value_parser = values::parse_init_content)]
     pub(super) content: InitContentArg,
-    /// Make the files for this user (name or number), as whom `replay run` does the replay then. For root only
+    /// Make the files for this user (name or number); `replay run` then runs as that user. For root only
     #[arg(long, value_name = "USER")]
     pub(super) user: Option<String>,
 }
@@ -80,7 +80,7 @@ pub(super) struct RunArgs {
     /// When operations begin
     #[arg(long, value_enum, value_name = "PACING", default_value = "open")]
     pub(super) pacing: PacingArg,
-    /// What keeps operations apart
+    /// Ordering constraints to enforce
     #[arg(long, value_enum, value_name = "ORDER", default_value = "deps")]
     pub(super) order: OrderArg,
     /// How asynchronous operations are done, as many at once as in the capture
@@ -92,7 +92,7 @@ pub(super) struct RunArgs {
         conflicts_with = "device"
     )]
     pub(super) engine: EngineArg,
-    /// What is written: `sparse` or `zero`, `random`, `random:SEED`, `compress:PERCENT`, as with `replay init`
+    /// Bytes to write: `sparse` or `zero`, `random`, `random:SEED`, `compress:PERCENT`, as with `replay init`
     #[arg(long, value_name = "CONTENT", default_value = "random", value_parser = values::parse_content)]
     pub(super) content: ContentArg,
     /// Record the replay itself, and compare what was recorded with the plan: NAME.otf2, or a directory with a slash at its end
@@ -139,7 +139,7 @@ pub(super) struct CompareArgs {
 /// What of a log is done again on a device.
 #[derive(Debug, ClapArgs)]
 pub(super) struct BlockArgs {
-    /// What is done again
+    /// Level of the replay
     #[arg(
         long,
         value_enum,
@@ -148,7 +148,7 @@ pub(super) struct BlockArgs {
         requires_if("block", "device")
     )]
     pub(super) level: LevelArg,
-    /// The block device on which block requests are done again: one that nobody uses. Only reads, if nothing else is allowed
+    /// Block device for block requests; it must not be in use. Only reads are issued unless --write or --discard is given
     #[arg(long, value_name = "DEVICE", conflicts_with = "root")]
     pub(super) device: Option<PathBuf>,
     /// The captured device, if the log has several: its name or MAJOR:MINOR

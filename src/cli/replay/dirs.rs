@@ -1,4 +1,4 @@
-//! The directories of a replay on the command line: `--root`, `--map` for what is elsewhere, and what else `replay init` was told.
+//! Directories of a replay on the command line: `--root`, `--map`, and the other options of `replay init`.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -43,7 +43,7 @@ fn map(text: &OsStr) -> Result<(Vec<u8>, PathBuf), CliError> {
     }
 }
 
-/// What else `init` was told, as its options.
+/// The other options of `init`.
 fn options(places: &Places) -> Vec<OsString> {
     let map = |(captured, directory): &(Vec<u8>, PathBuf)| {
         let bytes = [b"--map=", &captured[..], b"=", directory.as_os_str().as_bytes()].concat();
@@ -55,7 +55,7 @@ fn options(places: &Places) -> Vec<OsString> {
     maps.iter().map(map).chain(user).chain(content).collect()
 }
 
-/// As whom the replay is done, if not as ourselves.
+/// The user of the replay, if it is another one.
 pub(super) fn user(
     places: &Places,
     plan: &Path,
@@ -98,6 +98,6 @@ pub(super) fn notes(places: &Places, user: Option<&Identity>) -> Vec<String> {
         let captured = String::from_utf8_lossy(captured);
         format!("{captured} of the capture was in {}", directory.display())
     };
-    let user = user.map(|user| format!("it was done as {}, to whom its files belong", user.name()));
+    let user = user.map(|user| format!("the replay ran as user {}, the owner of its files", user.name()));
     places.settings().maps.iter().map(map).chain(user).collect()
 }

@@ -20,7 +20,7 @@ use crate::replay::planned::Planned;
 use crate::replay::planner::{Found, Linked, Needs, Out, Outdated, Planner, Selected};
 use crate::report;
 
-/// Operations that nobody wants to have.
+/// Sink that drops the operations.
 struct Nowhere;
 
 impl Out for Nowhere {
@@ -50,7 +50,8 @@ pub(super) fn run(args: &PlanArgs) -> Result<ExitCode, CliError> {
     })
 }
 
-/// `out` begins anew each time that it is asked; `end` is told what is planned, and for which kind of machine, before anybody else is.
+/// Plans a log. Each call of `out` starts an empty output; `end` gets the plan and the kind of machine
+/// before the report is printed.
 fn plan<O: Out<Error: Display>>(
     args: &PlanArgs,
     mut out: impl FnMut() -> Result<O, CliError>,

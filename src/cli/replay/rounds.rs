@@ -76,7 +76,7 @@ pub(super) fn run(args: &RunArgs, rounds: NonZeroU32, root: &Path) -> Result<Exi
         if !is_over.load(Ordering::Relaxed) {
             return has_failed(verb, &output);
         }
-        // Ctrl-C is for all of us: what was done before is told.
+        // Ctrl-C reaches the whole group: finished rounds are reported.
     }
     let is_stopped = done.whole() < rounds.get() as usize;
     let report = report(&done, rounds.get(), analyse::limit(&args.print));

@@ -39,7 +39,7 @@ pub(super) fn run(args: &RunArgs, root: &Path) -> Result<ExitCode, CliError> {
     let machine = Machine::new();
     if !sandbox::enter(&directory, &mounts, user.as_ref()).map_err(usage)?.is_mount {
         say(
-            "nobody may mount here: devices in the replay's directory, if somebody puts any there, can be opened",
+            "cannot mount the replay's directory with nodev: device nodes that are placed in it can be opened",
         );
     }
     check_files(&before, &init)?;
@@ -60,7 +60,7 @@ pub(super) fn run(args: &RunArgs, root: &Path) -> Result<ExitCode, CliError> {
     printed
 }
 
-/// It has to be ready, and for this plan; `init`: what makes it so.
+/// Refuses a directory that is not ready for this plan; `init` is the command that prepares it.
 fn check_place(place: &Place, plan: Fingerprint, init: &str) -> Result<(), CliError> {
     if place.state != State::Ready {
         return Err(CliError::Usage(format!(
@@ -82,14 +82,14 @@ fn check_place(place: &Place, plan: Fingerprint, init: &str) -> Result<(), CliEr
     )))
 }
 
-/// What is there has to be what was made.
+/// Refuses files that differ from those that `replay init` made.
 fn check_files(before: &[FileBefore], init: &str) -> Result<(), CliError> {
     match check::changed(Path::new("/"), before).map_err(usage)? {
         None => Ok(()),
         Some(it) => {
             let first = if it.in_the_way > 0 { "remove what init has not made, and " } else { "" };
             Err(CliError::Usage(format!(
-                "somebody has changed the files of the replay ({it}); {first}make them again: {init}"
+                "the files of the replay were changed after they were made ({it}); {first}make them again: {init}"
             )))
         }
     }

@@ -75,7 +75,7 @@ pub(super) fn run(args: &RunArgs, trace: &OsStr, root: &Path) -> Result<ExitCode
     let mut told = files::create_unnamed(&std::env::temp_dir()).map_err(CliError::Output)?;
     let told_to = told.try_clone().map_err(CliError::Output)?;
     let calls: Vec<&str> = index.calls.iter().map(|call| call.name.as_str()).collect();
-    // Whoever wants to stop it all stops the replay: what was recorded is written then.
+    // A signal stops the replay only: its recording is finished and written.
     let _stop = signals::flag().map_err(CliError::Output)?;
     let program = std::env::current_exe().map_err(CliError::Output)?;
     let status = Command::new(&program)

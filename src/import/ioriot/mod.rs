@@ -6,7 +6,7 @@
 //!
 //! | Log | Version | Time |
 //! |---|---|---|
-//! | capture | 1, 2, or none told | ms, of the end; how long calls took is not told |
+//! | capture | 1, 2, or none given | ms, of the end; durations are not logged |
 //! | capture | 3, 4 | ns, and how long |
 //! | replay | 1 | ms |
 //! | replay | 2 | ms or ns: does not say |

@@ -16,7 +16,7 @@ const PAGE_BYTES: i64 = 4096;
 /// What `SystemTap` prints for a string that it could not read.
 const UNREADABLE: &[u8] = b"<unknown>";
 
-/// Says it. `value`: what stands behind a letter; begins and ends in ns. False: something is missing.
+/// Says it. `value`: the value after a letter; begins and ends in ns. False: something is missing.
 pub(super) fn say<'a>(
     row: &Row,
     value: impl Fn(u8) -> Option<&'a [u8]>,

@@ -15,13 +15,13 @@ pub(super) enum Arg {
     Path(u8),
     /// `AT_FDCWD`: all paths begin at the root.
     At,
-    /// Bytes that were moved; how many were asked for is not told.
+    /// Bytes that were moved; the requested size is not logged.
     Moved,
     /// A vector with these, and how many buffers it has: so many as are needed.
     Vector,
     /// The number of this letter, in pages.
     Pages(u8),
-    /// Nothing is told of it.
+    /// Without an imported event.
     Zero,
 }
 

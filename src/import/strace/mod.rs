@@ -2,10 +2,10 @@
 //!
 //! strace stops threads, so what it prints is in the order of what happened: a call on one line was over before the next
 //! line began. Times are printed in microseconds; those that are the same are put one nanosecond behind each other, in the
-//! order of the lines. The begin of a call that others interrupted is told with its end, when all its arguments are known.
+//! order of the lines. The begin of a call that others interrupted is emitted with its end, when all its arguments are known.
 //!
-//! What a file is that was opened is told by the next line of its thread, if that asks for it, as the C library does: so the end of
-//! an open is told with the line behind it. With `-y` a descriptor that was open before tells what it is when it is first used, and `AT_FDCWD` where the process is.
+//! The type of an opened file is in the next line of its thread, if that queries it, as the C library does: so the end of
+//! an open is emitted with the line after it. With `-y` a descriptor that was open before tells what it is when it is first used, and `AT_FDCWD` where the process is.
 
 mod call;
 mod prefix;
@@ -30,10 +30,10 @@ use tasks::Tasks;
 /// What stands for the number of a thread that the log does not tell.
 const NOBODY: i32 = 1;
 
-/// Lines that wait for somebody's birth.
+/// Lines that wait for the start of their thread.
 const HELD_MAX: usize = 1 << 14;
 
-/// Calls that never end: the end of their task is told by itself.
+/// Calls that never end: the end of their task has a line of its own.
 const ENDS: [&[u8]; 2] = [b"exit", b"exit_group"];
 
 /// The parser.
@@ -42,7 +42,7 @@ pub(super) struct Strace {
     words: Words,
     clock: Clock,
     tasks: Tasks,
-    /// Who is meant where nobody is named.
+    /// Thread of lines without a thread ID.
     main: i32,
     /// The begin of a line that was interrupted by a message of strace's own.
     carried: Vec<u8>,
@@ -298,7 +298,7 @@ impl Strace {
         self.whole((tid, start), &text, Some(time), out)
     }
 
-    /// A call from its begin to its end; `end`: when that was, if another line told it.
+    /// A call from its begin to its end; `end`: when that was, if it is on another line.
     fn whole(
         &mut self,
         (tid, start): (i32, u64),

@@ -23,7 +23,7 @@ pub(super) struct Thread {
 #[derive(Debug, Default)]
 pub(super) struct Process {
     threads: usize,
-    /// Descriptors that were seen to be made, or that have been told.
+    /// Descriptors that were seen to be made, or that have an event.
     pub(super) fds: FxHashSet<i32>,
     /// Where it is is known, or will be followed.
     pub(super) knows_directory: bool,

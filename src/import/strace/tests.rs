@@ -139,7 +139,7 @@ fn lines_that_strace_interrupts_itself_are_joined() {
     assert!(told.contains("set_tid_address 1"), "{told}");
 }
 
-/// Fails if a directory is taken for a file because somebody came between open and `fstat`.
+/// Fails if a directory is taken for a file because another call came between open and `fstat`.
 #[test]
 fn what_was_opened_is_told_behind_it() {
     let stat = |said: &[ImportedEvent]| {

@@ -3,7 +3,7 @@
 /// What stands around a number that is a descriptor: `3</tmp/x>`, `AT_FDCWD</tmp>`.
 pub(super) type Decoration<'a> = &'a [u8];
 
-/// Splits arguments at the commas between them. Begins behind the `(`; gives them, and what stands behind the `)`.
+/// Splits arguments at the commas between them. Begins after the `(`; returns them and the text after the `)`.
 pub(super) fn arguments(text: &[u8]) -> Option<(Vec<&[u8]>, &[u8])> {
     let (mut found, mut start) = (Vec::new(), 0);
     let mut depth = 0_usize;
@@ -148,7 +148,7 @@ pub(super) fn is_cut_off(text: &[u8]) -> bool {
 }
 
 /// Where a descriptor points, as `/proc/PID/fd` shows it. `-yy` puts the number of a device behind it, and the kernel's
-/// `(deleted)` may stand behind all.
+/// `(deleted)` may follow.
 pub(super) fn link(text: &[u8]) -> Option<Vec<u8>> {
     let inside = decoration(text)?;
     let path = match inside.strip_suffix(b">") {
@@ -189,7 +189,7 @@ fn unescaped(text: &[u8]) -> Vec<u8> {
     found
 }
 
-/// What stands behind a backslash, and how long that is.
+/// The byte of an escape sequence after its backslash, and the length of the sequence.
 fn escape(rest: &[u8]) -> (Option<u8>, usize) {
     let digits = |from: usize, base: u32, most: usize| {
         let digits =

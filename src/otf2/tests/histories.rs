@@ -53,7 +53,7 @@ fn event() -> impl Strategy<Value = String> {
 }
 
 /// Each exit is of the call that its thread is in, if it is in one: the others are told by what they should be. A
-/// number is given to a new process only when nobody has it.
+/// number is given to a new process only when it is free.
 fn history() -> impl Strategy<Value = String> {
     let task = prop_oneof![Just("7/7"), Just("7/17"), Just("8/8"), Just("9/9")];
     proptest::collection::vec((task, event()), 1..60).prop_map(|events| {
@@ -87,7 +87,7 @@ fn possible(
             None => {}
         },
         ["fork", child] if alive.keys().any(|key| process(key) == process(child)) => return None,
-        // Whoever calls it, it has the process's number when the kernel says so.
+        // The calling thread has the process's number when the kernel reports the exec.
         ["comm", _, "exec"] if task.split_once('/').is_none_or(|halves| halves.0 != halves.1) => {
             return None;
         }

@@ -13,7 +13,7 @@ use crate::operation::model::{PathSource, SyscallOperation, Unfinished};
 use crate::text::fixtures::{self, CWD, START, at, call, file, tell};
 use crate::units::Fd;
 
-/// What the sink writes when it is told this.
+/// Output of the sink for this step.
 fn written(told: impl FnOnce(&mut JsonLines<Vec<u8>>)) -> String {
     let mut sink = JsonLines::new(START, fixtures::disks(), Vec::new());
     told(&mut sink);

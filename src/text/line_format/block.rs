@@ -1,4 +1,4 @@
-//! `TIME DISK DEV RWBS SECTOR + SECTORS Q2G s G2I s I2D s D2C s Q2C s ENDING`, the submitter, and what stands behind it:
+//! `TIME DISK DEV RWBS SECTOR + SECTORS Q2G s G2I s I2D s D2C s Q2C s ENDING`, the submitter, and the attribution:
 //! `<- LEVEL SECTOR` for each device above, and in brackets the pieces: a file with the offset, or a word. A `?` after a name
 //! says that it is not sure.
 

@@ -30,7 +30,7 @@
 //! not known in which). `SECONDS` is how long the call took, six decimals, the rest cut. A
 //! call without an exit has `?` for its result, with the reason, and no duration.
 //!
-//! **Asynchronous operations.** `?` stands for bytes and offsets that nobody has told. They begin when the kernel takes them
+//! **Asynchronous operations.** `?` stands for unknown bytes and offsets. They begin when the kernel takes them
 //! from the queue (`aio`: when `io_submit` began) and end when the result is in the other queue (`aio`: when
 //! `io_getevents` returned with it).
 //!

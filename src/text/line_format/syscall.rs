@@ -29,7 +29,7 @@ pub(super) fn write(
     line.push(b'\n');
 }
 
-/// What came back, as far as the exit told.
+/// The result, as far as the exit shows it.
 fn result(line: &mut Vec<u8>, open_flags: &OpenFlags, operation: &SyscallOperation) {
     let Some(ret) = operation.ret else { return line.push(b'?') };
     if let Some(errno) = operation.errno() {

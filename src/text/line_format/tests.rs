@@ -12,7 +12,7 @@ use crate::operation::model::{PathSource, SyscallOperation, Unfinished};
 use crate::text::fixtures::{self, CWD, START, at, call, file, tell};
 use crate::units::Fd;
 
-/// What the sink writes when it is told this.
+/// Output of the sink for this step.
 fn written(told: impl FnOnce(&mut Lines<Vec<u8>>)) -> String {
     let mut sink = Lines::new(START, fixtures::disks(), Vec::new());
     tell(&mut sink, &Step::ThreadSeen(&fixtures::thread(b"tar")));
