@@ -1,5 +1,5 @@
-//! Rules about the code that neither the compiler nor clippy knows. Each rule is a function from text to findings, and
-//! each is shown to be able to fail.
+//! Rules about the code that neither the compiler nor clippy knows. Each rule is a function from
+//! text to findings, and each is shown to be able to fail.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -409,7 +409,8 @@ fn unfinished(file: &str, text: &str) -> Findings {
     found.map(|(number, line)| format!("{file}:{}: {}", number + 1, line.trim())).collect()
 }
 
-/// An ignored test never runs, unless its reason names the test that starts it in a process of its own.
+/// An ignored test never runs, unless its reason names the test that starts it in a process of its
+/// own.
 fn ignored_tests(file: &str, text: &str) -> Findings {
     let attribute = ["#[ig", "nore"].concat();
     let mut findings = Findings::new();

@@ -159,7 +159,8 @@ pub(super) fn limit(args: &PrintArgs) -> usize {
     args.rows.unwrap_or(if form(args) == Form::Text { report::ROWS } else { 0 })
 }
 
-/// True if a report has to fit a screen. Who asks for rows, or for a form that programs read, gets all tables.
+/// True if a report has to fit a screen. Who asks for rows, or for a form that programs read, gets
+/// all tables.
 pub(super) fn is_brief(args: &PrintArgs, details: bool) -> bool {
     !details && form(args) == Form::Text && args.rows.is_none()
 }

@@ -1,11 +1,13 @@
-//! An archive that is being written: in a directory of its own, `NAME.otf2.part`, from which it comes out when it is whole.
+//! An archive that is being written: in a directory of its own, `NAME.otf2.part`, from which it
+//! comes out when it is whole.
 //!
-//! So whatever ends us, nothing under the archive's name is half an archive, but between the three renames at the end: then the anchor is
-//! not there yet, so it cannot be opened. The directory is locked while its writer lives; one that
-//! is not locked is removed by the next writer of an archive of that name.
+//! So whatever ends us, nothing under the archive's name is half an archive, but between the three
+//! renames at the end: then the anchor is not there yet, so it cannot be opened. The directory is
+//! locked while its writer lives; one that is not locked is removed by the next writer of an
+//! archive of that name.
 //!
-//! The library of OTF2 works with paths: it gets one that leads to the held directory. What root writes stays root's, and is in a directory
-//! that only root may enter, until it is whole.
+//! The library of OTF2 works with paths: it gets one that leads to the held directory. What root
+//! writes stays root's, and is in a directory that only root may enter, until it is whole.
 
 use std::ffi::OsString;
 use std::fs::File;

@@ -25,7 +25,9 @@ fn compared(audit: &ProcessAudit) -> String {
     let ProcessAudit { read, write, unwaited, untold, lost, .. } = audit;
     let incomparable = |why: String| format!("audit: not comparable with /proc/PID/io: {why}");
     if *untold > 0 {
-        return incomparable(format!("the calls of {untold} programs were not interpreted, and are in it"));
+        return incomparable(format!(
+            "the calls of {untold} programs were not interpreted, and are in it"
+        ));
     }
     if *unwaited > 0 {
         return incomparable(format!(

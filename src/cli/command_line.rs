@@ -52,7 +52,8 @@ pub(super) enum Verb {
     Summary(AnalyseArgs),
     /// Report durations of operations by layer, with histograms
     Latency(LatencyArgs),
-    /// Report accesses of files and directories: opened, read, written, repeated, written and then removed, by process
+    /// Report accesses of files and directories: opened, read, written, repeated, written and then
+    /// removed, by process
     Files(AnalyseArgs),
     /// Report access patterns of files and devices: order, sizes, queue depth
     Pattern(AnalyseArgs),

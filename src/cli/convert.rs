@@ -75,7 +75,8 @@ pub(super) struct Opened {
 /// How far a log has been read, on a terminal; gone when it is at the end.
 const PROGRESS: &str = "{wide_bar} {percent} % of {total_bytes}, {bytes_per_sec}, {eta} left";
 
-/// Opens a log and reads its header. From then on a terminal shows how far it has been read, unless lines of ours go there meanwhile.
+/// Opens a log and reads its header. From then on a terminal shows how far it has been read, unless
+/// lines of ours go there meanwhile.
 pub(super) fn open(log: &Path, has_lines: bool) -> Result<Opened, CliError> {
     let failed = |source| CliError::Open { path: log.into(), source };
     let file = regular::open_named(log).map_err(failed)?;

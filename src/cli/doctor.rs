@@ -152,7 +152,8 @@ fn tracepoints() -> Check {
     }
 }
 
-/// Which source a recording would get. Makes an instance of tracefs as it would, and removes what dead tracers left.
+/// Which source a recording would get. Makes an instance of tracefs as it would, and removes what
+/// dead tracers left.
 fn source() -> Check {
     let Ok(tracefs) = Tracefs::find() else {
         return Check::bad("source", "unknown without tracefs", "see tracefs");

@@ -44,8 +44,9 @@ pub(super) struct Wanted {
 
 /// What `-e` asks for; without it the default.
 ///
-/// Each word adds, or takes away if `!` stands before it: a call, `block`, `extents`, `io_uring`, `fault`, `%GROUP`, `%file`
-/// (calls with a path), `%meta`, `%default`, `%all`. If the first one takes away, it does so from the default.
+/// Each word adds, or takes away if `!` stands before it: a call, `block`, `extents`, `io_uring`,
+/// `fault`, `%GROUP`, `%file` (calls with a path), `%meta`, `%default`, `%all`. If the first one
+/// takes away, it does so from the default.
 pub(super) fn wanted_events(words: &[String]) -> Result<Wanted, CliError> {
     let mut wanted = Wanted::default();
     if words.first().is_none_or(|word| word.starts_with('!')) {

@@ -1,4 +1,4 @@
-//! What of a log is looked at: from options to a filter.
+//! Filters: from options to a filter of a log.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;

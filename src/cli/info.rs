@@ -169,7 +169,8 @@ fn doubts(summary: &Summary) -> Map<String, Value> {
     ])
 }
 
-/// Of stacks of programs that were copied: how many, and of how many not all functions are known, or not for sure.
+/// Of stacks of programs that were copied: how many, and of how many not all functions are known,
+/// or not for sure.
 fn user_stacks(ways: &WaysFound) -> Value {
     json!({
         "copied": ways.all(),

@@ -1,7 +1,7 @@
 //! `iotrace-perf live … -- COMMAND`: operations are printed while they happen.
 //!
-//! The recording goes into a log as always, one without a name. Another thread reads it as it grows, through the same stages as any
-//! log, and gives its room back to the disk.
+//! The recording goes into a log as always, one without a name. Another thread reads it as it
+//! grows, through the same stages as any log, and gives its room back to the disk.
 
 use std::cell::RefCell;
 use std::io::{self, BufWriter, Write};

@@ -4,8 +4,8 @@ use std::io::Write;
 
 use crate::text::escape;
 
-/// Prints a line on standard error; control characters of logs and programs are escaped. Standard output
-/// belongs to the traced program and to data.
+/// Prints a line on standard error; control characters of logs and programs are escaped. Standard
+/// output belongs to the traced program and to data.
 pub(super) fn say(line: &str) {
     // One write: the traced program writes there, too.
     let line = format!("iotrace-perf: {}\n", escape::harmless(line));

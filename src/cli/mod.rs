@@ -103,7 +103,8 @@ fn answer(answer: fn() -> io::Result<()>) -> Result<ExitCode, CliError> {
 /// What targets of `fuzz/` ask of what is private here; in no other build.
 #[cfg(fuzzing)]
 pub mod fuzzing {
-    /// What is answered to a line on the control socket before anything is done; a question is repeated.
+    /// What is answered to a line on the control socket before anything is done; a question is
+    /// repeated.
     pub fn control_line(line: &[u8]) -> Vec<u8> {
         super::control::repeat(line)
     }

@@ -1,4 +1,4 @@
-//! Where the outputs go.
+//! Output files: names and directories.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -72,7 +72,8 @@ impl Output {
         self.directory.join(format!("{}.otf2.part", self.name))
     }
 
-    /// Opens the directory, which is made if it is for them; refuses to write over anything of an archive.
+    /// Opens the directory, which is made if it is for them; refuses to write over anything of an
+    /// archive.
     pub(super) fn open(self, users: &Users) -> Result<OpenOutput, CliError> {
         let failed = |source| CliError::Create { path: self.directory.clone(), source };
         let opened = OutputDirectory::open(&self.directory, users);

@@ -159,7 +159,8 @@ impl Recorded {
         }
     }
 
-    /// Result of a reader of the log; `Interrupted` if its output is blocked and a signal ended the run.
+    /// Result of a reader of the log; `Interrupted` if its output is blocked and a signal ended the
+    /// run.
     pub(super) fn said_by<T>(
         &self,
         reader: JoinHandle<Result<T, CliError>>,
@@ -175,7 +176,8 @@ impl Recorded {
         self.interrupted.is_some()
     }
 
-    /// What went wrong beside it is said, and that it did is how it ends, if no program says otherwise.
+    /// What went wrong beside it is said, and that it did is how it ends, if no program says
+    /// otherwise.
     pub(super) fn check<T>(&mut self, result: Result<T, CliError>) -> Option<T> {
         let is_said = self.is_interrupted();
         let said = result.map_err(|error| {
@@ -319,7 +321,8 @@ fn chains(wanted: &[StacksArg], unwind: Unwind) -> Result<Option<Chains>, CliErr
     Ok((!wanted.is_empty()).then_some(Chains { functions, calls }))
 }
 
-/// Verbs that print what happens while it happens have no stacks: their functions are found at the end.
+/// Verbs that print what happens while it happens have no stacks: their functions are found at the
+/// end.
 pub(super) fn refuse_stacks(args: &CaptureArgs) -> Result<(), CliError> {
     if args.stacks.is_empty() {
         return Ok(());
@@ -350,10 +353,10 @@ fn escaped(argument: &OsString) -> String {
 /// Says what is recorded and how to stop where nothing else does.
 fn greet(args: &CaptureArgs, log: &str) {
     if args.command.is_empty() && args.duration.is_none() {
-        let whom = match args.pid.as_slice() {
+        let scope = match args.pid.as_slice() {
             [] => "the whole machine".to_owned(),
             pids => format!("process {pids:?}"),
         };
-        say(&format!("recording {whom} to {log}; stop with Ctrl-C"));
+        say(&format!("recording {scope} to {log}; stop with Ctrl-C"));
     }
 }

@@ -1,4 +1,4 @@
-//! What `doctor` tries: a recording of a program of which every call is known, compared.
+//! Test recording of `doctor`: records a program whose calls are known, and compares.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -28,7 +28,8 @@ use crate::units::KernelTime;
 /// What it is called among what `doctor` tries.
 const NAME: &str = "self-test";
 
-/// What it does with its file: a call, how often, and how many bytes each. Primes: no other calls come to the same.
+/// What it does with its file: a call, how often, and how many bytes each. Primes: no other calls
+/// come to the same.
 const WORK: [(&str, u64, u64); 3] = [("write", 101, 4099), ("pread64", 97, 1009), ("fsync", 7, 0)];
 
 /// The program.
@@ -182,9 +183,12 @@ fn judge(told: &Told, summary: &Summary) -> (bool, String) {
         })
         .collect();
     let unnamed = summary.ledger.unnamed + summary.ledger.untyped + summary.ledger.unverified;
-    let told = told.join(", ");
+    let recorded = told.join(", ");
     let doubts = format!("{lost} records lost, {unnamed} operations without a sure name");
-    (false, format!("of the operations of a test program there were recorded: {told}; {doubts}"))
+    (
+        false,
+        format!("of the operations of a test program there were recorded: {recorded}; {doubts}"),
+    )
 }
 
 #[cfg(test)]

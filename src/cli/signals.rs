@@ -19,8 +19,9 @@ use crate::units::KernelTime;
 /// The signals that concern us.
 const SIGNALS: [i32; 4] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT];
 
-/// Signals that end a recording. They count even where they are ignored, if a process sends them. (Shells
-/// start what runs in the background with SIGINT ignored, so that the terminal's does not reach it.)
+/// Signals that end a recording. They count even where they are ignored, if a process sends them.
+/// (Shells start what runs in the background with SIGINT ignored, so that the terminal's does not
+/// reach it.)
 const ENDING: [i32; 2] = [SIGINT, SIGTERM];
 
 /// Signals that have come and were not yet taken.
@@ -35,8 +36,8 @@ pub(super) struct Signals {
 }
 
 impl Signals {
-    /// From now on these signals are ours. Those that our caller ignores stay ignored, but for the two that end a
-    /// recording, if a process sends them.
+    /// From now on these signals are ours. Those that our caller ignores stay ignored, but for the
+    /// two that end a recording, if a process sends them.
     pub(super) fn new() -> io::Result<Self> {
         let (wake, write) = UnixStream::pair()?;
         wake.set_nonblocking(true)?;
@@ -84,7 +85,8 @@ impl Interrupts for Signals {
         }
         let is_second = Arc::new(AtomicBool::new(false));
         for signal in SIGNALS.into_iter().filter(|signal| !self.ignored.contains(signal)) {
-            // In this order the first one finds that it is none, and the second that it is one. Both work for these signals.
+            // In this order the first one finds that it is none, and the second that it is one.
+            // Both work for these signals.
             let _ = flag::register_conditional_default(signal, Arc::clone(&is_second));
             let _ = flag::register(signal, Arc::clone(&is_second));
         }

@@ -1,4 +1,5 @@
-//! The last lines: what was written, how large, how to open it, what was lost, and whether the books agree.
+//! The last lines: what was written, how large, how to open it, what was lost, and whether the
+//! books agree.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -19,7 +20,8 @@ use crate::units::{DevId, SECTOR_BYTES};
 /// OTF2's readers open two files for each location.
 const LOCATIONS_OF_USUAL_LIMIT: u64 = 1000;
 
-/// Largest difference that is no change of the clock, ns: the two clocks are not read at the same moment.
+/// Largest difference that is no change of the clock, ns: the two clocks are not read at the same
+/// moment.
 const WALL_MOVED_NS: u64 = 100_000_000;
 
 /// Prints them to standard error.
@@ -164,7 +166,8 @@ fn behind(ledger: &Ledger) -> Option<String> {
 /// So many devices are named.
 const OTHERS_SHOWN: usize = 4;
 
-/// Block requests of other programs beside a recording of some processes: those with the most bytes first.
+/// Block requests of other programs beside a recording of some processes: those with the most bytes
+/// first.
 fn others(summary: &Summary) -> Option<String> {
     if summary.others_are_unknown() {
         return Some(
@@ -459,7 +462,8 @@ fn doubts(summary: &Summary) -> Vec<String> {
     lines
 }
 
-/// Processes of the launched program's tree that have not ended with it (daemons): the recording ends with the program.
+/// Processes of the launched program's tree that have not ended with it (daemons): the recording
+/// ends with the program.
 fn outlived(summary: &Summary) -> Option<String> {
     let end = summary.end.as_ref()?;
     let has_ended = end.exit_code.is_some() || end.exit_signal.is_some();

@@ -60,13 +60,15 @@ pub(super) struct TailingReader {
 }
 
 impl TailingReader {
-    /// Of the log at this path; if it is given to be written as well, what was read is given back to its file system.
+    /// Of the log at this path; if it is given to be written as well, what was read is given back
+    /// to its file system.
     pub(super) fn open(path: &Path, log: Option<File>, ended: &LogCompletion) -> io::Result<Self> {
         let (file, ended) = (File::open(path)?, ended.clone());
         Ok(Self { file, log, ended, offset: 0, given_back: 0 })
     }
 
-    /// Punches a hole over bytes that no reader needs again. The file grows on file systems without holes.
+    /// Punches a hole over bytes that no reader needs again. The file grows on file systems without
+    /// holes.
     fn give_back(&mut self) {
         let Some(log) = &self.log else { return };
         if self.offset - self.given_back >= 2 * GIVEN_BACK {

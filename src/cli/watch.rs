@@ -1,4 +1,5 @@
-//! `iotrace-perf watch FILE…`: who reads and writes these files, and what of it comes to their devices.
+//! `iotrace-perf watch FILE…`: who reads and writes these files, and what of it comes to their
+//! devices.
 
 use std::process::ExitCode;
 

@@ -1,6 +1,7 @@
 //! Binary traces of blktrace: a file of one CPU, or what `blkparse -d` makes of all of them.
 //!
-//! A row of `struct blk_io_trace` (`include/uapi/linux/blktrace_api.h`), 48 bytes in the order of the machine that wrote them:
+//! A row of `struct blk_io_trace` (`include/uapi/linux/blktrace_api.h`), 48 bytes in the order of
+//! the machine that wrote them:
 //!
 //! | Offset | Bytes | |
 //! |---|---|---|
@@ -16,8 +17,8 @@
 //! | 44 | 2 | minus the error's number, or 0 |
 //! | 46 | 2 | bytes that follow |
 //!
-//! blktrace has one word for the end of a request and for that of a bio which never became one (of dm, say): where no request of
-//! a device has been issued its ends are those of bios.
+//! blktrace has one word for the end of a request and for that of a bio which never became one (of
+//! dm, say): where no request of a device has been issued its ends are those of bios.
 
 use std::io::{self, BufRead};
 
@@ -225,7 +226,8 @@ impl Blktrace {
     }
 }
 
-/// The letters that the kernel's own tracepoints have for it (`blk_fill_rwbs()` in `kernel/trace/blktrace.c`).
+/// The letters that the kernel's own tracepoints have for it (`blk_fill_rwbs()` in
+/// `kernel/trace/blktrace.c`).
 fn rwbs(kind: u32, bytes: u32) -> Vec<u8> {
     let has = |bit: u32| kind & bit != 0;
     let op = match () {

@@ -1,4 +1,5 @@
-//! What constants of system calls are called, as strace prints them and the kernel's headers define them.
+//! What constants of system calls are called, as strace prints them and the kernel's headers define
+//! them.
 
 use rustc_hash::FxHashMap;
 
@@ -7,8 +8,8 @@ use crate::text::errno::ErrnoName;
 /// Numbers of errors that have names, those that the kernel keeps to itself included.
 const ERRNO_MAX: i32 = 530;
 
-/// The bit of an open of a directory on x86-64, which the imported log says that it is of; arm64 has another one (`O_DIRECTORY` in
-/// `arch/arm64/include/uapi/asm/fcntl.h`).
+/// The bit of an open of a directory on x86-64, which the imported log says that it is of; arm64
+/// has another one (`O_DIRECTORY` in `arch/arm64/include/uapi/asm/fcntl.h`).
 pub(super) const O_DIRECTORY: u32 = 0o200_000;
 
 /// Names that strace prints, and their values.
@@ -20,7 +21,8 @@ const fn number(it: i64) -> u64 {
     it.cast_unsigned()
 }
 
-/// Those that the C library knows, and that are the same on each machine and in each C library that we are built for.
+/// Those that the C library knows, and that are the same on each machine and in each C library that
+/// we are built for.
 #[rustfmt::skip]
 #[expect(clippy::cast_possible_wrap, reason = "constants of many types, none of them as large")]
 static OF_LIBC: &[(&str, u64)] = &words![
@@ -59,9 +61,11 @@ static OF_LIBC: &[(&str, u64)] = &words![
     RESOLVE_NO_XDEV RESOLVE_NO_MAGICLINKS RESOLVE_NO_SYMLINKS RESOLVE_BENEATH RESOLVE_IN_ROOT RESOLVE_CACHED
 ];
 
-/// The others, as they are on x86-64. arm64 has other values for some (`arch/arm64/include/uapi/asm/fcntl.h`), and no other machine has
-/// `MAP_32BIT`; musl has another `O_ACCMODE`; C libraries take `O_LARGEFILE` for nothing on 64-bit machines
-/// (`include/uapi/asm-generic/fcntl.h`), and strace writes a flag of `ioctl` in front of others (`include/uapi/linux/fs.h`).
+/// The others, as they are on x86-64. arm64 has other values for some
+/// (`arch/arm64/include/uapi/asm/fcntl.h`), and no other machine has `MAP_32BIT`; musl has another
+/// `O_ACCMODE`; C libraries take `O_LARGEFILE` for nothing on 64-bit machines
+/// (`include/uapi/asm-generic/fcntl.h`), and strace writes a flag of `ioctl` in front of others
+/// (`include/uapi/linux/fs.h`).
 static OTHERS: &[(&str, u64)] = &[
     ("O_ACCMODE", 3),
     ("O_DIRECT", 0o40_000),

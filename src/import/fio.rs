@@ -1,4 +1,5 @@
-//! What fio writes with `write_iolog` and reads with `read_iolog` (`Trace file format v2` and `v3` in its HOWTO).
+//! What fio writes with `write_iolog` and reads with `read_iolog` (`Trace file format v2` and `v3`
+//! in its HOWTO).
 //!
 //! ```text
 //!   fio version 2 iolog          fio version 3 iolog
@@ -9,15 +10,16 @@
 //!   /tmp/x close
 //! ```
 //!
-//! Times of version 3 are those of the begin, in µs (as fio 3.33 writes them, measured with a known rate); a wait of version 2
-//! is in µs, too. The log has no process, duration or result: it is imported as one
-//! thread, and all was done. Open flags are not logged either: for reading and writing, and made if it is not there.
+//! Times of version 3 are those of the begin, in µs (as fio 3.33 writes them, measured with a known
+//! rate); a wait of version 2 is in µs, too. The log has no process, duration or result: it is
+//! imported as one thread, and all was done. Open flags are not logged either: for reading and
+//! writing, and made if it is not there.
 
 use rustc_hash::FxHashMap;
 
-use super::Parser;
 use super::import_report::Notes;
 use super::imported_event::{ImportedEvent, ImportedKind, Read, Task};
+use super::parser::Parser;
 use crate::capture::fact::NameOf;
 use crate::event::syscall_table::CallId;
 
@@ -63,7 +65,8 @@ impl Parser for Iolog {
 }
 
 impl Iolog {
-    /// `[TIME] FILE ACTION [OFFSET LENGTH]`. A name may have spaces: what is behind it is counted from the end.
+    /// `[TIME] FILE ACTION [OFFSET LENGTH]`. A name may have spaces: what is behind it is counted
+    /// from the end.
     fn action(
         &mut self,
         line: &[u8],

@@ -1,4 +1,5 @@
-//! Report of an import: lines that were not understood and facts that the other log lacks, with examples.
+//! Report of an import: lines that were not understood and facts that the other log lacks, with
+//! examples.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! What a log of another tool says, in words of our own: the one thing that parsers give and the writer takes.
+//! What a log of another tool says, in words of our own: the one thing that parsers give and the
+//! writer takes.
 
 use crate::capture::fact::NameOf;
 use crate::event::FileStat;

@@ -25,7 +25,8 @@ use crate::units::{CpuId, KernelTime, Pid};
 /// A data frame is closed when it has so many bytes.
 const FRAME_BYTES: usize = 2 << 20;
 
-/// A log that says when it happened, and not only how long it took, has times since 1970 of more than this: 1980, in ns.
+/// A log that says when it happened, and not only how long it took, has times since 1970 of more
+/// than this: 1980, in ns.
 const EPOCH_MIN: u64 = 315_532_800_000_000_000;
 
 /// What is known of the log before it is read.
@@ -120,7 +121,8 @@ impl<W: Write> Log<W> {
     fn note(&mut self, said: ImportedEvent) {
         let (time, pid) = (KernelTime(said.time), said.task.pid);
         if !self.about.is_block && self.rooted.insert(pid) {
-            // The other tool names files from its own root, and so, presumably, do the processes that it watched.
+            // The other tool names files from its own root, and so, presumably, do the processes
+            // that it watched.
             self.facts.push(&Fact::Text { time, which: Text::ROOT, pid, text: b"/".to_vec() });
         }
         match said.what {
@@ -196,7 +198,8 @@ impl<W: Write> Log<W> {
         self.writer.round(time)
     }
 
-    /// Nothing follows. What is not understood stands in the books of the log; `unit` is what `notes` counts.
+    /// Nothing follows. What is not understood stands in the books of the log; `unit` is what
+    /// `notes` counts.
     ///
     /// # Errors
     ///
@@ -244,7 +247,8 @@ fn header(about: &About, start: u64) -> Header {
     let calls = if about.is_block { &[] } else { CALLS };
     Header {
         tool_version: env!("CARGO_PKG_VERSION").into(),
-        // Nothing is known of the machine but that its calls have these names: the numbers are ours.
+        // Nothing is known of the machine but that its calls have these names: the numbers are
+        // ours.
         host: Host { machine: MACHINE.into(), cpus: vec![0], page_bytes: 4096, ..Host::default() },
         clock: Clock {
             name: if is_dated { "CLOCK_REALTIME" } else { "unknown" }.into(),

@@ -1,4 +1,4 @@
-//! A log of another tool → a capture log, on which everything else works unchanged.
+//! Converts logs of other tools into capture logs, which all other parts read unchanged.
 //!
 //! ```text
 //!   bytes ─► Lines ─► Parser (strace, ioriot, fio) ─┐
@@ -6,10 +6,11 @@
 //!                     pure                                      order, frames
 //! ```
 //!
-//! Formats are facts: parsers are written from what the tools print, and from their documents. What the other log does not
-//! say is absent; where our format needs a number all the same it is the plainest one, and [`Notes`] say so. What is not
-//! understood is counted, and reported at the end and in the log. Any bytes may come: nothing here panics, and memory does not
-//! grow with the length of the log.
+//! Formats are facts: parsers are written from what the tools print, and from their documents. What
+//! the other log does not say is absent; where our format needs a number all the same it is the
+//! plainest one, and [`Notes`] say so. What is not understood is counted, and reported at the end
+//! and in the log. Any bytes may come: nothing here panics, and memory does not grow with the
+//! length of the log.
 
 mod blktrace;
 mod constants;
@@ -20,6 +21,7 @@ mod imported_event;
 mod ioriot;
 mod lines;
 mod log;
+mod parser;
 mod records;
 mod reorder_window;
 mod strace;
@@ -36,6 +38,7 @@ pub use log::{About, Log};
 
 use crate::capture::header::Imported;
 use lines::Lines;
+use parser::Parser;
 
 /// Why nothing was imported.
 #[derive(Debug, Error)]
@@ -64,16 +67,8 @@ pub enum ImportError {
     Refused(String),
 }
 
-/// What understands one line after the other.
-trait Parser {
-    /// Takes a line; what it says goes into `out`. False: it is not understood.
-    fn line(&mut self, line: &[u8], out: &mut Vec<ImportedEvent>, notes: &mut Notes) -> bool;
-
-    /// Nothing follows.
-    fn finish(&mut self, out: &mut Vec<ImportedEvent>, notes: &mut Notes);
-}
-
-/// Makes a capture log of another tool's. `file` is what that is called. Returns the output and the report.
+/// Makes a capture log of another tool's. `file` is what that is called. Returns the output and the
+/// report.
 ///
 /// # Errors
 ///

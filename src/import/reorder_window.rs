@@ -1,7 +1,8 @@
 //! Brings what was said into the order of its times, in bounded memory.
 //!
-//! Logs are nearly sorted: only long calls appear later than they began. So as many as fit into a window are
-//! held back. An event later than all of it is emitted at once, with the time that the window has come to, and counted.
+//! Logs are nearly sorted: only long calls appear later than they began. So as many as fit into a
+//! window are held back. An event later than all of it is emitted at once, with the time that the
+//! window has come to, and counted.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;

@@ -1,7 +1,8 @@
-//! The tracepoints of an imported log: `format` texts that say where we have put what the other tool has said.
+//! The tracepoints of an imported log: `format` texts that say where we have put what the other
+//! tool has said.
 //!
-//! No kernel wrote these records, so fields without a reader are left out, and places of fields are ours. Everything
-//! else is as if one had.
+//! No kernel wrote these records, so fields without a reader are left out, and places of fields are
+//! ours. Everything else is as if one had.
 
 use crate::capture::header;
 use crate::event::block::BlockPoint;
@@ -116,7 +117,8 @@ pub(super) fn described(are_block: bool) -> Vec<header::Tracepoint> {
         .collect()
 }
 
-/// Appends the payload of a hit: of each field its bytes, which are cut or filled up with 0 to its size.
+/// Appends the payload of a hit: of each field its bytes, which are cut or filled up with 0 to its
+/// size.
 pub(super) fn payload(out: &mut Vec<u8>, point: Point, tid: i32, values: &[&[u8]]) {
     let found = POINTS.iter().zip(1_u16..).find(|(it, _)| it.0 == point);
     let Some((&(_, _, _, fields), id)) = found else { return };

@@ -8,8 +8,8 @@
 //!           if that very handle was destroyed before, created now
 //! ```
 //!
-//! A handle is destroyed behind the asynchronous operations on it: when its descriptor is closed before they end, it stays
-//! active, and its slot taken, until the last of them has.
+//! A handle is destroyed behind the asynchronous operations on it: when its descriptor is closed
+//! before they end, it stays active, and its slot taken, until the last of them has.
 
 use otf2_sys::{EvtWriter, IoAccessMode, IoCreationFlags, IoHandleRef, IoStatusFlags};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -86,8 +86,8 @@ impl Activity {
         self.bind_unseen(fd, file, out)
     }
 
-    /// A descriptor that was not seen to open, or whose file has another name than before: named by a snapshot, or
-    /// doubtful since records were lost.
+    /// A descriptor that was not seen to open, or whose file has another name than before: named by
+    /// a snapshot, or doubtful since records were lost.
     #[cold]
     fn bind_unseen(
         &mut self,
@@ -96,7 +96,8 @@ impl Activity {
         out: &mut Out<'_>,
     ) -> Result<IoHandleRef, OtfError> {
         if let Some(old) = self.bound.remove(&fd.0) {
-            // The same open file under another name: nothing was closed. Its handle stays active if it always was.
+            // The same open file under another name: nothing was closed. Its handle stays active if
+            // it always was.
             if old.file != file.id || !old.is_pre_created() {
                 self.destroy(old, out)?;
             } else {
@@ -282,8 +283,8 @@ impl Activity {
         }
     }
 
-    /// No event of these descriptors follows. (Handles stay used up, and slots taken: a thread that comes later
-    /// finds them so.)
+    /// No event of these descriptors follows. (Handles stay used up, and slots taken: a thread that
+    /// comes later finds them so.)
     pub(super) fn forget(&mut self) {
         self.bound.clear();
         self.superseded.clear();

@@ -1,7 +1,9 @@
-//! Asynchronous operations: non-blocking ones on the location of the thread from which the kernel took them.
+//! Asynchronous operations: non-blocking ones on the location of the thread from which the kernel
+//! took them.
 //!
-//! They begin, and are issued, when their file is known. Those on a file that is registered with a ring begin at once, on a
-//! handle that stands for all such files. What moves no bytes and writes nothing out has no operation here.
+//! They begin, and are issued, when their file is known. Those on a file that is registered with a
+//! ring begin at once, on a handle that stands for all such files. What moves no bytes and writes
+//! nothing out has no operation here.
 
 use otf2_sys::{
     IoAccessMode, IoBegin, IoHandleRef, IoOperationFlags, IoOperationMode, IoStatusFlags,

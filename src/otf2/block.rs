@@ -1,4 +1,5 @@
-//! Block requests: non-blocking operations on a location per device, and on that of the thread that asked.
+//! Block requests: non-blocking operations on a location per device, and on that of the thread that
+//! asked.
 //!
 //! ```text
 //!   Queued   → Begin
@@ -7,8 +8,8 @@
 //!     absorbed → Cancelled
 //! ```
 //!
-//! A device is busy while its driver has a request. A request waits before, between (after a requeue), and, if flushes belong to
-//! it, behind that.
+//! A device is busy while its driver has a request. A request waits before, between (after a
+//! requeue), and, if flushes belong to it, behind that.
 
 use otf2_sys::{
     EvtWriter, IoAccessMode, IoBegin, IoHandleRef, IoOperationFlags, IoOperationMode,
@@ -115,8 +116,8 @@ impl Devices {
                 self.moves(request.id, request.dev, false, out)
             }
             BlockStep::Ended(request) => self.end(request, pieces, tasks, out),
-            // A merge makes the request longer, so that more may be done than was asked for. A requeue is followed by
-            // another issue, of which OTF2 takes one only.
+            // A merge makes the request longer, so that more may be done than was asked for. A
+            // requeue is followed by another issue, of which OTF2 takes one only.
             BlockStep::Merged(_)
             | BlockStep::Inserted(_)
             | BlockStep::Progressed(_)
@@ -384,7 +385,8 @@ impl Device {
     }
 }
 
-/// Whether the request is about a number of bytes: flushes, zone management and driver commands are not.
+/// Whether the request is about a number of bytes: flushes, zone management and driver commands are
+/// not.
 fn moves_data(op: RequestOp) -> bool {
     match op {
         RequestOp::Read

@@ -59,7 +59,8 @@ impl FinishContext<'_> {
         Ok(())
     }
 
-    /// From the start of the capture, or the first event if that is earlier, to the end or the last event.
+    /// From the start of the capture, or the first event if that is earlier, to the end or the last
+    /// event.
     fn clock(&self, defs: &mut GlobalDefs<'_>) -> Result<(), OtfError> {
         let clock = &self.capture.clock;
         let (first, last) = defs.event_times().unwrap_or((u64::MAX, 0));

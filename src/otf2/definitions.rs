@@ -14,8 +14,8 @@ use crate::operation::io_class::IoClass;
 use crate::operation::model::{FilePath, Mounts, OpenFile, PathSource, ThreadKey};
 use crate::units::{DevId, Fd};
 
-/// Different paths of failed opens that are kept. A search along a path fails for some thousand names; a program that
-/// makes up names without end must not fill the archive with them.
+/// Different paths of failed opens that are kept. A search along a path fails for some thousand
+/// names; a program that makes up names without end must not fill the archive with them.
 const GIVEN_PATHS_MAX: usize = 1 << 16;
 
 /// Whose location it is.

@@ -1,5 +1,5 @@
-//! `O_*` → OTF2's flags. Some of the kernel's constants have several bits and contain others: `O_TMPFILE` contains
-//! `O_DIRECTORY`, `O_SYNC` contains `O_DSYNC`.
+//! `O_*` → OTF2's flags. Some of the kernel's constants have several bits and contain others:
+//! `O_TMPFILE` contains `O_DIRECTORY`, `O_SYNC` contains `O_DSYNC`.
 
 use otf2_sys::{IoAccessMode, IoCreationFlags, IoStatusFlags, SeekOption};
 

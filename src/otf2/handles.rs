@@ -1,8 +1,9 @@
 //! Definitions of I/O handles, shared by all processes and all times.
 //!
-//! Lives of descriptors follow each other on one definition: the handles of a file differ only by their slot, and a process takes
-//! the smallest slot that it has not in use. So a file has as many definitions as one process ever had descriptors of it at once,
-//! however often it is opened and whatever the descriptors' numbers are. That keeps archives readable: `otf2-print` looks each
+//! Lives of descriptors follow each other on one definition: the handles of a file differ only by
+//! their slot, and a process takes the smallest slot that it has not in use. So a file has as many
+//! definitions as one process ever had descriptors of it at once, however often it is opened and
+//! whatever the descriptors' numbers are. That keeps archives readable: `otf2-print` looks each
 //! definition up in one of 32 lists.
 
 use std::cmp::Reverse;

@@ -51,12 +51,14 @@ impl Mount {
 pub(super) struct Mounts(Vec<Mount>);
 
 impl Mounts {
-    /// From the text (`Documentation/filesystems/proc.rst`, section 3.5); lines that make no sense are passed over.
+    /// From the text (`Documentation/filesystems/proc.rst`, section 3.5); lines that make no sense
+    /// are passed over.
     pub(super) fn parse(text: &[u8]) -> Self {
         Self(text.split(|&text| text == b'\n').filter_map(line).collect())
     }
 
-    /// The mount that holds this path: the longest prefix, and of several at one point the last, which covers them.
+    /// The mount that holds this path: the longest prefix, and of several at one point the last,
+    /// which covers them.
     pub(super) fn of(&self, path: &[u8]) -> Option<&Mount> {
         self.0
             .iter()
@@ -65,7 +67,8 @@ impl Mounts {
     }
 }
 
-/// `36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue`; any number of fields before the `-`.
+/// `36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue`; any number of
+/// fields before the `-`.
 fn line(line: &[u8]) -> Option<Mount> {
     let mut fields = line.split(|&line| line == b' ');
     let point = unescape(fields.nth(4)?);

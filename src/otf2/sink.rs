@@ -35,7 +35,8 @@ pub struct OtfSink {
 }
 
 impl OtfSink {
-    /// Creates `directory/name.otf2` with its parts `name.def` and `name/`; the directory is made if it is missing.
+    /// Creates `directory/name.otf2` with its parts `name.def` and `name/`; the directory is made
+    /// if it is missing.
     ///
     /// # Errors
     ///
@@ -63,8 +64,8 @@ impl OtfSink {
         })
     }
 
-    /// Gives the text of `/proc/PID/mountinfo` at the time of the capture; any time before [`OtfSink::finish`]. Says
-    /// on which file system each file lies; without it nothing is said.
+    /// Gives the text of `/proc/PID/mountinfo` at the time of the capture; any time before
+    /// [`OtfSink::finish`]. Says on which file system each file lies; without it nothing is said.
     pub fn set_mounts(&mut self, mountinfo: &[u8]) {
         self.mounts = Mounts::parse(mountinfo);
     }
@@ -141,7 +142,8 @@ impl OtfSink {
         (&mut self.asynchronous, &mut self.tasks, out)
     }
 
-    /// A fault has no bytes that would be known to have moved, and no end: a region without length, with file and offset.
+    /// A fault has no bytes that would be known to have moved, and no end: a region without length,
+    /// with file and offset.
     fn fault(&mut self, time: u64, fault: &Fault) -> Result<(), OtfError> {
         let Some(active) = self.tasks.active(fault.thread, &mut self.definitions)? else {
             return Ok(());

@@ -18,8 +18,8 @@ use super::posix::Pending;
 use crate::operation::model::{ProcessInfo, ProcessKey, ThreadInfo, ThreadKey};
 use crate::units::{Fd, Pid, Tid};
 
-/// Processes without a living location whose last one is kept open. More would mean that the news about their
-/// descriptors is not coming, and each costs some memory.
+/// Processes without a living location whose last one is kept open. More would mean that the news
+/// about their descriptors is not coming, and each costs some memory.
 const WAITING_MAX: usize = 64;
 
 /// A process.
@@ -141,7 +141,8 @@ impl Tasks {
         }
     }
 
-    /// The thread with its location, which is opened if this is the first thing it does. `None`: it has ended.
+    /// The thread with its location, which is opened if this is the first thing it does. `None`: it
+    /// has ended.
     #[inline]
     pub(super) fn active(
         &mut self,
@@ -215,7 +216,8 @@ impl Tasks {
         if ended { self.settle(process, definitions) } else { Ok(()) }
     }
 
-    /// Closes descriptors of a process without a call, on the location of a live thread if there is one.
+    /// Closes descriptors of a process without a call, on the location of a live thread if there is
+    /// one.
     pub(super) fn descriptors_closed(
         &mut self,
         time: u64,

@@ -21,7 +21,8 @@ const WORDS_MAX: usize = 16 << 20;
 /// The chains that were seen.
 #[derive(Debug, Default)]
 pub(super) struct Chains {
-    /// By the addresses, and behind them, if functions of a program are among them, the process and how many programs it has had.
+    /// By the addresses, and behind them, if functions of a program are among them, the process and
+    /// how many programs it has had.
     known: FxHashMap<Box<[u64]>, ChainId>,
     /// The sum of their lengths.
     words: usize,
@@ -36,8 +37,8 @@ pub(super) struct Chains {
 }
 
 impl Chains {
-    /// A process may have become another program, or be another one with the number of one of before: its addresses mean something
-    /// else then.
+    /// A process may have become another program, or be another one with the number of one of
+    /// before: its addresses mean something else then.
     pub(super) fn learn(&mut self, task: &TaskEvent) {
         let pid = match task {
             TaskEvent::Comm { pid, exec: true, .. } => pid,
@@ -47,8 +48,9 @@ impl Chains {
         *self.programs.entry(*pid).or_default() += 1;
     }
 
-    /// Gives an event the number of its chain, if its record has one; an event that tells the chain if it is new. In programs without
-    /// frame pointers anything may be taken for an address: that makes no chain another one, if what is called how is known before.
+    /// Gives an event the number of its chain, if its record has one; an event that tells the chain
+    /// if it is new. In programs without frame pointers anything may be taken for an address: that
+    /// makes no chain another one, if what is called how is known before.
     pub(super) fn look_at(
         &mut self,
         event: &mut Event,

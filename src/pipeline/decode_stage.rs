@@ -30,16 +30,16 @@ use crate::operation::owner::Owners;
 use crate::record::Layout;
 use crate::units::{CpuId, DevId, KernelTime, Pid, Tid};
 
-/// What waits for its round has no more bytes than this and thrice the rings, or it does not wait: a log that was made to harm has no
-/// rounds, and packed a thousandth of its bytes.
+/// What waits for its round has no more bytes than this and thrice the rings, or it does not wait:
+/// a log that was made to harm has no rounds, and packed a thousandth of its bytes.
 const WAITING_BYTES_MAX: usize = 288 << 20;
 /// Nor, where the rings are large, more than this.
 const WAITING_BYTES_LIMIT: usize = 4 << 30;
 /// Texts that are kept to the end.
 const TEXT_BYTES_MAX: usize = 256 << 20;
 
-/// How many bytes may wait: between two rounds there may be what was in all rings, and 96 MiB more, and each record takes some
-/// more in memory than in its ring.
+/// How many bytes may wait: between two rounds there may be what was in all rings, and 96 MiB more,
+/// and each record takes some more in memory than in its ring.
 fn waiting_bytes_max(header: &Header) -> usize {
     let rings: u64 = header.rings.iter().fold(0, |sum, it| sum.saturating_add(it.bytes));
     let all = rings.saturating_mul(header.host.cpus.len() as u64);
@@ -268,8 +268,8 @@ impl DecodeStage {
                 let position = Some(position);
                 let seen = Box::new(SeenFd { begin, pid, fd, flags, position, shared, stat, link });
                 let bytes = held_bytes(&seen);
-                // A long snapshot comes when the stream has passed its time. Its names are judged all the same; whether
-                // its positions hold is unknown.
+                // A long snapshot comes when the stream has passed its time. Its names are judged
+                // all the same; whether its positions hold is unknown.
                 if let Err(Waiting::Seen(late)) = self.merger.push(end, Waiting::Seen(seen)) {
                     let late = SeenFd { position: None, ..*late };
                     if self.opening.is_none() {

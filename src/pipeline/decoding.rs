@@ -74,8 +74,9 @@ pub(super) fn decode_hit(
         _ => true,
     };
     match owners.of(tid) {
-        // Block events interrupt anybody, and what file systems say, journals and a ring's last results may come from any kernel
-        // thread; who is not known is not one of those that are followed.
+        // Block events interrupt anybody, and what file systems say, journals and a ring's last
+        // results may come from any kernel thread; who is not known is not one of those that are
+        // followed.
         None if is_of_a_task => Decoded::Anomaly(Anomaly {
             kind: AnomalyKind::NoProcess,
             time,

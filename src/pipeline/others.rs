@@ -1,5 +1,5 @@
-//! Block requests of other programs and of the kernel's own threads, beside a recording of some processes: those that the recording has
-//! counted, and those in the log that are not shown.
+//! Block requests of other programs and of the kernel's own threads, beside a recording of some
+//! processes: those that the recording has counted, and those in the log that are not shown.
 
 use std::collections::BTreeMap;
 
@@ -52,7 +52,8 @@ impl Summary {
         all
     }
 
-    /// True if requests of others were counted and the count is not in the log, for the recording did not end in order.
+    /// True if requests of others were counted and the count is not in the log, for the recording
+    /// did not end in order.
     pub fn others_are_unknown(&self) -> bool {
         self.header.scope.others_counted && self.end.is_none()
     }
@@ -63,7 +64,8 @@ mod tests {
     use super::*;
     use crate::capture::header::{End, OthersOnDevice, RequestCount};
 
-    /// Fails if what is counted and what is recorded are not added up, or if a torn log seems to have no others.
+    /// Fails if what is counted and what is recorded are not added up, or if a torn log seems to
+    /// have no others.
     #[test]
     fn counted_and_recorded_requests_add_up() {
         let dev = DevId::new(7, 3);

@@ -1,8 +1,9 @@
 //! Tasks that got the number of one that had just ended.
 //!
-//! A tracefs instance follows tasks by their numbers, and takes a number off its list when the last of the task that had it is freed:
-//! some time after its end (`delayed_put_task_struct()`, behind a grace period of RCU). Who has the number by then is not followed any
-//! more, and nothing in the rings tells it.
+//! A tracefs instance follows tasks by their numbers, and takes a number off its list when the last
+//! of the task that had it is freed: some time after its end (`delayed_put_task_struct()`, behind a
+//! grace period of RCU). Who has the number by then is not followed any more, and nothing in the
+//! rings tells it.
 
 use std::collections::VecDeque;
 
@@ -11,7 +12,8 @@ use rustc_hash::FxHashMap;
 use crate::event::task::TaskEvent;
 use crate::units::{KernelTime, Tid};
 
-/// So long after its end a task may still be freed, ns: grace periods take some hundredths of a second, more on busy machines.
+/// So long after its end a task may still be freed, ns: grace periods take some hundredths of a
+/// second, more on busy machines.
 const FREED_NS_MAX: u64 = 1_000_000_000;
 
 /// Numbers that were given again too early.

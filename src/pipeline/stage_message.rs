@@ -1,4 +1,5 @@
-//! Messages of the decode stage to the track stage; they own their values, so a thread may lie between.
+//! Messages of the decode stage to the track stage; they own their values, so a thread may lie
+//! between.
 
 use std::io;
 

@@ -32,7 +32,8 @@ pub struct Summary {
     pub torn: bool,
     /// What reading names cost the programs.
     pub names_wait: NamesWait,
-    /// Times between which fanotify did not tell all opens, and why (errno; `EOVERFLOW`: its queue was full).
+    /// Times between which fanotify did not tell all opens, and why (errno; `EOVERFLOW`: its queue
+    /// was full).
     pub unheard: Vec<(KernelTime, KernelTime, i32)>,
     /// What the addresses of chains are called.
     pub symbols: Symbols,
@@ -48,8 +49,9 @@ pub struct Summary {
     pub chains_left_out: u64,
 }
 
-/// How long CPUs were held until names had been read: nothing else runs on a CPU meanwhile. Opens that wait for the reader of one
-/// CPU at the same time wait for the same moments, so these count once.
+/// How long CPUs were held until names had been read: nothing else runs on a CPU meanwhile. Opens
+/// that wait for the reader of one CPU at the same time wait for the same moments, so these count
+/// once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NamesWait {
     /// Sum over all CPUs, ns: at most the recorded time of each.
@@ -94,7 +96,8 @@ impl Summary {
         self.last_time.max(self.start())
     }
 
-    /// The block devices: as they were at the start, and those that came during the recording as they were at its end.
+    /// The block devices: as they were at the start, and those that came during the recording as
+    /// they were at its end.
     pub fn disks(&self) -> Vec<Disk> {
         disk::all(&self.header, self.end.as_ref())
     }
@@ -104,7 +107,8 @@ impl Summary {
         self.texts.iter().find(|text| text.0 == which).map(|text| text.2.as_slice())
     }
 
-    /// Samples that the kernel lost and counted: by its counters if it has them, by its LOST records otherwise.
+    /// Samples that the kernel lost and counted: by its counters if it has them, by its LOST
+    /// records otherwise.
     pub fn lost(&self) -> u64 {
         let counted = self.end.as_ref().and_then(|end| {
             let by_ring =
@@ -116,9 +120,10 @@ impl Summary {
         counted.unwrap_or(0).max(self.ledger.lost)
     }
 
-    /// Samples that went missing without a word, where that is not 0; `None` without an end frame. Of perf's
-    /// tracepoints: hits − samples − lost. Of a tracefs ring, which does not count hits by tracepoint: what the kernel
-    /// says was taken out and was not found in it, and what was left in it.
+    /// Samples that went missing without a word, where that is not 0; `None` without an end frame.
+    /// Of perf's tracepoints: hits − samples − lost. Of a tracefs ring, which does not count hits
+    /// by tracepoint: what the kernel says was taken out and was not found in it, and what was left
+    /// in it.
     pub fn missing(&self) -> Option<Vec<(String, i64)>> {
         let end = self.end.as_ref()?;
         let less = |all: u64, known: u64| KernelTime(all).signed_since(KernelTime(known));
@@ -151,7 +156,8 @@ mod tests {
         let mut add = |cpu, tid, at, end| {
             wait.add(CpuId(cpu), (Tid(tid), KernelTime(at)), KernelTime(end));
         };
-        // A thousand opens of a thousand threads wait for the same reader; each has a link and an argument.
+        // A thousand opens of a thousand threads wait for the same reader; each has a link and an
+        // argument.
         for of in [7, 11] {
             for tid in 1..=1000 {
                 add(0, tid, 100, 100 + of + u64::try_from(tid).expect("small"));

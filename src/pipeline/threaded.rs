@@ -5,8 +5,8 @@
 //!            (its own thread)  └─────────┘    (the caller's)
 //! ```
 //!
-//! What is passed on is the same, in the same order. So the steps are, and of all that goes wrong the first counts: a failure of
-//! the front comes behind everything that it passed on before.
+//! What is passed on is the same, in the same order. So the steps are, and of all that goes wrong
+//! the first counts: a failure of the front comes behind everything that it passed on before.
 
 use std::io;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -27,8 +27,8 @@ const BATCH: usize = 1024;
 /// So many batches may wait, some MiB.
 const BATCHES_MAX: usize = 16;
 
-/// The same as [`run`], where there is more than one CPU in two threads. Steps come later than their items are taken, so it is for
-/// logs that do not grow.
+/// The same as [`run`], where there is more than one CPU in two threads. Steps come later than
+/// their items are taken, so it is for logs that do not grow.
 ///
 /// # Errors
 ///
@@ -142,7 +142,8 @@ mod tests {
         }
     }
 
-    /// Passes on so many numbers, of which so many are wanted. Those that came, and whether the front went on to its end.
+    /// Passes on so many numbers, of which so many are wanted. Those that came, and whether the
+    /// front went on to its end.
     fn pass_on(count: u64, wanted: usize) -> (Vec<u64>, bool) {
         let (sender, batches) = sync_channel(BATCHES_MAX);
         let front = move || {

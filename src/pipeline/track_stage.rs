@@ -20,8 +20,8 @@ pub(super) struct TrackStage<'a, S> {
     /// Those that there were at the start.
     disks: Vec<Disk>,
     sink: &'a mut S,
-    /// Time up to which all steps were passed on. An anomaly has a time of its own, which may be before or
-    /// after its time comes.
+    /// Time up to which all steps were passed on. An anomaly has a time of its own, which may be
+    /// before or after its time comes.
     now: KernelTime,
     /// Asked at each round.
     go_on: &'a mut dyn FnMut() -> bool,

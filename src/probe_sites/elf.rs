@@ -1,4 +1,5 @@
-//! What of an ELF file matters here: the code, where it lies in the file, and where functions begin.
+//! What of an ELF file matters here: the code, where it lies in the file, and where functions
+//! begin.
 
 use object::elf::{EM_X86_64, FileHeader64, PF_X};
 use object::read::elf::{ElfFile64, FileHeader, ProgramHeader};
@@ -6,7 +7,7 @@ use object::{
     Endianness, Object, ObjectSection, ObjectSegment, ObjectSymbol, SegmentFlags, SymbolKind,
 };
 
-use super::SitesError;
+use super::error::SitesError;
 
 /// An executable or a library.
 #[derive(Debug)]
@@ -107,7 +108,8 @@ impl<'a> Code<'a> {
         self.segments.iter().flat_map(in_segment)
     }
 
-    /// The addresses of all bytes that may be a `call` or `jmp` with a 32-bit distance, and where it would lead.
+    /// The addresses of all bytes that may be a `call` or `jmp` with a 32-bit distance, and where
+    /// it would lead.
     pub(super) fn jumps(&self) -> impl Iterator<Item = (u64, u64)> {
         let in_segment = |&(start, _, code): &(u64, u64, &'a [u8])| {
             let windows = code.windows(5).zip(0_u64..);

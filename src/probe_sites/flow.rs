@@ -1,4 +1,5 @@
-//! The ways through one function: which instruction may follow which, and what is known before each.
+//! The ways through one function: which instruction may follow which, and what is known before
+//! each.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -10,7 +11,8 @@ use iced_x86::{
 use super::elf::Code;
 use super::value::State;
 
-/// Instructions of one function that are looked at. Those of the C libraries that hand paths over have some hundreds at most.
+/// Instructions of one function that are looked at. Those of the C libraries that hand paths over
+/// have some hundreds at most.
 const INSTRUCTIONS_MAX: usize = 4000;
 
 /// Steps until all is known; what is left then is not used.
@@ -35,8 +37,9 @@ pub(super) struct Node {
 }
 
 impl Node {
-    /// True if the kernel does what the instruction does itself, instead of letting it run elsewhere, which needs two traps
-    /// (`branch_setup_xol_ops()` and `push_setup_xol_ops()` in `arch/x86/kernel/uprobes.c`, from 4.18 on).
+    /// True if the kernel does what the instruction does itself, instead of letting it run
+    /// elsewhere, which needs two traps (`branch_setup_xol_ops()` and `push_setup_xol_ops()` in
+    /// `arch/x86/kernel/uprobes.c`, from 4.18 on).
     pub(super) fn is_emulated(&self) -> bool {
         let code = self.instruction.code();
         self.instruction.is_jcc_short_or_near()
@@ -45,8 +48,8 @@ impl Node {
             || code == Opcode::Nopd && self.instruction.len() == 1
     }
 
-    /// True if it may run elsewhere, and does not wait for anything there: a signal would have to wait, too
-    /// (`uprobe_deny_signal()` in `kernel/events/uprobes.c`).
+    /// True if it may run elsewhere, and does not wait for anything there: a signal would have to
+    /// wait, too (`uprobe_deny_signal()` in `kernel/events/uprobes.c`).
     pub(super) fn may_step(&self) -> bool {
         // `is_prefix_bad()` in `arch/x86/kernel/uprobes.c`: such instructions take no probe.
         let is_refused = self.instruction.has_lock_prefix()
@@ -120,7 +123,8 @@ impl Flow {
         self.nodes().filter(move |node| node.1.next.contains(&ip))
     }
 
-    /// Where one comes from `from`, not going on where `ends` says so; and whether the function may be left on the way.
+    /// Where one comes from `from`, not going on where `ends` says so; and whether the function may
+    /// be left on the way.
     fn reach(&self, from: u64, ends: impl Fn(u64) -> bool) -> (BTreeSet<u64>, bool) {
         let (mut seen, mut leaves) = (BTreeSet::new(), false);
         let mut waiting = vec![from];

@@ -1,7 +1,7 @@
-//! Where the code of a program hands a path to the kernel, and where a probe sees it best.
+//! Finds the code addresses where a uprobe can read the path of a system call.
 //!
-//! In: the bytes of an ELF file for x86-64, and the calls that matter. Out: [`Site`]s: a place in the file at which
-//! certain registers hold the addresses of the paths of the next system call.
+//! In: the bytes of an ELF file for x86-64, and the calls that matter. Out: [`Site`]s: a place in
+//! the file at which certain registers hold the addresses of the paths of the next system call.
 //!
 //! ```text
 //!   every `syscall`  ──►  what is known before it  ──►  which call, which paths  ──►  a place on every way to it
@@ -9,17 +9,19 @@
 //!   it for others)         registers hold the same)      the table has it)            best one that the kernel emulates
 //! ```
 //!
-//! Nothing has to be right here for a name to be right: a path is taken for that of a call only if it stood where the call was
-//! told that it stands (`operation::inside`). What is wrong here makes names unknown. No file is opened, and no kernel asked.
+//! Nothing has to be right here for a name to be right: a path is taken for that of a call only if
+//! it stood where the call has it (`operation::inside`). What is wrong here makes
+//! names unknown. No file is opened, and no kernel asked.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use iced_x86::{InstructionInfoFactory, Mnemonic};
-use thiserror::Error;
 
 use crate::event::syscall_table::{CallId, Role};
+pub use error::SitesError;
 
 mod elf;
+mod error;
 mod flow;
 mod value;
 
@@ -30,17 +32,6 @@ use value::{ARGUMENTS, NAMES, NUMBER, Slot, Value};
 
 /// The machine whose code is understood here, as `uname -m` says.
 pub const MACHINE: &str = "x86_64";
-
-/// Why there is nothing to be found in a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum SitesError {
-    /// Not an ELF file of 64 bits, or a damaged one.
-    #[error("not a 64-bit ELF file")]
-    NoElf,
-    /// Code of another machine.
-    #[error("not for x86-64")]
-    Machine,
-}
 
 /// A place at which paths are known.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,7 +44,8 @@ pub struct Site {
     pub calls: BTreeSet<CallId>,
     /// The kernel does itself what the instruction there does; if not, a hit costs a second trap.
     pub emulated: bool,
-    /// Other calls pass here, too: the register that holds the number of the call, as the kernel's probes call it.
+    /// Other calls pass here, too: the register that holds the number of the call, as the kernel's
+    /// probes call it.
     pub number: Option<&'static str>,
 }
 
@@ -151,8 +143,8 @@ const MOV_EAX: u8 = 0xb8;
 const NUMBERS_END: u32 = 1024;
 
 impl Finder<'_> {
-    /// False for a `syscall` right behind numbers that are those of other calls: most are, and to follow the ways through
-    /// all functions takes seconds.
+    /// False for a `syscall` right behind numbers that are those of other calls: most are, and to
+    /// follow the ways through all functions takes seconds.
     fn may_matter(&self, syscall: u64) -> bool {
         let before = self.code.before(syscall, NUMBER_BYTES);
         let numbers = before.windows(5).filter_map(|window| match window {
@@ -203,7 +195,8 @@ impl Finder<'_> {
         }
     }
 
-    /// The call that an instruction makes: `syscall`, or one that leads to a function which makes it for others.
+    /// The call that an instruction makes: `syscall`, or one that leads to a function which makes
+    /// it for others.
     fn made_by(&self, node: &Node) -> Option<Made> {
         let state = &node.before;
         if node.instruction.mnemonic() == Mnemonic::Syscall {
@@ -231,7 +224,8 @@ impl Finder<'_> {
         is_there.then_some(Handover { at, call, paths })
     }
 
-    /// A site at the entry of a function that makes calls for others, if programs may call it (`syscall(2)`).
+    /// A site at the entry of a function that makes calls for others, if programs may call it
+    /// (`syscall(2)`).
     fn add_exported(&mut self, flow: &Flow, entry: u64, forwarder: &Forwarder) {
         let Some(node) = flow.node(entry).filter(|_| self.code.is_exported(entry)) else { return };
         let Slot::Register(number) = forwarder.number else { return };
@@ -283,7 +277,8 @@ fn holds(node: &Node, handover: &Handover) -> bool {
     !handover.paths.is_empty() && paths.all(|path| node.before.holder(*path).is_some())
 }
 
-/// The emulated instruction that most of these calls are sure to come behind, the nearest of several; and those calls.
+/// The emulated instruction that most of these calls are sure to come behind, the nearest of
+/// several; and those calls.
 fn shared(flow: &Flow, left: &[Handover], places: &[u64]) -> Option<(u64, Vec<u64>)> {
     let emulated = flow.nodes().filter(|node| node.1.is_emulated());
     let candidates = emulated.filter_map(|(at, node)| {

@@ -4,8 +4,8 @@ use super::*;
 const CODE: u64 = 0x1000;
 const SECOND: u64 = 0x1040;
 
-/// The sites of this code, as `PLACE REGISTERS CALLS`, with an asterisk where the kernel emulates; then what is hidden, and how
-/// many numbers are unknown.
+/// The sites of this code, as `PLACE REGISTERS CALLS`, with an asterisk where the kernel emulates;
+/// then what is hidden, and how many numbers are unknown.
 #[track_caller]
 fn check(code: &[&[u8]], second: &[&[u8]], expected: &str) {
     let mut bytes = code.concat();

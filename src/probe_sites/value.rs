@@ -44,7 +44,8 @@ const RSP: usize = 4;
 const RBP: usize = 5;
 const R11: usize = 11;
 
-/// What a function may change (System V ABI, AMD64): `rax`, `rcx`, `rdx`, `rsi`, `rdi`, `r8` to `r11`.
+/// What a function may change (System V ABI, AMD64): `rax`, `rcx`, `rdx`, `rsi`, `rdi`, `r8` to
+/// `r11`.
 const CHANGED_BY_CALLS: [usize; 9] = [0, 1, 2, 6, 7, 8, 9, 10, 11];
 
 /// The registers that a system call takes its arguments from.

@@ -104,7 +104,8 @@ fn table(
     }
 }
 
-/// All that `files` says but for the last lines of the capture; `limit` rows of each table, 0 for all.
+/// All that `files` says but for the last lines of the capture; `limit` rows of each table, 0 for
+/// all.
 pub fn report(fold: &Files, summary: &Summary, limit: usize) -> Report {
     let wall = summary.end_time().0.saturating_sub(summary.start().0);
     let mut report = Report { kind: "files", ..Report::default() };

@@ -145,7 +145,8 @@ fn table(
     }
 }
 
-/// All that `pattern` says but for the last lines of the capture; `limit` rows of each table, 0 for all.
+/// All that `pattern` says but for the last lines of the capture; `limit` rows of each table, 0 for
+/// all.
 pub fn report(fold: &Patterns, summary: &Summary, limit: usize) -> Report {
     let wall = summary.end_time().0.saturating_sub(summary.start().0);
     let disks = disk::names(&summary.disks());

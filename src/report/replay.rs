@@ -100,11 +100,11 @@ pub fn report<O: Out>(plan: &Planner<O>, limit: usize) -> Report {
     report
 }
 
-/// What is not as it was, or may not be, behind how many.
+/// Doubts about the initial state, each after its count.
 const DOUBTS: [&str; 5] = [
-    "operations found something else than those before them had left: somebody whose operations are not in the log has changed it, or it has two \
-     names of which nobody knew",
-    "names were not there at the start, and there were so many that nobody knows which any more: one that somebody else has made since is taken for \
+    "operations found another state than the operations before them had left: it was changed by a process outside the log, or it has two \
+     names of which one is unknown",
+    "names were absent at the start, and too many to remember: such a name that another process has made since is taken for \
      one that was there",
     "symbolic links lead where they led, but have a text of another length: what `readlink` returns is another number",
     "symbolic links are made as directories: no open has shown where they led; record with `--names kprobe` or `uprobe`",

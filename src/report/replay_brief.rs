@@ -1,5 +1,6 @@
-//! The report of `replay run` that fits a terminal of 80 columns and 24 lines: the finding, the key figures, the calls that took longest, the
-//! first other results. All tables are those of [`super::replay_run`].
+//! The report of `replay run` that fits a terminal of 80 columns and 24 lines: the finding, the key
+//! figures, the calls that took longest, the first other results. All tables are those of
+//! [`super::replay_run`].
 
 use std::collections::BTreeMap;
 

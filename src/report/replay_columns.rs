@@ -102,7 +102,8 @@ impl Pace<'_> {
     }
 }
 
-/// Sentences about other results that a report does not show; `what`: operations, or requests; of `all` of them so many were kept.
+/// Sentences about other results that a report does not show; `what`: operations, or requests; of
+/// `all` of them so many were kept.
 pub(super) fn not_shown(what: &str, all: u64, kept: usize, not_shown: usize) -> Vec<String> {
     let mut notes = Vec::new();
     if all > kept as u64 {

@@ -10,7 +10,8 @@ use crate::text::table::{Cell, Column, Report, Table};
 /// How a value of a round is shown.
 type Shown = fn(&Value) -> Cell;
 
-/// What of a round's report is in its row: the column, and how it is shown. Its key is the same there.
+/// What of a round's report is in its row: the column, and how it is shown. Its key is the same
+/// there.
 const ROUND: [(Column, Shown); 9] = [
     (column("operations", "operations"), count),
     (column("mismatches", "with another result"), count),

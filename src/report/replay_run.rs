@@ -27,7 +27,8 @@ pub struct Run<'a> {
     pub until: Option<u64>,
     /// Threads that were there at once at most, and CPUs.
     pub threads: (usize, usize),
-    /// Threads that did asynchronous operations with an io_uring; `None`: each lane was a thread that made calls.
+    /// Threads that did asynchronous operations with an io_uring; `None`: each lane was a thread
+    /// that made calls.
     pub rings: Option<usize>,
 }
 

@@ -64,7 +64,8 @@ const BRIEF_EXAMPLES: [Column; 5] = [
     column("", "path"),
 ];
 
-/// The same on one screen: the finding, the key figures, the first that differ; `whole`: the report with all that there is to say.
+/// The same on one screen: the finding, the key figures, the first that differ; `whole`: the report
+/// with all that there is to say.
 pub fn brief(traced: &Traced, whole: &Report) -> Report {
     let all = count(traced.compared);
     let different: u64 = traced.different.values().sum();

@@ -109,7 +109,8 @@ impl Stacks {
         Self { all, totals, further, by: shape.by, notes }
     }
 
-    /// For people: each stack by itself, the innermost function first; for programs: all in one table. `limit` stacks, 0 for all.
+    /// For people: each stack by itself, the innermost function first; for programs: all in one
+    /// table. `limit` stacks, 0 for all.
     pub fn report(&self, form: Form, limit: usize) -> Report {
         let mut report = Report { kind: "stacks", ..Report::default() };
         report.facts = vec![("by", "", Cell::Word(self.by.unit().to_owned()))];
@@ -157,8 +158,8 @@ impl Stacks {
         &self.notes
     }
 
-    /// A line for each stack, as flame graphs are made of: `of;comm;function;… weight`, the outermost function first. What weighs
-    /// nothing has none.
+    /// A line for each stack, as flame graphs are made of: `of;comm;function;… weight`, the
+    /// outermost function first. What weighs nothing has none.
     pub fn folded(&self) -> Vec<String> {
         let line = |stack: &Stack| {
             let mut line = Vec::new();
@@ -217,8 +218,8 @@ const NO_STACK: &[u8] = b"[no stack]";
 /// A function or thread that has no name.
 const UNKNOWN: &[u8] = b"[unknown]";
 
-/// One element of a folded line. Readers part them at `;` and take a number behind the last blank for the weight, and one before
-/// it for another weight.
+/// One element of a folded line. Readers part them at `;` and take a number behind the last blank
+/// for the weight, and one before it for another weight.
 fn element(out: &mut Vec<u8>, name: &[u8]) {
     let last = name.rsplit(|name| *name == b' ').next().unwrap_or_default();
     let looks_like_weight = last.len() < name.len()
@@ -335,7 +336,8 @@ impl Naming<'_> {
     }
 }
 
-/// What is shown of a function without a name: its file and the place in it; of the kernel its address.
+/// What is shown of a function without a name: its file and the place in it; of the kernel its
+/// address.
 fn nameless(address: u64, symbol: Option<&Symbol>, of_kernel: bool) -> Vec<u8> {
     let Some(symbol) = symbol.filter(|symbol| !symbol.module.is_empty()) else {
         return if of_kernel { format!("0x{address:x}").into() } else { UNKNOWN.to_vec() };

@@ -97,7 +97,8 @@ fn summary() -> Summary {
     Summary { header, symbols, ..Summary::default() }
 }
 
-/// Two processes that write through the same functions, one that reads, a thread without a stack, and a disk.
+/// Two processes that write through the same functions, one that reads, a thread without a stack,
+/// and a disk.
 fn some() -> Vec<Event> {
     let chains = [
         chain(0, 7, &[10, 20, 30], &[100, 200, 300]),
@@ -331,7 +332,8 @@ fn what_is_not_known_is_said() {
     assert!(notes.iter().any(|note| note.contains("--stacks user")), "{notes:?}");
 }
 
-/// Fails if what a disk does not count is counted, or if what has not ended looks as if it had taken no time.
+/// Fails if what a disk does not count is counted, or if what has not ended looks as if it had
+/// taken no time.
 #[test]
 fn what_has_not_ended_is_said_and_what_became_no_request_not_counted() {
     let done = bio(1000, 7, "dd", "W", (LOOP, 0, 8), None);

@@ -185,7 +185,8 @@ fn errors(fold: &IoSummary) -> Table {
     }
 }
 
-/// Everything that `summary` says but for the last lines of the capture; `limit` rows of each table, 0 for all.
+/// Everything that `summary` says but for the last lines of the capture; `limit` rows of each
+/// table, 0 for all.
 pub fn report(fold: &IoSummary, summary: &Summary, limit: usize) -> Report {
     let wall = summary.end_time().0.saturating_sub(summary.start().0);
     let names = disk::names(&summary.disks());
@@ -290,7 +291,8 @@ pub(super) const fn file_columns(title: &'static str) -> [Column; 3] {
     [column("mounts", ""), column("unverified", ""), column("path", title)]
 }
 
-/// In which mounts a path is one if they are not the tracer's, whether it may be another file's, and the path.
+/// In which mounts a path is one if they are not the tracer's, whether it may be another file's,
+/// and the path.
 pub(super) fn file_cells(key: &[u8]) -> [Cell; 3] {
     let KeyParts { path, mounts, is_doubtful } = KeyParts::of(key);
     let path = match is_doubtful {

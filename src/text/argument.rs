@@ -1,4 +1,5 @@
-//! What the kernel makes of an argument register: of an `int` it takes the lower half, whatever the upper holds.
+//! What the kernel makes of an argument register: of an `int` it takes the lower half, whatever the
+//! upper holds.
 
 use crate::event::syscall_table::Role;
 use crate::operation::model::SyscallOperation;

@@ -8,8 +8,9 @@ use nix::errno::Errno;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ErrnoName(pub i32);
 
-/// Numbers that the kernel keeps to itself (`include/linux/errno.h`). Tracepoints show them all the same: a call
-/// that a signal interrupted leaves the kernel with one of the first, and drivers let others slip through.
+/// Numbers that the kernel keeps to itself (`include/linux/errno.h`). Tracepoints show them all the
+/// same: a call that a signal interrupted leaves the kernel with one of the first, and drivers let
+/// others slip through.
 const INTERNAL: &[(i32, &str)] = &[
     (512, "ERESTARTSYS"),
     (513, "ERESTARTNOINTR"),

@@ -2,8 +2,9 @@
 
 use super::number_format;
 
-/// Which bytes are letters that no form of output has to change: what most names consist of, so it is asked of each byte
-/// of every line. Neither quotes nor commas nor backslashes are, nor what names stand between.
+/// Which bytes are letters that no form of output has to change: what most names consist of, so it
+/// is asked of each byte of every line. Neither quotes nor commas nor backslashes are, nor what
+/// names stand between.
 const PLAIN: [bool; 256] = {
     let mut plain = [false; 256];
     let mut byte = b' ';
@@ -22,8 +23,9 @@ pub(super) fn is_plain(bytes: &[u8]) -> bool {
 
 /// A JSON string, quotes included.
 ///
-/// Beyond what JSON demands, every control character and everything that some reader takes for the end of a line
-/// (U+0085, U+2028, U+2029) is written as `\uXXXX`: a line stays one line, and a terminal is not driven by it.
+/// Beyond what JSON demands, every control character and everything that some reader takes for the
+/// end of a line (U+0085, U+2028, U+2029) is written as `\uXXXX`: a line stays one line, and a
+/// terminal is not driven by it.
 pub(super) fn json_string(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
     if is_plain(text.as_bytes()) {
@@ -50,7 +52,8 @@ fn json_letter(out: &mut Vec<u8>, letter: char) {
     }
 }
 
-/// Bytes that are not UTF-8 as text: what is text stays, other bytes become `\xNN`, a backslash becomes two.
+/// Bytes that are not UTF-8 as text: what is text stays, other bytes become `\xNN`, a backslash
+/// becomes two.
 pub(super) fn lossless(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len() + 16);
     for chunk in bytes.utf8_chunks() {
@@ -62,9 +65,9 @@ pub(super) fn lossless(bytes: &[u8]) -> String {
     out
 }
 
-/// Bytes for a line that people read: what is not UTF-8, control characters, invisible characters and those that
-/// turn the direction of writing become `\xNN` byte by byte, and so does each of `delimiters`; a backslash becomes
-/// two.
+/// Bytes for a line that people read: what is not UTF-8, control characters, invisible characters
+/// and those that turn the direction of writing become `\xNN` byte by byte, and so does each of
+/// `delimiters`; a backslash becomes two.
 pub fn shown(out: &mut Vec<u8>, bytes: &[u8], delimiters: &[u8]) {
     let changed = |byte: &u8| PLAIN[usize::from(*byte)] && bytes.contains(byte);
     if is_plain(bytes) && !delimiters.iter().any(changed) {
@@ -85,8 +88,9 @@ pub fn shown(out: &mut Vec<u8>, bytes: &[u8], delimiters: &[u8]) {
     }
 }
 
-/// A sentence with other people's words in it, some of which [`shown`] may have changed already: what a terminal would obey, or
-/// show as nothing, becomes `\xNN` byte by byte. It is not to be read back: backslashes stay.
+/// A sentence with other people's words in it, some of which [`shown`] may have changed already:
+/// what a terminal would obey, or show as nothing, becomes `\xNN` byte by byte. It is not to be
+/// read back: backslashes stay.
 pub fn harmless(sentence: &str) -> String {
     let mut out = Vec::with_capacity(sentence.len());
     for letter in sentence.chars() {
@@ -99,8 +103,9 @@ pub fn harmless(sentence: &str) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// JSON on any number of lines, with nothing in it but their ends that a terminal would obey: what JSON itself does not demand
-/// to be written as `\uXXXX`, and [`json_string`] does. Such letters stand in strings only.
+/// JSON on any number of lines, with nothing in it but their ends that a terminal would obey: what
+/// JSON itself does not demand to be written as `\uXXXX`, and [`json_string`] does. Such letters
+/// stand in strings only.
 pub fn json_lines(json: &str) -> String {
     let mut out = Vec::with_capacity(json.len());
     for letter in json.chars() {
@@ -137,7 +142,8 @@ pub fn unshown(line: &[u8]) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Bytes of the traced system as a field of CSV: what [`shown`] makes of them, in quotes if they need them.
+/// Bytes of the traced system as a field of CSV: what [`shown`] makes of them, in quotes if they
+/// need them.
 pub(super) fn csv(out: &mut Vec<u8>, bytes: &[u8]) {
     if is_plain(bytes) {
         return out.extend_from_slice(bytes);
@@ -169,7 +175,8 @@ fn quote(out: &mut Vec<u8>, from: usize) {
     }
 }
 
-/// True if the bytes hold something that [`misleads`], or a byte that is no text and that a terminal of eight bits obeys.
+/// True if the bytes hold something that [`misleads`], or a byte that is no text and that a
+/// terminal of eight bits obeys.
 pub(crate) fn drives_terminal(bytes: &[u8]) -> bool {
     bytes.utf8_chunks().any(|chunk| {
         chunk.valid().contains(misleads)
@@ -177,7 +184,8 @@ pub(crate) fn drives_terminal(bytes: &[u8]) -> bool {
     })
 }
 
-/// True for what a terminal obeys instead of showing it, or shows as nothing; the last are letters of tags.
+/// True for what a terminal obeys instead of showing it, or shows as nothing; the last are letters
+/// of tags.
 fn misleads(letter: char) -> bool {
     letter.is_control()
         || matches!(letter,

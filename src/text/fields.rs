@@ -1,5 +1,6 @@
-//! Operations as rows of chosen fields: CSV, or JSON Lines with these keys only. Requests, calls, asynchronous operations and faults
-//! share the fields that mean the same; what a row does not have is empty (`null`). `docs/json.md` describes each.
+//! Operations as rows of chosen fields: CSV, or JSON Lines with these keys only. Requests, calls,
+//! asynchronous operations and faults share the fields that mean the same; what a row does not have
+//! is empty (`null`). `docs/json.md` describes each.
 
 use std::io;
 
@@ -46,10 +47,12 @@ struct Row<'a> {
 /// A name of ours.
 type Cow<'a> = std::borrow::Cow<'a, str>;
 
-/// A field and how it is written from a row: straight into the line, there are as many of them as rows times columns.
+/// A field and how it is written from a row: straight into the line, there are as many of them as
+/// rows times columns.
 type Field = (&'static str, fn(&Row<'_>, &mut Place<'_>));
 
-/// Where a line is written. Behind each value there is a comma, also behind the last one until the line ends.
+/// Where a line is written. Behind each value there is a comma, also behind the last one until the
+/// line ends.
 struct Place<'a> {
     form: RowForm,
     line: &'a mut Vec<u8>,

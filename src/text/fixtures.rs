@@ -184,8 +184,8 @@ pub(super) fn elsewhere(path: &[u8]) -> Rc<OpenFile> {
     })
 }
 
-/// Several of them: plain, known to the last, of a registered file, failed, with several results, of a kind of tomorrow, with
-/// two files.
+/// Several of them: plain, known to the last, of a registered file, failed, with several results,
+/// of a kind of tomorrow, with two files.
 pub(super) fn asynchronous_ones() -> Vec<AsyncOperation> {
     let one = asynchronous(&file(b"/data/a\xff", PathSource::Link));
     let of_aio = Opcode { interface: Interface::Aio, number: 1 };
@@ -239,7 +239,8 @@ pub(super) fn request() -> BlockRequest {
     }
 }
 
-/// Requests with every ending: an error, absorbed, unfinished, given up, without a submitter, without a scheduler.
+/// Requests with every ending: an error, absorbed, unfinished, given up, without a submitter,
+/// without a scheduler.
 pub(super) fn requests() -> Vec<BlockRequest> {
     let plain = request();
     let open = BlockRequest { completed: None, bytes_done: 0, ..plain.clone() };
@@ -281,7 +282,8 @@ pub(super) fn requests() -> Vec<BlockRequest> {
     ]
 }
 
-/// Pieces of a request: of a file on a partition, of a file without a name that two have written, of a journal.
+/// Pieces of a request: of a file on a partition, of a file without a name that two have written,
+/// of a journal.
 pub(super) fn pieces() -> Vec<Piece> {
     let by = |pid: i32| At { time: at(290_000), cpu: CpuId(0), pid: Pid(pid), tid: Tid(pid) };
     let path = FilePath::new(b"/mnt/a file;\x1b\xff", PathSource::Link);

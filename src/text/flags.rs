@@ -1,4 +1,5 @@
-//! Flags and commands by name, from the kernel's headers. Bits without a name are shown in hexadecimal, never dropped.
+//! Flags and commands by name, from the kernel's headers. Bits without a name are shown in
+//! hexadecimal, never dropped.
 
 use super::number_format;
 
@@ -11,7 +12,8 @@ pub(super) type OpenFlags = [Flag; 17];
 /// Bits of the access mode (`include/uapi/asm-generic/fcntl.h`): a number, not flags.
 const ACCESS_MODE: u32 = 0o3;
 
-/// x86-64, and every machine that uses `include/uapi/asm-generic/fcntl.h` as it is (riscv64, loongarch64).
+/// x86-64, and every machine that uses `include/uapi/asm-generic/fcntl.h` as it is (riscv64,
+/// loongarch64).
 pub(super) static OPEN_GENERIC: OpenFlags = open_flags(0o40000, 0o100_000, 0o200_000, 0o400_000);
 
 /// aarch64 (`arch/arm64/include/uapi/asm/fcntl.h`).
@@ -32,7 +34,8 @@ const fn open_flags(direct: u32, largefile: u32, directory: u32, nofollow: u32) 
         (0o20000, "O_ASYNC"),
         (direct, "O_DIRECT"),
         (largefile, "O_LARGEFILE"),
-        // Its own bit and O_DIRECTORY's: kernels that do not know it fail instead of opening the directory.
+        // Its own bit and O_DIRECTORY's: kernels that do not know it fail instead of opening the
+        // directory.
         (0o20_000_000 | directory, "O_TMPFILE"),
         (directory, "O_DIRECTORY"),
         (nofollow, "O_NOFOLLOW"),

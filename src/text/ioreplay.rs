@@ -1,10 +1,12 @@
-//! System calls as I/O Riot (ioreplay) captures them: `t=END;:,D=DURATION;:,i=PID:TID;:,o=NAME;:,d=FD;:,p=PATH;:,…`, version 3 of its
-//! capture log (times in nanoseconds since 1970), one line for each call, in the order of the ends.
+//! System calls as I/O Riot (ioreplay) captures them:
+//! `t=END;:,D=DURATION;:,i=PID:TID;:,o=NAME;:,d=FD;:,p=PATH;:,…`, version 3 of its capture log
+//! (times in nanoseconds since 1970), one line for each call, in the order of the ends.
 //!
-//! What a line has depends on the call ([`ROWS`]): `d` descriptor, `p` and `P` paths from the root, `f` flags, `m` mode, `b` bytes, `c`
-//! how many were asked for, `s` the result, `O` offset or owner, `W` whence, `F` and `G` of `fcntl` (`G` also a group). Calls that the
-//! format does not know (such as `pread64`), those without an end, and those with a path that is doubtful, not known from the root, or
-//! would break the line or drive a terminal, have no line, and are counted.
+//! What a line has depends on the call ([`ROWS`]): `d` descriptor, `p` and `P` paths from the root,
+//! `f` flags, `m` mode, `b` bytes, `c` how many were asked for, `s` the result, `O` offset or
+//! owner, `W` whence, `F` and `G` of `fcntl` (`G` also a group). Calls that the format does not
+//! know (such as `pread64`), those without an end, and those with a path that is doubtful, not
+//! known from the root, or would break the line or drive a terminal, have no line, and are counted.
 
 use std::io;
 
@@ -180,8 +182,8 @@ fn path(operation: &SyscallOperation) -> Option<&[u8]> {
     printable(given.or_else(|| opened().map(|opened| opened.bytes.as_slice())))
 }
 
-/// A path from the root that neither breaks the line nor drives a terminal: the format has no way to escape a letter. Bytes that are no
-/// text stay, but for those of 0x80 to 0x9f.
+/// A path from the root that neither breaks the line nor drives a terminal: the format has no way
+/// to escape a letter. Bytes that are no text stay, but for those of 0x80 to 0x9f.
 fn printable(path: Option<&[u8]>) -> Option<&[u8]> {
     let breaks = |byte: &[u8]| {
         drives_terminal(byte) || byte.windows(SEPARATOR.len()).any(|window| window == SEPARATOR)

@@ -1,10 +1,13 @@
-//! Accesses in the line format of b-com's I/O tracer: `TIME;R|W;ADDRESS;BYTES;VFS|BLK;COMM;PID`, in the order of their beginning.
+//! Accesses in the line format of b-com's I/O tracer: `TIME;R|W;ADDRESS;BYTES;VFS|BLK;COMM;PID`, in
+//! the order of their beginning.
 //!
-//! `VFS` is a read or write of a regular file by a system call or an asynchronous operation, or one side of a transfer inside the
-//! kernel, its address the offset in the file in bytes; `BLK` a piece of a block request, when its bio was queued, its address the
-//! sector (of 512 bytes) on the disk. What has no place in this format is counted: accesses whose offset is not known, and requests
-//! that are neither read nor write, or came to no device. Of an asynchronous operation whose result was not seen (the program fetched
-//! it without a call) the line tells what was asked for; these are counted, too.
+//! `VFS` is a read or write of a regular file by a system call or an asynchronous operation, or one
+//! side of a transfer inside the kernel, its address the offset in the file in bytes; `BLK` a piece
+//! of a block request, when its bio was queued, its address the sector (of 512 bytes) on the disk.
+//! What has no place in this format is counted: accesses whose offset is not known, and requests
+//! that are neither read nor write, or came to no device. Of an asynchronous operation whose result
+//! was not seen (the program fetched it without a call) the line tells what was asked for; these
+//! are counted, too.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -20,7 +23,8 @@ use crate::operation::model::{OpenFile, SyscallOperation};
 use crate::operation::{Sink, Step};
 use crate::units::KernelTime;
 
-/// One access as a line, without its end; its time counts from `start`. `None`: it is not known who it was.
+/// One access as a line, without its end; its time counts from `start`. `None`: it is not known who
+/// it was.
 pub fn line(out: &mut Vec<u8>, access: &Access, start: KernelTime, comm: Option<&[u8]>) {
     number_format::seconds(out, access.begin.signed_since(start), 0);
     out.extend_from_slice(if access.is_write { b";W;" } else { b";R;" });
@@ -72,7 +76,8 @@ pub struct IotracerLines<W, P> {
     names: Comms,
     /// Accesses that have begun and not ended, by their beginning: how many.
     open: BTreeMap<KernelTime, usize>,
-    /// When the first bio of each request was queued, as far as it was known when the request began.
+    /// When the first bio of each request was queued, as far as it was known when the request
+    /// began.
     requests: FxHashMap<RequestId, KernelTime>,
     /// Asynchronous operations that may be accesses, by number.
     asynchronous: FxHashSet<u64>,
@@ -198,7 +203,8 @@ impl<W: io::Write, P: Choice> IotracerLines<W, P> {
         }
     }
 
-    /// An asynchronous operation has begun, or its file is known; whose it is is known later than that there is one.
+    /// An asynchronous operation has begun, or its file is known; whose it is is known later than
+    /// that there is one.
     fn asynchronous(&mut self, operation: &AsyncOperation) {
         let may_be = operation.file.as_ref().is_none_or(|file| is_regular(file));
         let moves = operation.opcode.class().moves_bytes();

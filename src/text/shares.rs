@@ -1,7 +1,7 @@
 //! Percentages that add up: the largest remainders are rounded up, the others down.
 
-/// Tenths of a percent of each part. Together they are what all parts are of the whole, rounded; so parts that are the
-/// whole together make 1000.
+/// Tenths of a percent of each part. Together they are what all parts are of the whole, rounded; so
+/// parts that are the whole together make 1000.
 pub fn tenths(parts: &[u64], whole: u64) -> Vec<u64> {
     let whole = u128::from(whole);
     if whole == 0 {

@@ -1,7 +1,8 @@
-//! Tables of figures in three forms: lines for people, JSON and CSV for programs. All forms have the same numbers.
+//! Tables of figures in three forms: lines for people, JSON and CSV for programs. All forms have
+//! the same numbers.
 //!
-//! Keys of columns are those of JSON and CSV and carry their unit (`time_ns`); for people times are in microseconds with three decimals,
-//! which is as exact.
+//! Keys of columns are those of JSON and CSV and carry their unit (`time_ns`); for people times are
+//! in microseconds with three decimals, which is as exact.
 
 use std::io;
 
@@ -28,7 +29,8 @@ pub enum Cell {
     Mean(f64),
     /// Part of a whole, 1 is all of it.
     Share(f64),
-    /// The same, and the tenths of a percent that people see: those of a column add up ([`shares::tenths`]).
+    /// The same, and the tenths of a percent that people see: those of a column add up
+    /// ([`shares::tenths`]).
     Part(f64, u64),
     /// True or false.
     Flag(bool),

@@ -73,8 +73,9 @@ pub(crate) fn paths_used(file: &str, text: &str) -> Vec<Path> {
     let mut braces = 0usize;
     let mut at = 0;
     while let Some(token) = tokens.get(at) {
-        let begins_path =
-            is_separator(&tokens, at + 1) && (at < 2 || !is_separator(&tokens, at - 2));
+        let begins_path = (at == 0 || word_at(&tokens, at - 1) != "in")
+            && is_separator(&tokens, at + 1)
+            && (at < 2 || !is_separator(&tokens, at - 2));
         match token.text.as_str() {
             "{" => {
                 if at >= 2 && word_at(&tokens, at - 2) == "mod" {

@@ -1,5 +1,6 @@
-//! Measures that only shrink: a table of checks, each with the number of its findings by room. A number
-//! that has grown fails, and so does one that has shrunk: its constant is lowered in the same commit.
+//! Measures that only shrink: a table of checks, each with the number of its findings by room. A
+//! number that has grown fails, and so does one that has shrunk: its constant is lowered in the
+//! same commit.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

@@ -1,5 +1,5 @@
-//! Splits Rust text into code and prose, as far as the rules of `tidy.rs` need it: a word in a comment
-//! or a string is not taken for one in the code.
+//! Splits Rust text into code and prose, as far as the rules of `tidy.rs` need it: a word in a
+//! comment or a string is not taken for one in the code.
 
 /// A word or a single sign of the code.
 #[derive(Clone, Debug, PartialEq, Eq)]

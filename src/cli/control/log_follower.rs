@@ -1,4 +1,5 @@
-//! Reads the recording as it grows, and deals with each question when all that happened before it has been seen.
+//! Reads the recording as it grows, and deals with each question when all that happened before it
+//! has been seen.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -157,7 +158,8 @@ impl<'a> Follower<'a> {
         place.map(|place| vec![place]).ok_or_else(|| format!("{} is not watched", shown(&word)))
     }
 
-    /// If there are pieces of which it is not known what lies there, the file system is asked whether it is this file.
+    /// If there are pieces of which it is not known what lies there, the file system is asked
+    /// whether it is this file.
     fn ask_where(&mut self, place: usize) {
         let Some(file) = self.watch.files().get(place) else { return };
         if self.watch.unknown_bytes(file) == 0 {
@@ -304,10 +306,7 @@ fn summary(watch: &Watch, file: &File) -> String {
             books.without_line,
             "calls and operations without a line: it is not known where in the file, or how many bytes",
         ),
-        (
-            watch.unknown_bytes(file),
-            "bytes of requests on its device whose contents are unknown",
-        ),
+        (watch.unknown_bytes(file), "bytes of requests on its device whose contents are unknown"),
     ];
     for (count, what) in rest.iter().filter(|rest| rest.0 > 0) {
         line += &format!("; {count} {what}");

@@ -5,9 +5,10 @@
 //!      ◄──     (bounded)   ◄──── answer ───  reads the log as it grows
 //! ```
 //!
-//! The follower is some tens of milliseconds behind. So a question has the time at which it came, and is dealt with when all that
-//! happened before has been seen: an answer holds for the time of its question. Nothing here can hold up the recording: it writes its
-//! log, whoever reads it. What is said on the socket is docs/control.md.
+//! The follower is some tens of milliseconds behind. So a question has the time at which it came,
+//! and is dealt with when all that happened before has been seen: an answer holds for the time of
+//! its question. Nothing here can hold up the recording: it writes its log, with or without readers.
+//! The protocol of the socket is docs/control.md.
 
 pub(super) mod client;
 mod log_follower;
@@ -77,7 +78,8 @@ impl Control {
     /// The same, with files that are watched from the start.
     pub(super) fn watching(self, files: &[PathBuf], max: usize) -> Result<Self, CliError> {
         let mut all = Vec::new();
-        // The one that the recording feeds is made by its thread, of the same: what is refused is refused here.
+        // The one that the recording feeds is made by its thread, of the same: what is refused is
+        // refused here.
         let mut rehearsal = Watch::default();
         for path in files {
             let shown = path.display();
@@ -102,7 +104,8 @@ impl Control {
         self.ended.clone()
     }
 
-    /// Starts the threads. `given_back`: the log's descriptor for writing, if it has no other reader.
+    /// Starts the threads. `given_back`: the log's descriptor for writing, if it has no other
+    /// reader.
     pub(super) fn start(self, log: &Path, given_back: Option<File>) -> io::Result<Controlled> {
         let input = TailingReader::open(log, given_back, &self.ended)?;
         let questions = Arc::new(Questions::default());
@@ -121,7 +124,8 @@ impl Controlled {
         recorded.wait_for(&self.follower, ended);
     }
 
-    /// Waits until all was seen, when the log is complete; says what there was, if there is a recording.
+    /// Waits until all was seen, when the log is complete; says what there was, if there is a
+    /// recording.
     ///
     /// # Errors
     ///

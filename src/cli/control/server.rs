@@ -1,4 +1,5 @@
-//! Who listens on the socket: takes questions, bounded in length, number and time, and hands them on.
+//! Who listens on the socket: takes questions, bounded in length, number and time, and hands them
+//! on.
 
 use std::io::{self, Read, Write};
 use std::net::Shutdown;

@@ -13,7 +13,8 @@ use crate::operation::behind::FileKey;
 use crate::sys::{fiemap, files};
 use crate::units::{DevId, KernelTime};
 
-/// Why a path is refused: it leads to a directory, a device, a pipe, or to one of the kernel's answers.
+/// Why a path is refused: it leads to a directory, a device, a pipe, or to one of the kernel's
+/// answers.
 const REFUSED: &str = "it is no regular file of a disk or of memory";
 
 /// What a word of a question leads to.

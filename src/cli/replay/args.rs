@@ -18,7 +18,8 @@ pub(in crate::cli) struct ReplayArgs {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum ReplayVerb {
-    /// Plan a replay: operations to replay, operations that cannot be replayed by reason, and initial files. With filters, the selected operations and their dependencies
+    /// Plan a replay: operations to replay, operations that cannot be replayed by reason, and
+    /// initial files. With filters, the selected operations and their dependencies
     Plan(Box<PlanArgs>),
     /// Make the files that have to be there before the first operation, in a directory of their own
     Init(InitArgs),
@@ -48,16 +49,22 @@ pub(super) struct PlanArgs {
 pub(super) struct InitArgs {
     /// The plan, from `replay plan LOG -o PLAN`
     pub(super) plan: PathBuf,
-    /// The directory of the replay: a new one, an empty one, or one of an earlier replay, whose files are removed first
+    /// The directory of the replay: a new one, an empty one, or one of an earlier replay, whose
+    /// files are removed first
     #[arg(long, value_name = "DIR")]
     pub(super) root: PathBuf,
-    /// Make what the capture had below a directory in another one, on another disk perhaps: a new one, an empty one, or one of an earlier replay. Several times for several
+    /// Make what the capture had below a directory in another one, on another disk perhaps: a new
+    /// one, an empty one, or one of an earlier replay. Several times for several
     #[arg(long = "map", value_name = "CAPTURED=DIR")]
     pub(super) maps: Vec<OsString>,
-    /// Content of the files: `sparse` (holes), `zero`, `random`, `random:SEED`, or `compress:PERCENT` of which so much is zeros; or `original`: what the captured files contain that are on this machine, shared with them (reflinks) or COPIED, whatever files the plan names
+    /// Content of the files: `sparse` (holes), `zero`, `random`, `random:SEED`, or
+    /// `compress:PERCENT` of which so much is zeros; or `original`: what the captured files contain
+    /// that are on this machine, shared with them (reflinks) or COPIED, whatever files the plan
+    /// names
     #[arg(long, value_name = "CONTENT", default_value = "random", value_parser = values::parse_init_content)]
     pub(super) content: InitContentArg,
-    /// Make the files for this user (name or number); `replay run` then runs as that user. For root only
+    /// Make the files for this user (name or number); `replay run` then runs as that user. For root
+    /// only
     #[arg(long, value_name = "USER")]
     pub(super) user: Option<String>,
 }
@@ -69,7 +76,10 @@ pub(super) struct RunArgs {
     /// The directory in which `replay init` has made its files
     #[arg(long, value_name = "DIR", required_unless_present_any = ["device", "in_place", "level"])]
     pub(super) root: Option<PathBuf>,
-    /// Instead of --root: on the captured files themselves, where they are. WHAT THE CAPTURE WROTE, CUT OFF, RENAMED AND REMOVED IS WRITTEN WITH MADE-UP BYTES, CUT OFF, RENAMED AND REMOVED AGAIN: only where all of it may be lost (on a copy of the machine, a snapshot), and only with a plan of your own
+    /// Instead of --root: on the captured files themselves, where they are. WHAT THE CAPTURE WROTE,
+    /// CUT OFF, RENAMED AND REMOVED IS WRITTEN WITH MADE-UP BYTES, CUT OFF, RENAMED AND REMOVED
+    /// AGAIN: only where all of it may be lost (on a copy of the machine, a snapshot), and only
+    /// with a plan of your own
     #[arg(long = "in-place-overwriting-originals", conflicts_with_all = ["root", "device", "from_device", "write", "discard", "trace", "rounds"])]
     pub(super) in_place: bool,
     #[command(flatten)]
@@ -92,28 +102,33 @@ pub(super) struct RunArgs {
         conflicts_with = "device"
     )]
     pub(super) engine: EngineArg,
-    /// Bytes to write: `sparse` or `zero`, `random`, `random:SEED`, `compress:PERCENT`, as with `replay init`
+    /// Bytes to write: `sparse` or `zero`, `random`, `random:SEED`, `compress:PERCENT`, as with
+    /// `replay init`
     #[arg(long, value_name = "CONTENT", default_value = "random", value_parser = values::parse_content)]
     pub(super) content: ContentArg,
-    /// Record the replay itself, and compare what was recorded with the plan: NAME.otf2, or a directory with a slash at its end
+    /// Record the replay itself, and compare what was recorded with the plan: NAME.otf2, or a
+    /// directory with a slash at its end
     #[arg(long, value_name = "FILE", requires = "root")]
     pub(super) trace: Option<OsString>,
     /// Do all of it so many times, with new files for each, and tell what became of each
     #[arg(long = "loop", value_name = "N", requires = "root", conflicts_with = "trace")]
     pub(super) rounds: Option<NonZeroU32>,
-    /// Operations that had ended by then, counted from the first one (10s, 5ms), are done before, as fast as it goes and without times
+    /// Operations that had ended by then, counted from the first one (10s, 5ms), are done before,
+    /// as fast as it goes and without times
     #[arg(long, value_name = "TIME", value_parser = values::parse_duration, conflicts_with_all = ["device", "trace"])]
     pub(super) from: Option<Duration>,
     /// Operations that end later than this, counted from the first one (10s, 5ms), are not done
     #[arg(long, value_name = "TIME", value_parser = values::parse_duration, conflicts_with_all = ["device", "trace"])]
     pub(super) until: Option<Duration>,
-    /// Before the first call write everything that this machine has to write, and forget what it keeps of files: ALL PROGRAMS read from disks again
+    /// Before the first call write everything that this machine has to write, and forget what it
+    /// keeps of files: ALL PROGRAMS read from disks again
     #[arg(long, conflicts_with = "device")]
     pub(super) drop_caches: bool,
     /// The exit status is 1 if more operations than this have another result than in the capture
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(super) max_mismatch: u64,
-    /// All tables and notes instead of what fits a screen: `replay run PLAN --root DIR --details`. So do -n N, --json and --csv
+    /// All tables and notes instead of what fits a screen: `replay run PLAN --root DIR --details`.
+    /// So do -n N, --json and --csv
     #[arg(long, help_heading = "Output")]
     pub(super) details: bool,
     #[command(flatten)]
@@ -129,7 +144,8 @@ pub(super) struct CompareArgs {
     /// That directory
     #[arg(long, value_name = "DIR")]
     pub(super) root: PathBuf,
-    /// All tables and notes instead of what fits a screen: `replay compare PLAN LOG --root DIR --details`. So do -n N, --json and --csv
+    /// All tables and notes instead of what fits a screen: `replay compare PLAN LOG --root DIR
+    /// --details`. So do -n N, --json and --csv
     #[arg(long, help_heading = "Output")]
     pub(super) details: bool,
     #[command(flatten)]
@@ -148,7 +164,8 @@ pub(super) struct BlockArgs {
         requires_if("block", "device")
     )]
     pub(super) level: LevelArg,
-    /// Block device for block requests; it must not be in use. Only reads are issued unless --write or --discard is given
+    /// Block device for block requests; it must not be in use. Only reads are issued unless --write
+    /// or --discard is given
     #[arg(long, value_name = "DEVICE", conflicts_with = "root")]
     pub(super) device: Option<PathBuf>,
     /// The captured device, if the log has several: its name or MAJOR:MINOR
@@ -175,10 +192,12 @@ pub(super) enum LevelArg {
 pub(super) struct ExportArgs {
     #[command(flatten)]
     pub(super) analyse: AnalyseArgs,
-    /// Make this directory, which must not be there, with a log for each thread and the jobs with which fio replays them
+    /// Make this directory, which must not be there, with a log for each thread and the jobs with
+    /// which fio replays them
     #[arg(long, value_name = "DIR")]
     pub(super) fio: PathBuf,
-    /// Give numbers to files whose paths fio cannot read: longer than 250 bytes, with spaces and the like
+    /// Give numbers to files whose paths fio cannot read: longer than 250 bytes, with spaces and
+    /// the like
     #[arg(long)]
     pub(super) flatten_names: bool,
 }
@@ -219,7 +238,8 @@ pub(super) enum OrderArg {
 pub(super) enum EngineArg {
     /// A thread for each of those that are under way at once, which makes a call
     Calls,
-    /// One thread for all of a thread of the capture, with an io_uring: operations begin as close to each other as they were submitted
+    /// One thread for all of a thread of the capture, with an io_uring: operations begin as close
+    /// to each other as they were submitted
     #[value(name = "io_uring")]
     IoUring,
 }

@@ -1,4 +1,5 @@
-//! `iotrace-perf replay run LOG --level block`: what a device was asked, asked once more of another one.
+//! `iotrace-perf replay run LOG --level block`: what a device was asked, asked once more of another
+//! one.
 
 use std::collections::BTreeMap;
 use std::io::Read;

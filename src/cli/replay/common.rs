@@ -1,4 +1,5 @@
-//! Shared by the verbs of `iotrace-perf replay`: plans, options, progress, and the report of a replay.
+//! Shared by the verbs of `iotrace-perf replay`: plans, options, progress, and the report of a
+//! replay.
 
 use std::io;
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! Directories of a replay on the command line: `--root`, `--map`, and the other options of `replay init`.
+//! Directories of a replay on the command line: `--root`, `--map`, and the other options of `replay
+//! init`.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -98,6 +99,7 @@ pub(super) fn notes(places: &Places, user: Option<&Identity>) -> Vec<String> {
         let captured = String::from_utf8_lossy(captured);
         format!("{captured} of the capture was in {}", directory.display())
     };
-    let user = user.map(|user| format!("the replay ran as user {}, the owner of its files", user.name()));
+    let user =
+        user.map(|user| format!("the replay ran as user {}, the owner of its files", user.name()));
     places.settings().maps.iter().map(map).chain(user).collect()
 }

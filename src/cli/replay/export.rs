@@ -90,7 +90,8 @@ impl Drop for Directory {
     }
 }
 
-/// The logs as files. They are opened for each part: there may be more threads than files may be open.
+/// The logs as files. They are opened for each part: there may be more threads than files may be
+/// open.
 struct LogFiles(OutputDirectory);
 
 impl LogFiles {

@@ -1,5 +1,6 @@
-//! `replay run --in-place-overwriting-originals`: on the captured files themselves. There is no directory that keeps it inside, nothing
-//! is made before and no list is kept; so it is behind an option that says what it does.
+//! `replay run --in-place-overwriting-originals`: on the captured files themselves. There is no
+//! directory that keeps it inside, nothing is made before and no list is kept; so it is behind an
+//! option that says what it does.
 
 use std::process::ExitCode;
 

@@ -1,6 +1,8 @@
 //! `iotrace-perf replay plan`: from a log to a plan, or to what is in it.
 //!
-//! Without filters in one pass, and once more if the log shows symbolic links of which that pass did not know: mostly after the first calls. With them the log is read again until it is known what the wanted operations need, and then once more.
+//! Without filters in one pass, and once more if the log shows symbolic links of which that pass
+//! did not know: mostly after the first calls. With them the log is read again until it is known
+//! what the wanted operations need, and then once more.
 
 use std::cell::RefCell;
 use std::convert::Infallible;
@@ -50,8 +52,8 @@ pub(super) fn run(args: &PlanArgs) -> Result<ExitCode, CliError> {
     })
 }
 
-/// Plans a log. Each call of `out` starts an empty output; `end` gets the plan and the kind of machine
-/// before the report is printed.
+/// Plans a log. Each call of `out` starts an empty output; `end` gets the plan and the kind of
+/// machine before the report is printed.
 fn plan<O: Out<Error: Display>>(
     args: &PlanArgs,
     mut out: impl FnMut() -> Result<O, CliError>,
@@ -88,7 +90,8 @@ fn machine<'a>(log: &Path, converted: &'a Converted) -> Result<&'a str, CliError
     Err(CliError::Log { path: log.to_owned(), message })
 }
 
-/// Everything; once more if the log shows links of which the plan did not know. It ends early if that is found early.
+/// Everything; once more if the log shows links of which the plan did not know. It ends early if
+/// that is found early.
 fn plan_all<O: Out<Error: Display>>(
     log: &Path,
     out: &mut dyn FnMut() -> Result<O, CliError>,

@@ -1,7 +1,8 @@
 //! The same replay several times, from the same files each time: `replay run --loop`.
 //!
-//! A replay changes its files, and its process cannot leave their directory again. So each round is made of two processes of their own:
-//! `replay init` (not before the first round, whose files are there) and `replay run`.
+//! A replay changes its files, and its process cannot leave their directory again. So each round is
+//! made of two processes of their own: `replay init` (not before the first round, whose files are
+//! there) and `replay run`.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};

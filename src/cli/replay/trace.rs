@@ -1,4 +1,5 @@
-//! A replay that is recorded, and whether it did what it was to do: `replay run --trace`, `replay compare`.
+//! A replay that is recorded, and whether it did what it was to do: `replay run --trace`, `replay
+//! compare`.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, BufWriter, Read, Seek, Write};
@@ -107,8 +108,8 @@ pub(super) fn run(args: &RunArgs, trace: &OsStr, root: &Path) -> Result<ExitCode
     Ok(ExitCode::from(if is_same { code } else { MISMATCH }))
 }
 
-/// All calls of a replay go through the C library: where there are no probes in the kernel, those in libraries show every path, and
-/// real-time readers nearly all.
+/// All calls of a replay go through the C library: where there are no probes in the kernel, those
+/// in libraries show every path, and real-time readers nearly all.
 fn naming() -> &'static [&'static str] {
     let host = proc::host();
     let is_possible = uprobes::hindrance(&host.machine, &host.kernel_release).is_none();

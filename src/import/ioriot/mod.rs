@@ -1,8 +1,10 @@
-//! Logs of I/O Riot (which was ioreplay): what it captures, and what it generates from that for its own replay.
+//! Logs of I/O Riot (which was ioreplay): what it captures, and what it generates from that for its
+//! own replay.
 //!
-//! A capture log has a line for each end of a call, a replay log one for each operation that is done again, and behind
-//! `#INIT` the files that have to be there. Replay logs are relative: times from the first operation, numbers of processes
-//! and descriptors counted from 1, paths moved into a directory of the replay's, which is taken off again.
+//! A capture log has a line for each end of a call, a replay log one for each operation that is
+//! done again, and behind `#INIT` the files that have to be there. Replay logs are relative: times
+//! from the first operation, numbers of processes and descriptors counted from 1, paths moved into
+//! a directory of the replay's, which is taken off again.
 //!
 //! | Log | Version | Time |
 //! |---|---|---|

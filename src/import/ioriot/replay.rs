@@ -1,5 +1,6 @@
-//! `23|1|1|0|0|30|11|/mnt/.ioriot/test0/x|438|0|open@31|`: time, number of the path, process, two zeros, the operation's
-//! number, its values, its name and the line of the capture log that it is from.
+//! `23|1|1|0|0|30|11|/mnt/.ioriot/test0/x|438|0|open@31|`: time, number of the path, process, two
+//! zeros, the operation's number, its values, its name and the line of the capture log that it is
+//! from.
 
 use super::{MS, meta, number, operation, table};
 use crate::import::Parser;

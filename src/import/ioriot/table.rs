@@ -1,8 +1,9 @@
 //! The operations of ioriot: which call each is, and which of its letters stands for what.
 //!
-//! Letters are those of its capture logs (`doc/markdown/usage.md` of ioriot, and what its probes print): `d` descriptor, `p`
-//! and `P` paths, `f` flags, `m` mode, `b` bytes, `c` count, `s` result, `O` offset or owner, `W` whence, `F` command, `G` its
-//! argument or a group, `a` and `A` addresses. Replay logs have the same values without letters, in a fixed order.
+//! Letters are those of its capture logs (`doc/markdown/usage.md` of ioriot, and what its probes
+//! print): `d` descriptor, `p` and `P` paths, `f` flags, `m` mode, `b` bytes, `c` count, `s`
+//! result, `O` offset or owner, `W` whence, `F` command, `G` its argument or a group, `a` and `A`
+//! addresses. Replay logs have the same values without letters, in a fixed order.
 
 use Arg::{At, Key, Moved, Pages, Path, Vector, Zero};
 

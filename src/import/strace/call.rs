@@ -1,7 +1,7 @@
 //! A call as strace prints it → registers, and what was read beside them.
 //!
-//! Which argument is which says the one table of system calls. strace prints what pointers point to, so where they point is
-//! not known: they get addresses of our own, one for each argument.
+//! Which argument is which says the one table of system calls. strace prints what pointers point
+//! to, so where they point is not known: they get addresses of our own, one for each argument.
 
 use super::value::{arguments, begun, elements, is_cut_off, link, number, string};
 use crate::capture::fact::NameOf;
@@ -15,12 +15,13 @@ use crate::units::Fd;
 const MEMORY: u64 = 0x7000_0000_0000;
 const APART: u64 = 0x1_0000;
 
-/// The bits of `clone`'s flags that are a signal's number (`CSIGNAL`, `include/uapi/linux/sched.h`).
+/// The bits of `clone`'s flags that are a signal's number (`CSIGNAL`,
+/// `include/uapi/linux/sched.h`).
 const SIGNAL_BITS: u64 = 0xff;
 
-/// Names that strace has for calls and the kernel's tracepoints have not, or that only 32-bit programs call
-/// (`arch/x86/entry/syscalls/syscall_32.tbl`): the arguments stand in the same order, as strace prints them. The offset of `mmap2` is
-/// printed in bytes.
+/// Names that strace has for calls and the kernel's tracepoints have not, or that only 32-bit
+/// programs call (`arch/x86/entry/syscalls/syscall_32.tbl`): the arguments stand in the same order,
+/// as strace prints them. The offset of `mmap2` is printed in bytes.
 const NAMES: &[(&[u8], &str)] = &[
     (b"umount2", "umount"),
     (b"_llseek", "lseek"),
@@ -95,7 +96,8 @@ pub(super) fn whole<'a>(
     Some((arguments, outcome))
 }
 
-/// `_llseek(3, 4096, [4096], SEEK_SET) = 0`: the position is the result of `lseek`, whose arguments these are without it.
+/// `_llseek(3, 4096, [4096], SEEK_SET) = 0`: the position is the result of `lseek`, whose arguments
+/// these are without it.
 fn seek_of_32_bits(texts: &mut Vec<&[u8]>, outcome: &mut Outcome) {
     if texts.len() == 4 {
         let result = texts.remove(2);
@@ -109,7 +111,8 @@ pub(super) fn half(text: &[u8]) -> Vec<&[u8]> {
     begun(text)
 }
 
-/// `0`, `3</x>`, `-1 ENOENT (No such file or directory)`, `?`, each with ` <0.000123>` behind it, or not.
+/// `0`, `3</x>`, `-1 ENOENT (No such file or directory)`, `?`, each with ` <0.000123>` behind it,
+/// or not.
 fn outcome(text: &[u8], words: &Words) -> Option<Outcome> {
     let (text, took) = match text.strip_suffix(b">").and_then(|rest| split_last(rest, b" <")) {
         Some((before, time)) => match seconds(time) {
@@ -318,7 +321,8 @@ pub(super) fn pair(text: &[u8]) -> Option<[i32; 2]> {
     Some([fd(first)?, fd(second)?])
 }
 
-/// `[0] => [46219]`: before and after; or only before, where the kernel has moved it by what the call did.
+/// `[0] => [46219]`: before and after; or only before, where the kernel has moved it by what the
+/// call did.
 fn position(text: &[u8], ret: Option<i64>) -> Option<u64> {
     let after =
         text.windows(3).rposition(|window| window == b"> [").and_then(|at| text.get(at + 3..));

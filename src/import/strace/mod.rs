@@ -1,11 +1,14 @@
 //! `strace -f -ttt -T -y` → what was said.
 //!
-//! strace stops threads, so what it prints is in the order of what happened: a call on one line was over before the next
-//! line began. Times are printed in microseconds; those that are the same are put one nanosecond behind each other, in the
-//! order of the lines. The begin of a call that others interrupted is emitted with its end, when all its arguments are known.
+//! strace stops threads, so what it prints is in the order of what happened: a call on one line was
+//! over before the next line began. Times are printed in microseconds; those that are the same are
+//! put one nanosecond behind each other, in the order of the lines. The begin of a call that others
+//! interrupted is emitted with its end, when all its arguments are known.
 //!
-//! The type of an opened file is in the next line of its thread, if that queries it, as the C library does: so the end of
-//! an open is emitted with the line after it. With `-y` a descriptor that was open before tells what it is when it is first used, and `AT_FDCWD` where the process is.
+//! The type of an opened file is in the next line of its thread, if that queries it, as the C
+//! library does: so the end of an open is emitted with the line after it. With `-y` a descriptor
+//! that was open before tells what it is when it is first used, and `AT_FDCWD` where the process
+//! is.
 
 mod call;
 mod prefix;
@@ -15,11 +18,11 @@ mod value;
 
 use rustc_hash::FxHashMap;
 
-use super::Parser;
 use super::constants::{O_DIRECTORY, Words};
 use super::import_report::Notes;
 use super::imported_event::{ImportedEvent, ImportedKind, Read, Task};
 use super::lines::LINE_BYTES_MAX;
+use super::parser::Parser;
 use super::records::COMM_BYTES;
 use crate::capture::fact::NameOf;
 use crate::event::syscall_table::{CallId, Class, Role};
@@ -252,7 +255,8 @@ impl Strace {
         }
     }
 
-    /// `+++ exited with 0 +++`, `+++ killed by SIGKILL +++`, `+++ superseded by execve in pid 7 +++`
+    /// `+++ exited with 0 +++`, `+++ killed by SIGKILL +++`, `+++ superseded by execve in pid 7
+    /// +++`
     fn ends(&mut self, tid: i32, time: u64, rest: &[u8], out: &mut Out<'_>) -> bool {
         self.give_up(tid, out);
         if let Some(by) = rest.strip_prefix(b"+++ superseded by execve in pid ") {
@@ -361,7 +365,8 @@ impl Strace {
         }
         for Given { fd, link, is_directory } in &parsed.given {
             if process.fds.insert(fd.0) {
-                // strace does not say how it was opened: so that everything can be done with it that was done.
+                // strace does not say how it was opened: so that everything can be done with it
+                // that was done.
                 let flags = if *is_directory { O_DIRECTORY } else { libc::O_RDWR.cast_unsigned() };
                 out.say(time, task, ImportedKind::Open(*fd, link.clone(), flags));
             }
@@ -428,7 +433,8 @@ impl Strace {
     }
 }
 
-/// What the kernel calls a task after an exec: the last part of the path (`begin_new_exec()` in `fs/exec.c`).
+/// What the kernel calls a task after an exec: the last part of the path (`begin_new_exec()` in
+/// `fs/exec.c`).
 fn last(path: &[u8]) -> &[u8] {
     let name = path.rsplit(|path| *path == b'/').next().unwrap_or(path);
     name.get(..COMM_BYTES).unwrap_or(name)
@@ -464,7 +470,8 @@ fn without_message(line: &[u8]) -> Option<&[u8]> {
     line.get(..place)
 }
 
-/// The number of the first thread, where lines do not tell it: many programs ask for it when they begin.
+/// The number of the first thread, where lines do not tell it: many programs ask for it when they
+/// begin.
 fn first_thread(head: &[u8]) -> Option<i32> {
     let unnamed = head.split(|head| *head == b'\n').filter(|part| prefix(part).0.is_none());
     let mut asked = unnamed.filter_map(|unnamed| {

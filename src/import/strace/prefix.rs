@@ -134,8 +134,9 @@ impl Clock {
         (self.after(time), if is_back { Reading::Back } else { Reading::Good })
     }
 
-    /// When a call ended that began at `start`, whose last line had the time `end`, and that took so long by strace's own measure. True
-    /// if the clock was set meanwhile: the times that follow go on from where it was.
+    /// When a call ended that began at `start`, whose last line had the time `end`, and that took
+    /// so long by strace's own measure. True if the clock was set meanwhile: the times that follow
+    /// go on from where it was.
     pub(super) fn end(&mut self, start: u64, end: u64, took: u64) -> (u64, bool) {
         let expected = start.saturating_add(took);
         if end.abs_diff(expected) <= TOLERANCE {

@@ -3,7 +3,8 @@
 /// What stands around a number that is a descriptor: `3</tmp/x>`, `AT_FDCWD</tmp>`.
 pub(super) type Decoration<'a> = &'a [u8];
 
-/// Splits arguments at the commas between them. Begins after the `(`; returns them and the text after the `)`.
+/// Splits arguments at the commas between them. Begins after the `(`; returns them and the text
+/// after the `)`.
 pub(super) fn arguments(text: &[u8]) -> Option<(Vec<&[u8]>, &[u8])> {
     let (mut found, mut start) = (Vec::new(), 0);
     let mut depth = 0_usize;
@@ -103,7 +104,8 @@ fn opens_decoration(text: &[u8], at: usize) -> bool {
     before.is_some_and(u8::is_ascii_alphanumeric) && text.get(at + 1) != Some(&b'<')
 }
 
-/// The `>` that ends what begins here; in it there may be others: `</dev/null<char 1:3>>`, `<TCP:[127.0.0.1:1->127.0.0.1:2]>`.
+/// The `>` that ends what begins here; in it there may be others: `</dev/null<char 1:3>>`,
+/// `<TCP:[127.0.0.1:1->127.0.0.1:2]>`.
 fn decoration_end(text: &[u8], start: usize) -> Option<usize> {
     let mut depth = 0_usize;
     for (at, byte) in text.iter().enumerate().skip(start) {
@@ -129,8 +131,8 @@ pub(super) fn decoration(text: &[u8]) -> Option<Decoration<'_>> {
     text.get(start + 1..decoration_end(text, start)?)
 }
 
-/// True if text follows the decoration of a number: old versions of strace did not escape a `>` in a name, which
-/// then seems to end there.
+/// True if text follows the decoration of a number: old versions of strace did not escape a `>` in
+/// a name, which then seems to end there.
 pub(super) fn is_cut_off(text: &[u8]) -> bool {
     let is_word = |byte: &u8| byte.is_ascii_alphanumeric() || b"_-".contains(byte);
     let Some(start) =
@@ -147,8 +149,8 @@ pub(super) fn is_cut_off(text: &[u8]) -> bool {
     !(rest.is_empty() || rest == b"(deleted)" || is_explained)
 }
 
-/// Where a descriptor points, as `/proc/PID/fd` shows it. `-yy` puts the number of a device behind it, and the kernel's
-/// `(deleted)` may follow.
+/// Where a descriptor points, as `/proc/PID/fd` shows it. `-yy` puts the number of a device behind
+/// it, and the kernel's `(deleted)` may follow.
 pub(super) fn link(text: &[u8]) -> Option<Vec<u8>> {
     let inside = decoration(text)?;
     let path = match inside.strip_suffix(b">") {
@@ -213,7 +215,8 @@ fn escape(rest: &[u8]) -> (Option<u8>, usize) {
     }
 }
 
-/// A number as C writes it: decimal, octal, hexadecimal; negative ones as a register holds them. What follows is not looked at.
+/// A number as C writes it: decimal, octal, hexadecimal; negative ones as a register holds them.
+/// What follows is not looked at.
 pub(super) fn number(text: &[u8]) -> Option<u64> {
     let (negative, digits) = match text.strip_prefix(b"-") {
         Some(rest) => (true, rest),

@@ -1,5 +1,6 @@
-//! The rules of OTF2 that `otf2-print` does not check: regions nest, operations begin and end once and in order, and
-//! only active handles are used. For archives without two events of different locations at one time.
+//! The rules of OTF2 that `otf2-print` does not check: regions nest, operations begin and end once
+//! and in order, and only active handles are used. For archives without two events of different
+//! locations at one time.
 
 use std::collections::{BTreeMap, BTreeSet};
 

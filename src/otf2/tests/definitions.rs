@@ -103,7 +103,8 @@ fn an_archive_of_nothing_can_be_read() {
 /// Readers look each handle up in a list: one that grows with the opens makes archives unreadable.
 #[test]
 fn opens_that_follow_each_other_share_a_handle() {
-    // Descriptors 3 to 12 in turn, in two processes that have one of them at once, and two at the end.
+    // Descriptors 3 to 12 in turn, in two processes that have one of them at once, and two at the
+    // end.
     let mut text = "5 7/7 fork 8/8\n".to_owned();
     let mut time = 10;
     for fd in 3..13 {

@@ -52,8 +52,8 @@ fn event() -> impl Strategy<Value = String> {
     ]
 }
 
-/// Each exit is of the call that its thread is in, if it is in one: the others are told by what they should be. A
-/// number is given to a new process only when it is free.
+/// Each exit is of the call that its thread is in, if it is in one: the others are known by what
+/// they should be. A number is given to a new process only when it is free.
 fn history() -> impl Strategy<Value = String> {
     let task = prop_oneof![Just("7/7"), Just("7/17"), Just("8/8"), Just("9/9")];
     proptest::collection::vec((task, event()), 1..60).prop_map(|events| {

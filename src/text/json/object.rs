@@ -1,4 +1,5 @@
-//! One JSON object on one line, member by member. Keys are written as [`key!`] makes them: they are ours, and plain.
+//! One JSON object on one line, member by member. Keys are written as [`key!`] makes them: they are
+//! ours, and plain.
 
 use super::super::{escape, number_format};
 use crate::operation::model::{FilePath, Mounts};
@@ -129,7 +130,8 @@ impl<'a> Object<'a> {
     }
 }
 
-/// A member with the text; if the bytes are not UTF-8, it is escaped, and a second member has them in hexadecimal.
+/// A member with the text; if the bytes are not UTF-8, it is escaped, and a second member has them
+/// in hexadecimal.
 pub(super) fn bytes_members(out: &mut Vec<u8>, key: &str, bytes_key: &str, value: Option<&[u8]>) {
     out.extend_from_slice(key.as_bytes());
     let Some(bytes) = value else { return null(out) };

@@ -127,8 +127,8 @@ fn absolute(object: &mut Object<'_>, (key, bytes_key): (&str, &str), given: Opti
     }
 }
 
-/// The second path that was given, or the one behind the second descriptor: a transfer's target, or what a call that
-/// duplicates made of it.
+/// The second path that was given, or the one behind the second descriptor: a transfer's target, or
+/// what a call that duplicates made of it.
 fn second_path(operation: &SyscallOperation) -> Option<&FilePath> {
     if let Some(path) = operation.second_path() {
         return Some(path);

@@ -43,7 +43,8 @@ fn argument(
     let fd = Fd(argument::int(register));
     match role {
         Role::Fd => descriptor(line, fd, operation.path()),
-        // What dup2 is given is a number and no file: its file of before is closed, the new one is the result.
+        // What dup2 is given is a number and no file: its file of before is closed, the new one is
+        // the result.
         Role::Fd2 if operation.call.call().class == Class::Dup => {
             number_format::signed(line, fd.0.into())
         }

@@ -1,16 +1,18 @@
-//! `TIME DISK DEV RWBS SECTOR + SECTORS Q2G s G2I s I2D s D2C s Q2C s ENDING`, the submitter, and the attribution:
-//! `<- LEVEL SECTOR` for each device above, and in brackets the pieces: a file with the offset, or a word. A `?` after a name
-//! says that it is not sure.
+//! `TIME DISK DEV RWBS SECTOR + SECTORS Q2G s G2I s I2D s D2C s Q2C s ENDING`, the submitter, and
+//! the attribution: `<- LEVEL SECTOR` for each device above, and in brackets the pieces: a file
+//! with the offset, or a word. A `?` after a name says that it is not sure.
 
 use rustc_hash::FxHashMap;
 
 use super::super::errno::ErrnoName;
 use super::super::{escape, number_format};
-use super::TIME_WIDTH;
 use crate::anomaly::Link;
 use crate::operation::behind::{Above, Behind, Piece, device_of};
 use crate::operation::block::{BlockRequest, Ending, Unfinished};
 use crate::units::{DevId, KernelTime};
+
+/// Columns of the time at the beginning of a line.
+pub(super) const TIME_WIDTH: usize = 14;
 
 /// Writes all columns but the last, which is the submitter.
 pub(super) fn write(

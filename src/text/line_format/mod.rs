@@ -1,6 +1,8 @@
-//! Operations as lines for people: system calls as `strace` shows them, block requests in the spirit of `blkparse`.
+//! Operations as lines for people: system calls as `strace` shows them, block requests in the
+//! spirit of `blkparse`.
 //!
-//! One line per operation, written when it ends, so the lines are in the order of the ends. The time is that of the
+//! One line per operation, written when it ends, so the lines are in the order of the ends. The
+//! time is that of the
 //! *beginning*: seconds since the start of the capture, nine decimals, at least 14 columns wide, negative for what
 //! began before. Columns are separated by one space:
 //!
@@ -23,30 +25,32 @@
 //! ```
 //!
 //! **System calls.** Buffers and pointers to structures are left out; the other arguments come in the order of the
-//! call. Offsets are marked `offset`, lengths of vectors `iovcnt`. An address in memory is followed by the file that is mapped
-//! there, and `+` with the offset in it. A descriptor is followed by its file's name in
-//! angle brackets, a `?` after a name says that it is not sure ([`PathSource::is_doubtful`]), a `?`
-//! in the place of a path that it is not known; `@N` behind it says that it is a path in mounts that are not the tracer's (`@?`:
-//! not known in which). `SECONDS` is how long the call took, six decimals, the rest cut. A
-//! call without an exit has `?` for its result, with the reason, and no duration.
+//! call. Offsets are marked `offset`, lengths of vectors `iovcnt`. An address in memory is followed
+//! by the file that is mapped there, and `+` with the offset in it. A descriptor is followed by its
+//! file's name in angle brackets, a `?` after a name says that it is not sure
+//! ([`PathSource::is_doubtful`]), a `?` in the place of a path that it is not known; `@N` behind it
+//! says that it is a path in mounts that are not the tracer's (`@?`: not known in which). `SECONDS`
+//! is how long the call took, six decimals, the rest cut. A call without an exit has `?` for its
+//! result, with the reason, and no duration.
 //!
 //! **Asynchronous operations.** `?` stands for unknown bytes and offsets. They begin when the kernel takes them
-//! from the queue (`aio`: when `io_submit` began) and end when the result is in the other queue (`aio`: when
-//! `io_getevents` returned with it).
+//! from the queue (`aio`: when `io_submit` began) and end when the result is in the other queue
+//! (`aio`: when `io_getevents` returned with it).
 //!
 //! **Page faults.** `fault(ADDRESS<FILE>+OFFSET, read)`; they have no end.
 //!
 //! **Block requests.** `DEV` is `MAJOR:MINOR`, `RWBS` the kernel's letters, `SECTOR` and `SECTORS` count 512 bytes.
-//! Five latencies in seconds, nine decimals, `-` if one of the two times is not known: `Q2G` from the queued bio to
-//! the allocation of the request, `G2I` from there to the I/O scheduler (inserted), `I2D` from there to the driver
-//! (issued), `D2C` in the driver and device (to completed), `Q2C` all of it. Without an I/O scheduler `G2I` and `I2D`
-//! are `-`. `ENDING` is `completed`, the name of the error, `absorbed` (became a part of another request),
-//! `unfinished` (the capture ended) or `given-up`. The task is the submitter; the pieces in brackets are the files with
-//! their offsets, or a word.
+//! Five latencies in seconds, nine decimals, `-` if one of the two times is not known: `Q2G` from
+//! the queued bio to the allocation of the request, `G2I` from there to the I/O scheduler
+//! (inserted), `I2D` from there to the driver (issued), `D2C` in the driver and device (to
+//! completed), `Q2C` all of it. Without an I/O scheduler `G2I` and `I2D` are `-`. `ENDING` is
+//! `completed`, the name of the error, `absorbed` (became a part of another request), `unfinished`
+//! (the capture ended) or `given-up`. The task is the submitter; the pieces in brackets are the
+//! files with their offsets, or a word.
 //!
 //! **Names.** `?` stands for a name that is not known. Control characters, invisible ones, and bytes that are not
-//! UTF-8 are shown as `\xNN`, a backslash as two; so are the delimiters: `"` within quotes, `<` and `>` within angle
-//! brackets, `[` in the name of a thread, the space in the name of a disk.
+//! UTF-8 are shown as `\xNN`, a backslash as two; so are the delimiters: `"` within quotes, `<` and
+//! `>` within angle brackets, `[` in the name of a thread, the space in the name of a disk.
 //!
 //! [`PathSource::is_doubtful`]: crate::operation::model::PathSource::is_doubtful
 
@@ -63,6 +67,7 @@ use std::io;
 
 use rustc_hash::FxHashMap;
 
+use self::block::TIME_WIDTH;
 use super::flags::{self, OpenFlags};
 use super::{escape, number_format};
 use crate::anomaly::Anomaly;
@@ -73,9 +78,6 @@ use crate::operation::fault::Fault;
 use crate::operation::model::{SyscallOperation, ThreadInfo, ThreadKey, Unfinished};
 use crate::operation::{Sink, Step};
 use crate::units::{CpuId, DevId, KernelTime, Pid, Tid};
-
-/// Columns of the time at the beginning of a line.
-const TIME_WIDTH: usize = 14;
 
 /// Writes every operation that ends, and every anomaly, as one line for people.
 #[derive(Debug)]
@@ -92,7 +94,8 @@ pub struct Lines<W> {
 }
 
 impl<W: io::Write> Lines<W> {
-    /// Times count from `start`; `disks` names the whole disks; each line is one `write_all` to `out`.
+    /// Times count from `start`; `disks` names the whole disks; each line is one `write_all` to
+    /// `out`.
     pub fn new(
         start: KernelTime,
         disks: impl IntoIterator<Item = (DevId, String)>,
@@ -105,8 +108,8 @@ impl<W: io::Write> Lines<W> {
         Self { start, open_flags: &flags::OPEN_GENERIC, disks, tasks, line, out }
     }
 
-    /// The capture is from a machine of this kind (`uname -m`): four of the `O_*` flags depend on it. Without this
-    /// they are those of x86-64.
+    /// The capture is from a machine of this kind (`uname -m`): four of the `O_*` flags depend on
+    /// it. Without this they are those of x86-64.
     #[must_use]
     pub fn machine(mut self, machine: &str) -> Self {
         self.open_flags = flags::open_flags_of(machine);
