@@ -17,7 +17,7 @@ use iotrace_perf::pipeline;
 use iotrace_perf::record::parse::Body;
 use iotrace_perf::record::records;
 use iotrace_perf::text::json::JsonLines;
-use iotrace_perf::text::lines::Lines;
+use iotrace_perf::text::line_format::Lines;
 use iotrace_perf::units::KernelTime;
 
 mod synthetic;

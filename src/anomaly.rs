@@ -1,4 +1,5 @@
-//! What could not become the next noun, and the books that must balance.
+//! Anomalies: input that a stage could not interpret, and the counters that reconcile input with
+//! output.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,14 +9,15 @@ use crate::units::{CpuId, DevId, KernelTime, Pid, Tid};
 /// Why something could not be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum AnomalyKind {
-    /// The kernel dropped records because a ring was full (`PERF_RECORD_LOST`); `count` says how many.
+    /// The kernel dropped records because a ring was full (`PERF_RECORD_LOST`); `count` says how
+    /// many.
     Lost,
     /// The record came after later ones had been passed on.
     Late,
     /// The record's bytes do not make sense.
     Undecodable,
-    /// A `sys_exit` without its `sys_enter` of a thread that was seen before: the entry was lost, or came between the
-    /// moments at which entries and exits were switched off.
+    /// A `sys_exit` without its `sys_enter` of a thread that was seen before: the entry was lost,
+    /// or came between the moments at which entries and exits were switched off.
     OrphanExit,
     /// A `sys_enter` whose exit never came although the thread went on.
     LostExit,
@@ -27,7 +29,8 @@ pub enum AnomalyKind {
     OrphanResult,
     /// A frame of the capture log is damaged; `count` says how many bytes were passed over.
     DamagedLog,
-    /// It would keep more alive than a reader has room for (see `docs/format.md`); `count` says how many.
+    /// It would keep more alive than a reader has room for (see `docs/format.md`); `count` says how
+    /// many.
     BeyondBounds,
 }
 
@@ -66,11 +69,11 @@ impl AnomalyKind {
 /// One thing that could not be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Anomaly {
-    /// Why.
+    /// The reason.
     pub kind: AnomalyKind,
     /// When; the time of the record concerned.
     pub time: KernelTime,
-    /// Where.
+    /// The CPU or place in the log.
     pub cpu: CpuId,
     /// Whose, as far as known.
     pub pid: Pid,
@@ -97,9 +100,11 @@ pub enum Ignored {
     UnderWay,
     /// Of a program that makes calls of another table than this machine's own: a 32-bit program.
     OtherTable,
-    /// A page fault in memory of which no file is known: nobody's, or mapped by the kernel to start a program.
+    /// A page fault in memory of which no file is known: anonymous, or mapped by the kernel to
+    /// start a program.
     NoFile,
-    /// The end of a block request, or something else about it, that was in flight when the capture began.
+    /// The end of a block request, or something else about it, that was in flight when the capture
+    /// began.
     OlderRequest,
     /// Perf's own bookkeeping (throttling and the like).
     Bookkeeping,
@@ -135,16 +140,17 @@ impl Ignored {
     }
 }
 
-/// Three sets of books. Records: `records = events + anomalies + ignored`. System calls:
-/// `entries = pairs + open at the end + cut off + lost exits` and `exits = pairs + orphans`. Asynchronous operations:
-/// `begun = ended + open at the end + unseen`.
+/// Three sets of books. Records: `records = events + anomalies + ignored`. System calls: `entries =
+/// pairs + open at the end + cut off + lost exits` and `exits = pairs + orphans`. Asynchronous
+/// operations: `begun = ended + open at the end + unseen`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ledger {
     /// Records read from the log.
     pub records: u64,
     /// Records that became an event that was used.
     pub events: u64,
-    /// Records that became an anomaly, by kind (a LOST record counts as one, whatever it stands for).
+    /// Records that became an anomaly, by kind (a LOST record counts as one, whatever it stands
+    /// for).
     pub anomalous: BTreeMap<AnomalyKind, u64>,
     /// Records that are fine but not used, by reason.
     pub ignored: BTreeMap<Ignored, u64>,
@@ -170,7 +176,8 @@ pub struct Ledger {
     pub requests_open: u64,
     /// Block requests that are not of a traced process.
     pub requests_foreign: u64,
-    /// Those of them that `/proc/diskstats` counts, by device and the word for their operation: how many, and bytes.
+    /// Those of them that `/proc/diskstats` counts, by device and the word for their operation: how
+    /// many, and bytes.
     pub requests_others: BTreeMap<(DevId, &'static str), (u64, u64)>,
     /// Block events that fit no request.
     pub unmatched: u64,
@@ -180,7 +187,8 @@ pub struct Ledger {
     pub async_ended: u64,
     /// Those that were open when the capture ended.
     pub async_open: u64,
-    /// Those whose result was not seen: none was asked for, the program fetched it without a call, or ended.
+    /// Those whose result was not seen: none was asked for, the program fetched it without a call,
+    /// or ended.
     pub async_unseen: u64,
     /// Those that moved bytes of a file, or opened one, whose name is not known.
     pub async_nameless: u64,
@@ -192,19 +200,21 @@ pub struct Ledger {
     pub unnamed: u64,
     /// Operations on descriptors of unknown type: files, or pipes and the like.
     pub untyped: u64,
-    /// Followed processes that nobody followed has waited for: they ended after their parent, or run on.
+    /// Followed processes without a wait by a followed process: they ended after their parent, or
+    /// run on.
     pub unwaited: u64,
     /// Programs that were started (execs) in the processes followed.
     pub execs: u64,
     /// Opens whose name was read too late to be sure.
     pub unverified: u64,
-    /// Renames and removals whose paths are not known: open files keep names that may not be theirs any more.
+    /// Renames and removals whose paths are not known: open files keep names that may not be theirs
+    /// any more.
     pub unfollowed: u64,
     /// Programs whose calls are of another table than this machine's own.
     pub other: OtherPrograms,
-    /// How much is known of what stands behind block requests.
+    /// Attribution of block requests: counts by source.
     pub behind: BehindBooks,
-    /// Stretches of time inside calls that are not told as such.
+    /// Spans inside calls that are not shown as spans.
     pub spans: SpanBooks,
 }
 
@@ -241,16 +251,18 @@ impl Link {
     }
 }
 
-/// Sectors of requests that were done, by how it is known what lies there and who wanted it; only those with contents.
+/// Sectors of requests that were done, by how it is known what lies there and who wanted it; only
+/// those with contents.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BehindBooks {
     /// Of a file, the journal or metadata: exact, inferred, unknown.
     pub files: ByLink,
-    /// Asked for by a program: exact (it queued the bio), inferred (it wrote those bytes last), unknown.
+    /// Asked for by a program: exact (it queued the bio), inferred (it wrote those bytes last),
+    /// unknown.
     pub programs: ByLink,
     /// Asked for by the kernel for itself: journals and metadata.
     pub kernel: u64,
-    /// Extents that file systems told in blocks of a size that is not known.
+    /// Extents that file systems report in blocks of unknown size.
     pub unsized_extents: u64,
     /// Extents, files and writers that were given up for want of room.
     pub given_up: u64,
@@ -283,7 +295,7 @@ impl ByLink {
     }
 }
 
-/// Programs whose calls cannot be told: how many there are, and the first of them.
+/// Programs whose calls cannot be interpreted: their number, and the first of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OtherPrograms {
     /// How many were found.
@@ -292,7 +304,7 @@ pub struct OtherPrograms {
     pub first: Vec<(Pid, Vec<u8>)>,
 }
 
-/// So many programs of another table are told by name.
+/// Number of programs of another system call table that are reported by name.
 pub const OTHER_SHOWN_MAX: usize = 8;
 
 impl OtherPrograms {

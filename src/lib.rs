@@ -1,7 +1,8 @@
 //! A Linux I/O tracer on the kernel's tracepoints, through perf events and tracefs.
 //!
-//! One principle: **record facts, derive the rest.** While the program runs, the kernel's records go into a capture
-//! log as they are, with the few facts that cannot be had later. Everything else is a pure function of that log:
+//! One principle: **record facts, derive the rest.** While the program runs, the kernel's records
+//! go into a capture log as they are, with the few facts that cannot be had later. Everything else
+//! is a pure function of that log:
 //!
 //! ```text
 //!  kernel rings ──► capture log ──► record ──► merge ──► event ──► operation ──►┬─ OTF2 archive
@@ -27,7 +28,7 @@ pub mod event;
 
 pub mod block;
 
-pub mod sites;
+pub mod probe_sites;
 
 pub mod capture;
 

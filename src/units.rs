@@ -1,8 +1,10 @@
-//! Units and identities, one type each, so that a sector is never taken for a byte and a thread never for a process.
+//! Units and identities, one type each, so that a sector is never taken for a byte and a thread
+//! never for a process.
 
 use std::fmt;
 
-/// A point in time as the kernel stamped it: nanoseconds of `CLOCK_MONOTONIC` (since boot, without suspend).
+/// A point in time as the kernel stamped it: nanoseconds of `CLOCK_MONOTONIC` (since boot, without
+/// suspend).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KernelTime(pub u64);
 
@@ -28,8 +30,8 @@ impl KernelTime {
 pub struct TraceTime(pub u64);
 
 macro_rules! identity {
-    ($(#[$doc:meta] $name:ident($inner:ty);)*) => {$(
-        #[$doc]
+    ($($(#[$doc:meta])+ $name:ident($inner:ty);)*) => {$(
+        $(#[$doc])+
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub struct $name(pub $inner);
 
@@ -42,7 +44,8 @@ macro_rules! identity {
 }
 
 identity! {
-    /// A process: the kernel's tgid, in the pid namespace of the tracer. 0 is the idle task, or one that it cannot see; -1 is dead.
+    /// A process: the kernel's tgid, in the pid namespace of the tracer. 0 is the idle task, or one
+    /// that it cannot see; -1 is dead.
     Pid(i32);
     /// A thread: the kernel's pid, in the pid namespace of the tracer. 0 is the idle task.
     Tid(i32);
@@ -57,7 +60,8 @@ impl Fd {
     pub const AT_FDCWD: Self = Self(-100);
 }
 
-/// A block device as the kernel numbers it inside: major in the upper 12 bits, minor in the lower 20 (`include/linux/kdev_t.h`).
+/// A block device as the kernel numbers it inside: major in the upper 12 bits, minor in the lower
+/// 20 (`include/linux/kdev_t.h`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DevId(pub u32);
 
@@ -91,5 +95,6 @@ impl fmt::Display for DevId {
     }
 }
 
-/// Bytes in one sector: the block layer always counts in 512, whatever the device does (`include/linux/blk_types.h`).
+/// Bytes in one sector: the block layer always counts in 512, whatever the device does
+/// (`include/linux/blk_types.h`).
 pub const SECTOR_BYTES: u64 = 512;

@@ -148,7 +148,7 @@ fn somebody_plays_with_our_instance() {
         ("events/enable", "0", "somebody has switched off, or changed, the tracefs instance"),
         ("tracing_on", "0", "somebody has switched off, or changed, the tracefs instance"),
         ("trace_clock", "local", "somebody has switched off, or changed, the tracefs instance"),
-        ("trace", "1", "somebody else has emptied the rings"),
+        ("trace", "1", "another process reset the trace buffers"),
     ] {
         let dir = scratch_dir("disturbances");
         let (finished, recording) = disturbed(dir.path(), &options, &WORK, || {

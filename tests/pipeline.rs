@@ -14,7 +14,7 @@ use iotrace_perf::capture::writer::{DataFrame, Writer};
 use iotrace_perf::event::syscall_table::{CallId, Class};
 use iotrace_perf::operation::{Sink, disk};
 use iotrace_perf::pipeline::{self, Summary};
-use iotrace_perf::text::lines::Lines;
+use iotrace_perf::text::line_format::Lines;
 use iotrace_perf::units::KernelTime;
 
 #[path = "pipeline/any_events.rs"]

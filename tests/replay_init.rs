@@ -396,5 +396,5 @@ fn who_does_a_replay_has_no_rights_of_roots() {
     other.args(["replay", "init", "plan", "--root", "root", "--user", "root"]);
     let finished = run(other.uid(NOBODY).gid(NOBODY), TIMEOUT).expect("it ends");
     assert_eq!(finished.status.code(), Some(125));
-    assert!(finished.stderr().contains("--user root: only root can do a replay as somebody else"));
+    assert!(finished.stderr().contains("--user root: only root can do a replay as another user"));
 }

@@ -1,15 +1,21 @@
-//! Rules about the code that neither the compiler nor clippy knows. Each rule is a function from text to findings, and
-//! each is shown to be able to fail.
+//! Rules about the code that neither the compiler nor clippy knows. Each rule is a function from
+//! text to findings, and each is shown to be able to fail.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+#[path = "tidy/baseline.rs"]
+mod baseline;
 #[path = "tidy/documents.rs"]
 mod documents;
+#[path = "tidy/imports.rs"]
+mod imports;
+#[path = "tidy/measures.rs"]
+mod measures;
 #[path = "tidy/tokens.rs"]
 mod tokens;
 
-use tokens::{Token, tokens};
+use tokens::tokens;
 
 /// Modules in the order of `lib.rs`, and what each may use. None uses one that stands behind it.
 const MODULES: &[(&str, &[&str])] = &[
@@ -20,10 +26,10 @@ const MODULES: &[(&str, &[&str])] = &[
     ("merge", &["units"]),
     ("event", &["tracefs", "units"]),
     ("block", &["event", "units"]),
-    ("sites", &["event"]),
+    ("probe_sites", &["event"]),
     ("capture", &["event", "units"]),
     ("sys", &["record", "capture", "event", "units"]),
-    ("tracer", &["sys", "sites", "capture", "record", "block", "event", "tracefs", "units"]),
+    ("tracer", &["sys", "probe_sites", "capture", "record", "block", "event", "tracefs", "units"]),
     ("operation", &["event", "block", "capture", "units", "anomaly"]),
     ("pipeline", &["capture", "event", "merge", "operation", "record", "anomaly", "units"]),
     ("text", &["operation", "event", "anomaly", "units"]),
@@ -56,7 +62,7 @@ const MODULES: &[(&str, &[&str])] = &[
             "merge",
             "event",
             "block",
-            "sites",
+            "probe_sites",
             "capture",
             "sys",
             "tracer",
@@ -142,93 +148,14 @@ fn module_of(file: &str) -> Option<&str> {
     (name != "lib" && name != "main").then_some(name)
 }
 
-/// How many `super`s lead from the file's own module to the root of the crate.
-fn depth_of(file: &str) -> usize {
-    let steps = file.trim_start_matches("src/").trim_end_matches(".rs").split('/');
-    steps.filter(|it| *it != "mod").count()
-}
-
-fn word_at(tokens: &[Token], at: usize) -> &str {
-    tokens.get(at).map_or("", |it| it.text.as_str())
-}
-
-fn is_path_separator(tokens: &[Token], at: usize) -> bool {
-    word_at(tokens, at) == ":" && word_at(tokens, at + 1) == ":"
-}
-
-/// First segments of what stands at `at`: a name, or `{a::x, b::{c, d}}`.
-fn first_segments(tokens: &[Token], at: usize) -> Vec<&Token> {
-    let Some(first) = tokens.get(at) else { return Vec::new() };
-    if first.text != "{" {
-        return vec![first];
-    }
-    let mut found = Vec::new();
-    let mut depth = 0;
-    let mut expected = false;
-    for token in &tokens[at..] {
-        match token.text.as_str() {
-            "{" => {
-                depth += 1;
-                expected = depth == 1;
-            }
-            "}" if depth == 1 => break,
-            "}" => depth -= 1,
-            "," => expected = depth == 1,
-            _ if expected => {
-                found.push(token);
-                expected = false;
-            }
-            _ => {}
-        }
-    }
-    found
-}
-
-/// Modules of the crate that a file uses, by `crate::` or by as many `super::` as lead to the crate's root.
+/// Modules of the crate that a file uses.
 fn modules_used(file: &str, text: &str) -> Vec<(String, usize)> {
-    let tokens = tokens(text);
-    let mut used = Vec::new();
-    // Braces of inline modules that are open, by the depth at which each was opened.
-    let (mut braces, mut inline) = (0usize, Vec::new());
-    let mut at = 0;
-    while let Some(token) = tokens.get(at) {
-        match token.text.as_str() {
-            "{" => {
-                if at >= 2 && word_at(&tokens, at - 2) == "mod" {
-                    inline.push(braces);
-                }
-                braces += 1;
-            }
-            "}" => {
-                braces = braces.saturating_sub(1);
-                if inline.last() == Some(&braces) {
-                    inline.pop();
-                }
-            }
-            "crate" if is_path_separator(&tokens, at + 1) => {
-                used.extend(
-                    first_segments(&tokens, at + 3).iter().map(|it| (it.text.clone(), it.line)),
-                );
-            }
-            "super" if is_path_separator(&tokens, at + 1) => {
-                let mut steps = 0;
-                while word_at(&tokens, at) == "super" && is_path_separator(&tokens, at + 1) {
-                    steps += 1;
-                    at += 3;
-                }
-                if steps == depth_of(file) + inline.len() {
-                    let segments = first_segments(&tokens, at).into_iter();
-                    // Anything else is a file that `#[path]` put deeper than it lies.
-                    let modules = segments.filter(|it| MODULES.iter().any(|row| row.0 == it.text));
-                    used.extend(modules.map(|it| (it.text.clone(), it.line)));
-                }
-                continue;
-            }
-            _ => {}
-        }
-        at += 1;
-    }
-    used
+    let paths = imports::paths_used(file, text).into_iter();
+    // Anything else is a file that `#[path]` put deeper than it lies.
+    let is_module = |path: &imports::Path| {
+        path.has_crate || MODULES.iter().any(|row| row.0 == path.segments[0])
+    };
+    paths.filter(is_module).map(|mut path| (path.segments.swap_remove(0), path.line)).collect()
 }
 
 fn import_direction(file: &str, text: &str) -> Findings {
@@ -482,7 +409,8 @@ fn unfinished(file: &str, text: &str) -> Findings {
     found.map(|(number, line)| format!("{file}:{}: {}", number + 1, line.trim())).collect()
 }
 
-/// An ignored test never runs, unless its reason names the test that starts it in a process of its own.
+/// An ignored test never runs, unless its reason names the test that starts it in a process of its
+/// own.
 fn ignored_tests(file: &str, text: &str) -> Findings {
     let attribute = ["#[ig", "nore"].concat();
     let mut findings = Findings::new();

@@ -9,7 +9,7 @@ use iotrace_perf::text::fields::{FieldLines, Fields, RowForm};
 use iotrace_perf::text::ioreplay::IoreplayLines;
 use iotrace_perf::text::iotracer::{Choice, IotracerLines};
 use iotrace_perf::text::json::JsonLines;
-use iotrace_perf::text::lines::Lines;
+use iotrace_perf::text::line_format::Lines;
 use iotrace_perf::units::KernelTime;
 
 /// What lines are.

@@ -8,11 +8,12 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use super::args::{AnalyseArgs, LatencyArgs, LayerArg, PrintArgs};
-use super::convert::{Converted, Opened, open};
+use super::convert::{Opened, open};
+use super::converted::Converted;
 use super::error::CliError;
-use super::pick::Wish;
-use super::record::{self, LogPlace};
-use super::{events, exit_lines};
+use super::filter_args::FilterSpec;
+use super::recording::{self, LogPlace};
+use super::{events, summary_lines};
 use crate::analysis::files::Files;
 use crate::analysis::filter::{Filter, Filtered};
 use crate::analysis::latency::{self, Latency};
@@ -70,11 +71,11 @@ pub(super) fn run<F: Sink<Error = Infallible>>(
     report: impl FnOnce(&F, &Summary, usize) -> Report,
 ) -> Result<ExitCode, CliError> {
     // What cannot be is said before anything is recorded.
-    let wish = Wish::of(&args.filter)?.on(args);
+    let wish = FilterSpec::of(&args.filter)?.on(args);
     let to = output(args.print.to.as_deref(), !args.capture.command.is_empty())?;
     let tell = |(fold, converted): (F, Converted)| {
         let mut report = report(&fold, &converted.summary, limit(&args.print));
-        report.notes.extend(exit_lines::notes(&converted));
+        report.notes.extend(summary_lines::notes(&converted));
         print(&report, form(&args.print), to)
     };
     run_with(args, wish, fold, tell)
@@ -83,7 +84,7 @@ pub(super) fn run<F: Sink<Error = Infallible>>(
 /// Folds a log, or a recording; `tell` says what came of it.
 pub(super) fn run_with<F: Sink<Error: Display>>(
     args: &AnalyseArgs,
-    wish: Wish<'_>,
+    wish: FilterSpec<'_>,
     fold: impl FnOnce() -> F,
     tell: impl FnOnce((F, Converted)) -> Result<(), CliError>,
 ) -> Result<ExitCode, CliError> {
@@ -100,7 +101,7 @@ pub(super) fn on_log(
         return Ok(ExitCode::SUCCESS);
     }
     let (log, place) = private_log()?;
-    let mut recorded = record::capture(&args.capture, |_| Ok(place), |_| log.try_clone())?;
+    let mut recorded = recording::capture(&args.capture, |_| Ok(place), |_| log.try_clone())?;
     recorded.work(work, "nothing was worked out");
     recorded.end()
 }
@@ -119,7 +120,7 @@ pub(super) fn private_log() -> Result<(File, LogPlace), CliError> {
 pub(super) fn fold_log<F: Sink<Error: Display>>(
     log: &Path,
     fold: F,
-    wish: Wish<'_>,
+    wish: FilterSpec<'_>,
     go_on: &mut dyn FnMut() -> bool,
 ) -> Result<(F, Converted), CliError> {
     let (filtered, converted) = pass_over(log, wish, |filter| Filtered::new(filter, fold), go_on)?;
@@ -131,7 +132,7 @@ pub(super) fn fold_log<F: Sink<Error: Display>>(
 /// Tells a sink everything of a log; what is wanted of it is the sink's own business.
 pub(super) fn pass_over<S: Sink<Error: Display>>(
     log: &Path,
-    wish: Wish<'_>,
+    wish: FilterSpec<'_>,
     sink: impl FnOnce(Filter) -> S,
     go_on: &mut dyn FnMut() -> bool,
 ) -> Result<(S, Converted), CliError> {
@@ -139,8 +140,8 @@ pub(super) fn pass_over<S: Sink<Error: Display>>(
     let filter = wish.filter(&header)?;
     let mut totals = Totals::default();
     let mut sink = WithTotals { totals: &mut totals, sink: sink(filter) };
-    let summary = pipeline::run_beside(items, header, &mut sink, go_on)
-        .map_err(|it| CliError::pipeline(log, &it))?;
+    let summary = pipeline::run_threaded(items, header, &mut sink, go_on)
+        .map_err(|error| CliError::pipeline(log, &error))?;
     let sink = sink.sink;
     Ok((sink, Converted { summary, totals, archive: None, unknown_users: 0 }))
 }
@@ -158,7 +159,8 @@ pub(super) fn limit(args: &PrintArgs) -> usize {
     args.rows.unwrap_or(if form(args) == Form::Text { report::ROWS } else { 0 })
 }
 
-/// True if a report has to fit a screen. Who asks for rows, or for a form that programs read, gets all tables.
+/// True if a report has to fit a screen. Who asks for rows, or for a form that programs read, gets
+/// all tables.
 pub(super) fn is_brief(args: &PrintArgs, details: bool) -> bool {
     !details && form(args) == Form::Text && args.rows.is_none()
 }

@@ -1,110 +1,35 @@
-//! What can be typed.
+//! Arguments of the verbs.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 
-use super::control::DEFAULT_MAX;
-use super::replay_args::ReplayArgs;
-use super::self_test;
-use super::values::{Cpus, parse_bytes, parse_cpus, parse_duration, parse_size, parse_unwind};
+use super::values::{
+    Cpus, WATCHED_MAX, parse_bytes, parse_cpus, parse_duration, parse_size, parse_unwind,
+};
 use crate::sys::perf::Unwind;
 use crate::sys::socket;
-use crate::tracer::{programs, symbols, unwinding, uprobes};
-
-const EXAMPLES: &str = "\
-Examples:
-  iotrace-perf -- ./app                  ./app with all its threads and children
-  iotrace-perf -a -- ./app               the whole machine while ./app runs
-  iotrace-perf -p PID -o trace.otf2      a running process, until it exits or Ctrl-C
-  iotrace-perf script iotrace_*/traces.iocap | less
-  vampir trace.otf2";
-
-/// Records I/O with the kernel's tracepoints; writes a capture log and an OTF2 trace.
-#[derive(Debug, Parser)]
-#[command(name = "iotrace-perf", version, after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
-pub(super) struct Args {
-    #[command(subcommand)]
-    pub(super) verb: Option<Verb>,
-    #[command(flatten)]
-    pub(super) record: RecordArgs,
-}
-
-#[derive(Debug, Subcommand)]
-pub(super) enum Verb {
-    /// Record (this is what happens without a verb)
-    Record(RecordArgs),
-    /// Make an OTF2 archive from a capture log
-    Convert(ConvertArgs),
-    /// Print a capture log, one line per operation
-    Script(ScriptArgs),
-    /// Print operations while they happen, one line each
-    Live(LiveArgs),
-    /// Print who reads and writes these files, and what of it comes to their devices, while it happens; see also ctl
-    Watch(WatchArgs),
-    /// Control a recording that runs: which files are watched, and what was seen of them
-    Ctl(CtlArgs),
-    /// Which calls, processes, files and devices: how often, how much, how long; and what matters most
-    Summary(AnalyseArgs),
-    /// How long operations take, by layer, with histograms
-    Latency(LatencyArgs),
-    /// Which files and directories: opened, read, written, read or written again, written and then removed, and by whom
-    Files(AnalyseArgs),
-    /// In which order, how large, how many at once: accesses of files by processes, and of devices
-    Pattern(AnalyseArgs),
-    /// Through which functions block requests, or system calls, came about: bytes, number, time of each stack; flame graphs
-    Stacks(StacksArgs),
-    /// What was captured, once more: what that takes
-    Replay(ReplayArgs),
-    /// Make a capture log of a log of strace, ioriot, fio or blktrace, for all other verbs
-    Import(ImportArgs),
-    /// What a capture log holds: header, totals, books
-    Info(InfoArgs),
-    /// What this machine allows, and what would allow more
-    Doctor(DoctorArgs),
-    /// The events that can be recorded, and which are by default
-    List,
-    /// How a recording calls itself to read files that others have made: a question stands at standard input
-    #[command(hide = true, name = symbols::VERB)]
-    NameFunctions,
-    /// The same, to go back through the stacks of programs
-    #[command(hide = true, name = unwinding::VERB)]
-    UnwindStacks,
-    /// The same, to find where the code of programs hands paths to the kernel
-    #[command(hide = true, name = uprobes::VERB)]
-    FindSites,
-    /// The same, to find what the kernel reads of programs to start them
-    #[command(hide = true, name = programs::VERB)]
-    ReadHeaders,
-    /// What doctor tries last
-    #[command(hide = true, name = self_test::VERB)]
-    SelfTest,
-    /// The program that it records
-    #[command(hide = true, name = self_test::WORK_VERB)]
-    SelfTestWork {
-        /// Its file, which is not there yet
-        file: PathBuf,
-    },
-}
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct RecordArgs {
     #[command(flatten)]
     pub(super) capture: CaptureArgs,
-    /// NAME.otf2, or DIR/ for DIR/traces.otf2; the capture log lies beside it. {DATE} {HOSTNAME} {PID} {RANK} {ENV=VAR} are filled in
+    /// NAME.otf2, or DIR/ for DIR/traces.otf2; the capture log lies beside it. {DATE} {HOSTNAME}
+    /// {PID} {RANK} {ENV=VAR} are filled in
     #[arg(short, long, value_name = "NAME.otf2|DIR/", default_value = "iotrace_{DATE}/")]
     pub(super) output: OsString,
     /// Write only the capture log; `convert` makes the archive later, anywhere
     #[arg(long)]
     pub(super) no_archive: bool,
-    /// Files can be watched meanwhile (`iotrace-perf ctl`), through this socket [default socket: /run/iotrace-perf/control]
+    /// Files can be watched meanwhile (`iotrace-perf ctl`), through this socket [default socket:
+    /// /run/iotrace-perf/control]
     #[arg(long, value_name = "SOCKET", num_args = 0..=1, default_missing_value = socket::DEFAULT)]
     pub(super) control: Option<PathBuf>,
 }
 
-/// What is recorded, and how.
+/// Scope and method of a recording.
 #[derive(Clone, Debug, Default, ClapArgs)]
 pub(super) struct CaptureArgs {
     /// Record the whole machine, not only one process tree
@@ -113,43 +38,52 @@ pub(super) struct CaptureArgs {
     /// Record these running processes, all their threads and children
     #[arg(short, long, value_name = "PID", value_delimiter = ',', conflicts_with_all = ["all_cpus", "command"])]
     pub(super) pid: Vec<i32>,
-    /// What to record: system calls, `block` for block requests, %GROUPs of calls, and `!` for what not: `-e %data,%sync,!splice`; `iotrace-perf list` has them all [default: %default]
+    /// Events to record: system calls, `block` for block requests, %GROUPs of calls, and `!` for what
+    /// not: `-e %data,%sync,!splice`; `iotrace-perf list` has them all [default: %default]
     #[arg(short = 'e', long, value_name = "EVENT,…", value_delimiter = ',')]
     pub(super) events: Vec<String>,
     /// Record the block requests of these disks only: names (sda, /dev/nvme0n1) or numbers (8:0)
     #[arg(short, long, value_name = "DISK,…", value_delimiter = ',')]
     pub(super) device: Vec<String>,
-    /// Where the names of files come from
+    /// Source of file names
     #[arg(long, value_name = "SOURCE", default_value = "auto")]
     pub(super) names: NamesArg,
-    /// What is read of the arguments of calls
+    /// How arguments of calls are read
     #[arg(long, value_name = "HOW", default_value = "registers")]
     pub(super) args: ArgsArg,
-    /// Where hits come from
+    /// Source of events
     #[arg(long, value_name = "SOURCE", default_value = "auto")]
     pub(super) source: SourceArg,
     /// Size of each CPU's ring (K, M, G) [default: 8M, all together at most 512M]
     #[arg(short = 'm', long, value_name = "SIZE", value_parser = parse_size)]
     pub(super) buffer_size: Option<usize>,
-    /// Run our threads with real-time priority (`SCHED_FIFO`, 1 to 38), so that they keep up beside programs that take all CPUs
+    /// Run our threads with real-time priority (`SCHED_FIFO`, 1 to 38), so that they keep up beside
+    /// programs that take all CPUs
     #[arg(long, value_name = "PRIORITY", num_args = 0..=1, default_missing_value = "1", value_parser = clap::value_parser!(u8).range(1..=38))]
     pub(super) realtime: Option<u8>,
-    /// Run our threads on these CPUs only (such as 0-3,8); names are read on the CPU of the open all the same
+    /// Run our threads on these CPUs only (such as 0-3,8); names are read on the CPU of the open
+    /// all the same
     #[arg(long, value_name = "CPUS", value_parser = parse_cpus)]
     pub(super) own_cpus: Option<Cpus>,
-    /// Start the program as this user (name or number), with the user's groups, or with this group first; the environment stays ours
+    /// Start the program as this user (name or number), with the user's groups, or with this group
+    /// first; the environment stays ours
     #[arg(long, value_name = "USER[:GROUP]", requires = "command")]
     pub(super) as_user: Option<String>,
     /// Stop after this time (10s, 500ms, 2m)
     #[arg(short = 'D', long, value_name = "TIME", value_parser = parse_duration)]
     pub(super) duration: Option<Duration>,
-    /// Show the block requests of everybody, such as those of the kernel's writeback, not only of the recorded processes
+    /// Show the block requests of everybody, such as those of the kernel's writeback, not only of
+    /// the recorded processes
     #[arg(long)]
     pub(super) all_block: bool,
-    /// Record, with each bio that is queued, the functions through which its thread came there: of the `kernel`, of the program (`user`); `calls`: also at the ends of system calls, the program's only
+    /// Record, with each bio that is queued, the functions through which its thread came there: of
+    /// the `kernel`, of the program (`user`); `calls`: also at the ends of system calls, the
+    /// program's only
     #[arg(long, value_name = "WHOSE,…", value_delimiter = ',')]
     pub(super) stacks: Vec<StacksArg>,
-    /// How the functions of programs are found: `fp`, by frame pointers, or `dwarf[,BYTES]`, by what their files say of how to go back, from a copy of so much of the stack (8192; it goes into the log, whatever stands on it)
+    /// How the functions of programs are found: `fp`, by frame pointers, or `dwarf[,BYTES]`, by
+    /// what their files say of how to go back, from a copy of so much of the stack (8192; it goes
+    /// into the log, whatever stands on it)
     #[arg(long, value_name = "HOW", default_value = "fp", value_parser = parse_unwind)]
     pub(super) call_graph: Unwind,
     /// Keep the records of other processes in the log
@@ -160,10 +94,11 @@ pub(super) struct CaptureArgs {
     pub(super) command: Vec<OsString>,
 }
 
-/// What is looked at: a log, or a recording that is made for it.
+/// Input of a report: a log, or a recording that is made for it.
 #[derive(Clone, Debug, ClapArgs)]
 pub(super) struct AnalyseArgs {
-    /// The capture log; without one, what is recorded now (-a, -p, -- COMMAND), whose log is not kept. On a log -p, -d and -e say what of it is looked at
+    /// The capture log; without one, what is recorded now (-a, -p, -- COMMAND), whose log is not
+    /// kept. On a log -p, -d and -e say what of it is looked at
     #[arg(conflicts_with_all = ["all_cpus", "command", "duration", "keep_foreign", "all_block", "stacks", "buffer_size", "realtime", "own_cpus"])]
     pub(super) log: Option<PathBuf>,
     #[command(flatten)]
@@ -221,7 +156,7 @@ pub(super) struct StacksArgs {
     /// Stacks of system calls instead of those of block requests
     #[arg(long, help_heading = "Stacks")]
     pub(super) calls: bool,
-    /// What makes a stack large
+    /// Weight of a stack
     #[arg(long, value_enum, default_value_t = WeightArg::Bytes, value_name = "WHAT", help_heading = "Stacks")]
     pub(super) by: WeightArg,
     /// Folded lines as flamegraph.pl and inferno read them: DEVICE;THREAD;FUNCTION;… WEIGHT
@@ -235,7 +170,7 @@ pub(super) struct StacksArgs {
     pub(super) reversed: bool,
 }
 
-/// What makes a stack large.
+/// Weight of a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum WeightArg {
     /// Bytes
@@ -246,7 +181,7 @@ pub(super) enum WeightArg {
     Time,
 }
 
-/// What of it is looked at.
+/// Filters.
 #[derive(Clone, Debug, ClapArgs)]
 pub(super) struct FilterArgs {
     /// Only what threads with these names did (*, ?, […], {a,b})
@@ -255,7 +190,8 @@ pub(super) struct FilterArgs {
     /// Only what processes of these users did (real user, by name or number)
     #[arg(short, long, value_name = "USER", value_delimiter = ',', help_heading = "Filter")]
     pub(super) user: Vec<String>,
-    /// Only what was done to these files: a pattern without a slash is for the last part of a path, `**` reaches over slashes
+    /// Only what was done to these files: a pattern without a slash is for the last part of a path,
+    /// `**` reaches over slashes
     #[arg(short = 'F', long = "file", value_name = "GLOB", help_heading = "Filter")]
     pub(super) files: Vec<String>,
     /// Only reads, writes, or both
@@ -270,7 +206,8 @@ pub(super) struct FilterArgs {
     /// Only what moved at most so many bytes; what moves none has no size
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes, help_heading = "Filter")]
     pub(super) max_size: Option<u64>,
-    /// Only what had not ended by then, counted from the beginning of the recording as `script` shows it (10s, 5ms)
+    /// Only what had not ended by then, counted from the beginning of the recording as `script`
+    /// shows it (10s, 5ms)
     #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Filter")]
     pub(super) from: Option<Duration>,
     /// Only what had ended by then, counted in the same way
@@ -287,10 +224,12 @@ pub(super) struct PrintArgs {
     /// Comma-separated values; the first field of each line is the name of its table
     #[arg(long, conflicts_with = "json", help_heading = "Output")]
     pub(super) csv: bool,
-    /// Rows of each table that are shown, the others are summed up; 0 for all [default: 20; with --json and --csv all]
+    /// Rows of each table that are shown, the others are summed up; 0 for all [default: 20; with
+    /// --json and --csv all]
     #[arg(short = 'n', long, value_name = "N", help_heading = "Output")]
     pub(super) rows: Option<usize>,
-    /// Write the report to this file, which must not be there [default: standard output; standard error beside a program, whose output stays its own]
+    /// Write the report to this file, which must not be there [default: standard output; standard
+    /// error beside a program, whose output stays its own]
     #[arg(long = "to", value_name = "FILE", help_heading = "Output")]
     pub(super) to: Option<PathBuf>,
 }
@@ -332,10 +271,11 @@ pub(super) enum SourceArg {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(super) enum ArgsArg {
-    /// What the registers say
+    /// From the registers
     #[default]
     Registers,
-    /// Also what they point to: lengths of vectors, positions, the flags of openat2, the descriptors of a pipe; each such call costs as much as an open
+    /// Also what they point to: lengths of vectors, positions, the flags of openat2, the
+    /// descriptors of a pipe; each such call costs as much as an open
     Exact,
 }
 
@@ -346,18 +286,20 @@ pub(super) enum NamesArg {
     Auto,
     /// The kernel's own copy of each path, by probes inside the kernel (with --source tracefs)
     Kprobe,
-    /// Each path as it is handed over, by probes in libraries (with --source tracefs, from Linux 6.12 on, x86-64); 2 to 11 µs for
-    /// each call, of any program, while it is recorded
+    /// Each path as it is handed over, by probes in libraries (with --source tracefs, from Linux
+    /// 6.12 on, x86-64); 2 to 11 µs for each call, of any program, while it is recorded
     Uprobe,
-    /// Read at each open by real-time threads (20 µs per open in a virtual machine, 3 to 5 µs on hardware)
+    /// Read at each open by real-time threads (20 µs per open in a virtual machine, 3 to 5 µs on
+    /// hardware)
     Reader,
-    /// Of files that were opened, from fanotify: needs no real-time priority; no path of failed opens and other calls. Every open on
-    /// the machine takes 2 µs longer meanwhile
+    /// Of files that were opened, from fanotify: needs no real-time priority; no path of failed
+    /// opens and other calls. Every open on the machine takes 2 µs longer meanwhile
     Fanotify,
-    /// The beginning of each path as the entry of the call shows it (from Linux 6.19 on): at most 165 bytes, with perf 63
+    /// The beginning of each path as the entry of the call shows it (from Linux 6.19 on): at most
+    /// 165 bytes, with perf 63
     Event,
-    /// Of files that were opened, by a look at the new descriptors soon after: needs no real-time priority; no path of what is closed
-    /// at once, of failed opens and other calls
+    /// Of files that were opened, by a look at the new descriptors soon after: needs no real-time
+    /// priority; no path of what is closed at once, of failed opens and other calls
     Links,
     /// Only of what was open before the recording
     Snapshot,
@@ -399,7 +341,7 @@ pub(super) struct ScriptArgs {
     pub(super) filter: FilterArgs,
 }
 
-/// What is recorded, and what of it is printed while it happens.
+/// Arguments of `live`.
 #[derive(Debug, ClapArgs)]
 pub(super) struct LiveArgs {
     #[command(flatten)]
@@ -408,34 +350,37 @@ pub(super) struct LiveArgs {
     pub(super) filter: FilterArgs,
     #[command(flatten)]
     pub(super) shape: ShapeArgs,
-    /// Write to this file, which must not be there [default: standard output; standard error beside a program, whose output stays its own]
+    /// Write to this file, which must not be there [default: standard output; standard error beside
+    /// a program, whose output stays its own]
     #[arg(long = "to", value_name = "FILE")]
     pub(super) to: Option<PathBuf>,
 }
 
-/// Which files are watched, by whoever uses them.
+/// Arguments of `watch`.
 #[derive(Debug, ClapArgs)]
 pub(super) struct WatchArgs {
     /// Regular files; more are added with `iotrace-perf ctl add FILE`
     #[arg(value_name = "FILE")]
     pub(super) files: Vec<PathBuf>,
-    /// Keep the first N accesses of each file for `iotrace-perf ctl log FILE`; the others are printed as well, and counted
-    #[arg(short = 'n', long, value_name = "N", default_value_t = DEFAULT_MAX)]
+    /// Keep the first N accesses of each file for `iotrace-perf ctl log FILE`; the others are
+    /// printed as well, and counted
+    #[arg(short = 'n', long, value_name = "N", default_value_t = WATCHED_MAX)]
     pub(super) max_events: usize,
-    /// Where `iotrace-perf ctl` finds this recording
+    /// Socket for `iotrace-perf ctl`
     #[arg(long, value_name = "SOCKET", default_value = socket::DEFAULT)]
     pub(super) control: PathBuf,
     #[command(flatten)]
     pub(super) capture: CaptureArgs,
-    /// Write to this file, which must not be there [default: standard output; standard error beside a program, whose output stays its own]
+    /// Write to this file, which must not be there [default: standard output; standard error beside
+    /// a program, whose output stays its own]
     #[arg(long = "to", value_name = "FILE")]
     pub(super) to: Option<PathBuf>,
 }
 
-/// What is asked of a recording.
+/// Command to a recording.
 #[derive(Debug, ClapArgs)]
 pub(super) struct CtlArgs {
-    /// Where it listens
+    /// Socket of the recording
     #[arg(long, value_name = "SOCKET", default_value = socket::DEFAULT, global = true)]
     pub(super) control: PathBuf,
     #[command(subcommand)]
@@ -455,7 +400,8 @@ pub(super) enum Action {
     Remove { file: PathBuf },
     /// The watched files: device and inode, path
     List,
-    /// `STATUS T0 MAX_EVENTS NB_EVENTS`; the first is 1 while accesses are logged. Without a file of all, with their names
+    /// `STATUS T0 MAX_EVENTS NB_EVENTS`; the first is 1 while accesses are logged. Without a file
+    /// of all, with their names
     Status { file: Option<PathBuf> },
     /// Log no accesses that begin from now on
     Stop { file: Option<PathBuf> },
@@ -480,7 +426,8 @@ pub(super) struct ShapeArgs {
     /// As --format json
     #[arg(long, conflicts_with = "format")]
     pub(super) json: bool,
-    /// Only these fields of each, with --format csv and json (docs/json.md); with csv all by default
+    /// Only these fields of each, with --format csv and json (docs/json.md); with csv all by
+    /// default
     #[arg(long, value_name = "FIELD,…", value_delimiter = ',')]
     pub(super) fields: Vec<String>,
 }
@@ -494,7 +441,8 @@ pub(super) enum ScriptFormat {
     Json,
     /// Comma-separated values, the names of the fields first
     Csv,
-    /// Accesses of files and disks as b-com's I/O tracer writes them: TIME;R|W;ADDRESS;BYTES;VFS|BLK;COMM;PID
+    /// Accesses of files and disks as b-com's I/O tracer writes them:
+    /// TIME;R|W;ADDRESS;BYTES;VFS|BLK;COMM;PID
     Iotracer,
     /// System calls as I/O Riot (ioreplay) captures them, version 3
     Ioreplay,
@@ -507,7 +455,7 @@ pub(super) struct ImportArgs {
     /// The capture log to be written
     #[arg(short, long, value_name = "LOG.iocap")]
     pub(super) output: PathBuf,
-    /// Which tool's log it is [default: as it begins]
+    /// Format of the log [default: detected]
     #[arg(long, value_name = "FORMAT")]
     pub(super) from: Option<FromArg>,
 }
@@ -541,36 +489,8 @@ pub(super) struct DoctorArgs {
     /// One JSON object
     #[arg(long)]
     pub(super) json: bool,
-    /// Keep what tracefs says of this kernel for all users, once, as root: so they can record programs of their own
+    /// Keep what tracefs says of this kernel for all users, once, as root: so they can record
+    /// programs of their own
     #[arg(long)]
     pub(super) cache: bool,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Fails if two options of a verb have the same name.
-    #[test]
-    fn the_options_of_all_verbs_go_together() {
-        <Args as clap::CommandFactory>::command().debug_assert();
-    }
-
-    #[test]
-    fn the_promised_lines_parse() {
-        for line in [
-            "-a -- ./app -x",
-            "-- ./app",
-            "-p 12,13 -o trace.otf2",
-            "convert a.iocap",
-            "record -- ./app",
-        ] {
-            let words = std::iter::once("iotrace-perf").chain(line.split(' '));
-            assert!(Args::try_parse_from(words).is_ok(), "{line}");
-        }
-        for line in ["-a -p 1", "-p 1 -- ./app"] {
-            let words = std::iter::once("iotrace-perf").chain(line.split(' '));
-            assert!(Args::try_parse_from(words).is_err(), "{line}");
-        }
-    }
 }

@@ -15,7 +15,7 @@ pub(super) fn audit_line(summary: &Summary, totals: &Totals) -> Option<String> {
 fn unread(summary: &Summary) -> Option<String> {
     let unread = &summary.end.as_ref()?.unread_programs;
     let first: Vec<String> =
-        unread.first.iter().map(|it| format!("{} ({})", it.path, it.reason)).collect();
+        unread.first.iter().map(|unread| format!("{} ({})", unread.path, unread.reason)).collect();
     let more = unread.programs.saturating_sub(first.len() as u64);
     let more = if more > 0 { format!(", {more} more") } else { String::new() };
     (!first.is_empty()).then(|| format!("; not read: {}{more}", first.join(", ")))
@@ -25,7 +25,9 @@ fn compared(audit: &ProcessAudit) -> String {
     let ProcessAudit { read, write, unwaited, untold, lost, .. } = audit;
     let incomparable = |why: String| format!("audit: not comparable with /proc/PID/io: {why}");
     if *untold > 0 {
-        return incomparable(format!("the calls of {untold} programs are not told, and are in it"));
+        return incomparable(format!(
+            "the calls of {untold} programs were not interpreted, and are in it"
+        ));
     }
     if *unwaited > 0 {
         return incomparable(format!(
@@ -82,7 +84,7 @@ fn terms(audit: &ProcessAudit) -> Vec<String> {
         (overlay_copies, "copies inside overlayfs, which counts them twice"),
         (doubtful_copies, "copies perhaps inside overlayfs, which counts them twice"),
     ];
-    terms.extend(counted.iter().filter(|it| it.0 > 0).map(|it| format!("{} {}", it.0, it.1)));
+    terms.extend(counted.iter().filter(|row| row.0 > 0).map(|row| format!("{} {}", row.0, row.1)));
     terms.extend(audit.failed_execs().map(|(bytes, calls)| {
         let failed = audit.reasons.failed_execs;
         format!(
@@ -93,7 +95,8 @@ fn terms(audit: &ProcessAudit) -> Vec<String> {
         (core_signals, "into a core dump"),
         (btrfs_sends, "inside ioctl for btrfs send (BTRFS_IOC_SEND)"),
     ];
-    let writers: Vec<&str> = writers.iter().filter(|it| it.0 > 0).map(|it| it.1).collect();
+    let writers: Vec<&str> =
+        writers.iter().filter(|writer| writer.0 > 0).map(|writer| writer.1).collect();
     terms.extend(audit.kernel_writes().map(|(bytes, calls)| {
         let writers = writers.join(" or ");
         format!("{bytes} bytes in {calls} writes by the kernel itself {writers}")

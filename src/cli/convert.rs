@@ -9,35 +9,26 @@ use std::process::ExitCode;
 
 use indicatif::{ProgressBar, ProgressBarIter, ProgressFinish, ProgressStyle};
 
+use super::archive_staging::Unfinished;
 use super::args::ConvertArgs;
+use super::converted::{Converted, LogPaths};
 use super::error::CliError;
-use super::exit_lines;
+use super::message::say;
 use super::output::{OpenOutput, Output, substitute};
-use super::say;
 use super::signals::Signals;
-use super::unfinished::Unfinished;
+use super::summary_lines;
 use crate::analysis::totals::{Totals, WithTotals};
 use crate::capture::ahead::Ahead;
 use crate::capture::fact::Text;
 use crate::capture::header::Header;
 use crate::capture::later::{self, Later};
 use crate::operation::{Sink, Step};
-use crate::otf2::{EndFacts, OtfError, OtfOptions, OtfSink, OtfSummary};
+use crate::otf2::{EndFacts, OtfError, OtfOptions, OtfSink};
 use crate::pipeline::{self, PipelineError, Summary};
 use crate::sys::output_dir::Users;
 use crate::sys::patience::Patience;
 use crate::sys::{limits, regular, spawn};
 use crate::units::KernelTime;
-
-/// What came of a log.
-#[derive(Debug)]
-pub(super) struct Converted {
-    pub(super) summary: Summary,
-    pub(super) totals: Totals,
-    pub(super) archive: Option<OtfSummary>,
-    /// What a filter by users has left out because it is not known whose it is.
-    pub(super) unknown_users: u64,
-}
 
 pub(super) fn run(args: &ConvertArgs) -> Result<ExitCode, CliError> {
     let output = match &args.output {
@@ -53,19 +44,8 @@ pub(super) fn run(args: &ConvertArgs) -> Result<ExitCode, CliError> {
         say("interrupted: no archive was made");
         spawn::die_by(signal);
     }
-    exit_lines::print(log, Some(&output.output), &converted?);
+    summary_lines::print(log, Some(&output.output), &converted?);
     Ok(ExitCode::SUCCESS)
-}
-
-/// The paths of a log.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct LogPaths<'a> {
-    /// By which it is opened: for one that was just written the descriptor's.
-    pub(super) path: &'a Path,
-    /// For people.
-    pub(super) shown: &'a Path,
-    /// Not true if the disk has not taken it.
-    pub(super) is_kept: bool,
 }
 
 /// Works through the log; with an output, into an archive. `go_on` is asked now and then.
@@ -95,7 +75,8 @@ pub(super) struct Opened {
 /// How far a log has been read, on a terminal; gone when it is at the end.
 const PROGRESS: &str = "{wide_bar} {percent} % of {total_bytes}, {bytes_per_sec}, {eta} left";
 
-/// Opens a log and reads its header. From then on a terminal shows how far it has been read, unless lines of ours go there meanwhile.
+/// Opens a log and reads its header. From then on a terminal shows how far it has been read, unless
+/// lines of ours go there meanwhile.
 pub(super) fn open(log: &Path, has_lines: bool) -> Result<Opened, CliError> {
     let failed = |source| CliError::Open { path: log.into(), source };
     let file = regular::open_named(log).map_err(failed)?;
@@ -103,7 +84,7 @@ pub(super) fn open(log: &Path, has_lines: bool) -> Result<Opened, CliError> {
     let later = later::look(regular::open_named(log).map_err(failed)?).map_err(failed)?;
     let progress = if has_lines { ProgressBar::hidden() } else { progress(&file) };
     let (reader, header) = pipeline::open::<_, Infallible>(progress.wrap_read(file))
-        .map_err(|it| CliError::pipeline(log, &it))?;
+        .map_err(|error| CliError::pipeline(log, &error))?;
     let version = reader.version();
     if reader.is_newer() {
         let (major, minor) = version;
@@ -117,9 +98,9 @@ pub(super) fn open(log: &Path, has_lines: bool) -> Result<Opened, CliError> {
 
 /// Shown on standard error, if that is a terminal.
 fn progress(log: &File) -> ProgressBar {
-    let bar = ProgressBar::new(log.metadata().map_or(0, |it| it.len()));
+    let bar = ProgressBar::new(log.metadata().map_or(0, |metadata| metadata.len()));
     let style = ProgressStyle::with_template(PROGRESS);
-    let bar = style.map_or(ProgressBar::hidden(), |it| bar.with_style(it));
+    let bar = style.map_or(ProgressBar::hidden(), |style| bar.with_style(style));
     bar.with_finish(ProgressFinish::AndClear)
 }
 
@@ -132,8 +113,8 @@ pub(super) fn read_log(
 ) -> Result<Converted, CliError> {
     let mut totals = Totals::default();
     let mut sink = WithTotals { totals: &mut totals, sink: Nothing };
-    let summary = pipeline::run_beside(items, header, &mut sink, go_on)
-        .map_err(|it| CliError::pipeline(log, &it))?;
+    let summary = pipeline::run_threaded(items, header, &mut sink, go_on)
+        .map_err(|error| CliError::pipeline(log, &error))?;
     Ok(Converted { summary, totals, archive: None, unknown_users: 0 })
 }
 
@@ -157,8 +138,8 @@ fn write_archive(
     let converted = {
         let _as = unfinished.enter().map_err(failed)?;
         let sink = OtfSink::create(&unfinished.path(), &output.output.name, &header, options)
-            .map_err(|it| archive_error(log, output, &it))?;
-        fill_archive(log, (items, header), sink, output, go_on)?
+            .map_err(|error| archive_error(log, output, &error))?;
+        fill_archive(log, items, header, sink, output, go_on)?
     };
     unfinished.finish().map_err(failed)?;
     Ok(converted)
@@ -171,7 +152,8 @@ fn archive_error(log: &Path, output: &OpenOutput, error: &dyn Error) -> CliError
 /// Works through the log into an archive that was begun.
 fn fill_archive(
     log: &Path,
-    (items, header): (Items, Header),
+    items: Items,
+    header: Header,
     sink: OtfSink,
     output: &OpenOutput,
     go_on: &mut dyn FnMut() -> bool,
@@ -179,7 +161,7 @@ fn fill_archive(
     let failed = |error: &OtfError| archive_error(log, output, error);
     let mut totals = Totals::default();
     let mut sink = WithTotals { totals: &mut totals, sink };
-    let summary = pipeline::run_beside(items, header, &mut sink, go_on).map_err(|error| {
+    let summary = pipeline::run_threaded(items, header, &mut sink, go_on).map_err(|error| {
         if let PipelineError::Sink(error) = &error {
             failed(error)
         } else {
@@ -189,14 +171,16 @@ fn fill_archive(
     if let Some(mounts) = summary.text(Text::MOUNTINFO) {
         sink.sink.set_mounts(mounts);
     }
-    let archive = sink.sink.finish(&end_facts(&summary)).map_err(|it| failed(&it))?;
+    let archive = sink.sink.finish(&end_facts(&summary)).map_err(|error| failed(&error))?;
     Ok(Converted { summary, totals, archive: Some(archive), unknown_users: 0 })
 }
 
 /// What a reader of the archive must know of its completeness.
 fn end_facts(summary: &Summary) -> EndFacts {
     let ledger = &summary.ledger;
-    let missing = summary.missing().map(|it| it.iter().map(|it| it.1).sum::<i64>().to_string());
+    let missing = summary
+        .missing()
+        .map(|missing| missing.iter().map(|missing| missing.1).sum::<i64>().to_string());
     let properties = [
         ("lost", summary.lost().to_string()),
         ("missing", missing.unwrap_or_else(|| "unknown".into())),

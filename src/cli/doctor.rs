@@ -6,9 +6,11 @@ use std::process::ExitCode;
 use serde_json::json;
 
 use super::args::DoctorArgs;
+use super::check::Check;
 use super::error::CliError;
-use super::exit_lines::size;
-use super::{ladder, self_test};
+use super::message::say;
+use super::summary_lines::size;
+use super::{doctor_names, self_test};
 use crate::event::block_shape::BLOCK_POINTS;
 use crate::event::syscall_table::CallId;
 use crate::operation::disk;
@@ -22,44 +24,19 @@ use crate::tracer::cache;
 use crate::tracer::choice::hindrance;
 use crate::units::Tid;
 
-/// One thing that was tried.
-#[derive(Debug)]
-pub(super) struct Check {
-    name: &'static str,
-    ok: bool,
-    /// What was found.
-    found: String,
-    /// What would help, if it is not as it should be.
-    fix: Option<String>,
-}
-
-impl Check {
-    pub(super) fn ok(name: &'static str, found: impl Into<String>) -> Self {
-        Self { name, ok: true, found: found.into(), fix: None }
-    }
-
-    pub(super) fn bad(
-        name: &'static str,
-        found: impl Into<String>,
-        fix: impl Into<String>,
-    ) -> Self {
-        Self { name, ok: false, found: found.into(), fix: Some(fix.into()) }
-    }
-}
-
 /// The exit status says whether a recording is possible.
 pub(super) fn run(args: &DoctorArgs) -> Result<ExitCode, CliError> {
     if args.cache {
         let (path, count) = cache::keep().map_err(CliError::Tracer)?;
-        super::say(&format!("{count} tracepoints are kept for all users in {}", path.display()));
+        say(&format!("{count} tracepoints are kept for all users in {}", path.display()));
     }
     let mut checks =
         vec![kernel(), root(), tracefs(), tracepoints(), source(), perf(), own_events()];
-    checks.extend(ladder::checks());
+    checks.extend(doctor_names::checks());
     checks.extend([open_files(), disks(), self_test::check()]);
     let text = if args.json { as_json(&checks) } else { as_text(&checks) };
     io::stdout().lock().write_all(text.as_bytes()).map_err(CliError::output)?;
-    let is_ok = |name: &str| checks.iter().any(|it| it.name == name && it.ok);
+    let is_ok = |name: &str| checks.iter().any(|check| check.name == name && check.ok);
     let possible = is_ok("tracefs") && (is_ok("perf events") || is_ok("own programs"));
     Ok(if possible { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -73,7 +50,7 @@ fn kernel() -> Check {
         host.cpus.len(),
         host.page_bytes
     );
-    let known = CallId::all().any(|it| it.call().number(&host.machine).is_some());
+    let known = CallId::all().any(|call| call.call().number(&host.machine).is_some());
     if known {
         Check::ok("kernel", found)
     } else {
@@ -93,15 +70,16 @@ fn root() -> Check {
 /// What users may do; `0` where nothing is said.
 fn paranoid_level() -> i32 {
     let level = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid");
-    level.ok().and_then(|it| it.trim().parse().ok()).unwrap_or(0)
+    level.ok().and_then(|level| level.trim().parse().ok()).unwrap_or(0)
 }
 
 /// Opens a tracepoint of this thread alone, as a recording without privileges would.
 fn own_events() -> Check {
     const NAME: &str = "own programs";
-    let format = Tracefs::find_or_kept().and_then(|it| it.format("syscalls", "sys_enter_read"));
-    let id = format.ok().and_then(|it| EventFormat::parse(&it).ok()?.id);
-    let Some(id) = id.and_then(|it| u16::try_from(it).ok()) else {
+    let format =
+        Tracefs::find_or_kept().and_then(|tracefs| tracefs.format("syscalls", "sys_enter_read"));
+    let id = format.ok().and_then(|format| EventFormat::parse(&format).ok()?.id);
+    let Some(id) = id.and_then(|id| u16::try_from(id).ok()) else {
         return Check::bad(NAME, "not tried without tracefs", "see tracefs");
     };
     let cpu = limits::online_cpus().first().copied().unwrap_or(0);
@@ -125,8 +103,8 @@ fn own_events() -> Check {
 }
 
 fn tracefs() -> Check {
-    let found =
-        Tracefs::find_or_kept().and_then(|it| it.format("raw_syscalls", "sys_enter").map(|_| it));
+    let found = Tracefs::find_or_kept()
+        .and_then(|tracefs| tracefs.format("raw_syscalls", "sys_enter").map(|_| tracefs));
     match found {
         Ok(tracefs) if tracefs.is_readable() => {
             Check::ok("tracefs", tracefs.root().display().to_string())
@@ -146,15 +124,15 @@ fn tracefs() -> Check {
 
 /// Which of the tracepoints that we use this kernel has.
 fn tracepoints() -> Check {
-    let readable =
-        Tracefs::find_or_kept().and_then(|it| it.format("raw_syscalls", "sys_enter").map(|_| it));
+    let readable = Tracefs::find_or_kept()
+        .and_then(|tracefs| tracefs.format("raw_syscalls", "sys_enter").map(|_| tracefs));
     let Ok(tracefs) = readable else {
         return Check::bad("tracepoints", "unknown without tracefs", "see tracefs");
     };
     let machine = proc::host().machine;
-    let calls = CallId::all().filter(|it| it.call().number(&machine).is_some());
-    let syscalls = calls.map(|it| ("syscalls", format!("sys_enter_{}", it.call().name)));
-    let blocks = BLOCK_POINTS.iter().map(|it| ("block", it.0.to_owned()));
+    let calls = CallId::all().filter(|call| call.call().number(&machine).is_some());
+    let syscalls = calls.map(|call| ("syscalls", format!("sys_enter_{}", call.call().name)));
+    let blocks = BLOCK_POINTS.iter().map(|point| ("block", point.0.to_owned()));
     let all: Vec<(&str, String)> =
         syscalls.chain(blocks).chain([("task", "task_newtask".to_owned())]).collect();
     let missing: Vec<String> = all
@@ -174,7 +152,8 @@ fn tracepoints() -> Check {
     }
 }
 
-/// Which source a recording would get. Makes an instance of tracefs as it would, and removes what dead tracers left.
+/// Which source a recording would get. Makes an instance of tracefs as it would, and removes what
+/// dead tracers left.
 fn source() -> Check {
     let Ok(tracefs) = Tracefs::find() else {
         return Check::bad("source", "unknown without tracefs", "see tracefs");
@@ -188,7 +167,7 @@ fn source() -> Check {
         cleaned.push_str("; removed the socket of a recording that has died");
     }
     let hindrance = hindrance(&tracefs)
-        .or_else(|| Instance::create(&tracefs, "doctor").err().map(|it| it.to_string()));
+        .or_else(|| Instance::create(&tracefs, "doctor").err().map(|error| error.to_string()));
     match hindrance {
         None => Check::ok("source", format!("tracefs, the cheaper one{cleaned}")),
         Some(why) => Check::bad(
@@ -202,11 +181,12 @@ fn source() -> Check {
 /// Opens a tracepoint on the first CPU and maps a ring as a recording would.
 fn perf() -> Check {
     let fix = format!("sudo iotrace-perf … (kernel.perf_event_paranoid is {})", paranoid_level());
-    let format = Tracefs::find_or_kept().and_then(|it| it.format("raw_syscalls", "sys_enter"));
+    let format =
+        Tracefs::find_or_kept().and_then(|tracefs| tracefs.format("raw_syscalls", "sys_enter"));
     let id = format
         .ok()
-        .and_then(|it| EventFormat::parse(&it).ok()?.id)
-        .and_then(|it| u16::try_from(it).ok());
+        .and_then(|format| EventFormat::parse(&format).ok()?.id)
+        .and_then(|format| u16::try_from(format).ok());
     let Some(id) = id else {
         return Check::bad("perf events", "not tried without tracefs", "see tracefs");
     };
@@ -215,7 +195,7 @@ fn perf() -> Check {
         Ok(event) => event,
         Err(error) => return Check::bad("perf events", format!("cannot be opened: {error}"), fix),
     };
-    let counts = event.counters().map(|it| it.lost.is_some()).unwrap_or(false);
+    let counts = event.counters().map(|counter| counter.lost.is_some()).unwrap_or(false);
     match Ring::map(&event, 8 << 20) {
         Ok(ring) => Check::ok(
             "perf events",
@@ -256,27 +236,31 @@ fn open_files() -> Check {
 fn disks() -> Check {
     let disks: Vec<String> = disks::disks()
         .iter()
-        .filter_map(|it| {
-            let bytes = size(disk::size_bytes(it)?);
+        .filter_map(|event| {
+            let bytes = size(disk::size_bytes(event)?);
             let scheduler =
-                if it.scheduler.is_empty() { "no scheduler" } else { it.scheduler.as_str() };
-            Some(format!("{} ({}, {bytes}, {scheduler})", it.name, it.dev))
+                if event.scheduler.is_empty() { "no scheduler" } else { event.scheduler.as_str() };
+            Some(format!("{} ({}, {bytes}, {scheduler})", event.name, event.dev))
         })
         .collect();
     Check::ok("disks", disks.join(" "))
 }
 
 fn as_text(checks: &[Check]) -> String {
-    let line = |it: &Check| {
+    let line = |check: &Check| {
         let fix =
-            it.fix.as_ref().map_or_else(String::new, |fix| format!("\n               → {fix}"));
-        format!("{} {:<12} {}{fix}\n", if it.ok { "ok " } else { "NO " }, it.name, it.found)
+            check.fix.as_ref().map_or_else(String::new, |fix| format!("\n               → {fix}"));
+        format!(
+            "{} {:<12} {}{fix}\n",
+            if check.ok { "ok " } else { "NO " },
+            check.name,
+            check.found
+        )
     };
     checks.iter().map(line).collect()
 }
 
 fn as_json(checks: &[Check]) -> String {
-    let entry =
-        |it: &Check| json!({"name": it.name, "ok": it.ok, "found": it.found, "fix": it.fix});
+    let entry = |check: &Check| json!({"name": check.name, "ok": check.ok, "found": check.found, "fix": check.fix});
     format!("{:#}\n", json!({"checks": checks.iter().map(entry).collect::<Vec<_>>()}))
 }

@@ -1,15 +1,15 @@
-//! What can go wrong, and with which exit code we end then.
+//! Errors of the command line, and their exit codes.
 
 use std::io;
 use std::path::PathBuf;
 
 use thiserror::Error;
 
-use super::FAILURE;
+use super::exit_code::FAILURE;
 use crate::pipeline::PipelineError;
 use crate::tracer::error::TracerError;
 
-/// What can go wrong. Displayed behind "error: ".
+/// Errors of the command line. Messages print them after "error: ".
 #[derive(Debug, Error)]
 pub(super) enum CliError {
     #[error(transparent)]

@@ -44,11 +44,12 @@ pub(super) struct Wanted {
 
 /// What `-e` asks for; without it the default.
 ///
-/// Each word adds, or takes away if `!` stands before it: a call, `block`, `extents`, `io_uring`, `fault`, `%GROUP`, `%file`
-/// (calls with a path), `%meta`, `%default`, `%all`. If the first one takes away, it does so from the default.
+/// Each word adds, or takes away if `!` stands before it: a call, `block`, `extents`, `io_uring`,
+/// `fault`, `%GROUP`, `%file` (calls with a path), `%meta`, `%default`, `%all`. If the first one
+/// takes away, it does so from the default.
 pub(super) fn wanted_events(words: &[String]) -> Result<Wanted, CliError> {
     let mut wanted = Wanted::default();
-    if words.first().is_none_or(|it| it.starts_with('!')) {
+    if words.first().is_none_or(|word| word.starts_with('!')) {
         wanted.change(DEFAULT, true)?;
     }
     for word in words {
@@ -81,7 +82,7 @@ impl Wanted {
         if add {
             self.calls.extend(calls);
         } else {
-            self.calls.retain(|it| !calls.contains(it));
+            self.calls.retain(|call| !calls.contains(call));
         }
         if with_block {
             self.block = add;
@@ -104,19 +105,19 @@ impl Wanted {
 
 /// The calls that say which file an address shows.
 fn mapping_calls() -> Vec<CallId> {
-    CallId::all().filter(|it| it.call().changes_mappings()).collect()
+    CallId::all().filter(|call| call.call().changes_mappings()).collect()
 }
 
 /// The calls that a word of `-e` stands for.
 fn calls(word: &str) -> Vec<CallId> {
     let of_group = |group: &str| -> Vec<CallId> {
-        CallId::all().filter(|it| it.call().class.group() == group).collect()
+        CallId::all().filter(|call| call.call().class.group() == group).collect()
     };
     match word.strip_prefix('%') {
         None => CallId::by_common_name(word).into_iter().collect(),
         Some("all") => CallId::all().collect(),
         Some("default") => CallId::default_set().collect(),
-        Some("file") => CallId::all().filter(|it| it.call().has_path()).collect(),
+        Some("file") => CallId::all().filter(|call| call.call().has_path()).collect(),
         Some("meta") => ["name", "stat", "attr"].into_iter().flat_map(of_group).collect(),
         Some(group) => of_group(group),
     }
@@ -127,8 +128,8 @@ pub(super) fn run() -> Result<ExitCode, CliError> {
     let mut text = String::new();
     for (group, what) in GROUPS {
         let mark = if DEFAULT_GROUPS.contains(group) { " (default)" } else { "" };
-        let calls = CallId::all().map(CallId::call).filter(|it| it.class.group() == *group);
-        let names: Vec<&str> = calls.map(|it| it.name).collect();
+        let calls = CallId::all().map(CallId::call).filter(|call| call.class.group() == *group);
+        let names: Vec<&str> = calls.map(|call| call.name).collect();
         text += &format!("%{group}{mark}: {what}\n    {}\n", names.join(" "));
     }
     text += "block (default): block requests of all devices\n\
@@ -148,9 +149,9 @@ mod tests {
     use super::*;
 
     fn names(words: &[&str]) -> Option<(Vec<&'static str>, bool)> {
-        let words: Vec<String> = words.iter().map(|&it| it.into()).collect();
+        let words: Vec<String> = words.iter().map(|&word| word.into()).collect();
         let wanted = wanted_events(&words).ok()?;
-        Some((wanted.calls.into_iter().map(|it| it.call().name).collect(), wanted.block))
+        Some((wanted.calls.into_iter().map(|call| call.call().name).collect(), wanted.block))
     }
 
     #[test]
@@ -166,7 +167,7 @@ mod tests {
 
     #[test]
     fn operations_of_io_uring_come_with_their_group() {
-        let has = |word: &str| wanted_events(&[word.to_owned()]).is_ok_and(|it| it.uring);
+        let has = |word: &str| wanted_events(&[word.to_owned()]).is_ok_and(|wanted| wanted.uring);
         assert!(has("%async") && has("io_uring") && has("%default") && has("!read"));
         assert!(!has("read") && !has("!io_uring"));
     }

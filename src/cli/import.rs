@@ -4,14 +4,15 @@ use std::io::{BufRead, BufReader, stdin};
 use std::path::Path;
 use std::process::ExitCode;
 
+use super::analyse;
 use super::args::{FromArg, ImportArgs};
 use super::error::CliError;
-use super::{analyse, say};
+use super::message::say;
 use crate::import::{Format, ImportError, Notes, import};
 use crate::sys::output_dir::NewFile;
 use crate::sys::regular;
 
-/// What is read at once; formats are told by what stands in it.
+/// Bytes read at once; formats are detected in them.
 const READ_BYTES: usize = 256 << 10;
 
 pub(super) fn run(args: &ImportArgs) -> Result<ExitCode, CliError> {
@@ -29,7 +30,7 @@ pub(super) fn run(args: &ImportArgs) -> Result<ExitCode, CliError> {
         notes.read,
         format.unit()
     ));
-    notes.told(format.unit()).iter().for_each(|it| say(it));
+    notes.told(format.unit()).iter().for_each(|line| say(line));
     Ok(ExitCode::SUCCESS)
 }
 

@@ -6,9 +6,10 @@ use std::process::ExitCode;
 use serde_json::{Map, Value, json};
 
 use super::args::InfoArgs;
-use super::convert::{Converted, Opened, open, read_log};
+use super::convert::{Opened, open, read_log};
+use super::converted::Converted;
 use super::error::CliError;
-use super::exit_lines::{self, source};
+use super::summary_lines::{self, source};
 use crate::analysis::audit::{self, ProcessAudit};
 use crate::analysis::totals::CallTotals;
 use crate::capture::fact::Ending;
@@ -22,7 +23,7 @@ use crate::units::{DevId, KernelTime};
 pub(super) fn run(args: &InfoArgs) -> Result<ExitCode, CliError> {
     let Opened { items, header, version } = open(&args.log, false)?;
     let info = read_log(&args.log, items, header, &mut || true)?;
-    let bytes = std::fs::metadata(&args.log).map_or(0, |it| it.len());
+    let bytes = std::fs::metadata(&args.log).map_or(0, |metadata| metadata.len());
     let mut out = io::stdout().lock();
     let file = LogFile { version, bytes };
     let text = if args.json {
@@ -80,14 +81,14 @@ fn about(
         ("start_ns", json!(header.clock.start_ns)),
         ("start_realtime_ns", json!(header.clock.start_realtime_ns)),
         ("imported", json!(header.imported)),
-        ("wall_moved_ns", json!(end.and_then(|it| it.wall_moved_ns))),
+        ("wall_moved_ns", json!(end.and_then(|end| end.wall_moved_ns))),
         ("duration_ns", json!(summary.end_time().0 - summary.start().0)),
         ("bytes_on_disk", json!(bytes)),
         ("complete", json!(end.is_some() && summary.damaged_bytes == 0)),
-        ("end_reason", json!(end.map(|it| &it.reason))),
-        ("exit_code", json!(end.and_then(|it| it.exit_code))),
-        ("exit_signal", json!(end.and_then(|it| it.exit_signal))),
-        ("warnings", json!(end.map(|it| &it.warnings))),
+        ("end_reason", json!(end.map(|end| &end.reason))),
+        ("exit_code", json!(end.and_then(|end| end.exit_code))),
+        ("exit_signal", json!(end.and_then(|end| end.exit_signal))),
+        ("warnings", json!(end.map(|end| &end.warnings))),
         ("device_filter", json!(header.device_filter)),
         ("all_block", json!(header.scope.all_block)),
         ("stacks", json!(header.chains)),
@@ -121,9 +122,9 @@ fn counts(summary: &Summary) -> Map<String, Value> {
 fn others(summary: &Summary) -> Value {
     let names = disk::names(&summary.disks());
     let device = |(dev, it): (&DevId, &Others)| {
-        let count = |it: (u64, u64)| json!({"requests": it.0, "bytes": it.1});
+        let count = |number: (u64, u64)| json!({"requests": number.0, "bytes": number.1});
         let operations = it.operations.iter().map(|(word, it)| (word.clone(), count(*it)));
-        let disk = names.iter().find(|it| it.0 == *dev).map(|it| &it.1);
+        let disk = names.iter().find(|name| name.0 == *dev).map(|name| &name.1);
         json!({
             "dev": dev.to_string(),
             "disk": disk,
@@ -143,7 +144,7 @@ fn doubts(summary: &Summary) -> Map<String, Value> {
     let end = summary.end.as_ref();
     let missing: Option<Map<String, Value>> = summary
         .missing()
-        .map(|it| it.into_iter().map(|(name, count)| (name, count.into())).collect());
+        .map(|missing| missing.into_iter().map(|(name, count)| (name, count.into())).collect());
     object([
         ("lost", json!(summary.lost())),
         ("missing", json!(missing)),
@@ -162,16 +163,17 @@ fn doubts(summary: &Summary) -> Map<String, Value> {
         ("cut_off", json!(ledger.cut_off)),
         ("damaged_bytes", json!(summary.damaged_bytes)),
         ("reused_numbers", json!(summary.reused_numbers)),
-        ("foreign_dropped", json!(end.map(|it| it.foreign_dropped))),
-        ("unwritten", json!(end.map(|it| it.unwritten))),
-        ("unread", json!(end.map(|it| &it.unread))),
-        ("unread_programs", json!(end.map(|it| &it.unread_programs))),
+        ("foreign_dropped", json!(end.map(|end| end.foreign_dropped))),
+        ("unwritten", json!(end.map(|end| end.unwritten))),
+        ("unread", json!(end.map(|end| &end.unread))),
+        ("unread_programs", json!(end.map(|end| &end.unread_programs))),
         ("user_stacks", user_stacks(&summary.ways)),
         ("imbalances", json!(ledger.imbalances())),
     ])
 }
 
-/// Of stacks of programs that were copied: how many, and of how many not all functions are known, or not for sure.
+/// Of stacks of programs that were copied: how many, and of how many not all functions are known,
+/// or not for sure.
 fn user_stacks(ways: &WaysFound) -> Value {
     json!({
         "copied": ways.all(),
@@ -215,7 +217,7 @@ fn details(info: &Converted) -> Map<String, Value> {
         ("audit", json!(audit::process(&info.summary, &info.totals).as_ref().map(audited))),
         ("tracepoints", json!(tracepoints)),
         ("names_unheard", unheard(&info.summary)),
-        ("cost", json!(info.summary.end.as_ref().map(|it| cost(&info.summary, &it.own)))),
+        ("cost", json!(info.summary.end.as_ref().map(|end| cost(&info.summary, &end.own)))),
         ("rings", json!(info.summary.end.as_ref().map(|end| rings(&info.summary, end)))),
     ])
 }
@@ -250,11 +252,11 @@ fn cost(summary: &Summary, own: &Own) -> Value {
 
 /// The books of tracefs rings; perf's have none.
 fn rings(summary: &Summary, end: &End) -> Vec<Value> {
-    let ring = |it: &RingCounts| {
-        let place = usize::try_from(it.ring).unwrap_or(usize::MAX);
-        let name = summary.header.rings.get(place).map(|it| it.name.as_str());
-        json!({"name": name, "read": it.read, "found": it.found, "overrun": it.overrun, "dropped": it.dropped,
-            "left": it.left})
+    let ring = |counts: &RingCounts| {
+        let place = usize::try_from(counts.ring).unwrap_or(usize::MAX);
+        let name = summary.header.rings.get(place).map(|ring| ring.name.as_str());
+        json!({"name": name, "read": counts.read, "found": counts.found, "overrun": counts.overrun, "dropped": counts.dropped,
+            "left": counts.left})
     };
     end.rings.iter().map(ring).collect()
 }
@@ -277,11 +279,11 @@ fn audited(it: &ProcessAudit) -> Value {
         "doubtful_calls": it.reasons.doubtful,
         "overlay_copies": it.reasons.overlay_copies,
         "overlay_copies_doubtful": it.reasons.doubtful_copies,
-        "core_dump_bytes": core_dump.map(|it| it.0),
-        "core_dump_calls": core_dump.map(|it| it.1),
+        "core_dump_bytes": core_dump.map(|core_dump| core_dump.0),
+        "core_dump_calls": core_dump.map(|core_dump| core_dump.1),
         "btrfs_sends": it.reasons.btrfs_sends,
-        "kernel_write_bytes": it.kernel_writes().map(|it| it.0),
-        "kernel_write_calls": it.kernel_writes().map(|it| it.1),
+        "kernel_write_bytes": it.kernel_writes().map(|kernel_write| kernel_write.0),
+        "kernel_write_calls": it.kernel_writes().map(|kernel_write| kernel_write.1),
         "lost": it.lost,
     })
 }
@@ -302,7 +304,7 @@ fn as_text(info: &Converted, bytes: u64) -> String {
     let duration_ms = (summary.end_time().0 - summary.start().0) / 1_000_000;
     let started =
         jiff::Timestamp::from_nanosecond(header.clock.start_realtime_ns.into()).unwrap_or_default();
-    let end = summary.end.as_ref().map_or("did not end in order", |it| it.reason.as_str());
+    let end = summary.end.as_ref().map_or("did not end in order", |end| end.reason.as_str());
     let mut lines = vec![
         format!(
             "host      {} ({}, {}, {} CPUs)",
@@ -322,7 +324,7 @@ fn as_text(info: &Converted, bytes: u64) -> String {
         format!("books     {}", summary.ledger),
     ];
     lines.extend(summary.disks().iter().filter_map(described));
-    lines.extend(exit_lines::lines(bytes, info));
+    lines.extend(summary_lines::lines(bytes, info));
     for (id, it) in info.totals.calls() {
         lines.push(format!(
             "{:>18} {:>12} calls {:>8} errors {:>16} bytes {:>16} ns",
@@ -353,7 +355,7 @@ fn as_text(info: &Converted, bytes: u64) -> String {
         ));
     }
     // Names of hosts, disks and programs are other people's.
-    lines.iter().map(|it| escape::harmless(it) + "\n").collect()
+    lines.iter().map(|line| escape::harmless(line) + "\n").collect()
 }
 
 #[cfg(test)]
@@ -369,7 +371,7 @@ mod tests {
         let info =
             Converted { summary, totals: Totals::default(), archive: None, unknown_users: 0 };
         let text = as_text(&info, 0);
-        assert!(!text.contains(|it: char| it.is_control() && it != '\n'), "{text}");
+        assert!(!text.contains(|letter: char| letter.is_control() && letter != '\n'), "{text}");
         assert!(text.starts_with("host      a\\x1b[2J\\x0aended     exit ("), "{text}");
         assert!(text.contains("command   \\xc2\\x9b1m\n"), "{text}");
     }

@@ -1,7 +1,7 @@
 //! `iotrace-perf live … -- COMMAND`: operations are printed while they happen.
 //!
-//! The recording goes into a log as always, one without a name. Another thread reads it as it grows, through the same stages as any
-//! log, and gives its room back to the disk.
+//! The recording goes into a log as always, one without a name. Another thread reads it as it
+//! grows, through the same stages as any log, and gives its room back to the disk.
 
 use std::cell::RefCell;
 use std::io::{self, BufWriter, Write};
@@ -12,45 +12,45 @@ use std::rc::Rc;
 use super::analyse::{output, private_log};
 use super::args::LiveArgs;
 use super::error::CliError;
-use super::growing::{Ended, Growing};
-use super::pick::Wish;
+use super::filter_args::FilterSpec;
+use super::message::say;
 use super::script::{Log, Shape};
-use super::{exit_lines, record, say};
+use super::tailing_reader::{LogCompletion, TailingReader};
+use super::{recording, summary_lines};
 use crate::pipeline::{self, Summary};
-use crate::sys::spawn;
 
 pub(super) fn run(args: &LiveArgs) -> Result<ExitCode, CliError> {
-    record::refuse_stacks(&args.capture)?;
-    let wish = Wish::of(&args.filter)?;
+    recording::refuse_stacks(&args.capture)?;
+    let wish = FilterSpec::of(&args.filter)?;
     let shape = Shape::of(&args.shape)?;
     let has_program = !args.capture.command.is_empty();
-    let to = (output(args.to.as_deref(), has_program)?, has_program);
+    let to = output(args.to.as_deref(), has_program)?;
     let (log, place) = private_log()?;
-    let ended = Ended::default();
+    let ended = LogCompletion::default();
     let failed = |source| CliError::Open { path: place.path.clone(), source };
     let written = log.try_clone().map_err(failed)?;
-    let input = Growing::open(&place.path, Some(written), &ended).map_err(failed)?;
+    let input = TailingReader::open(&place.path, Some(written), &ended).map_err(failed)?;
     let its_end = ended.clone();
     let mut printer = None;
     let start_printing = |_: &Path| {
         // The program has been forked by now: until then there must be one thread.
-        let print = move || follow((input, its_end), wish, shape, to);
+        let print = move || follow(input, &its_end, wish, shape, to, has_program);
         printer = Some(std::thread::Builder::new().name("iotrace-live".into()).spawn(print)?);
         log.try_clone()
     };
-    let mut recorded = record::capture(&args.capture, |_| Ok(place), start_printing);
+    let mut recorded = recording::capture(&args.capture, |_| Ok(place), start_printing);
     ended.set();
     if let (Ok(recorded), Some(printer)) = (&mut recorded, &printer) {
         recorded.wait_for(printer, &ended);
     }
-    let printed = printer.map(|it| match &recorded {
-        Ok(recorded) => recorded.said_by(it),
-        Err(_) => it.join().unwrap_or(Err(CliError::Interrupted)),
+    let printed = printer.map(|printer| match &recorded {
+        Ok(recorded) => recorded.said_by(printer),
+        Err(_) => printer.join().unwrap_or(Err(CliError::Interrupted)),
     });
     let recorded = recorded?;
     match printed {
-        Some(Ok(summary)) => exit_lines::print_doubts(&summary),
-        // Whoever read it had seen enough.
+        Some(Ok(summary)) => summary_lines::print_doubts(&summary),
+        // The reader of the output has closed it.
         Some(Err(CliError::BrokenPipe)) | None => {}
         Some(Err(_)) if recorded.is_interrupted() => {}
         Some(Err(error)) => say(&format!("error: {error}")),
@@ -60,16 +60,18 @@ pub(super) fn run(args: &LiveArgs) -> Result<ExitCode, CliError> {
 
 /// Prints what comes until the recording has ended.
 fn follow(
-    (input, ended): (Growing, Ended),
-    wish: Wish<'static>,
+    input: TailingReader,
+    ended: &LogCompletion,
+    wish: FilterSpec<'static>,
     shape: Shape,
-    (to, has_program): (Box<dyn Write + Send>, bool),
+    to: Box<dyn Write + Send>,
+    has_program: bool,
 ) -> Result<Summary, CliError> {
     let path = Path::new("(the recording)");
     let out = Shared(Rc::new(RefCell::new(BufWriter::new(to))));
     let flushed = out.clone();
     let printed = pipeline::open::<_, io::Error>(input)
-        .map_err(|it| CliError::pipeline(path, &it))
+        .map_err(|error| CliError::pipeline(path, &error))
         .and_then(|(items, header)| {
             let filter = wish.filter(&header)?;
             let mut failure = None;
@@ -78,19 +80,12 @@ fn follow(
                 failure.is_none()
             };
             let printed = Log { path, items, header, filter, grows: true, go_on }.print(shape, out);
-            failure.map_or(printed, |it| Err(CliError::output(it)))
+            failure.map_or(printed, |failure| Err(CliError::output(failure)))
         });
     if printed.is_err() && !has_program {
-        stop_recording(&ended);
+        ended.stop_recording();
     }
     printed
-}
-
-/// Nobody sees any more what is recorded: that is over as by Ctrl-C.
-pub(super) fn stop_recording(ended: &Ended) {
-    if !ended.is_set() {
-        let _ = spawn::send_signal(std::process::id().cast_signed(), libc::SIGINT);
-    }
 }
 
 /// A writer that is flushed by another one than who writes.

@@ -1,38 +1,35 @@
-//! What was typed → what is done. One file per verb.
+//! Command-line interface: one module for each subcommand.
 
 mod analyse;
+mod archive_staging;
 mod args;
 mod audit_line;
+mod check;
+mod command_line;
 mod control;
 mod convert;
+mod converted;
 mod doctor;
+mod doctor_names;
 mod error;
 mod events;
-mod exit_lines;
-mod growing;
+mod exit_code;
+mod filter_args;
 mod import;
 mod info;
-mod ladder;
 mod live;
+mod message;
 mod output;
-mod pick;
 mod record;
+mod recording;
 mod replay;
-mod replay_args;
-mod replay_block;
-mod replay_export;
-mod replay_in_place;
-mod replay_init;
-mod replay_loop;
-mod replay_places;
-mod replay_plan;
-mod replay_trace;
 mod script;
 mod self_test;
 mod signals;
 mod stacks;
-mod unfinished;
-mod user;
+mod summary_lines;
+mod tailing_reader;
+mod user_arg;
 mod values;
 mod watch;
 
@@ -42,14 +39,11 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use crate::sys::{apart, helper, limits};
-use crate::text::escape;
 use crate::tracer::{programs, symbols, unwinding, uprobes};
-use args::{Args, Verb};
+use command_line::{Args, Verb};
 use error::CliError;
-
-/// Our own failures, as `env` and `timeout` have them: 125 = we failed, 126 = the program is not executable, 127 = it
-/// is not there.
-pub const FAILURE: u8 = 125;
+use exit_code::FAILURE;
+use message::say;
 
 /// Runs the command. Ends with the traced program's status, if there was one.
 pub fn main() -> ExitCode {
@@ -104,7 +98,7 @@ pub fn main() -> ExitCode {
     code
 }
 
-/// In the helper. There is nobody to tell but whoever asked, who sees how it ends.
+/// Runs a helper. Its exit code tells the parent whether it failed.
 fn answer(answer: fn() -> io::Result<()>) -> Result<ExitCode, CliError> {
     helper::close_others();
     Ok(answer().map_or(ExitCode::from(FAILURE), |()| ExitCode::SUCCESS))
@@ -113,17 +107,9 @@ fn answer(answer: fn() -> io::Result<()>) -> Result<ExitCode, CliError> {
 /// What targets of `fuzz/` ask of what is private here; in no other build.
 #[cfg(fuzzing)]
 pub mod fuzzing {
-    /// What is answered to a line on the control socket before anything is done; a question is repeated.
+    /// What is answered to a line on the control socket before anything is done; a question is
+    /// repeated.
     pub fn control_line(line: &[u8]) -> Vec<u8> {
         super::control::repeat(line)
     }
-}
-
-/// A line for the user, whatever a log or the traced program has put into it. Standard output belongs to the traced program and to
-/// data.
-fn say(line: &str) {
-    // In one piece: others may write there, too.
-    let line = format!("iotrace-perf: {}\n", escape::harmless(line));
-    // Nobody to tell if standard error is gone.
-    let _ = std::io::stderr().write_all(line.as_bytes());
 }

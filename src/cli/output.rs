@@ -1,4 +1,4 @@
-//! Where the outputs go.
+//! Output files: names and directories.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -38,7 +38,7 @@ impl Output {
             return Err(usage());
         }
         let directory =
-            path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         Ok(Self { directory: directory.into(), own_directory: false, name: name.into() })
     }
 
@@ -49,7 +49,7 @@ impl Output {
             CliError::Usage("the log's name is not UTF-8: say where with -o".into())
         })?;
         let directory =
-            log.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            log.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         Ok(Self { directory: directory.into(), own_directory: false, name: name.into() })
     }
 
@@ -72,11 +72,13 @@ impl Output {
         self.directory.join(format!("{}.otf2.part", self.name))
     }
 
-    /// Opens the directory, which is made if it is for them; refuses to write over anything of an archive.
+    /// Opens the directory, which is made if it is for them; refuses to write over anything of an
+    /// archive.
     pub(super) fn open(self, users: &Users) -> Result<OpenOutput, CliError> {
         let failed = |source| CliError::Create { path: self.directory.clone(), source };
         let opened = OutputDirectory::open(&self.directory, users);
-        let is_missing = opened.as_ref().is_err_and(|it| it.kind() == io::ErrorKind::NotFound);
+        let is_missing =
+            opened.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
         let (directory, made) = if is_missing && self.own_directory {
             let parent = OutputDirectory::parent_of(&self.directory, users);
             let (parent, name) = parent.map_err(failed)?;
@@ -157,7 +159,7 @@ fn value(name: &str) -> Result<String, CliError> {
         "PID" => Some(std::process::id().to_string()),
         "RANK" => ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"]
             .iter()
-            .find_map(|it| variable(it)),
+            .find_map(|name| variable(name)),
         _ => match name.strip_prefix("ENV=") {
             Some(name) => variable(name),
             None => {
@@ -169,7 +171,7 @@ fn value(name: &str) -> Result<String, CliError> {
     };
     // A name is one step of a path, whatever a variable holds.
     value
-        .map(|it| it.replace('/', "_"))
+        .map(|value| value.replace('/', "_"))
         .ok_or_else(|| CliError::Usage(format!("{{{name}}} in the output name has no value here")))
 }
 

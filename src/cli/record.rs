@@ -1,36 +1,21 @@
 //! `iotrace-perf [record] … -- COMMAND`.
 
 use std::cell::OnceCell;
-use std::ffi::OsString;
-use std::fs::File;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
-use std::thread::JoinHandle;
 
-use super::args::{ArgsArg, CaptureArgs, NamesArg, RecordArgs, SourceArg, StacksArg};
+use super::args::RecordArgs;
 use super::control::Control;
-use super::convert::LogPaths;
+use super::convert;
+use super::converted::LogPaths;
 use super::error::CliError;
-use super::events::{Wanted, wanted_events};
-use super::exit_lines;
-use super::growing::Ended;
 use super::output::{OpenOutput, Output, substitute};
-use super::signals::Signals;
-use super::{convert, say, user};
+use super::recording::{LogPlace, Recorded, capture};
+use super::summary_lines;
+use crate::sys::files;
 use crate::sys::output_dir::{NewFile, Users};
-use crate::sys::patience::{Interrupts, Launched, Patience};
-use crate::sys::perf::{Functions, Unwind};
-use crate::sys::spawn::Running;
-use crate::sys::{capabilities, clock, disks, files, limits, spawn};
-use crate::tracer::choice::SourceWish;
-use crate::tracer::drain::Place;
 use crate::tracer::error::TracerError;
-use crate::tracer::naming::{Names, NamesWish};
-use crate::tracer::options::{Chains, Follow, Options};
-use crate::tracer::plan::SourceKind;
-use crate::tracer::session::{self, Outcome};
-use crate::units::DevId;
 
 /// Records, makes the archive, and ends as the program did.
 pub(super) fn run(args: &RecordArgs) -> Result<ExitCode, CliError> {
@@ -54,7 +39,7 @@ pub(super) fn run(args: &RecordArgs) -> Result<ExitCode, CliError> {
     let ended = control.as_ref().map(Control::ended).unwrap_or_default();
     let mut controlled = None;
     let create = |path: &Path| {
-        controlled = control.map(|it| it.start(path, None)).transpose()?;
+        controlled = control.map(|control| control.start(path, None)).transpose()?;
         made.get().ok_or(io::ErrorKind::NotFound)?.1.file().try_clone()
     };
     let mut recorded = capture(&args.capture, place, create);
@@ -63,7 +48,8 @@ pub(super) fn run(args: &RecordArgs) -> Result<ExitCode, CliError> {
         it.wait_with(recorded, &ended);
     }
     // What is doubtful is said at the end, once.
-    let followed = controlled.map(|it| it.finish(recorded.as_ref().ok())).transpose();
+    let followed =
+        controlled.map(|controlled| controlled.finish(recorded.as_ref().ok())).transpose();
     let made = made.into_inner();
     let mut recorded = match recorded {
         Ok(recorded) => recorded,
@@ -85,187 +71,6 @@ pub(super) fn run(args: &RecordArgs) -> Result<ExitCode, CliError> {
     report(args, &output, recorded)
 }
 
-/// Where a log is made.
-pub(super) struct LogPlace {
-    /// By which it is opened.
-    pub(super) path: PathBuf,
-    /// For people.
-    pub(super) shown: String,
-}
-
-/// A recording that has ended.
-pub(super) struct Recorded {
-    outcome: Outcome,
-    signals: Signals,
-    /// By which the log is opened.
-    log: PathBuf,
-    /// Where it is, for people.
-    shown: PathBuf,
-    /// Something went wrong that was said already.
-    failed: bool,
-    /// Not all of the log could be written.
-    is_log_short: bool,
-    /// The signal for which what was to be done with it was not done.
-    interrupted: Option<i32>,
-}
-
-/// Records into a log that is made where `place` says, by `create`.
-pub(super) fn capture(
-    args: &CaptureArgs,
-    place: impl FnOnce(&Users) -> Result<LogPlace, CliError>,
-    create: impl FnOnce(&Path) -> io::Result<File>,
-) -> Result<Recorded, CliError> {
-    let options = options(args)?;
-    let user = args.as_user.as_deref();
-    let user = user.map(|it| user::named("--as-user", it, "start a program")).transpose()?;
-    let LogPlace { path, shown } = place(&Users::with_program(user.as_ref()))?;
-    // First of all, while we have one thread and our caller's limits and signals.
-    let held = match args.command.as_slice() {
-        [] => None,
-        command => Some(
-            spawn::hold(command, user.as_ref())
-                .map_err(|source| CliError::Usage(format!("cannot fork: {source}")))?,
-        ),
-    };
-    files::keep_private();
-    if let Err(error) = capabilities::keep_for_recording() {
-        say(&format!("warning: cannot give up the capabilities that are not needed: {error}"));
-    }
-    let mut signals = Signals::new().map_err(CliError::Output)?;
-    let log = match create(&path) {
-        Ok(log) => log,
-        Err(source) => {
-            if let Some(held) = held {
-                held.abandon();
-            }
-            return Err(CliError::Create { path: shown.into(), source });
-        }
-    };
-    greet(args, &shown);
-    let outcome = session::record(&options, &shown, log, held, &mut signals)?;
-    for warning in &outcome.end.warnings {
-        say(&format!("warning: {warning}"));
-    }
-    if let Some(error) = &outcome.log_error {
-        say(&format!(
-            "error: cannot write {shown}: {error}; {} records are missing at the end, the rest is readable; {}",
-            outcome.end.unwritten,
-            limits::of_write(error)
-                .unwrap_or_else(|| "free some space or choose another place with -o".into())
-        ));
-    }
-    if let Some(error) = &outcome.sync_error {
-        say(&format!(
-            "error: the disk has not taken {shown}: {error}; what is read of it now may be gone when it is read again; choose another \
-             disk with -o"
-        ));
-    }
-    let is_log_short = outcome.log_error.is_some() || outcome.sync_error.is_some();
-    Ok(Recorded {
-        outcome,
-        signals,
-        log: path,
-        shown: shown.into(),
-        failed: is_log_short,
-        is_log_short,
-        interrupted: None,
-    })
-}
-
-impl Recorded {
-    /// Works through the log; what is asked now and then says whether nobody wants us to stop. What goes wrong is said.
-    pub(super) fn work<T>(
-        &mut self,
-        with: impl FnOnce(&Path, &mut dyn FnMut() -> bool) -> Result<T, CliError>,
-        if_interrupted: &str,
-    ) -> Option<T> {
-        let program = self.outcome.running.as_ref().map(Launched::from);
-        let mut patience = Patience::new(&mut self.signals, program);
-        let before = self.interrupted.or(self.outcome.interrupted);
-        let result = match before {
-            Some(_) => Err(CliError::Interrupted),
-            None => with(&self.log, &mut || !patience.is_over()),
-        };
-        if !matches!(result, Err(CliError::Interrupted)) {
-            return self.check(result);
-        }
-        say(&format!("interrupted: {if_interrupted}"));
-        self.interrupted = before.or(patience.ended_by());
-        None
-    }
-
-    /// Waits for who still reads the log; a signal says that nobody wants the rest.
-    pub(super) fn wait_for<T>(&mut self, reader: &JoinHandle<T>, ended: &Ended) {
-        let program = self.outcome.running.as_ref().map(Launched::from);
-        let mut patience = Patience::new(&mut self.signals, program);
-        // It may have come before, while the end was worked out.
-        let before = self.outcome.interrupted.filter(|_| !reader.is_finished());
-        while before.is_none() && !reader.is_finished() && !patience.is_over() {
-            spawn::wait_readable(patience.fd(), READER_MS);
-        }
-        self.interrupted = before.or(patience.ended_by());
-        if self.interrupted.is_some() {
-            ended.give_up();
-            say("interrupted: not all that was recorded is shown");
-            // What it has still in its hands; if nobody takes that, it is left behind.
-            let until = clock::now().0.saturating_add(HELD_UP_NS);
-            while !reader.is_finished() && clock::now().0 < until {
-                spawn::wait_readable(self.signals.fd(), READER_MS);
-            }
-        }
-    }
-
-    /// What a reader of the log has to say, unless it is held up by its own reader and nobody wants the rest.
-    pub(super) fn said_by<T>(
-        &self,
-        reader: JoinHandle<Result<T, CliError>>,
-    ) -> Result<T, CliError> {
-        if self.is_interrupted() && !reader.is_finished() {
-            return Err(CliError::Interrupted);
-        }
-        reader.join().unwrap_or(Err(CliError::Interrupted))
-    }
-
-    /// True if work was left undone because of a signal, which was said.
-    pub(super) fn is_interrupted(&self) -> bool {
-        self.interrupted.is_some()
-    }
-
-    /// What went wrong beside it is said, and that it did is how it ends, if no program says otherwise.
-    pub(super) fn check<T>(&mut self, result: Result<T, CliError>) -> Option<T> {
-        let is_said = self.is_interrupted();
-        let said = result.map_err(|error| {
-            if !is_said {
-                self.failed = true;
-                say(&format!("error: {error}"));
-            }
-        });
-        said.ok()
-    }
-
-    /// Ends as the program did; without one, and if work was left undone, by the signal.
-    pub(super) fn end(mut self) -> Result<ExitCode, CliError> {
-        let _ = self.outcome.closing.map(JoinHandle::join);
-        let ended = match self.outcome.running {
-            Some(program) => Some(wait_for(program, &mut self.signals)?),
-            None => self.outcome.ended,
-        };
-        if let (None, Some(signal)) = (&ended, self.interrupted) {
-            spawn::die_by(signal);
-        }
-        Ok(match ended {
-            Some(spawn::Ended::Killed(signal)) => spawn::die_by(signal),
-            // All is well is not what is to be heard then.
-            Some(spawn::Ended::Exited(0)) if self.is_log_short => ExitCode::from(super::FAILURE),
-            Some(spawn::Ended::Exited(code)) => {
-                ExitCode::from(u8::try_from(code & 0xff).unwrap_or(u8::MAX))
-            }
-            None if self.failed => ExitCode::from(super::FAILURE),
-            None => ExitCode::SUCCESS,
-        })
-    }
-}
-
 /// Everything that is said and made after the recording.
 fn report(
     args: &RecordArgs,
@@ -282,153 +87,7 @@ fn report(
     );
     let convert = |_: &Path, go_on: &mut dyn FnMut() -> bool| convert::convert(log, archive, go_on);
     if let Some(converted) = recorded.work(convert, &if_interrupted) {
-        exit_lines::print(log, archive.map(|it| &it.output), &converted);
+        summary_lines::print(log, archive.map(|archive| &archive.output), &converted);
     }
     recorded.end()
-}
-
-/// Waits for a program that outlived its recording; what is sent to us meanwhile is sent on.
-fn wait_for(program: Running, signals: &mut Signals) -> Result<spawn::Ended, CliError> {
-    loop {
-        if program.has_ended().map_err(CliError::Output)? {
-            return program.reap().map_err(CliError::Output);
-        }
-        spawn::wait_readable(signals.fd(), WAIT_MS);
-        signals.take().iter().for_each(|it| it.forward(Launched::from(&program)));
-    }
-}
-
-/// How long somebody who prints may take to hand over what is printed already, ns, when nobody wants more.
-const HELD_UP_NS: u64 = 1_000_000_000;
-
-/// How often it is looked whether a reader of the log has come to its end.
-const READER_MS: u16 = 10;
-
-/// How often a program that outlived its recording is looked after.
-const WAIT_MS: u16 = 50;
-
-fn options(args: &CaptureArgs) -> Result<Options, CliError> {
-    let follow = match (args.all_cpus, args.pid.as_slice(), args.command.is_empty()) {
-        (true, ..) => Follow::System,
-        (false, [], false) => Follow::Launched,
-        (false, [], true) => {
-            return Err(CliError::Usage(
-                "nothing to record: give a program (iotrace-perf -- ./app), a process (-p PID) or the whole machine (-a)"
-                    .into(),
-            ));
-        }
-        (false, pids, _) => Follow::Attached(pids.to_vec()),
-    };
-    let Wanted { calls, block, extents, uring, layers, faults } = wanted_events(&args.events)?;
-    let devices = devices(&args.device)?;
-    if !block && (args.all_block || !devices.is_empty()) {
-        return Err(CliError::Usage(
-            "-d and --all-block are about block requests: add `block` to -e".into(),
-        ));
-    }
-    let chains = chains(&args.stacks, args.call_graph)?;
-    if !block && chains.is_some_and(|it| !it.calls) {
-        return Err(CliError::Usage(
-            "--stacks is about block requests, and with `calls` about system calls: add `block` to -e, or `calls` to --stacks"
-                .into(),
-        ));
-    }
-    Ok(Options {
-        follow,
-        calls: calls.into_iter().collect(),
-        is_default: args.events.is_empty(),
-        block,
-        extents,
-        devices,
-        all_block: args.all_block,
-        uring,
-        layers,
-        faults,
-        chains,
-        names: match args.names {
-            NamesArg::Auto => NamesWish::Auto,
-            NamesArg::Kprobe => NamesWish::Only(Names::Kprobe),
-            NamesArg::Uprobe => NamesWish::Only(Names::Uprobe),
-            NamesArg::Reader => NamesWish::Only(Names::Reader),
-            NamesArg::Fanotify => NamesWish::Only(Names::Fanotify),
-            NamesArg::Event => NamesWish::Only(Names::Event),
-            NamesArg::Links => NamesWish::Only(Names::Links),
-            NamesArg::Snapshot => NamesWish::Only(Names::Snapshot),
-            NamesArg::Off => NamesWish::Only(Names::Off),
-        },
-        exact_args: args.args == ArgsArg::Exact,
-        source: match args.source {
-            SourceArg::Auto => SourceWish::Auto,
-            SourceArg::Perf => SourceWish::Only(SourceKind::Perf),
-            SourceArg::Tracefs => SourceWish::Only(SourceKind::Tracefs),
-            SourceArg::Inherited => SourceWish::Only(SourceKind::Inherited),
-        },
-        place: Place {
-            cpus: args.own_cpus.clone().map_or_else(Vec::new, |it| it.0),
-            realtime: args.realtime.map(i32::from),
-        },
-        ring_bytes: args.buffer_size,
-        duration: args.duration,
-        keep_foreign: args.keep_foreign,
-        command: args.command.iter().map(escaped).collect(),
-    })
-}
-
-/// What `--stacks` asks for. Of calls only the program's functions are known.
-fn chains(wanted: &[StacksArg], unwind: Unwind) -> Result<Option<Chains>, CliError> {
-    let has = |it| wanted.contains(&it);
-    let calls = has(StacksArg::Calls);
-    let user = (has(StacksArg::User) || calls).then_some(unwind);
-    if unwind != Unwind::FramePointers {
-        if user.is_none() {
-            return Err(CliError::Usage(
-                "--call-graph is about the functions of programs: --stacks user, or stacks -U"
-                    .into(),
-            ));
-        }
-        if std::env::consts::ARCH != "x86_64" {
-            return Err(CliError::Usage("--call-graph dwarf: only on x86-64 so far".into()));
-        }
-    }
-    let functions = Functions { kernel: has(StacksArg::Kernel), user };
-    Ok((!wanted.is_empty()).then_some(Chains { functions, calls }))
-}
-
-/// Verbs that print what happens while it happens have no stacks: their functions are found at the end.
-pub(super) fn refuse_stacks(args: &CaptureArgs) -> Result<(), CliError> {
-    if args.stacks.is_empty() {
-        return Ok(());
-    }
-    let why = "--stacks: no stacks are shown here; record, then `iotrace-perf stacks LOG`";
-    Err(CliError::Usage(why.into()))
-}
-
-/// The disks that `-d` names, each once.
-fn devices(words: &[String]) -> Result<Vec<DevId>, CliError> {
-    let found = words.iter().map(|it| disks::find(it));
-    let mut found =
-        found.collect::<Result<Vec<_>, _>>().map_err(|it| CliError::Usage(it.to_string()))?;
-    found.sort_unstable();
-    found.dedup();
-    Ok(found)
-}
-
-/// An argument for the header; bytes that are not UTF-8 as `\xNN`.
-fn escaped(argument: &OsString) -> String {
-    use std::os::unix::ffi::OsStrExt;
-    match argument.to_str() {
-        Some(text) => text.to_owned(),
-        None => argument.as_bytes().escape_ascii().to_string(),
-    }
-}
-
-/// Says what is recorded and how to stop where nothing else does.
-fn greet(args: &CaptureArgs, log: &str) {
-    if args.command.is_empty() && args.duration.is_none() {
-        let whom = match args.pid.as_slice() {
-            [] => "the whole machine".to_owned(),
-            pids => format!("process {pids:?}"),
-        };
-        say(&format!("recording {whom} to {log}; stop with Ctrl-C"));
-    }
 }

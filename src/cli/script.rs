@@ -7,7 +7,8 @@ use std::process::ExitCode;
 use super::args::{ScriptArgs, ScriptFormat, ShapeArgs};
 use super::convert::{Opened, open};
 use super::error::CliError;
-use super::pick::Wish;
+use super::filter_args::FilterSpec;
+use super::message::say;
 use crate::analysis::filter::{Filter, Filtered, Picker};
 use crate::capture::header::Header;
 use crate::capture::reader::Item;
@@ -18,21 +19,21 @@ use crate::text::fields::{FieldLines, Fields, RowForm};
 use crate::text::ioreplay::IoreplayLines;
 use crate::text::iotracer::{Choice, Doubts, IotracerLines};
 use crate::text::json::JsonLines;
-use crate::text::lines::Lines;
+use crate::text::line_format::Lines;
 use crate::units::KernelTime;
 
 /// Bytes that are collected before they are written.
 const BUFFER_BYTES: usize = 256 << 10;
 
 pub(super) fn run(args: &ScriptArgs) -> Result<ExitCode, CliError> {
-    let wish = Wish::of_script(args)?;
+    let wish = FilterSpec::of_script(args)?;
     let shape = Shape::of(&args.shape)?;
     let Opened { items, header, .. } = open(&args.log, io::stdout().is_terminal())?;
     let filter = wish.filter(&header)?;
     let out = BufWriter::with_capacity(BUFFER_BYTES, io::stdout().lock());
     let go_on = &mut || true;
     let log = Log { path: &args.log, items, header, filter, grows: false, go_on };
-    super::exit_lines::print_doubts(&log.print(shape, out)?);
+    super::summary_lines::print_doubts(&log.print(shape, out)?);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -62,7 +63,7 @@ pub(super) struct Log<'a, I> {
     pub(super) items: I,
     pub(super) header: Header,
     pub(super) filter: Filter,
-    /// Each step is to be told at once.
+    /// Whether each step is written at once.
     pub(super) grows: bool,
     /// Asked at each round.
     pub(super) go_on: &'a mut dyn FnMut() -> bool,
@@ -88,7 +89,7 @@ impl<I: Iterator<Item = io::Result<Item>> + Send> Log<'_, I> {
                 let (summary, sink) = self.fill(sink)?;
                 let (_, left_out) = sink.finish().map_err(CliError::output)?;
                 if left_out > 0 {
-                    super::say(&format!(
+                    say(&format!(
                         "{left_out} operations are left out: the format has no such call, or their path is doubtful or not known from the root"
                     ));
                 }
@@ -122,9 +123,9 @@ impl<I: Iterator<Item = io::Result<Item>> + Send> Log<'_, I> {
         let summary = if self.grows {
             pipeline::run(items, header, sink, go_on)
         } else {
-            pipeline::run_beside(items, header, sink, go_on)
+            pipeline::run_threaded(items, header, sink, go_on)
         };
-        summary.map_err(|it| printing_error(path, it))
+        summary.map_err(|error| printing_error(path, error))
     }
 
     /// This form must see the beginnings, too.
@@ -135,17 +136,17 @@ impl<I: Iterator<Item = io::Result<Item>> + Send> Log<'_, I> {
         let (_, Doubts { left_out, asked, out_of_order }) =
             sink.finish().map_err(CliError::output)?;
         if left_out > 0 {
-            super::say(&format!(
+            say(&format!(
                 "{left_out} accesses are left out: their offset is not known, or they are neither a read nor a write"
             ));
         }
         if asked > 0 {
-            super::say(&format!(
+            say(&format!(
                 "{asked} lines of asynchronous operations tell what was asked for: their results were not seen"
             ));
         }
         if out_of_order > 0 {
-            super::say(&format!(
+            say(&format!(
                 "{out_of_order} lines come behind later ones: too many waited for what had begun before"
             ));
         }
@@ -154,8 +155,8 @@ impl<I: Iterator<Item = io::Result<Item>> + Send> Log<'_, I> {
 }
 
 fn say_unknown_users(picker: &Picker) {
-    if let Some(line) = super::exit_lines::unknown_users(picker.unknown_users) {
-        super::say(&line);
+    if let Some(line) = super::summary_lines::unknown_users(picker.unknown_users) {
+        say(&line);
     }
 }
 

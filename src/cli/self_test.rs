@@ -1,4 +1,4 @@
-//! What `doctor` tries: a recording of a program of which every call is known, compared.
+//! Test recording of `doctor`: records a program whose calls are known, and compares.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -13,27 +13,23 @@ use std::process::{Command, ExitCode, Stdio};
 use clap::Parser;
 
 use super::analyse::private_log;
-use super::args::{Args, CaptureArgs, Verb};
+use super::args::CaptureArgs;
+use super::check::Check;
+use super::command_line::{Args, SELF_TEST, SELF_TEST_WORK, Verb};
 use super::convert::{Opened, open};
-use super::doctor::Check;
 use super::error::CliError;
-use super::record;
+use super::recording;
 use crate::operation::block::BlockStep;
 use crate::operation::model::SyscallOperation;
 use crate::operation::{Sink, Step};
 use crate::pipeline::{self, Summary};
 use crate::units::KernelTime;
 
-/// How the program is called: this one, once more.
-pub(super) const WORK_VERB: &str = "self-test-work";
-
-/// How `doctor` calls itself to record it.
-pub(super) const VERB: &str = "self-test";
-
 /// What it is called among what `doctor` tries.
 const NAME: &str = "self-test";
 
-/// What it does with its file: a call, how often, and how many bytes each. Primes: no other calls come to the same.
+/// What it does with its file: a call, how often, and how many bytes each. Primes: no other calls
+/// come to the same.
 const WORK: [(&str, u64, u64); 3] = [("write", 101, 4099), ("pread64", 97, 1009), ("fsync", 7, 0)];
 
 /// The program.
@@ -46,7 +42,7 @@ pub(super) fn work(file: &Path) -> Result<ExitCode, CliError> {
 fn do_work(path: &Path) -> io::Result<()> {
     let mut options = OpenOptions::new();
     let mut file = options.read(true).write(true).create_new(true).mode(0o600).open(path)?;
-    // Nobody needs its name, and nothing stays, whatever ends us.
+    // A file without a name leaves nothing after a crash.
     fs::remove_file(path)?;
     for (call, count, bytes) in WORK {
         let mut buffer = vec![b'x'; usize::try_from(bytes).unwrap_or(0)];
@@ -61,7 +57,7 @@ fn do_work(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// What a recording has told of the file.
+/// Operations of the recording on the file.
 #[derive(Debug, Default)]
 struct Told {
     path: Vec<u8>,
@@ -73,8 +69,8 @@ struct Told {
 impl Told {
     /// The file has lost its name before the first of the work.
     fn is_of_file(&self, operation: &SyscallOperation) -> bool {
-        let path = operation.file.as_ref().and_then(|it| it.first_path());
-        path.is_some_and(|it| it.bytes == self.path)
+        let path = operation.file.as_ref().and_then(|file| file.first_path());
+        path.is_some_and(|path| path.bytes == self.path)
     }
 }
 
@@ -86,7 +82,7 @@ impl Sink for Told {
             Step::SyscallEnded(it, _) if self.is_of_file(it) => {
                 let (count, bytes) = self.calls.entry(it.call.call().name).or_default();
                 *count += 1;
-                *bytes += it.ret.and_then(|it| u64::try_from(it).ok()).unwrap_or(0);
+                *bytes += it.ret.and_then(|ret| u64::try_from(ret).ok()).unwrap_or(0);
             }
             Step::Block { step: BlockStep::Ended(_), .. } => self.requests += 1,
             _ => {}
@@ -100,10 +96,14 @@ pub(super) fn check() -> Check {
     if !nix::unistd::geteuid().is_root() {
         return Check::bad(NAME, "not tried without root", "sudo iotrace-perf doctor");
     }
-    let output = Command::new("/proc/self/exe").arg(VERB).stderr(Stdio::inherit()).output();
-    let found = output.map_err(|it| it.to_string()).and_then(|it| {
-        let found = String::from_utf8_lossy(&it.stdout).into_owned();
-        if found.is_empty() { Err(it.status.to_string()) } else { Ok((it.status.success(), found)) }
+    let output = Command::new("/proc/self/exe").arg(SELF_TEST).stderr(Stdio::inherit()).output();
+    let found = output.map_err(|error| error.to_string()).and_then(|output| {
+        let found = String::from_utf8_lossy(&output.stdout).into_owned();
+        if found.is_empty() {
+            Err(output.status.to_string())
+        } else {
+            Ok((output.status.success(), found))
+        }
     });
     let why = "if the machine is not busy: please report it, with all of this";
     match found {
@@ -125,22 +125,22 @@ pub(super) fn run() -> Result<ExitCode, CliError> {
 
 fn try_recording() -> Result<(Told, Summary), String> {
     // As the kernel calls it.
-    let place = fs::canonicalize(std::env::temp_dir()).map_err(|it| it.to_string())?;
+    let place = fs::canonicalize(std::env::temp_dir()).map_err(|error| error.to_string())?;
     let file = place.join(format!("iotrace-self-test-{}", std::process::id()));
-    let (log, log_place) = private_log().map_err(|it| it.to_string())?;
+    let (log, log_place) = private_log().map_err(|error| error.to_string())?;
     let args = capture_args(&file)?;
-    let recorded = record::capture(&args, |_| Ok(log_place), |_| log.try_clone());
-    let mut recorded = recorded.map_err(|it| it.to_string())?;
+    let recorded = recording::capture(&args, |_| Ok(log_place), |_| log.try_clone());
+    let mut recorded = recorded.map_err(|error| error.to_string())?;
     let fold = |log: &Path, go_on: &mut dyn FnMut() -> bool| {
         let Opened { items, header, .. } = open(log, true)?;
         let path = file.as_os_str().as_bytes().to_vec();
         let mut told = Told { path, ..Told::default() };
         let summary = pipeline::run(items, header, &mut told, go_on)
-            .map_err(|it| CliError::pipeline(log, &it))?;
+            .map_err(|error| CliError::pipeline(log, &error))?;
         Ok((told, summary))
     };
     let found = recorded.work(fold, "the self-test is not known");
-    if recorded.end().map_err(|it| it.to_string())? != ExitCode::SUCCESS {
+    if recorded.end().map_err(|error| error.to_string())? != ExitCode::SUCCESS {
         return Err(format!("the program for it failed; it writes a file to {}", place.display()));
     }
     found.ok_or_else(|| "the log cannot be read".to_owned())
@@ -148,9 +148,10 @@ fn try_recording() -> Result<(Told, Summary), String> {
 
 /// A recording as anybody would make it.
 fn capture_args(file: &Path) -> Result<CaptureArgs, String> {
-    let words = ["iotrace-perf", "record", "--", "/proc/self/exe", WORK_VERB].map(OsString::from);
+    let words =
+        ["iotrace-perf", "record", "--", "/proc/self/exe", SELF_TEST_WORK].map(OsString::from);
     let words = words.into_iter().chain([file.as_os_str().to_owned()]);
-    match Args::try_parse_from(words).map(|it| it.verb) {
+    match Args::try_parse_from(words).map(|args| args.verb) {
         Ok(Some(Verb::Record(record))) => Ok(record.capture),
         Ok(_) => Err("the command line is not understood".to_owned()),
         Err(error) => Err(error.to_string()),
@@ -169,7 +170,7 @@ fn judge(told: &Told, summary: &Summary) -> (bool, String) {
         });
         let requests = told.requests;
         let found = format!(
-            "{}: all told, with their file, and {requests} block requests",
+            "{}: all recorded, with their file, and {requests} block requests",
             work.join(", ")
         );
         return (true, found);
@@ -182,9 +183,12 @@ fn judge(told: &Told, summary: &Summary) -> (bool, String) {
         })
         .collect();
     let unnamed = summary.ledger.unnamed + summary.ledger.untyped + summary.ledger.unverified;
-    let told = told.join(", ");
+    let recorded = told.join(", ");
     let doubts = format!("{lost} records lost, {unnamed} operations without a sure name");
-    (false, format!("of what a program did with a file there was told: {told}; {doubts}"))
+    (
+        false,
+        format!("of the operations of a test program there were recorded: {recorded}; {doubts}"),
+    )
 }
 
 #[cfg(test)]
@@ -217,7 +221,7 @@ mod tests {
         for (place, wrong) in
             [("write", (100, 413_999)), ("write", (101, 413_998)), ("fsync", (8, 0))]
         {
-            let changed = all.map(|it| if it.0 == place { (place, wrong) } else { it });
+            let changed = all.map(|row| if row.0 == place { (place, wrong) } else { row });
             assert!(said(&changed).starts_with("ok: (false"), "{changed:?}");
         }
         assert!(said(&all[..2]).contains("0 of 7 fsync"));

@@ -19,8 +19,9 @@ use crate::units::KernelTime;
 /// The signals that concern us.
 const SIGNALS: [i32; 4] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT];
 
-/// Those by which a user ends a recording: they count even where they are ignored, if somebody sends them to us. (Shells
-/// start what runs in the background with SIGINT ignored, so that the terminal's does not reach it.)
+/// Signals that end a recording. They count even where they are ignored, if a process sends them.
+/// (Shells start what runs in the background with SIGINT ignored, so that the terminal's does not
+/// reach it.)
 const ENDING: [i32; 2] = [SIGINT, SIGTERM];
 
 /// Signals that have come and were not yet taken.
@@ -35,13 +36,13 @@ pub(super) struct Signals {
 }
 
 impl Signals {
-    /// From now on these signals are ours. Those that our caller ignores stay ignored, but for the two that end a
-    /// recording, if a process sends them.
+    /// From now on these signals are ours. Those that our caller ignores stay ignored, but for the
+    /// two that end a recording, if a process sends them.
     pub(super) fn new() -> io::Result<Self> {
         let (wake, write) = UnixStream::pair()?;
         wake.set_nonblocking(true)?;
-        let ignored: Vec<i32> = SIGNALS.into_iter().filter(|it| is_ignored(*it)).collect();
-        let is_wanted = |it: &i32| ENDING.contains(it) || !ignored.contains(it);
+        let ignored: Vec<i32> = SIGNALS.into_iter().filter(|signal| is_ignored(*signal)).collect();
+        let is_wanted = |number: &i32| ENDING.contains(number) || !ignored.contains(number);
         let wanted: Vec<i32> = SIGNALS.into_iter().filter(is_wanted).collect();
         // In this order a signal is noted before we are woken by it.
         let arrived = SignalsInfo::new(&wanted)?;
@@ -61,12 +62,16 @@ impl Interrupts for Signals {
         let mut bytes = [0; 64];
         while matches!(self.wake.read(&mut bytes), Ok(1..)) {}
         // A signal that no process sent is the terminal's.
-        let interrupt =
-            |it: Origin| Interrupt { signal: it.signal, from_terminal: it.process.is_none() };
+        let interrupt = |origin: Origin| Interrupt {
+            signal: origin.signal,
+            from_terminal: origin.process.is_none(),
+        };
         let ignored = &self.ignored;
-        let counts = |it: &Interrupt| !(it.from_terminal && ignored.contains(&it.signal));
+        let counts = |interrupt: &Interrupt| {
+            !(interrupt.from_terminal && ignored.contains(&interrupt.signal))
+        };
         let all: Vec<Interrupt> = self.arrived.pending().map(interrupt).filter(counts).collect();
-        self.last = all.last().map(|it| (it.signal, clock::now())).or(self.last);
+        self.last = all.last().map(|last| (last.signal, clock::now())).or(self.last);
         all
     }
 
@@ -79,8 +84,9 @@ impl Interrupts for Signals {
             return;
         }
         let is_second = Arc::new(AtomicBool::new(false));
-        for signal in SIGNALS.into_iter().filter(|it| !self.ignored.contains(it)) {
-            // In this order the first one finds that it is none, and the second that it is one. Both work for these signals.
+        for signal in SIGNALS.into_iter().filter(|signal| !self.ignored.contains(signal)) {
+            // In this order the first one finds that it is none, and the second that it is one.
+            // Both work for these signals.
             let _ = flag::register_conditional_default(signal, Arc::clone(&is_second));
             let _ = flag::register(signal, Arc::clone(&is_second));
         }
@@ -90,7 +96,7 @@ impl Interrupts for Signals {
 /// Set when a signal asks us to end; the second one ends us.
 pub(super) fn flag() -> io::Result<Arc<AtomicBool>> {
     let is_over = Arc::new(AtomicBool::new(false));
-    for signal in SIGNALS.into_iter().filter(|it| !is_ignored(*it)) {
+    for signal in SIGNALS.into_iter().filter(|signal| !is_ignored(*signal)) {
         // In this order the first one finds that it is none.
         flag::register_conditional_default(signal, Arc::clone(&is_over))?;
         flag::register(signal, Arc::clone(&is_over))?;
@@ -103,6 +109,6 @@ fn is_ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status
         .lines()
-        .find_map(|it| u64::from_str_radix(it.strip_prefix("SigIgn:")?.trim(), 16).ok());
-    ignored.is_some_and(|it| it >> (signal - 1) & 1 == 1)
+        .find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
+    ignored.is_some_and(|ignored| ignored >> (signal - 1) & 1 == 1)
 }

@@ -6,10 +6,11 @@ use std::process::ExitCode;
 
 use super::analyse;
 use super::args::{StacksArg, StacksArgs, WeightArg};
-use super::convert::Converted;
+use super::converted::Converted;
 use super::error::CliError;
-use super::pick::Wish;
-use super::{exit_lines, say};
+use super::filter_args::FilterSpec;
+use super::message::say;
+use super::summary_lines;
 use crate::analysis::stacks::{IoStacks, StacksOf};
 use crate::report::stacks::{Shape, Stacks, Weight};
 use crate::sys::output_dir::NewFile;
@@ -28,19 +29,19 @@ pub(super) fn run(mut args: StacksArgs) -> Result<ExitCode, CliError> {
     let which = StacksOf { calls: args.calls, by_process: args.per_process };
     let analyse = &args.analyse;
     // What cannot be is said before anything is recorded.
-    let wish = Wish::of(&analyse.filter)?.on(analyse);
+    let wish = FilterSpec::of(&analyse.filter)?.on(analyse);
     let has_program = !analyse.capture.command.is_empty();
     let to = analyse::output(analyse.print.to.as_deref(), has_program)?;
     let svg = args.svg.as_deref().map(Picture::new).transpose()?;
     let tell = |(fold, converted): (IoStacks, Converted)| {
         let stacks = Stacks::new(&fold, &converted.summary, shape);
-        let mut notes = exit_lines::notes(&converted);
-        let (svg, nothing) = svg.map_or((None, None), |it| {
-            if stacks.is_nothing() { (None, Some(NOTHING)) } else { (Some(it), None) }
+        let mut notes = summary_lines::notes(&converted);
+        let (svg, nothing) = svg.map_or((None, None), |svg| {
+            if stacks.is_nothing() { (None, Some(NOTHING)) } else { (Some(svg), None) }
         });
         notes.extend(nothing.map(str::to_owned));
         if args.folded {
-            stacks.notes().iter().chain(&notes).for_each(|it| say(it));
+            stacks.notes().iter().chain(&notes).for_each(|note| say(note));
             folded(&stacks, to)?;
         } else {
             let form = analyse::form(&analyse.print);
@@ -48,7 +49,7 @@ pub(super) fn run(mut args: StacksArgs) -> Result<ExitCode, CliError> {
             report.notes.extend(notes);
             analyse::print(&report, form, to)?;
         }
-        svg.map_or(Ok(()), |it| it.draw(&stacks, args.reversed))
+        svg.map_or(Ok(()), |svg| svg.draw(&stacks, args.reversed))
     };
     analyse::run_with(analyse, wish, || IoStacks::new(which), tell)
 }
@@ -61,17 +62,17 @@ fn choose(args: &mut StacksArgs, kernel: bool, user: bool) {
     let whose =
         [(kernel, StacksArg::Kernel), (user, StacksArg::User), (args.calls, StacksArg::Calls)];
     let capture = &mut args.analyse.capture;
-    capture.stacks = whose.into_iter().filter(|it| it.0).map(|it| it.1).collect();
+    capture.stacks = whose.into_iter().filter(|row| row.0).map(|row| row.1).collect();
     // Files are known by all that is recorded by default.
     if capture.events.is_empty() && args.analyse.filter.files.is_empty() {
         let events: &[&str] = if args.calls { &["%data", "%sync"] } else { &["block"] };
-        capture.events = events.iter().map(|&it| it.to_owned()).collect();
+        capture.events = events.iter().map(|&event| event.to_owned()).collect();
     }
 }
 
 fn folded(stacks: &Stacks, mut to: Box<dyn Write + Send>) -> Result<(), CliError> {
     let mut lines = stacks.folded().into_iter();
-    let written = lines.try_for_each(|it| writeln!(to, "{it}")).and_then(|()| to.flush());
+    let written = lines.try_for_each(|line| writeln!(to, "{line}")).and_then(|()| to.flush());
     written.map_err(CliError::output)
 }
 

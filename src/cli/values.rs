@@ -1,10 +1,13 @@
 //! Values of options: sizes, times, CPUs.
 
+use std::fmt;
 use std::time::Duration;
 
-use super::replay_args::{ContentArg, InitContentArg, SpeedArg};
 use crate::sys::limits::parse_cpu_list;
 use crate::sys::perf::Unwind;
+
+/// Default number of accesses that are kept of a watched file.
+pub(super) const WATCHED_MAX: usize = 10_000;
 
 /// A list of CPUs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,7 +20,7 @@ pub(super) fn parse_cpus(text: &str) -> Result<Cpus, String> {
 
 /// `2`, `0.5`, `max`.
 pub(super) fn parse_speed(text: &str) -> Result<SpeedArg, String> {
-    let is_speed = |it: &f64| it.is_finite() && *it > 0.0;
+    let is_speed = |number: &f64| number.is_finite() && *number > 0.0;
     match (text, text.parse().ok().filter(is_speed)) {
         ("max", _) => Ok(SpeedArg::Max),
         (_, Some(times)) => Ok(SpeedArg::Times(times)),
@@ -27,7 +30,8 @@ pub(super) fn parse_speed(text: &str) -> Result<SpeedArg, String> {
 
 /// `sparse`, `zero`, `random`, `random:SEED`, `compress:PERCENT`.
 pub(super) fn parse_content(text: &str) -> Result<ContentArg, String> {
-    let (word, number) = text.split_once(':').map_or((text, None), |it| (it.0, Some(it.1)));
+    let (word, number) =
+        text.split_once(':').map_or((text, None), |halves| (halves.0, Some(halves.1)));
     let wanted = "what files contain is sparse, zero, random, random:SEED or compress:PERCENT";
     let wrong = || wanted.to_owned();
     match (word, number) {
@@ -36,7 +40,7 @@ pub(super) fn parse_content(text: &str) -> Result<ContentArg, String> {
         ("random", None) => Ok(ContentArg::RANDOM),
         ("random", Some(seed)) => seed.parse().map(ContentArg::Random).map_err(|_| wrong()),
         ("compress", Some(percent)) => {
-            let percent = percent.parse().ok().filter(|it| *it <= 100);
+            let percent = percent.parse().ok().filter(|value| *value <= 100);
             percent.map(ContentArg::Compressible).ok_or_else(wrong)
         }
         _ => Err(wrong()),
@@ -47,20 +51,22 @@ pub(super) fn parse_content(text: &str) -> Result<ContentArg, String> {
 pub(super) fn parse_init_content(text: &str) -> Result<InitContentArg, String> {
     match text {
         "original" => Ok(InitContentArg::Original),
-        _ => parse_content(text).map(InitContentArg::MadeUp).map_err(|it| it + ", or original"),
+        _ => {
+            parse_content(text).map(InitContentArg::MadeUp).map_err(|error| error + ", or original")
+        }
     }
 }
 
 /// `64K`, `8M`, `1G`, or bytes: of something that we make.
 pub(super) fn parse_size(text: &str) -> Result<usize, String> {
     let bytes = usize::try_from(parse_bytes(text)?).ok();
-    bytes.filter(|&it| it <= 1 << 30).ok_or_else(|| "at most 1G".to_owned())
+    bytes.filter(|&byte| byte <= 1 << 30).ok_or_else(|| "at most 1G".to_owned())
 }
 
 /// `64K`, `8M`, `1G`, or bytes: of something that is there.
 pub(super) fn parse_bytes(text: &str) -> Result<u64, String> {
     let (number, unit) =
-        text.split_at(text.trim_end_matches(|it: char| it.is_ascii_alphabetic()).len());
+        text.split_at(text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic()).len());
     let shift = match unit.to_ascii_uppercase().as_str() {
         "" | "B" => 0,
         "K" | "KB" | "KIB" => 10,
@@ -73,7 +79,7 @@ pub(super) fn parse_bytes(text: &str) -> Result<u64, String> {
     number.checked_mul(1 << shift).ok_or_else(|| "more bytes than anything has".to_owned())
 }
 
-/// Bytes of the stack that are copied if nobody says how many.
+/// Default number of bytes of a stack copy.
 const STACK_BYTES: u32 = 8192;
 /// The kernel copies fewer than so many bytes (`perf_copy_attr()`), and a record has no more room.
 pub(super) const STACK_BYTES_MAX: u32 = 65_000;
@@ -87,7 +93,7 @@ pub(super) fn parse_unwind(text: &str) -> Result<Unwind, String> {
     };
     // The kernel takes multiples of eight.
     let stack_bytes =
-        bytes.checked_next_multiple_of(8).filter(|it| (8..=STACK_BYTES_MAX).contains(it));
+        bytes.checked_next_multiple_of(8).filter(|bytes| (8..=STACK_BYTES_MAX).contains(bytes));
     let stack_bytes = stack_bytes.ok_or_else(|| format!("8 to {STACK_BYTES_MAX} bytes"))?;
     Ok(Unwind::Dwarf { stack_bytes })
 }
@@ -107,7 +113,54 @@ pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
     let number: f64 = number
         .parse()
         .map_err(|_| "a number with ms, s, m or h is needed, such as 10s".to_owned())?;
-    Duration::try_from_secs_f64(number * seconds).map_err(|it| it.to_string())
+    Duration::try_from_secs_f64(number * seconds).map_err(|error| error.to_string())
+}
+
+/// Speed of a replay.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum SpeedArg {
+    /// Factor above 0, relative to the capture.
+    Times(f64),
+    /// No pauses.
+    Max,
+}
+
+/// Generated content of files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ContentArg {
+    /// Holes.
+    Sparse,
+    /// Zeros.
+    Zero,
+    /// Incompressible bytes made from this seed.
+    Random(u64),
+    /// Bytes of which this percentage is zeros.
+    Compressible(u8),
+}
+
+impl ContentArg {
+    /// Default content.
+    pub(super) const RANDOM: Self = Self::Random(0);
+}
+
+/// Content of the files that exist before the first operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum InitContentArg {
+    /// Content of the captured files.
+    Original,
+    /// Generated content.
+    MadeUp(ContentArg),
+}
+
+impl fmt::Display for ContentArg {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sparse => f.write_str("sparse"),
+            Self::Zero => f.write_str("zero"),
+            Self::Random(seed) => write!(f, "random:{seed}"),
+            Self::Compressible(percent) => write!(f, "compress:{percent}"),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -132,7 +185,10 @@ mod tests {
     #[test]
     fn contents_are_read_as_they_are_printed() {
         for text in ["sparse", "zero", "random:7", "compress:50", "original"] {
-            assert_eq!(parse_init_content(text).map(|it| it.to_string()), Ok(text.to_owned()));
+            assert_eq!(
+                parse_init_content(text).map(|init_content| init_content.to_string()),
+                Ok(text.to_owned())
+            );
         }
         assert_eq!(parse_content("random"), Ok(ContentArg::RANDOM));
         assert!(parse_content("original").is_err() && parse_init_content("compress:101").is_err());

@@ -1,4 +1,5 @@
-//! `iotrace-perf watch FILE…`: who reads and writes these files, and what of it comes to their devices.
+//! `iotrace-perf watch FILE…`: who reads and writes these files, and what of it comes to their
+//! devices.
 
 use std::process::ExitCode;
 
@@ -6,12 +7,12 @@ use super::analyse::{output, private_log};
 use super::args::WatchArgs;
 use super::control::{Control, say_doubts};
 use super::error::CliError;
-use super::record;
+use super::recording;
 
 pub(super) fn run(mut args: WatchArgs) -> Result<ExitCode, CliError> {
-    record::refuse_stacks(&args.capture)?;
+    recording::refuse_stacks(&args.capture)?;
     let has_program = !args.capture.command.is_empty();
-    // Whoever it is.
+    // All processes.
     args.capture.all_cpus |= !has_program && args.capture.pid.is_empty();
     let control = Control::new(&args.control)?.watching(&args.files, args.max_events)?;
     let to = output(args.to.as_deref(), has_program)?;
@@ -24,12 +25,13 @@ pub(super) fn run(mut args: WatchArgs) -> Result<ExitCode, CliError> {
         controlled = Some(control.start(path, Some(log.try_clone()?))?);
         log.try_clone()
     };
-    let mut recorded = record::capture(&args.capture, |_| Ok(place), start);
+    let mut recorded = recording::capture(&args.capture, |_| Ok(place), start);
     ended.set();
     if let (Ok(recorded), Some(it)) = (&mut recorded, &controlled) {
         it.wait_with(recorded, &ended);
     }
-    let followed = controlled.map(|it| it.finish(recorded.as_ref().ok())).transpose();
+    let followed =
+        controlled.map(|controlled| controlled.finish(recorded.as_ref().ok())).transpose();
     let mut recorded = recorded?;
     say_doubts(recorded.check(followed).flatten().flatten().as_ref());
     recorded.end()

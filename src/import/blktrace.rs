@@ -1,6 +1,7 @@
 //! Binary traces of blktrace: a file of one CPU, or what `blkparse -d` makes of all of them.
 //!
-//! A row of `struct blk_io_trace` (`include/uapi/linux/blktrace_api.h`), 48 bytes in the order of the machine that wrote them:
+//! A row of `struct blk_io_trace` (`include/uapi/linux/blktrace_api.h`), 48 bytes in the order of
+//! the machine that wrote them:
 //!
 //! | Offset | Bytes | |
 //! |---|---|---|
@@ -16,15 +17,15 @@
 //! | 44 | 2 | minus the error's number, or 0 |
 //! | 46 | 2 | bytes that follow |
 //!
-//! blktrace has one word for the end of a request and for that of a bio which never became one (of dm, say): where no request of
-//! a device has been issued its ends are those of bios.
+//! blktrace has one word for the end of a request and for that of a bio which never became one (of
+//! dm, say): where no request of a device has been issued its ends are those of bios.
 
 use std::io::{self, BufRead};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::notes::Notes;
-use super::said::{Block, Said, Task, What};
+use super::import_report::Notes;
+use super::imported_event::{Block, ImportedEvent, ImportedKind, Task};
 use crate::event::block::BlockPoint;
 use crate::units::{DevId, SECTOR_BYTES};
 
@@ -78,7 +79,7 @@ enum Order {
 impl Order {
     fn of(head: &[u8]) -> Option<Self> {
         let bytes = *head.first_chunk::<4>()?;
-        let is_magic = |it: u32| it & !0xff == MAGIC;
+        let is_magic = |number: u32| number & !0xff == MAGIC;
         if is_magic(u32::from_le_bytes(bytes)) {
             Some(Self::Little)
         } else {
@@ -111,7 +112,7 @@ pub(super) fn is_trace(head: &[u8]) -> bool {
 #[derive(Debug, Default)]
 pub(super) struct Blktrace {
     names: FxHashMap<u32, Vec<u8>>,
-    /// Those that have been told.
+    /// Threads that have an event already.
     told: FxHashSet<u32>,
     /// Devices that have requests.
     with_requests: FxHashSet<u32>,
@@ -122,12 +123,12 @@ impl Blktrace {
     ///
     /// # Errors
     ///
-    /// Those of the input, and of whoever takes it.
+    /// Errors of the input, and of the output.
     pub(super) fn read<R: BufRead>(
         &mut self,
         mut input: R,
         notes: &mut Notes,
-        mut put: impl FnMut(Said) -> io::Result<()>,
+        mut put: impl FnMut(ImportedEvent) -> io::Result<()>,
     ) -> io::Result<()> {
         let mut said = Vec::new();
         let mut record = [0; RECORD_BYTES];
@@ -155,7 +156,7 @@ impl Blktrace {
         order: Order,
         record: &[u8],
         behind: &[u8],
-        (out, notes): (&mut Vec<Said>, &mut Notes),
+        (out, notes): (&mut Vec<ImportedEvent>, &mut Notes),
     ) {
         if order.u32(record, 0) & 0xff != VERSION {
             return notes.not_understood(notes.read, record);
@@ -167,23 +168,23 @@ impl Blktrace {
         let what = what & !HAS_GROUP;
         if kind & NOTIFY != 0 {
             if what == NAMES_THREAD && self.names.len() < NAMES_MAX {
-                let name = behind.split(|it| *it == 0).next().unwrap_or_default();
+                let name = behind.split(|byte| *byte == 0).next().unwrap_or_default();
                 self.names.insert(thread, name.to_vec());
                 self.told.remove(&thread);
             }
             return;
         }
-        let Some(&(_, point)) = ACTIONS.iter().find(|it| it.0 == what) else {
+        let Some(&(_, point)) = ACTIONS.iter().find(|action| action.0 == what) else {
             return notes.count("records of plugs, bounces and drivers: left out");
         };
         let (time, tid) = (order.u64(record, 8), i32::try_from(thread).unwrap_or(0));
         let task = Task::leader(tid);
         let comm = self.names.get(&thread).cloned().unwrap_or_default();
         if tid > 0 && !comm.is_empty() && self.told.insert(thread) {
-            out.push(Said { time, task, what: What::Named(comm.clone(), false) });
+            out.push(ImportedEvent { time, task, what: ImportedKind::Named(comm.clone(), false) });
         }
         let block = self.block(order, record, (point, kind), behind);
-        out.push(Said { time, task, what: What::Block(Block { comm, ..block }) });
+        out.push(ImportedEvent { time, task, what: ImportedKind::Block(Block { comm, ..block }) });
     }
 
     fn block(
@@ -225,7 +226,8 @@ impl Blktrace {
     }
 }
 
-/// The letters that the kernel's own tracepoints have for it (`blk_fill_rwbs()` in `kernel/trace/blktrace.c`).
+/// The letters that the kernel's own tracepoints have for it (`blk_fill_rwbs()` in
+/// `kernel/trace/blktrace.c`).
 fn rwbs(kind: u32, bytes: u32) -> Vec<u8> {
     let has = |bit: u32| kind & bit != 0;
     let op = match () {
@@ -243,13 +245,13 @@ fn rwbs(kind: u32, bytes: u32) -> Vec<u8> {
         (has(SYNC), b'S'),
         (has(META), b'M'),
     ];
-    letters.into_iter().filter(|it| it.0).map(|it| it.1).collect()
+    letters.into_iter().filter(|letter| letter.0).map(|letter| letter.1).collect()
 }
 
 /// Fills this; false if there is nothing more, or not all of it.
 fn fill<R: BufRead>(input: &mut R, bytes: &mut [u8], notes: &mut Notes) -> io::Result<bool> {
     let mut filled = 0;
-    while let Some(rest) = bytes.get_mut(filled..).filter(|it| !it.is_empty()) {
+    while let Some(rest) = bytes.get_mut(filled..).filter(|byte| !byte.is_empty()) {
         match input.read(rest) {
             Ok(0) => {
                 notes.add("bytes of a record at the end, which is cut off", filled as u64);
@@ -269,10 +271,10 @@ mod tests {
 
     use super::*;
 
-    fn read(bytes: &[u8]) -> (Vec<Said>, Notes) {
+    fn read(bytes: &[u8]) -> (Vec<ImportedEvent>, Notes) {
         let (mut said, mut notes) = (Vec::new(), Notes::default());
-        let put = |it| {
-            said.push(it);
+        let put = |value| {
+            said.push(value);
             Ok(())
         };
         Blktrace::default().read(bytes, &mut notes, put).expect("memory");
@@ -280,8 +282,8 @@ mod tests {
     }
 
     fn record(is_big: bool, action: u32, bytes: u32, behind: &[u8]) -> Vec<u8> {
-        let words = |it: u32| if is_big { it.to_be_bytes() } else { it.to_le_bytes() };
-        let long = |it: u64| if is_big { it.to_be_bytes() } else { it.to_le_bytes() };
+        let words = |number: u32| if is_big { number.to_be_bytes() } else { number.to_le_bytes() };
+        let long = |number: u64| if is_big { number.to_be_bytes() } else { number.to_le_bytes() };
         let length = u32::try_from(behind.len()).expect("short");
         let end = if is_big { length } else { length << 16 };
         let head = [words(MAGIC | VERSION), words(1)].concat();
@@ -307,13 +309,13 @@ mod tests {
                 record(is_big, kind | 8, 4096, &[]),
             ];
             let (said, notes) = read(&[records.concat().as_slice(), &[7]].concat());
-            assert_eq!(said[0].what, What::Named(b"dd".to_vec(), false));
-            let What::Block(queued) = &said[1].what else { panic!("{said:?}") };
+            assert_eq!(said[0].what, ImportedKind::Named(b"dd".to_vec(), false));
+            let ImportedKind::Block(queued) = &said[1].what else { panic!("{said:?}") };
             assert_eq!((queued.dev, queued.sector, queued.sectors), (DevId::new(8, 1), 64, 8));
             assert_eq!((queued.rwbs.as_slice(), queued.comm.as_slice()), (&b"WFS"[..], &b"dd"[..]));
-            let What::Block(remapped) = &said[2].what else { panic!("{said:?}") };
+            let ImportedKind::Block(remapped) = &said[2].what else { panic!("{said:?}") };
             assert_eq!(remapped.from, Some((DevId::new(8, 2), 9)));
-            let What::Block(done) = &said[3].what else { panic!("{said:?}") };
+            let ImportedKind::Block(done) = &said[3].what else { panic!("{said:?}") };
             assert_eq!(done.point, BlockPoint::BioComplete);
             assert_eq!(notes.told("records").len(), 2, "{notes:?}");
         }
@@ -336,7 +338,7 @@ mod tests {
             actions in prop::collection::vec(any::<u32>(), 0..8)
         ) {
             read(&bytes);
-            let records: Vec<u8> = actions.iter().flat_map(|it| record(false, *it, 512, &bytes)).collect();
+            let records: Vec<u8> = actions.iter().flat_map(|action| record(false, *action, 512, &bytes)).collect();
             read(&records);
         }
     }

@@ -45,14 +45,14 @@ impl Format {
     }
 }
 
-/// ` version N`, if that stands behind this in the first line.
+/// ` version N`, if that follows this in the first line.
 fn version(head: &[u8], before: &[u8]) -> String {
-    let line = head.split(|it| *it == b'\n').next().unwrap_or_default();
-    let place = line.windows(before.len()).position(|it| it == before);
-    let digits = place.and_then(|it| line.get(it + before.len()..)).unwrap_or_default();
+    let line = head.split(|head| *head == b'\n').next().unwrap_or_default();
+    let place = line.windows(before.len()).position(|window| window == before);
+    let digits = place.and_then(|place| line.get(place + before.len()..)).unwrap_or_default();
     let digits: String = digits
         .iter()
-        .map_while(|it| it.is_ascii_digit().then_some(char::from(*it)))
+        .map_while(|digit| digit.is_ascii_digit().then_some(char::from(*digit)))
         .take(4)
         .collect();
     if digits.is_empty() { digits } else { format!(" version {digits}") }
@@ -66,13 +66,13 @@ pub fn detect(head: &[u8]) -> Option<Format> {
     if blktrace::is_trace(head) {
         return Some(Format::Blktrace);
     }
-    let mut lines = head.split(|it| *it == b'\n').take(LINES).map(<[u8]>::trim_ascii);
+    let mut lines = head.split(|head| *head == b'\n').take(LINES).map(<[u8]>::trim_ascii);
     let first = lines.clone().next()?;
     if first.starts_with(b"fio version ") {
         return Some(Format::FioIolog);
     }
     lines.find_map(|line| {
-        let has = |part: &[u8]| line.windows(part.len()).any(|it| it == part);
+        let has = |part: &[u8]| line.windows(part.len()).any(|window| window == part);
         if line.starts_with(b"#|") && has(b"capture_version=")
             || line.starts_with(b"t=") && has(b";:,")
         {
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn each_is_known_by_its_first_lines() {
-        let format = |it: &str| detect(it.as_bytes());
+        let format = |text: &str| detect(text.as_bytes());
         assert_eq!(format("fio version 3 iolog\n"), Some(Format::FioIolog));
         assert_eq!(format("#|capture_version=4|\n"), Some(Format::Ioriot));
         assert_eq!(format("t=15;:,i=1:1;:,o=close;:,d=3;:,s=0;:,\n"), Some(Format::Ioriot));

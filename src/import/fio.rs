@@ -1,4 +1,5 @@
-//! What fio writes with `write_iolog` and reads with `read_iolog` (`Trace file format v2` and `v3` in its HOWTO).
+//! What fio writes with `write_iolog` and reads with `read_iolog` (`Trace file format v2` and `v3`
+//! in its HOWTO).
 //!
 //! ```text
 //!   fio version 2 iolog          fio version 3 iolog
@@ -9,15 +10,16 @@
 //!   /tmp/x close
 //! ```
 //!
-//! Times of version 3 are those of the begin, in µs (as fio 3.33 writes them, measured with a known rate); a wait of version 2
-//! is in µs, too. Nothing is told of who did it, how long it took, or whether it succeeded: it is one
-//! thread, and all was done. How a file was opened is not told either: for reading and writing, and made if it is not there.
+//! Times of version 3 are those of the begin, in µs (as fio 3.33 writes them, measured with a known
+//! rate); a wait of version 2 is in µs, too. The log has no process, duration or result: it is
+//! imported as one thread, and all was done. Open flags are not logged either: for reading and
+//! writing, and made if it is not there.
 
 use rustc_hash::FxHashMap;
 
-use super::Parser;
-use super::notes::Notes;
-use super::said::{Read, Said, Task, What};
+use super::import_report::Notes;
+use super::imported_event::{ImportedEvent, ImportedKind, Read, Task};
+use super::parser::Parser;
 use crate::capture::fact::NameOf;
 use crate::event::syscall_table::CallId;
 
@@ -50,24 +52,30 @@ pub(super) struct Iolog {
 }
 
 impl Parser for Iolog {
-    fn line(&mut self, line: &[u8], out: &mut Vec<Said>, notes: &mut Notes) -> bool {
+    fn line(&mut self, line: &[u8], out: &mut Vec<ImportedEvent>, notes: &mut Notes) -> bool {
         let line = line.trim_ascii();
         if let Some(version) = line.strip_prefix(b"fio version ") {
-            self.version = version.first().map_or(0, |it| it.wrapping_sub(b'0'));
+            self.version = version.first().map_or(0, |version| version.wrapping_sub(b'0'));
             return matches!(self.version, 2 | 3);
         }
         line.is_empty() || self.action(line, out, notes).is_some()
     }
 
-    fn finish(&mut self, _: &mut Vec<Said>, _: &mut Notes) {}
+    fn finish(&mut self, _: &mut Vec<ImportedEvent>, _: &mut Notes) {}
 }
 
 impl Iolog {
-    /// `[TIME] FILE ACTION [OFFSET LENGTH]`. A name may have spaces: what is behind it is counted from the end.
-    fn action(&mut self, line: &[u8], out: &mut Vec<Said>, notes: &mut Notes) -> Option<()> {
+    /// `[TIME] FILE ACTION [OFFSET LENGTH]`. A name may have spaces: what is behind it is counted
+    /// from the end.
+    fn action(
+        &mut self,
+        line: &[u8],
+        out: &mut Vec<ImportedEvent>,
+        notes: &mut Notes,
+    ) -> Option<()> {
         let rest = match self.version {
             3 => {
-                let end = line.iter().position(|it| *it == b' ')?;
+                let end = line.iter().position(|line| *line == b' ')?;
                 let time = number(line.get(..end)?)?.saturating_mul(STEP);
                 // Operations of one microsecond are put behind each other.
                 if time.saturating_add(STEP) < self.now {
@@ -102,14 +110,26 @@ impl Iolog {
         Some(())
     }
 
-    fn say(&self, name: &str, args: [u64; 6], ret: i64, reads: Vec<Read>, out: &mut Vec<Said>) {
+    fn say(
+        &self,
+        name: &str,
+        args: [u64; 6],
+        ret: i64,
+        reads: Vec<Read>,
+        out: &mut Vec<ImportedEvent>,
+    ) {
         let Some(call) = CallId::by_name(name) else { return };
-        let said = |what| Said { time: self.now, task: Task::leader(WHO), what };
-        out.push(said(What::Enter(call, args)));
-        out.push(said(What::Exit(call, ret, reads)));
+        let said = |what| ImportedEvent { time: self.now, task: Task::leader(WHO), what };
+        out.push(said(ImportedKind::Enter(call, args)));
+        out.push(said(ImportedKind::Exit(call, ret, reads)));
     }
 
-    fn opens(&mut self, file: &[u8], out: &mut Vec<Said>, notes: &mut Notes) -> Option<()> {
+    fn opens(
+        &mut self,
+        file: &[u8],
+        out: &mut Vec<ImportedEvent>,
+        notes: &mut Notes,
+    ) -> Option<()> {
         if self.open.contains_key(file) {
             notes.count("opens of files that are open: left out");
             return Some(());
@@ -132,7 +152,7 @@ impl Iolog {
         Some(())
     }
 
-    fn closes(&mut self, file: &[u8], out: &mut Vec<Said>, notes: &mut Notes) {
+    fn closes(&mut self, file: &[u8], out: &mut Vec<ImportedEvent>, notes: &mut Notes) {
         match self.open.remove(file) {
             Some(fd) => {
                 self.free.push(fd);
@@ -147,7 +167,7 @@ impl Iolog {
         file: &[u8],
         action: &[u8],
         [offset, length]: [u64; 2],
-        out: &mut Vec<Said>,
+        out: &mut Vec<ImportedEvent>,
         notes: &mut Notes,
     ) -> Option<()> {
         let (name, args, ret) = match action {
@@ -169,7 +189,7 @@ impl Iolog {
     }
 }
 
-/// What is done, and how many numbers stand behind it.
+/// An action, and the number of its arguments.
 const ACTIONS: [(&[u8], usize); 9] = [
     (b"add", 0),
     (b"open", 0),
@@ -188,7 +208,7 @@ fn parts(line: &[u8]) -> Option<(&[u8], &[u8], [u64; 2])> {
     let mut rest = line;
     for count in 0..=2 {
         let (before, last) = split_last(rest)?;
-        let found = ACTIONS.iter().find(|it| it.0 == last);
+        let found = ACTIONS.iter().find(|action| action.0 == last);
         if let Some((action, wanted)) = found {
             // fio writes offset and length behind a sync, too, or nothing.
             let is_right =
@@ -203,7 +223,7 @@ fn parts(line: &[u8]) -> Option<(&[u8], &[u8], [u64; 2])> {
 }
 
 fn split_last(line: &[u8]) -> Option<(&[u8], &[u8])> {
-    let place = line.iter().rposition(|it| *it == b' ')?;
+    let place = line.iter().rposition(|line| *line == b' ')?;
     let (before, last) = (line.get(..place)?, line.get(place + 1..)?);
     (!before.is_empty()).then_some((before, last))
 }
@@ -226,8 +246,10 @@ mod tests {
                 notes.not_understood(number, line.as_bytes());
             }
         }
-        let word = |it: &Said| match &it.what {
-            What::Enter(call, args) => Some((it.time, format!("{} {args:?}", call.call().name))),
+        let word = |event: &ImportedEvent| match &event.what {
+            ImportedKind::Enter(call, args) => {
+                Some((event.time, format!("{} {args:?}", call.call().name)))
+            }
             _ => None,
         };
         (said.iter().filter_map(word).collect(), notes)
@@ -239,14 +261,14 @@ mod tests {
             "fio version 3 iolog\n5 /t/a b add\n7 /t/a b open\n9 /t/a b write 4096 512\n11 /t/a b sync 0 0\n12 /t/a b close\n",
         );
         let words: Vec<&str> =
-            calls.iter().map(|it| it.1.split(' ').next().expect("a word")).collect();
+            calls.iter().map(|call| call.1.split(' ').next().expect("a word")).collect();
         assert_eq!(words, ["openat", "pwrite64", "fsync", "close"]);
         assert_eq!(calls[1], (9000, "pwrite64 [3, 0, 512, 4096, 0, 0]".into()));
         assert_eq!(notes.told("lines"), Vec::<String>::new());
         let (calls, notes) = told(
             "fio version 2 iolog\n/t/x add\n/t/x open\n/t/x wait 100 0\n/t/x read 0 8\n/t/y read 0 8\n/t/x trim 0 8\nwhat\n",
         );
-        let times: Vec<u64> = calls.iter().map(|it| it.0).collect();
+        let times: Vec<u64> = calls.iter().map(|call| call.0).collect();
         assert_eq!(times, [2000, 104_000, 106_000]);
         assert!(calls[2].1.starts_with("fallocate [3, 3, 0, 8"));
         assert_eq!((notes.strange(), notes.told("lines").len()), (1, 3));
@@ -256,7 +278,10 @@ mod tests {
     fn times_that_fall_are_told() {
         let (calls, notes) =
             told("fio version 3 iolog\n900 /t/x open\n7 /t/x read 0 8\n900 /t/x close\n");
-        assert_eq!(calls.iter().map(|it| it.0).collect::<Vec<_>>(), [900_000, 900_001, 900_002]);
+        assert_eq!(
+            calls.iter().map(|call| call.0).collect::<Vec<_>>(),
+            [900_000, 900_001, 900_002]
+        );
         assert_eq!(
             notes.told("lines"),
             ["1 lines with an earlier time than the one before: put behind it"]

@@ -19,7 +19,8 @@ impl<R: BufRead> Lines<R> {
         Self { input, line: Vec::new(), number: 0 }
     }
 
-    /// The next line, without its end. A line that is too long comes without its rest, which no parser understands.
+    /// The next line, without its end. A line that is too long comes without its rest, which no
+    /// parser understands.
     pub(super) fn next(&mut self) -> io::Result<Option<&[u8]>> {
         self.line.clear();
         let limit = LINE_BYTES_MAX as u64;
@@ -39,7 +40,7 @@ impl<R: BufRead> Lines<R> {
     fn skip_rest(&mut self) -> io::Result<()> {
         loop {
             let bytes = self.input.fill_buf()?;
-            let (end, is_over) = match bytes.iter().position(|it| *it == b'\n') {
+            let (end, is_over) = match bytes.iter().position(|byte| *byte == b'\n') {
                 Some(at) => (at + 1, true),
                 None => (bytes.len(), bytes.is_empty()),
             };

@@ -1,7 +1,7 @@
 //! Writes a capture log of what another tool has said.
 //!
 //! ```text
-//!   Said ─► Order ─► frames: FACTS (names, what was open) ─► DATA ─► ROUND
+//!   ImportedEvent ─► Order ─► frames: FACTS (names, what was open) ─► DATA ─► ROUND
 //!           (window)
 //! ```
 
@@ -10,11 +10,11 @@ use std::io::{self, Write};
 
 use rustc_hash::FxHashSet;
 
-use super::notes::Notes;
-use super::order::Order;
-use super::points;
+use super::import_report::Notes;
+use super::imported_event::{ImportedEvent, ImportedKind};
 use super::records::{MACHINE, SAMPLE_TYPE, encode};
-use super::said::{Said, What};
+use super::reorder_window::Order;
+use super::synthetic_formats;
 use crate::capture::fact::{Fact, FactsFrame, Text};
 use crate::capture::format::{Codec, FrameKind};
 use crate::capture::header::{Clock, Counts, End, Header, Host, Imported, Layout, Ring, Scope};
@@ -25,7 +25,8 @@ use crate::units::{CpuId, KernelTime, Pid};
 /// A data frame is closed when it has so many bytes.
 const FRAME_BYTES: usize = 2 << 20;
 
-/// A log that says when it happened, and not only how long it took, has times since 1970 of more than this: 1980, in ns.
+/// A log that says when it happened, and not only how long it took, has times since 1970 of more
+/// than this: 1980, in ns.
 const EPOCH_MIN: u64 = 315_532_800_000_000_000;
 
 /// What is known of the log before it is read.
@@ -87,14 +88,14 @@ impl<W: Write> Log<W> {
     /// # Errors
     ///
     /// Those of the output.
-    pub fn put(&mut self, said: Said) -> io::Result<()> {
+    pub fn put(&mut self, said: ImportedEvent) -> io::Result<()> {
         match self.order.push(said) {
             Some(due) => self.write(due),
             None => Ok(()),
         }
     }
 
-    fn write(&mut self, said: Said) -> io::Result<()> {
+    fn write(&mut self, said: ImportedEvent) -> io::Result<()> {
         if !self.begun {
             self.begin(said.time)?;
         }
@@ -104,10 +105,10 @@ impl<W: Write> Log<W> {
         self.last = said.time;
         let before = self.bytes.len();
         let point = encode(&mut self.bytes, &said);
-        let births = u32::from(matches!(said.what, What::Born(..)));
+        let births = u32::from(matches!(said.what, ImportedKind::Born(..)));
         self.records += births + u32::from(self.bytes.len() > before);
         if let Some(point) = point {
-            *self.samples.entry(points::number(point)).or_default() += 1;
+            *self.samples.entry(synthetic_formats::number(point)).or_default() += 1;
         }
         self.note(said);
         if self.bytes.len() >= FRAME_BYTES || self.facts.is_full() {
@@ -117,14 +118,15 @@ impl<W: Write> Log<W> {
     }
 
     /// What is no record.
-    fn note(&mut self, said: Said) {
+    fn note(&mut self, said: ImportedEvent) {
         let (time, pid) = (KernelTime(said.time), said.task.pid);
         if !self.about.is_block && self.rooted.insert(pid) {
-            // The other tool names files from its own root, and so, for all that it says, do those whom it has watched.
+            // The other tool names files from its own root, and so, presumably, do the processes
+            // that it watched.
             self.facts.push(&Fact::Text { time, which: Text::ROOT, pid, text: b"/".to_vec() });
         }
         match said.what {
-            What::Exit(_, _, reads) => {
+            ImportedKind::Exit(_, _, reads) => {
                 for read in reads {
                     self.facts.push(&Fact::Name {
                         tid: said.task.tid,
@@ -140,7 +142,7 @@ impl<W: Write> Log<W> {
                     });
                 }
             }
-            What::Open(fd, link, flags) => self.facts.push(&Fact::Fd {
+            ImportedKind::Open(fd, link, flags) => self.facts.push(&Fact::Fd {
                 begin: time,
                 end: time,
                 pid,
@@ -153,10 +155,10 @@ impl<W: Write> Log<W> {
                 link,
             }),
             // It has its parent's.
-            What::Born(child, _) => {
+            ImportedKind::Born(child, _) => {
                 self.rooted.insert(child.pid);
             }
-            What::Directory(text) => {
+            ImportedKind::Directory(text) => {
                 self.facts.push(&Fact::Text { time, which: Text::CWD, pid, text })
             }
             _ => {}
@@ -196,7 +198,8 @@ impl<W: Write> Log<W> {
         self.writer.round(time)
     }
 
-    /// Nothing follows. What is not understood stands in the books of the log; `unit` is what `notes` counts.
+    /// Nothing follows. What is not understood stands in the books of the log; `unit` is what
+    /// `notes` counts.
     ///
     /// # Errors
     ///
@@ -211,7 +214,7 @@ impl<W: Write> Log<W> {
         }
         self.flush()?;
         notes.add(
-            "began before others that were told long before them: their times are later by that",
+            "began before others that appear much earlier in the log: their times are later by that",
             self.order.late,
         );
         let end = End {
@@ -227,13 +230,14 @@ impl<W: Write> Log<W> {
     }
 
     fn counts(&self) -> Vec<Counts> {
-        let counts = points::described(self.about.is_block).into_iter().map(|it| Counts {
-            samples: self.samples.get(&it.id).copied().unwrap_or(0),
-            name: format!("{}:{}", it.system, it.name),
-            ring: 0,
-            hits: None,
-            lost: None,
-        });
+        let counts =
+            synthetic_formats::described(self.about.is_block).into_iter().map(|text| Counts {
+                samples: self.samples.get(&text.id).copied().unwrap_or(0),
+                name: format!("{}:{}", text.system, text.name),
+                ring: 0,
+                hits: None,
+                lost: None,
+            });
         counts.collect()
     }
 }
@@ -243,7 +247,8 @@ fn header(about: &About, start: u64) -> Header {
     let calls = if about.is_block { &[] } else { CALLS };
     Header {
         tool_version: env!("CARGO_PKG_VERSION").into(),
-        // Nothing is known of the machine but that its calls have these names: the numbers are ours.
+        // Nothing is known of the machine but that its calls have these names: the numbers are
+        // ours.
         host: Host { machine: MACHINE.into(), cpus: vec![0], page_bytes: 4096, ..Host::default() },
         clock: Clock {
             name: if is_dated { "CLOCK_REALTIME" } else { "unknown" }.into(),
@@ -252,7 +257,7 @@ fn header(about: &About, start: u64) -> Header {
             start_realtime_ns: if is_dated { start } else { 0 },
         },
         scope: Scope { mode: "system".into(), ..Scope::default() },
-        calls: calls.iter().map(|it| it.name.to_owned()).collect(),
+        calls: calls.iter().map(|call| call.name.to_owned()).collect(),
         args: "exact".into(),
         names: "imported".into(),
         source: "imported".into(),
@@ -264,7 +269,7 @@ fn header(about: &About, start: u64) -> Header {
             ..Layout::default()
         }],
         rings: vec![Ring { name: "imported".into(), bytes: 0 }],
-        tracepoints: points::described(about.is_block),
+        tracepoints: synthetic_formats::described(about.is_block),
         imported: Some(about.imported.clone()),
         ..Header::default()
     }

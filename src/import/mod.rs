@@ -1,41 +1,44 @@
-//! A log of another tool → a capture log, on which everything else works unchanged.
+//! Converts logs of other tools into capture logs, which all other parts read unchanged.
 //!
 //! ```text
 //!   bytes ─► Lines ─► Parser (strace, ioriot, fio) ─┐
-//!        └──────────► blktrace ─────────────────────┴─► Said ─► Log ─► .iocap
+//!        └──────────► blktrace ─────────────────────┴─► ImportedEvent ─► Log ─► .iocap
 //!                     pure                                      order, frames
 //! ```
 //!
-//! Formats are facts: parsers are written from what the tools print, and from their documents. What the other log does not
-//! say is absent; where our format needs a number all the same it is the plainest one, and [`Notes`] say so. What is not
-//! understood is counted, and told at the end and in the log. Any bytes may come: nothing here panics, and memory does not
-//! grow with the length of the log.
+//! Formats are facts: parsers are written from what the tools print, and from their documents. What
+//! the other log does not say is absent; where our format needs a number all the same it is the
+//! plainest one, and [`Notes`] say so. What is not understood is counted, and reported at the end
+//! and in the log. Any bytes may come: nothing here panics, and memory does not grow with the
+//! length of the log.
 
 mod blktrace;
+mod constants;
 mod detect;
 mod fio;
+mod import_report;
+mod imported_event;
 mod ioriot;
 mod lines;
 mod log;
-mod notes;
-mod order;
-mod points;
+mod parser;
 mod records;
-mod said;
+mod reorder_window;
 mod strace;
-mod words;
+mod synthetic_formats;
 
 use std::io::{self, BufRead, Write};
 
 use thiserror::Error;
 
 pub use detect::{Format, detect};
+pub use import_report::Notes;
+pub use imported_event::{Block, ImportedEvent, ImportedKind, Read, Task};
 pub use log::{About, Log};
-pub use notes::Notes;
-pub use said::{Block, Read, Said, Task, What};
 
 use crate::capture::header::Imported;
 use lines::Lines;
+use parser::Parser;
 
 /// Why nothing was imported.
 #[derive(Debug, Error)]
@@ -43,7 +46,7 @@ pub enum ImportError {
     /// The other log cannot be read, or ours not be written.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// It is none that we know.
+    /// The format is unknown.
     #[error(
         "the file is no log of a known tool; known are: what strace prints, logs of ioriot, iologs of fio (first line: fio version 2 \
          iolog, or 3), and binary files of blktrace, not the text of blkparse; --from says which tool wrote the file"
@@ -64,16 +67,8 @@ pub enum ImportError {
     Refused(String),
 }
 
-/// What understands one line after the other.
-trait Parser {
-    /// Takes a line; what it says goes into `out`. False: it is not understood.
-    fn line(&mut self, line: &[u8], out: &mut Vec<Said>, notes: &mut Notes) -> bool;
-
-    /// Nothing follows.
-    fn finish(&mut self, out: &mut Vec<Said>, notes: &mut Notes);
-}
-
-/// Makes a capture log of another tool's. `file` is what that is called. Gives the output back, and what must be told.
+/// Makes a capture log of another tool's. `file` is what that is called. Returns the output and the
+/// report.
 ///
 /// # Errors
 ///
@@ -101,7 +96,7 @@ pub fn import<R: BufRead, W: Write>(
     let mut log = Log::new(out, about)?;
     match parser(format, &head) {
         Some(mut parser) => read_lines(input, parser.as_mut(), &mut log, &mut notes)?,
-        None => blktrace::Blktrace::default().read(input, &mut notes, |it| log.put(it))?,
+        None => blktrace::Blktrace::default().read(input, &mut notes, |event| log.put(event))?,
     }
     if log.is_empty() {
         let read = format!("no operation in {} {}", notes.read, format.unit());
@@ -138,8 +133,8 @@ fn read_lines<R: BufRead, W: Write>(
             let number = notes.read;
             notes.not_understood(number, line);
         }
-        said.drain(..).try_for_each(|it| log.put(it))?;
+        said.drain(..).try_for_each(|event| log.put(event))?;
     }
     parser.finish(&mut said, notes);
-    said.drain(..).try_for_each(|it| log.put(it))
+    said.drain(..).try_for_each(|event| log.put(event))
 }

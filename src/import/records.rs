@@ -1,7 +1,7 @@
 //! Bytes of perf's records, as `perf_event_open(2)` describes them, for what another tool has said.
 
-use super::points::{Point, payload};
-use super::said::{Block, Said, Task, What};
+use super::imported_event::{Block, ImportedEvent, ImportedKind, Task};
+use super::synthetic_formats::{Point, payload};
 use crate::event::block::BlockPoint;
 use crate::event::syscall_table::CallId;
 use crate::record::abi::{MISC_COMM_EXEC, record_type, sample_type};
@@ -16,31 +16,31 @@ pub(super) const MACHINE: &str = "x86_64";
 pub(super) const COMM_BYTES: usize = 15;
 
 /// Appends the records of what was said, and tells of which tracepoints; facts have none.
-pub(super) fn encode(out: &mut Vec<u8>, said: &Said) -> Option<Point> {
-    let Said { time, task, what } = said;
+pub(super) fn encode(out: &mut Vec<u8>, said: &ImportedEvent) -> Option<Point> {
+    let ImportedEvent { time, task, what } = said;
     match what {
-        What::Enter(call, args) => {
+        ImportedKind::Enter(call, args) => {
             let args = args.map(u64::to_le_bytes);
             sample(out, said, Point::Enter, &[&number(*call), args.as_flattened()])
         }
-        What::Exit(call, ret, _) => {
+        ImportedKind::Exit(call, ret, _) => {
             sample(out, said, Point::Exit, &[&number(*call), &ret.to_le_bytes()])
         }
-        What::Born(child, flags) => {
+        ImportedKind::Born(child, flags) => {
             relation(out, record_type::FORK, *time, *task, *child);
             let tid = child.tid.0.to_le_bytes();
             sample(out, said, Point::NewTask, &[&tid, &flags.to_le_bytes()])
         }
-        What::Named(name, exec) => {
+        ImportedKind::Named(name, exec) => {
             comm(out, *time, *task, name, *exec);
             None
         }
-        What::Ended => {
+        ImportedKind::Ended => {
             relation(out, record_type::EXIT, *time, *task, *task);
             None
         }
-        What::Block(block) => request(out, said, block),
-        What::Open(..) | What::Directory(_) => None,
+        ImportedKind::Block(block) => request(out, said, block),
+        ImportedKind::Open(..) | ImportedKind::Directory(_) => None,
     }
 }
 
@@ -48,7 +48,7 @@ fn number(call: CallId) -> [u8; 8] {
     u64::from(call.call().x86_64).to_le_bytes()
 }
 
-fn request(out: &mut Vec<u8>, said: &Said, block: &Block) -> Option<Point> {
+fn request(out: &mut Vec<u8>, said: &ImportedEvent, block: &Block) -> Option<Point> {
     let point = Point::Block(block.point);
     let (dev, sector) = (block.dev.0.to_le_bytes(), block.sector.to_le_bytes());
     let sectors = block.sectors.to_le_bytes();
@@ -71,7 +71,12 @@ fn task_bytes(task: Task) -> [[u8; 4]; 2] {
 }
 
 /// `u32 pid, tid; u64 time; u32 size; char payload[]`, padded to eight bytes.
-fn sample(out: &mut Vec<u8>, said: &Said, point: Point, values: &[&[u8]]) -> Option<Point> {
+fn sample(
+    out: &mut Vec<u8>,
+    said: &ImportedEvent,
+    point: Point,
+    values: &[&[u8]],
+) -> Option<Point> {
     let mut raw = Vec::with_capacity(80);
     payload(&mut raw, point, said.task.tid.0, values);
     raw.resize((raw.len() + 4).next_multiple_of(8) - 4, 0);
@@ -110,11 +115,11 @@ fn other(out: &mut Vec<u8>, head: (u32, u16), parts: &[&[u8]], (time, running): 
 
 /// `u32 type; u16 misc; u16 size`, and the rest.
 fn record(out: &mut Vec<u8>, (kind, misc): (u32, u16), parts: &[&[u8]]) {
-    let bytes: usize = 8 + parts.iter().map(|it| it.len()).sum::<usize>();
+    let bytes: usize = 8 + parts.iter().map(|part| part.len()).sum::<usize>();
     // All parts are of fixed size but names, which were cut.
     let size = u16::try_from(bytes).unwrap_or(u16::MAX);
     out.extend_from_slice(&kind.to_le_bytes());
     out.extend_from_slice(&misc.to_le_bytes());
     out.extend_from_slice(&size.to_le_bytes());
-    parts.iter().for_each(|it| out.extend_from_slice(it));
+    parts.iter().for_each(|part| out.extend_from_slice(part));
 }

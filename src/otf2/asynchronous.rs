@@ -1,15 +1,17 @@
-//! Asynchronous operations: non-blocking ones on the location of the thread from which the kernel took them.
+//! Asynchronous operations: non-blocking ones on the location of the thread from which the kernel
+//! took them.
 //!
-//! They begin, and are issued, when their file is known. Those on a file that is registered with a ring begin at once, on a
-//! handle that stands for all such files. What moves no bytes and writes nothing out has no operation here.
+//! They begin, and are issued, when their file is known. Those on a file that is registered with a
+//! ring begin at once, on a handle that stands for all such files. What moves no bytes and writes
+//! nothing out has no operation here.
 
 use otf2_sys::{
     IoAccessMode, IoBegin, IoHandleRef, IoOperationFlags, IoOperationMode, IoStatusFlags,
 };
 use rustc_hash::FxHashMap;
 
-use super::activity::Out;
-use super::attributes::Notes;
+use super::active_handles::Out;
+use super::attributes::AttributeList;
 use super::definitions::Definitions;
 use super::error::OtfError;
 use super::handles::{Handle, Layer, REGISTERED};
@@ -30,7 +32,7 @@ pub(super) struct AsyncOperations {
 struct Open {
     handle: IoHandleRef,
     id: u64,
-    /// The position was told at the beginning.
+    /// The position was written at the beginning.
     offset_told: bool,
 }
 
@@ -46,7 +48,7 @@ enum End {
     NoResult,
 }
 
-/// How they are open is not told.
+/// Open flags are unknown.
 const READ_WRITE: (IoAccessMode, IoStatusFlags) = (IoAccessMode::READ_WRITE, IoStatusFlags::NONE);
 
 impl AsyncOperations {
@@ -104,7 +106,7 @@ impl AsyncOperations {
         let bytes_request = operation.bytes_requested.filter(|_| mode != IoOperationMode::FLUSH);
         let flags = IoOperationFlags::NON_BLOCKING;
         let begin = IoBegin { handle, mode, flags, bytes_request, matching_id: id };
-        let mut notes = Notes::new();
+        let mut notes = AttributeList::new();
         notes.offset(operation.offset).operation(Some(word));
         active.writer.io_operation_begin(out.time, &begin, notes.list())?;
         active.writer.io_operation_issued(out.time, handle, id, &[])?;
@@ -156,8 +158,10 @@ impl AsyncOperations {
         let Some(open) = self.open.remove(&operation.id) else { return Ok(()) };
         out.slots.give_back(open.id);
         let active = tasks.active(operation.thread, out.definitions)?;
-        if let Some(active) = active.filter(|it| it.activity.is_under_way(open.handle, open.id)) {
-            let mut notes = Notes::new();
+        if let Some(active) =
+            active.filter(|active| active.activity.is_under_way(open.handle, open.id))
+        {
+            let mut notes = AttributeList::new();
             notes.offset(operation.offset.filter(|_| !open.offset_told));
             let (writer, time, Open { handle, id, .. }) = (active.writer, out.time, open);
             match end {

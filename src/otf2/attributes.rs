@@ -43,12 +43,12 @@ attributes! {
 
 /// The attributes of one event, on the stack.
 #[derive(Debug)]
-pub(super) struct Notes {
+pub(super) struct AttributeList {
     list: [(AttributeRef, AttributeValue); Self::MAX],
     length: usize,
 }
 
-impl Notes {
+impl AttributeList {
     /// No event has more.
     const MAX: usize = 10;
 
@@ -101,7 +101,7 @@ impl Notes {
         self.add(MERGED_INTO, id.map(AttributeValue::Uint64))
     }
 
-    /// What stands behind a request.
+    /// Attribution of a request.
     pub(super) fn behind(
         &mut self,
         link: StringRef,

@@ -1,4 +1,5 @@
-//! Block requests: non-blocking operations on a location per device, and on that of the thread that asked.
+//! Block requests: non-blocking operations on a location per device, and on that of the thread that
+//! asked.
 //!
 //! ```text
 //!   Queued   → Begin
@@ -7,8 +8,8 @@
 //!     absorbed → Cancelled
 //! ```
 //!
-//! A device is busy while its driver has a request. A request waits before, between (after a requeue), and, if flushes belong to
-//! it, behind that.
+//! A device is busy while its driver has a request. A request waits before, between (after a
+//! requeue), and, if flushes belong to it, behind that.
 
 use otf2_sys::{
     EvtWriter, IoAccessMode, IoBegin, IoHandleRef, IoOperationFlags, IoOperationMode,
@@ -16,7 +17,7 @@ use otf2_sys::{
 };
 use rustc_hash::FxHashMap;
 
-use super::attributes::Notes;
+use super::attributes::AttributeList;
 use super::definitions::{Definitions, Owner};
 use super::error::OtfError;
 use super::handles::{Handle, Layer};
@@ -51,7 +52,7 @@ struct Device {
 #[derive(Clone, Copy, Debug)]
 struct Flight {
     id: u64,
-    /// OTF2 was told that it was issued, which may be done once.
+    /// Whether the issue was written to OTF2, which is done once.
     issued: bool,
     at_driver: bool,
     on_thread: Option<OnThread>,
@@ -70,7 +71,7 @@ struct OnThread {
 struct Outcome {
     cancelled: bool,
     bytes: Option<u64>,
-    notes: Notes,
+    notes: AttributeList,
 }
 
 /// All devices and what they are asked.
@@ -115,8 +116,8 @@ impl Devices {
                 self.moves(request.id, request.dev, false, out)
             }
             BlockStep::Ended(request) => self.end(request, pieces, tasks, out),
-            // A merge makes the request longer, so that more may be done than was asked for. A requeue is followed by
-            // another issue, of which OTF2 takes one only.
+            // A merge makes the request longer, so that more may be done than was asked for. A
+            // requeue is followed by another issue, of which OTF2 takes one only.
             BlockStep::Merged(_)
             | BlockStep::Inserted(_)
             | BlockStep::Progressed(_)
@@ -131,7 +132,7 @@ impl Devices {
         tasks: &mut Tasks,
         out: &mut Writing<'_>,
     ) -> Result<(), OtfError> {
-        let mut notes = Notes::new();
+        let mut notes = AttributeList::new();
         notes.sector(request.sector);
         if let Some(submitter) = request.submitter {
             notes.task(submitter.pid.0, submitter.tid.0);
@@ -161,7 +162,7 @@ impl Devices {
         &self,
         request: &BlockRequest,
         thread: ThreadKey,
-        notes: &Notes,
+        notes: &AttributeList,
         tasks: &mut Tasks,
         out: &mut Writing<'_>,
     ) -> Result<Option<OnThread>, OtfError> {
@@ -235,17 +236,17 @@ impl Devices {
         tasks.request_ended(on_thread.thread, out.definitions)
     }
 
-    /// What stands behind a request: in full that of its first piece.
+    /// Attribution of a request: in full that of its first piece.
     fn note_pieces(
         &self,
         pieces: &[Piece],
-        notes: &mut Notes,
+        notes: &mut AttributeList,
         definitions: &mut Definitions,
     ) -> Result<(), OtfError> {
         let Some(first) = pieces.first() else { return Ok(()) };
         let link = match &first.behind {
             Behind::File { key, offset, file, link } => {
-                match file.as_ref().and_then(|it| it.path.as_ref()) {
+                match file.as_ref().and_then(|file| file.path.as_ref()) {
                     Some(path) => {
                         notes.path(Some(definitions.archive.intern(&printable(&path.bytes))?));
                     }
@@ -258,21 +259,22 @@ impl Devices {
             }
             other => other.as_str(),
         };
-        let via: Vec<String> = first.levels.iter().map(|it| self.name(it.dev)).collect();
+        let via: Vec<String> = first.levels.iter().map(|level| self.name(level.dev)).collect();
         let via = match via.as_slice() {
             [] => None,
             names => Some(definitions.archive.intern(&names.join(" <- "))?),
         };
         let link = definitions.archive.intern(link)?;
         notes.behind(link, u32::try_from(pieces.len()).unwrap_or(u32::MAX), via);
-        let program =
-            definitions.archive.intern(first.program().map_or("none", |it| it.as_str()))?;
-        notes.program(program, first.writers.first().map(|it| it.pid.0));
+        let program = definitions
+            .archive
+            .intern(first.program().map_or("none", |program| program.as_str()))?;
+        notes.program(program, first.writers.first().map(|writer| writer.pid.0));
         Ok(())
     }
 
     fn outcome(&self, request: &BlockRequest) -> Outcome {
-        let mut outcome = Outcome { cancelled: false, bytes: None, notes: Notes::new() };
+        let mut outcome = Outcome { cancelled: false, bytes: None, notes: AttributeList::new() };
         match request.ending {
             Some(Ending::Completed) => {
                 outcome.notes.errno(request.error);
@@ -283,7 +285,7 @@ impl Devices {
                 outcome.cancelled = true;
                 outcome
                     .notes
-                    .merged_into(into.and_then(|it| self.flights.get(&it)).map(|it| it.id));
+                    .merged_into(into.and_then(|id| self.flights.get(&id)).map(|flight| flight.id));
             }
             Some(Ending::Unfinished(_)) | None => {
                 outcome.notes.truncated();
@@ -383,7 +385,8 @@ impl Device {
     }
 }
 
-/// Whether the request is about a number of bytes: flushes, zone management and driver commands are not.
+/// Whether the request is about a number of bytes: flushes, zone management and driver commands are
+/// not.
 fn moves_data(op: RequestOp) -> bool {
     match op {
         RequestOp::Read

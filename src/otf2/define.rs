@@ -27,7 +27,7 @@ pub(super) const MACHINE: SystemTreeNodeRef = SystemTreeNodeRef::new(0);
 pub(super) const NODE: SystemTreeNodeRef = SystemTreeNodeRef::new(1);
 
 /// All that the definitions are made of.
-pub(super) struct Ending<'a> {
+pub(super) struct FinishContext<'a> {
     pub(super) files: &'a Files,
     pub(super) handles: &'a Handles,
     pub(super) regions: &'a Regions,
@@ -40,7 +40,7 @@ pub(super) struct Ending<'a> {
     pub(super) end: &'a EndFacts,
 }
 
-impl Ending<'_> {
+impl FinishContext<'_> {
     /// Writes all of them, each kind before those that refer to it.
     pub(super) fn write(&self, defs: &mut GlobalDefs<'_>) -> Result<(), OtfError> {
         self.clock(defs)?;
@@ -53,13 +53,14 @@ impl Ending<'_> {
         self.regions(defs)?;
         self.files(defs)?;
         self.handles(defs)?;
-        if self.owners.iter().any(|it| matches!(it.1, Owner::Device(_))) {
+        if self.owners.iter().any(|owner| matches!(owner.1, Owner::Device(_))) {
             define_metrics::write(defs)?;
         }
         Ok(())
     }
 
-    /// From the start of the capture, or the first event if that is earlier, to the end or the last event.
+    /// From the start of the capture, or the first event if that is earlier, to the end or the last
+    /// event.
     fn clock(&self, defs: &mut GlobalDefs<'_>) -> Result<(), OtfError> {
         let clock = &self.capture.clock;
         let (first, last) = defs.event_times().unwrap_or((u64::MAX, 0));
@@ -120,8 +121,8 @@ impl Ending<'_> {
         let point = mount.map(super::mounts::Mount::point);
         let properties = [
             ("Mount Point", point.as_deref()),
-            ("Mount Source", mount.map(|it| it.source.as_str())),
-            ("File system", mount.map(|it| it.file_system.as_str())),
+            ("Mount Source", mount.map(|mount| mount.source.as_str())),
+            ("File system", mount.map(|mount| mount.file_system.as_str())),
             ("Name certainty", file.certainty.remark().filter(|_| !file.is_collective)),
             (
                 "Stands for",
@@ -159,10 +160,11 @@ impl Ending<'_> {
         &self,
         defs: &mut GlobalDefs<'_>,
     ) -> Result<BTreeMap<Layer, IoParadigmRef>, OtfError> {
-        let occurs =
-            |layer| layer == Layer::Posix || self.handles.list().iter().any(|it| it.layer == layer);
+        let occurs = |layer| {
+            layer == Layer::Posix || self.handles.list().iter().any(|list| list.layer == layer)
+        };
         let mut paradigms = BTreeMap::new();
-        for (id, layer) in (0..).zip(Layer::ALL.into_iter().filter(|&it| occurs(it))) {
+        for (id, layer) in (0..).zip(Layer::ALL.into_iter().filter(|&all| occurs(all))) {
             let (identification, name) = layer.names();
             let definition = IoParadigm {
                 identification: defs.string(identification)?,

@@ -8,7 +8,7 @@ use otf2_sys::{
     SystemTreeDomain, SystemTreeNodeRef,
 };
 
-use super::define::{Ending, GroupNumbers, MACHINE, NODE};
+use super::define::{FinishContext, GroupNumbers, MACHINE, NODE};
 use super::definitions::Owner;
 use super::error::OtfError;
 use super::text::printable;
@@ -19,7 +19,7 @@ use crate::units::DevId;
 const BLOCK_DEVICES: SystemTreeNodeRef = SystemTreeNodeRef::new(2);
 
 /// Writes them.
-pub(super) fn write(ending: &Ending<'_>, defs: &mut GlobalDefs<'_>) -> Result<(), OtfError> {
+pub(super) fn write(ending: &FinishContext<'_>, defs: &mut GlobalDefs<'_>) -> Result<(), OtfError> {
     node(ending, defs)?;
     let mut numbers = GroupNumbers::default();
     let processes = processes(ending, &mut numbers, defs)?;
@@ -39,7 +39,7 @@ pub(super) fn write(ending: &Ending<'_>, defs: &mut GlobalDefs<'_>) -> Result<()
 }
 
 /// The machine and its one node.
-fn node(ending: &Ending<'_>, defs: &mut GlobalDefs<'_>) -> Result<(), OtfError> {
+fn node(ending: &FinishContext<'_>, defs: &mut GlobalDefs<'_>) -> Result<(), OtfError> {
     let (name, class) = (defs.string("Linux")?, defs.string("machine")?);
     defs.system_tree_node(MACHINE, name, class, None)?;
     defs.system_tree_node_domain(MACHINE, SystemTreeDomain::MACHINE)?;
@@ -60,7 +60,8 @@ fn node(ending: &Ending<'_>, defs: &mut GlobalDefs<'_>) -> Result<(), OtfError> 
         ("File names", &ending.capture.names),
         ("Tool version", &ending.capture.tool_version),
     ];
-    let properties = ending.end.properties.iter().map(|it| (it.0.as_str(), it.1.as_str()));
+    let properties =
+        ending.end.properties.iter().map(|property| (property.0.as_str(), property.1.as_str()));
     for (name, value) in facts.into_iter().chain(properties) {
         node_property(NODE, name, value, defs)?;
     }
@@ -83,15 +84,15 @@ fn node_property(
 
 /// One group per process that has a location, parents mostly before their children.
 fn processes(
-    ending: &Ending<'_>,
+    ending: &FinishContext<'_>,
     numbers: &mut GroupNumbers,
     defs: &mut GlobalDefs<'_>,
 ) -> Result<BTreeMap<ProcessKey, LocationGroupRef>, OtfError> {
     let mut keys: Vec<ProcessKey> = ending
         .owners
         .iter()
-        .filter_map(|it| match it.1 {
-            Owner::Thread(key) => ending.tasks.thread(key).map(|it| it.process),
+        .filter_map(|owner| match owner.1 {
+            Owner::Thread(key) => ending.tasks.thread(key).map(|thread| thread.process),
             Owner::Device(_) | Owner::Nobody => None,
         })
         .collect();
@@ -103,7 +104,7 @@ fn processes(
         let this = numbers.take();
         let name =
             defs.string(&format!("{} [{}]", named(&process.comm, "process"), process.pid))?;
-        let creator = process.parent.and_then(|it| groups.get(&it)).copied();
+        let creator = process.parent.and_then(|parent| groups.get(&parent)).copied();
         defs.location_group(this, name, LocationGroupType::PROCESS, NODE, creator)?;
         let property = defs.string("ProcessId")?;
         defs.location_group_property(this, property, AttributeValue::Int32(process.pid.0))?;
@@ -112,14 +113,14 @@ fn processes(
     Ok(groups)
 }
 
-/// A name, or what stands for one that nobody told.
+/// A name, or its substitute if it is unknown.
 fn named<'a>(comm: &'a [u8], otherwise: &'a str) -> Cow<'a, str> {
     if comm.is_empty() { Cow::Borrowed(otherwise) } else { printable(comm) }
 }
 
 /// The name differs from the group's: a reader aborts where both are the same.
 fn thread(
-    ending: &Ending<'_>,
+    ending: &FinishContext<'_>,
     key: ThreadKey,
     processes: &BTreeMap<ProcessKey, LocationGroupRef>,
     this: LocationRef,
@@ -135,12 +136,12 @@ fn thread(
 
 /// One node and one group per device that had a request.
 fn devices(
-    ending: &Ending<'_>,
+    ending: &FinishContext<'_>,
     numbers: &mut GroupNumbers,
     defs: &mut GlobalDefs<'_>,
 ) -> Result<BTreeMap<DevId, LocationGroupRef>, OtfError> {
     let mut groups = BTreeMap::new();
-    let devices = ending.owners.iter().filter_map(|it| match it.1 {
+    let devices = ending.owners.iter().filter_map(|owner| match owner.1 {
         Owner::Device(dev) => Some(dev),
         Owner::Thread(_) | Owner::Nobody => None,
     });
@@ -155,7 +156,7 @@ fn devices(
         defs.system_tree_node(node, name, class, Some(BLOCK_DEVICES))?;
         node_property(node, "Device number", &dev.to_string(), defs)?;
         let number = dev.to_string();
-        if let Some(disk) = ending.end.disks.iter().find(|it| it.dev == number) {
+        if let Some(disk) = ending.end.disks.iter().find(|disk| disk.dev == number) {
             node_property(node, "I/O scheduler", &disk.scheduler, defs)?;
             for (name, value) in disk::properties(disk) {
                 node_property(node, &name, &value, defs)?;

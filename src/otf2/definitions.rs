@@ -14,8 +14,8 @@ use crate::operation::io_class::IoClass;
 use crate::operation::model::{FilePath, Mounts, OpenFile, PathSource, ThreadKey};
 use crate::units::{DevId, Fd};
 
-/// Different paths of failed opens that are kept. A search along a path fails for some thousand names; a program that
-/// makes up names without end must not fill the archive with them.
+/// Different paths of failed opens that are kept. A search along a path fails for some thousand
+/// names; a program that makes up names without end must not fill the archive with them.
 const GIVEN_PATHS_MAX: usize = 1 << 16;
 
 /// Whose location it is.
@@ -89,7 +89,7 @@ impl Definitions {
         let mut handle = Handle { layer, number: 0, file: None, name: self.empty, pre_created };
         match (file.first_path(), certainty) {
             (Some(path), Some(certainty)) if is_file(path) => {
-                let is_directory = file.stat.is_some_and(|it| it.is_directory());
+                let is_directory = file.stat.is_some_and(|stat| stat.is_directory());
                 handle.file = Some(self.files.file(
                     (&path.bytes, path.mounts),
                     certainty,
@@ -143,5 +143,6 @@ fn is_file(path: &FilePath) -> bool {
     }
     path.bytes.first() == Some(&b'/')
         || path.source.is_spelled()
-        || !path.bytes.windows(2).any(|it| it == b":[") && !path.bytes.starts_with(b"anon_inode:")
+        || !path.bytes.windows(2).any(|window| window == b":[")
+            && !path.bytes.starts_with(b"anon_inode:")
 }

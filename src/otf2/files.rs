@@ -10,17 +10,17 @@ use super::error::OtfError;
 use super::text::printable;
 use crate::operation::model::{Mounts, OpenFile, PathSource};
 
-/// Different files that an archive names. `otf2-print` (OTF2 3.0 to 3.2) spreads definitions over 32 lists and walks one for
-/// each that an event names: its time grows with the square of the names. The others are shown as the directories that they are
-/// in, and counted.
+/// Different files that an archive names. `otf2-print` (OTF2 3.0 to 3.2) spreads definitions over
+/// 32 lists and walks one for each that an event names: its time grows with the square of the
+/// names. The others are shown as the directories that they are in, and counted.
 const FILES_MAX: usize = 1 << 16;
 /// Directories that stand for files; behind them one stands for all.
 const DIRECTORIES_MAX: usize = 1 << 12;
 /// The name of that one.
 const OTHERS: &[u8] = b"(other files)";
 
-/// How sure a name is. The same path with another certainty is another file here: a guess never adds to the sums of
-/// the file that it may not have been.
+/// How sure a name is. The same path with another certainty is another file here: a guess never
+/// adds to the sums of the file that it may not have been.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Certainty {
     /// The kernel's own path.
@@ -34,7 +34,7 @@ pub(super) enum Certainty {
 impl Certainty {
     /// That of a file's name, if it has one.
     pub(super) fn of(file: &OpenFile) -> Option<Self> {
-        file.path.as_ref().map(|it| match it.source {
+        file.path.as_ref().map(|path| match path.source {
             // A name that changes stays here what it was at first.
             PathSource::Link
             | PathSource::Opened
@@ -50,7 +50,8 @@ impl Certainty {
         })
     }
 
-    /// The value of the file's property "Name certainty"; nothing is said of names that are what they seem.
+    /// The value of the file's property "Name certainty"; nothing is said of names that are what
+    /// they seem.
     pub(super) fn remark(self) -> Option<&'static str> {
         match self {
             Self::Resolved => None,
@@ -92,20 +93,22 @@ pub(super) struct Files {
     /// Directories that stand for files.
     collective: FxHashMap<Rc<[u8]>, u32>,
     list: Vec<File>,
-    /// Opens and the like of files that are shown as their directory, and removals of those that are not shown.
+    /// Opens and the like of files that are shown as their directory, and removals of those that
+    /// are not shown.
     pub(super) left_out: u64,
 }
 
 /// The directory of a path as it is spelled.
 fn directory_of(path: &[u8]) -> &[u8] {
-    match path.iter().rposition(|&it| it == b'/') {
+    match path.iter().rposition(|&path| path == b'/') {
         None => b".",
         Some(0) => b"/",
         Some(end) => path.get(..end).unwrap_or(path),
     }
 }
 
-/// What a file is found by: its path, and behind a NUL, which is in no path, the mounts that are not the tracer's.
+/// What a file is found by: its path, and behind a NUL, which is in no path, the mounts that are
+/// not the tracer's.
 fn key(path: &[u8], mounts: Mounts) -> Cow<'_, [u8]> {
     if mounts == Mounts::OWN {
         return Cow::Borrowed(path);
@@ -114,8 +117,8 @@ fn key(path: &[u8], mounts: Mounts) -> Cow<'_, [u8]> {
 }
 
 impl Files {
-    /// The definition of what was removed under this path: the file that was open under it, if one was. `None`: the archive has
-    /// no room for its name.
+    /// The definition of what was removed under this path: the file that was open under it, if one
+    /// was. `None`: the archive has no room for its name.
     pub(super) fn removed(
         &mut self,
         path: &[u8],
@@ -155,7 +158,8 @@ impl Files {
             None => self.define((path, mounts), certainty, archive)?,
         };
         if is_directory
-            && let Some(file) = usize::try_from(index).ok().and_then(|it| self.list.get_mut(it))
+            && let Some(file) =
+                usize::try_from(index).ok().and_then(|number| self.list.get_mut(number))
         {
             file.is_directory = true;
         }
@@ -215,7 +219,7 @@ impl Files {
     }
 
     fn push(&mut self, file: File) -> Result<u32, OtfError> {
-        let index = u32::try_from(self.list.len()).ok().filter(|&it| it < u32::MAX);
+        let index = u32::try_from(self.list.len()).ok().filter(|&id| id < u32::MAX);
         self.list.push(file);
         index.ok_or(OtfError::Full("file"))
     }

@@ -1,5 +1,5 @@
-//! `O_*` → OTF2's flags. Some of the kernel's constants have several bits and contain others: `O_TMPFILE` contains
-//! `O_DIRECTORY`, `O_SYNC` contains `O_DSYNC`.
+//! `O_*` → OTF2's flags. Some of the kernel's constants have several bits and contain others:
+//! `O_TMPFILE` contains `O_DIRECTORY`, `O_SYNC` contains `O_DSYNC`.
 
 use otf2_sys::{IoAccessMode, IoCreationFlags, IoStatusFlags, SeekOption};
 
@@ -9,7 +9,7 @@ const fn has(flags: u32, constant: i32) -> bool {
 
 /// What it may be used for. Not known: anything. 3 (for `ioctl` only) counts as anything, too.
 pub(super) fn access_mode(flags: Option<u32>) -> IoAccessMode {
-    match flags.map(|it| it & libc::O_ACCMODE.cast_unsigned()) {
+    match flags.map(|flag| flag & libc::O_ACCMODE.cast_unsigned()) {
         Some(0) => IoAccessMode::READ_ONLY,
         Some(1) => IoAccessMode::WRITE_ONLY,
         _ => IoAccessMode::READ_WRITE,
@@ -32,7 +32,7 @@ pub(super) fn creation(flags: Option<u32>) -> IoCreationFlags {
         (false, true) => IoCreationFlags::DIRECTORY,
         (false, false) => IoCreationFlags::NONE,
     };
-    table.iter().filter(|it| has(flags, it.0)).fold(directory, |all, it| all.with(it.1))
+    table.iter().filter(|row| has(flags, row.0)).fold(directory, |all, it| all.with(it.1))
 }
 
 /// How the open file behaves.
@@ -51,12 +51,12 @@ pub(super) fn status(flags: Option<u32>) -> IoStatusFlags {
         (false, true) => IoStatusFlags::DATA_SYNC,
         (false, false) => IoStatusFlags::NONE,
     };
-    table.iter().filter(|it| has(flags, it.0)).fold(sync, |all, it| all.with(it.1))
+    table.iter().filter(|row| has(flags, row.0)).fold(sync, |all, it| all.with(it.1))
 }
 
 /// The same without close-on-exec, which belongs to a descriptor and not to the open file.
 pub(super) fn without_cloexec(flags: Option<u32>) -> Option<u32> {
-    flags.map(|it| it & !libc::O_CLOEXEC.cast_unsigned())
+    flags.map(|flag| flag & !libc::O_CLOEXEC.cast_unsigned())
 }
 
 /// The same with close-on-exec as it is now.

@@ -1,8 +1,9 @@
 //! Definitions of I/O handles, shared by all processes and all times.
 //!
-//! Lives of descriptors follow each other on one definition: the handles of a file differ only by their slot, and a process takes
-//! the smallest slot that it has not in use. So a file has as many definitions as one process ever had descriptors of it at once,
-//! however often it is opened and whatever the descriptors' numbers are. That keeps archives readable: `otf2-print` looks each
+//! Lives of descriptors follow each other on one definition: the handles of a file differ only by
+//! their slot, and a process takes the smallest slot that it has not in use. So a file has as many
+//! definitions as one process ever had descriptors of it at once, however often it is opened and
+//! whatever the descriptors' numbers are. That keeps archives readable: `otf2-print` looks each
 //! definition up in one of 32 lists.
 
 use std::cmp::Reverse;
@@ -112,7 +113,7 @@ impl Handles {
         if let Some(&known) = self.ids.get(&handle) {
             return Ok(IoHandleRef::new(known));
         }
-        let id = u32::try_from(self.list.len()).ok().filter(|&it| it < u32::MAX);
+        let id = u32::try_from(self.list.len()).ok().filter(|&id| id < u32::MAX);
         let id = id.ok_or(OtfError::Full("I/O handle"))?;
         self.ids.insert(handle, id);
         self.list.push(handle);
@@ -135,7 +136,7 @@ mod tests {
     fn one_definition_serves_lives_that_follow_each_other() {
         let directory = tempfile::tempdir().expect("a directory");
         let archive = Archive::create(directory.path(), "handles", Options::default());
-        let name = archive.and_then(|mut it| it.intern("pipe:[7]")).expect("a text");
+        let name = archive.and_then(|mut archive| archive.intern("pipe:[7]")).expect("a text");
         let kind = Handle { layer: Layer::Posix, number: 0, file: None, name, pre_created: None };
         let mut slots = HandleSlots::default();
         let (first, second) = (slots.take(kind), slots.take(kind));

@@ -18,7 +18,7 @@ impl Mount {
         printable(&self.point).into_owned()
     }
 
-    /// Whether other machines see the same files under it. FUSE is not: nobody but its daemon knows.
+    /// Whether other machines see the same files under it. FUSE is not: only its daemon knows.
     pub(super) fn is_network(&self) -> bool {
         const TYPES: &[&str] = &[
             "9p",
@@ -51,22 +51,28 @@ impl Mount {
 pub(super) struct Mounts(Vec<Mount>);
 
 impl Mounts {
-    /// From the text (`Documentation/filesystems/proc.rst`, section 3.5); lines that make no sense are passed over.
+    /// From the text (`Documentation/filesystems/proc.rst`, section 3.5); lines that make no sense
+    /// are passed over.
     pub(super) fn parse(text: &[u8]) -> Self {
-        Self(text.split(|&it| it == b'\n').filter_map(line).collect())
+        Self(text.split(|&text| text == b'\n').filter_map(line).collect())
     }
 
-    /// The mount that holds this path: the longest prefix, and of several at one point the last, which covers them.
+    /// The mount that holds this path: the longest prefix, and of several at one point the last,
+    /// which covers them.
     pub(super) fn of(&self, path: &[u8]) -> Option<&Mount> {
-        self.0.iter().filter(|it| is_below(path, &it.point)).max_by_key(|it| it.point.len())
+        self.0
+            .iter()
+            .filter(|mount| is_below(path, &mount.point))
+            .max_by_key(|mount| mount.point.len())
     }
 }
 
-/// `36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue`; any number of fields before the `-`.
+/// `36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue`; any number of
+/// fields before the `-`.
 fn line(line: &[u8]) -> Option<Mount> {
-    let mut fields = line.split(|&it| it == b' ');
+    let mut fields = line.split(|&line| line == b' ');
     let point = unescape(fields.nth(4)?);
-    let mut behind = fields.skip_while(|it| it != b"-").skip(1);
+    let mut behind = fields.skip_while(|field| field != b"-").skip(1);
     let file_system = printable(behind.next()?).into_owned();
     let source = printable(&unescape(behind.next()?)).into_owned();
     Some(Mount { point, file_system, source })
@@ -74,7 +80,7 @@ fn line(line: &[u8]) -> Option<Mount> {
 
 fn is_below(path: &[u8], point: &[u8]) -> bool {
     let Some(rest) = path.strip_prefix(point) else { return false };
-    rest.first().is_none_or(|&it| it == b'/') || point == b"/"
+    rest.first().is_none_or(|&rest| rest == b'/') || point == b"/"
 }
 
 /// Blanks, tabs, line ends and backslashes are written as `\` and three octal digits.
@@ -110,9 +116,12 @@ mod tests {
     fn check(path: &str, expected: Option<(&str, &str, &str, bool)>) {
         let mounts = Mounts::parse(TEXT);
         let found = mounts.of(path.as_bytes());
-        let found = found
-            .map(|it| (it.point(), it.file_system.clone(), it.source.clone(), it.is_network()));
-        let expected = expected.map(|it| (it.0.to_owned(), it.1.to_owned(), it.2.to_owned(), it.3));
+        let found = found.map(|found| {
+            (found.point(), found.file_system.clone(), found.source.clone(), found.is_network())
+        });
+        let expected = expected.map(|expected| {
+            (expected.0.to_owned(), expected.1.to_owned(), expected.2.to_owned(), expected.3)
+        });
         assert_eq!(found, expected, "{path}");
     }
 

@@ -2,12 +2,12 @@
 
 use otf2_sys::{IoBegin, IoHandleRef, IoOperationFlags, IoOperationMode};
 
-use super::activity::{Activity, Out};
-use super::attributes::Notes;
+use super::active_handles::{Activity, Out};
+use super::attributes::AttributeList;
 use super::error::OtfError;
 use super::flags;
 use super::handles::POSIX;
-use super::slots::Slots;
+use super::matching_ids::Slots;
 use super::tasks::Active;
 use crate::event::syscall_table::Class;
 use crate::operation::model::{FdEffect, Mounts, OpenFile, SyscallOperation};
@@ -19,7 +19,7 @@ pub(super) struct Pending {
     main: Option<Open>,
     /// The second side of a transfer; its matching id is a slot.
     target: Option<Open>,
-    /// The position was told at the beginning.
+    /// The position was written at the beginning.
     offset_told: bool,
 }
 
@@ -103,7 +103,11 @@ fn begin_on(
         bytes_request: side.bytes_request,
         matching_id: side.id,
     };
-    active.writer.io_operation_begin(out.time, &begin, Notes::new().offset(offset).list())?;
+    active.writer.io_operation_begin(
+        out.time,
+        &begin,
+        AttributeList::new().offset(offset).list(),
+    )?;
     Ok(Open { handle, id: side.id })
 }
 
@@ -120,10 +124,10 @@ pub(super) fn end(
     let transferred = if class == Class::Sync {
         None
     } else {
-        operation.ret.and_then(|it| u64::try_from(it).ok())
+        operation.ret.and_then(|ret| u64::try_from(ret).ok())
     };
     let offset = operation.offset.filter(|_| !active.pending.offset_told);
-    let mut notes = Notes::new();
+    let mut notes = AttributeList::new();
     notes.errno(errno);
     // The position is that of the main side.
     complete_target(transferred, &notes, active, out)?;
@@ -134,7 +138,7 @@ pub(super) fn end(
             Out { time: out.time, writer: active.writer, definitions: out.definitions };
         apply(effect, operation, active.activity, &mut handles)?;
     }
-    let mut notes = Notes::new();
+    let mut notes = AttributeList::new();
     notes.errno(errno);
     if let Some(named) = &operation.named {
         if let Some(given) = &named.first {
@@ -145,7 +149,7 @@ pub(super) fn end(
         }
     }
     if operation.fd.is_none()
-        && let Some(path) = operation.file.as_ref().and_then(|it| it.first_path())
+        && let Some(path) = operation.file.as_ref().and_then(|file| file.first_path())
     {
         // What is mapped at an address.
         notes.path(out.definitions.given_path(&path.bytes)?).offset(operation.offset);
@@ -154,7 +158,7 @@ pub(super) fn end(
         refused(operation, active.activity);
     }
     if let Some(path) = removed(operation) {
-        let mounts = operation.path().map_or(Mounts::OWN, |it| it.mounts);
+        let mounts = operation.path().map_or(Mounts::OWN, |path| path.mounts);
         if let Some(file) = out.definitions.removed(path, mounts)? {
             active.writer.io_delete_file(out.time, POSIX, file, &[])?;
         }
@@ -177,7 +181,7 @@ pub(super) fn unfinished(
     active: &mut Active<'_>,
     out: &mut Writing<'_>,
 ) -> Result<(), OtfError> {
-    let mut notes = Notes::new();
+    let mut notes = AttributeList::new();
     notes.truncated();
     complete_target(None, &notes, active, out)?;
     complete_main(None, &notes, active, out)?;
@@ -188,7 +192,7 @@ pub(super) fn unfinished(
 #[inline]
 fn complete_main(
     bytes: Option<u64>,
-    notes: &Notes,
+    notes: &AttributeList,
     active: &mut Active<'_>,
     out: &mut Writing<'_>,
 ) -> Result<(), OtfError> {
@@ -199,7 +203,7 @@ fn complete_main(
 #[inline]
 fn complete_target(
     bytes: Option<u64>,
-    notes: &Notes,
+    notes: &AttributeList,
     active: &mut Active<'_>,
     out: &mut Writing<'_>,
 ) -> Result<(), OtfError> {
@@ -237,7 +241,7 @@ fn apply(
 
 fn refused(operation: &SyscallOperation, activity: &mut Activity) {
     let main = operation.fd.zip(operation.file.as_ref());
-    let target = operation.target.as_ref().map(|it| (it.0, &it.1));
+    let target = operation.target.as_ref().map(|target| (target.0, &target.1));
     for (fd, file) in main.into_iter().chain(target) {
         activity.refused(fd, file);
     }

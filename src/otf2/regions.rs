@@ -66,7 +66,7 @@ impl Regions {
             Some(known) => known,
             None => {
                 let this = self.add(Region::Call(call));
-                self.of_call.get_mut(index).into_iter().for_each(|it| *it = Some(this));
+                self.of_call.get_mut(index).into_iter().for_each(|call| *call = Some(this));
                 this
             }
         }

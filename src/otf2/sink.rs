@@ -5,15 +5,15 @@ use std::path::Path;
 use otf2_sys::Archive;
 
 use super::asynchronous::AsyncOperations;
-use super::attributes::Notes;
+use super::attributes::AttributeList;
 use super::block::Devices;
-use super::define::Ending;
+use super::define::FinishContext;
 use super::definitions::{Definitions, Owner};
 use super::error::OtfError;
+use super::matching_ids::Slots;
 use super::mounts::Mounts;
 use super::options::{EndFacts, OtfOptions, OtfSummary};
 use super::posix::{self, Writing};
-use super::slots::Slots;
 use super::tasks::Tasks;
 use super::text::printable;
 use crate::capture::header::Header;
@@ -35,7 +35,8 @@ pub struct OtfSink {
 }
 
 impl OtfSink {
-    /// Creates `directory/name.otf2` with its parts `name.def` and `name/`; the directory is made if it is missing.
+    /// Creates `directory/name.otf2` with its parts `name.def` and `name/`; the directory is made
+    /// if it is missing.
     ///
     /// # Errors
     ///
@@ -63,8 +64,8 @@ impl OtfSink {
         })
     }
 
-    /// Gives the text of `/proc/PID/mountinfo` at the time of the capture; any time before [`OtfSink::finish`]. Says
-    /// on which file system each file lies; without it nothing is said.
+    /// Gives the text of `/proc/PID/mountinfo` at the time of the capture; any time before
+    /// [`OtfSink::finish`]. Says on which file system each file lies; without it nothing is said.
     pub fn set_mounts(&mut self, mountinfo: &[u8]) {
         self.mounts = Mounts::parse(mountinfo);
     }
@@ -95,7 +96,7 @@ impl OtfSink {
             paths_left_out: definitions.paths_left_out,
             after_end: tasks.after_end,
         };
-        let ending = Ending {
+        let ending = FinishContext {
             files: &files,
             handles: &handles,
             regions: &regions,
@@ -122,8 +123,10 @@ impl OtfSink {
         let command = self.capture.scope.command.join(" ");
         archive.set_description(&printable(command.as_bytes()))?;
         for (name, value) in &end.properties {
-            let name: String =
-                name.chars().map(|it| if it.is_ascii_alphanumeric() { it } else { '_' }).collect();
+            let name: String = name
+                .chars()
+                .map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '_' })
+                .collect();
             archive.set_property(&format!("IOTRACE::{name}"), &printable(value.as_bytes()))?;
         }
         let left_out = self.definitions.files.left_out;
@@ -139,14 +142,15 @@ impl OtfSink {
         (&mut self.asynchronous, &mut self.tasks, out)
     }
 
-    /// A fault has no bytes that would be known to have moved, and no end: a region without length, with file and offset.
+    /// A fault has no bytes that would be known to have moved, and no end: a region without length,
+    /// with file and offset.
     fn fault(&mut self, time: u64, fault: &Fault) -> Result<(), OtfError> {
         let Some(active) = self.tasks.active(fault.thread, &mut self.definitions)? else {
             return Ok(());
         };
         let region = self.definitions.regions.fault();
         active.writer.enter(time, region, &[])?;
-        let mut notes = Notes::new();
+        let mut notes = AttributeList::new();
         if let Some(path) = fault.file.first_path() {
             notes.path(self.definitions.given_path(&path.bytes)?);
         }
@@ -230,9 +234,9 @@ impl Sink for OtfSink {
             }
             // Times inside calls are `latency`'s.
             Step::Aside { .. } => Ok(()),
-            // Its last thread has told it.
+            // The process's last thread wrote it.
             Step::ProcessEnded(_) => Ok(()),
-            // They are counted by whoever finds them, and told with `EndFacts`. How it came about has no place there.
+            // Anomalies are counted by the stage that finds them, and written with `EndFacts`.
             Step::Anomaly(_) | Step::ChainSeen(_) | Step::UserChanged(_) | Step::Forked { .. } => {
                 Ok(())
             }

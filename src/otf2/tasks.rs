@@ -11,15 +11,15 @@ use std::collections::VecDeque;
 
 use otf2_sys::EvtWriter;
 
-use super::activity::{Activity, Out};
+use super::active_handles::{Activity, Out};
 use super::definitions::{Definitions, Owner};
 use super::error::OtfError;
 use super::posix::Pending;
 use crate::operation::model::{ProcessInfo, ProcessKey, ThreadInfo, ThreadKey};
 use crate::units::{Fd, Pid, Tid};
 
-/// Processes without a living location whose last one is kept open. More would mean that the news about their
-/// descriptors is not coming, and each costs some memory.
+/// Processes without a living location whose last one is kept open. More would mean that the news
+/// about their descriptors is not coming, and each costs some memory.
 const WAITING_MAX: usize = 64;
 
 /// A process.
@@ -141,7 +141,8 @@ impl Tasks {
         }
     }
 
-    /// The thread with its location, which is opened if this is the first thing it does. `None`: it has ended.
+    /// The thread with its location, which is opened if this is the first thing it does. `None`: it
+    /// has ended.
     #[inline]
     pub(super) fn active(
         &mut self,
@@ -161,7 +162,12 @@ impl Tasks {
             return Ok(None);
         };
         let process = self.processes.get_mut(index(process.0)).and_then(Option::as_mut);
-        Ok(process.map(|it| Active { writer, activity: &mut it.activity, pending, requests }))
+        Ok(process.map(|process| Active {
+            writer,
+            activity: &mut process.activity,
+            pending,
+            requests,
+        }))
     }
 
     /// Opens the location of a thread that has none yet.
@@ -210,7 +216,8 @@ impl Tasks {
         if ended { self.settle(process, definitions) } else { Ok(()) }
     }
 
-    /// Descriptors of a process are gone without a call. This is told on the location of one that lives, if one does.
+    /// Closes descriptors of a process without a call, on the location of a live thread if there is
+    /// one.
     pub(super) fn descriptors_closed(
         &mut self,
         time: u64,
@@ -219,7 +226,7 @@ impl Tasks {
         definitions: &mut Definitions,
     ) -> Result<(), OtfError> {
         let Some(process) = self.process(key) else { return Ok(()) };
-        let lives = |it: &&ThreadKey| self.thread(**it).is_some_and(|it| !it.ended);
+        let lives = |key: &&ThreadKey| self.thread(**key).is_some_and(|thread| !thread.ended);
         let speaker = process.open.iter().find(lives).or_else(|| process.open.last()).copied();
         if let Some(speaker) = speaker {
             if let Some(active) = self.active(speaker, definitions)? {
@@ -272,8 +279,11 @@ impl Tasks {
                 continue;
             };
             process.waiting = false;
-            let has_ended = |it: &ThreadKey| {
-                threads.get(index(it.0)).and_then(Option::as_ref).is_some_and(|it| it.ended)
+            let has_ended = |key: &ThreadKey| {
+                threads
+                    .get(index(key.0))
+                    .and_then(Option::as_ref)
+                    .is_some_and(|thread| thread.ended)
             };
             if process.open.iter().all(has_ended) {
                 process.activity.forget();

@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// UTF-8 with everything else, and control characters, as `\xNN`. A backslash stays as it is: names stay readable,
-/// and one that spells out `\x41` itself is rarer than a reader who copies a path.
+/// UTF-8 with everything else, and control characters, as `\xNN`. A backslash stays as it is: names
+/// stay readable, and one that spells out `\x41` itself is rarer than a reader who copies a path.
 pub(super) fn printable(bytes: &[u8]) -> Cow<'_, str> {
     if let Ok(text) = std::str::from_utf8(bytes)
         && !text.chars().any(char::is_control)

@@ -21,13 +21,14 @@ const WORDS_MAX: usize = 16 << 20;
 /// The chains that were seen.
 #[derive(Debug, Default)]
 pub(super) struct Chains {
-    /// By the addresses, and behind them, if functions of a program are among them, the process and how many programs it has had.
+    /// By the addresses, and behind them, if functions of a program are among them, the process and
+    /// how many programs it has had.
     known: FxHashMap<Box<[u64]>, ChainId>,
     /// The sum of their lengths.
     words: usize,
     /// How many programs there have been under the number of a process.
     programs: FxHashMap<Pid, u32>,
-    /// What was told of stacks that were copied.
+    /// Unwound call chains of stack copies.
     pub(super) ways: Ways,
     /// How far they led.
     pub(super) found: WaysFound,
@@ -36,8 +37,8 @@ pub(super) struct Chains {
 }
 
 impl Chains {
-    /// A process may have become another program, or be another one with the number of one of before: its addresses mean something
-    /// else then.
+    /// A process may have become another program, or be another one with the number of one of
+    /// before: its addresses mean something else then.
     pub(super) fn learn(&mut self, task: &TaskEvent) {
         let pid = match task {
             TaskEvent::Comm { pid, exec: true, .. } => pid,
@@ -47,8 +48,9 @@ impl Chains {
         *self.programs.entry(*pid).or_default() += 1;
     }
 
-    /// Gives an event the number of its chain, if its record has one; an event that tells the chain if it is new. In programs without
-    /// frame pointers anything may be taken for an address: that makes no chain another one, if what is called how is known before.
+    /// Gives an event the number of its chain, if its record has one; an event that tells the chain
+    /// if it is new. In programs without frame pointers anything may be taken for an address: that
+    /// makes no chain another one, if what is called how is known before.
     pub(super) fn look_at(
         &mut self,
         event: &mut Event,
@@ -68,10 +70,10 @@ impl Chains {
         let kernel: Box<[u64]> = chain.kernel().collect();
         let user: Box<[u64]> = if layout.has_program() {
             // A thread of the kernel has none.
-            let has_program = record.program(layout).is_none_or(|it| it.is_there());
+            let has_program = record.program(layout).is_none_or(|program| program.is_there());
             if has_program { self.way(event.tid, time) } else { Box::default() }
         } else {
-            let known = |it| if symbols.may_be_code(pid, it, time) { it } else { 0 };
+            let known = |address| if symbols.may_be_code(pid, address, time) { address } else { 0 };
             chain.user().map(known).collect()
         };
         let mut key = [&kernel[..], &[context::USER], &user].concat();
@@ -103,7 +105,7 @@ impl Chains {
     fn way(&mut self, tid: Tid, time: KernelTime) -> Box<[u64]> {
         let way = self.ways.of(tid, time);
         self.found.add(way);
-        way.map(|it| it.addresses.clone()).unwrap_or_default()
+        way.map(|way| way.addresses.clone()).unwrap_or_default()
     }
 }
 
@@ -122,9 +124,10 @@ mod tests {
 
     /// A sample with this chain.
     fn record(pid: i32, words: &[u64]) -> (Event, Vec<u8>) {
-        let mut body: Vec<u8> = [pid, pid, 9, 0].iter().flat_map(|it| it.to_le_bytes()).collect();
+        let mut body: Vec<u8> =
+            [pid, pid, 9, 0].iter().flat_map(|word| word.to_le_bytes()).collect();
         body.extend((words.len() as u64).to_le_bytes());
-        body.extend(words.iter().flat_map(|it| it.to_le_bytes()));
+        body.extend(words.iter().flat_map(|word| word.to_le_bytes()));
         body.extend([0; 8]);
         let size = u16::try_from(body.len() + 8).expect("short");
         let head = [&record_type::SAMPLE.to_le_bytes()[..], &[0, 0], &size.to_le_bytes()];
@@ -147,7 +150,7 @@ mod tests {
         let (mut event, bytes) = record(pid, words);
         let is_new = chains.look_at(&mut event, &bytes, &layout(), &symbols()).is_some();
         let EventKind::SysExit(exit) = event.kind else { panic!("it stays what it is") };
-        (exit.chain.map(|it| it.0), is_new)
+        (exit.chain.map(|exit| exit.0), is_new)
     }
 
     #[test]
@@ -173,7 +176,7 @@ mod tests {
     #[test]
     fn what_is_no_code_makes_no_chain_another_one() {
         let mut chains = Chains::default();
-        let through = |it| [context::KERNEL, 1, context::USER, 3, it];
+        let through = |address| [context::KERNEL, 1, context::USER, 3, address];
         assert_eq!(look(&mut chains, 7, &through(0x7777)), (Some(0), true));
         assert_eq!(look(&mut chains, 7, &through(0x8888)), (Some(0), false));
         assert_eq!(look(&mut chains, 7, &through(3)), (Some(1), true));

@@ -24,8 +24,9 @@ pub(super) fn decode(
     cpu: CpuId,
     layout: &SampleLayout,
 ) -> Decoded {
-    let record = RecordKind::first(bytes).map_err(|it| it.to_string());
-    let record = record.and_then(|it| it.0.parse(layout).map_err(|it| it.to_string()));
+    let record = RecordKind::first(bytes).map_err(|error| error.to_string());
+    let record =
+        record.and_then(|record| record.0.parse(layout).map_err(|error| error.to_string()));
     let Record { pid, tid, time, body } = match record {
         Ok(record) => record,
         Err(detail) => return undecodable(KernelTime::MIN, cpu, (Pid(-1), Tid(-1)), detail),
@@ -73,8 +74,9 @@ pub(super) fn decode_hit(
         _ => true,
     };
     match owners.of(tid) {
-        // Block events interrupt anybody, and what file systems say, journals and a ring's last results may come from any kernel
-        // thread; who is not known is not one of those that are followed.
+        // Block events interrupt anybody, and what file systems say, journals and a ring's last
+        // results may come from any kernel thread; who is not known is not one of those that are
+        // followed.
         None if is_of_a_task => Decoded::Anomaly(Anomaly {
             kind: AnomalyKind::NoProcess,
             time,
@@ -93,11 +95,13 @@ pub(super) fn strings(decoder: &Decoder, bytes: &[u8], layout: &Layout) -> Vec<E
     let payload = match layout {
         Layout::Pages(_) => page::payload(bytes),
         Layout::Perf(layout) => {
-            let record = RecordKind::first(bytes).ok().and_then(|it| it.0.parse(layout).ok());
-            record.and_then(|it| if let Body::Sample(it) = it.body { Some(it) } else { None })
+            let record = RecordKind::first(bytes).ok().and_then(|kind| kind.0.parse(layout).ok());
+            record.and_then(|record| {
+                if let Body::Sample(record) = record.body { Some(record) } else { None }
+            })
         }
     };
-    payload.map(|it| decoder.strings(it)).unwrap_or_default()
+    payload.map(|payload| decoder.strings(payload)).unwrap_or_default()
 }
 
 /// Births and execs say whose a thread is.

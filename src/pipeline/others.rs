@@ -1,9 +1,9 @@
-//! Block requests of other programs and of the kernel's own threads, beside a recording of some processes: those that the recording has
-//! counted, and those that are in the log and are not told.
+//! Block requests of other programs and of the kernel's own threads, beside a recording of some
+//! processes: those that the recording has counted, and those in the log that are not shown.
 
 use std::collections::BTreeMap;
 
-use super::Summary;
+use super::summary::Summary;
 use crate::units::DevId;
 
 /// Requests of others for one device.
@@ -36,7 +36,7 @@ impl Summary {
     /// Requests of others by device.
     pub fn others(&self) -> BTreeMap<DevId, Others> {
         let mut all: BTreeMap<DevId, Others> = BTreeMap::new();
-        for device in self.end.iter().flat_map(|it| &it.others.devices) {
+        for device in self.end.iter().flat_map(|end| &end.others.devices) {
             let Some(dev) = DevId::parse(&device.dev) else { continue };
             let others = all.entry(dev).or_default();
             others.not_counted = others.not_counted.saturating_add(device.not_counted);
@@ -52,7 +52,8 @@ impl Summary {
         all
     }
 
-    /// True if requests of others were counted and the count is not in the log, for the recording did not end in order.
+    /// True if requests of others were counted and the count is not in the log, for the recording
+    /// did not end in order.
     pub fn others_are_unknown(&self) -> bool {
         self.header.scope.others_counted && self.end.is_none()
     }
@@ -63,7 +64,8 @@ mod tests {
     use super::*;
     use crate::capture::header::{End, OthersOnDevice, RequestCount};
 
-    /// Fails if what is counted and what is recorded are not added up, or if a torn log seems to have no others.
+    /// Fails if what is counted and what is recorded are not added up, or if a torn log seems to
+    /// have no others.
     #[test]
     fn counted_and_recorded_requests_add_up() {
         let dev = DevId::new(7, 3);

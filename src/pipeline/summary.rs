@@ -32,7 +32,8 @@ pub struct Summary {
     pub torn: bool,
     /// What reading names cost the programs.
     pub names_wait: NamesWait,
-    /// Times between which fanotify did not tell all opens, and why (errno; `EOVERFLOW`: its queue was full).
+    /// Times between which fanotify did not tell all opens, and why (errno; `EOVERFLOW`: its queue
+    /// was full).
     pub unheard: Vec<(KernelTime, KernelTime, i32)>,
     /// What the addresses of chains are called.
     pub symbols: Symbols,
@@ -48,8 +49,9 @@ pub struct Summary {
     pub chains_left_out: u64,
 }
 
-/// How long CPUs were held until names had been read: nothing else runs on a CPU meanwhile. Opens that wait for the reader of one
-/// CPU at the same time wait for the same moments, so these count once.
+/// How long CPUs were held until names had been read: nothing else runs on a CPU meanwhile. Opens
+/// that wait for the reader of one CPU at the same time wait for the same moments, so these count
+/// once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NamesWait {
     /// Sum over all CPUs, ns: at most the recorded time of each.
@@ -94,43 +96,53 @@ impl Summary {
         self.last_time.max(self.start())
     }
 
-    /// The block devices: as they were at the start, and those that came during the recording as they were at its end.
+    /// The block devices: as they were at the start, and those that came during the recording as
+    /// they were at its end.
     pub fn disks(&self) -> Vec<Disk> {
         disk::all(&self.header, self.end.as_ref())
     }
 
     /// The text of this kind, if it was recorded.
     pub fn text(&self, which: Text) -> Option<&[u8]> {
-        self.texts.iter().find(|it| it.0 == which).map(|it| it.2.as_slice())
+        self.texts.iter().find(|text| text.0 == which).map(|text| text.2.as_slice())
     }
 
-    /// Samples that the kernel lost and counted: by its counters if it has them, by its LOST records otherwise.
+    /// Samples that the kernel lost and counted: by its counters if it has them, by its LOST
+    /// records otherwise.
     pub fn lost(&self) -> u64 {
         let counted = self.end.as_ref().and_then(|end| {
-            let by_ring = end.rings.iter().flat_map(|it| [Some(it.overrun), Some(it.dropped)]);
-            let mut all = end.tracepoints.iter().map(|it| it.lost).chain(by_ring);
+            let by_ring =
+                end.rings.iter().flat_map(|ring| [Some(ring.overrun), Some(ring.dropped)]);
+            let mut all = end.tracepoints.iter().map(|tracepoint| tracepoint.lost).chain(by_ring);
             // Whatever a damaged log says.
             all.try_fold(0_u64, |sum, it| Some(sum.saturating_add(it?)))
         });
         counted.unwrap_or(0).max(self.ledger.lost)
     }
 
-    /// Samples that went missing without a word, where that is not 0; `None` without an end frame. Of perf's
-    /// tracepoints: hits − samples − lost. Of a tracefs ring, which does not count hits by tracepoint: what the kernel
-    /// says was taken out and was not found in it, and what was left in it.
+    /// Samples that went missing without a word, where that is not 0; `None` without an end frame.
+    /// Of perf's tracepoints: hits − samples − lost. Of a tracefs ring, which does not count hits
+    /// by tracepoint: what the kernel says was taken out and was not found in it, and what was left
+    /// in it.
     pub fn missing(&self) -> Option<Vec<(String, i64)>> {
         let end = self.end.as_ref()?;
         let less = |all: u64, known: u64| KernelTime(all).signed_since(KernelTime(known));
-        let of_tracepoint = |it: &Counts| {
-            Some((it.name.clone(), less(it.hits?, it.samples.saturating_add(it.lost.unwrap_or(0)))))
+        let of_tracepoint = |counts: &Counts| {
+            Some((
+                counts.name.clone(),
+                less(counts.hits?, counts.samples.saturating_add(counts.lost.unwrap_or(0))),
+            ))
         };
-        let of_ring = |it: &RingCounts| {
-            let ring = self.header.rings.get(usize::try_from(it.ring).ok()?)?;
-            Some((format!("ring {}", ring.name), less(it.read.saturating_add(it.left), it.found)))
+        let of_ring = |counts: &RingCounts| {
+            let ring = self.header.rings.get(usize::try_from(counts.ring).ok()?)?;
+            Some((
+                format!("ring {}", ring.name),
+                less(counts.read.saturating_add(counts.left), counts.found),
+            ))
         };
         let tracepoints = end.tracepoints.iter().filter_map(of_tracepoint);
         let rings = end.rings.iter().filter_map(of_ring);
-        Some(tracepoints.chain(rings).filter(|it| it.1 != 0).collect())
+        Some(tracepoints.chain(rings).filter(|tracepoint| tracepoint.1 != 0).collect())
     }
 }
 
@@ -144,7 +156,8 @@ mod tests {
         let mut add = |cpu, tid, at, end| {
             wait.add(CpuId(cpu), (Tid(tid), KernelTime(at)), KernelTime(end));
         };
-        // A thousand opens of a thousand threads wait for the same reader; each has a link and an argument.
+        // A thousand opens of a thousand threads wait for the same reader; each has a link and an
+        // argument.
         for of in [7, 11] {
             for tid in 1..=1000 {
                 add(0, tid, 100, 100 + of + u64::try_from(tid).expect("small"));

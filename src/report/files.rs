@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use super::rows::{column, first_rows, left_out, others};
 use super::summary::{file_cells, file_columns, nameless_cells, other_files};
-use super::{column, first_rows, left_out, others};
 use crate::analysis::files::{FileUse, Files, ProcessUse};
 use crate::analysis::keyed::KEYS_MAX;
 use crate::analysis::summary::KeyParts;
@@ -62,8 +62,9 @@ fn cells(it: &FileUse) -> Vec<Cell> {
 
 /// The hottest first: files before pipes and the like, by bytes, then by operations.
 fn sort(rows: &mut [(Vec<Cell>, &FileUse)]) {
-    let heat =
-        |it: &FileUse| (is_file(it), it.read.bytes.saturating_add(it.written.bytes), it.count);
+    let heat = |used: &FileUse| {
+        (is_file(used), used.read.bytes.saturating_add(used.written.bytes), used.count)
+    };
     rows.sort_by(|a, b| {
         heat(b.1).cmp(&heat(a.1)).then_with(|| format!("{:?}", a.0).cmp(&format!("{:?}", b.0)))
     });
@@ -88,7 +89,7 @@ fn table(
     let mut rows: Vec<Vec<Cell>> = rows.into_iter().map(row).collect();
     if !rest.is_empty() {
         let mut sum = FileUse::default();
-        rest.iter().for_each(|it| sum.merge(it.1));
+        rest.iter().for_each(|rest| sum.merge(rest.1));
         let mut names = vec![Cell::None; names.len()];
         if let Some(last) = names.last_mut() {
             *last = others(rest.len());
@@ -103,7 +104,8 @@ fn table(
     }
 }
 
-/// All that `files` says but for the last lines of the capture; `limit` rows of each table, 0 for all.
+/// All that `files` says but for the last lines of the capture; `limit` rows of each table, 0 for
+/// all.
 pub fn report(fold: &Files, summary: &Summary, limit: usize) -> Report {
     let wall = summary.end_time().0.saturating_sub(summary.start().0);
     let mut report = Report { kind: "files", ..Report::default() };
@@ -112,7 +114,7 @@ pub fn report(fold: &Files, summary: &Summary, limit: usize) -> Report {
         (
             "file_count",
             "files",
-            Cell::Count(fold.files.iter().filter(|it| is_file(it.1)).count() as u64),
+            Cell::Count(fold.files.iter().filter(|file| is_file(file.1)).count() as u64),
         ),
     ];
     report.tables = vec![files(fold, limit), directories(fold, limit), by_process(fold, limit)];
@@ -126,9 +128,13 @@ pub fn report(fold: &Files, summary: &Summary, limit: usize) -> Report {
     if fold.files.others().is_some() {
         report.notes.push("the files without a row of their own are in no directory".to_owned());
     }
-    let all =
-        fold.files.iter().map(|it| it.1).chain(fold.files.others()).chain(fold.nameless.values());
-    let unknown: u64 = all.map(|it| it.read.unknown + it.written.unknown).sum();
+    let all = fold
+        .files
+        .iter()
+        .map(|file| file.1)
+        .chain(fold.files.others())
+        .chain(fold.nameless.values());
+    let unknown: u64 = all.map(|file| file.read.unknown + file.written.unknown).sum();
     if unknown > 0 {
         report.notes.push(format!(
             "whether they had been read or written before is not known of {unknown} bytes: their offset is not known, or the pieces of \
@@ -144,15 +150,15 @@ fn files(fold: &Files, limit: usize) -> Table {
     columns.extend(file_columns("file"));
     // Whose further operations are is not known any more.
     let is_counted = fold.by_process.others().is_none();
-    let cells = |it: &FileUse, names: [Cell; 3]| {
-        let processes = if is_counted { Cell::Count(it.processes) } else { Cell::None };
-        let class = it.io_class().map_or("mixed", IoClass::as_str).to_owned();
-        let mut cells = vec![processes, Cell::Count(it.size), Cell::Word(class)];
+    let cells = |used: &FileUse, names: [Cell; 3]| {
+        let processes = if is_counted { Cell::Count(used.processes) } else { Cell::None };
+        let class = used.io_class().map_or("mixed", IoClass::as_str).to_owned();
+        let mut cells = vec![processes, Cell::Count(used.size), Cell::Word(class)];
         cells.extend(names);
         cells
     };
     let rows = fold.files.iter().map(|(key, it)| (cells(it, file_cells(key)), it));
-    let rest = fold.files.others().map(|it| (cells(it, other_files()), it));
+    let rest = fold.files.others().map(|other| (cells(other, other_files()), other));
     let nameless = fold.nameless.iter().map(|(io, it)| (cells(it, nameless_cells(*io)), it));
     let rows = rows.chain(rest).chain(nameless).collect();
     table(("files", "Files"), &columns, rows, limit)
@@ -165,7 +171,7 @@ fn directories(fold: &Files, limit: usize) -> Table {
         let parts = KeyParts::of(key);
         let path = parts.path;
         // What has no place has no directory: socket:[7], or a path whose beginning is not known.
-        let Some(slash) = path.iter().rposition(|it| *it == b'/') else { continue };
+        let Some(slash) = path.iter().rposition(|path| *path == b'/') else { continue };
         let path = path.get(..slash.max(1)).unwrap_or_default();
         let sum = sums.entry(KeyParts { path, ..parts }.key()).or_default();
         sum.0 += 1;
@@ -198,7 +204,8 @@ fn by_process(fold: &Files, limit: usize) -> Table {
     let mut names: BTreeMap<usize, &Vec<u8>> = BTreeMap::new();
     names.extend(fold.files.keys().map(|(key, place)| (place, key)));
     let mut rows: Vec<_> = fold.by_process.iter().collect();
-    let heat = |it: &ProcessUse| (it.tally.read.saturating_add(it.tally.written), it.tally.count);
+    let heat =
+        |used: &ProcessUse| (used.tally.read.saturating_add(used.tally.written), used.tally.count);
     rows.sort_by_key(|(key, it)| (std::cmp::Reverse(heat(it)), **key));
     let total = rows.len();
     let (rows, rest) = first_rows(rows, limit);
@@ -214,7 +221,7 @@ fn by_process(fold: &Files, limit: usize) -> Table {
     };
     let mut rows: Vec<Vec<Cell>> = rows.iter().map(row).collect();
     let mut sum = ProcessUse::default();
-    rest.iter().for_each(|it| sum.tally.merge(&it.1.tally));
+    rest.iter().for_each(|rest| sum.tally.merge(&rest.1.tally));
     if !rest.is_empty() {
         let names = [NONE, NONE, NONE, NONE, others(rest.len())];
         rows.push(numbers(&sum).into_iter().chain(names).collect());

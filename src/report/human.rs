@@ -18,14 +18,14 @@ pub(super) fn known_time(ns: Option<u64>) -> String {
 /// Bytes.
 pub(super) fn bytes(bytes: u64) -> String {
     let units = [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
-    let unit = units.into_iter().find(|it| bytes >= it.0);
+    let unit = units.into_iter().find(|unit| bytes >= unit.0);
     unit.map_or_else(|| format!("{bytes} B"), |(one, name)| scaled(bytes, one, name))
 }
 
 /// A number of things: digits in groups of three.
 pub(super) fn count(number: u64) -> String {
     let digits = number.to_string();
-    let place = |it: usize| digits.len() - it;
+    let place = |number: usize| digits.len() - number;
     let with_comma = |(at, digit): (usize, char)| {
         let is_group = at > 0 && place(at).is_multiple_of(3);
         is_group.then_some(',').into_iter().chain([digit])

@@ -1,6 +1,6 @@
 //! The report of `latency`.
 
-use super::column;
+use super::rows::column;
 use crate::analysis::latency::{Latency, RowKey, Times};
 use crate::analysis::split::{LAYERS, Split};
 use crate::capture::header::Header;
@@ -55,7 +55,7 @@ fn histogram_columns(is_ms: bool) -> Vec<Column> {
 
 /// Layer, class and operation.
 fn names((layer, operation, io): &RowKey) -> Vec<Cell> {
-    let class = io.map_or(Cell::None, |it| Cell::Word(it.as_str().to_owned()));
+    let class = io.map_or(Cell::None, |direction| Cell::Word(direction.as_str().to_owned()));
     vec![Cell::Word(layer.as_str().to_owned()), class, Cell::Word(operation.clone())]
 }
 
@@ -75,7 +75,7 @@ fn layer(key: &RowKey, it: &Times) -> Vec<Cell> {
 /// From the first bucket that has any to the last.
 fn buckets(key: &RowKey, it: &Times) -> Vec<Vec<Cell>> {
     let most = it.octaves.iter().copied().max().unwrap_or(0).max(1);
-    let all = it.octaves.iter().enumerate().skip_while(|it| *it.1 == 0);
+    let all = it.octaves.iter().enumerate().skip_while(|octave| *octave.1 == 0);
     let row = |(octave, count): (usize, &u64)| {
         let from = if octave == 0 { 0 } else { 1_u64 << octave };
         let letters = (count * BAR).div_ceil(most);
@@ -100,11 +100,11 @@ fn has_splits(fold: &Latency) -> bool {
 /// True if some tracepoint that can tell of this layer was recorded.
 fn is_recorded(layer: layer::Layer, header: &Header) -> bool {
     use layer::Layer::{Device, Fs, Queue};
-    header.tracepoints.iter().any(|it| match layer {
-        Queue | Device => it.system == "block",
+    header.tracepoints.iter().any(|tracepoint| match layer {
+        Queue | Device => tracepoint.system == "block",
         // The beginning of direct I/O is recorded without its end.
         Fs if header.layers.is_none() => false,
-        _ => layer::of_point(&it.system, &it.name) == Some(layer),
+        _ => layer::of_point(&tracepoint.system, &tracepoint.name) == Some(layer),
     })
 }
 
@@ -117,9 +117,9 @@ fn splits(fold: &Latency, header: &Header) -> Table {
         column("rest_ns", "rest"),
     ];
     columns.extend(SPLIT);
-    let recorded = LAYERS.map(|it| is_recorded(it, header));
+    let recorded = LAYERS.map(|layer| is_recorded(layer, header));
     let row = |((call, io), split): (&(CallId, IoClass), &Split)| {
-        let [class, name] = [io.as_str(), call.call().name].map(|it| Cell::Word(it.to_owned()));
+        let [class, name] = [io.as_str(), call.call().name].map(|word| Cell::Word(word.to_owned()));
         let (count, ns, rest) =
             (Cell::Count(split.count), Cell::Ns(split.ns), Cell::Ns(split.rest()));
         let mut row = vec![class, name, count, ns, rest];
@@ -135,7 +135,7 @@ fn splits(fold: &Latency, header: &Header) -> Table {
     }
 }
 
-/// Who told of the layers inside calls, and what that leaves out.
+/// Sources of the layers inside calls, and their gaps.
 fn told_by(fold: &Latency, summary: &Summary) -> Vec<String> {
     let header = &summary.header;
     if !fold.options.vfs && !fold.options.fs {
@@ -144,8 +144,11 @@ fn told_by(fold: &Latency, summary: &Summary) -> Vec<String> {
     let points: Vec<&str> = header
         .tracepoints
         .iter()
-        .filter(|it| layer::of_point(&it.system, &it.name).is_some() && !is_probe(&it.system))
-        .map(|it| it.name.as_str())
+        .filter(|tracepoint| {
+            layer::of_point(&tracepoint.system, &tracepoint.name).is_some()
+                && !is_probe(&tracepoint.system)
+        })
+        .map(|tracepoint| tracepoint.name.as_str())
         .collect();
     // A log says what it likes.
     let reason = shown(&header.layers_reason);
@@ -154,11 +157,11 @@ fn told_by(fold: &Latency, summary: &Summary) -> Vec<String> {
             "what is at work inside calls was not recorded (record -e %default,layers): it is in `rest`".to_owned(),
         ],
         Some("kprobe") => vec![
-            format!("vfs and fs are told by kprobes at entry and return of {reason}"),
-            format!("cache, throttle and journal are told by tracepoints: {}", points.join(", ")),
+            format!("vfs and fs come from kprobes at entry and return of {reason}"),
+            format!("cache, throttle and journal come from tracepoints: {}", points.join(", ")),
         ],
         Some(_) => vec![
-            format!("no kprobes: {reason}; so layers are told by tracepoints: {}", points.join(", ")),
+            format!("no kprobes: {reason}; so layers come from tracepoints: {}", points.join(", ")),
             "fs leaves out what has no tracepoints at both ends: reads through the page cache, opens, and of other file systems than \
              ext4 all but direct I/O; vfs has none at all: `rest` is that, the copying, and the entry and exit of the call"
                 .to_owned(),
@@ -217,13 +220,13 @@ pub fn report(fold: &Latency, summary: &Summary, _: usize) -> Report {
             key: "layers",
             title: format!("Times by layer; a block request {from} to its completion (C)"),
             columns: TIMES.to_vec(),
-            rows: rows.iter().map(|it| layer(it.0, it.1)).collect(),
+            rows: rows.iter().map(|row| layer(row.0, row.1)).collect(),
         },
         Table {
             key: "histogram",
             title: "How they are spread".into(),
             columns: histogram_columns(is_ms),
-            rows: rows.iter().flat_map(|it| buckets(it.0, it.1)).collect(),
+            rows: rows.iter().flat_map(|row| buckets(row.0, row.1)).collect(),
         },
     ];
     if has_splits(fold) {

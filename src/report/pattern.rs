@@ -2,8 +2,8 @@
 
 use rustc_hash::FxHashSet;
 
+use super::rows::{column, first_rows, left_out, others, rest_of_keys};
 use super::summary::{NAMELESS, device, file_cells, file_columns};
-use super::{column, first_rows, left_out, others, rest_of_keys};
 use crate::analysis::keyed::KEYS_MAX;
 use crate::analysis::pattern::class::Class;
 use crate::analysis::pattern::stream::Stream;
@@ -17,7 +17,7 @@ use crate::text::direct_flag;
 use crate::text::table::{Cell, Column, Report, Table};
 use crate::units::{DevId, Pid};
 
-/// What is told of a stream of many accesses, and of many streams.
+/// Columns of a stream with many accesses, and of many streams.
 const COUNTS: [Column; 6] = [
     column("count", "count"),
     column("errors", ""),
@@ -27,7 +27,7 @@ const COUNTS: [Column; 6] = [
     column("late", ""),
 ];
 
-/// What is told of one stream.
+/// Columns of one stream.
 const SHAPE: [Column; 17] = [
     column("class", "class"),
     column("decided_by", "by"),
@@ -67,9 +67,10 @@ impl Row<'_> {
             cells.extend(vec![Cell::None; SHAPE.len()]);
             return cells;
         }
-        let by_block = found.class.filter(|it| *it != Class::Unknown).map(|_| Level::Block);
+        let by_block = found.class.filter(|class| *class != Class::Unknown).map(|_| Level::Block);
         let (class, by) = self.decided.unwrap_or((found.class, by_block));
-        let word = |it: Option<&str>| it.map_or(Cell::None, |it| Cell::Word(it.to_owned()));
+        let word =
+            |value: Option<&str>| value.map_or(Cell::None, |value| Cell::Word(value.to_owned()));
         let transitions = &found.transitions;
         let share = |part| Cell::share(part, transitions.all);
         let ways = [
@@ -88,7 +89,7 @@ impl Row<'_> {
             transitions.step().map_or(Cell::None, Cell::Signed),
             Cell::count(it.sizes.median()),
             Cell::count(it.sizes.max()),
-            Cell::count(common.map(|it| it.0)),
+            Cell::count(common.map(|common| common.0)),
             common.map_or(Cell::None, |common| Cell::share(common.1, it.moved())),
             Cell::count(it.alignment()),
             Cell::Count(found.depth.max),
@@ -110,9 +111,9 @@ fn table(
     limit: usize,
 ) -> Table {
     let total = rows.len();
-    rows.sort_by_cached_key(|it| {
-        let most = (it.stream.bytes, it.stream.count);
-        (std::cmp::Reverse(most), format!("{:?}", it.names))
+    rows.sort_by_cached_key(|row| {
+        let most = (row.stream.bytes, row.stream.count);
+        (std::cmp::Reverse(most), format!("{:?}", row.names))
     });
     let (rows, rest) = first_rows(rows, limit);
     let mut cells: Vec<Vec<Cell>> = Vec::with_capacity(rows.len() + 1);
@@ -122,9 +123,9 @@ fn table(
         cells.push(line);
     }
     if !rest.is_empty() {
-        let of = |it: &Row<'_>| {
-            let it = it.stream;
-            [it.count, it.errors, it.empty, it.bytes, it.unknown, it.late()]
+        let of = |row: &Row<'_>| {
+            let row = row.stream;
+            [row.count, row.errors, row.empty, row.bytes, row.unknown, row.late()]
         };
         let sum = rest.iter().map(of).fold([0_u64; COUNTS.len()], |sum, its| {
             std::array::from_fn(|at| sum[at].saturating_add(its[at]))
@@ -144,7 +145,8 @@ fn table(
     }
 }
 
-/// All that `pattern` says but for the last lines of the capture; `limit` rows of each table, 0 for all.
+/// All that `pattern` says but for the last lines of the capture; `limit` rows of each table, 0 for
+/// all.
 pub fn report(fold: &Patterns, summary: &Summary, limit: usize) -> Report {
     let wall = summary.end_time().0.saturating_sub(summary.start().0);
     let disks = disk::names(&summary.disks());
@@ -166,16 +168,16 @@ pub fn report(fold: &Patterns, summary: &Summary, limit: usize) -> Report {
 }
 
 fn notes(fold: &Patterns, report: &mut Report) {
-    let streams = || fold.streams.iter().map(|it| &it.1.stream);
-    let blocks = fold.devices.iter().map(|it| &it.1.stream);
-    let unknown: u64 = streams().map(|it| it.unknown).sum();
+    let streams = || fold.streams.iter().map(|stream| &stream.1.stream);
+    let blocks = fold.devices.iter().map(|device| &device.1.stream);
+    let unknown: u64 = streams().map(|stream| stream.unknown).sum();
     if unknown > 0 {
         report.notes.push(format!(
             "where in its file is not known of {unknown} operations; a stream most of which are such is `unknown`, or, past the page \
              cache, what its block requests are (`block`)"
         ));
     }
-    let blocks = blocks.chain(fold.device_files.iter().map(|it| &it.1.stream));
+    let blocks = blocks.chain(fold.device_files.iter().map(|device| &device.1.stream));
     let late: u64 = streams().chain(blocks).map(Stream::late).sum();
     if late > 0 {
         report.notes.push(format!(
@@ -183,9 +185,9 @@ fn notes(fold: &Patterns, report: &mut Report) {
         ));
     }
     for (what, others) in [
-        ("streams", fold.streams.others().map(|it| it.stream.count)),
-        ("files on devices", fold.device_files.others().map(|it| it.stream.count)),
-        ("devices", fold.devices.others().map(|it| it.stream.count)),
+        ("streams", fold.streams.others().map(|other| other.stream.count)),
+        ("files on devices", fold.device_files.others().map(|other| other.stream.count)),
+        ("devices", fold.devices.others().map(|other| other.stream.count)),
     ] {
         if let Some(count) = others {
             left_out(report, what, KEYS_MAX, count);
@@ -199,10 +201,10 @@ fn word(direction: Direction) -> Cell {
 
 fn streams(fold: &Patterns, direct: u32, limit: usize) -> Table {
     let decisions = Decisions::of(fold, direct);
-    let mut names: Vec<(usize, &Vec<u8>)> = fold.files.keys().map(|it| (it.1, it.0)).collect();
-    names.sort_unstable_by_key(|it| it.0);
+    let mut names: Vec<(usize, &Vec<u8>)> = fold.files.keys().map(|key| (key.1, key.0)).collect();
+    names.sort_unstable_by_key(|name| name.0);
     let path = |file: StreamFile| match file {
-        StreamFile::Named(place) => names.get(place).map(|it| file_cells(it.1)),
+        StreamFile::Named(place) => names.get(place).map(|name| file_cells(name.1)),
         StreamFile::Nameless(_) => None,
     };
     let comm = |process: ProcessKey, pid: Pid| {
@@ -229,7 +231,7 @@ fn streams(fold: &Patterns, direct: u32, limit: usize) -> Table {
         column("comm", "process"),
     ];
     columns.extend(file_columns("file"));
-    let rest = fold.streams.others().map(|it| further(&it.stream, columns.len()));
+    let rest = fold.streams.others().map(|other| further(&other.stream, columns.len()));
     let rows = rows.chain(rest).collect();
     table(
         ("streams", "Files by process: system calls and asynchronous operations"),
@@ -261,13 +263,13 @@ fn device_files(fold: &Patterns, disks: &[(DevId, String)], limit: usize) -> Tab
     ];
     columns.extend(file_columns("file"));
     let rows = fold.device_files.iter().map(|((dev, (fs, ino), direction), it)| {
-        let names = it.name.as_ref().map(|it| file_cells(it));
+        let names = it.name.as_ref().map(|name| file_cells(name));
         let mut cells = vec![word(*direction), device(*dev, disks)];
         cells.extend([Cell::Word(fs.to_string()), Cell::Count(*ino)]);
         cells.extend(names.unwrap_or(NAMELESS));
         of_device(it, cells)
     });
-    let rest = fold.device_files.others().map(|it| further(&it.stream, columns.len()));
+    let rest = fold.device_files.others().map(|other| further(&other.stream, columns.len()));
     table(
         ("device_files", "Files on devices: parts of block requests"),
         &columns,
@@ -279,12 +281,16 @@ fn device_files(fold: &Patterns, disks: &[(DevId, String)], limit: usize) -> Tab
 fn devices(fold: &Patterns, disks: &[(DevId, String)], limit: usize) -> Table {
     let columns = [column("direction", "direction"), column("device", "device")];
     // Reads and writes together say nothing new if there are only reads.
-    let keys: FxHashSet<_> = fold.devices.keys().map(|it| *it.0).collect();
-    let says_more =
-        |dev| [Direction::Read, Direction::Write].iter().all(|it| keys.contains(&(dev, *it)));
-    let rows = fold.devices.iter().filter(|it| it.0.1 != Direction::Both || says_more(it.0.0));
+    let keys: FxHashSet<_> = fold.devices.keys().map(|key| *key.0).collect();
+    let says_more = |dev| {
+        [Direction::Read, Direction::Write]
+            .iter()
+            .all(|direction| keys.contains(&(dev, *direction)))
+    };
+    let rows =
+        fold.devices.iter().filter(|device| device.0.1 != Direction::Both || says_more(device.0.0));
     let rows = rows
         .map(|((dev, direction), it)| of_device(it, vec![word(*direction), device(*dev, disks)]));
-    let rest = fold.devices.others().map(|it| further(&it.stream, columns.len()));
+    let rest = fold.devices.others().map(|other| further(&other.stream, columns.len()));
     table(("devices", "Devices: block requests"), &columns, rows.chain(rest).collect(), limit)
 }

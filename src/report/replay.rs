@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashSet;
 
-use super::{column, first_rows, others};
+use super::rows::{column, first_rows, others};
 use crate::analysis::done::What;
 use crate::replay::layout::hole_bytes;
 use crate::replay::planner::{Out, Planner};
@@ -31,28 +31,30 @@ const FILES: [Column; 7] = [
 /// What a plan would make and do.
 pub fn report<O: Out>(plan: &Planner<O>, limit: usize) -> Report {
     let entries = plan.world.entries();
-    let sum = |it: &mut dyn Iterator<Item = u64>| Cell::Count(it.sum());
+    let sum = |iterator: &mut dyn Iterator<Item = u64>| Cell::Count(iterator.sum());
     let of_kind = |wanted: &str| {
-        Cell::Count(entries.iter().filter(|it| kind(it.thing) == wanted).count() as u64)
+        Cell::Count(entries.iter().filter(|entry| kind(entry.thing) == wanted).count() as u64)
     };
-    let gaps = |wanted: Gap| entries.iter().filter(|it| it.gap == Some(wanted)).count() as u64;
+    let gaps =
+        |wanted: Gap| entries.iter().filter(|entry| entry.gap == Some(wanted)).count() as u64;
     let mut files_seen = FxHashSet::default();
-    let mut is_first = |it: &&Entry| match it.thing {
+    let mut is_first = |entry: &&Entry| match entry.thing {
         Thing::File(file) => files_seen.insert(file),
         _ => true,
     };
-    let firsts: Vec<&Entry> = entries.iter().filter(|it| is_first(it)).collect();
+    let firsts: Vec<&Entry> = entries.iter().filter(|entry| is_first(entry)).collect();
     let hard_links = (entries.len() - firsts.len()) as u64;
-    let first_bytes = sum(&mut firsts.iter().filter_map(|it| size(&plan.world, it)));
-    let first_holes = sum(&mut firsts.iter().filter_map(|it| holes(&plan.world, it)));
-    let is_asynchronous = |it: &What| matches!(it, What::Async(_));
-    let asynchronous = plan.done.iter().filter(|it| is_asynchronous(it.0)).map(|it| *it.1).sum();
+    let first_bytes = sum(&mut firsts.iter().filter_map(|first| size(&plan.world, first)));
+    let first_holes = sum(&mut firsts.iter().filter_map(|first| holes(&plan.world, first)));
+    let is_asynchronous = |what: &What| matches!(what, What::Async(_));
+    let asynchronous =
+        plan.done.iter().filter(|done| is_asynchronous(done.0)).map(|done| *done.1).sum();
     let left_of = |wanted: bool| {
-        let of = plan.left.iter().filter(|it| is_asynchronous(&it.0.1) == wanted);
-        sum(&mut of.map(|it| *it.1))
+        let of = plan.left.iter().filter(|rest| is_asynchronous(&rest.0.1) == wanted);
+        sum(&mut of.map(|row| *row.1))
     };
     let busy = plan.busy.iter().copied().max().unwrap_or(0);
-    let lanes = plan.who.iter().filter(|it| it.lane.is_some()).count() as u64;
+    let lanes = plan.who.iter().filter(|worker| worker.lane.is_some()).count() as u64;
     let facts = vec![
         ("done", "operations done again", sum(&mut plan.done.values().copied())),
         ("asynchronous", "  asynchronous", Cell::Count(asynchronous)),
@@ -93,16 +95,16 @@ pub fn report<O: Out>(plan: &Planner<O>, limit: usize) -> Report {
         gaps(Gap::Target),
         gaps(Gap::Depth),
     ];
-    let told = DOUBTS.iter().zip(counts).filter(|it| it.1 > 0);
+    let told = DOUBTS.iter().zip(counts).filter(|doubt| doubt.1 > 0);
     report.notes.extend(told.map(|(doubt, count)| format!("{count} {doubt}")));
     report
 }
 
-/// What is not as it was, or may not be, behind how many.
+/// Doubts about the initial state, each after its count.
 const DOUBTS: [&str; 5] = [
-    "operations found something else than those before them had left: somebody whose operations are not in the log has changed it, or it has two \
-     names of which nobody knew",
-    "names were not there at the start, and there were so many that nobody knows which any more: one that somebody else has made since is taken for \
+    "operations found another state than the operations before them had left: it was changed by a process outside the log, or it has two \
+     names of which one is unknown",
+    "names were absent at the start, and too many to remember: such a name that another process has made since is taken for \
      one that was there",
     "symbolic links lead where they led, but have a text of another length: what `readlink` returns is another number",
     "symbolic links are made as directories: no open has shown where they led; record with `--names kprobe` or `uprobe`",
@@ -119,11 +121,11 @@ fn durations<O: Out>(plan: &Planner<O>, busy: u64) -> impl Iterator<Item = Strin
         seconds(busy)
     );
     // Where waiting for it takes longer than doing all of it.
-    let wanted_from = plan.wanted_from.filter(|it| *it > busy).map(|it| {
+    let wanted_from = plan.wanted_from.filter(|wanted_from| *wanted_from > busy).map(|wanted_from| {
         format!(
-            "what is wanted begins {:.3} s behind the first operation that it needs: replay run --from {it}ns does what had ended by then as \
+            "what is wanted begins {:.3} s behind the first operation that it needs: replay run --from {wanted_from}ns does what had ended by then as \
              fast as it goes",
-            seconds(it)
+            seconds(wanted_from)
         )
     });
     (!plan.done.is_empty()).then_some(takes).into_iter().chain(wanted_from)
@@ -152,25 +154,25 @@ fn left<O: Out>(plan: &Planner<O>) -> Table {
 fn files<O: Out>(plan: &Planner<O>, entries: &[Entry], limit: usize) -> Table {
     let total = entries.len();
     let (shown, rest) = first_rows(entries.iter().collect(), limit);
-    let exact = |it: &Entry| match it.thing {
+    let exact = |entry: &Entry| match entry.thing {
         Thing::File(file) => Cell::Flag(plan.world.size(file).is_exact()),
         _ => Cell::None,
     };
-    let row = |it: &Entry| {
+    let row = |entry: &Entry| {
         vec![
-            Cell::Word(kind(it.thing).to_owned()),
-            Cell::count(size(&plan.world, it)),
-            exact(it),
-            Cell::count(holes(&plan.world, it)),
-            it.mode.map_or(Cell::None, |it| Cell::Word(format!("{it:04o}"))),
-            Cell::Flag(it.has_more),
-            Cell::Name(it.path.clone()),
+            Cell::Word(kind(entry.thing).to_owned()),
+            Cell::count(size(&plan.world, entry)),
+            exact(entry),
+            Cell::count(holes(&plan.world, entry)),
+            entry.mode.map_or(Cell::None, |mode| Cell::Word(format!("{mode:04o}"))),
+            Cell::Flag(entry.has_more),
+            Cell::Name(entry.path.clone()),
         ]
     };
     let mut rows: Vec<Vec<Cell>> = shown.into_iter().map(row).collect();
     if !rest.is_empty() {
-        let bytes = rest.iter().filter_map(|it| size(&plan.world, it)).sum();
-        let holes = rest.iter().filter_map(|it| holes(&plan.world, it)).sum();
+        let bytes = rest.iter().filter_map(|rest| size(&plan.world, rest)).sum();
+        let holes = rest.iter().filter_map(|rest| holes(&plan.world, rest)).sum();
         let mut row = vec![Cell::None, Cell::Count(bytes), Cell::None, Cell::Count(holes)];
         row.extend([Cell::None, Cell::None, others(rest.len())]);
         rows.push(row);

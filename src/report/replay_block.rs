@@ -3,8 +3,8 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use super::beside::{self, PERCENTILES, Pace, percentiles};
-use super::{column, first_rows};
+use super::replay_columns::{self, PERCENTILES, Pace, percentiles};
+use super::rows::{column, first_rows};
 use crate::event::block::RequestOp;
 use crate::replay::block::{
     BlockComparison, BlockMismatch, BlockOutcome, BlockPlan, BlockTimes, Kind, NotAsked,
@@ -13,7 +13,7 @@ use crate::text::errno::ErrnoName;
 use crate::text::table::{Cell, Column, Report, Table};
 use crate::units::DevId;
 
-/// What a replay was told to do, and how it went.
+/// A replay: its options and its results.
 #[derive(Clone, Copy, Debug)]
 pub struct BlockRun<'a> {
     /// What was to be done.
@@ -81,7 +81,7 @@ pub fn report(run: &BlockRun<'_>, limit: usize) -> Report {
         expected_span: run.expected_span,
     };
     let left = plan.left.values().sum();
-    let moved = |kind| comparison.kinds.get(&kind).map_or(0, |it: &BlockTimes| it.bytes);
+    let moved = |kind| comparison.kinds.get(&kind).map_or(0, |times: &BlockTimes| times.bytes);
     let mut facts = vec![
         ("requests", "requests done again", Cell::Count(comparison.count())),
         ("mismatches", "  with another result", Cell::Count(comparison.mismatched())),
@@ -138,22 +138,22 @@ fn times(comparison: &BlockComparison) -> Table {
 }
 
 fn mismatches(shown: &[&BlockMismatch]) -> Table {
-    let error = |it: Option<i32>| match it {
+    let error = |value: Option<i32>| match value {
         Some(errno) => Cell::Word(ErrnoName(errno).to_string()),
         None => Cell::None,
     };
-    let row = |it: &&BlockMismatch| {
-        let has_place = it.asked.kind != Kind::Flush;
-        let place = |it| if has_place { Cell::Count(it) } else { Cell::None };
+    let row = |mismatch: &&BlockMismatch| {
+        let has_place = mismatch.asked.kind != Kind::Flush;
+        let place = |mismatch| if has_place { Cell::Count(mismatch) } else { Cell::None };
         vec![
-            Cell::Ns(it.asked.issued),
-            word(it.asked.kind.as_str()),
-            place(it.asked.offset),
-            place(it.asked.bytes),
-            word(it.outcome.as_str()),
-            error(it.asked.error),
-            error(it.result.err()),
-            Cell::count(it.result.ok().filter(|_| it.asked.kind.moves_bytes())),
+            Cell::Ns(mismatch.asked.issued),
+            word(mismatch.asked.kind.as_str()),
+            place(mismatch.asked.offset),
+            place(mismatch.asked.bytes),
+            word(mismatch.outcome.as_str()),
+            error(mismatch.asked.error),
+            error(mismatch.result.err()),
+            Cell::count(mismatch.result.ok().filter(|_| mismatch.asked.kind.moves_bytes())),
         ]
     };
     let rows = shown.iter().map(row).collect();
@@ -173,7 +173,8 @@ fn left_out(plan: &BlockPlan) -> Table {
 
 fn notes(run: &BlockRun<'_>, not_shown: usize) -> Vec<String> {
     let kept = run.comparison.mismatches.len();
-    let mut notes = beside::not_shown("requests", run.comparison.mismatched(), kept, not_shown);
+    let mut notes =
+        replay_columns::not_shown("requests", run.comparison.mismatched(), kept, not_shown);
     let most = run.threads.1;
     if run.plan.depth > most {
         notes.push(format!(

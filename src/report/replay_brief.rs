@@ -1,12 +1,13 @@
-//! The report of `replay run` that fits a terminal of 80 columns and 24 lines: the finding, the key figures, the calls that took longest, the
-//! first other results. All tables are those of [`super::replay_run`].
+//! The report of `replay run` that fits a terminal of 80 columns and 24 lines: the finding, the key
+//! figures, the calls that took longest, the first other results. All tables are those of
+//! [`super::replay_run`].
 
 use std::collections::BTreeMap;
 
-use super::beside::result;
-use super::column;
 use super::human::{bytes, count, end_of, known_time, time};
+use super::replay_columns::result;
 use super::replay_run::{Run, is_whole, planned};
+use super::rows::column;
 use crate::analysis::spread::Spread;
 use crate::replay::comparison::{Mismatch, Times};
 use crate::replay::outcome::Outcome;
@@ -95,9 +96,9 @@ fn figures(run: &Run<'_>, whole: &Report) -> impl Iterator<Item = (&'static str,
     };
     let late = &comparison.lateness;
     let begun = late.max().map(|max| {
-        let [p50, p99] = [500, 990].map(|it| known_time(late.percentile(it)));
-        let comparable = whole.facts.iter().find(|it| it.0 == "timing_is_comparable");
-        let verdict = match comparable.map(|it| &it.2) {
+        let [p50, p99] = [500, 990].map(|rank| known_time(late.percentile(rank)));
+        let comparable = whole.facts.iter().find(|fact| fact.0 == "timing_is_comparable");
+        let verdict = match comparable.map(|comparable| &comparable.2) {
             Some(Cell::Flag(true)) => "times can be compared",
             Some(Cell::Flag(false)) => "times cannot be compared",
             _ => "",
@@ -120,11 +121,12 @@ fn figures(run: &Run<'_>, whole: &Report) -> impl Iterator<Item = (&'static str,
 /// Operations of the capture that are not done again, and the reasons of most of them.
 fn not_done(run: &Run<'_>) -> Option<String> {
     let mut reasons = BTreeMap::<&str, u64>::new();
-    run.index.left.iter().for_each(|it| *reasons.entry(&it.reason).or_default() += it.count);
+    run.index.left.iter().for_each(|rest| *reasons.entry(&rest.reason).or_default() += rest.count);
     let mut reasons: Vec<_> = reasons.into_iter().collect();
-    reasons.sort_by_key(|it| std::cmp::Reverse(it.1));
-    let all: u64 = reasons.iter().map(|it| it.1).sum();
-    let shown = reasons.iter().take(REASONS_MAX).map(|it| format!("{} {}", it.0, count(it.1)));
+    reasons.sort_by_key(|reason| std::cmp::Reverse(reason.1));
+    let all: u64 = reasons.iter().map(|reason| reason.1).sum();
+    let shown =
+        reasons.iter().take(REASONS_MAX).map(|reason| format!("{} {}", reason.0, count(reason.1)));
     let shown: Vec<String> = shown.collect();
     let more = if reasons.len() > REASONS_MAX { ", ..." } else { "" };
     (all > 0).then(|| format!("{} ({}{more})", count(all), shown.join(", ")))
@@ -138,9 +140,9 @@ fn calls(run: &Run<'_>, limit: usize) -> Table {
     calls.sort_by_key(|(call, it)| {
         (std::cmp::Reverse(it.captured.sum().max(it.replayed.sum())), **call)
     });
-    let of = |it: &Spread| [500, 990].map(|at| known_time(it.percentile(at)));
+    let of = |spread: &Spread| [500, 990].map(|at| known_time(spread.percentile(at)));
     let row = |(call, times): &(&u16, &Times)| {
-        let call = run.index.calls.get(usize::from(**call)).map_or("?", |it| it.told());
+        let call = run.index.calls.get(usize::from(**call)).map_or("?", |call| call.told());
         let times = [
             of(&times.captured),
             of(&times.replayed),
@@ -157,15 +159,15 @@ fn calls(run: &Run<'_>, limit: usize) -> Table {
 /// The first operations with other results.
 fn others(run: &Run<'_>) -> Table {
     let others = &run.comparison.mismatches;
-    let row = |it: &Mismatch| {
-        let opened = || it.file.and_then(|it| run.names.get(&it)).cloned();
+    let row = |mismatch: &Mismatch| {
+        let opened = || mismatch.file.and_then(|file| run.names.get(&file)).cloned();
         let mut path = Vec::new();
-        escape::shown(&mut path, &it.path.clone().or_else(opened).unwrap_or_default(), b"");
+        escape::shown(&mut path, &mismatch.path.clone().or_else(opened).unwrap_or_default(), b"");
         let path = end_of(&String::from_utf8_lossy(&path), PATH_LETTERS);
-        let it = it.compared;
-        let call = run.index.calls.get(usize::from(it.call)).map_or("?", |it| it.told());
-        let [at, call, path] = [time(it.start), call.to_owned(), path].map(Cell::Word);
-        vec![at, call, result(it.captured), result(it.replayed), path]
+        let mismatch = mismatch.compared;
+        let call = run.index.calls.get(usize::from(mismatch.call)).map_or("?", |call| call.told());
+        let [at, call, path] = [time(mismatch.start), call.to_owned(), path].map(Cell::Word);
+        vec![at, call, result(mismatch.captured), result(mismatch.replayed), path]
     };
     let rows: Vec<Vec<Cell>> = others.iter().take(OTHERS_MAX).map(row).collect();
     let all = count(run.comparison.count(Outcome::is_mismatch));
@@ -202,9 +204,9 @@ mod tests {
         ];
         let left = ["memory", "no-name", "rights", "ioctl", "channel"];
         Index {
-            calls: calls.map(|it| CallPlan { name: it.into(), asynchronous: None }).to_vec(),
+            calls: calls.map(|call| CallPlan { name: call.into(), asynchronous: None }).to_vec(),
             left: left
-                .map(|it| LeftPlan { reason: it.into(), call: "mmap".into(), count: 123_457 })
+                .map(|rest| LeftPlan { reason: rest.into(), call: "mmap".into(), count: 123_457 })
                 .to_vec(),
             workers: vec![worker()],
             ..Index::default()
@@ -265,7 +267,7 @@ mod tests {
             let lines: Vec<&str> = shown.lines().collect();
             // One line is the shell's.
             assert!(lines.len() < 24, "{} lines:\n{shown}", lines.len());
-            let longest = lines.iter().map(|it| it.chars().count()).max().unwrap_or(0);
+            let longest = lines.iter().map(|line| line.chars().count()).max().unwrap_or(0);
             assert!(longest <= COLUMNS, "{longest} letters:\n{shown}");
         }
     }

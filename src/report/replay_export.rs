@@ -1,6 +1,6 @@
 //! The report of `replay export`: what is in the logs, and what is not.
 
-use super::{column, first_rows, others};
+use super::rows::{column, first_rows, others};
 use crate::pipeline::Summary;
 use crate::replay::fio::{FileName, FioExport, JOBS_MAX, Job, Logs};
 use crate::text::table::{Cell, Column, Report, Table};
@@ -37,7 +37,7 @@ const LEFT: [Column; 4] = [
 /// What fio would do, and what it would not.
 pub fn report<L: Logs>(export: &FioExport<L>, _: &Summary, limit: usize) -> Report {
     let jobs: Vec<(usize, &Job)> = export.data_jobs().collect();
-    let sum = |of: &dyn Fn(&Job) -> u64| Cell::Count(jobs.iter().map(|it| of(it.1)).sum());
+    let sum = |of: &dyn Fn(&Job) -> u64| Cell::Count(jobs.iter().map(|job| of(job.1)).sum());
     let files = export.files();
     let prepared = files.iter().map(FileName::size).sum();
     let facts = vec![
@@ -46,13 +46,13 @@ pub fn report<L: Logs>(export: &FioExport<L>, _: &Summary, limit: usize) -> Repo
         ("left", "  not in them", Cell::Count(export.left.values().sum())),
         ("asynchronous_left", "  asynchronous, not in them", Cell::Count(export.asynchronous)),
         ("left_bytes", "  bytes moved by those", Cell::Count(export.left_bytes)),
-        ("reads", "reads", sum(&|it| it.operations[0])),
-        ("writes", "writes", sum(&|it| it.operations[1])),
-        ("syncs", "syncs", sum(&|it| it.operations[2])),
-        ("opens", "opens", sum(&|it| it.opens)),
-        ("closes", "closes", sum(&|it| it.closes)),
-        ("read_bytes", "bytes to read", sum(&|it| it.bytes[0])),
-        ("written_bytes", "bytes to write", sum(&|it| it.bytes[1])),
+        ("reads", "reads", sum(&|job| job.operations[0])),
+        ("writes", "writes", sum(&|job| job.operations[1])),
+        ("syncs", "syncs", sum(&|job| job.operations[2])),
+        ("opens", "opens", sum(&|job| job.opens)),
+        ("closes", "closes", sum(&|job| job.closes)),
+        ("read_bytes", "bytes to read", sum(&|job| job.bytes[0])),
+        ("written_bytes", "bytes to write", sum(&|job| job.bytes[1])),
         ("span_ns", "took us", Cell::Ns(export.span)),
         ("jobs", "jobs", Cell::Count(jobs.len() as u64)),
         ("files", "files", Cell::Count(files.len() as u64)),
@@ -66,32 +66,32 @@ pub fn report<L: Logs>(export: &FioExport<L>, _: &Summary, limit: usize) -> Repo
 }
 
 fn flat(files: &[FileName]) -> u64 {
-    files.iter().filter(|it| it.is_flat).count() as u64
+    files.iter().filter(|file| file.is_flat).count() as u64
 }
 
 fn job_table(jobs: &[(usize, &Job)], limit: usize) -> Table {
     let mut sorted = jobs.to_vec();
     sorted.sort_by_key(|(number, it)| (std::cmp::Reverse(it.bytes[0] + it.bytes[1]), *number));
     let (shown, rest) = first_rows(sorted, limit);
-    let counts = |it: &[(usize, &Job)]| {
-        let sum = |of: &dyn Fn(&Job) -> u64| Cell::Count(it.iter().map(|it| of(it.1)).sum());
+    let counts = |jobs: &[(usize, &Job)]| {
+        let sum = |of: &dyn Fn(&Job) -> u64| Cell::Count(jobs.iter().map(|job| of(job.1)).sum());
         [
-            sum(&|it| it.operations[0]),
-            sum(&|it| it.operations[1]),
-            sum(&|it| it.operations[2]),
-            sum(&|it| it.bytes[0]),
-            sum(&|it| it.bytes[1]),
+            sum(&|job| job.operations[0]),
+            sum(&|job| job.operations[1]),
+            sum(&|job| job.operations[2]),
+            sum(&|job| job.bytes[0]),
+            sum(&|job| job.bytes[1]),
         ]
     };
-    let row = |it: (usize, &Job)| {
-        let (number, job) = it;
+    let row = |numbered: (usize, &Job)| {
+        let (number, job) = numbered;
         let mut row = vec![
             Cell::Count(number as u64),
             Cell::Signed(job.pid.into()),
             Cell::Signed(job.tid.into()),
             Cell::Name(job.comm.clone()),
         ];
-        row.extend(counts(&[it]));
+        row.extend(counts(&[numbered]));
         row
     };
     let mut rows: Vec<Vec<Cell>> = shown.into_iter().map(row).collect();
@@ -106,21 +106,22 @@ fn job_table(jobs: &[(usize, &Job)], limit: usize) -> Table {
 
 fn file_table(files: &[FileName], limit: usize) -> Table {
     let mut sorted: Vec<&FileName> = files.iter().collect();
-    sorted.sort_by_key(|it| std::cmp::Reverse(it.bytes[0] + it.bytes[1]));
+    sorted.sort_by_key(|file| std::cmp::Reverse(file.bytes[0] + file.bytes[1]));
     let (shown, rest) = first_rows(sorted, limit);
-    let counts = |it: &[&FileName]| {
-        let sum = |of: &dyn Fn(&FileName) -> u64| Cell::Count(it.iter().map(|it| of(it)).sum());
+    let counts = |name: &[&FileName]| {
+        let sum =
+            |of: &dyn Fn(&FileName) -> u64| Cell::Count(name.iter().map(|name| of(name)).sum());
         vec![
-            sum(&|it| it.operations[0]),
-            sum(&|it| it.operations[1]),
-            sum(&|it| it.bytes[0]),
-            sum(&|it| it.bytes[1]),
-            sum(&|it| it.size()),
+            sum(&|name| name.operations[0]),
+            sum(&|name| name.operations[1]),
+            sum(&|name| name.bytes[0]),
+            sum(&|name| name.bytes[1]),
+            sum(&|name| name.size()),
         ]
     };
-    let row = |it: &FileName| {
-        let mut row = counts(&[it]);
-        row.extend([Cell::Name(it.name.clone()), Cell::Name(it.path.clone())]);
+    let row = |name: &FileName| {
+        let mut row = counts(&[name]);
+        row.extend([Cell::Name(name.name.clone()), Cell::Name(name.path.clone())]);
         row
     };
     let mut rows: Vec<Vec<Cell>> = shown.into_iter().map(row).collect();
@@ -161,15 +162,15 @@ fn notes(jobs: &[(usize, &Job)]) -> Vec<String> {
     }
     let mixed = |part: fn(&Job) -> u64| -> u64 {
         let some = jobs.iter().filter(|(_, it)| part(it) < it.operations[0] + it.operations[1]);
-        some.map(|it| part(it.1)).sum()
+        some.map(|job| part(job.1)).sum()
     };
-    let direct = mixed(|it| it.direct);
+    let direct = mixed(|job| job.direct);
     if direct > 0 {
         notes.push(format!(
             "{direct} operations of threads that also use the page cache go through it, too: a job of fio's has one way for all its files"
         ));
     }
-    let sync = mixed(|it| it.sync[0]);
+    let sync = mixed(|job| job.sync[0]);
     if sync > 0 {
         notes.push(format!(
             "{sync} operations on files with O_SYNC or O_DSYNC are done without: their threads have other files, too"

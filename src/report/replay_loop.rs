@@ -4,13 +4,14 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::{column, first_rows};
+use super::rows::{column, first_rows};
 use crate::text::table::{Cell, Column, Report, Table};
 
 /// How a value of a round is shown.
 type Shown = fn(&Value) -> Cell;
 
-/// What of a round's report is in its row: the column, and how it is shown. Its key is the same there.
+/// What of a round's report is in its row: the column, and how it is shown. Its key is the same
+/// there.
 const ROUND: [(Column, Shown); 9] = [
     (column("operations", "operations"), count),
     (column("mismatches", "with another result"), count),
@@ -74,7 +75,7 @@ impl Rounds {
         self.rows.push(row(told, &ROUND));
         let room = MISMATCHES_MAX - self.different.len();
         let different = told["first_mismatches"].as_array().into_iter().flatten();
-        self.different.extend(different.take(room).map(|it| row(it, &MISMATCH)));
+        self.different.extend(different.take(room).map(|operation| row(operation, &MISMATCH)));
         let notes = told["notes"].as_array().into_iter().flatten().filter_map(Value::as_str);
         self.notes.extend(notes.map(str::to_owned));
     }
@@ -84,7 +85,7 @@ impl Rounds {
 pub fn report(rounds: &Rounds, wanted: u32, limit: usize) -> Report {
     let mut spans = rounds.spans.clone();
     spans.sort_unstable();
-    let with_others = rounds.rows.iter().filter(|it| !matches!(it[2], Cell::Count(0))).count();
+    let with_others = rounds.rows.iter().filter(|row| !matches!(row[2], Cell::Count(0))).count();
     let facts = vec![
         ("rounds", "rounds", Cell::Count(rounds.rows.len() as u64)),
         ("rounds_wanted", "  wanted", Cell::Count(wanted.into())),
@@ -103,7 +104,7 @@ pub fn report(rounds: &Rounds, wanted: u32, limit: usize) -> Report {
     ];
     report.notes = rounds.notes.iter().cloned().collect();
     let kept = rounds.different.len();
-    report.notes.extend(super::beside::not_shown(
+    report.notes.extend(super::replay_columns::not_shown(
         "operations",
         rounds.mismatches,
         kept,
@@ -121,7 +122,7 @@ fn table(
     columns: &[(Column, Shown)],
     rows: Vec<Vec<Cell>>,
 ) -> Table {
-    let columns = columns.iter().map(|it| it.0);
+    let columns = columns.iter().map(|column| column.0);
     let columns = std::iter::once(column("round", "round")).chain(columns).collect();
     Table { key, title: title.to_owned(), columns, rows }
 }
@@ -143,10 +144,10 @@ fn flag(value: &Value) -> Cell {
 }
 
 fn word(value: &Value) -> Cell {
-    value.as_str().map_or(Cell::None, |it| Cell::Word(it.to_owned()))
+    value.as_str().map_or(Cell::None, |value| Cell::Word(value.to_owned()))
 }
 
 /// A path in JSON is text, or its bytes as text that stands for no other path.
 fn name(value: &Value) -> Cell {
-    value.as_str().map_or(Cell::None, |it| Cell::Name(it.as_bytes().to_vec()))
+    value.as_str().map_or(Cell::None, |value| Cell::Name(value.as_bytes().to_vec()))
 }

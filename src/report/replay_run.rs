@@ -2,15 +2,15 @@
 
 use rustc_hash::FxHashMap;
 
-use super::beside::{self, PERCENTILES, Pace, TOTALS, percentiles, result, totals};
-use super::{column, first_rows};
+use super::replay_columns::{self, PERCENTILES, Pace, TOTALS, percentiles, result, totals};
+use super::rows::{column, first_rows};
 use crate::replay::comparison::{Comparison, Mismatch, Times};
 use crate::replay::file::Index;
 use crate::replay::outcome::Outcome;
 use crate::replay::timeline::Done;
 use crate::text::table::{Cell, Column, Report, Table};
 
-/// What a replay was told to do, and how it went.
+/// A replay: its options and its results.
 #[derive(Clone, Copy, Debug)]
 pub struct Run<'a> {
     /// The plan's index.
@@ -27,7 +27,8 @@ pub struct Run<'a> {
     pub until: Option<u64>,
     /// Threads that were there at once at most, and CPUs.
     pub threads: (usize, usize),
-    /// Threads that did asynchronous operations with an io_uring; `None`: each lane was a thread that made calls.
+    /// Threads that did asynchronous operations with an io_uring; `None`: each lane was a thread
+    /// that made calls.
     pub rings: Option<usize>,
 }
 
@@ -81,7 +82,7 @@ pub fn report(run: &Run<'_>, limit: usize) -> Report {
         ("operations", "operations done again", count(&|_| true)),
         ("mismatches", "  with another result", count(&Outcome::is_mismatch)),
         ("asynchronous", "  asynchronous", Cell::Count(asynchronous(run))),
-        ("not_compared", "  not compared", count(&|it| it == Outcome::NotCompared)),
+        ("not_compared", "  not compared", count(&|outcome| outcome == Outcome::NotCompared)),
         ("prepared", "  done before --from", Cell::Count(comparison.prepared)),
         ("skipped", "not done again", Cell::Count(skipped(index))),
         ("moved_bytes", "bytes moved", Cell::Count(comparison.bytes)),
@@ -113,7 +114,7 @@ pub fn report(run: &Run<'_>, limit: usize) -> Report {
 
 /// Operations of the plan.
 pub fn planned(index: &Index) -> u64 {
-    index.workers.iter().map(|it| u64::from(it.operations)).sum()
+    index.workers.iter().map(|worker| u64::from(worker.operations)).sum()
 }
 
 /// True if all of the plan was done that was to be.
@@ -129,31 +130,36 @@ fn missing(run: &Run<'_>) -> u64 {
 /// Threads of the replay: each lane is one, or several have one with a ring.
 fn threads_of(run: &Run<'_>) -> u64 {
     let workers = run.index.workers.len() as u64;
-    rings(run).map_or(workers, |it| workers - lanes(run.index) + it)
+    rings(run).map_or(workers, |ring| workers - lanes(run.index) + ring)
 }
 
 /// Threads that have done asynchronous operations by io_uring.
 fn rings(run: &Run<'_>) -> Option<u64> {
-    run.rings.map(|it| it as u64)
+    run.rings.map(|ring| ring as u64)
 }
 
 /// Those who do asynchronous operations of others.
 fn lanes(index: &Index) -> u64 {
-    index.workers.iter().filter(|it| it.lane.is_some()).count() as u64
+    index.workers.iter().filter(|worker| worker.lane.is_some()).count() as u64
 }
 
 /// Asynchronous operations that were done.
 fn asynchronous(run: &Run<'_>) -> u64 {
     let is_one = |call: u16| {
         let call = run.index.calls.get(usize::from(call));
-        call.is_some_and(|it| it.asynchronous.is_some())
+        call.is_some_and(|call| call.asynchronous.is_some())
     };
-    run.comparison.outcomes().iter().filter(|it| is_one(it.0.1)).map(|it| *it.1).sum()
+    run.comparison
+        .outcomes()
+        .iter()
+        .filter(|outcome| is_one(outcome.0.1))
+        .map(|outcome| *outcome.1)
+        .sum()
 }
 
 /// Operations of the capture that are not in the replay.
 fn skipped(index: &Index) -> u64 {
-    index.left.iter().map(|it| it.count).sum()
+    index.left.iter().map(|rest| rest.count).sum()
 }
 
 fn outcomes(run: &Run<'_>) -> Table {
@@ -220,7 +226,7 @@ fn parts(run: &Run<'_>) -> Table {
     let timeline = &run.comparison.timeline;
     let row = |(number, part): (u64, &[Done; 2])| {
         let mut row = vec![Cell::Ns(number * timeline.part_ns())];
-        row.extend(part.iter().flat_map(|it| [it.operations, it.bytes].map(Cell::Count)));
+        row.extend(part.iter().flat_map(|part| [part.operations, part.bytes].map(Cell::Count)));
         row
     };
     let rows = (0..).zip(timeline.parts()).map(row).collect();
@@ -230,21 +236,21 @@ fn parts(run: &Run<'_>) -> Table {
 
 fn mismatches(run: &Run<'_>, shown: &[&Mismatch]) -> Table {
     let index = run.index;
-    let row = |it: &&Mismatch| {
+    let row = |mismatch: &&Mismatch| {
         // Of a descriptor: the path by which its file was opened first.
-        let opened = || it.file.and_then(|it| run.names.get(&it)).cloned();
-        let path = it.path.clone().or_else(opened);
-        let it = it.compared;
-        let mut row = vec![Cell::Ns(it.start)];
-        row.extend(thread(index, it.worker, false));
+        let opened = || mismatch.file.and_then(|file| run.names.get(&file)).cloned();
+        let path = mismatch.path.clone().or_else(opened);
+        let mismatch = mismatch.compared;
+        let mut row = vec![Cell::Ns(mismatch.start)];
+        row.extend(thread(index, mismatch.worker, false));
         row.extend([
-            Cell::Count(it.number.into()),
-            name(index, it.call),
-            Cell::Word(it.outcome.as_str().to_owned()),
-            Cell::Signed(it.captured),
-            result(it.captured),
-            Cell::Signed(it.replayed),
-            result(it.replayed),
+            Cell::Count(mismatch.number.into()),
+            name(index, mismatch.call),
+            Cell::Word(mismatch.outcome.as_str().to_owned()),
+            Cell::Signed(mismatch.captured),
+            result(mismatch.captured),
+            Cell::Signed(mismatch.replayed),
+            result(mismatch.replayed),
             path.map_or(Cell::None, Cell::Name),
         ]);
         row
@@ -257,8 +263,12 @@ fn mismatches(run: &Run<'_>, shown: &[&Mismatch]) -> Table {
 fn left(index: &Index) -> Table {
     let columns =
         vec![column("reason", "reason"), column("call", "call"), column("count", "operations")];
-    let row = |it: &crate::replay::file::LeftPlan| {
-        vec![Cell::Word(it.reason.clone()), Cell::Word(it.call.clone()), Cell::Count(it.count)]
+    let row = |replay: &crate::replay::file::LeftPlan| {
+        vec![
+            Cell::Word(replay.reason.clone()),
+            Cell::Word(replay.call.clone()),
+            Cell::Count(replay.count),
+        ]
     };
     let rows = index.left.iter().map(row).collect();
     Table { key: "left_calls", title: "Not done again".to_owned(), columns, rows }
@@ -267,7 +277,7 @@ fn left(index: &Index) -> Table {
 fn notes(run: &Run<'_>, not_shown: usize) -> Vec<String> {
     let kept = run.comparison.mismatches.len();
     let all = run.comparison.count(Outcome::is_mismatch);
-    let mut notes = beside::not_shown("operations", all, kept, not_shown);
+    let mut notes = replay_columns::not_shown("operations", all, kept, not_shown);
     let (most, cpus) = run.threads;
     if run.expected_span.is_some() && most >= cpus {
         notes.push(format!(
@@ -305,5 +315,5 @@ fn thread(index: &Index, worker: u32, has_name: bool) -> Vec<Cell> {
 }
 
 fn name(index: &Index, call: u16) -> Cell {
-    index.calls.get(usize::from(call)).map_or(Cell::None, |it| Cell::Word(it.told().to_owned()))
+    index.calls.get(usize::from(call)).map_or(Cell::None, |call| Cell::Word(call.told().to_owned()))
 }

@@ -1,8 +1,8 @@
 //! The report of `replay compare`: a recording of a replay, beside what it was to do.
 
-use super::beside::result;
 use super::human::{count, end_of};
-use super::{column, first_rows};
+use super::replay_columns::result;
+use super::rows::{column, first_rows};
 use crate::replay::traced::Traced;
 use crate::text::escape;
 use crate::text::table::{Cell, Column, Report, Table};
@@ -64,7 +64,8 @@ const BRIEF_EXAMPLES: [Column; 5] = [
     column("", "path"),
 ];
 
-/// The same on one screen: the finding, the key figures, the first that differ; `whole`: the report with all that there is to say.
+/// The same on one screen: the finding, the key figures, the first that differ; `whole`: the report
+/// with all that there is to say.
 pub fn brief(traced: &Traced, whole: &Report) -> Report {
     let all = count(traced.compared);
     let different: u64 = traced.different.values().sum();
@@ -80,8 +81,8 @@ pub fn brief(traced: &Traced, whole: &Report) -> Report {
     );
     let word = |title, text| ("", title, Cell::Word(text));
     let mut facts = vec![word("result", result), word("recording", recording)];
-    let is_told = |it: &&(&str, &str, Cell)| {
-        matches!(it.0, "offsets_unknown" | "lost") && it.2 != Cell::Count(0)
+    let is_told = |text: &&(&str, &str, Cell)| {
+        matches!(text.0, "offsets_unknown" | "lost") && text.2 != Cell::Count(0)
     };
     facts.extend(whole.facts.iter().filter(is_told).map(|(_, title, it)| ("", *title, it.clone())));
     let mut differences = differences(traced);
@@ -92,12 +93,12 @@ pub fn brief(traced: &Traced, whole: &Report) -> Report {
 }
 
 fn brief_examples(traced: &Traced) -> Table {
-    let rows = traced.examples.iter().take(BRIEF_ROWS).map(|it| {
+    let rows = traced.examples.iter().take(BRIEF_ROWS).map(|example| {
         let mut path = Vec::new();
-        escape::shown(&mut path, it.paths[0].as_deref().unwrap_or_default(), b"");
+        escape::shown(&mut path, example.paths[0].as_deref().unwrap_or_default(), b"");
         let path = end_of(&String::from_utf8_lossy(&path), PATH_LETTERS);
-        let [call, recorded] = it.calls.each_ref().map(|it| Cell::Word(it.clone()));
-        let [number, recorded_number] = it.results.map(result);
+        let [call, recorded] = example.calls.each_ref().map(|text| Cell::Word(text.clone()));
+        let [number, recorded_number] = example.results.map(result);
         vec![call, number, recorded, recorded_number, Cell::Word(path)]
     });
     let (rows, columns) = (rows.collect(), BRIEF_EXAMPLES.to_vec());
@@ -117,15 +118,15 @@ fn differences(traced: &Traced) -> Table {
 
 fn examples(traced: &Traced, limit: usize) -> Table {
     let (shown, _) = first_rows(traced.examples.iter().collect(), limit);
-    let rows = shown.into_iter().map(|it| {
-        let [call, recorded_call] = &it.calls;
-        let path = |it: &Option<Vec<u8>>| it.clone().map_or(Cell::None, Cell::Name);
-        let [of_plan, recorded] = &it.paths;
-        let [number, recorded_number] = it.results;
+    let rows = shown.into_iter().map(|shown| {
+        let [call, recorded_call] = &shown.calls;
+        let path = |value: &Option<Vec<u8>>| value.clone().map_or(Cell::None, Cell::Name);
+        let [of_plan, recorded] = &shown.paths;
+        let [number, recorded_number] = shown.results;
         vec![
-            Cell::Count(it.at.0.into()),
-            Cell::Count(it.at.1.into()),
-            Cell::Word(it.difference.as_str().into()),
+            Cell::Count(shown.at.0.into()),
+            Cell::Count(shown.at.1.into()),
+            Cell::Word(shown.difference.as_str().into()),
             Cell::Word(call.clone()),
             path(of_plan),
             Cell::Signed(number),

@@ -5,7 +5,7 @@ use std::io;
 
 use inferno::flamegraph;
 
-use super::{column, others, rest_of_keys};
+use super::rows::{column, others, rest_of_keys};
 use crate::analysis::keyed::KEYS_MAX;
 use crate::analysis::stacks::{IoStacks, Of, StackKey, StackSum};
 use crate::capture::fact::Symbol;
@@ -84,7 +84,7 @@ impl Stacks {
     /// Names the functions and joins what has the same names.
     pub fn new(fold: &IoStacks, summary: &Summary, shape: Shape) -> Self {
         let names = disk::names(&summary.disks());
-        let of = |it: Of| match it {
+        let of = |row: Of| match row {
             Of::Device(dev) => device(dev, &names),
             Of::Call(what) => what.to_string(),
         };
@@ -92,9 +92,9 @@ impl Stacks {
         let mut joined: BTreeMap<NamedKey, StackSum> = BTreeMap::new();
         for (key, sum) in fold.rows.iter() {
             let StackKey { of, comm, pid, chain } = *key;
-            let chain = chain.and_then(|it| fold.chains.get(&it));
+            let chain = chain.and_then(|id| fold.chains.get(&id));
             let frames = naming.frames(chain, sum);
-            let key = (of, comm.map(|it| it.as_bytes().to_vec()), pid, frames);
+            let key = (of, comm.map(|comm| comm.as_bytes().to_vec()), pid, frames);
             joined.entry(key).or_default().merge(sum);
         }
         let mut all: Vec<Stack> = joined
@@ -102,14 +102,15 @@ impl Stacks {
             .map(|((dev, comm, pid, frames), sum)| Stack { of: of(dev), comm, pid, frames, sum })
             .collect();
         // Of equals the order of their names stays.
-        all.sort_by_key(|it| std::cmp::Reverse(shape.by.of(&it.sum)));
+        all.sort_by_key(|stack| std::cmp::Reverse(shape.by.of(&stack.sum)));
         let totals = fold.totals.iter().map(|(it, sum)| (of(*it), *sum)).collect();
         let further = fold.rows.others().copied();
         let notes = notes(&naming.found, fold, summary, shape);
         Self { all, totals, further, by: shape.by, notes }
     }
 
-    /// For people: each stack by itself, the innermost function first; for programs: all in one table. `limit` stacks, 0 for all.
+    /// For people: each stack by itself, the innermost function first; for programs: all in one
+    /// table. `limit` stacks, 0 for all.
     pub fn report(&self, form: Form, limit: usize) -> Report {
         let mut report = Report { kind: "stacks", ..Report::default() };
         report.facts = vec![("by", "", Cell::Word(self.by.unit().to_owned()))];
@@ -126,10 +127,10 @@ impl Stacks {
         let mut sums: Vec<(Cell, StackSum)> = Vec::new();
         if !rest.is_empty() {
             let mut sum = StackSum::default();
-            rest.iter().for_each(|it| sum.merge(&it.sum));
+            rest.iter().for_each(|rest| sum.merge(&rest.sum));
             sums.push((others(rest.len()), sum));
         }
-        sums.extend(self.further.map(|it| (rest_of_keys(), it)));
+        sums.extend(self.further.map(|further| (rest_of_keys(), further)));
         if form == Form::Text {
             report.tables.extend(shown.iter().map(Stack::for_people));
             report.tables.extend(sums.into_iter().map(|(name, sum)| Table {
@@ -157,26 +158,27 @@ impl Stacks {
         &self.notes
     }
 
-    /// A line for each stack, as flame graphs are made of: `of;comm;function;… weight`, the outermost function first. What weighs
-    /// nothing has none.
+    /// A line for each stack, as flame graphs are made of: `of;comm;function;… weight`, the
+    /// outermost function first. What weighs nothing has none.
     pub fn folded(&self) -> Vec<String> {
-        let line = |it: &Stack| {
+        let line = |stack: &Stack| {
             let mut line = Vec::new();
-            element(&mut line, it.of.as_bytes());
+            element(&mut line, stack.of.as_bytes());
             line.push(b';');
-            element(&mut line, it.comm.as_deref().unwrap_or(UNKNOWN));
-            if let Some(pid) = it.pid {
+            element(&mut line, stack.comm.as_deref().unwrap_or(UNKNOWN));
+            if let Some(pid) = stack.pid {
                 line.extend(format!("-{pid}").bytes());
             }
             let none = [NO_STACK.to_vec()];
-            for frame in it.frames.as_deref().unwrap_or(&none) {
+            for frame in stack.frames.as_deref().unwrap_or(&none) {
                 line.push(b';');
                 element(&mut line, frame);
             }
-            (line, self.by.of(&it.sum))
+            (line, self.by.of(&stack.sum))
         };
-        let further = self.further.map(|it| (b"(further ones)".to_vec(), self.by.of(&it)));
-        let lines = self.all.iter().map(line).chain(further).filter(|it| it.1 > 0);
+        let further =
+            self.further.map(|further| (b"(further ones)".to_vec(), self.by.of(&further)));
+        let lines = self.all.iter().map(line).chain(further).filter(|line| line.1 > 0);
         let text = |line: Vec<u8>| String::from_utf8_lossy(&line).into_owned();
         let mut lines: Vec<String> =
             lines.map(|(line, weight)| format!("{} {weight}", text(line))).collect();
@@ -188,7 +190,7 @@ impl Stacks {
     /// True if there is nothing that a flame graph could show.
     pub fn is_nothing(&self) -> bool {
         let further = self.further.iter();
-        self.all.iter().map(|it| &it.sum).chain(further).all(|it| self.by.of(it) == 0)
+        self.all.iter().map(|stack| &stack.sum).chain(further).all(|sum| self.by.of(sum) == 0)
     }
 
     /// A flame graph; `reversed`: from the innermost function on.
@@ -216,13 +218,13 @@ const NO_STACK: &[u8] = b"[no stack]";
 /// A function or thread that has no name.
 const UNKNOWN: &[u8] = b"[unknown]";
 
-/// One element of a folded line. Readers part them at `;` and take a number behind the last blank for the weight, and one before
-/// it for another weight.
+/// One element of a folded line. Readers part them at `;` and take a number behind the last blank
+/// for the weight, and one before it for another weight.
 fn element(out: &mut Vec<u8>, name: &[u8]) {
-    let last = name.rsplit(|it| *it == b' ').next().unwrap_or_default();
+    let last = name.rsplit(|name| *name == b' ').next().unwrap_or_default();
     let looks_like_weight = last.len() < name.len()
         && !last.is_empty()
-        && last.iter().all(|it| it.is_ascii_digit() || *it == b'.');
+        && last.iter().all(|letter| letter.is_ascii_digit() || *letter == b'.');
     shown(out, name, if looks_like_weight { b"; " } else { b";" });
 }
 
@@ -257,8 +259,8 @@ impl Stack {
         if let Some(pid) = self.pid {
             title.extend(format!(" [{pid}]").bytes());
         }
-        let is_shown = |it: &Column| it.key != "discarded_bytes" || self.sum.discarded > 0;
-        let cells = SUM.iter().zip(row(&self.sum, [])).filter(|it| is_shown(it.0));
+        let is_shown = |column: &Column| column.key != "discarded_bytes" || self.sum.discarded > 0;
+        let cells = SUM.iter().zip(row(&self.sum, [])).filter(|sum| is_shown(sum.0));
         let (columns, row) = cells.map(|(column, cell)| (*column, cell)).unzip();
         let title = String::from_utf8_lossy(&title).into_owned();
         Table { key: "stacks", title, columns, rows: vec![row] }
@@ -276,7 +278,7 @@ impl Stack {
             Cell::Word(String::from_utf8_lossy(&line).into_owned())
         });
         let comm = self.comm.clone().map_or(Cell::None, Cell::Name);
-        let pid = self.pid.map_or(Cell::None, |it| Cell::Signed(it.0.into()));
+        let pid = self.pid.map_or(Cell::None, |pid| Cell::Signed(pid.0.into()));
         row(&self.sum, [Cell::Name(self.of.clone().into()), comm, pid, stack])
     }
 }
@@ -314,29 +316,33 @@ impl Naming<'_> {
             self.found.cut += sum.count;
         }
         let symbols = &self.summary.symbols;
-        let of_user = |it: &u64| symbols.at(chain.pid, *it, chain.time);
+        let of_user = |number: &u64| symbols.at(chain.pid, *number, chain.time);
         let user = chain.user.iter().rev().filter(|_| self.shape.user);
-        let user = user.map(|it| (*it, of_user(it), false));
+        let user = user.map(|user| (*user, of_user(user), false));
         let kernel = chain.kernel.iter().rev().filter(|_| self.shape.kernel);
-        let kernel = kernel.map(|it| (*it, symbols.kernel(*it), true));
+        let kernel = kernel.map(|kernel| (*kernel, symbols.kernel(*kernel), true));
         let found = &mut self.found;
         let name = |(address, symbol, of_kernel): (u64, Option<&Symbol>, bool)| {
             found.looked_up += 1;
-            symbol.filter(|it| !it.name.is_empty()).map(|it| it.name.clone()).unwrap_or_else(|| {
-                found.nameless += 1;
-                nameless(address, symbol, of_kernel)
-            })
+            symbol
+                .filter(|symbol| !symbol.name.is_empty())
+                .map(|symbol| symbol.name.clone())
+                .unwrap_or_else(|| {
+                    found.nameless += 1;
+                    nameless(address, symbol, of_kernel)
+                })
         };
         Some(user.chain(kernel).map(name).collect())
     }
 }
 
-/// What is shown of a function without a name: its file and the place in it; of the kernel its address.
+/// What is shown of a function without a name: its file and the place in it; of the kernel its
+/// address.
 fn nameless(address: u64, symbol: Option<&Symbol>, of_kernel: bool) -> Vec<u8> {
-    let Some(symbol) = symbol.filter(|it| !it.module.is_empty()) else {
+    let Some(symbol) = symbol.filter(|symbol| !symbol.module.is_empty()) else {
         return if of_kernel { format!("0x{address:x}").into() } else { UNKNOWN.to_vec() };
     };
-    let file = symbol.module.rsplit(|it| *it == b'/').next().unwrap_or_default();
+    let file = symbol.module.rsplit(|module| *module == b'/').next().unwrap_or_default();
     [file, format!("+0x{:x}", symbol.place).as_bytes()].concat()
 }
 
@@ -367,7 +373,7 @@ fn notes(found: &Found, fold: &IoStacks, summary: &Summary, shape: Shape) -> Vec
         );
     }
     let of = |part: u64, whole: &str| (part > 0).then(|| format!("{part} {whole}"));
-    let total: u64 = fold.totals.values().map(|it| it.count).sum();
+    let total: u64 = fold.totals.values().map(|value| value.count).sum();
     notes.extend(of(found.without, &format!("of {total} {what} have no stack")));
     let unended = "did not end in the recording: their bytes count, their time is not known";
     notes.extend(of(fold.unended, &format!("of {total} {what} {unended}")));
@@ -403,7 +409,7 @@ fn notes(found: &Found, fold: &IoStacks, summary: &Summary, shape: Shape) -> Vec
 }
 
 fn device(dev: DevId, names: &[(DevId, String)]) -> String {
-    names.iter().find(|it| it.0 == dev).map_or_else(|| dev.to_string(), |it| it.1.clone())
+    names.iter().find(|name| name.0 == dev).map_or_else(|| dev.to_string(), |name| name.1.clone())
 }
 
 #[cfg(test)]

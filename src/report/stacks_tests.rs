@@ -97,7 +97,8 @@ fn summary() -> Summary {
     Summary { header, symbols, ..Summary::default() }
 }
 
-/// Two processes that write through the same functions, one that reads, a thread without a stack, and a disk.
+/// Two processes that write through the same functions, one that reads, a thread without a stack,
+/// and a disk.
 fn some() -> Vec<Event> {
     let chains = [
         chain(0, 7, &[10, 20, 30], &[100, 200, 300]),
@@ -266,7 +267,7 @@ fn each_folded_line_is_read_as_it_was_meant() {
                 weight.parse::<u64>().expect("a number")
             })
             .sum();
-        assert_eq!(sum, stacks.all.iter().map(|it| shape.by.of(&it.sum)).sum::<u64>());
+        assert_eq!(sum, stacks.all.iter().map(|stack| shape.by.of(&stack.sum)).sum::<u64>());
     }
     let mut name = Vec::new();
     element(&mut name, b"thread 17");
@@ -323,15 +324,16 @@ fn what_is_not_known_is_said() {
     let mut without = summary();
     without.header.chains = None;
     let nothing = Stacks::new(&fold(StacksOf::default(), some()), &without, KERNEL);
-    assert!(nothing.notes().iter().any(|it| it.starts_with("the log has no stacks")));
+    assert!(nothing.notes().iter().any(|note| note.starts_with("the log has no stacks")));
     let mut kernel_only = summary();
     kernel_only.header.chains = Some(Chains { kernel: true, ..Chains::default() });
     let shape = Shape { user: true, ..KERNEL };
     let notes = Stacks::new(&fold(StacksOf::default(), some()), &kernel_only, shape).notes;
-    assert!(notes.iter().any(|it| it.contains("--stacks user")), "{notes:?}");
+    assert!(notes.iter().any(|note| note.contains("--stacks user")), "{notes:?}");
 }
 
-/// Fails if what a disk does not count is counted, or if what has not ended looks as if it had taken no time.
+/// Fails if what a disk does not count is counted, or if what has not ended looks as if it had
+/// taken no time.
 #[test]
 fn what_has_not_ended_is_said_and_what_became_no_request_not_counted() {
     let done = bio(1000, 7, "dd", "W", (LOOP, 0, 8), None);
@@ -343,6 +345,6 @@ fn what_has_not_ended_is_said_and_what_became_no_request_not_counted() {
     assert_eq!((total.count, total.written, total.time), (2, 2 * 4096, 100));
     assert_eq!((fold.unended, fold.stillborn, fold.commands), (1, 1, 0));
     let notes = Stacks::new(&fold, &summary(), KERNEL).notes;
-    assert!(notes.iter().any(|it| it.starts_with("1 of 2 bios did not end")), "{notes:?}");
-    assert!(notes.iter().any(|it| it.starts_with("1 bios became no request")), "{notes:?}");
+    assert!(notes.iter().any(|note| note.starts_with("1 of 2 bios did not end")), "{notes:?}");
+    assert!(notes.iter().any(|note| note.starts_with("1 bios became no request")), "{notes:?}");
 }

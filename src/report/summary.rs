@@ -1,6 +1,6 @@
 //! The report of `summary`.
 
-use super::{column, first_rows, left_out, others, rest_of_keys};
+use super::rows::{column, first_rows, left_out, others, rest_of_keys};
 use crate::analysis::done::What;
 use crate::analysis::findings::{Finding, FindingKind, findings};
 use crate::analysis::keyed::KEYS_MAX;
@@ -78,21 +78,21 @@ impl Tallies<'_> {
         let total = rows.len();
         let order = |cells: &[Cell]| format!("{cells:?}");
         rows.sort_by(|a, b| {
-            let time = |it: &Tally| (it.own_time(), it.time.sum());
+            let time = |tally: &Tally| (tally.own_time(), tally.time.sum());
             let by_time = time(&b.1).cmp(&time(&a.1));
             by_time.then_with(|| order(&a.0).cmp(&order(&b.0)))
         });
         let (mut rows, rest) = first_rows(rows, self.limit);
         if !rest.is_empty() {
             let mut sum = Tally::default();
-            rest.iter().for_each(|it| sum.merge(&it.1));
+            rest.iter().for_each(|rest| sum.merge(&rest.1));
             let mut names = vec![Cell::None; self.names.len()];
             if let Some(last) = names.last_mut() {
                 *last = others(rest.len());
             }
             rows.push((names, sum));
         }
-        let times: Vec<u64> = rows.iter().map(|it| it.1.time.sum()).collect();
+        let times: Vec<u64> = rows.iter().map(|row| row.1.time.sum()).collect();
         let parts = Cell::parts(&times, self.all.time.sum());
         let row = |((names, it), share): ((Vec<Cell>, Tally), Cell)| {
             let mut cells = tally(&it, share);
@@ -160,13 +160,13 @@ fn devices(fold: &IoSummary, names: &[(DevId, String)]) -> Table {
 
 /// A device by its name, if it has one.
 pub(super) fn device(dev: DevId, names: &[(DevId, String)]) -> Cell {
-    let name = names.iter().find(|it| it.0 == dev);
-    name.map_or_else(|| Cell::Word(dev.to_string()), |it| Cell::Name(it.1.clone().into_bytes()))
+    let name = names.iter().find(|name| name.0 == dev);
+    name.map_or_else(|| Cell::Word(dev.to_string()), |name| Cell::Name(name.1.clone().into_bytes()))
 }
 
 fn errors(fold: &IoSummary) -> Table {
     let mut rows: Vec<_> = fold.errors.iter().collect();
-    rows.sort_by_key(|it| (std::cmp::Reverse(*it.1), *it.0));
+    rows.sort_by_key(|row| (std::cmp::Reverse(*row.1), *row.0));
     let row = |((what, io, errno), count): (&(What, IoClass, i32), &u64)| {
         let io = io.as_str().to_owned();
         let words = [ErrnoName(*errno).to_string(), io, what.to_string()].map(Cell::Word);
@@ -185,7 +185,8 @@ fn errors(fold: &IoSummary) -> Table {
     }
 }
 
-/// Everything that `summary` says but for the last lines of the capture; `limit` rows of each table, 0 for all.
+/// Everything that `summary` says but for the last lines of the capture; `limit` rows of each
+/// table, 0 for all.
 pub fn report(fold: &IoSummary, summary: &Summary, limit: usize) -> Report {
     let wall = summary.end_time().0.saturating_sub(summary.start().0);
     let names = disk::names(&summary.disks());
@@ -219,8 +220,8 @@ pub fn report(fold: &IoSummary, summary: &Summary, limit: usize) -> Report {
         errors(fold),
     ];
     for (what, others) in [
-        ("processes", fold.processes.others().map(|it| it.tally.count)),
-        ("files", fold.files.others().map(|it| it.count)),
+        ("processes", fold.processes.others().map(|other| other.tally.count)),
+        ("files", fold.files.others().map(|other| other.count)),
     ] {
         if let Some(count) = others {
             left_out(&mut report, what, KEYS_MAX, count);
@@ -277,8 +278,10 @@ fn processes(fold: &IoSummary, limit: usize) -> Table {
         (vec![pid, Cell::Name(fold.names.of(*key).to_vec())], it.tally.clone())
     };
     let rows = fold.processes.iter().map(cells);
-    let rest =
-        fold.processes.others().map(|it| (vec![Cell::None, rest_of_keys()], it.tally.clone()));
+    let rest = fold
+        .processes
+        .others()
+        .map(|other| (vec![Cell::None, rest_of_keys()], other.tally.clone()));
     let names = [column("pid", "pid"), column("comm", "process")];
     let tables =
         Tallies { key: "processes", title: "Processes", names: &names, all: &fold.all, limit };
@@ -290,14 +293,15 @@ pub(super) const fn file_columns(title: &'static str) -> [Column; 3] {
     [column("mounts", ""), column("unverified", ""), column("path", title)]
 }
 
-/// In which mounts a path is one if they are not the tracer's, whether it may be another file's, and the path.
+/// In which mounts a path is one if they are not the tracer's, whether it may be another file's,
+/// and the path.
 pub(super) fn file_cells(key: &[u8]) -> [Cell; 3] {
     let KeyParts { path, mounts, is_doubtful } = KeyParts::of(key);
     let path = match is_doubtful {
         true => Cell::Unverified(path.to_vec()),
         false => Cell::Name(path.to_vec()),
     };
-    [Cell::count(mounts.map(|it| it.0.into())), Cell::Flag(is_doubtful), path]
+    [Cell::count(mounts.map(|mount| mount.0.into())), Cell::Flag(is_doubtful), path]
 }
 
 /// The same of files without a name.
@@ -336,7 +340,7 @@ fn files(fold: &IoSummary, limit: usize) -> Table {
     };
     let rows = fold.files.iter().map(|(key, it)| row(file_cells(key), it));
     let nameless = fold.nameless.iter().map(|(io, it)| row(nameless_cells(*io), it));
-    let rest = fold.files.others().map(|it| row(other_files(), it));
+    let rest = fold.files.others().map(|other| row(other_files(), other));
     let rest = rest.into_iter().chain(nameless);
     let [mounts, unverified, path] = file_columns("file");
     let names = [column("class", ""), mounts, unverified, path];
@@ -345,9 +349,9 @@ fn files(fold: &IoSummary, limit: usize) -> Table {
 }
 
 fn findings_table(found: &[Finding], names: &[(DevId, String)]) -> Table {
-    let row = |it: &Finding| {
-        let kind = Cell::Word(it.kind().to_owned());
-        vec![kind, Cell::Ns(it.time_ns), Cell::Word(sentence(it, names))]
+    let row = |finding: &Finding| {
+        let kind = Cell::Word(finding.kind().to_owned());
+        vec![kind, Cell::Ns(finding.time_ns), Cell::Word(sentence(finding, names))]
     };
     Table {
         key: "findings",
@@ -406,8 +410,8 @@ fn sentence(finding: &Finding, names: &[(DevId, String)]) -> String {
             of(all_ns)
         ),
         FindingKind::Queued { dev, requests, device_ns } => {
-            let name = names.iter().find(|it| it.0 == *dev);
-            let name = name.map_or_else(|| dev.to_string(), |it| it.1.clone());
+            let name = names.iter().find(|name| name.0 == *dev);
+            let name = name.map_or_else(|| dev.to_string(), |name| name.1.clone());
             format!(
                 "{}: {requests} requests wait {time} before the driver and are {} in it: more are asked for at once than it takes",
                 harmless(name.as_bytes()),

@@ -8,8 +8,9 @@ use nix::errno::Errno;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ErrnoName(pub i32);
 
-/// Numbers that the kernel keeps to itself (`include/linux/errno.h`). Tracepoints show them all the same: a call
-/// that a signal interrupted leaves the kernel with one of the first, and drivers let others slip through.
+/// Numbers that the kernel keeps to itself (`include/linux/errno.h`). Tracepoints show them all the
+/// same: a call that a signal interrupted leaves the kernel with one of the first, and drivers let
+/// others slip through.
 const INTERNAL: &[(i32, &str)] = &[
     (512, "ERESTARTSYS"),
     (513, "ERESTARTNOINTR"),
@@ -51,8 +52,9 @@ mod tests {
     #[test]
     fn every_number_of_the_headers_has_its_name() {
         // 41 and 58 were never given away (`include/uapi/asm-generic/errno.h`).
-        let nameless: Vec<i32> =
-            (1..=133).filter(|&it| ErrnoName(it).to_string() == format!("E{it}")).collect();
+        let nameless: Vec<i32> = (1..=133)
+            .filter(|&number| ErrnoName(number).to_string() == format!("E{number}"))
+            .collect();
         assert_eq!(nameless, [41, 58]);
         for (number, name) in [
             (1, "EPERM"),

@@ -1,9 +1,10 @@
 //! Other people's bytes, made harmless and kept whole.
 
-use super::digits;
+use super::number_format;
 
-/// Which bytes are letters that no form of output has to change: what most names consist of, so it is asked of each byte
-/// of every line. Neither quotes nor commas nor backslashes are, nor what names stand between.
+/// Which bytes are letters that no form of output has to change: what most names consist of, so it
+/// is asked of each byte of every line. Neither quotes nor commas nor backslashes are, nor what
+/// names stand between.
 const PLAIN: [bool; 256] = {
     let mut plain = [false; 256];
     let mut byte = b' ';
@@ -17,13 +18,14 @@ const PLAIN: [bool; 256] = {
 /// True if nothing has to be changed, whatever the form.
 #[inline]
 pub(super) fn is_plain(bytes: &[u8]) -> bool {
-    bytes.iter().all(|it| PLAIN[usize::from(*it)])
+    bytes.iter().all(|byte| PLAIN[usize::from(*byte)])
 }
 
 /// A JSON string, quotes included.
 ///
-/// Beyond what JSON demands, every control character and everything that some reader takes for the end of a line
-/// (U+0085, U+2028, U+2029) is written as `\uXXXX`: a line stays one line, and a terminal is not driven by it.
+/// Beyond what JSON demands, every control character and everything that some reader takes for the
+/// end of a line (U+0085, U+2028, U+2029) is written as `\uXXXX`: a line stays one line, and a
+/// terminal is not driven by it.
 pub(super) fn json_string(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
     if is_plain(text.as_bytes()) {
@@ -50,7 +52,8 @@ fn json_letter(out: &mut Vec<u8>, letter: char) {
     }
 }
 
-/// Bytes that are not UTF-8 as text: what is text stays, other bytes become `\xNN`, a backslash becomes two.
+/// Bytes that are not UTF-8 as text: what is text stays, other bytes become `\xNN`, a backslash
+/// becomes two.
 pub(super) fn lossless(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len() + 16);
     for chunk in bytes.utf8_chunks() {
@@ -62,17 +65,17 @@ pub(super) fn lossless(bytes: &[u8]) -> String {
     out
 }
 
-/// Bytes for a line that people read: what is not UTF-8, control characters, invisible characters and those that
-/// turn the direction of writing become `\xNN` byte by byte, and so does each of `delimiters`; a backslash becomes
-/// two.
+/// Bytes for a line that people read: what is not UTF-8, control characters, invisible characters
+/// and those that turn the direction of writing become `\xNN` byte by byte, and so does each of
+/// `delimiters`; a backslash becomes two.
 pub fn shown(out: &mut Vec<u8>, bytes: &[u8], delimiters: &[u8]) {
-    let changed = |it: &u8| PLAIN[usize::from(*it)] && bytes.contains(it);
+    let changed = |byte: &u8| PLAIN[usize::from(*byte)] && bytes.contains(byte);
     if is_plain(bytes) && !delimiters.iter().any(changed) {
         return out.extend_from_slice(bytes);
     }
     for chunk in bytes.utf8_chunks() {
         for letter in chunk.valid().chars() {
-            let delimits = u8::try_from(letter).is_ok_and(|it| delimiters.contains(&it));
+            let delimits = u8::try_from(letter).is_ok_and(|byte| delimiters.contains(&byte));
             if letter == '\\' {
                 out.extend_from_slice(b"\\\\");
             } else if delimits || misleads(letter) {
@@ -85,8 +88,9 @@ pub fn shown(out: &mut Vec<u8>, bytes: &[u8], delimiters: &[u8]) {
     }
 }
 
-/// A sentence with other people's words in it, some of which [`shown`] may have changed already: what a terminal would obey, or
-/// show as nothing, becomes `\xNN` byte by byte. It is not to be read back: backslashes stay.
+/// A sentence with other people's words in it, some of which [`shown`] may have changed already:
+/// what a terminal would obey, or show as nothing, becomes `\xNN` byte by byte. It is not to be
+/// read back: backslashes stay.
 pub fn harmless(sentence: &str) -> String {
     let mut out = Vec::with_capacity(sentence.len());
     for letter in sentence.chars() {
@@ -99,8 +103,9 @@ pub fn harmless(sentence: &str) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// JSON on any number of lines, with nothing in it but their ends that a terminal would obey: what JSON itself does not demand
-/// to be written as `\uXXXX`, and [`json_string`] does. Such letters stand in strings only.
+/// JSON on any number of lines, with nothing in it but their ends that a terminal would obey: what
+/// JSON itself does not demand to be written as `\uXXXX`, and [`json_string`] does. Such letters
+/// stand in strings only.
 pub fn json_lines(json: &str) -> String {
     let mut out = Vec::with_capacity(json.len());
     for letter in json.chars() {
@@ -123,7 +128,7 @@ pub fn unshown(line: &[u8]) -> Option<Vec<u8>> {
                 behind
             }
             (b'\\', [b'x', high, low, behind @ ..]) => {
-                let digit = |it: &u8| char::from(*it).to_digit(16);
+                let digit = |byte: &u8| char::from(*byte).to_digit(16);
                 bytes.push(u8::try_from(digit(high)? << 4 | digit(low)?).ok()?);
                 behind
             }
@@ -137,7 +142,8 @@ pub fn unshown(line: &[u8]) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Somebody else's bytes as a field of CSV: what [`shown`] makes of them, in quotes if they need them.
+/// Bytes of the traced system as a field of CSV: what [`shown`] makes of them, in quotes if they
+/// need them.
 pub(super) fn csv(out: &mut Vec<u8>, bytes: &[u8]) {
     if is_plain(bytes) {
         return out.extend_from_slice(bytes);
@@ -159,23 +165,27 @@ pub(super) fn csv_word(out: &mut Vec<u8>, word: &str) {
 /// RFC 4180, of what was written from there on.
 fn quote(out: &mut Vec<u8>, from: usize) {
     let written = out.get(from..).unwrap_or_default();
-    if written.iter().any(|it| matches!(it, b',' | b'"' | b'\n' | b'\r')) {
-        let quoted =
-            written.iter().flat_map(|it| std::iter::repeat_n(*it, if *it == b'"' { 2 } else { 1 }));
+    if written.iter().any(|written| matches!(written, b',' | b'"' | b'\n' | b'\r')) {
+        let quoted = written.iter().flat_map(|written| {
+            std::iter::repeat_n(*written, if *written == b'"' { 2 } else { 1 })
+        });
         let quoted: Vec<u8> = [b'"'].into_iter().chain(quoted).chain([b'"']).collect();
         out.truncate(from);
         out.extend_from_slice(&quoted);
     }
 }
 
-/// True if the bytes hold something that [`misleads`], or a byte that is no text and that a terminal of eight bits obeys.
+/// True if the bytes hold something that [`misleads`], or a byte that is no text and that a
+/// terminal of eight bits obeys.
 pub(crate) fn drives_terminal(bytes: &[u8]) -> bool {
-    bytes.utf8_chunks().any(|it| {
-        it.valid().contains(misleads) || it.invalid().iter().any(|it| matches!(it, 0x80..=0x9f))
+    bytes.utf8_chunks().any(|chunk| {
+        chunk.valid().contains(misleads)
+            || chunk.invalid().iter().any(|invalid| matches!(invalid, 0x80..=0x9f))
     })
 }
 
-/// True for what a terminal obeys instead of showing it, or shows as nothing; the last are letters of tags.
+/// True for what a terminal obeys instead of showing it, or shows as nothing; the last are letters
+/// of tags.
 fn misleads(letter: char) -> bool {
     letter.is_control()
         || matches!(letter,
@@ -186,7 +196,7 @@ fn misleads(letter: char) -> bool {
 fn hex_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     for byte in bytes {
         out.extend_from_slice(b"\\x");
-        digits::hex_byte(out, *byte);
+        number_format::hex_byte(out, *byte);
     }
 }
 
@@ -255,7 +265,7 @@ mod tests {
     fn json_of_many_lines_is_the_same_and_harmless() {
         let value = serde_json::json!({"a": "\u{9b}2J\u{2028}\n\"\\\x7f", "ü": [1]});
         let text = super::json_lines(&format!("{value:#}"));
-        assert!(!text.contains(|it: char| it.is_control() && it != '\n'), "{text}");
+        assert!(!text.contains(|letter: char| letter.is_control() && letter != '\n'), "{text}");
         assert_eq!(serde_json::from_str::<serde_json::Value>(&text).expect("JSON"), value);
     }
 
@@ -271,7 +281,7 @@ mod tests {
             for input in [&bytes[..], text.as_bytes()] {
                 let line = shown(input, b"<>");
                 prop_assert_eq!(unescape(&line), input);
-                prop_assert!(!line.contains(|it: char| it.is_control() || it == '<' || it == '>'));
+                prop_assert!(!line.contains(|letter: char| letter.is_control() || letter == '<' || letter == '>'));
                 prop_assert_eq!(unescape(&super::lossless(input)), input);
             }
             let parsed: String = serde_json::from_str(&json(&text)).expect("valid JSON");

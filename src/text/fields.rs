@@ -1,5 +1,6 @@
-//! Operations as rows of chosen fields: CSV, or JSON Lines with these keys only. Requests, calls, asynchronous operations and faults
-//! share the fields that mean the same; what a row does not have is empty (`null`). `docs/json.md` describes each.
+//! Operations as rows of chosen fields: CSV, or JSON Lines with these keys only. Requests, calls,
+//! asynchronous operations and faults share the fields that mean the same; what a row does not have
+//! is empty (`null`). `docs/json.md` describes each.
 
 use std::io;
 
@@ -46,10 +47,12 @@ struct Row<'a> {
 /// A name of ours.
 type Cow<'a> = std::borrow::Cow<'a, str>;
 
-/// A field and how it is written from a row: straight into the line, there are as many of them as rows times columns.
+/// A field and how it is written from a row: straight into the line, there are as many of them as
+/// rows times columns.
 type Field = (&'static str, fn(&Row<'_>, &mut Place<'_>));
 
-/// Where a line is written. Behind each value there is a comma, also behind the last one until the line ends.
+/// Where a line is written. Behind each value there is a comma, also behind the last one until the
+/// line ends.
 struct Place<'a> {
     form: RowForm,
     line: &'a mut Vec<u8>,
@@ -81,7 +84,7 @@ impl<'a> Place<'a> {
 
 #[inline(always)]
 fn signed(value: Option<impl Into<i64>>) -> Value<'static> {
-    value.map_or(Value::None, |it| Value::Signed(it.into()))
+    value.map_or(Value::None, |value| Value::Signed(value.into()))
 }
 
 #[inline(always)]
@@ -114,29 +117,29 @@ macro_rules! fields {
 }
 
 fields! {
-    "kind": |it| plain(Some(it.kind));
-    "name": |it| plain(Some(&it.name));
-    "start_ns": |it| signed(it.start);
-    "duration_ns": |it| count(it.duration);
-    "pid": |it| signed(it.pid);
-    "tid": |it| signed(it.tid);
-    "comm": |it| bytes(it.comm);
-    "cpu": |it| signed(it.cpu);
-    "fd": |it| signed(it.fd);
-    "path": |it| bytes(it.path.map(|it| it.bytes.as_slice()));
-    "path_source": |it| plain(it.path.map(|it| it.source.as_str()));
-    "path2": |it| bytes(it.path2.map(|it| it.bytes.as_slice()));
-    "offset": |it| count(it.offset);
-    "bytes_requested": |it| count(it.bytes_requested);
-    "bytes": |it| count(it.bytes);
-    "result": |it| signed(it.result);
-    "errno": |it| plain(it.errno.map(|it| ErrnoName(it).to_string()).as_deref());
-    "dev": |it| plain(it.device.map(|it| it.to_string()).as_deref());
-    "disk": |it| bytes(it.disk.map(str::as_bytes));
-    "sector": |it| count(it.sector);
-    "queue_ns": |it| count(it.queue);
-    "device_ns": |it| count(it.service);
-    "unfinished": |it| plain(it.unfinished);
+    "kind": |row| plain(Some(row.kind));
+    "name": |row| plain(Some(&row.name));
+    "start_ns": |row| signed(row.start);
+    "duration_ns": |row| count(row.duration);
+    "pid": |row| signed(row.pid);
+    "tid": |row| signed(row.tid);
+    "comm": |row| bytes(row.comm);
+    "cpu": |row| signed(row.cpu);
+    "fd": |row| signed(row.fd);
+    "path": |row| bytes(row.path.map(|path| path.bytes.as_slice()));
+    "path_source": |row| plain(row.path.map(|path| path.source.as_str()));
+    "path2": |row| bytes(row.path2.map(|path| path.bytes.as_slice()));
+    "offset": |row| count(row.offset);
+    "bytes_requested": |row| count(row.bytes_requested);
+    "bytes": |row| count(row.bytes);
+    "result": |row| signed(row.result);
+    "errno": |row| plain(row.errno.map(|errno| ErrnoName(errno).to_string()).as_deref());
+    "dev": |row| plain(row.device.map(|device| device.to_string()).as_deref());
+    "disk": |row| bytes(row.disk.map(str::as_bytes));
+    "sector": |row| count(row.sector);
+    "queue_ns": |row| count(row.queue);
+    "device_ns": |row| count(row.service);
+    "unfinished": |row| plain(row.unfinished);
 }
 
 /// Fields in the order in which they are written; `None`: all, in that of the table.
@@ -151,8 +154,8 @@ impl Fields {
     /// The first name that is none of a field, and those that are.
     pub fn of(names: &[String]) -> Result<Self, String> {
         let find = |name: &String| {
-            FIELDS.iter().find(|it| it.0 == name).ok_or_else(|| {
-                let all: Vec<&str> = FIELDS.iter().map(|it| it.0).collect();
+            FIELDS.iter().find(|field| field.0 == name).ok_or_else(|| {
+                let all: Vec<&str> = FIELDS.iter().map(|field| field.0).collect();
                 format!("there is no field {name}; there are {}", all.join(", "))
             })
         };
@@ -162,8 +165,8 @@ impl Fields {
 
     fn names(&self) -> Vec<&'static str> {
         match &self.0 {
-            Some(chosen) => chosen.iter().map(|it| it.0).collect(),
-            None => FIELDS.iter().map(|it| it.0).collect(),
+            Some(chosen) => chosen.iter().map(|chosen| chosen.0).collect(),
+            None => FIELDS.iter().map(|field| field.0).collect(),
         }
     }
 }
@@ -222,10 +225,10 @@ impl<W: io::Write> FieldLines<W> {
         if let Some(thread) = thread_of(step) {
             row.comm = self.names.get(&thread).map(Vec::as_slice);
         }
-        row.disk = row.device.and_then(|it| self.disks.get(&it)).map(String::as_str);
+        row.disk = row.device.and_then(|device| self.disks.get(&device)).map(String::as_str);
         let mut place = Place::begin(self.form, &mut self.line);
         match &self.fields.0 {
-            Some(chosen) => chosen.iter().for_each(|it| it.1(&row, &mut place)),
+            Some(chosen) => chosen.iter().for_each(|chosen| chosen.1(&row, &mut place)),
             None => put_all(&row, &mut place),
         }
         place.end();
@@ -262,23 +265,23 @@ fn row<'a>(step: &'a Step<'_>, start: KernelTime) -> Option<Row<'a>> {
 #[inline(always)]
 fn call(it: &SyscallOperation, unfinished: Option<Unfinished>, start: KernelTime) -> Row<'_> {
     let is_over = unfinished.is_none();
-    let second = it.target.as_ref().and_then(|it| it.1.path.as_ref());
+    let second = it.target.as_ref().and_then(|target| target.1.path.as_ref());
     let call = it.call.call();
     let moves = call.returns_bytes();
     Row {
         kind: "syscall",
         name: call.name.into(),
         start: Some(it.start.signed_since(start)),
-        duration: it.end.filter(|_| is_over).and_then(|end| end.since(it.start)).map(|it| it.0),
+        duration: it.end.filter(|_| is_over).and_then(|end| end.since(it.start)).map(|end| end.0),
         pid: Some(it.pid.0),
         tid: Some(it.tid.0),
         cpu: Some(it.cpu.0),
-        fd: it.fd.map(|it| it.0),
+        fd: it.fd.map(|fd| fd.0),
         path: it.path(),
         path2: it.second_path().or(second),
         offset: it.offset,
         bytes_requested: it.bytes_requested,
-        bytes: it.ret.filter(|_| is_over && moves).and_then(|it| u64::try_from(it).ok()),
+        bytes: it.ret.filter(|_| is_over && moves).and_then(|ret| u64::try_from(ret).ok()),
         result: it.ret.filter(|_| is_over),
         errno: it.errno().filter(|_| is_over),
         unfinished: unfinished.map(Unfinished::as_str),
@@ -291,13 +294,13 @@ fn asynchronous(it: &AsyncOperation, unfinished: Option<NoResult>, start: Kernel
         kind: "async",
         name: it.opcode.to_string().into(),
         start: Some(it.start.signed_since(start)),
-        duration: it.end.and_then(|end| end.since(it.start)).map(|it| it.0),
+        duration: it.end.and_then(|end| end.since(it.start)).map(|end| end.0),
         pid: Some(it.pid.0),
         tid: Some(it.tid.0),
         cpu: Some(it.cpu.0),
-        fd: it.fd.map(|it| it.0),
-        path: it.file.as_ref().and_then(|it| it.path.as_ref()),
-        path2: it.target.as_ref().and_then(|it| it.1.path.as_ref()),
+        fd: it.fd.map(|fd| fd.0),
+        path: it.file.as_ref().and_then(|file| file.path.as_ref()),
+        path2: it.target.as_ref().and_then(|target| target.1.path.as_ref()),
         offset: it.offset,
         bytes_requested: it.bytes_requested,
         bytes: it.bytes(),
@@ -341,9 +344,9 @@ fn request<'a>(
     start: KernelTime,
 ) -> Row<'a> {
     let between = |from: Option<KernelTime>, to: Option<KernelTime>| Some(to?.since(from?)?.0);
-    let of_file = |it: &'a Piece| match &it.behind {
+    let of_file = |piece: &'a Piece| match &piece.behind {
         Behind::File { file, offset, .. } => {
-            Some((file.as_ref().and_then(|it| it.path.as_ref()), *offset))
+            Some((file.as_ref().and_then(|file| file.path.as_ref()), *offset))
         }
         _ => None,
     };
@@ -351,11 +354,11 @@ fn request<'a>(
     Row {
         kind: "block",
         name: it.op.as_str().into(),
-        start: it.begin().map(|it| it.signed_since(start)),
+        start: it.begin().map(|begin| begin.signed_since(start)),
         duration: between(it.begin(), it.completed),
-        pid: it.submitter.map(|it| it.pid.0),
-        tid: it.submitter.map(|it| it.tid.0),
-        comm: thread.map(|it| it.comm.as_slice()),
+        pid: it.submitter.map(|submitter| submitter.pid.0),
+        tid: it.submitter.map(|submitter| submitter.tid.0),
+        comm: thread.map(|thread| thread.comm.as_slice()),
         path,
         offset,
         bytes_requested: Some(it.bytes()),

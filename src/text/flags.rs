@@ -1,6 +1,7 @@
-//! Flags and commands by name, from the kernel's headers. Bits without a name are shown in hexadecimal, never dropped.
+//! Flags and commands by name, from the kernel's headers. Bits without a name are shown in
+//! hexadecimal, never dropped.
 
-use super::digits;
+use super::number_format;
 
 /// A set of bits and its name. Sets of several bits stand before the single bits that they contain.
 type Flag = (u32, &'static str);
@@ -11,7 +12,8 @@ pub(super) type OpenFlags = [Flag; 17];
 /// Bits of the access mode (`include/uapi/asm-generic/fcntl.h`): a number, not flags.
 const ACCESS_MODE: u32 = 0o3;
 
-/// x86-64, and every machine that uses `include/uapi/asm-generic/fcntl.h` as it is (riscv64, loongarch64).
+/// x86-64, and every machine that uses `include/uapi/asm-generic/fcntl.h` as it is (riscv64,
+/// loongarch64).
 pub(super) static OPEN_GENERIC: OpenFlags = open_flags(0o40000, 0o100_000, 0o200_000, 0o400_000);
 
 /// aarch64 (`arch/arm64/include/uapi/asm/fcntl.h`).
@@ -32,7 +34,8 @@ const fn open_flags(direct: u32, largefile: u32, directory: u32, nofollow: u32) 
         (0o20000, "O_ASYNC"),
         (direct, "O_DIRECT"),
         (largefile, "O_LARGEFILE"),
-        // Its own bit and O_DIRECTORY's: kernels that do not know it fail instead of opening the directory.
+        // Its own bit and O_DIRECTORY's: kernels that do not know it fail instead of opening the
+        // directory.
         (0o20_000_000 | directory, "O_TMPFILE"),
         (directory, "O_DIRECTORY"),
         (nofollow, "O_NOFOLLOW"),
@@ -131,8 +134,8 @@ pub(super) fn open_flags_of(machine: &str) -> &'static OpenFlags {
 
 /// The bit of `O_DIRECT` on a machine of this kind (`uname -m`).
 pub fn direct_flag(machine: &str) -> u32 {
-    let named = open_flags_of(machine).iter().find(|it| it.1 == "O_DIRECT");
-    named.map_or(0, |it| it.0)
+    let named = open_flags_of(machine).iter().find(|flags| flags.1 == "O_DIRECT");
+    named.map_or(0, |named| named.0)
 }
 
 /// Flags of an open: the access mode, then the others.
@@ -165,7 +168,7 @@ pub(super) fn bits(out: &mut Vec<u8>, names: &[Flag], flags: u32) {
     }
     if rest != 0 {
         out.extend_from_slice(join.as_bytes());
-        digits::hex(out, u64::from(rest));
+        number_format::hex(out, u64::from(rest));
     } else if flags == 0 {
         out.push(b'0');
     }
@@ -173,23 +176,23 @@ pub(super) fn bits(out: &mut Vec<u8>, names: &[Flag], flags: u32) {
 
 /// `SEEK_*`, or the number.
 pub(super) fn whence(out: &mut Vec<u8>, number: u32) {
-    match usize::try_from(number).ok().and_then(|it| WHENCE.get(it)) {
+    match usize::try_from(number).ok().and_then(|number| WHENCE.get(number)) {
         Some(name) => out.extend_from_slice(name.as_bytes()),
-        None => digits::unsigned(out, u64::from(number)),
+        None => number_format::unsigned(out, u64::from(number)),
     }
 }
 
 /// `F_*`, or the number.
 pub(super) fn command(out: &mut Vec<u8>, number: u32) {
-    match COMMANDS.iter().find(|it| it.0 == number) {
+    match COMMANDS.iter().find(|command| command.0 == number) {
         Some((_, name, _)) => out.extend_from_slice(name.as_bytes()),
-        None => digits::unsigned(out, u64::from(number)),
+        None => number_format::unsigned(out, u64::from(number)),
     }
 }
 
 /// What the argument of this command is.
 pub(super) fn command_argument(number: u32) -> CommandArgument {
-    COMMANDS.iter().find(|it| it.0 == number).map_or(Bits, |it| it.2)
+    COMMANDS.iter().find(|command| command.0 == number).map_or(Bits, |command| command.2)
 }
 
 #[cfg(test)]

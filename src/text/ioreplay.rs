@@ -1,15 +1,17 @@
-//! System calls as I/O Riot (ioreplay) captures them: `t=END;:,D=DURATION;:,i=PID:TID;:,o=NAME;:,d=FD;:,p=PATH;:,…`, version 3 of its
-//! capture log (times in nanoseconds since 1970), one line for each call, in the order of the ends.
+//! System calls as I/O Riot (ioreplay) captures them:
+//! `t=END;:,D=DURATION;:,i=PID:TID;:,o=NAME;:,d=FD;:,p=PATH;:,…`, version 3 of its capture log
+//! (times in nanoseconds since 1970), one line for each call, in the order of the ends.
 //!
-//! What a line has depends on the call ([`ROWS`]): `d` descriptor, `p` and `P` paths from the root, `f` flags, `m` mode, `b` bytes, `c`
-//! how many were asked for, `s` the result, `O` offset or owner, `W` whence, `F` and `G` of `fcntl` (`G` also a group). Calls that the
-//! format does not know (such as `pread64`), those without an end, and those with a path that is doubtful, not known from the root, or
-//! would break the line or drive a terminal, have no line, and are counted.
+//! What a line has depends on the call ([`ROWS`]): `d` descriptor, `p` and `P` paths from the root,
+//! `f` flags, `m` mode, `b` bytes, `c` how many were asked for, `s` the result, `O` offset or
+//! owner, `W` whence, `F` and `G` of `fcntl` (`G` also a group). Calls that the format does not
+//! know (such as `pread64`), those without an end, and those with a path that is doubtful, not
+//! known from the root, or would break the line or drive a terminal, have no line, and are counted.
 
 use std::io;
 
-use super::digits;
 use super::escape::drives_terminal;
+use super::number_format;
 use crate::operation::model::{Given, SyscallOperation};
 use crate::operation::{Sink, Step};
 use crate::units::KernelTime;
@@ -127,20 +129,20 @@ impl<W: io::Write> IoreplayLines<W> {
     /// Writes it into `self.line`; `None`: the format has no line for it.
     fn line(&mut self, operation: &SyscallOperation) -> Option<()> {
         let name = operation.call.call().name;
-        let (_, said, fields) = ROWS.iter().find(|it| it.0 == name)?;
+        let (_, said, fields) = ROWS.iter().find(|row| row.0 == name)?;
         let (end, ret) = (operation.end?, operation.ret?);
         let line = &mut self.line;
         line.clear();
         line.extend_from_slice(b"t=");
-        digits::unsigned(line, end.0.wrapping_add(self.to_realtime));
+        number_format::unsigned(line, end.0.wrapping_add(self.to_realtime));
         line.extend_from_slice(SEPARATOR);
         line.extend_from_slice(b"D=");
-        digits::unsigned(line, end.0.saturating_sub(operation.start.0));
+        number_format::unsigned(line, end.0.saturating_sub(operation.start.0));
         line.extend_from_slice(SEPARATOR);
         line.extend_from_slice(b"i=");
-        digits::signed(line, operation.pid.0.into());
+        number_format::signed(line, operation.pid.0.into());
         line.push(b':');
-        digits::signed(line, operation.tid.0.into());
+        number_format::signed(line, operation.tid.0.into());
         line.extend_from_slice(SEPARATOR);
         line.extend_from_slice(b"o=");
         line.extend_from_slice(said.as_bytes());
@@ -148,17 +150,19 @@ impl<W: io::Write> IoreplayLines<W> {
         for (key, from) in *fields {
             line.extend_from_slice(&[*key, b'=']);
             match from {
-                Return => digits::signed(line, ret),
+                Return => number_format::signed(line, ret),
                 Int(place) => {
                     let low = operation.args.get(*place)? & 0xffff_ffff;
                     let signed = u32::try_from(low).ok()?.cast_signed();
-                    digits::signed(line, signed.into());
+                    number_format::signed(line, signed.into());
                 }
-                Long(place) => digits::signed(line, operation.args.get(*place)?.cast_signed()),
+                Long(place) => {
+                    number_format::signed(line, operation.args.get(*place)?.cast_signed())
+                }
                 Path => line.extend_from_slice(path(operation)?),
                 Path2 => {
                     let given = operation.named.as_ref()?.second.as_ref();
-                    let given = given.filter(|it| !it.path.source.is_doubtful());
+                    let given = given.filter(|given| !given.path.source.is_doubtful());
                     line.extend_from_slice(printable(given.map(Given::whole))?);
                 }
             }
@@ -171,19 +175,20 @@ impl<W: io::Write> IoreplayLines<W> {
 
 /// What the call was given, or the name of what it has opened.
 fn path(operation: &SyscallOperation) -> Option<&[u8]> {
-    let given = operation.named.as_ref().and_then(|it| it.first.as_ref());
-    let given = given.filter(|it| !it.path.source.is_doubtful()).map(Given::whole);
-    let opened = || operation.file.as_ref()?.path.as_ref().filter(|it| !it.source.is_doubtful());
-    printable(given.or_else(|| opened().map(|it| it.bytes.as_slice())))
+    let given = operation.named.as_ref().and_then(|named| named.first.as_ref());
+    let given = given.filter(|given| !given.path.source.is_doubtful()).map(Given::whole);
+    let opened =
+        || operation.file.as_ref()?.path.as_ref().filter(|path| !path.source.is_doubtful());
+    printable(given.or_else(|| opened().map(|opened| opened.bytes.as_slice())))
 }
 
-/// A path from the root that neither breaks the line nor drives a terminal: the format has no way to escape a letter. Bytes that are no
-/// text stay, but for those of 0x80 to 0x9f.
+/// A path from the root that neither breaks the line nor drives a terminal: the format has no way
+/// to escape a letter. Bytes that are no text stay, but for those of 0x80 to 0x9f.
 fn printable(path: Option<&[u8]>) -> Option<&[u8]> {
-    let breaks = |it: &[u8]| {
-        drives_terminal(it) || it.windows(SEPARATOR.len()).any(|window| window == SEPARATOR)
+    let breaks = |byte: &[u8]| {
+        drives_terminal(byte) || byte.windows(SEPARATOR.len()).any(|window| window == SEPARATOR)
     };
-    path.filter(|it| it.starts_with(b"/") && !breaks(it))
+    path.filter(|path| path.starts_with(b"/") && !breaks(path))
 }
 
 impl<W: io::Write> Sink for IoreplayLines<W> {
@@ -206,7 +211,7 @@ impl<W: io::Write> Sink for IoreplayLines<W> {
 mod tests {
     use expect_test::{Expect, expect};
 
-    use super::super::testing::{self, START, call, failed_open, file};
+    use super::super::fixtures::{self, START, call, failed_open, file};
     use super::*;
     use crate::event::syscall_table::CallId;
     use crate::operation::model::PathSource;
@@ -225,12 +230,12 @@ mod tests {
     #[test]
     fn calls_have_their_fields() {
         let passwd = file(b"/etc/passwd", PathSource::Link);
-        let open = call("openat", &[testing::CWD, 0x7fff_0000, 0], 3, Some(3), Some(&passwd));
+        let open = call("openat", &[fixtures::CWD, 0x7fff_0000, 0], 3, Some(3), Some(&passwd));
         let read = call("read", &[3, 0, 4096], 4096, Some(3), Some(&passwd));
         let seek = call("lseek", &[3, u64::MAX - 6, 2], 90, Some(3), Some(&passwd));
         let close = call("close", &[3], 0, Some(3), Some(&passwd));
         let mut rename = call("rename", &[1, 2], 0, None, None);
-        rename.named = Some(Box::new(testing::renamed(b"name")));
+        rename.named = Some(Box::new(fixtures::renamed(b"name")));
         check(
             &[open, read, seek, close, failed_open(b"/nix", PathSource::Argument), rename],
             &expect![[r#"
@@ -254,9 +259,9 @@ mod tests {
             [file(b"/\x1b[2J", PathSource::Link), file("/\u{9b}2J".as_bytes(), PathSource::Link)];
         let more = ["/\u{202e}", "/\u{2028}", "/\u{e0041}"];
         let more = more.map(str::as_bytes).into_iter().chain([&b"/\x9b2J"[..]]);
-        let more = more.map(|it| file(it, PathSource::Link)).collect::<Vec<_>>();
+        let more = more.map(|more| file(more, PathSource::Link)).collect::<Vec<_>>();
         let pipe = file(b"pipe:[7]", PathSource::Link);
-        let open = |file| call("openat", &[testing::CWD, 0, 0], 3, Some(3), Some(file));
+        let open = |file| call("openat", &[fixtures::CWD, 0, 0], 3, Some(3), Some(file));
         let pread = call("pread64", &[3, 0, 1, 0], 1, Some(3), None);
         let mut calls: Vec<_> = escapes.iter().chain(&more).map(&open).collect();
         calls.extend([open(&odd), open(&lines), open(&pipe), pread]);

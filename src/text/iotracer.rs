@@ -1,17 +1,20 @@
-//! Accesses in the line format of b-com's I/O tracer: `TIME;R|W;ADDRESS;BYTES;VFS|BLK;COMM;PID`, in the order of their beginning.
+//! Accesses in the line format of b-com's I/O tracer: `TIME;R|W;ADDRESS;BYTES;VFS|BLK;COMM;PID`, in
+//! the order of their beginning.
 //!
-//! `VFS` is a read or write of a regular file by a system call or an asynchronous operation, or one side of a transfer inside the
-//! kernel, its address the offset in the file in bytes; `BLK` a piece of a block request, when its bio was queued, its address the
-//! sector (of 512 bytes) on the disk. What has no place in this format is counted: accesses whose offset is not known, and requests
-//! that are neither read nor write, or came to no device. Of an asynchronous operation whose result was not seen (the program fetched
-//! it without a call) the line tells what was asked for; these are counted, too.
+//! `VFS` is a read or write of a regular file by a system call or an asynchronous operation, or one
+//! side of a transfer inside the kernel, its address the offset in the file in bytes; `BLK` a piece
+//! of a block request, when its bio was queued, its address the sector (of 512 bytes) on the disk.
+//! What has no place in this format is counted: accesses whose offset is not known, and requests
+//! that are neither read nor write, or came to no device. Of an asynchronous operation whose result
+//! was not seen (the program fetched it without a call) the line tells what was asked for; these
+//! are counted, too.
 
 use std::collections::BTreeMap;
 use std::io;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::{digits, escape};
+use super::{escape, number_format};
 use crate::operation::access::{self, Access, Comms};
 use crate::operation::asynchronous::AsyncOperation;
 use crate::operation::behind::{Behind, Piece};
@@ -20,12 +23,13 @@ use crate::operation::model::{OpenFile, SyscallOperation};
 use crate::operation::{Sink, Step};
 use crate::units::KernelTime;
 
-/// One access as a line, without its end; its time counts from `start`. `None`: it is not known who it was.
+/// One access as a line, without its end; its time counts from `start`. `None`: it is not known who
+/// it was.
 pub fn line(out: &mut Vec<u8>, access: &Access, start: KernelTime, comm: Option<&[u8]>) {
-    digits::seconds(out, access.begin.signed_since(start), 0);
+    number_format::seconds(out, access.begin.signed_since(start), 0);
     out.extend_from_slice(if access.is_write { b";W;" } else { b";R;" });
     for number in [access.address, access.bytes] {
-        digits::unsigned(out, number);
+        number_format::unsigned(out, number);
         out.push(b';');
     }
     out.extend_from_slice(access.level.as_str().as_bytes());
@@ -35,12 +39,12 @@ pub fn line(out: &mut Vec<u8>, access: &Access, start: KernelTime, comm: Option<
         None => out.push(b'?'),
     }
     out.push(b';');
-    digits::signed(out, access.pid.0.into());
+    number_format::signed(out, access.pid.0.into());
 }
 
 /// A point in time, in seconds.
 pub fn time(out: &mut Vec<u8>, time: KernelTime) {
-    digits::seconds(out, time.signed_since(KernelTime::MIN), 0);
+    number_format::seconds(out, time.signed_since(KernelTime::MIN), 0);
 }
 
 /// Which accesses get a line.
@@ -72,7 +76,8 @@ pub struct IotracerLines<W, P> {
     names: Comms,
     /// Accesses that have begun and not ended, by their beginning: how many.
     open: BTreeMap<KernelTime, usize>,
-    /// When the first bio of each request was queued, as far as it was known when the request began.
+    /// When the first bio of each request was queued, as far as it was known when the request
+    /// began.
     requests: FxHashMap<RequestId, KernelTime>,
     /// Asynchronous operations that may be accesses, by number.
     asynchronous: FxHashSet<u64>,
@@ -137,10 +142,11 @@ impl<W: io::Write, P: Choice> IotracerLines<W, P> {
 
     /// Writes what nothing can come before any more.
     fn write_ready(&mut self) -> io::Result<()> {
-        let first_open = self.open.first_key_value().map(|it| *it.0);
+        let first_open = self.open.first_key_value().map(|first| *first.0);
         let mut waiting = self.ended.len();
         while let Some(entry) = self.ended.first_entry()
-            && (waiting > WAITING_MAX || first_open.is_none_or(|it| entry.key().0 < it))
+            && (waiting > WAITING_MAX
+                || first_open.is_none_or(|first_open| entry.key().0 < first_open))
         {
             waiting -= 1;
             self.doubts.out_of_order += u64::from(entry.key().0 < self.written);
@@ -152,7 +158,7 @@ impl<W: io::Write, P: Choice> IotracerLines<W, P> {
 
     fn line(&mut self, access: &Access) {
         let mut bytes = Vec::with_capacity(64);
-        let comm = self.names.of(access.tid).map(|it| &**it);
+        let comm = self.names.of(access.tid).map(|row| &**row);
         line(&mut bytes, access, self.start, comm);
         bytes.push(b'\n');
         self.ended.insert((access.begin, self.number), bytes);
@@ -162,12 +168,12 @@ impl<W: io::Write, P: Choice> IotracerLines<W, P> {
     /// An operation that has ended.
     fn sides(&mut self, step: &Step<'_>) {
         for side in access::sides(step) {
-            let is_wanted = self.choice.wants_file(side.file.map(|it| &**it));
+            let is_wanted = self.choice.wants_file(side.file.map(|file| &**file));
             match side.access() {
-                _ if is_wanted && side.file.is_none_or(|it| may_be_regular(it)) => {
+                _ if is_wanted && side.file.is_none_or(|file| may_be_regular(file)) => {
                     self.doubts.left_out += 1;
                 }
-                _ if !is_wanted || !side.file.is_some_and(|it| is_regular(it)) => {}
+                _ if !is_wanted || !side.file.is_some_and(|file| is_regular(file)) => {}
                 Some(access) => {
                     self.doubts.asked += u64::from(side.is_asked);
                     self.line(&access);
@@ -197,9 +203,10 @@ impl<W: io::Write, P: Choice> IotracerLines<W, P> {
         }
     }
 
-    /// An asynchronous operation has begun, or its file is known; whose it is is known later than that there is one.
+    /// An asynchronous operation has begun, or its file is known; whose it is is known later than
+    /// that there is one.
     fn asynchronous(&mut self, operation: &AsyncOperation) {
-        let may_be = operation.file.as_ref().is_none_or(|it| is_regular(it));
+        let may_be = operation.file.as_ref().is_none_or(|file| is_regular(file));
         let moves = operation.opcode.class().moves_bytes();
         match (moves && may_be, self.asynchronous.contains(&operation.id)) {
             (true, false) => {
@@ -219,7 +226,7 @@ impl<W: io::Write, P: Choice> IotracerLines<W, P> {
 }
 
 fn is_regular(file: &OpenFile) -> bool {
-    file.stat.is_some_and(|it| it.mode & libc::S_IFMT == libc::S_IFREG)
+    file.stat.is_some_and(|stat| stat.mode & libc::S_IFMT == libc::S_IFREG)
 }
 
 /// Nothing says what it is.
@@ -229,9 +236,9 @@ fn may_be_regular(file: &OpenFile) -> bool {
 
 /// A read or write of a regular file, or a transfer from or to one.
 fn is_access(operation: &SyscallOperation) -> bool {
-    let target = operation.target.as_ref().map(|it| &it.1);
+    let target = operation.target.as_ref().map(|target| &target.1);
     let mut files = operation.file.iter().chain(target);
-    operation.call.call().class.moves_bytes() && files.any(|it| is_regular(it))
+    operation.call.call().class.moves_bytes() && files.any(|file| is_regular(file))
 }
 
 impl<W: io::Write, P: Choice> Sink for IotracerLines<W, P> {
@@ -291,7 +298,7 @@ mod tests {
     use crate::event::FileStat;
     use crate::operation::asynchronous::NoResult;
     use crate::operation::model::PathSource;
-    use crate::text::testing::{START, asynchronous, call, file, pieces, request, tell, thread};
+    use crate::text::fixtures::{START, asynchronous, call, file, pieces, request, tell, thread};
     use crate::units::DevId;
     use crate::units::Fd;
 
@@ -304,14 +311,14 @@ mod tests {
         }
 
         fn wants_file(&self, file: Option<&OpenFile>) -> bool {
-            let path = file.and_then(|it| it.path.as_ref());
-            self.0.is_none_or(|name| path.is_some_and(|it| it.bytes == name))
+            let path = file.and_then(|file| file.path.as_ref());
+            self.0.is_none_or(|name| path.is_some_and(|path| path.bytes == name))
         }
     }
 
     fn regular(path: &[u8]) -> Rc<OpenFile> {
         let stat = FileStat { mode: libc::S_IFREG, dev: DevId(1), ino: 1, size: 0 };
-        let file = Rc::into_inner(file(path, PathSource::Link)).expect("nobody else has it");
+        let file = Rc::into_inner(file(path, PathSource::Link)).expect("the only reference");
         Rc::new(OpenFile { stat: Some(stat), ..file })
     }
 

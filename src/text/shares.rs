@@ -1,26 +1,27 @@
 //! Percentages that add up: the largest remainders are rounded up, the others down.
 
-/// Tenths of a percent of each part. Together they are what all parts are of the whole, rounded; so parts that are the
-/// whole together make 1000.
+/// Tenths of a percent of each part. Together they are what all parts are of the whole, rounded; so
+/// parts that are the whole together make 1000.
 pub fn tenths(parts: &[u64], whole: u64) -> Vec<u64> {
     let whole = u128::from(whole);
     if whole == 0 {
         return vec![0; parts.len()];
     }
     let sum: u128 = parts.iter().copied().map(u128::from).sum();
-    let mut shares: Vec<u128> = parts.iter().map(|it| u128::from(*it) * 1000 / whole).collect();
+    let mut shares: Vec<u128> = parts.iter().map(|part| u128::from(*part) * 1000 / whole).collect();
     let all = (sum * 1000 + whole / 2) / whole;
     let left = all.saturating_sub(shares.iter().sum());
-    let remainder = |it: &usize| parts.get(*it).map_or(0, |it| u128::from(*it) * 1000 % whole);
+    let remainder =
+        |number: &usize| parts.get(*number).map_or(0, |part| u128::from(*part) * 1000 % whole);
     let mut order: Vec<usize> = (0..parts.len()).collect();
     // Of equal remainders the first: the sort is stable.
-    order.sort_by_key(|it| std::cmp::Reverse(remainder(it)));
+    order.sort_by_key(|order| std::cmp::Reverse(remainder(order)));
     for index in order.into_iter().take(usize::try_from(left).unwrap_or(usize::MAX)) {
         if let Some(share) = shares.get_mut(index) {
             *share += 1;
         }
     }
-    shares.into_iter().map(|it| u64::try_from(it).unwrap_or(u64::MAX)).collect()
+    shares.into_iter().map(|share| u64::try_from(share).unwrap_or(u64::MAX)).collect()
 }
 
 /// `99.8 %`.

@@ -1,16 +1,17 @@
-//! Tables of figures in three forms: lines for people, JSON and CSV for programs. All forms have the same numbers.
+//! Tables of figures in three forms: lines for people, JSON and CSV for programs. All forms have
+//! the same numbers.
 //!
-//! Keys of columns are those of JSON and CSV and carry their unit (`time_ns`); for people times are in microseconds with three decimals,
-//! which is as exact.
+//! Keys of columns are those of JSON and CSV and carry their unit (`time_ns`); for people times are
+//! in microseconds with three decimals, which is as exact.
 
 use std::io;
 
-use super::{digits, escape, shares};
+use super::{escape, number_format, shares};
 
 /// The version of the shapes in `docs/json.md`: it rises when a key changes its meaning or goes.
 pub const VERSION: u64 = 1;
 
-/// Stands behind a name that may be another file's.
+/// Mark after a name that may be another file's.
 pub const UNVERIFIED: &str = " (unverified)";
 
 /// One value.
@@ -28,11 +29,12 @@ pub enum Cell {
     Mean(f64),
     /// Part of a whole, 1 is all of it.
     Share(f64),
-    /// The same, and the tenths of a percent that people see: those of a column add up ([`shares::tenths`]).
+    /// The same, and the tenths of a percent that people see: those of a column add up
+    /// ([`shares::tenths`]).
     Part(f64, u64),
     /// True or false.
     Flag(bool),
-    /// Somebody else's bytes: a path, a program's name.
+    /// Bytes of the traced system: a path, a program's name.
     Name(Vec<u8>),
     /// The same, of a path that may be another file's; for programs another column says so.
     Unverified(Vec<u8>),
@@ -76,8 +78,8 @@ impl Cell {
         let mut out = Vec::new();
         match self {
             Self::None => out.push(b'-'),
-            Self::Count(it) => digits::unsigned(&mut out, *it),
-            Self::Signed(it) => digits::signed(&mut out, *it),
+            Self::Count(it) => number_format::unsigned(&mut out, *it),
+            Self::Signed(it) => number_format::signed(&mut out, *it),
             Self::Ns(it) => out.extend(format!("{}.{:03}", it / 1000, it % 1000).bytes()),
             Self::Mean(it) => out.extend(format!("{it:.3}").bytes()),
             Self::Share(it) => out.extend(format!("{:.1} %", it * 100.0).bytes()),
@@ -117,7 +119,7 @@ pub(super) enum Value<'a> {
     /// With so many decimals.
     Fraction(f64, usize),
     Flag(bool),
-    /// Somebody else's bytes.
+    /// Bytes of the traced system.
     Bytes(&'a [u8]),
     /// Words of ours.
     Word(&'a str),
@@ -138,7 +140,7 @@ impl Value<'_> {
             && std::str::from_utf8(bytes).is_err()
         {
             out.extend(format!(",\"{key}_bytes\":\"").bytes());
-            bytes.iter().for_each(|it| digits::hex_byte(out, *it));
+            bytes.iter().for_each(|byte| number_format::hex_byte(out, *byte));
             out.push(b'"');
         }
     }
@@ -177,8 +179,8 @@ impl Value<'_> {
     #[inline(always)]
     fn number(self, out: &mut Vec<u8>) {
         match self {
-            Self::Unsigned(it) => digits::unsigned(out, it),
-            Self::Signed(it) => digits::signed(out, it),
+            Self::Unsigned(it) => number_format::unsigned(out, it),
+            Self::Signed(it) => number_format::signed(out, it),
             Self::Fraction(it, decimals) => out.extend(format!("{it:.decimals$}").bytes()),
             Self::Flag(it) => out.extend_from_slice(if it { b"true" } else { b"false" }),
             Self::None | Self::Bytes(_) | Self::Word(_) | Self::Plain(_) => {}
@@ -250,14 +252,14 @@ impl Report {
     }
 
     fn text(&self, out: &mut Vec<u8>) {
-        let shown = || self.facts.iter().filter(|it| !it.1.is_empty());
-        let width = shown().map(|it| it.1.len()).max().unwrap_or(0);
+        let shown = || self.facts.iter().filter(|fact| !fact.1.is_empty());
+        let width = shown().map(|shown| shown.1.len()).max().unwrap_or(0);
         for (_, title, value) in shown() {
             out.extend(format!("{title:width$}  ").bytes());
             out.append(&mut value.for_people());
             out.push(b'\n');
         }
-        for table in self.tables.iter().filter(|it| !it.rows.is_empty()) {
+        for table in self.tables.iter().filter(|row| !row.rows.is_empty()) {
             out.push(b'\n');
             out.extend(table.title.bytes());
             out.push(b'\n');
@@ -314,8 +316,9 @@ impl Report {
         }
         for table in &self.tables {
             out.extend_from_slice(b"\ntable");
-            let keys = table.columns.iter().map(|it| it.key).filter(|it| !it.is_empty());
-            keys.for_each(|it| out.extend(format!(",{it}").bytes()));
+            let keys =
+                table.columns.iter().map(|column| column.key).filter(|column| !column.is_empty());
+            keys.for_each(|key| out.extend(format!(",{key}").bytes()));
             out.push(b'\n');
             for row in &table.rows {
                 out.extend(table.key.bytes());
@@ -332,26 +335,27 @@ impl Report {
 impl Table {
     /// The cells of a row that programs get.
     fn for_programs<'a>(&'a self, row: &'a [Cell]) -> impl Iterator<Item = (&'a Column, &'a Cell)> {
-        self.columns.iter().zip(row).filter(|it| !it.0.key.is_empty())
+        self.columns.iter().zip(row).filter(|column| !column.0.key.is_empty())
     }
 
     /// Numbers stand at the right of their column, text at the left.
     fn text(&self, out: &mut Vec<u8>) {
         let shown: Vec<usize> =
-            (0..self.columns.len()).filter(|it| !self.title_of(*it).is_empty()).collect();
-        let headings = shown.iter().map(|it| self.title_of(*it).as_bytes().to_vec()).collect();
+            (0..self.columns.len()).filter(|column| !self.title_of(*column).is_empty()).collect();
+        let headings =
+            shown.iter().map(|shown| self.title_of(*shown).as_bytes().to_vec()).collect();
         let mut lines: Vec<Vec<Vec<u8>>> = vec![headings];
         for row in &self.rows {
-            let cell = |it: &usize| row.get(*it).map_or_else(Vec::new, Cell::for_people);
+            let cell = |number: &usize| row.get(*number).map_or_else(Vec::new, Cell::for_people);
             lines.push(shown.iter().map(cell).collect());
         }
         let is_text: Vec<bool> = shown
             .iter()
-            .map(|it| self.rows.iter().any(|row| row.get(*it).is_some_and(Cell::is_text)))
+            .map(|shown| self.rows.iter().any(|row| row.get(*shown).is_some_and(Cell::is_text)))
             .collect();
         let wide = |column: usize| {
-            let cells = lines.iter().filter_map(|it| it.get(column));
-            cells.map(|it| letters(it)).max().unwrap_or(0)
+            let cells = lines.iter().filter_map(|line| line.get(column));
+            cells.map(|cell| letters(cell)).max().unwrap_or(0)
         };
         let widths: Vec<usize> = (0..shown.len()).map(wide).collect();
         for line in &lines {
@@ -377,11 +381,11 @@ impl Table {
     }
 
     fn title_of(&self, column: usize) -> &'static str {
-        self.columns.get(column).map_or("", |it| it.title)
+        self.columns.get(column).map_or("", |column| column.title)
     }
 }
 
-/// How many places a text takes, as far as can be told without its font.
+/// Columns of a text, without knowledge of its font.
 fn letters(text: &[u8]) -> usize {
     String::from_utf8_lossy(text).chars().count()
 }

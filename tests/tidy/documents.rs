@@ -1,5 +1,5 @@
-//! Rules about the documents: links lead somewhere, each page is in the book, examples are accepted by the program, files
-//! and modules that are named exist.
+//! Rules about the documents: links lead somewhere, each page is in the book, examples are accepted
+//! by the program, files and modules that are named exist.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
@@ -13,17 +13,18 @@ const SUMMARY: &str = "docs/SUMMARY.md";
 /// The first line of the control protocol, which begins like a command.
 const GREETING: &str = "control 1";
 
-/// Folders whose files documents name by their paths. `fuzz` has folders that only a run of the fuzzer makes.
+/// Folders whose files documents name by their paths. `fuzz` has folders that only a run of the
+/// fuzzer makes.
 const FOLDERS: [&str; 6] = ["src/", "tests/", "scripts/", "docs/", "benches/", "examples/"];
 
 /// Recorded inputs, which [`files_below`] leaves out.
 const CORPUS: &str = "tests/corpus";
 
 /// A document and its text.
-type Documents = BTreeMap<String, String>;
+pub(crate) type Documents = BTreeMap<String, String>;
 
 /// The documents outside the book, and all pages of the book.
-fn documents() -> Documents {
+pub(crate) fn documents() -> Documents {
     let outside = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"].map(String::from);
     let pages = files_below("docs").into_iter().map(|file| file.to_string_lossy().into_owned());
     let markdown = outside.into_iter().chain(pages.filter(|file| file.ends_with(".md")));
@@ -31,7 +32,7 @@ fn documents() -> Documents {
 }
 
 /// Lines outside code blocks with their numbers; code spans are emptied.
-fn prose(text: &str) -> Vec<(usize, String)> {
+pub(crate) fn prose(text: &str) -> Vec<(usize, String)> {
     let mut in_block = false;
     let mut lines = Vec::new();
     for (number, line) in text.lines().enumerate() {
@@ -113,7 +114,8 @@ fn resolved(file: &str, target: &str) -> String {
     parts.join("/")
 }
 
-/// Links to files or headings that do not exist, and links out of the book, which a built book would not have.
+/// Links to files or headings that do not exist, and links out of the book, which a built book
+/// would not have.
 fn dead_links(documents: &Documents, files: &BTreeSet<String>) -> Findings {
     let mut findings = Findings::new();
     for (file, text) in documents {
@@ -182,7 +184,8 @@ fn shell_words(command: &str) -> Vec<String> {
     words
 }
 
-/// The arguments of a line of a code block that calls iotrace-perf, with `sudo` or without; PID stands for a number.
+/// The arguments of a line of a code block that calls iotrace-perf, with `sudo` or without; PID
+/// stands for a number.
 fn arguments(line: &str) -> Option<Vec<String>> {
     let command = line.trim_start().trim_start_matches("$ ").trim_start_matches("sudo ");
     let rest = command.strip_prefix("iotrace-perf ").filter(|rest| *rest != GREETING)?;
@@ -214,8 +217,8 @@ fn examples(text: &str) -> Vec<(usize, Vec<String>)> {
     found
 }
 
-/// Asks the program for help behind these arguments: it refuses unknown verbs, options and values before that, and does
-/// nothing. Missing arguments and conflicts are not found.
+/// Asks the program for help behind these arguments: it refuses unknown verbs, options and values
+/// before that, and does nothing. Missing arguments and conflicts are not found.
 fn is_accepted(words: &[String]) -> bool {
     let end = words.iter().position(|word| word == "--").unwrap_or(words.len());
     let mut program = Command::new(env!("CARGO_BIN_EXE_iotrace-perf"));

@@ -1,5 +1,5 @@
-//! Rust text → tokens and comments, as far as the rules of `tidy.rs` need it: strings, characters and comments are
-//! told from code, so that a word in a comment is not taken for one in the code.
+//! Splits Rust text into code and prose, as far as the rules of `tidy.rs` need it: a word in a
+//! comment or a string is not taken for one in the code.
 
 /// A word or a single sign of the code.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,7 +12,7 @@ pub(crate) struct Token {
 
 /// Words and signs; strings and characters are left out, and so are comments.
 pub(crate) fn tokens(text: &str) -> Vec<Token> {
-    let code = blank(text);
+    let (code, _) = split(text);
     let mut tokens = Vec::new();
     for (number, line) in code.lines().enumerate() {
         let mut word = String::new();
@@ -32,21 +32,34 @@ pub(crate) fn tokens(text: &str) -> Vec<Token> {
     tokens
 }
 
-/// The text with strings, characters and comments replaced by spaces; line breaks stay.
-fn blank(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
+/// Comments and strings, line by line. Strings without a space are left out: keys and names.
+pub(crate) fn prose_lines(text: &str) -> Vec<String> {
+    split(text).1.lines().map(str::to_owned).collect()
+}
+
+/// The code and the prose of a text, each with spaces for the other; line breaks stay in both.
+fn split(text: &str) -> (String, String) {
+    let mut code = String::with_capacity(text.len());
+    let mut prose = String::with_capacity(text.len());
+    let spaces = |text: &str| {
+        let space = |letter| if letter == '\n' { '\n' } else { ' ' };
+        text.chars().map(space).collect::<String>()
+    };
     let mut rest = text;
     while let Some(first) = rest.chars().next() {
-        let length = foreign(rest, out.chars().next_back()).unwrap_or(0);
+        let length = foreign(rest, code.chars().next_back()).unwrap_or(0);
+        let (part, after) = rest.split_at(if length == 0 { first.len_utf8() } else { length });
+        rest = after;
         if length == 0 {
-            out.push(first);
-            rest = &rest[first.len_utf8()..];
+            code.push_str(part);
+            prose.push_str(&spaces(part));
         } else {
-            out.extend(rest[..length].chars().map(|it| if it == '\n' { '\n' } else { ' ' }));
-            rest = &rest[length..];
+            code.push_str(&spaces(part));
+            let is_prose = part.starts_with('/') || part.contains(' ');
+            prose.push_str(&if is_prose { part.to_owned() } else { spaces(part) });
         }
     }
-    out
+    (code, prose)
 }
 
 /// Length in bytes of the comment, string or character that begins here, if one does.
@@ -94,7 +107,7 @@ fn quoted(rest: &str, quote: char) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::tokens;
+    use super::{prose_lines, tokens};
 
     #[track_caller]
     fn check(text: &str, expected: &str) {
@@ -103,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn code_is_told_from_the_rest() {
+    fn comments_and_strings_are_no_code() {
         check("use a::b; // c", "use a : : b ;");
         check("/* a\n b */ c", "c");
         check(r#"let a = "b \" c"; d"#, "let a = ; d");
@@ -118,5 +131,12 @@ mod tests {
         let lines: Vec<usize> =
             tokens("a\n\"x\ny\" b\n// c\nd").into_iter().map(|it| it.line).collect();
         assert_eq!(lines, [1, 3, 5]);
+    }
+
+    #[test]
+    fn prose_is_comments_and_sentences() {
+        let lines = prose_lines("a // b\n\"c d\" \"key\" 'e'\n/// f\ng");
+        let trimmed: Vec<&str> = lines.iter().map(|line| line.trim()).collect();
+        assert_eq!(trimmed, ["// b", "\"c d\"", "/// f", ""]);
     }
 }

@@ -15,7 +15,7 @@ use crate::text::escape;
 const LINE_MAX: u64 = 64 << 10;
 
 pub(in crate::cli) fn run(args: &CtlArgs) -> Result<ExitCode, CliError> {
-    let asked = asked(&args.action).map_err(|it| CliError::Usage(it.to_string()))?;
+    let asked = asked(&args.action).map_err(|error| CliError::Usage(error.to_string()))?;
     let path = &args.control;
     let failed = |source: io::Error| {
         let shown = path.display();
@@ -46,7 +46,7 @@ fn ask(mut stream: UnixStream, asked: &Asked) -> io::Result<Result<(), String>> 
     if let Some(why) = head.strip_prefix("error ") {
         return Ok(Err(String::from_utf8_lossy(&harmless(why.as_bytes())).into_owned()));
     }
-    let count = head.strip_prefix("ok ").and_then(|it| it.parse::<u64>().ok());
+    let count = head.strip_prefix("ok ").and_then(|rest| rest.parse::<u64>().ok());
     let mut left = count.ok_or_else(|| io::Error::other(format!("it says {head:?}")))?;
     let mut out = io::BufWriter::new(io::stdout().lock());
     while left > 0 {
@@ -57,7 +57,7 @@ fn ask(mut stream: UnixStream, asked: &Asked) -> io::Result<Result<(), String>> 
     Ok(Ok(()))
 }
 
-/// A line of an answer, with its end; whoever listens there, it drives no terminal and has an end.
+/// A line of an answer with its line end; control characters are escaped and its length is bounded.
 fn row(input: &mut impl BufRead) -> io::Result<Vec<u8>> {
     let mut read = Vec::new();
     input.take(LINE_MAX).read_until(b'\n', &mut read)?;
@@ -74,7 +74,7 @@ fn row(input: &mut impl BufRead) -> io::Result<Vec<u8>> {
 /// What is escaped already stays as it is.
 fn harmless(line: &[u8]) -> Vec<u8> {
     let mut shown = Vec::with_capacity(line.len());
-    for (number, part) in line.split(|it| *it == b'\\').enumerate() {
+    for (number, part) in line.split(|line| *line == b'\\').enumerate() {
         shown.extend_from_slice(if number > 0 { b"\\" } else { b"" });
         escape::shown(&mut shown, part, b"");
     }
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn what_comes_drives_no_terminal_and_has_an_end() {
-        let rows = |mut said: &[u8]| row(&mut said).map_err(|it| it.kind());
+        let rows = |mut said: &[u8]| row(&mut said).map_err(|error| error.kind());
         assert_eq!(rows(b"a /b\\x0a;\\\\\n"), Ok(b"a /b\\x0a;\\\\\n".to_vec()));
         assert_eq!(rows(b"\x1b[2J\xff\n"), Ok(b"\\x1b[2J\\xff\n".to_vec()));
         assert_eq!(rows(b"half"), Err(io::ErrorKind::UnexpectedEof));

@@ -5,42 +5,42 @@
 //!      ◄──     (bounded)   ◄──── answer ───  reads the log as it grows
 //! ```
 //!
-//! The follower is some tens of milliseconds behind. So a question has the time at which it came, and is dealt with when all that
-//! happened before has been seen: an answer holds for the time of its question. Nothing here can hold up the recording: it writes its
-//! log, whoever reads it. What is said on the socket is docs/control.md.
+//! The follower is some tens of milliseconds behind. So a question has the time at which it came,
+//! and is dealt with when all that happened before has been seen: an answer holds for the time of
+//! its question. Nothing here can hold up the recording: it writes its log, with or without readers.
+//! The protocol of the socket is docs/control.md.
 
 pub(super) mod client;
-mod follower;
+mod log_follower;
 pub(super) mod protocol;
+mod questions;
 mod server;
-mod target;
+mod watched_file;
 
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::SyncSender;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
-pub(super) use self::follower::DEFAULT_MAX;
-use self::follower::{Follower, Told};
-use self::protocol::{Answer, Asked};
+use self::log_follower::{Follower, Told};
+use self::questions::{Closing, Questions};
 use self::server::Server;
-use self::target::Target;
 use super::error::CliError;
-use super::growing::{Ended, Growing};
-use super::live::stop_recording;
-use super::record::Recorded;
-use super::{exit_lines, say};
+use super::message::say;
+use super::recording::Recorded;
+use super::summary_lines;
+use super::tailing_reader::{LogCompletion, TailingReader};
 use crate::analysis::watch::{New, Watch};
 use crate::pipeline::{self, Summary};
 use crate::sys::clock;
 use crate::sys::socket::Socket;
-use crate::units::KernelTime;
 
 /// The question of a line again, or why it is none.
 #[cfg(fuzzing)]
 pub(super) fn repeat(line: &[u8]) -> Vec<u8> {
+    use self::protocol::Asked;
+
     match Asked::parse(line) {
         Ok(asked) => {
             let again = asked.line();
@@ -51,23 +51,14 @@ pub(super) fn repeat(line: &[u8]) -> Vec<u8> {
     }
 }
 
-/// A question, when it came, and who waits for the answer.
-struct Request {
-    at: KernelTime,
-    asked: Asked,
-    /// The file that it is about, if it is about one.
-    target: Option<Target>,
-    answer: SyncSender<Answer>,
-}
-
 /// What is controlled and where, before the recording begins.
 pub(super) struct Control {
     socket: Socket,
     /// Watched from the start.
     files: Vec<New>,
-    /// Where accesses are printed when they have ended, and whether the recording ends when nobody reads that.
+    /// Output of ended accesses, and whether the recording ends when its reader is gone.
     out: Option<(Box<dyn Write + Send>, bool)>,
-    ended: Ended,
+    ended: LogCompletion,
 }
 
 /// The threads, while it runs.
@@ -81,22 +72,23 @@ impl Control {
     pub(super) fn new(path: &Path) -> Result<Self, CliError> {
         let failed = |source| CliError::Create { path: path.into(), source };
         let socket = Socket::new(path).map_err(failed)?;
-        Ok(Self { socket, files: Vec::new(), out: None, ended: Ended::default() })
+        Ok(Self { socket, files: Vec::new(), out: None, ended: LogCompletion::default() })
     }
 
     /// The same, with files that are watched from the start.
     pub(super) fn watching(self, files: &[PathBuf], max: usize) -> Result<Self, CliError> {
         let mut all = Vec::new();
-        // The one that the recording feeds is made by its thread, of the same: what is refused is refused here.
+        // The one that the recording feeds is made by its thread, of the same: what is refused is
+        // refused here.
         let mut rehearsal = Watch::default();
         for path in files {
             let shown = path.display();
             let failed = |why: String| CliError::Usage(format!("cannot watch {shown}: {why}"));
-            let absolute = std::path::absolute(path).map_err(|it| failed(it.to_string()))?;
+            let absolute = std::path::absolute(path).map_err(|error| failed(error.to_string()))?;
             let bytes = std::os::unix::ffi::OsStrExt::as_bytes(absolute.as_os_str());
-            let found = target::look(bytes).map_err(failed)?;
+            let found = watched_file::look(bytes).map_err(failed)?;
             let new = found.watched(max, clock::now());
-            rehearsal.add(new.clone()).map_err(|it| failed(it.to_string()))?;
+            rehearsal.add(new.clone()).map_err(|error| failed(error.to_string()))?;
             all.push(new);
         }
         Ok(Self { files: all, ..self })
@@ -108,13 +100,14 @@ impl Control {
     }
 
     /// Says when the log is complete.
-    pub(super) fn ended(&self) -> Ended {
+    pub(super) fn ended(&self) -> LogCompletion {
         self.ended.clone()
     }
 
-    /// Starts the threads. `given_back`: the log to be written, if nobody else will read it.
+    /// Starts the threads. `given_back`: the log's descriptor for writing, if it has no other
+    /// reader.
     pub(super) fn start(self, log: &Path, given_back: Option<File>) -> io::Result<Controlled> {
-        let input = Growing::open(log, given_back, &self.ended)?;
+        let input = TailingReader::open(log, given_back, &self.ended)?;
         let questions = Arc::new(Questions::default());
         let Self { socket, files, out, ended } = self;
         let asked = Arc::clone(&questions);
@@ -126,12 +119,13 @@ impl Control {
 }
 
 impl Controlled {
-    /// Waits until all was seen, or a signal says that nobody wants the rest.
-    pub(super) fn wait_with(&self, recorded: &mut Recorded, ended: &Ended) {
+    /// Waits until the follower has read all of the log, or a signal ends it.
+    pub(super) fn wait_with(&self, recorded: &mut Recorded, ended: &LogCompletion) {
         recorded.wait_for(&self.follower, ended);
     }
 
-    /// Waits until all was seen, when the log is complete; says what there was, if there is a recording.
+    /// Waits until all was seen, when the log is complete; says what there was, if there is a
+    /// recording.
     ///
     /// # Errors
     ///
@@ -147,26 +141,26 @@ impl Controlled {
         let (summary, told) = followed?;
         let failure = told.failure.map(CliError::output);
         if matches!(failure, Some(CliError::BrokenPipe)) {
-            // Whoever read it had seen enough.
+            // The reader of the output has closed it.
             return Ok(None);
         }
-        told.lines.iter().for_each(|it| say(it));
+        told.lines.iter().for_each(|line| say(line));
         failure.map_or(Ok(Some(summary)), Err)
     }
 }
 
 fn follow(
-    input: Growing,
+    input: TailingReader,
     files: Vec<New>,
     questions: Arc<Questions>,
     out: Option<(Box<dyn Write + Send>, bool)>,
-    ended: &Ended,
+    ended: &LogCompletion,
 ) -> Result<(Summary, Told), CliError> {
     let path = Path::new("(the recording)");
-    let (out, ends_with_it) = out.map_or((None, false), |it| (Some(it.0), it.1));
+    let (out, ends_with_it) = out.map_or((None, false), |out| (Some(out.0), out.1));
     let stop = || {
         if ends_with_it {
-            stop_recording(ended);
+            ended.stop_recording();
         }
     };
     let _closing = Closing(&questions);
@@ -177,7 +171,7 @@ fn follow(
         Ok(summary) => Ok((summary, follower.finish())),
         Err(error) => {
             let error = CliError::pipeline(path, &error);
-            // Whoever asks while it is recorded still learns why nothing is known any more.
+            // Later questions of this recording are answered with the error.
             questions.close(&error.to_string());
             stop();
             Err(error)
@@ -187,61 +181,5 @@ fn follow(
 
 /// The last lines of a recording that was only watched.
 pub(super) fn say_doubts(summary: Option<&Summary>) {
-    summary.into_iter().for_each(exit_lines::print_doubts);
+    summary.into_iter().for_each(summary_lines::print_doubts);
 }
-
-/// Where questions go: each gets its time when it goes, so they are there in the order of their times.
-#[derive(Default)]
-struct Questions(Mutex<Queue>);
-
-#[derive(Default)]
-struct Queue {
-    requests: Vec<Request>,
-    /// Why nobody deals with questions any more.
-    closed: Option<String>,
-}
-
-impl Questions {
-    /// Asks, and waits until it is dealt with.
-    fn ask(&self, asked: Asked, target: Option<Target>) -> Answer {
-        let (answer, answered) = std::sync::mpsc::sync_channel(1);
-        {
-            let mut queue = self.lock();
-            if let Some(why) = &queue.closed {
-                return Err(why.clone());
-            }
-            queue.requests.push(Request { at: clock::now(), asked, target, answer });
-        }
-        let why = || self.lock().closed.clone().unwrap_or_else(|| OVER.to_owned());
-        answered.recv().unwrap_or_else(|_| Err(why()))
-    }
-
-    /// Those that are there, and a time: whatever comes after them has it, or a later one.
-    fn take(&self) -> (Vec<Request>, KernelTime) {
-        let mut queue = self.lock();
-        (std::mem::take(&mut queue.requests), clock::now())
-    }
-
-    /// Nobody deals with any that come after those that are there, which are given back. The first reason holds.
-    fn close(&self, why: &str) -> Vec<Request> {
-        let mut queue = self.lock();
-        queue.closed.get_or_insert_with(|| why.to_owned());
-        std::mem::take(&mut queue.requests)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Queue> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Whatever becomes of who deals with questions, nobody waits for ever.
-struct Closing<'a>(&'a Questions);
-
-impl Drop for Closing<'_> {
-    fn drop(&mut self) {
-        self.0.close(OVER);
-    }
-}
-
-/// What is said to who asks too late.
-const OVER: &str = "the recording is over";

@@ -2,7 +2,7 @@
 
 use crate::text::escape;
 
-/// What is sent first to whoever connects. The number changes when something is understood in another way.
+/// Greeting of each connection. Its number changes with the meaning of a command.
 pub(super) const GREETING: &str = "iotrace-perf control 1\n";
 
 /// A question is not longer: a path of `PATH_MAX` bytes, each as `\xNN`.
@@ -58,29 +58,29 @@ pub(in crate::cli) struct Asked {
 impl Asked {
     /// Understands a line, without its end.
     pub(super) fn parse(line: &[u8]) -> Result<Self, String> {
-        let mut words = line.split(|it| *it == b' ');
+        let mut words = line.split(|line| *line == b' ');
         let first = words.next().unwrap_or_default();
-        let known = VERBS.iter().find(|it| it.0.as_bytes() == first);
+        let known = VERBS.iter().find(|verb| verb.0.as_bytes() == first);
         let Some((name, verb, of_file)) = known else {
-            let all = VERBS.map(|it| it.0).join(", ");
+            let all = VERBS.map(|verb| verb.0).join(", ");
             return Err(format!("{} is not known; there are {all}", shown(first)));
         };
         let unshown =
-            |it| escape::unshown(it).ok_or_else(|| format!("{}: \\ stands alone", shown(it)));
+            |word| escape::unshown(word).ok_or_else(|| format!("{}: \\ stands alone", shown(word)));
         let file = match of_file {
             OfFile::Never => None,
             _ => words.next().map(unshown).transpose()?,
         };
-        // Without a file it is about all: nobody who has an empty one means that.
+        // A command without a file is about all files; an empty name is an error.
         if file.as_ref().is_some_and(Vec::is_empty) {
             return Err(format!("{name}: a file without a name"));
         }
         if *of_file == OfFile::Always && file.is_none() {
             return Err(format!("{name} needs a file"));
         }
-        let number = |it: &[u8]| {
-            let number = std::str::from_utf8(it).ok().and_then(|it| it.parse().ok());
-            number.ok_or_else(|| format!("{} is no number of accesses", shown(it)))
+        let number = |byte: &[u8]| {
+            let number = std::str::from_utf8(byte).ok().and_then(|digits| digits.parse().ok());
+            number.ok_or_else(|| format!("{} is no number of accesses", shown(byte)))
         };
         let max = match verb {
             Verb::Add => words.next().map(number).transpose()?,
@@ -94,7 +94,7 @@ impl Asked {
 
     /// The line, with its end.
     pub(super) fn line(&self) -> Vec<u8> {
-        let name = VERBS.iter().find(|it| it.1 == self.verb).map_or("", |it| it.0);
+        let name = VERBS.iter().find(|verb| verb.1 == self.verb).map_or("", |verb| verb.0);
         let mut line = name.as_bytes().to_vec();
         if let Some(file) = &self.file {
             line.push(b' ');
@@ -140,7 +140,7 @@ pub(super) fn head(answer: &Answer) -> Vec<u8> {
     }
 }
 
-/// Somebody's bytes inside a sentence.
+/// Bytes of a client, escaped for a sentence.
 pub(super) fn shown(bytes: &[u8]) -> String {
     const SHOWN_MAX: usize = 200;
     let mut out = Vec::new();

@@ -1,4 +1,5 @@
-//! Who listens on the socket: takes questions, bounded in length, number and time, and hands them on.
+//! Who listens on the socket: takes questions, bounded in length, number and time, and hands them
+//! on.
 
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
@@ -9,9 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::Questions;
 use super::protocol::{Answer, Asked, GREETING, LINE_MAX, Verb, head};
-use super::target::{self, Target};
+use super::questions::Questions;
+use super::watched_file::{self, Target};
 use crate::sys::socket::Socket;
 use crate::sys::{clock, spawn, thread};
 use crate::units::KernelTime;
@@ -19,7 +20,7 @@ use crate::units::KernelTime;
 /// Connections at the same time: each has a thread.
 const CLIENTS_MAX: usize = 8;
 
-/// So long nobody may say anything, or a question may take to come.
+/// Time after which a silent client is disconnected, ns; also the time for a question to arrive.
 const QUIET_NS: u64 = 10_000_000_000;
 
 /// So long an answer may take to be read.
@@ -32,7 +33,7 @@ const LOOK: Duration = Duration::from_millis(LOOK_MS as u64);
 /// So long all answers together may take when it is over.
 const LAST_NS: u64 = 5_000_000_000;
 
-/// So long nobody is taken when that cannot be done, as if there are too many open files.
+/// Pause after a failed `accept`, such as with too many open files.
 const NO_MORE: Duration = Duration::from_millis(100);
 
 /// The thread that listens.
@@ -63,12 +64,12 @@ fn listen(socket: &Socket, questions: &Arc<Questions>, over: &Arc<AtomicBool>) {
     let mut clients: Vec<(JoinHandle<()>, UnixStream)> = Vec::new();
     while !is_over(over) {
         spawn::wait_readable(socket.as_fd(), LOOK_MS);
-        clients.retain(|it| !it.0.is_finished());
-        let accepted = socket.accept().and_then(|it| Ok((it.try_clone()?, it)));
+        clients.retain(|client| !client.0.is_finished());
+        let accepted = socket.accept().and_then(|stream| Ok((stream.try_clone()?, stream)));
         let (stream, its_end) = match accepted {
             Ok(it) => it,
             Err(error) => {
-                // Who waits there is there still: we would be told of him at once.
+                // The waiting client would wake the loop again at once.
                 if !waits(&error) {
                     thread::pause(NO_MORE);
                 }
@@ -84,14 +85,14 @@ fn listen(socket: &Socket, questions: &Arc<Questions>, over: &Arc<AtomicBool>) {
         }
         let its_questions = Arc::clone(questions);
         let serve = move || {
-            // It went, or was cut off: nobody else minds.
+            // The client left or was disconnected; other clients are not affected.
             let _ = client.serve(&its_questions);
         };
         let thread = std::thread::Builder::new().name("iotrace-client".into()).spawn(serve);
-        clients.extend(thread.ok().map(|it| (it, its_end)));
+        clients.extend(thread.ok().map(|thread| (thread, its_end)));
     }
     let deadline = after(LAST_NS);
-    while clients.iter().any(|it| !it.0.is_finished()) && clock::now() < deadline {
+    while clients.iter().any(|client| !client.0.is_finished()) && clock::now() < deadline {
         thread::pause(LOOK);
     }
     for (_, stream) in clients {
@@ -105,7 +106,7 @@ fn is_over(over: &AtomicBool) -> bool {
     over.load(Ordering::Relaxed)
 }
 
-/// Somebody who has connected.
+/// A connected client.
 struct Client {
     stream: UnixStream,
     over: Arc<AtomicBool>,
@@ -123,7 +124,7 @@ impl Client {
                 Line::TooLong => Err(format!("a question has at most {LINE_MAX} bytes")),
                 Line::None => return Ok(()),
             };
-            let lines = answer.as_ref().map_or(&[][..], |it| &it.text);
+            let lines = answer.as_ref().map_or(&[][..], |answer| &answer.text);
             self.write(&[&head(&answer), lines])?;
             // What is behind a line that is too long is not looked at.
             if read.len() > LINE_MAX {
@@ -140,7 +141,7 @@ impl Client {
             if is_over(&self.over) {
                 return Ok(Line::None);
             }
-            if let Some(end) = read.iter().position(|it| *it == b'\n') {
+            if let Some(end) = read.iter().position(|byte| *byte == b'\n') {
                 let mut line: Vec<u8> = read.drain(..=end).collect();
                 line.pop();
                 return Ok(Line::Some(line));
@@ -207,7 +208,7 @@ fn waits(error: &io::Error) -> bool {
 fn answer(line: &[u8], questions: &Questions) -> Answer {
     let asked = Asked::parse(line)?;
     let found = match (asked.verb, &asked.file) {
-        (Verb::Add, Some(file)) => Some(target::look(file)?),
+        (Verb::Add, Some(file)) => Some(watched_file::look(file)?),
         _ => None,
     };
     let target = asked.file.clone().map(|word| Target { word, found });
@@ -235,7 +236,7 @@ mod tests {
     #[test]
     fn who_takes_an_answer_bit_by_bit_has_no_more_time_than_others() {
         let mut slow = Slow(0);
-        let late = write_until(&mut slow, b"abc", KernelTime(0)).map_err(|it| it.kind());
+        let late = write_until(&mut slow, b"abc", KernelTime(0)).map_err(|error| error.kind());
         assert_eq!((late, slow.0), (Err(io::ErrorKind::TimedOut), 0));
         write_until(&mut slow, b"abc", KernelTime(u64::MAX)).expect("there is time");
         assert_eq!(slow.0, 3);

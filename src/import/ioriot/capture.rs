@@ -4,8 +4,8 @@ use rustc_hash::FxHashMap;
 
 use super::{MS, meta, number, operation, table};
 use crate::import::Parser;
-use crate::import::notes::Notes;
-use crate::import::said::{Said, Task, What};
+use crate::import::import_report::Notes;
+use crate::import::imported_event::{ImportedEvent, ImportedKind, Task};
 use crate::units::{Pid, Tid};
 
 /// What stands between two values.
@@ -38,7 +38,7 @@ impl<'a> Values<'a> {
         let mut found = Vec::new();
         let mut rest = line;
         while !rest.is_empty() {
-            let end = rest.windows(SEPARATOR.len()).position(|it| it == SEPARATOR);
+            let end = rest.windows(SEPARATOR.len()).position(|window| window == SEPARATOR);
             let (part, behind) = match end {
                 Some(end) => (rest.get(..end)?, rest.get(end + SEPARATOR.len()..)?),
                 None => (rest, &[][..]),
@@ -54,19 +54,19 @@ impl<'a> Values<'a> {
     }
 
     fn get(&self, letter: u8) -> Option<&'a [u8]> {
-        self.0.iter().find(|it| it.0 == letter).map(|it| it.1)
+        self.0.iter().find(|field| field.0 == letter).map(|field| field.1)
     }
 
     fn task(&self) -> Option<Task> {
-        let at = |it: &[u8]| i32::try_from(number(it)?).ok().filter(|it| *it > 0);
-        let mut parts = self.get(b'i')?.split(|it| *it == b':');
+        let at = |byte: &[u8]| i32::try_from(number(byte)?).ok().filter(|number| *number > 0);
+        let mut parts = self.get(b'i')?.split(|byte| *byte == b':');
         let (pid, tid) = (at(parts.next()?)?, at(parts.next()?)?);
         Some(Task { pid: Pid(pid), tid: Tid(tid) })
     }
 }
 
 impl Parser for Capture {
-    fn line(&mut self, line: &[u8], out: &mut Vec<Said>, notes: &mut Notes) -> bool {
+    fn line(&mut self, line: &[u8], out: &mut Vec<ImportedEvent>, notes: &mut Notes) -> bool {
         if line.starts_with(b"#") {
             self.version = meta(line, b"capture_version").and_then(number).or(self.version);
             return true;
@@ -74,15 +74,16 @@ impl Parser for Capture {
         line.is_empty() || self.call(line, out, notes).is_some()
     }
 
-    fn finish(&mut self, _: &mut Vec<Said>, _: &mut Notes) {}
+    fn finish(&mut self, _: &mut Vec<ImportedEvent>, _: &mut Notes) {}
 }
 
 impl Capture {
-    fn call(&mut self, line: &[u8], out: &mut Vec<Said>, notes: &mut Notes) -> Option<()> {
+    fn call(&mut self, line: &[u8], out: &mut Vec<ImportedEvent>, notes: &mut Notes) -> Option<()> {
         let values = Values::of(line)?;
         let (task, name) = (values.task()?, values.get(b'o')?);
-        let time =
-            |letter| values.get(letter).and_then(number).and_then(|it| u64::try_from(it).ok());
+        let time = |letter| {
+            values.get(letter).and_then(number).and_then(|value| u64::try_from(value).ok())
+        };
         let took = time(b'D');
         let end = self.ns(time(b't')?, took.is_some());
         let last = self.last.get(&task.tid.0).copied().unwrap_or(0);
@@ -92,7 +93,7 @@ impl Capture {
             for tid in threads {
                 self.last.remove(&tid);
                 let task = Task { tid: Tid(tid), ..task };
-                out.push(Said { time: end, task, what: What::Ended });
+                out.push(ImportedEvent { time: end, task, what: ImportedKind::Ended });
             }
             return Some(());
         }
@@ -101,7 +102,7 @@ impl Capture {
             return Some(());
         };
         let start = end.saturating_sub(took.unwrap_or(0)).max(last).min(end);
-        if !operation::say(row, |it| values.get(it), (task, start, end), out) {
+        if !operation::say(row, |operation| values.get(operation), (task, start, end), out) {
             return None;
         }
         if took.is_none() {

@@ -1,12 +1,14 @@
-//! Logs of I/O Riot (which was ioreplay): what it captures, and what it generates from that for its own replay.
+//! Logs of I/O Riot (which was ioreplay): what it captures, and what it generates from that for its
+//! own replay.
 //!
-//! A capture log has a line for each end of a call, a replay log one for each operation that is done again, and behind
-//! `#INIT` the files that have to be there. Replay logs are relative: times from the first operation, numbers of processes
-//! and descriptors counted from 1, paths moved into a directory of the replay's, which is taken off again.
+//! A capture log has a line for each end of a call, a replay log one for each operation that is
+//! done again, and behind `#INIT` the files that have to be there. Replay logs are relative: times
+//! from the first operation, numbers of processes and descriptors counted from 1, paths moved into
+//! a directory of the replay's, which is taken off again.
 //!
 //! | Log | Version | Time |
 //! |---|---|---|
-//! | capture | 1, 2, or none told | ms, of the end; how long calls took is not told |
+//! | capture | 1, 2, or none given | ms, of the end; durations are not logged |
 //! | capture | 3, 4 | ns, and how long |
 //! | replay | 1 | ms |
 //! | replay | 2 | ms or ns: does not say |
@@ -25,7 +27,7 @@ const MS: u64 = 1_000_000;
 
 /// `KEY=value|` in a line of the kind `#|KEY=value|KEY=value|`.
 fn meta<'a>(line: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
-    line.split(|it| *it == b'|').find_map(|it| it.strip_prefix(key)?.strip_prefix(b"="))
+    line.split(|line| *line == b'|').find_map(|part| part.strip_prefix(key)?.strip_prefix(b"="))
 }
 
 /// A decimal number, with a sign or not.
@@ -39,10 +41,10 @@ mod tests {
 
     use super::*;
     use crate::import::Parser;
-    use crate::import::notes::Notes;
-    use crate::import::said::{Said, What};
+    use crate::import::import_report::Notes;
+    use crate::import::imported_event::{ImportedEvent, ImportedKind};
 
-    fn told(mut parser: impl Parser, text: &str) -> (Vec<Said>, Notes) {
+    fn told(mut parser: impl Parser, text: &str) -> (Vec<ImportedEvent>, Notes) {
         let (mut said, mut notes) = (Vec::new(), Notes::default());
         for (number, line) in (1..).zip(text.lines()) {
             notes.read += 1;
@@ -68,8 +70,8 @@ mod tests {
         );
         let line = "#|capture_version=4|\nt=1511381122062000500;:,D=400;:,i=1:1;:,o=close;:,d=3;:,s=-9;:,\nt=0\n";
         let (said, notes) = told(Capture::default(), line);
-        assert_eq!(said.iter().map(|it| it.time % 1000).collect::<Vec<_>>(), [100, 500]);
-        assert!(matches!(said[1].what, What::Exit(_, -9, _)));
+        assert_eq!(said.iter().map(|event| event.time % 1000).collect::<Vec<_>>(), [100, 500]);
+        assert!(matches!(said[1].what, ImportedKind::Exit(_, -9, _)));
         assert_eq!(notes.strange(), 1);
     }
 
@@ -80,10 +82,10 @@ mod tests {
                     25|1|1|0|0|10|11|12|read@33|\n#INIT\n0|1|688|/mnt/a|@5\n";
         let (said, notes) = told(Replay::new(text.as_bytes()), text);
         assert_eq!(
-            said.iter().map(|it| it.time).collect::<Vec<_>>(),
+            said.iter().map(|event| event.time).collect::<Vec<_>>(),
             [23 * MS, 23 * MS, 25 * MS, 25 * MS]
         );
-        let What::Exit(_, 11, reads) = &said[1].what else { panic!("{:?}", said[1]) };
+        let ImportedKind::Exit(_, 11, reads) = &said[1].what else { panic!("{:?}", said[1]) };
         assert_eq!(reads[0].bytes, b"/mnt/a/x");
         assert_eq!(notes.strange(), 0);
         let text = "#|replay_version=2|name=test0|\n0|1|1|0|0|61|1|0|fdatasync@3|\n999999999|1|1|0|0|61|1|0|fdatasync@3|\n";

@@ -4,7 +4,7 @@ use super::number;
 use super::table::{Arg, Row};
 use crate::capture::fact::NameOf;
 use crate::event::syscall_table::CallId;
-use crate::import::said::{Read, Said, Task, What};
+use crate::import::imported_event::{ImportedEvent, ImportedKind, Read, Task};
 
 /// Where the first path stands in memory, and how far it is to the next one.
 const MEMORY: u64 = 0x7000_0000_0000;
@@ -16,12 +16,12 @@ const PAGE_BYTES: i64 = 4096;
 /// What `SystemTap` prints for a string that it could not read.
 const UNREADABLE: &[u8] = b"<unknown>";
 
-/// Says it. `value`: what stands behind a letter; begins and ends in ns. False: something is missing.
+/// Says it. `value`: the value after a letter; begins and ends in ns. False: something is missing.
 pub(super) fn say<'a>(
     row: &Row,
     value: impl Fn(u8) -> Option<&'a [u8]>,
     (task, start, end): (Task, u64, u64),
-    out: &mut Vec<Said>,
+    out: &mut Vec<ImportedEvent>,
 ) -> bool {
     let Some(call) = CallId::by_name(row.call) else { return false };
     // A read-ahead of a replay log has no result; it is 0 if it succeeds.
@@ -63,7 +63,7 @@ pub(super) fn say<'a>(
     if row.args.contains(&Arg::Vector) {
         args[2] = 1;
     }
-    out.push(Said { time: start, task, what: What::Enter(call, args) });
-    out.push(Said { time: end, task, what: What::Exit(call, ret, reads) });
+    out.push(ImportedEvent { time: start, task, what: ImportedKind::Enter(call, args) });
+    out.push(ImportedEvent { time: end, task, what: ImportedKind::Exit(call, ret, reads) });
     true
 }

@@ -1,10 +1,11 @@
-//! `23|1|1|0|0|30|11|/mnt/.ioriot/test0/x|438|0|open@31|`: time, number of the path, process, two zeros, the operation's
-//! number, its values, its name and the line of the capture log that it is from.
+//! `23|1|1|0|0|30|11|/mnt/.ioriot/test0/x|438|0|open@31|`: time, number of the path, process, two
+//! zeros, the operation's number, its values, its name and the line of the capture log that it is
+//! from.
 
 use super::{MS, meta, number, operation, table};
 use crate::import::Parser;
-use crate::import::notes::Notes;
-use crate::import::said::{Said, Task};
+use crate::import::import_report::Notes;
+use crate::import::imported_event::{ImportedEvent, Task};
 
 /// Directories that ioriot puts between mount point and path, by the name that it had.
 const PLACES: [&[u8]; 2] = [b"/.ioriot/", b"/.ioreplay/"];
@@ -29,7 +30,7 @@ pub(crate) struct Replay {
 }
 
 impl Parser for Replay {
-    fn line(&mut self, line: &[u8], out: &mut Vec<Said>, notes: &mut Notes) -> bool {
+    fn line(&mut self, line: &[u8], out: &mut Vec<ImportedEvent>, notes: &mut Notes) -> bool {
         if let Some(version) = meta(line, b"replay_version").and_then(number) {
             self.version = version;
             self.is_ns = version >= 3 || version == 2 && self.begins_in_ns;
@@ -49,7 +50,7 @@ impl Parser for Replay {
         line.is_empty() || line.starts_with(b"#") || self.operation(line, out, notes).is_some()
     }
 
-    fn finish(&mut self, _: &mut Vec<Said>, notes: &mut Notes) {
+    fn finish(&mut self, _: &mut Vec<ImportedEvent>, notes: &mut Notes) {
         if self.version == 2 {
             let unit = if self.is_ns { "ns" } else { "ms" };
             notes.count(match unit {
@@ -63,19 +64,24 @@ impl Parser for Replay {
 impl Replay {
     /// For a log that begins like this.
     pub(crate) fn new(head: &[u8]) -> Self {
-        let times = head.split(|it| *it == b'\n').filter_map(|line| {
-            let first = line.split(|it| *it == b'|').next()?;
-            number(first).and_then(|it| u64::try_from(it).ok())
+        let times = head.split(|head| *head == b'\n').filter_map(|line| {
+            let first = line.split(|line| *line == b'|').next()?;
+            number(first).and_then(|number| u64::try_from(number).ok())
         });
-        Self { begins_in_ns: times.max().is_some_and(|it| it > MS_MAX), ..Self::default() }
+        Self { begins_in_ns: times.max().is_some_and(|time| time > MS_MAX), ..Self::default() }
     }
 
-    fn operation(&mut self, line: &[u8], out: &mut Vec<Said>, notes: &mut Notes) -> Option<()> {
-        let values: Vec<&[u8]> = line.strip_suffix(b"|")?.split(|it| *it == b'|').collect();
+    fn operation(
+        &mut self,
+        line: &[u8],
+        out: &mut Vec<ImportedEvent>,
+        notes: &mut Notes,
+    ) -> Option<()> {
+        let values: Vec<&[u8]> = line.strip_suffix(b"|")?.split(|rest| *rest == b'|').collect();
         let time = u64::try_from(number(values.first()?)?).ok()?;
-        let pid = i32::try_from(number(values.get(2)?)?).ok().filter(|it| *it > 0)?;
+        let pid = i32::try_from(number(values.get(2)?)?).ok().filter(|number| *number > 0)?;
         let (label, values) = values.get(HEAD..)?.split_last()?;
-        let name = label.get(..label.iter().position(|it| *it == b'@')?)?;
+        let name = label.get(..label.iter().position(|label| *label == b'@')?)?;
         let Some(row) = table::find(name) else {
             notes.unknown_call(name);
             return Some(());
@@ -83,9 +89,9 @@ impl Replay {
         if values.len() != row.order.len() {
             return None;
         }
-        let paths: Vec<Vec<u8>> = values.iter().map(|it| self.original(it)).collect();
+        let paths: Vec<Vec<u8>> = values.iter().map(|value| self.original(value)).collect();
         let value = |letter| {
-            let place = row.order.iter().position(|it| *it == letter)?;
+            let place = row.order.iter().position(|order| *order == letter)?;
             paths.get(place).map(Vec::as_slice)
         };
         let end = self.ns(time);
@@ -98,11 +104,11 @@ impl Replay {
     fn original(&self, value: &[u8]) -> Vec<u8> {
         for place in PLACES {
             let moved = [place, &self.name].concat();
-            let found = value.windows(moved.len()).position(|it| it == moved);
+            let found = value.windows(moved.len()).position(|window| window == moved);
             let parts =
                 found.and_then(|at| Some((value.get(..at)?, value.get(at + moved.len()..)?)));
             if let Some((before, behind)) =
-                parts.filter(|it| it.1.is_empty() || it.1.starts_with(b"/"))
+                parts.filter(|part| part.1.is_empty() || part.1.starts_with(b"/"))
             {
                 return [before, behind].concat();
             }

@@ -1,8 +1,9 @@
 //! The operations of ioriot: which call each is, and which of its letters stands for what.
 //!
-//! Letters are those of its capture logs (`doc/markdown/usage.md` of ioriot, and what its probes print): `d` descriptor, `p`
-//! and `P` paths, `f` flags, `m` mode, `b` bytes, `c` count, `s` result, `O` offset or owner, `W` whence, `F` command, `G` its
-//! argument or a group, `a` and `A` addresses. Replay logs have the same values without letters, in a fixed order.
+//! Letters are those of its capture logs (`doc/markdown/usage.md` of ioriot, and what its probes
+//! print): `d` descriptor, `p` and `P` paths, `f` flags, `m` mode, `b` bytes, `c` count, `s`
+//! result, `O` offset or owner, `W` whence, `F` command, `G` its argument or a group, `a` and `A`
+//! addresses. Replay logs have the same values without letters, in a fixed order.
 
 use Arg::{At, Key, Moved, Pages, Path, Vector, Zero};
 
@@ -15,13 +16,13 @@ pub(super) enum Arg {
     Path(u8),
     /// `AT_FDCWD`: all paths begin at the root.
     At,
-    /// Bytes that were moved; how many were asked for is not told.
+    /// Bytes that were moved; the requested size is not logged.
     Moved,
     /// A vector with these, and how many buffers it has: so many as are needed.
     Vector,
     /// The number of this letter, in pages.
     Pages(u8),
-    /// Nothing is told of it.
+    /// Without an imported event.
     Zero,
 }
 
@@ -113,7 +114,7 @@ pub(super) static ROWS: &[Row] = &[
 
 /// The row of an operation.
 pub(super) fn find(name: &[u8]) -> Option<&'static Row> {
-    ROWS.iter().find(|it| it.name.as_bytes() == name)
+    ROWS.iter().find(|row| row.name.as_bytes() == name)
 }
 
 #[cfg(test)]
@@ -125,7 +126,7 @@ mod tests {
     fn rows_are_rows_of_the_one_table() {
         for row in ROWS {
             let call = CallId::by_name(row.call).expect(row.call).call();
-            let has_path = row.args.iter().any(|it| matches!(it, Path(_)));
+            let has_path = row.args.iter().any(|arg| matches!(arg, Path(_)));
             assert_eq!(call.has_path(), has_path, "{}", row.name);
             assert!(
                 row.order.is_empty() || row.order.contains(&row.result) || row.name == "readahead",

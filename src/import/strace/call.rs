@@ -1,26 +1,27 @@
 //! A call as strace prints it → registers, and what was read beside them.
 //!
-//! Which argument is which says the one table of system calls. strace prints what pointers point to, so where they point is
-//! not known: they get addresses of our own, one for each argument.
+//! Which argument is which says the one table of system calls. strace prints what pointers point
+//! to, so where they point is not known: they get addresses of our own, one for each argument.
 
 use super::value::{arguments, begun, elements, is_cut_off, link, number, string};
 use crate::capture::fact::NameOf;
 use crate::event::syscall_table::{Call, CallId, Class, Role};
-use crate::import::notes::Notes;
-use crate::import::said::Read;
-use crate::import::words::Words;
+use crate::import::constants::Words;
+use crate::import::import_report::Notes;
+use crate::import::imported_event::Read;
 use crate::units::Fd;
 
 /// Where the first argument stands that is in memory, and how far it is to the next one.
 const MEMORY: u64 = 0x7000_0000_0000;
 const APART: u64 = 0x1_0000;
 
-/// The bits of `clone`'s flags that are a signal's number (`CSIGNAL`, `include/uapi/linux/sched.h`).
+/// The bits of `clone`'s flags that are a signal's number (`CSIGNAL`,
+/// `include/uapi/linux/sched.h`).
 const SIGNAL_BITS: u64 = 0xff;
 
-/// Names that strace has for calls and the kernel's tracepoints have not, or that only 32-bit programs call
-/// (`arch/x86/entry/syscalls/syscall_32.tbl`): the arguments stand in the same order, as strace prints them. The offset of `mmap2` is
-/// printed in bytes.
+/// Names that strace has for calls and the kernel's tracepoints have not, or that only 32-bit
+/// programs call (`arch/x86/entry/syscalls/syscall_32.tbl`): the arguments stand in the same order,
+/// as strace prints them. The offset of `mmap2` is printed in bytes.
 const NAMES: &[(&[u8], &str)] = &[
     (b"umount2", "umount"),
     (b"_llseek", "lseek"),
@@ -72,7 +73,7 @@ pub(super) struct Parsed {
 
 /// The row of a call of this name.
 pub(super) fn row(name: &[u8]) -> Option<CallId> {
-    let alias = NAMES.iter().find(|it| it.0 == name).map(|it| it.1);
+    let alias = NAMES.iter().find(|row| row.0 == name).map(|name| name.1);
     let name = alias.or_else(|| std::str::from_utf8(name).ok())?;
     CallId::by_common_name(name)
 }
@@ -86,7 +87,7 @@ pub(super) fn whole<'a>(
     let (mut arguments, rest) = arguments(text)?;
     let rest = rest.trim_ascii_start().strip_prefix(b"=")?.trim_ascii();
     let mut outcome = outcome(rest, words)?;
-    if arguments.iter().any(|it| is_cut_off(it)) {
+    if arguments.iter().any(|argument| is_cut_off(argument)) {
         return None;
     }
     if name == b"_llseek" {
@@ -95,7 +96,8 @@ pub(super) fn whole<'a>(
     Some((arguments, outcome))
 }
 
-/// `_llseek(3, 4096, [4096], SEEK_SET) = 0`: the position is the result of `lseek`, whose arguments these are without it.
+/// `_llseek(3, 4096, [4096], SEEK_SET) = 0`: the position is the result of `lseek`, whose arguments
+/// these are without it.
 fn seek_of_32_bits(texts: &mut Vec<&[u8]>, outcome: &mut Outcome) {
     if texts.len() == 4 {
         let result = texts.remove(2);
@@ -109,9 +111,10 @@ pub(super) fn half(text: &[u8]) -> Vec<&[u8]> {
     begun(text)
 }
 
-/// `0`, `3</x>`, `-1 ENOENT (No such file or directory)`, `?`, each with ` <0.000123>` behind it, or not.
+/// `0`, `3</x>`, `-1 ENOENT (No such file or directory)`, `?`, each with ` <0.000123>` behind it,
+/// or not.
 fn outcome(text: &[u8], words: &Words) -> Option<Outcome> {
-    let (text, took) = match text.strip_suffix(b">").and_then(|it| split_last(it, b" <")) {
+    let (text, took) = match text.strip_suffix(b">").and_then(|rest| split_last(rest, b" <")) {
         Some((before, time)) => match seconds(time) {
             Some(took) => (before, Some(took)),
             None => (text, None),
@@ -121,15 +124,15 @@ fn outcome(text: &[u8], words: &Words) -> Option<Outcome> {
     if is_cut_off(text) {
         return None;
     }
-    let mut parts = text.splitn(3, |it| *it == b' ');
+    let mut parts = text.splitn(3, |text| *text == b' ');
     let (first, second) = (parts.next()?, parts.next().unwrap_or_default());
-    let error = words.errno(second).map(|it| -i64::from(it));
+    let error = words.errno(second).map(|errno| -i64::from(errno));
     let ret = match first {
         b"?" => error,
         b"-1" if error.is_some() => error,
         b"-1" if second == b"(errno" => {
             let digits = parts.next().unwrap_or_default();
-            number(digits).and_then(|it| i64::try_from(it).ok()).map(|it| -it)
+            number(digits).and_then(|number| i64::try_from(number).ok()).map(|number| -number)
         }
         _ => Some(number(first)?.cast_signed()),
     };
@@ -138,12 +141,12 @@ fn outcome(text: &[u8], words: &Words) -> Option<Outcome> {
 
 /// What is decorated is the result, and not something in its explanation.
 fn decorates_first(text: &[u8]) -> bool {
-    let end = text.iter().position(|it| !it.is_ascii_digit());
-    end.and_then(|it| text.get(it)) == Some(&b'<')
+    let end = text.iter().position(|text| !text.is_ascii_digit());
+    end.and_then(|end| text.get(end)) == Some(&b'<')
 }
 
 fn split_last<'a>(text: &'a [u8], at: &[u8]) -> Option<(&'a [u8], &'a [u8])> {
-    let place = text.windows(at.len()).rposition(|it| it == at)?;
+    let place = text.windows(at.len()).rposition(|window| window == at)?;
     Some((text.get(..place)?, text.get(place + at.len()..)?))
 }
 
@@ -151,7 +154,7 @@ fn split_last<'a>(text: &'a [u8], at: &[u8]) -> Option<(&'a [u8], &'a [u8])> {
 pub(super) fn seconds(text: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(text).ok()?;
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
-    let is_number = |it: &str| it.bytes().all(|it| it.is_ascii_digit());
+    let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
     if whole.is_empty() || !is_number(whole) || !is_number(fraction) || fraction.len() > 9 {
         return None;
     }
@@ -168,10 +171,10 @@ pub(super) fn clone_flags(name: &[u8], arguments: &[u8], words: &Words) -> Optio
         b"clone" | b"clone3" | b"clone2" => {
             let start = arguments
                 .windows(6)
-                .position(|it| it == b"flags=")
-                .map_or(arguments.len(), |it| it + 6);
+                .position(|window| window == b"flags=")
+                .map_or(arguments.len(), |at| at + 6);
             let rest = arguments.get(start..).unwrap_or_default();
-            let end = rest.iter().position(|it| b",} )".contains(it)).unwrap_or(rest.len());
+            let end = rest.iter().position(|rest| b",} )".contains(rest)).unwrap_or(rest.len());
             sum(rest.get(..end).unwrap_or_default(), words).unwrap_or(0)
         }
         _ => return None,
@@ -181,8 +184,8 @@ pub(super) fn clone_flags(name: &[u8], arguments: &[u8], words: &Words) -> Optio
 
 /// Numbers and names joined by `|`; `None`: one of them is not known.
 pub(super) fn sum(text: &[u8], words: &Words) -> Option<u64> {
-    text.split(|it| *it == b'|').try_fold(0, |sum, it| {
-        let word = it.split(|it| b" <".contains(it)).next().unwrap_or_default();
+    text.split(|text| *text == b'|').try_fold(0, |sum, it| {
+        let word = it.split(|byte| b" <".contains(byte)).next().unwrap_or_default();
         Some(sum | number(word).or_else(|| words.value(word))?)
     })
 }
@@ -241,7 +244,7 @@ fn descriptor(
     text: &[u8],
     words: &Words,
 ) -> Option<u64> {
-    let end = text.iter().position(|it| *it == b'<').unwrap_or(text.len());
+    let end = text.iter().position(|text| *text == b'<').unwrap_or(text.len());
     let value = sum(text.get(..end)?, words)?;
     let Some(link) = link(text) else { return Some(value) };
     let fd = i32::try_from(value.cast_signed()).ok()?;
@@ -275,37 +278,37 @@ fn pointed(
     ret: Option<i64>,
     words: &Words,
 ) -> Option<u64> {
-    let opens = text.first().filter(|it| b"[{".contains(it));
+    let opens = text.first().filter(|text| b"[{".contains(text));
     opens?;
     let bytes = match role {
         Role::Buffers => Some(buffers(text)),
         Role::How => how(text, words),
-        Role::Pair => pair(text).map(|it| it.map(i32::to_le_bytes).as_flattened().to_vec()),
-        _ => position(text, ret).map(|it| it.to_le_bytes().to_vec()),
+        Role::Pair => pair(text).map(|pair| pair.map(i32::to_le_bytes).as_flattened().to_vec()),
+        _ => position(text, ret).map(|at| at.to_le_bytes().to_vec()),
     };
-    let read = bytes.filter(|it| !it.is_empty());
+    let read = bytes.filter(|byte| !byte.is_empty());
     reads.extend(read.map(|bytes| Read::memory(NameOf::Memory, address, bytes)));
     Some(address)
 }
 
 /// The `struct iovec`s: only their lengths are known. Nothing if some of them are not shown.
 fn buffers(text: &[u8]) -> Vec<u8> {
-    let length = |it: &&[u8]| {
-        let place = it.windows(8).rposition(|it| it == b"iov_len=")?;
-        number(it.get(place + 8..)?)
+    let length = |byte: &&[u8]| {
+        let place = byte.windows(8).rposition(|window| window == b"iov_len=")?;
+        number(byte.get(place + 8..)?)
     };
     let elements = elements(text);
     let all: Option<Vec<u64>> = elements.iter().map(length).collect();
     let all = all.unwrap_or_default();
-    all.iter().flat_map(|it| [0, *it].map(u64::to_le_bytes).concat()).collect()
+    all.iter().flat_map(|length| [0, *length].map(u64::to_le_bytes).concat()).collect()
 }
 
 /// A `struct open_how`: three numbers of eight bytes (`include/uapi/linux/openat2.h`).
 fn how(text: &[u8], words: &Words) -> Option<Vec<u8>> {
     let elements = elements(text);
     let field = |name: &[u8]| {
-        let found = elements.iter().find_map(|it| it.strip_prefix(name));
-        found.map_or(Some(0), |it| sum(it, words))
+        let found = elements.iter().find_map(|element| element.strip_prefix(name));
+        found.map_or(Some(0), |found| sum(found, words))
     };
     let all = [field(b"flags=")?, field(b"mode=")?, field(b"resolve=")?];
     Some(all.map(u64::to_le_bytes).concat())
@@ -314,13 +317,15 @@ fn how(text: &[u8], words: &Words) -> Option<Vec<u8>> {
 /// The two descriptors of `pipe2`.
 pub(super) fn pair(text: &[u8]) -> Option<[i32; 2]> {
     let [first, second] = elements(text).try_into().ok()?;
-    let fd = |it: &[u8]| i32::try_from(number(it)?).ok();
+    let fd = |byte: &[u8]| i32::try_from(number(byte)?).ok();
     Some([fd(first)?, fd(second)?])
 }
 
-/// `[0] => [46219]`: before and after; or only before, where the kernel has moved it by what the call did.
+/// `[0] => [46219]`: before and after; or only before, where the kernel has moved it by what the
+/// call did.
 fn position(text: &[u8], ret: Option<i64>) -> Option<u64> {
-    let after = text.windows(3).rposition(|it| it == b"> [").and_then(|it| text.get(it + 3..));
+    let after =
+        text.windows(3).rposition(|window| window == b"> [").and_then(|at| text.get(at + 3..));
     match after {
         Some(after) => number(after),
         None => number(text.get(1..)?)?.checked_add(ret.unwrap_or(0).max(0).cast_unsigned()),
@@ -368,14 +373,14 @@ mod tests {
         for (name, of_64_bits) in
             [("pread", "pread64"), ("stat64", "newstat"), ("sendfile", "sendfile64")]
         {
-            assert_eq!(row(name.as_bytes()).map(|it| it.call().name), Some(of_64_bits));
+            assert_eq!(row(name.as_bytes()).map(|row| row.call().name), Some(of_64_bits));
         }
     }
 
     #[test]
     fn names_with_a_bracket_that_is_not_escaped_are_not_understood() {
         let words = Words::new();
-        let is_known = |it: &str| whole(b"read", it.as_bytes(), &words).is_some();
+        let is_known = |text: &str| whole(b"read", text.as_bytes(), &words).is_some();
         assert!(is_known(r#"3</tmp/a\76b>, "", 1) = 0 <0.000001>"#));
         assert!(is_known(r#"3</tmp/a>(deleted), "", 1) = 3</tmp/a> <0.000001>"#));
         assert!(!is_known(r#"3</tmp/a>b>, "", 1) = 0 <0.000001>"#));
@@ -385,7 +390,9 @@ mod tests {
 
     #[test]
     fn results_are_those_of_the_kernel() {
-        let ret = |it: &str| outcome(it.as_bytes(), &Words::new()).map(|it| (it.ret, it.took));
+        let ret = |text: &str| {
+            outcome(text.as_bytes(), &Words::new()).map(|outcome| (outcome.ret, outcome.took))
+        };
         assert_eq!(
             ret("-1 ENOENT (No such file or directory) <0.000013>"),
             Some((Some(-2), Some(13_000)))

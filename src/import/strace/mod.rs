@@ -1,39 +1,42 @@
 //! `strace -f -ttt -T -y` → what was said.
 //!
-//! strace stops threads, so what it prints is in the order of what happened: a call on one line was over before the next
-//! line began. Times are printed in microseconds; those that are the same are put one nanosecond behind each other, in the
-//! order of the lines. The begin of a call that others interrupted is told with its end, when all its arguments are known.
+//! strace stops threads, so what it prints is in the order of what happened: a call on one line was
+//! over before the next line began. Times are printed in microseconds; those that are the same are
+//! put one nanosecond behind each other, in the order of the lines. The begin of a call that others
+//! interrupted is emitted with its end, when all its arguments are known.
 //!
-//! What a file is that was opened is told by the next line of its thread, if that asks for it, as the C library does: so the end of
-//! an open is told with the line behind it. With `-y` a descriptor that was open before tells what it is when it is first used, and `AT_FDCWD` where the process is.
+//! The type of an opened file is in the next line of its thread, if that queries it, as the C
+//! library does: so the end of an open is emitted with the line after it. With `-y` a descriptor
+//! that was open before tells what it is when it is first used, and `AT_FDCWD` where the process
+//! is.
 
-mod about;
 mod call;
-mod stamp;
+mod prefix;
+mod stat_text;
 mod tasks;
 mod value;
 
 use rustc_hash::FxHashMap;
 
-use super::Parser;
+use super::constants::{O_DIRECTORY, Words};
+use super::import_report::Notes;
+use super::imported_event::{ImportedEvent, ImportedKind, Read, Task};
 use super::lines::LINE_BYTES_MAX;
-use super::notes::Notes;
+use super::parser::Parser;
 use super::records::COMM_BYTES;
-use super::said::{Read, Said, Task, What};
-use super::words::{O_DIRECTORY, Words};
 use crate::capture::fact::NameOf;
 use crate::event::syscall_table::{CallId, Class, Role};
 use call::{Given, Outcome, Parsed, clone_flags, half, parse, row, whole};
-use stamp::{Clock, Reading, Stamp, prefix};
+use prefix::{Clock, Reading, Stamp, prefix};
 use tasks::Tasks;
 
 /// What stands for the number of a thread that the log does not tell.
 const NOBODY: i32 = 1;
 
-/// Lines that wait for somebody's birth.
+/// Lines that wait for the start of their thread.
 const HELD_MAX: usize = 1 << 14;
 
-/// Calls that never end: the end of their task is told by itself.
+/// Calls that never end: the end of their task has a line of its own.
 const ENDS: [&[u8]; 2] = [b"exit", b"exit_group"];
 
 /// The parser.
@@ -42,7 +45,7 @@ pub(super) struct Strace {
     words: Words,
     clock: Clock,
     tasks: Tasks,
-    /// Who is meant where nobody is named.
+    /// Thread of lines without a thread ID.
     main: i32,
     /// The begin of a line that was interrupted by a message of strace's own.
     carried: Vec<u8>,
@@ -53,18 +56,18 @@ pub(super) struct Strace {
 
 /// Where what is found goes.
 struct Out<'a> {
-    said: &'a mut Vec<Said>,
+    said: &'a mut Vec<ImportedEvent>,
     notes: &'a mut Notes,
 }
 
 impl Out<'_> {
-    fn say(&mut self, time: u64, task: Task, what: What) {
-        self.said.push(Said { time, task, what });
+    fn say(&mut self, time: u64, task: Task, what: ImportedKind) {
+        self.said.push(ImportedEvent { time, task, what });
     }
 }
 
 impl Parser for Strace {
-    fn line(&mut self, line: &[u8], said: &mut Vec<Said>, notes: &mut Notes) -> bool {
+    fn line(&mut self, line: &[u8], said: &mut Vec<ImportedEvent>, notes: &mut Notes) -> bool {
         let mut out = Out { said, notes };
         if let Some(before) = without_message(line) {
             self.carried.extend_from_slice(before);
@@ -88,7 +91,7 @@ impl Parser for Strace {
         self.of(tid, time, rest, &mut out)
     }
 
-    fn finish(&mut self, said: &mut Vec<Said>, notes: &mut Notes) {
+    fn finish(&mut self, said: &mut Vec<ImportedEvent>, notes: &mut Notes) {
         let mut out = Out { said, notes };
         let mut held: Vec<i32> = self.held.keys().copied().collect();
         held.sort_unstable();
@@ -133,7 +136,8 @@ impl Strace {
 
     /// A line of a thread.
     fn of(&mut self, tid: i32, time: u64, rest: &[u8], out: &mut Out<'_>) -> bool {
-        if name_of(rest).is_some() && self.tasks.thread(tid).is_some_and(|it| it.is_ending) {
+        if name_of(rest).is_some() && self.tasks.thread(tid).is_some_and(|thread| thread.is_ending)
+        {
             self.end_incarnation(tid, time, out);
         }
         if self.tasks.thread(tid).is_none() && !self.appears(tid, time, rest, out) {
@@ -153,7 +157,7 @@ impl Strace {
             return self.resumed(tid, time, rest, out);
         }
         let cut = [&b"<unfinished ...>"[..], b"<detached ...>"].into_iter();
-        let cut = cut.filter_map(|it| rest.strip_suffix(it)).next();
+        let cut = cut.filter_map(|ending| rest.strip_suffix(ending)).next();
         let Some(begun) = cut else { return self.whole((tid, time), rest, None, out) };
         let Some((name, _)) = name_of(begun) else { return false };
         self.give_up(tid, out);
@@ -189,7 +193,8 @@ impl Strace {
     fn is_born(&mut self, parent: i32, tid: i32, time: u64, out: &mut Out<'_>) {
         let Some(thread) = self.tasks.thread(parent) else { return };
         let task = thread.task;
-        let pending = thread.pending.as_ref().map(|it| it.1.as_slice()).unwrap_or_default();
+        let pending =
+            thread.pending.as_ref().map(|pending| pending.1.as_slice()).unwrap_or_default();
         let (name, arguments) = name_of(pending).unwrap_or_default();
         let flags = clone_flags(name, arguments, &self.words).unwrap_or(0);
         self.born(task, tid, (time, flags), out);
@@ -210,7 +215,7 @@ impl Strace {
             self.tell_opened(tid, &[], out);
             self.give_up(tid, out);
             if let Some(thread) = self.tasks.end(tid) {
-                out.say(time, thread.task, What::Ended);
+                out.say(time, thread.task, ImportedKind::Ended);
             }
         }
         out.notes.count("tasks that have ended before a task of the same number began");
@@ -218,7 +223,7 @@ impl Strace {
 
     /// A call of `tid` has ended that has made this child.
     fn made(&mut self, tid: i32, child: i32, (time, flags): (u64, u64), out: &mut Out<'_>) {
-        let Some(task) = self.tasks.thread(tid).map(|it| it.task) else { return };
+        let Some(task) = self.tasks.thread(tid).map(|thread| thread.task) else { return };
         match self.tasks.thread(child) {
             // It has made itself known meanwhile.
             Some(known) if known.maker == Some(tid) => known.maker = None,
@@ -232,8 +237,9 @@ impl Strace {
 
     fn born(&mut self, parent: Task, tid: i32, (time, flags): (u64, u64), out: &mut Out<'_>) {
         let child = self.tasks.born(parent, tid, flags);
-        let first = self.held.get(&tid).and_then(|it| it.first()).map_or(time, |it| it.0.min(time));
-        out.say(first, parent, What::Born(child, flags));
+        let first =
+            self.held.get(&tid).and_then(|held| held.first()).map_or(time, |held| held.0.min(time));
+        out.say(first, parent, ImportedKind::Born(child, flags));
         self.tell_held(tid, out);
     }
 
@@ -249,18 +255,23 @@ impl Strace {
         }
     }
 
-    /// `+++ exited with 0 +++`, `+++ killed by SIGKILL +++`, `+++ superseded by execve in pid 7 +++`
+    /// `+++ exited with 0 +++`, `+++ killed by SIGKILL +++`, `+++ superseded by execve in pid 7
+    /// +++`
     fn ends(&mut self, tid: i32, time: u64, rest: &[u8], out: &mut Out<'_>) -> bool {
         self.give_up(tid, out);
         if let Some(by) = rest.strip_prefix(b"+++ superseded by execve in pid ") {
             // That thread has this one's number from now on.
-            let other = value::number(by).and_then(|it| i32::try_from(it).ok()).unwrap_or(0);
-            let pending = self.tasks.end(other).and_then(|it| it.pending);
-            self.tasks.thread(tid).into_iter().for_each(|it| it.pending.clone_from(&pending));
+            let other =
+                value::number(by).and_then(|number| i32::try_from(number).ok()).unwrap_or(0);
+            let pending = self.tasks.end(other).and_then(|end| end.pending);
+            self.tasks
+                .thread(tid)
+                .into_iter()
+                .for_each(|thread| thread.pending.clone_from(&pending));
             return true;
         }
         let Some(thread) = self.tasks.end(tid) else { return true };
-        out.say(time, thread.task, What::Ended);
+        out.say(time, thread.task, ImportedKind::Ended);
         true
     }
 
@@ -277,9 +288,11 @@ impl Strace {
 
     /// `<... read resumed>"x", 1) = 1`
     fn resumed(&mut self, tid: i32, time: u64, rest: &[u8], out: &mut Out<'_>) -> bool {
-        let Some(place) = rest.windows(8).position(|it| it == b"resumed>") else { return false };
+        let Some(place) = rest.windows(8).position(|window| window == b"resumed>") else {
+            return false;
+        };
         let behind = rest.get(place + 8..).unwrap_or_default();
-        let pending = self.tasks.thread(tid).and_then(|it| it.pending.take());
+        let pending = self.tasks.thread(tid).and_then(|thread| thread.pending.take());
         let Some((start, begun)) = pending else {
             out.notes.count("ends of calls whose begin is not there");
             return true;
@@ -289,7 +302,7 @@ impl Strace {
         self.whole((tid, start), &text, Some(time), out)
     }
 
-    /// A call from its begin to its end; `end`: when that was, if another line told it.
+    /// A call from its begin to its end; `end`: when that was, if it is on another line.
     fn whole(
         &mut self,
         (tid, start): (i32, u64),
@@ -299,7 +312,7 @@ impl Strace {
     ) -> bool {
         let Some((name, arguments)) = name_of(text) else { return false };
         let Some((texts, outcome)) = whole(name, arguments, &self.words) else { return false };
-        let Some(task) = self.tasks.thread(tid).map(|it| it.task) else { return false };
+        let Some(task) = self.tasks.thread(tid).map(|thread| thread.task) else { return false };
         if outcome.took.is_none() && outcome.ret.is_some() {
             out.notes.count("calls that do not say how long they took");
         }
@@ -317,7 +330,7 @@ impl Strace {
                 end
             }
         };
-        let child = outcome.ret.and_then(|it| i32::try_from(it).ok()).filter(|it| *it > 0);
+        let child = outcome.ret.and_then(|ret| i32::try_from(ret).ok()).filter(|ret| *ret > 0);
         if let (Some(flags), Some(child)) = (clone_flags(name, arguments, &self.words), child) {
             self.made(tid, child, (end, flags), out);
         }
@@ -348,16 +361,17 @@ impl Strace {
         if let Some(path) = &parsed.directory
             && !std::mem::replace(&mut process.knows_directory, true)
         {
-            out.say(time, task, What::Directory(path.clone()));
+            out.say(time, task, ImportedKind::Directory(path.clone()));
         }
         for Given { fd, link, is_directory } in &parsed.given {
             if process.fds.insert(fd.0) {
-                // strace does not say how it was opened: so that everything can be done with it that was done.
+                // strace does not say how it was opened: so that everything can be done with it
+                // that was done.
                 let flags = if *is_directory { O_DIRECTORY } else { libc::O_RDWR.cast_unsigned() };
-                out.say(time, task, What::Open(*fd, link.clone(), flags));
+                out.say(time, task, ImportedKind::Open(*fd, link.clone(), flags));
             }
         }
-        out.say(time, task, What::Enter(call, parsed.args));
+        out.say(time, task, ImportedKind::Enter(call, parsed.args));
     }
 
     fn exits(
@@ -371,31 +385,34 @@ impl Strace {
         let row = call.call();
         let process = self.tasks.process(task.pid);
         if matches!(row.class, Class::Open | Class::Dup | Class::Control | Class::Make(_)) {
-            process.fds.extend(i32::try_from(ret).ok().filter(|it| *it >= 0));
+            process.fds.extend(i32::try_from(ret).ok().filter(|number| *number >= 0));
         }
         let mut reads = parsed.reads;
         if row.class == Class::MakePair {
-            let made = reads.iter().find_map(|it| it.bytes.as_chunks::<4>().0.first_chunk::<2>());
-            process.fds.extend(made.into_iter().flatten().map(|it| i32::from_le_bytes(*it)));
+            let made =
+                reads.iter().find_map(|byte| byte.bytes.as_chunks::<4>().0.first_chunk::<2>());
+            process.fds.extend(made.into_iter().flatten().map(|made| i32::from_le_bytes(*made)));
         }
         if row.class == Class::Place && ret == 0 {
             // It is elsewhere than it was at the start.
             process.knows_directory = true;
         }
         if row.is_exec() && ret == 0 {
-            let path = reads.iter().find(|it| it.of == NameOf::Argument);
-            let name = path.map(|it| last(&it.bytes)).unwrap_or_default();
-            out.say(time, task, What::Named(name.to_vec(), true));
+            let path = reads.iter().find(|byte| byte.of == NameOf::Argument);
+            let name = path.map(|path| last(&path.bytes)).unwrap_or_default();
+            out.say(time, task, ImportedKind::Named(name.to_vec(), true));
         }
         if let Some(bytes) = outcome.link.filter(|_| row.class == Class::Open) {
             reads.push(Read::link(bytes, None));
         }
-        if row.arg(Role::Path).is_some() && !reads.iter().any(|it| it.of == NameOf::Argument) {
+        if row.arg(Role::Path).is_some() && !reads.iter().any(|byte| byte.of == NameOf::Argument) {
             out.notes.count("calls whose path is not printed");
         }
-        let opened =
-            reads.last().filter(|it| it.of == NameOf::Link).and_then(|_| i32::try_from(ret).ok());
-        let exit = Said { time, task, what: What::Exit(call, ret, reads) };
+        let opened = reads
+            .last()
+            .filter(|byte| byte.of == NameOf::Link)
+            .and_then(|_| i32::try_from(ret).ok());
+        let exit = ImportedEvent { time, task, what: ImportedKind::Exit(call, ret, reads) };
         match (opened, self.tasks.thread(task.tid.0)) {
             (Some(fd), Some(thread)) => thread.opened = Some((fd, exit)),
             _ => out.said.push(exit),
@@ -405,32 +422,33 @@ impl Strace {
     /// An open was over before this line of its thread, which may tell what was opened.
     fn tell_opened(&mut self, tid: i32, line: &[u8], out: &mut Out<'_>) {
         let Some(thread) = self.tasks.thread(tid) else { return };
-        let opened = thread.opened.take_if(|it| !about::is_asked(line, it.0));
+        let opened = thread.opened.take_if(|opened| !stat_text::is_asked(line, opened.0));
         let Some((fd, mut exit)) = opened else { return };
-        if let What::Exit(_, _, reads) = &mut exit.what
+        if let ImportedKind::Exit(_, _, reads) = &mut exit.what
             && let Some(link) = reads.last_mut()
         {
-            link.stat = about::stat(line, fd, &self.words);
+            link.stat = stat_text::stat(line, fd, &self.words);
         }
         out.said.push(exit);
     }
 }
 
-/// What the kernel calls a task after an exec: the last part of the path (`begin_new_exec()` in `fs/exec.c`).
+/// What the kernel calls a task after an exec: the last part of the path (`begin_new_exec()` in
+/// `fs/exec.c`).
 fn last(path: &[u8]) -> &[u8] {
-    let name = path.rsplit(|it| *it == b'/').next().unwrap_or(path);
+    let name = path.rsplit(|path| *path == b'/').next().unwrap_or(path);
     name.get(..COMM_BYTES).unwrap_or(name)
 }
 
 /// Name and arguments of `read(0, …`.
 fn name_of(text: &[u8]) -> Option<(&[u8], &[u8])> {
-    let end = text.iter().position(|it| !it.is_ascii_alphanumeric() && *it != b'_')?;
+    let end = text.iter().position(|text| !text.is_ascii_alphanumeric() && *text != b'_')?;
     let (name, rest) = text.split_at_checked(end)?;
-    rest.strip_prefix(b"(").filter(|_| !name.is_empty()).map(|it| (name, it))
+    rest.strip_prefix(b"(").filter(|_| !name.is_empty()).map(|rest| (name, rest))
 }
 
 fn makes_tasks(text: &[u8]) -> bool {
-    [&b"clone("[..], b"clone3(", b"fork(", b"vfork("].into_iter().any(|it| text.starts_with(it))
+    [&b"clone("[..], b"clone3(", b"fork(", b"vfork("].into_iter().any(|name| text.starts_with(name))
 }
 
 /// True if a line looks as if strace had printed it.
@@ -438,7 +456,8 @@ pub(super) fn is_line(line: &[u8]) -> bool {
     let rest = prefix(line).2;
     let is_call = name_of(rest).is_some_and(|(_, it)| {
         it.ends_with(b"<unfinished ...>")
-            || value::arguments(it).is_some_and(|it| it.1.trim_ascii_start().starts_with(b"="))
+            || value::arguments(it)
+                .is_some_and(|argument| argument.1.trim_ascii_start().starts_with(b"="))
     });
     is_call || rest.starts_with(b"<... ") || rest.starts_with(b"+++ ")
 }
@@ -446,20 +465,25 @@ pub(super) fn is_line(line: &[u8]) -> bool {
 /// What stands before a message of strace's own, which it prints in the middle of a line.
 fn without_message(line: &[u8]) -> Option<&[u8]> {
     let is_end = line.ends_with(b" attached") || line.ends_with(b" detached");
-    let place = line.windows(16).rposition(|it| it == b"strace: Process ").filter(|_| is_end)?;
+    let place =
+        line.windows(16).rposition(|window| window == b"strace: Process ").filter(|_| is_end)?;
     line.get(..place)
 }
 
-/// The number of the first thread, where lines do not tell it: many programs ask for it when they begin.
+/// The number of the first thread, where lines do not tell it: many programs ask for it when they
+/// begin.
 fn first_thread(head: &[u8]) -> Option<i32> {
-    let unnamed = head.split(|it| *it == b'\n').filter(|it| prefix(it).0.is_none());
-    let mut asked = unnamed.filter_map(|it| {
-        let (name, _) = name_of(prefix(it).2)?;
-        let answer = it.windows(3).rposition(|it| it == b" = ").and_then(|at| it.get(at + 3..))?;
+    let unnamed = head.split(|head| *head == b'\n').filter(|part| prefix(part).0.is_none());
+    let mut asked = unnamed.filter_map(|unnamed| {
+        let (name, _) = name_of(prefix(unnamed).2)?;
+        let answer = unnamed
+            .windows(3)
+            .rposition(|window| window == b" = ")
+            .and_then(|at| unnamed.get(at + 3..))?;
         let tells = matches!(name, b"set_tid_address" | b"gettid");
         value::number(answer).filter(|_| tells)
     });
-    asked.next().and_then(|it| i32::try_from(it).ok())
+    asked.next().and_then(|asked| i32::try_from(asked).ok())
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::import::said::{Said, Task};
+use crate::import::imported_event::{ImportedEvent, Task};
 use crate::units::{Pid, Tid};
 
 /// A thread.
@@ -12,7 +12,7 @@ pub(super) struct Thread {
     /// The call that it is inside: when it began, and what was printed of it.
     pub(super) pending: Option<(u64, Vec<u8>)>,
     /// The end of its last call, if that opened this descriptor.
-    pub(super) opened: Option<(i32, Said)>,
+    pub(super) opened: Option<(i32, ImportedEvent)>,
     /// It has called `exit` or `exit_group`: another call is one of a task that has its number now.
     pub(super) is_ending: bool,
     /// The thread whose call has made it, while that has not ended.
@@ -23,7 +23,7 @@ pub(super) struct Thread {
 #[derive(Debug, Default)]
 pub(super) struct Process {
     threads: usize,
-    /// Descriptors that were seen to be made, or that have been told.
+    /// Descriptors that were seen to be made, or that have an event.
     pub(super) fds: FxHashSet<i32>,
     /// Where it is is known, or will be followed.
     pub(super) knows_directory: bool,
@@ -55,8 +55,9 @@ impl Tasks {
 
     /// Threads that are inside a call that is printed like this.
     pub(super) fn inside(&self, is_wanted: impl Fn(&[u8]) -> bool) -> Vec<i32> {
-        let is_inside = |it: &&Thread| it.pending.as_ref().is_some_and(|it| is_wanted(&it.1));
-        self.threads.values().filter(is_inside).map(|it| it.task.tid.0).collect()
+        let is_inside =
+            |thread: &&Thread| thread.pending.as_ref().is_some_and(|pending| is_wanted(&pending.1));
+        self.threads.values().filter(is_inside).map(|value| value.task.tid.0).collect()
     }
 
     /// A thread whose birth is not in the log: a process of its own.
@@ -95,9 +96,9 @@ impl Tasks {
 
     /// The threads of the process of this number, or only that thread if it leads none.
     pub(super) fn incarnation(&self, tid: i32) -> Vec<i32> {
-        let is_meant = |it: &&Thread| it.task.tid.0 == tid || it.task.pid.0 == tid;
+        let is_meant = |thread: &&Thread| thread.task.tid.0 == tid || thread.task.pid.0 == tid;
         let mut tids: Vec<i32> =
-            self.threads.values().filter(is_meant).map(|it| it.task.tid.0).collect();
+            self.threads.values().filter(is_meant).map(|value| value.task.tid.0).collect();
         tids.sort_unstable();
         tids
     }

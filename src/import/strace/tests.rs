@@ -1,7 +1,7 @@
 use super::*;
 use proptest::prelude::*;
 
-fn told(text: &str) -> (Vec<Said>, Notes) {
+fn told(text: &str) -> (Vec<ImportedEvent>, Notes) {
     let mut parser = Strace::new(text.as_bytes());
     let (mut said, mut notes) = (Vec::new(), Notes::default());
     for line in text.lines() {
@@ -12,23 +12,25 @@ fn told(text: &str) -> (Vec<Said>, Notes) {
         }
     }
     parser.finish(&mut said, &mut notes);
-    said.sort_by_key(|it| it.time);
+    said.sort_by_key(|event| event.time);
     (said, notes)
 }
 
 /// Who, and what, in a word.
-fn words(said: &[Said]) -> Vec<String> {
-    let word = |it: &Said| {
-        let Task { pid, tid } = it.task;
-        let what = match &it.what {
-            What::Enter(call, _) => format!("{}(", call.call().name),
-            What::Exit(call, ret, _) => format!("{})={ret}", call.call().name),
-            What::Born(child, flags) => format!("born {}/{} {flags:x}", child.pid.0, child.tid.0),
-            What::Named(name, _) => format!("named {}", name.escape_ascii()),
-            What::Ended => "ended".into(),
-            What::Open(fd, link, _) => format!("open {}={}", fd.0, link.escape_ascii()),
-            What::Directory(path) => format!("in {}", path.escape_ascii()),
-            What::Block(_) => "block".into(),
+fn words(said: &[ImportedEvent]) -> Vec<String> {
+    let word = |event: &ImportedEvent| {
+        let Task { pid, tid } = event.task;
+        let what = match &event.what {
+            ImportedKind::Enter(call, _) => format!("{}(", call.call().name),
+            ImportedKind::Exit(call, ret, _) => format!("{})={ret}", call.call().name),
+            ImportedKind::Born(child, flags) => {
+                format!("born {}/{} {flags:x}", child.pid.0, child.tid.0)
+            }
+            ImportedKind::Named(name, _) => format!("named {}", name.escape_ascii()),
+            ImportedKind::Ended => "ended".into(),
+            ImportedKind::Open(fd, link, _) => format!("open {}={}", fd.0, link.escape_ascii()),
+            ImportedKind::Directory(path) => format!("in {}", path.escape_ascii()),
+            ImportedKind::Block(_) => "block".into(),
         };
         format!("{}/{} {what}", pid.0, tid.0)
     };
@@ -53,7 +55,7 @@ fn a_call_in_two_pieces_begins_where_it_began() {
             "7/7 read)=1"
         ]
     );
-    let times: Vec<u64> = said.iter().map(|it| it.time - 100_000_001_000_000_000).collect();
+    let times: Vec<u64> = said.iter().map(|event| event.time - 100_000_001_000_000_000).collect();
     assert_eq!(times, [0, 0, 5000, 5000, 7000, 9000]);
     assert_eq!(notes.told(""), Vec::<String>::new());
 }
@@ -101,7 +103,7 @@ fn who_could_be_of_two_waits_until_one_has_said_so() {
             && words.contains(&"7/7 born 10/10 0".to_owned()),
         "{words:?}"
     );
-    let place = |it: &str| words.iter().position(|word| word == it);
+    let place = |text: &str| words.iter().position(|word| word == text);
     assert!(place("8/8 born 9/9 0") < place("9/9 close("));
 }
 
@@ -137,15 +139,15 @@ fn lines_that_strace_interrupts_itself_are_joined() {
     assert!(told.contains("set_tid_address 1"), "{told}");
 }
 
-/// Fails if a directory is taken for a file because somebody came between open and `fstat`.
+/// Fails if a directory is taken for a file because another call came between open and `fstat`.
 #[test]
 fn what_was_opened_is_told_behind_it() {
-    let stat = |said: &[Said]| {
-        let reads = said.iter().find_map(|it| match &it.what {
-            What::Exit(_, 3, reads) => reads.last().cloned(),
+    let stat = |said: &[ImportedEvent]| {
+        let reads = said.iter().find_map(|event| match &event.what {
+            ImportedKind::Exit(_, 3, reads) => reads.last().cloned(),
             _ => None,
         });
-        reads.and_then(|it| it.stat).map(|it| (it.is_directory(), it.size))
+        reads.and_then(|byte| byte.stat).map(|byte| (byte.is_directory(), byte.size))
     };
     let (said, _) = told(
         "7 openat(AT_FDCWD</>, \"/d\", O_RDONLY) = 3</d>\n\
@@ -175,9 +177,9 @@ fn a_number_that_is_used_again_is_another_process() {
         "7 100000001.000070 fork() = 8 <0.000010>\n",
         "8 100000001.000090 close(3) = -1 EBADF (Bad file descriptor) <0.000001>\n",
     ));
-    let of_tasks = |it: &String| it.contains("born") || it.contains("ended");
+    let of_tasks = |text: &String| text.contains("born") || text.contains("ended");
     let words: Vec<String> = words(&said).into_iter().filter(of_tasks).collect();
-    let what = |it: &str| words.iter().filter(|word| word.contains(it)).count();
+    let what = |text: &str| words.iter().filter(|word| word.contains(text)).count();
     assert_eq!((what("born 8/8"), what("ended")), (3, 2), "{words:?}");
     assert_eq!(
         notes.told("lines"),
@@ -195,12 +197,15 @@ fn a_call_takes_as_long_as_strace_says() {
     ));
     let times: Vec<u64> = said
         .iter()
-        .filter(|it| it.task.tid.0 == 7 && !matches!(it.what, What::Directory(_)))
-        .map(|it| it.time - 1_700_000_000_000_000_000)
+        .filter(|event| event.task.tid.0 == 7 && !matches!(event.what, ImportedKind::Directory(_)))
+        .map(|event| event.time - 1_700_000_000_000_000_000)
         .collect();
     assert_eq!(times, [0, 2_500_000, 3_000_000, 3_001_000]);
     let told = notes.told("lines");
-    assert!(told.iter().any(|it| it.starts_with("1 times at which the clock was set")), "{told:?}");
+    assert!(
+        told.iter().any(|line| line.starts_with("1 times at which the clock was set")),
+        "{told:?}"
+    );
 }
 
 const LINES: [&str; 8] = [
@@ -218,7 +223,7 @@ proptest! {
     /// Fails if any bytes make it panic.
     #[test]
     fn any_bytes_are_read(lines in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..80), 0..20)) {
-        let text: Vec<String> = lines.iter().map(|it| String::from_utf8_lossy(it).into_owned()).collect();
+        let text: Vec<String> = lines.iter().map(|line| String::from_utf8_lossy(line).into_owned()).collect();
         told(&text.join("\n"));
     }
 

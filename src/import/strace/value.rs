@@ -3,7 +3,8 @@
 /// What stands around a number that is a descriptor: `3</tmp/x>`, `AT_FDCWD</tmp>`.
 pub(super) type Decoration<'a> = &'a [u8];
 
-/// Splits arguments at the commas between them. Begins behind the `(`; gives them, and what stands behind the `)`.
+/// Splits arguments at the commas between them. Begins after the `(`; returns them and the text
+/// after the `)`.
 pub(super) fn arguments(text: &[u8]) -> Option<(Vec<&[u8]>, &[u8])> {
     let (mut found, mut start) = (Vec::new(), 0);
     let mut depth = 0_usize;
@@ -94,16 +95,17 @@ fn string_end(text: &[u8], start: usize) -> Option<usize> {
 /// `/* 35 vars */`
 fn comment_end(text: &[u8], start: usize) -> Option<usize> {
     let rest = text.get(start + 2..)?;
-    rest.windows(2).position(|it| it == b"*/").map(|it| start + 2 + it + 1)
+    rest.windows(2).position(|window| window == b"*/").map(|at| start + 2 + at + 1)
 }
 
 /// Behind a number or the name of one, and no shift (`21<<MAP_HUGE_SHIFT`).
 fn opens_decoration(text: &[u8], at: usize) -> bool {
-    let before = at.checked_sub(1).and_then(|it| text.get(it));
+    let before = at.checked_sub(1).and_then(|difference| text.get(difference));
     before.is_some_and(u8::is_ascii_alphanumeric) && text.get(at + 1) != Some(&b'<')
 }
 
-/// The `>` that ends what begins here; in it there may be others: `</dev/null<char 1:3>>`, `<TCP:[127.0.0.1:1->127.0.0.1:2]>`.
+/// The `>` that ends what begins here; in it there may be others: `</dev/null<char 1:3>>`,
+/// `<TCP:[127.0.0.1:1->127.0.0.1:2]>`.
 fn decoration_end(text: &[u8], start: usize) -> Option<usize> {
     let mut depth = 0_usize;
     for (at, byte) in text.iter().enumerate().skip(start) {
@@ -124,16 +126,17 @@ fn decoration_end(text: &[u8], start: usize) -> Option<usize> {
 
 /// What a number is decorated with, if it is.
 pub(super) fn decoration(text: &[u8]) -> Option<Decoration<'_>> {
-    let start = text.iter().position(|it| *it == b'<').filter(|it| opens_decoration(text, *it))?;
+    let start =
+        text.iter().position(|text| *text == b'<').filter(|at| opens_decoration(text, *at))?;
     text.get(start + 1..decoration_end(text, start)?)
 }
 
-/// True if text follows the decoration of a number: old versions of strace did not escape a `>` in a name, which
-/// then seems to end there.
+/// True if text follows the decoration of a number: old versions of strace did not escape a `>` in
+/// a name, which then seems to end there.
 pub(super) fn is_cut_off(text: &[u8]) -> bool {
-    let is_word = |it: &u8| it.is_ascii_alphanumeric() || b"_-".contains(it);
+    let is_word = |byte: &u8| byte.is_ascii_alphanumeric() || b"_-".contains(byte);
     let Some(start) =
-        text.iter().position(|it| !is_word(it)).filter(|it| text.get(*it) == Some(&b'<'))
+        text.iter().position(|text| !is_word(text)).filter(|at| text.get(*at) == Some(&b'<'))
     else {
         return false;
     };
@@ -146,12 +149,12 @@ pub(super) fn is_cut_off(text: &[u8]) -> bool {
     !(rest.is_empty() || rest == b"(deleted)" || is_explained)
 }
 
-/// Where a descriptor points, as `/proc/PID/fd` shows it. `-yy` puts the number of a device behind it, and the kernel's
-/// `(deleted)` may stand behind all.
+/// Where a descriptor points, as `/proc/PID/fd` shows it. `-yy` puts the number of a device behind
+/// it, and the kernel's `(deleted)` may follow.
 pub(super) fn link(text: &[u8]) -> Option<Vec<u8>> {
     let inside = decoration(text)?;
     let path = match inside.strip_suffix(b">") {
-        Some(_) => inside.iter().rposition(|it| *it == b'<').and_then(|it| inside.get(..it))?,
+        Some(_) => inside.iter().rposition(|byte| *byte == b'<').and_then(|at| inside.get(..at))?,
         None => inside,
     };
     let mut path = unescaped(path);
@@ -188,11 +191,11 @@ fn unescaped(text: &[u8]) -> Vec<u8> {
     found
 }
 
-/// What stands behind a backslash, and how long that is.
+/// The byte of an escape sequence after its backslash, and the length of the sequence.
 fn escape(rest: &[u8]) -> (Option<u8>, usize) {
     let digits = |from: usize, base: u32, most: usize| {
         let digits =
-            rest.iter().skip(from).take(most).map_while(|it| char::from(*it).to_digit(base));
+            rest.iter().skip(from).take(most).map_while(|rest| char::from(*rest).to_digit(base));
         let (value, count) =
             digits.fold((0, 0), |(value, count), it| (value * base + it, count + 1));
         (u8::try_from(value & 0xff).ok().filter(|_| count > 0), from + count)
@@ -212,7 +215,8 @@ fn escape(rest: &[u8]) -> (Option<u8>, usize) {
     }
 }
 
-/// A number as C writes it: decimal, octal, hexadecimal; negative ones as a register holds them. What follows is not looked at.
+/// A number as C writes it: decimal, octal, hexadecimal; negative ones as a register holds them.
+/// What follows is not looked at.
 pub(super) fn number(text: &[u8]) -> Option<u64> {
     let (negative, digits) = match text.strip_prefix(b"-") {
         Some(rest) => (true, rest),
@@ -223,7 +227,8 @@ pub(super) fn number(text: &[u8]) -> Option<u64> {
         [b'0', ..] => (8, digits),
         _ => (10, digits),
     };
-    let end = digits.iter().position(|it| !char::from(*it).is_digit(base)).unwrap_or(digits.len());
+    let end =
+        digits.iter().position(|digit| !char::from(*digit).is_digit(base)).unwrap_or(digits.len());
     let digits = std::str::from_utf8(digits.get(..end)?).ok()?;
     let value = u64::from_str_radix(digits, base).ok()?;
     Some(if negative { value.wrapping_neg() } else { value })
@@ -236,10 +241,10 @@ mod tests {
     #[track_caller]
     fn check(text: &str, expected: &[&str], behind: &str) {
         let (found, rest) = arguments(text.as_bytes()).expect(text);
-        let found: Vec<_> = found.iter().map(|it| String::from_utf8_lossy(it)).collect();
+        let found: Vec<_> = found.iter().map(|found| String::from_utf8_lossy(found)).collect();
         assert_eq!(
             (found, rest),
-            (expected.iter().map(|it| (*it).into()).collect(), behind.as_bytes())
+            (expected.iter().map(|expected| (*expected).into()).collect(), behind.as_bytes())
         );
     }
 
@@ -291,7 +296,7 @@ mod tests {
             "x",
         ];
         assert_eq!(
-            numbers.map(|it| number(it.as_bytes())),
+            numbers.map(|digits| number(digits.as_bytes())),
             [Some(0o644), Some(0), Some(u64::MAX), Some(16), Some(u64::MAX), None, None, None]
         );
     }

@@ -1,5 +1,6 @@
-//! The rules of OTF2 that `otf2-print` does not check: regions nest, operations begin and end once and in order, and
-//! only active handles are used. For archives without two events of different locations at one time.
+//! The rules of OTF2 that `otf2-print` does not check: regions nest, operations begin and end once
+//! and in order, and only active handles are used. For archives without two events of different
+//! locations at one time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,7 +38,7 @@ pub(super) fn check(definitions: &str, events: &str) {
             _ => {}
         }
     }
-    for line in events.lines().filter(|it| !it.starts_with(' ')) {
+    for line in events.lines().filter(|line| !line.starts_with(' ')) {
         books.event(line);
     }
     assert!(books.open.is_empty(), "not ended: {:?}", books.open.keys());
@@ -87,12 +88,12 @@ impl<'a> Books<'a> {
             (_, [used]) => (Some(*used), None),
             other => panic!("{other:?}: {line}"),
         };
-        assert!(used.is_none_or(|it| is_active(self, it)), "not active: {line}");
-        assert!(new.is_none_or(|it| !is_active(self, it)), "active already: {line}");
-        self.created.extend(new.map(|it| (group, it)));
+        assert!(used.is_none_or(|used| is_active(self, used)), "not active: {line}");
+        assert!(new.is_none_or(|made| !is_active(self, made)), "active already: {line}");
+        self.created.extend(new.map(|made| (group, made)));
         if kind == "IO_DESTROY_HANDLE" {
-            self.destroyed.extend(used.map(|it| (group, it)));
-            used.map(|it| self.created.remove(&(group, it)));
+            self.destroyed.extend(used.map(|used| (group, used)));
+            used.map(|used| self.created.remove(&(group, used)));
         }
     }
 
@@ -122,5 +123,5 @@ impl<'a> Books<'a> {
 
 /// The numbers that stand as `"name" <number>`.
 fn ids(line: &str) -> Vec<u64> {
-    line.split("\" <").skip(1).filter_map(|it| it.split_once('>')?.0.parse().ok()).collect()
+    line.split("\" <").skip(1).filter_map(|part| part.split_once('>')?.0.parse().ok()).collect()
 }

@@ -24,7 +24,7 @@ const EVENTS: &str = "
 #[test]
 fn definitions_say_who_and_where() {
     let wanted = |line: &str| {
-        !["ATTRIBUTE", "STRING", "REGION", "METRIC"].iter().any(|it| line.starts_with(it))
+        !["ATTRIBUTE", "STRING", "REGION", "METRIC"].iter().any(|word| line.starts_with(word))
     };
     check_with(
         OtfOptions::default(),
@@ -92,7 +92,7 @@ fn an_archive_of_nothing_can_be_read() {
         OtfOptions::default(),
         "",
         &["-G"],
-        |it| it.starts_with("LOCATION"),
+        |line| line.starts_with("LOCATION"),
         expect![[r#"
             LOCATION_GROUP 0 Name: "iotrace-perf" <41>, Type: PROCESS, Parent: "node::host" <1>, Creator: UNDEFINED
             LOCATION 0 Name: "nothing recorded" <42>, Type: CPU_THREAD, # Events: 0, Group: "iotrace-perf" <0>
@@ -103,7 +103,8 @@ fn an_archive_of_nothing_can_be_read() {
 /// Readers look each handle up in a list: one that grows with the opens makes archives unreadable.
 #[test]
 fn opens_that_follow_each_other_share_a_handle() {
-    // Descriptors 3 to 12 in turn, in two processes that have one of them at once, and two at the end.
+    // Descriptors 3 to 12 in turn, in two processes that have one of them at once, and two at the
+    // end.
     let mut text = "5 7/7 fork 8/8\n".to_owned();
     let mut time = 10;
     for fd in 3..13 {

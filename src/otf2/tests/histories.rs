@@ -39,7 +39,7 @@ fn event() -> impl Strategy<Value = String> {
             let names = if call == "openat" { path } else { "" };
             format!("exit {call} {ret} {names}")
         }),
-        1 => (7..10).prop_map(|it| format!("fork {it}/{it}")),
+        1 => (7..10).prop_map(|pid| format!("fork {pid}/{pid}")),
         1 => Just("comm new exec".to_owned()),
         1 => Just("death".to_owned()),
         1 => Just("lost 1".to_owned()),
@@ -52,8 +52,8 @@ fn event() -> impl Strategy<Value = String> {
     ]
 }
 
-/// Each exit is of the call that its thread is in, if it is in one: the others are told by what they should be. A
-/// number is given to a new process only when nobody has it.
+/// Each exit is of the call that its thread is in, if it is in one: the others are known by what
+/// they should be. A number is given to a new process only when it is free.
 fn history() -> impl Strategy<Value = String> {
     let task = prop_oneof![Just("7/7"), Just("7/17"), Just("8/8"), Just("9/9")];
     proptest::collection::vec((task, event()), 1..60).prop_map(|events| {
@@ -75,7 +75,7 @@ fn possible(
     alive: &mut BTreeMap<&'static str, Option<String>>,
 ) -> Option<String> {
     let words: Vec<&str> = event.splitn(3, ' ').collect();
-    let process = |task: &str| task.split_once('/').map(|it| it.0.to_owned());
+    let process = |task: &str| task.split_once('/').map(|halves| halves.0.to_owned());
     let inside = alive.entry(task).or_default();
     match *words.as_slice() {
         ["enter", call, ..] => *inside = Some(call.to_owned()),
@@ -86,10 +86,12 @@ fn possible(
             Some(call) => return Some(format!("exit {call} 0")),
             None => {}
         },
-        ["fork", child] if alive.keys().any(|it| process(it) == process(child)) => return None,
-        // Whoever calls it, it has the process's number when the kernel says so.
-        ["comm", _, "exec"] if task.split_once('/').is_none_or(|it| it.0 != it.1) => return None,
-        ["comm", _, "exec"] => alive.retain(|it, _| process(it) != process(task)),
+        ["fork", child] if alive.keys().any(|key| process(key) == process(child)) => return None,
+        // The calling thread has the process's number when the kernel reports the exec.
+        ["comm", _, "exec"] if task.split_once('/').is_none_or(|halves| halves.0 != halves.1) => {
+            return None;
+        }
+        ["comm", _, "exec"] => alive.retain(|pid, _| process(pid) != process(task)),
         ["death"] => {
             alive.remove(task);
         }

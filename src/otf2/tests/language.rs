@@ -46,7 +46,7 @@ pub(super) fn header() -> Header {
 
 fn disk() -> Disk {
     let attributes = [("size", "2048"), ("queue/rotational", "0"), ("device/model", "Odd\u{1b}")];
-    let text = |it: &str| it.to_owned();
+    let text = |text: &str| text.to_owned();
     Disk {
         dev: text("7:0"),
         name: text("loop0"),
@@ -71,12 +71,13 @@ pub(super) fn make(text: &str, options: OtfOptions, mounts: &str) -> Result<Made
         Scope { system: true, all_requests: true, roots: Vec::new(), launched: false, own: Pid(1) };
     let mut tracker = Tracker::new(scope, BlockOptions::default(), Followed::ALL, KernelTime(5));
     let mut last = 5;
-    for line in text.lines().map(str::trim).filter(|it| !it.is_empty()) {
+    for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
         if let Some(seen) = line.strip_prefix("snapshot ") {
             tracker.seen_fd(&snapshot(seen), KernelTime(5));
             continue;
         }
-        if let Some((pid, root)) = line.strip_prefix("root ").and_then(|it| it.split_once(' ')) {
+        if let Some((pid, root)) = line.strip_prefix("root ").and_then(|rest| rest.split_once(' '))
+        {
             tracker.seen_place(Pid(pid.parse().expect("a pid")), Text::ROOT, root.as_bytes());
             continue;
         }
@@ -94,7 +95,7 @@ pub(super) fn make(text: &str, options: OtfOptions, mounts: &str) -> Result<Made
 /// `7 0 pipe:[9]`: process, descriptor, link.
 fn snapshot(text: &str) -> SeenFd {
     let mut words = text.split_whitespace();
-    let mut number = || words.next().and_then(|it| it.parse().ok()).expect("a number");
+    let mut number = || words.next().and_then(|word| word.parse().ok()).expect("a number");
     let (pid, fd) = (Pid(number()), Fd(number()));
     let link = words.next().expect("a link").as_bytes().to_vec();
     let flags = libc::O_WRONLY.cast_unsigned();
@@ -157,7 +158,7 @@ fn exit(rest: &[&str]) -> EventKind {
         let mut name = |verified| {
             let bytes = words.next().expect("a name").replace("\\xff", "\u{1}");
             // A byte that is no text, from a text.
-            let bytes = bytes.bytes().map(|it| if it == 1 { 0xff } else { it }).collect();
+            let bytes = bytes.bytes().map(|byte| if byte == 1 { 0xff } else { byte }).collect();
             Some(Name { bytes, verified })
         };
         match word {
@@ -199,7 +200,7 @@ fn block(rest: &[&str]) -> EventKind {
     let rwbs = Rwbs::new(rest[2].as_bytes());
     let sector = number(rest[3]).cast_unsigned();
     let nr_sector = rest[4].trim_start_matches('+').parse().expect("a length");
-    let error = rest.get(6).map_or(0, |it| it.parse().expect("an error"));
+    let error = rest.get(6).map_or(0, |rest| rest.parse().expect("an error"));
     EventKind::Block(BlockEvent {
         point,
         dev,
@@ -216,9 +217,9 @@ fn block(rest: &[&str]) -> EventKind {
 /// The program; `None` if it is not here, which only a continuous integration takes amiss.
 pub(super) fn otf2_print() -> Option<PathBuf> {
     let found = std::env::split_paths(&std::env::var_os("PATH")?)
-        .map(|it| it.join("otf2-print"))
-        .find(|it| it.exists());
-    let is_ci = std::env::var("CI").is_ok_and(|it| it == "true");
+        .map(|directory| directory.join("otf2-print"))
+        .find(|directory| directory.exists());
+    let is_ci = std::env::var("CI").is_ok_and(|var| var == "true");
     assert!(found.is_some() || !is_ci, "otf2-print is missing; install otf2-tools");
     found
 }

@@ -34,11 +34,11 @@ fn check_with(
     };
     balance::check(&printed(&program, &made, &["-G"]), &printed(&program, &made, &[]));
     let text = printed(&program, &made, arguments);
-    let lines: Vec<&str> = text.lines().filter(|it| wanted(it)).collect();
+    let lines: Vec<&str> = text.lines().filter(|line| wanted(line)).collect();
     expected.assert_eq(&(lines.join("\n") + "\n"));
 }
 
-#[expect(clippy::print_stdout, reason = "whoever runs the tests wants to know what was not tested")]
+#[expect(clippy::print_stdout, reason = "a skipped test is reported")]
 fn skip() {
     assert_ne!(std::env::var("CI").as_deref(), Ok("true"), "CI has otf2-print");
     println!("skipped: otf2-print is not installed (package otf2-tools)");

@@ -14,7 +14,7 @@ pub(super) fn write(
     unfinished: Option<NoResult>,
 ) {
     let opcode = operation.opcode;
-    let path = operation.file.as_ref().and_then(|it| it.path.as_ref());
+    let path = operation.file.as_ref().and_then(|file| file.path.as_ref());
     let mut object = Object::begin(line, "async");
     object.word(key!("interface"), Some(opcode.interface.as_str()));
     object.word(key!("name"), opcode.is_known().then(|| opcode.asked().name));
@@ -24,24 +24,27 @@ pub(super) fn write(
     object.members(name);
     object.unsigned(key!("cpu"), Some(operation.cpu.0.into()));
     object.signed(key!("start_ns"), Some(operation.start.signed_since(start)));
-    let duration = operation.end.and_then(|it| it.since(operation.start));
-    object.unsigned(key!("duration_ns"), duration.map(|it| it.0));
+    let duration = operation.end.and_then(|end| end.since(operation.start));
+    object.unsigned(key!("duration_ns"), duration.map(|duration| duration.0));
     object.unsigned(key!("user_data"), Some(operation.user_data));
-    object.signed(key!("fd"), operation.fd.map(|it| it.0.into()));
-    object.bytes(key!("path"), key!("path_bytes"), path.map(|it| it.bytes.as_slice()));
-    object.word(key!("path_source"), path.map(|it| it.source.as_str()));
+    object.signed(key!("fd"), operation.fd.map(|fd| fd.0.into()));
+    object.bytes(key!("path"), key!("path_bytes"), path.map(|path| path.bytes.as_slice()));
+    object.word(key!("path_source"), path.map(|path| path.source.as_str()));
     object.mounts(key!("path_mounts"), path);
     object.unsigned(key!("offset"), operation.offset);
     object.unsigned(key!("bytes_requested"), operation.bytes_requested);
     object.signed(key!("result"), operation.result);
-    object.word(key!("errno"), operation.errno().map(|it| ErrnoName(it).to_string()).as_deref());
+    object.word(
+        key!("errno"),
+        operation.errno().map(|errno| ErrnoName(errno).to_string()).as_deref(),
+    );
     object.unsigned(key!("bytes"), operation.bytes());
     object.unsigned(key!("results"), Some(operation.results.into()));
     if let Some((fd, file)) = &operation.target {
         let path = file.path.as_ref();
         object.signed(key!("fd2"), Some(fd.0.into()));
-        object.bytes(key!("path2"), key!("path2_bytes"), path.map(|it| it.bytes.as_slice()));
-        object.word(key!("path2_source"), path.map(|it| it.source.as_str()));
+        object.bytes(key!("path2"), key!("path2_bytes"), path.map(|path| path.bytes.as_slice()));
+        object.word(key!("path2_source"), path.map(|path| path.source.as_str()));
         object.mounts(key!("path2_mounts"), path);
     }
     let unread = unread(operation);
@@ -68,5 +71,5 @@ fn unread(operation: &AsyncOperation) -> Vec<&'static str> {
         ("offset", opcode.has_offset() && operation.offset.is_none()),
         ("bytes_requested", opcode.has_bytes() && operation.bytes_requested.is_none()),
     ];
-    lacks.into_iter().filter(|it| it.1).map(|it| it.0).collect()
+    lacks.into_iter().filter(|lack| lack.1).map(|lack| lack.0).collect()
 }

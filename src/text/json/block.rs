@@ -19,8 +19,8 @@ pub(super) fn write(
     request: &BlockRequest,
     (thread, pieces): (Option<&ThreadInfo>, &[Piece]),
 ) {
-    let since = |time: Option<KernelTime>| time.map(|it| it.signed_since(start));
-    let error = request.error.map(|it| ErrnoName(it).to_string());
+    let since = |time: Option<KernelTime>| time.map(|time| time.signed_since(start));
+    let error = request.error.map(|error| ErrnoName(error).to_string());
 
     let mut object = Object::begin(line, "block");
     object.text(key!("disk"), disks.get(&request.dev).map(String::as_str));
@@ -32,10 +32,10 @@ pub(super) fn write(
     object.signed(key!("inserted_ns"), since(request.inserted));
     object.signed(key!("issued_ns"), since(request.issued));
     object.signed(key!("completed_ns"), since(request.completed));
-    object.signed(key!("pid"), request.submitter.map(|it| it.pid.0.into()));
-    object.bytes(key!("comm"), key!("comm_bytes"), thread.map(|it| it.comm.as_slice()));
+    object.signed(key!("pid"), request.submitter.map(|submitter| submitter.pid.0.into()));
+    object.bytes(key!("comm"), key!("comm_bytes"), thread.map(|thread| thread.comm.as_slice()));
     object.word(key!("error"), error.as_deref());
-    object.signed(key!("tid"), request.submitter.map(|it| it.tid.0.into()));
+    object.signed(key!("tid"), request.submitter.map(|submitter| submitter.tid.0.into()));
     object.text(key!("rwbs"), Some(&request.rwbs.to_string()));
     object.unsigned(key!("merges"), Some(request.merges.into()));
     object.unsigned(key!("requeues"), Some(request.requeues.into()));
@@ -52,8 +52,8 @@ pub(super) fn write(
         FlushRole::Device { serves } => serves,
         _ => None,
     };
-    object.unsigned(key!("serves"), serves.map(|it| it.request.0));
-    object.unsigned(key!("serves_waiting"), serves.map(|it| it.waiting.into()));
+    object.unsigned(key!("serves"), serves.map(|served| served.request.0));
+    object.unsigned(key!("serves_waiting"), serves.map(|served| served.waiting.into()));
     object.objects(key!("pieces"), pieces, |object, it| piece(object, it, start, disks));
     object.end();
 }
@@ -95,9 +95,9 @@ fn piece(
 /// The members of what is a file.
 fn file(object: &mut Object<'_>, behind: &Behind) {
     if let Behind::File { key, offset, file, .. } = behind {
-        let path = file.as_ref().and_then(|it| it.path.as_ref());
-        object.bytes(key!("path"), key!("path_bytes"), path.map(|it| it.bytes.as_slice()));
-        object.word(key!("path_source"), path.map(|it| it.source.as_str()));
+        let path = file.as_ref().and_then(|file| file.path.as_ref());
+        object.bytes(key!("path"), key!("path_bytes"), path.map(|path| path.bytes.as_slice()));
+        object.word(key!("path_source"), path.map(|path| path.source.as_str()));
         match device_of(*key) {
             Some(dev) => object.text(key!("device"), Some(&dev.to_string())),
             None => {

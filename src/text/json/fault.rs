@@ -15,8 +15,8 @@ pub(super) fn write(line: &mut Vec<u8>, start: KernelTime, name: &[u8], fault: &
     object.signed(key!("time_ns"), Some(fault.time.signed_since(start)));
     object.unsigned(key!("address"), fault.address);
     object.word(key!("access"), fault.access());
-    object.bytes(key!("path"), key!("path_bytes"), path.map(|it| it.bytes.as_slice()));
-    object.word(key!("path_source"), path.map(|it| it.source.as_str()));
+    object.bytes(key!("path"), key!("path_bytes"), path.map(|path| path.bytes.as_slice()));
+    object.word(key!("path_source"), path.map(|path| path.source.as_str()));
     object.mounts(key!("path_mounts"), path);
     object.unsigned(key!("offset"), Some(fault.offset));
     object.end();

@@ -1,6 +1,7 @@
 //! Operations as JSON Lines: one object per line, for programs. `docs/json.md` describes every key.
 //!
-//! Keys are only ever added, always come in the same order, and are left out only where `docs/json.md` says so.
+//! Keys are only ever added, always come in the same order, and are left out only where
+//! `docs/json.md` says so.
 
 mod asynchronous;
 mod block;
@@ -41,7 +42,8 @@ pub struct JsonLines<W> {
 }
 
 impl<W: io::Write> JsonLines<W> {
-    /// Times count from `start`; `disks` names the whole disks; each line is one `write_all` to `out`.
+    /// Times count from `start`; `disks` names the whole disks; each line is one `write_all` to
+    /// `out`.
     pub fn new(
         start: KernelTime,
         disks: impl IntoIterator<Item = (DevId, String)>,

@@ -1,6 +1,7 @@
-//! One JSON object on one line, member by member. Keys are written as [`key!`] makes them: they are ours, and plain.
+//! One JSON object on one line, member by member. Keys are written as [`key!`] makes them: they are
+//! ours, and plain.
 
-use super::super::{digits, escape};
+use super::super::{escape, number_format};
 use crate::operation::model::{FilePath, Mounts};
 
 /// What begins a member, in one piece: most of a line is keys.
@@ -41,14 +42,14 @@ impl<'a> Object<'a> {
     pub(super) fn unsigned(&mut self, key: &str, value: Option<u64>) {
         self.out.extend_from_slice(key.as_bytes());
         match value {
-            Some(value) => digits::unsigned(self.out, value),
+            Some(value) => number_format::unsigned(self.out, value),
             None => null(self.out),
         }
     }
 
     /// In which mounts a path is one, if they are not the tracer's.
     pub(super) fn mounts(&mut self, key: &str, path: Option<&FilePath>) {
-        let mounts = path.map_or(Mounts::OWN, |it| it.mounts);
+        let mounts = path.map_or(Mounts::OWN, |path| path.mounts);
         if mounts != Mounts::OWN {
             let known = Some(u64::from(mounts.0)).filter(|_| mounts != Mounts::UNKNOWN);
             self.unsigned(key, known);
@@ -60,7 +61,7 @@ impl<'a> Object<'a> {
     pub(super) fn signed(&mut self, key: &str, value: Option<i64>) {
         self.out.extend_from_slice(key.as_bytes());
         match value {
-            Some(value) => digits::signed(self.out, value),
+            Some(value) => number_format::signed(self.out, value),
             None => null(self.out),
         }
     }
@@ -129,7 +130,8 @@ impl<'a> Object<'a> {
     }
 }
 
-/// A member with the text; if the bytes are not UTF-8, it is escaped, and a second member has them in hexadecimal.
+/// A member with the text; if the bytes are not UTF-8, it is escaped, and a second member has them
+/// in hexadecimal.
 pub(super) fn bytes_members(out: &mut Vec<u8>, key: &str, bytes_key: &str, value: Option<&[u8]>) {
     out.extend_from_slice(key.as_bytes());
     let Some(bytes) = value else { return null(out) };
@@ -143,7 +145,7 @@ pub(super) fn bytes_members(out: &mut Vec<u8>, key: &str, bytes_key: &str, value
     out.extend_from_slice(bytes_key.as_bytes());
     out.push(b'"');
     for byte in bytes {
-        digits::hex_byte(out, *byte);
+        number_format::hex_byte(out, *byte);
     }
     out.push(b'"');
 }

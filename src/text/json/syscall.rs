@@ -1,7 +1,7 @@
 //! The line of a system call.
 
+use super::super::argument;
 use super::super::errno::ErrnoName;
-use super::super::register;
 use super::object::{Object, key};
 use crate::event::layer::Layer;
 use crate::event::syscall_table::{Class, Role};
@@ -28,22 +28,24 @@ pub(super) fn write(
     object.members(name);
     object.unsigned(key!("cpu"), Some(operation.cpu.0.into()));
     object.signed(key!("start_ns"), Some(operation.start.signed_since(start)));
-    object
-        .unsigned(key!("duration_ns"), end.and_then(|it| it.since(operation.start)).map(|it| it.0));
+    object.unsigned(
+        key!("duration_ns"),
+        end.and_then(|end| end.since(operation.start)).map(|end| end.0),
+    );
     descriptor(&mut object, key!("fd"), operation.fd);
-    object.bytes(key!("path"), key!("path_bytes"), path.map(|it| it.bytes.as_slice()));
-    object.word(key!("path_source"), path.map(|it| it.source.as_str()));
+    object.bytes(key!("path"), key!("path_bytes"), path.map(|path| path.bytes.as_slice()));
+    object.word(key!("path_source"), path.map(|path| path.source.as_str()));
     object.mounts(key!("path_mounts"), path);
     let given = operation.named.as_deref();
     absolute(
         &mut object,
         (key!("path_absolute"), key!("path_absolute_bytes")),
-        given.and_then(|it| it.first.as_ref()),
+        given.and_then(|given| given.first.as_ref()),
     );
     object.unsigned(key!("offset"), operation.offset);
     object.unsigned(key!("bytes_requested"), operation.bytes_requested);
     object.signed(key!("result"), operation.ret.filter(|_| finished));
-    let errno = operation.errno().filter(|_| finished).map(|it| ErrnoName(it).to_string());
+    let errno = operation.errno().filter(|_| finished).map(|errno| ErrnoName(errno).to_string());
     object.word(key!("errno"), errno.as_deref());
     if operation.target.is_some() || operation.call.call().has_more {
         further_files(&mut object, operation);
@@ -61,7 +63,7 @@ pub(super) fn write(
 /// What was at work meanwhile.
 fn inside(object: &mut Object<'_>, spans: &[Span], start: KernelTime) {
     // Requests have lines of their own.
-    let inside = spans.iter().filter(|it| !matches!(it.layer, Layer::Queue | Layer::Device));
+    let inside = spans.iter().filter(|span| !matches!(span.layer, Layer::Queue | Layer::Device));
     let inside: Vec<&Span> = inside.collect();
     if !inside.is_empty() {
         object.objects(key!("inside"), &inside, |object, it| {
@@ -76,27 +78,27 @@ fn inside(object: &mut Object<'_>, spans: &[Span], start: KernelTime) {
 /// What only some calls have: a second file or the duplicate made, a second path, directories.
 fn further_files(object: &mut Object<'_>, operation: &SyscallOperation) {
     let target = operation.target.as_ref().map(|(fd, _)| *fd);
-    let fd2 = target.or_else(|| register::descriptor(operation, Role::Fd2));
+    let fd2 = target.or_else(|| argument::descriptor(operation, Role::Fd2));
     if let Some(fd) = fd2 {
         descriptor(object, key!("fd2"), Some(fd));
     }
     if fd2.is_some() || operation.call.call().arg(Role::Path2).is_some() {
         let path = second_path(operation);
-        object.bytes(key!("path2"), key!("path2_bytes"), path.map(|it| it.bytes.as_slice()));
-        object.word(key!("path2_source"), path.map(|it| it.source.as_str()));
+        object.bytes(key!("path2"), key!("path2_bytes"), path.map(|path| path.bytes.as_slice()));
+        object.word(key!("path2_source"), path.map(|path| path.source.as_str()));
         object.mounts(key!("path2_mounts"), path);
         let given = operation.named.as_deref();
         absolute(
             object,
             (key!("path2_absolute"), key!("path2_absolute_bytes")),
-            given.and_then(|it| it.second.as_ref()),
+            given.and_then(|given| given.second.as_ref()),
         );
     }
     if operation.call.call().class == Class::Transfer {
         object.unsigned(key!("offset2"), operation.target_offset);
     }
     for (key, role) in [(key!("dirfd"), Role::DirFd), (key!("dirfd2"), Role::DirFd2)] {
-        if let Some(fd) = register::descriptor(operation, role) {
+        if let Some(fd) = argument::descriptor(operation, role) {
             descriptor(object, key, Some(fd));
         }
     }
@@ -105,14 +107,14 @@ fn further_files(object: &mut Object<'_>, operation: &SyscallOperation) {
 /// The keys of what stands in the program's memory and was not read.
 fn unread(object: &mut Object<'_>, operation: &SyscallOperation) {
     let roles = operation.call.call().args.iter().zip(&operation.args);
-    let told = roles.filter(|it| *it.1 != 0).filter_map(|(role, _)| match role {
+    let told = roles.filter(|role| *role.1 != 0).filter_map(|(role, _)| match role {
         Role::Buffers => Some(("bytes_requested", operation.bytes_requested.is_none())),
         Role::OffsetPtr => Some(("offset", operation.offset.is_none())),
         Role::OffsetPtr2 => Some(("offset2", operation.target_offset.is_none())),
         Role::Pair => Some(("fd", operation.ret == Some(0) && operation.fd.is_none())),
         _ => None,
     });
-    let keys: Vec<&str> = told.filter(|it| it.1).map(|it| it.0).collect();
+    let keys: Vec<&str> = told.filter(|line| line.1).map(|line| line.0).collect();
     if !keys.is_empty() {
         object.words(key!("unread"), &keys);
     }
@@ -120,13 +122,13 @@ fn unread(object: &mut Object<'_>, operation: &SyscallOperation) {
 
 /// From the root, for a path that was given and begins at a known place.
 fn absolute(object: &mut Object<'_>, (key, bytes_key): (&str, &str), given: Option<&Given>) {
-    if let Some(path) = given.and_then(|it| it.absolute.as_deref()) {
+    if let Some(path) = given.and_then(|given| given.absolute.as_deref()) {
         object.bytes(key, bytes_key, Some(path));
     }
 }
 
-/// The second path that was given, or the one behind the second descriptor: a transfer's target, or what a call that
-/// duplicates made of it.
+/// The second path that was given, or the one behind the second descriptor: a transfer's target, or
+/// what a call that duplicates made of it.
 fn second_path(operation: &SyscallOperation) -> Option<&FilePath> {
     if let Some(path) = operation.second_path() {
         return Some(path);
@@ -144,6 +146,6 @@ fn second_path(operation: &SyscallOperation) -> Option<&FilePath> {
 fn descriptor(object: &mut Object<'_>, key: &str, fd: Option<Fd>) {
     match fd {
         Some(Fd::AT_FDCWD) => object.word(key, Some("AT_FDCWD")),
-        other => object.signed(key, other.map(|it| it.0.into())),
+        other => object.signed(key, other.map(|other| other.0.into())),
     }
 }

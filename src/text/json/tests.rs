@@ -10,12 +10,12 @@ use crate::operation::Step;
 use crate::operation::asynchronous::{AsyncOperation, NoResult};
 use crate::operation::block::BlockRequest;
 use crate::operation::model::{PathSource, SyscallOperation, Unfinished};
-use crate::text::testing::{self, CWD, START, at, call, file, tell};
+use crate::text::fixtures::{self, CWD, START, at, call, file, tell};
 use crate::units::Fd;
 
-/// What the sink writes when it is told this.
+/// Output of the sink for this step.
 fn written(told: impl FnOnce(&mut JsonLines<Vec<u8>>)) -> String {
-    let mut sink = JsonLines::new(START, testing::disks(), Vec::new());
+    let mut sink = JsonLines::new(START, fixtures::disks(), Vec::new());
     told(&mut sink);
     String::from_utf8(sink.finish().expect("a vector takes everything")).expect("JSON is UTF-8")
 }
@@ -25,15 +25,15 @@ fn written(told: impl FnOnce(&mut JsonLines<Vec<u8>>)) -> String {
 fn check(told: impl FnOnce(&mut JsonLines<Vec<u8>>), expected: Expect) -> Vec<Value> {
     let text = written(told);
     expected.assert_eq(&text);
-    text.lines().map(|it| serde_json::from_str(it).expect(it)).collect()
+    text.lines().map(|line| serde_json::from_str(line).expect(line)).collect()
 }
 
 #[track_caller]
 fn check_calls(comm: &[u8], calls: &[SyscallOperation], expected: Expect) -> Vec<Value> {
     check(
         |sink| {
-            tell(sink, &Step::ThreadSeen(&testing::thread(comm)));
-            testing::tell_calls(sink, calls);
+            tell(sink, &Step::ThreadSeen(&fixtures::thread(comm)));
+            fixtures::tell_calls(sink, calls);
         },
         expected,
     )
@@ -64,8 +64,8 @@ fn calls_that_fail() {
     check_calls(
         b"tar",
         &[
-            testing::failed_open(b"/nix", PathSource::Argument),
-            testing::failed_open(b"/n\xfc\\\x1b", PathSource::Unverified),
+            fixtures::failed_open(b"/nix", PathSource::Argument),
+            fixtures::failed_open(b"/n\xfc\\\x1b", PathSource::Unverified),
             odd,
         ],
         expect![[r#"
@@ -81,7 +81,7 @@ fn calls_that_fail() {
 fn what_is_at_work_inside() {
     check_calls(
         b"tar",
-        &[testing::with_spans()],
+        &[fixtures::with_spans()],
         expect![[r#"
         {"kind":"syscall","name":"fsync","pid":4711,"tid":4712,"comm":"tar","cpu":1,"start_ns":123456,"duration_ns":12543,"fd":3,"path":null,"path_source":null,"offset":null,"bytes_requested":null,"result":0,"errno":null,"inside":[{"layer":"fs","what":"ext4_sync_file","start_ns":123500,"duration_ns":11500}]}
     "#]],
@@ -140,10 +140,10 @@ fn names_of_threads_come_and_go() {
     check(
         |sink| {
             for comm in [&b"fio"[..], b"a\"b\\\n", b"\xe4\\"] {
-                tell(sink, &Step::ThreadRenamed(&testing::thread(comm)));
+                tell(sink, &Step::ThreadRenamed(&fixtures::thread(comm)));
                 tell(sink, &Step::SyscallEnded(&sync, &[]));
             }
-            tell(sink, &Step::ThreadEnded(&testing::thread(b"")));
+            tell(sink, &Step::ThreadEnded(&fixtures::thread(b"")));
             tell(sink, &Step::SyscallEnded(&sync, &[]));
         },
         expect![[r#"
@@ -159,11 +159,11 @@ fn names_of_threads_come_and_go() {
 fn asynchronous_operations() {
     check(
         |sink| {
-            tell(sink, &Step::ThreadSeen(&testing::thread(b"fio")));
-            for operation in testing::asynchronous_ones() {
+            tell(sink, &Step::ThreadSeen(&fixtures::thread(b"fio")));
+            for operation in fixtures::asynchronous_ones() {
                 tell(sink, &Step::AsyncEnded(&operation, &[]));
             }
-            let open = testing::asynchronous(&file(b"/data/a", PathSource::Link));
+            let open = fixtures::asynchronous(&file(b"/data/a", PathSource::Link));
             let open = AsyncOperation { end: None, result: None, results: 0, ..open };
             for why in
                 [NoResult::CaptureEnd, NoResult::ProcessEnd, NoResult::Skipped, NoResult::Unseen]
@@ -191,10 +191,10 @@ fn asynchronous_operations() {
 fn block_requests() {
     let lines = check(
         |sink| {
-            for request in testing::requests() {
-                testing::tell_request(sink, &request, (Some(&testing::thread(b"fio")), &[]));
+            for request in fixtures::requests() {
+                fixtures::tell_request(sink, &request, (Some(&fixtures::thread(b"fio")), &[]));
             }
-            testing::tell_request(sink, &testing::request(), (None, &testing::pieces()));
+            fixtures::tell_request(sink, &fixtures::request(), (None, &fixtures::pieces()));
         },
         expect![[r#"
             {"kind":"block","disk":"loop0","dev":"7:0","op":"write","sector":2048,"bytes":4096,"queued_ns":300000,"inserted_ns":301000,"issued_ns":303000,"completed_ns":383000,"pid":12,"comm":"fio","error":null,"tid":13,"rwbs":"WS","merges":2,"requeues":1,"ending":"completed","flush":"none","diskstats":"write","bytes_done":4096,"bio_queued_ns":null,"request":0,"preflush":false,"serves":null,"serves_waiting":null,"pieces":[]}
@@ -207,7 +207,7 @@ fn block_requests() {
             {"kind":"block","disk":"loop0","dev":"7:0","op":"write","sector":2048,"bytes":4096,"queued_ns":300000,"inserted_ns":301000,"issued_ns":303000,"completed_ns":383000,"pid":12,"comm":null,"error":null,"tid":13,"rwbs":"WS","merges":2,"requeues":1,"ending":"completed","flush":"none","diskstats":"write","bytes_done":4096,"bio_queued_ns":null,"request":0,"preflush":false,"serves":null,"serves_waiting":null,"pieces":[{"behind":"file","link":"exact","program":"exact","sector":2048,"bytes":4096,"bio_queued_ns":290000,"pid":12,"tid":12,"path":"/mnt/a file;\u001b\\xff","path_bytes":"2f6d6e742f612066696c653b1bff","path_source":"fd-link","fs_dev":"259:1","ino":12,"offset":4096,"levels":[{"dev":"259:1","disk":null,"sector":0}],"above":[],"writers":[]},{"behind":"file","link":"inferred","program":"inferred","sector":2056,"bytes":4096,"bio_queued_ns":290000,"pid":9,"tid":9,"path":null,"path_source":null,"fs_dev":"259:1","ino":12,"offset":null,"levels":[{"dev":"259:1","disk":null,"sector":8}],"above":[],"writers":[{"pid":12,"comm":"dd\\xfe","comm_bytes":"6464fe"},{"pid":13,"comm":"dd\\xfe","comm_bytes":"6464fe"}]},{"behind":"journal","link":"exact","program":null,"sector":2064,"bytes":4096,"bio_queued_ns":290000,"pid":9,"tid":9,"levels":[{"dev":"259:1","disk":null,"sector":16}],"above":[{"dev":"7:0","disk":"loop0","sector":8,"behind":"file","path":"/mnt/a file;\u001b\\xff","path_bytes":"2f6d6e742f612066696c653b1bff","path_source":"fd-link","fs_dev":"259:1","ino":12,"offset":4096}],"writers":[]},{"behind":"file","link":"inferred","program":"exact","sector":2072,"bytes":4096,"bio_queued_ns":290000,"pid":12,"tid":12,"path":null,"path_source":null,"device":"8:0","offset":1060864,"levels":[{"dev":"259:1","disk":null,"sector":24}],"above":[],"writers":[]}]}
         "#]],
     );
-    let sectors: Vec<u64> = lines.iter().filter_map(|it| it.get("sector")?.as_u64()).collect();
+    let sectors: Vec<u64> = lines.iter().filter_map(|line| line.get("sector")?.as_u64()).collect();
     assert_eq!(sectors, [2048, 2048, 2048, 2048, 2048, u64::MAX, u64::MAX - 1, 2048]);
 }
 
@@ -215,46 +215,46 @@ fn block_requests() {
 fn anomalies() {
     let lines = check(
         |sink| {
-            tell(sink, &Step::Anomaly(&testing::lost()));
+            tell(sink, &Step::Anomaly(&fixtures::lost()));
         },
         expect![[r#"
             {"kind":"anomaly","what":"lost","time_ns":400000,"cpu":1,"pid":-1,"tid":4712,"count":17,"detail":"the ring \"was\" full\u000a\u001b[31m"}
         "#]],
     );
-    assert_eq!(lines[0]["detail"], testing::lost().detail.as_str());
+    assert_eq!(lines[0]["detail"], fixtures::lost().detail.as_str());
 }
 
 #[test]
 fn every_key_is_documented() {
     let document = include_str!("../../../docs/json.md");
-    let strange = testing::elsewhere(b"\xff");
+    let strange = fixtures::elsewhere(b"\xff");
     let mut all = call("openat", &[CWD, 0, 0], 3, Some(3), Some(&strange));
     all.target = Some((Fd(4), Rc::clone(&strange)));
     let mut renamed = call("renameat2", &[CWD, 1, CWD, 2, 0], 0, None, None);
-    renamed.named = Some(Box::new(testing::renamed(b"\xff")));
+    renamed.named = Some(Box::new(fixtures::renamed(b"\xff")));
     let text = written(|sink| {
-        tell(sink, &Step::ThreadSeen(&testing::thread(b"\xff")));
+        tell(sink, &Step::ThreadSeen(&fixtures::thread(b"\xff")));
         tell(sink, &Step::SyscallUnfinished(&all, Unfinished::ThreadEnd));
         tell(
             sink,
             &Step::SyscallEnded(&call("copy_file_range", &[3, 0, 4, 0, 1], 1, Some(3), None), &[]),
         );
         tell(sink, &Step::SyscallEnded(&renamed, &[]));
-        tell(sink, &Step::SyscallEnded(&testing::with_spans(), &[]));
-        for operation in testing::asynchronous_ones() {
+        tell(sink, &Step::SyscallEnded(&fixtures::with_spans(), &[]));
+        for operation in fixtures::asynchronous_ones() {
             tell(sink, &Step::AsyncEnded(&operation, &[]));
         }
-        tell(sink, &Step::AsyncEnded(&testing::asynchronous_elsewhere(), &[]));
-        let open = testing::asynchronous(&strange);
+        tell(sink, &Step::AsyncEnded(&fixtures::asynchronous_elsewhere(), &[]));
+        let open = fixtures::asynchronous(&strange);
         tell(sink, &Step::AsyncUnfinished(&open, NoResult::Unseen));
         tell(sink, &Step::SyscallEnded(&call("readv", &[3, 80, 2], 1, Some(3), None), &[]));
-        testing::tell_request(
+        fixtures::tell_request(
             sink,
-            &testing::request(),
-            (Some(&testing::thread(b"\xff")), &testing::pieces()),
+            &fixtures::request(),
+            (Some(&fixtures::thread(b"\xff")), &fixtures::pieces()),
         );
-        tell(sink, &Step::Fault(&testing::fault(&strange)));
-        tell(sink, &Step::Anomaly(&testing::lost()));
+        tell(sink, &Step::Fault(&fixtures::fault(&strange)));
+        tell(sink, &Step::Anomaly(&fixtures::lost()));
     });
     let mut keys: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for line in text.lines() {
@@ -264,12 +264,13 @@ fn every_key_is_documented() {
     }
     assert_eq!(keys.len(), 5);
     for (kind, written) in keys {
-        let section =
-            document.split("\n## ").find(|it| it.starts_with(&format!("`\"kind\":\"{kind}\"`")));
+        let section = document
+            .split("\n## ")
+            .find(|part| part.starts_with(&format!("`\"kind\":\"{kind}\"`")));
         let documented: BTreeSet<String> = section
             .expect(&kind)
             .lines()
-            .filter_map(|it| it.strip_prefix("| `")?.split_once('`'))
+            .filter_map(|line| line.strip_prefix("| `")?.split_once('`'))
             .map(|(key, _)| key.to_owned())
             .collect();
         assert_eq!(documented, written);
@@ -280,9 +281,9 @@ fn every_key_is_documented() {
 fn collect_keys(value: &Value, keys: &mut BTreeSet<String>) {
     if let Some(object) = value.as_object() {
         keys.extend(object.keys().cloned());
-        object.values().for_each(|it| collect_keys(it, keys));
+        object.values().for_each(|value| collect_keys(value, keys));
     }
-    value.as_array().into_iter().flatten().for_each(|it| collect_keys(it, keys));
+    value.as_array().into_iter().flatten().for_each(|array| collect_keys(array, keys));
 }
 
 /// The bytes that the two keys stand for.
@@ -291,8 +292,8 @@ fn bytes_of(line: &Value, key: &str) -> Vec<u8> {
         None => line[key].as_str().expect("text").as_bytes().to_vec(),
         Some(hex) => {
             let digits = hex.as_str().expect("hexadecimal digits").as_bytes();
-            let pairs = digits.chunks(2).map(|it| std::str::from_utf8(it).expect("ASCII"));
-            pairs.map(|it| u8::from_str_radix(it, 16).expect("two digits")).collect()
+            let pairs = digits.chunks(2).map(|chunk| std::str::from_utf8(chunk).expect("ASCII"));
+            pairs.map(|pair| u8::from_str_radix(pair, 16).expect("two digits")).collect()
         }
     }
 }
@@ -307,14 +308,14 @@ proptest! {
         let (offset, requested, ret, sector, length) = numbers;
         let mut read = call("pread64", &[3], ret, Some(3), Some(&file(&path, PathSource::Link)));
         (read.offset, read.bytes_requested) = (Some(offset), Some(requested));
-        let request = BlockRequest { sector, nr_sector: length, ..testing::request() };
+        let request = BlockRequest { sector, nr_sector: length, ..fixtures::request() };
         let text = written(|sink| {
-            tell(sink, &Step::ThreadSeen(&testing::thread(&comm)));
-            testing::tell_calls(sink, &[read]);
-            testing::tell_request(sink, &request, (Some(&testing::thread(&comm)), &[]));
+            tell(sink, &Step::ThreadSeen(&fixtures::thread(&comm)));
+            fixtures::tell_calls(sink, &[read]);
+            fixtures::tell_request(sink, &request, (Some(&fixtures::thread(&comm)), &[]));
         });
-        prop_assert!(!text.contains(|it: char| it.is_control() && it != '\n'));
-        let lines: Vec<Value> = text.lines().map(|it| serde_json::from_str(it).expect(it)).collect();
+        prop_assert!(!text.contains(|letter: char| letter.is_control() && letter != '\n'));
+        let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
         prop_assert_eq!(lines.len(), 2);
         let (call, block) = (&lines[0], &lines[1]);
         prop_assert_eq!(bytes_of(call, "path"), path);

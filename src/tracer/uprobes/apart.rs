@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::question::{self, Asked, Question, SITES_MAX, Said};
 use crate::event::syscall_table::CallId;
-use crate::sites;
+use crate::probe_sites;
 use crate::sys::helper::{self, Bounds};
 use crate::sys::regular;
 
@@ -64,10 +64,10 @@ fn look_through(file: &File, only_static: bool, calls: &[CallId]) -> Said {
     }
     let Ok(bytes) = helper::map(file) else { return Said::Closed };
     let head = bytes.get(..HEAD_BYTES).unwrap_or(&bytes);
-    if only_static && sites::interpreter(head).is_some() {
+    if only_static && probe_sites::interpreter(head).is_some() {
         return Said::Linked;
     }
-    match sites::find(&bytes, calls) {
+    match probe_sites::find(&bytes, calls) {
         Ok(sites) if sites.sites.len() > SITES_MAX => Said::TooMany,
         Ok(sites) => Said::Read(sites),
         Err(_) => Said::NoCode,

@@ -16,7 +16,7 @@ use super::apart::BOUNDS;
 use super::question::{Answer, Asked, Question, Said};
 use super::{FILES_MAX, SEARCH_NS_MAX, VERB};
 use crate::event::syscall_table::CallId;
-use crate::sites::Sites;
+use crate::probe_sites::Sites;
 use crate::sys::helper::{self, Failure};
 use crate::sys::patience::Patience;
 use crate::sys::proc::{self, MappedCode};

@@ -15,7 +15,7 @@ use super::naming::Ground;
 use super::probes::{Covers, Probes};
 use crate::event::probed::{GIVEN_PREFIX, NUMBER_FIELD, NUMBERED_PREFIX};
 use crate::event::syscall_table::CallId;
-use crate::sites;
+use crate::probe_sites;
 use crate::sys::instance::Instance;
 use crate::sys::patience::Patience;
 use crate::sys::probe_events::{Kind, ProbeGroup};
@@ -82,10 +82,10 @@ pub fn find(ground: Ground<'_>, patience: &mut Patience<'_>) -> Result<Probes, S
 
 /// What speaks against such probes on this machine, if anything does.
 pub fn hindrance(machine: &str, release: &str) -> Option<String> {
-    if machine != sites::MACHINE {
+    if machine != probe_sites::MACHINE {
         return Some(format!(
             "uprobes need code for {} (this machine is {machine})",
-            sites::MACHINE
+            probe_sites::MACHINE
         ));
     }
     let mut numbers = release.split(['.', '-']).map_while(|it| it.parse::<u32>().ok());

@@ -9,7 +9,7 @@ use std::io::{self, Write};
 
 use crate::capture::format::Cursor;
 use crate::event::syscall_table::CallId;
-use crate::sites::{REGISTERS, Site, Sites};
+use crate::probe_sites::{REGISTERS, Site, Sites};
 
 /// Places of one file that take a probe. The C library of Debian 13 has 28. The kernel looks for each of them in the
 /// memory of every process that maps the file.

@@ -1,0 +1,128 @@
+//! An archive that is being written: in a directory of its own, `NAME.otf2.part`, from which it
+//! comes out when it is whole.
+//!
+//! So whatever ends us, nothing under the archive's name is half an archive, but between the three
+//! renames at the end: then the anchor is not there yet, so it cannot be opened. The directory is
+//! locked while its writer lives; one that is not locked is removed by the next writer of an
+//! archive of that name.
+//!
+//! The library of OTF2 works with paths: it gets one that leads to the held directory. What root
+//! writes stays root's, and is in a directory that only root may enter, until it is whole.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::path::PathBuf;
+
+use nix::fcntl::{Flock, FlockArg};
+
+use super::error::CliError;
+use super::output::OpenOutput;
+use crate::sys::fs_identity::Entered;
+use crate::sys::output_dir::OutputDirectory;
+
+/// Removed when dropped.
+#[derive(Debug)]
+pub(super) struct Unfinished<'a> {
+    output: &'a OpenOutput,
+    directory: OutputDirectory,
+    name: OsString,
+    /// Held as long as we write.
+    _lock: Flock<File>,
+}
+
+impl<'a> Unfinished<'a> {
+    /// Makes the directory, in the place of one that a dead writer has left.
+    ///
+    /// # Errors
+    ///
+    /// Error: another process writes this archive, or the name is taken.
+    pub(super) fn new(output: &'a OpenOutput) -> Result<Self, CliError> {
+        let path = output.output.unfinished();
+        let name = OsString::from(format!("{}.otf2.part", output.output.name));
+        let failed = |source: io::Error| match source.kind() {
+            io::ErrorKind::AlreadyExists | io::ErrorKind::WouldBlock => {
+                CliError::Exists { path: path.clone() }
+            }
+            _ => CliError::Create { path: path.clone(), source },
+        };
+        remove_left(output, &name).map_err(failed)?;
+        let directory = output.directory.make_own(&name).map_err(failed)?;
+        let lock = lock(&directory).map_err(failed)?;
+        Ok(Self { output, directory, name, _lock: lock })
+    }
+
+    /// Where it is written: a path that leads there whatever becomes of the directory's name.
+    pub(super) fn path(&self) -> PathBuf {
+        self.directory.path()
+    }
+
+    /// As long as the value lives files are made as who owns the directory.
+    ///
+    /// # Errors
+    ///
+    /// That is not allowed.
+    pub(super) fn enter(&self) -> Result<Option<Entered>, CliError> {
+        let path = || self.output.output.unfinished();
+        self.directory.enter().map_err(|source| CliError::Create { path: path(), source })
+    }
+
+    /// It is whole: it gets its place, the anchor last.
+    ///
+    /// # Errors
+    ///
+    /// Something of its name has come there meanwhile: that stays, and nothing of the archive does.
+    pub(super) fn finish(self) -> Result<(), CliError> {
+        let to = &self.output.directory;
+        let [anchor, definitions, parts] = self.output.output.archive_parts();
+        let named = [parts, definitions, anchor].map(|path| {
+            let name = path.file_name().unwrap_or_default().to_owned();
+            (path, name)
+        });
+        for (path, name) in &named {
+            let failed = |source| CliError::Create { path: path.clone(), source };
+            self.directory.give_away(name, to).map_err(failed)?;
+        }
+        // Nothing takes time from here on: who is killed just now leaves some of it in its place.
+        let mut moved: Vec<OsString> = Vec::new();
+        for (path, name) in named {
+            if let Err(source) = self.directory.rename_new(&name, to, &name) {
+                // What cannot be removed stays, and is refused the next time.
+                moved.iter().for_each(|moved| drop(to.remove(moved)));
+                return Err(if source.kind() == io::ErrorKind::AlreadyExists {
+                    CliError::Exists { path }
+                } else {
+                    CliError::Create { path, source }
+                });
+            }
+            moved.push(name);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Unfinished<'_> {
+    fn drop(&mut self) {
+        // What cannot be removed stays until the next archive of that name.
+        let _ = self.output.directory.remove(&self.name);
+    }
+}
+
+fn lock(directory: &OutputDirectory) -> io::Result<Flock<File>> {
+    Flock::lock(directory.readable()?, FlockArg::LockExclusiveNonblock)
+        .map_err(|(_, errno)| errno.into())
+}
+
+/// Removes what a writer has left that was killed; what may be anything else stays.
+fn remove_left(output: &OpenOutput, name: &OsString) -> io::Result<()> {
+    let Some(found) = output.directory.find(name)? else { return Ok(()) };
+    let other = |_| io::Error::from(io::ErrorKind::AlreadyExists);
+    let left = output.directory.open_own(name).map_err(other)?;
+    let name_of = |text: &str| OsString::from(format!("{}{text}", output.output.name));
+    let parts = ["", ".def", ".otf2"].map(name_of);
+    if found.st_mode & 0o077 != 0 || !left.names()?.iter().all(|name| parts.contains(name)) {
+        return Err(io::ErrorKind::AlreadyExists.into());
+    }
+    let _lock = lock(&left)?;
+    output.directory.remove(name)
+}

@@ -1,0 +1,414 @@
+//! Reads the recording as it grows, and deals with each question when all that happened before it
+//! has been seen.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use super::super::values::WATCHED_MAX as DEFAULT_MAX;
+use super::protocol::{Answer, Asked, Lines, Verb, shown};
+use super::questions::{OVER, Questions, Request};
+use super::watched_file::{self, Target};
+use crate::analysis::watch::{File, Kept, New, Refused, Watch};
+use crate::cli::message::say;
+use crate::operation::{Sink, Step};
+use crate::text::{escape, iotracer};
+use crate::units::KernelTime;
+
+/// The watched files, and who asks about them.
+pub(super) struct Follower<'a> {
+    watch: Watch,
+    questions: Arc<Questions>,
+    /// All questions of before this time are here.
+    taken_until: KernelTime,
+    /// Questions whose time has not come, in the order of their times.
+    waiting: VecDeque<Request>,
+    out: Option<Box<dyn Write + Send>>,
+    /// Lines that are not written yet.
+    lines: Vec<u8>,
+    /// Why they are not written any more.
+    failure: Option<io::Error>,
+    /// Called when they cannot be.
+    failed: &'a dyn Fn(),
+}
+
+/// What there is to say when it is over.
+pub(super) struct Told {
+    /// What there was of each file, and what is not known.
+    pub(super) lines: Vec<String>,
+    /// Why not all accesses were printed.
+    pub(super) failure: Option<io::Error>,
+}
+
+/// Lines are written when there are so many bytes of them, or nothing more is known.
+const LINES_BYTES: usize = 64 << 10;
+
+impl<'a> Follower<'a> {
+    /// With files that are watched from the start, each of which can be; lines go to `out`.
+    pub(super) fn new(
+        files: Vec<New>,
+        questions: Arc<Questions>,
+        out: Option<Box<dyn Write + Send>>,
+        failed: &'a dyn Fn(),
+    ) -> Self {
+        let mut watch = Watch::default();
+        for file in files {
+            let path = shown(&file.path);
+            watch.add(file).unwrap_or_else(|error| say(&format!("cannot watch {path}: {error}")));
+        }
+        let (waiting, lines) = (VecDeque::new(), Vec::new());
+        let taken_until = KernelTime::default();
+        Self { watch, questions, taken_until, waiting, out, lines, failure: None, failed }
+    }
+
+    /// The recording is over: deals with what is still asked; what there was of each file.
+    pub(super) fn finish(mut self) -> Told {
+        self.answer_waiting(KernelTime::MAX);
+        self.waiting.extend(self.questions.close(OVER));
+        self.answer_waiting(KernelTime::MAX);
+        for place in 0..self.watch.files().len() {
+            self.ask_where(place);
+        }
+        self.write_lines();
+        let mut lines: Vec<String> =
+            self.watch.files().iter().map(|file| summary(&self.watch, file)).collect();
+        let Watch { unidentified, given_up, .. } = self.watch;
+        let failure = self.failure;
+        let count: u64 = unidentified.values().sum();
+        if count > 0 {
+            let by: Vec<String> =
+                unidentified.iter().map(|row| format!("{} {}", who(row.0), row.1)).collect();
+            lines.push(format!(
+                "{count} reads and writes are of files that are not known, so some may be of those watched: {}",
+                by.join(", ")
+            ));
+        }
+        if given_up > 0 {
+            lines.push(format!(
+                "{given_up} pieces of block requests of which it was not known what lies there were given up for want of room"
+            ));
+        }
+        Told { lines, failure }
+    }
+
+    /// Answers the questions up to this time before the events of this time are processed.
+    fn answer_until(&mut self, time: KernelTime) {
+        if time >= self.taken_until {
+            let (requests, until) = self.questions.take();
+            self.waiting.extend(requests);
+            self.taken_until = until;
+        }
+        self.answer_waiting(time);
+    }
+
+    fn answer_waiting(&mut self, time: KernelTime) {
+        while self.waiting.front().is_some_and(|front| front.at <= time)
+            && let Some(request) = self.waiting.pop_front()
+        {
+            let answer = self.answer(request.at, &request.asked, request.target);
+            // Who asked may be gone.
+            let _ = request.answer.send(answer);
+        }
+    }
+
+    fn answer(&mut self, at: KernelTime, asked: &Asked, target: Option<Target>) -> Answer {
+        let refused = |refused: Refused| refused.to_string();
+        let mut lines = Lines::default();
+        if asked.verb == Verb::Add {
+            let found = target.and_then(|target| target.found).ok_or("there is no such file")?;
+            let max = asked.max.unwrap_or(DEFAULT_MAX);
+            self.watch.add(found.watched(max, at)).map_err(refused)?;
+            let added = self.watch.files().len().saturating_sub(1);
+            self.tell(&mut lines, Verb::List, added, false);
+            return Ok(lines);
+        }
+        let is_of_one = target.is_some();
+        for place in self.places(target)? {
+            match asked.verb {
+                Verb::Stop | Verb::Start => {
+                    let is_on = asked.verb == Verb::Start;
+                    let file = self.watch.file_mut(place);
+                    file.map_or(Ok(()), |file| file.turn(at, is_on)).map_err(refused)?;
+                }
+                Verb::Reset => {
+                    self.watch.file_mut(place).into_iter().for_each(|file| file.reset(at))
+                }
+                Verb::TimeReset => {
+                    self.watch.file_mut(place).into_iter().for_each(|file| file.time_reset(at));
+                }
+                Verb::Remove => self.watch.remove(place),
+                Verb::Status | Verb::Log | Verb::Counts => {
+                    self.ask_where(place);
+                    self.tell(&mut lines, asked.verb, place, !is_of_one);
+                }
+                Verb::List | Verb::Add => self.tell(&mut lines, Verb::List, place, false),
+            }
+        }
+        Ok(lines)
+    }
+
+    /// The places of the file that is meant, or of all.
+    fn places(&self, target: Option<Target>) -> Result<Vec<usize>, String> {
+        let Some(Target { word, found }) = target else {
+            return Ok((0..self.watch.files().len()).collect());
+        };
+        let key = found.map(|found| found.key).or_else(|| watched_file::key_of(&word));
+        let place = self.watch.find(key, &word);
+        place.map(|place| vec![place]).ok_or_else(|| format!("{} is not watched", shown(&word)))
+    }
+
+    /// If there are pieces of which it is not known what lies there, the file system is asked
+    /// whether it is this file.
+    fn ask_where(&mut self, place: usize) {
+        let Some(file) = self.watch.files().get(place) else { return };
+        if self.watch.unknown_bytes(file) == 0 {
+            return;
+        }
+        let Some(runs) = watched_file::places(&file.path, file.key) else { return };
+        let lines = &mut self.lines;
+        let prints = self.out.is_some();
+        self.watch.lies(place, runs, &mut |file, kept| {
+            if prints {
+                print(lines, file, kept);
+            }
+        });
+    }
+
+    /// Lines about a file.
+    fn tell(&self, lines: &mut Lines, verb: Verb, place: usize, is_of_all: bool) {
+        let Some(file) = self.watch.files().get(place) else { return };
+        let status = file.status();
+        match verb {
+            Verb::Log => {
+                for kept in file.log() {
+                    let comm = kept.comm.as_deref();
+                    iotracer::line(&mut lines.text, &kept.access, status.start, comm);
+                    lines.end_line();
+                }
+            }
+            Verb::Status => {
+                let name = if is_of_all { format!("{} ", file.name) } else { String::new() };
+                let is_logging = u8::from(status.is_logging);
+                lines.text.extend_from_slice(format!("{name}{is_logging} ").as_bytes());
+                iotracer::time(&mut lines.text, status.start);
+                lines.text.extend_from_slice(format!(" {} {}", status.max, status.kept).as_bytes());
+                lines.end_line();
+            }
+            Verb::Counts => {
+                for (name, count) in counts(&self.watch, file) {
+                    let of = if is_of_all { format!("{} ", file.name) } else { String::new() };
+                    lines.text.extend_from_slice(format!("{of}{name} {count}").as_bytes());
+                    lines.end_line();
+                }
+                for (comm, count) in &self.watch.unidentified {
+                    let of = if is_of_all { format!("{} ", file.name) } else { String::new() };
+                    let line = format!("{of}unidentified {count} {}", who(comm));
+                    lines.text.extend_from_slice(line.as_bytes());
+                    lines.end_line();
+                }
+            }
+            _ => {
+                lines.text.extend_from_slice(format!("{} ", file.name).as_bytes());
+                escape::shown(&mut lines.text, &file.path, b"");
+                lines.end_line();
+            }
+        }
+    }
+
+    /// If that fails nothing is printed any more; questions are answered all the same.
+    fn write_lines(&mut self) {
+        if let Some(out) = &mut self.out
+            && !self.lines.is_empty()
+            && let Err(error) = out.write_all(&self.lines).and_then(|()| out.flush())
+        {
+            (self.out, self.failure) = (None, Some(error));
+            (self.failed)();
+        }
+        self.lines.clear();
+    }
+}
+
+impl Sink for Follower<'_> {
+    type Error = Infallible;
+
+    fn step(&mut self, time: KernelTime, step: &Step<'_>) -> Result<(), Infallible> {
+        self.answer_until(time);
+        let lines = &mut self.lines;
+        let prints = self.out.is_some();
+        self.watch.look(step, &mut |file, kept| {
+            if prints {
+                print(lines, file, kept);
+            }
+        });
+        if self.lines.len() > LINES_BYTES {
+            self.write_lines();
+        }
+        Ok(())
+    }
+
+    fn told_until(&mut self, time: KernelTime) -> Result<(), Infallible> {
+        self.answer_until(time);
+        self.write_lines();
+        Ok(())
+    }
+}
+
+/// The line of an access as its file's log has it, and whose it is.
+fn print(lines: &mut Vec<u8>, file: &File, kept: &Kept) {
+    let start = file.status().start;
+    iotracer::line(lines, &kept.access, start, kept.comm.as_deref());
+    lines.extend_from_slice(format!(";{}\n", file.name).as_bytes());
+}
+
+/// What there was of a file, and what is not known.
+fn counts(watch: &Watch, file: &File) -> [(&'static str, u64); 13] {
+    let books = file.books();
+    [
+        ("vfs", books.called.0),
+        ("vfs_bytes", books.called.1),
+        ("vfs_asked", books.asked.0),
+        ("vfs_by_name", books.by_name.0),
+        ("blk_exact", books.exact.0),
+        ("blk_exact_bytes", books.exact.1),
+        ("blk_inferred", books.inferred.0),
+        ("blk_inferred_bytes", books.inferred.1),
+        ("not_kept", books.beyond),
+        ("without_line", books.without_line),
+        ("device_unknown_bytes", watch.unknown_bytes(file)),
+        ("given_up", watch.given_up),
+        ("lost_records", watch.lost),
+    ]
+}
+
+/// The name of threads, or of those that were too many.
+fn who(comm: &[u8]) -> String {
+    if comm.is_empty() { "others".to_owned() } else { shown(comm) }
+}
+
+fn summary(watch: &Watch, file: &File) -> String {
+    let books = file.books();
+    let mut line = format!(
+        "{}: VFS {} ({} bytes), BLK exact {} ({} bytes), inferred {} ({} bytes)",
+        shown(&file.path),
+        books.called.0,
+        books.called.1,
+        books.exact.0,
+        books.exact.1,
+        books.inferred.0,
+        books.inferred.1
+    );
+    let rest = [
+        (books.beyond, "not kept: the first were as many as -n says"),
+        (books.asked.0, "of the VFS lines tell what was asked for, as the results were not seen"),
+        (books.by_name.0, "of the VFS lines are the file's by its name only"),
+        (
+            books.without_line,
+            "calls and operations without a line: it is not known where in the file, or how many bytes",
+        ),
+        (watch.unknown_bytes(file), "bytes of requests on its device whose contents are unknown"),
+    ];
+    for (count, what) in rest.iter().filter(|rest| rest.0 > 0) {
+        line += &format!("; {count} {what}");
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::anomaly::{Anomaly, AnomalyKind};
+    use crate::sys::{clock, thread};
+    use crate::units::{CpuId, DevId, Pid, Tid};
+
+    fn asked(verb: Verb) -> Asked {
+        Asked { verb, file: None, max: None }
+    }
+
+    fn watched(at: u64) -> New {
+        let (key, at) = ((DevId(1), 7), KernelTime(at));
+        New { key, name: "d_7".to_owned(), path: b"/f".to_vec(), max: 9, at, runs: Vec::new() }
+    }
+
+    /// Asks while the follower does this.
+    fn ask(questions: &Arc<Questions>, verb: Verb, does: impl FnOnce()) -> Answer {
+        std::thread::scope(|scope| {
+            let answer = scope.spawn(|| questions.ask(asked(verb), None));
+            while questions.lock().requests.is_empty() {
+                thread::pause(std::time::Duration::from_millis(1));
+            }
+            does();
+            answer.join().expect("it does not panic")
+        })
+    }
+
+    fn step(follower: &mut Follower<'_>, time: KernelTime) {
+        let (cpu, pid, tid) = (CpuId(0), Pid(0), Tid(0));
+        let (kind, detail) = (AnomalyKind::Lost, String::new());
+        let nothing = Anomaly { kind, time, cpu, pid, tid, count: 0, detail };
+        follower.step(time, &Step::Anomaly(&nothing)).unwrap_or_else(|error| match error {});
+    }
+
+    /// A snapshot of the machine does not advance the time of the follower.
+    #[test]
+    fn a_question_is_dealt_with_before_what_happened_after_it() {
+        let questions = Arc::new(Questions::default());
+        let mut follower =
+            Follower::new(vec![watched(1)], Arc::clone(&questions), None, &|| panic!("no output"));
+        let before = clock::now();
+        let answer = ask(&questions, Verb::TimeReset, || {
+            step(&mut follower, before);
+            assert_eq!(follower.waiting.len(), 1, "its time has not come");
+            assert_eq!(follower.watch.files()[0].status().start, KernelTime(1));
+            step(&mut follower, clock::now());
+            assert!(follower.waiting.is_empty());
+            assert!(follower.watch.files()[0].status().start >= before);
+        });
+        assert_eq!(answer, Ok(Lines::default()));
+        let Told { lines, failure } = follower.finish();
+        assert!(lines.len() == 1 && failure.is_none());
+        assert_eq!(questions.ask(asked(Verb::List), None), Err(OVER.to_owned()));
+    }
+
+    struct Full;
+
+    impl Write for Full {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(io::ErrorKind::StorageFull.into())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn questions_are_answered_when_nothing_can_be_printed() {
+        let questions = Arc::new(Questions::default());
+        let calls = std::cell::Cell::new(0);
+        let failed = || calls.set(calls.get() + 1);
+        let out: Option<Box<dyn Write + Send>> = Some(Box::new(Full));
+        let mut follower = Follower::new(vec![watched(1)], Arc::clone(&questions), out, &failed);
+        for _ in 0..2 {
+            follower.lines.extend_from_slice(b"a line\n");
+            follower.write_lines();
+        }
+        assert_eq!(calls.get(), 1);
+        let answer = ask(&questions, Verb::List, || {
+            let now = clock::now();
+            follower.told_until(now).unwrap_or_else(|error| match error {});
+        });
+        assert_eq!(answer.map(|answer| answer.text), Ok(b"d_7 /f\n".to_vec()));
+        let failure = follower.finish().failure.expect("it failed");
+        assert_eq!(failure.kind(), io::ErrorKind::StorageFull);
+    }
+
+    #[test]
+    fn the_first_reason_is_said_to_all_who_ask_later() {
+        let questions = Arc::new(Questions::default());
+        let answer = ask(&questions, Verb::List, || drop(questions.close("the disk is gone")));
+        assert_eq!(answer, Err("the disk is gone".to_owned()));
+        questions.close(OVER);
+        assert_eq!(questions.ask(asked(Verb::List), None), Err("the disk is gone".to_owned()));
+    }
+}

@@ -1,0 +1,147 @@
+//! The file of a question: identity, name, and place on its device.
+
+use std::ffi::OsStr;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use crate::analysis::watch::New;
+use crate::operation::behind::FileKey;
+use crate::sys::{fiemap, files};
+use crate::units::{DevId, KernelTime};
+
+/// Why a path is refused: it leads to a directory, a device, a pipe, or to one of the kernel's
+/// answers.
+const REFUSED: &str = "it is no regular file of a disk or of memory";
+
+/// What a word of a question leads to.
+#[derive(Debug)]
+pub(super) struct Target {
+    pub(super) word: Vec<u8>,
+    pub(super) found: Option<Found>,
+}
+
+/// A regular file that is there.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) key: FileKey,
+    name: String,
+    path: Vec<u8>,
+    runs: Vec<(u64, u64)>,
+}
+
+impl Found {
+    /// To be watched from a time on.
+    pub(super) fn watched(self, max: usize, at: KernelTime) -> New {
+        let Self { key, name, path, runs } = self;
+        New { key, name, path, max, at, runs }
+    }
+}
+
+/// Looks at a file, by its path from the root.
+pub(super) fn look(path: &[u8]) -> Result<Found, String> {
+    let path = Path::new(OsStr::from_bytes(path));
+    if !path.is_absolute() {
+        return Err("a path from the root is needed".to_owned());
+    }
+    let failed = |error: io::Error| error.to_string();
+    let path = path.canonicalize().map_err(failed)?;
+    let bytes = path.into_os_string().into_vec();
+    let held = hold(&bytes).map_err(failed)?;
+    let key = held.key.ok_or(REFUSED)?;
+    let runs = runs(&held.open().map_err(failed)?);
+    Ok(Found { key, name: format!("{}_{}", device_name(key.0), key.1), path: bytes, runs })
+}
+
+/// Which file a path leads to, if it is there.
+pub(super) fn key_of(path: &[u8]) -> Option<FileKey> {
+    let is_absolute = path.starts_with(b"/");
+    let found = is_absolute.then(|| files::stat_and_mount_behind(OsStr::from_bytes(path)));
+    found.flatten().map(|(stat, _)| (stat.dev, stat.ino))
+}
+
+/// Where a file lies now, if it is still that one.
+pub(super) fn places(path: &[u8], key: FileKey) -> Option<Vec<(u64, u64)>> {
+    let held = hold(path).ok().filter(|held| held.key == Some(key))?;
+    Some(runs(&held.open().ok()?))
+}
+
+/// What a path leads to, held but not opened: whatever was put there, that does nothing to it.
+///
+/// Nothing is kept: the file may be removed, and its file system unmounted.
+struct Held {
+    handle: File,
+    /// If it is a regular file.
+    key: Option<FileKey>,
+}
+
+/// Holds what is there; a link is not followed.
+fn hold(path: &[u8]) -> io::Result<Held> {
+    let flags = libc::O_PATH | libc::O_NOFOLLOW;
+    let handle = OpenOptions::new().read(true).custom_flags(flags).open(OsStr::from_bytes(path))?;
+    let is_file = handle.metadata()?.is_file() && !files::is_of_kernel(&handle)?;
+    let stat = files::stat_behind(&held_at(&handle)).ok_or_else(io::Error::last_os_error)?;
+    Ok(Held { handle, key: is_file.then_some((stat.dev, stat.ino)) })
+}
+
+impl Held {
+    /// Opens the file that is held, wherever its path leads to by now.
+    fn open(&self) -> io::Result<File> {
+        let flags = libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_NOATIME;
+        OpenOptions::new().read(true).custom_flags(flags).open(held_at(&self.handle))
+    }
+}
+
+fn held_at(handle: &File) -> String {
+    format!("/proc/self/fd/{}", handle.as_raw_fd())
+}
+
+/// Addresses and lengths; none if the file system does not tell.
+fn runs(file: &File) -> Vec<(u64, u64)> {
+    let runs = fiemap::runs(file).unwrap_or_default();
+    runs.into_iter().map(|run| (run.address, run.length)).collect()
+}
+
+/// What the kernel calls the device; its number if it has no name (btrfs, overlay, network).
+fn device_name(dev: DevId) -> String {
+    let link = std::fs::read_link(format!("/sys/dev/block/{dev}")).ok();
+    let name = link.and_then(|link| Some(link.file_name()?.to_str()?.to_owned()));
+    name.unwrap_or_else(|| dev.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn what_was_put_in_its_place_is_not_opened() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().canonicalize().expect("it is there").join("file");
+        let bytes = path.as_os_str().as_bytes();
+        fs::write(&path, "one").expect("written");
+        let key = look(bytes).expect("a file").key;
+        assert!(places(bytes, key).is_some());
+        let held = hold(bytes).expect("it is there");
+        fs::rename(&path, dir.path().join("moved")).expect("moved");
+        fs::write(&path, "another").expect("written");
+        assert_eq!(io::read_to_string(held.open().expect("it is there")).expect("read"), "one");
+        assert_eq!(places(bytes, key), None);
+        fs::remove_file(&path).expect("removed");
+        symlink(dir.path().join("moved"), &path).expect("a link");
+        assert_eq!(places(bytes, key), None, "a link to it is not the file");
+        fs::remove_file(&path).expect("removed");
+        // Who opens one waits for a writer.
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).expect("a pipe");
+        assert_eq!(look(bytes).expect_err("no file"), REFUSED);
+        assert_eq!(places(bytes, key), None);
+        // The kernel's own answers seem to be regular files.
+        for path in ["/proc/self/mem", "/proc/self/maps", "/sys/kernel/notes"] {
+            assert_eq!(look(path.as_bytes()).expect_err(path), REFUSED, "{path}");
+        }
+    }
+}

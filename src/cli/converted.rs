@@ -1,0 +1,28 @@
+//! Result of reading a log, with or without an archive.
+
+use std::path::Path;
+
+use crate::analysis::totals::Totals;
+use crate::otf2::OtfSummary;
+use crate::pipeline::Summary;
+
+/// Result of reading a log.
+#[derive(Debug)]
+pub(super) struct Converted {
+    pub(super) summary: Summary,
+    pub(super) totals: Totals,
+    pub(super) archive: Option<OtfSummary>,
+    /// Operations that a filter by user left out because their user is unknown.
+    pub(super) unknown_users: u64,
+}
+
+/// Paths of a log.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LogPaths<'a> {
+    /// Path by which the log is opened: that of the descriptor for a log that was just written.
+    pub(super) path: &'a Path,
+    /// Path that messages show.
+    pub(super) shown: &'a Path,
+    /// False if the disk did not accept the log.
+    pub(super) is_kept: bool,
+}

@@ -1,0 +1,9 @@
+//! Exit codes of the program's own; otherwise it ends with the status of the traced program.
+
+/// Failure of this program, as in `env` and `timeout`. 126: the traced program is not executable;
+/// 127: it does not exist.
+pub(super) const FAILURE: u8 = 125;
+
+/// A replay ran to its end with results that differ from the capture, or files were left by a
+/// purge.
+pub(super) const MISMATCH: u8 = 1;

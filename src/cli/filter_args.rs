@@ -1,0 +1,140 @@
+//! Filters: from options to a filter of a log.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use nix::unistd::User;
+
+use super::args::{AnalyseArgs, FilterArgs, ScriptArgs, SideArg};
+use super::error::CliError;
+use super::events::{Wanted, wanted_events};
+use crate::analysis::filter::{Events, Filter, Globs, Side};
+use crate::capture::header::Header;
+use crate::operation::disk;
+use crate::units::{DevId, KernelTime, Pid};
+
+/// A filter as given; the log's header resolves its disks and times.
+#[derive(Clone)]
+pub(super) struct FilterSpec<'a> {
+    filter: Filter,
+    devices: &'a [String],
+    events: &'a [String],
+    /// From when to when, from the beginning of the recording on.
+    window: [Option<Duration>; 2],
+}
+
+impl<'a> FilterSpec<'a> {
+    /// Of any log.
+    pub(super) fn of(args: &FilterArgs) -> Result<Self, CliError> {
+        let usage = |error: globset::Error| CliError::Usage(error.to_string());
+        let side = args.io.map(|direction| match direction {
+            SideArg::R => Side::Read,
+            SideArg::W => Side::Write,
+            SideArg::Rw => Side::Both,
+        });
+        let min_ns = args.min_latency.as_ref().map_or(0, Duration::as_nanos);
+        let filter = Filter {
+            users: args.user.iter().map(|arg| user(arg)).collect::<Result<_, _>>()?,
+            comms: Globs::of_words(&args.comm).map_err(usage)?,
+            files: Globs::of_paths(&args.files).map_err(usage)?,
+            side,
+            min_ns: u64::try_from(min_ns).unwrap_or(u64::MAX),
+            bytes: sizes(args.min_size, args.max_size)?,
+            ..Filter::default()
+        };
+        let window = [args.from, args.until];
+        if let [Some(from), Some(until)] = window
+            && from >= until
+        {
+            return Err(CliError::Usage("--until has to be later than --from".into()));
+        }
+        Ok(Self { filter, devices: &[], events: &[], window })
+    }
+
+    /// Everything.
+    pub(super) fn of_all() -> Self {
+        Self { filter: Filter::default(), devices: &[], events: &[], window: [None; 2] }
+    }
+
+    /// Of a log; a recording has nothing else in it.
+    pub(super) fn on(self, args: &'a AnalyseArgs) -> Self {
+        let capture = &args.capture;
+        match args.log {
+            Some(_) => self.only(&capture.pid, &capture.device, &capture.events),
+            None => self,
+        }
+    }
+
+    /// Of a log that is printed.
+    pub(super) fn of_script(args: &'a ScriptArgs) -> Result<Self, CliError> {
+        Ok(Self::of(&args.filter)?.only(&args.pid, &args.device, &args.events))
+    }
+
+    fn only(mut self, pids: &[i32], devices: &'a [String], events: &'a [String]) -> Self {
+        self.filter.pids = pids.iter().copied().map(Pid).collect();
+        Self { devices, events, ..self }
+    }
+
+    /// True if everything is wanted, whatever the log.
+    pub(super) fn is_all(&self) -> bool {
+        let Self { filter, devices, events, window } = self;
+        filter.is_all() && devices.is_empty() && events.is_empty() && *window == [None; 2]
+    }
+
+    /// What it means for a log.
+    pub(super) fn filter(self, header: &Header) -> Result<Filter, CliError> {
+        let mut filter = self.filter;
+        filter.devices = devices(self.devices, header)?;
+        filter.window = window(self.window, header.clock.start_ns);
+        if !self.events.is_empty() {
+            let Wanted { calls, block, extents: _, uring, layers, faults } =
+                wanted_events(self.events)?;
+            let calls = calls.into_iter().collect();
+            filter.events = Some(Events { calls, block, uring, layers, faults });
+        }
+        Ok(filter)
+    }
+}
+
+/// From so many bytes to so many.
+fn sizes(min: Option<u64>, max: Option<u64>) -> Result<Option<RangeInclusive<u64>>, CliError> {
+    let range = min.unwrap_or(0)..=max.unwrap_or(u64::MAX);
+    if range.is_empty() {
+        return Err(CliError::Usage("--max-size has to be at least --min-size".into()));
+    }
+    Ok((min.is_some() || max.is_some()).then_some(range))
+}
+
+/// The times of a log whose recording began at `start`, ns.
+fn window(window: [Option<Duration>; 2], start: u64) -> Option<(KernelTime, KernelTime)> {
+    let ns = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+    let at = |duration: Duration| KernelTime(start.saturating_add(ns(duration)));
+    let [from, until] = window.map(|window| window.map(at));
+    let is_asked = from.is_some() || until.is_some();
+    is_asked.then(|| (from.unwrap_or(KernelTime::MIN), until.unwrap_or(KernelTime::MAX)))
+}
+
+/// A user of this machine by name, or any by number.
+fn user(word: &str) -> Result<u32, CliError> {
+    if let Ok(number) = word.parse() {
+        return Ok(number);
+    }
+    let found = User::from_name(word).ok().flatten();
+    found.map(|found| found.uid.as_raw()).ok_or_else(|| {
+        CliError::Usage(format!("this machine has no user {word}; give the number: -u 1000"))
+    })
+}
+
+/// The disks of a log by name or number.
+fn devices(words: &[String], header: &Header) -> Result<Vec<DevId>, CliError> {
+    let names = disk::names(&header.disks);
+    let find = |word: &String| {
+        let bare = word.strip_prefix("/dev/").unwrap_or(word);
+        let named = names.iter().find(|name| name.1 == bare).map(|name| name.0);
+        named.or_else(|| DevId::parse(bare)).ok_or_else(|| {
+            let all: Vec<&str> = names.iter().map(|name| name.1.as_str()).collect();
+            CliError::Usage(format!("the log has no disk {word}; it has {}", all.join(", ")))
+        })
+    };
+    words.iter().map(find).collect()
+}

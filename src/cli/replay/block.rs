@@ -1,0 +1,131 @@
+//! `iotrace-perf replay run LOG --level block`: what a device was asked, asked once more of another
+//! one.
+
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::atomic::Ordering;
+
+use super::super::convert::{Opened, open};
+use super::super::error::CliError;
+use super::super::exit_code::MISMATCH;
+use super::super::{analyse, signals, summary_lines};
+use super::args::{OrderArg, RunArgs};
+use super::common::options;
+use crate::operation::disk;
+use crate::pipeline;
+use crate::replay::block::{Allowed, BlockComparison, BlockPlan, BlockRequests, Requests};
+use crate::replay::file::FILE_MAGIC;
+use crate::replayer::block;
+use crate::replayer::run::Pacing;
+use crate::report;
+use crate::report::replay_block::BlockRun;
+use crate::sys::regular;
+use crate::sys::target::Target;
+use crate::units::DevId;
+
+pub(super) fn run(args: &RunArgs, device: &Path) -> Result<ExitCode, CliError> {
+    let options = options(args);
+    if args.order != OrderArg::Deps {
+        return Err(CliError::Usage(
+            "--order is for system calls; of block requests, --pacing open begins each at its time, closed and max each behind those that it \
+             followed"
+                .into(),
+        ));
+    }
+    if is_plan(&args.plan) {
+        return Err(CliError::Usage(format!(
+            "{} is a plan, which has system calls only; block requests are in the capture log (.iocap)",
+            args.plan.display()
+        )));
+    }
+    let to = analyse::output(args.print.to.as_deref(), false)?;
+    let target = Target::open(device, args.block.write).map_err(usage)?;
+    let Captured { requests, dev, name } = captured(args)?;
+    let allowed = Allowed { writes: args.block.write, discards: args.block.discard };
+    let plan = BlockPlan::new(requests, allowed).map_err(|error| {
+        usage(format!("{error} requests are more than a replay has numbers for"))
+    })?;
+    if plan.all.is_empty() {
+        let left: u64 = plan.left.values().sum();
+        return Err(usage(format!(
+            "nothing is to be done again on {}: {left} requests of {name} are left out{}",
+            target.path.display(),
+            if args.block.write { "" } else { ", and writes need --write" }
+        )));
+    }
+    block::check(&plan, target.size, target.block).map_err(usage)?;
+    let is_over = signals::flag().map_err(CliError::Output)?;
+    // ORDERING: only a flag.
+    let go_on = &mut || !is_over.load(Ordering::Relaxed);
+    let replayed = block::run(&plan, &target, options, go_on).map_err(usage)?;
+    let comparison = BlockComparison::new(&plan, replayed.got);
+    // Otherwise it depends on the device.
+    let expected = options.pacing == Pacing::Open;
+    let run = BlockRun {
+        plan: &plan,
+        comparison: &comparison,
+        from: (dev, &name),
+        to: (target.dev, &target.path),
+        expected_span: expected.then(|| options.scaled(plan.span)),
+        is_stopped: replayed.is_stopped,
+        threads: (replayed.threads, block::THREADS_MAX),
+        cpus: replayed.cpus,
+        is_open: options.pacing == Pacing::Open,
+    };
+    let report = report::replay_block::report(&run, analyse::limit(&args.print));
+    analyse::print(&report, analyse::form(&args.print), to)?;
+    let is_bad = comparison.mismatched() > args.max_mismatch || !run.is_whole();
+    Ok(if is_bad { ExitCode::from(MISMATCH) } else { ExitCode::SUCCESS })
+}
+
+fn usage(what: impl std::fmt::Display) -> CliError {
+    CliError::Usage(what.to_string())
+}
+
+fn is_plan(path: &Path) -> bool {
+    let mut magic = [0; FILE_MAGIC.len()];
+    regular::open_named(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok()
+        && magic == FILE_MAGIC
+}
+
+/// A device of the capture.
+struct Captured {
+    requests: Requests,
+    dev: DevId,
+    name: String,
+}
+
+/// What the device that is meant was asked.
+fn captured(args: &RunArgs) -> Result<Captured, CliError> {
+    let path = &args.plan;
+    let Opened { items, header, .. } = open(path, false)?;
+    let names: BTreeMap<DevId, String> = disk::names(&header.disks).into_iter().collect();
+    let mut sink = BlockRequests::default();
+    let summary = pipeline::run_threaded(items, header, &mut sink, &mut || true)
+        .map_err(|error| CliError::pipeline(path, &error))?;
+    summary_lines::print_doubts(&summary);
+    let called = |dev: &DevId| names.get(dev).cloned().unwrap_or_else(|| dev.to_string());
+    let shown = |(dev, it): (&DevId, &Requests)| {
+        format!("{} ({dev}): {} requests", called(dev), it.all.len())
+    };
+    let list = sink.devices.iter().map(shown).collect::<Vec<_>>().join("; ");
+    let dev = match &args.block.from_device {
+        Some(word) => {
+            let bare = word.strip_prefix("/dev/").unwrap_or(word);
+            let is_meant = |device: &&DevId| called(device) == bare || device.to_string() == bare;
+            let found = sink.devices.keys().find(is_meant).copied();
+            found.ok_or_else(|| usage(format!("the log has no requests of {word}; it has {list}")))
+        }
+        None => match sink.devices.len() {
+            0 => Err(usage("the log has no block requests; record them with -e block".to_owned())),
+            1 => Ok(sink.devices.keys().copied().next().unwrap_or_default()),
+            _ => Err(usage(format!(
+                "the log has requests of several devices: {list}; choose one with --from-device"
+            ))),
+        },
+    }?;
+    let requests = sink.devices.remove(&dev).unwrap_or_default();
+    Ok(Captured { requests, dev, name: called(&dev) })
+}

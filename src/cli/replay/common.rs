@@ -1,0 +1,154 @@
+//! Shared by the verbs of `iotrace-perf replay`: plans, options, progress, and the report of a
+//! replay.
+
+use std::io;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use super::super::analyse;
+use super::super::error::CliError;
+use super::super::exit_code::MISMATCH;
+use super::super::values::{ContentArg, SpeedArg};
+use super::args::{EngineArg, OrderArg, PacingArg, RunArgs};
+use crate::replay::file::{Index, PlanError, PlanReader};
+use crate::replay::outcome::Outcome;
+use crate::replayer::contents::Contents;
+use crate::replayer::run::{self, Engine, Machine, Options, Order, Pacing, Replayed};
+use crate::replayer::window::Window;
+use crate::report;
+use crate::report::replay_run::Run;
+use crate::sys::again::Rules;
+use crate::sys::regular;
+
+/// Runs all operations of a plan; a terminal shows the progress.
+pub(super) fn run_plan(
+    reader: PlanReader,
+    index: Index,
+    options: Options,
+    machine: Machine,
+    is_over: &AtomicBool,
+) -> Result<Replayed, CliError> {
+    let template = "{bar:40} {pos}/{len} operations {per_sec} {elapsed}";
+    let bar = bar(report::replay_run::planned(&index), template);
+    let mut go_on = |done| {
+        bar.set_position(done);
+        // ORDERING: only a flag.
+        !is_over.load(Ordering::Relaxed)
+    };
+    let replayed = run::run(reader, index, options, machine, &mut go_on);
+    bar.finish_and_clear();
+    replayed.map_err(usage)
+}
+
+/// Prints the report of a replay; returns its exit code.
+pub(super) fn print_report(
+    args: &RunArgs,
+    options: &Options,
+    replayed: &Replayed,
+    notes: Vec<String>,
+    to: Box<dyn io::Write + Send>,
+) -> Result<ExitCode, CliError> {
+    let Replayed { index, names, comparison, is_stopped, not_given, too_few, most, rings, .. } =
+        replayed;
+    let expected = options.pacing != Pacing::Max;
+    let run = Run {
+        index,
+        comparison,
+        names,
+        expected_span: expected.then(|| options.scaled(comparison.captured_span())),
+        is_stopped: *is_stopped,
+        until: options.window.until,
+        threads: (*most, replayed.cpus),
+        rings: (options.engine != Engine::Calls).then_some(*rings),
+    };
+    let mut report = report::replay_run::report(&run, analyse::limit(&args.print));
+    report.notes.extend(notes);
+    for (path, source) in not_given {
+        let note = format!("{} was open before and could not be opened: {source}", path.display());
+        report.notes.push(note);
+    }
+    if let Some((needed, may_have)) = too_few {
+        report.notes.push(format!(
+            "{needed} files may have to be open at once and {may_have} may be: some opens may have failed by that; try: ulimit -n {needed}"
+        ));
+    }
+    if analyse::is_brief(&args.print, args.details) {
+        report = report::replay_brief::brief(&run, &report);
+    }
+    analyse::print(&report, analyse::form(&args.print), to)?;
+    let is_bad = comparison.count(Outcome::is_mismatch) > args.max_mismatch
+        || !report::replay_run::is_whole(&run);
+    Ok(if is_bad { ExitCode::from(MISMATCH) } else { ExitCode::SUCCESS })
+}
+
+/// Opens a plan and reads its index.
+pub(super) fn open(path: &Path) -> Result<(PlanReader, Index), CliError> {
+    let file = regular::open_named(path)
+        .map_err(|source| CliError::Open { path: path.to_owned(), source })?;
+    PlanReader::new(file).map_err(|error| damaged(path, &error))
+}
+
+/// Error of a plan that cannot be read.
+pub(super) fn damaged(path: &Path, error: &PlanError) -> CliError {
+    CliError::Log { path: path.to_owned(), message: error.to_string() }
+}
+
+pub(super) fn usage(error: impl std::fmt::Display) -> CliError {
+    CliError::Usage(error.to_string())
+}
+
+pub(super) fn options(args: &RunArgs) -> Options {
+    let (pacing, speed) = match (args.speed, args.pacing) {
+        (SpeedArg::Max, _) | (_, PacingArg::Max) => (Pacing::Max, 1.0),
+        (SpeedArg::Times(speed), PacingArg::Open) => (Pacing::Open, speed),
+        (SpeedArg::Times(speed), PacingArg::Closed) => (Pacing::Closed, speed),
+    };
+    let order = match args.order {
+        OrderArg::Total => Order::Total,
+        OrderArg::Deps => Order::Dependencies,
+        OrderArg::Thread => Order::Thread,
+        OrderArg::None => Order::None,
+    };
+    let engine = match args.engine {
+        EngineArg::Calls => Engine::Calls,
+        EngineArg::IoUring => Engine::IoUring(Rules::new()),
+    };
+    let [from, until] = [args.from, args.until]
+        .map(|time| time.map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)));
+    let window = Window { from, until };
+    let contents = contents(args.content);
+    Options { order, pacing, speed, engine, contents, window, ends_at_names: false }
+}
+
+/// Refuses a window without operations.
+pub(super) fn check_window(window: Window, span: u64) -> Result<(), CliError> {
+    let from = window.from.unwrap_or(0);
+    let until = window.until.unwrap_or(span).min(span);
+    if window.from.is_none() || from < until {
+        return Ok(());
+    }
+    Err(CliError::Usage(format!(
+        "nothing is left between --from and the end: what is to be done ends {:?} after the first operation began",
+        Duration::from_nanos(until)
+    )))
+}
+
+pub(super) fn contents(arg: ContentArg) -> Contents {
+    match arg {
+        ContentArg::Sparse => Contents::Sparse,
+        ContentArg::Zero => Contents::Zero,
+        ContentArg::Random(seed) => Contents::Random(seed),
+        ContentArg::Compressible(percent) => Contents::Compressible(0, percent),
+    }
+}
+
+/// A progress bar, on a terminal.
+pub(super) fn bar(length: u64, template: &str) -> ProgressBar {
+    let style = ProgressStyle::with_template(template);
+    ProgressBar::with_draw_target(Some(length), ProgressDrawTarget::stderr())
+        .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}

@@ -1,0 +1,54 @@
+//! `replay run --in-place-overwriting-originals`: on the captured files themselves. There is no
+//! directory that keeps it inside, nothing is made before and no list is kept; so it is behind an
+//! option that says what it does.
+
+use std::process::ExitCode;
+
+use super::super::error::CliError;
+use super::super::{analyse, signals};
+use super::args::{LevelArg, RunArgs};
+use super::common::{check_window, damaged, open, options, print_report, run_plan, usage};
+use crate::replay::absent::AbsentError;
+use crate::replayer::in_place::otherwise;
+use crate::replayer::run::{self, Machine, Options};
+use crate::sys::{caches, sandbox};
+
+/// What the report says.
+const NOTE: &str = "it was done to the captured files themselves";
+
+/// The same, if it came to an early end.
+const NAMES_DIFFER: &str = "an operation on names succeeded and had not in the capture, or the other way round (see the first mismatches), and each \
+     thread ended behind the call that it was at: names may lead to other files by then";
+
+/// Replays a plan where it was captured.
+pub(super) fn run(args: &RunArgs) -> Result<ExitCode, CliError> {
+    if args.block.level == LevelArg::Block {
+        return Err(CliError::Usage("--level block needs --device".into()));
+    }
+    let options = Options { ends_at_names: true, ..options(args) };
+    let to = analyse::output(args.print.to.as_deref(), false)?;
+    let (reader, index) = open(&args.plan)?;
+    check_window(options.window, index.span)?;
+    let before = reader.files(&index).map_err(|error| damaged(&args.plan, &error))?;
+    let otherwise = otherwise(&reader, &index, &before).map_err(|error| match error {
+        AbsentError::Plan(error) => damaged(&args.plan, &error),
+        AbsentError::TooMany => usage(format!("{}: {error}", args.plan.display())),
+    })?;
+    if let Some(it) = otherwise {
+        return Err(CliError::Usage(format!(
+            "{it}, and nothing was done; put back what was there, remove what was not, or replay elsewhere: iotrace-perf replay init {} --root DIR",
+            args.plan.display()
+        )));
+    }
+    let is_over = signals::flag().map_err(CliError::Output)?;
+    let machine = Machine::new();
+    if args.drop_caches {
+        caches::drop_all().map_err(CliError::Usage)?;
+    }
+    sandbox::stay().map_err(usage)?;
+    run::check(options.engine).map_err(usage)?;
+    let replayed = run_plan(reader, index, options, machine, &is_over)?;
+    let early = replayed.names_differ.then(|| NAMES_DIFFER.to_owned());
+    let notes = std::iter::once(NOTE.to_owned()).chain(early).collect();
+    print_report(args, &options, &replayed, notes, to)
+}

@@ -1,0 +1,82 @@
+//! `replay init`: the files that have to be there before the first operation.
+
+use std::fmt;
+use std::process::ExitCode;
+
+use rustc_hash::FxHashSet;
+
+use super::super::error::CliError;
+use super::super::message::say;
+use super::super::user_arg;
+use super::super::values::{ContentArg, InitContentArg};
+use super::args::InitArgs;
+use super::common::{bar, contents, damaged, open, usage};
+use super::dirs;
+use crate::replay::file::FileKind;
+use crate::replayer::init::{self, Made, Wish};
+use crate::replayer::originals::Originals;
+
+/// `replay init`.
+pub(super) fn run(args: &InitArgs) -> Result<ExitCode, CliError> {
+    let user = args.user.as_deref().map(|arg| user_arg::listed("--user", arg, "do a replay"));
+    let user = user.transpose()?;
+    let (reader, index) = open(&args.plan)?;
+    let before = reader.files(&index).map_err(|error| damaged(&args.plan, &error))?;
+    let plan = reader.fingerprint(&index).map_err(|error| damaged(&args.plan, &error))?;
+    let (made_up, originals) = match args.content {
+        InitContentArg::MadeUp(it) => (it, None),
+        InitContentArg::Original => (ContentArg::RANDOM, Some(Originals::new().map_err(usage)?)),
+    };
+    let wish =
+        Wish { contents: contents(made_up), originals: originals.as_ref(), user: user.as_ref() };
+    let mut places = dirs::make(args, user.as_ref(), plan, &before)?;
+    let files = before.iter().filter(|file| file.kind == FileKind::File);
+    let bytes = files.fold(0_u64, |sum, it| sum.saturating_add(it.size));
+    let bar = bar(bytes, "{bar:40} {bytes}/{total_bytes} {bytes_per_sec}");
+    let made = init::init(&mut places, &before, wish, &mut |init| bar.inc(init));
+    bar.finish_and_clear();
+    tell(args, &made.map_err(usage)?);
+    if let Some(it) = &user {
+        say(&format!("they belong to {}, who does the replay, too", it.name()));
+    }
+    let made: FxHashSet<&[u8]> = before.iter().map(|file| &*file.path).collect();
+    for it in index.given.iter().filter(|given| !made.contains(&*given.path)) {
+        say(&format!("{} was open before, and is not made", String::from_utf8_lossy(&it.path)));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn tell(args: &InitArgs, made: &Made) {
+    let Made { directories, files, names, links, bytes, hole_bytes, other_layouts, sources } = made;
+    let holes = match hole_bytes {
+        0 => String::new(),
+        bytes => format!(" ({bytes} in holes)"),
+    };
+    say(&format!(
+        "made {directories} directories, {files} files with {bytes} bytes{holes}, {names} more names of these and {links} symbolic links in {}; \
+         now: iotrace-perf replay run {} --root {}",
+        args.root.display(),
+        args.plan.display(),
+        args.root.display()
+    ));
+    for (source, count, first) in sources.all() {
+        let first = String::from_utf8_lossy(first);
+        let which = if count == 1 { first } else { format!("{first} and others").into() };
+        say(&format!("contents of {count} files ({which}): {source}"));
+    }
+    if *other_layouts > 0 {
+        say(&format!(
+            "{other_layouts} files have not all the holes and data that the captured ones had: the file system makes larger ones or none, or \
+             their originals are other ones now; seeks for them (SEEK_DATA, SEEK_HOLE) may have other results"
+        ));
+    }
+}
+
+impl fmt::Display for InitContentArg {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Original => f.write_str("original"),
+            Self::MadeUp(it) => it.fmt(f),
+        }
+    }
+}

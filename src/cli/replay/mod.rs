@@ -1,0 +1,45 @@
+//! `iotrace-perf replay`: one module for each of its verbs.
+
+pub(super) mod args;
+mod block;
+mod common;
+mod dirs;
+mod export;
+mod in_place;
+mod init;
+mod plan;
+mod purge;
+mod rounds;
+mod run;
+mod trace;
+
+use std::process::ExitCode;
+
+use self::args::{EngineArg, LevelArg, ReplayArgs, ReplayVerb};
+use super::error::CliError;
+
+/// Runs the verb.
+pub(super) fn run(args: &ReplayArgs) -> Result<ExitCode, CliError> {
+    match &args.verb {
+        ReplayVerb::Plan(args) => plan::run(args),
+        ReplayVerb::Init(args) => init::run(args),
+        ReplayVerb::Run(args) if args.in_place => in_place::run(args),
+        ReplayVerb::Run(args) => match (args.block.level, &args.root, &args.block.device) {
+            (LevelArg::Block, _, Some(device)) => block::run(args, device),
+            (LevelArg::Call, Some(root), _) => match (&args.trace, args.rounds) {
+                (Some(_), _) if args.engine == EngineArg::IoUring => Err(CliError::Usage(
+                    "--trace compares the calls of a replay with the plan, and what an io_uring does is no call; try: --engine calls".into(),
+                )),
+                (Some(trace), _) => trace::run(args, trace, root),
+                (None, Some(rounds)) => rounds::run(args, rounds, root),
+                (None, None) => run::run(args, root),
+            },
+            _ => {
+                Err(CliError::Usage("--level block needs --device, and --level call --root".into()))
+            }
+        },
+        ReplayVerb::Compare(args) => trace::compare(args),
+        ReplayVerb::Export(args) => export::run(args),
+        ReplayVerb::Purge(args) => purge::run(args),
+    }
+}

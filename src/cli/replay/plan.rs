@@ -1,0 +1,147 @@
+//! `iotrace-perf replay plan`: from a log to a plan, or to what is in it.
+//!
+//! Without filters in one pass, and once more if the log shows symbolic links of which that pass
+//! did not know: mostly after the first calls. With them the log is read again until it is known
+//! what the wanted operations need, and then once more.
+
+use std::cell::RefCell;
+use std::convert::Infallible;
+use std::fmt::Display;
+use std::io::{BufWriter, Seek};
+use std::path::Path;
+use std::process::ExitCode;
+
+use super::super::converted::Converted;
+use super::super::error::CliError;
+use super::super::filter_args::FilterSpec;
+use super::super::{analyse, summary_lines};
+use super::args::PlanArgs;
+use crate::replay::file::{Beside, PlanWriter, finish};
+use crate::replay::links::Seen;
+use crate::replay::planned::Planned;
+use crate::replay::planner::{Found, Linked, Needs, Out, Outdated, Planner, Selected};
+use crate::report;
+
+/// Sink that drops the operations.
+struct Nowhere;
+
+impl Out for Nowhere {
+    type Error = Infallible;
+
+    fn planned(&mut self, _: &Planned) -> Result<(), Infallible> {
+        Ok(())
+    }
+}
+
+pub(super) fn run(args: &PlanArgs) -> Result<ExitCode, CliError> {
+    let Some(path) = args.output.as_ref().filter(|_| !args.dry_run) else {
+        return plan(args, || Ok(Nowhere), |_, _| Ok(()));
+    };
+    let failed = |source| CliError::Create { path: path.clone(), source };
+    let mut made = analyse::new_file(path)?;
+    let mut file = made.file().try_clone().map_err(failed)?;
+    let writer = || {
+        let from_start = file.set_len(0).and_then(|()| file.rewind());
+        let writer = from_start.and_then(|()| PlanWriter::new(BufWriter::new(file.try_clone()?)));
+        writer.and_then(Beside::new).map_err(failed)
+    };
+    plan(args, writer, |planner, machine| {
+        finish(planner, machine).map_err(failed)?;
+        made.keep();
+        Ok(())
+    })
+}
+
+/// Plans a log. Each call of `out` starts an empty output; `end` gets the plan and the kind of
+/// machine before the report is printed.
+fn plan<O: Out<Error: Display>>(
+    args: &PlanArgs,
+    mut out: impl FnMut() -> Result<O, CliError>,
+    end: impl FnOnce(Planner<O>, &str) -> Result<(), CliError>,
+) -> Result<ExitCode, CliError> {
+    let args = &args.analyse;
+    // What cannot be is said before anything is recorded.
+    let wish = FilterSpec::of(&args.filter)?.on(args);
+    let to = analyse::output(args.print.to.as_deref(), !args.capture.command.is_empty())?;
+    analyse::on_log(args, |log, go_on| {
+        let (planner, converted) = match wish.is_all() {
+            true => plan_all(log, &mut out, &wish, go_on)?,
+            false => plan_part(log, out()?, &wish, go_on)?,
+        };
+        let machine = machine(log, &converted)?;
+        let limit = analyse::limit(&args.print);
+        let mut report = report::replay::report(&planner, limit);
+        end(planner, machine)?;
+        report.notes.extend(summary_lines::notes(&converted));
+        analyse::print(&report, analyse::form(&args.print), to)
+    })
+}
+
+/// The kind of machine that a capture is from: this one's, or its flags are not understood.
+fn machine<'a>(log: &Path, converted: &'a Converted) -> Result<&'a str, CliError> {
+    let machine = converted.summary.header.host.machine.as_str();
+    if machine == std::env::consts::ARCH {
+        return Ok(machine);
+    }
+    let message = format!(
+        "it is from a machine of another kind ({machine}), with other numbers for flags and calls than this one ({}); make the plan, and replay it, on one of its kind",
+        std::env::consts::ARCH
+    );
+    Err(CliError::Log { path: log.to_owned(), message })
+}
+
+/// Everything; once more if the log shows links of which the plan did not know. It ends early if
+/// that is found early.
+fn plan_all<O: Out<Error: Display>>(
+    log: &Path,
+    out: &mut dyn FnMut() -> Result<O, CliError>,
+    wish: &FilterSpec<'_>,
+    go_on: &mut dyn FnMut() -> bool,
+) -> Result<(Planner<O>, Converted), CliError> {
+    let mut known = Outdated::default();
+    let links = loop {
+        let outdated = RefCell::new(None);
+        let linked = Linked::new(out()?, &known, &outdated);
+        let mut is_right_so_far = || outdated.borrow().is_none() && go_on();
+        let folded = analyse::fold_log(log, linked, wish.clone(), &mut is_right_so_far);
+        match folded {
+            Ok((linked, converted)) if linked.is_right() => return Ok((linked.planner, converted)),
+            Ok((linked, _)) => break linked.links(),
+            Err(CliError::Interrupted) if outdated.borrow().is_some() => {}
+            Err(other) => return Err(other),
+        }
+        known = outdated.take().unwrap_or_default();
+    };
+    analyse::fold_log(log, Planner::new(out()?).knowing(&links), wish.clone(), go_on)
+}
+
+/// What is wanted of a log, and what that needs.
+fn plan_part<O: Out<Error: Display>>(
+    log: &Path,
+    out: O,
+    wish: &FilterSpec<'_>,
+    go_on: &mut dyn FnMut() -> bool,
+) -> Result<(Planner<O>, Converted), CliError> {
+    let (seen, _) = analyse::pass_over(log, wish.clone(), |_| Seen::default(), go_on)?;
+    let links = seen.links();
+    let mut found = Found::default();
+    loop {
+        let needs = |filter| Needs::new(filter, found, &links);
+        let (needs, _) = analyse::pass_over(log, wish.clone(), needs, go_on)?;
+        found = needs.found;
+        if !found.take_grown() {
+            break;
+        }
+    }
+    let selected = |filter| Selected::new(filter, found, &links, out);
+    let (selected, converted) = analyse::pass_over(log, wish.clone(), selected, go_on)?;
+    let (planner, Needs { picker, mut found, .. }) = selected.end();
+    if found.take_grown() {
+        return Err(CliError::Usage(format!(
+            "{} has grown while it was read; make the plan when its recording is over",
+            log.display()
+        )));
+    }
+    let unknown_users = picker.unknown_users;
+    Ok((planner, Converted { unknown_users, ..converted }))
+}

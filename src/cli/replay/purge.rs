@@ -1,0 +1,26 @@
+//! `iotrace-perf replay purge`.
+
+use std::process::ExitCode;
+
+use super::super::error::CliError;
+use super::super::exit_code::MISMATCH;
+use super::super::message::say;
+use super::args::PurgeArgs;
+use super::common::usage;
+use crate::replayer::places::{AllPurged, purge_all};
+
+/// Removes the files of a replay.
+pub(super) fn run(args: &PurgeArgs) -> Result<ExitCode, CliError> {
+    let AllPurged { purged, absent } = purge_all(&args.root).map_err(usage)?;
+    say(&format!("removed {} files and directories", purged.removed));
+    for it in &absent {
+        say(&format!(
+            "{0} has nothing of this replay; if it is on a disk that is not mounted: iotrace-perf replay purge --root {0}",
+            it.display()
+        ));
+    }
+    for (path, source) in &purged.left {
+        say(&format!("left {}: {source}", path.display()));
+    }
+    Ok(if purged.left.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(MISMATCH) })
+}

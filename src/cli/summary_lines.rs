@@ -1,0 +1,541 @@
+//! The last lines: what was written, how large, how to open it, what was lost, and whether the
+//! books agree.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::audit_line::audit_line;
+use super::converted::{Converted, LogPaths};
+use super::message::say;
+use super::output::Output;
+use super::values::STACK_BYTES_MAX;
+use crate::anomaly::{AnomalyKind, ByLink, Ignored, Ledger};
+use crate::capture::fact::Ending;
+use crate::operation::disk;
+use crate::pipeline::{Others, Summary};
+use crate::text::shares;
+use crate::tracer::plan::SourceKind;
+use crate::units::{DevId, SECTOR_BYTES};
+
+/// OTF2's readers open two files for each location.
+const LOCATIONS_OF_USUAL_LIMIT: u64 = 1000;
+
+/// Largest difference that is no change of the clock, ns: the two clocks are not read at the same
+/// moment.
+const WALL_MOVED_NS: u64 = 100_000_000;
+
+/// Prints them to standard error.
+pub(super) fn print(log: LogPaths<'_>, output: Option<&Output>, converted: &Converted) {
+    let LogPaths { path, shown: log, is_kept } = log;
+    let bytes = std::fs::metadata(path).map_or(0, |metadata| metadata.len());
+    if is_kept {
+        say(&format!("wrote {}", log.display()));
+    }
+    if let (Some(output), Some(archive)) = (output, &converted.archive) {
+        say(&format!("wrote {0}; open it: vampir {0}", output.archive().display()));
+        if archive.locations > LOCATIONS_OF_USUAL_LIMIT {
+            say(&format!(
+                "the archive has {} locations: its readers need as many open files: ulimit -n {}",
+                archive.locations,
+                2 * archive.locations + 64
+            ));
+        }
+        if archive.files_left_out > 0 {
+            say(&format!(
+                "the archive names {} files and directories; {} opens and removals of others are shown as their directory or \
+                 left out",
+                archive.files, archive.files_left_out
+            ));
+        }
+    }
+    lines(bytes, converted).iter().for_each(|line| say(line));
+}
+
+/// What a reader of the operations must know: what is not there or doubtful.
+pub(super) fn print_doubts(summary: &Summary) {
+    imported(summary).iter().for_each(|imported| say(imported));
+    say(&losses(summary));
+    doubts(summary).iter().for_each(|doubt| say(doubt));
+}
+
+/// The same for the end of a report, and whether the books of the kernel agree.
+pub(super) fn notes(converted: &Converted) -> Vec<String> {
+    let summary = &converted.summary;
+    let mut notes: Vec<String> = imported(summary).into_iter().collect();
+    notes.push(losses(summary));
+    notes.extend(others(summary));
+    notes.extend(behind(&summary.ledger));
+    notes.extend(audit_line(summary, &converted.totals));
+    notes.extend(doubts(summary));
+    notes.extend(unknown_users(converted.unknown_users));
+    notes
+}
+
+/// What a filter by users has left out because it is not known whose it is.
+pub(super) fn unknown_users(count: u64) -> Option<String> {
+    (count > 0).then(|| {
+        format!(
+            "{count} operations and requests are left out: it is not known which user's they are"
+        )
+    })
+}
+
+/// Where hits came from, and why from there. The first logs did not say it: they knew only perf.
+pub(super) fn source(summary: &Summary) -> (&str, &str) {
+    let header = &summary.header;
+    let source = if header.source.is_empty() { "perf" } else { &header.source };
+    (source, &header.source_reason)
+}
+
+/// Size, counts, losses, audit.
+pub(super) fn lines(bytes: u64, converted: &Converted) -> Vec<String> {
+    let summary = &converted.summary;
+    let ledger = &summary.ledger;
+    let operations = ledger.pairs;
+    let mut lines = vec![
+        format!(
+            "{} in the log: {operations} system calls{}, {}{} block requests",
+            size(bytes),
+            per_operation(bytes, operations),
+            asynchronous(ledger),
+            ledger.requests
+        ),
+        counts(converted),
+        imported(summary).unwrap_or_else(|| format!("source: {}", described_source(summary))),
+        format!("names: {}", described_names(summary)),
+        losses(summary),
+    ];
+    lines.extend(others(summary));
+    lines.extend(behind(ledger));
+    lines.extend(chosen_devices(summary));
+    lines.extend(cost(summary));
+    lines.extend(audit_line(summary, &converted.totals));
+    lines.extend(doubts(summary));
+    lines
+}
+
+fn described_source(summary: &Summary) -> String {
+    let stacks = summary.header.chains.as_ref().map_or("", |_| "; stacks from perf");
+    match source(summary) {
+        (source, "") => format!("{source}{stacks}"),
+        (source, reason) => format!("{source} ({reason}){stacks}"),
+    }
+}
+
+/// Whose log it was, if it was not recorded.
+pub(super) fn imported(summary: &Summary) -> Option<String> {
+    let it = summary.header.imported.as_ref()?;
+    Some(format!("imported from {} ({}; {}), not recorded", it.tool, it.format, it.file))
+}
+
+/// Where names are from, and why from there.
+fn described_names(summary: &Summary) -> String {
+    let header = &summary.header;
+    match header.names_reason.as_str() {
+        "" => header.names.clone(),
+        reason => format!("{} ({reason})", header.names),
+    }
+}
+
+/// How much of what devices did is known to be of which file, and for which program.
+fn behind(ledger: &Ledger) -> Option<String> {
+    let books = &ledger.behind;
+    let all = books.files.sum();
+    if all == 0 {
+        return None;
+    }
+    let percents = |by_link: &ByLink, kernel: u64| {
+        let shares =
+            shares::tenths(&[by_link.exact, by_link.inferred, by_link.unknown, kernel], all);
+        shares.into_iter().map(shares::percent).collect::<Vec<_>>()
+    };
+    let words = |text: &[String]| {
+        let words = ["exact", "inferred", "unknown", "the kernel's own"];
+        let all = words.iter().zip(text).map(|(word, share)| format!("{word} {share}"));
+        all.collect::<Vec<_>>().join(", ")
+    };
+    let (files, programs) = (percents(&books.files, 0), percents(&books.programs, books.kernel));
+    Some(format!(
+        "behind {} of block requests: the file {}; the program {}",
+        size(all.saturating_mul(SECTOR_BYTES)),
+        words(files.get(..3).unwrap_or_default()),
+        words(&programs)
+    ))
+}
+
+/// So many devices are named.
+const OTHERS_SHOWN: usize = 4;
+
+/// Block requests of other programs beside a recording of some processes: those with the most bytes
+/// first.
+fn others(summary: &Summary) -> Option<String> {
+    if summary.others_are_unknown() {
+        return Some(
+            "block requests of others were counted and not recorded, and the counts are missing"
+                .into(),
+        );
+    }
+    let names = disk::names(&summary.disks());
+    let mut all: Vec<(DevId, Others)> = summary.others().into_iter().collect();
+    let not_counted: u64 = all.iter().map(|row| row.1.not_counted).sum();
+    all.retain(|row| row.1.all().0 > 0);
+    all.sort_by_key(|row| std::cmp::Reverse((row.1.all().1, row.1.all().0)));
+    let device = |(dev, it): &(DevId, Others)| {
+        let name = names.iter().find(|name| name.0 == *dev);
+        let name = name.map_or_else(|| dev.to_string(), |name| name.1.clone());
+        let (requests, bytes) = it.all();
+        format!("{requests} requests, {} on {name}", size(bytes))
+    };
+    let mut parts: Vec<String> = all.iter().take(OTHERS_SHOWN).map(device).collect();
+    let more = all.len().saturating_sub(parts.len());
+    if more > 0 {
+        parts.push(format!("requests on {more} more devices"));
+    }
+    if not_counted > 0 {
+        parts.push(format!(
+            "{not_counted} requests that had not ended or that /proc/diskstats does not count"
+        ));
+    }
+    let requests: u64 = all.iter().map(|row| row.1.all().0).sum();
+    let recorded: u64 = all.iter().map(|row| row.1.recorded).sum();
+    let recorded = match recorded {
+        0 => ", not recorded one by one".to_owned(),
+        some if some < requests => format!(", not recorded one by one but for {some}"),
+        _ => ", recorded and not shown".to_owned(),
+    };
+    let given_up = summary.end.as_ref().map_or(0, |end| end.others.places_given_up);
+    let given_up = match given_up {
+        0 => String::new(),
+        some => format!("; {some} places of files were given up for want of room"),
+    };
+    (!parts.is_empty()).then(|| {
+        let parts = parts.join("; ");
+        format!("other programs and the kernel's own threads: {parts}{recorded}{given_up}")
+    })
+}
+
+/// The disks that `-d` named.
+fn chosen_devices(summary: &Summary) -> Option<String> {
+    let names = disk::names(&summary.disks());
+    let named = |number: &String| {
+        let found = names.iter().find(|name| name.0.to_string() == *number);
+        found.map_or_else(|| number.clone(), |(_, name)| format!("{name} ({number})"))
+    };
+    let chosen: Vec<String> = summary.header.device_filter.iter().map(named).collect();
+    (!chosen.is_empty()).then(|| format!("block requests: only of {}", chosen.join(", ")))
+}
+
+/// What the recording cost; `None` if the log does not say, or was not recorded.
+fn cost(summary: &Summary) -> Option<String> {
+    if summary.header.imported.is_some() {
+        return None;
+    }
+    let own = &summary.end.as_ref()?.own;
+    let seconds = |ns: u64| Duration::from_nanos(ns).as_secs_f64();
+    let operations = summary.ledger.pairs;
+    let calls = own.call_cost_ns.map_or_else(
+        || "an unknown time for the calls".to_owned(),
+        |each| {
+            let all = seconds(each.saturating_mul(operations));
+            format!("{all:.3} s for {operations} calls ({each} ns each, measured at the start)")
+        },
+    );
+    let names = &summary.names_wait;
+    Some(format!(
+        "cost: the tracer used {:.3} s of CPU; the programs were held up by about {calls}; reading the names of {} opens kept CPUs from \
+         them for {:.3} s at most",
+        seconds(own.cpu_ns),
+        names.opens,
+        seconds(names.ns)
+    ))
+}
+
+/// The most frequent calls.
+fn counts(converted: &Converted) -> String {
+    let mut calls: Vec<_> = converted.totals.calls().collect();
+    calls.sort_by_key(|call| std::cmp::Reverse(call.1.count));
+    let shown: Vec<String> =
+        calls.iter().take(5).map(|(id, it)| format!("{} {}", id.call().name, it.count)).collect();
+    let more = calls.len().saturating_sub(shown.len());
+    let more = if more > 0 { format!(", {more} more") } else { String::new() };
+    format!("calls: {}{more}", if shown.is_empty() { "none".into() } else { shown.join(", ") })
+}
+
+/// What is not as it should be; every number, also the zeros.
+fn losses(summary: &Summary) -> String {
+    let ledger = &summary.ledger;
+    let missing = match summary.missing() {
+        None => "unknown (the recording did not end in order)".to_owned(),
+        Some(missing) if missing.is_empty() => "0".to_owned(),
+        Some(missing) => missing
+            .iter()
+            .map(|(name, count)| format!("{count} {name}"))
+            .collect::<Vec<_>>()
+            .join(" + "),
+    };
+    format!(
+        "lost {}, missing {missing}, unmatched {}, orphans {}, cut off {}, open at the end {} calls {} requests, \
+         unnamed {}, unverified names {}, of unknown type {}",
+        summary.lost(),
+        ledger.unmatched,
+        ledger.orphan_exits,
+        ledger.cut_off + ledger.lost_exits,
+        ledger.open_at_end,
+        ledger.requests_open,
+        ledger.unnamed,
+        ledger.unverified,
+        ledger.untyped
+    )
+}
+
+/// What a reader had no room for, if there was any.
+fn beyond_bounds(summary: &Summary) -> Option<String> {
+    let events = summary.ledger.anomalous.get(&AnomalyKind::BeyondBounds).copied().unwrap_or(0);
+    let facts = summary.beyond_bounds;
+    (events + facts > 0).then(|| {
+        format!(
+            "{events} records and {facts} facts are left out: the log has more tasks, descriptors or names alive at once than a reader \
+             keeps; what belongs to them is missing"
+        )
+    })
+}
+
+/// Asynchronous operations, where there are some.
+fn asynchronous(ledger: &Ledger) -> String {
+    match ledger.asynchronous {
+        0 => String::new(),
+        _ => format!("{} asynchronous operations, ", ledger.async_ended),
+    }
+}
+
+/// What is not known of asynchronous operations.
+fn asynchronous_doubts(ledger: &Ledger) -> Option<String> {
+    let counts = [
+        (ledger.async_open, "were open at the end"),
+        (ledger.async_unseen, "have no result that was seen"),
+        (
+            ledger.async_nameless,
+            "worked on files whose names are not known (registered with a ring, or opened by it)",
+        ),
+        (ledger.async_orphans, "results are of operations that are not in the log"),
+        (
+            ledger.async_unread,
+            "operations or results of io_submit and io_getevents could not be read",
+        ),
+    ];
+    let told: Vec<String> = counts
+        .iter()
+        .filter(|count| count.0 > 0)
+        .map(|(count, what)| format!("{count} {what}"))
+        .collect();
+    (!told.is_empty()).then(|| format!("asynchronous operations: {}", told.join("; ")))
+}
+
+/// What could not be kept of where files lie, and who wrote them; or asked, if that is missed.
+fn extents_doubts(summary: &Summary) -> Option<String> {
+    let ledger = &summary.ledger;
+    let is_missed = ledger.behind.files.unknown > 0;
+    let not_asked =
+        summary.end.as_ref().filter(|_| is_missed).map_or(0, |end| end.places_not_asked);
+    let counts = [
+        (
+            ledger.behind.unsized_extents,
+            "are in blocks of a size that is not known (a file system that this mount namespace does not show)",
+        ),
+        (ledger.behind.given_up, "(or their names or writers) were given up for want of room"),
+        (not_asked, "files were gone at the end, or could not be asked where they lie"),
+    ];
+    let told: Vec<String> = counts
+        .iter()
+        .filter(|count| count.0 > 0)
+        .map(|(count, what)| format!("{count} {what}"))
+        .collect();
+    (!told.is_empty()).then(|| format!("extents of files: {}", told.join("; ")))
+}
+
+/// Functions of programs that have no names because what tells them could not be read.
+fn unread(summary: &Summary) -> Option<String> {
+    let unread = &summary.end.as_ref().filter(|end| !end.unread.is_nothing())?.unread;
+    let first = &unread.first;
+    let mut shown: Vec<String> =
+        first.iter().map(|file| format!("{} ({})", file.path, file.reason)).collect();
+    let told: BTreeSet<&str> = first.iter().map(|file| file.path.as_str()).collect();
+    if unread.files > told.len() as u64 {
+        shown.push(format!("{} more", unread.files - told.len() as u64));
+    }
+    Some(format!(
+        "{} addresses of programs have no names: {} files could not be read: {}",
+        unread.addresses,
+        unread.files,
+        shown.join(", ")
+    ))
+}
+
+/// Stacks of programs that were copied and whose functions are not all known, or not for sure.
+fn unwound(summary: &Summary) -> Option<String> {
+    let ways = &summary.ways;
+    let copied = summary.header.chains.as_ref().map_or(0, |chain| chain.stack_bytes);
+    let counts = [
+        (
+            ways.ended(Ending::Short),
+            format!("are longer than that: the outermost functions are missing: --call-graph dwarf,{}", copied.saturating_mul(2).min(STACK_BYTES_MAX)),
+        ),
+        (ways.ended(Ending::Unreadable), "lead to memory that was not copied".into()),
+        (ways.ended(Ending::Broken), "lead nowhere: the outermost functions are missing".into()),
+        (
+            ways.guessed,
+            "go through functions of which no file says how to go back: by their frame pointers, if they have some".into(),
+        ),
+        (ways.unknown, "were not unwound".into()),
+    ];
+    let told: Vec<String> = counts
+        .iter()
+        .filter(|count| count.0 > 0)
+        .map(|(count, what)| format!("{count} {what}"))
+        .collect();
+    (!told.is_empty()).then(|| {
+        format!(
+            "of {} stacks of programs, of each of which {copied} bytes were copied at most, {}",
+            ways.all(),
+            told.join("; ")
+        )
+    })
+}
+
+/// What must not be overlooked.
+fn doubts(summary: &Summary) -> Vec<String> {
+    let mut lines = Vec::new();
+    if summary.lost() > 0 {
+        let largest = summary.header.rings.iter().map(|ring| ring.bytes).max().unwrap_or(0);
+        let larger = (largest.saturating_mul(2) >> 20).clamp(64, 1024);
+        lines.push(format!("records were lost because the rings were full: record again with larger ones: --buffer-size {larger}M"));
+    }
+    if summary.missing().is_some_and(|missing| missing.iter().any(|missing| missing.1 < 0)) {
+        lines.push("another process reset the trace buffers: the count of missing events is negative because the kernel's counters began anew; what the buffers held is lost and not counted".into());
+    }
+    lines.extend(outlived(summary));
+    lines.extend(beyond_bounds(summary));
+    for kind in [AnomalyKind::Late, AnomalyKind::Undecodable, AnomalyKind::NoProcess] {
+        if let Some(count) = summary.ledger.anomalous.get(&kind) {
+            lines.push(format!("{count} records could not be used: {}", kind.as_str()));
+        }
+    }
+    if summary.header.imported.is_some() {
+        lines.extend(summary.end.iter().flat_map(|end| end.warnings.iter().cloned()));
+    }
+    lines.extend(asynchronous_doubts(&summary.ledger));
+    lines.extend(extents_doubts(summary));
+    lines.extend(unread(summary));
+    lines.extend(unwound(summary));
+    lines.extend(other_programs(summary));
+    lines.extend(wall_clock(summary));
+    if summary.reused_numbers > 0 {
+        lines.push(format!(
+            "{} processes or threads got the number of one that had just ended, and may not have been recorded: --source perf follows those, too",
+            summary.reused_numbers
+        ));
+    }
+    match summary.ledger.unfollowed {
+        0 => {}
+        count => lines.push(format!(
+            "{count} renames and removals were not followed, for their paths were not read: after a rename the names of \
+             open files are unverified, after a removal they are kept. Those of system calls are read by the better \
+             --names with --source tracefs, those of io_uring never"
+        )),
+    }
+    for imbalance in summary.ledger.imbalances() {
+        lines.push(format!(
+            "error: the books do not balance: {imbalance}; please report this with the log"
+        ));
+    }
+    if summary.torn {
+        lines.push("the log ends in the middle of a frame: the tracer was killed or the disk was full; the rest is whole".into());
+    } else if summary.damaged_bytes > 0 {
+        lines.push(format!(
+            "{} bytes of the log are damaged and were passed over",
+            summary.damaged_bytes
+        ));
+    }
+    if summary.end.is_none() {
+        lines.push("the recording did not end in order: what happened after the last round is not in the log".into());
+    }
+    lines
+}
+
+/// Processes of the launched program's tree that have not ended with it (daemons): the recording
+/// ends with the program.
+fn outlived(summary: &Summary) -> Option<String> {
+    let end = summary.end.as_ref()?;
+    let has_ended = end.exit_code.is_some() || end.exit_signal.is_some();
+    let alive = summary.alive_at_end;
+    let is_launched = summary.header.scope.mode == "launch";
+    (is_launched && has_ended && alive > 0).then(|| {
+        let processes = if alive == 1 { "process" } else { "processes" };
+        format!(
+            "still alive when the program ended, and with it the recording: {alive} {processes} that it started; what they did then is not in the log"
+        )
+    })
+}
+
+/// A wall clock that is not where it would have been.
+fn wall_clock(summary: &Summary) -> Option<String> {
+    let moved = summary.end.as_ref()?.wall_moved_ns?;
+    let (sign, ms) = (if moved < 0 { '-' } else { '+' }, moved.unsigned_abs() / 1_000_000);
+    (moved.unsigned_abs() >= WALL_MOVED_NS).then(|| {
+        format!(
+            "the wall clock was set meanwhile, or the machine slept: it moved by {sign}{}.{:03} s; all times are of another clock, and \
+             wall clock times are exact only at the beginning",
+            ms / 1000,
+            ms % 1000
+        )
+    })
+}
+
+/// Programs whose calls could not be interpreted.
+fn other_programs(summary: &Summary) -> Option<String> {
+    let other = &summary.ledger.other;
+    if other.count == 0 {
+        return None;
+    }
+    let records = summary.ledger.ignored.get(&Ignored::OtherTable).copied().unwrap_or(0);
+    let names = other.first.iter();
+    let mut shown: Vec<String> =
+        names.map(|(pid, comm)| format!("{pid} ({})", comm.escape_ascii())).collect();
+    if other.count > shown.len() as u64 {
+        shown.push(format!("{} more", other.count - shown.len() as u64));
+    }
+    if summary.header.source == SourceKind::Inherited.as_str() {
+        return Some(format!(
+            "out of sight: {}: without privileges the kernel shows nothing of programs that change their user (setuid) or have capabilities, \
+             that this user may not read, or that have 32 bits; what they and their children did is missing",
+            shown.join(", ")
+        ));
+    }
+    Some(format!(
+        "32-bit programs: {}: their calls have other numbers than those of this kernel's own programs and are left out, \
+         {records} records of them",
+        shown.join(", ")
+    ))
+}
+
+fn per_operation(bytes: u64, operations: u64) -> String {
+    match operations {
+        0 => String::new(),
+        _ => {
+            let tenths = bytes.saturating_mul(10) / operations;
+            format!(" ({}.{} bytes each)", tenths / 10, tenths % 10)
+        }
+    }
+}
+
+/// A size for people.
+pub(super) fn size(bytes: u64) -> String {
+    let units = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+    for (unit, name) in units {
+        if bytes >= unit {
+            let tenths = bytes.saturating_mul(10) / unit;
+            return format!("{}.{} {name}", tenths / 10, tenths % 10);
+        }
+    }
+    format!("{bytes} bytes")
+}

@@ -1,0 +1,100 @@
+//! A log that is read while it is written.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crate::sys::{files, spawn, thread};
+
+/// How long nothing may be new before we look again.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// So much of the log is given back at once, in bytes.
+const GIVEN_BACK: u64 = 16 << 20;
+
+/// Says when a log is complete.
+#[derive(Clone, Default)]
+pub(super) struct LogCompletion {
+    is_complete: Arc<AtomicBool>,
+    is_unwanted: Arc<AtomicBool>,
+}
+
+impl LogCompletion {
+    /// Ends the recording as Ctrl-C does, unless it has ended: its output has no reader any more.
+    pub(super) fn stop_recording(&self) {
+        if !self.is_set() {
+            let _ = spawn::send_signal(std::process::id().cast_signed(), libc::SIGINT);
+        }
+    }
+
+    /// Nothing is written any more.
+    pub(super) fn set(&self) {
+        // ORDERING: Release: who sees it, and then the end of the file, has seen all of the log.
+        self.is_complete.store(true, Ordering::Release);
+    }
+
+    /// Ends the reading early: the rest of the log is not shown.
+    pub(super) fn give_up(&self) {
+        // ORDERING: Relaxed: the flag guards no other data.
+        self.is_unwanted.store(true, Ordering::Relaxed);
+    }
+
+    /// True if that has been said.
+    pub(super) fn is_set(&self) -> bool {
+        // ORDERING: Acquire: a later read sees all that was written before the flag was set.
+        self.is_complete.load(Ordering::Acquire)
+    }
+}
+
+/// A log that is still written.
+pub(super) struct TailingReader {
+    file: File,
+    /// The log's descriptor for writing, if no other reader follows.
+    log: Option<File>,
+    ended: LogCompletion,
+    offset: u64,
+    given_back: u64,
+}
+
+impl TailingReader {
+    /// Of the log at this path; if it is given to be written as well, what was read is given back
+    /// to its file system.
+    pub(super) fn open(path: &Path, log: Option<File>, ended: &LogCompletion) -> io::Result<Self> {
+        let (file, ended) = (File::open(path)?, ended.clone());
+        Ok(Self { file, log, ended, offset: 0, given_back: 0 })
+    }
+
+    /// Punches a hole over bytes that no reader needs again. The file grows on file systems without
+    /// holes.
+    fn give_back(&mut self) {
+        let Some(log) = &self.log else { return };
+        if self.offset - self.given_back >= 2 * GIVEN_BACK {
+            let end = self.offset - GIVEN_BACK;
+            let _ = files::give_back(log, self.given_back, end - self.given_back);
+            self.given_back = end;
+        }
+    }
+}
+
+impl Read for TailingReader {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            // Before reading: what was written before it was set is read below.
+            let has_ended = self.ended.is_set();
+            // ORDERING: Relaxed: as above.
+            if self.ended.is_unwanted.load(Ordering::Relaxed) {
+                return Err(io::Error::other("a signal came"));
+            }
+            let count = self.file.read(buffer)?;
+            if count > 0 || has_ended {
+                self.offset += count as u64;
+                self.give_back();
+                return Ok(count);
+            }
+            thread::pause(PAUSE);
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Brings what was said into the order of its times, in bounded memory.
+//!
+//! Logs are nearly sorted: only long calls appear later than they began. So as many as fit into a
+//! window are held back. An event later than all of it is emitted at once, with the time that the
+//! window has come to, and counted.
+
+use std::cmp::{Ordering, Reverse};
+use std::collections::BinaryHeap;
+
+use super::imported_event::ImportedEvent;
+
+/// What is held back.
+const WINDOW: usize = 1 << 17;
+
+/// Sorts.
+#[derive(Debug, Default)]
+pub(super) struct Order {
+    heap: BinaryHeap<Reverse<Waiting>>,
+    number: u64,
+    last: u64,
+    /// What was later than the window is long.
+    pub(super) late: u64,
+}
+
+/// What is said at the same time stays in the order in which it came.
+#[derive(Debug)]
+struct Waiting {
+    number: u64,
+    said: ImportedEvent,
+}
+
+impl Waiting {
+    fn key(&self) -> (u64, u64) {
+        (self.said.time, self.number)
+    }
+}
+
+impl Ord for Waiting {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.key().cmp(&other.key())
+    }
+}
+
+impl PartialOrd for Waiting {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Waiting {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl Eq for Waiting {}
+
+impl Order {
+    /// Takes something; gives back what is due.
+    pub(super) fn push(&mut self, said: ImportedEvent) -> Option<ImportedEvent> {
+        self.number += 1;
+        self.heap.push(Reverse(Waiting { number: self.number, said }));
+        if self.heap.len() > WINDOW { self.pop() } else { None }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.heap.is_empty()
+    }
+
+    /// The next one. No two have the same time: our log has an order by time alone.
+    pub(super) fn pop(&mut self) -> Option<ImportedEvent> {
+        let Reverse(Waiting { said, .. }) = self.heap.pop()?;
+        // Those that only share a time with others are moved by less than a microsecond.
+        self.late += u64::from(said.time.saturating_add(1000) < self.last);
+        self.last = said.time.max(self.last.saturating_add(1));
+        Some(ImportedEvent { time: self.last, ..said })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::imported_event::{ImportedKind, Task};
+    use super::*;
+
+    #[test]
+    fn times_are_sorted_and_different() {
+        let mut order = Order::default();
+        let said =
+            |time, pid| ImportedEvent { time, task: Task::leader(pid), what: ImportedKind::Ended };
+        for (time, pid) in [(9, 1), (5, 2), (5, 3), (7, 4), (5, 5)] {
+            assert_eq!(order.push(said(time, pid)), None);
+        }
+        let all: Vec<(u64, i32)> = std::iter::from_fn(|| order.pop())
+            .map(|value| (value.time, value.task.pid.0))
+            .collect();
+        assert_eq!(all, [(5, 2), (6, 3), (7, 5), (8, 4), (9, 1)]);
+        assert_eq!(order.late, 0);
+    }
+
+    #[test]
+    fn memory_has_an_end_and_what_is_too_late_is_counted() {
+        let mut order = Order::default();
+        let said = |time| ImportedEvent { time, task: Task::leader(1), what: ImportedKind::Ended };
+        for time in 0..WINDOW as u64 {
+            assert_eq!(order.push(said(10_000 * (time + 1))), None);
+        }
+        assert_eq!(order.push(said(u64::MAX)).map(|order| order.time), Some(10_000));
+        assert_eq!(order.push(said(3)).map(|order| order.time), Some(10_001));
+        assert_eq!(order.late, 1);
+    }
+}

@@ -1,0 +1,44 @@
+//! Numbers for operations that overlap: the smallest that is free.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// Gives out matching ids of the form `2 · n + 1`.
+#[derive(Debug, Default)]
+pub(super) struct Slots {
+    free: BinaryHeap<Reverse<u64>>,
+    next: u64,
+}
+
+impl Slots {
+    /// A matching id that no open operation has.
+    pub(super) fn take(&mut self) -> u64 {
+        let slot = self.free.pop().map_or_else(
+            || {
+                self.next += 1;
+                self.next - 1
+            },
+            |free| free.0,
+        );
+        2 * slot + 1
+    }
+
+    /// The operation with this id is over.
+    pub(super) fn give_back(&mut self, id: u64) {
+        self.free.push(Reverse(id / 2));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Slots;
+
+    #[test]
+    fn the_smallest_free_one_comes_first() {
+        let mut slots = Slots::default();
+        assert_eq!([slots.take(), slots.take(), slots.take()], [1, 3, 5]);
+        slots.give_back(5);
+        slots.give_back(1);
+        assert_eq!([slots.take(), slots.take(), slots.take()], [1, 5, 7]);
+    }
+}

@@ -1,0 +1,555 @@
+//! From frames to events, in order and with their names: everything before the tracker.
+//!
+//! Data goes one way, to [`StageOutput`], so the next stage may run in another thread.
+
+use std::collections::{HashSet, VecDeque};
+use std::io;
+
+use super::chains::Chains;
+use super::decoding::{Decoded, decode, decode_hit, learn, strings};
+use super::error::PipelineError;
+use super::frame_records::{Arrivals, Waiting};
+use super::pid_reuse::Reused;
+use super::recorded::followed;
+use super::stage_message::{FOR_TRACKER, Failure, StageMessage, StageOutput};
+use super::summary::Summary;
+use crate::anomaly::{Anomaly, AnomalyKind};
+use crate::capture::fact::{Fact, Text, facts};
+use crate::capture::format::{FrameHeader, FrameKind};
+use crate::capture::header::{End, Header};
+use crate::capture::reader::{Item, json};
+use crate::event::decode::Decoder;
+use crate::event::fs::{Extent, Unit};
+use crate::event::syscall_table::{Call, CallId};
+use crate::event::{Event, EventKind, SeenFd};
+use crate::merge::Merger;
+use crate::operation::names::{NameJoin, ReadName};
+use crate::operation::opened::{OpenJoin, Told};
+use crate::operation::opening::Opening;
+use crate::operation::owner::Owners;
+use crate::record::Layout;
+use crate::units::{CpuId, DevId, KernelTime, Pid, Tid};
+
+/// What waits for its round has no more bytes than this and thrice the rings, or it does not wait:
+/// a log that was made to harm has no rounds, and packed a thousandth of its bytes.
+const WAITING_BYTES_MAX: usize = 288 << 20;
+/// Nor, where the rings are large, more than this.
+const WAITING_BYTES_LIMIT: usize = 4 << 30;
+/// Texts that are kept to the end.
+const TEXT_BYTES_MAX: usize = 256 << 20;
+
+/// How many bytes may wait: between two rounds there may be what was in all rings, and 96 MiB more,
+/// and each record takes some more in memory than in its ring.
+fn waiting_bytes_max(header: &Header) -> usize {
+    let rings: u64 = header.rings.iter().fold(0, |sum, it| sum.saturating_add(it.bytes));
+    let all = rings.saturating_mul(header.host.cpus.len() as u64);
+    let wanted = usize::try_from(all.saturating_mul(3)).unwrap_or(usize::MAX);
+    wanted.saturating_add(WAITING_BYTES_MAX).min(WAITING_BYTES_LIMIT)
+}
+
+/// Records of one ring that wait for their turn.
+#[derive(Debug)]
+struct Buffer {
+    bytes: Vec<u8>,
+    cpu: CpuId,
+    layout: Layout,
+    /// Records in it that have not had their turn.
+    left: usize,
+}
+
+/// The stages before the tracker, and what waits between them.
+pub(super) struct DecodeStage {
+    decoder: Decoder,
+    layouts: Vec<Layout>,
+    /// For records without a process.
+    owners: Owners,
+    /// If the kernel has followed tasks by their numbers.
+    reused: Option<Reused>,
+    /// Nothing is passed on before the snapshot is over: it says whose threads there are.
+    snapshot_over: bool,
+    merger: Merger<Waiting>,
+    buffers: VecDeque<Buffer>,
+    /// Bytes of all buffers, and of the descriptors that wait.
+    buffered: usize,
+    /// Of the texts that the summary keeps.
+    text_bytes: usize,
+    /// [`waiting_bytes_max`].
+    waiting_bytes_max: usize,
+    /// Number of the first buffer; behind the last number comes 0 again.
+    first_buffer: u32,
+    names: NameJoin,
+    /// Entries may carry paths, and names are wanted.
+    takes_strings: bool,
+    /// Those that were seen.
+    chains: Chains,
+    /// Until the snapshot is over.
+    opening: Option<Opening>,
+    /// Whether mounts are known.
+    knows_mounts: bool,
+    /// Frames of facts for the whole recording that were passed on, by their times and checksums.
+    last_facts: HashSet<(u64, u32)>,
+    /// Events of a round, between decoding and pairing.
+    events: Vec<Event>,
+    summary: Summary,
+}
+
+impl DecodeStage {
+    /// For a log with this header.
+    pub(super) fn new<E>(header: Header) -> Result<Self, PipelineError<E>> {
+        let mut decoder = Decoder::new(&header.host.machine);
+        for it in &header.tracepoints {
+            decoder.add(&it.system, &it.name, it.id, &it.format)?;
+        }
+        let layouts = header
+            .layouts
+            .iter()
+            .enumerate()
+            .map(|(number, it)| {
+                let known = Layout::of(&it.source, it.sample_type, it.regs_user, &it.header_page);
+                let known = known.map(|its| if it.pages_continue { its.continued() } else { its });
+                known.ok_or(PipelineError::Layout(number))
+            })
+            .collect::<Result<Vec<_>, _>>()?;
+        let takes_strings = decoder.has_strings() && header.names != "off";
+        let has_pages = layouts.iter().any(|layout| matches!(layout, Layout::Pages(_)));
+        Ok(Self {
+            decoder,
+            layouts,
+            owners: Owners::default(),
+            reused: (has_pages && follows_numbers(&header)).then(Reused::default),
+            snapshot_over: !has_pages,
+            merger: Merger::default(),
+            buffers: VecDeque::new(),
+            buffered: 0,
+            text_bytes: 0,
+            waiting_bytes_max: waiting_bytes_max(&header),
+            first_buffer: 0,
+            names: name_join(&header),
+            takes_strings,
+            chains: Chains::default(),
+            opening: Some(Opening::default()),
+            knows_mounts: false,
+            last_facts: HashSet::new(),
+            events: Vec::new(),
+            summary: Summary {
+                last_time: KernelTime(header.clock.start_ns),
+                header,
+                ..Summary::default()
+            },
+        })
+    }
+
+    /// Works through all frames; the last of what they hold comes with [`Self::finish`].
+    pub(super) fn read<N: StageOutput>(
+        &mut self,
+        items: impl Iterator<Item = io::Result<Item>>,
+        next: &mut N,
+    ) -> Result<(), N::Error> {
+        for item in items {
+            match item.map_err(Failure::Read)? {
+                Item::Frame(frame, payload) => self.frame(&frame, payload, next)?,
+                Item::Damaged { offset, bytes, at_end } => {
+                    self.damaged(offset, bytes, at_end, next)?;
+                }
+            }
+        }
+        self.finish(next)
+    }
+
+    /// What is known of the log besides its operations, when all of it has been read.
+    pub(super) fn into_summary(self) -> Summary {
+        self.summary
+    }
+
+    fn frame<N: StageOutput>(
+        &mut self,
+        frame: &FrameHeader,
+        payload: Vec<u8>,
+        next: &mut N,
+    ) -> Result<(), N::Error> {
+        match frame.kind {
+            FrameKind::DATA => self.data(frame, payload, next)?,
+            // The fact may have been passed on first of all, and comes in its turn once more.
+            FrameKind::LAST_FACTS
+                if !self.last_facts.insert((frame.first_time, frame.payload_crc)) => {}
+            FrameKind::FACTS | FrameKind::LAST_FACTS => {
+                facts(&payload).try_for_each(|fact| self.fact(fact, next))?;
+            }
+            FrameKind::ROUND => {
+                self.round(KernelTime(frame.first_time), next)?;
+                next.take(StageMessage::Round)?;
+            }
+            FrameKind::END => {
+                if let Some(Ok(end)) = json::<End>(frame, &payload, FrameKind::END) {
+                    next.take(StageMessage::Disks(end.disks.clone()))?;
+                    self.summary.last_time = self.summary.last_time.max(KernelTime(end.end_ns));
+                    self.summary.end = Some(end);
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Finds the records of a frame and puts them where they wait.
+    fn data<N: StageOutput>(
+        &mut self,
+        frame: &FrameHeader,
+        bytes: Vec<u8>,
+        next: &mut N,
+    ) -> Result<(), N::Error> {
+        let layout = *self
+            .layouts
+            .get(usize::from(frame.layout))
+            .ok_or(Failure::Layout(frame.layout.into()))?;
+        let waiting = u32::try_from(self.buffers.len()).unwrap_or(u32::MAX);
+        let number = self.first_buffer.wrapping_add(waiting);
+        let cpu = CpuId(frame.cpu);
+        let mut arrivals = Arrivals::new(&mut self.merger, number, cpu);
+        arrivals.take(&bytes, layout, KernelTime(frame.first_time));
+        let Arrivals { found, left, refused, .. } = arrivals;
+        next.take(StageMessage::Records(found))?;
+        self.summary.last_time = self.summary.last_time.max(KernelTime(frame.last_time));
+        self.buffered += bytes.len();
+        self.buffers.push_back(Buffer { bytes, cpu, layout, left });
+        refused
+            .into_iter()
+            .try_for_each(|refused| next.take(StageMessage::Anomaly(Box::new(refused))))?;
+        self.limit_waiting(next)
+    }
+
+    /// Too much waits for a round that does not come.
+    fn limit_waiting<N: StageOutput>(&mut self, next: &mut N) -> Result<(), N::Error> {
+        let places = self.merger.waiting() * size_of::<(KernelTime, Waiting)>();
+        if self.buffered + places > self.waiting_bytes_max {
+            let due = self.merger.give_up();
+            self.pass_on(due, next)?;
+            self.time_passes(next)?;
+        }
+        Ok(())
+    }
+
+    /// A text that is kept to the end.
+    fn keep_text(&mut self, which: Text, pid: Pid, text: Vec<u8>) {
+        let bytes = text.len() + size_of::<(Text, Pid, Vec<u8>)>();
+        if self.text_bytes + bytes > TEXT_BYTES_MAX {
+            self.summary.beyond_bounds += 1;
+            return;
+        }
+        self.text_bytes += bytes;
+        self.summary.texts.push((which, pid, text));
+    }
+
+    fn fact<N: StageOutput>(&mut self, fact: Fact, next: &mut N) -> Result<(), N::Error> {
+        match fact {
+            Fact::Name { tid, cpu, record_time, of, end, errno, address, stat, bytes, .. } => {
+                // Those are looked at beside the program, which goes on.
+                if !matches!(self.summary.header.names.as_str(), "links" | "fanotify") {
+                    self.summary.names_wait.add(cpu, (tid, record_time), end);
+                }
+                let name = ReadName { of, end, errno, address, stat, bytes };
+                self.summary.beyond_bounds += u64::from(!self.names.add(tid, record_time, name));
+            }
+            Fact::Opened { tid, since, until, errno, .. } if tid.0 < 0 => {
+                self.summary.unheard.push((since, until, errno));
+            }
+            // What a file system opens itself is no call's.
+            Fact::Opened { errno: libc::EXDEV, .. } => {}
+            Fact::Opened { tid, since, until, end, stat, bytes, .. } => {
+                let told = Told { since, until, end, stat, bytes };
+                self.summary.beyond_bounds += u64::from(!self.names.add_told(tid, told));
+            }
+            Fact::Task { pid, tid, .. } => {
+                self.owners.seen(tid, pid);
+                return next.take(StageMessage::Fact(Box::new(fact)));
+            }
+            Fact::User { .. } => return next.take(StageMessage::Fact(Box::new(fact))),
+            Fact::Fd { begin, end, pid, fd, flags, position, shared, stat, link } => {
+                let position = Some(position);
+                let seen = Box::new(SeenFd { begin, pid, fd, flags, position, shared, stat, link });
+                let bytes = held_bytes(&seen);
+                // A long snapshot comes when the stream has passed its time. Its names are judged
+                // all the same; whether its positions hold is unknown.
+                if let Err(Waiting::Seen(late)) = self.merger.push(end, Waiting::Seen(seen)) {
+                    let late = SeenFd { position: None, ..*late };
+                    if self.opening.is_none() {
+                        return next.take(StageMessage::SeenFd(Box::new(late), end));
+                    }
+                    return Ok(());
+                }
+                self.buffered += bytes;
+                return self.limit_waiting(next);
+            }
+            Fact::Symbol(symbol) => self.summary.symbols.add(*symbol),
+            Fact::Stack(stack) => self.chains.ways.add(*stack),
+            Fact::Unwound(hits) => self.chains.ways.add_hits(&hits),
+            Fact::Text { which: Text::SNAPSHOT_OVER, time, .. } => {
+                self.snapshot_over = true;
+                if let Some(opening) = &mut self.opening {
+                    opening.snapshot_over(time);
+                }
+            }
+            Fact::Text { which, .. } if FOR_TRACKER.contains(&which) => {
+                return next.take(StageMessage::Fact(Box::new(fact)));
+            }
+            Fact::Text { which: Text::BLOCKS, time, text, .. } => {
+                let all = Waiting::FileSystems(file_systems(&text));
+                // The first is about what was there before.
+                if std::mem::replace(&mut self.knows_mounts, true) {
+                    if let Err(Waiting::FileSystems(late)) = self.merger.push(time, all) {
+                        return next.take(StageMessage::FileSystems(late));
+                    }
+                } else if let Waiting::FileSystems(all) = all {
+                    return next.take(StageMessage::FileSystems(all));
+                }
+            }
+            Fact::Text { which: Text::PLACES, time, text, .. } => {
+                // One that comes too late may not hold any more.
+                let late = self.merger.push(time, Waiting::Places(places(&text))).is_err();
+                self.summary.beyond_bounds += u64::from(late);
+            }
+            Fact::Text { which, pid, ref text, .. } if which == Text::DISKSTATS_START => {
+                self.keep_text(which, pid, text.clone());
+                return next.take(StageMessage::Fact(Box::new(fact)));
+            }
+            Fact::Text { which, pid, text, .. } => self.keep_text(which, pid, text),
+        }
+        Ok(())
+    }
+
+    fn round<N: StageOutput>(&mut self, time: KernelTime, next: &mut N) -> Result<(), N::Error> {
+        self.summary.last_time = self.summary.last_time.max(time);
+        if !self.snapshot_over {
+            return Ok(());
+        }
+        let due = self.merger.round(time);
+        if let Some((first, _)) = due.first() {
+            self.names.forget_before(*first);
+        }
+        self.pass_on(due, next)?;
+        self.time_passes(next)
+    }
+
+    /// Passes on what waited only for time, and the time up to which all was passed on.
+    fn time_passes<N: StageOutput>(&mut self, next: &mut N) -> Result<(), N::Error> {
+        let until = self.merger.released();
+        let events = &mut self.events;
+        self.names.time_passes(until, &mut |name| events.push(name));
+        self.drain_events(next)?;
+        if self.opening.is_some() {
+            return Ok(());
+        }
+        let told = self.names.waits_since().map_or(until, |waits_since| waits_since.min(until));
+        next.take(StageMessage::ToldUntil(told))
+    }
+
+    /// Decodes what is due, in order, and passes it on.
+    fn pass_on<N: StageOutput>(
+        &mut self,
+        due: Vec<(KernelTime, Waiting)>,
+        next: &mut N,
+    ) -> Result<(), N::Error> {
+        for (time, waiting) in due {
+            match waiting {
+                Waiting::Record(buffer, start) => self.record(time, buffer, start, next)?,
+                Waiting::Lost(cpu, count) => {
+                    let kind = EventKind::Lost(count);
+                    self.event(Event { time, cpu, pid: Pid(-1), tid: Tid(-1), kind }, next)?;
+                }
+                Waiting::Seen(seen) => {
+                    self.buffered = self.buffered.saturating_sub(held_bytes(&seen));
+                    let (cpu, tid) = (CpuId(0), Tid(-1));
+                    let pid = seen.pid;
+                    self.event(Event { time, cpu, pid, tid, kind: EventKind::SeenFd(seen) }, next)?;
+                }
+                Waiting::FileSystems(all) => {
+                    self.event(of_no_task(time, EventKind::FileSystems(all)), next)?;
+                }
+                Waiting::Places(all) => {
+                    self.event(of_no_task(time, EventKind::Places(all)), next)?;
+                }
+            }
+        }
+        while let Some(done) = self.buffers.front().filter(|front| front.left == 0) {
+            self.buffered -= done.bytes.len();
+            self.buffers.pop_front();
+            self.first_buffer = self.first_buffer.wrapping_add(1);
+        }
+        Ok(())
+    }
+
+    fn record<N: StageOutput>(
+        &mut self,
+        time: KernelTime,
+        buffer: u32,
+        start: u32,
+        next: &mut N,
+    ) -> Result<(), N::Error> {
+        let place = usize_of(buffer.wrapping_sub(self.first_buffer));
+        let Some(buffer) = self.buffers.get_mut(place) else { return Ok(()) };
+        buffer.left -= 1;
+        let bytes = buffer.bytes.get(usize_of(start)..).unwrap_or_default();
+        let decoded = match &buffer.layout {
+            Layout::Perf(layout) => decode(&self.decoder, bytes, buffer.cpu, layout),
+            Layout::Pages(_) => decode_hit(&self.decoder, bytes, buffer.cpu, time, &self.owners),
+        };
+        match decoded {
+            Decoded::Event(mut event) => {
+                if let EventKind::Task(task) = &event.kind {
+                    learn(&mut self.owners, task);
+                    self.chains.learn(task);
+                    if let Some(reused) = &mut self.reused {
+                        reused.learn(event.time, task);
+                    }
+                }
+                let seen =
+                    self.chains.look_at(&mut event, bytes, &buffer.layout, &self.summary.symbols);
+                if let EventKind::SysEnter(enter) = &event.kind
+                    && self.takes_strings
+                    && enter.call.call().has_path()
+                {
+                    self.names.carries(strings(&self.decoder, bytes, &buffer.layout));
+                }
+                if let Some(chain) = seen {
+                    self.event(chain, next)?;
+                }
+                self.event(event, next)
+            }
+            Decoded::Bookkeeping => next.take(StageMessage::Bookkeeping),
+            Decoded::Anomaly(anomaly) => next.take(StageMessage::Anomaly(Box::new(anomaly))),
+        }
+    }
+
+    /// Gives an event its names, and passes on those that have theirs.
+    fn event<N: StageOutput>(&mut self, event: Event, next: &mut N) -> Result<(), N::Error> {
+        if self.opening.is_none() && self.names.passes(&event) {
+            return next.take(StageMessage::Event(event));
+        }
+        let events = &mut self.events;
+        self.names.push(event, &mut |name| events.push(name));
+        self.drain_events(next)
+    }
+
+    fn drain_events<N: StageOutput>(&mut self, next: &mut N) -> Result<(), N::Error> {
+        let mut events = std::mem::take(&mut self.events);
+        for event in events.drain(..) {
+            match &mut self.opening {
+                None => next.take(StageMessage::Event(event))?,
+                Some(opening) => {
+                    if opening.hold(event) {
+                        self.end_opening(next)?;
+                    }
+                }
+            }
+        }
+        // Its room is used again.
+        self.events = events;
+        Ok(())
+    }
+
+    /// The snapshot is over: the first events with what it says of them.
+    fn end_opening<N: StageOutput>(&mut self, next: &mut N) -> Result<(), N::Error> {
+        let Some(opening) = self.opening.take() else { return Ok(()) };
+        let mut opened = opening.finish();
+        let events = std::mem::take(&mut opened.events);
+        next.take(StageMessage::Opened(Box::new(opened)))?;
+        events.into_iter().try_for_each(|event| next.take(StageMessage::Event(event)))
+    }
+
+    fn damaged<N: StageOutput>(
+        &mut self,
+        offset: u64,
+        bytes: u64,
+        at_end: bool,
+        next: &mut N,
+    ) -> Result<(), N::Error> {
+        self.summary.damaged_bytes += bytes;
+        self.summary.torn |= at_end;
+        let what = if at_end { "cut off at the end of the log" } else { "damaged" };
+        let anomaly = Anomaly {
+            kind: AnomalyKind::DamagedLog,
+            time: self.summary.last_time,
+            cpu: CpuId(0),
+            pid: Pid(-1),
+            tid: Tid(-1),
+            count: bytes,
+            detail: format!("{bytes} bytes from offset {offset} are {what}"),
+        };
+        next.take(StageMessage::Damage(Box::new(anomaly)))
+    }
+
+    fn finish<N: StageOutput>(&mut self, next: &mut N) -> Result<(), N::Error> {
+        let due = self.merger.finish();
+        self.pass_on(due, next)?;
+        let events = &mut self.events;
+        self.names.finish(&mut |name| events.push(name));
+        self.drain_events(next)?;
+        self.end_opening(next)?;
+        self.summary.chains_left_out = self.chains.left_out;
+        self.summary.ways = std::mem::take(&mut self.chains.found);
+        self.summary.reused_numbers = self.reused.as_ref().map_or(0, |reused| reused.count);
+        Ok(())
+    }
+}
+
+/// Lines `MAJOR:MINOR BYTES`, or `MAJOR:MINOR -` where events do not count in blocks.
+fn file_systems(text: &[u8]) -> Box<[(DevId, Option<u64>)]> {
+    let line = |text: &str| {
+        let (dev, bytes) = text.split_once(' ')?;
+        Some((DevId::parse(dev)?, bytes.parse().ok()))
+    };
+    String::from_utf8_lossy(text).lines().filter_map(line).collect()
+}
+
+/// Lines of [`Text::PLACES`].
+fn places(text: &[u8]) -> Box<[Extent]> {
+    let line = |line: &str| {
+        let mut words = line.split(' ');
+        let (dev, ino) = (DevId::parse(words.next()?)?, words.next()?.parse().ok()?);
+        let on = DevId::parse(words.next()?)?;
+        let unit = if words.next()? == "blocks" { Unit::Blocks } else { Unit::Bytes };
+        let numbers: Vec<u64> = words.map_while(|word| word.parse().ok()).collect();
+        let &[offset, length, address, shared] = numbers.as_slice() else { return None };
+        Some(Extent { dev, ino, on, unit, offset, length, address, is_shared: shared != 0 })
+    };
+    String::from_utf8_lossy(text).lines().filter_map(line).collect()
+}
+
+/// A fact that has its place in time.
+fn of_no_task(time: KernelTime, kind: EventKind) -> Event {
+    Event { time, cpu: CpuId(0), pid: Pid(-1), tid: Tid(-1), kind }
+}
+
+/// What a descriptor that a snapshot saw takes while it waits.
+fn held_bytes(seen: &SeenFd) -> usize {
+    size_of::<SeenFd>() + seen.link.len()
+}
+
+fn usize_of(number: u32) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}
+
+/// True if the kernel had the list of recorded tasks.
+fn follows_numbers(header: &Header) -> bool {
+    header.scope.mode != "system" && !header.scope.foreign_kept
+}
+
+fn name_join(header: &Header) -> NameJoin {
+    let all_recorded = |is_needed: fn(&Call) -> bool| {
+        let needed = CallId::all().map(CallId::call).filter(|call| is_needed(call));
+        let mut needed = needed.filter(|needed| needed.number(&header.host.machine).is_some());
+        needed.all(|needed| header.calls.iter().any(|name| *name == needed.name))
+    };
+    let sees_renames = header.names != "links" || all_recorded(Call::changes_names);
+    let join = NameJoin::new(followed(header).descriptors, sees_renames);
+    if header.names != "fanotify" {
+        return join;
+    }
+    let all_seen = all_recorded(Call::bears_on_opens);
+    let seen_since = if all_seen { KernelTime(header.clock.all_on_ns) } else { KernelTime::MAX };
+    join.with_told(OpenJoin::new(seen_since, &header.host.machine))
+}
+
+#[cfg(test)]
+#[path = "decode_stage_tests.rs"]
+mod tests;

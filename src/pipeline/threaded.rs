@@ -1,0 +1,179 @@
+//! The front in a thread of its own, beside the back.
+//!
+//! ```text
+//!  items ──► front ──► batch ──┐ bounded ┌──► back ──► sink
+//!            (its own thread)  └─────────┘    (the caller's)
+//! ```
+//!
+//! What is passed on is the same, in the same order. So the steps are, and of all that goes wrong
+//! the first counts: a failure of the front comes behind everything that it passed on before.
+
+use std::io;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::{Builder, available_parallelism, scope};
+
+use super::decode_stage::DecodeStage;
+use super::error::PipelineError;
+use super::run;
+use super::stage_message::{Failure, StageMessage, StageOutput};
+use super::summary::Summary;
+use super::track_stage::TrackStage;
+use crate::capture::header::Header;
+use crate::capture::reader::Item;
+use crate::operation::Sink;
+
+/// So many go to the other thread at once: waking it takes as long as working through a hundred.
+const BATCH: usize = 1024;
+/// So many batches may wait, some MiB.
+const BATCHES_MAX: usize = 16;
+
+/// The same as [`run`], where there is more than one CPU in two threads. Steps come later than
+/// their items are taken, so it is for logs that do not grow.
+///
+/// # Errors
+///
+/// As of [`run`].
+pub fn run_threaded<S: Sink>(
+    items: impl Iterator<Item = io::Result<Item>> + Send,
+    header: Header,
+    sink: &mut S,
+    go_on: &mut dyn FnMut() -> bool,
+) -> Result<Summary, PipelineError<S::Error>> {
+    if available_parallelism().map_or(1, usize::from) == 1 {
+        return run(items, header, sink, go_on);
+    }
+    run_in_two_threads(items, header, sink, go_on)
+}
+
+/// The same, however many CPUs there are.
+///
+/// # Errors
+///
+/// As of [`run`].
+pub fn run_in_two_threads<S: Sink>(
+    mut items: impl Iterator<Item = io::Result<Item>> + Send,
+    header: Header,
+    sink: &mut S,
+    go_on: &mut dyn FnMut() -> bool,
+) -> Result<Summary, PipelineError<S::Error>> {
+    let mut back = TrackStage::new(&header, sink, go_on);
+    let mut front = DecodeStage::new(header)?;
+    let (sender, batches) = sync_channel(BATCHES_MAX);
+    let read = || {
+        let mut sender = Batches { batch: Vec::with_capacity(BATCH), sender };
+        let read = front.read(&mut items, &mut sender);
+        // Also what came before a failure.
+        sender.flush().and(read)
+    };
+    let done = scope(|threads| {
+        let builder = Builder::new().name("iotrace:front".to_owned());
+        let thread = builder.spawn_scoped(threads, read).ok()?;
+        // After an early end the decode stage stops at its next message, as the channel is closed.
+        let taken = take_all(batches, &mut back);
+        Some(taken.and_then(|()| match thread.join() {
+            Ok(Err(Ended::Failed(failure))) => Err(failure.into()),
+            Ok(Ok(()) | Err(Ended::Nobody)) => Ok(()),
+            Err(panic) => std::panic::resume_unwind(panic),
+        }))
+    });
+    // Without a thread it is done here.
+    done.unwrap_or_else(|| front.read(items, &mut back))?;
+    back.finish(front.into_summary())
+}
+
+/// Passes on whatever comes.
+fn take_all<N: StageOutput>(
+    batches: Receiver<Vec<StageMessage>>,
+    next: &mut N,
+) -> Result<(), N::Error> {
+    batches.into_iter().flatten().try_for_each(|batch| next.take(batch))
+}
+
+/// Why the front has ended.
+#[derive(Debug)]
+enum Ended {
+    Failed(Failure),
+    /// The back has ended.
+    Nobody,
+}
+
+impl From<Failure> for Ended {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+/// Collects what is passed on.
+struct Batches {
+    batch: Vec<StageMessage>,
+    sender: SyncSender<Vec<StageMessage>>,
+}
+
+impl Batches {
+    fn flush(&mut self) -> Result<(), Ended> {
+        let batch = std::mem::replace(&mut self.batch, Vec::with_capacity(BATCH));
+        self.sender.send(batch).map_err(|_| Ended::Nobody)
+    }
+}
+
+impl StageOutput for Batches {
+    type Error = Ended;
+
+    fn take(&mut self, passed: StageMessage) -> Result<(), Ended> {
+        self.batch.push(passed);
+        if self.batch.len() < BATCH { Ok(()) } else { self.flush() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Keeps messages; refuses further ones after a given number.
+    struct Numbers(Vec<u64>, usize);
+
+    impl StageOutput for Numbers {
+        type Error = Ended;
+
+        fn take(&mut self, passed: StageMessage) -> Result<(), Ended> {
+            let StageMessage::Records(number) = passed else { panic!("only these are passed on") };
+            self.0.push(number);
+            if self.0.len() < self.1 { Ok(()) } else { Err(Ended::Nobody) }
+        }
+    }
+
+    /// Passes on so many numbers, of which so many are wanted. Those that came, and whether the
+    /// front went on to its end.
+    fn pass_on(count: u64, wanted: usize) -> (Vec<u64>, bool) {
+        let (sender, batches) = sync_channel(BATCHES_MAX);
+        let front = move || {
+            let mut sender = Batches { batch: Vec::new(), sender };
+            (0..count).try_for_each(|number| sender.take(StageMessage::Records(number)))?;
+            sender.flush()
+        };
+        let mut numbers = Numbers(Vec::new(), wanted);
+        let done = scope(|threads| {
+            let front = threads.spawn(front);
+            let _ = take_all(batches, &mut numbers);
+            front.join().expect("it does not panic").is_ok()
+        });
+        (numbers.0, done)
+    }
+
+    #[test]
+    fn everything_comes_in_order_however_much_it_is() {
+        let batch = u64::try_from(BATCH).expect("small");
+        let waiting = batch * u64::try_from(BATCHES_MAX).expect("small");
+        for count in [0, 1, batch - 1, batch, batch + 1, 3 * waiting + 7] {
+            let (numbers, done) = pass_on(count, usize::MAX);
+            assert!(done && numbers.into_iter().eq(0..count), "{count}");
+        }
+    }
+
+    #[test]
+    fn the_front_ends_when_nobody_takes_anything() {
+        // It would never end otherwise.
+        let (numbers, done) = pass_on(u64::MAX, BATCH + 3);
+        assert_eq!((numbers.len(), done), (BATCH + 3, false));
+    }
+}

@@ -1,0 +1,178 @@
+//! Second stage: events become steps in the tracker and go to the sink.
+
+use super::error::PipelineError;
+use super::recorded::followed;
+use super::stage_message::{StageMessage, StageOutput};
+use super::summary::Summary;
+use crate::anomaly::Ignored;
+use crate::capture::fact::{Fact, Text};
+use crate::capture::header::{Disk, Header};
+use crate::event::fs::WRITEBACK_POINTS;
+use crate::operation::block::BlockOptions;
+use crate::operation::process::Scope;
+use crate::operation::tracker::Tracker;
+use crate::operation::{Sink, Step};
+use crate::units::{KernelTime, Pid, Tid};
+
+/// Tracker, sink, and the callback that continues or stops.
+pub(super) struct TrackStage<'a, S> {
+    tracker: Tracker,
+    /// Those that there were at the start.
+    disks: Vec<Disk>,
+    sink: &'a mut S,
+    /// Time up to which all steps were passed on. An anomaly has a time of its own, which may be
+    /// before or after its time comes.
+    now: KernelTime,
+    /// Asked at each round.
+    go_on: &'a mut dyn FnMut() -> bool,
+}
+
+impl<'a, S: Sink> TrackStage<'a, S> {
+    /// For a log with this header.
+    pub(super) fn new(
+        header: &Header,
+        sink: &'a mut S,
+        go_on: &'a mut dyn FnMut() -> bool,
+    ) -> Self {
+        let (tracker, disks) = (tracker(header), header.disks.clone());
+        Self { tracker, disks, sink, now: KernelTime::MIN, go_on }
+    }
+
+    /// All of the log has been passed on, and this is what is known of it.
+    pub(super) fn finish(mut self, summary: Summary) -> Result<Summary, PipelineError<S::Error>> {
+        let at = summary.last_time.max(self.now);
+        self.tracker.finish(at, self.sink).map_err(PipelineError::Sink)?;
+        let mut beyond_bounds = summary.beyond_bounds;
+        if let Some(anomaly) = self.tracker.left_out(beyond_bounds, at) {
+            beyond_bounds = anomaly.count;
+            self.sink.step(at, &Step::Anomaly(&anomaly)).map_err(PipelineError::Sink)?;
+        }
+        let (ledger, started) = (self.tracker.ledger().clone(), self.tracker.started().clone());
+        let alive_at_end = self.tracker.alive();
+        Ok(Summary { ledger, started, beyond_bounds, alive_at_end, ..summary })
+    }
+
+    /// Facts without a step.
+    fn learn(&mut self, passed: StageMessage) {
+        let tracker = &mut self.tracker;
+        match passed {
+            StageMessage::Records(count) => tracker.ledger_mut().records += count,
+            StageMessage::Bookkeeping => tracker.ledger_mut().ignore(Ignored::Bookkeeping),
+            StageMessage::Fact(fact) => self.fact(*fact),
+            StageMessage::SeenFd(late, at) => tracker.seen_fd(&late, at),
+            StageMessage::FileSystems(all) => tracker.seen_file_systems(&all),
+            StageMessage::Opened(opened) => {
+                tracker.same_from_start(opened.from_start);
+                opened.moved.iter().for_each(|moved| tracker.lose_place(*moved));
+            }
+            StageMessage::Disks(later) => tracker.has_disks(&self.disks, &later),
+            StageMessage::Event(_)
+            | StageMessage::Anomaly(_)
+            | StageMessage::Damage(_)
+            | StageMessage::ToldUntil(_)
+            | StageMessage::Round => {}
+        }
+    }
+
+    /// What was seen, but for what has a place in time and comes as an event.
+    fn fact(&mut self, fact: Fact) {
+        let tracker = &mut self.tracker;
+        let (pid, tid) = match &fact {
+            Fact::Task { pid, tid, .. } => (*pid, *tid),
+            Fact::User { pid, .. } | Fact::Text { pid, .. } => (*pid, Tid(pid.0)),
+            _ => (Pid(0), Tid(0)),
+        };
+        // Texts of no process are of number 0.
+        if pid.0 != 0 && !tracker.has_room_for_task(pid, tid) {
+            return;
+        }
+        match fact {
+            Fact::Task { pid, tid, ppid, comm, .. } => tracker.seen_task(pid, tid, ppid, &comm),
+            Fact::User { pid, user, .. } => tracker.seen_user(pid, user),
+            Fact::Text { which, pid, time, text } => match which {
+                Text::CWD | Text::ROOT => tracker.seen_place(pid, which, &text),
+                Text::MOUNTS => tracker.seen_mounts(pid, &text),
+                Text::EXE => tracker.seen_program(pid),
+                Text::MAPS => tracker.seen_maps(time, pid, text),
+                Text::BITS => tracker.seen_other_table(pid),
+                Text::EXTENTS => tracker.seen_extents(&text),
+                Text::SWITCHING_OFF => tracker.switching_off(time),
+                Text::DISKSTATS_START => tracker.seen_counters(time, &text),
+                _ => {}
+            },
+            // These are joined to events before.
+            Fact::Name { .. }
+            | Fact::Fd { .. }
+            | Fact::Opened { .. }
+            | Fact::Symbol(_)
+            | Fact::Stack(_)
+            | Fact::Unwound(_) => {}
+        }
+    }
+}
+
+impl<S: Sink> StageOutput for TrackStage<'_, S> {
+    type Error = PipelineError<S::Error>;
+
+    fn take(&mut self, passed: StageMessage) -> Result<(), Self::Error> {
+        let tracker = &mut self.tracker;
+        self.now = match &passed {
+            StageMessage::Event(event) => self.now.max(event.time),
+            StageMessage::ToldUntil(time) => self.now.max(*time),
+            _ => self.now,
+        };
+        let told = match passed {
+            StageMessage::Event(event) if tracker.has_room_for(&event) => {
+                tracker.push(event, self.sink)
+            }
+            StageMessage::Event(event) => {
+                tracker.anomaly(&Tracker::beyond_bounds(&event), self.now, self.sink)
+            }
+            StageMessage::Anomaly(anomaly) => tracker.anomaly(&anomaly, self.now, self.sink),
+            // It stands for no record that was read, so it is not in the books of records.
+            StageMessage::Damage(it) => self.sink.step(self.now, &Step::Anomaly(&it)),
+            StageMessage::ToldUntil(time) => self.sink.told_until(time),
+            StageMessage::Round => {
+                return if (self.go_on)() { Ok(()) } else { Err(PipelineError::Interrupted) };
+            }
+            quiet => {
+                self.learn(quiet);
+                Ok(())
+            }
+        };
+        told.map_err(PipelineError::Sink)
+    }
+}
+
+fn tracker(header: &Header) -> Tracker {
+    let all_on = KernelTime(header.clock.all_on_ns);
+    let mut tracker = Tracker::new(scope(header), block_options(header), followed(header), all_on);
+    tracker.has_disks(&header.disks, &[]);
+    let mut tracepoints = header.tracepoints.iter();
+    if tracepoints.any(|tracepoint| WRITEBACK_POINTS.contains(&tracepoint.name.as_str())) {
+        tracker.tells_writeback();
+    }
+    tracker
+}
+
+fn scope(header: &Header) -> Scope {
+    Scope {
+        system: header.scope.mode == "system",
+        all_requests: header.scope.mode == "system" || header.scope.all_block,
+        roots: header.scope.roots.iter().copied().map(Pid).collect(),
+        launched: !header.scope.command.is_empty(),
+        own: Pid(header.own_pid),
+    }
+}
+
+/// Which block tracepoints the capture has.
+fn block_options(header: &Header) -> BlockOptions {
+    let has = |name: &str| header.tracepoints.iter().any(|tracepoint| tracepoint.name == name);
+    BlockOptions {
+        merges_recorded: has("block_bio_backmerge")
+            && has("block_bio_frontmerge")
+            && has("block_rq_merge"),
+        requeues_recorded: has("block_rq_requeue"),
+        ..BlockOptions::default()
+    }
+}

@@ -1,0 +1,155 @@
+//! What of an ELF file matters here: the code, where it lies in the file, and where functions
+//! begin.
+
+use object::elf::{EM_X86_64, FileHeader64, PF_X};
+use object::read::elf::{ElfFile64, FileHeader, ProgramHeader};
+use object::{
+    Endianness, Object, ObjectSection, ObjectSegment, ObjectSymbol, SegmentFlags, SymbolKind,
+};
+
+use super::error::SitesError;
+
+/// An executable or a library.
+#[derive(Debug)]
+pub(super) struct Code<'a> {
+    /// Segments with code: address, place in the file, bytes.
+    segments: Vec<(u64, u64, &'a [u8])>,
+    /// Where functions begin: sorted, each once.
+    functions: Vec<u64>,
+    /// Those that others may call: sorted.
+    exported: Vec<u64>,
+}
+
+/// How `.eh_frame_hdr` is written by all linkers: version, then how its three parts are written
+/// (Linux Standard Base, "Exception Frames": `DW_EH_PE_*`).
+const TABLE_HEADER: [u8; 4] = [1, 0x1b, 0x03, 0x3b];
+
+impl<'a> Code<'a> {
+    pub(super) fn parse(bytes: &'a [u8]) -> Result<Self, SitesError> {
+        let file: ElfFile64<'a> = ElfFile64::parse(bytes).map_err(|_| SitesError::NoElf)?;
+        if file.elf_header().e_machine.get(file.endian()) != EM_X86_64 {
+            return Err(SitesError::Machine);
+        }
+        let mut segments = Vec::new();
+        for segment in file.segments() {
+            let SegmentFlags::Elf { p_flags } = segment.flags() else { continue };
+            if p_flags & PF_X != 0 {
+                let code = segment.data().map_err(|_| SitesError::NoElf)?;
+                segments.push((segment.address(), segment.file_range().0, code));
+            }
+        }
+        let mut exported: Vec<u64> = functions(file.dynamic_symbols()).collect();
+        exported.sort_unstable();
+        let mut functions: Vec<u64> =
+            functions(file.symbols()).chain(exported.iter().copied()).collect();
+        if let Some(section) = file.section_by_name(".eh_frame_hdr") {
+            functions.extend(unwound(section.address(), section.data().unwrap_or_default()));
+        }
+        functions.sort_unstable();
+        functions.dedup();
+        Ok(Self { segments, functions, exported })
+    }
+
+    /// This code, at this address, with functions that begin there.
+    #[cfg(test)]
+    pub(super) fn of(address: u64, code: &'a [u8], functions: &[u64]) -> Self {
+        let functions = functions.to_vec();
+        Self { segments: vec![(address, 0, code)], functions, exported: Vec::new() }
+    }
+
+    /// The same, with this function for others.
+    #[cfg(test)]
+    pub(super) fn exporting(mut self, function: u64) -> Self {
+        self.exported.push(function);
+        self
+    }
+
+    /// The code so many bytes before this address, or as much as there is.
+    pub(super) fn before(&self, address: u64, bytes: u64) -> &'a [u8] {
+        let start = address.saturating_sub(bytes);
+        let length = usize::try_from(address - start).unwrap_or(0);
+        self.at(start).get(..length).unwrap_or_default()
+    }
+
+    /// The code from this address to the end of its segment; empty where there is none.
+    pub(super) fn at(&self, address: u64) -> &'a [u8] {
+        let found = self.segments.iter().find_map(|&(start, _, code)| {
+            let place = usize::try_from(address.checked_sub(start)?).ok()?;
+            code.get(place..).filter(|code| !code.is_empty())
+        });
+        found.unwrap_or_default()
+    }
+
+    /// Where in the file the code of this address lies.
+    pub(super) fn file_offset(&self, address: u64) -> Option<u64> {
+        self.segments.iter().find_map(|&(start, offset, code)| {
+            let place = address.checked_sub(start)?;
+            (place < code.len() as u64).then(|| offset.saturating_add(place))
+        })
+    }
+
+    /// The function that an address lies in: where it begins.
+    pub(super) fn function_of(&self, address: u64) -> Option<u64> {
+        let behind = self.functions.partition_point(|&function| function <= address);
+        self.functions.get(behind.checked_sub(1)?).copied()
+    }
+
+    /// True if a function begins there that others may call.
+    pub(super) fn is_exported(&self, address: u64) -> bool {
+        self.exported.binary_search(&address).is_ok()
+    }
+
+    /// The addresses of all places where these bytes stand in the code.
+    pub(super) fn places(&self, bytes: [u8; 2]) -> impl Iterator<Item = u64> {
+        let in_segment = move |&(start, _, code): &(u64, u64, &'a [u8])| {
+            let pairs = code.windows(2).zip(0_u64..);
+            pairs.filter(move |pair| pair.0 == bytes).map(move |pair| start.wrapping_add(pair.1))
+        };
+        self.segments.iter().flat_map(in_segment)
+    }
+
+    /// The addresses of all bytes that may be a `call` or `jmp` with a 32-bit distance, and where
+    /// it would lead.
+    pub(super) fn jumps(&self) -> impl Iterator<Item = (u64, u64)> {
+        let in_segment = |&(start, _, code): &(u64, u64, &'a [u8])| {
+            let windows = code.windows(5).zip(0_u64..);
+            windows.filter_map(move |(bytes, place)| {
+                let address = start.wrapping_add(place);
+                let (opcode, distance) = bytes.split_first()?;
+                let distance = i32::from_le_bytes(distance.try_into().ok()?);
+                let target = address.wrapping_add(5).wrapping_add_signed(i64::from(distance));
+                matches!(opcode, 0xe8 | 0xe9).then_some((address, target))
+            })
+        };
+        self.segments.iter().flat_map(in_segment)
+    }
+}
+
+/// What links a program when it starts, as its headers say.
+pub(super) fn interpreter(head: &[u8]) -> Option<String> {
+    let header = FileHeader64::<Endianness>::parse(head).ok()?;
+    let endian = header.endian().ok()?;
+    let headers = header.program_headers(endian, head).ok()?;
+    let path = headers.iter().find_map(|header| header.interpreter(endian, head).ok()?)?;
+    String::from_utf8(path.to_vec()).ok()
+}
+
+/// Where the functions of this table of symbols begin.
+fn functions<'a>(
+    symbols: impl Iterator<Item = impl ObjectSymbol<'a>>,
+) -> impl Iterator<Item = u64> {
+    let own = symbols.filter(|symbol| symbol.kind() == SymbolKind::Text && symbol.is_definition());
+    own.map(|function| function.address())
+}
+
+/// The functions that the table for unwinding knows: nearly all, also where there are no symbols.
+fn unwound(address: u64, table: &[u8]) -> Vec<u64> {
+    let Some(rest) = table.strip_prefix(&TABLE_HEADER) else { return Vec::new() };
+    // Where the frames are, and how many entries there are.
+    let entries = rest.get(8..).unwrap_or_default();
+    let (entries, _) = entries.as_chunks::<8>();
+    let function = |&[a, b, c, d, ..]: &[u8; 8]| {
+        address.wrapping_add_signed(i64::from(i32::from_le_bytes([a, b, c, d])))
+    };
+    entries.iter().map(function).collect()
+}

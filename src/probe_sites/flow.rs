@@ -1,0 +1,165 @@
+//! The ways through one function: which instruction may follow which, and what is known before
+//! each.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use iced_x86::{
+    Code as Opcode, Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory,
+    Register,
+};
+
+use super::elf::Code;
+use super::value::State;
+
+/// Instructions of one function that are looked at. Those of the C libraries that hand paths over
+/// have some hundreds at most.
+const INSTRUCTIONS_MAX: usize = 4000;
+
+/// Steps until all is known; what is left then is not used.
+const STEPS_MAX: usize = 60_000;
+
+/// A function, from its entry on, as far as its code can be followed.
+#[derive(Debug)]
+pub(super) struct Flow {
+    entry: u64,
+    nodes: BTreeMap<u64, Node>,
+}
+
+/// An instruction.
+#[derive(Debug)]
+pub(super) struct Node {
+    pub(super) instruction: Instruction,
+    /// Those that may come next.
+    pub(super) next: Vec<u64>,
+    /// What comes next need not be one of those.
+    pub(super) leaves: bool,
+    pub(super) before: State,
+}
+
+impl Node {
+    /// True if the kernel does what the instruction does itself, instead of letting it run
+    /// elsewhere, which needs two traps (`branch_setup_xol_ops()` and `push_setup_xol_ops()` in
+    /// `arch/x86/kernel/uprobes.c`, from 4.18 on).
+    pub(super) fn is_emulated(&self) -> bool {
+        let code = self.instruction.code();
+        self.instruction.is_jcc_short_or_near()
+            || self.instruction.is_jmp_short_or_near()
+            || matches!(code, Opcode::Call_rel32_64 | Opcode::Push_r64)
+            || code == Opcode::Nopd && self.instruction.len() == 1
+    }
+
+    /// True if it may run elsewhere, and does not wait for anything there: a signal would have to
+    /// wait, too (`uprobe_deny_signal()` in `kernel/events/uprobes.c`).
+    pub(super) fn may_step(&self) -> bool {
+        // `is_prefix_bad()` in `arch/x86/kernel/uprobes.c`: such instructions take no probe.
+        let is_refused = self.instruction.has_lock_prefix()
+            || matches!(
+                self.instruction.segment_prefix(),
+                Register::ES | Register::CS | Register::SS | Register::DS
+            );
+        self.instruction.flow_control() == FlowControl::Next && !is_refused
+    }
+}
+
+impl Flow {
+    /// The ways from this address on; `None`: there are too many.
+    pub(super) fn of(
+        code: &Code<'_>,
+        entry: u64,
+        info: &mut InstructionInfoFactory,
+    ) -> Option<Self> {
+        let mut nodes: BTreeMap<u64, Node> = BTreeMap::new();
+        let mut waiting = VecDeque::from([(entry, State::entry())]);
+        let mut steps = 0;
+        while let Some((ip, incoming)) = waiting.pop_front() {
+            steps += 1;
+            if steps > STEPS_MAX || nodes.len() > INSTRUCTIONS_MAX {
+                return None;
+            }
+            let is_new = !nodes.contains_key(&ip);
+            let node = nodes.entry(ip).or_insert_with(|| Node::decode(code, ip, incoming.clone()));
+            if !is_new && !node.before.meet(&incoming, ip) {
+                continue;
+            }
+            // Behind a call that does not return stands the next function.
+            let behind = node.instruction.next_ip();
+            if behind != node.instruction.near_branch_target()
+                && code.function_of(behind) == Some(behind)
+            {
+                node.next.retain(|&node| node != behind);
+            }
+            let mut after = node.before.clone();
+            after.step(&node.instruction, info);
+            waiting.extend(node.next.iter().map(|&next| (next, after.clone())));
+        }
+        Some(Self { entry, nodes })
+    }
+
+    pub(super) fn nodes(&self) -> impl Iterator<Item = (u64, &Node)> {
+        self.nodes.iter().map(|node| (*node.0, node.1))
+    }
+
+    pub(super) fn node(&self, ip: u64) -> Option<&Node> {
+        self.nodes.get(&ip)
+    }
+
+    /// True if every way to `target` leads through `through`.
+    pub(super) fn is_on_every_way(&self, through: u64, target: u64) -> bool {
+        through == target || !self.reach(self.entry, |node| node == through).0.contains(&target)
+    }
+
+    /// True if every way from `from` on comes to one of these, and none leaves the function before.
+    pub(super) fn always_comes_to(&self, from: u64, targets: &[u64]) -> bool {
+        !self.reach(from, |node| targets.contains(&node)).1
+    }
+
+    /// How many instructions there are from one on, until these.
+    pub(super) fn distance(&self, from: u64, targets: &[u64]) -> usize {
+        self.reach(from, |node| targets.contains(&node)).0.len()
+    }
+
+    /// Those before it.
+    pub(super) fn before(&self, ip: u64) -> impl Iterator<Item = (u64, &Node)> {
+        self.nodes().filter(move |node| node.1.next.contains(&ip))
+    }
+
+    /// Where one comes from `from`, not going on where `ends` says so; and whether the function may
+    /// be left on the way.
+    fn reach(&self, from: u64, ends: impl Fn(u64) -> bool) -> (BTreeSet<u64>, bool) {
+        let (mut seen, mut leaves) = (BTreeSet::new(), false);
+        let mut waiting = vec![from];
+        while let Some(ip) = waiting.pop() {
+            if ends(ip) || !seen.insert(ip) {
+                continue;
+            }
+            let Some(node) = self.nodes.get(&ip) else { continue };
+            leaves |= node.leaves;
+            waiting.extend(&node.next);
+        }
+        (seen, leaves)
+    }
+}
+
+impl Node {
+    fn decode(code: &Code<'_>, ip: u64, before: State) -> Self {
+        let instruction = Decoder::with_ip(64, code.at(ip), ip, DecoderOptions::NONE).decode();
+        let behind = instruction.next_ip();
+        let target = instruction.near_branch_target();
+        let (next, leaves) = match instruction.flow_control() {
+            FlowControl::Next | FlowControl::Call | FlowControl::IndirectCall => {
+                (vec![behind], false)
+            }
+            FlowControl::UnconditionalBranch => (vec![target], false),
+            FlowControl::ConditionalBranch => (vec![behind, target], false),
+            _ => (Vec::new(), true),
+        };
+        // Behind the code, or none at all. (`syscall` is a call for the decoder.)
+        let leaves = leaves || instruction.is_invalid();
+        Self {
+            instruction,
+            next: if instruction.is_invalid() { Vec::new() } else { next },
+            leaves,
+            before,
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! Finds the code addresses where a uprobe can read the path of a system call.
+//!
+//! In: the bytes of an ELF file for x86-64, and the calls that matter. Out: [`Site`]s: a place in
+//! the file at which certain registers hold the addresses of the paths of the next system call.
+//!
+//! ```text
+//!   every `syscall`  ──►  what is known before it  ──►  which call, which paths  ──►  a place on every way to it
+//!   (and what calls       (flow, value: which           (the number is known,         where a register holds the path,
+//!   it for others)         registers hold the same)      the table has it)            best one that the kernel emulates
+//! ```
+//!
+//! Nothing has to be right here for a name to be right: a path is taken for that of a call only if
+//! it stood where the call has it (`operation::inside`). What is wrong here makes
+//! names unknown. No file is opened, and no kernel asked.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use iced_x86::{InstructionInfoFactory, Mnemonic};
+
+use crate::event::syscall_table::{CallId, Role};
+pub use error::SitesError;
+
+mod elf;
+mod error;
+mod flow;
+mod value;
+
+use elf::Code;
+use flow::{Flow, Node};
+pub use value::NAMES as REGISTERS;
+use value::{ARGUMENTS, NAMES, NUMBER, Slot, Value};
+
+/// The machine whose code is understood here, as `uname -m` says.
+pub const MACHINE: &str = "x86_64";
+
+/// A place at which paths are known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Site {
+    /// In the file, bytes.
+    pub offset: u64,
+    /// The registers that hold the addresses of paths, as the kernel's probes call them.
+    pub registers: Vec<&'static str>,
+    /// The calls that come behind it.
+    pub calls: BTreeSet<CallId>,
+    /// The kernel does itself what the instruction there does; if not, a hit costs a second trap.
+    pub emulated: bool,
+    /// Other calls pass here, too: the register that holds the number of the call, as the kernel's
+    /// probes call it.
+    pub number: Option<&'static str>,
+}
+
+/// What a file holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sites {
+    /// Where probes see paths; each place once.
+    pub sites: Vec<Site>,
+    /// Calls with a path that no place was found for, each as often as it is made.
+    pub hidden: Vec<CallId>,
+    /// Instructions that make a call whose number is not known here: anything may be called there.
+    pub unknown: usize,
+}
+
+/// How far calls are looked for that are made by a function of the same file for others.
+const FORWARDERS_DEEP: usize = 3;
+
+/// The sites of these calls in the bytes of an ELF file.
+///
+/// # Errors
+///
+/// If it is not one with code for x86-64.
+pub fn find(bytes: &[u8], wanted: &[CallId]) -> Result<Sites, SitesError> {
+    Ok(find_in(&Code::parse(bytes)?, wanted))
+}
+
+fn find_in(code: &Code<'_>, wanted: &[CallId]) -> Sites {
+    let mut finder = Finder {
+        code,
+        wanted,
+        info: InstructionInfoFactory::new(),
+        forwarders: BTreeMap::new(),
+        found: BTreeMap::new(),
+        sites: Sites::default(),
+    };
+    let syscalls = code.places([0x0f, 0x05]).filter(|place| finder.may_matter(*place));
+    let places: Vec<Option<u64>> = syscalls.map(|syscall| code.function_of(syscall)).collect();
+    // Without symbols and tables the begins of functions are unknown.
+    finder.sites.unknown = places.iter().filter(|place| place.is_none()).count();
+    let mut functions: BTreeSet<u64> = places.into_iter().flatten().collect();
+    for _ in 0..FORWARDERS_DEEP {
+        let known: BTreeSet<u64> = finder.forwarders.keys().copied().collect();
+        functions.iter().for_each(|&function| finder.look_through(function));
+        let is_new =
+            |number: &u64| finder.forwarders.contains_key(number) && !known.contains(number);
+        let calls = code.jumps().filter(|jump| is_new(&jump.1));
+        functions = calls.filter_map(|call| code.function_of(call.0)).collect();
+    }
+    let Finder { found, mut sites, .. } = finder;
+    sites.sites = found.into_values().collect();
+    sites
+}
+
+/// What links a program when it starts, if the first bytes of its file say so.
+pub fn interpreter(head: &[u8]) -> Option<String> {
+    elf::interpreter(head)
+}
+
+/// A function that makes a call for others: where it gets number and arguments from.
+#[derive(Clone, Debug)]
+struct Forwarder {
+    number: Slot,
+    arguments: [Option<Slot>; 6],
+}
+
+/// A place where a call is made, and what holds its paths there.
+#[derive(Clone, Debug)]
+struct Handover {
+    at: u64,
+    call: CallId,
+    paths: Vec<Value>,
+}
+
+/// Looks through one file.
+struct Finder<'a> {
+    code: &'a Code<'a>,
+    wanted: &'a [CallId],
+    info: InstructionInfoFactory,
+    forwarders: BTreeMap<u64, Forwarder>,
+    /// By the address.
+    found: BTreeMap<u64, Site>,
+    sites: Sites,
+}
+
+/// What a call is made with, if this instruction makes one: its number, and its arguments.
+type Made = (Option<Value>, [Option<Value>; 6]);
+
+/// Bytes before a `syscall` in which its number is mostly put into `eax`.
+const NUMBER_BYTES: u64 = 48;
+
+/// `mov $imm32,%eax`.
+const MOV_EAX: u8 = 0xb8;
+
+/// Greater than the numbers of all calls.
+const NUMBERS_END: u32 = 1024;
+
+impl Finder<'_> {
+    /// False for a `syscall` right behind numbers that are those of other calls: most are, and to
+    /// follow the ways through all functions takes seconds.
+    fn may_matter(&self, syscall: u64) -> bool {
+        let before = self.code.before(syscall, NUMBER_BYTES);
+        let numbers = before.windows(5).filter_map(|window| match window {
+            &[MOV_EAX, a, b, c, d] => Some(u32::from_le_bytes([a, b, c, d])),
+            _ => None,
+        });
+        let numbers: Vec<u32> = numbers.filter(|number| *number < NUMBERS_END).collect();
+        let wanted: Vec<u32> =
+            self.wanted.iter().filter_map(|wanted| wanted.call().number(MACHINE)).collect();
+        numbers.is_empty() || numbers.iter().any(|number| wanted.contains(number))
+    }
+
+    fn look_through(&mut self, entry: u64) {
+        let Some(flow) = Flow::of(self.code, entry, &mut self.info) else { return };
+        let mut handovers = Vec::new();
+        for (at, node) in flow.nodes().filter(|node| self.code.function_of(node.0) == Some(entry)) {
+            let Some((number, arguments)) = self.made_by(node) else { continue };
+            match number {
+                Some(Value::Number(number)) => {
+                    handovers.extend(self.handover(at, number, &arguments))
+                }
+                Some(Value::Entry(number)) => {
+                    let slot = |value: Option<Value>| match value {
+                        Some(Value::Entry(slot)) => Some(slot),
+                        _ => None,
+                    };
+                    let forwarder = Forwarder { number, arguments: arguments.map(slot) };
+                    self.add_exported(&flow, entry, &forwarder);
+                    self.forwarders.entry(entry).or_insert(forwarder);
+                }
+                _ => self.sites.unknown += 1,
+            }
+        }
+        let places: Vec<u64> = handovers.iter().map(|handover| handover.at).collect();
+        let mut left = handovers;
+        while let Some(first) = left.first() {
+            let shared = shared(&flow, &left, &places);
+            let (at, covered) = match shared {
+                Some((at, covered)) => (vec![at], covered),
+                None => (just_before(&flow, first, &places), vec![first.at]),
+            };
+            let (those, others) = left.into_iter().partition(|rest| covered.contains(&rest.at));
+            left = others;
+            if at.is_empty() {
+                self.sites.hidden.extend(those.iter().map(|handover: &Handover| handover.call));
+            }
+            at.iter().filter_map(|at| flow.node(*at)).for_each(|at| self.add(at, &those));
+        }
+    }
+
+    /// The call that an instruction makes: `syscall`, or one that leads to a function which makes
+    /// it for others.
+    fn made_by(&self, node: &Node) -> Option<Made> {
+        let state = &node.before;
+        if node.instruction.mnemonic() == Mnemonic::Syscall {
+            let arguments = ARGUMENTS.map(|argument| Some(state.register(argument)));
+            return Some((Some(state.register(NUMBER)), arguments));
+        }
+        let is_call = node.instruction.mnemonic() == Mnemonic::Call;
+        let forwarder = self.forwarders.get(&node.instruction.near_branch_target())?;
+        let handed = |slot| state.handed(slot, is_call);
+        Some((
+            handed(forwarder.number),
+            forwarder.arguments.map(|argument| argument.and_then(handed)),
+        ))
+    }
+
+    /// The call of this number, if it matters and is given paths.
+    fn handover(&self, at: u64, number: u64, arguments: &[Option<Value>; 6]) -> Option<Handover> {
+        let is_it = |call: &&CallId| call.call().number(MACHINE).map(u64::from) == Some(number);
+        let call = *self.wanted.iter().find(is_it)?;
+        let paths: Option<Vec<Value>> =
+            path_places(call).map(|place| arguments.get(place).copied().flatten()).collect();
+        // A null pointer is no path. A path of unknown origin counts as hidden.
+        let paths = paths.unwrap_or_default();
+        let is_there = !paths.contains(&Value::Number(0)) && call.call().has_path();
+        is_there.then_some(Handover { at, call, paths })
+    }
+
+    /// A site at the entry of a function that makes calls for others, if programs may call it
+    /// (`syscall(2)`).
+    fn add_exported(&mut self, flow: &Flow, entry: u64, forwarder: &Forwarder) {
+        let Some(node) = flow.node(entry).filter(|_| self.code.is_exported(entry)) else { return };
+        let Slot::Register(number) = forwarder.number else { return };
+        let Some(offset) = self.code.file_offset(entry) else { return };
+        let calls = self.wanted.iter().copied().filter(|wanted| wanted.call().has_path());
+        let calls: BTreeSet<CallId> = calls.collect();
+        let emulated = node.is_emulated();
+        if calls.is_empty() || !emulated && !node.may_step() {
+            return;
+        }
+        let places = calls.iter().flat_map(|call| path_places(*call));
+        let slots = places.filter_map(|place| forwarder.arguments.get(place).copied().flatten());
+        let names = slots.filter_map(|slot| match slot {
+            Slot::Register(slot) => NAMES.get(slot).copied(),
+            Slot::Stack(_) => None,
+        });
+        let mut registers: Vec<&str> = names.collect();
+        registers.sort_unstable();
+        registers.dedup();
+        let number = NAMES.get(number).copied();
+        self.found.insert(entry, Site { offset, registers, calls, emulated, number });
+    }
+
+    /// A site at this instruction, for these calls.
+    fn add(&mut self, node: &Node, covered: &[Handover]) {
+        let ip = node.instruction.ip();
+        let Some(offset) = self.code.file_offset(ip) else { return };
+        let emulated = node.is_emulated();
+        let (registers, calls) = Default::default();
+        let new = Site { offset, registers, calls, emulated, number: None };
+        let site = self.found.entry(ip).or_insert(new);
+        site.calls.extend(covered.iter().map(|covered| covered.call));
+        let paths = covered.iter().flat_map(|covered| &covered.paths);
+        let holders = paths.filter_map(|path| NAMES.get(node.before.holder(*path)?));
+        site.registers.extend(holders);
+        site.registers.sort_unstable();
+        site.registers.dedup();
+    }
+}
+
+/// Where a call has its paths.
+fn path_places(call: CallId) -> impl Iterator<Item = usize> {
+    [Role::Path, Role::Path2].into_iter().filter_map(move |role| call.call().arg(role))
+}
+
+/// True if registers hold the paths of the call before this instruction.
+fn holds(node: &Node, handover: &Handover) -> bool {
+    let mut paths = handover.paths.iter();
+    !handover.paths.is_empty() && paths.all(|path| node.before.holder(*path).is_some())
+}
+
+/// The emulated instruction that most of these calls are sure to come behind, the nearest of
+/// several; and those calls.
+fn shared(flow: &Flow, left: &[Handover], places: &[u64]) -> Option<(u64, Vec<u64>)> {
+    let emulated = flow.nodes().filter(|node| node.1.is_emulated());
+    let candidates = emulated.filter_map(|(at, node)| {
+        let held: Vec<&Handover> = left.iter().filter(|rest| holds(node, rest)).collect();
+        let held = held.into_iter().filter(|held| flow.is_on_every_way(at, held.at));
+        let covered: Vec<u64> = held.map(|held| held.at).collect();
+        let is_sure = !covered.is_empty() && flow.always_comes_to(at, places);
+        is_sure.then_some((at, covered))
+    });
+    candidates
+        .max_by_key(|(at, covered)| (covered.len(), std::cmp::Reverse(flow.distance(*at, places))))
+}
+
+/// The instructions directly before a call, all of them; none if one of them will not do.
+fn just_before(flow: &Flow, handover: &Handover, places: &[u64]) -> Vec<u64> {
+    let before: Vec<(u64, &Node)> = flow.before(handover.at).collect();
+    let will_do = |number: &(u64, &Node)| {
+        (number.1.is_emulated() || number.1.may_step())
+            && holds(number.1, handover)
+            && flow.always_comes_to(number.0, places)
+    };
+    let all = before.iter().all(will_do);
+    before.into_iter().filter(|_| all).map(|file| file.0).collect()
+}
+
+#[cfg(test)]
+mod tests;

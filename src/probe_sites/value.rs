@@ -1,0 +1,262 @@
+//! What is known of registers and stack at one place of a function: which of them hold the same.
+
+use std::collections::BTreeMap;
+
+use iced_x86::{
+    Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register, UsedMemory,
+};
+
+/// Where something stood when the function was entered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Slot {
+    /// A register, by its number.
+    Register(usize),
+    /// So many bytes above the stack pointer: 0 is the return address.
+    Stack(i64),
+}
+
+/// Something that a register or a place of the stack holds. Equal values are the same number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Value {
+    /// What stood there when the function was entered.
+    Entry(Slot),
+    /// This number.
+    Number(u64),
+    /// The address so many bytes above the stack pointer of the entry.
+    StackAddress(i64),
+    /// What the instruction at this address has put there.
+    Made(u64, Slot),
+    /// One of several, where ways meet.
+    Met(u64, Slot),
+}
+
+/// Registers and stack before an instruction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct State {
+    registers: [Value; 16],
+    /// 8 bytes each, by the distance from the stack pointer of the entry.
+    stack: BTreeMap<i64, Value>,
+}
+
+const RAX: usize = 0;
+const RCX: usize = 1;
+const RSP: usize = 4;
+const RBP: usize = 5;
+const R11: usize = 11;
+
+/// What a function may change (System V ABI, AMD64): `rax`, `rcx`, `rdx`, `rsi`, `rdi`, `r8` to
+/// `r11`.
+const CHANGED_BY_CALLS: [usize; 9] = [0, 1, 2, 6, 7, 8, 9, 10, 11];
+
+/// The registers that a system call takes its arguments from.
+pub(super) const ARGUMENTS: [usize; 6] = [7, 6, 2, 10, 8, 9];
+
+/// The register with the number of a system call.
+pub(super) const NUMBER: usize = RAX;
+
+/// What the kernel's probes call the registers, by their numbers.
+pub const NAMES: [&str; 16] = [
+    "ax", "cx", "dx", "bx", "sp", "bp", "si", "di", "r8", "r9", "r10", "r11", "r12", "r13", "r14",
+    "r15",
+];
+
+/// The number of a general register, whatever part of it is meant.
+fn number(register: Register) -> Option<usize> {
+    let full = register.full_register();
+    full.is_gpr64().then(|| full.number())
+}
+
+impl State {
+    /// At the entry of a function.
+    pub(super) fn entry() -> Self {
+        let mut registers = [Value::Number(0); 16];
+        for (number, register) in registers.iter_mut().enumerate() {
+            *register = Value::Entry(Slot::Register(number));
+        }
+        let mut state = Self { registers, stack: BTreeMap::new() };
+        state.set(RSP, Value::StackAddress(0));
+        state
+    }
+
+    pub(super) fn register(&self, number: usize) -> Value {
+        // There are 16.
+        self.registers.get(number).copied().unwrap_or(Value::Number(0))
+    }
+
+    fn set(&mut self, number: usize, value: Value) {
+        if let Some(register) = self.registers.get_mut(number) {
+            *register = value;
+        }
+    }
+
+    /// The register that holds it.
+    pub(super) fn holder(&self, value: Value) -> Option<usize> {
+        self.registers.iter().position(|&register| register == value)
+    }
+
+    /// What a function finds there that is entered now: by a `call`, or by a jump.
+    pub(super) fn handed(&self, slot: Slot, is_call: bool) -> Option<Value> {
+        match slot {
+            Slot::Register(number) => Some(self.register(number)),
+            Slot::Stack(above) => {
+                let Value::StackAddress(at) = self.register(RSP) else { return None };
+                self.loaded(at + above - if is_call { 8 } else { 0 })
+            }
+        }
+    }
+
+    fn loaded(&self, at: i64) -> Option<Value> {
+        let kept = self.stack.get(&at).copied();
+        // What is above belongs to who called.
+        kept.or((at >= 8).then_some(Value::Entry(Slot::Stack(at))))
+    }
+
+    /// Takes in another way to the instruction at `ip`. True if that changes anything.
+    pub(super) fn meet(&mut self, other: &Self, ip: u64) -> bool {
+        let before = self.clone();
+        for (number, (ours, theirs)) in self.registers.iter_mut().zip(&other.registers).enumerate()
+        {
+            if ours != theirs {
+                *ours = Value::Met(ip, Slot::Register(number));
+            }
+        }
+        self.stack.retain(|at, ours| other.loaded(*at) == Some(*ours));
+        *self != before
+    }
+
+    /// The place on the stack that an instruction's memory operand is, if it is known to be one.
+    fn stack_place(&self, it: &Instruction) -> Option<i64> {
+        let is_plain = it.memory_index() == Register::None
+            && !matches!(it.memory_segment(), Register::FS | Register::GS);
+        let base = number(it.memory_base()).filter(|_| is_plain)?;
+        let Value::StackAddress(at) = self.register(base) else { return None };
+        Some(at.wrapping_add(it.memory_displacement64().cast_signed()))
+    }
+
+    /// So many bytes are written; what they are is known of 8 at most.
+    fn store(&mut self, at: i64, bytes: usize, value: Option<Value>) {
+        let end = at.saturating_add(i64::try_from(bytes).unwrap_or(i64::MAX));
+        self.stack.retain(|place, _| *place + 8 <= at || *place >= end);
+        if let Some(value) = value {
+            self.stack.insert(at, value);
+        }
+    }
+
+    fn move_stack(&mut self, ip: u64, by: i64) {
+        let moved = match self.register(RSP) {
+            Value::StackAddress(at) => Value::StackAddress(at.wrapping_add(by)),
+            _ => Value::Made(ip, Slot::Register(RSP)),
+        };
+        self.set(RSP, moved);
+    }
+
+    fn push(&mut self, ip: u64, value: Option<Value>) {
+        self.move_stack(ip, -8);
+        if let Value::StackAddress(at) = self.register(RSP) {
+            self.store(at, 8, value);
+        }
+    }
+
+    fn pop(&mut self, ip: u64, into: usize) {
+        let value = match self.register(RSP) {
+            Value::StackAddress(at) => self.loaded(at),
+            _ => None,
+        };
+        self.move_stack(ip, 8);
+        self.set(into, value.unwrap_or(Value::Made(ip, Slot::Register(into))));
+    }
+
+    /// What the operand holds, if it is one of 64 bits or a number.
+    fn operand(&self, it: &Instruction, operand: u32) -> Option<Value> {
+        match it.op_kind(operand) {
+            OpKind::Register => {
+                let register = it.op_register(operand);
+                number(register).filter(|_| register.is_gpr64()).map(|number| self.register(number))
+            }
+            OpKind::Memory if it.memory_size().size() == 8 => self.loaded(self.stack_place(it)?),
+            OpKind::Memory | OpKind::NearBranch64 => None,
+            _ => it.try_immediate(operand).ok().map(Value::Number),
+        }
+    }
+
+    /// What it is behind this instruction, if the next one is executed.
+    pub(super) fn step(&mut self, it: &Instruction, info: &mut InstructionInfoFactory) {
+        let ip = it.ip();
+        let made = |number: usize| Value::Made(ip, Slot::Register(number));
+        let target = (it.op_count() > 0 && it.op0_kind() == OpKind::Register)
+            .then(|| number(it.op0_register()))
+            .flatten();
+        let is_wide = it.op_count() > 0 && it.op0_register().is_gpr64();
+        match (it.mnemonic(), target) {
+            (Mnemonic::Push, _) => self.push(ip, self.operand(it, 0)),
+            (Mnemonic::Pop, Some(target)) => self.pop(ip, target),
+            (Mnemonic::Leave, _) => {
+                self.set(RSP, self.register(RBP));
+                self.pop(ip, RBP);
+            }
+            (Mnemonic::Call, _) => CHANGED_BY_CALLS
+                .iter()
+                .for_each(|&changed_by_call| self.set(changed_by_call, made(changed_by_call))),
+            (Mnemonic::Syscall, _) => {
+                [RAX, RCX, R11].iter().for_each(|&register| self.set(register, made(register)))
+            }
+            (Mnemonic::Xor, Some(target)) if it.op0_register() == it.op1_register() => {
+                self.set(target, Value::Number(0));
+            }
+            (Mnemonic::Lea, Some(target)) => {
+                let place = self.stack_place(it).map(Value::StackAddress);
+                self.set(target, place.unwrap_or(made(target)));
+            }
+            (Mnemonic::Add | Mnemonic::Sub, Some(target)) if is_wide => {
+                let moved = match (self.register(target), self.operand(it, 1)) {
+                    (Value::StackAddress(at), Some(Value::Number(by))) => {
+                        let by = by.cast_signed();
+                        let by = if it.mnemonic() == Mnemonic::Sub { -by } else { by };
+                        Value::StackAddress(at.wrapping_add(by))
+                    }
+                    _ => made(target),
+                };
+                self.set(target, moved);
+            }
+            (Mnemonic::Mov, Some(target)) => {
+                let value = self.operand(it, 1);
+                // Half of a register: only a number is known.
+                let is_known = is_wide || it.op0_register().is_gpr32();
+                let value = value
+                    .filter(|value| is_known && (is_wide || matches!(value, Value::Number(_))));
+                self.set(target, value.unwrap_or(made(target)));
+            }
+            (Mnemonic::Mov, None) if self.stack_place(it).is_some() => {
+                let bytes = it.memory_size().size();
+                let value = self.operand(it, 1).filter(|_| bytes == 8);
+                if let Some(at) = self.stack_place(it) {
+                    self.store(at, bytes, value);
+                }
+            }
+            _ => self.change(it, info),
+        }
+    }
+
+    /// An instruction of which only is known what it writes to.
+    fn change(&mut self, it: &Instruction, info: &mut InstructionInfoFactory) {
+        let writes = |access: OpAccess| {
+            use OpAccess::{CondWrite, ReadCondWrite, ReadWrite, Write};
+            matches!(access, Write | CondWrite | ReadWrite | ReadCondWrite)
+        };
+        let info = info.info(it);
+        let registers = info.used_registers().iter().filter(|register| writes(register.access()));
+        let written: Vec<usize> =
+            registers.filter_map(|register| number(register.register())).collect();
+        let memory: Vec<UsedMemory> =
+            info.used_memory().iter().filter(|memory| writes(memory.access())).copied().collect();
+        if !memory.is_empty()
+            && let Some(at) = self.stack_place(it)
+        {
+            let bytes = memory.iter().map(|memory| memory.memory_size().size()).max().unwrap_or(8);
+            self.store(at, bytes, None);
+        }
+        for number in written {
+            self.set(number, Value::Made(it.ip(), Slot::Register(number)));
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! Parts that tables share: columns, limits, and names of combined rows.
+
+use crate::text::table::{Cell, Column, Report};
+
+/// Default number of rows of each table in text.
+pub const ROWS: usize = 20;
+
+/// A column.
+pub(super) const fn column(key: &'static str, title: &'static str) -> Column {
+    Column { key, title }
+}
+
+/// Adds a note about operations without a row of their own.
+pub(super) fn left_out(report: &mut Report, what: &str, keys: usize, operations: u64) {
+    report.notes.push(format!(
+        "{what}: {operations} operations beyond the limit of {keys} rows are combined in one row without a name"
+    ));
+}
+
+/// The first `limit` rows and the rest; all rows if the limit is 0.
+pub(super) fn first_rows<T>(mut rows: Vec<T>, limit: usize) -> (Vec<T>, Vec<T>) {
+    let rest = if limit > 0 && rows.len() > limit { rows.split_off(limit) } else { Vec::new() };
+    (rows, rest)
+}
+
+/// Name of a row that combines rows beyond the limit.
+pub(super) fn others(count: usize) -> Cell {
+    Cell::Word(format!("({count} others)"))
+}
+
+/// Name of the row for operations whose keys exceed the memory limit.
+pub(super) fn rest_of_keys() -> Cell {
+    Cell::Word("(further ones)".to_owned())
+}

@@ -1,0 +1,266 @@
+//! Paths that a file uses, as absolute paths in the crate, and the files that they lead to.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::tokens::{Token, tokens};
+
+/// A path into the crate.
+pub(crate) struct Path {
+    /// Names from the root of the crate on; never empty.
+    pub(crate) segments: Vec<String>,
+    pub(crate) line: usize,
+    /// The path was written with `crate::`.
+    pub(crate) has_crate: bool,
+    /// The path is in an inline module, such as `mod tests`.
+    pub(crate) is_inline: bool,
+}
+
+/// The module path of a file: `src/a/mod.rs` and `src/a.rs` are `a`.
+fn module_path(file: &str) -> Vec<String> {
+    let inside = file.trim_start_matches("src/").trim_end_matches(".rs");
+    let segments = inside.split('/').filter(|name| !["mod", "lib", "main"].contains(name));
+    segments.map(str::to_owned).collect()
+}
+
+fn word_at(tokens: &[Token], at: usize) -> &str {
+    tokens.get(at).map_or("", |token| token.text.as_str())
+}
+
+fn is_separator(tokens: &[Token], at: usize) -> bool {
+    word_at(tokens, at) == ":" && word_at(tokens, at + 1) == ":"
+}
+
+/// The paths of `a::b` or of `{a::b, c::{d, e}}` at `at`, each after `prefix`, with their lines;
+/// and the place after them.
+fn tree(tokens: &[Token], at: usize, prefix: &[String]) -> (Vec<(Vec<String>, usize)>, usize) {
+    let Some(first) = tokens.get(at) else { return (Vec::new(), at) };
+    if first.text != "{" {
+        let segments = [prefix, std::slice::from_ref(&first.text)].concat();
+        if is_separator(tokens, at + 1) {
+            return tree(tokens, at + 3, &segments);
+        }
+        return (vec![(segments, first.line)], at + 1);
+    }
+    let mut paths = Vec::new();
+    let mut at = at + 1;
+    while at < tokens.len() && word_at(tokens, at) != "}" {
+        let (inner, end) = tree(tokens, at, prefix);
+        paths.extend(inner);
+        at = end;
+        // `as NAME` and the comma.
+        while at < tokens.len() && !["}", ","].contains(&word_at(tokens, at)) {
+            at += 1;
+        }
+        at += usize::from(word_at(tokens, at) == ",");
+    }
+    (paths, at + 1)
+}
+
+/// Names of `mod NAME;` and `mod NAME {`.
+fn declared(tokens: &[Token]) -> BTreeSet<&str> {
+    let pairs = tokens.windows(2).filter(|pair| pair[0].text == "mod");
+    pairs.map(|pair| pair[1].text.as_str()).collect()
+}
+
+/// All paths of a file that begin with `crate`, `super`, `self` or a module that the file declares.
+pub(crate) fn paths_used(file: &str, text: &str) -> Vec<Path> {
+    let tokens = tokens(text);
+    let declared = declared(&tokens);
+    let own = module_path(file);
+    let mut used = Vec::new();
+    // Inline modules that are open: name, and depth of braces at which it was opened.
+    let mut inline: Vec<(String, usize)> = Vec::new();
+    let mut braces = 0usize;
+    let mut at = 0;
+    while let Some(token) = tokens.get(at) {
+        let begins_path = (at == 0 || word_at(&tokens, at - 1) != "in")
+            && is_separator(&tokens, at + 1)
+            && (at < 2 || !is_separator(&tokens, at - 2));
+        match token.text.as_str() {
+            "{" => {
+                if at >= 2 && word_at(&tokens, at - 2) == "mod" {
+                    inline.push((word_at(&tokens, at - 1).to_owned(), braces));
+                }
+                braces += 1;
+            }
+            "}" => {
+                braces = braces.saturating_sub(1);
+                inline.pop_if(|open| open.1 == braces);
+            }
+            word if begins_path => {
+                let mut base = own.clone();
+                base.extend(inline.iter().map(|open| open.0.clone()));
+                let mut start = at + 3;
+                match word {
+                    "crate" => base.clear(),
+                    "self" => {}
+                    "super" => {
+                        base.pop();
+                        while word_at(&tokens, start) == "super" && is_separator(&tokens, start + 1)
+                        {
+                            base.pop();
+                            start += 3;
+                        }
+                    }
+                    _ if inline.is_empty() && declared.contains(word) => start = at,
+                    _ => {
+                        at += 3;
+                        continue;
+                    }
+                }
+                let (paths, end) = tree(&tokens, start, &base);
+                used.extend(paths.into_iter().map(|(segments, line)| Path {
+                    segments,
+                    line,
+                    has_crate: word == "crate",
+                    is_inline: !inline.is_empty(),
+                }));
+                at = end.max(at + 1);
+                continue;
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    used
+}
+
+/// The file of the module that a path leads to or into, and how many segments name that module.
+fn file_of<'a>(
+    files: &'a BTreeMap<String, String>,
+    segments: &[String],
+) -> Option<(&'a str, usize)> {
+    (1..=segments.len()).rev().find_map(|length| {
+        let path = segments[..length].join("/");
+        let names = [format!("src/{path}.rs"), format!("src/{path}/mod.rs")];
+        let (name, _) = names.iter().find_map(|name| files.get_key_value(name))?;
+        Some((name.as_str(), length))
+    })
+}
+
+/// Whether a file has only tests, or helpers of tests.
+fn is_of_tests(file: &str) -> bool {
+    ["test", "fixtures", "testing.rs", "/made.rs"].iter().any(|word| file.contains(word))
+}
+
+/// The files that a file uses outside its inline modules.
+fn targets<'a>(files: &'a BTreeMap<String, String>, file: &str, text: &str) -> BTreeSet<&'a str> {
+    let paths = paths_used(file, text).into_iter().filter(|path| !path.is_inline);
+    let targets = paths.filter_map(|path| file_of(files, &path.segments));
+    targets.map(|(target, _)| target).filter(|target| *target != file).collect()
+}
+
+/// The files that each file uses.
+fn edges(files: &BTreeMap<String, String>) -> BTreeMap<&str, BTreeSet<&str>> {
+    let code = files.iter().filter(|(file, _)| file.starts_with("src/") && !is_of_tests(file));
+    code.map(|(file, text)| (file.as_str(), targets(files, file, text))).collect()
+}
+
+/// The files that a file uses, directly or through others.
+fn reached<'a>(edges: &BTreeMap<&'a str, BTreeSet<&'a str>>, start: &'a str) -> BTreeSet<&'a str> {
+    let mut reached = BTreeSet::new();
+    let mut open = vec![start];
+    while let Some(file) = open.pop() {
+        let next = edges.get(file).into_iter().flatten();
+        open.extend(next.copied().filter(|target| reached.insert(*target)));
+    }
+    reached
+}
+
+/// The files that import each other, directly or through others.
+pub(crate) fn circles(files: &BTreeMap<String, String>) -> Vec<String> {
+    let edges = edges(files);
+    let all: BTreeMap<&str, BTreeSet<&str>> =
+        edges.keys().map(|file| (*file, reached(&edges, file))).collect();
+    let in_circle = edges.iter().filter(|(file, _)| all[*file].contains(*file));
+    let members = in_circle.map(|(file, targets)| {
+        let back = targets
+            .iter()
+            .filter(|target| all.get(*target).is_some_and(|files| files.contains(file)));
+        let back: Vec<&str> = back.copied().collect();
+        format!("{file}: in a circle through {}", back.join(", "))
+    });
+    members.collect()
+}
+
+/// Names that a file defines at its top level, by `pub` or not.
+fn defined(text: &str) -> BTreeSet<String> {
+    let words = ["fn", "struct", "enum", "trait", "type", "const", "static", "union"];
+    let tokens = tokens(text);
+    let mut braces = 0usize;
+    let mut names = BTreeSet::new();
+    for pair in tokens.windows(2) {
+        match pair[0].text.as_str() {
+            "{" => braces += 1,
+            "}" => braces = braces.saturating_sub(1),
+            word if braces == 0 && words.contains(&word) => {
+                names.insert(pair[1].text.clone());
+            }
+            _ => {}
+        }
+    }
+    names
+}
+
+/// Imports of a child from the file of its parent module, of names that the parent defines.
+pub(crate) fn imports_from_parent(files: &BTreeMap<String, String>) -> Vec<String> {
+    let mut findings = Vec::new();
+    for (file, text) in files.iter().filter(|(file, _)| file.starts_with("src/")) {
+        if is_of_tests(file) {
+            continue;
+        }
+        let mut parent = module_path(file);
+        parent.pop();
+        for path in paths_used(file, text).into_iter().filter(|path| !path.is_inline) {
+            let Some((target, length)) = file_of(files, &path.segments) else { continue };
+            let name = path.segments.get(length).map_or("", String::as_str);
+            if parent.get(..length) == Some(&path.segments[..length])
+                && (name == "*" || defined(&files[target]).contains(name))
+            {
+                findings
+                    .push(format!("{file}:{}: imports {name}, which {target} defines", path.line));
+            }
+        }
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(file: &str, text: &str, expected: &[&str]) {
+        let paths = paths_used(file, text).into_iter();
+        assert_eq!(paths.map(|path| path.segments.join("::")).collect::<Vec<_>>(), expected);
+    }
+
+    fn sources(files: &[(&str, &str)]) -> BTreeMap<String, String> {
+        files.iter().map(|(file, text)| ((*file).to_owned(), (*text).to_owned())).collect()
+    }
+
+    #[test]
+    fn paths_are_absolute() {
+        check(
+            "src/a/b.rs",
+            "use super::c::{D, e::F as G}; use crate::h;",
+            &["a::c::D", "a::c::e::F", "h"],
+        );
+        check(
+            "src/a/mod.rs",
+            "mod b; pub use b::C; fn f() { b::g(std::h()) }",
+            &["a::b::C", "a::b::g"],
+        );
+        check("src/a.rs", "mod tests { use super::f; use super::super::b; }", &["a::f", "b"]);
+    }
+
+    #[test]
+    fn circle_through_parent_is_found() {
+        let parent = ("src/a/mod.rs", "mod b; fn f() { b::g() }");
+        let bad = sources(&[parent, ("src/a/b.rs", "use super::f;")]);
+        assert_eq!((circles(&bad).len(), imports_from_parent(&bad).len()), (2, 1));
+        let good =
+            sources(&[parent, ("src/a/b.rs", "use super::c::f;"), ("src/a/c.rs", "fn f() {}")]);
+        assert_eq!((circles(&good).len(), imports_from_parent(&good).len()), (0, 0));
+    }
+}
