@@ -16,6 +16,6 @@ fn seeds() {
 }
 
 fuzz_target!(init: seeds(), |data: &[u8]| {
-    let _ = iotrace_perf::sites::interpreter(data);
-    let _ = iotrace_perf::sites::find(data, wanted());
+    let _ = iotrace_perf::probe_sites::interpreter(data);
+    let _ = iotrace_perf::probe_sites::find(data, wanted());
 });

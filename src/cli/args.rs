@@ -38,8 +38,8 @@ pub(super) struct CaptureArgs {
     /// Record these running processes, all their threads and children
     #[arg(short, long, value_name = "PID", value_delimiter = ',', conflicts_with_all = ["all_cpus", "command"])]
     pub(super) pid: Vec<i32>,
-    /// Events to record: system calls, `block` for block requests, %GROUPs of calls, and `!` for what
-    /// not: `-e %data,%sync,!splice`; `iotrace-perf list` has them all [default: %default]
+    /// Events to record: system calls, `block` for block requests, %GROUPs of calls, and `!` for
+    /// what not: `-e %data,%sync,!splice`; `iotrace-perf list` has them all [default: %default]
     #[arg(short = 'e', long, value_name = "EVENT,…", value_delimiter = ',')]
     pub(super) events: Vec<String>,
     /// Record the block requests of these disks only: names (sda, /dev/nvme0n1) or numbers (8:0)

@@ -245,7 +245,7 @@ impl DecodeStage {
             Fact::Name { tid, cpu, record_time, of, end, errno, address, stat, bytes, .. } => {
                 // Those are looked at beside the program, which goes on.
                 if !matches!(self.summary.header.names.as_str(), "links" | "fanotify") {
-                    self.summary.names_wait.add(cpu, (tid, record_time), end);
+                    self.summary.names_wait.add(cpu, tid, record_time, end);
                 }
                 let name = ReadName { of, end, errno, address, stat, bytes };
                 self.summary.beyond_bounds += u64::from(!self.names.add(tid, record_time, name));

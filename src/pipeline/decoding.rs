@@ -29,12 +29,12 @@ pub(super) fn decode(
         record.and_then(|record| record.0.parse(layout).map_err(|error| error.to_string()));
     let Record { pid, tid, time, body } = match record {
         Ok(record) => record,
-        Err(detail) => return undecodable(KernelTime::MIN, cpu, (Pid(-1), Tid(-1)), detail),
+        Err(detail) => return undecodable(KernelTime::MIN, cpu, Pid(-1), Tid(-1), detail),
     };
     let kind = match body {
         Body::Sample(payload) => match decoder.decode(payload) {
             Ok(kind) => kind,
-            Err(error) => return undecodable(time, cpu, (pid, tid), error.to_string()),
+            Err(error) => return undecodable(time, cpu, pid, tid, error.to_string()),
         },
         Body::Lost(count) => EventKind::Lost(count),
         Body::Comm { pid, tid, comm, exec } => {
@@ -57,16 +57,15 @@ pub(super) fn decode_hit(
     time: KernelTime,
     owners: &Owners,
 ) -> Decoded {
-    let nobody = (Pid(-1), Tid(-1));
     let Some(payload) = page::payload(bytes) else {
-        return undecodable(time, cpu, nobody, "not a hit".into());
+        return undecodable(time, cpu, Pid(-1), Tid(-1), "not a hit".into());
     };
     let Some(tid) = decoder.thread(payload) else {
-        return undecodable(time, cpu, nobody, "a hit without a thread".into());
+        return undecodable(time, cpu, Pid(-1), Tid(-1), "a hit without a thread".into());
     };
     let kind = match decoder.decode(payload) {
         Ok(kind) => kind,
-        Err(error) => return undecodable(time, cpu, (Pid(-1), tid), error.to_string()),
+        Err(error) => return undecodable(time, cpu, Pid(-1), tid, error.to_string()),
     };
     let is_of_a_task = match &kind {
         EventKind::Block(_) | EventKind::Fs(_) | EventKind::Uring(_) => false,
@@ -113,7 +112,7 @@ pub(super) fn learn(owners: &mut Owners, task: &TaskEvent) {
     }
 }
 
-fn undecodable(time: KernelTime, cpu: CpuId, (pid, tid): (Pid, Tid), detail: String) -> Decoded {
+fn undecodable(time: KernelTime, cpu: CpuId, pid: Pid, tid: Tid, detail: String) -> Decoded {
     Decoded::Anomaly(Anomaly {
         kind: AnomalyKind::Undecodable,
         time,

@@ -26,7 +26,7 @@ impl Others {
         self.operations.values().fold((0, 0), add)
     }
 
-    fn add(&mut self, operation: &str, (requests, bytes): (u64, u64)) {
+    fn add(&mut self, operation: &str, requests: u64, bytes: u64) {
         let all = self.operations.entry(operation.to_owned()).or_default();
         *all = (all.0.saturating_add(requests), all.1.saturating_add(bytes));
     }
@@ -41,13 +41,13 @@ impl Summary {
             let others = all.entry(dev).or_default();
             others.not_counted = others.not_counted.saturating_add(device.not_counted);
             for (operation, it) in &device.operations {
-                others.add(operation, (it.requests, it.bytes));
+                others.add(operation, it.requests, it.bytes);
             }
         }
         for (&(dev, operation), &count) in &self.ledger.requests_others {
             let others = all.entry(dev).or_default();
             others.recorded = others.recorded.saturating_add(count.0);
-            others.add(operation, count);
+            others.add(operation, count.0, count.1);
         }
         all
     }

@@ -69,12 +69,7 @@ const LATELY_MAX: usize = 1 << 16;
 
 impl NamesWait {
     /// A name of the open whose exit was on this CPU at `record_time` had been read at `end`.
-    pub(super) fn add(
-        &mut self,
-        cpu: CpuId,
-        (tid, record_time): (Tid, KernelTime),
-        end: KernelTime,
-    ) {
+    pub(super) fn add(&mut self, cpu: CpuId, tid: Tid, record_time: KernelTime, end: KernelTime) {
         let until = self.until.entry(cpu).or_default();
         self.ns = self.ns.saturating_add(end.0.saturating_sub(record_time.max(*until).0));
         *until = end.max(*until);
@@ -154,7 +149,7 @@ mod tests {
     fn names_hold_a_cpu_no_longer_than_it_ran() {
         let mut wait = NamesWait::default();
         let mut add = |cpu, tid, at, end| {
-            wait.add(CpuId(cpu), (Tid(tid), KernelTime(at)), KernelTime(end));
+            wait.add(CpuId(cpu), Tid(tid), KernelTime(at), KernelTime(end));
         };
         // A thousand opens of a thousand threads wait for the same reader; each has a link and an
         // argument.

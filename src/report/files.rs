@@ -77,7 +77,8 @@ fn is_file(it: &FileUse) -> bool {
 
 /// A table of such rows; the last of the `names` tells how many are summed up.
 fn table(
-    (key, title): (&'static str, &str),
+    key: &'static str,
+    title: &str,
     names: &[Column],
     mut rows: Vec<(Vec<Cell>, &FileUse)>,
     limit: usize,
@@ -161,7 +162,7 @@ fn files(fold: &Files, limit: usize) -> Table {
     let rest = fold.files.others().map(|other| (cells(other, other_files()), other));
     let nameless = fold.nameless.iter().map(|(io, it)| (cells(it, nameless_cells(*io)), it));
     let rows = rows.chain(rest).chain(nameless).collect();
-    table(("files", "Files"), &columns, rows, limit)
+    table("files", "Files", &columns, rows, limit)
 }
 
 /// Sums over the files of each directory, not those of directories in it.
@@ -184,7 +185,7 @@ fn directories(fold: &Files, limit: usize) -> Table {
     });
     let mut columns = vec![column("files", "files")];
     columns.extend(file_columns("directory"));
-    table(("directories", "Directories"), &columns, rows.collect(), limit)
+    table("directories", "Directories", &columns, rows.collect(), limit)
 }
 
 const BY_PROCESS: [Column; 7] = [

@@ -54,7 +54,8 @@ fn histogram_columns(is_ms: bool) -> Vec<Column> {
 }
 
 /// Layer, class and operation.
-fn names((layer, operation, io): &RowKey) -> Vec<Cell> {
+fn names(key: &RowKey) -> Vec<Cell> {
+    let (layer, operation, io) = key;
     let class = io.map_or(Cell::None, |direction| Cell::Word(direction.as_str().to_owned()));
     vec![Cell::Word(layer.as_str().to_owned()), class, Cell::Word(operation.clone())]
 }

@@ -105,7 +105,8 @@ fn counts(all: [u64; COUNTS.len()]) -> Vec<Cell> {
 
 /// Those with most bytes first; behind the first `limit` there is their sum.
 fn table(
-    (key, title): (&'static str, &str),
+    key: &'static str,
+    title: &str,
     names: &[Column],
     mut rows: Vec<Row<'_>>,
     limit: usize,
@@ -234,7 +235,8 @@ fn streams(fold: &Patterns, direct: u32, limit: usize) -> Table {
     let rest = fold.streams.others().map(|other| further(&other.stream, columns.len()));
     let rows = rows.chain(rest).collect();
     table(
-        ("streams", "Files by process: system calls and asynchronous operations"),
+        "streams",
+        "Files by process: system calls and asynchronous operations",
         &columns,
         rows,
         limit,
@@ -271,7 +273,8 @@ fn device_files(fold: &Patterns, disks: &[(DevId, String)], limit: usize) -> Tab
     });
     let rest = fold.device_files.others().map(|other| further(&other.stream, columns.len()));
     table(
-        ("device_files", "Files on devices: parts of block requests"),
+        "device_files",
+        "Files on devices: parts of block requests",
         &columns,
         rows.chain(rest).collect(),
         limit,
@@ -292,5 +295,5 @@ fn devices(fold: &Patterns, disks: &[(DevId, String)], limit: usize) -> Table {
     let rows = rows
         .map(|((dev, direction), it)| of_device(it, vec![word(*direction), device(*dev, disks)]));
     let rest = fold.devices.others().map(|other| further(&other.stream, columns.len()));
-    table(("devices", "Devices: block requests"), &columns, rows.chain(rest).collect(), limit)
+    table("devices", "Devices: block requests", &columns, rows.chain(rest).collect(), limit)
 }

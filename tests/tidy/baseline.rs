@@ -37,12 +37,10 @@ pub(crate) const TUPLE_PARAMETERS: Baseline = &[
     ("src/import", 11),
     ("src/operation", 22),
     ("src/otf2", 8),
-    ("src/pipeline", 3),
     ("src/replay", 28),
     ("src/replayer", 11),
-    ("src/report", 3),
     ("src/sys", 3),
-    ("src/text", 6),
+    ("src/text", 5),
     ("src/tracer", 25),
 ];
 
@@ -82,7 +80,6 @@ pub(crate) const BANNED_WORDS: Baseline = &[
     ("src/analysis", 61),
     ("src/block", 28),
     ("src/capture", 15),
-    ("src/cli", 0),
     ("src/event", 18),
     ("src/operation", 121),
     ("src/record", 6),

@@ -7,8 +7,8 @@
 //!
 //! The follower is some tens of milliseconds behind. So a question has the time at which it came,
 //! and is dealt with when all that happened before has been seen: an answer holds for the time of
-//! its question. Nothing here can hold up the recording: it writes its log, with or without readers.
-//! The protocol of the socket is docs/control.md.
+//! its question. Nothing here can hold up the recording: it writes its log, with or without
+//! readers. The protocol of the socket is docs/control.md.
 
 pub(super) mod client;
 mod log_follower;

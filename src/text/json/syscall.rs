@@ -39,7 +39,8 @@ pub(super) fn write(
     let given = operation.named.as_deref();
     absolute(
         &mut object,
-        (key!("path_absolute"), key!("path_absolute_bytes")),
+        key!("path_absolute"),
+        key!("path_absolute_bytes"),
         given.and_then(|given| given.first.as_ref()),
     );
     object.unsigned(key!("offset"), operation.offset);
@@ -90,7 +91,8 @@ fn further_files(object: &mut Object<'_>, operation: &SyscallOperation) {
         let given = operation.named.as_deref();
         absolute(
             object,
-            (key!("path2_absolute"), key!("path2_absolute_bytes")),
+            key!("path2_absolute"),
+            key!("path2_absolute_bytes"),
             given.and_then(|given| given.second.as_ref()),
         );
     }
@@ -121,7 +123,7 @@ fn unread(object: &mut Object<'_>, operation: &SyscallOperation) {
 }
 
 /// From the root, for a path that was given and begins at a known place.
-fn absolute(object: &mut Object<'_>, (key, bytes_key): (&str, &str), given: Option<&Given>) {
+fn absolute(object: &mut Object<'_>, key: &str, bytes_key: &str, given: Option<&Given>) {
     if let Some(path) = given.and_then(|given| given.absolute.as_deref()) {
         object.bytes(key, bytes_key, Some(path));
     }
