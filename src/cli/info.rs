@@ -99,7 +99,7 @@ fn about(
 /// How much there is.
 fn counts(summary: &Summary) -> Map<String, Value> {
     let ledger = &summary.ledger;
-    let left_out = summary.end.as_ref().map(|it| &it.others);
+    let left_out = summary.end.as_ref().map(|end| &end.others);
     object([
         ("records", json!(ledger.records)),
         ("events", json!(ledger.events)),
@@ -113,8 +113,8 @@ fn counts(summary: &Summary) -> Map<String, Value> {
         ("requests_foreign", json!(ledger.requests_foreign)),
         ("others", others(summary)),
         ("others_unknown", json!(summary.others_are_unknown())),
-        ("others_kept_undecided", json!(left_out.map(|it| it.kept_undecided))),
-        ("others_places_given_up", json!(left_out.map(|it| it.places_given_up))),
+        ("others_kept_undecided", json!(left_out.map(|others| others.kept_undecided))),
+        ("others_places_given_up", json!(left_out.map(|others| others.places_given_up))),
     ])
 }
 

@@ -11,7 +11,7 @@ use nix::sys::eventfd::EventFd;
 use rustc_hash::FxHashMap;
 
 use super::hold::Hold;
-use super::job::{Ended, Job, What};
+use super::job::{Ended, ReadJob, What};
 use super::log::{Data, Message};
 use super::names::Reads;
 use super::plan::RingOf;
@@ -51,9 +51,9 @@ pub(super) struct CpuNames {
     /// The calls that were entered on this CPU and have not ended.
     pub entered: FxHashMap<i32, SysEnter>,
     /// What is to be read, the oldest first.
-    pub waiting: VecDeque<Job>,
+    pub waiting: VecDeque<ReadJob>,
     /// What the reader reads now.
-    pub now: Option<Now>,
+    pub now: Option<CurrentJob>,
     /// How many jobs there were, and how many of them are over.
     pub given: u64,
     pub over: u64,
@@ -67,8 +67,8 @@ pub(super) struct CpuNames {
 
 /// What a reader reads.
 #[derive(Debug)]
-pub(super) struct Now {
-    job: Job,
+pub(super) struct CurrentJob {
+    job: ReadJob,
     since: KernelTime,
     /// How often it was seen at it.
     looks: u32,
@@ -156,13 +156,13 @@ impl Reading {
 
 /// A reader, as its CPU knows it.
 #[derive(Debug)]
-pub(super) struct Reader {
+pub(super) struct RingReader {
     generation: u64,
     ready: Option<OwnedFd>,
     pub whereabouts: Whereabouts,
 }
 
-impl Reader {
+impl RingReader {
     /// Until there is something in the ring, or others have put something there.
     pub(super) fn wait(&self, wake: &EventFd, bell: &EventFd) {
         let input = |it| PollFd::new(it, PollFlags::POLLIN);
@@ -178,8 +178,8 @@ impl Reader {
 
 /// What a reader is to do next.
 #[derive(Debug)]
-pub(super) enum Begun {
-    Job(Job),
+pub(super) enum NextJob {
+    ReadJob(ReadJob),
     Nothing,
     /// Another reader has its place.
     GivenUp,
@@ -211,10 +211,10 @@ impl CpuNames {
     }
 
     /// A reader for this CPU.
-    pub(super) fn reader(&mut self) -> io::Result<Reader> {
+    pub(super) fn reader(&mut self) -> io::Result<RingReader> {
         let ready = self.opens.ring.as_ref().map(|it| it.as_fd().try_clone_to_owned());
         let (generation, whereabouts) = (self.generation, Whereabouts::default());
-        Ok(Reader { generation, ready: ready.transpose()?, whereabouts })
+        Ok(RingReader { generation, ready: ready.transpose()?, whereabouts })
     }
 
     /// Takes what is in the ring; the name of each open that has ended is to be read. Those that were entered elsewhere.
@@ -237,7 +237,11 @@ impl CpuNames {
                     // The link first: each moment more is one in which another CPU may take the thread over.
                     if reading.reads.at_once {
                         if call.has_link() {
-                            waiting.push_back(Job { pid: hit.pid, ended: call, what: What::Link });
+                            waiting.push_back(ReadJob {
+                                pid: hit.pid,
+                                ended: call,
+                                what: What::Link,
+                            });
                             *given += 1;
                         }
                     } else if call.is_open && ret >= 0 {
@@ -256,7 +260,7 @@ impl CpuNames {
             // What the CPU has recorded since, it has recorded while nobody stopped it: this one did not wake us.
             let hold = if number == hits { hold } else { Hold::NONE };
             match enter {
-                Some(enter) => self.put(Job { pid, ended, what: What::Arguments(enter, hold) }),
+                Some(enter) => self.put(ReadJob { pid, ended, what: What::Arguments(enter, hold) }),
                 // All of it that is here.
                 None if !reads.arguments && !reads.exact_args && ended.is_open => {}
                 None => strays.push(Stray { index, pid, ended, hold }),
@@ -266,7 +270,7 @@ impl CpuNames {
     }
 
     /// One more thing to be read.
-    pub(super) fn put(&mut self, job: Job) {
+    pub(super) fn put(&mut self, job: ReadJob) {
         self.waiting.push_back(job);
         self.given += 1;
     }
@@ -274,7 +278,7 @@ impl CpuNames {
     /// What was opened last of all that waits is to be looked at. False if nothing waits.
     pub(super) fn look(&mut self) -> bool {
         let Some((pid, ended)) = self.later.pop_back() else { return false };
-        self.put(Job { pid, ended, what: What::Link });
+        self.put(ReadJob { pid, ended, what: What::Link });
         true
     }
 
@@ -289,20 +293,20 @@ impl CpuNames {
     }
 
     /// What the reader is to read next.
-    pub(super) fn begin(&mut self, reader: &mut Reader) -> Begun {
+    pub(super) fn begin(&mut self, reader: &mut RingReader) -> NextJob {
         if self.generation != reader.generation {
-            return Begun::GivenUp;
+            return NextJob::GivenUp;
         }
-        let Some(job) = self.waiting.pop_front() else { return Begun::Nothing };
+        let Some(job) = self.waiting.pop_front() else { return NextJob::Nothing };
         let ready = reader.ready.take();
-        self.now = Some(Now { job, since: clock::now(), looks: 0, ready });
-        Begun::Job(job)
+        self.now = Some(CurrentJob { job, since: clock::now(), looks: 0, ready });
+        NextJob::ReadJob(job)
     }
 
     /// The reader has read that. False if it was given up meanwhile.
     pub(super) fn end(
         &mut self,
-        reader: &mut Reader,
+        reader: &mut RingReader,
         pid: Option<units::Pid>,
         facts: Vec<Fact>,
     ) -> bool {
@@ -324,16 +328,16 @@ impl CpuNames {
     }
 
     /// Gives the reader up: what it reads, which is given back, and what came too late for that reason; how many calls more that are.
-    pub(super) fn lose_reader(&mut self) -> Option<(Job, usize)> {
+    pub(super) fn lose_reader(&mut self) -> Option<(ReadJob, usize)> {
         let job = self.now.take()?.job;
         self.generation += 1;
         self.refuse(job);
         let reads = self.reading.reads;
-        let (late, waiting): (Vec<Job>, Vec<Job>) =
+        let (late, waiting): (Vec<ReadJob>, Vec<ReadJob>) =
             self.waiting.drain(..).partition(|it| it.must_be_in_time(reads));
         late.iter().for_each(|it| self.refuse(*it));
         self.waiting = waiting.into();
-        self.waiting.iter_mut().for_each(Job::held_by_nothing);
+        self.waiting.iter_mut().for_each(ReadJob::held_by_nothing);
         Some((job, late.len()))
     }
 
@@ -344,7 +348,7 @@ impl CpuNames {
         waiting.len()
     }
 
-    fn refuse(&mut self, job: Job) {
+    fn refuse(&mut self, job: ReadJob) {
         let facts = job.refused(self.reading.reads, Errno::ETIMEDOUT);
         self.facts.extend(facts.into_iter().map(|it| (job.pid, it)));
         self.over += 1;

@@ -18,7 +18,7 @@ use crate::units::{self, CpuId, KernelTime, Tid};
 
 /// One thing to be read.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Job {
+pub(super) struct ReadJob {
     /// The process concerned.
     pub pid: Option<units::Pid>,
     pub ended: Ended,
@@ -34,7 +34,7 @@ pub(super) enum What {
     Arguments(SysEnter, Hold),
 }
 
-impl Job {
+impl ReadJob {
     /// Nothing holds the thread any more.
     pub(super) fn held_by_nothing(&mut self) {
         if let What::Arguments(_, hold) = &mut self.what {

@@ -18,10 +18,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use nix::errno::Errno;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
-use super::cpu_names::{Begun, CpuNames, Reader, Reading, Stray};
+use super::cpu_names::{CpuNames, NextJob, Reading, RingReader, Stray};
 use super::drain::PAUSE;
 use super::hold::Hold;
-use super::job::{Job, What};
+use super::job::{ReadJob, What};
 use super::log::Message;
 use super::opens::OpenWatch;
 use super::queued::Queued;
@@ -296,12 +296,12 @@ impl NamesReaders {
     }
 
     /// Reads what waits for that on this CPU. False if the reader was given up meanwhile.
-    fn read_waiting(&self, cpu: &Cpu, reader: &mut Reader) -> bool {
+    fn read_waiting(&self, cpu: &Cpu, reader: &mut RingReader) -> bool {
         loop {
             let job = match lock(&cpu.names).begin(reader) {
-                Begun::Job(job) => job,
-                Begun::Nothing => return true,
-                Begun::GivenUp => return false,
+                NextJob::ReadJob(job) => job,
+                NextJob::Nothing => return true,
+                NextJob::GivenUp => return false,
             };
             let reads = self.reads;
             let facts = if job.reads_memory(reads) && self.unanswered.refuses(job.ended.tid) {
@@ -333,7 +333,7 @@ impl NamesReaders {
             if let (Some(enter), Some(its_cpu)) = (entered, self.cpus.get(stray.index)) {
                 let (pid, ended, what) =
                     (stray.pid, stray.ended, What::Arguments(enter, stray.hold));
-                lock(&its_cpu.names).put(Job { pid, ended, what });
+                lock(&its_cpu.names).put(ReadJob { pid, ended, what });
             }
         }
     }

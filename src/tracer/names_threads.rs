@@ -13,13 +13,13 @@ use crate::sys::{apart, capabilities, clock, thread};
 /// How long a thread may take to end, ns. A reader that waits for a server is left.
 const END_NS: u64 = 2_000_000_000;
 
-type Threads = Vec<JoinHandle<io::Result<()>>>;
+type ReaderThreads = Vec<JoinHandle<io::Result<()>>>;
 
 /// The readers' threads; they end when this goes.
 #[derive(Debug)]
 pub struct NamesThreads {
     readers: Arc<NamesReaders>,
-    threads: Arc<Mutex<Threads>>,
+    threads: Arc<Mutex<ReaderThreads>>,
     replacing: Option<JoinHandle<()>>,
 }
 
@@ -74,7 +74,7 @@ impl NamesThreads {
         let _ = self.replacing.take().map(JoinHandle::join);
         let mut threads =
             std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
-        let left = |it: &Threads| it.iter().filter(|it| !it.is_finished()).count();
+        let left = |it: &ReaderThreads| it.iter().filter(|it| !it.is_finished()).count();
         // Those that were given up are not waited for.
         while left(&threads) > self.readers.given_up() && clock::now().0 < until {
             thread::pause(Duration::from_millis(1));
@@ -116,7 +116,7 @@ fn reader(
 /// Starts another reader for each CPU whose reader was given up.
 fn replace_readers(
     readers: &Arc<NamesReaders>,
-    threads: &Mutex<Threads>,
+    threads: &Mutex<ReaderThreads>,
     name: &str,
     replaced: &Receiver<usize>,
 ) {

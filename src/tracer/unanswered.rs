@@ -34,15 +34,15 @@ const NAMED_MAX: usize = 3;
 pub(super) struct Unanswered {
     /// True if there is something.
     any: AtomicBool,
-    table: Mutex<Table>,
+    table: Mutex<UnansweredTable>,
 }
 
 #[derive(Debug, Default)]
-struct Table {
+struct UnansweredTable {
     processes: FxHashSet<Pid>,
     users: FxHashMap<u32, usize>,
     /// The first ones.
-    named: Vec<(Owner, Vec<u8>)>,
+    named: Vec<(MemoryOwner, Vec<u8>)>,
     /// Readers that were given up.
     readers: usize,
     /// Calls of which nothing was read for that reason.
@@ -51,7 +51,7 @@ struct Table {
 
 /// Whose a thread is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Owner {
+struct MemoryOwner {
     pid: Pid,
     /// The real one: what it runs with another user's rights it has started.
     user: u32,
@@ -131,23 +131,23 @@ impl Unanswered {
         })
     }
 
-    fn table(&self) -> MutexGuard<'_, Table> {
+    fn table(&self) -> MutexGuard<'_, UnansweredTable> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn named_owner((owner, comm): &(Owner, Vec<u8>)) -> String {
+fn named_owner((owner, comm): &(MemoryOwner, Vec<u8>)) -> String {
     let comm = comm.escape_ascii();
     format!("{comm} {} of user {}", owner.pid, owner.user)
 }
 
 /// The process of a thread, its user, and its name.
-fn owner_of(tid: Tid) -> Option<(Owner, Vec<u8>)> {
+fn owner_of(tid: Tid) -> Option<(MemoryOwner, Vec<u8>)> {
     let status = fs::read(format!("/proc/{tid}/status")).ok()?;
     let value = |key: &[u8]| status.split(|it| *it == b'\n').find_map(|it| it.strip_prefix(key));
     let number = |key: &[u8]| std::str::from_utf8(value(key)?).ok()?.split_whitespace().next();
     let (pid, user) = (number(b"Tgid:")?.parse().ok()?, number(b"Uid:")?.parse().ok()?);
-    Some((Owner { pid: Pid(pid), user }, value(b"Name:\t").unwrap_or_default().to_vec()))
+    Some((MemoryOwner { pid: Pid(pid), user }, value(b"Name:\t").unwrap_or_default().to_vec()))
 }
 
 #[cfg(test)]

@@ -10,12 +10,12 @@ pub(crate) const SHORT_CLOSURES_OF_IT: Baseline = &[
     ("src/block", 61),
     ("src/capture", 59),
     ("src/event", 48),
-    ("src/operation", 608),
+    ("src/operation", 611),
     ("src/record", 28),
-    ("src/replay", 517),
+    ("src/replay", 506),
     ("src/replayer", 156),
-    ("src/sys", 174),
-    ("src/tracer", 604),
+    ("src/sys", 177),
+    ("src/tracer", 643),
 ];
 
 pub(crate) const LONG_CLOSURES_OF_IT: Baseline = &[
@@ -25,9 +25,9 @@ pub(crate) const LONG_CLOSURES_OF_IT: Baseline = &[
     ("src/event", 2),
     ("src/operation", 20),
     ("src/record", 2),
-    ("src/replay", 34),
+    ("src/replay", 30),
     ("src/replayer", 8),
-    ("src/sys", 14),
+    ("src/sys", 15),
     ("src/tracer", 47),
 ];
 
@@ -41,10 +41,10 @@ pub(crate) const TUPLE_PARAMETERS: Baseline = &[
     ("src/replayer", 11),
     ("src/sys", 3),
     ("src/text", 5),
-    ("src/tracer", 25),
+    ("src/tracer", 28),
 ];
 
-pub(crate) const BARE_TIMES: Baseline = &[("src/replay", 86), ("src/replayer", 24)];
+pub(crate) const BARE_TIMES: Baseline = &[("src/replay", 85), ("src/replayer", 24)];
 
 pub(crate) const IMPORTS_FROM_PARENT: Baseline = &[
     ("src/analysis", 4),
@@ -52,7 +52,7 @@ pub(crate) const IMPORTS_FROM_PARENT: Baseline = &[
     ("src/import", 8),
     ("src/operation", 39),
     ("src/pipeline", 1),
-    ("src/replay", 104),
+    ("src/replay", 103),
     ("src/sys", 3),
     ("src/tracer", 3),
 ];
@@ -67,13 +67,13 @@ pub(crate) const CIRCLES: Baseline = &[
     ("src/pipeline", 2),
     ("src/replay", 24),
     ("src/replayer", 8),
-    ("src/sys", 7),
-    ("src/tracer", 18),
+    ("src/sys", 9),
+    ("src/tracer", 20),
 ];
 
 pub(crate) const BANNED_WORDS: Baseline = &[
     ("benches", 3),
-    ("docs", 7),
+    ("docs", 8),
     ("examples", 1),
     ("fuzz", 1),
     ("otf2-bindings", 4),
@@ -81,13 +81,13 @@ pub(crate) const BANNED_WORDS: Baseline = &[
     ("src/block", 28),
     ("src/capture", 15),
     ("src/event", 18),
-    ("src/operation", 121),
+    ("src/operation", 120),
     ("src/record", 6),
-    ("src/replay", 189),
+    ("src/replay", 181),
     ("src/replayer", 109),
-    ("src/sys", 114),
-    ("src/tracer", 120),
-    ("tests", 208),
+    ("src/sys", 117),
+    ("src/tracer", 124),
+    ("tests", 209),
 ];
 
 pub(crate) const DOC_COMMENTS: Baseline = &[
@@ -106,13 +106,13 @@ pub(crate) const DOC_COMMENTS: Baseline = &[
     ("src/pipeline", 16),
     ("src/probe_sites", 22),
     ("src/record", 36),
-    ("src/replay", 271),
+    ("src/replay", 268),
     ("src/replayer", 118),
     ("src/report", 33),
-    ("src/sys", 101),
+    ("src/sys", 102),
     ("src/text", 24),
     ("src/tracefs", 7),
-    ("src/tracer", 271),
+    ("src/tracer", 288),
     ("tests", 182),
 ];
 
@@ -127,14 +127,14 @@ pub(crate) const LONG_COMMENTS: Baseline = &[
     ("src/event", 90),
     ("src/lib", 1),
     ("src/merge", 6),
-    ("src/operation", 263),
+    ("src/operation", 265),
     ("src/otf2", 3),
     ("src/probe_sites", 3),
     ("src/record", 32),
-    ("src/replay", 259),
+    ("src/replay", 263),
     ("src/replayer", 115),
-    ("src/sys", 267),
+    ("src/sys", 281),
     ("src/text", 8),
-    ("src/tracer", 283),
-    ("tests", 367),
+    ("src/tracer", 307),
+    ("tests", 371),
 ];
