@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 use super::done::{Done, What};
 use crate::event::block::RequestOp;
 use crate::event::syscall_table::{CallId, Class};
-use crate::operation::behind::{Behind, Piece};
+use crate::operation::attribution::{BlockContents, Piece};
 use crate::operation::block::{BlockRequest, BlockStep};
 use crate::operation::fault::Fault;
 use crate::operation::model::{FilePath, OpenFile, ProcessKey, ThreadInfo, ThreadKey};
@@ -241,7 +241,7 @@ impl Filter {
 /// The path of the file behind a piece.
 pub fn path_of(piece: &Piece) -> Option<&FilePath> {
     match &piece.behind {
-        Behind::File { file: Some(file), .. } => file.path.as_ref(),
+        BlockContents::File { file: Some(file), .. } => file.path.as_ref(),
         _ => None,
     }
 }

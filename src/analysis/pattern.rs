@@ -23,7 +23,7 @@ use super::names::ProcessNames;
 use super::summary::{file_key, place_of};
 use crate::event::block::RequestOp;
 use crate::event::{FileStat, syscall_table};
-use crate::operation::behind::{Behind, FileKey, Piece};
+use crate::operation::attribution::{BlockContents, FileKey, Piece};
 use crate::operation::block::{BlockRequest, BlockStep, Ending};
 use crate::operation::model::{OpenFile, ProcessKey};
 use crate::operation::{Sink, Step};
@@ -211,7 +211,7 @@ impl Patterns {
             self.devices.row(&key, || key).stream.add(whole, request.bytes(), failed);
         }
         for piece in pieces {
-            let Behind::File { key, offset, file, .. } = &piece.behind else { continue };
+            let BlockContents::File { key, offset, file, .. } = &piece.behind else { continue };
             let row_key = (request.dev, *key, direction);
             let row = self.device_files.row(&row_key, || row_key);
             if let Some(path) = file.as_ref().and_then(|it| it.path.as_ref())

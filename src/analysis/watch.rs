@@ -19,7 +19,7 @@ pub use self::file::{Books, File, Kept, New, Status};
 use crate::anomaly::{AnomalyKind, Link};
 use crate::operation::Step;
 use crate::operation::access::{self, Access, Comms, Side};
-use crate::operation::behind::{Behind, FileKey, Piece};
+use crate::operation::attribution::{BlockContents, FileKey, Piece};
 use crate::operation::block::{BlockRequest, BlockStep};
 use crate::operation::model::OpenFile;
 use crate::units::{DevId, KernelTime, SECTOR_BYTES};
@@ -222,20 +222,20 @@ impl Watch {
         for (piece, access) in accesses.into_iter().flatten() {
             let comm = self.comms.of(access.tid).cloned();
             match &piece.behind {
-                Behind::File { key, link, .. } => {
+                BlockContents::File { key, link, .. } => {
                     let place = self.files.iter().position(|it| it.key == *key);
                     let how = if *link == Link::Exact { How::Exact } else { How::Inferred };
                     if let Some(place) = place {
                         self.take(place, (access, how), comm, tell);
                     }
                 }
-                Behind::Unknown => {
+                BlockContents::Unknown => {
                     let top = piece.levels.last().map(|it| (it.dev, it.sector));
                     let (dev, sector) = top.unwrap_or((request.dev, piece.sector));
                     let begin = sector.saturating_mul(SECTOR_BYTES);
                     self.unknown_piece(Unknown { dev, begin, access, comm }, tell);
                 }
-                Behind::Journal | Behind::Metadata | Behind::Nothing => {}
+                BlockContents::Journal | BlockContents::Metadata | BlockContents::Nothing => {}
             }
         }
     }

@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 
 use super::Step;
 use super::asynchronous::{AsyncOperation, NoResult};
-use super::behind::Piece;
+use super::attribution::Piece;
 use super::block::{BlockRequest, Ending};
 use super::model::{OpenFile, SyscallOperation, ThreadInfo, ThreadKey};
 use crate::event::block::{BlockPoint, RequestOp};

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::behind::{Behind, Piece};
+use super::attribution::{BlockContents, Piece};
 use super::block::{At, BlockRequest, Ending, FlushRole, Inferred, RequestId};
 use super::model::{OpenFile, ProcessKey, SyscallOperation, ThreadKey};
 use crate::event::block::{BlockPoint, RequestOp, Rwbs};
@@ -77,7 +77,7 @@ pub fn request(
 }
 
 /// What lies behind all of a request, which process 12 has queued.
-pub fn piece(request: &BlockRequest, behind: Behind) -> Piece {
+pub fn piece(request: &BlockRequest, behind: BlockContents) -> Piece {
     let time = request.queued.unwrap_or(KernelTime::MIN);
     Piece {
         sector: request.sector,

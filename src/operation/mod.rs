@@ -6,7 +6,7 @@
 pub mod abi;
 pub mod access;
 pub mod asynchronous;
-pub mod behind;
+pub mod attribution;
 mod bounds;
 mod closed_fds;
 pub mod context;
@@ -126,7 +126,7 @@ pub enum Step<'a> {
         /// Who asked.
         thread: Option<&'a ThreadInfo>,
         /// What stands behind it, by sector: with its last step.
-        pieces: &'a [behind::Piece],
+        pieces: &'a [attribution::Piece],
     },
     /// A chain of functions, before everything that came through it.
     ChainSeen(&'a CallChain),

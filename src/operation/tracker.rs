@@ -23,7 +23,7 @@ use self::asynchronous::Asynchronous;
 use self::block::{Asked, note_file, owned};
 use self::older::Older;
 use super::abi::Verdict;
-use super::behind::Files;
+use super::attribution::FileAttribution;
 use super::block::{BlockOptions, BlockTracker, RequestId};
 use super::context::{Context, Followed};
 use super::model::{SyscallOperation, Unfinished};
@@ -49,7 +49,7 @@ pub struct Tracker {
     /// The requests in flight.
     requests: FxHashMap<RequestId, Asked>,
     /// What stands behind them.
-    files: Files,
+    files: FileAttribution,
     /// Requests in flight that are older than the recording.
     older: Older,
     /// Block requests of those who are not followed are told, too.
@@ -86,7 +86,7 @@ impl Tracker {
             older: Older::default(),
             asynchronous: Asynchronous::default(),
             requests: FxHashMap::default(),
-            files: Files::default(),
+            files: FileAttribution::default(),
             commits: Commits::default(),
             ledger: Ledger::default(),
             started: Started::default(),

@@ -26,7 +26,7 @@ use super::tasks::Tasks;
 use super::text::printable;
 use crate::capture::header::Disk;
 use crate::event::block::RequestOp;
-use crate::operation::behind::{Behind, Piece};
+use crate::operation::attribution::{BlockContents, Piece};
 use crate::operation::block::{BlockRequest, BlockStep, Ending, FlushRole, RequestId};
 use crate::operation::disk;
 use crate::operation::model::{ThreadInfo, ThreadKey};
@@ -245,7 +245,7 @@ impl Devices {
     ) -> Result<(), OtfError> {
         let Some(first) = pieces.first() else { return Ok(()) };
         let link = match &first.behind {
-            Behind::File { key, offset, file, link } => {
+            BlockContents::File { key, offset, file, link } => {
                 match file.as_ref().and_then(|file| file.path.as_ref()) {
                     Some(path) => {
                         notes.path(Some(definitions.archive.intern(&printable(&path.bytes))?));

@@ -10,7 +10,7 @@ use super::errno::ErrnoName;
 use super::table::Value;
 use crate::anomaly::Anomaly;
 use crate::operation::asynchronous::{AsyncOperation, NoResult};
-use crate::operation::behind::{Behind, Piece};
+use crate::operation::attribution::{BlockContents, Piece};
 use crate::operation::block::{self, BlockRequest, BlockStep, Ending};
 use crate::operation::fault::Fault;
 use crate::operation::model::{FilePath, SyscallOperation, ThreadInfo, ThreadKey, Unfinished};
@@ -51,7 +51,7 @@ type Cow<'a> = std::borrow::Cow<'a, str>;
 /// rows times columns.
 type Field = (&'static str, fn(&Row<'_>, &mut Place<'_>));
 
-/// Where a line is written. Behind each value there is a comma, also behind the last one until the
+/// Where a line is written. A comma follows each value, also the last one until the
 /// line ends.
 struct Place<'a> {
     form: RowForm,
@@ -345,7 +345,7 @@ fn request<'a>(
 ) -> Row<'a> {
     let between = |from: Option<KernelTime>, to: Option<KernelTime>| Some(to?.since(from?)?.0);
     let of_file = |piece: &'a Piece| match &piece.behind {
-        Behind::File { file, offset, .. } => {
+        BlockContents::File { file, offset, .. } => {
             Some((file.as_ref().and_then(|file| file.path.as_ref()), *offset))
         }
         _ => None,

@@ -8,7 +8,7 @@ use crate::event::block::{BlockPoint, Place, RequestOp, Rwbs};
 use crate::event::layer::Layer;
 use crate::event::syscall_table::CallId;
 use crate::operation::asynchronous::AsyncOperation;
-use crate::operation::behind::{Above, Behind, Piece, Writer, device_file};
+use crate::operation::attribution::{BlockContents, Piece, StackedLocation, Writer, device_file};
 use crate::operation::block::{
     At, BlockRequest, BlockStep, Ending, FlushRole, Inferred, RequestId, Submitter,
     SubmitterSource, Unfinished,
@@ -299,7 +299,7 @@ pub(super) fn pieces() -> Vec<Piece> {
     let writer =
         |pid: i32| Writer { process: ProcessKey(0), pid: Pid(pid), comm: (*b"dd\xfe").into() };
     let key = (DevId::new(259, 1), 12);
-    let piece = |sector: u64, queued: At, behind: Behind| Piece {
+    let piece = |sector: u64, queued: At, behind: BlockContents| Piece {
         sector,
         nr_sector: 8,
         queued,
@@ -309,20 +309,24 @@ pub(super) fn pieces() -> Vec<Piece> {
         for_others: queued.pid == Pid(9),
         writers: Vec::new(),
     };
-    let named =
-        Behind::File { key, offset: Some(4096), file: Some(Rc::new(file)), link: Link::Exact };
-    let nameless = Behind::File { key, offset: None, file: None, link: Link::Inferred };
+    let named = BlockContents::File {
+        key,
+        offset: Some(4096),
+        file: Some(Rc::new(file)),
+        link: Link::Exact,
+    };
+    let nameless = BlockContents::File { key, offset: None, file: None, link: Link::Inferred };
     let (key, offset) = (device_file(DevId::new(8, 0)), Some(2072 * 512));
-    let itself = Behind::File { key, offset, file: None, link: Link::Inferred };
+    let itself = BlockContents::File { key, offset, file: None, link: Link::Inferred };
     vec![
         piece(2048, by(12), named.clone()),
         Piece { writers: vec![writer(12), writer(13)], ..piece(2056, by(9), nameless) },
         Piece {
-            above: vec![Above {
+            above: vec![StackedLocation {
                 place: Place { dev: DevId::new(7, 0), sector: 8 },
                 behind: named.clone(),
             }],
-            ..piece(2064, by(9), Behind::Journal)
+            ..piece(2064, by(9), BlockContents::Journal)
         },
         piece(2072, by(12), itself),
     ]

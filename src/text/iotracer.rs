@@ -17,7 +17,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::{escape, number_format};
 use crate::operation::access::{self, Access, Comms};
 use crate::operation::asynchronous::AsyncOperation;
-use crate::operation::behind::{Behind, Piece};
+use crate::operation::attribution::{BlockContents, Piece};
 use crate::operation::block::{BlockRequest, BlockStep, RequestId};
 use crate::operation::model::{OpenFile, SyscallOperation};
 use crate::operation::{Sink, Step};
@@ -194,7 +194,7 @@ impl<W: io::Write, P: Choice> IotracerLines<W, P> {
         self.doubts.left_out += u64::from(pieces.is_empty());
         for (piece, access) in accesses {
             let file = match &piece.behind {
-                Behind::File { file, .. } => file.as_deref(),
+                BlockContents::File { file, .. } => file.as_deref(),
                 _ => None,
             };
             if self.choice.wants_file(file) {

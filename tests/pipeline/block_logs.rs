@@ -5,7 +5,7 @@ use std::convert::Infallible;
 
 use iotrace_perf::analysis::totals::BlockTotals;
 use iotrace_perf::capture::fact::Text;
-use iotrace_perf::operation::behind::{Behind, Piece};
+use iotrace_perf::operation::attribution::{BlockContents, Piece};
 use iotrace_perf::operation::block::{BlockStep, DiskstatsClass};
 use iotrace_perf::operation::{Sink, Step};
 use iotrace_perf::pipeline::Summary;
@@ -76,7 +76,8 @@ struct Pieces(&'static str, Vec<Found>);
 
 impl Pieces {
     fn add(&mut self, disk: DevId, piece: &Piece) {
-        let Behind::File { offset: Some(offset), file: Some(file), .. } = &piece.behind else {
+        let BlockContents::File { offset: Some(offset), file: Some(file), .. } = &piece.behind
+        else {
             return;
         };
         let path = file.path.as_ref().map_or(&b""[..], |it| &it.bytes);

@@ -3,7 +3,7 @@
 /// Rooms (`src/cli`, `tests`; `.` is the whole crate) and their numbers.
 pub(crate) type Baseline = &'static [(&'static str, usize)];
 
-pub(crate) const SHARED_TYPE_NAMES: Baseline = &[(".", 147)];
+pub(crate) const SHARED_TYPE_NAMES: Baseline = &[(".", 145)];
 
 pub(crate) const SHORT_CLOSURES_OF_IT: Baseline = &[
     ("src/analysis", 187),

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use super::{How, Refused, TURNS_MAX, is_on};
 use crate::operation::access::Access;
-use crate::operation::behind::FileKey;
+use crate::operation::attribution::FileKey;
 use crate::units::KernelTime;
 
 /// A file that is to be watched.

@@ -88,8 +88,8 @@ fn bio(begin: u64, (sector, nr_sector): (u64, u64), behind: &str) -> (BlockReque
     let request = made::request(DISK, RequestOp::Write, run, [begin, begin + 9]);
     let link = if behind.starts_with('?') { Link::Inferred } else { Link::Exact };
     let behind = match behind.trim_start_matches('?').parse() {
-        Ok(ino) => Behind::File { key: (DEV, ino), offset: None, file: None, link },
-        Err(_) => Behind::Unknown,
+        Ok(ino) => BlockContents::File { key: (DEV, ino), offset: None, file: None, link },
+        Err(_) => BlockContents::Unknown,
     };
     let levels = vec![Place { dev: DEV, sector }].into();
     let piece = Piece { levels, ..made::piece(&request, behind) };

@@ -9,7 +9,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use crate::analysis::watch::New;
-use crate::operation::behind::FileKey;
+use crate::operation::attribution::FileKey;
 use crate::sys::{fiemap, files};
 use crate::units::{DevId, KernelTime};
 

@@ -10,7 +10,7 @@ use crate::event::syscall_table::{Class, Role};
 use crate::event::uring::{IOSQE_CQE_SKIP_SUCCESS, UringEvent};
 use crate::event::{Event, SysExit};
 use crate::operation::asynchronous::{AsyncOperation, Flight, InFlight, Key, NoResult};
-use crate::operation::behind::WriterRef;
+use crate::operation::attribution::WriterRef;
 use crate::operation::fd_table::Description;
 use crate::operation::model::{FdEffect, ProcessKey, SyscallOperation};
 use crate::operation::process::{Process, Thread};

@@ -7,7 +7,7 @@ use crate::event::block::{BlockEvent, BlockPoint, Comm, RequestOp};
 use crate::event::fs::FsEvent;
 use crate::event::syscall_table::Class;
 use crate::operation::asynchronous::InFlight;
-use crate::operation::behind::{Doing, Files, Piece, WriterRef};
+use crate::operation::attribution::{FileAttribution, Piece, SubmitContext, WriterRef};
 use crate::operation::block::{At, BlockRequest, BlockStep, Ending, Part, SubmitterSource};
 use crate::operation::model::{SyscallOperation, ThreadInfo};
 use crate::operation::process::{KTHREADD, Tasks};
@@ -239,7 +239,7 @@ pub(super) struct Asked {
 }
 
 /// What the thread is doing that has queued this.
-fn doing<'a>(tasks: &'a Tasks, in_flight: &InFlight, part: &Part) -> Doing<'a> {
+fn doing<'a>(tasks: &'a Tasks, in_flight: &InFlight, part: &Part) -> SubmitContext<'a> {
     let At { pid, tid, .. } = part.queued;
     let pending = tasks.known_thread(tid).and_then(|it| it.pending.as_ref());
     let pending = pending.map(|it| &it.operation);
@@ -249,7 +249,7 @@ fn doing<'a>(tasks: &'a Tasks, in_flight: &InFlight, part: &Part) -> Doing<'a> {
         // A worker of io_uring makes no calls, and writes what it was asked for.
         None => !process.is_some_and(|it| in_flight.has_writes(it.info.key)),
     };
-    Doing {
+    SubmitContext {
         file: pending.and_then(|it| it.file.as_ref()),
         for_others: process.is_none(),
         brings: process.filter(|_| brings).map(|it| it.info.key),
@@ -302,7 +302,11 @@ pub(super) fn owned(step: &BlockStep<'_>) -> Option<(StepKind, BlockRequest)> {
 }
 
 /// What is to be known of a file when its blocks are read or written.
-pub(super) fn note_file(files: &mut Files, operation: &SyscallOperation, by: &ThreadInfo) {
+pub(super) fn note_file(
+    files: &mut FileAttribution,
+    operation: &SyscallOperation,
+    by: &ThreadInfo,
+) {
     let done = operation.ret.and_then(|it| u64::try_from(it).ok());
     let written = match operation.call.call().class {
         Class::Open => {

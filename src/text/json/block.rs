@@ -6,7 +6,7 @@ use super::super::errno::ErrnoName;
 use super::object::{Object, key};
 use crate::anomaly::Link;
 use crate::event::block::RequestOp;
-use crate::operation::behind::{Behind, Piece, device_of};
+use crate::operation::attribution::{BlockContents, Piece, device_of};
 use crate::operation::block::{BlockRequest, DiskstatsClass, Ending, FlushRole};
 use crate::operation::model::ThreadInfo;
 use crate::units::{DevId, KernelTime, SECTOR_BYTES};
@@ -93,8 +93,8 @@ fn piece(
 }
 
 /// The members of what is a file.
-fn file(object: &mut Object<'_>, behind: &Behind) {
-    if let Behind::File { key, offset, file, .. } = behind {
+fn file(object: &mut Object<'_>, behind: &BlockContents) {
+    if let BlockContents::File { key, offset, file, .. } = behind {
         let path = file.as_ref().and_then(|file| file.path.as_ref());
         object.bytes(key!("path"), key!("path_bytes"), path.map(|path| path.bytes.as_slice()));
         object.word(key!("path_source"), path.map(|path| path.source.as_str()));

@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 use super::super::errno::ErrnoName;
 use super::super::{escape, number_format};
 use crate::anomaly::Link;
-use crate::operation::behind::{Above, Behind, Piece, device_of};
+use crate::operation::attribution::{BlockContents, Piece, StackedLocation, device_of};
 use crate::operation::block::{BlockRequest, Ending, Unfinished};
 use crate::units::{DevId, KernelTime};
 
@@ -68,7 +68,7 @@ pub(super) fn write_pieces(
         device(line, disks, level.dev);
         line.extend_from_slice(format!(" {}", level.sector).as_bytes());
     }
-    if pieces.iter().all(|piece| matches!(piece.behind, Behind::Nothing)) {
+    if pieces.iter().all(|piece| matches!(piece.behind, BlockContents::Nothing)) {
         return;
     }
     line.extend_from_slice(b" [");
@@ -92,7 +92,7 @@ fn write_piece(
 ) {
     write_behind(line, &piece.behind);
     // What it is at the same time.
-    for Above { place, behind } in &piece.above {
+    for StackedLocation { place, behind } in &piece.above {
         line.extend_from_slice(b" = ");
         device(line, disks, place.dev);
         line.extend_from_slice(format!(" {}: ", place.sector).as_bytes());
@@ -108,8 +108,8 @@ fn write_piece(
     }
 }
 
-fn write_behind(line: &mut Vec<u8>, behind: &Behind) {
-    let Behind::File { key, offset, file, link } = behind else {
+fn write_behind(line: &mut Vec<u8>, behind: &BlockContents) {
+    let BlockContents::File { key, offset, file, link } = behind else {
         return line.extend_from_slice(behind.as_str().as_bytes());
     };
     match file.as_ref().and_then(|file| file.path.as_ref()) {

@@ -72,7 +72,7 @@ use super::flags::{self, OpenFlags};
 use super::{escape, number_format};
 use crate::anomaly::Anomaly;
 use crate::operation::asynchronous::{AsyncOperation, NoResult};
-use crate::operation::behind::Piece;
+use crate::operation::attribution::Piece;
 use crate::operation::block::{BlockRequest, BlockStep};
 use crate::operation::fault::Fault;
 use crate::operation::model::{SyscallOperation, ThreadInfo, ThreadKey, Unfinished};

@@ -5,7 +5,7 @@
 //! the end, the call that the thread was inside, who wrote these bytes last (inferred), or not at all.
 
 mod extents;
-mod images;
+mod loop_devices;
 mod named;
 mod writers;
 
@@ -15,10 +15,10 @@ use std::str::SplitWhitespace;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use self::extents::{Extents, Found, Told, is_device};
+use self::extents::{ExtentSource, Extents, Found, is_device};
 pub use self::extents::{FileKey, device_file, device_of};
-pub use self::images::Above;
-use self::images::Images;
+use self::loop_devices::LoopDevices;
+pub use self::loop_devices::StackedLocation;
 use self::named::{NameChanges, NamedFile};
 use self::writers::Writers;
 pub use self::writers::{Writer, WriterRef};
@@ -34,7 +34,7 @@ use crate::units::{DevId, KernelTime, SECTOR_BYTES};
 
 /// What lies in the sectors.
 #[derive(Clone, Debug)]
-pub enum Behind {
+pub enum BlockContents {
     /// A part of a file.
     File {
         /// The file.
@@ -56,7 +56,7 @@ pub enum Behind {
     Unknown,
 }
 
-impl Behind {
+impl BlockContents {
     /// The word for what is no file.
     pub fn as_str(&self) -> &'static str {
         match self {
@@ -112,9 +112,9 @@ pub struct Piece {
     /// The devices above, the nearest first.
     pub levels: Rc<[Place]>,
     /// What lies there.
-    pub behind: Behind,
+    pub behind: BlockContents,
     /// If that is the file of a loop device: where it is on that device and what lies there, the nearest first.
-    pub above: Vec<Above>,
+    pub above: Vec<StackedLocation>,
     /// It may be another program's: its bio was queued by one of the kernel's own threads, by one that is not followed, or by one
     /// that brings to the device what is not known to be of a recorded write.
     pub for_others: bool,
@@ -125,7 +125,10 @@ pub struct Piece {
 impl Piece {
     /// How it is known which program wanted it; `None`: none did, it is the kernel's own.
     pub fn program(&self) -> Option<Link> {
-        let is_own = matches!(self.behind, Behind::Journal | Behind::Metadata | Behind::Nothing);
+        let is_own = matches!(
+            self.behind,
+            BlockContents::Journal | BlockContents::Metadata | BlockContents::Nothing
+        );
         match (self.for_others, self.writers.as_slice()) {
             (_, [_, ..]) => Some(Link::Inferred),
             (false, []) => Some(Link::Exact),
@@ -137,7 +140,7 @@ impl Piece {
 
 /// What the thread that queues a bio is doing.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Doing<'a> {
+pub struct SubmitContext<'a> {
     /// The file of the system call that it is inside.
     pub file: Option<&'a Rc<OpenFile>>,
     /// It is one of the kernel's own threads, or not one of those followed.
@@ -148,7 +151,7 @@ pub struct Doing<'a> {
     pub brings: Option<ProcessKey>,
 }
 
-impl Doing<'_> {
+impl SubmitContext<'_> {
     fn was_in_memory(&self) -> bool {
         self.for_others || self.brings.is_some()
     }
@@ -156,7 +159,7 @@ impl Doing<'_> {
 
 /// When, and for what, it is asked what lies somewhere.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Look {
+pub(super) struct Lookup {
     at: KernelTime,
     /// It is written, and was in memory before.
     was_in_memory: bool,
@@ -164,7 +167,7 @@ pub(super) struct Look {
 
 /// Files and what is known of their places.
 #[derive(Debug, Default)]
-pub struct Files {
+pub struct FileAttribution {
     extents: Extents,
     /// Where files lay at the end, by their file systems.
     at_the_end: Extents,
@@ -175,7 +178,7 @@ pub struct Files {
     /// Files were opened in other mounts than the tracer's, or under names whose directory is not known.
     is_elsewhere: bool,
     writers: Writers,
-    images: Images,
+    images: LoopDevices,
     /// Block devices by their names.
     devices: FxHashMap<Vec<u8>, DevId>,
     /// Devices that somebody uses by their nodes.
@@ -201,11 +204,11 @@ const MOUNTS_TOLD_NS: u64 = 1_000_000_000;
 /// Files that are remembered by inode.
 const FILES_MAX: usize = 1 << 20;
 
-impl Files {
+impl FileAttribution {
     /// These are the disks.
     pub fn has_disks<'a>(&mut self, disks: impl Iterator<Item = &'a Disk> + Clone) {
         self.devices = disks.clone().flat_map(names).collect();
-        self.images = Images::of(disks);
+        self.images = LoopDevices::of(disks);
     }
 
     /// Where a file lay at the end: a text of [`Text::EXTENTS`](crate::capture::fact::Text::EXTENTS).
@@ -339,7 +342,7 @@ impl Files {
 
     /// Looks at a part of a request, if that was not done when it was part of another. True if somebody is known to have
     /// written some of it.
-    pub fn look(&mut self, part: &Part, request: &BlockRequest, doing: Doing<'_>) -> bool {
+    pub fn look(&mut self, part: &Part, request: &BlockRequest, doing: SubmitContext<'_>) -> bool {
         if !self.pieces.contains_key(&part.number) {
             let pieces = self.pieces_of(part, request, doing);
             self.pieces.insert(part.number, pieces);
@@ -376,24 +379,29 @@ impl Files {
         }
     }
 
-    fn pieces_of(&self, part: &Part, request: &BlockRequest, doing: Doing<'_>) -> Vec<Piece> {
+    fn pieces_of(
+        &self,
+        part: &Part,
+        request: &BlockRequest,
+        doing: SubmitContext<'_>,
+    ) -> Vec<Piece> {
         let is_discard = matches!(request.op, RequestOp::Discard | RequestOp::SecureErase);
         let nr_sector = u64::from(part.nr_sector);
         let top = part.top(request.dev);
         let was_in_memory = request.writes_data() && doing.was_in_memory();
-        let look = Look { at: part.queued.time, was_in_memory };
+        let look = Lookup { at: part.queued.time, was_in_memory };
         let contents = match nr_sector == 0 || is_discard {
-            true => vec![(nr_sector, Behind::Nothing)],
+            true => vec![(nr_sector, BlockContents::Nothing)],
             false => self.contents(top, nr_sector, look),
         };
         let mut pieces = Vec::new();
         let mut sector = part.sector;
         for (length, behind) in contents {
             let behind = match behind {
-                Behind::Journal | Behind::Nothing => behind,
+                BlockContents::Journal | BlockContents::Nothing => behind,
                 // By the file system's own word, whatever lay there before.
-                _ if request.rwbs.is_meta() => Behind::Metadata,
-                Behind::Unknown => self.by_call(
+                _ if request.rwbs.is_meta() => BlockContents::Metadata,
+                BlockContents::Unknown => self.by_call(
                     Place { dev: top.dev, sector: top.sector.saturating_add(sector - part.sector) },
                     doing,
                 ),
@@ -416,8 +424,8 @@ impl Files {
         &self,
         (part, request): (&Part, &BlockRequest),
         (sector, nr_sector): (u64, u64),
-        (behind, above): (Behind, Vec<Above>),
-        doing: Doing<'_>,
+        (behind, above): (BlockContents, Vec<StackedLocation>),
+        doing: SubmitContext<'_>,
     ) -> Piece {
         let by = sector - part.sector;
         let levels = part.levels.iter();
@@ -427,7 +435,7 @@ impl Files {
             false => Vec::new(),
         };
         // Of a flush without contents the thread is the one that wants it.
-        let is_brought = was_in_memory && !matches!(behind, Behind::Nothing);
+        let is_brought = was_in_memory && !matches!(behind, BlockContents::Nothing);
         let for_others = doing.for_others || is_brought && writers.is_empty();
         let only_itself = writers.iter().all(|it| Some(it.process) == doing.brings);
         Piece {
@@ -444,15 +452,15 @@ impl Files {
         }
     }
 
-    fn file(&self, key: FileKey, offset: Option<u64>, link: Link) -> Behind {
+    fn file(&self, key: FileKey, offset: Option<u64>, link: Link) -> BlockContents {
         let named = self.opened.get(&key);
         let file = named.map(|it| it.borrow_mut().now(&self.changes));
-        Behind::File { key, offset, file, link }
+        BlockContents::File { key, offset, file, link }
     }
 
     /// The file of the call that the thread is inside, if it is on that device: it may as well be metadata. Where no file system
     /// is known, it is the device itself, if somebody has opened that.
-    fn by_call(&self, top: Place, doing: Doing<'_>) -> Behind {
+    fn by_call(&self, top: Place, doing: SubmitContext<'_>) -> BlockContents {
         let stat = doing.file.and_then(|it| it.stat);
         let itself = device_file(top.dev);
         if let Some(key) = stat.filter(|it| it.dev == top.dev).as_ref().and_then(regular) {
@@ -462,7 +470,7 @@ impl Files {
             let offset = top.sector.saturating_mul(SECTOR_BYTES);
             return self.file(itself, Some(offset), Link::Inferred);
         }
-        Behind::Unknown
+        BlockContents::Unknown
     }
 
     /// What has contents on a device: regular files, and the devices themselves.
@@ -475,9 +483,9 @@ impl Files {
         self.devices.get(name).map(|it| device_file(*it))
     }
 
-    fn writers_of(&self, behind: &Behind, nr_sector: u64) -> Vec<Writer> {
+    fn writers_of(&self, behind: &BlockContents, nr_sector: u64) -> Vec<Writer> {
         match behind {
-            Behind::File { key, offset: Some(offset), .. } => {
+            BlockContents::File { key, offset: Some(offset), .. } => {
                 let end = offset.saturating_add(nr_sector.saturating_mul(SECTOR_BYTES));
                 self.writers.of(*key, *offset, end)
             }

@@ -5,7 +5,9 @@
 
 use rustc_hash::FxHashMap;
 
-use super::{Behind, EXT4_JOURNAL_INO, FileKey, Files, Found, Look, Told};
+use super::{
+    BlockContents, EXT4_JOURNAL_INO, ExtentSource, FileAttribution, FileKey, Found, Lookup,
+};
 use crate::anomaly::Link;
 use crate::capture::header::Disk;
 use crate::event::block::Place;
@@ -13,7 +15,7 @@ use crate::units::{DevId, SECTOR_BYTES};
 
 /// A loop device.
 #[derive(Debug)]
-struct Image {
+struct LoopDevice {
     dev: DevId,
     /// Where in the file it begins, in bytes.
     offset: u64,
@@ -23,21 +25,21 @@ struct Image {
 
 /// Loop devices by their files.
 #[derive(Debug, Default)]
-pub(super) struct Images(FxHashMap<FileKey, Image>);
+pub(super) struct LoopDevices(FxHashMap<FileKey, LoopDevice>);
 
 /// A device that lies in a file, and what lies there.
 #[derive(Clone, Debug)]
-pub struct Above {
+pub struct StackedLocation {
     /// Where on the device: on a partition of it, if there is one.
     pub place: Place,
     /// What lies there.
-    pub behind: Behind,
+    pub behind: BlockContents,
 }
 
 /// Loop devices on files on loop devices; more are not looked through.
 const DEPTH_MAX: usize = 8;
 
-impl Images {
+impl LoopDevices {
     /// Those among the disks whose files are known.
     pub(super) fn of<'a>(disks: impl Iterator<Item = &'a Disk>) -> Self {
         let image = |disk: &Disk| {
@@ -47,7 +49,7 @@ impl Images {
                 let start = it.start_sectors?;
                 Some((start, start.checked_add(it.sectors?)?, DevId::parse(&it.dev)?))
             };
-            let image = Image {
+            let image = LoopDevice {
                 dev: DevId::parse(&disk.dev)?,
                 offset: offset.unwrap_or(0),
                 partitions: disk.partitions.iter().filter_map(partition).collect(),
@@ -69,18 +71,18 @@ impl Images {
     }
 }
 
-impl Files {
+impl FileAttribution {
     /// What lies in the sectors of a file that is a loop device: lengths in sectors, and the devices, the nearest first. Without
     /// one it is a single length with nothing.
     pub(super) fn above(
         &self,
-        behind: &Behind,
+        behind: &BlockContents,
         nr_sector: u64,
-        look: Look,
+        look: Lookup,
         depth: usize,
-    ) -> Vec<(u64, Vec<Above>)> {
+    ) -> Vec<(u64, Vec<StackedLocation>)> {
         let place = match behind {
-            Behind::File { key, offset: Some(offset), .. } if depth < DEPTH_MAX => {
+            BlockContents::File { key, offset: Some(offset), .. } if depth < DEPTH_MAX => {
                 self.images.place(*key, *offset)
             }
             _ => None,
@@ -92,7 +94,7 @@ impl Files {
             let mut done = 0;
             for (length, mut above) in self.above(&behind, length, look, depth + 1) {
                 let place = Place { dev: place.dev, sector: sector.saturating_add(done) };
-                above.insert(0, Above { place, behind: behind.further(done) });
+                above.insert(0, StackedLocation { place, behind: behind.further(done) });
                 all.push((length, above));
                 done += length;
             }
@@ -102,7 +104,12 @@ impl Files {
     }
 
     /// What file systems say of sectors of a device: lengths in sectors, and files.
-    pub(super) fn contents(&self, place: Place, nr_sector: u64, look: Look) -> Vec<(u64, Behind)> {
+    pub(super) fn contents(
+        &self,
+        place: Place,
+        nr_sector: u64,
+        look: Lookup,
+    ) -> Vec<(u64, BlockContents)> {
         let begin = place.sector.saturating_mul(SECTOR_BYTES);
         let end = begin.saturating_add(nr_sector.saturating_mul(SECTOR_BYTES));
         let told = self.extents.find(place.dev, begin, end).into_iter();
@@ -113,7 +120,7 @@ impl Files {
                 let asked = self.at_the_end.find(place.dev, it.begin, it.end).into_iter();
                 let behind = |it: Found| match it.of {
                     Some((key, offset, _)) => self.file(key, Some(offset), Link::Inferred),
-                    None => Behind::Unknown,
+                    None => BlockContents::Unknown,
                 };
                 asked.map(|it| (it, behind(it))).collect()
             }
@@ -124,12 +131,17 @@ impl Files {
     }
 
     /// What lies there by what was said since the recording began; `None`: that does not hold for this.
-    fn by_events(&self, (key, offset, told): (FileKey, u64, Told), look: Look) -> Option<Behind> {
-        if told == Told::Blocks && key.1 == EXT4_JOURNAL_INO {
-            return Some(Behind::Journal);
+    fn by_events(
+        &self,
+        (key, offset, told): (FileKey, u64, ExtentSource),
+        look: Lookup,
+    ) -> Option<BlockContents> {
+        if told == ExtentSource::Blocks && key.1 == EXT4_JOURNAL_INO {
+            return Some(BlockContents::Journal);
         }
-        let is_stale = told != Told::Blocks && look.was_in_memory && !self.writeback_is_told;
-        let is_certain = told != Told::Shared && look.at >= self.mounts_change_until;
+        let is_stale =
+            told != ExtentSource::Blocks && look.was_in_memory && !self.writeback_is_told;
+        let is_certain = told != ExtentSource::Shared && look.at >= self.mounts_change_until;
         let link = if is_certain { Link::Exact } else { Link::Inferred };
         (!is_stale).then(|| self.file(key, Some(offset), link))
     }

@@ -29,7 +29,7 @@ pub(super) fn is_device(extent: &Extent) -> bool {
 
 /// Who said where some of a file lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Told {
+pub(super) enum ExtentSource {
     /// ext4, which also says when it does not any more.
     Blocks,
     /// iomap: it holds for what is read or written next.
@@ -42,7 +42,7 @@ pub(super) enum Told {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Run {
     file: FileKey,
-    told: Told,
+    told: ExtentSource,
     /// Place on the device less place in the file, in bytes, modulo 2^64.
     shift: u64,
 }
@@ -55,7 +55,7 @@ pub(super) struct Found {
     /// The byte behind the last.
     pub end: u64,
     /// The file, where in it, in bytes, and who said so; `None`: not known.
-    pub of: Option<(FileKey, u64, Told)>,
+    pub of: Option<(FileKey, u64, ExtentSource)>,
 }
 
 /// Where files lie on all devices.
@@ -106,9 +106,9 @@ impl Extents {
             self.forget();
         }
         let told = match (extent.unit, extent.is_shared) {
-            (Unit::Blocks, _) => Told::Blocks,
-            (Unit::Bytes, false) => Told::Mapping,
-            (Unit::Bytes, true) => Told::Shared,
+            (Unit::Blocks, _) => ExtentSource::Blocks,
+            (Unit::Bytes, false) => ExtentSource::Mapping,
+            (Unit::Bytes, true) => ExtentSource::Shared,
         };
         let run = Run { file: (extent.dev, extent.ino), told, shift };
         self.change(extent.on, begin, end, |runs| runs.insert(begin..end, run));
