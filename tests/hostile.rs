@@ -12,7 +12,6 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::Mode;
 use nix::unistd::{Pid, mkfifo};
 
-use support::json::JsonOperation;
 use support::mounted::Mounted;
 use support::need::Need;
 use support::process::{self, Finished};
@@ -246,95 +245,6 @@ fn a_file_system_that_stops_to_answer_holds_no_end_up() {
     assert_eq!(unread["first"][0]["path"], program, "{unread}");
     // The helper, the programs without a server.
     assert_eq!(recording.info["audit"]["programs_unknown"], 1, "{}", recording.info["audit"]);
-}
-
-/// Waits for the end of a tracer and of what it says; both within so long, or `None`.
-fn ended_within(mut tracer: Child, time: Duration) -> Option<(ExitStatus, String)> {
-    let mut stderr = tracer.stderr.take().expect("piped");
-    let (tell, told) = std::sync::mpsc::channel();
-    std::thread::spawn(move || {
-        let mut said = String::new();
-        stderr.read_to_string(&mut said).expect("it is text");
-        tell.send(said)
-    });
-    let status = process::wait(&mut tracer, time).ok();
-    // Whatever shares the pipe with it must have closed it.
-    let said = told.recv_timeout(time).ok();
-    let _ = tracer.kill();
-    status.zip(said)
-}
-
-/// Fails if a path in memory that maps a file of a server that does not answer makes the recording stand still, or its end, or
-/// if it is not said that this path was not read.
-#[test]
-fn memory_of_a_file_system_that_does_not_answer_holds_nothing_up() {
-    if !can_record(&[SLOW_FILES, Need::Program("cc")]) {
-        return;
-    }
-    for source in ["tracefs", "perf"] {
-        for is_launched in [true, false] {
-            let dir = scratch_dir("hostile");
-            let files = SlowFiles::new(dir.path(), &"/in/memory".repeat(900));
-            let program = compile("unanswered.c", dir.path());
-            let (path, server) = (files.program(), files.pid().to_string());
-            let arguments = [program.as_str(), path.as_str(), server.as_str()];
-            let (out, what) =
-                (dir.path().join("out"), format!("{source}, launched: {is_launched}"));
-            let mut options = vec!["--source", source, "--names", "reader"];
-            // Of others only what the tracer itself does, too.
-            let whole_machine = ["-a", "-e", "openat,statx,readlink", "--buffer-size", "64M"];
-            options.extend(whole_machine.iter().filter(|_| !is_launched));
-            let launched = if is_launched { &arguments[..] } else { &[] };
-            let mut command = recorder(&out, &options, launched);
-            let tracer = command.stderr(Stdio::piped()).spawn().expect("it runs");
-            let mut helpers = Vec::new();
-            if !is_launched {
-                wait_until("it records", || out.join("traces.iocap").exists());
-                // The log begins before the readers of a recording are needed.
-                std::thread::sleep(Duration::from_secs(1));
-                helpers = children(&tracer);
-                let mut program = Command::new(arguments[0]);
-                let finished = process::run(program.args(&arguments[1..]), SOON);
-                finished.expect("it ends").success();
-                let pid = Pid::from_raw(tracer.id().cast_signed());
-                kill(pid, Signal::SIGINT).expect("it runs");
-            }
-            // The program takes 3 s.
-            let ended = ended_within(tracer, Duration::from_secs(40));
-            drop(files);
-            let (status, said) = ended.unwrap_or_else(|| panic!("{what}: it stands still"));
-            assert_eq!(status.code(), Some(0), "{what}: {said}");
-            let told = "memory did not answer within 1 s, of unanswered ";
-            // Of the whole machine others may have waited for the same reader.
-            let calls = if is_launched { "what 3 calls were given" } else { " calls were given" };
-            assert!(said.contains(told) && said.contains(calls), "{what}: {said}");
-            let recording = Recording::open(&out.join("traces.iocap"));
-            assert_names_of_others(&recording, &helpers, &what);
-        }
-    }
-}
-
-/// Processes that a tracer has made.
-fn children(tracer: &Child) -> Vec<i32> {
-    let tasks = fs::read_dir(format!("/proc/{}/task", tracer.id())).expect("it runs").flatten();
-    let children = tasks.filter_map(|it| fs::read_to_string(it.path().join("children")).ok());
-    let numbers =
-        |it: String| Vec::from_iter(it.split_whitespace().map(|it| it.parse().expect("a number")));
-    children.flat_map(numbers).collect()
-}
-
-/// Fails if names of other processes were not read, if one was made up for what was not read, or if calls of the tracer's own processes
-/// are those of others.
-fn assert_names_of_others(recording: &Recording, helpers: &[i32], what: &str) {
-    let operations = recording.operations();
-    let is_named =
-        |it: &&JsonOperation, name: &[u8]| it.path().is_some_and(|it| it.starts_with(name));
-    let seen = operations.iter().filter(|it| is_named(it, b"no-such-file-")).count();
-    // Now and then a reader comes late, and says so.
-    assert!((35..=50).contains(&seen), "{what}: {seen} names of others");
-    assert_eq!(operations.iter().filter(|it| is_named(it, b"/in/memory")).count(), 0, "{what}");
-    let own = operations.iter().filter(|it| helpers.contains(&it.pid));
-    assert_eq!(own.count(), 0, "{what}: calls of the tracer's own");
 }
 
 /// True if a process is in an exec whose file system does not answer, or waits for another process that has asked the same: a child of the tracer

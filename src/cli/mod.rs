@@ -33,12 +33,12 @@ mod user_arg;
 mod values;
 mod watch;
 
-use std::io::{self, Write};
+use std::io;
 use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::sys::{apart, helper, limits};
+use crate::sys::{helper, limits};
 use crate::tracer::{programs, symbols, unwinding, uprobes};
 use command_line::{Args, Verb};
 use error::CliError;
@@ -84,18 +84,14 @@ pub fn main() -> ExitCode {
         Some(Verb::SelfTest) => self_test::run(),
         Some(Verb::SelfTestWork { file }) => self_test::work(&file),
     };
-    let code = match result {
+    match result {
         Ok(code) => code,
         Err(CliError::BrokenPipe) => ExitCode::SUCCESS,
         Err(error) => {
             say(&format!("error: {error}"));
             ExitCode::from(error.exit_code())
         }
-    };
-    // What is not written now never is: what shares our descriptors may not end with us.
-    let _ = std::io::stdout().flush();
-    apart::close_what_is_shared();
-    code
+    }
 }
 
 /// Runs a helper. Its exit code tells the parent whether it failed.

@@ -165,8 +165,6 @@ pub struct Tasks {
     next_thread: u32,
     /// Last child of each forking thread, until its clone flags come.
     last_child: FxHashMap<i32, Tid>,
-    /// Processes that the tracer works in besides its own (`sys::apart`).
-    own_tasks: FxHashSet<i32>,
 }
 
 /// What is left of a thread.
@@ -189,7 +187,6 @@ impl Tasks {
             next_process: 0,
             next_thread: 0,
             last_child: FxHashMap::default(),
-            own_tasks: FxHashSet::default(),
             scope,
         };
         for pid in tasks.scope.roots.clone() {
@@ -322,16 +319,9 @@ impl Tasks {
         self.processes.values()
     }
 
-    /// True for the tracer itself, and for what it has made and what runs no other program.
+    /// True for the tracer itself.
     pub fn is_own(&self, pid: Pid) -> bool {
-        pid == self.scope.own || self.own_tasks.contains(&pid.0)
-    }
-
-    /// The tracer has told of a task of its own: one that is no thread of its process has a number of its own in records.
-    pub fn seen_own(&mut self, pid: Pid, tid: Tid) {
-        if pid == self.scope.own && tid.0 != pid.0 {
-            self.own_tasks.insert(tid.0);
-        }
+        pid == self.scope.own
     }
 
     /// A task was born: a thread of its parent's process, or a process with a copy of its parent's descriptors. Gives
@@ -390,11 +380,6 @@ impl Tasks {
         process.memory = Rc::new(RefCell::new(memory));
         process.place = Rc::new(place);
         process.abi = abi;
-        if self.is_own(parent.0) {
-            self.own_tasks.insert(child.0);
-        } else {
-            self.own_tasks.remove(&child.0);
-        }
         replaced
     }
 
@@ -514,14 +499,12 @@ impl Tasks {
         let is_over =
             self.processes.get(&pid.0).is_some_and(|it| it.leader_ended && it.threads == 0);
         let process = if is_over { self.processes.remove(&pid.0) } else { None };
-        self.own_tasks.remove(&tid.0);
         Gone { thread, process }
     }
 
     /// An exec: the other threads of the process are gone without a word, and the one that called it has the
     /// process's number now.
     pub fn other_threads(&mut self, pid: Pid) -> Vec<Thread> {
-        self.own_tasks.remove(&pid.0);
         self.settle_exec(pid);
         self.threads.entry(pid.0).and_modify(|it| it.own = Own::default());
         let gone = self.take_threads(|tid, thread| thread.pid == pid && tid != pid.0);

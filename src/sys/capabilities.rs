@@ -73,11 +73,6 @@ pub fn keep_for_reading() -> io::Result<()> {
     keep(&READING.iter().copied().collect())
 }
 
-/// True if this thread may read memory of all processes, whichever process started them.
-pub fn may_read_memory() -> bool {
-    caps::has_cap(None, CapSet::Effective, CAP_SYS_PTRACE).unwrap_or(false)
-}
-
 /// What a replay may need: to do to its own files what root did to its.
 const REPLAYING: &[Capability] = &[CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_FOWNER, CAP_FSETID];
 

@@ -90,13 +90,8 @@ pub fn of_write(error: &io::Error) -> Option<String> {
     })
 }
 
-/// CPU time that the tracer has used, all threads and all that works for it apart, ns.
-pub fn own_cpu_ns() -> u64 {
-    process_cpu_ns().saturating_add(super::apart::cpu_ns())
-}
-
 /// CPU time that this process has used, all threads, ns.
-pub(super) fn process_cpu_ns() -> u64 {
+pub fn own_cpu_ns() -> u64 {
     let Ok(usage) = getrusage(UsageWho::RUSAGE_SELF) else { return 0 };
     let time = usage.user_time() + usage.system_time();
     u64::try_from(time.num_microseconds()).unwrap_or(0) * 1000

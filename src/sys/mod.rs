@@ -7,7 +7,6 @@
 #![expect(unsafe_code, reason = "the one place for it; see each SAFETY note")]
 
 pub mod again;
-pub mod apart;
 pub mod caches;
 pub mod capabilities;
 pub mod clock;

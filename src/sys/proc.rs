@@ -6,8 +6,8 @@ use std::io::{self, Read};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
+use super::clock;
 use super::spawn::same_open_file;
-use super::{apart, clock};
 use crate::capture::fact::{Fact, Text};
 use crate::capture::header::Host;
 use crate::units::{Fd, KernelTime, Pid, Tid};
@@ -134,9 +134,7 @@ fn is_32_bit(auxv: &[u8]) -> bool {
 
 /// All processes of this pid namespace.
 pub fn processes() -> Vec<Pid> {
-    let others =
-        numbers_in(Path::new("/proc")).into_iter().filter(|it| !apart::is_at_work(Tid(*it)));
-    others.map(Pid).collect()
+    numbers_in(Path::new("/proc")).into_iter().map(Pid).collect()
 }
 
 /// `roots` and all that descend from them now.

@@ -108,33 +108,17 @@ impl Drain {
         let _ = capabilities::keep_for_reading();
         let mut look_ms = *LOOK_MS.start();
         let mut last_round = clock::now();
-        // The round that is complete when the readers have read what belongs to it.
-        let mut round = None;
         let mut over = false;
         while !over {
             over = self.wait(look_ms);
             let before = clock::now();
             self.switches.iter_mut().for_each(|it| it.look(before));
-            // One round after the other: the readers may not have read what belongs to the last one.
-            let is_time = before.0.saturating_sub(last_round.0) >= ROUND_NS_MIN;
-            let due = over || round.is_none() && is_time;
-            if let Some(fullest) = self.take_all(over, due) {
-                look_ms = next_look(look_ms, fullest, self.ring_bytes);
-                if due {
-                    self.names.iter().for_each(|it| it.ask());
-                    (round, last_round) = (Some(before), before);
-                }
-            }
-            let ends = over.then(|| NamesReaders::ends(before));
-            while let Some(time) = round {
-                if self.has_read(ends) {
-                    self.round(time);
-                    round = None;
-                } else if over {
-                    thread::pause(Duration::from_millis(1));
-                } else {
-                    break;
-                }
+            let due = over || before.0.saturating_sub(last_round.0) >= ROUND_NS_MIN;
+            let Some(fullest) = self.take_all(over, due) else { continue };
+            look_ms = next_look(look_ms, fullest, self.ring_bytes);
+            if due {
+                self.round(before);
+                last_round = before;
             }
         }
         let switched = self.switches.as_ref().and_then(SwitchWatch::told);
@@ -201,11 +185,6 @@ impl Drain {
 
     fn send(&self, message: Message) {
         self.queued.send(message, &self.log);
-    }
-
-    /// True if the readers have read what they were asked for; `ends`: they are not waited for any longer than that.
-    fn has_read(&self, ends: Option<KernelTime>) -> bool {
-        self.names.as_ref().is_none_or(|it| it.has_read(ends))
     }
 
     /// Everything that was written to these rings before `before` has been taken: says so, with what the names readers

@@ -10,7 +10,7 @@ use crate::units::{CpuId, Tid};
 
 /// Whether a reader has had its CPU for itself since the kernel woke it: then it has not slept again since. A thread whose
 /// record woke it has not left the kernel, unless another CPU took the thread over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Hold(
     /// How often the reader had slept when it woke; `None`: the record did not find it waiting.
     Option<i64>,

@@ -11,54 +11,110 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStringExt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 
-use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
+use rustc_hash::FxHashMap;
 
-use super::cpu_names::{CpuNames, NextJob, Reading, RingReader, Stray};
 use super::drain::PAUSE;
-use super::hold::Hold;
-use super::job::{ReadJob, What};
-use super::log::Message;
+use super::hold::{Hold, too_late};
+use super::log::{Data, Message};
+use super::memory;
 use super::opens::OpenWatch;
+use super::passed::received;
 use super::queued::Queued;
 use super::stream::{Stream, Take};
-use super::unanswered::{END_NS_MAX, Unanswered};
+use crate::capture::fact::{Fact, NameOf};
 use crate::event::decode::Decoder;
-use crate::record::Layout;
+use crate::event::syscall_table::{CallId, Class, Memory};
+use crate::event::{EventKind, FileStat, SysEnter};
+use crate::record::page::{self, Entry};
+use crate::record::parse::Body;
+use crate::record::{Layout, records};
+use crate::sys::files::stat_behind;
+use crate::sys::thread::Whereabouts;
+use crate::sys::trace_ring::PagePipe;
 use crate::sys::{clock, thread};
-use crate::units::KernelTime;
+use crate::units::{self, CpuId, KernelTime, Tid};
 
 /// Above every ordinary task, below the kernel's own interrupt threads (50).
 pub const PRIORITY: i32 = 40;
 
-/// Facts that wait for a round, on one CPU: beyond that the ring is not emptied. Rounds come every 50 ms, unless the tracer is stopped.
-const FACTS_MAX: usize = 1 << 16;
+/// Opens that wait to be looked at, on one CPU: more than can be looked at in a round.
+const LATER_MAX: usize = 4096;
+/// Among how many of them the same descriptor is looked for.
+const LOOKED_FOR_MAX: usize = 64;
+/// Looks, some 20 to 50 us each, at the end of a round, where the records of calls wait meanwhile.
+const LAST_LOOKS: usize = 16;
 
 /// All readers.
 #[derive(Debug)]
 pub struct NamesReaders {
-    cpus: Vec<Cpu>,
-    reads: Reads,
+    cpus: Vec<Mutex<CpuNames>>,
     /// What else hears of opens.
     watch: Option<Mutex<OpenWatch>>,
     stop: AtomicBool,
     /// How far the log is behind.
     queued: Arc<Queued>,
     wake: EventFd,
-    unanswered: Unanswered,
-    /// To the thread that starts readers.
-    replace: Mutex<Option<Sender<usize>>>,
 }
 
-/// One CPU's ring, and what tells its reader to look at what others have put there.
+/// What one CPU's reader has.
 #[derive(Debug)]
-struct Cpu {
-    names: Mutex<CpuNames>,
-    bell: EventFd,
+struct CpuNames {
+    /// Its place among the readers.
+    index: usize,
+    opens: Taken,
+    reading: Reading,
+    pipe: PagePipe,
+    /// Facts about them, with the process concerned.
+    facts: Vec<(Option<units::Pid>, Fact)>,
+    /// Opens that nobody has looked at yet, where that is not done at once.
+    later: VecDeque<(Option<units::Pid>, Ended)>,
+    whereabouts: Whereabouts,
+    /// The calls that were entered on this CPU and have not ended.
+    entered: FxHashMap<i32, SysEnter>,
+}
+
+/// A ring and the records taken from it since the last round.
+#[derive(Debug)]
+struct Taken {
+    ring: Stream,
+    bytes: Vec<u8>,
+}
+
+impl Taken {
+    /// What is new in the ring.
+    fn more(&mut self, how: Take, pipe: &mut PagePipe) -> &[u8] {
+        let start = self.bytes.len();
+        // What cannot be taken is counted by the kernel as left in the ring.
+        if self.ring.take(how, pipe, &mut self.bytes).is_err() {
+            // It may stay readable; nobody must wait for us meanwhile.
+            thread::pause(std::time::Duration::from_millis(1));
+        }
+        self.bytes.get(start..).unwrap_or_default()
+    }
+
+    fn message(&mut self) -> Option<Message> {
+        let bytes = std::mem::take(&mut self.bytes);
+        let Stream { cpu, ring, .. } = self.ring;
+        let layout = self.ring.layout();
+        (!bytes.is_empty()).then_some(Message::Data(Data { cpu, ring, layout, bytes }))
+    }
+}
+
+/// How records are read, the same on every CPU.
+#[derive(Clone, Debug)]
+struct Reading {
+    decoder: Arc<Decoder>,
+    /// By the index of the header.
+    layouts: Vec<Layout>,
+    reads: Reads,
 }
 
 /// What is read beside the links of new descriptors.
@@ -70,6 +126,40 @@ pub struct Reads {
     pub exact_args: bool,
     /// Before the program goes on: by threads with real-time priority on the program's CPU. If not, on whichever CPU is idle.
     pub at_once: bool,
+}
+
+/// What a hit says of whom and when; perf says of which process, too.
+#[derive(Clone, Copy, Debug)]
+struct Hit<'a> {
+    pid: Option<units::Pid>,
+    tid: Tid,
+    time: KernelTime,
+    payload: &'a [u8],
+}
+
+impl Reading {
+    fn each_hit(&self, layout: u16, bytes: &[u8], mut with: impl FnMut(Hit<'_>)) {
+        match self.layouts.get(usize::from(layout)) {
+            Some(Layout::Perf(layout)) => {
+                for (_, record) in records(bytes).flatten() {
+                    let Ok(record) = record.parse(layout) else { continue };
+                    let Body::Sample(payload) = record.body else { continue };
+                    let (pid, tid, time) = (Some(record.pid), record.tid, record.time);
+                    with(Hit { pid, tid, time, payload });
+                }
+            }
+            Some(Layout::Pages(layout)) => {
+                for entry in page::entries(bytes, *layout).flatten() {
+                    let Entry::Hit(start, time) = entry else { continue };
+                    let payload = page::payload(bytes.get(start..).unwrap_or_default());
+                    let thread = payload.and_then(|it| Some((it, self.decoder.thread(it)?)));
+                    let Some((payload, tid)) = thread else { continue };
+                    with(Hit { pid: None, tid, time, payload });
+                }
+            }
+            None => {}
+        }
+    }
 }
 
 impl NamesReaders {
@@ -86,33 +176,22 @@ impl NamesReaders {
     ) -> io::Result<Self> {
         let reading = Reading { decoder, layouts, reads };
         let cpu = |(index, ring): (usize, Stream)| {
-            let names = CpuNames::new(index, ring, reading.clone())?;
-            let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
-            let bell = EventFd::from_value_and_flags(0, flags)?;
-            Ok(Cpu { names: Mutex::new(names), bell })
+            Ok(Mutex::new(CpuNames {
+                index,
+                opens: Taken { ring, bytes: Vec::new() },
+                reading: reading.clone(),
+                pipe: PagePipe::new()?,
+                facts: Vec::new(),
+                later: VecDeque::new(),
+                whereabouts: Whereabouts::default(),
+                entered: FxHashMap::default(),
+            }))
         };
         let cpus = rings.into_iter().enumerate().map(cpu).collect::<io::Result<_>>()?;
         let wake =
             EventFd::from_value_and_flags(0, EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_SEMAPHORE)?;
         let (watch, stop) = (watch.map(Mutex::new), AtomicBool::new(false));
-        let (queued, unanswered, replace) =
-            (Arc::default(), Unanswered::default(), Mutex::default());
-        Ok(Self { cpus, reads, watch, stop, queued, wake, unanswered, replace })
-    }
-
-    /// How many CPUs have a ring.
-    pub(super) fn cpus(&self) -> usize {
-        self.cpus.len()
-    }
-
-    /// True if something else hears of opens.
-    pub(super) fn has_watch(&self) -> bool {
-        self.watch.is_some()
-    }
-
-    /// Where it is said which CPU needs another reader.
-    pub(super) fn replace_by(&self, sender: Option<Sender<usize>>) {
-        *lock(&self.replace) = sender;
+        Ok(Self { cpus, watch, stop, wake, queued: Arc::default() })
     }
 
     /// How far the log is behind; if it is too far, nothing is taken from the rings.
@@ -121,87 +200,25 @@ impl NamesReaders {
     }
 
     /// Ends the threads.
-    pub(super) fn stop(&self) {
+    fn stop(&self) {
         // ORDERING: nothing else is published by this flag; the eventfd wakes the threads.
         self.stop.store(true, Ordering::Relaxed);
         let _ = self.wake.write(1);
     }
 
-    fn goes_on(&self) -> bool {
-        // ORDERING: as in stop().
-        !self.stop.load(Ordering::Relaxed)
-    }
-
-    /// Takes what is in the rings. What is to be read of it, the readers read: [`Self::has_read`].
-    pub fn ask(&self) {
-        // What comes next says that all rings were taken; the readers may not have run yet.
-        let all = |it: &Cpu| lock(&it.names).absorb(Take::All, Hold::NONE);
-        let strays = self.cpus.iter().flat_map(all).collect();
-        self.settle(strays);
-        for cpu in &self.cpus {
-            let mut names = lock(&cpu.names);
-            names.look_at_last();
-            names.asked = names.given;
-            if !names.waiting.is_empty() {
-                let _ = cpu.bell.write(1);
-            }
-        }
-    }
-
-    /// True if all is read that was asked for, or given up; `ends`: at this time everything is given up.
-    pub fn has_read(&self, ends: Option<KernelTime>) -> bool {
-        let now = clock::now();
-        let is_over = ends.is_some_and(|it| now >= it);
-        let mut has_read = true;
-        for (index, cpu) in self.cpus.iter().enumerate() {
-            let mut names = lock(&cpu.names);
-            if names.waits_too_long(now) || is_over && names.now.is_some() {
-                self.give_up(&mut names, index);
-            }
-            if is_over || !names.has_reader {
-                let given_up = names.refuse_waiting();
-                self.unanswered.miss(given_up);
-            }
-            has_read &= names.over >= names.asked;
-        }
-        has_read
-    }
-
-    /// When the end of a recording does not wait for readers any more.
-    pub fn ends(now: KernelTime) -> KernelTime {
-        KernelTime(now.0.saturating_add(END_NS_MAX))
-    }
-
-    /// The reader waits for something that does not answer: another one takes its place.
-    fn give_up(&self, names: &mut CpuNames, index: usize) {
-        let Some((job, late)) = names.lose_reader() else { return };
-        let may_replace = self.unanswered.give_up(job.ended.tid);
-        self.unanswered.miss(late);
-        let replace = lock(&self.replace);
-        let told = replace.as_ref().filter(|_| may_replace).map(|it| it.send(index));
-        names.has_reader = matches!(told, Some(Ok(())));
-    }
-
-    /// How many readers were given up.
-    pub(super) fn given_up(&self) -> usize {
-        self.unanswered.readers()
-    }
-
-    /// A CPU has no reader any more.
-    pub(super) fn has_none(&self, index: usize) {
-        if let Some(cpu) = self.cpus.get(index) {
-            lock(&cpu.names).has_reader = false;
-        }
-    }
-
     /// What was taken and read since the last call.
     pub fn collect(&self) -> Vec<Message> {
         let mut messages = Vec::new();
+        // What comes next says that all rings were taken; the readers may not have run yet.
+        let all = |it: &Mutex<CpuNames>| lock(it).absorb(Take::All, Hold::NONE);
+        let strays = self.cpus.iter().flat_map(all).collect();
+        self.settle(strays);
         for cpu in &self.cpus {
-            let mut names = lock(&cpu.names);
-            messages.extend(names.opens.message());
-            if !names.facts.is_empty() {
-                messages.push(Message::Facts(std::mem::take(&mut names.facts)));
+            let mut cpu = lock(cpu);
+            cpu.look_at_last();
+            messages.extend(cpu.opens.message());
+            if !cpu.facts.is_empty() {
+                messages.push(Message::Facts(std::mem::take(&mut cpu.facts)));
             }
         }
         let heard = self.watch.as_ref().map(|it| lock(it).facts()).filter(|it| !it.is_empty());
@@ -216,27 +233,18 @@ impl NamesReaders {
         }
     }
 
-    /// What was not heard or read, for people.
-    pub fn warnings(&self) -> Vec<String> {
-        let unheard = self.watch.as_ref().and_then(|it| lock(it).warning());
-        unheard.into_iter().chain(self.unanswered.warning()).collect()
+    /// What the watch has not heard, for people.
+    pub fn warning(&self) -> Option<String> {
+        lock(self.watch.as_ref()?).warning()
     }
 
-    /// Closes the rings: a reader that waits for something holds none open.
-    pub fn close(&self) {
-        for cpu in &self.cpus {
-            let mut names = lock(&cpu.names);
-            names.opens.ring = None;
-            names.now = None;
-        }
-    }
-
-    pub(super) fn watch_opens(&self) -> io::Result<()> {
+    fn watch_opens(&self) -> io::Result<()> {
         let Some(watch) = &self.watch else { return Ok(()) };
         // Of what waits long it is often not known whose it is. Without the right to it, it takes its turn.
         let _ = thread::set_large_share();
         let bell = lock(watch).bell()?;
-        while self.goes_on() {
+        // ORDERING: as in stop().
+        while !self.stop.load(Ordering::Relaxed) {
             let has_mounted = bell.wait(&self.wake);
             if has_mounted {
                 lock(watch).mounts_changed();
@@ -251,91 +259,311 @@ impl NamesReaders {
         Ok(())
     }
 
-    /// Reads what is opened on one CPU, until told to stop or given up.
-    pub(super) fn read_cpu(&self, index: usize) -> io::Result<()> {
+    fn read_cpu(&self, index: usize) -> io::Result<()> {
         let Some(mine) = self.cpus.get(index) else { return Ok(()) };
-        let mut reader = lock(&mine.names).reader()?;
-        let number = lock(&mine.names).opens.cpu;
-        let placed = if self.reads.at_once {
+        let number = lock(mine).opens.ring.cpu;
+        let ready = lock(mine).opens.ring.as_fd().try_clone_to_owned();
+        let placed = if lock(mine).reading.reads.at_once {
             thread::pin(number).and_then(|()| thread::set_fifo(PRIORITY))
         } else {
             // Without the right to it, it takes its turn.
             let _ = thread::set_large_share();
             Ok(())
         };
+        // Without it the records are taken at each round, and names are read then, too late.
+        let ready = ready.and_then(|it| placed.map(|()| it))?;
         let mut woken = thread::switches();
-        while self.goes_on() {
+        // ORDERING: as in stop().
+        while !self.stop.load(Ordering::Relaxed) {
             // What was recorded while we slept elsewhere than here did not find us waiting.
             let waited = thread::switches() == woken;
-            reader.wait(&self.wake, &mine.bell);
+            let mut fds = [
+                PollFd::new(ready.as_fd(), PollFlags::POLLIN),
+                PollFd::new(self.wake.as_fd(), PollFlags::POLLIN),
+            ];
+            let _ = poll(&mut fds, PollTimeout::NONE);
             woken = thread::switches();
-            if self.queued.is_full() || lock(&mine.names).facts.len() > FACTS_MAX {
+            if self.queued.is_full() {
                 // The kernel counts what it loses until the log has caught up; the ring may stay readable all the time.
                 thread::pause(PAUSE);
-                if !self.read_waiting(mine, &mut reader) {
-                    return placed;
-                }
                 continue;
             }
-            // One without its place comes too late.
-            let hold = if waited && placed.is_ok() { Hold::since(woken) } else { Hold::NONE };
+            let hold = if waited { Hold::since(woken) } else { Hold::NONE };
+            let strays = lock(mine).absorb(Take::Page, hold);
+            self.settle(strays);
             // One look takes longer than many opens: the ring is not to run over meanwhile.
-            loop {
-                let strays = lock(&mine.names).absorb(Take::Page, hold);
+            // ORDERING: as above.
+            let goes_on = || !self.stop.load(Ordering::Relaxed) && !self.queued.is_full();
+            while goes_on() && lock(mine).look() {
+                let strays = lock(mine).absorb(Take::Page, hold);
                 self.settle(strays);
-                if !self.read_waiting(mine, &mut reader) {
-                    return placed;
-                }
-                let may_look = self.goes_on() && !self.queued.is_full();
-                if !may_look || !lock(&mine.names).look() {
-                    break;
-                }
             }
         }
-        placed
+        Ok(())
     }
 
-    /// Reads what waits for that on this CPU. False if the reader was given up meanwhile.
-    fn read_waiting(&self, cpu: &Cpu, reader: &mut RingReader) -> bool {
-        loop {
-            let job = match lock(&cpu.names).begin(reader) {
-                NextJob::ReadJob(job) => job,
-                NextJob::Nothing => return true,
-                NextJob::GivenUp => return false,
-            };
-            let reads = self.reads;
-            let facts = if job.reads_memory(reads) && self.unanswered.refuses(job.ended.tid) {
-                job.refused(reads, Errno::ETIMEDOUT)
-            } else {
-                job.read(reads, &mut reader.whereabouts)
-            };
-            if !lock(&cpu.names).end(reader, job.pid, facts) {
-                return false;
-            }
-        }
-    }
-
-    /// Finds the entries of calls that were entered on another CPU: they are in that CPU's ring. What else is found there is for that
-    /// CPU's reader, which will not see it any more.
+    /// Reads for calls that were entered on another CPU: the entry is in that CPU's ring. What else is found there is read,
+    /// too: its reader will not see it any more.
     fn settle(&self, strays: Vec<Stray>) {
         let mut waiting = VecDeque::from(strays);
         while let Some(stray) = waiting.pop_front() {
-            let entered = self.cpus.iter().enumerate().find_map(|(index, cpu)| {
-                let mut names = lock(&cpu.names);
-                waiting.extend(names.absorb(Take::All, Hold::NONE));
-                if index != stray.index && !names.waiting.is_empty() {
-                    let _ = cpu.bell.write(1);
-                }
+            let entered = self.cpus.iter().find_map(|cpu| {
+                let mut cpu = lock(cpu);
+                waiting.extend(cpu.absorb(Take::All, Hold::NONE));
                 let tid = stray.ended.tid.0;
-                let is_its = names.entered.get(&tid).is_some_and(|it| it.call == stray.ended.call);
-                is_its.then(|| names.entered.remove(&tid)).flatten()
+                let is_its = cpu.entered.get(&tid).is_some_and(|it| it.call == stray.ended.call);
+                is_its.then(|| cpu.entered.remove(&tid)).flatten()
             });
-            if let (Some(enter), Some(its_cpu)) = (entered, self.cpus.get(stray.index)) {
-                let (pid, ended, what) =
-                    (stray.pid, stray.ended, What::Arguments(enter, stray.hold));
-                lock(&its_cpu.names).put(ReadJob { pid, ended, what });
+            let its_cpu = self.cpus.get(stray.index);
+            if let (Some(enter), Some(its_cpu)) = (entered, its_cpu) {
+                let mut its_cpu = lock(its_cpu);
+                its_cpu.read(stray.pid, &stray.ended, &enter, stray.hold);
             }
         }
+    }
+}
+
+/// The readers' threads; they end when this goes.
+#[derive(Debug)]
+pub struct NamesThreads {
+    readers: Arc<NamesReaders>,
+    threads: Vec<JoinHandle<io::Result<()>>>,
+}
+
+impl NamesThreads {
+    /// Starts a thread on each CPU, and one for the watch, called `name`.
+    ///
+    /// # Errors
+    ///
+    /// Those of starting a thread; then none runs.
+    pub fn start(readers: &Arc<NamesReaders>, name: &str) -> io::Result<Self> {
+        let mut started = Self { readers: Arc::clone(readers), threads: Vec::new() };
+        for index in 0..readers.cpus.len() {
+            let readers = Arc::clone(readers);
+            let builder = std::thread::Builder::new().name(name.to_owned());
+            started.threads.push(builder.spawn(move || readers.read_cpu(index))?);
+        }
+        if readers.watch.is_some() {
+            let readers = Arc::clone(readers);
+            let builder = std::thread::Builder::new().name(name.to_owned());
+            started.threads.push(builder.spawn(move || readers.watch_opens())?);
+        }
+        Ok(started)
+    }
+
+    /// Ends them. What went wrong in them.
+    pub fn stop(mut self) -> Vec<io::Error> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Vec<io::Error> {
+        self.readers.stop();
+        let ended = std::mem::take(&mut self.threads).into_iter().map(JoinHandle::join);
+        ended.filter_map(|it| it.ok()?.err()).collect()
+    }
+}
+
+impl Drop for NamesThreads {
+    fn drop(&mut self) {
+        if !self.threads.is_empty() {
+            self.end();
+        }
+    }
+}
+
+impl CpuNames {
+    /// Takes what is in the ring and reads the name of each open that has ended. Those that were entered elsewhere.
+    fn absorb(&mut self, how: Take, hold: Hold) -> Vec<Stray> {
+        let Self { opens, reading, pipe, facts, later, entered, index, .. } = self;
+        let cpu = CpuId(opens.ring.cpu);
+        let mut ended = Vec::new();
+        let layout = opens.ring.layout();
+        let mut hits = 0;
+        reading.each_hit(layout, opens.more(how, pipe), |hit| {
+            hits += 1;
+            match reading.decoder.decode(hit.payload) {
+                Ok(EventKind::SysEnter(enter)) => {
+                    entered.insert(hit.tid.0, enter);
+                }
+                Ok(EventKind::SysExit(exit)) => {
+                    let is_open = exit.call.call().class == Class::Open;
+                    let (tid, record_time, ret) = (hit.tid, hit.time, exit.ret);
+                    let call = Ended { cpu, tid, record_time, call: exit.call, is_open, ret };
+                    // The link first: each moment more is one in which another CPU may take the thread over.
+                    if reading.reads.at_once {
+                        facts.extend(call.link().map(|it| (hit.pid, it)));
+                    } else if call.is_open && ret >= 0 {
+                        put_off(later, (hit.pid, call));
+                    }
+                    // One of a later open of the thread is told by its address.
+                    let enter = entered.remove(&hit.tid.0).filter(|it| it.call == exit.call);
+                    ended.push((hit.pid, call, enter, hits));
+                }
+                _ => {}
+            }
+        });
+        let (index, reads) = (*index, reading.reads);
+        let mut strays = Vec::new();
+        for (pid, ended, enter, number) in ended {
+            // What the CPU has recorded since, it has recorded while nobody stopped it: this one did not wake us.
+            let hold = if number == hits { hold } else { Hold::NONE };
+            match enter {
+                Some(enter) => self.read(pid, &ended, &enter, hold),
+                // All of it that is here.
+                None if !reads.arguments && !reads.exact_args && ended.is_open => {}
+                None => strays.push(Stray { index, pid, ended, hold }),
+            }
+        }
+        strays
+    }
+
+    /// Looks at what was opened last of all that waits. False if nothing does.
+    fn look(&mut self) -> bool {
+        let Some((pid, call)) = self.later.pop_back() else { return false };
+        self.facts.extend(call.link().map(|it| (pid, it)));
+        true
+    }
+
+    /// The same for the last few; the records of all of them are written now, and of the others nobody will ask.
+    fn look_at_last(&mut self) {
+        for _ in 0..LAST_LOOKS {
+            if !self.look() {
+                break;
+            }
+        }
+        self.later.clear();
+    }
+
+    /// Reads what a call was given that has ended.
+    fn read(&mut self, pid: Option<units::Pid>, ended: &Ended, enter: &SysEnter, hold: Hold) {
+        let arguments = Some(enter).filter(|_| self.reading.reads.arguments);
+        let mut read: Vec<Fact> = arguments
+            .map(paths)
+            .unwrap_or_default()
+            .into_iter()
+            .flatten()
+            .map(|it| ended.argument(it))
+            .collect();
+        let call = enter.call.call();
+        if self.reading.reads.exact_args || call.is_list() || call.makes_pair() {
+            read.extend(call.memory(&enter.args, ended.ret).map(|it| ended.memory(it)));
+        }
+        let stood_still =
+            read.is_empty() || hold.keeps(ended.tid, ended.cpu, &mut self.whereabouts);
+        if call.makes_pair() && !stood_still && ended.ret == 0 {
+            let links = read.iter().flat_map(|it| ended.links_of_pair(it));
+            self.facts.extend(links.collect::<Vec<_>>().into_iter().map(|it| (pid, it)));
+        }
+        let read = read.into_iter().map(|it| if stood_still { it } else { too_late(it) });
+        self.facts.extend(read.map(|it| (pid, it)));
+        if call.receives_descriptors() {
+            let received = received(ended.tid, enter, ended.ret).into_iter();
+            self.facts.extend(received.map(|it| (pid, it)));
+        }
+    }
+}
+
+/// Opens to be looked at. What was opened before with the same number is closed.
+fn put_off(later: &mut VecDeque<(Option<units::Pid>, Ended)>, new: (Option<units::Pid>, Ended)) {
+    let same = |it: &(Option<units::Pid>, Ended)| {
+        let is_its = it.0.is_some() && it.0 == new.0 || it.1.tid == new.1.tid;
+        is_its && it.1.ret == new.1.ret
+    };
+    if let Some(back) = later.iter().rev().take(LOOKED_FOR_MAX).position(same) {
+        later.remove(later.len() - 1 - back);
+    }
+    if later.len() >= LATER_MAX {
+        later.pop_front();
+    }
+    later.push_back(new);
+}
+
+/// A call that has ended on one CPU and was entered on another one.
+#[derive(Debug)]
+struct Stray {
+    /// The reader whose facts its names are.
+    index: usize,
+    pid: Option<units::Pid>,
+    ended: Ended,
+    /// Of the reader that found it.
+    hold: Hold,
+}
+
+/// Where the paths stand that a call is given; one that is the second one, too, is read once.
+fn paths(enter: &SysEnter) -> [Option<u64>; 2] {
+    let [first, second] = enter.call.call().paths(&enter.args);
+    [first, second.filter(|_| second != first)]
+}
+
+/// A call that has ended.
+#[derive(Clone, Copy, Debug)]
+struct Ended {
+    cpu: CpuId,
+    tid: Tid,
+    record_time: KernelTime,
+    call: CallId,
+    /// What it returns is a descriptor.
+    is_open: bool,
+    ret: i64,
+}
+
+impl Ended {
+    /// Where its descriptor points and what that is, if it made one.
+    fn link(&self) -> Option<Fact> {
+        (self.is_open && self.ret >= 0).then(|| self.link_of(self.ret, 0))
+    }
+
+    /// Where a descriptor points and what it is; `address` as the fact has it.
+    fn link_of(&self, fd: i64, address: u64) -> Fact {
+        let path = format!("/proc/{}/fd/{fd}", self.tid);
+        let begin = clock::now();
+        let link = nix::fcntl::readlink(path.as_str()).map(OsStringExt::into_vec);
+        let stat = stat_behind(&path);
+        self.fact(NameOf::Link, address, begin, link, stat)
+    }
+
+    /// What the two descriptors are whose numbers may stand in this memory. The numbers may be others by now; what a
+    /// descriptor of such a number is then shows whether they can be those that were made.
+    fn links_of_pair(&self, memory: &Fact) -> Vec<Fact> {
+        let Fact::Name { of: NameOf::Memory, errno: 0, bytes, .. } = memory else {
+            return Vec::new();
+        };
+        let (numbers, _) = bytes.as_chunks::<4>();
+        let numbers = numbers.iter().map(|it| u32::from_le_bytes(*it));
+        numbers.map(|it| self.link_of(i64::from(it), u64::from(it))).collect()
+    }
+
+    /// The string that its argument points to.
+    fn argument(&self, pointer: u64) -> Fact {
+        let begin = clock::now();
+        self.fact(NameOf::Argument, pointer, begin, memory::string_at(self.tid, pointer), None)
+    }
+
+    /// The bytes that another argument points to.
+    fn memory(&self, (address, memory): (u64, Memory)) -> Fact {
+        let begin = clock::now();
+        let read = match memory {
+            Memory::Bytes(bytes) => memory::bytes_at(self.tid, address, bytes),
+            Memory::Iocbs(count) => memory::iocbs_at(self.tid, address, count),
+        };
+        self.fact(NameOf::Memory, address, begin, read, None)
+    }
+
+    fn fact(
+        &self,
+        of: NameOf,
+        address: u64,
+        begin: KernelTime,
+        read: nix::Result<Vec<u8>>,
+        stat: Option<FileStat>,
+    ) -> Fact {
+        let end = clock::now();
+        let Self { cpu, tid, record_time, .. } = *self;
+        let (errno, bytes) = match read {
+            Ok(bytes) => (0, bytes),
+            Err(errno) => (errno as i32, Vec::new()),
+        };
+        Fact::Name { tid, cpu, record_time, of, begin, end, errno, address, stat, bytes }
     }
 }
 

@@ -14,9 +14,9 @@ use nix::sys::eventfd::EventFd;
 use rustc_hash::FxHashSet;
 
 use crate::capture::fact::Fact;
+use crate::sys::clock;
 use crate::sys::fanotify::{FileSeen, OpenEvent, OpenEvents, OpenedFile};
 use crate::sys::mounts::{MountWatch, mounts_of};
-use crate::sys::{apart, clock};
 use crate::units::{KernelTime, Pid, Tid};
 
 /// Tells when a watch has something to do.
@@ -269,8 +269,7 @@ impl OpenWatch {
 
     fn is_own(&mut self, tid: Tid) -> bool {
         let is_own = !self.others.contains(&tid)
-            && (apart::is_at_work(tid)
-                || std::fs::exists(format!("/proc/self/task/{tid}")).unwrap_or(false));
+            && std::fs::exists(format!("/proc/self/task/{tid}")).unwrap_or(false);
         if !is_own {
             if self.others.len() >= THREADS_MAX {
                 self.others.clear();

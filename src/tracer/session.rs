@@ -14,8 +14,7 @@ use super::frames::{self, About, begin_log, end_frame};
 use super::gauge::Gauge;
 use super::layers::Layers;
 use super::log::{Log, Message};
-use super::names::{NamesReaders, Reads};
-use super::names_threads::NamesThreads;
+use super::names::{NamesReaders, NamesThreads, Reads};
 use super::naming::{Names, Naming};
 use super::opening::open_events;
 use super::options::{Follow, Options};
@@ -41,7 +40,7 @@ use crate::sys::patience::{Interrupts, Launched, Patience};
 use crate::sys::perf::PerfEvent;
 use crate::sys::spawn::{Ended, Held, Running, StartError};
 use crate::sys::tracefs::Tracefs;
-use crate::sys::{apart, capabilities, clock, disks, limits, proc, thread};
+use crate::sys::{capabilities, clock, disks, limits, proc, thread};
 use crate::units::{Pid, Tid};
 
 /// How a recording ended.
@@ -223,8 +222,8 @@ impl Session {
         let call_cost_ns = gauge.and_then(Gauge::finish);
         // Before the snapshot, which finds the program as we are.
         let user = held.and_then(|it| Some(snapshot::user(it.pid(), it.user()?)));
-        let own = gauge_thread.into_iter().chain(apart::all()).map(snapshot::own_task);
-        snapshot::send(&threads.to_log, own.chain(user).collect());
+        let gauge_task = gauge_thread.map(snapshot::own_task);
+        snapshot::send(&threads.to_log, gauge_task.into_iter().chain(user).collect());
         // The same: who mounts something meanwhile is heard.
         let mounts = options.extents.then(MountWatch::new).transpose();
         let mounts = mounts.map_err(TracerError::system("watch what is mounted"))?;
@@ -322,11 +321,10 @@ impl Session {
         let wall_moved_ns = Some(frames::wall_moved_ns(&self.clock));
         let counters = proc::text("/proc/diskstats", Text::DISKSTATS_END, Pid(0)).ok();
         snapshot::send(&self.threads.to_log, books.into_iter().chain(counters).collect());
-        // The last round is complete when the readers have read what belongs to it.
-        let (drained, written) = self.threads.finish();
         for error in self.name_threads.stop() {
             warnings.push(format!("the names of files opened on one CPU are missing: {error}"));
         }
+        let (drained, written) = self.threads.finish();
         for error in drained.iter().filter_map(|it| it.error.as_ref()) {
             warnings.push(format!("cannot read a ring, so records are missing: {error}"));
         }
@@ -344,7 +342,7 @@ impl Session {
         };
         warnings.extend(self.probes.as_ref().and_then(Probes::missed_names));
         warnings.extend(self.layers.as_ref().and_then(Layers::missed));
-        warnings.extend(self.names.warnings());
+        warnings.extend(self.names.warning());
         warnings.extend(snapshot::late_cpus(&self.cpus));
         let rings = drained.iter().flat_map(|it| &it.rings);
         let on = rings.filter_map(|it| Some((it.cpu, it.owner()?.counters().ok()?.on_ns)));
@@ -375,10 +373,7 @@ impl Session {
         let log_error = counted.error.or(last.err());
         let sync_error = writer.synced().err().filter(|_| log_error.is_none());
         let (source, names, probes) = (self.source, self.names, (self.probes, self.layers));
-        let close = move || {
-            names.close();
-            drop((drained, names, source, probes));
-        };
+        let close = move || drop((drained, names, source, probes));
         // Where it cannot be started it is dropped, with all that it would close.
         let closing = std::thread::Builder::new().spawn(close).ok();
         let log_bytes = writer.written();

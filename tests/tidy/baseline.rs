@@ -14,8 +14,8 @@ pub(crate) const SHORT_CLOSURES_OF_IT: Baseline = &[
     ("src/record", 28),
     ("src/replay", 506),
     ("src/replayer", 156),
-    ("src/sys", 177),
-    ("src/tracer", 643),
+    ("src/sys", 174),
+    ("src/tracer", 625),
 ];
 
 pub(crate) const LONG_CLOSURES_OF_IT: Baseline = &[
@@ -27,7 +27,7 @@ pub(crate) const LONG_CLOSURES_OF_IT: Baseline = &[
     ("src/record", 2),
     ("src/replay", 30),
     ("src/replayer", 8),
-    ("src/sys", 15),
+    ("src/sys", 14),
     ("src/tracer", 47),
 ];
 
@@ -41,7 +41,7 @@ pub(crate) const TUPLE_PARAMETERS: Baseline = &[
     ("src/replayer", 11),
     ("src/sys", 3),
     ("src/text", 5),
-    ("src/tracer", 28),
+    ("src/tracer", 26),
 ];
 
 pub(crate) const BARE_TIMES: Baseline = &[("src/replay", 85), ("src/replayer", 24)];
@@ -67,8 +67,8 @@ pub(crate) const CIRCLES: Baseline = &[
     ("src/pipeline", 2),
     ("src/replay", 24),
     ("src/replayer", 8),
-    ("src/sys", 9),
-    ("src/tracer", 20),
+    ("src/sys", 7),
+    ("src/tracer", 18),
 ];
 
 pub(crate) const BANNED_WORDS: Baseline = &[
@@ -81,12 +81,12 @@ pub(crate) const BANNED_WORDS: Baseline = &[
     ("src/block", 28),
     ("src/capture", 15),
     ("src/event", 18),
-    ("src/operation", 120),
+    ("src/operation", 119),
     ("src/record", 6),
     ("src/replay", 181),
     ("src/replayer", 109),
-    ("src/sys", 117),
-    ("src/tracer", 124),
+    ("src/sys", 114),
+    ("src/tracer", 121),
     ("tests", 209),
 ];
 
@@ -112,7 +112,7 @@ pub(crate) const DOC_COMMENTS: Baseline = &[
     ("src/sys", 102),
     ("src/text", 24),
     ("src/tracefs", 7),
-    ("src/tracer", 288),
+    ("src/tracer", 272),
     ("tests", 182),
 ];
 
@@ -127,14 +127,14 @@ pub(crate) const LONG_COMMENTS: Baseline = &[
     ("src/event", 90),
     ("src/lib", 1),
     ("src/merge", 6),
-    ("src/operation", 265),
+    ("src/operation", 264),
     ("src/otf2", 3),
     ("src/probe_sites", 3),
     ("src/record", 32),
     ("src/replay", 263),
     ("src/replayer", 115),
-    ("src/sys", 281),
+    ("src/sys", 269),
     ("src/text", 8),
-    ("src/tracer", 307),
-    ("tests", 371),
+    ("src/tracer", 291),
+    ("tests", 369),
 ];

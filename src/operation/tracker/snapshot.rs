@@ -17,7 +17,6 @@ impl Tracker {
         if ppid == KTHREADD || pid == KTHREADD {
             self.tasks.process(pid).is_kernel = true;
         }
-        self.tasks.seen_own(pid, tid);
         // The stream and the snapshot disagree whose number it is: the stream will tell.
         if self.tasks.is_other(pid, tid) {
             return;
