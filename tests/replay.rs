@@ -10,10 +10,10 @@ use std::process::Command;
 use std::time::Duration;
 
 use iotrace_perf::event::syscall_table::CallId;
-use iotrace_perf::replay::file::{PlanWriter, finish};
+use iotrace_perf::replay::dependencies::{OpId, Worker};
 use iotrace_perf::replay::handles::Handle;
-use iotrace_perf::replay::order::{At, Worker};
-use iotrace_perf::replay::planned::{Planned, Who};
+use iotrace_perf::replay::plan_file::{PlanWriter, finish};
+use iotrace_perf::replay::planned_op::{PlannedOp, WorkerInfo};
 use iotrace_perf::replay::planner::{Out, Planner};
 use serde_json::Value;
 use support::mounted::Mounted;
@@ -603,8 +603,8 @@ impl Hostile {
 fn plan_of(operations: &[Hostile], to: &Path) {
     let mut planner = Planner::new(PlanWriter::new(Vec::new()).expect("memory"));
     for (number, it) in (0..).zip(operations) {
-        let planned = Planned {
-            at: At { worker: Worker(0), number },
+        let planned = PlannedOp {
+            at: OpId { worker: Worker(0), number },
             call: CallId::by_name(it.call).expect("a row"),
             asynchronous: None,
             args: it.args,
@@ -627,7 +627,7 @@ fn plan_of(operations: &[Hostile], to: &Path) {
         };
         planner.out.planned(&planned).expect("memory");
     }
-    planner.who.push(Who { pid: 1, tid: 1, ..Who::default() });
+    planner.who.push(WorkerInfo { pid: 1, tid: 1, ..WorkerInfo::default() });
     fs::write(to, finish(planner, std::env::consts::ARCH).expect("memory")).expect("space");
 }
 

@@ -11,9 +11,9 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use iotrace_perf::event::syscall_table::CallId;
-use iotrace_perf::replay::file::{PlanWriter, finish};
-use iotrace_perf::replay::order::{At, Worker};
-use iotrace_perf::replay::planned::{Planned, Who};
+use iotrace_perf::replay::dependencies::{OpId, Worker};
+use iotrace_perf::replay::plan_file::{PlanWriter, finish};
+use iotrace_perf::replay::planned_op::{PlannedOp, WorkerInfo};
 use iotrace_perf::replay::planner::{Out, Planner};
 use nix::fcntl::{AT_FDCWD, OFlag, RenameFlags, openat, renameat2};
 use nix::sys::stat::{Mode, mkdirat};
@@ -39,7 +39,7 @@ impl Replay {
     }
 
     /// The same with something else in its plan.
-    fn with(dir: &Path, threads: u32, change: impl Fn(&mut Planned, &mut Who)) -> Self {
+    fn with(dir: &Path, threads: u32, change: impl Fn(&mut PlannedOp, &mut WorkerInfo)) -> Self {
         let [plan, root] = ["plan", "root"].map(|it| dir.join(it));
         fs::write(&plan, plan_of(threads, std::env::consts::ARCH, change)).expect("space");
         Self { plan, root }
@@ -75,11 +75,15 @@ impl Replay {
 }
 
 /// The bytes of a plan.
-fn plan_of(threads: u32, machine: &str, change: impl Fn(&mut Planned, &mut Who)) -> Vec<u8> {
+fn plan_of(
+    threads: u32,
+    machine: &str,
+    change: impl Fn(&mut PlannedOp, &mut WorkerInfo),
+) -> Vec<u8> {
     let mut planner = Planner::new(PlanWriter::new(Vec::new()).expect("memory"));
     for number in 0..threads {
-        let mut planned = Planned {
-            at: At { worker: Worker(number), number: 0 },
+        let mut planned = PlannedOp {
+            at: OpId { worker: Worker(number), number: 0 },
             call: CallId::by_name("mkdir").expect("a row"),
             asynchronous: None,
             args: [1, 0o777, 0, 0, 0, 0],
@@ -100,7 +104,8 @@ fn plan_of(threads: u32, machine: &str, change: impl Fn(&mut Planned, &mut Who))
             implicit: false,
             before: Vec::new(),
         };
-        let mut who = Who { worker: Worker(number), pid: 1, tid: 1, ..Who::default() };
+        let mut who =
+            WorkerInfo { worker: Worker(number), pid: 1, tid: 1, ..WorkerInfo::default() };
         change(&mut planned, &mut who);
         planner.out.planned(&planned).expect("memory");
         planner.who.push(who);
@@ -342,7 +347,7 @@ fn who_waits_in_vain_is_told() {
     let check = |options: &[&str], before: fn(u32) -> Option<(u32, u32)>, waiting: usize| {
         let dir = scratch_dir("hostile");
         let replay = Replay::with(dir.path(), 3, |planned, who| {
-            let at = |(worker, number)| At { worker: Worker(worker), number };
+            let at = |(worker, number)| OpId { worker: Worker(worker), number };
             planned.before.extend(before(planned.at.worker.0).map(at));
             who.lane = Some(planned.at.worker.0).filter(|it| *it == 1);
         });

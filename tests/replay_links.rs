@@ -8,11 +8,11 @@ use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 
 use iotrace_perf::event::syscall_table::CallId;
-use iotrace_perf::replay::file::{PlanWriter, finish};
+use iotrace_perf::replay::dependencies::{OpId, Worker};
 use iotrace_perf::replay::handles::Handle;
 use iotrace_perf::replay::links::Links;
-use iotrace_perf::replay::order::{At, Worker};
-use iotrace_perf::replay::planned::{Planned, Who};
+use iotrace_perf::replay::plan_file::{PlanWriter, finish};
+use iotrace_perf::replay::planned_op::{PlannedOp, WorkerInfo};
 use iotrace_perf::replay::planner::{Out, Planner};
 use nix::libc::{O_CREAT, O_RDWR};
 use serde_json::Value;
@@ -223,8 +223,8 @@ fn hostile(links: &Links, count: usize) -> Vec<u8> {
         ] {
             planner
                 .out
-                .planned(&Planned {
-                    at: At { worker: Worker(0), number },
+                .planned(&PlannedOp {
+                    at: OpId { worker: Worker(0), number },
                     call: CallId::by_name(call).expect("a row"),
                     asynchronous: None,
                     args,
@@ -249,6 +249,6 @@ fn hostile(links: &Links, count: usize) -> Vec<u8> {
             number += 1;
         }
     }
-    planner.who.push(Who { pid: 1, tid: 1, ..Who::default() });
+    planner.who.push(WorkerInfo { pid: 1, tid: 1, ..WorkerInfo::default() });
     finish(planner, std::env::consts::ARCH).expect("memory")
 }

@@ -2,16 +2,16 @@
 #![no_main]
 
 use iotrace_perf::replay::comparison::Comparison;
-use iotrace_perf::replay::file::{
+use iotrace_perf::replay::hole_map::{Kind, Part};
+use iotrace_perf::replay::plan_file::{
     CallPlan, FileBefore, FileKind, GivenPlan, Index, LeftPlan, Operation, PlanReader, WorkerPlan,
 };
-use iotrace_perf::replay::layout::{Kind, Part};
-use iotrace_perf::replay::traced::{Side, compare};
+use iotrace_perf::replay::verify_recording::{Side, compare};
 use iotrace_perf::replayer::{init, read};
 use iotrace_perf::report::replay_run::{Run, report};
+use iotrace_perf::text::table::Form;
 use iotrace_perf_fuzz::output::check;
 use iotrace_perf_fuzz::plans;
-use iotrace_perf::text::table::Form;
 use libfuzzer_sys::fuzz_target;
 
 /// Operations that are made ready, at least.
@@ -44,10 +44,22 @@ fn operation(call: u16, args: [u64; 6], ret: i64) -> Operation<'static> {
 
 fn seeds() {
     const CALLS: [&str; 12] = [
-        "openat", "read", "pwritev2", "close", "flock", "openat2", "copy_file_range", "dup2", "fcntl", "rename",
-        "mknodat", "statx",
+        "openat",
+        "read",
+        "pwritev2",
+        "close",
+        "flock",
+        "openat2",
+        "copy_file_range",
+        "dup2",
+        "fcntl",
+        "rename",
+        "mknodat",
+        "statx",
     ];
-    let bytes = |it: Result<Vec<u8>, _>| -> Vec<u8> { it.unwrap_or_else(|it: postcard::Error| panic!("{it}")) };
+    let bytes = |it: Result<Vec<u8>, _>| -> Vec<u8> {
+        it.unwrap_or_else(|it: postcard::Error| panic!("{it}"))
+    };
     let before = |path: &str, kind, same_as| FileBefore {
         size: 4099,
         mode: Some(0o644),
@@ -87,7 +99,10 @@ fn seeds() {
         };
         let index = Index {
             machine: std::env::consts::ARCH.into(),
-            calls: CALLS.iter().map(|it| CallPlan { name: (*it).into(), asynchronous: None }).collect(),
+            calls: CALLS
+                .iter()
+                .map(|it| CallPlan { name: (*it).into(), asynchronous: None })
+                .collect(),
             workers: vec![worker(None), worker(Some(0))],
             given: vec![GivenPlan { handle: 1, path: b"/d/f".into(), flags: Some(2), offset: 9 }],
             left: vec![LeftPlan { reason: "device".into(), call: "read".into(), count: 3 }],
@@ -101,7 +116,8 @@ fn seeds() {
         parts[3] = &index;
         give(&[&[0][..], &plans::input(parts)].concat());
         let mut whole = Vec::new();
-        std::io::Read::read_to_end(&mut plans::plan(&plans::input(parts)), &mut whole).expect("memory");
+        std::io::Read::read_to_end(&mut plans::plan(&plans::input(parts)), &mut whole)
+            .expect("memory");
         give(&[&[1][..], &whole].concat());
     });
 }

@@ -3,7 +3,7 @@
 //! Those of `io_submit` that read, write or sync. Of io_uring's no event tells all that they ask for: where in the file they begin (but for
 //! some direct I/O), whether a sync is one of the data only, and which of them wait for each other.
 
-use super::calls::Reason;
+use super::replayability::SkipReason;
 use crate::event::async_table::{Interface, Opcode};
 use crate::event::syscall_table::{CallId, Class};
 use crate::operation::asynchronous::AsyncOperation;
@@ -27,10 +27,10 @@ pub(super) fn is_about_them(call: &crate::event::syscall_table::Call) -> bool {
 ///
 /// # Errors
 ///
-/// [`Reason::Asynchronous`]: there is none, or not all of it is known.
-pub(super) fn as_call(it: &AsyncOperation) -> Result<SyscallOperation, Reason> {
+/// [`SkipReason::Asynchronous`]: there is none, or not all of it is known.
+pub(super) fn as_call(it: &AsyncOperation) -> Result<SyscallOperation, SkipReason> {
     if !may_be_done(it.opcode) {
-        return Err(Reason::Asynchronous);
+        return Err(SkipReason::Asynchronous);
     }
     let flags = u64::from(it.rw_flags);
     let has_flags = flags != 0;
@@ -48,10 +48,10 @@ pub(super) fn as_call(it: &AsyncOperation) -> Result<SyscallOperation, Reason> {
         // All of it as one buffer.
         (true, Some((offset, _))) if has_flags => [0, ADDRESS, 1, offset, 0, flags],
         (true, Some((offset, bytes))) => [0, ADDRESS, bytes, offset, 0, 0],
-        (true, None) => return Err(Reason::Asynchronous),
+        (true, None) => return Err(SkipReason::Asynchronous),
     };
     Ok(SyscallOperation {
-        call: CallId::by_name(name).ok_or(Reason::Asynchronous)?,
+        call: CallId::by_name(name).ok_or(SkipReason::Asynchronous)?,
         thread: it.thread,
         process: it.process,
         pid: it.pid,

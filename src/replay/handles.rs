@@ -13,12 +13,12 @@ use std::rc::Rc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::order::Thing;
-use super::world::FileId;
+use super::dependencies::AccessHistory;
+use super::namespace::FileId;
 use crate::operation::model::ProcessKey;
 use crate::units::{Fd, KernelTime};
 
-use super::calls::Reason;
+use super::replayability::SkipReason;
 
 /// A descriptor of the replay. Dense from 0, and used again when it has been closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -26,24 +26,24 @@ pub struct Handle(pub u32);
 
 /// What is behind a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Behind {
+pub enum HandleTarget {
     /// A file, which is open in the replay.
     File(FileId),
     /// A directory, which is open in the replay.
     Directory,
     /// Something that is not open in the replay.
-    Left(Reason),
+    Left(SkipReason),
 }
 
 #[derive(Debug)]
 struct Slot {
-    behind: Behind,
+    behind: HandleTarget,
     description: u64,
     references: u32,
     /// Where it stands in the replay, in bytes; copies made by `dup` have one together.
     position: Rc<Cell<u64>>,
     /// Uses of the descriptor.
-    uses: Thing,
+    uses: AccessHistory,
     /// Its close-on-exec flag was set by one of several that have it, and is not what it is in the replay.
     flag_is_unknown: bool,
 }
@@ -89,7 +89,7 @@ impl Handles {
         (process, fd): (ProcessKey, Fd),
         start: KernelTime,
         description: u64,
-        behind: Behind,
+        behind: HandleTarget,
     ) -> Handle {
         let has_one = self.free.front().is_some_and(|it| it.0 <= start);
         let oldest = if has_one { self.free.pop_front() } else { None };
@@ -103,7 +103,7 @@ impl Handles {
         handle: Handle,
         of: (ProcessKey, Fd),
         description: u64,
-        behind: Behind,
+        behind: HandleTarget,
     ) -> Handle {
         // It was the last one to come, or nearly so.
         if let Some(place) = self.free.iter().rposition(|it| it.1 == handle) {
@@ -113,7 +113,12 @@ impl Handles {
     }
 
     /// A descriptor that a process had before the first operation: nobody else's may have been in its place.
-    pub fn given(&mut self, of: (ProcessKey, Fd), description: u64, behind: Behind) -> Handle {
+    pub fn given(
+        &mut self,
+        of: (ProcessKey, Fd),
+        description: u64,
+        behind: HandleTarget,
+    ) -> Handle {
         let handle = self.next();
         self.put_at(handle, of, description, behind)
     }
@@ -127,7 +132,7 @@ impl Handles {
         handle: Handle,
         (process, fd): (ProcessKey, Fd),
         description: u64,
-        behind: Behind,
+        behind: HandleTarget,
     ) -> Handle {
         let (position, uses) = Default::default();
         let slot =
@@ -174,7 +179,7 @@ impl Handles {
     }
 
     /// What is behind it.
-    pub fn behind(&self, handle: Handle) -> Behind {
+    pub fn behind(&self, handle: Handle) -> HandleTarget {
         self.slot(handle).behind
     }
 
@@ -183,18 +188,18 @@ impl Handles {
     /// # Errors
     ///
     /// Why it is not.
-    pub fn usable(&self, handle: Handle) -> Result<Handle, Reason> {
+    pub fn usable(&self, handle: Handle) -> Result<Handle, SkipReason> {
         match self.behind(handle) {
-            Behind::Left(reason) => Err(reason),
-            Behind::File(_) | Behind::Directory => Ok(handle),
+            HandleTarget::Left(reason) => Err(reason),
+            HandleTarget::File(_) | HandleTarget::Directory => Ok(handle),
         }
     }
 
     /// The file behind it.
     pub fn file(&self, handle: Handle) -> Option<FileId> {
         match self.behind(handle) {
-            Behind::File(file) => Some(file),
-            Behind::Directory | Behind::Left(_) => None,
+            HandleTarget::File(file) => Some(file),
+            HandleTarget::Directory | HandleTarget::Left(_) => None,
         }
     }
 
@@ -241,7 +246,7 @@ impl Handles {
 
     /// True if a descriptor of this file is there.
     pub fn has_open(&self, file: FileId) -> bool {
-        self.slots.iter().any(|it| it.references > 0 && it.behind == Behind::File(file))
+        self.slots.iter().any(|it| it.references > 0 && it.behind == HandleTarget::File(file))
     }
 
     /// Where it stands in the replay, as far as what was planned has moved it.
@@ -265,7 +270,7 @@ impl Handles {
     }
 
     /// Who has used it.
-    pub fn uses(&mut self, handle: Handle) -> &mut Thing {
+    pub fn uses(&mut self, handle: Handle) -> &mut AccessHistory {
         &mut self.slot_mut(handle).uses
     }
 
@@ -315,39 +320,39 @@ mod tests {
     #[test]
     fn a_child_shares_and_the_last_one_closes() {
         let mut handles = Handles::default();
-        let made = handles.made((ONE, Fd(3)), NOW, 70, Behind::Directory);
+        let made = handles.made((ONE, Fd(3)), NOW, 70, HandleTarget::Directory);
         handles.forked(ONE, TWO);
         assert_eq!(handles.get(TWO, Fd(3), Some(70)), Some(made));
         assert_eq!(handles.closed((ONE, Fd(3)), NOW, Some(70)), Some((made, false)));
         assert_eq!(handles.closed((TWO, Fd(3)), NOW, None), Some((made, true)));
         assert_eq!(handles.closed((TWO, Fd(3)), NOW, None), None);
-        assert_eq!(handles.made((ONE, Fd(3)), NOW, 71, Behind::Directory), made);
+        assert_eq!(handles.made((ONE, Fd(3)), NOW, 71, HandleTarget::Directory), made);
         assert_eq!(handles.most(), 1);
     }
 
     #[test]
     fn what_was_open_before_takes_nobodys_place() {
         let mut handles = Handles::default();
-        let made = handles.made((ONE, Fd(3)), NOW, 70, Behind::Directory);
+        let made = handles.made((ONE, Fd(3)), NOW, 70, HandleTarget::Directory);
         assert_eq!(handles.closed((ONE, Fd(3)), NOW, Some(70)), Some((made, true)));
-        assert!(handles.given((ONE, Fd(0)), 71, Behind::Directory) != made);
+        assert!(handles.given((ONE, Fd(0)), 71, HandleTarget::Directory) != made);
     }
 
     /// Fails if a call that does not wait for a close gets the place of what is closed.
     #[test]
     fn who_began_before_a_close_was_over_gets_another_place() {
         let mut handles = Handles::default();
-        let made = handles.made((ONE, Fd(3)), NOW, 70, Behind::Directory);
+        let made = handles.made((ONE, Fd(3)), NOW, 70, HandleTarget::Directory);
         assert_eq!(handles.closed((ONE, Fd(3)), KernelTime(20), Some(70)), Some((made, true)));
-        assert!(handles.made((ONE, Fd(4)), KernelTime(19), 71, Behind::Directory) != made);
-        assert_eq!(handles.made((ONE, Fd(5)), KernelTime(20), 72, Behind::Directory), made);
+        assert!(handles.made((ONE, Fd(4)), KernelTime(19), 71, HandleTarget::Directory) != made);
+        assert_eq!(handles.made((ONE, Fd(5)), KernelTime(20), 72, HandleTarget::Directory), made);
     }
 
     #[test]
     fn a_number_may_be_another_ones_before_its_close_is_over() {
         let mut handles = Handles::default();
-        let first = handles.made((ONE, Fd(3)), NOW, 70, Behind::Directory);
-        let second = handles.made((ONE, Fd(3)), NOW, 71, Behind::Directory);
+        let first = handles.made((ONE, Fd(3)), NOW, 70, HandleTarget::Directory);
+        let second = handles.made((ONE, Fd(3)), NOW, 71, HandleTarget::Directory);
         assert_eq!(handles.closed((ONE, Fd(3)), NOW, Some(70)), Some((first, true)));
         assert_eq!(handles.get(ONE, Fd(3), None), Some(second));
     }
@@ -355,7 +360,7 @@ mod tests {
     #[test]
     fn a_copy_that_nobody_saw_made_is_found_by_its_description() {
         let mut handles = Handles::default();
-        let made = handles.made((ONE, Fd(3)), NOW, 70, Behind::Directory);
+        let made = handles.made((ONE, Fd(3)), NOW, 70, HandleTarget::Directory);
         assert_eq!(handles.get(TWO, Fd(9), Some(70)), Some(made));
         assert_eq!(handles.get(TWO, Fd(9), Some(80)), None);
         assert_eq!(handles.closed((ONE, Fd(3)), NOW, Some(70)), Some((made, false)));

@@ -15,8 +15,8 @@
 
 use rustc_hash::FxHashMap;
 
-use super::order::{At, Before, Timed};
-use super::world::FileId;
+use super::dependencies::{OpId, TimedOp, WaitSet};
+use super::namespace::FileId;
 use crate::units::DevId;
 
 /// What is locked.
@@ -76,10 +76,10 @@ const CROWD_MAX: usize = 32;
 
 /// Operations that somebody has to wait for. With many of them the next one that joins waits for all the others, and stands for them.
 #[derive(Debug, Default)]
-struct Crowd(Before);
+struct Crowd(WaitSet);
 
 impl Crowd {
-    fn join(&mut self, at: At, before: &mut Before) {
+    fn join(&mut self, at: OpId, before: &mut WaitSet) {
         if self.0.all().len() >= CROWD_MAX {
             self.wait(before);
             self.0.clear();
@@ -87,7 +87,7 @@ impl Crowd {
         self.0.add(at);
     }
 
-    fn wait(&self, before: &mut Before) {
+    fn wait(&self, before: &mut WaitSet) {
         self.0.all().iter().for_each(|it| before.add(*it));
     }
 }
@@ -97,7 +97,7 @@ impl Crowd {
 struct Hold {
     description: u64,
     mode: Mode,
-    by: Timed,
+    by: TimedOp,
     /// Those who were refused because of it.
     refused: Crowd,
 }
@@ -120,7 +120,7 @@ pub(super) struct Locks {
 
 impl Locks {
     /// Those who have it in a way in which nobody else gets it: their descriptions, and when each got it.
-    pub(super) fn in_the_way(&self, asked: Asked) -> impl Iterator<Item = (u64, Timed)> {
+    pub(super) fn in_the_way(&self, asked: Asked) -> impl Iterator<Item = (u64, TimedOp)> {
         let holds = self.of.get(&asked.locked).into_iter().flat_map(|it| &it.holds);
         let excludes = move |it: &&Hold| {
             it.description != asked.description
@@ -130,7 +130,7 @@ impl Locks {
     }
 
     /// A description has got a lock; nobody is in the way.
-    pub(super) fn got(&mut self, asked: Asked, by: Timed, before: &mut Before) {
+    pub(super) fn got(&mut self, asked: Asked, by: TimedOp, before: &mut WaitSet) {
         if self.mode(asked.description) == Some(asked.mode) {
             return;
         }
@@ -149,7 +149,7 @@ impl Locks {
     }
 
     /// It was refused, as somebody was in the way: behind his lock, before he lets go.
-    pub(super) fn refused(&mut self, asked: Asked, at: At, before: &mut Before) {
+    pub(super) fn refused(&mut self, asked: Asked, at: OpId, before: &mut WaitSet) {
         let first = self.in_the_way(asked).next().map(|it| it.0);
         let holds = self.of.get_mut(&asked.locked).into_iter().flat_map(|it| &mut it.holds);
         for hold in holds.filter(|it| Some(it.description) == first) {
@@ -182,7 +182,7 @@ impl Locks {
     }
 
     /// A description has no lock any more, if it had one.
-    pub(super) fn let_go(&mut self, description: u64, at: At, before: &mut Before) {
+    pub(super) fn let_go(&mut self, description: u64, at: OpId, before: &mut WaitSet) {
         let Some(locked) = self.holders.remove(&description) else { return };
         let Some(lock) = self.of.get_mut(&locked) else { return };
         let Some(place) = lock.holds.iter().position(|it| it.description == description) else {
@@ -198,10 +198,10 @@ impl Locks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::replay::order::Worker;
+    use crate::replay::dependencies::Worker;
 
-    fn op(worker: u32, number: u32) -> Timed {
-        Timed { at: At { worker: Worker(worker), number }, start: 0, end: 0 }
+    fn op(worker: u32, number: u32) -> TimedOp {
+        TimedOp { at: OpId { worker: Worker(worker), number }, start: 0, end: 0 }
     }
 
     fn asked(description: u64, mode: Mode) -> Asked {
@@ -210,8 +210,8 @@ mod tests {
 
     /// Whom it waits for.
     #[track_caller]
-    fn check(what: impl FnOnce(&mut Before), expected: &[(u32, u32)]) {
-        let mut before = Before::default();
+    fn check(what: impl FnOnce(&mut WaitSet), expected: &[(u32, u32)]) {
+        let mut before = WaitSet::default();
         what(&mut before);
         let mut all: Vec<_> = before.all().iter().map(|it| (it.worker.0, it.number)).collect();
         all.sort_unstable();
@@ -258,12 +258,12 @@ mod tests {
         let mut locks = Locks::default();
         for number in 0..1000 {
             let description = u64::from(number);
-            let mut before = Before::default();
+            let mut before = WaitSet::default();
             locks.got(asked(description, Mode::Shared), op(number, 0), &mut before);
             locks.let_go(description, op(number, 1).at, &mut before);
             assert!(before.all().len() <= CROWD_MAX + 1);
         }
-        let mut before = Before::default();
+        let mut before = WaitSet::default();
         locks.got(asked(5000, Mode::Exclusive), op(5000, 0), &mut before);
         assert!(before.all().len() <= CROWD_MAX);
     }

@@ -1,55 +1,55 @@
-//! Operations → what the replay is to do, in the order of their ends.
+//! Operations → the operations of a replay, in the order of their ends.
 //!
 //! ```text
-//!   Step ─► Planner ─┬─ Handles   whose descriptor is it?
-//!                    ├─ World     what was there before?
-//!                    ├─ Things    who has to wait for whom?
-//!                    └─► Planned ─► Out
+//!   Step ─► Planner ─┬─ Handles    the descriptors and their owners
+//!                    ├─ FsModel    the files before the first operation
+//!                    ├─ Resources  the order that operations need
+//!                    └─► PlannedOp ─► Out
 //! ```
 //!
-//! It grows with the number of threads, and of names, files and descriptors that are there at once, not with that of the operations: what is
-//! gone is forgotten ([`forget`]).
+//! A planner grows with the threads, names, files and descriptors that live at one time, not with
+//! the number of operations: what is gone is dropped ([`eviction`]).
 
+mod arguments;
+mod async_ops;
 mod bases;
-mod forget;
-mod given;
+mod dependency_selection;
+mod eviction;
 mod implicit;
 mod in_memory;
-mod linked;
+mod link_discovery;
 mod locking;
-mod needs;
+mod observations;
+mod partial_plan;
 mod refused;
-mod selected;
-mod shown;
+mod sink;
 mod sinks;
-mod steps;
-mod submitted;
 
-pub use needs::{Found, Needs};
-pub use selected::Selected;
+pub use dependency_selection::{Found, Needs};
+pub use partial_plan::Selected;
 
 use std::collections::BTreeMap;
 
-pub use linked::{Linked, Outdated};
+pub use link_discovery::{Linked, Outdated};
 
 use rustc_hash::FxHashMap;
 
+use super::async_lanes::Lanes;
 use super::asynchronous::is_about_them;
-use super::calls::{Reason, Treatment, excuse, treatment};
-use super::families::Families;
-use super::followed::follows;
-use super::found;
-use super::handles::{Behind, Handle, Handles};
-use super::lanes::Lanes;
+use super::dependencies::{OpId, TimedOp, VectorClock, WaitSet, Worker};
+use super::external_entries::{ExternalEntries, may_make_names};
+use super::handles::{Handle, HandleTarget, Handles};
+use super::in_flight::{Inside, UnderWay};
+use super::infer_initial_state;
 use super::links::Links;
 use super::locks::Locks;
-use super::names::of_file;
-use super::order::{At, Before, Timed, Waited, Worker};
-use super::planned::{Given, Planned, Who};
-use super::strangers::{Strangers, may_make_names};
-use super::things::{Things, stood};
-use super::under_way::{Inside, UnderWay};
-use super::world::{NodeId, Thing, World};
+use super::namespace::{EntryKind, FsModel, NodeId};
+use super::planned_op::{InheritedFd, PlannedOp, WorkerInfo};
+use super::process_waits::ProcessWaits;
+use super::replay_paths::of_file;
+use super::replayability::{SkipReason, Treatment, excuse, treatment};
+use super::resources::{Resources, stood};
+use super::symlink_follow::follows;
 use crate::analysis::done::What;
 use crate::event::syscall_table::{Class, Role};
 use crate::operation::model::{FdEffect, ProcessKey, SyscallOperation, ThreadKey};
@@ -65,17 +65,17 @@ pub trait Out {
     /// # Errors
     ///
     /// Whatever it runs into.
-    fn planned(&mut self, planned: &Planned) -> Result<(), Self::Error>;
+    fn planned(&mut self, planned: &PlannedOp) -> Result<(), Self::Error>;
 
     /// An operation is not done again.
-    fn left(&mut self, _: Reason) {}
+    fn left(&mut self, _: SkipReason) {}
 }
 
 #[derive(Debug)]
 struct Thread {
     worker: Worker,
     /// The last of them.
-    last: Timed,
+    last: TimedOp,
 }
 
 /// A thread that has done nothing yet.
@@ -83,9 +83,9 @@ struct Thread {
 struct NewThread {
     comm: Vec<u8>,
     /// What its process had done last when it came.
-    born: Option<At>,
+    born: Option<OpId>,
     /// The last operations of children that its parent may have waited for.
-    before: Before,
+    before: WaitSet,
 }
 
 /// The planner.
@@ -94,31 +94,31 @@ pub struct Planner<O> {
     /// Where the operations go.
     pub out: O,
     /// What was there.
-    pub world: World,
+    pub world: FsModel,
     handles: Handles,
-    things: Things,
-    strangers: Strangers,
+    things: Resources,
+    strangers: ExternalEntries,
     locks: Locks,
-    waited: Waited,
+    waited: VectorClock,
     threads: FxHashMap<ThreadKey, Thread>,
     /// How many operations each worker has, also those whose threads are gone.
     counts: Vec<u32>,
     under_way: UnderWay,
     lanes: Lanes,
     new: FxHashMap<ThreadKey, NewThread>,
-    families: Families,
+    families: ProcessWaits,
     /// How much is kept until it is looked at what may be forgotten.
     forget_at: usize,
     #[cfg(test)]
     forgets_at_once: bool,
     /// The newest operation of each process, and whether it is its own or of whom it was born.
-    newest: FxHashMap<ProcessKey, (At, bool)>,
+    newest: FxHashMap<ProcessKey, (OpId, bool)>,
     /// When the first operation began, ns.
     first: Option<u64>,
     /// Those who do something.
-    pub who: Vec<Who>,
+    pub who: Vec<WorkerInfo>,
     /// What is open before the first operation.
-    pub given: Vec<Given>,
+    pub given: Vec<InheritedFd>,
     /// Operations that wait for another thread's.
     pub waits: u64,
     /// Operations that are done again.
@@ -128,7 +128,7 @@ pub struct Planner<O> {
     /// What the replay does besides, as no call did it that is done again.
     pub implicit: u64,
     /// Operations that are not done again.
-    pub left: BTreeMap<(Reason, What), u64>,
+    pub left: BTreeMap<(SkipReason, What), u64>,
     /// Bytes that the operations that are done again read and write.
     pub bytes: [u64; 2],
     /// When the last operation ended, in ns since the first one.
@@ -148,19 +148,19 @@ impl<O: Out> Planner<O> {
     pub fn new(out: O) -> Self {
         Self {
             out,
-            world: World::default(),
+            world: FsModel::default(),
             handles: Handles::default(),
-            things: Things::default(),
-            strangers: Strangers::default(),
+            things: Resources::default(),
+            strangers: ExternalEntries::default(),
             locks: Locks::default(),
-            waited: Waited::default(),
+            waited: VectorClock::default(),
             threads: FxHashMap::default(),
             counts: Vec::new(),
             under_way: UnderWay::default(),
             lanes: Lanes::default(),
             new: FxHashMap::default(),
-            families: Families::default(),
-            forget_at: forget::KEPT,
+            families: ProcessWaits::default(),
+            forget_at: eviction::KEPT,
             #[cfg(test)]
             forgets_at_once: false,
             newest: FxHashMap::default(),
@@ -183,7 +183,7 @@ impl<O: Out> Planner<O> {
 
     /// With links that were there before.
     pub fn knowing(self, links: &Links) -> Self {
-        Self { world: World::with_links(links), ..self }
+        Self { world: FsModel::with_links(links), ..self }
     }
 
     /// Handles that are open at once at most.
@@ -198,7 +198,7 @@ impl<O: Out> Planner<O> {
     ) -> Result<(), O::Error> {
         let call = operation.call.call();
         let (Some(ret), Some(end)) = (operation.ret, operation.end) else {
-            self.leave(operation, Reason::NoResult);
+            self.leave(operation, SkipReason::NoResult);
             return Ok(());
         };
         match treatment(call, &operation.args) {
@@ -208,7 +208,7 @@ impl<O: Out> Planner<O> {
             }
             Treatment::Followed => {
                 self.followed += 1;
-                self.foreign(operation, effects, Reason::NoFile)
+                self.foreign(operation, effects, SkipReason::NoFile)
             }
             Treatment::Left(reason) => self.refuse(operation, effects, reason),
             Treatment::Done => {
@@ -222,7 +222,7 @@ impl<O: Out> Planner<O> {
         }
     }
 
-    fn leave(&mut self, operation: &SyscallOperation, reason: Reason) {
+    fn leave(&mut self, operation: &SyscallOperation, reason: SkipReason) {
         self.out.left(reason);
         // Nobody wanted it.
         if self.is_needed {
@@ -236,7 +236,7 @@ impl<O: Out> Planner<O> {
         &mut self,
         operation: &SyscallOperation,
         effects: &[FdEffect],
-        reason: Reason,
+        reason: SkipReason,
     ) -> Result<(), O::Error> {
         let (process, start) = (operation.process, operation.start);
         let end = operation.end.unwrap_or(start);
@@ -245,7 +245,7 @@ impl<O: Out> Planner<O> {
         for effect in effects {
             match effect {
                 FdEffect::Created { fd, file } | FdEffect::Duplicated { to: fd, file, .. } => {
-                    self.handles.made((process, *fd), start, file.id, Behind::Left(reason));
+                    self.handles.made((process, *fd), start, file.id, HandleTarget::Left(reason));
                 }
                 FdEffect::Destroyed { fd, file } => {
                     let closed = self.handles.closed((process, *fd), end, Some(file.id));
@@ -267,10 +267,10 @@ impl<O: Out> Planner<O> {
         &mut self,
         operation: &SyscallOperation,
         end: KernelTime,
-        before: &mut Before,
-    ) -> Timed {
+        before: &mut WaitSet,
+    ) -> TimedOp {
         let (start, end) = self.times(operation.start, end);
-        let timed = Timed { at: self.next(operation, before), start, end };
+        let timed = TimedOp { at: self.next(operation, before), start, end };
         if let Some(thread) = self.threads.get_mut(&operation.thread) {
             thread.last = timed;
         }
@@ -293,22 +293,22 @@ impl<O: Out> Planner<O> {
     }
 
     /// The number that the thread's next operation has. Whom a thread waits for that begins goes into `first`.
-    fn next(&mut self, operation: &SyscallOperation, first: &mut Before) -> At {
+    fn next(&mut self, operation: &SyscallOperation, first: &mut WaitSet) -> OpId {
         let worker = if let Some(thread) = self.threads.get(&operation.thread) {
             thread.worker
         } else {
             let worker = self.new_worker();
-            let thread = Thread { worker, last: Timed::default() };
+            let thread = Thread { worker, last: TimedOp::default() };
             self.threads.insert(operation.thread, thread);
             let NewThread { comm, born, before } =
                 self.new.remove(&operation.thread).unwrap_or_default();
             before.all().iter().for_each(|it| first.add(*it));
             let (pid, tid) = (operation.pid.0, operation.tid.0);
             let before = born.into_iter().collect();
-            self.who.push(Who { worker, pid, tid, comm, before, lane: None });
+            self.who.push(WorkerInfo { worker, pid, tid, comm, before, lane: None });
             worker
         };
-        At { worker, number: self.counts[worker.0 as usize] }
+        OpId { worker, number: self.counts[worker.0 as usize] }
     }
 
     /// The next number; who has it goes into `who`.
@@ -324,7 +324,7 @@ impl<O: Out> Planner<O> {
         operation: &SyscallOperation,
         (ret, end): (i64, KernelTime),
         effects: &[FdEffect],
-    ) -> Result<(Planned, Before), Reason> {
+    ) -> Result<(PlannedOp, WaitSet), SkipReason> {
         let call = operation.call.call();
         let [path, second_path] = self.paths(operation)?;
         let handles = self.descriptors(operation, path.is_none())?;
@@ -334,7 +334,7 @@ impl<O: Out> Planner<O> {
         self.has_own_flags(operation, handles[0])?;
         self.may_lock(operation, handles[0])?;
         // From here on it is done again.
-        let mut before = Before::default();
+        let mut before = WaitSet::default();
         let at = self.timed(operation, end, &mut before);
         self.families.waited(operation.process, operation.start, &mut before);
         let past = self.under_way.past();
@@ -343,19 +343,19 @@ impl<O: Out> Planner<O> {
         if let (Some(path), None | Some(libc::ENOENT)) = (&path, operation.errno()) {
             self.world.passed(path, ret >= 0);
         }
-        found::spelled(&mut self.world, operation, path.as_deref(), nodes[0]);
+        infer_initial_state::spelled(&mut self.world, operation, path.as_deref(), nodes[0]);
         let made = self.learn(operation, ret, (nodes, handles[0]));
         if let (true, 0, Some(link), Some(text)) = (call.is_symlink(), ret, nodes[0], &second_path)
         {
             self.world.contains(link, text);
         }
         if call.class == Class::Resize
-            && let Some(Thing::File(file)) = nodes[0].and_then(|it| self.world.thing(it))
+            && let Some(EntryKind::File(file)) = nodes[0].and_then(|it| self.world.thing(it))
         {
             self.things.resized(file, (at, self.under_way.past(), &mut before));
         }
         let planned = self.planned(operation, handles, (at, ret));
-        let mut planned = Planned { path, second_path, ..planned };
+        let mut planned = PlannedOp { path, second_path, ..planned };
         self.touched(operation, handles, (at, &mut before));
         self.effects(operation, effects, made, (&mut planned, &mut before));
         if let Some(made) = planned.makes {
@@ -370,13 +370,13 @@ impl<O: Out> Planner<O> {
         &mut self,
         operation: &SyscallOperation,
         handles: [Option<Handle>; 2],
-        (at, before): (Timed, &mut Before),
+        (at, before): (TimedOp, &mut WaitSet),
     ) {
         let class = operation.call.call().class;
         for (place, handle) in handles.into_iter().enumerate() {
             let Some(handle) = handle else { continue };
             // Whoever waits for a lock may have begun long ago: it counts when he has it.
-            let at = if class == Class::Lock { Timed { start: at.end, ..at } } else { at };
+            let at = if class == Class::Lock { TimedOp { start: at.end, ..at } } else { at };
             let closes = class == Class::Close;
             let past = self.under_way.past();
             self.things.of_handle(&mut self.handles, handle, closes, (at, past, &mut *before));
@@ -394,9 +394,14 @@ impl<O: Out> Planner<O> {
             if let Some(ret) = operation.ret.and_then(|it| u64::try_from(it).ok()) {
                 let position = self.handles.position(handle);
                 let offset = stood(operation, is_target, position, ret);
-                found::moved(self.world.size_mut(file), operation, is_target, (offset, ret));
+                infer_initial_state::moved(
+                    self.world.size_mut(file),
+                    operation,
+                    is_target,
+                    (offset, ret),
+                );
             }
-            found::asked(&mut self.world, file, operation);
+            infer_initial_state::asked(&mut self.world, file, operation);
         }
     }
 
@@ -405,7 +410,7 @@ impl<O: Out> Planner<O> {
         &mut self,
         operation: &SyscallOperation,
         [path, second_path]: [&Option<Vec<u8>>; 2],
-    ) -> Result<([Option<NodeId>; 2], Vec<NodeId>), Reason> {
+    ) -> Result<([Option<NodeId>; 2], Vec<NodeId>), SkipReason> {
         let (mut nodes, mut links) = self.led_to(operation, [path, second_path]);
         if operation.errno() != Some(libc::ENOENT) {
             self.world.led_through(&links);
@@ -419,7 +424,7 @@ impl<O: Out> Planner<O> {
         let call = operation.call.call();
         match operation.errno().and_then(|it| Some((it, excuse(call, it)?))) {
             Some((errno, reason)) => {
-                found::failed(&mut self.world, operation, errno, nodes);
+                infer_initial_state::failed(&mut self.world, operation, errno, nodes);
                 Err(reason)
             }
             None => Ok((nodes, links)),
@@ -448,11 +453,12 @@ impl<O: Out> Planner<O> {
         &mut self,
         operation: &SyscallOperation,
         made: Handle,
-        (at, before): (Timed, &mut Before),
+        (at, before): (TimedOp, &mut WaitSet),
     ) {
         let past = self.under_way.past();
         self.things.of_handle(&mut self.handles, made, true, (at, past, &mut *before));
-        let truncates = found::open_flags(operation) & libc::O_TRUNC.cast_unsigned() != 0;
+        let truncates =
+            infer_initial_state::open_flags(operation) & libc::O_TRUNC.cast_unsigned() != 0;
         if let Some(file) = self.handles.file(made)
             && operation.call.call().class == Class::Open
             && truncates
@@ -466,8 +472,8 @@ impl<O: Out> Planner<O> {
         &mut self,
         operation: &SyscallOperation,
         effects: &[FdEffect],
-        made: Option<Behind>,
-        (planned, before): (&mut Planned, &mut Before),
+        made: Option<HandleTarget>,
+        (planned, before): (&mut PlannedOp, &mut WaitSet),
     ) {
         let (process, start) = (operation.process, operation.start);
         let end = operation.end.unwrap_or(start);
@@ -475,13 +481,13 @@ impl<O: Out> Planner<O> {
         for effect in effects {
             match effect {
                 FdEffect::Created { fd, file } => {
-                    let behind = made.unwrap_or(Behind::Left(Reason::NoFile));
+                    let behind = made.unwrap_or(HandleTarget::Left(SkipReason::NoFile));
                     let handle = self.handles.made((process, *fd), start, file.id, behind);
                     planned.makes = Some(handle);
                 }
                 FdEffect::Duplicated { to, file, .. } => {
                     let behind = planned.handle.map(|it| self.handles.behind(it));
-                    let behind = behind.unwrap_or(Behind::Left(Reason::NoFile));
+                    let behind = behind.unwrap_or(HandleTarget::Left(SkipReason::NoFile));
                     let of = (process, *to);
                     let handle = match replaced {
                         Some(handle) => self.handles.replaced(handle, of, file.id, behind),
@@ -507,8 +513,8 @@ impl<O: Out> Planner<O> {
     fn emit(
         &mut self,
         process: ProcessKey,
-        mut planned: Planned,
-        mut before: Before,
+        mut planned: PlannedOp,
+        mut before: WaitSet,
     ) -> Result<(), O::Error> {
         self.waited.reduce(planned.at.worker, &mut before);
         planned.before = before.all().to_vec();
@@ -543,7 +549,7 @@ impl<O: Out> Planner<O> {
         let file = operation.file.as_ref().map(|it| it.id);
         let handle = operation.fd.and_then(|fd| self.handles.get(operation.process, fd, file));
         let is_left = match (handle, &operation.file) {
-            (Some(handle), _) => matches!(self.handles.behind(handle), Behind::Left(_)),
+            (Some(handle), _) => matches!(self.handles.behind(handle), HandleTarget::Left(_)),
             (None, Some(file)) => of_file(file).is_err(),
             (None, None) => call.arg(Role::Fd).is_some(),
         };

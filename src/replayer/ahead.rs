@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use zstd::bulk::Decompressor;
 
 use super::load::{Loaded, Next, Source};
-use crate::replay::file::PlanError;
+use crate::replay::plan_file::PlanError;
 
 /// Memory for it, in bytes: about a million operations.
 const BYTES_MAX: usize = 256 << 20;

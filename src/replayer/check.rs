@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use super::init::{length, more};
 use super::walk::{Mounts, walk};
-use crate::replay::file::{FileBefore, FileKind};
+use crate::replay::plan_file::{FileBefore, FileKind};
 
 /// What is no longer as init has left it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,8 +10,8 @@ use super::helper::Request;
 use super::run::{Engine, RunError};
 use super::server::serve;
 use super::worker::{Shared, Told, work};
-use crate::replay::file::{Index, WorkerPlan};
-use crate::replay::traced::THREAD_NAME;
+use crate::replay::plan_file::{Index, WorkerPlan};
+use crate::replay::verify_recording::THREAD_NAME;
 use crate::sys::again::{Ring, Rules};
 
 /// Rings that a plan takes at most.

@@ -8,8 +8,8 @@ use nix::unistd::{Whence, lseek};
 use rangemap::RangeSet;
 
 use super::contents::{Contents, Maker};
-use crate::replay::file::FileBefore;
-use crate::replay::layout::{Kind, Part};
+use crate::replay::hole_map::{Kind, Part};
+use crate::replay::plan_file::FileBefore;
 
 /// No file system here has smaller holes; of one that somebody has found its first byte may be all that is known.
 const HOLE_BYTES: u64 = 4096;
@@ -82,7 +82,7 @@ mod tests {
     use std::os::unix::fs::FileExt;
 
     use super::*;
-    use crate::replay::file::FileKind;
+    use crate::replay::plan_file::FileKind;
 
     fn file(size: u64, parts: &[(u64, u64, Kind)]) -> FileBefore {
         let parts = parts.iter().map(|&(from, to, kind)| Part { from, to, kind }).collect();

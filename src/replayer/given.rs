@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use crate::replay::file::GivenPlan;
+use crate::replay::plan_file::GivenPlan;
 use crate::sys::again::Slots;
 use crate::sys::{files, thread};
 

@@ -10,7 +10,7 @@ use zstd::bulk::Decompressor;
 use super::load::{Loaded, Next};
 use super::worker::Shared;
 use crate::replay::comparison::Comparison;
-use crate::replay::file::PlanError;
+use crate::replay::plan_file::PlanError;
 
 /// What a worker gets for a request: its next operations, or `None` at its end.
 pub(super) type Reply = Result<Option<Loaded>, PlanError>;

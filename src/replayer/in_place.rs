@@ -20,8 +20,8 @@ use std::path::{Path, PathBuf};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::init::length;
-use crate::replay::absent::{Absent, AbsentError, Change, above, absent};
-use crate::replay::file::{FileBefore, FileKind, Index, PlanReader};
+use crate::replay::initially_absent::{Absent, AbsentError, Change, above, absent};
+use crate::replay::plan_file::{FileBefore, FileKind, Index, PlanReader};
 
 /// Names that are not as they were before the first operation.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,12 +5,12 @@ use zstd::bulk::Decompressor;
 use super::stamps::Stamps;
 use super::steps::{Besides, Due, Moment, Results, Steps};
 use crate::event::syscall_table::{Call, CallId, Class};
-use crate::replay::absent::changes_names;
-use crate::replay::calls::{Treatment, treatment};
 use crate::replay::comparison::{Compared, Pair};
-use crate::replay::file::{CallPlan, Index, OPERATIONS_MAX, Operation, PlanError, PlanReader};
+use crate::replay::initially_absent::changes_names;
 use crate::replay::locks::{Wish, wish};
 use crate::replay::outcome::{makes_descriptor, outcome};
+use crate::replay::plan_file::{CallPlan, Index, OPERATIONS_MAX, Operation, PlanError, PlanReader};
+use crate::replay::replayability::{Treatment, treatment};
 use crate::sys::again::{Batch, Longest, Prototype, Wanted};
 use crate::sys::ticks::Both;
 

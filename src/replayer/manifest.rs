@@ -26,7 +26,7 @@ use thiserror::Error;
 
 use super::settings::Settings;
 use super::walk::{Listed, Mounts, allow, make_directory, open_below};
-use crate::replay::file::{FileKind, Fingerprint};
+use crate::replay::plan_file::{FileKind, Fingerprint};
 use crate::sys::files;
 use crate::sys::output_dir::{OutputDirectory, Users};
 use crate::sys::user::Identity;

@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use crate::replay::file::{FileBefore, FileKind};
+use crate::replay::plan_file::{FileBefore, FileKind};
 
 /// Why directories of a capture cannot be elsewhere.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]

@@ -14,7 +14,7 @@ use super::maps::{MapError, Maps};
 use super::purge::{Purged, purge, purge_files};
 use super::settings::Settings;
 use super::walk::{Listed, Mounts, make_directory, walk};
-use crate::replay::file::{FileBefore, Fingerprint};
+use crate::replay::plan_file::{FileBefore, Fingerprint};
 use crate::sys::files;
 use crate::sys::sandbox::{Directory, Mount};
 use crate::sys::user::Identity;
@@ -393,7 +393,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
-    use crate::replay::file::FileKind;
+    use crate::replay::plan_file::FileKind;
 
     /// Fails if what is made, listed or removed goes where the path of a directory leads by then.
     #[test]

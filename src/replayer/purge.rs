@@ -12,7 +12,7 @@ use nix::unistd::{UnlinkatFlags, unlinkat};
 
 use super::manifest::{ManifestError, Place, State};
 use super::walk::{Listed, Mounts, allow, open_below, parent, walk};
-use crate::replay::file::FileKind;
+use crate::replay::plan_file::FileKind;
 
 /// What became of what was there.
 #[derive(Debug, Default)]
@@ -98,7 +98,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
-    use crate::replay::file::Fingerprint;
+    use crate::replay::plan_file::Fingerprint;
     use crate::replayer::manifest::Links;
     use crate::replayer::settings::Settings;
 

@@ -7,7 +7,7 @@ use super::run::RunError;
 use super::stamps::Stamps;
 use super::steps::Got;
 use crate::replay::comparison::Comparison;
-use crate::replay::file::{Index, PlanError, PlanReader};
+use crate::replay::plan_file::{Index, PlanError, PlanReader};
 
 /// Makes operations ready, this many at least if there are so many, and compares them as if each had returned 0.
 ///
@@ -44,7 +44,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::replay::file::{
+    use crate::replay::plan_file::{
         CallPlan, END_MAGIC, FILE_HEADER_BYTES, FILE_MAGIC, FRAME_MAGIC, Operation, VERSION,
         WorkerPlan,
     };

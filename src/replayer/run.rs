@@ -25,7 +25,7 @@ use super::turns::{Turns, Vain};
 use super::window::{Gate, Window};
 use super::worker::{Failure, Shared, Told};
 use crate::replay::comparison::Comparison;
-use crate::replay::file::{Index, PlanError, PlanReader};
+use crate::replay::plan_file::{Index, PlanError, PlanReader};
 use crate::sys::again::{Contents, NoRing, Ring, Rules, Sink, Slots};
 use crate::sys::ticks::Ticks;
 use crate::sys::{limits, thread};

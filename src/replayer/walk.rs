@@ -13,7 +13,7 @@ use nix::fcntl::{AtFlags, OFlag, OpenHow, ResolveFlag, openat2};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstatat, mkdirat};
 use nix::unistd::{Gid, Uid, fchownat};
 
-use crate::replay::file::FileKind;
+use crate::replay::plan_file::FileKind;
 use crate::sys::user::Identity;
 
 /// Something below it.

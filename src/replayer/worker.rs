@@ -17,7 +17,7 @@ use super::stamps::Stamps;
 use super::steps::{Besides, Got, Moment, Step};
 use super::turns::Turns;
 use super::window::Gate;
-use crate::replay::file::PlanError;
+use crate::replay::plan_file::PlanError;
 use crate::sys::again::{Batch, Contents, Memory, Slots};
 use crate::sys::thread;
 

@@ -4,9 +4,9 @@ use rustc_hash::FxHashSet;
 
 use super::rows::{column, first_rows, others};
 use crate::analysis::done::What;
-use crate::replay::layout::hole_bytes;
+use crate::replay::hole_map::hole_bytes;
+use crate::replay::namespace::{Entry, EntryKind, FsModel, Gap};
 use crate::replay::planner::{Out, Planner};
-use crate::replay::world::{Entry, Gap, Thing, World};
 use crate::text::table::{Cell, Column, Report, Table};
 
 const DONE: [Column; 2] = [column("call", "call"), column("count", "operations")];
@@ -39,7 +39,7 @@ pub fn report<O: Out>(plan: &Planner<O>, limit: usize) -> Report {
         |wanted: Gap| entries.iter().filter(|entry| entry.gap == Some(wanted)).count() as u64;
     let mut files_seen = FxHashSet::default();
     let mut is_first = |entry: &&Entry| match entry.thing {
-        Thing::File(file) => files_seen.insert(file),
+        EntryKind::File(file) => files_seen.insert(file),
         _ => true,
     };
     let firsts: Vec<&Entry> = entries.iter().filter(|entry| is_first(entry)).collect();
@@ -155,7 +155,7 @@ fn files<O: Out>(plan: &Planner<O>, entries: &[Entry], limit: usize) -> Table {
     let total = entries.len();
     let (shown, rest) = first_rows(entries.iter().collect(), limit);
     let exact = |entry: &Entry| match entry.thing {
-        Thing::File(file) => Cell::Flag(plan.world.size(file).is_exact()),
+        EntryKind::File(file) => Cell::Flag(plan.world.size(file).is_exact()),
         _ => Cell::None,
     };
     let row = |entry: &Entry| {
@@ -186,26 +186,26 @@ fn name(what: What) -> Cell {
 }
 
 /// What nothing has shown is made a file.
-fn kind(thing: Thing) -> &'static str {
+fn kind(thing: EntryKind) -> &'static str {
     match thing {
-        Thing::Directory => "directory",
-        Thing::Any | Thing::File(_) => "file",
-        Thing::Link(_) => "link",
+        EntryKind::Directory => "directory",
+        EntryKind::Any | EntryKind::File(_) => "file",
+        EntryKind::Link(_) => "link",
     }
 }
 
-fn size(world: &World, entry: &Entry) -> Option<u64> {
+fn size(world: &FsModel, entry: &Entry) -> Option<u64> {
     match entry.thing {
-        Thing::File(file) => Some(world.size(file).first()),
-        Thing::Link(bytes) => Some(bytes),
+        EntryKind::File(file) => Some(world.size(file).first()),
+        EntryKind::Link(bytes) => Some(bytes),
         _ => None,
     }
 }
 
 /// Bytes of a file that the capture shows to be in holes.
-fn holes(world: &World, entry: &Entry) -> Option<u64> {
+fn holes(world: &FsModel, entry: &Entry) -> Option<u64> {
     match entry.thing {
-        Thing::File(file) => Some(hole_bytes(world.parts(file))),
+        EntryKind::File(file) => Some(hole_bytes(world.parts(file))),
         _ => None,
     }
 }

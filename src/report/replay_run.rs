@@ -5,8 +5,8 @@ use rustc_hash::FxHashMap;
 use super::replay_columns::{self, PERCENTILES, Pace, TOTALS, percentiles, result, totals};
 use super::rows::{column, first_rows};
 use crate::replay::comparison::{Comparison, Mismatch, Times};
-use crate::replay::file::Index;
 use crate::replay::outcome::Outcome;
+use crate::replay::plan_file::Index;
 use crate::replay::timeline::Done;
 use crate::text::table::{Cell, Column, Report, Table};
 
@@ -263,7 +263,7 @@ fn mismatches(run: &Run<'_>, shown: &[&Mismatch]) -> Table {
 fn left(index: &Index) -> Table {
     let columns =
         vec![column("reason", "reason"), column("call", "call"), column("count", "operations")];
-    let row = |replay: &crate::replay::file::LeftPlan| {
+    let row = |replay: &crate::replay::plan_file::LeftPlan| {
         vec![
             Cell::Word(replay.reason.clone()),
             Cell::Word(replay.call.clone()),

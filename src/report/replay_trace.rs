@@ -3,7 +3,7 @@
 use super::human::{count, end_of};
 use super::replay_columns::result;
 use super::rows::{column, first_rows};
-use crate::replay::traced::Traced;
+use crate::replay::verify_recording::Traced;
 use crate::text::escape;
 use crate::text::table::{Cell, Column, Report, Table};
 

@@ -5,20 +5,20 @@ use std::convert::Infallible;
 
 use iotrace_perf::analysis::done::What;
 use iotrace_perf::analysis::summary::IoSummary;
-use iotrace_perf::replay::calls::Reason;
-use iotrace_perf::replay::order::At;
-use iotrace_perf::replay::planned::Planned;
+use iotrace_perf::replay::dependencies::OpId;
+use iotrace_perf::replay::planned_op::PlannedOp;
 use iotrace_perf::replay::planner::{Out, Planner};
+use iotrace_perf::replay::replayability::SkipReason;
 
 use super::{names, read, run};
 
 #[derive(Default)]
-struct Kept(Vec<Planned>);
+struct Kept(Vec<PlannedOp>);
 
 impl Out for Kept {
     type Error = Infallible;
 
-    fn planned(&mut self, planned: &Planned) -> Result<(), Infallible> {
+    fn planned(&mut self, planned: &PlannedOp) -> Result<(), Infallible> {
         self.0.push(planned.clone());
         Ok(())
     }
@@ -44,7 +44,9 @@ fn every_call_has_its_place() {
             let is_meant = |it: &What| matches!(it, What::Call(_)) == is_call;
             let of = |is_endless: bool| -> u64 {
                 let left = plan.left.iter().filter(|it| is_meant(&it.0.1));
-                left.filter(|it| (it.0.0 == Reason::NoResult) == is_endless).map(|it| *it.1).sum()
+                left.filter(|it| (it.0.0 == SkipReason::NoResult) == is_endless)
+                    .map(|it| *it.1)
+                    .sum()
             };
             let done: u64 = plan.done.iter().filter(|it| is_meant(it.0)).map(|it| *it.1).sum();
             let ended: u64 =
@@ -69,7 +71,7 @@ fn who_is_waited_for_was_over() {
         let plan = || run(&read(&name, "iocap"), Planner::new(Kept::default())).2;
         let Planner { out: Kept(planned), who, .. } = plan();
         assert_eq!(planned, plan().out.0, "{name}");
-        let mut ends: BTreeMap<At, u64> = BTreeMap::new();
+        let mut ends: BTreeMap<OpId, u64> = BTreeMap::new();
         let mut counts: BTreeMap<_, u32> = BTreeMap::new();
         for it in &planned {
             let count = counts.entry(it.at.worker).or_default();
@@ -99,7 +101,7 @@ fn a_lane_has_one_operation_at_a_time() {
     for name in names("iocap") {
         let Planner { out: Kept(planned), who, .. } =
             run(&read(&name, "iocap"), Planner::new(Kept::default())).2;
-        let mut of: BTreeMap<i32, Vec<&Planned>> = BTreeMap::new();
+        let mut of: BTreeMap<i32, Vec<&PlannedOp>> = BTreeMap::new();
         let mut ends: BTreeMap<_, u64> = BTreeMap::new();
         for it in &planned {
             let who = &who[it.at.worker.0 as usize];
@@ -113,7 +115,7 @@ fn a_lane_has_one_operation_at_a_time() {
             of.entry(who.tid).or_default().push(it);
         }
         for (tid, operations) in of {
-            let at_once = |it: &&&Planned| {
+            let at_once = |it: &&&PlannedOp| {
                 let begun = operations.iter().filter(|other| other.start <= it.start);
                 begun.filter(|other| other.end > it.start).count()
             };

@@ -16,7 +16,7 @@ use super::common::options;
 use crate::operation::disk;
 use crate::pipeline;
 use crate::replay::block::{Allowed, BlockComparison, BlockPlan, BlockRequests, Requests};
-use crate::replay::file::FILE_MAGIC;
+use crate::replay::plan_file::FILE_MAGIC;
 use crate::replayer::block;
 use crate::replayer::run::Pacing;
 use crate::report;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use super::super::error::CliError;
 use super::super::values::{ContentArg, InitContentArg};
 use super::args::InitArgs;
-use crate::replay::file::{FileBefore, Fingerprint};
+use crate::replay::plan_file::{FileBefore, Fingerprint};
 use crate::replayer::places::Places;
 use crate::replayer::settings::Settings;
 use crate::sys::user::Identity;

@@ -8,7 +8,7 @@ use super::super::error::CliError;
 use super::super::{analyse, signals};
 use super::args::{LevelArg, RunArgs};
 use super::common::{check_window, damaged, open, options, print_report, run_plan, usage};
-use crate::replay::absent::AbsentError;
+use crate::replay::initially_absent::AbsentError;
 use crate::replayer::in_place::otherwise;
 use crate::replayer::run::{self, Machine, Options};
 use crate::sys::{caches, sandbox};

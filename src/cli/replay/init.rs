@@ -12,7 +12,7 @@ use super::super::values::{ContentArg, InitContentArg};
 use super::args::InitArgs;
 use super::common::{bar, contents, damaged, open, usage};
 use super::dirs;
-use crate::replay::file::FileKind;
+use crate::replay::plan_file::FileKind;
 use crate::replayer::init::{self, Made, Wish};
 use crate::replayer::originals::Originals;
 

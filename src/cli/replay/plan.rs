@@ -16,9 +16,9 @@ use super::super::error::CliError;
 use super::super::filter_args::FilterSpec;
 use super::super::{analyse, summary_lines};
 use super::args::PlanArgs;
-use crate::replay::file::{Beside, PlanWriter, finish};
 use crate::replay::links::Seen;
-use crate::replay::planned::Planned;
+use crate::replay::plan_file::{Beside, PlanWriter, finish};
+use crate::replay::planned_op::PlannedOp;
 use crate::replay::planner::{Found, Linked, Needs, Out, Outdated, Planner, Selected};
 use crate::report;
 
@@ -28,7 +28,7 @@ struct Nowhere;
 impl Out for Nowhere {
     type Error = Infallible;
 
-    fn planned(&mut self, _: &Planned) -> Result<(), Infallible> {
+    fn planned(&mut self, _: &PlannedOp) -> Result<(), Infallible> {
         Ok(())
     }
 }

@@ -10,7 +10,7 @@ use super::super::{analyse, signals};
 use super::args::RunArgs;
 use super::common::{check_window, damaged, open, options, print_report, run_plan, usage};
 use super::dirs;
-use crate::replay::file::{FileBefore, Fingerprint};
+use crate::replay::plan_file::{FileBefore, Fingerprint};
 use crate::replayer::check;
 use crate::replayer::manifest::{Place, State};
 use crate::replayer::places::Places;

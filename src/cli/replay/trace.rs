@@ -15,9 +15,9 @@ use super::super::output::Output;
 use super::super::{analyse, signals, summary_lines};
 use super::args::{CompareArgs, RunArgs};
 use super::common::{damaged, open};
-use crate::replay::file::{PlanReader, PlanWriter, finish};
+use crate::replay::plan_file::{PlanReader, PlanWriter, finish};
 use crate::replay::planner::Planner;
-use crate::replay::traced::{self, Side};
+use crate::replay::verify_recording::{self, Side};
 use crate::replayer::manifest::TREE;
 use crate::report;
 use crate::sys::tracefs::Tracefs;
@@ -58,7 +58,7 @@ fn compared(
     let root = std::fs::canonicalize(root)
         .map_err(|source| CliError::Open { path: root.to_owned(), source })?;
     let inside = root.join(TREE);
-    let traced = traced::compare(&plan, &recording, inside.as_os_str().as_bytes());
+    let traced = verify_recording::compare(&plan, &recording, inside.as_os_str().as_bytes());
     let traced = traced.map_err(|error| damaged(log, &error))?;
     let mut report = report::replay_trace::report(&traced, converted.summary.lost(), limit);
     report.notes.extend(summary_lines::notes(&converted));

@@ -5,7 +5,7 @@ use std::io;
 
 use rustc_hash::FxHashMap;
 
-use super::super::calls::{Reason, Treatment, treatment};
+use super::super::replayability::{SkipReason, Treatment, treatment};
 use super::job::{Job, Moved};
 use super::names::{FileName, Names};
 use super::{Logs, NotExported};
@@ -109,7 +109,7 @@ impl<L: Logs> FioExport<L> {
     fn ended(&mut self, operation: &SyscallOperation, effects: &[FdEffect]) -> io::Result<()> {
         let call = operation.call.call();
         let (Some(ret), Some(end)) = (operation.ret, operation.end) else {
-            self.leave(operation, NotExported::Replay(Reason::NoResult));
+            self.leave(operation, NotExported::Replay(SkipReason::NoResult));
             return Ok(());
         };
         if operation.errno().is_some() {
@@ -179,7 +179,7 @@ impl<L: Logs> FioExport<L> {
 
     /// A read or a write; true: it has a line.
     fn moves(&mut self, operation: &SyscallOperation, moved: u64) -> Result<bool, NotExported> {
-        let file = operation.file.as_deref().ok_or(NotExported::Replay(Reason::NoFile))?;
+        let file = operation.file.as_deref().ok_or(NotExported::Replay(SkipReason::NoFile))?;
         let name = self.names.of(file)?;
         if moved == 0 {
             return Err(NotExported::Nothing);
@@ -217,7 +217,7 @@ impl<L: Logs> FioExport<L> {
             "fdatasync" => Moved::Datasync,
             _ => return Err(NotExported::NoCounterpart),
         };
-        let file = operation.file.as_deref().ok_or(NotExported::Replay(Reason::NoFile))?;
+        let file = operation.file.as_deref().ok_or(NotExported::Replay(SkipReason::NoFile))?;
         let name = self.names.of(file)?;
         let (time, number) = (self.time(operation), self.job(operation));
         self.jobs[number].moves(time, (name, &self.names.all), what, (0, 0));
@@ -313,7 +313,7 @@ impl<L: Logs> Sink for FioExport<L> {
             }
             Step::SyscallEnded(operation, effects) => return self.ended(operation, effects),
             Step::SyscallUnfinished(operation, _) => {
-                self.leave(operation, NotExported::Replay(Reason::NoResult));
+                self.leave(operation, NotExported::Replay(SkipReason::NoResult));
             }
             Step::AsyncEnded(..) | Step::AsyncUnfinished(..) => self.asynchronous += 1,
             _ => {}

@@ -26,7 +26,7 @@ pub use job::{Job, Moved};
 pub use jobs::{JOBS_MAX, prepare_jobs, replay_jobs};
 pub use names::{DIRECTORIES, FileName, NAME_BYTES_MAX};
 
-use super::calls::Reason;
+use super::replayability::SkipReason;
 
 /// Keeps the logs.
 pub trait Logs {
@@ -63,7 +63,7 @@ pub enum NotExported {
     /// Its thread neither reads nor writes a file: fio has no job without.
     NoData,
     /// As no replay does it again.
-    Replay(Reason),
+    Replay(SkipReason),
 }
 
 impl NotExported {

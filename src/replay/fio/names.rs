@@ -2,8 +2,8 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::super::calls::Reason;
-use super::super::names::of_file;
+use super::super::replay_paths::of_file;
+use super::super::replayability::SkipReason;
 use super::NotExported;
 use crate::operation::model::OpenFile;
 use crate::text::escape::drives_terminal;
@@ -70,7 +70,7 @@ impl Names {
         }
         // It is open for nothing that moves bytes.
         if file.flags.is_some_and(|it| it & libc::O_PATH.cast_unsigned() != 0) {
-            return Err(NotExported::Replay(Reason::NotAFile));
+            return Err(NotExported::Replay(SkipReason::NotAFile));
         }
         Ok(self.number(path))
     }

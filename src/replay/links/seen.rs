@@ -21,7 +21,7 @@ use super::{Links, names, text};
 use crate::event::syscall_table::{Class, Role};
 use crate::operation::model::{Given, Mounts, OpenFile, SyscallOperation};
 use crate::operation::{Sink, Step};
-use crate::replay::names::{is_kernels, is_short, of_file, of_given};
+use crate::replay::replay_paths::{is_kernels, is_short, of_file, of_given};
 use crate::units::KernelTime;
 
 /// Links behind links behind links: with more, what they lead to stays unknown.

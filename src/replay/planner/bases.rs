@@ -9,8 +9,8 @@
 
 use super::{Out, Planner};
 use crate::operation::model::{FilePath, Given, OpenFile};
-use crate::replay::calls::Reason;
-use crate::replay::names::of_given;
+use crate::replay::replay_paths::of_given;
+use crate::replay::replayability::SkipReason;
 
 impl<O: Out> Planner<O> {
     /// The path that a call was given, from the root.
@@ -18,7 +18,7 @@ impl<O: Out> Planner<O> {
     /// # Errors
     ///
     /// Why it leads nowhere.
-    pub(super) fn given_path(&mut self, given: &Given) -> Result<Vec<u8>, Reason> {
+    pub(super) fn given_path(&mut self, given: &Given) -> Result<Vec<u8>, SkipReason> {
         let Some((base, spelled)) = parts(given).filter(|it| has_parent(it.0)) else {
             return of_given(given);
         };

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::forget::KEPT;
+use super::eviction::KEPT;
 use super::tests::{Kept, call};
 use super::*;
 use crate::operation::model::{FilePath, Given, Named, OpenFile, PathSource};
@@ -127,5 +127,5 @@ fn files_that_are_made_and_removed_are_forgotten() {
     let planner = &long.0;
     assert_eq!(planner.left.values().sum::<u64>(), 0, "{:?}", planner.left);
     let there = planner.world.entries();
-    assert!(there.iter().all(|entry| entry.thing == Thing::Directory), "{there:?}");
+    assert!(there.iter().all(|entry| entry.thing == EntryKind::Directory), "{there:?}");
 }

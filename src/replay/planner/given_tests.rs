@@ -6,7 +6,7 @@ use super::needs_tests::{Program, given};
 use super::tests::Kept;
 use super::*;
 use crate::operation::model::{FilePath, Named, OpenFile, PathSource};
-use crate::replay::world::Gap;
+use crate::replay::namespace::Gap;
 use crate::units::Fd;
 
 /// What is open as descriptor 5, as it is called after it had that name.
@@ -77,7 +77,7 @@ fn a_path_that_is_too_long_is_left() {
     let mut planner = Planner::new(Kept::default());
     let Ok(()) = program.tell(&mut planner);
     let left: Vec<_> = planner.left.keys().map(|it| it.0).collect();
-    assert_eq!(left, [Reason::TooLong]);
+    assert_eq!(left, [SkipReason::TooLong]);
     assert_eq!(planner.world.entries(), []);
 }
 

@@ -7,7 +7,7 @@ use super::*;
 use crate::event::FileStat;
 use crate::operation::model::{FilePath, Given, Named, OpenFile, PathSource};
 use crate::operation::{Sink, Step};
-use crate::replay::order::{At, Worker};
+use crate::replay::dependencies::{OpId, Worker};
 use crate::units::{DevId, Fd};
 
 const MODE: u32 = libc::S_IFREG | 0o644;
@@ -88,7 +88,7 @@ impl Program {
     fn check(&self, expected: &[(&[&str], u64)]) {
         let mut files: BTreeMap<_, Vec<String>> = BTreeMap::new();
         for it in self.planner.world.entries() {
-            let Thing::File(file) = it.thing else { panic!("{it:?}") };
+            let EntryKind::File(file) = it.thing else { panic!("{it:?}") };
             files.entry(file).or_default().push(String::from_utf8(it.path).expect("text"));
         }
         let mut files: Vec<_> = files
@@ -113,7 +113,7 @@ fn two_names_of_one_inode_are_one_file() {
     program.does(1, ("ftruncate", [3, 23, 0, 0, 0, 0], 0), (Some(&one), None), &[]);
     program.does(2, ("pread64", [3, 1, 4096, 0, 0, 0], 23), (Some(&other), None), &[]);
     let last = program.planner.out.0.last().expect("a read");
-    assert_eq!(last.before, [At { worker: Worker(0), number: 1 }]);
+    assert_eq!(last.before, [OpId { worker: Worker(0), number: 1 }]);
     program.check(&[(&["/a", "/b"], 4099)]);
     assert_eq!(program.planner.world.unexplained, 0);
 }

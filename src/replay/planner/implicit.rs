@@ -8,10 +8,10 @@
 use super::{Out, Planner};
 use crate::event::syscall_table::{CallId, Class, Role};
 use crate::operation::model::{ProcessKey, SyscallOperation};
+use crate::replay::dependencies::{OpId, TimedOp, WaitSet, Worker};
 use crate::replay::handles::Handle;
-use crate::replay::order::{At, Before, Timed, Worker};
-use crate::replay::planned::Planned;
-use crate::replay::things::{appends, moves_position};
+use crate::replay::planned_op::PlannedOp;
+use crate::replay::resources::{appends, moves_position};
 use crate::units::{Fd, KernelTime};
 
 impl<O: Out> Planner<O> {
@@ -44,9 +44,9 @@ impl<O: Out> Planner<O> {
         let Some((worker, is_free)) = by.filter(|_| self.handles.usable(handle).is_ok()) else {
             return Ok(());
         };
-        let mut before = Before::default();
+        let mut before = WaitSet::default();
         let now = self.since_first(time);
-        let at = Timed { at: self.last_of(worker), start: now, end: now };
+        let at = TimedOp { at: self.last_of(worker), start: now, end: now };
         self.things.of_handle(
             &mut self.handles,
             handle,
@@ -65,17 +65,17 @@ impl<O: Out> Planner<O> {
     pub(super) fn unlocks(
         &mut self,
         description: u64,
-        by: Timed,
+        by: TimedOp,
         now: KernelTime,
     ) -> Result<(), O::Error> {
-        let mut before = Before::default();
+        let mut before = WaitSet::default();
         let Some(handle) = self.handles.any_of(description) else {
             self.locks.let_go(description, by.at, &mut before);
             return Ok(());
         };
         // Behind all that was done with the descriptor, and before a close of it that may be under way.
         let at = self.last_of(by.at.worker);
-        let at = Timed { at, start: self.since_first(now), end: by.end };
+        let at = TimedOp { at, start: self.since_first(now), end: by.end };
         self.locks.let_go(description, at.at, &mut before);
         for process in self.handles.owners(description) {
             self.newest.get(&process).iter().for_each(|it| before.add(it.0));
@@ -123,7 +123,7 @@ impl<O: Out> Planner<O> {
         handle: Handle,
         offset: u64,
     ) -> Result<(), O::Error> {
-        let mut before = Before::default();
+        let mut before = WaitSet::default();
         let at = self.timed(operation, operation.start, &mut before);
         let past = self.under_way.past();
         self.things.of_handle(&mut self.handles, handle, false, (at, past, &mut before));
@@ -144,7 +144,7 @@ impl<O: Out> Planner<O> {
         if !self.handles.has_own_flag(handle, true) {
             return Ok(());
         }
-        let mut before = Before::default();
+        let mut before = WaitSet::default();
         let end = operation.end.unwrap_or(operation.start);
         let at = self.timed(operation, end, &mut before);
         let past = self.under_way.past();
@@ -154,8 +154,8 @@ impl<O: Out> Planner<O> {
     }
 
     /// The place behind the last operation of a worker.
-    fn last_of(&self, worker: Worker) -> At {
-        At { worker, number: self.counts[worker.0 as usize] }
+    fn last_of(&self, worker: Worker) -> OpId {
+        OpId { worker, number: self.counts[worker.0 as usize] }
     }
 
     /// At this time, if that is not before the worker's last operation.
@@ -163,15 +163,15 @@ impl<O: Out> Planner<O> {
         &mut self,
         (name, args): (&str, [u64; 6]),
         handle: Handle,
-        (at, time): (At, u64),
-        mut before: Before,
+        (at, time): (OpId, u64),
+        mut before: WaitSet,
     ) -> Result<(), O::Error> {
         let Some(call) = CallId::by_name(name) else { return Ok(()) };
         let worker = at.worker;
         self.waited.reduce(worker, &mut before);
         self.counts[worker.0 as usize] += 1;
         self.implicit += 1;
-        self.out.planned(&Planned {
+        self.out.planned(&PlannedOp {
             at,
             call,
             asynchronous: None,

@@ -2,48 +2,48 @@
 
 use crate::event::syscall_table::{Class, Role};
 use crate::operation::model::SyscallOperation;
-use crate::replay::calls::Reason;
+use crate::replay::replayability::SkipReason;
 
 /// What direct I/O is at least aligned to, in bytes: a smaller sector no device has.
 const SECTOR_BYTES: u64 = 512;
 
 /// A place in a file that stands in memory has to have been read: without it, the call would begin where the file stands.
-fn places_are_known(operation: &SyscallOperation) -> Result<(), Reason> {
+fn places_are_known(operation: &SyscallOperation) -> Result<(), SkipReason> {
     let call = operation.call.call();
     let is_given = |role| call.arg(role).is_some_and(|it| operation.args[it] != 0);
     let is_unread = is_given(Role::OffsetPtr) && operation.offset.is_none()
         || is_given(Role::OffsetPtr2) && operation.target_offset.is_none();
-    if is_unread { Err(Reason::Unread) } else { Ok(()) }
+    if is_unread { Err(SkipReason::Unread) } else { Ok(()) }
 }
 
 /// How `openat2` opens has to have been read; and what it was refused for must not be something that the replay does not ask for: an `open_how` with
 /// another length, bits that the kernel does not know, a mode without a file to be made, or restrictions of the way to the file (openat2(2)).
-pub(super) fn how_is_repeated(operation: &SyscallOperation) -> Result<(), Reason> {
+pub(super) fn how_is_repeated(operation: &SyscallOperation) -> Result<(), SkipReason> {
     if operation.call.call().arg(Role::How).is_none() {
         return Ok(());
     }
     let resolve = operation.resolve_in_memory;
     if operation.flags_in_memory.is_none() && resolve.is_none() {
-        return Err(Reason::Unread);
+        return Err(SkipReason::Unread);
     }
     let may_be_resolve = match operation.errno() {
         None => return Ok(()),
-        Some(libc::EINVAL | libc::E2BIG) => return Err(Reason::OpenHow),
+        Some(libc::EINVAL | libc::E2BIG) => return Err(SkipReason::OpenHow),
         // A link, another mount or what is above, or a name that is not in memory.
         Some(libc::ELOOP | libc::EXDEV | libc::EAGAIN) => true,
         Some(_) => resolve.is_some_and(|it| it & libc::RESOLVE_IN_ROOT != 0),
     };
     match resolve {
         _ if !may_be_resolve => Ok(()),
-        None => Err(Reason::Unread),
+        None => Err(SkipReason::Unread),
         Some(0) => Ok(()),
-        Some(_) => Err(Reason::OpenHow),
+        Some(_) => Err(SkipReason::OpenHow),
     }
 }
 
 /// Direct I/O is refused with `EINVAL` if its buffers, the place in the file or the length are not aligned. Where the buffers lay is not captured, and those
 /// of a replay are aligned: only what a place or a length explains comes out so again.
-pub(super) fn buffers_are_repeated(operation: &SyscallOperation) -> Result<(), Reason> {
+pub(super) fn buffers_are_repeated(operation: &SyscallOperation) -> Result<(), SkipReason> {
     let call = operation.call.call();
     let flags = operation.file.as_ref().and_then(|it| it.flags).unwrap_or(0);
     let is_direct = flags & libc::O_DIRECT.cast_unsigned() != 0;
@@ -54,11 +54,11 @@ pub(super) fn buffers_are_repeated(operation: &SyscallOperation) -> Result<(), R
     let is_odd = |it: u64| !it.is_multiple_of(SECTOR_BYTES);
     // Buffers of a vector may be odd each and even together.
     let explains = [operation.offset, operation.bytes_requested].into_iter().flatten().any(is_odd);
-    if explains { Ok(()) } else { Err(Reason::BufferAddress) }
+    if explains { Ok(()) } else { Err(SkipReason::BufferAddress) }
 }
 
 /// What of a call stands in memory, but for how it opens a file, is known, or does not matter.
-pub(super) fn is_repeated(operation: &SyscallOperation) -> Result<(), Reason> {
+pub(super) fn is_repeated(operation: &SyscallOperation) -> Result<(), SkipReason> {
     places_are_known(operation)?;
     buffers_are_repeated(operation)
 }
@@ -72,7 +72,7 @@ mod tests {
     use crate::operation::model::OpenFile;
 
     /// A read that was refused, of a file with these flags.
-    fn refused(flags: i32, [offset, bytes]: [u64; 2]) -> Result<(), Reason> {
+    fn refused(flags: i32, [offset, bytes]: [u64; 2]) -> Result<(), SkipReason> {
         let flags = Some(flags.cast_unsigned());
         let mut read =
             call(("pread64", [3, 1, bytes, offset, 0, 0], -i64::from(libc::EINVAL)), 1, 7, (1, 2));
@@ -87,7 +87,7 @@ mod tests {
     /// Fails if a refusal is left out that comes again, or the other way round.
     #[test]
     fn only_the_place_of_a_buffer_is_not_the_same() {
-        assert_eq!(refused(libc::O_DIRECT, [4096, 4096]), Err(Reason::BufferAddress));
+        assert_eq!(refused(libc::O_DIRECT, [4096, 4096]), Err(SkipReason::BufferAddress));
         assert_eq!(refused(libc::O_DIRECT, [4096, 100]), Ok(()));
         assert_eq!(refused(libc::O_DIRECT, [7, 4096]), Ok(()));
         assert_eq!(refused(0, [4096, 4096]), Ok(()));
@@ -100,13 +100,13 @@ mod tests {
             (open.flags_in_memory, open.resolve_in_memory) = (flags, resolve);
             assert_eq!(how_is_repeated(&open), expected, "{errno} {flags:?} {resolve:?}");
         };
-        check(libc::ENOENT, None, None, Err(Reason::Unread));
-        check(libc::ENOENT, Some(0), Some(libc::RESOLVE_IN_ROOT), Err(Reason::OpenHow));
+        check(libc::ENOENT, None, None, Err(SkipReason::Unread));
+        check(libc::ENOENT, Some(0), Some(libc::RESOLVE_IN_ROOT), Err(SkipReason::OpenHow));
         check(libc::ENOENT, Some(0), Some(1), Ok(()));
-        check(libc::EXDEV, Some(0), Some(1), Err(Reason::OpenHow));
+        check(libc::EXDEV, Some(0), Some(1), Err(SkipReason::OpenHow));
         check(libc::ELOOP, Some(0), Some(0), Ok(()));
-        check(libc::ELOOP, Some(0), None, Err(Reason::Unread));
+        check(libc::ELOOP, Some(0), None, Err(SkipReason::Unread));
         // Bits of flags that do not fit.
-        check(libc::EINVAL, None, Some(0), Err(Reason::OpenHow));
+        check(libc::EINVAL, None, Some(0), Err(SkipReason::OpenHow));
     }
 }

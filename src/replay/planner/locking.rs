@@ -3,10 +3,10 @@
 use super::{Out, Planner};
 use crate::event::syscall_table::Class;
 use crate::operation::model::SyscallOperation;
-use crate::replay::calls::Reason;
-use crate::replay::handles::{Behind, Handle};
+use crate::replay::dependencies::{OpId, TimedOp, WaitSet};
+use crate::replay::handles::{Handle, HandleTarget};
 use crate::replay::locks::{Asked, Locked, Wish, wish};
-use crate::replay::order::{At, Before, Timed};
+use crate::replay::replayability::SkipReason;
 
 /// What the kernel says of a call that a signal has ended, or that it makes again behind that (`include/linux/errno.h`).
 const INTERRUPTED: [i32; 5] = [libc::EINTR, 512, 513, 514, 516];
@@ -25,7 +25,7 @@ impl<O: Out> Planner<O> {
     pub(super) fn locked_by(&self, operation: &SyscallOperation, handle: Handle) -> Locked {
         let inode = operation.file.as_ref().and_then(|it| it.stat?.inode());
         match (self.handles.behind(handle), inode) {
-            (Behind::File(file), _) => Locked::File(file),
+            (HandleTarget::File(file), _) => Locked::File(file),
             (_, Some((dev, ino))) => Locked::Directory(dev, ino),
             (_, None) => Locked::Unknown(self.handles.description(handle)),
         }
@@ -36,13 +36,13 @@ impl<O: Out> Planner<O> {
         &self,
         operation: &SyscallOperation,
         handle: Option<Handle>,
-    ) -> Result<(), Reason> {
+    ) -> Result<(), SkipReason> {
         let Some(asked) = self.asked(operation, handle) else { return Ok(()) };
         match operation.errno() {
-            Some(errno) if INTERRUPTED.contains(&errno) => Err(Reason::Interrupted),
+            Some(errno) if INTERRUPTED.contains(&errno) => Err(SkipReason::Interrupted),
             // Who had it has let go meanwhile, or is not in the capture: nobody says when it was refused.
             Some(libc::EWOULDBLOCK) if self.locks.in_the_way(asked).next().is_none() => {
-                Err(Reason::Lock)
+                Err(SkipReason::Lock)
             }
             _ => Ok(()),
         }
@@ -56,7 +56,7 @@ impl<O: Out> Planner<O> {
         }
         let handle = self.descriptors(operation, true).ok().and_then(|it| it[0]);
         let Some(asked) = self.asked(operation, handle) else { return Ok(()) };
-        let others: Vec<(u64, Timed)> = self.locks.in_the_way(asked).collect();
+        let others: Vec<(u64, TimedOp)> = self.locks.in_the_way(asked).collect();
         let now = operation.end.unwrap_or(operation.start);
         others.into_iter().try_for_each(|(description, by)| self.unlocks(description, by, now))
     }
@@ -66,7 +66,7 @@ impl<O: Out> Planner<O> {
         &mut self,
         operation: &SyscallOperation,
         handle: Handle,
-        (at, before): (Timed, &mut Before),
+        (at, before): (TimedOp, &mut WaitSet),
     ) {
         if operation.call.call().class != Class::Lock {
             return;
@@ -83,7 +83,7 @@ impl<O: Out> Planner<O> {
     }
 
     /// A handle is gone: with the last one of its description goes its lock.
-    pub(super) fn lets_go(&mut self, handle: Handle, at: At, before: &mut Before) {
+    pub(super) fn lets_go(&mut self, handle: Handle, at: OpId, before: &mut WaitSet) {
         let description = self.handles.description(handle);
         if self.locks.has(description) && self.handles.any_of(description).is_none() {
             self.locks.let_go(description, at, before);

@@ -2,8 +2,8 @@
 
 use std::rc::Rc;
 
-use super::needs::{Found, Needs};
-use super::selected::Selected;
+use super::dependency_selection::{Found, Needs};
+use super::partial_plan::Selected;
 use super::tests::{Kept, call};
 use super::*;
 use crate::analysis::filter::{Events, Filter};
@@ -131,7 +131,7 @@ impl Program {
 fn check(program: &Program, name: &str, expected: &[u64]) {
     let planner = program.part(name);
     let first = planner.first.expect("something is planned");
-    let number = |it: &Planned| (it.start + first) / 10;
+    let number = |it: &PlannedOp| (it.start + first) / 10;
     let planned: Vec<u64> = planner.out.0.iter().filter(|it| !it.implicit).map(number).collect();
     assert_eq!(planned, expected);
     assert!(planner.given.is_empty(), "{:?}", planner.given);

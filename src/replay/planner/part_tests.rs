@@ -14,7 +14,7 @@ use crate::analysis::filter::{Events, Filter};
 use crate::event::FileStat;
 use crate::event::syscall_table::CallId;
 use crate::operation::model::{FilePath, Named, OpenFile, PathSource};
-use crate::replay::world::Thing as Kind;
+use crate::replay::namespace::EntryKind as Kind;
 use crate::units::{DevId, Fd};
 
 /// What stands at a path.
@@ -391,7 +391,7 @@ proptest! {
         let Ok(()) = original.program.tell(&mut whole);
         prop_assert_eq!(replayed(&whole), Vec::<String>::new());
         prop_assert_eq!(whole.world.unexplained, 0);
-        prop_assert!(whole.left.keys().all(|it| it.0 == Reason::Rights), "{:?}", whole.left);
+        prop_assert!(whole.left.keys().all(|it| it.0 == SkipReason::Rights), "{:?}", whole.left);
     }
 
     /// Fails if something is not in the plan that has an effect on what is.

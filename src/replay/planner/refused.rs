@@ -3,7 +3,7 @@
 use super::{Out, Planner};
 use crate::event::syscall_table::Class;
 use crate::operation::model::{FdEffect, SyscallOperation};
-use crate::replay::calls::Reason;
+use crate::replay::replayability::SkipReason;
 
 impl<O: Out> Planner<O> {
     /// It has ended, and is not done again.
@@ -11,7 +11,7 @@ impl<O: Out> Planner<O> {
         &mut self,
         operation: &SyscallOperation,
         effects: &[FdEffect],
-        reason: Reason,
+        reason: SkipReason,
     ) -> Result<(), O::Error> {
         self.leave(operation, reason);
         self.left_name(operation, reason);
@@ -19,11 +19,11 @@ impl<O: Out> Planner<O> {
     }
 
     /// What it has made at its path is not there in the replay. Of an open of which it is not known how it opens, this is so where nothing was.
-    fn left_name(&mut self, operation: &SyscallOperation, reason: Reason) {
+    fn left_name(&mut self, operation: &SyscallOperation, reason: SkipReason) {
         let class = operation.call.call().class;
         let may_make = match class {
-            Class::Name => reason == Reason::Device,
-            Class::Open => reason == Reason::Unread,
+            Class::Name => reason == SkipReason::Device,
+            Class::Open => reason == SkipReason::Unread,
             _ => false,
         };
         if !may_make || operation.errno().is_some() {

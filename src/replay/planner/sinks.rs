@@ -9,9 +9,9 @@
 use super::{Out, Planner};
 use crate::event::syscall_table::{CallId, Class, Role};
 use crate::operation::model::{OpenFile, SyscallOperation};
-use crate::replay::calls::Reason;
 use crate::replay::handles::Handle;
-use crate::replay::names::of_file;
+use crate::replay::replay_paths::of_file;
+use crate::replay::replayability::SkipReason;
 
 /// The call that does it.
 const DOES: &str = "sendfile64";
@@ -46,7 +46,7 @@ impl<O: Out> Planner<O> {
         &mut self,
         operation: &SyscallOperation,
         target: Option<&OpenFile>,
-    ) -> Result<Option<Handle>, Reason> {
+    ) -> Result<Option<Handle>, SkipReason> {
         match self.descriptor(operation, Role::Fd2, target) {
             Err(_) if may_sink(operation) => Ok(None),
             handle => handle,

@@ -16,12 +16,12 @@ use crate::units::{CpuId, Fd, Pid, Tid};
 const FD: Fd = Fd(3);
 
 #[derive(Debug, Default)]
-pub(super) struct Kept(pub(super) Vec<Planned>);
+pub(super) struct Kept(pub(super) Vec<PlannedOp>);
 
 impl Out for Kept {
     type Error = Infallible;
 
-    fn planned(&mut self, planned: &Planned) -> Result<(), Infallible> {
+    fn planned(&mut self, planned: &PlannedOp) -> Result<(), Infallible> {
         self.0.push(planned.clone());
         Ok(())
     }
@@ -265,13 +265,13 @@ impl Original {
 }
 
 /// Does a plan; `choose` says which of those whose turn it is. The calls that came out otherwise.
-fn replayed(planned: &[Planned], mut choose: impl FnMut(usize) -> usize) -> Vec<Planned> {
+fn replayed(planned: &[PlannedOp], mut choose: impl FnMut(usize) -> usize) -> Vec<PlannedOp> {
     let (mut kernel, mut slots, mut opens) = (Kernel::default(), BTreeMap::new(), 0);
-    let (mut done, mut other): (BTreeSet<At>, _) = (BTreeSet::new(), Vec::new());
-    let mut left: Vec<&Planned> = planned.iter().collect();
+    let (mut done, mut other): (BTreeSet<OpId>, _) = (BTreeSet::new(), Vec::new());
+    let mut left: Vec<&PlannedOp> = planned.iter().collect();
     while !left.is_empty() {
-        let is_turn = |it: &Planned| {
-            let before = it.at.number.checked_sub(1).map(|number| At { number, ..it.at });
+        let is_turn = |it: &PlannedOp| {
+            let before = it.at.number.checked_sub(1).map(|number| OpId { number, ..it.at });
             it.before.iter().chain(&before).all(|it| done.contains(it))
         };
         let ready: Vec<usize> = (0..left.len()).filter(|it| is_turn(left[*it])).collect();
@@ -341,7 +341,7 @@ proptest! {
             usize::try_from(seed >> 33).expect("31 bits") % count
         };
         prop_assert_eq!(replayed(planned, random), vec![]);
-        let lefts: u64 = planner.left.iter().filter(|it| it.0.0 != Reason::Lock).map(|it| it.1).sum();
+        let lefts: u64 = planner.left.iter().filter(|it| it.0.0 != SkipReason::Lock).map(|it| it.1).sum();
         prop_assert_eq!(lefts, 0);
     }
 }
@@ -382,11 +382,11 @@ fn locked(what: (&str, [u64; 6], i64), process: u32, open: u64, time: (u64, u64)
 
 /// Name, worker, result and whom it waits for of each operation; `*`: an implicit one.
 pub(super) fn told(planner: &Planner<Kept>) -> String {
-    let tell = |it: &Planned| {
+    let tell = |it: &PlannedOp| {
         let star = if it.implicit { "*" } else { "" };
         let before: Vec<String> =
             it.before.iter().map(|it| format!("{}.{}", it.worker.0, it.number)).collect();
-        let At { worker, number } = it.at;
+        let OpId { worker, number } = it.at;
         format!("{}.{number} {star}{} {} [{}]\n", worker.0, it.what(), it.ret, before.join(" "))
     };
     planner.out.0.iter().map(tell).collect()
@@ -448,6 +448,6 @@ fn who_was_refused_by_nobody_is_left_out() {
     ];
     let planner = plan(seen);
     let left: Vec<_> = planner.left.iter().map(|(key, count)| (key.0, *count)).collect();
-    assert_eq!(left, [(Reason::Lock, 1), (Reason::Interrupted, 2)]);
+    assert_eq!(left, [(SkipReason::Lock, 1), (SkipReason::Interrupted, 2)]);
     assert_eq!(planner.out.0.len(), 2);
 }

@@ -1,0 +1,110 @@
+//! Whom operations are behind, directly or not: with all that was ever done in mind, and with what is kept of it.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::replay::evicted_accesses::EvictedAccesses;
+
+/// Things that operations touch.
+const THINGS: usize = 3;
+
+/// An operation: which thing it touches, how, and whether it saw it.
+#[derive(Clone, Copy, Debug)]
+struct Did {
+    by: TimedOp,
+    thing: usize,
+    touch: Touch,
+    saw: bool,
+}
+
+/// Operations of 7 threads, in the order of their ends. The first ones of a thread may take long.
+fn operations(choices: &[[u8; 4]]) -> Vec<Did> {
+    let mut ends = [0; 7];
+    let mut numbers = [0; 7];
+    let mut all: Vec<Did> = Vec::new();
+    for (time, [who, what, pause, length]) in (0..).zip(choices) {
+        let worker = usize::from(*who % 7);
+        let start: u64 = ends[worker] + u64::from(*pause);
+        let start = start.max(time * 8);
+        let length = if *length < 6 { 20_000 } else { u64::from(*length % 40) + 1 };
+        ends[worker] = start + length;
+        let at = OpId { worker: Worker(u32::from(*who % 7)), number: numbers[worker] };
+        numbers[worker] += 1;
+        let touch = if what % 4 == 0 { Touch::Changes } else { Touch::Uses };
+        let by = TimedOp { at, start, end: start + length };
+        all.push(Did { by, thing: usize::from(*what / 8) % THINGS, touch, saw: what & 4 != 0 });
+    }
+    all.sort_by_key(|it| it.by.end);
+    all
+}
+
+/// Direct edges of each of them, with what is kept; `forgets`: from time to time that is what is left of the things, too.
+fn edges(all: &[Did], keeps_all: bool, forgets: bool) -> Vec<Vec<OpId>> {
+    let mut things = vec![AccessHistory::default(); THINGS];
+    let mut forgotten = EvictedAccesses::default();
+    let mut edges = Vec::new();
+    for (place, it) in all.iter().enumerate() {
+        let starts = |from: usize| -> Vec<u64> {
+            let later = all[from..].iter().map(|it| it.by.start);
+            later.filter(|start| *start < it.by.end).collect()
+        };
+        let past = |from: usize| match keeps_all {
+            true => Past::default(),
+            false => {
+                let starts = starts(from);
+                Past::of(starts.iter().min().copied().unwrap_or(it.by.end), &starts)
+            }
+        };
+        let mut before = WaitSet::default();
+        forgotten.wait(it.by, &past(place), &mut before);
+        let floor = past(place);
+        things[it.thing].touch_seen((it.by, it.saw), it.touch, &floor, &mut before);
+        edges.push(before.all().to_vec());
+        if forgets && place % 31 == 30 {
+            let some = things.iter_mut().step_by(1 + place % 3).map(std::mem::take);
+            forgotten.add(some, &past(place + 1));
+        }
+    }
+    edges
+}
+
+/// Of each operation all those that are done before it.
+fn behind(all: &[Did], edges: &[Vec<OpId>]) -> Vec<Vec<bool>> {
+    let mut behind: Vec<Vec<bool>> = Vec::new();
+    for (it, direct) in all.iter().zip(edges) {
+        let mut own = vec![false; all.len()];
+        let OpId { worker, number } = it.by.at;
+        let last = number.checked_sub(1).map(|number| OpId { worker, number });
+        for before in direct.iter().copied().chain(last) {
+            let place = all.iter().position(|it| it.by.at == before).expect("it was there");
+            own[place] = true;
+            own.iter_mut().zip(&behind[place]).for_each(|(own, it)| *own |= *it);
+        }
+        behind.push(own);
+    }
+    behind
+}
+
+proptest! {
+    /// Fails if what is not kept was needed, or an edge leads to who was not through.
+    #[test]
+    fn what_is_not_kept_is_not_needed(
+        choices in proptest::collection::vec(any::<[u8; 4]>(), 1..600),
+    ) {
+        let all = operations(&choices);
+        let expected = behind(&all, &edges(&all, true, false));
+        prop_assert_eq!(&behind(&all, &edges(&all, false, false)), &expected);
+        // Nobody sees anything of which he was not told: see below.
+        let blind: Vec<Did> = all.iter().map(|it| Did { saw: false, ..*it }).collect();
+        let expected = behind(&blind, &edges(&blind, true, false));
+        let direct = edges(&blind, false, true);
+        let coarser = behind(&blind, &direct);
+        for (coarser, expected) in coarser.iter().flatten().zip(expected.iter().flatten()) {
+            prop_assert!(*coarser || !expected);
+        }
+        for (it, direct) in blind.iter().zip(&direct) {
+            let ends = |at: &OpId| all.iter().find(|it| it.by.at == *at).expect("it was there").by.end;
+            prop_assert!(direct.iter().all(|at| ends(at) <= it.by.start));
+        }
+    }
+}

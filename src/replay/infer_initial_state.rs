@@ -1,0 +1,378 @@
+//! What an operation shows of the files that were there: from its result to the [`FsModel`].
+
+use super::hole_map::Kind;
+use super::initial_size::Size;
+use super::namespace::{EntryKind, FileId, FsModel, NodeId, Shown};
+use super::symlink_follow::follows;
+use crate::event::FileStat;
+use crate::event::syscall_table::{Call, Class, Role};
+use crate::operation::model::SyscallOperation;
+
+/// The bits of `openat`'s flags.
+const fn bits(flag: i32) -> u32 {
+    flag.cast_unsigned()
+}
+
+/// `unlinkat`: remove a directory.
+const AT_REMOVEDIR: u64 = libc::AT_REMOVEDIR as u64;
+
+/// `O_*` flags of an open; `creat` has none.
+pub fn open_flags(operation: &SyscallOperation) -> u32 {
+    flags_of(operation.call.call(), &operation.args, operation.flags_in_memory)
+}
+
+/// The same of such a call with these registers, and what stands in memory.
+pub fn flags_of(call: &Call, args: &[u64; 6], in_memory: Option<u32>) -> u32 {
+    match call.arg(Role::OpenFlags).map(|it| args[it]) {
+        // The kernel looks at 32 bits.
+        Some(flags) => u32::try_from(flags & u64::from(u32::MAX)).unwrap_or(0),
+        None if call.name == "creat" => bits(libc::O_CREAT | libc::O_TRUNC | libc::O_WRONLY),
+        None => in_memory.unwrap_or(0),
+    }
+}
+
+/// A file was opened under this name. What is behind the new descriptor: a file, or `None` for a directory. `is_open`: it has a descriptor.
+pub fn opened(
+    world: &mut FsModel,
+    node: NodeId,
+    flags: u32,
+    stat: Option<FileStat>,
+    is_open: impl Fn(FileId) -> bool,
+) -> Option<FileId> {
+    let has = |flag: i32| flags & bits(flag) == bits(flag);
+    if has(libc::O_TMPFILE) {
+        world.was_there(node, EntryKind::Directory);
+        return Some(world.made_file(None));
+    }
+    if has(libc::O_DIRECTORY) || stat.is_some_and(|it| it.is_directory()) {
+        world.was_there(node, EntryKind::Directory);
+        return None;
+    }
+    let creates = has(libc::O_CREAT);
+    let is_made = creates && (has(libc::O_EXCL) || world.is_absent(node));
+    let shown = stat.filter(|_| !is_made).and_then(|it| Shown::new(it, has(libc::O_TRUNC)));
+    if let Some(shown) = shown {
+        world.may_be_second_name(node, shown, &is_open);
+    }
+    let file = if is_made {
+        world.made_file(Some(node))
+    } else if creates && world.is_unasked(node) {
+        world.perhaps_made(node)
+    } else {
+        world.file_there(node)?
+    };
+    if let Some(shown) = shown {
+        world.has_inode(node, shown, is_open);
+    }
+    if has(libc::O_TRUNC) {
+        world.size_mut(file).truncated(0);
+    } else if let Some(stat) = stat {
+        world.size_mut(file).ends(stat.size);
+    }
+    if let Some(stat) = stat {
+        world.has_mode(node, stat.mode & !libc::S_IFMT);
+    }
+    Some(file)
+}
+
+/// Whether something was at the first or second name of an operation when it came (`depth` 0), or so many directories above it; `None`: its
+/// result does not say.
+pub fn found_there(operation: &SyscallOperation, place: usize, depth: usize) -> Option<bool> {
+    let call = operation.call.call();
+    let errno = operation.errno();
+    let is_of_two = call.arg(Role::Path2).is_some() && !call.is_symlink();
+    if depth > 0 {
+        return match errno {
+            None | Some(libc::EEXIST) => Some(true),
+            // Of two names either may be meant.
+            Some(libc::ENOENT) => (!is_of_two).then_some(false),
+            Some(_) => None,
+        };
+    }
+    let has = |flag| call.class == Class::Open && open_flags(operation) & bits(flag) != 0;
+    let makes = match call.class {
+        Class::Name => place == 1 || !is_of_two,
+        _ => has(libc::O_EXCL),
+    };
+    match errno {
+        Some(libc::EEXIST) => makes.then_some(true),
+        Some(libc::ENOENT) => (!is_of_two && !has(libc::O_CREAT)).then_some(false),
+        Some(_) => None,
+        None if makes => Some(false),
+        None if has(libc::O_CREAT) || place == 1 => None,
+        None => Some(true),
+    }
+}
+
+/// What a call has found at `name/` or `name/.` is a directory.
+pub fn spelled(
+    world: &mut FsModel,
+    operation: &SyscallOperation,
+    path: Option<&[u8]>,
+    node: Option<NodeId>,
+) {
+    let class = operation.call.call().class;
+    let finds = !matches!(class, Class::Name | Class::Rename | Class::Remove);
+    if let (Some(path), Some(node)) = (path, node)
+        && (path.ends_with(b"/") || path.ends_with(b"/."))
+        && finds
+        && operation.errno().is_none()
+    {
+        world.was_there(node, EntryKind::Directory);
+    }
+}
+
+/// A call that was given names has succeeded.
+pub fn named(
+    world: &mut FsModel,
+    call: &Call,
+    args: &[u64; 6],
+    ret: i64,
+    nodes: [Option<NodeId>; 2],
+) {
+    let [Some(node), second] = nodes else { return };
+    match (call.class, second) {
+        (Class::Name, _) if call.name.starts_with("mkdir") => {
+            world.made(node, EntryKind::Directory)
+        }
+        (Class::Name, _) if call.name.starts_with("mknod") => {
+            world.made_file(Some(node));
+        }
+        (Class::Name, Some(new)) if call.name.starts_with("link") => world.linked(node, new),
+        (Class::Name, _) => world.made(node, EntryKind::Link(0)),
+        (Class::Rename, Some(new)) => {
+            let flags = call.arg(Role::RenameFlags).map_or(0, |it| args[it]);
+            world.renamed(node, new, flags & u64::from(libc::RENAME_EXCHANGE) != 0);
+        }
+        (Class::Remove, _) if removes_directory(call, args) => {
+            world.removed(node, EntryKind::Directory);
+        }
+        (Class::Remove, _) => world.removed(node, EntryKind::Any),
+        (Class::Resize, _) => {
+            let length = call.arg(Role::Length).map_or(0, |it| args[it]);
+            if let Some(file) = world.file_there(node) {
+                world.size_mut(file).truncated(length);
+            }
+        }
+        (Class::Stat, _) if call.name.starts_with("readlink") => {
+            world.was_there(node, EntryKind::Link(ret.try_into().unwrap_or(0)));
+        }
+        _ => {
+            world.was_there(node, EntryKind::Any);
+            if asks_to_execute(call, args) {
+                world.is_executable(node);
+            }
+        }
+    }
+}
+
+/// True for `access` with `X_OK`.
+fn asks_to_execute(call: &Call, args: &[u64; 6]) -> bool {
+    let mode = call.arg(Role::Path).and_then(|it| args.get(it + 1)).copied().unwrap_or(0);
+    let is_access = call.name == "access" || call.name.starts_with("faccessat");
+    is_access && mode & u64::from(bits(libc::X_OK)) != 0
+}
+
+/// A call that was given names has failed.
+pub fn failed(
+    world: &mut FsModel,
+    operation: &SyscallOperation,
+    errno: i32,
+    nodes: [Option<NodeId>; 2],
+) {
+    let (call, args) = (operation.call.call(), &operation.args);
+    if let ([None, Some(new)], libc::EEXIST) = (nodes, errno) {
+        world.was_there(new, EntryKind::Any);
+    }
+    let [Some(node), second] = nodes else { return };
+    match (errno, second) {
+        (_, Some(second)) => failed_with_two(world, operation, errno, [node, second]),
+        (libc::ENOENT, None) => {
+            world.was_absent(node, follows(call, args, operation.flags_in_memory));
+        }
+        (_, None) if is_refused_as_full(operation) => world.was_not_empty(node),
+        (libc::EEXIST, None) => world.was_there(node, EntryKind::Any),
+        // It is no link.
+        (libc::EINVAL, None) if call.name.starts_with("readlink") => {
+            world.was_there(node, EntryKind::Any);
+        }
+        (libc::EISDIR, None) => world.was_there(node, EntryKind::Directory),
+        (libc::ELOOP, None) if open_flags(operation) & bits(libc::O_NOFOLLOW) != 0 => {
+            world.was_there(node, EntryKind::Link(0));
+        }
+        (libc::ENOTDIR, None) => {
+            let wants = removes_directory(call, args)
+                || call.class == Class::Open
+                    && open_flags(operation) & bits(libc::O_DIRECTORY) != 0;
+            no_directory(world, node, wants);
+        }
+        _ => {}
+    }
+}
+
+/// It, or what leads to it, is no directory; `wants`: it was to be one itself. Which of them is only learnt where there is one that may be.
+fn no_directory(world: &mut FsModel, node: NodeId, wants: bool) {
+    // Then it is known what is none.
+    if is_below_file(world, node) {
+        return;
+    }
+    let is_unknown = |it: &NodeId| world.thing(*it) != Some(EntryKind::Directory);
+    let unknown: Vec<NodeId> = world.way(node).skip(1).filter(is_unknown).take(2).collect();
+    match (unknown.first().copied(), unknown.get(1)) {
+        _ if wants => world.file_there(node),
+        (None, _) => world.file_there(node),
+        (Some(only), None) => world.file_there(only),
+        (Some(_), Some(_)) => None,
+    };
+}
+
+fn is_below_file(world: &FsModel, node: NodeId) -> bool {
+    world.way(node).skip(1).any(|it| matches!(world.thing(it), Some(EntryKind::File(_))))
+}
+
+/// True if what it is in is known to be a directory.
+fn is_in_directory(world: &FsModel, node: NodeId) -> bool {
+    world.way(node).nth(1).is_none_or(|it| world.thing(it) == Some(EntryKind::Directory))
+}
+
+/// The same of a call with two names. Where it does not say which of them is meant, nothing is learnt.
+fn failed_with_two(
+    world: &mut FsModel,
+    operation: &SyscallOperation,
+    errno: i32,
+    [from, to]: [NodeId; 2],
+) {
+    let renames = operation.call.call().class == Class::Rename;
+    match errno {
+        _ if is_refused_as_full(operation) => {
+            // Whatever is in a directory cannot take its place.
+            let is_inside = world.way(from).skip(1).any(|it| it == to);
+            world.was_there(from, if is_inside { EntryKind::Any } else { EntryKind::Directory });
+            world.was_not_empty(to);
+        }
+        libc::EEXIST => {
+            world.was_there(from, EntryKind::Any);
+            world.was_there(to, EntryKind::Any);
+        }
+        libc::EXDEV => world.was_there(from, EntryKind::Any),
+        libc::EISDIR if renames => {
+            world.was_there(from, EntryKind::Any);
+            world.was_there(to, EntryKind::Directory);
+        }
+        libc::ENOTDIR if renames && [from, to].iter().all(|it| is_in_directory(world, *it)) => {
+            world.was_there(from, EntryKind::Directory);
+            world.file_there(to);
+        }
+        _ => {}
+    }
+}
+
+/// True if a call did not take a directory away because something is in it: `rmdir`, and `rename` to it. Some file systems say `EEXIST`
+/// (XFS, of a rename), which a rename that replaces nothing is told of any name that is there.
+pub fn is_refused_as_full(operation: &SyscallOperation) -> bool {
+    let call = operation.call.call();
+    let flags = call.arg(Role::RenameFlags).map_or(0, |it| operation.args[it]);
+    let may_replace = flags & u64::from(libc::RENAME_NOREPLACE) == 0;
+    match (operation.errno(), call.class) {
+        (Some(libc::ENOTEMPTY), Class::Remove | Class::Rename) => true,
+        (Some(libc::EEXIST), Class::Remove) => true,
+        (Some(libc::EEXIST), Class::Rename) => may_replace,
+        _ => false,
+    }
+}
+
+/// True if such a call removes a directory, and nothing else.
+pub fn removes_directory(call: &Call, args: &[u64; 6]) -> bool {
+    let flags = call.arg(Role::Path).and_then(|it| args.get(it + 1)).copied().unwrap_or(0);
+    call.name == "rmdir" || call.name == "unlinkat" && flags & AT_REMOVEDIR != 0
+}
+
+/// A call has moved bytes of a file, or told or changed how long it is.
+pub fn moved(
+    size: &mut Size,
+    operation: &SyscallOperation,
+    is_target: bool,
+    (offset, ret): (Option<u64>, u64),
+) {
+    let call = operation.call.call();
+    let register = |role| call.arg(role).map(|it| operation.args[it]);
+    match call.class {
+        Class::Write => size.wrote(offset, ret),
+        Class::Transfer if is_target => size.wrote(offset, ret),
+        Class::Read => match offset {
+            Some(offset) => size.read(offset, operation.bytes_requested, ret),
+            // Wherever it was, so much is there.
+            None => size.read(0, None, ret),
+        },
+        // Where it stops says nothing of the file: the target may be full.
+        Class::Transfer => {
+            if let Some(offset) = offset {
+                size.read(offset, None, ret);
+            }
+        }
+        Class::Seek if register(Role::Whence) == Some(u64::from(bits(libc::SEEK_END))) => {
+            let asked = register(Role::Offset).unwrap_or(0).cast_signed();
+            size.ends(ret.saturating_add_signed(asked.saturating_neg()));
+        }
+        Class::Resize => match register(Role::Length) {
+            Some(length) => size.truncated(length),
+            None => allocated(size, operation),
+        },
+        _ => {}
+    }
+}
+
+/// `fallocate`.
+fn allocated(size: &mut Size, operation: &SyscallOperation) {
+    let [_, mode, offset, bytes, ..] = operation.args;
+    let moves = libc::FALLOC_FL_COLLAPSE_RANGE | libc::FALLOC_FL_INSERT_RANGE;
+    let keeps_size = libc::FALLOC_FL_KEEP_SIZE | libc::FALLOC_FL_PUNCH_HOLE;
+    let has = |flags| mode & u64::from(bits(flags)) != 0;
+    if has(moves) {
+        size.changed(offset..u64::MAX);
+    } else if has(keeps_size) {
+        size.changed(offset..offset.saturating_add(bytes));
+    } else {
+        size.wrote(Some(offset), bytes);
+    }
+}
+
+/// What a seek asks for with this result: where data is, or where none is.
+pub fn sought(operation: &SyscallOperation) -> Option<Kind> {
+    let whence = operation.call.call().arg(Role::Whence).map(|it| operation.args[it])?;
+    let asks = |it: i32| whence == u64::from(bits(it));
+    match () {
+        () if asks(libc::SEEK_DATA) => Some(Kind::Data),
+        () if asks(libc::SEEK_HOLE) => Some(Kind::Hole),
+        () => None,
+    }
+}
+
+/// Somebody has asked where data of a file is, or a hole.
+pub fn asked(world: &mut FsModel, file: FileId, operation: &SyscallOperation) {
+    let register = operation.call.call().arg(Role::Offset);
+    let (Some(kind), Some(from)) = (sought(operation), register.map(|it| operation.args[it]))
+    else {
+        return;
+    };
+    let at = operation.ret.and_then(|it| u64::try_from(it).ok());
+    let behind = |at: u64| at..at.saturating_add(1);
+    match (kind, at) {
+        (Kind::Data, Some(at)) => {
+            world.size_mut(file).reaches(at.saturating_add(1));
+            world.has_part(file, from..at, Kind::Hole);
+            world.has_part(file, behind(at), Kind::Data);
+        }
+        // None up to its end, wherever that is.
+        (Kind::Data, None) if operation.errno() == Some(libc::ENXIO) => {
+            world.has_part(file, from..u64::MAX, Kind::Hole);
+        }
+        // This may be its end: what is behind that is not made.
+        (Kind::Hole, Some(at)) => {
+            world.size_mut(file).reaches(at.max(from.saturating_add(1)));
+            world.has_part(file, from..at, Kind::Data);
+            world.has_part(file, behind(at), Kind::Hole);
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,359 @@
+//! Which names were not there before the first operation, for all that the operations of a plan show.
+//!
+//! ```text
+//!   mkdir a     0         a was not there
+//!   stat  b     ENOENT    nor was b
+//!   mkdir a/x   0         says nothing: it is in what was made
+//!   rename c d  0         c was there; whether d was nobody knows
+//!   mkdir d/x   0         says nothing: what is at d came there
+//! ```
+//!
+//! Who makes something where nothing may be, or does not find it, says something about the start if nothing can have changed the name by
+//! then, or a directory that leads to it. Threads work at once: a change that had begun by the end of what was seen may be behind it.
+
+use rustc_hash::FxHashMap;
+use thiserror::Error;
+use zstd::bulk::Decompressor;
+
+use super::infer_initial_state::flags_of;
+use super::plan_file::{Index, Operation, PlanError, PlanReader};
+use super::symlink_follow::follows;
+use crate::event::syscall_table::{Call, CallId, Class, Role};
+
+/// Names that are kept: of more no plan can say what had been there either.
+const NAMES_MAX: usize = super::plan_file::FILES_MAX;
+
+/// Why it is not known.
+#[derive(Debug, Error)]
+pub enum AbsentError {
+    /// The plan.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// Too much.
+    #[error("its operations change more than {NAMES_MAX} names")]
+    TooMany,
+}
+
+/// A name that was not there.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Absent {
+    /// Its path, from the root.
+    pub path: Vec<u8>,
+    /// Not even a link that leads nowhere.
+    pub is_free: bool,
+}
+
+/// Something that is done to what is behind a path.
+#[derive(Clone, Copy, Debug)]
+pub struct Change<'a> {
+    /// From the root.
+    pub path: &'a [u8],
+    /// If it is a link, to what is behind that.
+    pub follows: bool,
+}
+
+/// Times of a name, ns since the first operation; the earliest of each, [`u64::MAX`] if there is none.
+#[derive(Clone, Copy, Debug)]
+struct Times {
+    /// The end of what made something there where nothing may be.
+    made: u64,
+    /// The end of what did not find it.
+    missed: u64,
+    /// The begin of what changed it and does not show that nothing was there.
+    changed: u64,
+    /// The begin of whatever changed it.
+    any: u64,
+}
+
+/// All names of a plan's operations.
+#[derive(Debug, Default)]
+struct Names(FxHashMap<Vec<u8>, Times>);
+
+/// Those of a plan, sorted. `place`: which path a path is, whatever links lead to it; `change` is told of whatever changes something.
+///
+/// # Errors
+///
+/// The plan is damaged, or has too many names.
+pub fn absent(
+    reader: &PlanReader,
+    index: &Index,
+    place: &mut dyn FnMut(&[u8]) -> Vec<u8>,
+    change: &mut dyn FnMut(Change<'_>),
+) -> Result<Vec<Absent>, AbsentError> {
+    let mut names = Names::default();
+    each(reader, index, &mut |call, operation, times| {
+        changes(call, operation, change);
+        names.add(call, operation, times, place);
+        if names.0.len() > NAMES_MAX { Err(AbsentError::TooMany) } else { Ok(()) }
+    })?;
+    Ok(names.absent())
+}
+
+/// True for calls behind which a name may be another file's, or nothing's.
+pub fn changes_names(call: &Call, args: &[u64; 6], in_memory: Option<u32>) -> bool {
+    match call.class {
+        Class::Name | Class::Rename | Class::Remove => true,
+        Class::Open => flags_of(call, args, in_memory) & libc::O_CREAT.cast_unsigned() != 0,
+        _ => false,
+    }
+}
+
+/// Is shown an operation, with begin and end.
+type See<'a> = dyn FnMut(&Call, &Operation<'_>, (u64, u64)) -> Result<(), AbsentError> + 'a;
+
+/// Goes through all operations, with begin and end, ns since the first one; those of a thread one behind the other.
+fn each(reader: &PlanReader, index: &Index, seen: &mut See<'_>) -> Result<(), AbsentError> {
+    let mut zstd = Decompressor::new().map_err(PlanError::from)?;
+    for worker in &index.workers {
+        let mut last = 0_u64;
+        for &at in &worker.frames {
+            let damaged = |what| PlanError::Damaged { at, what };
+            let payload = reader.operations(at, &mut zstd)?;
+            let mut left = &payload[..];
+            while !left.is_empty() {
+                let (operation, rest): (Operation<'_>, _) = postcard::take_from_bytes(left)
+                    .map_err(|_| damaged("its operations have another shape"))?;
+                left = rest;
+                let call = index.calls.get(usize::from(operation.call));
+                let call = call.and_then(|it| CallId::by_name(&it.name)).map(CallId::call);
+                let call = call.ok_or(damaged("it has a call that is not known"))?;
+                let start = last.saturating_add(operation.gap);
+                let end = start.saturating_add(operation.took);
+                if !operation.implicit {
+                    last = end;
+                }
+                seen(call, &operation, (start, end))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What an operation has changed by its paths.
+fn changes(call: &Call, operation: &Operation<'_>, change: &mut dyn FnMut(Change<'_>)) {
+    let Operation { args, flags, ret, .. } = operation;
+    let writes = libc::O_ACCMODE | libc::O_CREAT | libc::O_TRUNC;
+    let is_change = match call.class {
+        Class::Name | Class::Rename | Class::Remove | Class::Resize | Class::Attribute => true,
+        Class::Open => flags_of(call, args, *flags) & writes.cast_unsigned() != 0,
+        _ => false,
+    };
+    if !is_change || *ret < 0 {
+        return;
+    }
+    let second = operation.second_path.filter(|_| !call.is_symlink());
+    let follows = [follows(call, args, *flags), false];
+    for (path, follows) in [operation.path, second].into_iter().zip(follows) {
+        if let Some(path) = path.and_then(plain) {
+            change(Change { path, follows });
+        }
+    }
+}
+
+impl Names {
+    fn add(
+        &mut self,
+        call: &Call,
+        operation: &Operation<'_>,
+        (start, end): (u64, u64),
+        place: &mut dyn FnMut(&[u8]) -> Vec<u8>,
+    ) {
+        let flags = flags_of(call, &operation.args, operation.flags).cast_signed();
+        let (first, second) = (operation.path, operation.second_path);
+        let mut of = |path: Option<&[u8]>, change: &dyn Fn(&mut Times)| {
+            if let Some(path) = path.and_then(plain) {
+                change(self.0.entry(place(path)).or_insert(Times::NONE));
+            }
+        };
+        let made = |it: &mut Times| {
+            it.made = it.made.min(end);
+            it.any = it.any.min(start);
+        };
+        let changed = |it: &mut Times| {
+            it.changed = it.changed.min(start);
+            it.any = it.any.min(start);
+        };
+        let creates = call.class == Class::Open && flags & libc::O_CREAT != 0;
+        match call.class {
+            // Of two names either may be meant.
+            _ if operation.ret == -i64::from(libc::ENOENT)
+                && !creates
+                && (second.is_none() || call.is_symlink()) =>
+            {
+                of(first, &|it| it.missed = it.missed.min(end));
+            }
+            _ if operation.ret < 0 => {}
+            Class::Name if call.is_symlink() => of(first, &made),
+            Class::Name => of(second.or(first), &made),
+            Class::Open if creates && flags & libc::O_EXCL != 0 => of(first, &made),
+            Class::Open if creates => of(first, &changed),
+            Class::Remove => of(first, &changed),
+            Class::Rename => {
+                let flags = call.arg(Role::RenameFlags).map_or(0, |it| operation.args[it]);
+                let is_new = flags & u64::from(libc::RENAME_NOREPLACE) != 0;
+                let second_change: &dyn Fn(&mut Times) = if is_new { &made } else { &changed };
+                of(first, &changed);
+                of(second, second_change);
+            }
+            _ => {}
+        }
+    }
+
+    fn absent(&self) -> Vec<Absent> {
+        let absent = |(path, times): (&Vec<u8>, &Times)| {
+            let above = above(path).filter_map(|it| self.0.get(it)).map(|it| it.any).min();
+            let is_so = |at: u64| {
+                at < u64::MAX && at <= times.changed && above.is_none_or(|above| at <= above)
+            };
+            // Whoever did not find it has seen nothing of what was made before.
+            let is_missed = is_so(times.missed) && times.missed <= times.any;
+            let is_free = is_so(times.made);
+            (is_free || is_missed).then(|| Absent { path: path.clone(), is_free })
+        };
+        let mut all: Vec<Absent> = self.0.iter().filter_map(absent).collect();
+        all.sort_unstable();
+        all
+    }
+}
+
+impl Times {
+    const NONE: Self = Self { made: u64::MAX, missed: u64::MAX, changed: u64::MAX, any: u64::MAX };
+}
+
+/// The directories that lead to it, without the root.
+pub fn above(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let slashes = path.iter().enumerate().filter(|it| it.0 > 0 && *it.1 == b'/');
+    slashes.map(|it| &path[..it.0])
+}
+
+/// A path that is one name below the other; `None`: it says where it leads only with what is there.
+fn plain(path: &[u8]) -> Option<&[u8]> {
+    let path = path.strip_suffix(b"/").unwrap_or(path);
+    let mut names = path.strip_prefix(b"/")?.split(|it| *it == b'/');
+    names.all(|it| !matches!(it, b"" | b"." | b"..")).then_some(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What was done: a call, its flags if it is an open, its paths, and what it returned. Each begins when the one before has ended.
+    type Done<'a> = (&'a str, i32, [&'a str; 2], i32);
+
+    const ENOENT: i32 = -libc::ENOENT;
+
+    fn operation<'a>(call: &Call, (_, flags, [first, second], ret): &Done<'a>) -> Operation<'a> {
+        let mut args = [0; 6];
+        for role in [Role::OpenFlags, Role::RenameFlags] {
+            if let Some(it) = call.arg(role) {
+                args[it] = u64::from(flags.cast_unsigned());
+            }
+        }
+        Operation {
+            call: 0,
+            args,
+            handle: None,
+            target: None,
+            makes: None,
+            file: None,
+            path: Some(first.as_bytes()),
+            second_path: Some(second.as_bytes()).filter(|it| !it.is_empty()),
+            flags: None,
+            offset: None,
+            target_offset: None,
+            bytes: None,
+            ret: (*ret).into(),
+            gap: 0,
+            took: 5,
+            others: 0,
+            behind: 0,
+            keeps_handle: false,
+            implicit: false,
+            before: Vec::new(),
+        }
+    }
+
+    /// `expected`: the names that were not there; a `?` behind those where a link that leads nowhere may have been.
+    #[track_caller]
+    fn check(done: &[Done<'_>], expected: &str) {
+        let mut names = Names::default();
+        for (at, it) in (0..).step_by(10).zip(done) {
+            let call = CallId::by_name(it.0).expect(it.0).call();
+            let same = &mut |path: &[u8]| path.to_vec();
+            names.add(call, &operation(call, it), (at, at + 5), same);
+        }
+        let text = |it: Absent| {
+            let path = String::from_utf8(it.path).expect("a name of ours");
+            if it.is_free { path } else { path + "?" }
+        };
+        let found: Vec<String> = names.absent().into_iter().map(text).collect();
+        assert_eq!(found.join(" "), expected, "{done:?}");
+    }
+
+    #[test]
+    fn what_is_made_where_nothing_may_be_was_not_there() {
+        check(&[("mkdir", 0, ["/a/", ""], 0)], "/a");
+        check(&[("symlink", 0, ["/a/l", "/x"], 0)], "/a/l");
+        check(&[("link", 0, ["/f", "/g"], 0)], "/g");
+        check(&[("openat", libc::O_CREAT | libc::O_EXCL, ["/f", ""], 3)], "/f");
+        check(&[("renameat2", 1, ["/f", "/g"], 0)], "/g");
+        check(&[("mkdir", 0, ["/a", ""], -libc::EEXIST)], "");
+        check(&[("mkdir", 0, ["/a/../b", ""], 0)], "");
+    }
+
+    #[test]
+    fn what_is_not_found_was_not_there() {
+        check(&[("newstat", 0, ["/a", ""], ENOENT), ("unlink", 0, ["/b", ""], ENOENT)], "/a? /b?");
+        // The directory may not have been there.
+        check(&[("openat", libc::O_CREAT, ["/a/f", ""], ENOENT)], "");
+        check(&[("rename", 0, ["/a", "/b"], ENOENT)], "");
+        check(
+            &[("newstat", 0, ["/a", ""], ENOENT), ("openat", libc::O_CREAT, ["/a", ""], 3)],
+            "/a?",
+        );
+    }
+
+    /// Fails if a name that may have been there is taken for one that was not.
+    #[test]
+    fn what_was_changed_before_says_nothing() {
+        let create = ("openat", libc::O_CREAT, ["/f", ""], 3);
+        let unlink = ("unlink", 0, ["/f", ""], 0);
+        check(&[create, unlink, ("mkdir", 0, ["/f", ""], 0)], "");
+        check(&[unlink, ("newstat", 0, ["/f", ""], ENOENT)], "");
+        check(&[("mkdir", 0, ["/a", ""], 0), ("mkdir", 0, ["/a/b", ""], 0)], "/a");
+        check(&[("rename", 0, ["/a", "/b"], 0), ("mkdir", 0, ["/b/c", ""], 0)], "");
+        check(&[("mkdir", 0, ["/b/c", ""], 0), ("rename", 0, ["/a", "/b"], 0)], "/b/c");
+        // Made, removed and made again: the first time counts.
+        let (make, remove) = (("mkdir", 0, ["/d", ""], 0), ("rmdir", 0, ["/d", ""], 0));
+        check(&[make, remove, make, remove, ("newstat", 0, ["/d", ""], ENOENT)], "/d");
+    }
+
+    #[test]
+    fn changes_are_told_with_their_paths() {
+        let mut told = Vec::new();
+        for done in [
+            ("truncate", 0, ["/f", ""], 0),
+            ("unlink", 0, ["/g", ""], 0),
+            ("openat", libc::O_RDONLY, ["/h", ""], 3),
+            ("openat", libc::O_WRONLY, ["/i", ""], 3),
+            ("link", 0, ["/j", "/k"], 0),
+            ("symlink", 0, ["/l", "/text"], 0),
+            ("chmod", 0, ["/m", ""], ENOENT),
+        ] {
+            let call = CallId::by_name(done.0).expect(done.0).call();
+            changes(call, &operation(call, &done), &mut |it| {
+                told.push((String::from_utf8_lossy(it.path).into_owned(), it.follows));
+            });
+        }
+        let told: Vec<_> = told.iter().map(|it| (it.0.as_str(), it.1)).collect();
+        let expected = [
+            ("/f", true),
+            ("/g", false),
+            ("/i", true),
+            ("/j", false),
+            ("/k", false),
+            ("/l", false),
+        ];
+        assert_eq!(told, expected);
+    }
+}

@@ -1,0 +1,190 @@
+//! What need not be known any more: of names that came and went only that they were not there at the start.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use rustc_hash::FxHashSet;
+
+use super::{FileId, FirstId, FsModel, NodeId, State};
+
+/// Names that are known to have been absent at the start, or to have been asked for something in them; some 20 MiB each. With more of them the
+/// oldest are lost: who then finds one of them again that nobody was seen to make takes it for one that was there.
+pub(super) const NUMBERS_MAX: u32 = 1 << 20;
+
+/// A number for a name in the directory of that number.
+pub(super) fn key(directory: u64, name: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (directory, name).hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Numbers of names of which nothing else is known.
+#[derive(Debug, Default)]
+pub(super) struct Numbers {
+    newer: FxHashSet<u64>,
+    older: FxHashSet<u64>,
+    lost: u64,
+}
+
+impl Numbers {
+    pub(super) fn has(&self, key: u64) -> bool {
+        self.newer.contains(&key) || self.older.contains(&key)
+    }
+
+    pub(super) fn add(&mut self, key: u64) {
+        if self.newer.len() >= NUMBERS_MAX as usize / 2 {
+            self.lost += self.older.len() as u64;
+            self.older = std::mem::take(&mut self.newer);
+        }
+        self.newer.insert(key);
+    }
+
+    /// How many are not kept any more.
+    pub(super) fn lost(&self) -> u64 {
+        self.lost
+    }
+}
+
+impl FsModel {
+    /// How many names and files are known.
+    pub fn count(&self) -> usize {
+        let nodes = self.nodes.len() - self.spare_nodes.len();
+        nodes + self.firsts.len() - self.spare_firsts.len() + self.sizes.len()
+    }
+
+    /// Places where nothing is, and of which nobody has to know more than that, are forgotten, but for those that `is_kept`. Tells of each place
+    /// whether it is.
+    pub fn forget_names(&mut self, is_kept: impl Fn(NodeId) -> bool) -> Vec<bool> {
+        let mut order = vec![NodeId(0)];
+        let mut next = 0;
+        while let Some(it) = order.get(next).copied() {
+            order.extend(self.node(it).children.values());
+            next += 1;
+        }
+        let all = (0..).map(NodeId).take(self.nodes.len());
+        let mut is_gone: Vec<bool> = all.map(|it| !is_kept(it)).collect();
+        order.iter().for_each(|it| is_gone[it.0 as usize] = false);
+        // What is in a directory comes before it.
+        for parent in order.into_iter().rev() {
+            let mut children = std::mem::take(&mut self.node_mut(parent).children);
+            children.retain(|name, child| {
+                let it = self.node(*child);
+                let is_there = matches!(it.now, State::There(_)) || !it.children.is_empty();
+                let stays = is_there || is_kept(*child);
+                if !stays {
+                    is_gone[child.0 as usize] = true;
+                    self.forget_child(parent, name, *child);
+                }
+                stays
+            });
+            children.shrink_to_fit();
+            self.node_mut(parent).children = children;
+        }
+        self.spare_nodes.clear();
+        for (it, is_gone) in (0..).map(NodeId).zip(&is_gone) {
+            if *is_gone {
+                self.spare_nodes.push(it);
+                self.clear(it);
+                self.put(it, State::Absent);
+                self.node_mut(it).children.shrink_to_fit();
+            }
+        }
+        self.forget_firsts();
+        is_gone
+    }
+
+    /// Who asks for this name again finds what is there now.
+    fn forget_child(&mut self, parent: NodeId, name: &[u8], child: NodeId) {
+        let Some(parent) = self.node(parent).first else { return };
+        if self.node(child).now != State::Absent {
+            return;
+        }
+        let parent = self.first(parent);
+        match parent.children.get(name).copied() {
+            Some(first) => self.first_mut(first).is_gone = true,
+            None => self.absent.add(key(parent.key, name)),
+        }
+    }
+
+    /// The same of names as they were, where nothing was.
+    fn forget_firsts(&mut self) {
+        let mut is_used = vec![false; self.firsts.len()];
+        for it in self.nodes.iter().filter_map(|it| it.first) {
+            is_used[it.0 as usize] = true;
+        }
+        let mut order = vec![FirstId(0)];
+        let mut next = 0;
+        while let Some(it) = order.get(next).copied() {
+            order.extend(self.first(it).children.values());
+            next += 1;
+        }
+        for parent in order.into_iter().rev() {
+            let mut children = std::mem::take(&mut self.first_mut(parent).children);
+            let directory = self.first(parent).key;
+            let count = children.len();
+            children.retain(|name, child| {
+                let it = self.first(*child);
+                let was_there = matches!(it.state, State::There(_)) || !it.children.is_empty();
+                // Who was asked for something in it is a directory, if it was there.
+                let leads = it.was_asked && it.state == State::Unasked;
+                let stays = was_there || it.text.is_some() || is_used[child.0 as usize];
+                if stays {
+                    return true;
+                }
+                if it.is_gone || it.state == State::Absent {
+                    self.absent.add(key(directory, name));
+                } else if leads {
+                    self.asked.add(key(directory, name));
+                }
+                self.spare_firsts.push(*child);
+                false
+            });
+            children.shrink_to_fit();
+            let parent = self.first_mut(parent);
+            parent.was_asked |= children.len() < count;
+            parent.children = children;
+        }
+    }
+
+    /// Forgets files that have no name, and had none at the start, but for those that `is_kept`.
+    pub fn forget_files(&mut self, is_kept: impl Fn(FileId) -> bool) {
+        let named: FxHashSet<FileId> =
+            self.nodes.iter().filter_map(|node| node.now.file()).collect();
+        self.settle_made(|file| named.contains(&file) || is_kept(file));
+        let had_name: FxHashSet<FileId> =
+            self.firsts.iter().filter_map(|first| first.state.file()).collect();
+        let is_needed = |file| named.contains(&file) || had_name.contains(&file) || is_kept(file);
+        self.sizes.retain(|file, _| is_needed(*file));
+        self.sizes.shrink_to_fit();
+        let sizes = &self.sizes;
+        self.layouts.retain(|it, _| sizes.contains_key(it));
+        self.inodes.retain(|it| sizes.contains_key(&it));
+    }
+
+    /// A file that an open may have made was not there at the start, if it is gone and has shown no contents of its own: nothing can show them any
+    /// more.
+    fn settle_made(&mut self, is_there: impl Fn(FileId) -> bool) {
+        let Self { firsts, sizes, .. } = self;
+        for first in firsts.iter_mut().filter(|first| first.perhaps) {
+            let Some(file) = first.state.file().filter(|file| !is_there(*file)) else { continue };
+            if sizes.get(&file).is_none_or(|size| size.first() == 0) {
+                first.state = State::Absent;
+                first.perhaps = false;
+            }
+        }
+    }
+
+    /// True if this name in a directory was absent at the start, and is forgotten.
+    pub(super) fn has_forgotten(&self, directory: FirstId, name: &[u8]) -> bool {
+        self.absent.has(key(self.first(directory).key, name))
+    }
+
+    /// Names of which it is not known any more that they were absent at the start, or directories if they were there.
+    pub fn lost(&self) -> u64 {
+        self.absent.lost() + self.asked.lost()
+    }
+
+    /// True if a file is not forgotten.
+    pub fn knows(&self, file: FileId) -> bool {
+        self.sizes.contains_key(&file)
+    }
+}

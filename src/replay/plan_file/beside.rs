@@ -1,0 +1,199 @@
+//! A plan that is encoded and compressed in a thread of its own, beside the planner.
+//!
+//! ```text
+//!   Planner ──► batch ──► (bounded) ──► PlanWriter ──► file
+//!                                       its own thread
+//! ```
+//!
+//! The operations come in the same order, so the plan has the same bytes. An error of the file is told at a later operation, or at the end.
+
+use std::io::{self, Write};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::{Builder, JoinHandle};
+
+use super::writer::PlanWriter;
+use crate::replay::planned_op::PlannedOp;
+use crate::replay::planner::Out;
+
+/// Operations that go to the thread at once.
+const BATCH: usize = 1024;
+
+/// Batches that may wait, some MiB.
+const BATCHES_MAX: usize = 8;
+
+/// What becomes the writer of the rest of a plan when all operations are there.
+pub trait IntoWriter {
+    /// Where the plan goes.
+    type Destination: Write;
+
+    /// The writer.
+    ///
+    /// # Errors
+    ///
+    /// Those of the destination, of earlier operations.
+    fn into_writer(self) -> io::Result<PlanWriter<Self::Destination>>;
+}
+
+impl<W: Write> IntoWriter for PlanWriter<W> {
+    type Destination = W;
+
+    fn into_writer(self) -> io::Result<Self> {
+        Ok(self)
+    }
+}
+
+type Thread<W> = JoinHandle<io::Result<PlanWriter<W>>>;
+
+/// Gives operations to a thread that writes them.
+#[derive(Debug)]
+pub struct Beside<W> {
+    batch: Vec<PlannedOp>,
+    sender: Option<SyncSender<Vec<PlannedOp>>>,
+    thread: Option<Thread<W>>,
+}
+
+impl<W: Write + Send + 'static> Beside<W> {
+    /// Starts the thread of this writer.
+    ///
+    /// # Errors
+    ///
+    /// There can be no more threads.
+    pub fn new(writer: PlanWriter<W>) -> io::Result<Self> {
+        let (sender, batches) = sync_channel(BATCHES_MAX);
+        let builder = Builder::new().name("iotrace:plan".to_owned());
+        let thread = builder.spawn(move || write_all(writer, batches))?;
+        Ok(Self { batch: Vec::with_capacity(BATCH), sender: Some(sender), thread: Some(thread) })
+    }
+
+    fn send(&mut self) -> io::Result<()> {
+        let batch = std::mem::replace(&mut self.batch, Vec::with_capacity(BATCH));
+        match self.sender.as_ref().map(|it| it.send(batch)) {
+            Some(Ok(())) => Ok(()),
+            _ => self.end().map(drop),
+        }
+    }
+
+    /// Waits for the thread.
+    fn end(&mut self) -> io::Result<PlanWriter<W>> {
+        self.sender = None;
+        let over = || io::Error::other("the plan has failed already");
+        match self.thread.take().ok_or_else(over)?.join() {
+            Ok(ended) => ended,
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    }
+}
+
+fn write_all<W: Write>(
+    mut writer: PlanWriter<W>,
+    batches: Receiver<Vec<PlannedOp>>,
+) -> io::Result<PlanWriter<W>> {
+    batches.into_iter().flatten().try_for_each(|it| writer.planned(&it))?;
+    Ok(writer)
+}
+
+impl<W: Write + Send + 'static> Out for Beside<W> {
+    type Error = io::Error;
+
+    fn planned(&mut self, planned: &PlannedOp) -> io::Result<()> {
+        self.batch.push(planned.clone());
+        if self.batch.len() < BATCH { Ok(()) } else { self.send() }
+    }
+}
+
+impl<W: Write + Send + 'static> IntoWriter for Beside<W> {
+    type Destination = W;
+
+    fn into_writer(mut self) -> io::Result<PlanWriter<W>> {
+        self.send()?;
+        self.end()
+    }
+}
+
+/// A plan that is given up: nothing writes to its file behind this.
+impl<W> Drop for Beside<W> {
+    fn drop(&mut self) {
+        self.sender = None;
+        if let Some(thread) = self.thread.take() {
+            // The plan is abandoned, so the result of the thread has no use.
+            drop(thread.join());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::syscall_table::CallId;
+    use crate::replay::dependencies::{OpId, Worker};
+
+    fn planned(number: u32) -> PlannedOp {
+        PlannedOp {
+            at: OpId { worker: Worker(number % 3), number: number / 3 },
+            call: CallId::by_name("read").expect("it is in the table"),
+            asynchronous: None,
+            args: [number.into(); 6],
+            handle: None,
+            target: None,
+            makes: None,
+            file: None,
+            path: Some(format!("/{number}").into_bytes()),
+            second_path: None,
+            flags: None,
+            offset: None,
+            target_offset: None,
+            bytes: None,
+            ret: number.into(),
+            start: u64::from(number) * 10,
+            end: u64::from(number) * 10 + 5,
+            keeps_handle: false,
+            implicit: false,
+            before: Vec::new(),
+        }
+    }
+
+    /// The bytes of a plan of so many operations.
+    fn bytes(
+        out: impl Out<Error = io::Error> + IntoWriter<Destination = Vec<u8>>,
+        count: u32,
+    ) -> Vec<u8> {
+        let mut out = out;
+        (0..count).try_for_each(|it| out.planned(&planned(it))).expect("memory");
+        let mut writer = out.into_writer().expect("memory");
+        writer.flush_all().expect("memory");
+        writer.into_destination()
+    }
+
+    /// Fails if operations are lost at the end of a batch, or come in another order.
+    #[test]
+    fn a_plan_has_the_same_bytes() {
+        for count in [0, 1, 1023, 1024, 1025, 40_009] {
+            let new = || PlanWriter::new(Vec::new()).expect("memory");
+            let beside = bytes(Beside::new(new()).expect("a thread"), count);
+            assert!(beside == bytes(new(), count), "{count}");
+        }
+    }
+
+    /// A disk that is full after so many bytes.
+    struct Full(usize);
+
+    impl Write for Full {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 = self.0.checked_sub(bytes.len()).ok_or(io::ErrorKind::StorageFull)?;
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// Fails if an error of the file is lost, or waited for for ever.
+    #[test]
+    fn a_full_disk_is_told() {
+        let writer = PlanWriter::new(Full(1000)).expect("the header fits");
+        let mut beside = Beside::new(writer).expect("a thread");
+        let told = (0..4_000_037).find_map(|it| beside.planned(&planned(it)).err());
+        assert_eq!(told.map(|it| it.kind()), Some(io::ErrorKind::StorageFull));
+    }
+}

@@ -1,0 +1,341 @@
+//! Writes a plan: operations as they come, in frames of each worker's own.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use rustc_hash::FxHashMap;
+use serde::Serialize;
+
+use super::beside::IntoWriter;
+use super::{
+    CallPlan, END_MAGIC, FILE_HEADER_BYTES, FILE_MAGIC, FILES_MAX, FRAME_HEADER_BYTES, FRAME_MAGIC,
+    FileBefore, FileKind, Files, GIVEN_MAX, GivenPlan, Index, KIND_FILES, KIND_INDEX, KIND_NAMES,
+    KIND_OPERATIONS, LeftPlan, Names, OPERATIONS_BYTES, OPERATIONS_MAX, Operation, PARTS_MAX,
+    VERSION, WORKERS_MAX, WorkerPlan, payload_bytes_max,
+};
+use crate::analysis::done::What;
+use crate::event::syscall_table::{CallId, Class, Role};
+use crate::replay::dependencies::Worker;
+use crate::replay::namespace::{EntryKind, FsModel};
+use crate::replay::planned_op::PlannedOp;
+use crate::replay::planner::{Out, Planner};
+
+/// zstd's level: a plan is written once, and read by those who have no time.
+const LEVEL: i32 = 1;
+
+/// Bytes of operations that wait for their frames; with more, all frames are written as they are.
+const WAITING_BYTES_MAX: usize = 64 << 20;
+
+/// The frame of one worker that is being filled.
+#[derive(Debug, Default)]
+struct Filling {
+    payload: Vec<u8>,
+    count: u32,
+    /// Operations in frames and here, without implicit ones.
+    operations: u32,
+    frames: Vec<u64>,
+    is_waited_for: bool,
+    /// End of its last operation, ns, and how many ends there had been.
+    end: u64,
+    ended: u64,
+}
+
+/// Writes operations; [`finish`] writes the rest.
+#[derive(Debug)]
+pub struct PlanWriter<W> {
+    out: W,
+    written: u64,
+    workers: Vec<Filling>,
+    waiting: usize,
+    calls: Vec<(CallId, What)>,
+    numbers: FxHashMap<(CallId, What), u16>,
+    ended: u64,
+    /// The latest end of all operations, ns.
+    latest: u64,
+    longest: [u64; 2],
+    /// By what paths files were opened first.
+    names: BTreeMap<u32, Vec<u8>>,
+}
+
+impl<W: Write> PlanWriter<W> {
+    /// Begins a plan on `out`, which must be empty.
+    ///
+    /// # Errors
+    ///
+    /// Those of `out`.
+    pub fn new(mut out: W) -> io::Result<Self> {
+        out.write_all(&FILE_MAGIC)?;
+        out.write_all(&VERSION.to_le_bytes())?;
+        out.write_all(&[0; 6])?;
+        Ok(Self {
+            out,
+            written: FILE_HEADER_BYTES,
+            workers: Vec::new(),
+            waiting: 0,
+            calls: Vec::new(),
+            numbers: FxHashMap::default(),
+            ended: 0,
+            latest: 0,
+            longest: [0; 2],
+            names: BTreeMap::new(),
+        })
+    }
+
+    /// Where the frame is.
+    fn frame(&mut self, kind: u32, payload: &[u8]) -> io::Result<u64> {
+        let stored = zstd::bulk::compress(payload, LEVEL)?;
+        let length = |bytes: &[u8]| match u32::try_from(bytes.len()) {
+            Ok(it) if it <= payload_bytes_max(kind) => Ok(it),
+            _ => Err(too_many()),
+        };
+        let mut header = Vec::with_capacity(FRAME_HEADER_BYTES);
+        header.extend_from_slice(&FRAME_MAGIC);
+        let crc = crc32fast::hash(&stored);
+        for it in [kind, length(&stored)?, length(payload)?, crc] {
+            header.extend_from_slice(&it.to_le_bytes());
+        }
+        header.extend_from_slice(&crc32fast::hash(&header).to_le_bytes());
+        self.out.write_all(&header)?;
+        self.out.write_all(&stored)?;
+        let at = self.written;
+        self.written += (header.len() + stored.len()) as u64;
+        Ok(at)
+    }
+
+    fn flush(&mut self, worker: usize) -> io::Result<()> {
+        let Some(filling) = self.workers.get_mut(worker) else { return Ok(()) };
+        if filling.count == 0 {
+            return Ok(());
+        }
+        let payload = std::mem::take(&mut filling.payload);
+        filling.count = 0;
+        self.waiting -= payload.len();
+        let at = self.frame(KIND_OPERATIONS, &payload)?;
+        self.workers[worker].frames.push(at);
+        Ok(())
+    }
+
+    pub(super) fn flush_all(&mut self) -> io::Result<()> {
+        (0..self.workers.len()).try_for_each(|it| self.flush(it))
+    }
+
+    #[cfg(test)]
+    pub(super) fn into_destination(self) -> W {
+        self.out
+    }
+
+    fn worker(&mut self, worker: Worker) -> &mut Filling {
+        let worker = worker.0 as usize;
+        if self.workers.len() <= worker {
+            self.workers.resize_with(worker + 1, Filling::default);
+        }
+        &mut self.workers[worker]
+    }
+
+    fn number(&mut self, call: (CallId, What)) -> u16 {
+        let calls = &mut self.calls;
+        *self.numbers.entry(call).or_insert_with(|| {
+            calls.push(call);
+            u16::try_from(calls.len() - 1).expect("fewer calls than rows")
+        })
+    }
+}
+
+impl<W: Write> Out for PlanWriter<W> {
+    type Error = io::Error;
+
+    fn planned(&mut self, planned: &PlannedOp) -> io::Result<()> {
+        let worker = planned.at.worker.0 as usize;
+        self.worker(planned.at.worker);
+        let call = planned.call.call();
+        for (longest, bytes) in self.longest.iter_mut().zip(buffers(planned)) {
+            *longest = (*longest).max(bytes);
+        }
+        if let (Some(file), Some(path)) = (planned.file, &planned.path) {
+            self.names.entry(file.0).or_insert_with(|| path.clone());
+        }
+        for it in &planned.before {
+            self.worker(it.worker).is_waited_for = true;
+        }
+        let number = self.number((planned.call, planned.what()));
+        let filling = &mut self.workers[worker];
+        let gap = planned.start.saturating_sub(filling.end);
+        let took = planned.end.saturating_sub(planned.start);
+        let end = filling.end + gap + took;
+        self.latest = self.latest.max(end);
+        let operation = Operation {
+            call: number,
+            args: registers(planned),
+            handle: planned.handle.map(|it| it.0),
+            target: planned.target.map(|it| it.0),
+            makes: planned.makes.map(|it| it.0),
+            file: planned.file.map(|it| it.0),
+            path: planned.path.as_deref(),
+            second_path: planned.second_path.as_deref(),
+            flags: planned.flags,
+            offset: planned.offset.filter(|_| call.arg(Role::Offset).is_none()),
+            target_offset: planned.target_offset,
+            bytes: planned.bytes.filter(|_| call.arg(Role::Buffers).is_some()),
+            ret: planned.ret,
+            gap,
+            took,
+            others: self.ended - filling.ended,
+            behind: self.latest - end,
+            keeps_handle: planned.keeps_handle,
+            implicit: planned.implicit,
+            before: planned.before.iter().map(|it| (it.worker.0, it.number)).collect(),
+        };
+        let length = filling.payload.len();
+        let payload = std::mem::take(&mut filling.payload);
+        filling.payload = postcard::to_extend(&operation, payload).map_err(io::Error::other)?;
+        self.waiting += filling.payload.len() - length;
+        filling.ended = self.ended;
+        filling.count += 1;
+        if !planned.implicit {
+            filling.end = planned.end;
+            filling.operations += 1;
+        }
+        self.ended += 1;
+        if filling.count == OPERATIONS_MAX || filling.payload.len() >= OPERATIONS_BYTES {
+            self.flush(worker)?;
+        } else if self.waiting > WAITING_BYTES_MAX {
+            self.flush_all()?;
+        }
+        Ok(())
+    }
+}
+
+/// A reader would refuse it.
+fn too_many() -> io::Error {
+    io::Error::other(
+        "the plan has more files or threads than one may have; take a part of the capture (-p, -F, --from and --until)",
+    )
+}
+
+/// Writes what is known at the end, of a capture from such a machine (`uname -m`).
+///
+/// # Errors
+///
+/// Those of what the plan is written to.
+pub fn finish<O: Out + IntoWriter>(
+    planner: Planner<O>,
+    machine: &str,
+) -> io::Result<O::Destination> {
+    let handles = u32::try_from(planner.handles()).map_err(io::Error::other)?;
+    let Planner { out, world, who, given, left, .. } = planner;
+    let mut out = out.into_writer()?;
+    out.flush_all()?;
+    let files = files(&world);
+    for it in &given {
+        if let Some(file) = it.file {
+            out.names.entry(file.0).or_insert_with(|| it.path.clone());
+        }
+    }
+    let names: Vec<(u32, Vec<u8>)> = std::mem::take(&mut out.names).into_iter().collect();
+    let is_too_much = files.len().max(names.len()) > FILES_MAX
+        || who.len() > WORKERS_MAX
+        || given.len() > GIVEN_MAX;
+    if is_too_much {
+        return Err(too_many());
+    }
+    let files_at = out.frame(KIND_FILES, &encoded(&Files(files))?)?;
+    let names_at = out.frame(KIND_NAMES, &encoded(&Names(names))?)?;
+    let workers = who.into_iter().zip(&mut out.workers).map(|(who, it)| WorkerPlan {
+        pid: who.pid,
+        tid: who.tid,
+        comm: who.comm,
+        lane: who.lane,
+        before: who.before.first().map(|it| (it.worker.0, it.number)),
+        is_waited_for: it.is_waited_for,
+        operations: it.operations,
+        frames: std::mem::take(&mut it.frames),
+    });
+    let given = given.into_iter().map(|it| GivenPlan {
+        handle: it.handle.0,
+        path: it.path,
+        flags: it.flags,
+        offset: it.offset,
+    });
+    let left = left.into_iter().map(|((reason, call), count)| LeftPlan {
+        reason: reason.as_str().to_owned(),
+        call: call.to_string(),
+        count,
+    });
+    let calls = out.calls.iter().map(|(call, what)| CallPlan {
+        name: call.call().name.to_owned(),
+        asynchronous: matches!(what, What::Async(_)).then(|| what.to_string()),
+    });
+    let index = Index {
+        machine: machine.to_owned(),
+        workers: workers.collect(),
+        calls: calls.collect(),
+        given: given.collect(),
+        left: left.collect(),
+        followed: planner.followed,
+        unexplained: world.unexplained,
+        handles,
+        span: planner.span,
+        bytes: planner.bytes,
+        longest: out.longest,
+        files_at,
+        names_at,
+    };
+    let at = out.frame(KIND_INDEX, &encoded(&index)?)?;
+    out.out.write_all(&at.to_le_bytes())?;
+    out.out.write_all(&END_MAGIC)?;
+    out.out.flush()?;
+    Ok(out.out)
+}
+
+fn encoded(what: &impl Serialize) -> io::Result<Vec<u8>> {
+    postcard::to_allocvec(what).map_err(io::Error::other)
+}
+
+/// Its registers. Where programs have their memory is nobody's business: two captures of the same program have the same plan.
+fn registers(planned: &PlannedOp) -> [u64; 6] {
+    let call = planned.call.call();
+    std::array::from_fn(|register| {
+        let value = planned.args[register];
+        let is_pointer = match call.args[register] {
+            Role::Path | Role::Path2 | Role::OffsetPtr | Role::OffsetPtr2 => true,
+            Role::Buffers | Role::How => true,
+            _ => call.is_buffer(register),
+        };
+        if is_pointer { value.min(1) } else { value }
+    })
+}
+
+/// Bytes of memory that it writes from, and reads into.
+fn buffers(planned: &PlannedOp) -> [u64; 2] {
+    let call = planned.call.call();
+    let count = call.arg(Role::Count).map(|it| planned.args[it]);
+    let bytes = planned.bytes.or(count).unwrap_or(0);
+    let ret = u64::try_from(planned.ret).unwrap_or(0);
+    match call.class {
+        Class::Write => [bytes.max(ret), 0],
+        Class::Read | Class::List | Class::Stat => [0, bytes.max(ret)],
+        _ => [0; 2],
+    }
+}
+
+/// What has to be there before.
+fn files(world: &FsModel) -> Vec<FileBefore> {
+    let mut first_names = FxHashMap::default();
+    let place = |(place, entry): (usize, crate::replay::namespace::Entry)| {
+        let (kind, size, file) = match entry.thing {
+            EntryKind::Directory => (FileKind::Directory, 0, None),
+            EntryKind::File(file) => (FileKind::File, world.size(file).first(), Some(file)),
+            EntryKind::Any => (FileKind::File, 0, None),
+            EntryKind::Link(bytes) => (FileKind::Link, bytes, None),
+        };
+        let place = u32::try_from(place).expect("fewer files than bytes");
+        let first = file.map(|it| *first_names.entry(it).or_insert(place));
+        let same_as = first.filter(|it| *it != place);
+        let (path, mode, has_more, text) = (entry.path, entry.mode, entry.has_more, entry.text);
+        let parts = file.filter(|_| same_as.is_none());
+        // What is behind so many is data, as what nobody has asked about; init counts the file among those that differ.
+        let parts = parts.into_iter().flat_map(|it| world.parts(it)).take(PARTS_MAX).collect();
+        FileBefore { path, kind, size, mode, has_more, same_as, parts, text }
+    };
+    world.entries().into_iter().enumerate().map(place).collect()
+}

@@ -1,0 +1,178 @@
+//! What an operation was given: paths, and descriptors.
+
+use super::{Out, Planner};
+use crate::event::syscall_table::{Class, Role};
+use crate::operation::model::{OpenFile, ProcessKey, SyscallOperation};
+use crate::replay::handles::{Handle, HandleTarget};
+use crate::replay::infer_initial_state;
+use crate::replay::namespace::EntryKind;
+use crate::replay::planned_op::InheritedFd;
+use crate::replay::replay_paths::{at_start, of_file, short};
+use crate::replay::replayability::SkipReason;
+use crate::replay::resources::moves_position;
+use crate::units::Fd;
+
+impl<O: Out> Planner<O> {
+    /// The paths that it was given, from the root.
+    pub(super) fn paths(
+        &mut self,
+        operation: &SyscallOperation,
+    ) -> Result<[Option<Vec<u8>>; 2], SkipReason> {
+        let call = operation.call.call();
+        if call.class == Class::Open && operation.errno().is_none() {
+            let file = operation.file.as_ref().ok_or(SkipReason::NoName)?;
+            let path = of_file(file)?.to_vec();
+            return Ok([Some(short(self.without_gone(file, path))?), None]);
+        }
+        // `utimensat` without a path is about its descriptor.
+        let is_given = call.paths(&operation.args)[0].is_some_and(|it| it != 0);
+        if !is_given {
+            return Ok([None, None]);
+        }
+        let named = operation.named.as_ref().ok_or(SkipReason::NoName)?;
+        let first = named.first.as_ref().ok_or(SkipReason::NoName)?;
+        // The directory itself is meant.
+        let first = match first.path.bytes.is_empty() {
+            true => None,
+            false => Some(short(self.given_path(first)?)?),
+        };
+        if call.arg(Role::Path2).is_none() {
+            return Ok([first, None]);
+        }
+        let second = named.second.as_ref().ok_or(SkipReason::NoName)?;
+        let second = match call.is_symlink() {
+            true if second.path.source.is_doubtful() => return Err(SkipReason::NoName),
+            true => second.path.bytes.clone(),
+            false => self.given_path(second)?,
+        };
+        Ok([first, Some(short(second)?)])
+    }
+
+    /// What the descriptors are that it was given.
+    pub(super) fn descriptors(
+        &mut self,
+        operation: &SyscallOperation,
+        no_path: bool,
+    ) -> Result<[Option<Handle>; 2], SkipReason> {
+        let call = operation.call.call();
+        if call.class == Class::Open {
+            return Ok([None, None]);
+        }
+        let is_directory_meant = call.has_path() && no_path;
+        let role = if is_directory_meant { Role::DirFd } else { Role::Fd };
+        let file = operation.file.as_deref();
+        let first = self.descriptor(operation, role, file)?;
+        // Of a dup the second one is what it makes.
+        let is_second = call.class == Class::Transfer;
+        let target = operation.target.as_ref().filter(|_| is_second).map(|it| &*it.1);
+        let second = match is_second {
+            true => self.target(operation, target)?,
+            false => None,
+        };
+        Ok([first, second])
+    }
+
+    /// The close-on-exec flag is that of a process's descriptor: the replay has one for all that have it by a fork. Whoever asks for it, or
+    /// sets it, while there are several is left out, and whoever asks for what was set then.
+    pub(super) fn has_own_flags(
+        &mut self,
+        operation: &SyscallOperation,
+        handle: Option<Handle>,
+    ) -> Result<(), SkipReason> {
+        let command = operation.call.call().arg(Role::Command);
+        let command = command.and_then(|it| i32::try_from(operation.args[it]).ok());
+        let (Some(libc::F_GETFD | libc::F_SETFD), Some(handle)) = (command, handle) else {
+            return Ok(());
+        };
+        let sets = command == Some(libc::F_SETFD);
+        if self.handles.has_own_flag(handle, sets) { Ok(()) } else { Err(SkipReason::SharedFlags) }
+    }
+
+    pub(super) fn descriptor(
+        &mut self,
+        operation: &SyscallOperation,
+        role: Role,
+        file: Option<&OpenFile>,
+    ) -> Result<Option<Handle>, SkipReason> {
+        let call = operation.call.call();
+        let Some(register) = call.arg(role) else { return Ok(None) };
+        let [a, b, c, d, ..] = operation.args[register].to_le_bytes();
+        let fd = Fd(i32::from_le_bytes([a, b, c, d]));
+        let known = self.handles.get(operation.process, fd, file.map(|it| it.id));
+        let handle = match (known, file) {
+            (Some(handle), _) => handle,
+            (None, _) if operation.errno() == Some(libc::EBADF) => return Ok(None),
+            (None, None) => return Err(SkipReason::NoFile),
+            (None, Some(file)) => {
+                let lists = call.class == Class::List;
+                // Calls that say where tell nothing of where it stands.
+                let stands = moves_position(operation, false);
+                let offset = operation.offset.filter(|_| stands).unwrap_or(0);
+                self.open_before(operation.process, fd, file, (lists, offset))
+            }
+        };
+        self.handles.usable(handle).map(Some)
+    }
+
+    /// A descriptor that was there before; `lists`: it was a directory, `offset`: where it stands.
+    pub(super) fn open_before(
+        &mut self,
+        process: ProcessKey,
+        fd: Fd,
+        file: &OpenFile,
+        (lists, offset): (bool, u64),
+    ) -> Handle {
+        let found = self.found_open(file, lists);
+        let behind = found.as_ref().map_or_else(|reason| HandleTarget::Left(*reason), |it| it.1);
+        let handle = self.handles.given((process, fd), file.id, behind);
+        if let Ok((path, _)) = found {
+            self.handles.position(handle).set(offset);
+            let behind = self.handles.file(handle);
+            self.given.push(InheritedFd { handle, path, file: behind, flags: file.flags, offset });
+        }
+        handle
+    }
+}
+
+impl<O: Out> Planner<O> {
+    /// Where an open file was at the start, and what it is.
+    fn found_open(
+        &mut self,
+        file: &OpenFile,
+        lists: bool,
+    ) -> Result<(Vec<u8>, HandleTarget), SkipReason> {
+        let told = at_start(file)?;
+        let is_directory = lists || file.stat.is_some_and(|it| it.is_directory());
+        // A name that is known no more has been removed.
+        let Ok(path) = of_file(file) else { return self.was_at(told, is_directory) };
+        let node = self.world.find(path).ok_or(SkipReason::NoDirectory)?;
+        // It may have been told of for the first time when it had another name; or somebody has just given that to another one.
+        let Some(first) = self.world.path_at_start(node) else {
+            return self.was_at(told, is_directory);
+        };
+        let first = short(first)?;
+        if is_directory {
+            self.world.was_there(node, EntryKind::Directory);
+            return Ok((first, HandleTarget::Directory));
+        }
+        let flags = file.flags.unwrap_or(0)
+            & !(libc::O_CREAT | libc::O_TRUNC | libc::O_EXCL).cast_unsigned();
+        let is_open = |it| self.handles.has_open(it);
+        let file = infer_initial_state::opened(&mut self.world, node, flags, file.stat, is_open);
+        Ok((first, file.map_or(HandleTarget::Directory, HandleTarget::File)))
+    }
+
+    /// What was at this place at the start, whatever is there now.
+    fn was_at(
+        &mut self,
+        told: &[u8],
+        is_directory: bool,
+    ) -> Result<(Vec<u8>, HandleTarget), SkipReason> {
+        let path = short(told.to_vec())?;
+        let kind = if is_directory { EntryKind::Directory } else { EntryKind::Any };
+        match self.world.thing_at_start(&path, kind).ok_or(SkipReason::NoName)? {
+            EntryKind::File(file) => Ok((path, HandleTarget::File(file))),
+            _ => Ok((path, HandleTarget::Directory)),
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Asynchronous operations: what was submitted, and what is planned of it when its result is there ([`crate::replay::async_lanes`]).
+
+use super::in_memory::buffers_are_repeated;
+use super::{Out, Planner, sinks};
+use crate::analysis::done::What;
+use crate::operation::asynchronous::AsyncOperation;
+use crate::operation::model::{SyscallOperation, ThreadKey};
+use crate::replay::async_lanes::Flight;
+use crate::replay::asynchronous::{as_call, may_be_done};
+use crate::replay::dependencies::{OpId, TimedOp, WaitSet, Worker};
+use crate::replay::handles::Handle;
+use crate::replay::in_flight::Inside;
+use crate::replay::planned_op::{PlannedOp, WorkerInfo};
+use crate::replay::replayability::SkipReason;
+
+impl<O: Out> Planner<O> {
+    /// An operation was taken, and its file is known: its descriptor may be another one's at its end.
+    pub(super) fn submitted(&mut self, operation: &AsyncOperation) {
+        let (Some(fd), Some(file)) = (operation.fd, &operation.file) else { return };
+        if !may_be_done(operation.opcode) || self.lanes.has(operation.id) {
+            return;
+        }
+        let known = self.handles.get(operation.process, fd, Some(file.id));
+        let handle = match known {
+            Some(handle) => handle,
+            None => self.open_before(operation.process, fd, file, (false, 0)),
+        };
+        let handle = self.handles.usable(handle).map(|it| (it, file.id));
+        if handle.is_ok() {
+            self.under_way.begun(Inside::Operation(operation.id), operation.start.0, false);
+        }
+        let behind = self.behind(operation.thread);
+        self.lanes.begun(operation.id, Flight { thread: operation.thread, behind, handle });
+    }
+
+    /// What a thread has done last, or what was done before it came.
+    fn behind(&self, thread: ThreadKey) -> WaitSet {
+        let mut behind = WaitSet::default();
+        if let Some(it) = self.threads.get(&thread) {
+            behind.add(it.last.at);
+        } else if let Some(new) = self.new.get(&thread) {
+            new.born.iter().chain(new.before.all()).for_each(|it| behind.add(*it));
+        }
+        behind
+    }
+
+    /// Its result is there.
+    pub(super) fn asynchronous_ended(
+        &mut self,
+        operation: &AsyncOperation,
+    ) -> Result<(), O::Error> {
+        let flight = self.lanes.over(operation.id);
+        self.under_way.over(Inside::Operation(operation.id));
+        let thread = flight.as_ref().map(|it| it.thread);
+        let result = match self.on_lane(operation, flight) {
+            Ok((planned, before)) => self.emit(operation.process, planned, before),
+            Err(reason) => {
+                self.leave_asynchronous(operation, reason);
+                Ok(())
+            }
+        };
+        thread.into_iter().for_each(|it| self.lanes.settled(it));
+        result
+    }
+
+    /// Nobody saw its result.
+    pub(super) fn asynchronous_lost(&mut self, operation: &AsyncOperation) {
+        let flight = self.lanes.over(operation.id);
+        self.under_way.over(Inside::Operation(operation.id));
+        self.leave_asynchronous(operation, SkipReason::NoResult);
+        flight.into_iter().for_each(|it| self.lanes.settled(it.thread));
+    }
+
+    fn leave_asynchronous(&mut self, operation: &AsyncOperation, reason: SkipReason) {
+        self.out.left(reason);
+        *self.left.entry((reason, What::Async(operation.opcode))).or_default() += 1;
+    }
+
+    /// What is done again of it and whom it waits for; or why it is not.
+    fn on_lane(
+        &mut self,
+        operation: &AsyncOperation,
+        flight: Option<Flight>,
+    ) -> Result<(PlannedOp, WaitSet), SkipReason> {
+        let call = as_call(operation)?;
+        let (Some(ret), Some(_)) = (call.ret, call.end) else { return Err(SkipReason::NoResult) };
+        let Flight { behind, handle, .. } = flight.ok_or(SkipReason::NoFile)?;
+        let (handle, description) = handle?;
+        if !self.handles.is_open(handle, description) {
+            return Err(SkipReason::Closed);
+        }
+        self.nodes(&call, [&None, &None])?;
+        buffers_are_repeated(&call)?;
+        // From here on it is done again.
+        let at = self.lane(&call, &behind);
+        let mut before = behind;
+        self.families.over(operation.process, operation.start, &mut before);
+        let planned = PlannedOp {
+            asynchronous: Some(operation.opcode),
+            ..self.planned(&call, [Some(handle), None], (at, ret))
+        };
+        self.touched(&call, [Some(handle), None], (at, &mut before));
+        Ok((planned, before))
+    }
+
+    /// Its place on a lane of its thread.
+    fn lane(&mut self, call: &SyscallOperation, behind: &WaitSet) -> TimedOp {
+        let (start, end) = self.times(call.start, call.end.unwrap_or(call.start));
+        let count = |worker: Worker| self.counts[worker.0 as usize];
+        let number = match self.lanes.free(call.thread, start) {
+            Ok(last) => {
+                let worker = last.at.worker;
+                *last = TimedOp { at: OpId { worker, number: count(worker) }, start, end };
+                return *last;
+            }
+            Err(number) => number,
+        };
+        let worker = self.new_worker();
+        let comm = match self.threads.get(&call.thread) {
+            Some(it) => self.who[it.worker.0 as usize].comm.clone(),
+            None => self.new.get(&call.thread).map(|it| it.comm.clone()).unwrap_or_default(),
+        };
+        let (pid, tid) = (call.pid.0, call.tid.0);
+        let before = behind.all().first().copied().into_iter().collect();
+        let lane = u32::try_from(number).ok();
+        self.who.push(WorkerInfo { worker, pid, tid, comm, before, lane });
+        let timed = TimedOp { at: OpId { worker, number: 0 }, start, end };
+        self.lanes.add(call.thread, timed);
+        timed
+    }
+
+    /// What is the same of every call that is done again.
+    pub(super) fn planned(
+        &self,
+        operation: &SyscallOperation,
+        handles: [Option<Handle>; 2],
+        (at, ret): (TimedOp, i64),
+    ) -> PlannedOp {
+        let sunk = sinks::bytes(operation, handles[1]);
+        PlannedOp {
+            at: at.at,
+            call: operation.call,
+            asynchronous: None,
+            args: sinks::args(operation, sunk),
+            handle: handles[0],
+            target: handles[1],
+            makes: None,
+            file: handles[0].and_then(|it| self.handles.file(it)),
+            path: None,
+            second_path: None,
+            flags: operation.flags_in_memory,
+            offset: operation.offset,
+            target_offset: operation.target_offset,
+            bytes: sunk.or(operation.bytes_requested),
+            ret,
+            start: at.start,
+            end: at.end,
+            keeps_handle: false,
+            implicit: false,
+            before: Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! A plan and, beside it, which links of before it should have known: if there are others than it knows, it is made once more with them. That
+//! is compared now and then, so that most plans that lack a link end early.
+
+use std::cell::RefCell;
+
+use super::{Out, Planner};
+use crate::operation::{Sink, Step};
+use crate::replay::links::{Links, Seen};
+use crate::units::KernelTime;
+
+/// After so many calls the links that the log shows are compared with those that the plan knows. Programs load their libraries first, mostly
+/// by a path through a link, so the first calls show most links.
+const FIRST_COMPARISON: u64 = if cfg!(test) { 4 } else { 4096 };
+
+/// What ends a plan before the end of the log: links that it should have known.
+#[derive(Clone, Debug, Default)]
+pub struct Outdated {
+    /// The links.
+    pub links: Links,
+    /// After how many calls they were found.
+    pub calls: u64,
+}
+
+/// Makes a plan with these links and looks for links.
+#[derive(Debug)]
+pub struct Linked<'a, O> {
+    /// The plan.
+    pub planner: Planner<O>,
+    seen: Seen,
+    known: &'a Links,
+    calls: u64,
+    /// The number of calls at the next comparison. The distance doubles: all plans together take no longer than three of the whole log.
+    compare_at: u64,
+    /// Set by the first comparison that differs. The planner is told nothing more then.
+    outdated: &'a RefCell<Option<Outdated>>,
+}
+
+impl<'a, O: Out> Linked<'a, O> {
+    /// A plan that knows the links of an earlier one, which ended as outdated after so many calls (0: there was none).
+    pub fn new(out: O, known: &'a Outdated, outdated: &'a RefCell<Option<Outdated>>) -> Self {
+        let planner = Planner::new(out).knowing(&known.links);
+        let compare_at = FIRST_COMPARISON.max(known.calls.saturating_mul(2));
+        Self { planner, seen: Seen::default(), known: &known.links, calls: 0, compare_at, outdated }
+    }
+
+    /// The links that the log has shown so far.
+    pub fn links(&self) -> Links {
+        self.seen.links()
+    }
+
+    /// True if the plan knows all links that the log has shown, and no others.
+    pub fn is_right(&self) -> bool {
+        self.outdated.borrow().is_none() && self.links() == *self.known
+    }
+
+    fn compare(&mut self) {
+        self.compare_at = self.compare_at.saturating_mul(2);
+        let links = self.links();
+        if links != *self.known {
+            *self.outdated.borrow_mut() = Some(Outdated { links, calls: self.calls });
+        }
+    }
+}
+
+impl<O: Out> Sink for Linked<'_, O> {
+    type Error = O::Error;
+
+    fn step(&mut self, time: KernelTime, step: &Step<'_>) -> Result<(), O::Error> {
+        self.seen.look_at(step);
+        if matches!(step, Step::SyscallEnded(..)) {
+            self.calls += 1;
+            if self.calls >= self.compare_at && self.outdated.borrow().is_none() {
+                self.compare();
+            }
+        }
+        if self.outdated.borrow().is_some() {
+            return Ok(());
+        }
+        self.planner.step(time, step)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::rc::Rc;
+
+    use super::super::tests::{Kept, call};
+    use super::{FIRST_COMPARISON, Linked, Outdated};
+    use crate::operation::model::{FilePath, Given, Named, OpenFile, PathSource};
+    use crate::operation::{Sink, Step};
+    use crate::replay::dependencies::{OpId, Worker};
+    use crate::replay::links::Links;
+    use crate::replay::planner::Planner;
+    use crate::units::KernelTime;
+
+    /// A plan of calls of one process each.
+    fn plan(links: &Links, calls: &[(u32, &str, &str, i64)]) -> Planner<Kept> {
+        let mut planner = Planner::new(Kept::default()).knowing(links);
+        for (process, name, path, ret) in calls {
+            let start = u64::from(*process) * 100;
+            let mut operation = call((name, [1; 6], *ret), *process, 1, (start, start + 7));
+            let given = |it: &str| Given {
+                path: FilePath::new(it, PathSource::Uprobe),
+                absolute: Some(it.into()),
+            };
+            let second = (*name == "symlink").then(|| given("f"));
+            operation.named = Some(Box::new(Named { first: Some(given(path)), second }));
+            (operation.fd, operation.file) = (None, None);
+            let step = Step::SyscallEnded(&operation, &[]);
+            let Ok(()) = planner.step(KernelTime(start + 7), &step);
+        }
+        planner
+    }
+
+    fn paths(planner: &Planner<Kept>) -> Vec<Vec<u8>> {
+        planner.world.entries().into_iter().map(|it| it.path).collect()
+    }
+
+    /// Opens, by the path that was given and that of the file, until the plan is outdated. How many it took, what was found, and how many
+    /// operations are in the plan.
+    fn open(known: &Outdated, opens: &[(&str, &str)]) -> (usize, Option<Outdated>, usize) {
+        let outdated = RefCell::new(None);
+        let mut linked = Linked::new(Kept::default(), known, &outdated);
+        let mut taken = 0;
+        for (number, (given, got)) in (0..).zip(opens) {
+            let mut operation = call(("openat", [0; 6], 3), 1, 1, (number * 100, number * 100 + 7));
+            operation.file = Some(Rc::new(OpenFile {
+                id: number,
+                path: Some(FilePath::new(*got, PathSource::Link)),
+                first_path: None,
+                given: (given != got).then(|| given.as_bytes().into()),
+                stat: None,
+                flags: None,
+                pre_created: false,
+            }));
+            let step = Step::SyscallEnded(&operation, &[]);
+            let Ok(()) = linked.step(KernelTime(number * 100 + 7), &step);
+            taken += usize::from(outdated.borrow().is_none());
+        }
+        let (is_right, count) = (linked.is_right(), linked.planner.out.0.len());
+        assert!(!is_right || outdated.borrow().is_none());
+        (taken, outdated.take(), count)
+    }
+
+    /// Fails if a plan goes on that lacks a link, ends though it knows all of them, or ends twice for the same links.
+    #[test]
+    fn a_plan_that_lacks_a_link_ends_early() {
+        let first = usize::try_from(FIRST_COMPARISON).expect("small");
+        let mut opens = vec![("/l/x", "/d/x")];
+        opens.extend(vec![("/d/y", "/d/y"); 4 * first]);
+        let (taken, outdated, planned) = open(&Outdated::default(), &opens);
+        assert_eq!((taken, planned), (first - 1, first - 1));
+        let known = outdated.expect("a link");
+        assert_eq!(known.links, [(b"/l".to_vec(), b"d".to_vec())].into_iter().collect());
+        let (taken, outdated, planned) = open(&known, &opens);
+        assert!(outdated.is_none() && taken == opens.len() && planned == opens.len());
+        // One that is there later: what it says of the beginning is not asked again.
+        opens.extend([("/m/x", "/e/x")]);
+        opens.extend(vec![("/d/y", "/d/y"); 4 * first]);
+        let (taken, outdated, _) = open(&known, &opens);
+        let both = outdated.expect("another link");
+        assert_eq!((taken, both.calls), (8 * first - 1, 8 * FIRST_COMPARISON));
+        let (taken, outdated, _) = open(&both, &opens);
+        assert!(outdated.is_none() && taken == opens.len());
+    }
+
+    /// Fails if who goes through a link does not wait for who makes what is behind it, or who removes the link for who went through.
+    #[test]
+    fn a_path_through_a_link_is_that_of_the_place_behind_it() {
+        let links: Links = [(b"/l".to_vec(), b"d".to_vec())].into_iter().collect();
+        let planner = plan(
+            &links,
+            &[
+                (1, "mkdir", "/d/t", 0),
+                (2, "newstat", "/l/t", 0),
+                (3, "unlink", "/l", 0),
+                (4, "mkdir", "/l", 0),
+            ],
+        );
+        let before: Vec<Vec<OpId>> = planner.out.0.iter().map(|it| it.before.clone()).collect();
+        let after = |workers: &[u32]| -> Vec<OpId> {
+            workers.iter().map(|it| OpId { worker: Worker(*it), number: 0 }).collect()
+        };
+        // The last one waits for the second by the third.
+        assert_eq!(before, [&[][..], &[0], &[1], &[2]].map(after));
+        assert_eq!(planner.world.unexplained, 0);
+        assert_eq!(paths(&planner), [b"/d".to_vec(), b"/l".to_vec()]);
+    }
+
+    /// Fails if a link is there that was only made later, though who asked for it was told so.
+    #[test]
+    fn a_link_where_nothing_was_found_was_not_there() {
+        let links: Links =
+            [(b"/via".to_vec(), b"real".to_vec()), (b"/real/l".to_vec(), b"f".to_vec())]
+                .into_iter()
+                .collect();
+        let absent = -i64::from(libc::ENOENT);
+        let planner = plan(
+            &links,
+            &[
+                (1, "newstat", "/via/f", 0),
+                (2, "newstat", "/real/l", absent),
+                (3, "symlink", "/via/l", 0),
+                (4, "newstat", "/real/l", 0),
+                (5, "newstat", "/real/none", absent),
+            ],
+        );
+        assert_eq!((planner.world.unexplained, planner.left.len()), (0, 0));
+        let expected = ["/real", "/real/f", "/via"].map(|it| it.as_bytes().to_vec());
+        assert_eq!(paths(&planner), expected);
+    }
+}

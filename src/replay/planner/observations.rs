@@ -1,0 +1,44 @@
+//! What the result of an operation shows of what it was given.
+
+use super::{Out, Planner};
+use crate::event::syscall_table::Class;
+use crate::operation::model::SyscallOperation;
+use crate::replay::handles::{Handle, HandleTarget};
+use crate::replay::infer_initial_state;
+use crate::replay::namespace::{EntryKind, NodeId};
+
+impl<O: Out> Planner<O> {
+    /// What its result says of what was there. What is behind a descriptor that it has made.
+    pub(super) fn learn(
+        &mut self,
+        operation: &SyscallOperation,
+        ret: i64,
+        (nodes, handle): ([Option<NodeId>; 2], Option<Handle>),
+    ) -> Option<HandleTarget> {
+        let (call, args) = (operation.call.call(), &operation.args);
+        if let Some(errno) = operation.errno() {
+            infer_initial_state::failed(&mut self.world, operation, errno, nodes);
+            return None;
+        }
+        match (call.class, nodes[0]) {
+            // An open file gets a name (`linkat` with `AT_EMPTY_PATH`).
+            (Class::Name, None) => {
+                let file = handle.and_then(|it| self.handles.file(it));
+                let (new, file) = nodes[1].zip(file)?;
+                self.world.made(new, EntryKind::File(file));
+                None
+            }
+            (Class::Open, Some(node)) => {
+                let stat = operation.file.as_ref().and_then(|it| it.stat);
+                let flags = infer_initial_state::open_flags(operation);
+                let is_open = |it| self.handles.has_open(it);
+                let file = infer_initial_state::opened(&mut self.world, node, flags, stat, is_open);
+                Some(file.map_or(HandleTarget::Directory, HandleTarget::File))
+            }
+            _ => {
+                infer_initial_state::named(&mut self.world, call, args, ret, nodes);
+                None
+            }
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! A plan of a part: what is wanted, and what that needs ([`super::dependency_selection`]).
+
+use super::dependency_selection::{Found, Needs, Verdict};
+use super::{Out, Planner};
+use crate::analysis::done::{Done, What};
+use crate::analysis::filter::Filter;
+use crate::event::syscall_table::Role;
+use crate::operation::asynchronous::AsyncOperation;
+use crate::operation::model::{FdEffect, SyscallOperation};
+use crate::operation::{Sink, Step};
+use crate::replay::in_flight::Inside;
+use crate::replay::links::Links;
+use crate::replay::replayability::SkipReason;
+use crate::units::KernelTime;
+
+/// The last pass: everything that is needed has been found.
+#[derive(Debug)]
+pub struct Selected<O> {
+    /// What says what is needed.
+    needs: Needs,
+    /// Gets that.
+    planner: Planner<O>,
+}
+
+impl<O: Out> Selected<O> {
+    /// With what the passes before have found.
+    pub fn new(filter: Filter, found: Found, links: &Links, out: O) -> Self {
+        let planner = Planner::new(out).knowing(links);
+        Self { needs: Needs::new(filter, found, links), planner }
+    }
+
+    /// Everything has been told.
+    pub fn end(mut self) -> (Planner<O>, Needs) {
+        self.planner.world.as_in(self.needs.world());
+        (self.planner, self.needs)
+    }
+}
+
+impl<O: Out> Sink for Selected<O> {
+    type Error = O::Error;
+
+    fn step(&mut self, time: KernelTime, step: &Step<'_>) -> Result<(), O::Error> {
+        let verdict = self.needs.judge(time, step);
+        let planner = &mut self.planner;
+        match (verdict, step) {
+            (Verdict::Wanted, _) => {
+                planner.step(time, step)?;
+                planner.wanted(step);
+                Ok(())
+            }
+            (Verdict::Needed, _) => {
+                planner.is_needed = true;
+                planner.step(time, step)?;
+                planner.is_needed = false;
+                Ok(())
+            }
+            (_, Step::SyscallEnded(it, effects)) => {
+                planner.not_done(verdict, What::Call(it.call));
+                let effects = match self.needs.is_behind(time) {
+                    true => Vec::new(),
+                    false => self.needs.of_needed(effects),
+                };
+                planner.passed_by(it, &effects)
+            }
+            (_, Step::SyscallUnfinished(it, _)) => {
+                planner.not_done(verdict, What::Call(it.call));
+                planner.passed_by(it, &[])
+            }
+            (_, Step::AsyncEnded(it, _) | Step::AsyncUnfinished(it, _)) => {
+                planner.not_done(verdict, What::Async(it.opcode));
+                planner.asynchronous_passed_by(it);
+                Ok(())
+            }
+            // What happens when all is done that is wanted keeps nobody waiting.
+            _ if self.needs.is_behind(time) => Ok(()),
+            (_, Step::AsyncFile(it)) if !self.needs.is_on_needed(it) => Ok(()),
+            _ => planner.step(time, step),
+        }
+    }
+}
+
+impl<O: Out> Planner<O> {
+    /// An operation is in the plan because it is wanted.
+    fn wanted(&mut self, step: &Step<'_>) {
+        let start = Done::of(step).map(|it| self.since_first(it.start));
+        self.wanted_from = self.wanted_from.into_iter().chain(start).min();
+    }
+
+    /// Nothing of it is done again; those that are wanted are counted.
+    fn not_done(&mut self, verdict: Verdict, what: What) {
+        match verdict {
+            Verdict::Left(reason) => *self.left.entry((reason, what)).or_default() += 1,
+            Verdict::Followed => self.followed += 1,
+            Verdict::Wanted | Verdict::Needed | Verdict::Out => {}
+        }
+    }
+
+    /// A call is over that is not in the plan; `effects`: what it has done to open files that are.
+    fn passed_by(
+        &mut self,
+        operation: &SyscallOperation,
+        effects: &[FdEffect],
+    ) -> Result<(), O::Error> {
+        if operation.call.call().arg(Role::Iocbs).is_none() {
+            self.under_way.over(Inside::Call(operation.thread));
+        }
+        self.foreign(operation, effects, SkipReason::NoFile)
+    }
+
+    fn asynchronous_passed_by(&mut self, operation: &AsyncOperation) {
+        let flight = self.lanes.over(operation.id);
+        self.under_way.over(Inside::Operation(operation.id));
+        flight.into_iter().for_each(|it| self.lanes.settled(it.thread));
+    }
+}
+
+#[cfg(test)]
+impl<O: Out> Selected<O> {
+    /// Behind each operation all is forgotten that can be.
+    pub(super) fn forgetting_at_once(self) -> Self {
+        let Self { needs, planner } = self;
+        Self { needs: needs.forgetting_at_once(), planner: planner.forgetting_at_once() }
+    }
+}

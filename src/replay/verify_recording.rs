@@ -1,0 +1,486 @@
+//! Is a recording of a replay what the replay was to do? Operation for operation: the plan that was replayed, beside a plan of the
+//! recording.
+//!
+//! ```text
+//!   PLAN       worker 3      open /a    read 4096 at 0    close
+//!   RECORDING  "replay 3"    open DIR/files/a    read 4096 at 0    (dup)    close
+//! ```
+
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashMap;
+use zstd::bulk::Decompressor;
+
+use super::outcome::{makes_descriptor, outcome};
+use super::plan_file::{Index, Operation, PlanError, PlanReader};
+use super::replay_paths::is_kernels;
+use crate::event::syscall_table::{Call, CallId, Class, Role};
+
+/// What the threads of a replay are called; the number of the worker comes behind.
+pub const THREAD_NAME: &str = "replay ";
+
+/// How far ahead an operation is looked for that stands beside another one.
+const AHEAD_MAX: usize = 32;
+
+/// Bytes of a plan that are through, and still kept.
+const DONE_BYTES_MAX: usize = 1 << 20;
+
+/// Operations that are not the same, of which each is kept.
+const EXAMPLES_MAX: usize = 1000;
+
+/// A plan.
+#[derive(Debug)]
+pub struct Side {
+    reader: PlanReader,
+    index: Index,
+    names: FxHashMap<u32, Vec<u8>>,
+}
+
+/// In what an operation is another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Difference {
+    /// It is another call.
+    Call,
+    /// It was given another path.
+    Path,
+    /// It works on another file.
+    File,
+    /// It has other flags, lengths or the like.
+    Arguments,
+    /// It begins elsewhere in the file.
+    Offset,
+    /// It asks for another number of bytes.
+    Bytes,
+    /// It returned something else.
+    Result,
+}
+
+impl Difference {
+    /// The word for it in every output.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Call => "call",
+            Self::Path => "path",
+            Self::File => "file",
+            Self::Arguments => "arguments",
+            Self::Offset => "offset",
+            Self::Bytes => "bytes",
+            Self::Result => "result",
+        }
+    }
+}
+
+/// One that is another one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Example {
+    /// Whose, and which of its operations.
+    pub at: (u32, u32),
+    /// In what.
+    pub difference: Difference,
+    /// The calls, as planned and as recorded.
+    pub calls: [String; 2],
+    /// What they returned.
+    pub results: [i64; 2],
+    /// Their paths, or those of their files.
+    pub paths: [Option<Vec<u8>>; 2],
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Default)]
+pub struct Traced {
+    /// Operations of the plan that have one beside them.
+    pub compared: u64,
+    /// Those of them that are the same in everything.
+    pub same: u64,
+    /// The others, by the first thing that is another one.
+    pub different: BTreeMap<Difference, u64>,
+    /// Of which it is not known in both where in the file they begin.
+    pub offsets_unknown: u64,
+    /// Operations of the plan that have none beside them.
+    pub missing: u64,
+    /// Those of them that are of lanes of which the recording has no thread.
+    pub missing_in_lanes: u64,
+    /// Calls of the replay that are its own: it opens what was open before, and closes a copy where others go on.
+    pub own: u64,
+    /// Recorded operations that belong to nothing.
+    pub extra: u64,
+    /// The first of those that are not the same.
+    pub examples: Vec<Example>,
+}
+
+impl Traced {
+    /// True if the recording holds what was to be done, and nothing else.
+    pub fn is_same(&self) -> bool {
+        self.different.is_empty() && self.missing == 0 && self.extra == 0
+    }
+}
+
+impl Side {
+    /// A plan that was opened.
+    ///
+    /// # Errors
+    ///
+    /// It is damaged.
+    pub fn new(reader: PlanReader, index: Index) -> Result<Self, PlanError> {
+        let names = reader.names(&index)?;
+        Ok(Self { reader, index, names })
+    }
+
+    fn cursor(&self, worker: usize) -> Result<Cursor<'_>, PlanError> {
+        let frames = self.index.workers.get(worker).map_or(&[][..], |it| &it.frames);
+        let zstd = Decompressor::new()?;
+        Ok(Cursor { side: self, frames, payload: Vec::new(), at: 0, number: 0, zstd })
+    }
+
+    fn call(&self, number: u16) -> Result<&'static Call, PlanError> {
+        let name = self.index.calls.get(usize::from(number));
+        let call = name.and_then(|it| CallId::by_name(&it.name)).map(CallId::call);
+        call.ok_or(PlanError::Damaged { at: 0, what: "it has a call that is not known" })
+    }
+
+    fn name(&self, file: Option<u32>) -> Option<&[u8]> {
+        self.names.get(&file?).map(|it| &it[..])
+    }
+}
+
+/// Goes through the operations of one worker.
+struct Cursor<'a> {
+    side: &'a Side,
+    frames: &'a [u64],
+    /// Frames, one behind the other.
+    payload: Vec<u8>,
+    /// Where in it, in bytes, and how manieth of the worker.
+    at: usize,
+    number: u32,
+    zstd: Decompressor<'a>,
+}
+
+impl Cursor<'_> {
+    /// Reads on if nothing is left behind this place; false if there is no more.
+    fn has_more(&mut self, at: usize) -> Result<bool, PlanError> {
+        while at >= self.payload.len() {
+            let Some((first, rest)) = self.frames.split_first() else { return Ok(false) };
+            self.frames = rest;
+            let more = self.side.reader.operations(*first, &mut self.zstd)?;
+            self.payload.extend(more);
+        }
+        Ok(true)
+    }
+
+    /// Passes what is no call of the program's. How many of it were seeks, and set flags of descriptors.
+    fn skip_implicit(&mut self) -> Result<[u64; 2], PlanError> {
+        let mut passed = [0; 2];
+        while self.has_more(self.at)? {
+            let (operation, behind) = self.peek(self.at)?;
+            if !operation.implicit {
+                break;
+            }
+            let class = self.side.call(operation.call)?.class;
+            for (count, it) in passed.iter_mut().zip([Class::Seek, Class::Control]) {
+                *count += u64::from(class == it);
+            }
+            self.at = behind;
+        }
+        Ok(passed)
+    }
+
+    /// The operation at this place, and where the one behind it is.
+    fn peek(&self, at: usize) -> Result<(Operation<'_>, usize), PlanError> {
+        let left = self.payload.get(at..).unwrap_or_default();
+        let damaged = PlanError::Damaged { at: 0, what: "its operations have another shape" };
+        let (operation, rest) = postcard::take_from_bytes(left).map_err(|_| damaged)?;
+        Ok((operation, self.payload.len() - rest.len()))
+    }
+
+    fn go_on(&mut self, to: usize) {
+        self.at = to;
+        self.number += 1;
+        if self.at >= DONE_BYTES_MAX {
+            self.payload.drain(..self.at);
+            self.at = 0;
+        }
+    }
+}
+
+/// Compares a plan with that of a recording of its replay in `root`, as it is called outside.
+///
+/// # Errors
+///
+/// One of them is damaged.
+pub fn compare(plan: &Side, recording: &Side, root: &[u8]) -> Result<Traced, PlanError> {
+    let number =
+        |comm: &[u8]| std::str::from_utf8(comm).ok()?.strip_prefix(THREAD_NAME)?.parse().ok();
+    let named = recording.index.workers.iter();
+    let named = named.map(|it| number(&it.comm).filter(|_| it.lane.is_none()));
+    let threads: FxHashMap<usize, usize> =
+        (0..).zip(named).filter_map(|(at, it)| Some((it?, at))).collect();
+    let mut given: FxHashMap<Vec<u8>, usize> = FxHashMap::default();
+    plan.index.given.iter().for_each(|it| *given.entry(it.path.clone()).or_default() += 1);
+    let mut comparer = Comparer {
+        plan,
+        recording,
+        root,
+        given,
+        was_given: false,
+        seeks: 0,
+        marks: 0,
+        traced: Traced::default(),
+    };
+    for (worker, it) in plan.index.workers.iter().enumerate() {
+        // A thread that is not there has done nothing.
+        let recorded = threads.get(&worker).copied();
+        let missing = comparer.traced.missing;
+        comparer.worker(
+            u32::try_from(worker).unwrap_or(u32::MAX),
+            plan.cursor(worker)?,
+            recording.cursor(recorded.unwrap_or(usize::MAX))?,
+        )?;
+        if it.lane.is_some() && recorded.is_none() {
+            comparer.traced.missing_in_lanes += comparer.traced.missing - missing;
+        }
+    }
+    Ok(comparer.traced)
+}
+
+struct Comparer<'a> {
+    plan: &'a Side,
+    recording: &'a Side,
+    root: &'a [u8],
+    /// Paths of what was open before, and how often the replay has still to open them.
+    given: FxHashMap<Vec<u8>, usize>,
+    /// The last call has opened one of them.
+    was_given: bool,
+    /// Seeks of the plan that no call of the capture did, and that are not recorded yet.
+    seeks: u64,
+    /// The same of flags of descriptors that were set.
+    marks: u64,
+    traced: Traced,
+}
+
+impl Comparer<'_> {
+    fn worker(
+        &mut self,
+        worker: u32,
+        mut plan: Cursor<'_>,
+        mut recorded: Cursor<'_>,
+    ) -> Result<(), PlanError> {
+        loop {
+            let [seeks, marks] = plan.skip_implicit()?;
+            (self.seeks, self.marks) = (self.seeks + seeks, self.marks + marks);
+            recorded.skip_implicit()?;
+            if !plan.has_more(plan.at)? {
+                break;
+            }
+            if !recorded.has_more(recorded.at)? {
+                self.traced.missing += 1;
+                let behind = plan.peek(plan.at)?.1;
+                plan.go_on(behind);
+                continue;
+            }
+            let (got, recorded_behind) = recorded.peek(recorded.at)?;
+            let (wanted, behind) = plan.peek(plan.at)?;
+            let difference = self.difference(&wanted, &got)?;
+            if difference.is_some() && self.is_own(&got)? {
+                self.traced.own += 1;
+                recorded.go_on(recorded_behind);
+                continue;
+            }
+            if difference.is_some() && self.is_ahead(&mut plan, &got)? {
+                self.traced.missing += 1;
+                plan.go_on(behind);
+                continue;
+            }
+            let (wanted, _) = plan.peek(plan.at)?;
+            self.pair((worker, plan.number), difference, [&wanted, &got])?;
+            plan.go_on(behind);
+            recorded.go_on(recorded_behind);
+        }
+        while recorded.has_more(recorded.at)? {
+            let (got, behind) = recorded.peek(recorded.at)?;
+            if got.implicit {
+                recorded.at = behind;
+                continue;
+            }
+            let is_own = self.is_own(&got)?;
+            let count = if is_own { &mut self.traced.own } else { &mut self.traced.extra };
+            *count += 1;
+            recorded.go_on(behind);
+        }
+        Ok(())
+    }
+
+    /// Two that stand beside each other.
+    fn pair(
+        &mut self,
+        at: (u32, u32),
+        difference: Option<Difference>,
+        [wanted, got]: [&Operation<'_>; 2],
+    ) -> Result<(), PlanError> {
+        self.traced.compared += 1;
+        let call = self.plan.call(wanted.call)?;
+        let knows_offsets = [wanted, got].iter().all(|it| has_offset(call, it));
+        let moves = call.class.moves_bytes() && wanted.ret > 0;
+        self.traced.offsets_unknown += u64::from(moves && !knows_offsets);
+        match difference {
+            None => self.traced.same += 1,
+            Some(it) => self.differs(it, at, [wanted, got])?,
+        }
+        Ok(())
+    }
+
+    /// True if one of the next operations is recorded here: the recording has nothing of those before it.
+    fn is_ahead(&self, plan: &mut Cursor<'_>, got: &Operation<'_>) -> Result<bool, PlanError> {
+        let mut at = plan.at;
+        for _ in 0..=AHEAD_MAX {
+            if !plan.has_more(at)? {
+                return Ok(false);
+            }
+            let (wanted, behind) = plan.peek(at)?;
+            if !wanted.implicit && self.difference(&wanted, got)?.is_none() {
+                return Ok(true);
+            }
+            at = behind;
+        }
+        Ok(false)
+    }
+
+    /// The first thing in which they differ.
+    fn difference(
+        &self,
+        wanted: &Operation<'_>,
+        got: &Operation<'_>,
+    ) -> Result<Option<Difference>, PlanError> {
+        let (call, other) = (self.plan.call(wanted.call)?, self.recording.call(got.call)?);
+        if call.name != other.name {
+            return Ok(Some(Difference::Call));
+        }
+        // What a symbolic link contains is the same everywhere.
+        let second = if call.is_symlink() { got.second_path } else { self.inside(got.second_path) };
+        let is_descriptor = makes_descriptor(call, &wanted.args);
+        let checks = [
+            (
+                Difference::Path,
+                wanted.path == self.inside(got.path) && wanted.second_path == second,
+            ),
+            (
+                Difference::File,
+                self.plan.name(wanted.file) == self.inside(self.recording.name(got.file)),
+            ),
+            (
+                Difference::Offset,
+                agree(wanted.offset, got.offset)
+                    && agree(wanted.target_offset, got.target_offset)
+                    && same(call, wanted, got, is_offset),
+            ),
+            (
+                Difference::Bytes,
+                agree(wanted.bytes, got.bytes) && same(call, wanted, got, is_count),
+            ),
+            (Difference::Arguments, wanted.flags == got.flags && same(call, wanted, got, is_plain)),
+            (Difference::Result, !outcome(call, is_descriptor, wanted.ret, got.ret).is_mismatch()),
+        ];
+        Ok(checks.into_iter().find(|it| !it.1).map(|it| it.0))
+    }
+
+    /// A path of the recording, from the root of the replay.
+    fn inside<'a>(&self, path: Option<&'a [u8]>) -> Option<&'a [u8]> {
+        let path = path?;
+        match path.strip_prefix(self.root) {
+            Some(b"") => Some(b"/"),
+            Some(inside) if inside.starts_with(b"/") => Some(inside),
+            _ => Some(path),
+        }
+    }
+
+    /// True for what the replay does besides.
+    fn is_own(&mut self, got: &Operation<'_>) -> Result<bool, PlanError> {
+        let was_given = std::mem::take(&mut self.was_given);
+        Ok(match self.recording.call(got.call)?.name {
+            "dup" | "close" => true,
+            // The end of a process lets go of a lock.
+            "flock" => got.args[1] == u64::from(libc::LOCK_UN.cast_unsigned()),
+            "lseek" if self.seeks > 0 && got.args[2] == SEEK_SET => {
+                self.seeks -= 1;
+                true
+            }
+            "lseek" => was_given,
+            "fcntl" if self.marks > 0 && got.args[1] == F_SETFD => {
+                self.marks -= 1;
+                true
+            }
+            "open" | "openat" => {
+                let path = self.inside(got.path).unwrap_or_default();
+                // The C library asks for CPUs when threads need memory. No plan has such files.
+                if is_kernels(path) {
+                    return Ok(true);
+                }
+                let path = path.to_vec();
+                let left = self.given.get_mut(&path).filter(|it| **it > 0);
+                self.was_given = left.is_some();
+                left.into_iter().for_each(|it| *it -= 1);
+                self.was_given
+            }
+            _ => false,
+        })
+    }
+
+    fn differs(
+        &mut self,
+        difference: Difference,
+        at: (u32, u32),
+        [wanted, got]: [&Operation<'_>; 2],
+    ) -> Result<(), PlanError> {
+        *self.traced.different.entry(difference).or_default() += 1;
+        if self.traced.examples.len() < EXAMPLES_MAX {
+            let calls = [self.plan.call(wanted.call)?, self.recording.call(got.call)?];
+            let of_plan = wanted.path.or_else(|| self.plan.name(wanted.file));
+            let recorded = self.inside(got.path.or_else(|| self.recording.name(got.file)));
+            self.traced.examples.push(Example {
+                at,
+                difference,
+                calls: calls.map(|it| it.name.to_owned()),
+                results: [wanted.ret, got.ret],
+                paths: [of_plan, recorded].map(|it| it.map(<[u8]>::to_vec)),
+            });
+        }
+        Ok(())
+    }
+}
+
+/// `lseek` to a place from the beginning (`include/uapi/linux/fs.h`).
+const SEEK_SET: u64 = libc::SEEK_SET as u64;
+
+/// `fcntl`: sets the flags of a descriptor (`include/uapi/linux/fcntl.h`).
+const F_SETFD: u64 = libc::F_SETFD as u64;
+
+fn has_offset(call: &Call, operation: &Operation<'_>) -> bool {
+    operation.offset.is_some() || call.arg(Role::Offset).is_some()
+}
+
+/// What one of them does not know does not differ.
+fn agree(one: Option<u64>, other: Option<u64>) -> bool {
+    one.zip(other).is_none_or(|(one, other)| one == other)
+}
+
+/// True if registers of these roles hold the same.
+fn same(call: &Call, one: &Operation<'_>, other: &Operation<'_>, of: fn(Role) -> bool) -> bool {
+    let mut registers = call.args.iter().zip(one.args.iter().zip(&other.args));
+    registers.all(|(role, (one, other))| !of(*role) || one == other)
+}
+
+fn is_offset(role: Role) -> bool {
+    matches!(role, Role::Offset)
+}
+
+fn is_count(role: Role) -> bool {
+    matches!(role, Role::Count | Role::Length | Role::BufferCount)
+}
+
+/// Numbers that mean the same everywhere.
+fn is_plain(role: Role) -> bool {
+    use Role::{Command, DupFlags, OpenFlags, RenameFlags, RwFlags, Whence};
+    matches!(role, Command | DupFlags | OpenFlags | RenameFlags | RwFlags | Whence)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,138 @@
+use std::io::Write;
+
+use super::*;
+use crate::replay::dependencies::{OpId, Worker};
+use crate::replay::namespace::FileId;
+use crate::replay::plan_file::{PlanWriter, finish};
+use crate::replay::planned_op::{PlannedOp, WorkerInfo};
+use crate::replay::planner::{Out, Planner};
+
+/// `CALL PATH OFFSET RESULT`: an operation on that file.
+fn operation(number: u32, line: &str) -> PlannedOp {
+    let [call, path, offset, ret] = line.split(' ').collect::<Vec<_>>()[..] else {
+        panic!("{line}")
+    };
+    let path = Some(path).filter(|it| *it != "-").map(|it| it.as_bytes().to_vec());
+    // Each file of a test has the number that its path ends with.
+    let file = path.as_ref().and_then(|it| it.last()).map(|it| FileId(u32::from(*it)));
+    let call = CallId::by_name(call).expect(call);
+    let is_named = call.call().has_path();
+    PlannedOp {
+        at: OpId { worker: Worker(0), number },
+        call,
+        asynchronous: None,
+        args: [7, 0, 0, 0, 0, 0],
+        handle: None,
+        target: None,
+        makes: None,
+        file,
+        path: path.filter(|_| is_named),
+        second_path: None,
+        flags: None,
+        offset: offset.parse().ok(),
+        target_offset: None,
+        bytes: None,
+        ret: ret.parse().expect(line),
+        start: u64::from(number),
+        end: u64::from(number),
+        keeps_handle: false,
+        implicit: false,
+        before: Vec::new(),
+    }
+}
+
+fn side(comm: &str, lines: &[&str]) -> Side {
+    side_of(WorkerInfo { comm: comm.into(), ..WorkerInfo::default() }, lines)
+}
+
+fn side_of(who: WorkerInfo, lines: &[&str]) -> Side {
+    let mut planner = Planner::new(PlanWriter::new(Vec::new()).expect("memory"));
+    for (number, line) in (0..).zip(lines) {
+        planner.out.planned(&operation(number, line)).expect("memory");
+    }
+    planner.who = vec![who];
+    let mut file = tempfile::tempfile().expect("a file");
+    file.write_all(&finish(planner, std::env::consts::ARCH).expect("memory")).expect("space");
+    let (reader, index) = PlanReader::new(file).expect("a plan");
+    Side::new(reader, index).expect("a plan")
+}
+
+const PLAN: [&str; 4] = ["open /a - 3", "read - 0 100", "read - 100 50", "close - - 0"];
+
+/// What comes out: `SAME DIFFERENT MISSING EXTRA OWN`, and in what the first one differs.
+#[track_caller]
+fn check(recorded: &[&str], expected: &str, difference: Option<Difference>) {
+    let traced = compare(&side("app", &PLAN), &side("replay 0", recorded), b"/again/files");
+    let traced = traced.expect("plans");
+    let Traced { same, missing, extra, own, .. } = traced;
+    let different: u64 = traced.different.values().sum();
+    assert_eq!(format!("{same} {different} {missing} {extra} {own}"), expected);
+    assert_eq!(traced.examples.first().map(|it| it.difference), difference);
+    assert_eq!(traced.is_same(), different + missing + extra == 0);
+    assert_eq!(traced.compared, same + different);
+}
+
+#[test]
+fn what_was_done_is_the_same_below_the_root() {
+    check(
+        &["open /again/files/a - 9", "read - 0 100", "read - 100 50", "close - - 0"],
+        "4 0 0 0 0",
+        None,
+    );
+}
+
+#[test]
+fn each_thing_that_is_another_one_is_told() {
+    let with = |at: usize, line: &'static str| {
+        let mut lines = PLAN;
+        lines[at] = line;
+        lines
+    };
+    check(&with(0, "open /again/files2/a - 3"), "3 1 0 0 0", Some(Difference::Path));
+    check(&with(0, "creat /a - 3"), "3 1 0 0 0", Some(Difference::Call));
+    check(&with(0, "open /a - -2"), "3 1 0 0 0", Some(Difference::Result));
+    check(&with(1, "read - 4096 100"), "3 1 0 0 0", Some(Difference::Offset));
+    check(&with(1, "read - 0 99"), "3 1 0 0 0", Some(Difference::Result));
+}
+
+/// Fails if one that is not there makes all behind it others.
+#[test]
+fn what_is_missing_or_more_than_planned_is_counted() {
+    check(&[PLAN[0], PLAN[2], PLAN[3]], "3 0 1 0 0", None);
+    check(&PLAN[..2], "2 0 2 0 0", None);
+    check(&[PLAN[0], PLAN[1], PLAN[2], PLAN[3], "unlink /a - 0"], "4 0 0 1 0", None);
+    check(&[], "0 0 4 0 0", None);
+}
+
+#[test]
+fn calls_of_the_replay_itself_are_none_of_the_plan() {
+    let own = ["openat /sys/devices/system/cpu/online - -2", "dup - - 8"];
+    check(&[&own[..1], &PLAN[..3], &own[1..], &PLAN[3..]].concat(), "4 0 0 0 2", None);
+}
+
+/// Fails if the threads of a replay are taken for others, or others for them.
+#[test]
+fn another_programs_threads_are_not_compared() {
+    let traced = compare(&side("app", &PLAN), &side("app", &PLAN), b"/").expect("plans");
+    assert_eq!((traced.missing, traced.compared), (4, 0));
+}
+
+#[test]
+fn a_place_that_is_not_known_is_not_compared_and_counted() {
+    let recorded = [PLAN[0], "read - - 100", PLAN[2], PLAN[3]];
+    let traced = compare(&side("app", &PLAN), &side("replay 0", &recorded), b"/").expect("plans");
+    assert_eq!((traced.same, traced.offsets_unknown), (4, 1));
+}
+
+/// Fails if nobody tells what a ring has done, or if what a thread has not done is taken for that.
+#[test]
+fn lanes_without_threads_are_counted() {
+    let lane = || side_of(WorkerInfo { lane: Some(0), ..WorkerInfo::default() }, &PLAN);
+    let check = |plan: &Side, recording: &Side| {
+        let traced = compare(plan, recording, b"/").expect("plans");
+        (traced.missing, traced.missing_in_lanes)
+    };
+    assert_eq!(check(&lane(), &side("ring 0", &[])), (4, 4));
+    assert_eq!(check(&lane(), &side("replay 0", &PLAN[..1])), (3, 0));
+    assert_eq!(check(&side("app", &PLAN), &side("ring 0", &[])), (4, 0));
+}
