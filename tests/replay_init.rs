@@ -353,7 +353,7 @@ fn a_replay_is_done_as_somebody_else() {
     let secret = fs::read(replay.inside(&place.join("in"))).expect("made");
     assert!(secret.len() == 5003 && secret != [b'i'; 5003]);
     let report = replay.assert_same();
-    assert!(report["notes"].to_string().contains("done as nobody"), "{report:#}");
+    assert!(report["notes"].to_string().contains("ran as user nobody"), "{report:#}");
     for path in ["", "in", "out", "d", "d/out"] {
         assert_eq!(owner(&replay.inside(&place.join(path))), NOBODY, "{path}");
     }
