@@ -22,10 +22,13 @@ impl LoopDevice {
         let output = Command::new("losetup").args(["-P", "-f", "--show"]).arg(&image).output()?;
         let path = String::from_utf8_lossy(&output.stdout).trim().to_owned();
         let name = path.strip_prefix("/dev/").map(str::to_owned);
-        match name.filter(|_| output.status.success()) {
-            Some(name) => Ok(Self { path: path.into(), name, changed: Vec::new() }),
-            None => Err(io::Error::other(String::from_utf8_lossy(&output.stderr).into_owned())),
-        }
+        let Some(name) = name.filter(|_| output.status.success()) else {
+            return Err(io::Error::other(String::from_utf8_lossy(&output.stderr).into_owned()));
+        };
+        let device = Self { path: path.into(), name, changed: Vec::new() };
+        // The queue outlives the device: a program that was killed may have left another value.
+        fs::write(device.queue("write_cache"), "write back")?;
+        Ok(device)
     }
 
     /// "/dev/loop3".
