@@ -160,3 +160,16 @@ fn nothing_is_concluded_when_calls_are_being_switched_off() {
         145 4/4 exec 4/4";
     check_with(Followed { execs: true, ..Followed::ALL }, text, &expect![[""]]);
 }
+
+/// Fails if two programs of one process, both started while calls were being switched off, are a 32-bit one.
+#[test]
+fn an_exec_after_the_last_call_says_nothing_of_the_one_before() {
+    let text = "100 1/1 fork 1/1 2/2
+        120 2/2 exec 2/2
+        125 off
+        130 2/2 exec 2/2
+        135 2/2 fork 2/2 3/3
+        140 3/3 exec 3/3
+        145 3/3 end 3/3";
+    check_with(Followed { execs: true, ..Followed::ALL }, text, &expect![[""]]);
+}

@@ -21,7 +21,10 @@ impl Tracker {
         }
         self.end_stale(event.time, pid, tid, sink)?;
         let (process, thread) = self.tasks.thread(pid, tid);
-        if exec && process.followed && process.abi.exec_again(self.context.losses) {
+        // The end of an exec before may be missing because events are being switched off.
+        let is_switched_on = event.time < self.off_from;
+        let starts_program = exec && process.followed && is_switched_on;
+        if starts_program && process.abi.exec_again(self.context.losses) {
             self.ledger.other.add(pid, &process.info.comm);
         }
         thread.info.comm = comm.to_vec();
@@ -34,7 +37,7 @@ impl Tracker {
             // An exec gives the process a table of its own.
             let mut own = process.fds.borrow().clone();
             let closed = own.exec(event.time);
-            let are_on = self.all_on == KernelTime::MAX && event.time < self.off_from;
+            let are_on = self.all_on == KernelTime::MAX && is_switched_on;
             if self.context.followed.execs && are_on {
                 process.abi.exec(&own, event.time, self.context.losses);
             }
