@@ -19,7 +19,7 @@ pub enum TracerError {
         "the format of {tracepoint} is not understood: {source}; please report it with the output of `uname -r`"
     )]
     Format {
-        /// `system:name`.
+        /// Tracepoint, as `system:name`.
         tracepoint: String,
         /// Position and cause in the file.
         source: FormatError,
@@ -27,7 +27,7 @@ pub enum TracerError {
     /// A `format` file has no id.
     #[error("the format of {tracepoint} has no id that fits a record")]
     NoId {
-        /// `system:name`.
+        /// Tracepoint, as `system:name`.
         tracepoint: String,
     },
     /// The kernel refused `perf_event_open`.
@@ -81,7 +81,7 @@ pub enum TracerError {
     /// The kernel refused a filter.
     #[error("the kernel refuses the filter of {tracepoint}: {source} (filter: {filter})")]
     Filter {
-        /// `system:name`.
+        /// Tracepoint, as `system:name`.
         tracepoint: String,
         /// The filter.
         filter: String,

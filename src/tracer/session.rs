@@ -372,7 +372,7 @@ impl Session {
         let interrupted = patience.ended_by();
         warnings.extend(doubt.into_iter().chain(interrupted.map(|_| CUT_SHORT.to_owned())));
         let disks = disks::disks().into_iter().filter(|it| !self.disks.contains(it)).collect();
-        let end = end_frame(reason, (end_time.0.0, end_time.1), ended, counts, &counted, warnings);
+        let end = end_frame(reason, end_time.0.0, end_time.1, ended, counts, &counted, warnings);
         let end = End { own, disks, places_not_asked, wall_moved_ns, ..end };
         let others = std::mem::take(&mut counted.others);
         let end = End { unread, unread_programs, others, ..end };
