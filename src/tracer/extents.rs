@@ -178,7 +178,7 @@ mod tests {
     /// not.
     #[test]
     fn those_that_are_gone_are_forgotten() {
-        let kept = std::env::current_exe().expect("we are a file");
+        let kept = std::env::current_exe().expect("the test program is a file");
         let found = std::fs::metadata(&kept).expect("it is there");
         let number = |it: u64| u32::try_from(it).expect("a small number");
         let dev = DevId::new(number(major(found.dev())), number(minor(found.dev())));
@@ -216,7 +216,7 @@ mod tests {
     #[test]
     fn those_that_nobody_waits_for_are_counted() {
         let mut seen = SeenFiles::default();
-        let path = std::env::current_exe().expect("we are a file");
+        let path = std::env::current_exe().expect("the test program is a file");
         let found = path.metadata().expect("it is there");
         let dev = DevId::new(
             u32::try_from(major(found.dev())).expect("a number"),

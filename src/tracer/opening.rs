@@ -147,7 +147,7 @@ fn open_from(
         );
     }
     if naming.names == Names::Event && !exact_args(options) {
-        // These calls need no further reads.
+        // The entries carry the paths, so no reader is needed.
         opened.drained.append(&mut opened.names);
     }
     Ok((opened, (naming, layers)))

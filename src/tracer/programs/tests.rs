@@ -24,7 +24,7 @@ fn a_script_is_read_once_more_than_its_interpreter() {
     std::fs::write(&script, "#! /bin/sh -e\n").expect("write it");
     // A file that only its owner may read is opened before the helper gives up its privileges.
     std::fs::copy("/bin/sh", &private).expect("write it");
-    std::fs::set_permissions(&private, PermissionsExt::from_mode(0o700)).expect("ours");
+    std::fs::set_permissions(&private, PermissionsExt::from_mode(0o700)).expect("the test owns the file");
     let shell = Path::new("/bin/sh");
     let files = read(&[&script, shell, &private], endless());
     let (_, of_script) = files.reads_of(&script).expect("it is there");

@@ -61,7 +61,7 @@ pub(super) const HELD_ROUNDS_MAX: usize = 20;
 /// Largest size of the records that are held back, in bytes.
 pub(super) const HELD_BYTES_MAX: usize = 32 << 20;
 
-/// Kind of an event.
+/// Decoded event.
 #[derive(Debug)]
 enum What {
     Block(BlockEvent),

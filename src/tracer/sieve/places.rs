@@ -362,7 +362,7 @@ fn image(disk: &Disk) -> Option<(FileKey, Image)> {
     Some(((DevId::parse(&file.dev)?, file.ino), image))
 }
 
-/// True if the extent belongs to a block device's own inode (`operation::behind`).
+/// True if the extent belongs to a block device's own inode (`operation::attribution`).
 fn is_device(extent: &Extent) -> bool {
     extent.dev.major() == 0
         && extent.ino == u64::from(extent.on.0)

@@ -469,7 +469,7 @@ impl Unit {
     }
 }
 
-/// True of a request that had begun before the recording, or of which records were lost. A flush
+/// True for a request that had begun before the recording, or of which records were lost. A flush
 /// that a device executes for other requests has no beginning of its own, and a driver command has
 /// no bio.
 fn has_no_beginning(request: &BlockRequest) -> bool {

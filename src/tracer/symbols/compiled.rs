@@ -129,7 +129,7 @@ mod tests {
         assert_eq!(count(&link, Some(own)), None);
         assert_eq!(count(&fifo, Some(own)), None);
         if own == 0 {
-            std::os::unix::fs::chown(&list, Some(12345), None).expect("we may");
+            std::os::unix::fs::chown(&list, Some(12345), None).expect("it is allowed");
             assert_eq!(count(&list, None), None);
             assert_eq!(count(&list, Some(12346)), None);
             assert_eq!(count(&list, Some(12345)), Some(1));

@@ -297,7 +297,7 @@ mod tests {
         let which = crate::capture::fact::Text::MAPS;
         let time = KernelTime(5);
         seen.note_fact(&crate::capture::fact::Fact::Text { time, which, pid, text });
-        let code = seen.at_for_tests(pid, address).expect("we are in memory");
+        let code = seen.at_for_tests(pid, address).expect("the test program is mapped");
         let wanted = vec![Wanted { pid, address, since: time, code: Some(code) }];
         let Programs { named, unread, .. } = of_programs(wanted, &FxHashMap::default(), endless());
         let name = String::from_utf8_lossy(&named[0].name).into_owned();
@@ -317,7 +317,7 @@ mod tests {
         let since = KernelTime(1);
         let wanted = [0x1005, 0x1021].map(|address| Wanted { pid, address, since, code: None });
         let programs = of_programs(wanted.into(), &FxHashMap::default(), endless());
-        std::fs::remove_file(&list).expect("it is ours");
+        std::fs::remove_file(&list).expect("the test owns the file");
         let found = programs.named.iter().map(|it| (it.name.as_slice(), it.offset));
         assert_eq!(Vec::from_iter(found), [(&b"compiled"[..], 5), (b"", 0)], "{programs:?}");
     }
@@ -329,7 +329,7 @@ mod tests {
     fn dies() {
         use std::io::Write;
         // The limits prevent a core dump.
-        helper::limit(&apart::BOUNDS).expect("we may");
+        helper::limit(&apart::BOUNDS).expect("it is allowed");
         let (question, mut socket) = helper::asked().expect("there is a question");
         let question = Question::decode(&question).expect("a question");
         for (number, asked) in question.processes.iter().enumerate() {

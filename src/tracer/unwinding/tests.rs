@@ -15,7 +15,7 @@ fn helper() {
 #[ignore = "run by what_a_helper_did_not_survive_is_lost_and_told"]
 fn dies() {
     use std::io::Write;
-    helper::limit(&apart::BOUNDS).expect("we may");
+    helper::limit(&apart::BOUNDS).expect("it is allowed");
     let (question, mut socket) = helper::asked().expect("there is a question");
     let question = Question::decode(&question).expect("a question");
     let stacks = question.events.iter().filter(|it| matches!(it, Event::Stack(_)));
