@@ -145,9 +145,9 @@ fn somebody_plays_with_our_instance() {
     let _alone = alone();
     let options = ["--source", "tracefs"];
     for (file, value, told) in [
-        ("events/enable", "0", "somebody has switched off, or changed, the tracefs instance"),
-        ("tracing_on", "0", "somebody has switched off, or changed, the tracefs instance"),
-        ("trace_clock", "local", "somebody has switched off, or changed, the tracefs instance"),
+        ("events/enable", "0", "another process has switched off or changed the tracefs instance"),
+        ("tracing_on", "0", "another process has switched off or changed the tracefs instance"),
+        ("trace_clock", "local", "another process has switched off or changed the tracefs instance"),
         ("trace", "1", "another process reset the trace buffers"),
     ] {
         let dir = scratch_dir("disturbances");

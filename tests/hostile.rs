@@ -120,7 +120,7 @@ fn code_of_others_gets_few_probes() {
     end(child);
     let said = finished.stderr();
     let told =
-        "none of libc.evil.so, which was not looked through: has more places than are probed";
+        "none of libc.evil.so, which was not searched: has more places than are probed";
     assert!(said.contains(told) && said.contains("libc.so.6 ("), "{said}");
     let took = Duration::from_nanos(now_ns() - begin);
     assert!(took < SOON, "{took:?}");

@@ -386,7 +386,7 @@ fn whoever_traps_the_reader_loses_only_his_own_names() {
     }
     let _alone = alone();
     check_trap(MEMORY, |_| {}, "it took too much memory, or is damaged (SIGABRT)");
-    let reason = "it cannot be opened without rights, and was not copied before";
+    let reason = "it cannot be opened without privileges, and was not copied before";
     check_trap(Trap::Symbols(256 << 20, 0o700), |_| {}, reason);
     let kill = |path: &str| {
         let mut reader = None;

@@ -327,7 +327,7 @@ fn what_is_not_possible_is_said_before_the_program_starts() {
     let cases: [(&[&str], &str); 5] = [
         (&["--names", "reader"], "it needs privileges"),
         (&["-a"], "the whole machine (-a): not without privileges"),
-        (&["-e", "block"], "what was asked for with -e: not without privileges"),
+        (&["-e", "block"], "the selection of -e: not without privileges"),
         (&["--stacks", "kernel"], "stacks: not without privileges"),
         (&["--source", "tracefs"], "--source tracefs is not possible"),
     ];

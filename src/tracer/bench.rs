@@ -1,4 +1,5 @@
-//! Tries probes out: calls whose paths are known are made and recorded, and what comes out is compared with them.
+//! Validation of probes: calls with known paths are made and recorded, and the samples are compared
+//! with them.
 
 use std::io;
 
@@ -14,25 +15,26 @@ use crate::sys::probe_events::ProbeGroup;
 use crate::sys::tracefs::Tracefs;
 use crate::tracefs::EventFormat;
 
-/// Where probes are tried out.
+/// Environment in which probes are validated.
 #[derive(Debug)]
 pub(super) struct Bench<'a> {
     pub(super) tracefs: &'a Tracefs,
     /// `uname -m`.
     pub(super) machine: &'a str,
-    /// Name of our own threads.
+    /// Name of the tracer's own threads.
     pub(super) own_name: &'a str,
-    /// Where the hits go.
+    /// Instance that records the samples.
     pub(super) instance: &'a Instance,
-    /// The calls that matter.
+    /// Calls whose paths are tested.
     pub(super) calls: &'a [CallId],
 }
 
-/// KiB of each CPU's ring in the trial: some dozens of hits.
+/// Size of each CPU's ring in the test, in KiB: some dozens of samples.
 const TRIAL_RING_KIB: &str = "64";
 
 impl Bench<'_> {
-    /// Others' calls may push ours out of the rings: then it may go better the second time.
+    /// Runs the test, and once more if the result is incomplete. Calls of other processes may push
+    /// the samples of the test out of the rings; a second run may go better.
     pub(super) fn try_out_twice(
         &self,
         group: &ProbeGroup,
@@ -62,7 +64,7 @@ impl Bench<'_> {
             io::Error::other("this kernel's trace pages are laid out in an unknown way")
         })?;
         self.instance.write("buffer_size_kb", TRIAL_RING_KIB)?;
-        // Inherited from the top instance, where somebody may have set it otherwise.
+        // Inherited from the top instance, where another program may have changed it.
         self.instance.write("options/overwrite", "1")?;
         let rings = online_cpus().into_iter().map(|cpu| {
             let ring = self.instance.ring(cpu, layout.page_bytes())?;
@@ -72,7 +74,7 @@ impl Bench<'_> {
         let enable = |on: &str| self.instance.write(&format!("events/{}/enable", group.name()), on);
         enable("1").and_then(|()| self.instance.write("tracing_on", "1"))?;
         let calls = trial::make_calls(self.own_name, self.calls);
-        // Whatever came of it: probes that are recorded cannot be removed.
+        // Switched off whatever the result: probes that are recorded cannot be removed.
         self.instance.write("tracing_on", "0").and_then(|()| enable("0"))?;
         let calls = calls?;
         let seen = Seen::take(&mut rings, &decoder, layout, calls.tid)?;
@@ -83,7 +85,7 @@ impl Bench<'_> {
             functions: functions.to_vec(),
             shown: names(&shown),
             hidden: names(&hidden),
-            files: seen.shows_file(calls.file),
+            files: seen.shows_file(&calls.file),
         })
     }
 }

@@ -1,9 +1,10 @@
-//! Where the members of the kernel's structures are, by the kernel itself: `/sys/kernel/btf/vmlinux`
-//! (`Documentation/bpf/btf.rst`). Probes need it to say which memory they fetch.
+//! BTF parser: offsets of the members of kernel structures, from the kernel's own description
+//! `/sys/kernel/btf/vmlinux` (`Documentation/bpf/btf.rst`). Definitions of probes need them to
+//! fetch memory.
 //!
-//! Pure: bytes in, offsets out. Any bytes may come in.
+//! Pure: bytes in, offsets out. Any input is accepted.
 
-/// `BTF_MAGIC`.
+/// Magic number (`BTF_MAGIC`).
 const MAGIC: u16 = 0xeb9f;
 /// Bytes of a `struct btf_header` that matter here.
 const HEADER_BYTES: usize = 24;
@@ -11,10 +12,11 @@ const HEADER_BYTES: usize = 24;
 const TYPE_BYTES: usize = 12;
 /// Bytes of a `struct btf_member`.
 const MEMBER_BYTES: usize = 12;
-/// Types in types at most: a chain of names, or structures in structures.
+/// Largest depth of types: a chain of names, or structures in structures.
 const DEPTH_MAX: u32 = 16;
 
-/// `BTF_KIND_*`, and what stands behind a type of that kind: so many bytes, and so many for each of its `vlen`.
+/// Bytes that follow a type, by its `BTF_KIND_*`: a fixed number, and a number for each of its
+/// `vlen`.
 const BEHIND: [(usize, usize); 20] = [
     (0, 0),
     (4, 0),
@@ -45,21 +47,21 @@ const ENUM: u32 = 6;
 /// `typedef`, `volatile`, `const`, `restrict`, and tags: other names of a type.
 const OTHER_NAMES: [u32; 5] = [8, 9, 10, 11, 18];
 
-/// The kernel's types.
+/// Types of the kernel.
 #[derive(Debug)]
 pub(super) struct Btf<'a> {
     strings: &'a [u8],
     types: &'a [u8],
-    /// Where each type begins; the first has the number 1.
+    /// Start of each type; the first has the number 1.
     starts: Vec<usize>,
 }
 
 /// A member of a structure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Member {
-    /// Bytes from the start of the structure.
+    /// Offset from the start of the structure, in bytes.
     pub(super) offset: u32,
-    /// Its size in bytes; 0: it is no number and no pointer.
+    /// Size in bytes; 0: neither a number nor a pointer.
     pub(super) bytes: u32,
 }
 
@@ -68,15 +70,15 @@ pub(super) struct Member {
 struct Type<'a> {
     name: u32,
     kind: u32,
-    /// Members have bit fields among them, and their offsets say so.
+    /// True if members include bit fields, so that offsets are encoded differently.
     has_bits: bool,
-    /// Bytes, or the number of another type.
+    /// Size in bytes, or the number of another type.
     size_or_type: u32,
     members: &'a [u8],
 }
 
 impl<'a> Btf<'a> {
-    /// The types of these bytes; `None`: they are laid out in another way.
+    /// Parses these bytes; `None`: their layout is unknown.
     pub(super) fn parse(bytes: &'a [u8]) -> Option<Self> {
         let header = bytes.get(..HEADER_BYTES)?;
         if u16::from_le_bytes(*header.first_chunk()?) != MAGIC {
@@ -97,7 +99,8 @@ impl<'a> Btf<'a> {
         Some(Self { strings, types, starts })
     }
 
-    /// A member of the first structure of this name that has it, also within members without a name.
+    /// Returns a member of the first structure with this name that has it, also within members
+    /// without a name.
     pub(super) fn member(&self, structure: &str, member: &str) -> Option<Member> {
         let numbers = 1..=u32::try_from(self.starts.len()).ok()?;
         numbers
@@ -110,7 +113,7 @@ impl<'a> Btf<'a> {
         let start = *self.starts.get(usize::try_from(number).ok()?.checked_sub(1)?)?;
         let info = word(self.types, start + 4)?;
         let kind = kind(info);
-        // Only that of structures is looked at.
+        // Only members of structures and unions are examined.
         let members = if matches!(kind, STRUCT | UNION) { length(info) } else { 0 };
         Some(Type {
             name: word(self.types, start)?,
@@ -128,8 +131,8 @@ impl<'a> Btf<'a> {
 
     fn within(&self, structure: &Type<'a>, wanted: &str, depth: u32) -> Option<Member> {
         let depth = depth.checked_sub(1)?;
-        structure.members.chunks_exact(MEMBER_BYTES).find_map(|it| {
-            let (name, of, place) = (word(it, 0)?, word(it, 4)?, word(it, 8)?);
+        structure.members.chunks_exact(MEMBER_BYTES).find_map(|bytes| {
+            let (name, of, place) = (word(bytes, 0)?, word(bytes, 4)?, word(bytes, 8)?);
             let bits = if structure.has_bits { place & 0xff_ffff } else { place };
             let offset = bits / 8;
             if name != 0 {
@@ -144,11 +147,11 @@ impl<'a> Btf<'a> {
 
     fn bytes_of(&self, mut number: u32) -> Option<u32> {
         for _ in 0..DEPTH_MAX {
-            let it = self.get(number)?;
-            match it.kind {
-                INT | ENUM => return Some(it.size_or_type),
+            let found = self.get(number)?;
+            match found.kind {
+                INT | ENUM => return Some(found.size_or_type),
                 POINTER => return Some(8),
-                other if OTHER_NAMES.contains(&other) => number = it.size_or_type,
+                other if OTHER_NAMES.contains(&other) => number = found.size_or_type,
                 _ => return None,
             }
         }
@@ -176,7 +179,8 @@ fn usize_at(bytes: &[u8], place: usize) -> Option<usize> {
 mod tests {
     use super::*;
 
-    /// `struct file { union { struct inode *f_inode; int other; }; int flags : 3; }`, as a compiler describes it.
+    /// Returns `struct file { union { struct inode *f_inode; int other; }; int flags : 3; }`, as a
+    /// compiler describes it.
     fn sample() -> Vec<u8> {
         let strings = b"\0file\0f_inode\0flags\0int\0other\0fmode_t\0";
         let name = |text: &str| {

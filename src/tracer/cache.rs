@@ -1,4 +1,5 @@
-//! Has what tracefs says of this kernel's tracepoints kept for users who may not read it.
+//! Cache of tracepoint formats: stores what tracefs reports of this kernel's tracepoints, for users
+//! who may not read tracefs.
 
 use std::path::PathBuf;
 
@@ -13,7 +14,7 @@ use crate::event::uring::URING_POINTS;
 use crate::sys::kept_formats::{self, Formats};
 use crate::sys::tracefs::Tracefs;
 
-/// Those that are no row of a table.
+/// Tracepoints that are not in a table.
 const OTHERS: &[(&str, &str)] = &[
     ("task", "task_newtask"),
     ("sched", "sched_process_exec"),
@@ -24,17 +25,19 @@ const OTHERS: &[(&str, &str)] = &[
     ("raw_syscalls", "sys_exit"),
 ];
 
-/// What may come as a module gets its numbers when it is loaded: those are not the build's.
+/// Groups that may come as modules. A module gets its ids when it is loaded, so they do not belong
+/// to the build.
 const MODULES: &[&str] = &["ext4", "jbd2", "xfs", "btrfs", "iomap", "fuse", "nfs"];
 
-/// Keeps the formats of all tracepoints that a recording may open and that are part of this kernel itself. Where, and of how many.
+/// Stores the formats of all tracepoints that a recording may open and that are part of this kernel
+/// itself. Returns the file and the number of formats.
 ///
 /// # Errors
 ///
-/// If tracefs cannot be read, or the file not be written.
+/// If tracefs cannot be read, or the file cannot be written.
 pub fn keep() -> Result<(PathBuf, usize), TracerError> {
     let tracefs = Tracefs::find()?;
-    // Without the first one there is nothing to keep.
+    // Without the first format there is nothing to store.
     tracefs.format("raw_syscalls", "sys_enter")?;
     let with_format = |(system, name): (&str, String)| {
         let format = tracefs.format(system, &name).ok()?;
@@ -44,7 +47,7 @@ pub fn keep() -> Result<(PathBuf, usize), TracerError> {
     let formats: Formats = built_in.filter_map(with_format).collect();
     let count = formats.len();
     let kept = kept_formats::keep(formats);
-    kept.map(|it| (it, count)).map_err(TracerError::system("keep what tracefs says"))
+    kept.map(|it| (it, count)).map_err(TracerError::system("store the formats of tracepoints"))
 }
 
 fn all() -> impl Iterator<Item = (&'static str, String)> {

@@ -1,7 +1,7 @@
-//! Which addresses chains had, so that they can be named at the end.
+//! Addresses in call chains, collected so that they can be symbolized at the end.
 //!
-//! In: the records and facts that go into the log. All of it has its limits, and what is beyond them is counted, and unknown rather
-//! than wrong.
+//! Input are the records and facts that go into the log. All tables have limits. Entries beyond a
+//! limit are counted, and unknown rather than wrong.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -16,54 +16,56 @@ use crate::record::{RecordKind, SampleLayout};
 use crate::sys::patience::Patience;
 use crate::units::{KernelTime, Pid};
 
-/// Addresses that are remembered.
+/// Largest number of addresses that are remembered.
 const ADDRESSES_MAX: usize = 1 << 20;
 
-/// What an address was one after the other: of more, the latest are told.
+/// Largest number of meanings of one address, one after the other; the latest are kept.
 const MEANINGS_MAX: usize = 16;
 
-/// What all addresses were.
+/// Largest number of meanings of all addresses.
 const ALL_MEANINGS_MAX: usize = 4 << 20;
 
-/// Changes that are looked at to find what addresses were: a few seconds' work.
+/// Largest number of changes that are examined to find the meanings of addresses: a few seconds'
+/// work.
 const LOOKS_MAX: u64 = 1 << 30;
 
-/// Addresses of chains, and what was in memory.
+/// Addresses of call chains, and the executable mappings of their processes.
 #[derive(Debug, Default)]
 pub struct SeenChains {
-    /// What is in memory is noted, too.
+    /// True if executable mappings are noted, too.
     of_programs: bool,
     kernel: FxHashSet<u64>,
     user: FxHashSet<(Pid, u64)>,
-    /// What the processes had in their memory there.
+    /// Executable mappings of the processes.
     pub(super) code: CodeInMemory,
-    /// The users of processes whose addresses there are, if they were not over.
+    /// Users of the processes with addresses; `None` if the process had ended.
     owners: FxHashMap<Pid, Option<u32>>,
-    /// Forgetting what is no code has not helped.
+    /// True if dropping addresses outside of code has not helped.
     only_code: bool,
-    /// Addresses for which there was no room.
+    /// Number of addresses for which there was no room.
     left_out: u64,
 }
 
-/// Where an address is looked for, and what was found.
+/// State of the search for the meanings of addresses.
 #[derive(Debug)]
 struct Search {
-    /// Changes that may still be looked at.
+    /// Number of changes that may still be examined.
     looks_left: u64,
-    /// Addresses for which none were left.
+    /// Number of addresses for which no changes were left to examine.
     given_up: u64,
-    /// Meanings that were too many.
+    /// Number of meanings beyond the limits.
     left_out: u64,
     wanted: Vec<Wanted>,
 }
 
 impl SeenChains {
-    /// Nothing yet; `of_programs`: their functions are to be named, too.
+    /// Returns an empty collection; `of_programs` is true if functions of programs are to be
+    /// symbolized, too.
     pub(super) fn new(of_programs: bool) -> Self {
         Self { of_programs, ..Self::default() }
     }
 
-    /// Takes note of what a record says.
+    /// Stores the addresses or mappings of a record.
     pub(super) fn note(&mut self, record: &RecordKind<'_>, layout: &SampleLayout) {
         match record.kind {
             record_type::SAMPLE => self.note_chain(record, layout),
@@ -72,7 +74,7 @@ impl SeenChains {
         }
     }
 
-    /// Takes note of a fact, if it tells what is in memory.
+    /// Stores the mappings that a fact reports, if it contains some.
     pub(super) fn note_fact(&mut self, fact: &Fact) {
         self.code.note_fact(fact);
     }
@@ -89,14 +91,14 @@ impl SeenChains {
         }
         let Some((pid, _)) = record.task(layout) else { return };
         let has_program = record.program(layout).is_some_and(|it| it.is_there());
-        // At the end it may be over.
+        // The process may have ended when the recording ends.
         if !is_full && (has_program || chain.user().next().is_some()) {
             self.owners.entry(pid).or_insert_with(|| symbols::owner_of(pid));
         }
         self.note_user(pid, chain.user());
     }
 
-    /// Takes note of addresses of a program.
+    /// Stores addresses of a program.
     pub(super) fn note_user(&mut self, pid: Pid, addresses: impl Iterator<Item = u64>) {
         let is_full = !self.has_room();
         for key in addresses.map(|it| (pid, it)) {
@@ -108,20 +110,22 @@ impl SeenChains {
         }
     }
 
-    /// True if there is room for more addresses. Without frame pointers anything may be taken for one: what is no code goes first.
+    /// True if there is room for more addresses. Without frame pointers any value may be taken for
+    /// an address, so addresses outside of code are dropped first.
     fn has_room(&mut self) -> bool {
         let is_full = |it: &Self| it.kernel.len() + it.user.len() >= ADDRESSES_MAX;
         if is_full(self) && !self.only_code {
             let code = self.code.code_of_all();
             let before = self.user.len();
             self.user.retain(|it| is_in(&code, it.1));
-            // Not again for little.
+            // The drop is not repeated for a small gain.
             self.only_code = self.user.len() > before / 2;
         }
         !is_full(self)
     }
 
-    /// Names all addresses. What is to be said of those that have none, and what could not be read.
+    /// Symbolizes all addresses. Returns a warning about addresses without names, and the files
+    /// that could not be read.
     pub(super) fn name(
         mut self,
         patience: &mut Patience<'_>,
@@ -130,7 +134,9 @@ impl SeenChains {
         let (mut found, mut warning) = (Vec::new(), None);
         match symbols::kernel::functions(&self.kernel.drain().collect()) {
             Ok(named) => found.extend(named),
-            Err(why) => warning = Some(format!("the kernel's functions have no names: {why}")),
+            Err(why) => {
+                warning = Some(format!("the kernel's functions were not symbolized: {why}"))
+            }
         }
         let mut search = Search::new();
         let mut user: Vec<(Pid, u64)> = self.user.iter().copied().collect();
@@ -149,11 +155,11 @@ impl SeenChains {
         let counted = [
             (
                 self.left_out + self.code.left_out,
-                "addresses or mappings were too many to be remembered",
+                "addresses or mappings were dropped: too many to store",
             ),
-            (search.left_out, "mappings were too many for their addresses to be told"),
-            (search.given_up, "addresses have no names: too much happened in memory"),
-            (cut, "lists of compiled functions were too long to be read to their ends"),
+            (search.left_out, "mappings were dropped: too many for one address, or in total"),
+            (search.given_up, "addresses were not symbolized: too many changes of memory"),
+            (cut, "lists of compiled functions were cut off: too long"),
         ];
         let counted = counted.into_iter().filter(|it| it.0 > 0);
         let all: Vec<String> = warning
@@ -165,7 +171,7 @@ impl SeenChains {
         (found.into_iter().map(fact).collect(), warning, unread)
     }
 
-    /// Adds what an address was, as far as it is known.
+    /// Adds the known meanings of an address.
     fn look_for(&self, search: &mut Search, pid: Pid, address: u64) {
         let mut all = self.code.at(pid, address, &mut search.looks_left);
         if search.looks_left == 0 {
@@ -173,18 +179,19 @@ impl SeenChains {
             return;
         }
         all.retain(|it| self.code.known_until.is_none_or(|until| it.0 < until));
-        // Without any it may be in a list of what was compiled on the way.
+        // An address without any mapping may be in a list of functions that were compiled at run
+        // time.
         if all.is_empty() {
             all.push((KernelTime::MIN, None));
         }
         let room = MEANINGS_MAX.min(ALL_MEANINGS_MAX - search.wanted.len());
         let too_many = all.len().saturating_sub(room);
         search.left_out += too_many as u64;
-        let told = all.drain(too_many..);
-        search.wanted.extend(told.map(|(since, code)| Wanted { pid, address, since, code }));
+        let kept = all.drain(too_many..);
+        search.wanted.extend(kept.map(|(since, code)| Wanted { pid, address, since, code }));
     }
 
-    /// If not everything could be remembered: none of these is known from then on.
+    /// Returns symbols without names from the time on at which not everything could be stored.
     fn unknown_at_the_end(&self, named: &[Symbol]) -> Vec<Symbol> {
         let Some(since) = self.code.known_until else { return Vec::new() };
         let mut places: Vec<(Pid, u64)> = named.iter().map(|it| (it.pid, it.address)).collect();
@@ -195,7 +202,7 @@ impl SeenChains {
     }
 }
 
-/// True if a call that ends right before this address is in one of these.
+/// True if one of these ranges contains a call instruction that ends right before this address.
 fn is_in(code: &[(u64, u64)], address: u64) -> bool {
     let place = code.partition_point(|it| it.0 < address);
     place.checked_sub(1).and_then(|it| code.get(it)).is_some_and(|it| address <= it.1)
@@ -209,7 +216,7 @@ impl Search {
 
 #[cfg(test)]
 impl SeenChains {
-    /// The last that the process had at an address.
+    /// Returns the last mapping that the process had at an address.
     pub(super) fn at_for_tests(&self, pid: Pid, address: u64) -> Option<Code> {
         self.code.at(pid, address, &mut { LOOKS_MAX }).pop()?.1
     }
@@ -260,15 +267,17 @@ mod tests {
         assert_eq!((search.left_out, search.given_up), (4, 1));
     }
 
-    /// Fails if what a process made after the table was full is called by what was there before.
+    /// Fails if a mapping created after the table was full is named by an earlier mapping.
     #[test]
     fn nothing_is_known_from_when_there_was_no_room_on() {
         let mut seen = seen(&[(7, 10, "map /nowhere/a"), (7, 40, "map /nowhere/b")]);
         seen.code.forget_from(KernelTime(30));
         seen.user.insert((Pid(7), 0x1800));
         let (facts, warning, _) = seen.name(endless());
-        let symbol = |it: &Fact| match it {
-            Fact::Symbol(it) => (it.since.0, String::from_utf8_lossy(&it.module).into_owned()),
+        let symbol = |fact: &Fact| match fact {
+            Fact::Symbol(symbol) => {
+                (symbol.since.0, String::from_utf8_lossy(&symbol.module).into_owned())
+            }
             other => panic!("{other:?}"),
         };
         let found: Vec<_> = facts.iter().map(symbol).collect();

@@ -1,4 +1,4 @@
-//! Which source a recording gets, and why.
+//! Choice of the source of samples, and its reason.
 
 use nix::unistd::{AccessFlags, access};
 
@@ -7,36 +7,36 @@ use crate::record::PageLayout;
 use crate::sys::proc;
 use crate::sys::tracefs::Tracefs;
 
-/// What the user wants.
+/// Source that the user requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SourceWish {
-    /// The cheaper one that there is.
+    /// The cheapest available source.
     Auto,
-    /// This one.
+    /// This source.
     Only(SourceKind),
 }
 
 /// A source and the reason for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
-    /// Which.
+    /// The source.
     pub source: SourceKind,
-    /// Why, in words.
+    /// Reason, as text.
     pub reason: String,
 }
 
-/// The source for this wish, on this machine.
+/// Chooses the source for this request on this machine.
 ///
 /// # Errors
 ///
-/// Why the wanted one cannot be had.
+/// Reason why the requested source is not available.
 pub fn choose(wish: SourceWish, tracefs: &Tracefs) -> Result<Choice, String> {
     let choice = |source, reason: &str| Choice { source, reason: reason.to_owned() };
     match (wish, hindrance(tracefs)) {
         (SourceWish::Only(SourceKind::Perf), _) => Ok(choice(SourceKind::Perf, "as wanted")),
         (SourceWish::Only(SourceKind::Inherited), _) => Ok(choice(
             SourceKind::Inherited,
-            "perf events that children inherit: what anybody may record of their own programs",
+            "perf events that children inherit: every user may record their own programs",
         )),
         (SourceWish::Only(SourceKind::Tracefs), None) => {
             Ok(choice(SourceKind::Tracefs, "as wanted"))
@@ -47,7 +47,7 @@ pub fn choose(wish: SourceWish, tracefs: &Tracefs) -> Result<Choice, String> {
     }
 }
 
-/// What speaks against tracefs, if anything does.
+/// Returns the reason why tracefs cannot be used, if there is one.
 pub fn hindrance(tracefs: &Tracefs) -> Option<String> {
     let instances = tracefs.root().join("instances");
     if proc::is_namespaced() {

@@ -1,7 +1,9 @@
-//! What code processes had in their memory, and since when, as far as that was told.
+//! History of executable mappings: the code that processes had in memory, with the time of each
+//! mapping, as far as recorded.
 //!
-//! Whatever may have been meant is kept: a process can have had several files at an address one after the other. Processes may do what
-//! they can to make this much: it has its limits, and from where one was reached on nothing is known.
+//! All candidates are kept: a process can have had several files at one address, one after the
+//! other. A malicious process can inflate this history. It has limits; from the time on at which a
+//! limit was reached nothing is known.
 
 use std::sync::Arc;
 
@@ -13,38 +15,38 @@ use crate::record::parse::{Body, CodeMap};
 use crate::record::{RecordKind, SampleLayout};
 use crate::units::{KernelTime, Pid};
 
-/// Mappings of code that are remembered, of all processes.
+/// Largest number of mappings of code that are remembered, of all processes.
 const MAPPINGS_MAX: usize = 1 << 20;
 
-/// Paths and build ids of all files that are remembered, in bytes.
+/// Largest size of the paths and build ids of all files that are remembered, in bytes.
 const FILES_BYTES_MAX: usize = 64 << 20;
 
-/// Processes are followed to those that they were born of no further than this.
+/// Largest number of ancestors that are searched for inherited mappings.
 const ANCESTORS_MAX: usize = 64;
 
-/// Whose code it is.
+/// File of a mapping.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct CodeFile {
-    /// As the process calls it.
+    /// Path as the process sees it.
     pub path: Vec<u8>,
-    /// What tells it from others.
+    /// Identity of the file.
     pub identity: Identity,
 }
 
 impl CodeFile {
-    /// What it takes to remember it.
+    /// Returns the memory that the path and build id take, in bytes.
     fn bytes(&self) -> usize {
         let id = if let Identity::BuildId(id) = &self.identity { id.len() } else { 0 };
         self.path.len() + id
     }
 }
 
-/// What tells a file from others.
+/// Identity of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Identity {
-    /// Its build id.
+    /// Build id of the file.
     BuildId(Vec<u8>),
-    /// Major and minor number of its device, and its inode.
+    /// Major and minor number of the device, and the inode.
     Inode(u32, u32, u64),
 }
 
@@ -53,46 +55,55 @@ pub(super) enum Identity {
 pub(super) struct Code {
     pub start: u64,
     pub end: u64,
-    /// What of the file `start` shows, in bytes.
+    /// Offset in the file at `start`, in bytes.
     pub offset: u64,
     pub file: Arc<CodeFile>,
 }
 
 impl Code {
-    /// True if a call that ends right before this address is in it.
+    /// True if the mapping contains a call instruction that ends right before this address.
     fn has(&self, address: u64) -> bool {
         self.start < address && address <= self.end
     }
 }
 
-/// What happened to the memory of a process.
+/// Executable mapping whose file is not yet shared with other mappings.
+struct NewMapping {
+    start: u64,
+    end: u64,
+    /// Offset in the file at `start`, in bytes.
+    offset: u64,
+    file: CodeFile,
+}
+
+/// Change of the memory of a process.
 #[derive(Clone, Debug)]
 enum Change {
-    /// This came.
+    /// This mapping was created.
     Code(Code),
-    /// This was there when somebody looked.
+    /// This mapping existed when `/proc/PID/maps` was read.
     Seen(Code),
-    /// It became another program: nothing of before is there any more.
+    /// The process executed another program: all earlier mappings are gone.
     Exec,
-    /// It was born with the memory of this process.
+    /// The process was born with the memory of this process.
     BornOf(Pid),
 }
 
-/// The memory of all processes.
+/// Executable mappings of all processes.
 #[derive(Debug, Default)]
 pub(super) struct CodeInMemory {
     memory: FxHashMap<Pid, Vec<(KernelTime, Change)>>,
     files: FxHashSet<Arc<CodeFile>>,
     file_bytes: usize,
     mappings: usize,
-    /// The earliest change for which there was no room: what is in memory from then on is not known.
+    /// Time of the earliest change for which there was no room: mappings from then on are unknown.
     pub(super) known_until: Option<KernelTime>,
-    /// Changes for which there was no room.
+    /// Number of changes for which there was no room.
     pub(super) left_out: u64,
 }
 
 impl CodeInMemory {
-    /// Takes note of what a record says.
+    /// Stores the change that a record reports.
     pub(super) fn note(&mut self, record: &RecordKind<'_>, layout: &SampleLayout) {
         if !matches!(record.kind, record_type::MMAP2 | record_type::COMM | record_type::FORK) {
             return;
@@ -108,14 +119,15 @@ impl CodeInMemory {
         }
     }
 
-    /// Puts everything into its order: before that nothing can be asked.
+    /// Sorts all changes. Queries are valid only after this call.
     pub(super) fn sort(&mut self) {
         for changes in self.memory.values_mut() {
             changes.sort_by_key(|it| it.0);
         }
     }
 
-    /// Where any process has had code, in order, without overlaps: it need not be sought in each process, for which there is no time.
+    /// Returns the address ranges in which any process has had code, sorted and without overlaps.
+    /// Searching each process separately would take too long.
     pub(super) fn code_of_all(&self) -> Vec<(u64, u64)> {
         let place = |(_, change): &(KernelTime, Change)| match change {
             Change::Code(code) | Change::Seen(code) => Some((code.start, code.end)),
@@ -141,31 +153,33 @@ impl CodeInMemory {
             let ino = ino.map_or(0, |it| u64::from_le_bytes(*it));
             Identity::Inode(word(0).unwrap_or(0), word(4).unwrap_or(0), ino)
         };
-        let (start, end) = (map.start, map.start.saturating_add(map.bytes));
         let file = CodeFile { path: map.path.into(), identity };
-        self.code_came(map.pid, time, ((start, end, map.offset), file), Change::Code);
+        let end = map.start.saturating_add(map.bytes);
+        let mapping = NewMapping { start: map.start, end, offset: map.offset, file };
+        self.add_mapping(map.pid, time, mapping, Change::Code);
     }
 
-    /// Takes note of a fact, if it tells what is in memory.
+    /// Stores the mappings that a fact reports, if it contains some.
     pub(super) fn note_fact(&mut self, fact: &Fact) {
         let Fact::Text { which: Text::MAPS, time, pid, text } = fact else { return };
         for line in text.split(|it| *it == b'\n') {
-            if let Some((place, file)) = line_of_maps(line) {
-                self.code_came(*pid, *time, (place, file), Change::Seen);
+            if let Some(mapping) = line_of_maps(line) {
+                self.add_mapping(*pid, *time, mapping, Change::Seen);
             }
         }
     }
 
-    fn code_came(
+    fn add_mapping(
         &mut self,
         pid: Pid,
         time: KernelTime,
-        ((start, end, offset), file): ((u64, u64, u64), CodeFile),
+        mapping: NewMapping,
         how: impl Fn(Code) -> Change,
     ) {
         if self.mappings >= MAPPINGS_MAX {
             return self.forget_from(time);
         }
+        let NewMapping { start, end, offset, file } = mapping;
         let file = Arc::new(file);
         let known = self.files.get(&file).cloned();
         let file = match known {
@@ -191,14 +205,15 @@ impl CodeInMemory {
         self.memory.entry(pid).or_default().push((time, change));
     }
 
-    /// There is no room for what happened then.
+    /// Counts a change at this time for which there is no room.
     pub(super) fn forget_from(&mut self, time: KernelTime) {
         self.left_out += 1;
         self.known_until = Some(self.known_until.map_or(time, |it| it.min(time)));
     }
 
-    /// What the process had at an address, and since when; `None`: nothing that is known. `looks`: changes that may be looked at; nothing
-    /// of what is returned is to be believed if none is left.
+    /// Returns the mappings that the process had at an address, and the time of each; `None`:
+    /// unmapped or unknown from then on. `looks` is the number of changes that may be examined; if
+    /// none is left the result is not valid.
     pub(super) fn at(
         &self,
         pid: Pid,
@@ -216,9 +231,9 @@ impl CodeInMemory {
             match change {
                 Change::Code(code) if code.has(address) => all.push((*time, Some(code.clone()))),
                 Change::Seen(code) if code.has(address) => match all.last() {
-                    // It is known how it came.
+                    // The creation of the mapping is recorded.
                     Some((_, Some(_))) => {}
-                    // It was there before all that was told.
+                    // The mapping existed before all recorded changes.
                     None if was_there_before => all.push((KernelTime::MIN, Some(code.clone()))),
                     _ => all.push((*time, Some(code.clone()))),
                 },
@@ -235,19 +250,19 @@ impl CodeInMemory {
         all
     }
 
-    /// What the process had at an address at this time: of itself, or of those that it was born of.
+    /// Returns the mapping that the process had at an address at this time, its own or inherited.
     fn last(&self, pid: Pid, address: u64, until: KernelTime, looks: &mut u64) -> Option<Code> {
         let (mut pid, mut until) = (pid, until);
         for _ in 0..ANCESTORS_MAX {
             let changes = self.memory.get(&pid)?;
-            let told = changes.partition_point(|it| it.0 <= until);
+            let recorded = changes.partition_point(|it| it.0 <= until);
             let mut seen = None;
             let mut parent = None;
-            for (time, change) in changes.iter().take(told).rev() {
+            for (time, change) in changes.iter().take(recorded).rev() {
                 *looks = looks.checked_sub(1)?;
                 match change {
                     Change::Code(code) if code.has(address) => return Some(code.clone()),
-                    // What is behind it has told how it came, or has not.
+                    // An earlier change may have recorded the creation of the mapping.
                     Change::Seen(code) if code.has(address) => seen = Some(code),
                     Change::Code(_) | Change::Seen(_) => {}
                     Change::Exec => return seen.cloned(),
@@ -265,21 +280,23 @@ impl CodeInMemory {
         None
     }
 
-    /// When a process of this number was born, each time that it was told.
+    /// Returns the recorded times at which a process with this number was born.
     pub(super) fn births(&self, pid: Pid) -> impl Iterator<Item = KernelTime> {
         let is_birth = |it: &&(KernelTime, Change)| matches!(it.1, Change::BornOf(_));
         self.of(pid).iter().filter(is_birth).map(|it| it.0)
     }
 
-    /// What a process had in its memory at the first of these times, since when, and what came until the other; `None`: nothing of before is
-    /// there any more. It is not born between the two.
+    /// Returns the mappings that a process had at time `from`, and the mappings that were created
+    /// until `until`, each with its time; `None`: all earlier mappings are gone. The process is not
+    /// born between the two times.
     pub(super) fn history(
         &self,
         pid: Pid,
-        (from, until): (KernelTime, KernelTime),
+        from: KernelTime,
+        until: KernelTime,
     ) -> Vec<(KernelTime, Option<&Code>)> {
         let mut lives = vec![self.life(pid, from, until)];
-        // What it was born with is what its parent had then.
+        // A process is born with the mappings that its parent had at that time.
         while let Some((parent, time)) = lives.last().and_then(|it| it.born_of)
             && lives.len() < ANCESTORS_MAX
         {
@@ -288,32 +305,33 @@ impl CodeInMemory {
         lives.into_iter().rev().flat_map(|it| it.changes).collect()
     }
 
-    /// What came into the memory of a process since the program that it ran at the first of these times, until the other.
+    /// Returns the changes from the start of the program that a process ran at time `from`, until
+    /// `until`.
     fn life(&self, pid: Pid, from: KernelTime, until: KernelTime) -> Life<'_> {
         let all = self.of(pid);
-        let told = all.get(..all.partition_point(|it| it.0 <= until)).unwrap_or_default();
+        let recorded = all.get(..all.partition_point(|it| it.0 <= until)).unwrap_or_default();
         let is_begin = |it: &(KernelTime, Change)| matches!(it.1, Change::Exec | Change::BornOf(_));
-        let begin = told.iter().rposition(|it| it.0 <= from && is_begin(it));
-        let born_of = begin.and_then(|it| told.get(it)).and_then(|(time, it)| match it {
+        let begin = recorded.iter().rposition(|it| it.0 <= from && is_begin(it));
+        let born_of = begin.and_then(|it| recorded.get(it)).and_then(|(time, it)| match it {
             Change::BornOf(parent) => Some((*parent, *time)),
             _ => None,
         });
         let mut changes = Vec::new();
         if begin.is_none() {
-            // What is seen later was there before all that was told.
+            // Mappings that are seen later existed before all recorded changes.
             let first = all.iter().position(is_begin).unwrap_or(all.len());
             changes.extend(all.iter().take(first).filter_map(|(_, it)| match it {
                 Change::Seen(code) => Some((KernelTime::MIN, Some(code))),
                 _ => None,
             }));
         }
-        let mut is_told = begin.is_some();
-        for (time, change) in told.iter().skip(begin.map_or(0, |it| it + 1)) {
+        let mut has_begun = begin.is_some();
+        for (time, change) in recorded.iter().skip(begin.map_or(0, |it| it + 1)) {
             match change {
                 Change::Code(code) => changes.push((*time, Some(code))),
-                Change::Seen(code) => changes.extend(is_told.then_some((*time, Some(code)))),
+                Change::Seen(code) => changes.extend(has_begun.then_some((*time, Some(code)))),
                 Change::Exec | Change::BornOf(_) => {
-                    is_told = true;
+                    has_begun = true;
                     changes.push((*time, None));
                 }
             }
@@ -326,15 +344,16 @@ impl CodeInMemory {
     }
 }
 
-/// A piece of the history of a process.
+/// Part of the history of a process, from one exec or birth to the next.
 struct Life<'a> {
     changes: Vec<(KernelTime, Option<&'a Code>)>,
-    /// What was there before is what this process had then.
+    /// Parent from which the process inherited its earlier mappings, and the time of birth.
     born_of: Option<(Pid, KernelTime)>,
 }
 
-/// `START-END RIGHTS OFFSET MAJOR:MINOR INODE   PATH` of code: from, to, offset, and what it is.
-fn line_of_maps(line: &[u8]) -> Option<((u64, u64, u64), CodeFile)> {
+/// Parses a line `START-END RIGHTS OFFSET MAJOR:MINOR INODE PATH`; `None` if the mapping is not
+/// executable.
+fn line_of_maps(line: &[u8]) -> Option<NewMapping> {
     let mut words = line.splitn(6, |it| *it == b' ');
     let mut text = || std::str::from_utf8(words.next()?).ok();
     let (range, rights, offset, dev, ino) = (text()?, text()?, text()?, text()?, text()?);
@@ -344,11 +363,12 @@ fn line_of_maps(line: &[u8]) -> Option<((u64, u64, u64), CodeFile)> {
     let number = |it: &str| u32::from_str_radix(it, 16).ok();
     let identity = Identity::Inode(number(major)?, number(minor)?, ino.parse().ok()?);
     let path = words.next().unwrap_or_default().trim_ascii_start().to_vec();
-    let is_code = rights.contains('x');
-    is_code.then_some(((hex(start)?, hex(end)?, hex(offset)?), CodeFile { path, identity }))
+    let file = CodeFile { path, identity };
+    let (start, end, offset) = (hex(start)?, hex(end)?, hex(offset)?);
+    rights.contains('x').then_some(NewMapping { start, end, offset, file })
 }
 
-/// What processes had in their memory, by words: `map PATH`, `seen PATH`, `exec`, `born PID`.
+/// Returns a history described by words: `map PATH`, `seen PATH`, `exec`, `born PID`.
 #[cfg(test)]
 pub(super) fn made(changes: &[(i32, u64, &str)]) -> CodeInMemory {
     let mut code = CodeInMemory::default();
@@ -363,7 +383,8 @@ pub(super) fn made(changes: &[(i32, u64, &str)]) -> CodeInMemory {
                 let identity = Identity::Inode(8, 1, 1);
                 let file = CodeFile { path: path.into(), identity };
                 let change = if how == "map" { Change::Code } else { Change::Seen };
-                code.code_came(pid, time, ((0x1000, 0x2000, 0), file), change);
+                let mapping = NewMapping { start: 0x1000, end: 0x2000, offset: 0, file };
+                code.add_mapping(pid, time, mapping, change);
             }
         }
     }
@@ -377,10 +398,11 @@ mod tests {
     #[track_caller]
     fn check(changes: &[(i32, u64, &str)], pid: i32, address: u64, expected: &[(u64, &str)]) {
         let found = made(changes).at(Pid(pid), address, &mut { u64::MAX });
-        let path = |it: Option<Code>| {
-            it.map_or_else(|| "-".to_owned(), |it| String::from_utf8_lossy(&it.file.path).into())
+        let path = |code: Option<Code>| match code {
+            Some(code) => String::from_utf8_lossy(&code.file.path).into_owned(),
+            None => "-".to_owned(),
         };
-        let found: Vec<_> = found.into_iter().map(|it| (it.0.0, path(it.1))).collect();
+        let found: Vec<_> = found.into_iter().map(|(time, code)| (time.0, path(code))).collect();
         let expected: Vec<_> = expected.iter().map(|it| (it.0, it.1.to_owned())).collect();
         assert_eq!(found, expected);
     }
@@ -390,7 +412,7 @@ mod tests {
         let changes = [(7, 10, "map /a"), (7, 20, "map /b"), (7, 30, "exec"), (7, 40, "map /c")];
         let all = [(10, "/a"), (20, "/b"), (30, "-"), (40, "/c")];
         check(&changes, 7, 0x1800, &all);
-        // The address is that behind a call, so it may be the end.
+        // The address is a return address, so it may be the end of the mapping.
         check(&changes[..1], 7, 0x2000, &[(10, "/a")]);
         check(&changes[..1], 7, 0x1000, &[]);
         check(&changes, 8, 0x1800, &[]);
@@ -417,12 +439,13 @@ mod tests {
         ];
         check(&changes, 8, 0x1800, &[(20, "/a"), (40, "-")]);
         check(&changes, 9, 0x1800, &[]);
-        // Two that are each other's parents, in damaged records.
+        // Two processes that are each other's parents, in damaged records.
         let changes = [(7, 10, "born 8"), (8, 10, "born 7"), (7, 20, "map /a")];
         check(&changes, 7, 0x1800, &[(20, "/a")]);
     }
 
-    /// Fails if a process is said to have what it never had, or what it has no more, or not in its order.
+    /// Fails if the history of a process has a mapping that the process never had, or had no
+    /// longer, or not in its order.
     #[test]
     fn the_history_of_a_process_begins_with_what_it_was_born_with() {
         let changes = [
@@ -438,11 +461,12 @@ mod tests {
         ];
         let code = made(&changes);
         let history = |pid, from, until| {
-            let all = code.history(Pid(pid), (KernelTime(from), KernelTime(until)));
-            let path = |it: Option<&Code>| {
-                it.map_or("-".into(), |it| String::from_utf8_lossy(&it.file.path).into_owned())
+            let all = code.history(Pid(pid), KernelTime(from), KernelTime(until));
+            let path = |code: Option<&Code>| match code {
+                Some(code) => String::from_utf8_lossy(&code.file.path).into_owned(),
+                None => "-".to_owned(),
             };
-            let all = all.into_iter().map(|it| format!("{} {}", it.0.0, path(it.1)));
+            let all = all.into_iter().map(|(time, code)| format!("{} {}", time.0, path(code)));
             all.collect::<Vec<_>>().join(", ")
         };
         assert_eq!(history(7, 5, 30), "0 /a, 20 /b");
@@ -453,12 +477,13 @@ mod tests {
         assert_eq!(code.births(Pid(8)).collect::<Vec<_>>(), [KernelTime(30)]);
     }
 
-    /// Fails, or does not end, if two that are each other's parents, in damaged records, have each other's memory over and over.
+    /// Fails, or does not end, if two processes that are each other's parents, in damaged records,
+    /// inherit each other's mappings repeatedly.
     #[test]
     fn a_history_is_not_longer_than_what_was_told() {
         let born = [(7, 10, "born 8"), (8, 10, "born 7"), (7, 20, "map /a")];
         let code = made(&born);
-        assert_eq!(code.history(Pid(7), (KernelTime(15), KernelTime(30))).len(), 1);
+        assert_eq!(code.history(Pid(7), KernelTime(15), KernelTime(30)).len(), 1);
     }
 
     #[test]
@@ -479,8 +504,9 @@ mod tests {
     #[test]
     fn lines_of_maps() {
         let line = b"7f0010-7f0020 r-xp 00002000 fe:01 1234                       /usr/lib/a b.so";
-        let (place, file) = line_of_maps(line).expect("code");
-        assert_eq!(place, (0x7f_0010, 0x7f_0020, 0x2000));
+        let mapping = line_of_maps(line).expect("code");
+        assert_eq!((mapping.start, mapping.end, mapping.offset), (0x7f_0010, 0x7f_0020, 0x2000));
+        let file = mapping.file;
         assert_eq!(
             (file.path.as_slice(), file.identity),
             (&b"/usr/lib/a b.so"[..], Identity::Inode(0xfe, 1, 1234))

@@ -1,4 +1,4 @@
-//! The drain thread: takes what is in the rings and hands it on, so that the kernel always has room.
+//! Drain thread: empties the rings into the log thread's queue, so that the kernel always has room.
 
 use std::os::fd::AsFd;
 use std::sync::mpsc::{Receiver, Sender};
@@ -17,66 +17,69 @@ use crate::sys::trace_ring::PagePipe;
 use crate::sys::{capabilities, clock, thread};
 use crate::units::KernelTime;
 
-/// The rings are looked at this often, at most and at least, by how full they are found. They wake nobody before they
-/// are nearly full, since a wake-up is paid by the traced program.
+/// Shortest and longest interval between two looks at the rings; the fill level decides. Rings wake
+/// no thread before they are nearly full, because the traced program pays for a wake-up.
 const LOOK_MS: std::ops::RangeInclusive<u16> = 1..=20;
 
-/// A round at most this often: longer than any time a record may take from its time stamp to its place in the ring.
+/// Shortest interval between rounds: longer than any record may take from its time stamp to its
+/// place in the ring.
 pub const ROUND_NS_MIN: u64 = 50_000_000;
 
-/// A CPU whose ring has so many bytes at a look is busy with the program.
+/// A CPU whose ring holds this many bytes at a look is busy with the program.
 const BUSY_BYTES: usize = 256 << 10;
 
-/// How long the drain thread lets the log thread work when that is too far behind.
+/// Pause of the drain thread while the queue of the log thread is full.
 pub(super) const PAUSE: Duration = Duration::from_millis(5);
 
-/// The lowest real-time priority: before all ordinary threads, behind everything that has its own.
+/// The lowest real-time priority: above all ordinary threads, below all threads with another
+/// real-time priority.
 const PRIORITY: i32 = 1;
 
-/// Everything that the drain thread works with.
+/// State of a drain thread.
 #[derive(Debug)]
 pub struct Drain {
-    /// The rings of its group of CPUs.
+    /// Rings of the thread's group of CPUs.
     pub rings: Vec<Stream>,
     /// Number of the group.
     pub group: usize,
-    /// Carries pages.
+    /// Pipe that carries pages.
     pub pipe: PagePipe,
     /// Bytes of a main ring.
     pub ring_bytes: usize,
-    /// The readers of the names rings; one of the drain threads looks after them.
+    /// Readers of the names rings, if this is the drain thread that collects from them.
     pub names: Option<Arc<NamesReaders>>,
-    /// How it runs.
+    /// CPUs and priority of the thread.
     pub place: Place,
-    /// Where it all goes.
+    /// Queue of the log thread.
     pub log: Sender<Message>,
-    /// What is on its way there.
+    /// Bytes that are in the queue.
     pub queued: Arc<Queued>,
-    /// Whether the rings stay on; one of the drain threads looks after it.
+    /// Watch on the switches of rings, if this is the drain thread that checks them.
     pub switches: Option<SwitchWatch>,
-    /// Buffers that the log is done with.
+    /// Buffers that the log thread has finished with.
     pub spare: Arc<Mutex<Receiver<Vec<u8>>>>,
-    /// A buffer that was not needed.
+    /// A buffer that the last look did not need.
     pub empty: Option<Vec<u8>>,
-    /// The first thing that went wrong: once is enough to know that something is missing.
+    /// The first error: one is enough to know that data is missing.
     pub failed: Option<std::io::Error>,
-    /// Where this thread does not run at the moment.
+    /// CPU that this thread avoids at the moment.
     pub avoided: Option<u32>,
     /// Readable when the recording is over.
     pub stop: Arc<EventFd>,
 }
 
-/// Where and how one of our threads runs.
+/// CPUs and priority of one of the tracer's threads.
 #[derive(Clone, Debug, Default)]
 pub struct Place {
-    /// On these CPUs only; empty: anywhere.
+    /// The only CPUs that the thread runs on; empty: any CPU.
     pub cpus: Vec<u32>,
     /// Real-time priority that the user gives the log thread; the drain threads run above it.
     pub realtime: Option<i32>,
 }
 
 impl Place {
-    /// Takes the place, with this real-time priority. Without the right to it, it takes its turn like everybody else.
+    /// Applies the CPUs and this real-time priority to the calling thread. Without the right to it,
+    /// the thread keeps the ordinary priority.
     pub fn take(&self, priority: Option<i32>) {
         if let Some(priority) = priority {
             let _ = thread::set_fifo(priority);
@@ -87,24 +90,25 @@ impl Place {
     }
 }
 
-/// What is left when it is over.
+/// Result of a drain thread.
 #[derive(Debug)]
 pub struct Drained {
-    /// The rings: they must be gone before the events are closed.
+    /// The rings: they must be dropped before the events are closed.
     pub rings: Vec<Stream>,
-    /// The first thing that went wrong.
+    /// The first error.
     pub error: Option<std::io::Error>,
-    /// What to say of rings that were switched off meanwhile.
+    /// Message about rings that were switched off in the meantime.
     pub switched: Option<String>,
 }
 
 impl Drain {
-    /// Runs until told to stop; then takes what is left.
+    /// Runs until the stop event is signalled; then takes the remaining data.
     pub fn run(mut self) -> Drained {
-        // It sleeps most of the time and copies when it runs; on a busy machine it must not wait for its turn while the
-        // rings run over. Without the right to it, it takes its turn.
+        // The thread sleeps most of the time and copies when it runs. On a busy machine it must not
+        // wait to be scheduled while the rings overflow. Without the right to a real-time priority
+        // it keeps the ordinary one.
         self.place.take(Some(self.place.realtime.map_or(PRIORITY, |it| it.saturating_add(1))));
-        // Only a precaution.
+        // A precaution only.
         let _ = capabilities::keep_for_reading();
         let mut look_ms = *LOOK_MS.start();
         let mut last_round = clock::now();
@@ -125,21 +129,23 @@ impl Drain {
         Drained { rings: self.rings, error: self.failed, switched }
     }
 
-    /// Until a perf ring is nearly full, it is time to look, or the recording is over: then true.
+    /// Waits until a perf ring is nearly full, the interval is over, or the recording is over;
+    /// returns true in the last case.
     fn wait(&self, look_ms: u16) -> bool {
         let mut fds = vec![PollFd::new(self.stop.as_fd(), PollFlags::POLLIN)];
         let wakes = self.rings.iter().filter(|it| it.owner().is_some());
         fds.extend(wakes.map(|it| PollFd::new(it.as_fd(), PollFlags::POLLIN)));
-        // An interrupted wait is as good as any.
+        // An interrupted wait counts as a completed one.
         let _ = poll(&mut fds, PollTimeout::from(look_ms));
         fds.first().and_then(PollFd::any).unwrap_or(false)
     }
 
-    /// Takes what is in the rings, unless the log is too far behind: then the kernel counts what it loses meanwhile. At
-    /// the end everything is taken. The most that was taken from one, in bytes; `None` if nothing was taken.
+    /// Takes the content of the rings, unless the log thread's queue is full: then the kernel
+    /// counts what it loses in the meantime. At the end all data is taken. Returns the most bytes
+    /// that one ring had; `None` if nothing was taken.
     fn take_all(&mut self, over: bool, due: bool) -> Option<usize> {
         if !over && self.queued.is_full() {
-            // Until it has caught up a little; the rings may stay readable all the time.
+            // Gives the log thread time to catch up; the rings may stay readable all the time.
             thread::pause(PAUSE);
             return None;
         }
@@ -147,7 +153,7 @@ impl Drain {
         let (mut fullest, mut busiest) = (0, None);
         let mut failed = Ok(());
         for place in 0..self.rings.len() {
-            // One that another group looks for at this moment is made anew.
+            // A new buffer is allocated if another group holds the lock at this moment.
             let spare = || self.spare.try_lock().ok().and_then(|it| it.try_recv().ok());
             let empty = self.empty.take().or_else(spare);
             let mut bytes = empty.unwrap_or_default();
@@ -162,7 +168,7 @@ impl Drain {
             } else {
                 self.send(Message::Data(data));
             }
-            // The others are taken all the same.
+            // The other rings are taken all the same.
             failed = failed.and(taken);
         }
         self.avoid(busiest.filter(|_| fullest > BUSY_BYTES));
@@ -170,14 +176,15 @@ impl Drain {
         Some(fullest)
     }
 
-    /// Leaves the CPU where most is recorded to the program: a real-time thread that wakes there would take its time.
+    /// Leaves the CPU that records the most to the program: a real-time thread that wakes there
+    /// would take CPU time from the program.
     fn avoid(&mut self, busiest: Option<u32>) {
         if busiest.is_none() || busiest == self.avoided {
             return;
         }
         let others: Vec<u32> =
             self.place.cpus.iter().copied().filter(|it| Some(*it) != busiest).collect();
-        // On its only CPU it stays.
+        // A thread with a single CPU stays there.
         if !others.is_empty() && thread::run_on(&others).is_ok() {
             self.avoided = busiest;
         }
@@ -187,8 +194,8 @@ impl Drain {
         self.queued.send(message, &self.log);
     }
 
-    /// Everything that was written to these rings before `before` has been taken: says so, with what the names readers
-    /// have.
+    /// Reports that all data written to these rings before `before` has been taken, after sending
+    /// the names that the readers have collected.
     fn round(&self, before: KernelTime) {
         for message in self.names.iter().flat_map(|it| it.collect()) {
             self.send(message);
@@ -197,14 +204,15 @@ impl Drain {
     }
 }
 
-/// When to look again: so that a ring at the same rate is a quarter full by then, if it is now a little.
+/// Returns the next interval, chosen so that a ring with an unchanged rate is filled to between a
+/// sixteenth and a quarter.
 fn next_look(look_ms: u16, fullest: usize, ring_bytes: usize) -> u16 {
     let next = match fullest {
         it if it > ring_bytes / 4 => look_ms / 2,
         it if it < ring_bytes / 16 => look_ms + 1,
         _ => look_ms,
     };
-    // A small ring fills as much faster.
+    // A smaller ring fills correspondingly faster.
     let longest = (usize::from(*LOOK_MS.end()) * ring_bytes) >> 23;
     let longest =
         u16::try_from(longest).unwrap_or(u16::MAX).clamp(*LOOK_MS.start(), *LOOK_MS.end());

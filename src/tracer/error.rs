@@ -1,4 +1,4 @@
-//! Why a recording cannot be made, and what would help.
+//! Errors that prevent a recording, each with a remedy.
 
 use std::io;
 
@@ -7,96 +7,97 @@ use thiserror::Error;
 use crate::sys::tracefs::TracefsError;
 use crate::tracefs::FormatError;
 
-/// Why a recording cannot be made. Each says what failed on which object, and one thing that helps.
+/// Error that prevents a recording. Each message reports what failed, on which object, and one
+/// remedy.
 #[derive(Debug, Error)]
 pub enum TracerError {
-    /// Tracefs or a tracepoint is not there.
+    /// Tracefs or a tracepoint does not exist.
     #[error(transparent)]
     Tracefs(#[from] TracefsError),
-    /// A `format` file is not understood.
+    /// A `format` file cannot be parsed.
     #[error(
         "the format of {tracepoint} is not understood: {source}; please report it with the output of `uname -r`"
     )]
     Format {
-        /// `system:name`.
+        /// Tracepoint, as `system:name`.
         tracepoint: String,
-        /// Where and why.
+        /// Position and cause in the file.
         source: FormatError,
     },
-    /// A `format` file without an id.
+    /// A `format` file has no id.
     #[error("the format of {tracepoint} has no id that fits a record")]
     NoId {
-        /// `system:name`.
+        /// Tracepoint, as `system:name`.
         tracepoint: String,
     },
-    /// `perf_event_open` refused.
+    /// The kernel refused `perf_event_open`.
     #[error("cannot open {what} on CPU {cpu}: {source}; {help}")]
     Open {
-        /// What was to be opened.
+        /// Event that was to be opened.
         what: String,
-        /// Where.
+        /// CPU of the event.
         cpu: u32,
-        /// The kernel's answer.
+        /// Error of the kernel.
         source: io::Error,
-        /// The measured cause and what to do.
+        /// The measured cause and a remedy.
         help: String,
     },
-    /// The ring could not be mapped.
+    /// A ring could not be mapped.
     #[error(
         "cannot map a ring of {bytes} bytes on CPU {cpu}: {source}; use a smaller one: --buffer-size 512K"
     )]
     Ring {
-        /// Where.
+        /// CPU of the ring.
         cpu: u32,
-        /// How large.
+        /// Bytes of the ring.
         bytes: usize,
-        /// The kernel's answer.
+        /// Error of the kernel.
         source: io::Error,
     },
-    /// The wanted source cannot be had.
+    /// The requested source is not available.
     #[error("--source tracefs is not possible: {0}; use --source perf")]
     Source(String),
-    /// It needs privileges, of which there are none.
+    /// A requested feature needs privileges that this process does not have.
     #[error("{what}: not without privileges ({why}): sudo iotrace-perf …; {instead}")]
     Privileges {
-        /// What was asked for.
+        /// Requested feature.
         what: &'static str,
-        /// What forbids it, measured.
+        /// Cause of the refusal, measured.
         why: String,
-        /// What is possible.
+        /// Alternative without privileges.
         instead: &'static str,
     },
-    /// The wanted names cannot be had.
-    #[error("the names of files cannot be had in this way: {0}; use --names auto")]
+    /// The requested source of file names is not available.
+    #[error("this source of file names is not available: {0}; use --names auto")]
     Names(String),
-    /// Tracefs gives pages that are laid out in another way than we know.
+    /// Tracefs returns pages of an unknown layout.
     #[error(
         "this kernel's trace pages are laid out in an unknown way (events/header_page): use --source perf"
     )]
     Pages,
-    /// An instance of tracefs could not be made or set.
+    /// An instance of tracefs could not be created or configured.
     #[error("cannot set up a tracefs instance: {0}; use --source perf")]
     Instance(io::Error),
-    /// The filter was refused.
+    /// The kernel refused a filter.
     #[error("the kernel refuses the filter of {tracepoint}: {source} (filter: {filter})")]
     Filter {
-        /// `system:name`.
+        /// Tracepoint, as `system:name`.
         tracepoint: String,
         /// The filter.
         filter: String,
-        /// The kernel's answer.
+        /// Error of the kernel.
         source: io::Error,
     },
-    /// The kernel's clock is not known.
+    /// The kernel's clock is unknown.
     #[error(
         "this is a time namespace that was entered without a new process, so the kernel's clock is not known: start it by \
          unshare --time --fork, or outside"
     )]
     TimeNamespace,
-    /// A signal came first.
+    /// A signal arrived before the recording had begun.
     #[error("signal {0} came before the recording had begun: nothing was recorded")]
     Interrupted(i32),
-    /// The process to attach to is not there.
+    /// The process to attach to does not exist.
     #[error("there is no process {0}; list processes: ps -e")]
     NoProcess(i32),
     /// The program could not be started.
@@ -104,10 +105,10 @@ pub enum TracerError {
     Program {
         /// The program.
         program: String,
-        /// The kernel's answer.
+        /// Error of the kernel.
         source: io::Error,
     },
-    /// A signal came while the program was being started.
+    /// A signal arrived while the program was being started.
     #[error(
         "signal {signal} came before {program} had begun: its exec had not ended (does its file system answer?); nothing was recorded"
     )]
@@ -122,26 +123,27 @@ pub enum TracerError {
     Log {
         /// The log.
         path: String,
-        /// The kernel's answer.
+        /// Error of the kernel.
         source: io::Error,
-        /// What to do about it.
+        /// Remedy, appended to the message.
         help: &'static str,
     },
-    /// The thread that writes the log failed; what it has written stays.
+    /// The thread that writes the log failed; frames that it has written are kept.
     #[error("the thread that writes the log failed: the log ends early; please report this")]
     LogThread,
-    /// Anything else that the system refused.
+    /// The system refused another operation.
     #[error("cannot {what}: {source}")]
     System {
-        /// What was tried.
+        /// Operation that was tried.
         what: &'static str,
-        /// The kernel's answer.
+        /// Error of the kernel.
         source: io::Error,
     },
 }
 
 impl TracerError {
-    /// `perf_event_open` refused: with the cause as far as it can be measured.
+    /// Returns the error of a refused `perf_event_open`, with its cause as far as it can be
+    /// measured.
     pub fn open(what: String, cpu: u32, source: io::Error) -> Self {
         let help = match source.raw_os_error() {
             Some(libc::EACCES | libc::EPERM) => permission_help(&source),
@@ -158,25 +160,25 @@ impl TracerError {
         Self::Open { what, cpu, source, help }
     }
 
-    /// Something else that the system refused.
+    /// Returns a function that makes an error of another operation that the system refused.
     pub fn system(what: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::System { what, source }
     }
 }
 
-/// Why perf events are not for us, measured.
+/// Returns the measured cause why perf events are refused, and a remedy.
 fn permission_help(why: &io::Error) -> String {
     let paranoid =
         std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
     let root = nix::unistd::geteuid().is_root();
     match (root, paranoid.trim()) {
-        // What the kernel's own rules do not allow is EACCES.
+        // The kernel's own rules refuse with EACCES.
         (false, _) if why.raw_os_error() == Some(libc::EPERM) => {
             "a container or security module forbids it: run it on the host, or give the container a seccomp profile that \
              allows perf_event_open"
                 .to_owned()
         }
-        // Debian and Ubuntu have a third level, at which nothing is for users.
+        // Debian and Ubuntu have a third level, which allows users no events at all.
         (false, level) if level.parse().is_ok_and(|it: i32| it > 2) => format!(
             "kernel.perf_event_paranoid is {level}: run it with sudo, or allow users to trace programs of their own: \
              sudo sysctl kernel.perf_event_paranoid=2"

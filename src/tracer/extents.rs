@@ -1,9 +1,10 @@
-//! Where the files that were seen lie, asked at the end. Events do not say it of all: not on all file systems, and ext4 says it once,
-//! which may have been before the recording (what is overwritten in place was in memory).
+//! Extents of the files that were seen, queried at the end. Events do not report the extents of all
+//! files: not on all file systems, and ext4 reports an extent only once, possibly before the
+//! recording (an extent that is overwritten in place was in memory).
 //!
-//! The tracer is not woken when a file is closed or synchronised (that costs each such call as much as a name does), so it asks
-//! once: what was removed, or has moved to another place by then, stays unknown, and what is said is no more than likely for
-//! the time before.
+//! The tracer is not woken when a file is closed or synchronised, because that costs each such call
+//! as much as a name does. So extents are queried once, at the end. Files that were removed or
+//! moved by then stay unknown, and the result is only likely for the time before.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
@@ -21,33 +22,36 @@ use crate::sys::patience::Patience;
 use crate::sys::{clock, fiemap, regular};
 use crate::units::{DevId, Pid};
 
-/// Files that are remembered.
+/// Largest number of files that are remembered.
 const FILES_MAX: usize = 1 << 16;
 
-/// Their paths, in bytes: a program can give each of its files one of 4,096.
+/// Largest size of their paths, in bytes: a program can give each of its files a path of 4,096
+/// bytes.
 const PATH_BYTES_MAX: usize = 32 << 20;
 
-/// With so many, those that are gone are looked for: of a program that makes files and removes them no more are kept.
+/// Number of files from which on removed files are searched for: a program that creates and removes
+/// files has no more entries than that.
 const LOOK_AT_MIN: usize = 1 << 12;
 
-/// Regular files on devices, as they were called when they were seen.
+/// Regular files on devices, with their names when they were seen.
 #[derive(Debug, Default)]
 pub struct SeenFiles {
     paths: HashMap<(DevId, u64), Vec<u8>>,
-    /// What their paths take, in bytes.
+    /// Bytes of all paths.
     path_bytes: usize,
-    /// How many there are when those that are gone are looked for.
+    /// Number of files at which removed files are searched for.
     look_at: usize,
-    /// Those that there was no room for, and those that were gone.
+    /// Number of files for which there was no room, and of files that were removed.
     left_out: u64,
-    /// What was mounted when that was looked at last: the lines of [`Text::BLOCKS`].
+    /// Mounts at the last look: the lines of [`Text::BLOCKS`].
     mounted: Option<BTreeSet<String>>,
-    /// Devices where something was mounted or unmounted since: what lies there at the end says nothing of before.
+    /// Devices whose mounts changed during the recording: their extents at the end are not valid
+    /// for the time before.
     changed: BTreeSet<String>,
 }
 
 impl SeenFiles {
-    /// Takes note of a file, if this fact tells of one.
+    /// Stores the file that a fact describes, if any.
     pub fn note(&mut self, fact: &Fact) {
         let (stat, link) = match fact {
             Fact::Name { of: NameOf::Link, stat: Some(stat), bytes, .. } => (stat, bytes),
@@ -55,7 +59,8 @@ impl SeenFiles {
             Fact::Text { which: Text::BLOCKS, text, .. } => return self.note_mounts(text),
             _ => return,
         };
-        // Without a device of its own (btrfs, overlay, network) addresses are no places on one.
+        // On file systems without a device of their own (btrfs, overlay, network) addresses are not
+        // locations on a device.
         let is_on_device = stat.dev.major() != 0 && link.starts_with(b"/");
         if !is_on_device || !is_regular(stat) {
             return;
@@ -78,10 +83,11 @@ impl SeenFiles {
         }
     }
 
-    /// What is gone now cannot be asked at the end. Each time twice as many are left as there were, or few.
+    /// Drops removed files, which cannot be queried at the end. Runs when the number of files has
+    /// doubled since the last run.
     fn forget_gone(&mut self) {
         let before = self.paths.len();
-        self.paths.retain(|key, path| is_there(*key, path));
+        self.paths.retain(|&(dev, ino), path| is_there(dev, ino, path));
         self.paths.shrink_to(2 * self.paths.len());
         self.path_bytes = self.paths.values().map(Vec::len).sum();
         self.left_out += (before - self.paths.len()) as u64;
@@ -99,14 +105,15 @@ impl SeenFiles {
         self.mounted = Some(now);
     }
 
-    /// Asks, and gives what was said, a text for each file; and how many could not be asked: they are gone, there was no room for
-    /// them, their file system does not say, or was mounted meanwhile; or nobody wanted to wait for it.
+    /// Queries the extents. Returns a text for each file, and the number of files that could not be
+    /// queried: they are gone, there was no room for them, their file system does not report
+    /// extents or was mounted during the recording, or a signal ended the queries.
     pub fn ask(self, patience: &mut Patience<'_>) -> (Vec<Fact>, u64) {
         let mut not_asked = self.left_out;
         let mut facts = Vec::new();
-        for (key, path) in self.paths {
-            let is_same = !self.changed.contains(&key.0.to_string());
-            match (is_same && !patience.is_over()).then(|| places(key, &path)) {
+        for ((dev, ino), path) in self.paths {
+            let is_same = !self.changed.contains(&dev.to_string());
+            match (is_same && !patience.is_over()).then(|| places(dev, ino, &path)) {
                 Some(Ok(fact)) => facts.push(fact),
                 Some(Err(_)) | None => not_asked += 1,
             }
@@ -116,13 +123,14 @@ impl SeenFiles {
 }
 
 /// True if this file still has this name.
-fn is_there(key: (DevId, u64), path: &[u8]) -> bool {
-    find(key, path).is_ok()
+fn is_there(dev: DevId, ino: u64, path: &[u8]) -> bool {
+    find(dev, ino, path).is_ok()
 }
 
-/// The file that had this name, if it still has it: found through no link, and not opened. A directory on the way may be another
-/// one by now, and a link to a device, a FIFO, or files of others.
-fn find((dev, ino): (DevId, u64), path: &[u8]) -> io::Result<File> {
+/// Finds the file that had this name, if it still has it, without following links and without
+/// opening it. A directory of the path may have been replaced, or a link may lead to a device, a
+/// FIFO, or files of other users.
+fn find(dev: DevId, ino: u64, path: &[u8]) -> io::Result<File> {
     let place = regular::find_without_links(Path::new(OsStr::from_bytes(path)))?;
     let found = place.metadata()?;
     let found_dev = (major(found.dev()), minor(found.dev()));
@@ -134,9 +142,9 @@ fn is_regular(stat: &FileStat) -> bool {
     stat.mode & libc::S_IFMT == libc::S_IFREG
 }
 
-/// `MAJOR:MINOR INODE`, then `OFFSET ADDRESS LENGTH` in bytes for each run.
-fn places((dev, ino): (DevId, u64), path: &[u8]) -> io::Result<Fact> {
-    let place = find((dev, ino), path)?;
+/// Returns the text `MAJOR:MINOR INODE`, then `OFFSET ADDRESS LENGTH` in bytes for each run.
+fn places(dev: DevId, ino: u64, path: &[u8]) -> io::Result<Fact> {
+    let place = find(dev, ino, path)?;
     let file = regular::open_found(&place, libc::O_NOATIME)?;
     let mut text = format!("{dev} {ino}\n");
     for run in fiemap::runs(&file)? {
@@ -166,10 +174,11 @@ mod tests {
         assert_eq!(seen.ask(endless()), (Vec::new(), 1));
     }
 
-    /// Fails if what a program makes and removes is kept, or if what it keeps is not.
+    /// Fails if files that a program creates and removes are kept, or if files that it keeps are
+    /// not.
     #[test]
     fn those_that_are_gone_are_forgotten() {
-        let kept = std::env::current_exe().expect("we are a file");
+        let kept = std::env::current_exe().expect("the test program is a file");
         let found = std::fs::metadata(&kept).expect("it is there");
         let number = |it: u64| u32::try_from(it).expect("a small number");
         let dev = DevId::new(number(major(found.dev())), number(minor(found.dev())));
@@ -186,7 +195,7 @@ mod tests {
         assert_eq!(seen.left_out + seen.paths.len() as u64, 3 * LOOK_AT_MIN as u64 + 1);
     }
 
-    /// Fails if long paths take memory without an end.
+    /// Fails if long paths take unlimited memory.
     #[test]
     fn paths_have_a_limit_together() {
         let mut seen = SeenFiles::default();
@@ -194,7 +203,7 @@ mod tests {
         let room = (PATH_BYTES_MAX / path.len()) as u64;
         for ino in 0..room + 7 {
             seen.keep((DevId::new(8, 1), ino), &path);
-            // The same once more takes nothing.
+            // The same path once more takes no room.
             seen.keep((DevId::new(8, 1), ino.min(room - 1)), &path);
         }
         assert_eq!((seen.paths.len() as u64, seen.left_out), (room, 7));
@@ -207,7 +216,7 @@ mod tests {
     #[test]
     fn those_that_nobody_waits_for_are_counted() {
         let mut seen = SeenFiles::default();
-        let path = std::env::current_exe().expect("we are a file");
+        let path = std::env::current_exe().expect("the test program is a file");
         let found = path.metadata().expect("it is there");
         let dev = DevId::new(
             u32::try_from(major(found.dev())).expect("a number"),

@@ -1,4 +1,4 @@
-//! The first and the last frame of a log.
+//! First and last frame of a log.
 
 use std::fs::File;
 use std::io;
@@ -22,18 +22,18 @@ use crate::sys::spawn::Ended;
 use crate::sys::{clock, limits};
 use crate::units::{DevId, KernelTime, Pid};
 
-/// What was decided and found before the recording.
+/// Decisions and findings from before the recording.
 pub(super) struct About<'a> {
     pub host: Host,
     pub disks: Vec<Disk>,
     pub naming: &'a Naming,
     pub layers: Option<&'a Layers>,
     pub choice: &'a Choice,
-    /// When the first and when the last tracepoint was switched on.
+    /// Times at which the first and the last tracepoint were switched on.
     pub on: (KernelTime, KernelTime),
 }
 
-/// What the capture is.
+/// Returns the header of the capture.
 pub(super) fn header(
     options: &Options,
     About { host, disks, naming, layers, choice, on: (start, all_on) }: About<'_>,
@@ -85,7 +85,7 @@ pub(super) fn header(
     }
 }
 
-/// Which chains are recorded.
+/// Returns the recorded call chains.
 fn chains(Chains { functions, calls }: Chains) -> header::Chains {
     let Functions { kernel, user } = functions;
     let stack_bytes = user.map_or(0, Unwind::stack_bytes);
@@ -93,14 +93,14 @@ fn chains(Chains { functions, calls }: Chains) -> header::Chains {
     header::Chains { kernel, user, stack_bytes, calls, frames_max }
 }
 
-/// The wall clock when the other one showed this, not long ago.
+/// Returns the wall-clock time at a recent time of the capture's clock.
 fn wall_clock_at(time: KernelTime) -> u64 {
     let (now, wall_ns) = clock::both();
     wall_ns.saturating_sub(now.0.saturating_sub(time.0))
 }
 
-/// How far the wall clock has moved since the header was written, against the clock of the capture, ns: somebody has set it, or
-/// the machine slept.
+/// Returns the change of the wall clock since the header was written, against the clock of the
+/// capture, ns: the clock was set, or the machine slept.
 pub(super) fn wall_moved_ns(header: &Clock) -> i64 {
     wall_clock_at(KernelTime(header.start_ns))
         .cast_signed()
@@ -114,10 +114,11 @@ pub(super) fn begin_log(log: File, header: &Header, start: KernelTime) -> io::Re
     Ok(writer)
 }
 
-/// How the recording ended, and what the kernel counted.
+/// Returns the content of the END frame: the end of the recording, and the kernel's counters.
 pub(super) fn end_frame(
     reason: &str,
-    (end_ns, end_realtime_ns): (u64, u64),
+    end_ns: u64,
+    end_realtime_ns: u64,
     ended: Option<Ended>,
     books: Books,
     counted: &Counted,

@@ -1,7 +1,8 @@
-//! What a recorded system call costs on this machine, measured with one of our own threads.
+//! Cost of a recorded system call on this machine, measured with a thread of the tracer.
 //!
-//! A few hundred calls before the events are on, as many after: the difference is what a recorded call costs more. They
-//! are in the log as the tracer's own. Of several small batches the fastest counts, so that an interrupt does not.
+//! The thread makes a few hundred calls before the events are on, and as many after. The difference
+//! is the additional cost of a recorded call. The log contains the calls as the tracer's own. Of
+//! several small batches the fastest counts, which excludes interrupts.
 
 use std::fs::File;
 use std::io::Seek as _;
@@ -14,23 +15,23 @@ use crate::event::syscall_table::CallId;
 use crate::sys::clock;
 use crate::units::Tid;
 
-/// The call that is made: it does next to nothing.
+/// The measured call, which does almost nothing.
 const CALL: &str = "lseek";
-/// Calls in a batch.
+/// Number of calls in a batch.
 const CALLS: u32 = 50;
-/// Batches.
+/// Number of batches.
 const BATCHES: u32 = 4;
 
-/// A thread that measures itself.
+/// A thread that measures its own calls.
 pub(super) struct Gauge {
-    /// Its number, in our pid namespace.
+    /// Number of the thread in the tracer's pid namespace.
     pub tid: Tid,
     events_are_on: Sender<()>,
     thread: JoinHandle<Option<u64>>,
 }
 
 impl Gauge {
-    /// Starts it and waits for its first half; `None` if its call is not among those that are recorded.
+    /// Starts the thread and waits for the first half; `None` if the call is not recorded.
     pub(super) fn start(calls: &[CallId], own_name: &str) -> Result<Option<Self>, TracerError> {
         if !calls.iter().any(|it| it.call().name == CALL) {
             return Ok(None);
@@ -45,8 +46,8 @@ impl Gauge {
         Ok(Some(Self { tid, events_are_on, thread }))
     }
 
-    /// The events are on: the second half. How much longer a recorded call takes, ns; `None` if that could not be
-    /// measured.
+    /// Runs the second half, after the events were switched on. Returns the additional time of a
+    /// recorded call, ns; `None` if it could not be measured.
     pub(super) fn finish(self) -> Option<u64> {
         self.events_are_on.send(()).ok()?;
         self.thread.join().ok()?
@@ -55,7 +56,7 @@ impl Gauge {
 
 fn measure(ready: &Sender<Tid>, on: &Receiver<()>) -> Option<u64> {
     let mut file = File::open("/dev/null").ok()?;
-    // Not the first time: what is cold would count.
+    // The first run warms the caches and does not count.
     fastest(&mut file)?;
     let before = fastest(&mut file)?;
     ready.send(Tid(nix::unistd::gettid().as_raw())).ok()?;
@@ -63,7 +64,7 @@ fn measure(ready: &Sender<Tid>, on: &Receiver<()>) -> Option<u64> {
     fastest(&mut file)?.checked_sub(before)
 }
 
-/// ns for each call of the fastest batch.
+/// Returns the time of a call in the fastest batch, ns.
 fn fastest(file: &mut File) -> Option<u64> {
     let mut fastest = None;
     for _ in 0..BATCHES {

@@ -1,7 +1,8 @@
-//! Process mode: rounds that wait in the log thread until it is known what of them goes into the log.
+//! Rounds that wait in the log thread, in process mode, until it is decided which of their records
+//! go into the log.
 //!
-//! A round is held until the next one has been looked through for births of tasks, and until each of its block records is known to be
-//! the program's or another's (`sieve`).
+//! A round is held until the next one has been searched for births of tasks, and until each of its
+//! block records is known to be caused by the program or by another process (`sieve`).
 
 use std::collections::VecDeque;
 
@@ -11,10 +12,10 @@ use super::tree::Tree;
 use crate::record::{Layout, records};
 use crate::units::KernelTime;
 
-/// A message that waits, and the number of its records' marks.
+/// A waiting message, and the number of its records' marks.
 pub(super) type Waiting = (Message, Option<u64>);
 
-/// What came between two rounds.
+/// Messages between two rounds.
 #[derive(Debug, Default)]
 struct Round {
     messages: Vec<Waiting>,
@@ -27,7 +28,7 @@ impl Round {
     }
 }
 
-/// The rounds, and what decides about them.
+/// Waiting rounds, and the state that decides about them.
 #[derive(Debug)]
 pub(super) struct Held {
     pub tree: Tree,
@@ -35,7 +36,7 @@ pub(super) struct Held {
     rounds: VecDeque<Round>,
     /// The round that is being received.
     current: Round,
-    /// The time of the round before.
+    /// Time of the previous round.
     last: KernelTime,
 }
 
@@ -45,7 +46,7 @@ impl Held {
         Self { tree, sieve, rounds, current, last: KernelTime::MIN }
     }
 
-    /// Takes a message; true if it ends a round.
+    /// Adds a message; returns true if it ends a round.
     pub(super) fn add(&mut self, message: Message, layouts: &[Layout]) -> bool {
         let mut chunk = None;
         match &message {
@@ -75,7 +76,7 @@ impl Held {
         false
     }
 
-    /// All that was written before the round before is here.
+    /// Ends a round: all data that was written before the previous round has arrived.
     fn round_ends(&mut self, time: KernelTime) {
         self.tree.learn();
         if let Some(sieve) = &mut self.sieve {
@@ -85,7 +86,7 @@ impl Held {
         self.rounds.push_back(std::mem::take(&mut self.current));
     }
 
-    /// The first round, if it need not, or may not, wait any longer.
+    /// Returns the first round, if it need not, or may not, wait any longer.
     pub(super) fn next_due(&mut self) -> Option<Vec<Waiting>> {
         let bytes: usize = self.rounds.iter().map(|it| it.bytes).sum();
         let is_over = self.rounds.len() > HELD_ROUNDS_MAX || bytes > HELD_BYTES_MAX;
@@ -104,7 +105,7 @@ impl Held {
         self.rounds.pop_front().map(|it| it.messages)
     }
 
-    /// Nothing follows: decides about all that is left, and gives it.
+    /// Decides about all remaining rounds after the last message, and returns them.
     pub(super) fn finish(&mut self) -> Vec<Waiting> {
         self.round_ends(KernelTime::MAX);
         if let Some(sieve) = &mut self.sieve {

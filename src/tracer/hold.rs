@@ -1,26 +1,30 @@
-//! Whether a thread stood still while something was read beside it.
+//! Check that a traced thread could not run while its memory was being read.
 //!
-//! A reader with real-time priority takes its CPU from the thread whose record woke it, inside the kernel. That thread
-//! runs again when the reader sleeps, or at once if another CPU takes it over: then it may change its memory, and nothing
-//! that is recorded need show it. So both are asked for after the read.
+//! A reader with real-time priority takes its CPU from the thread whose record woke the reader,
+//! while that thread is inside the kernel. The thread runs again when the reader sleeps, or at once
+//! if another CPU takes it over. Then it may change its memory without any record. So both
+//! conditions are checked after the read.
 
 use crate::capture::fact::Fact;
 use crate::sys::thread::{self, Whereabouts};
 use crate::units::{CpuId, Tid};
 
-/// Whether a reader has had its CPU for itself since the kernel woke it: then it has not slept again since. A thread whose
-/// record woke it has not left the kernel, unless another CPU took the thread over.
+/// Evidence that a reader has had its CPU for itself since the kernel woke it: the reader has not
+/// slept since. A thread whose record woke the reader has not left the kernel, unless another CPU
+/// took the thread over.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Hold(
-    /// How often the reader had slept when it woke; `None`: the record did not find it waiting.
+    /// Number of times the reader had slept when it woke; `None`: the record did not find the
+    /// reader waiting.
     Option<i64>,
 );
 
 impl Hold {
-    /// Of a thread that is not the CPU's own reader.
+    /// Hold of a thread that is not the CPU's own reader.
     pub(super) const NONE: Self = Self(None);
 
-    /// Of a reader that a record has found waiting, and that has slept so often ([`thread::switches`]) until it woke.
+    /// Returns the hold of a reader that a record found waiting, and that had slept this number of
+    /// times ([`thread::switches`]) when it woke.
     pub(super) const fn since(sleeps: i64) -> Self {
         Self(Some(sleeps))
     }
@@ -32,7 +36,7 @@ impl Hold {
     }
 }
 
-/// Other bytes may have been put there before they were read: what was read is not kept.
+/// Drops the bytes of a fact, because other bytes may have been written there before the read.
 pub(super) fn too_late(mut fact: Fact) -> Fact {
     if let Fact::Name { errno, bytes, .. } = &mut fact {
         *errno = nix::errno::Errno::ESTALE as i32;
@@ -64,7 +68,7 @@ mod tests {
             (at_first, elsewhere, keeps(hold, 0))
         };
         let found = || std::thread::spawn(reader).join().expect("it ends");
-        // On a busy machine it may have slept between the two.
+        // On a busy machine the reader may have slept between the two calls.
         let all: Vec<_> = std::iter::repeat_with(found).take(20).collect();
         assert!(all.iter().any(|it| it.0), "{all:?}");
         assert!(all.iter().all(|it| !it.1 && !it.2), "{all:?}");

@@ -1,13 +1,15 @@
-//! Perf events of single threads, which whatever these give birth to inherits: the source that needs no privilege.
+//! Inherited source: perf events of single threads, which their children inherit. It needs no
+//! privilege.
 //!
 //! ```text
 //!  thread ─┬─ CPU 0: births and names (owns the ring) ◄── sys_enter_read, sys_exit_read, …
 //!          └─ CPU 1: the same
 //! ```
 //!
-//! The kernel copies each event at each birth (about 8 us for each, on each CPU), sends what the copies see to the ring of the
-//! first one, and adds up their counts. It ends them without a word when a program is executed that the user may not read, or
-//! that is somebody else's (`begin_new_exec()` in `fs/exec.c`): the exec itself is the last that is seen.
+//! The kernel copies each event at each birth (about 8 us for each, on each CPU), sends the samples
+//! of the copies to the ring of the first event, and adds up their counts. The kernel ends the
+//! events silently when a program is executed that the user may not read, or that belongs to
+//! another user (`begin_new_exec()` in `fs/exec.c`): the exec itself is the last sample.
 
 use std::io;
 
@@ -21,27 +23,30 @@ use crate::sys::perf::{PerfEvent, Wake, Whose};
 use crate::sys::proc;
 use crate::units::{Pid, Tid};
 
-/// Everything that is open in the kernel.
+/// Open perf events.
 #[derive(Debug)]
 struct InheritedSource {
     threads: Vec<Tid>,
     tracepoints: Vec<Described>,
-    /// For each of them, its events on each CPU and of each thread.
+    /// For each tracepoint, its events on each CPU and of each thread.
     events: Vec<Vec<PerfEvent>>,
-    /// Births and names, but for those of the first thread, which own the rings.
+    /// Events of births and names, without those of the first thread, which own the rings.
     tasks: Vec<PerfEvent>,
 }
 
-/// Opens all for the threads of these processes on all CPUs, switched off; the user has named some of them, the others are their
-/// descendants. What the user should know goes into `warnings`.
+/// Opens all tracepoints for the threads of these processes on all CPUs, switched off. The user has
+/// named some of the processes; the others are their descendants. Messages for the user go into
+/// `warnings`.
 ///
 /// # Errors
 ///
-/// [`TracerError`] says what could not be opened and what would help.
+/// [`TracerError`] reports what could not be opened, and a remedy.
 pub(super) fn open(
     described: Vec<Described>,
-    (cpus, sizes): (&[u32], RingSizes),
-    (processes, named): (&[Pid], &[Pid]),
+    cpus: &[u32],
+    sizes: RingSizes,
+    processes: &[Pid],
+    named: &[Pid],
     warnings: &mut Vec<String>,
 ) -> Result<Opened, TracerError> {
     let (threads, wanted) = (proc::threads(processes), proc::threads(named));
@@ -49,13 +54,13 @@ pub(super) fn open(
         has_ended(error) || is_forbidden(error) && !wanted.contains(&thread)
     };
     let has_names = described.iter().any(|it| it.planned.ring == RingOf::Names);
-    let rings = |sizes| first_rings((cpus, has_names), sizes, &threads, is_left_out);
+    let rings = |sizes| first_rings(cpus, has_names, sizes, &threads, is_left_out);
     let ((first, rings), sizes) = as_large_as_allowed(sizes, rings, warnings)?;
     let (mut tasks, mut of_others) = (Vec::new(), 0_u64);
     let mut events: Vec<Vec<PerfEvent>> = described.iter().map(|_| Vec::new()).collect();
     for &thread in &threads {
         for ring in &rings {
-            match of_thread(&described, ring, sizes, (thread, thread == first)) {
+            match of_thread(&described, ring, sizes, thread, thread == first) {
                 Ok((task, hits)) => {
                     tasks.extend(task);
                     events.iter_mut().zip(hits).for_each(|(all, it)| all.push(it));
@@ -70,7 +75,7 @@ pub(super) fn open(
     }
     if of_others > 0 {
         warnings.push(format!(
-            "{of_others} threads are another user's, or this user may not trace them: they are not recorded"
+            "{of_others} threads are not recorded: they belong to another user, or this user may not trace them"
         ));
     }
     let mut ring_bytes = [0; RingOf::ALL.len()];
@@ -82,26 +87,28 @@ pub(super) fn open(
     Ok(Opened { source, drained, names: names.into_iter().flatten().collect(), ring_bytes })
 }
 
-/// It has ended meanwhile.
+/// True if the thread has ended in the meantime.
 fn has_ended(error: &TracerError) -> bool {
     matches!(error, TracerError::Open { source, .. } if source.raw_os_error() == Some(libc::ESRCH))
 }
 
-/// It is somebody else's.
+/// True if the thread belongs to another user.
 fn is_forbidden(error: &TracerError) -> bool {
     matches!(error, TracerError::Open { source, .. } if source.kind() == io::ErrorKind::PermissionDenied)
 }
 
-/// The rings of the first of these threads that can be followed, and which that is.
+/// Opens the rings of the first of these threads that can be followed, and returns that thread,
+/// too.
 fn first_rings(
-    cpus: (&[u32], bool),
+    cpus: &[u32],
+    has_names: bool,
     sizes: RingSizes,
     threads: &[Tid],
     is_left_out: impl Fn(Tid, &TracerError) -> bool,
 ) -> Result<(Tid, Vec<Rings>), TracerError> {
     let mut why = None;
     for &thread in threads {
-        match rings(cpus, sizes, thread) {
+        match rings(cpus, has_names, sizes, thread) {
             Err(error) if is_left_out(thread, &error) => why = why.or(Some(error)),
             made => return made.map(|rings| (thread, rings)),
         }
@@ -110,16 +117,17 @@ fn first_rings(
     Err(why.unwrap_or_else(gone))
 }
 
-/// The rings of one CPU.
+/// Rings of one CPU.
 struct Rings {
     main: Stream,
-    /// Where opens are looked at soon.
+    /// Ring of opens whose files are looked at soon.
     names: Option<Stream>,
 }
 
-/// Those of each CPU.
+/// Opens the rings of each CPU.
 fn rings(
-    (cpus, has_names): (&[u32], bool),
+    cpus: &[u32],
+    has_names: bool,
     sizes: RingSizes,
     first: Tid,
 ) -> Result<Vec<Rings>, TracerError> {
@@ -127,22 +135,24 @@ fn rings(
     let of_cpu = |&cpu: &u32| {
         let wake = |ring| watermark(ring, sizes);
         let owner = PerfEvent::tasks(cpu, wake(RingOf::Main), false, whose);
-        let main = map(cpu, (RingOf::Main, PERF_LAYOUT), owner, sizes)?;
+        let main = map(cpu, RingOf::Main, PERF_LAYOUT, owner, sizes)?;
         let names = has_names.then(|| {
             let owner = PerfEvent::ring_owner(cpu, wake(RingOf::Names), whose);
-            map(cpu, (RingOf::Names, PERF_LAYOUT), owner, sizes)
+            map(cpu, RingOf::Names, PERF_LAYOUT, owner, sizes)
         });
         Ok(Rings { main, names: names.transpose()? })
     };
     cpus.iter().map(of_cpu).collect()
 }
 
-/// The events of a thread on the CPU of these rings: births and names, unless the ring's owner is these, and the tracepoints.
+/// Opens the events of a thread on the CPU of these rings: the tracepoints, and births and names,
+/// unless the ring's owner records these.
 fn of_thread(
     described: &[Described],
     rings: &Rings,
     sizes: RingSizes,
-    (thread, is_first): (Tid, bool),
+    thread: Tid,
+    is_first: bool,
 ) -> Result<(Option<PerfEvent>, Vec<PerfEvent>), TracerError> {
     let (cpu, whose) = (rings.main.cpu, Whose::Thread(thread));
     let into_ring = |ring: &Stream, event: io::Result<PerfEvent>, what: &dyn Fn() -> String| {
@@ -157,12 +167,14 @@ fn of_thread(
         into_ring(&rings.main, task, &|| format!("the births and names of thread {thread}"))
     };
     let task = (!is_first).then(task).transpose()?;
-    let hits = described.iter().map(|it| {
-        let of = it.planned.ring;
+    let hits = described.iter().map(|tracepoint| {
+        let Described { planned, id, .. } = tracepoint;
+        let of = planned.ring;
         let ring = rings.names.as_ref().filter(|_| of == RingOf::Names).unwrap_or(&rings.main);
-        let wake = if it.planned.wakes { Wake::Each } else { watermark(of, sizes) };
-        let event = into_ring(ring, PerfEvent::tracepoint(it.id, cpu, wake, whose), &|| it.name())?;
-        filter(&event, it, cpu).map(|()| event)
+        let wake = if planned.wakes { Wake::Each } else { watermark(of, sizes) };
+        let event = PerfEvent::tracepoint(*id, cpu, wake, whose);
+        let event = into_ring(ring, event, &|| tracepoint.name())?;
+        filter(&event, tracepoint, cpu).map(|()| event)
     });
     Ok((task, hits.collect::<Result<_, _>>()?))
 }
@@ -177,7 +189,8 @@ impl Source for InheritedSource {
         self.events.iter().flatten().chain(&self.tasks).try_for_each(PerfEvent::disable)
     }
 
-    /// Who was born while the events were opened may have inherited none.
+    /// True if no thread is new: a thread born while the events were opened may have inherited
+    /// none.
     fn follow(&self, now_there: &dyn Fn() -> Vec<Tid>) -> io::Result<bool> {
         Ok(now_there().iter().all(|it| self.threads.contains(it)))
     }

@@ -1,7 +1,7 @@
-//! Probes at the entries and returns of the kernel's functions that are one layer's doing.
+//! Probes at the entries and returns of kernel functions that form one layer.
 //!
-//! Unlike the probes of names they need no trial: a function that is not called, because the compiler has made it part of another one,
-//! shows nothing, and nothing wrong.
+//! Unlike probes of names they need no test: a function that is not called, because the compiler
+//! has inlined it, produces no samples, and no wrong ones.
 
 use super::plan::SourceKind;
 use crate::event::layer::{ENTER_PREFIX, LAYER_FUNCTIONS, LEAVE_PREFIX};
@@ -9,16 +9,16 @@ use crate::sys::instance::Instance;
 use crate::sys::probe_events::{At, Kind, ProbeGroup};
 use crate::sys::tracefs::Tracefs;
 
-/// Who tells of layers, and why.
+/// Source of layer events, and the reason for it.
 #[derive(Debug)]
 pub(super) struct Layers {
     probes: Option<(ProbeGroup, Instance)>,
-    /// In words.
+    /// Reason, as text.
     pub reason: String,
 }
 
 impl Layers {
-    /// Probes, where this kernel and this source allow them; else tracepoints must do.
+    /// Creates probes where this kernel and this source allow them; otherwise tracepoints are used.
     pub(super) fn find(tracefs: &Tracefs, source: SourceKind) -> Self {
         let made = match source {
             SourceKind::Perf | SourceKind::Inherited => {
@@ -38,7 +38,8 @@ impl Layers {
         let (mut there, mut missing) = (Vec::new(), Vec::new());
         let mut refused = String::new();
         for (function, _) in LAYER_FUNCTIONS {
-            // The return first: an entry without one would open what never ends.
+            // The return is defined first: an entry without a return would begin intervals that
+            // never end.
             let both = group
                 .define(At::Return, &format!("{LEAVE_PREFIX}{function}"), function, "")
                 .and_then(|()| {
@@ -75,15 +76,15 @@ impl Layers {
         groups.flat_map(|it| it.events().iter().map(|event| (it.name(), event.as_str())))
     }
 
-    /// What was missed, in words.
+    /// Returns a warning about missed probes.
     pub(super) fn missed(&self) -> Option<String> {
         let (group, _) = self.probes.as_ref()?;
         match group.missed() {
             Ok(0) => None,
             Ok(missed) => Some(format!(
-                "kprobes of layers were missed {missed} times, by whichever program: at most so many times of `latency` are not there"
+                "kprobes of layers were missed {missed} times, by any program: at most this number of times of `latency` is missing"
             )),
-            Err(error) => Some(format!("whether kprobes were missed is not known: {error}")),
+            Err(error) => Some(format!("the number of missed kprobes is unknown: {error}")),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The log thread: filters by tree, compresses, writes, and counts what passed.
+//! Log thread: filters by process tree, compresses, writes, and counts the records.
 
 use std::fs::File;
 use std::io;
@@ -29,25 +29,25 @@ use crate::sys::patience::Patience;
 use crate::sys::{capabilities, clock, files};
 use crate::units::{KernelTime, Pid};
 
-/// A data frame is written when it has so many bytes, or at the end of a round.
+/// A data frame is written when it has this many bytes, or at the end of a round.
 const FRAME_BYTES: usize = 4 << 20;
 
-/// The longest data frame; the format allows twice as much.
+/// Longest data frame; the format allows twice as much.
 const FRAME_BYTES_MAX: usize = 32 << 20;
 
-/// What the log thread is told.
+/// Message to the log thread.
 #[derive(Debug)]
 pub enum Message {
     /// Records of one ring.
     Data(Data),
-    /// Facts; those with a process are kept only if it is followed.
+    /// Facts. Facts with a process are kept only if the process is followed.
     Facts(Vec<(Option<Pid>, Fact)>),
     /// All rings of this group of CPUs were taken after this time.
     Round(usize, KernelTime),
 }
 
 impl Message {
-    /// Memory that it takes until it is written, in bytes.
+    /// Returns the memory that the message takes until it is written, in bytes.
     pub(super) fn bytes(&self) -> usize {
         match self {
             Self::Data(data) => data.bytes.len(),
@@ -57,12 +57,12 @@ impl Message {
     }
 }
 
-/// Records of one ring, whole.
+/// Whole records of one ring.
 #[derive(Debug)]
 pub struct Data {
     /// The ring's CPU.
     pub cpu: u32,
-    /// Which of its rings.
+    /// Kind of the ring.
     pub ring: RingOf,
     /// Index into the header's `layouts`.
     pub layout: u16,
@@ -70,48 +70,50 @@ pub struct Data {
     pub bytes: Vec<u8>,
 }
 
-/// What the log thread counted.
+/// Counters and collected state of the log thread.
 #[derive(Debug, Default)]
 pub struct Counted {
     /// Samples by ring and `common_type`.
     samples: [Vec<u64>; RingOf::ALL.len()],
-    /// Records dropped because they are not of the tree.
+    /// Records dropped because their thread is not in the tree.
     pub foreign_dropped: u64,
-    /// Block requests of others that were left out.
+    /// Block requests of other processes that were left out.
     pub others: Others,
     /// Records that could not be written.
     pub unwritten: u64,
-    /// Why not.
+    /// Cause of unwritten records.
     pub error: Option<io::Error>,
-    /// Files that facts told of.
+    /// Files that facts have mentioned.
     pub files: SeenFiles,
     /// Programs that were started, if the audit needs them.
     pub programs: Option<SeenPrograms>,
-    /// Addresses that chains had, if they are to be named.
+    /// Addresses in call chains, if they are to be symbolized.
     pub chains: Option<SeenChains>,
 }
 
 impl Counted {
-    /// Samples in this ring.
+    /// Returns the number of samples in this ring.
     pub fn in_ring(&self, stream: u32) -> u64 {
         let ring = usize::try_from(stream).ok().and_then(|it| self.samples.get(it));
         ring.map_or(0, |it| it.iter().sum())
     }
 
-    /// Samples of this tracepoint in this ring.
+    /// Returns the number of samples of this tracepoint in this ring.
     pub fn samples(&self, stream: u32, id: u16) -> u64 {
         let ring = usize::try_from(stream).ok().and_then(|it| self.samples.get(it));
         ring.and_then(|it| it.get(usize::from(id))).copied().unwrap_or(0)
     }
 
-    /// Asks where the files lie that were seen, and writes it. How many could not be asked.
+    /// Queries the extents of the files that were seen, and writes them. Returns the number of
+    /// files that could not be queried.
     pub fn write_places(&mut self, writer: &mut Writer<File>, patience: &mut Patience<'_>) -> u64 {
         let (facts, not_asked) = std::mem::take(&mut self.files).ask(patience);
         self.write_last(&facts, writer);
         not_asked
     }
 
-    /// Finds what the kernel read to start the programs that were seen, and writes it. The programs with a file that could not be read.
+    /// Finds the parts of files that the kernel read to start the programs that were seen, and
+    /// writes them. Returns the programs with a file that could not be read.
     pub fn write_programs(
         &mut self,
         writer: &mut Writer<File>,
@@ -123,7 +125,8 @@ impl Counted {
         unread
     }
 
-    /// Names the addresses of chains, and writes it. What is to be said of those without a name, and what could not be read.
+    /// Symbolizes the addresses of call chains and writes the names. Returns a warning about
+    /// addresses without a name, and the files that could not be read.
     pub fn write_symbols(
         &mut self,
         writer: &mut Writer<File>,
@@ -135,8 +138,9 @@ impl Counted {
         (warning, unread)
     }
 
-    /// Finds the functions of programs from the copies of their stacks in the log, if there are some, and writes them: before
-    /// [`Self::write_symbols`]. What is to be said of those that were not found.
+    /// Unwinds the copies of user stacks in the log, if there are some, and writes the functions
+    /// found. Must run before [`Self::write_symbols`]. Returns warnings about stacks that could not
+    /// be unwound.
     pub fn write_stacks(
         &mut self,
         writer: &mut Writer<File>,
@@ -184,17 +188,17 @@ impl Counted {
     }
 }
 
-/// The log thread's state.
+/// State of the log thread.
 #[derive(Debug)]
 pub struct Log {
     writer: Writer<File>,
-    /// Of the rings, by their index in the header.
+    /// Layouts of the rings, by their index in the header.
     layouts: Vec<Layout>,
-    /// In process mode: what waits until it is known what of it is kept.
+    /// In process mode: records that wait until it is known which of them are kept.
     held: Option<Held>,
-    /// The time of each group's last round.
+    /// Time of each group's last round.
     rounds: Vec<KernelTime>,
-    /// The last round of all groups.
+    /// Time of the last round of all groups.
     last_round: KernelTime,
     /// Data frames that are being filled, one for each ring.
     filling: Vec<(DataFrame, Vec<u8>)>,
@@ -202,23 +206,24 @@ pub struct Log {
     links: Option<Links>,
 }
 
-/// What ties the log thread to the others.
+/// Connections of the log thread to the other threads.
 #[derive(Debug)]
 pub struct Links {
-    /// Told when the log cannot be written any more.
+    /// Signalled when the log cannot be written any more.
     pub failed: Arc<EventFd>,
-    /// Where used buffers go back to.
+    /// Channel that returns used buffers.
     pub spare: SyncSender<Vec<u8>>,
-    /// Bytes of data that were sent and not yet dealt with.
+    /// Bytes of data that were sent and not yet processed.
     pub queued: Arc<Queued>,
     /// Number of drain threads.
     pub groups: usize,
-    /// How it runs.
+    /// CPUs and priority of the thread.
     pub place: Place,
 }
 
 impl Log {
-    /// A log that `writer` has begun. With a tree, only its records are kept; with a sieve, no block requests of others.
+    /// Returns a log that `writer` has begun. With a tree, only the records of the tree are kept;
+    /// with a sieve, block requests of other processes are dropped.
     pub(super) fn new(
         writer: Writer<File>,
         layouts: Vec<Layout>,
@@ -236,21 +241,22 @@ impl Log {
         }
     }
 
-    /// The same; if chains are recorded, their addresses are to be named at the end, those of programs if that is true.
+    /// Returns the log with call chains: their addresses are symbolized at the end, those of
+    /// programs if `of_programs` holds true.
     pub fn with_chains(self, of_programs: Option<bool>) -> Self {
         let counted = Counted { chains: of_programs.map(SeenChains::new), ..self.counted };
         Self { counted, ..self }
     }
 
-    /// The same; programs that are started are looked at at the end.
+    /// Returns the log with an audit: programs that are started are examined at the end.
     pub fn with_programs(self, programs: Option<SeenPrograms>) -> Self {
         Self { counted: Counted { programs, ..self.counted }, ..self }
     }
 
-    /// Runs until nobody can send any more. Gives back the writer for the last frame.
+    /// Runs until all senders are gone. Returns the writer for the last frame.
     pub fn run(mut self, links: Links, messages: &Receiver<Message>) -> (Writer<File>, Counted) {
         links.place.take(links.place.realtime);
-        // Only a precaution.
+        // A precaution only.
         let _ = capabilities::keep_for_reading();
         self.rounds = vec![KernelTime::MIN; links.groups];
         self.links = Some(links);
@@ -276,15 +282,15 @@ impl Log {
         (self.writer, self.counted)
     }
 
-    /// What is held here for two rounds is not what the log is behind with.
+    /// Data that is held here for two rounds no longer counts as queued.
     fn arrived(&self, message: &Message) {
         if let Some(links) = &self.links {
             links.queued.taken(message);
         }
     }
 
-    /// A round is complete when all groups have had theirs, and long enough after the one before: the earliest of their
-    /// times counts.
+    /// Completes a round when all groups have reported theirs and enough time has passed since the
+    /// previous one. The earliest of the groups' times counts.
     fn of_all_groups(&mut self, message: Message) -> Option<Message> {
         let Message::Round(group, time) = message else { return Some(message) };
         if let Some(round) = self.rounds.get_mut(group) {
@@ -298,7 +304,7 @@ impl Log {
         Some(Message::Round(group, time))
     }
 
-    /// Writes what does not wait any longer.
+    /// Writes the messages whose waiting time is over.
     fn release(&mut self, round: Vec<Waiting>) {
         let sieve = self.held.as_mut().and_then(|it| it.sieve.as_mut());
         let facts: Vec<_> = sieve.map(Sieve::take_facts).unwrap_or_default();
@@ -330,7 +336,7 @@ impl Log {
     fn write_facts(&mut self, facts: &[(Option<Pid>, Fact)]) {
         let is_of = |tree: &Tree, pid: Option<Pid>, fact: &Fact| match (pid, fact) {
             (Some(pid), _) => tree.has(pid),
-            // Fanotify tells of everybody.
+            // Fanotify reports opens of all processes.
             (None, Fact::Opened { tid, .. }) => tid.0 < 0 || tree.has_thread(*tid),
             (None, _) => true,
         };
@@ -351,8 +357,8 @@ impl Log {
         }
     }
 
-    /// Adds the records to the frame of their ring, and writes it when it is large enough: a long frame compresses a
-    /// fifth better than the pieces in which a busy ring is taken.
+    /// Adds the records to the frame of their ring and writes the frame when it is large enough. A
+    /// long frame compresses a fifth better than the pieces in which a busy ring is taken.
     fn write_data(&mut self, data: Data, marks: &[Mark]) {
         let Data { cpu, ring, layout, mut bytes } = data;
         let stream = ring.index();
@@ -387,7 +393,7 @@ impl Log {
         for (frame, mut bytes) in std::mem::take(&mut self.filling) {
             let Some(&layout) = self.layouts.get(usize::from(frame.layout)) else { continue };
             let mut rest = bytes.as_mut_slice();
-            // A large ring that ran full is more than one frame may hold.
+            // The content of a large ring that ran full exceeds one frame.
             while !rest.is_empty() {
                 let length = whole_front(rest, FRAME_BYTES_MAX, layout);
                 let (piece, behind) = rest.split_at_mut(length);
@@ -409,13 +415,14 @@ impl Log {
     fn give_back(&self, mut bytes: Vec<u8>) {
         bytes.clear();
         if let Some(links) = &self.links {
-            // It is freed if there are enough, or nobody takes it any more.
+            // The buffer is freed if there are enough, or if no thread takes buffers any more.
             let _ = links.spare.try_send(bytes);
         }
     }
 
-    /// Counts the records, finds their time range and cuts those out that are not of the tree; of those that are kept all the same (bios
-    /// are anybody's) what stood on the stacks of programs.
+    /// Counts the records, finds their time range and cuts out records of other trees. Records of
+    /// other threads that are kept all the same (bios may be submitted by any thread) lose the
+    /// copies of their programs' stacks.
     fn look_through(
         &mut self,
         mut frame: DataFrame,
@@ -469,7 +476,8 @@ impl Log {
         frame
     }
 
-    /// Counts the hits and finds their time range. The kernel has dropped what is not of the tree.
+    /// Counts the samples and finds their time range. The kernel has dropped samples of other
+    /// trees.
     fn look_through_pages(
         &mut self,
         mut frame: DataFrame,
@@ -489,7 +497,7 @@ impl Log {
                     note_record(&mut frame, Some(time));
                 }
                 Ok(Entry::Lost(time, _)) => note_record(&mut frame, Some(time)),
-                // It is found again by whoever reads the log, where it counts.
+                // The reader of the log finds the error again, and counts it there.
                 Err(_) => note_record(&mut frame, None),
             }
         }
@@ -502,7 +510,7 @@ impl Log {
         sieve.is_some_and(|it| it.marks(id))
     }
 
-    /// Removes the hits that are of others.
+    /// Removes the samples of other processes.
     fn left_by_others(
         &mut self,
         frame: DataFrame,
@@ -523,7 +531,7 @@ impl Log {
         summary(frame, bytes, Layout::Pages(layout))
     }
 
-    /// Writes unless the log has failed already; what is not written is counted.
+    /// Writes unless the log has failed already; counts records that are not written.
     fn try_write(&mut self, records: u64, write: impl FnOnce(&mut Writer<File>) -> io::Result<()>) {
         if self.counted.error.is_some() {
             self.counted.unwritten += records;

@@ -1,4 +1,4 @@
-//! Memory of a traced thread, read beside it.
+//! Memory of a traced thread, read from another process.
 
 use std::io::IoSliceMut;
 
@@ -11,16 +11,17 @@ use crate::units::Tid;
 /// The longest path that the kernel takes, with its NUL (`PATH_MAX`).
 const PATH_BYTES_MAX: usize = 4096;
 
-/// Bytes at a time when a string is read: short names need one call, and no read crosses a page that may not be there.
+/// Bytes of one read of a string: short names need one call, and no read crosses into a page that
+/// may not exist.
 const ARGUMENT_CHUNK_BYTES: usize = 256;
 
-/// Pieces that one call reads at most (`UIO_MAXIOV`).
+/// Largest number of pieces in one read (`UIO_MAXIOV`).
 const PIECES_MAX: usize = 1024;
 
 /// `IOCB_CMD_PREADV` and `_PWRITEV`: the buffer is a vector (`include/uapi/linux/aio_abi.h`).
 const VECTORED: [u16; 2] = [7, 8];
 
-/// So many bytes at this address of the thread's memory; all of them.
+/// Reads this number of bytes at this address of the thread's memory; fails if not all can be read.
 pub(super) fn bytes_at(tid: Tid, address: u64, bytes: usize) -> nix::Result<Vec<u8>> {
     let base = usize::try_from(address).map_err(|_| nix::errno::Errno::EFAULT)?;
     let mut read = vec![0; bytes];
@@ -32,12 +33,12 @@ pub(super) fn bytes_at(tid: Tid, address: u64, bytes: usize) -> nix::Result<Vec<
     if length < bytes { Err(nix::errno::Errno::EFAULT) } else { Ok(read) }
 }
 
-/// The string at this address of the thread's memory, without its NUL.
+/// Reads the string at this address of the thread's memory, without its NUL.
 pub(super) fn string_at(tid: Tid, pointer: u64) -> nix::Result<Vec<u8>> {
     let mut string = Vec::new();
     let mut address = usize::try_from(pointer).map_err(|_| nix::errno::Errno::EFAULT)?;
     while string.len() < PATH_BYTES_MAX {
-        // Aligned chunks: one never crosses into a page that the string does not reach.
+        // Chunks are aligned: a chunk never crosses into a page that the string does not reach.
         let length = ARGUMENT_CHUNK_BYTES - address % ARGUMENT_CHUNK_BYTES;
         let mut chunk = [0; ARGUMENT_CHUNK_BYTES];
         let Some(part) = chunk.get_mut(..length) else { break };
@@ -57,7 +58,8 @@ pub(super) fn string_at(tid: Tid, pointer: u64) -> nix::Result<Vec<u8>> {
     Err(nix::errno::Errno::ENAMETOOLONG)
 }
 
-/// What so many pointers to a `struct iocb` point to, as [`Memory::Iocbs`] says.
+/// Reads this number of `struct iocb` through an array of pointers, in the form of
+/// [`Memory::Iocbs`].
 ///
 /// [`Memory::Iocbs`]: crate::event::syscall_table::Memory::Iocbs
 pub(super) fn iocbs_at(tid: Tid, address: u64, count: usize) -> nix::Result<Vec<u8>> {
@@ -66,8 +68,8 @@ pub(super) fn iocbs_at(tid: Tid, address: u64, count: usize) -> nix::Result<Vec<
     for (pointers, read) in
         pointers.chunks(PIECES_MAX).zip(iocbs.chunks_mut(PIECES_MAX * IOCB_BYTES))
     {
-        let piece = |it: &u64| {
-            let base = usize::try_from(*it).map_err(|_| nix::errno::Errno::EFAULT)?;
+        let piece = |pointer: &u64| {
+            let base = usize::try_from(*pointer).map_err(|_| nix::errno::Errno::EFAULT)?;
             Ok(RemoteIoVec { base, len: IOCB_BYTES })
         };
         let pieces = pointers.iter().map(piece).collect::<nix::Result<Vec<_>>>()?;
@@ -86,7 +88,7 @@ pub(super) fn iocbs_at(tid: Tid, address: u64, count: usize) -> nix::Result<Vec<
     Ok(whole)
 }
 
-/// Bytes in all buffers of a vectored operation.
+/// Returns the bytes of all buffers of a vectored operation.
 fn buffers_of(tid: Tid, iocb: &[u8]) -> Option<u64> {
     let words: Vec<u64> = words(iocb).collect();
     let (&command, &buffers, &count) = (words.get(2)?, words.get(3)?, words.get(4)?);
@@ -95,7 +97,7 @@ fn buffers_of(tid: Tid, iocb: &[u8]) -> Option<u64> {
     }
     let count = usize::try_from(count).ok().filter(|it| *it <= PIECES_MAX)?;
     let vector = bytes_at(tid, buffers, count * usize::try_from(IOVEC_BYTES).ok()?).ok()?;
-    // Address, length, address, length.
+    // The words are address, length, address, length.
     Some(self::words(&vector).skip(1).step_by(2).fold(0, u64::saturating_add))
 }
 

@@ -1,4 +1,5 @@
-//! Joins the kernel boundary to the log. While the program runs, only this happens:
+//! Tracer: carries records from the kernel's rings to the capture log. While the program runs, only
+//! this happens:
 //!
 //! ```text
 //!  main rings ──► drain thread ──────► log thread ──► capture log
@@ -7,8 +8,8 @@
 //!  (per CPU)      read each name at once
 //! ```
 //!
-//! Nothing is decoded that need not be, nothing is merged, nothing is paired: all of that is a pure function of the
-//! log.
+//! Nothing is decoded that need not be, nothing is merged, nothing is paired: all of that is a pure
+//! function of the log.
 
 mod bench;
 mod btf;

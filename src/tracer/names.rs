@@ -1,13 +1,15 @@
-//! File names without BPF: read at the moment of the open, by a reader that the program cannot outrun.
+//! Names readers: file names without BPF, read at the moment of the open by threads that the
+//! program cannot outrun.
 //!
-//! Each CPU has a small ring that holds only opens, and a thread pinned to that CPU with real-time priority, woken by
-//! each exit of an open (with tracefs by each entry, too). It runs before the program gets back to user mode: the argument is still in its buffer and the
-//! descriptor still is what it was. It reads both, with the time before and after; whether nothing came in between is
-//! decided later, where all records are in order.
+//! Each CPU has a small ring that holds only opens, and a thread pinned to that CPU with real-time
+//! priority. Each exit of an open wakes the thread (with tracefs each entry, too). The thread runs
+//! before the program returns to user mode: the argument is still in its buffer and the descriptor
+//! is unchanged. The thread reads both, with the time before and after. Whether another event
+//! happened in between is decided later, where all records are in order.
 //!
-//! Records show whether a descriptor was closed. They do not show what a program does with its memory: it may put another
-//! path where the argument stood, and make no call that is recorded. So a path counts only if its thread stood still
-//! until it was read ([`Hold`]).
+//! Records show whether a descriptor was closed. They do not show what a program does with its
+//! memory: it may put another path in the place of the argument without a call that is recorded. So
+//! a path counts only if its thread could not run until the path was read ([`Hold`]).
 
 use std::collections::VecDeque;
 use std::io;
@@ -42,42 +44,43 @@ use crate::sys::trace_ring::PagePipe;
 use crate::sys::{clock, thread};
 use crate::units::{self, CpuId, KernelTime, Tid};
 
-/// Above every ordinary task, below the kernel's own interrupt threads (50).
+/// Real-time priority: above every ordinary task, below the kernel's own interrupt threads (50).
 pub const PRIORITY: i32 = 40;
 
-/// Opens that wait to be looked at, on one CPU: more than can be looked at in a round.
+/// Largest number of opens on one CPU that wait to be looked at: more than can be looked at in a
+/// round.
 const LATER_MAX: usize = 4096;
-/// Among how many of them the same descriptor is looked for.
+/// Number of waiting opens that are searched for the same descriptor.
 const LOOKED_FOR_MAX: usize = 64;
-/// Looks, some 20 to 50 us each, at the end of a round, where the records of calls wait meanwhile.
+/// Number of looks, some 20 to 50 us each, at the end of a round, while the records of calls wait.
 const LAST_LOOKS: usize = 16;
 
-/// All readers.
+/// Readers of all CPUs.
 #[derive(Debug)]
 pub struct NamesReaders {
     cpus: Vec<Mutex<CpuNames>>,
-    /// What else hears of opens.
+    /// Listener that also reports opens.
     watch: Option<Mutex<OpenWatch>>,
     stop: AtomicBool,
-    /// How far the log is behind.
+    /// Bytes that the log thread has yet to process.
     queued: Arc<Queued>,
     wake: EventFd,
 }
 
-/// What one CPU's reader has.
+/// State of one CPU's reader.
 #[derive(Debug)]
 struct CpuNames {
-    /// Its place among the readers.
+    /// Index among the readers.
     index: usize,
     opens: Taken,
     reading: Reading,
     pipe: PagePipe,
-    /// Facts about them, with the process concerned.
+    /// Facts about the opens, with the process concerned.
     facts: Vec<(Option<units::Pid>, Fact)>,
-    /// Opens that nobody has looked at yet, where that is not done at once.
+    /// Opens that no thread has looked at yet, if looks are deferred.
     later: VecDeque<(Option<units::Pid>, Ended)>,
     whereabouts: Whereabouts,
-    /// The calls that were entered on this CPU and have not ended.
+    /// Calls that were entered on this CPU and have not ended.
     entered: FxHashMap<i32, SysEnter>,
 }
 
@@ -89,12 +92,12 @@ struct Taken {
 }
 
 impl Taken {
-    /// What is new in the ring.
+    /// Takes new records from the ring and returns them.
     fn more(&mut self, how: Take, pipe: &mut PagePipe) -> &[u8] {
         let start = self.bytes.len();
-        // What cannot be taken is counted by the kernel as left in the ring.
+        // The kernel counts records that cannot be taken as left in the ring.
         if self.ring.take(how, pipe, &mut self.bytes).is_err() {
-            // It may stay readable; nobody must wait for us meanwhile.
+            // The ring may stay readable; no other thread must wait for this one in the meantime.
             thread::pause(std::time::Duration::from_millis(1));
         }
         self.bytes.get(start..).unwrap_or_default()
@@ -108,27 +111,28 @@ impl Taken {
     }
 }
 
-/// How records are read, the same on every CPU.
+/// Interpretation of records, the same on every CPU.
 #[derive(Clone, Debug)]
 struct Reading {
     decoder: Arc<Decoder>,
-    /// By the index of the header.
+    /// Layouts by their index in the header.
     layouts: Vec<Layout>,
     reads: Reads,
 }
 
-/// What is read beside the links of new descriptors.
+/// Data that is read in addition to the links of new descriptors.
 #[derive(Clone, Copy, Debug)]
 pub struct Reads {
-    /// The paths of calls. If not, an exit whose entry is not there has none.
+    /// True to read the paths of calls. If false, an exit without its entry has no path.
     pub arguments: bool,
-    /// What arguments point to, too.
+    /// True to read the memory that arguments point to, too.
     pub exact_args: bool,
-    /// Before the program goes on: by threads with real-time priority on the program's CPU. If not, on whichever CPU is idle.
+    /// True to read before the program continues, by threads with real-time priority on the
+    /// program's CPU. If false, on any idle CPU.
     pub at_once: bool,
 }
 
-/// What a hit says of whom and when; perf says of which process, too.
+/// Thread, time and payload of a sample; perf also records the process.
 #[derive(Clone, Copy, Debug)]
 struct Hit<'a> {
     pid: Option<units::Pid>,
@@ -163,16 +167,17 @@ impl Reading {
 }
 
 impl NamesReaders {
-    /// Readers for these rings, none for none, and for what the watch hears.
+    /// Creates one reader for each of these rings, and one for the listener.
     ///
     /// # Errors
     ///
-    /// Those of `eventfd(2)` and `pipe(2)`.
+    /// Errors of `eventfd(2)` and `pipe(2)`.
     pub fn new(
         rings: Vec<Stream>,
         decoder: Arc<Decoder>,
         layouts: Vec<Layout>,
-        (reads, watch): (Reads, Option<OpenWatch>),
+        reads: Reads,
+        watch: Option<OpenWatch>,
     ) -> io::Result<Self> {
         let reading = Reading { decoder, layouts, reads };
         let cpu = |(index, ring): (usize, Stream)| {
@@ -194,22 +199,23 @@ impl NamesReaders {
         Ok(Self { cpus, watch, stop, wake, queued: Arc::default() })
     }
 
-    /// How far the log is behind; if it is too far, nothing is taken from the rings.
+    /// Returns the counter of bytes in the log thread's queue; if the queue is full, readers take
+    /// nothing from the rings.
     pub fn queued(&self) -> Arc<Queued> {
         Arc::clone(&self.queued)
     }
 
-    /// Ends the threads.
+    /// Stops the threads.
     fn stop(&self) {
         // ORDERING: nothing else is published by this flag; the eventfd wakes the threads.
         self.stop.store(true, Ordering::Relaxed);
         let _ = self.wake.write(1);
     }
 
-    /// What was taken and read since the last call.
+    /// Returns the records and facts collected since the last call.
     pub fn collect(&self) -> Vec<Message> {
         let mut messages = Vec::new();
-        // What comes next says that all rings were taken; the readers may not have run yet.
+        // The next message reports that all rings were taken; the readers may not have run yet.
         let all = |it: &Mutex<CpuNames>| lock(it).absorb(Take::All, Hold::NONE);
         let strays = self.cpus.iter().flat_map(all).collect();
         self.settle(strays);
@@ -226,21 +232,23 @@ impl NamesReaders {
         messages
     }
 
-    /// Takes what the watch has heard until now: what it hears later was opened later.
+    /// Takes the opens that the listener has reported until now: opens that it reports later
+    /// happened later.
     pub fn look_at_opens(&self) {
         if let Some(watch) = &self.watch {
             lock(watch).absorb(true);
         }
     }
 
-    /// What the watch has not heard, for people.
+    /// Returns a warning about opens that the listener has missed.
     pub fn warning(&self) -> Option<String> {
         lock(self.watch.as_ref()?).warning()
     }
 
     fn watch_opens(&self) -> io::Result<()> {
         let Some(watch) = &self.watch else { return Ok(()) };
-        // Of what waits long it is often not known whose it is. Without the right to it, it takes its turn.
+        // The process of an event that waits long is often no longer known. Without the right to a
+        // large share the thread keeps the ordinary priority.
         let _ = thread::set_large_share();
         let bell = lock(watch).bell()?;
         // ORDERING: as in stop().
@@ -250,7 +258,7 @@ impl NamesReaders {
                 lock(watch).mounts_changed();
             }
             if self.queued.is_full() {
-                // The kernel says when its queue is full.
+                // The kernel reports when its queue is full.
                 thread::pause(PAUSE);
                 continue;
             }
@@ -266,16 +274,18 @@ impl NamesReaders {
         let placed = if lock(mine).reading.reads.at_once {
             thread::pin(number).and_then(|()| thread::set_fifo(PRIORITY))
         } else {
-            // Without the right to it, it takes its turn.
+            // Without the right to a large share the thread keeps the ordinary priority.
             let _ = thread::set_large_share();
             Ok(())
         };
-        // Without it the records are taken at each round, and names are read then, too late.
+        // Without real-time priority the reader ends: the records are taken at each round and names
+        // are read then, too late.
         let ready = ready.and_then(|it| placed.map(|()| it))?;
         let mut woken = thread::switches();
         // ORDERING: as in stop().
         while !self.stop.load(Ordering::Relaxed) {
-            // What was recorded while we slept elsewhere than here did not find us waiting.
+            // A sample that was recorded while this thread slept elsewhere than in this poll did
+            // not find it waiting.
             let waited = thread::switches() == woken;
             let mut fds = [
                 PollFd::new(ready.as_fd(), PollFlags::POLLIN),
@@ -284,14 +294,15 @@ impl NamesReaders {
             let _ = poll(&mut fds, PollTimeout::NONE);
             woken = thread::switches();
             if self.queued.is_full() {
-                // The kernel counts what it loses until the log has caught up; the ring may stay readable all the time.
+                // The kernel counts what it loses until the log thread has caught up; the ring may
+                // stay readable all the time.
                 thread::pause(PAUSE);
                 continue;
             }
             let hold = if waited { Hold::since(woken) } else { Hold::NONE };
             let strays = lock(mine).absorb(Take::Page, hold);
             self.settle(strays);
-            // One look takes longer than many opens: the ring is not to run over meanwhile.
+            // One look takes longer than many opens: the ring must not overflow in the meantime.
             // ORDERING: as above.
             let goes_on = || !self.stop.load(Ordering::Relaxed) && !self.queued.is_full();
             while goes_on() && lock(mine).look() {
@@ -302,8 +313,8 @@ impl NamesReaders {
         Ok(())
     }
 
-    /// Reads for calls that were entered on another CPU: the entry is in that CPU's ring. What else is found there is read,
-    /// too: its reader will not see it any more.
+    /// Reads for calls that were entered on another CPU: the entry is in that CPU's ring. Other
+    /// opens found in that ring are read, too, because its reader will not see them any more.
     fn settle(&self, strays: Vec<Stray>) {
         let mut waiting = VecDeque::from(strays);
         while let Some(stray) = waiting.pop_front() {
@@ -323,7 +334,7 @@ impl NamesReaders {
     }
 }
 
-/// The readers' threads; they end when this goes.
+/// Threads of the readers; dropping the value stops them.
 #[derive(Debug)]
 pub struct NamesThreads {
     readers: Arc<NamesReaders>,
@@ -331,11 +342,11 @@ pub struct NamesThreads {
 }
 
 impl NamesThreads {
-    /// Starts a thread on each CPU, and one for the watch, called `name`.
+    /// Starts a thread called `name` for each CPU, and one for the listener.
     ///
     /// # Errors
     ///
-    /// Those of starting a thread; then none runs.
+    /// Errors of starting a thread; no thread runs then.
     pub fn start(readers: &Arc<NamesReaders>, name: &str) -> io::Result<Self> {
         let mut started = Self { readers: Arc::clone(readers), threads: Vec::new() };
         for index in 0..readers.cpus.len() {
@@ -351,7 +362,7 @@ impl NamesThreads {
         Ok(started)
     }
 
-    /// Ends them. What went wrong in them.
+    /// Stops the threads. Returns their errors.
     pub fn stop(mut self) -> Vec<io::Error> {
         self.end()
     }
@@ -372,7 +383,8 @@ impl Drop for NamesThreads {
 }
 
 impl CpuNames {
-    /// Takes what is in the ring and reads the name of each open that has ended. Those that were entered elsewhere.
+    /// Takes the content of the ring and reads the name of each open that has ended. Returns the
+    /// calls that were entered on another CPU.
     fn absorb(&mut self, how: Take, hold: Hold) -> Vec<Stray> {
         let Self { opens, reading, pipe, facts, later, entered, index, .. } = self;
         let cpu = CpuId(opens.ring.cpu);
@@ -389,13 +401,15 @@ impl CpuNames {
                     let is_open = exit.call.call().class == Class::Open;
                     let (tid, record_time, ret) = (hit.tid, hit.time, exit.ret);
                     let call = Ended { cpu, tid, record_time, call: exit.call, is_open, ret };
-                    // The link first: each moment more is one in which another CPU may take the thread over.
+                    // The link is read first: with every moment it becomes more likely that another
+                    // CPU runs the thread.
                     if reading.reads.at_once {
                         facts.extend(call.link().map(|it| (hit.pid, it)));
                     } else if call.is_open && ret >= 0 {
                         put_off(later, (hit.pid, call));
                     }
-                    // One of a later open of the thread is told by its address.
+                    // The address distinguishes the entry from that of a later open of the same
+                    // thread.
                     let enter = entered.remove(&hit.tid.0).filter(|it| it.call == exit.call);
                     ended.push((hit.pid, call, enter, hits));
                 }
@@ -405,11 +419,12 @@ impl CpuNames {
         let (index, reads) = (*index, reading.reads);
         let mut strays = Vec::new();
         for (pid, ended, enter, number) in ended {
-            // What the CPU has recorded since, it has recorded while nobody stopped it: this one did not wake us.
+            // Records after this one were written while the CPU was running: this record did not
+            // wake the reader.
             let hold = if number == hits { hold } else { Hold::NONE };
             match enter {
                 Some(enter) => self.read(pid, &ended, &enter, hold),
-                // All of it that is here.
+                // The link is the only data that is wanted.
                 None if !reads.arguments && !reads.exact_args && ended.is_open => {}
                 None => strays.push(Stray { index, pid, ended, hold }),
             }
@@ -417,14 +432,15 @@ impl CpuNames {
         strays
     }
 
-    /// Looks at what was opened last of all that waits. False if nothing does.
+    /// Looks at the most recent of all waiting opens. Returns false if none waits.
     fn look(&mut self) -> bool {
         let Some((pid, call)) = self.later.pop_back() else { return false };
         self.facts.extend(call.link().map(|it| (pid, it)));
         true
     }
 
-    /// The same for the last few; the records of all of them are written now, and of the others nobody will ask.
+    /// Looks at the most recent waiting opens and drops all others: the records of all of them are
+    /// written now, so no later event needs the names of the others.
     fn look_at_last(&mut self) {
         for _ in 0..LAST_LOOKS {
             if !self.look() {
@@ -434,7 +450,7 @@ impl CpuNames {
         self.later.clear();
     }
 
-    /// Reads what a call was given that has ended.
+    /// Reads the memory that the arguments of an ended call point to.
     fn read(&mut self, pid: Option<units::Pid>, ended: &Ended, enter: &SysEnter, hold: Hold) {
         let arguments = Some(enter).filter(|_| self.reading.reads.arguments);
         let mut read: Vec<Fact> = arguments
@@ -446,7 +462,10 @@ impl CpuNames {
             .collect();
         let call = enter.call.call();
         if self.reading.reads.exact_args || call.is_list() || call.makes_pair() {
-            read.extend(call.memory(&enter.args, ended.ret).map(|it| ended.memory(it)));
+            read.extend(
+                call.memory(&enter.args, ended.ret)
+                    .map(|(address, memory)| ended.memory(address, memory)),
+            );
         }
         let stood_still =
             read.is_empty() || hold.keeps(ended.tid, ended.cpu, &mut self.whereabouts);
@@ -463,11 +482,12 @@ impl CpuNames {
     }
 }
 
-/// Opens to be looked at. What was opened before with the same number is closed.
+/// Defers the look at an open. An earlier open with the same descriptor number is dropped: that
+/// descriptor is closed.
 fn put_off(later: &mut VecDeque<(Option<units::Pid>, Ended)>, new: (Option<units::Pid>, Ended)) {
-    let same = |it: &(Option<units::Pid>, Ended)| {
-        let is_its = it.0.is_some() && it.0 == new.0 || it.1.tid == new.1.tid;
-        is_its && it.1.ret == new.1.ret
+    let same = |(pid, call): &(Option<units::Pid>, Ended)| {
+        let is_its = pid.is_some() && *pid == new.0 || call.tid == new.1.tid;
+        is_its && call.ret == new.1.ret
     };
     if let Some(back) = later.iter().rev().take(LOOKED_FOR_MAX).position(same) {
         later.remove(later.len() - 1 - back);
@@ -481,15 +501,15 @@ fn put_off(later: &mut VecDeque<(Option<units::Pid>, Ended)>, new: (Option<units
 /// A call that has ended on one CPU and was entered on another one.
 #[derive(Debug)]
 struct Stray {
-    /// The reader whose facts its names are.
+    /// Index of the reader that stores the facts.
     index: usize,
     pid: Option<units::Pid>,
     ended: Ended,
-    /// Of the reader that found it.
+    /// Hold of the reader that found the call.
     hold: Hold,
 }
 
-/// Where the paths stand that a call is given; one that is the second one, too, is read once.
+/// Returns the addresses of the paths of a call; equal addresses are returned once.
 fn paths(enter: &SysEnter) -> [Option<u64>; 2] {
     let [first, second] = enter.call.call().paths(&enter.args);
     [first, second.filter(|_| second != first)]
@@ -502,18 +522,18 @@ struct Ended {
     tid: Tid,
     record_time: KernelTime,
     call: CallId,
-    /// What it returns is a descriptor.
+    /// True if the return value is a descriptor.
     is_open: bool,
     ret: i64,
 }
 
 impl Ended {
-    /// Where its descriptor points and what that is, if it made one.
+    /// Reads the target and metadata of the call's new descriptor, if it made one.
     fn link(&self) -> Option<Fact> {
         (self.is_open && self.ret >= 0).then(|| self.link_of(self.ret, 0))
     }
 
-    /// Where a descriptor points and what it is; `address` as the fact has it.
+    /// Reads the target and metadata of a descriptor; `address` is stored in the fact.
     fn link_of(&self, fd: i64, address: u64) -> Fact {
         let path = format!("/proc/{}/fd/{fd}", self.tid);
         let begin = clock::now();
@@ -522,8 +542,9 @@ impl Ended {
         self.fact(NameOf::Link, address, begin, link, stat)
     }
 
-    /// What the two descriptors are whose numbers may stand in this memory. The numbers may be others by now; what a
-    /// descriptor of such a number is then shows whether they can be those that were made.
+    /// Reads the targets of the two descriptors whose numbers this memory may hold. The numbers may
+    /// have been overwritten by now. The target of a descriptor with such a number shows whether
+    /// the number can be right.
     fn links_of_pair(&self, memory: &Fact) -> Vec<Fact> {
         let Fact::Name { of: NameOf::Memory, errno: 0, bytes, .. } = memory else {
             return Vec::new();
@@ -533,14 +554,14 @@ impl Ended {
         numbers.map(|it| self.link_of(i64::from(it), u64::from(it))).collect()
     }
 
-    /// The string that its argument points to.
+    /// Reads the string that an argument points to.
     fn argument(&self, pointer: u64) -> Fact {
         let begin = clock::now();
         self.fact(NameOf::Argument, pointer, begin, memory::string_at(self.tid, pointer), None)
     }
 
-    /// The bytes that another argument points to.
-    fn memory(&self, (address, memory): (u64, Memory)) -> Fact {
+    /// Reads the bytes that another argument points to.
+    fn memory(&self, address: u64, memory: Memory) -> Fact {
         let begin = clock::now();
         let read = match memory {
             Memory::Bytes(bytes) => memory::bytes_at(self.tid, address, bytes),
@@ -567,7 +588,7 @@ impl Ended {
     }
 }
 
-/// A reader that panicked has lost its own names, not those of others.
+/// Locks a reader. A reader that panicked has lost its own names, not those of other readers.
 fn lock<T>(its: &Mutex<T>) -> MutexGuard<'_, T> {
     its.lock().unwrap_or_else(PoisonError::into_inner)
 }

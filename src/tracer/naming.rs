@@ -1,4 +1,5 @@
-//! Where a recording has the names of files from, and why from there: a ladder, best rung first.
+//! Source of file names of a recording, and the reason for the choice: a list of methods, best
+//! first.
 
 use super::opens::OpenWatch;
 use super::options::Follow;
@@ -12,29 +13,31 @@ use crate::sys::tracefs::Tracefs;
 use crate::tracefs::EventFormat;
 use crate::units::Pid;
 
-/// Where file names come from.
+/// Source of file names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Names {
-    /// Probes inside the kernel, whose hits carry the path; and a snapshot of what was open before.
+    /// Probes inside the kernel, whose samples carry the path; and a snapshot of the files open
+    /// before.
     Kprobe,
-    /// Probes in libraries, right before the calls, and readers that look at what was opened; and the snapshot.
+    /// Probes in libraries, right before the calls, and readers that look at opened files; and the
+    /// snapshot.
     Uprobe,
     /// Real-time readers, at the moment of each call; and the snapshot.
     Reader,
-    /// A listener to opens, which needs no real-time priority (fanotify); and the snapshot.
+    /// A listener to opens (fanotify), which needs no real-time priority; and the snapshot.
     Fanotify,
-    /// The strings that the entries of calls carry (from Linux 6.19 on); and the snapshot.
+    /// Strings in the entries of calls (from Linux 6.19 on); and the snapshot.
     Event,
-    /// Readers like others, which look at what was opened soon after; and the snapshot.
+    /// Readers with ordinary priority, which look at files soon after the open; and the snapshot.
     Links,
-    /// Only what was open before.
+    /// Only the snapshot.
     Snapshot,
-    /// Nowhere.
+    /// No source.
     Off,
 }
 
 impl Names {
-    /// The word for it in every output.
+    /// Returns the name of the source in every output.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Kprobe => "kprobe",
@@ -48,23 +51,24 @@ impl Names {
         }
     }
 
-    /// True if what stands in the memory of calls is read that say nothing without it.
+    /// True if the memory of calls is read that cannot be interpreted without it.
     pub fn reads(self) -> bool {
         let may_read = matches!(self, Self::Kprobe | Self::Uprobe | Self::Reader);
         may_read && thread::fifo_allowed(super::names::PRIORITY)
     }
 
-    /// True if only what was opened is read.
+    /// True if only opened files are read, not arguments.
     pub fn links(self) -> bool {
         self == Self::Links || self == Self::Uprobe && self.reads()
     }
 
-    /// True if the numbers are read of descriptors that a call makes two of: at once, or else soon after, with what they are.
+    /// True if the numbers are read of the two descriptors that a call makes: at once, or else soon
+    /// after, with their targets.
     pub fn reads_pairs(self) -> bool {
         self.reads() || matches!(self, Self::Reader | Self::Links | Self::Fanotify)
     }
 
-    /// True if what is read is read by threads that take their turn.
+    /// True if the readers have ordinary priority and therefore read late.
     pub fn reads_late(self) -> bool {
         let needs_no_priority = matches!(self, Self::Links | Self::Fanotify);
         self == Self::Links || needs_no_priority && !thread::fifo_allowed(super::names::PRIORITY)
@@ -76,25 +80,25 @@ impl Names {
     }
 }
 
-/// What the user wants.
+/// Source of file names that the user requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NamesWish {
-    /// The best that there is.
+    /// The best available source.
     Auto,
-    /// These.
+    /// This source.
     Only(Names),
 }
 
-/// What a recording gets.
+/// Chosen source of file names.
 #[derive(Debug)]
 pub struct Naming {
-    /// Where from.
+    /// The source.
     pub names: Names,
-    /// Why, in words.
+    /// Reason for the choice, as text.
     pub reason: String,
-    /// The probes, if that is where from.
+    /// Probes, if they are the source.
     pub probes: Option<Probes>,
-    /// The listener, if that is where from.
+    /// Listener, if it is the source.
     pub watch: Option<OpenWatch>,
 }
 
@@ -104,30 +108,30 @@ impl Naming {
     }
 }
 
-/// What there is to choose from.
+/// Environment that determines the available sources.
 #[derive(Clone, Copy, Debug)]
 pub struct Ground<'a> {
-    /// Where tracepoints are described.
+    /// Tracefs, which describes the tracepoints.
     pub tracefs: &'a Tracefs,
-    /// Where hits come from.
+    /// Source of samples.
     pub source: SourceKind,
     /// `uname -m`.
     pub machine: &'a str,
-    /// Name of our own threads.
+    /// Name of the tracer's own threads.
     pub own_name: &'a str,
-    /// What is recorded.
+    /// Recorded system calls.
     pub calls: &'a [CallId],
-    /// Whose.
+    /// Processes to follow.
     pub follow: &'a Follow,
     /// The launched command; empty if there is none.
     pub command: &'a [String],
 }
 
-/// The rung for this wish. What the user should know goes into `warnings`.
+/// Chooses the source of file names for this request. Messages for the user go into `warnings`.
 ///
 /// # Errors
 ///
-/// Why the wanted one cannot be had.
+/// Reason why the requested source is not available.
 pub fn choose(
     wish: NamesWish,
     ground: Ground<'_>,
@@ -156,7 +160,7 @@ pub fn choose(
                     }
                     Ok(naming)
                 }
-                // It is the source that stands in the way.
+                // The source of samples prevents probes.
                 Err(why) if ground.source != SourceKind::Tracefs => {
                     warnings.push(format!("names are read by threads: {why}"));
                     Ok(read(why, warnings))
@@ -168,7 +172,7 @@ pub fn choose(
             if !ground.calls.iter().any(|it| it.call().has_names()) {
                 return Ok(plain(Names::Reader, "no call with a path is recorded"));
             }
-            // Readers see the calls of every program, uprobes only those that go through a library.
+            // Readers see the calls of every program, uprobes only calls that go through a library.
             let has_readers = thread::fifo_allowed(super::names::PRIORITY);
             let rungs: &[Names] =
                 if has_readers { &[Names::Kprobe] } else { &[Names::Kprobe, Names::Uprobe] };
@@ -197,7 +201,8 @@ pub fn choose(
     }
 }
 
-/// Whoever reads what stands in memory needs real-time priority, whoever listens or probes more than that.
+/// Chooses the source of a recording without privileges. Readers of memory need real-time priority;
+/// listeners and probes need more than that.
 fn without_privileges(
     wish: NamesWish,
     tracefs: &Tracefs,
@@ -217,18 +222,19 @@ fn without_privileges(
     }
 }
 
-/// What the user should know of readers that take their turn.
-const LATE: &str = "files are looked at soon after they were opened, not at once: what is closed first has no name; sudo knows all";
+/// Warning about readers with ordinary priority.
+const LATE: &str = "file names are read soon after the open, not at once: files that are closed \
+                    sooner have no name; run with sudo for all names";
 
-/// What the user of probes in libraries should know where nobody can look at what was opened.
-const NO_OFFSETS: &str = "no real-time priority to be had (SCHED_FIFO), so nobody looks at what was opened, and offsets are not \
+/// Warning about probes in libraries if no reader can look at opened files.
+const NO_OFFSETS: &str = "no real-time priority (SCHED_FIFO), so opened files are not looked at, and offsets are not \
                           known; run as root outside of a container without CAP_SYS_NICE";
 
-/// Probes that show all.
+/// Finds probes that show all paths.
 ///
 /// # Errors
 ///
-/// Those that show something, if any do, and why they are not enough.
+/// The best probes that show some paths, if any, and the reason why they are not enough.
 fn best_probes(
     ground: Ground<'_>,
     rungs: &[Names],
@@ -241,7 +247,7 @@ fn best_probes(
             Ok(naming) if is_complete(&naming) => return Ok(naming),
             Ok(naming) => {
                 why_not.push(format!("{}s show {}", names.as_str(), naming.reason));
-                // The first ones are removed before others are made: they have the same group.
+                // The first probes are removed before others are created: both have the same group.
                 partly = partly.or(Some(naming.names));
             }
             Err(why) => why_not.push(why),
@@ -251,12 +257,12 @@ fn best_probes(
     Err(Box::new((partly, why_not.join("; "))))
 }
 
-/// With the readers that go with them.
+/// True if the probes show everything together with the readers that accompany them.
 fn is_complete(naming: &Naming) -> bool {
-    let covers = naming.probes.as_ref().map(|it| &it.covers);
-    covers.is_some_and(|it| match naming.names {
-        Names::Uprobe => it.paths() && naming.names.reads(),
-        _ => it.everything(),
+    let covers = naming.probes.as_ref().map(|probes| &probes.covers);
+    covers.is_some_and(|covers| match naming.names {
+        Names::Uprobe => covers.paths() && naming.names.reads(),
+        _ => covers.everything(),
     })
 }
 
@@ -272,7 +278,7 @@ fn probes(names: Names, ground: Ground<'_>, patience: &mut Patience<'_>) -> Resu
     Ok(Naming { probes: Some(probes), ..Naming::plain(names, reason) })
 }
 
-/// A listener to opens.
+/// Starts a listener to opens.
 fn listen(ground: Ground<'_>, warnings: &mut Vec<String>) -> Result<Naming, String> {
     let processes: Vec<Pid> = match ground.follow {
         Follow::Attached(pids) => pids.iter().copied().map(Pid).collect(),
@@ -294,15 +300,16 @@ fn listen(ground: Ground<'_>, warnings: &mut Vec<String>) -> Result<Naming, Stri
     Ok(Naming { watch: Some(watch), ..Naming::plain(Names::Fanotify, reason) })
 }
 
-/// The readers need real-time priority: with less, paths in memory are wrong in silence. What descriptors are is not: every call
-/// that changes them is recorded.
+/// Chooses the readers. They need real-time priority: without it, paths read from memory would be
+/// wrong unnoticed. The targets of descriptors would not: every call that changes descriptors is
+/// recorded.
 fn read(reason: String, warnings: &mut Vec<String>) -> Naming {
     let names = if thread::fifo_allowed(super::names::PRIORITY) {
         Names::Reader
     } else {
         warnings.push(
-            "no real-time priority to be had (SCHED_FIFO), so files are looked at soon after they were opened, not at once: \
-             what is closed first has no name; run as root outside of a container without CAP_SYS_NICE"
+            "no real-time priority (SCHED_FIFO), so file names are read soon after the open, not at once: \
+             files that are closed sooner have no name; run as root outside of a container without CAP_SYS_NICE"
                 .to_owned(),
         );
         Names::Links
@@ -310,7 +317,7 @@ fn read(reason: String, warnings: &mut Vec<String>) -> Naming {
     Naming::plain(names, reason)
 }
 
-/// What speaks against strings in the entries of calls, if anything does.
+/// Returns the reason why the entries of calls carry no strings, if they carry none.
 pub fn events_hindrance(tracefs: &Tracefs) -> Option<String> {
     let format = match tracefs.format("syscalls", "sys_enter_openat") {
         Ok(format) => format,

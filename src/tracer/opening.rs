@@ -1,4 +1,4 @@
-//! What is opened for a recording, from the source that is chosen: events, what tells names, what tells of layers.
+//! Opening of a recording: events from the chosen source, probes for names and for layers.
 
 use super::choice::{Choice, SourceWish, choose};
 use super::error::TracerError;
@@ -17,42 +17,56 @@ use crate::sys::tracefs::Tracefs;
 use crate::sys::{instance, socket};
 use crate::units::Pid;
 
-/// What tells names, and what tells of layers.
+/// Probes that report names, and probes that report layers.
 type Tellers = (Naming, Option<Layers>);
 
-/// What was opened, from where, and who tells more.
+/// Opened events, the chosen source, and the probes.
 pub(super) type OpenedEvents = (Opened, Choice, Tellers);
 
-/// Opens all from the best source that there is, or from the wanted one.
+/// Environment in which events are opened.
+#[derive(Clone, Copy)]
+pub(super) struct OpeningContext<'a> {
+    /// The machine.
+    pub host: &'a Host,
+    /// Followed processes; empty for the whole system.
+    pub followed: &'a [Pid],
+    /// Name of the tracer's own threads.
+    pub own_name: &'a str,
+    /// Tracefs, which describes the tracepoints.
+    pub tracefs: &'a Tracefs,
+    /// Sizes of the rings.
+    pub sizes: RingSizes,
+}
+
+/// Opens all events from the best available source, or from the requested one.
 ///
 /// # Errors
 ///
-/// [`TracerError`]; what was opened is closed then.
+/// [`TracerError`]; all that was opened is closed in that case.
 pub(super) fn open_events(
     options: &Options,
-    (host, followed, own_name): (&Host, &[Pid], &str),
-    (tracefs, sizes): (&Tracefs, RingSizes),
+    context: OpeningContext<'_>,
     warnings: &mut Vec<String>,
     patience: &mut Patience<'_>,
 ) -> Result<OpenedEvents, TracerError> {
-    // Whatever our own source is: their rings hold memory, and may be written to. Where there are no instances there is
-    // nothing to remove.
-    let _ = instance::remove_stale(tracefs);
+    // Stale instances are removed whatever the source: their rings hold memory, and may be written
+    // to. Where there are no instances there is nothing to remove.
+    let _ = instance::remove_stale(context.tracefs);
     socket::remove_left();
-    let choice = choose(options.source, tracefs).map_err(TracerError::Source)?;
+    let choice = choose(options.source, context.tracefs).map_err(TracerError::Source)?;
     let mut open = |source: SourceKind, warnings: &mut Vec<String>| {
-        let ground = (host, followed, own_name);
-        open_from(source, options, ground, (tracefs, sizes), warnings, patience)
+        open_from(source, options, context, warnings, patience)
     };
     let mut told = Vec::new();
     let ((opened, tellers), choice) = match open(choice.source, &mut told) {
-        // Memory for another set of rings, a kernel that forbids it: only trying tells.
+        // Memory for another set of rings, or a kernel that forbids instances: only trying shows
+        // that.
         Err(why) if choice.source == SourceKind::Tracefs && options.source == SourceWish::Auto => {
             let source = SourceKind::Perf;
             told.clear();
             let reason = match why {
                 TracerError::Instance(error) => error.to_string(),
-                // It is not the source that cannot be had.
+                // The failure has another cause than the source.
                 TracerError::Names(_) | TracerError::Interrupted(_) => return Err(why),
                 other => other.to_string(),
             };
@@ -64,15 +78,15 @@ pub(super) fn open_events(
     Ok((opened, choice, tellers))
 }
 
-/// Opens all from this source.
+/// Opens all events from this source.
 fn open_from(
     source: SourceKind,
     options: &Options,
-    (host, followed, own_name): (&Host, &[Pid], &str),
-    (tracefs, sizes): (&Tracefs, RingSizes),
+    context: OpeningContext<'_>,
     warnings: &mut Vec<String>,
     patience: &mut Patience<'_>,
 ) -> Result<(Opened, Tellers), TracerError> {
+    let OpeningContext { host, followed, own_name, tracefs, sizes } = context;
     let (machine, calls) = (host.machine.as_str(), options.calls.as_slice());
     let (follow, command) = (&options.follow, options.command.as_slice());
     let ground = Ground { tracefs, source, machine, own_name, calls, follow, command };
@@ -118,22 +132,22 @@ fn open_from(
         SourceKind::Perf => perf_source::open(described, &host.cpus, sizes, functions, warnings)?,
         SourceKind::Inherited => {
             let named = options.follow.named(followed);
-            inherited_source::open(described, (&host.cpus, sizes), (followed, &named), warnings)?
+            inherited_source::open(described, &host.cpus, sizes, followed, &named, warnings)?
         }
         SourceKind::Tracefs => {
-            let which = (naming.names, functions);
-            tracefs_source::open(described, tracefs, &host.cpus, sizes, which)?
+            let names = naming.names;
+            tracefs_source::open(described, tracefs, &host.cpus, sizes, names, functions)?
         }
     };
     if options.exact_args && !exact_args(options) {
         warnings.push(
-            "no real-time priority to be had (SCHED_FIFO), so what arguments point to is not read; run as root outside of a \
+            "no real-time priority (SCHED_FIFO), so memory that arguments point to is not read; run as root outside of a \
              container without CAP_SYS_NICE"
                 .to_owned(),
         );
     }
     if naming.names == Names::Event && !exact_args(options) {
-        // Nothing is to be read beside these calls.
+        // The entries carry the paths, so no reader is needed.
         opened.drained.append(&mut opened.names);
     }
     Ok((opened, (naming, layers)))

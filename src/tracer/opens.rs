@@ -1,8 +1,10 @@
-//! Names without real-time priority: the kernel's fanotify queue says what was opened, and by which thread.
+//! File names without real-time priority: the kernel's fanotify queue reports opened files and the
+//! thread of each open.
 //!
-//! Nobody is stopped, and nobody is in a hurry: an event waits until it is read. When exactly it was put into the queue
-//! nobody says, only between which times: later than a moment at which the queue was empty, and earlier than it was
-//! read. Which call it belongs to is decided where all records are in order (`operation::opened`).
+//! No thread is stopped, and there is no hurry: an event waits until it is read. The exact time of
+//! its insertion into the queue is not reported. It is known to be between two times: later than a
+//! moment at which the queue was empty, and earlier than the read. Its call is determined where all
+//! records are in order (`operation::opened`).
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -19,7 +21,7 @@ use crate::sys::fanotify::{FileSeen, OpenEvent, OpenEvents, OpenedFile};
 use crate::sys::mounts::{MountWatch, mounts_of};
 use crate::units::{KernelTime, Pid, Tid};
 
-/// Tells when a watch has something to do.
+/// Descriptors that become readable when a listener has work to do.
 #[derive(Debug)]
 pub(super) struct Bell {
     events: OwnedFd,
@@ -27,59 +29,59 @@ pub(super) struct Bell {
 }
 
 impl Bell {
-    /// Waits until something was opened or mounted, or `wake` is readable. True if something was mounted or unmounted: the kernel
-    /// says so once.
+    /// Waits until a file was opened or mounts have changed, or `wake` is readable. Returns true if
+    /// mounts have changed: the kernel reports each change once.
     pub(super) fn wait(&self, wake: &EventFd) -> bool {
         let mut fds = [
             PollFd::new(self.mounts.as_fd(), PollFlags::POLLPRI),
             PollFd::new(self.events.as_fd(), PollFlags::POLLIN),
             PollFd::new(wake.as_fd(), PollFlags::POLLIN),
         ];
-        // An interrupted wait is as good as any.
+        // An interrupted wait counts as a completed one.
         let _ = poll(&mut fds, PollTimeout::NONE);
         fds.first().and_then(PollFd::any).unwrap_or(false)
     }
 }
 
-/// Threads that are remembered as not ours.
+/// Largest number of threads that are remembered as not belonging to the tracer.
 const THREADS_MAX: usize = 1 << 16;
 
-/// A listener to opens, and what it has heard.
+/// Listener to opens, with the collected facts.
 #[derive(Debug)]
 pub struct OpenWatch {
     events: OpenEvents,
     mounts: MountWatch,
-    /// The same, for whoever has read a name.
+    /// Watch on mounts that is checked after a name was read.
     since_then: MountWatch,
-    /// Numbers of our mounts.
+    /// Numbers of the tracer's own mounts.
     own: FxHashSet<u64>,
-    /// Other mount namespaces that were looked through, by their links in `/proc/PID/ns`.
+    /// Other mount namespaces whose mounts were added, by their links in `/proc/PID/ns`.
     elsewhere: FxHashSet<PathBuf>,
-    /// Threads that are not ours.
+    /// Threads that do not belong to the tracer.
     others: FxHashSet<Tid>,
-    /// The queue was empty at this time or later, and all that has not been read is from after it.
+    /// The queue was empty at this time or later, and all unread events happened after it.
     empty: KernelTime,
     facts: Vec<(Option<Pid>, Fact)>,
-    /// How often the queue was full, and how many events could not be read.
+    /// Number of times the queue was full, and number of events that could not be read.
     missed: (u64, u64),
-    /// How often a mount namespace had more mounts than are read.
+    /// Number of times a mount namespace had more mounts than are read.
     unlistened: u64,
 }
 
 impl OpenWatch {
-    /// Listens to all file systems that can be seen from here, and to those of these processes.
+    /// Listens to all file systems that are visible from here, and to those of these processes.
     ///
     /// # Errors
     ///
-    /// What stands in the way, in words.
+    /// Cause of the failure, as text.
     pub fn new(processes: &[Pid]) -> Result<Self, String> {
         let mut events = OpenEvents::new()?;
-        let unreadable = |it: io::Error| format!("what is mounted cannot be read: {it}");
+        let unreadable = |it: io::Error| format!("cannot read the list of mounts: {it}");
         let mounts = MountWatch::new().map_err(unreadable)?;
         let since_then = MountWatch::new().map_err(unreadable)?;
         events.listen_to_mounts_of("/proc/self").map_err(unreadable)?;
         for pid in processes {
-            // It may have ended.
+            // The process may have ended.
             let _ = events.listen_to_mounts_of(&format!("/proc/{pid}"));
         }
         let mut watch = Self {
@@ -98,27 +100,26 @@ impl OpenWatch {
         Ok(watch)
     }
 
-    /// Opens something and looks whether this is told.
+    /// Opens a file and checks that the open is reported.
     fn try_out(&mut self) -> Result<(), String> {
         let opened = MountWatch::new().map_err(|it| it.to_string())?;
         let own = Tid(nix::unistd::gettid().as_raw());
-        let mut is_told = false;
+        let mut is_reported = false;
         let fd = opened.as_fd();
         let expected = nix::sys::stat::fstat(fd).map_err(|it| it.to_string())?.st_ino;
-        while !is_told && let Ok(events) = self.events.read() {
-            is_told = events.iter().any(|it| match it {
-                OpenEvent::Opened(it) if it.tid() == own => {
-                    it.look().stat.is_some_and(|it| it.ino == expected)
-                }
+        let is_expected = |file: &OpenedFile| file.look().stat.is_some_and(|it| it.ino == expected);
+        while !is_reported && let Ok(events) = self.events.read() {
+            is_reported = events.iter().any(|event| match event {
+                OpenEvent::Opened(file) if file.tid() == own => is_expected(file),
                 _ => false,
             });
         }
-        is_told.then_some(()).ok_or_else(|| {
-            "fanotify did not tell of a file that was opened to try it (a pid namespace, or /proc is not listened to)".into()
+        is_reported.then_some(()).ok_or_else(|| {
+            "fanotify did not report a file that was opened as a test (a pid namespace, or /proc is not listened to)".into()
         })
     }
 
-    /// What is heard, in words.
+    /// Describes the coverage of the listener.
     pub fn reason(&self) -> String {
         let unmarked = match self.events.unmarked().as_slice() {
             [] => String::new(),
@@ -131,27 +132,28 @@ impl OpenWatch {
         )
     }
 
-    /// Descriptors of its own that say when there is something to do.
+    /// Returns duplicated descriptors that become readable when there is work to do.
     ///
     /// # Errors
     ///
-    /// Those of `dup(2)`.
+    /// Errors of `dup(2)`.
     pub(super) fn bell(&self) -> io::Result<Bell> {
         let again = |it: BorrowedFd<'_>| it.try_clone_to_owned();
         Ok(Bell { events: again(self.events.as_fd())?, mounts: again(self.mounts.as_fd())? })
     }
 
-    /// Something was mounted or unmounted.
+    /// Updates the listener after mounts have changed.
     pub(super) fn mounts_changed(&mut self) {
         self.own = own_mounts();
-        // Whatever cannot be read now is not listened to.
+        // Mounts that cannot be read now are not listened to.
         let _ = self.events.listen_to_mounts_of("/proc/self");
     }
 
-    /// Takes what is in the queue now, or some of it: so that whoever waits for us has a turn.
+    /// Takes the events that are in the queue now, or only some of them, so that threads that wait
+    /// for this listener have a turn.
     pub(super) fn absorb(&mut self, all: bool) {
         let mut taken = 0;
-        // Behind so many is only what came meanwhile.
+        // Events beyond the capacity of the queue have arrived in the meantime.
         let most = if all { self.events.capacity() } else { 1 };
         while taken < most {
             let before = clock::now();
@@ -159,7 +161,7 @@ impl OpenWatch {
                 Ok(events) => {
                     let until = clock::now();
                     taken += events.len();
-                    // Before what takes longer.
+                    // The queue is checked before the slower work.
                     let empty = self.events.is_empty().then_some(until);
                     events.into_iter().for_each(|it| self.take(it, until));
                     self.empty = empty.unwrap_or(self.empty);
@@ -178,15 +180,16 @@ impl OpenWatch {
         }
     }
 
-    /// What was heard since the last call, all of what was opened before this one included.
+    /// Returns the facts since the last call, including all files that were opened before this
+    /// call.
     pub(super) fn facts(&mut self) -> Vec<(Option<Pid>, Fact)> {
         self.absorb(true);
-        // What is mounted elsewhere nobody tells.
+        // Changes of mounts in other namespaces are not reported.
         self.elsewhere.clear();
         std::mem::take(&mut self.facts)
     }
 
-    /// What was not heard, for people.
+    /// Returns a warning about missed events.
     pub(super) fn warning(&self) -> Option<String> {
         let (full, unread) = self.missed;
         let mut missed = Vec::new();
@@ -208,7 +211,7 @@ impl OpenWatch {
 
     fn take(&mut self, event: OpenEvent, until: KernelTime) {
         match event {
-            // The tracepoint of the exec tells its path.
+            // The tracepoint of the exec reports the path.
             OpenEvent::Program => {}
             OpenEvent::Overflow => {
                 self.missed.0 += 1;
@@ -228,8 +231,9 @@ impl OpenWatch {
         let is_its = self.leads_there(&seen, tid);
         let (errno, bytes) = match seen.link {
             Ok(bytes) if is_its => (0, bytes),
-            // A file system has opened one of its own (overlay does), through a mount that nobody else has; or that mount is gone,
-            // and the name begins where it was.
+            // A file system has opened a file of its own (overlay does), through a mount that no
+            // other process has. Or the mount is gone, and the name begins at the place where it
+            // was.
             Ok(bytes) => (Errno::EXDEV as i32, bytes),
             Err(errno) => (errno as i32, Vec::new()),
         };
@@ -237,7 +241,7 @@ impl OpenWatch {
         Fact::Opened { tid, since: self.empty, until, end: clock::now(), errno, stat, bytes }
     }
 
-    /// Events of this time are missing.
+    /// Records that events of this time are missing.
     fn miss(&mut self, errno: Errno) {
         let until = clock::now();
         let (since, errno) = (self.empty, errno as i32);
@@ -245,21 +249,21 @@ impl OpenWatch {
         self.facts.push((None, Fact::Opened { tid, since, until, end: until, errno, stat, bytes }));
     }
 
-    /// True if the name leads to the file, for us or for the thread.
+    /// True if the name leads to the file, for the tracer or for the thread.
     fn leads_there(&mut self, seen: &FileSeen, tid: Tid) -> bool {
         let Some(mount) = seen.mount else { return false };
         if self.own.contains(&mount) {
             if self.since_then.has_changed() {
                 self.mounts_changed();
             }
-            // And is so behind the reading of the name, too.
+            // The mount must still exist after the name was read.
             return self.own.contains(&mount);
         }
         let process = format!("/proc/{tid}");
-        // It may have ended.
+        // The process may have ended.
         let Ok(namespace) = std::fs::read_link(format!("{process}/ns/mnt")) else { return false };
         if self.elsewhere.insert(namespace) {
-            // What is mounted there is listened to from now on.
+            // File systems mounted there are listened to from now on.
             let listens = self.events.listen_to_mounts_of(&process);
             let too_many = |it: &io::Error| it.kind() == io::ErrorKind::FileTooLarge;
             self.unlistened += u64::from(listens.is_err_and(|it| too_many(&it)));
@@ -280,7 +284,7 @@ impl OpenWatch {
     }
 }
 
-/// Numbers of our mounts.
+/// Returns the numbers of the tracer's own mounts.
 fn own_mounts() -> FxHashSet<u64> {
     let mounts = mounts_of("/proc/self").unwrap_or_default();
     mounts.iter().filter_map(|it| u64::try_from(it.mnt_id).ok()).collect()

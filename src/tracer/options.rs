@@ -1,4 +1,4 @@
-//! What a recording is asked for.
+//! Options of a recording.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use crate::event::syscall_table::CallId;
 use crate::sys::perf::Functions;
 use crate::units::{DevId, Pid};
 
-/// Whom to follow.
+/// Processes to follow.
 #[derive(Clone, Debug)]
 pub enum Follow {
-    /// Everybody.
+    /// All processes.
     System,
     /// The launched program, its threads and children.
     Launched,
@@ -22,7 +22,7 @@ pub enum Follow {
 }
 
 impl Follow {
-    /// Those of the followed processes that the user has named.
+    /// Returns the followed processes that the user has named.
     pub(super) fn named(&self, followed: &[Pid]) -> Vec<Pid> {
         match self {
             Self::Attached(roots) => roots.iter().copied().map(Pid).collect(),
@@ -31,51 +31,51 @@ impl Follow {
     }
 }
 
-/// Which chains of functions to record.
+/// Call chains to record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chains {
-    /// Whose functions.
+    /// Kernel or user functions, or both.
     pub functions: Functions,
-    /// Of system calls, too.
+    /// True to record chains of system calls, too.
     pub calls: bool,
 }
 
-/// What to record.
+/// Options of a recording.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Whom.
+    /// Processes to follow.
     pub follow: Follow,
-    /// Which system calls.
+    /// System calls to record.
     pub calls: Vec<CallId>,
-    /// True if these are those that are recorded if nothing is asked for.
+    /// True if `calls` is the default selection.
     pub is_default: bool,
-    /// Where file names come from.
+    /// Source of file names.
     pub names: NamesWish,
     /// True to read the memory that arguments point to, too.
     pub exact_args: bool,
     /// True to record block requests.
     pub block: bool,
-    /// True to record what file systems say about where files lie, and to ask them at the end.
+    /// True to record the extents that file systems report, and to query extents at the end.
     pub extents: bool,
-    /// Of which disks; empty: of all.
+    /// Disks of the block requests; empty: all.
     pub devices: Vec<DevId>,
-    /// True to show those of everybody, whoever is followed.
+    /// True to show the block requests of all processes, whatever processes are followed.
     pub all_block: bool,
     /// True to record the operations of io_uring.
     pub uring: bool,
-    /// True to record what is at work inside calls: VFS, file systems, journals, the page cache.
+    /// True to record layers inside calls: VFS, file systems, journals, the page cache.
     pub layers: bool,
     /// True to record page faults on files.
     pub faults: bool,
-    /// Through which functions threads come to block requests, and, if wanted, to the ends of system calls.
+    /// Call chains to block requests and, if wanted, to the ends of system calls.
     pub chains: Option<Chains>,
-    /// Where hits are to come from.
+    /// Source of samples.
     pub source: SourceWish,
-    /// Where and how our threads run.
+    /// CPUs and priority of the tracer's own threads.
     pub place: Place,
     /// Bytes of each main ring, if not the default.
     pub ring_bytes: Option<usize>,
-    /// How long, if not until the end.
+    /// Duration of the recording, if it does not last until the program ends.
     pub duration: Option<Duration>,
     /// True to keep records of processes that are not followed.
     pub keep_foreign: bool,
@@ -84,12 +84,12 @@ pub struct Options {
 }
 
 impl Options {
-    /// How large the rings are on so many CPUs.
+    /// Returns the sizes of the rings on this number of CPUs.
     pub(super) fn ring_sizes(&self, cpus: usize) -> RingSizes {
         let sizes = RingSizes::for_cpus(cpus);
-        let unwind = self.chains.and_then(|it| it.functions.user);
-        let copies = unwind.is_some_and(|it| it.stack_bytes() > 0);
+        let unwind = self.chains.and_then(|chains| chains.functions.user);
+        let copies = unwind.is_some_and(|unwind| unwind.stack_bytes() > 0);
         let sizes = if copies { sizes.with_stacks(cpus) } else { sizes };
-        self.ring_bytes.map_or(sizes, |it| sizes.with_main(it))
+        self.ring_bytes.map_or(sizes, |bytes| sizes.with_main(bytes))
     }
 }

@@ -1,5 +1,5 @@
-//! Descriptors that come in a message (`SCM_RIGHTS`, unix(7)): which they are stands in memory, and what they are in
-//! `/proc`. Both are read when the call that received them ends, before the program goes on.
+//! Descriptors received in messages (`SCM_RIGHTS`, unix(7)). Their numbers are in memory, their
+//! files in `/proc`. Both are read when the receiving call ends, before the program continues.
 
 use super::memory::bytes_at;
 use crate::capture::fact::Fact;
@@ -8,28 +8,29 @@ use crate::event::syscall_table::Role;
 use crate::sys::proc;
 use crate::units::{Fd, Tid};
 
-/// `struct user_msghdr` on a 64-bit machine (`include/linux/socket.h`): bytes, and where address and length of the
-/// control data are.
+/// Size of `struct user_msghdr` on a 64-bit machine (`include/linux/socket.h`), and the offsets of
+/// address and length of the control data.
 const MESSAGE_BYTES: usize = 56;
 const CONTROL: usize = 32;
 const CONTROL_LENGTH: usize = 40;
 
-/// `struct mmsghdr`: one of several messages.
+/// Size of `struct mmsghdr`: one of several messages.
 const MESSAGES_BYTES: u64 = 64;
 
-/// Messages of one call at most (`UIO_MAXIOV`).
+/// Largest number of messages of one call (`UIO_MAXIOV`).
 const MESSAGES_MAX: u64 = 1024;
 
-/// `struct cmsghdr`: length of all of it, level, type.
+/// Size of `struct cmsghdr`: total length, level, type.
 const HEAD_BYTES: usize = 16;
 
 /// `SOL_SOCKET` and `SCM_RIGHTS` (`include/linux/socket.h`).
 const RIGHTS: [u32; 2] = [1, 1];
 
-/// Control data that is looked at: the kernel passes 253 descriptors at most (`SCM_MAX_FD`).
+/// Largest size of control data that is examined: the kernel passes at most 253 descriptors
+/// (`SCM_MAX_FD`).
 const CONTROL_MAX: usize = 4096;
 
-/// The descriptors that this call has received.
+/// Returns the descriptors that this call has received.
 pub(super) fn received(tid: Tid, enter: &SysEnter, ret: i64) -> Vec<Fact> {
     let call = enter.call.call();
     let argument = |role| call.arg(role).and_then(|it| enter.args.get(it)).copied();
@@ -45,7 +46,7 @@ pub(super) fn received(tid: Tid, enter: &SysEnter, ret: i64) -> Vec<Fact> {
     let Some(pid) = (!fds.is_empty()).then(|| proc::process_of(tid)).flatten() else {
         return Vec::new();
     };
-    // Whoever sent them has them, too, or had them.
+    // The descriptors are shared: the sender has them, too, or had them.
     fds.into_iter()
         .filter_map(|fd| proc::descriptor_fact(&proc::descriptor(pid, fd)?, true))
         .collect()
@@ -59,7 +60,8 @@ fn of_message(tid: Tid, address: u64) -> Vec<Fd> {
     bytes_at(tid, control, length.min(CONTROL_MAX)).map_or_else(|_| Vec::new(), |it| rights(&it))
 }
 
-/// The descriptors in control data: a row of headers with data, each aligned to 8 bytes.
+/// Returns the descriptors in control data: a sequence of headers with data, each aligned to 8
+/// bytes.
 fn rights(mut control: &[u8]) -> Vec<Fd> {
     let mut fds = Vec::new();
     while let Some((head, _)) = control.split_at_checked(HEAD_BYTES) {

@@ -1,7 +1,7 @@
-//! Perf events: the planned tracepoints on every CPU, sent into shared rings.
+//! Perf source: the planned tracepoints on every CPU, sent into shared rings.
 //!
-//! The ring of chains is perf's whatever the source of the other hits is, and has no other records: those of its hits have one
-//! field more.
+//! The ring of chains belongs to perf, whatever the source of the other samples. It has no other
+//! records, because its samples have one more field.
 
 use std::ffi::CString;
 use std::io;
@@ -15,23 +15,24 @@ use crate::sys::perf::{self, Functions, PerfEvent, SAMPLE_TYPE, Wake, Whose};
 use crate::sys::ring::Ring;
 use crate::units::Tid;
 
-/// Index into the header's `layouts` of hits with chains, where perf is the source.
+/// Index into the header's `layouts` of samples with call chains, if perf is the source.
 const CHAINS_LAYOUT: u16 = 1;
 
-/// Everything that is open in the kernel.
+/// Open perf events.
 #[derive(Debug)]
 pub(super) struct PerfSource {
     tracepoints: Vec<Described>,
-    /// For each of them, its event on each CPU.
+    /// For each tracepoint, its event on each CPU.
     events: Vec<Vec<PerfEvent>>,
     functions: Functions,
 }
 
-/// Opens all on all CPUs, switched off. `functions` are those that chains have.
+/// Opens all tracepoints on all CPUs, switched off. `functions` are the functions that call chains
+/// record.
 ///
 /// # Errors
 ///
-/// [`TracerError`] says what could not be opened and what would help.
+/// [`TracerError`] reports what could not be opened, and a remedy.
 pub fn open(
     described: Vec<Described>,
     cpus: &[u32],
@@ -73,11 +74,13 @@ pub fn open(
     Ok(Opened { source, drained, names, ring_bytes })
 }
 
-/// Opens the hits with chains beside another source; `layout` is the index of their records. With their rings.
+/// Opens the tracepoints with call chains next to another source, and their rings. `layout` is the
+/// index of their records.
 pub(super) fn open_chains(
     described: &[Described],
     cpus: &[u32],
-    (sizes, layout): (RingSizes, u16),
+    sizes: RingSizes,
+    layout: u16,
     functions: Functions,
 ) -> Result<(PerfSource, Vec<Stream>), TracerError> {
     let chained = described.iter().filter(|it| it.planned.ring == RingOf::Chains);
@@ -97,8 +100,8 @@ fn chain_rings(cpus: &[u32], layout: u16, sizes: RingSizes) -> Result<Vec<Stream
     cpus.iter().map(|&cpu| plain_ring(cpu, RingOf::Chains, layout, sizes)).collect()
 }
 
-/// Rings that together are no larger than this user may have, and how large they are; that they are smaller than was meant goes
-/// into `warnings`.
+/// Opens rings that together are no larger than this user is allowed, and returns their sizes.
+/// Smaller sizes than wanted are reported in `warnings`.
 pub(super) fn as_large_as_allowed<T>(
     wanted: RingSizes,
     rings: impl Fn(RingSizes) -> Result<T, TracerError>,
@@ -117,8 +120,8 @@ pub(super) fn as_large_as_allowed<T>(
     };
     if sizes.main < wanted.main {
         warnings.push(format!(
-            "the rings have {} KiB each, not {}: without privileges there is no more (kernel.perf_event_mlock_kb, ulimit -l); \
-             what does not fit is counted as lost",
+            "the rings have {} KiB each, not {}: the limit without privileges (kernel.perf_event_mlock_kb, ulimit -l); \
+             records that do not fit are counted as lost",
             sizes.main >> 10,
             wanted.main >> 10
         ));
@@ -126,8 +129,8 @@ pub(super) fn as_large_as_allowed<T>(
     Ok((rings, sizes))
 }
 
-/// A ring whose owner writes births, names and ends of tasks into it, and what code comes into memory if the program's functions are
-/// to be told.
+/// Opens a ring whose owner records births, names and ends of tasks, and new executable mappings if
+/// user functions are recorded.
 pub(super) fn task_ring(
     cpu: u32,
     ring: RingOf,
@@ -136,7 +139,7 @@ pub(super) fn task_ring(
 ) -> Result<Stream, TracerError> {
     let code = functions.user.is_some();
     let owner = PerfEvent::tasks(cpu, watermark(ring, sizes), code, Whose::Everybody);
-    map(cpu, (ring, PERF_LAYOUT), owner, sizes)
+    map(cpu, ring, PERF_LAYOUT, owner, sizes)
 }
 
 fn plain_ring(
@@ -146,28 +149,30 @@ fn plain_ring(
     sizes: RingSizes,
 ) -> Result<Stream, TracerError> {
     let owner = PerfEvent::ring_owner(cpu, watermark(ring, sizes), Whose::Everybody);
-    map(cpu, (ring, layout), owner, sizes)
+    map(cpu, ring, layout, owner, sizes)
 }
 
-/// How perf's records are laid out.
+/// Returns the layout of perf's records.
 pub(super) fn layout() -> Layout {
     Layout { source: "perf".into(), sample_type: SAMPLE_TYPE, ..Layout::default() }
 }
 
-/// The same with chains of these functions.
+/// Returns the layout of perf's records with call chains of these functions.
 pub(super) fn chains_layout(functions: Functions) -> Layout {
     let (bits, regs_user) = functions.sample();
     Layout { sample_type: SAMPLE_TYPE | bits, regs_user, ..layout() }
 }
 
-/// The drain thread looks by itself often enough; it is woken only when it is late.
+/// Returns the watermark of a ring. The drain thread normally looks in time; it is woken only when
+/// it is late.
 pub(super) fn watermark(ring: RingOf, sizes: RingSizes) -> Wake {
     Wake::Watermark(u32::try_from(sizes.of(ring) / 2).unwrap_or(u32::MAX))
 }
 
 pub(super) fn map(
     cpu: u32,
-    (of, layout): (RingOf, u16),
+    of: RingOf,
+    layout: u16,
     owner: io::Result<PerfEvent>,
     sizes: RingSizes,
 ) -> Result<Stream, TracerError> {
@@ -199,7 +204,7 @@ fn open_one(
     Ok(event)
 }
 
-/// Keeps hits that are not wanted out of the ring.
+/// Sets the filter that keeps unwanted samples out of the ring.
 pub(super) fn filter(
     event: &PerfEvent,
     tracepoint: &Described,
@@ -219,7 +224,7 @@ pub(super) fn filter(
 }
 
 impl PerfSource {
-    /// What chains tell.
+    /// Returns the functions that call chains record.
     pub(super) fn functions(&self) -> Functions {
         self.functions
     }
@@ -236,7 +241,7 @@ impl Source for PerfSource {
         Ok(())
     }
 
-    /// The events are of everybody; the log thread drops what is not of the tree.
+    /// Does nothing: the events cover all threads, and the log thread drops records of other trees.
     fn follow(&self, _: &dyn Fn() -> Vec<Tid>) -> io::Result<bool> {
         Ok(true)
     }
@@ -261,7 +266,7 @@ impl Source for PerfSource {
     }
 }
 
-/// What the kernel counted of a tracepoint's events.
+/// Returns the kernel's counters of a tracepoint's events, summed.
 pub(super) fn sum(tracepoint: &Described, per_cpu: &[PerfEvent]) -> io::Result<Counts> {
     let (mut hits, mut lost) = (0, Some(0));
     for event in per_cpu {

@@ -9,7 +9,7 @@ use crate::units::KernelTime;
 pub(super) fn empty_frame(cpu: u32, stream: u32, number: u16, layout: Layout) -> DataFrame {
     let codec = match layout {
         Layout::Perf(_) => Codec::ZSTD_DELTA,
-        // Their times are differences already.
+        // Times of pages are differences already.
         Layout::Pages(_) => Codec::ZSTD,
     };
     let (first_time, last_time) = (KernelTime::MAX, KernelTime::MIN);
@@ -24,8 +24,8 @@ pub(super) fn note_record(frame: &mut DataFrame, time: Option<KernelTime>) {
     }
 }
 
-/// Length of the whole records or pages at the front of `bytes` that fit into `limit`; at least one, or all if they make
-/// no sense.
+/// Returns the length of the whole records or pages at the front of `bytes` that fit into `limit`;
+/// at least one, or all if they cannot be parsed.
 pub(super) fn whole_front(bytes: &[u8], limit: usize, layout: Layout) -> usize {
     if bytes.len() <= limit {
         return bytes.len();
@@ -44,7 +44,7 @@ fn page_starts(bytes: &[u8], layout: PageLayout) -> impl Iterator<Item = usize> 
     })
 }
 
-/// What a frame of these records of the same ring is about.
+/// Returns the frame header of these records of the same ring.
 pub(super) fn summary(of: DataFrame, bytes: &[u8], layout: Layout) -> DataFrame {
     let mut frame = empty_frame(of.cpu, of.stream, of.layout, layout);
     match layout {
@@ -53,7 +53,7 @@ pub(super) fn summary(of: DataFrame, bytes: &[u8], layout: Layout) -> DataFrame 
             times.for_each(|it| note_record(&mut frame, it));
         }
         Layout::Pages(layout) => {
-            let times = page::entries(bytes, layout).map(|it| match it {
+            let times = page::entries(bytes, layout).map(|entry| match entry {
                 Ok(Entry::Hit(_, time) | Entry::Lost(time, _)) => Some(time),
                 Err(_) => None,
             });
@@ -63,7 +63,7 @@ pub(super) fn summary(of: DataFrame, bytes: &[u8], layout: Layout) -> DataFrame 
     frame
 }
 
-/// Keeps only these stretches of the bytes, given as start and length in ascending order.
+/// Keeps only these ranges of the bytes, given as start and length in ascending order.
 pub(super) fn compact(bytes: &mut Vec<u8>, kept: &[(usize, usize)]) {
     let mut end = 0;
     for &(start, length) in kept {

@@ -1,31 +1,31 @@
-//! Which tracepoints are opened, with which filter, into which ring.
+//! Plan of tracepoints: which ones are opened, with which filter, into which ring.
 
 use std::borrow::Cow;
 
 use crate::event::block_shape::BLOCK_POINTS;
 use crate::event::file_io::FILE_IO_POINTS;
 use crate::event::fs::FS_POINTS;
-use crate::event::layer::LAYER_POINTS;
+use crate::event::layer::{LAYER_POINTS, LayerPoint};
 use crate::event::probed::{NUMBER_FIELD, NUMBERED_PREFIX};
 use crate::event::syscall_table::{Call, CallId, Class};
 use crate::event::task::{WAITS, WaitCall};
 use crate::event::uring::{URING_POINTS, UringPoint};
 use crate::units::DevId;
 
-/// Where hits come from.
+/// Source of samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SourceKind {
-    /// Perf events: every kernel, also in a container that may use perf.
+    /// Perf events: available on every kernel, also in a container that may use perf.
     Perf,
-    /// Instances of tracefs: cheaper for the traced program, nearly free for others.
+    /// Instances of tracefs: cheaper for the traced program, nearly free for other processes.
     Tracefs,
-    /// Perf events of the followed threads alone, which their children inherit: what needs no privilege. Dear, and system calls
-    /// only.
+    /// Perf events of the followed threads alone, inherited by their children. They need no
+    /// privilege. They are expensive and cover system calls only.
     Inherited,
 }
 
 impl SourceKind {
-    /// The word for it in every output.
+    /// Returns the name of the source in every output.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Perf => "perf",
@@ -35,31 +35,32 @@ impl SourceKind {
     }
 }
 
-/// Which of a CPU's rings.
+/// Kind of a ring. Each CPU has at most one ring of each kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RingOf {
-    /// The large one: nearly everything.
+    /// A large ring with nearly all events.
     Main,
-    /// A small one with the opens, whose reader is woken by each exit (tracefs: by each entry, too).
+    /// A small ring with the opens. Its reader is woken by each exit (tracefs: by each entry, too).
     Names,
-    /// With tracefs in process mode: block requests and io_uring's operations, which may not be filtered by thread.
+    /// With tracefs in process mode: block requests and operations of io_uring, which may not be
+    /// filtered by thread.
     Block,
-    /// With tracefs: perf's births, names and ends of tasks.
+    /// With tracefs: births, names and ends of tasks, recorded by perf.
     Tasks,
-    /// Perf's, whatever the source: hits that tell through which functions their thread came there.
+    /// A ring of perf, whatever the source: samples with the call chain of their thread.
     Chains,
 }
 
 impl RingOf {
-    /// All, by their number in the log's header and data frames.
+    /// All kinds, by their number in the log's header and data frames.
     pub const ALL: [Self; 5] = [Self::Main, Self::Names, Self::Block, Self::Tasks, Self::Chains];
 
-    /// Its number in the log's header and data frames.
+    /// Returns the number in the log's header and data frames.
     pub fn index(self) -> u32 {
         self as u32
     }
 
-    /// Its name in the log's header.
+    /// Returns the name in the log's header.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Main => "main",
@@ -71,36 +72,39 @@ impl RingOf {
     }
 }
 
-/// What it means if a kernel lacks a tracepoint.
+/// Consequence if a kernel lacks a tracepoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
-    /// The recording is worth nothing without it.
+    /// The recording is useless without the tracepoint.
     Must,
-    /// It is left out, with a warning.
+    /// The tracepoint is left out, with a warning.
     Wanted,
-    /// Kernels that lack it say the same in another way, or have nothing to say there.
+    /// The tracepoint is left out silently: kernels that lack it report the same in another way, or
+    /// have nothing to report.
     Optional,
 }
 
 /// One tracepoint to open on every CPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Planned {
-    /// `raw_syscalls`, `syscalls`, `block`, `io_uring`, `task`, `sched`, or the group of our probes.
+    /// `raw_syscalls`, `syscalls`, `block`, `io_uring`, `task`, `sched`, or the group of the
+    /// tracer's probes.
     pub system: Cow<'static, str>,
-    /// The tracepoint.
+    /// Name of the tracepoint.
     pub name: String,
-    /// Kernel filter; empty = none.
+    /// Kernel filter; empty: none.
     pub filter: String,
-    /// Where its samples go.
+    /// Ring that receives the samples.
     pub ring: RingOf,
-    /// True if each hit wakes the ring's reader.
+    /// True if each sample wakes the ring's reader.
     pub wakes: bool,
-    /// What it means if a kernel lacks it.
+    /// Consequence if a kernel lacks the tracepoint.
     pub need: Need,
 }
 
 impl UringPoint {
-    /// Every kernel has the others under one name or another, or in one.
+    /// Returns the consequence if a kernel lacks the tracepoint. Every kernel has the optional
+    /// events under one name or another, or combined in one tracepoint.
     fn need(self) -> Need {
         match self {
             Self::Create | Self::FileGet | Self::Complete => Need::Wanted,
@@ -110,19 +114,21 @@ impl UringPoint {
 }
 
 impl Planned {
-    /// True if the thread of its records says nothing about whom they concern.
+    /// True if the thread of the records does not determine the process that they concern.
     pub fn is_of_anybody(&self) -> bool {
         let mut layers = LAYER_POINTS.iter();
-        if let Some(layer) = layers.find(|it| (it.system, it.name) == (&*self.system, &self.name)) {
+        let is_planned =
+            |point: &&LayerPoint| (point.system, point.name) == (&*self.system, &self.name);
+        if let Some(layer) = layers.find(is_planned) {
             return layer.is_of_anybody();
         }
-        // That is of the thread that is at work.
+        // File I/O belongs to the thread that is running.
         let is_file_io =
             FILE_IO_POINTS.iter().any(|it| (it.0, it.1) == (&*self.system, &self.name));
         !is_file_io && matches!(&*self.system, "block" | "io_uring" | "ext4" | "iomap" | "xfs")
     }
 
-    /// The system call, if it is the entry or exit of a single one.
+    /// Returns the system call, if the tracepoint is the entry or exit of a single call.
     pub fn call(&self) -> Option<CallId> {
         let sides = ["sys_enter_", "sys_exit_"];
         let name = sides.iter().find_map(|it| self.name.strip_prefix(it))?;
@@ -130,70 +136,75 @@ impl Planned {
     }
 }
 
-/// Up to so many system calls are opened one by one, more of them as the `raw_syscalls` pair with a filter.
+/// Largest number of system calls that are opened one by one. More calls are opened as the
+/// `raw_syscalls` pair with a filter.
 ///
-/// Closing costs 43 ms for each tracepoint (two to a call) and 90 ms for the pair; a call that is not recorded pays 15
-/// to 50 ns with single tracepoints and 200 to 250 ns with the pair.
+/// Closing costs 43 ms for each tracepoint (two per call) and 90 ms for the pair. A call that is
+/// not recorded pays 15 to 50 ns with single tracepoints and 200 to 250 ns with the pair.
 pub const SINGLE_CALLS_MAX: usize = 4;
 
-/// What to record.
+/// Events to record.
 #[derive(Clone, Debug)]
 pub struct Wanted<'a> {
-    /// System calls.
+    /// System calls to record.
     pub calls: &'a [CallId],
     /// `uname -m`.
     pub machine: &'a str,
-    /// Name of our own threads, whose opens must not wake the names readers.
+    /// Name of the tracer's own threads, whose opens must not wake the readers of names.
     pub own_name: &'a str,
     /// True if calls with names go to the names ring.
     pub names_ring: bool,
-    /// True if the ends of opens go there that made a descriptor, and nothing else of them.
+    /// True if the names ring receives ends of opens that made a descriptor, and no other events of
+    /// opens.
     pub links: bool,
-    /// True if calls go there, too, of which nothing is known without what stands in memory.
+    /// True if the names ring also receives calls that cannot be interpreted without the memory
+    /// that their arguments point to.
     pub lists: bool,
-    /// True if calls go there, too, that make two descriptors and tell their numbers in memory.
+    /// True if the names ring also receives calls that make two descriptors and store their numbers
+    /// in memory.
     pub pairs: bool,
-    /// True if calls with memory that tells more go there, too.
+    /// True if the names ring also receives calls whose arguments point to further memory.
     pub exact_args: bool,
-    /// True if the paths of programs are wanted of calls that start them.
+    /// True to record the paths of programs in the calls that start them.
     pub programs: bool,
-    /// True for what the audit of a launched program needs: programs, ends of waits, signals that may write core dumps.
+    /// True to record the events that the audit of a launched program needs: programs, ends of
+    /// waits, signals that may write core dumps.
     pub accounting: bool,
-    /// True for block requests.
+    /// True to record block requests.
     pub block: bool,
-    /// True for what file systems say about where files lie.
+    /// True to record extents that file systems report.
     pub extents: bool,
-    /// Of which disks; empty: of all.
+    /// Disks of the block requests; empty: all.
     pub devices: &'a [DevId],
-    /// True for the operations of io_uring.
+    /// True to record operations of io_uring.
     pub uring: bool,
-    /// If what is at work inside calls is wanted: true if probes see functions of file systems.
+    /// `Some` to record layers inside calls: true if probes see functions of file systems.
     pub layers: Option<bool>,
-    /// What is recorded with the functions that led there.
+    /// Events that are recorded with their call chains.
     pub chains: Chained,
-    /// The tracepoint of page faults, if they are wanted.
+    /// Tracepoint of page faults, if they are wanted.
     pub faults: Option<(&'static str, &'static str)>,
-    /// Where from.
+    /// Source of samples.
     pub source: SourceKind,
-    /// True if everybody is followed.
+    /// True if all processes are followed.
     pub system: bool,
-    /// Our probes: system and name of each.
+    /// Probes of the tracer: system and name of each.
     pub probes: &'a [(String, String)],
 }
 
-/// What is recorded with the functions that led there.
+/// Events that are recorded with their call chains.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Chained {
-    /// Bios that are queued.
+    /// True for bios that are queued.
     pub bios: bool,
-    /// Ends of system calls, but of those that go to the names ring.
+    /// True for ends of system calls, except those that go to the names ring.
     pub calls: bool,
 }
 
-/// The tracepoint where a bio is handed to the block layer.
+/// Tracepoint at which a bio is passed to the block layer.
 const BIO_QUEUE: &str = "block_bio_queue";
 
-/// The tracepoints for it.
+/// Returns the tracepoints that record the wanted events.
 pub fn plan(wanted: &Wanted<'_>) -> Vec<Planned> {
     if wanted.source == SourceKind::Inherited {
         return inherited(wanted);
@@ -207,7 +218,8 @@ pub fn plan(wanted: &Wanted<'_>) -> Vec<Planned> {
         with_chains(&mut planned, wanted.machine);
     }
     planned.extend(programs(wanted));
-    // With tracefs a list of threads keeps us out, but for the whole system.
+    // With tracefs a list of threads excludes the tracer itself, except when the whole system is
+    // followed.
     let not_ours = format!("COMM!=\"{}\"", wanted.own_name);
     let filter = if is_perf || wanted.system { not_ours.as_str() } else { "" };
     planned.extend(named.iter().flat_map(|&it| single(it, RingOf::Names, filter)));
@@ -221,26 +233,27 @@ pub fn plan(wanted: &Wanted<'_>) -> Vec<Planned> {
     planned
 }
 
-/// The calls that the machine has.
+/// Returns the wanted calls that the machine has.
 fn there<'a>(wanted: &Wanted<'a>) -> impl Iterator<Item = CallId> + use<'a> {
     let (calls, machine) = (wanted.calls, wanted.machine);
     calls.iter().copied().filter(move |it| it.call().number(machine).is_some())
 }
 
-/// Without privileges. No other tracepoint is for all threads, and each costs every fork. Programs go out of sight by an exec, so its
-/// end is to be seen.
+/// Returns the tracepoints of a recording without privileges. No other tracepoint is available for
+/// all threads, and each one costs time at every fork. The end of an exec must be recorded, because
+/// it may hide the program from the tracer.
 fn inherited(wanted: &Wanted<'_>) -> Vec<Planned> {
-    let is_named = |it: &CallId| {
-        let call = it.call();
+    let is_named = |id: &CallId| {
+        let call = id.call();
         wanted.links && call.class == Class::Open || wanted.pairs && call.makes_pair()
     };
-    let ring = |it: &CallId| if is_named(it) { RingOf::Names } else { RingOf::Main };
-    let calls = there(wanted).flat_map(|it| single(it, ring(&it), ""));
+    let ring = |id: &CallId| if is_named(id) { RingOf::Names } else { RingOf::Main };
+    let calls = there(wanted).flat_map(|id| single(id, ring(&id), ""));
     calls.chain(exec_exits(wanted.calls)).collect()
 }
 
-/// True if the call goes to the names ring. Each of perf's tracepoints costs 40 ms at the end, so there only the opens have some of
-/// their own, and what receives descriptors.
+/// True if the call goes to the names ring. Each tracepoint of perf costs 40 ms at the end. With
+/// perf, therefore, only opens and calls that receive descriptors have tracepoints of their own.
 fn is_named(wanted: &Wanted<'_>, call: &Call) -> bool {
     let is_perf = wanted.source == SourceKind::Perf;
     let is_needed = call.class == Class::Open || call.receives_descriptors();
@@ -252,7 +265,8 @@ fn is_named(wanted: &Wanted<'_>, call: &Call) -> bool {
         || wanted.exact_args && call.has_memory()
 }
 
-/// The calls of the main ring: each by itself, or with perf many as one pair.
+/// Returns the tracepoints of the main ring: one pair per call, or with perf one pair for many
+/// calls.
 fn plain_calls(wanted: &Wanted<'_>, plain: &[CallId]) -> Vec<Planned> {
     let is_perf = wanted.source == SourceKind::Perf;
     if is_perf && plain.len() > SINGLE_CALLS_MAX {
@@ -273,7 +287,7 @@ fn plain_calls(wanted: &Wanted<'_>, plain: &[CallId]) -> Vec<Planned> {
     planned
 }
 
-/// Which programs are started, and what ends them with a core dump.
+/// Returns the tracepoints of program starts and of signals that end programs with a core dump.
 fn programs(wanted: &Wanted<'_>) -> Vec<Planned> {
     let mut planned = Vec::new();
     let has_exec = wanted.calls.iter().any(|it| it.call().is_exec());
@@ -287,7 +301,8 @@ fn programs(wanted: &Wanted<'_>) -> Vec<Planned> {
     planned
 }
 
-/// Our probes, in the ring of the calls: what they see lies between entry and exit of a thread's call.
+/// Returns the tracer's probes. They share the ring of the calls, because they fire between entry
+/// and exit of a thread's call.
 fn probes<'a>(wanted: &'a Wanted<'_>) -> impl Iterator<Item = Planned> + 'a {
     wanted.probes.iter().map(|(system, name)| Planned {
         system: system.clone().into(),
@@ -299,7 +314,8 @@ fn probes<'a>(wanted: &'a Wanted<'_>) -> impl Iterator<Item = Planned> + 'a {
     })
 }
 
-/// Programs make calls without a path, too, where a probe sees all of them: locks, hundreds of thousands of times in a second.
+/// Returns the filter of a probe. A probe that sees all calls also sees calls without a path:
+/// locks, for example, hundreds of thousands of times a second.
 fn probe_filter(name: &str, wanted: &Wanted<'_>) -> String {
     if !name.starts_with(NUMBERED_PREFIX) {
         return String::new();
@@ -308,7 +324,8 @@ fn probe_filter(name: &str, wanted: &Wanted<'_>) -> String {
     number_filter(NUMBER_FIELD, calls.filter_map(|it| it.number(wanted.machine)).collect())
 }
 
-/// What io_uring does, and what is at work inside calls. `global`: the ring of what is of anybody.
+/// Returns the tracepoints of io_uring and of layers inside calls. `global` is the ring of events
+/// that belong to no particular thread.
 fn beside_calls(wanted: &Wanted<'_>, global: RingOf) -> Vec<Planned> {
     let mut planned = Vec::new();
     if wanted.uring {
@@ -321,38 +338,39 @@ fn beside_calls(wanted: &Wanted<'_>, global: RingOf) -> Vec<Planned> {
     }
     if let Some(has_probes) = wanted.layers {
         let points = LAYER_POINTS.iter().filter(|it| !(has_probes && it.is_stand_in()));
-        planned.extend(points.map(|it| {
-            let ring = if it.is_of_anybody() { global } else { RingOf::Main };
-            unfiltered(it.system, it.name, ring, Need::Optional)
+        planned.extend(points.map(|point| {
+            let ring = if point.is_of_anybody() { global } else { RingOf::Main };
+            unfiltered(point.system, point.name, ring, Need::Optional)
         }));
     }
     planned
 }
 
-/// What devices are asked, and where files lie.
+/// Returns the tracepoints of block requests and of extents.
 fn of_devices(wanted: &Wanted<'_>, global: RingOf) -> Vec<Planned> {
     let mut planned = Vec::new();
     if wanted.block {
-        let blocks = BLOCK_POINTS.iter();
-        planned.extend(blocks.map(|it| Planned {
-            filter: device_filter(it.0, wanted.devices),
-            ring: if wanted.chains.bios && it.0 == BIO_QUEUE { RingOf::Chains } else { global },
-            ..unfiltered("block", it.0, global, Need::Wanted)
+        let blocks = BLOCK_POINTS.iter().map(|point| point.0);
+        planned.extend(blocks.map(|name| Planned {
+            filter: device_filter(name, wanted.devices),
+            ring: if wanted.chains.bios && name == BIO_QUEUE { RingOf::Chains } else { global },
+            ..unfiltered("block", name, global, Need::Wanted)
         }));
     }
     if wanted.extents {
-        // Where a file lies is said by whoever asks first, often one of the kernel's threads.
+        // The thread that queries an extent first reports it. Often this is a kernel thread.
         let said = FS_POINTS.iter();
         planned.extend(said.map(|it| unfiltered(it.0, it.1, global, Need::Optional)));
     }
     planned
 }
 
-/// Moves the ends of calls into the ring of chains: those of many as one tracepoint, for each of perf's costs 40 ms at the end.
+/// Moves the ends of calls into the ring of chains. Ends of many calls become one tracepoint,
+/// because each tracepoint of perf costs 40 ms at the end.
 fn with_chains(planned: &mut Vec<Planned>, machine: &str) {
-    let is_end = |it: &&mut Planned| {
-        let is_plain = it.system == "syscalls" && it.filter.is_empty();
-        it.ring == RingOf::Main && is_plain && it.name.starts_with("sys_exit_")
+    let is_end = |end: &&mut Planned| {
+        let is_plain = end.system == "syscalls" && end.filter.is_empty();
+        end.ring == RingOf::Main && is_plain && end.name.starts_with("sys_exit_")
     };
     if planned.iter_mut().filter(is_end).count() > SINGLE_CALLS_MAX {
         let is_end = |it: &mut Planned| is_end(&it);
@@ -364,8 +382,9 @@ fn with_chains(planned: &mut Vec<Planned>, machine: &str) {
         planned.push(Planned { filter, ring: RingOf::Chains, ..exits });
     }
     let is_raw_end = |it: &Planned| it.system == "raw_syscalls" && it.name == "sys_exit";
-    let ends = planned.iter_mut().filter(|it| is_end(it) || is_raw_end(it));
-    ends.for_each(|it| it.ring = RingOf::Chains);
+    for end in planned.iter_mut().filter(|it| is_end(it) || is_raw_end(it)) {
+        end.ring = RingOf::Chains;
+    }
 }
 
 fn raw_pair(calls: &[CallId], machine: &str, accounting: bool) -> [Planned; 2] {
@@ -383,46 +402,49 @@ fn raw_pair(calls: &[CallId], machine: &str, accounting: bool) -> [Planned; 2] {
     })
 }
 
-/// The calls that start programs. Their ends are recorded whatever is wanted: they tell which table of calls the new program
-/// uses (`operation::abi`).
+/// Returns the calls that start programs. Their ends are always recorded: they determine which
+/// table of calls the new program uses (`operation::abi`).
 fn execs() -> impl Iterator<Item = CallId> {
     CallId::all().filter(|it| it.call().is_exec())
 }
 
-/// What lets them pass the filter of all exits; also those that failed: the kernel may have read the beginning
-/// of the file.
+/// Returns the filter term by which ends of execs pass the filter of all exits. Failed execs pass,
+/// too: the kernel may have read the beginning of the file.
 fn exec_exits_term(machine: &str) -> String {
     let numbers = execs().filter_map(|it| it.call().number(machine)).collect();
     format!("{EXEC_EXITS}({}))", number_filter("id", numbers))
 }
 
-/// Those that are not wanted anyway, with tracefs and without privileges. (A tracepoint of perf costs 40 ms at the end; where it has few calls,
-/// `syscalls:*` is silent about those of other tables, so nothing is misread.)
+/// Returns the exits of execs that are not wanted anyway, with tracefs and without privileges. (A
+/// tracepoint of perf costs 40 ms at the end. If perf records few calls, `syscalls:*` reports
+/// nothing about calls of other tables, so nothing is misread.)
 fn exec_exits(wanted: &[CallId]) -> impl Iterator<Item = Planned> {
-    execs().filter(|it| !wanted.contains(it)).filter_map(|it| {
-        let [_, exit] = single(it, RingOf::Main, "ret<=0");
+    execs().filter(|id| !wanted.contains(id)).filter_map(|id| {
+        let [_, exit] = single(id, RingOf::Main, "ret<=0");
         exit.into()
     })
 }
 
-/// How the term begins by which ends of execs pass the filter of all exits.
+/// Beginning of the term by which ends of execs pass the filter of all exits.
 const EXEC_EXITS: &str = "(ret<=0&&";
 
-/// The ends of waits that took a child.
+/// Returns the exits of waits that reaped a child.
 fn wait_exits() -> impl Iterator<Item = Planned> {
-    WAITS.iter().map(|it| Planned {
-        filter: it.taken.into(),
-        ..unfiltered("syscalls", &format!("sys_exit_{}", it.name), RingOf::Main, Need::Wanted)
+    WAITS.iter().map(|wait| Planned {
+        filter: wait.taken.into(),
+        ..unfiltered("syscalls", &format!("sys_exit_{}", wait.name), RingOf::Main, Need::Wanted)
     })
 }
 
-/// The same among all exits.
+/// Returns the filter terms by which ends of waits that reaped a child pass the filter of all
+/// exits.
 fn wait_exits_terms(machine: &str) -> Vec<String> {
     let term = |it: &WaitCall| Some(format!("({}&&id=={})", it.taken, it.number(machine)?));
     WAITS.iter().filter_map(term).collect()
 }
 
-/// Signals whose default action is a core dump (`SIG_KERNEL_COREDUMP_MASK` in `include/linux/signal.h`), where a process has no handler.
+/// Returns the filter of signals whose default action is a core dump (`SIG_KERNEL_COREDUMP_MASK` in
+/// `include/linux/signal.h`), where a process has no handler.
 fn core_signals() -> String {
     use libc::{
         SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGQUIT, SIGSEGV, SIGSYS, SIGTRAP, SIGXCPU, SIGXFSZ,
@@ -441,7 +463,8 @@ pub fn has_exec_exits<'a>(planned: impl Iterator<Item = &'a Planned> + Clone) ->
     })
 }
 
-/// A filter on a field that these numbers pass. Every call of the machine pays for its terms, so neighbours share two.
+/// Returns a filter on a field that these numbers pass. Every call of the machine pays for the
+/// terms, so consecutive numbers share two.
 fn number_filter(field: &str, mut numbers: Vec<u32>) -> String {
     numbers.sort_unstable();
     numbers.dedup();
@@ -454,8 +477,9 @@ fn number_filter(field: &str, mut numbers: Vec<u32>) -> String {
     terms.collect::<Vec<_>>().join("||")
 }
 
-/// The tracepoints of one call, entry and exit. An exit on the names ring wakes its reader: the name is read then, before
-/// the program goes on; the entry is there already.
+/// Returns the tracepoints of one call, entry and exit. An exit on the names ring wakes the ring's
+/// reader. The reader reads the name before the program continues; the entry is already in the
+/// ring.
 fn single(call: CallId, ring: RingOf, filter: &str) -> [Planned; 2] {
     let one = |side: &str, wakes: bool| Planned {
         system: "syscalls".into(),
@@ -468,15 +492,16 @@ fn single(call: CallId, ring: RingOf, filter: &str) -> [Planned; 2] {
     [one("sys_enter", false), one("sys_exit", ring == RingOf::Names)]
 }
 
-/// What lets the events of these disks pass; a remapped bio is of the disk that it comes from, too. (`dev` is the kernel's own
-/// number, in which the major one has 12 bits.)
+/// Returns the filter that events of these disks pass. A remapped bio also belongs to the disk that
+/// it comes from. (`dev` is the kernel's own number, whose major part has 12 bits.)
 fn device_filter(point: &str, devices: &[DevId]) -> String {
     let fields: &[&str] = if point.ends_with("_remap") { &["dev", "old_dev"] } else { &["dev"] };
     let of_device = |it: &DevId| fields.iter().map(|field| format!("{field}=={}", it.0)).collect();
     devices.iter().flat_map::<Vec<String>, _>(of_device).collect::<Vec<_>>().join("||")
 }
 
-/// Entry and exit of an open, whose end is in the names ring if it made a descriptor. `own`: whose are left out in both.
+/// Returns entry and exit of an open. Exits that made a descriptor go to the names ring. `own` is
+/// the name of threads that both exclude.
 fn by_result(call: CallId, own: Option<&str>) -> Vec<Planned> {
     let not_ours = own.map(|it| format!("COMM!=\"{it}\""));
     let filter = |term: &str| {
@@ -492,8 +517,9 @@ fn by_result(call: CallId, own: Option<&str>) -> Vec<Planned> {
     ]
 }
 
-/// Never with a filter by thread: a completion carries the name and pid of whoever was interrupted, and the kernel's own threads, which
-/// work for a ring, are not born as a program's are.
+/// Returns a tracepoint without a filter. A filter by thread would be wrong: a completion carries
+/// the name and pid of the interrupted thread, and kernel threads that work for a ring are not born
+/// as threads of a program are.
 fn unfiltered(system: &'static str, name: &str, ring: RingOf, need: Need) -> Planned {
     Planned {
         system: system.into(),

@@ -1,7 +1,7 @@
-//! What a recording can be without the right to trace the machine.
+//! Recordings without the right to trace the machine.
 //!
-//! Anybody may trace the system calls of programs of their own, with perf events that children inherit. The rest is left out, and
-//! said to be.
+//! Every user may trace the system calls of their own programs, with perf events that children
+//! inherit. Other events are left out, and a warning lists them.
 
 use std::borrow::Cow;
 use std::io;
@@ -17,9 +17,10 @@ use crate::sys::perf::{PerfEvent, Wake, Whose};
 use crate::sys::tracefs::Tracefs;
 use crate::tracefs::EventFormat;
 
-/// What is recorded if nothing is asked for: each call costs every fork twice 8 us on each CPU. All that moves bytes, and all that is
-/// needed to know of which file and where, but for mappings: also what changes names and where paths begin; and executions, by which
-/// programs can go out of sight.
+/// Default system calls of such a recording: each one costs every fork twice 8 us on each CPU. The
+/// list has all calls that move bytes, and all calls needed to determine file and position, except
+/// mappings. It also has the calls that change names and the starting points of paths, and
+/// executions, by which programs can become invisible.
 const CALLS: &[&str] = &[
     "read",
     "write",
@@ -62,17 +63,19 @@ const CALLS: &[&str] = &[
     "rmdir",
 ];
 
-/// What only a tracepoint tells that is not for everybody.
+/// Information that only a privileged tracepoint reports.
 const NO_FLAGS: &str = "which processes share descriptors";
 
-/// What copying an event costs a fork, ns, for each CPU. (Measured with 2 and with 40 events on 2 CPUs.)
+/// Time that copying one event costs a fork on each CPU, ns. (Measured with 2 and with 40 events on
+/// 2 CPUs.)
 const COPY_NS: u64 = 8_000;
 
-/// The recording as it is possible: without privileges a smaller one. What is left out goes into `warnings`.
+/// Returns the options of the recording that is possible: a smaller one without privileges.
+/// Omissions are listed in `warnings`.
 ///
 /// # Errors
 ///
-/// If nothing of it is possible without them.
+/// If no part of the recording is possible without privileges.
 pub(super) fn narrowed<'a>(
     options: &'a Options,
     tracefs: &Tracefs,
@@ -90,18 +93,18 @@ pub(super) fn narrowed<'a>(
         let why = why.clone();
         Err(TracerError::Privileges { what, why, instead })
     };
-    let own = "possible is a program of yours: iotrace-perf -- ./app";
+    let own = "a program of your own can be traced: iotrace-perf -- ./app";
     if matches!(options.follow, Follow::System) {
         return refused("the whole machine (-a)", own);
     }
     if options.keep_foreign || options.all_block {
-        return refused("what others do (--keep-foreign, --all-block)", own);
+        return refused("events of other processes (--keep-foreign, --all-block)", own);
     }
     if options.chains.is_some() {
         return refused("stacks", own);
     }
     if options.calls.is_empty() {
-        return refused("what was asked for with -e", "possible are system calls");
+        return refused("the selection of -e", "system calls can be traced");
     }
     let mut narrowed = options.clone();
     narrowed.source = SourceWish::Only(SourceKind::Inherited);
@@ -110,11 +113,11 @@ pub(super) fn narrowed<'a>(
     }
     let left_out = [
         (options.block, "block requests"),
-        (options.extents, "where files lie"),
+        (options.extents, "extents of files"),
         (options.uring, "operations of io_uring"),
         (options.layers, "layers"),
         (options.faults, "page faults"),
-        (options.exact_args, "what arguments point to"),
+        (options.exact_args, "memory that arguments point to"),
     ];
     let left_out = left_out.iter().filter(|it| it.0).map(|it| it.1);
     let left_out: Vec<&str> = left_out.chain([NO_FLAGS]).collect();
@@ -125,17 +128,18 @@ pub(super) fn narrowed<'a>(
     let fork_us = 2 * calls * cpus * COPY_NS / 1000;
     warnings.push(format!(
         "without privileges ({why}): {calls} system calls are recorded; not recorded: {}; a fork takes about {fork_us} us longer; \
-         choose calls with -e, or see all: sudo iotrace-perf …",
+         choose fewer calls with -e, or record everything: sudo iotrace-perf …",
         left_out.join(", ")
     ));
     Ok(Cow::Owned(narrowed))
 }
 
-/// Why perf events of everybody are not for us, tried; `None`: they are.
+/// Returns the reason why perf events of other users' processes are refused, by trying; `None`:
+/// they are allowed.
 fn lack(tracefs: &Tracefs) -> Result<Option<String>, TracerError> {
     let format = tracefs.format("syscalls", "sys_enter_read")?;
     let id = EventFormat::parse(&format).ok().and_then(|it| u16::try_from(it.id?).ok());
-    // What is wrong with it is said by whoever needs it.
+    // The code that needs the id reports what is wrong with it.
     let Some(id) = id else { return Ok(None) };
     let cpu = online_cpus().first().copied().unwrap_or(0);
     match PerfEvent::tracepoint(id, cpu, Wake::Watermark(4096), Whose::Everybody) {

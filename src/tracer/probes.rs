@@ -1,9 +1,10 @@
-//! Probes inside the kernel that tell the names of files: where the kernel copies a path out of a program's memory, and
-//! where it gives a descriptor its file.
+//! Probes inside the kernel that report file names: at functions that copy a path out of a
+//! program's memory, and at the function that gives a descriptor its file.
 //!
-//! Which function does that, and whether the compiler has put copies of it elsewhere, differs from kernel to kernel. So
-//! nothing is assumed: probes are made, a thread of ours makes calls whose paths are known, and what comes out of the
-//! ring is compared with them. The first definition that shows all is taken, else the one that shows most.
+//! Function names, and copies that the compiler makes of a function, differ from kernel to kernel.
+//! So nothing is assumed. Probes are created, a thread of the tracer makes calls with known paths,
+//! and the samples are compared with these paths. The first definition that shows all paths is
+//! taken, otherwise the one that shows most.
 
 use std::io;
 
@@ -15,18 +16,19 @@ use crate::sys::instance::Instance;
 use crate::sys::probe_events::{At, Kind, ProbeGroup};
 use crate::sys::tracefs::Tracefs;
 
-/// Where the kernel describes its own types.
+/// File in which the kernel describes its types.
 const BTF: &str = "/sys/kernel/btf/vmlinux";
 
-/// Where the kernel gives a descriptor its file: number and `struct file` are the arguments.
+/// Function that gives a descriptor its file. Number and `struct file` are its arguments.
 const FILE_FUNCTION: &str = "fd_install";
 
-/// Functions that see paths, best first. Those at the return are all that copy one, with what the compiler makes of
-/// them; those at the entry see only what is opened, as their second argument.
+/// Functions that see paths, best first. Probes at the return are attached to all functions that
+/// copy a path, with the copies that the compiler makes of them. Probes at the entry see only
+/// opened paths, as the second argument.
 const PATH_FUNCTIONS: &[(At, &[&str])] = &[
-    // Linux 5.4 to 6.19: the part that copies is split off, and its callers call it without the rest.
+    // Linux 5.4 to 6.19: the part that copies is split off, and its callers call only this part.
     (At::Return, &["getname_flags.part.0"]),
-    // From 7.0 on.
+    // From Linux 7.0 on.
     (At::Return, &["do_getname"]),
     (At::Return, &["getname_flags.isra.0"]),
     (At::Return, &["getname_flags.constprop.0"]),
@@ -36,42 +38,42 @@ const PATH_FUNCTIONS: &[(At, &[&str])] = &[
     (At::Entry, &["do_file_open"]),
 ];
 
-/// Probes that are made, and an instance that says that their tracer lives.
+/// Created probes, and an instance whose existence shows that their tracer is alive.
 #[derive(Debug)]
 pub struct Probes {
     group: ProbeGroup,
-    /// What they have shown of calls whose paths were known.
+    /// Coverage of calls with known paths, measured.
     pub covers: Covers,
-    /// What they see, in words.
+    /// Coverage as text.
     pub reason: String,
     _lock: Instance,
 }
 
-/// What probes show.
+/// Coverage of probes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Covers {
-    /// Where the paths are from.
+    /// Probed functions that return paths.
     pub functions: Vec<&'static str>,
-    /// Calls whose paths they have shown, whole and at the right address.
+    /// Calls whose paths the probes have shown, complete and with the right address.
     pub shown: Vec<&'static str>,
-    /// Calls whose paths they have not shown.
+    /// Calls whose paths the probes have not shown.
     pub hidden: Vec<&'static str>,
-    /// They show what a new descriptor's file is: without it, positions are not known.
+    /// True if probes show the file of a new descriptor: without it, positions are unknown.
     pub files: bool,
 }
 
 impl Covers {
-    /// Every call of the trial.
+    /// True if all paths of the test calls are shown.
     pub fn paths(&self) -> bool {
         self.hidden.is_empty() && !self.shown.is_empty()
     }
 
-    /// Every call with a path, and what files are.
+    /// True if all paths and the files of new descriptors are shown.
     pub fn everything(&self) -> bool {
         self.paths() && self.files
     }
 
-    /// In words.
+    /// Returns the coverage as text.
     pub fn text(&self) -> String {
         let paths = match (self.shown.as_slice(), self.hidden.as_slice()) {
             ([], _) => "no paths".to_owned(),
@@ -79,29 +81,30 @@ impl Covers {
             (shown, _) => format!("the paths of {} only", shown.join(", ")),
         };
         let files = if self.files {
-            format!("what files are by {FILE_FUNCTION}")
+            format!("files of descriptors by {FILE_FUNCTION}")
         } else {
-            "not what files are, so offsets are not known".to_owned()
+            "no files of descriptors, so offsets are not known".to_owned()
         };
         format!("{paths} by {}, {files}", self.functions.join(" and "))
     }
 }
 
-/// The fields of probes that need to know where members of structures are.
+/// Definitions of probe fields that depend on the offsets of structure members.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Fields {
-    /// The path and where the program had it; at a return the structure is what is returned, at an entry the second
-    /// argument.
+    /// The path and its address in the program. At a return the structure is the return value, at
+    /// an entry the second argument.
     path: [String; 2],
-    /// Of a descriptor and its file.
+    /// Fields of a descriptor and its file.
     file: Option<String>,
 }
 
 impl Fields {
-    /// By the kernel's types, as far as it has them.
+    /// Returns the fields according to the kernel's types, as far as these are available.
     fn of(btf: Option<&Btf<'_>>) -> Self {
         let at = |structure: &str, member: &str| Some(btf?.member(structure, member)?.offset);
-        // Without types: the name is the first member, and the trial shows whether that is right.
+        // Without types: the name is assumed to be the first member; the test shows whether that is
+        // right.
         let name = at("filename", "name").or_else(|| at("__filename_head", "name")).unwrap_or(0);
         let address = |copy: &str, argument: &str| match at("filename", "uptr") {
             Some(offset) => format!(" address=+{offset}({copy}):x64"),
@@ -110,7 +113,8 @@ impl Fields {
         let path = |copy: &str, argument: &str| {
             format!("name=+0(+{name}({copy})):string copy={copy}:x64{}", address(copy, argument))
         };
-        // At a return newer kernels know the arguments, too. At an entry the program's address is not among them.
+        // At a return newer kernels provide the arguments, too. At an entry the program's address
+        // is not among them.
         let path = [path("$retval", " address=$arg1:x64"), path("$arg2", "")];
         let number = |structure: &str, member: &str| {
             let found = btf?.member(structure, member).filter(|it| it.bytes > 0)?;
@@ -139,16 +143,17 @@ impl Fields {
 }
 
 impl Probes {
-    /// Probes that are made.
+    /// Returns probes that were created.
     pub(super) fn new(group: ProbeGroup, reason: String, covers: Covers, lock: Instance) -> Self {
         Self { group, covers, reason, _lock: lock }
     }
 
-    /// Makes the best that this kernel allows. `machine` as `uname -m` says, `own_name` is that of our threads.
+    /// Creates the best probes that this kernel allows. `machine` is the output of `uname -m`,
+    /// `own_name` the name of the tracer's threads.
     ///
     /// # Errors
     ///
-    /// Why there are none, in words.
+    /// Reason for the failure, as text.
     pub fn find(tracefs: &Tracefs, machine: &str, own_name: &str) -> Result<Self, String> {
         let mut group = ProbeGroup::new(tracefs, Kind::Kernel).map_err(|it| it.to_string())?;
         let lock = Instance::create(tracefs, "probes").map_err(|it| it.to_string())?;
@@ -183,7 +188,7 @@ impl Probes {
                 Ok(Self::new(group, covers.text(), covers, lock))
             }
             None if refused.is_empty() => {
-                Err("probes could be made on this kernel, but showed none of the paths of a trial"
+                Err("probes could be made on this kernel, but showed none of the paths of a test"
                     .to_owned())
             }
             None => Err(format!(
@@ -192,39 +197,40 @@ impl Probes {
         }
     }
 
-    /// Their system, and the names of all of them.
+    /// Returns system and name of each probe.
     pub fn tracepoints(&self) -> impl Iterator<Item = (&str, &str)> {
         self.group.events().iter().map(|it| (self.group.name(), it.as_str()))
     }
 
-    /// Threads that found no place inside a probed function: the names of their calls are not there.
+    /// Returns a warning about calls whose names are missing because a thread found no free slot in
+    /// a probed function.
     pub(super) fn missed_names(&self) -> Option<String> {
         match self.missed() {
             Ok(0) => None,
             Ok(missed) => Some(format!(
-                "kprobes were missed {missed} times, by whichever program: at most so many names are not known"
+                "kprobes were missed {missed} times, by any program: at most this number of names is unknown"
             )),
-            Err(error) => Some(format!("whether kprobes were missed is not known: {error}")),
+            Err(error) => Some(format!("the number of missed kprobes is unknown: {error}")),
         }
     }
 
-    /// How many hits the kernel has missed.
+    /// Returns the number of samples that the kernel has missed.
     ///
     /// # Errors
     ///
-    /// Those of the kernel.
+    /// Errors of the kernel.
     pub fn missed(&self) -> io::Result<u64> {
         self.group.missed()
     }
 }
 
-/// Makes the probes of these functions; that of files too, if it can be.
+/// Defines the probes of these functions, and the probe of files, if possible.
 fn define(group: &mut ProbeGroup, at: At, functions: &[&str], fields: &Fields) -> io::Result<()> {
     for (number, function) in functions.iter().enumerate() {
         group.define(at, &format!("{PATH_PREFIX}{number}"), function, fields.path(at))?;
     }
     if let Some(file) = &fields.file {
-        // Without it positions are not known, and the trial tells.
+        // Without this probe positions are unknown; the test detects that.
         let _ = group.define(At::Entry, FILE_PREFIX, FILE_FUNCTION, file);
     }
     Ok(())
@@ -252,11 +258,11 @@ mod tests {
             files: true,
         };
         assert!(covers.everything());
-        let expected = "the paths of all calls by do_getname, what files are by fd_install";
+        let expected = "the paths of all calls by do_getname, files of descriptors by fd_install";
         assert_eq!(covers.text(), expected);
         covers = Covers { hidden: vec!["link"], files: false, ..covers };
         assert!(!covers.everything());
-        let expected = "the paths of open, rename only by do_getname, not what files are, so offsets are not known";
+        let expected = "the paths of open, rename only by do_getname, no files of descriptors, so offsets are not known";
         assert_eq!(covers.text(), expected);
         assert!(!Covers::default().everything());
     }

@@ -1,38 +1,40 @@
-//! How far the log is behind: what was sent to its thread and not yet taken, records, names and facts alike.
+//! Backlog of the log thread: bytes of messages that were sent and not yet taken, whether records,
+//! names or facts.
 //!
-//! When the disk of the log does not take anything more, this is what grows. Beyond a limit nothing is taken from the rings any
-//! more, nor is any name read: the kernel then counts the records for which there is no room, and their calls have no names.
+//! The backlog grows when the disk of the log is full or slow. Beyond a limit nothing is taken from
+//! the rings any more, and no name is read. The kernel then counts the records for which there is
+//! no room, and their calls have no names.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
 
 use super::log::Message;
 
-/// How far the log may be behind, in bytes.
+/// Largest backlog, in bytes.
 const QUEUED_BYTES_MAX: usize = 96 << 20;
 
-/// What waits for the log thread, in bytes.
+/// Bytes that wait for the log thread.
 #[derive(Debug, Default)]
 pub struct Queued(AtomicUsize);
 
 impl Queued {
-    /// Sends a message that counts until it is taken.
+    /// Sends a message that counts until the log thread takes it.
     pub(super) fn send(&self, message: Message, log: &Sender<Message>) {
-        // ORDERING: only a measure of how far the log is behind.
+        // ORDERING: the value only measures the backlog.
         self.0.fetch_add(message.bytes(), Ordering::Relaxed);
-        // The log thread ends only after us.
+        // The log thread ends after all its senders.
         let _ = log.send(message);
     }
 
-    /// The log thread has this message now.
+    /// Subtracts a message that the log thread has taken.
     pub(super) fn taken(&self, message: &Message) {
-        // ORDERING: as in `send`. What was sent by others does not count.
-        let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |it| {
-            Some(it.saturating_sub(message.bytes()))
+        // ORDERING: as in `send`. Messages that did not come through `send` do not count.
+        let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |queued| {
+            Some(queued.saturating_sub(message.bytes()))
         });
     }
 
-    /// True if nothing more is to be taken from the rings.
+    /// True if no more data may be taken from the rings.
     pub(super) fn is_full(&self) -> bool {
         // ORDERING: as in `send`.
         self.0.load(Ordering::Relaxed) > QUEUED_BYTES_MAX
@@ -55,7 +57,7 @@ mod tests {
         Message::Facts((0..bytes / 4096).map(|_| (None, fact())).collect())
     }
 
-    /// Fails if names and facts are sent without an end while the log does not take any.
+    /// Fails if names and facts are sent without limit while the log thread takes none.
     #[test]
     fn records_and_facts_are_held_back_alike() {
         let records = |bytes| {

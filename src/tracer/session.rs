@@ -1,4 +1,4 @@
-//! One recording, from the first descriptor to the last frame.
+//! Recording session, from the first descriptor to the last frame.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -16,7 +16,7 @@ use super::layers::Layers;
 use super::log::{Log, Message};
 use super::names::{NamesReaders, NamesThreads, Reads};
 use super::naming::{Names, Naming};
-use super::opening::open_events;
+use super::opening::{OpeningContext, open_events};
 use super::options::{Follow, Options};
 use super::plan::{RingOf, SourceKind};
 use super::privileges;
@@ -24,7 +24,7 @@ use super::probes::Probes;
 use super::programs::SeenPrograms;
 use super::sieve::Sieve;
 use super::snapshot::{self, Subject, What};
-use super::source::{Books, Opened, Source};
+use super::source::{Books, Described, Opened, Source};
 use super::stream::Stream;
 use super::threads::{Threads, own_name};
 use super::tree::Tree;
@@ -43,33 +43,35 @@ use crate::sys::tracefs::Tracefs;
 use crate::sys::{capabilities, clock, disks, limits, proc, thread};
 use crate::units::{Pid, Tid};
 
-/// How a recording ended.
+/// Result of a recording.
 #[derive(Debug)]
 pub struct Outcome {
-    /// How the launched program ended, if it has.
+    /// Exit of the launched program, if it has ended.
     pub ended: Option<Ended>,
-    /// The launched program, if it runs on.
+    /// The launched program, if it is still running.
     pub running: Option<Running>,
-    /// What the END frame says.
+    /// Content of the END frame.
     pub end: End,
     /// Bytes of the log.
     pub log_bytes: u64,
-    /// Why the log is cut short, if it is.
+    /// Error that cut the log short, if any.
     pub log_error: Option<io::Error>,
-    /// Why the disk may not have the log, although all of it was written.
+    /// Error of the final sync, if any: the disk may not have the log, although all of it was
+    /// written.
     pub sync_error: Option<io::Error>,
-    /// The signal that cut short what is worked out at the end.
+    /// Signal that cut short the work at the end, if any.
     pub interrupted: Option<i32>,
-    /// The thread that closes what is open in the kernel: it waits for the kernel, about 40 ms for each tracepoint.
-    /// `None`: no thread was to be had, and it is closed already.
+    /// Thread that closes the kernel objects: it waits for the kernel, about 40 ms for each
+    /// tracepoint. `None`: no thread could be started, and the objects are closed already.
     pub closing: Option<JoinHandle<()>>,
 }
 
-/// Records. `held` is the program, forked first of all; it is let go when everything is on.
+/// Records. `held` is the program, forked before all other steps; it is released when all events
+/// are on.
 ///
 /// # Errors
 ///
-/// [`TracerError`]; the held program has not run then.
+/// [`TracerError`]; the held program has not run in that case.
 pub fn record(
     options: &Options,
     log_path: &str,
@@ -83,9 +85,9 @@ pub fn record(
         .and_then(|()| Ok(Tracefs::find_or_kept()?))
         .and_then(|it| Ok((privileges::narrowed(options, &it, &mut warnings)?, it)));
     let opened = narrowed.and_then(|(options, tracefs)| {
-        let place = (log_path, log, &tracefs);
         let mut patience = Patience::before(interrupts);
-        let session = Session::open(&options, place, held.as_ref(), warnings, &mut patience)?;
+        let (held, patience) = (held.as_ref(), &mut patience);
+        let session = Session::open(&options, log_path, log, &tracefs, held, warnings, patience)?;
         Ok((options, session))
     });
     let (options, mut session) = match opened {
@@ -127,29 +129,30 @@ pub fn record(
     }
 }
 
-/// A recording that is on.
+/// A running recording.
 struct Session {
     source: Box<dyn Source>,
-    /// What tells names inside the kernel. They go after the source, which records them.
+    /// Probes that report names inside the kernel. They are dropped after the source that records
+    /// them.
     probes: Option<Probes>,
-    /// What tells of layers, if that is wanted; goes after the source, too.
+    /// Probes that report layers, if wanted; dropped after the source, too.
     layers: Option<Layers>,
     threads: Threads,
     names: Arc<NamesReaders>,
     name_threads: NamesThreads,
-    /// If it is to be known how large the blocks of file systems are.
+    /// Watch on mounts, if the block sizes of file systems are needed.
     mounts: Option<MountWatch>,
-    /// True if the events are those of single threads.
+    /// True if the events belong to single threads.
     is_inherited: bool,
-    /// Those that were online at the start.
+    /// CPUs that were online at the start.
     cpus: Vec<u32>,
-    /// Those that were there at the start.
+    /// Disks that existed at the start.
     disks: Vec<Disk>,
-    /// What it showed at the start.
+    /// Clock readings of the start.
     clock: header::Clock,
-    /// How the records of data frames are laid out.
+    /// Layouts of the records in data frames.
     layouts: Vec<Layout>,
-    /// How much longer a recorded call takes.
+    /// Additional time of a recorded call.
     call_cost_ns: Option<u64>,
     warnings: Vec<String>,
 }
@@ -158,7 +161,9 @@ impl Session {
     #[expect(clippy::too_many_lines, reason = "the steps of a start, in their order")]
     fn open(
         options: &Options,
-        (log_path, log, tracefs): (&str, File, &Tracefs),
+        log_path: &str,
+        log: File,
+        tracefs: &Tracefs,
         held: Option<&Held>,
         mut warnings: Vec<String>,
         patience: &mut Patience<'_>,
@@ -167,33 +172,35 @@ impl Session {
         let host = proc::host();
         let is_part = matches!(options.follow, Follow::System) && proc::is_namespaced();
         warnings.extend(is_part.then(|| NAMESPACED.to_owned()));
-        // Before anything is on: these many small reads are nobody's business.
+        // Before any event is on: these many small reads would only add noise.
         let (disks, own_name, cpus) = (disks::disks(), own_name(), host.cpus.clone());
         let sizes = options.ring_sizes(host.cpus.len());
         let before = followed(options, held)?;
-        let (whose, rings) = ((&host, &before[..], own_name.as_str()), (tracefs, sizes));
+        let (followed, own) = (before.as_slice(), own_name.as_str());
+        let context = OpeningContext { host: &host, followed, own_name: own, tracefs, sizes };
         let (opened, choice, (mut naming, layers)) =
-            open_events(options, whose, rings, &mut warnings, patience)?;
+            open_events(options, context, &mut warnings, patience)?;
         let Opened { source, drained, names: names_rings, ring_bytes } = opened;
         let (names, layouts) = (naming.names, layouts(source.as_ref())?);
-        let its_rings = (names_rings, layouts.as_slice());
+        let (machine, source_ref) = (host.machine.as_str(), source.as_ref());
         let names_readers =
-            names_readers(options, &mut naming, its_rings, &host.machine, source.as_ref())?;
+            names_readers(options, &mut naming, names_rings, &layouts, machine, source_ref)?;
         let name_threads = NamesThreads::start(&names_readers, &own_name)
             .map_err(TracerError::system("start a thread"))?;
         let is_inherited = choice.source == SourceKind::Inherited;
-        // What a thread of ours does is seen by events of everybody only.
+        // Calls of the tracer's own threads are recorded only by events that cover all threads.
         let gauge = (!is_inherited).then(|| Gauge::start(&options.calls, &own_name));
         let gauge = gauge.transpose()?.flatten();
         let gauge_thread = gauge.as_ref().map(|it| it.tid);
         follow(options, held, gauge_thread, source.as_ref(), &mut warnings)?;
         let start = clock::now();
-        let mut threads = switch_on((drained, source.as_ref()), |rings| {
+        let mut threads = switch_on(drained, source.as_ref(), |rings, switches| {
             let readers = &names_readers;
-            Threads::start(rings, readers, &options.place, sizes.main, &own_name)
+            Threads::start(rings, switches, readers, &options.place, sizes.main, &own_name)
         })?;
-        // Once before and once after: a child whose parent ended meanwhile is in one of the two. Who was born between the two
-        // was there before its parent's births are told, so it is a root like the others.
+        // The processes are read once before and once after: a child whose parent ended in between
+        // is in one of the two. A process born between the two existed before its parent's births
+        // were recorded, so it is a root like the others.
         let tree = with_later(before, options, held)?;
         let about = About {
             host,
@@ -220,11 +227,11 @@ impl Session {
             .with_programs(SeenPrograms::of(source.tracepoints()));
         threads.write_to(log, &own_name)?;
         let call_cost_ns = gauge.and_then(Gauge::finish);
-        // Before the snapshot, which finds the program as we are.
+        // Before the snapshot, which stores the program under the tracer's user.
         let user = held.and_then(|it| Some(snapshot::user(it.pid(), it.user()?)));
         let gauge_task = gauge_thread.map(snapshot::own_task);
         snapshot::send(&threads.to_log, gauge_task.into_iter().chain(user).collect());
-        // The same: who mounts something meanwhile is heard.
+        // Before the snapshot: file systems mounted in the meantime are reported.
         let mounts = options.extents.then(MountWatch::new).transpose();
         let mounts = mounts.map_err(TracerError::system("watch what is mounted"))?;
         warnings.extend(take_snapshot(options, names, tree, &threads.to_log, &own_name)?);
@@ -247,7 +254,7 @@ impl Session {
         })
     }
 
-    /// Waits for what ends the recording, and says what it was.
+    /// Waits for the event that ends the recording, and returns its name.
     fn watch(
         &self,
         options: &Options,
@@ -270,7 +277,7 @@ impl Session {
             if ready.mounts_changed {
                 snapshot::send(&self.threads.to_log, Vec::from_iter(mounts::file_systems().ok()));
             }
-            // From the back, so that the places of the others stay.
+            // Removes from the end, so that the indices of the others stay valid.
             for place in ready.ended.into_iter().rev() {
                 ends.remove(place);
             }
@@ -283,15 +290,16 @@ impl Session {
         }
     }
 
-    /// There is nothing to record. What is open in the kernel is gone when this returns.
+    /// Ends a session that recorded nothing. The kernel objects are closed when this returns.
     fn abandon(self, interrupts: &mut dyn Interrupts) {
-        // Why there is nothing matters more than what goes wrong here.
+        // The cause of the abandonment matters more than an error of closing.
         if let Ok(outcome) = self.finish("not started", None, interrupts) {
             let _ = outcome.closing.map(JoinHandle::join);
         }
     }
 
-    /// No event comes after this. Why one may come all the same, if so.
+    /// Switches all events off: no event is recorded after this call. Returns the error of the
+    /// kernel, if it refuses.
     fn switch_off(&self) -> Option<String> {
         snapshot::switching_off(&self.threads.to_log);
         // ORDERING: Release: a thread that finds a ring off by this sees it.
@@ -300,7 +308,7 @@ impl Session {
         Some(format!("cannot switch the events off: {error}"))
     }
 
-    /// Switches everything off, takes what is left, writes the last frame.
+    /// Switches all events off, takes the remaining data, writes the last frame.
     fn finish(
         mut self,
         reason: &'static str,
@@ -314,7 +322,7 @@ impl Session {
         let books =
             program.as_ref().filter(|_| ended).and_then(|it| snapshot::books_of_ended(it.pid()));
         let has_books = books.is_some();
-        // From here on a recording exists: what goes wrong is told with it.
+        // From here on a recording exists: its warnings carry later errors.
         warnings.extend(self.source.disturbed());
         warnings.extend(self.switch_off());
         let end_time = clock::both();
@@ -346,16 +354,15 @@ impl Session {
         warnings.extend(snapshot::late_cpus(&self.cpus));
         let rings = drained.iter().flat_map(|it| &it.rings);
         let on = rings.filter_map(|it| Some((it.cpu, it.owner()?.counters().ok()?.on_ns)));
-        // Those of single threads are on only while these run.
+        // Events of single threads are on only while these run.
         let on = on.filter(|_| !self.is_inherited).collect::<Vec<_>>();
         warnings.extend(snapshot::cpus_gone(&on));
         let counts = self.source.counts().unwrap_or_else(|error| {
-            warnings.push(format!(
-                "cannot read the counters, so what is missing is not known: {error}"
-            ));
+            warnings
+                .push(format!("cannot read the kernel's counters, so losses are unknown: {error}"));
             Books::default()
         });
-        // What is found out now is nobody's time any more.
+        // Work from here on is not accounted as overhead of the recording.
         let own = Own { cpu_ns: limits::own_cpu_ns(), call_cost_ns: self.call_cost_ns };
         let places = self.mounts.as_ref().map(|_| counted.write_places(&mut writer, &mut patience));
         let places_not_asked = places.unwrap_or(0);
@@ -365,7 +372,7 @@ impl Session {
         let interrupted = patience.ended_by();
         warnings.extend(doubt.into_iter().chain(interrupted.map(|_| CUT_SHORT.to_owned())));
         let disks = disks::disks().into_iter().filter(|it| !self.disks.contains(it)).collect();
-        let end = end_frame(reason, (end_time.0.0, end_time.1), ended, counts, &counted, warnings);
+        let end = end_frame(reason, end_time.0.0, end_time.1, ended, counts, &counted, warnings);
         let end = End { own, disks, places_not_asked, wall_moved_ns, ..end };
         let others = std::mem::take(&mut counted.others);
         let end = End { unread, unread_programs, others, ..end };
@@ -374,25 +381,26 @@ impl Session {
         let sync_error = writer.synced().err().filter(|_| log_error.is_none());
         let (source, names, probes) = (self.source, self.names, (self.probes, self.layers));
         let close = move || drop((drained, names, source, probes));
-        // Where it cannot be started it is dropped, with all that it would close.
+        // If the thread cannot be started the closure is dropped, and closes everything.
         let closing = std::thread::Builder::new().spawn(close).ok();
         let log_bytes = writer.written();
         Ok(Outcome { ended, running, end, log_bytes, log_error, sync_error, interrupted, closing })
     }
 }
 
-/// What the readers read.
+/// Returns the data that the names readers read.
 fn reads(options: &Options, names: Names) -> Reads {
     let at_once = !names.reads_late();
     Reads { arguments: !names.links(), exact_args: exact_args(options), at_once }
 }
 
-/// True if what arguments point to is read: with less than real-time priority it would be too late, and nobody would know.
+/// True if memory that arguments point to is read: without real-time priority the read would be too
+/// late, unnoticed.
 pub(super) fn exact_args(options: &Options) -> bool {
     options.exact_args && thread::fifo_allowed(super::names::PRIORITY)
 }
 
-/// Has the kernel follow those that are to be recorded, where it does that.
+/// Makes the kernel follow the processes to record, if the source supports that.
 fn follow(
     options: &Options,
     held: Option<&Held>,
@@ -409,30 +417,35 @@ fn follow(
         threads
     };
     if !source.follow(&now_there).map_err(TracerError::Instance)? {
-        warnings.push("the processes start others too fast: some may not be recorded".to_owned());
+        warnings.push(
+            "processes are created faster than they can be followed: some may not be recorded"
+                .to_owned(),
+        );
     }
     Ok(())
 }
 
-/// Births and names first, so that each thread that is seen is known; then what takes all of it; then the rest.
+/// Switches the events on. Births and names come first, so that each recorded thread is known; then
+/// the threads that take the records start; the other events follow.
 fn switch_on(
-    (drained, source): (Vec<Stream>, &dyn Source),
-    start: impl FnOnce((Vec<Stream>, Vec<(RingOf, File)>)) -> Result<Threads, TracerError>,
+    drained: Vec<Stream>,
+    source: &dyn Source,
+    start: impl FnOnce(Vec<Stream>, Vec<(RingOf, File)>) -> Result<Threads, TracerError>,
 ) -> Result<Threads, TracerError> {
     let what = "switch the events on";
     let births = drained.iter().filter_map(Stream::owner).try_for_each(PerfEvent::enable);
     births.map_err(TracerError::system(what))?;
-    let threads = start((drained, source.switches()))?;
+    let threads = start(drained, source.switches())?;
     source.enable().map_err(TracerError::system(what))?;
     Ok(threads)
 }
 
-/// True if nothing is left out, in the kernel or here.
+/// True if all processes are recorded, in the kernel and here.
 pub(super) fn records_everybody(options: &Options) -> bool {
     matches!(options.follow, Follow::System) || options.keep_foreign
 }
 
-/// True if block requests of others are counted and not recorded.
+/// True if block requests of other processes are counted and not recorded.
 pub(super) fn counts_others(options: &Options) -> bool {
     let is_wanted = options.block || options.extents;
     is_wanted && !records_everybody(options) && !options.all_block
@@ -440,31 +453,35 @@ pub(super) fn counts_others(options: &Options) -> bool {
 
 fn layouts(source: &dyn Source) -> Result<Vec<Layout>, TracerError> {
     let layouts = source.layouts();
-    let known = |it: &header::Layout| {
-        record::Layout::of(&it.source, it.sample_type, it.regs_user, &it.header_page)
+    let known = |layout: &header::Layout| {
+        let header::Layout { source, sample_type, regs_user, header_page, .. } = layout;
+        record::Layout::of(source, *sample_type, *regs_user, header_page)
     };
     layouts.iter().map(known).collect::<Option<Vec<_>>>().ok_or(TracerError::Pages)
 }
 
-/// With what tells them which calls these are: what cannot be read is found again by whoever reads the log, where it counts.
+/// Creates the readers of names, with a decoder of the calls. A format that cannot be parsed is
+/// found again by the reader of the log, and counted there.
 fn names_readers(
     options: &Options,
     naming: &mut Naming,
-    (rings, layouts): (Vec<Stream>, &[Layout]),
+    rings: Vec<Stream>,
+    layouts: &[Layout],
     machine: &str,
     source: &dyn Source,
 ) -> Result<Arc<NamesReaders>, TracerError> {
     let mut decoder = Decoder::new(machine);
-    for it in source.tracepoints() {
-        let _ = decoder.add(&it.planned.system, &it.planned.name, it.id, &it.format);
+    for tracepoint in source.tracepoints() {
+        let Described { planned, id, format } = tracepoint;
+        let _ = decoder.add(&planned.system, &planned.name, *id, format);
     }
-    let read = (reads(options, naming.names), naming.watch.take());
-    NamesReaders::new(rings, Arc::new(decoder), layouts.to_vec(), read)
+    let (reads, watch) = (reads(options, naming.names), naming.watch.take());
+    NamesReaders::new(rings, Arc::new(decoder), layouts.to_vec(), reads, watch)
         .map(Arc::new)
         .map_err(TracerError::system("make an eventfd"))
 }
 
-/// The processes that are followed at this moment; empty for the whole system.
+/// Returns the processes that are followed at this moment; empty for the whole system.
 fn followed(options: &Options, held: Option<&Held>) -> Result<Vec<Pid>, TracerError> {
     match &options.follow {
         Follow::System | Follow::Launched => Ok(held.map(|it| Pid(it.pid())).into_iter().collect()),
@@ -479,7 +496,7 @@ fn followed(options: &Options, held: Option<&Held>) -> Result<Vec<Pid>, TracerEr
     }
 }
 
-/// Those of before and those of now.
+/// Returns the processes of before, together with the current ones.
 fn with_later(
     mut before: Vec<Pid>,
     options: &Options,
@@ -494,7 +511,8 @@ fn with_later(
     Ok(before)
 }
 
-/// Takes the snapshot in a thread of our own name, so that its thousand small reads are not recorded.
+/// Takes the snapshot in a thread with the tracer's own name, so that its thousand small reads are
+/// not recorded.
 fn take_snapshot(
     options: &Options,
     names: Names,
@@ -518,12 +536,13 @@ fn take_snapshot(
     snapshot::take_in_thread(subject, what, to_log, own_name)
 }
 
-/// What a container's `-a` does not see.
+/// Warning about processes that `-a` in a container does not see.
 const NAMESPACED: &str =
     "this is a pid namespace: processes outside of it are not recorded; use the host's: --pid=host";
 
-/// What was left out is counted where the others are that could not be found out.
-const CUT_SHORT: &str = "a signal came: what is found out at the end (where files lie, functions on stacks) is not complete";
+/// Warning about work at the end that a signal cut short. The skipped files and symbols are counted
+/// with those that could not be found.
+const CUT_SHORT: &str = "interrupted by a signal: extents of files and functions on stacks, which are found at the end, are incomplete";
 
 const LOG_HELP: &str = "; choose another place: -o DIR/";
 

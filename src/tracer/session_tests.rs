@@ -2,7 +2,7 @@ use std::sync::atomic::AtomicU32;
 
 use super::*;
 
-/// Counts how often it is switched on.
+/// A source that counts how often it is switched on.
 #[derive(Debug, Default)]
 struct Switched(AtomicU32);
 
@@ -41,14 +41,15 @@ impl Source for Switched {
     }
 }
 
-/// Fails if events are on before a thread takes them from the rings: on a busy machine rings ran over before the first call.
+/// Fails if events are on before a thread takes them from the rings: on a busy machine rings
+/// overflowed before the first call.
 #[test]
 fn rings_are_drained_before_anything_is_switched_on() {
     let source = Switched::default();
     let mut before = None;
-    let started = switch_on((Vec::new(), &source), |_| {
+    let started = switch_on(Vec::new(), &source, |_, _| {
         before = Some(source.times());
-        // Threads that do not start.
+        // Pretends that threads do not start.
         Err(TracerError::LogThread)
     });
     assert!(started.is_err());

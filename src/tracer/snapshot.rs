@@ -1,4 +1,4 @@
-//! What was there before the recording: tasks, their names, their open files.
+//! Snapshot of the state before the recording: tasks, their names, their open files.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -14,16 +14,17 @@ use crate::sys::spawn::{Ended, Running};
 use crate::sys::{clock, mounts, proc};
 use crate::units::{KernelTime, Pid, Tid};
 
-/// How often positions are looked at again when a running process is attached to: one look is of no use if a read was
-/// under way.
+/// Number of looks at file positions when a running process is attached to. A single look may fall
+/// into a read and be useless.
 const LOOKS: usize = 8;
 
-/// Whose snapshot.
+/// Processes of a snapshot.
 #[derive(Clone, Debug)]
 pub enum Subject {
-    /// Everybody.
+    /// All processes.
     System,
-    /// These processes; `launched` if they are still held and will not move before they are let go.
+    /// These processes; `launched` if they are still held and will not run before they are
+    /// released.
     Tree {
         /// The processes.
         pids: Vec<Pid>,
@@ -32,23 +33,25 @@ pub enum Subject {
     },
 }
 
-/// What is looked at besides.
+/// Data that a snapshot reads in addition.
 #[derive(Clone, Copy, Debug)]
 pub struct What {
-    /// The threads of everybody, for a hit tells only the thread.
+    /// Threads of all processes, because a sample records only the thread.
     pub all_tasks: bool,
     /// Open files.
     pub files: bool,
     /// Files that are mapped into memory.
     pub maps: bool,
-    /// How large the blocks of file systems are.
+    /// Block sizes of file systems.
     pub blocks: bool,
 }
 
-/// How long the open files of running processes are looked at, ns. A process may have a million descriptors, and locks without end on each.
+/// Longest time for reading the open files of running processes, ns. A process may have a million
+/// descriptors, and any number of locks on each.
 const FILES_NS_MAX: u64 = 20_000_000_000;
 
-/// Reads it all and sends it to the log. How many descriptors, or processes with some, were not looked at.
+/// Reads the snapshot and sends it to the log. Returns the number of descriptors, or of processes
+/// with descriptors, that were left out.
 pub fn take(subject: &Subject, what: What, log: &Sender<Message>) -> u64 {
     let everybody = proc::processes();
     let tree: Vec<Pid> = match subject {
@@ -68,7 +71,7 @@ pub fn take(subject: &Subject, what: What, log: &Sender<Message>) -> u64 {
     }
     send(log, facts);
     if what.maps {
-        // One by one: of many processes they are long.
+        // One message for each process: the maps of many processes are long.
         tree.iter().for_each(|&it| send(log, Vec::from_iter(proc::maps(it))));
     }
     if !what.files {
@@ -76,7 +79,8 @@ pub fn take(subject: &Subject, what: What, log: &Sender<Message>) -> u64 {
     }
     let until = KernelTime(clock::now().0.saturating_add(FILES_NS_MAX));
     match subject {
-        // The program has its descriptors from us and our caller, so all of them are shared.
+        // The program inherited its descriptors from the tracer and the tracer's caller, so all of
+        // them are shared.
         Subject::Tree { launched: true, .. } => {
             let descriptors = tree.iter().flat_map(|&it| proc::descriptors(it));
             send(log, descriptors.filter_map(|it| proc::descriptor_fact(&it, true)).collect());
@@ -91,12 +95,13 @@ pub fn take(subject: &Subject, what: What, log: &Sender<Message>) -> u64 {
     }
 }
 
-/// The same in a thread of our own name, so that its thousand small reads are not recorded; says when it is over. What to say of
-/// descriptors that were not looked at.
+/// Takes the snapshot in a thread with the tracer's own name, so that its thousand small reads are
+/// not recorded, and records the end of the snapshot. Returns a warning about descriptors that were
+/// left out.
 ///
 /// # Errors
 ///
-/// If there can be no thread, or it fails.
+/// If the thread cannot be started, or fails.
 pub(super) fn take_in_thread(
     subject: Subject,
     what: What,
@@ -115,36 +120,36 @@ pub(super) fn take_in_thread(
     })?;
     Ok((left_out > 0).then(|| {
         format!(
-            "open files were looked at for {} s only: at least {left_out} descriptors were left out, so their files have no names",
+            "the snapshot of open files was limited to {} s: at least {left_out} descriptors were left out, so their files have no names",
             FILES_NS_MAX / 1_000_000_000
         )
     }))
 }
 
-/// A thread of ours, for those who read its records.
+/// Returns the fact that describes a thread of the tracer, for readers of its records.
 pub(super) fn own_task(tid: Tid) -> Fact {
     let pid = Pid(std::process::id().cast_signed());
     Fact::Task { time: clock::now(), pid, tid, ppid: Pid(0), comm: Vec::new() }
 }
 
-/// Whose a process is about to be.
+/// Returns the fact with the user that a process is about to become.
 pub(super) fn user(pid: i32, user: u32) -> Fact {
     Fact::User { time: clock::now(), pid: Pid(pid), user }
 }
 
-/// Says that there is no more of it.
+/// Records that the snapshot is complete.
 pub fn over(log: &Sender<Message>) {
     let (time, which) = (clock::now(), Text::SNAPSHOT_OVER);
     send(log, vec![Fact::Text { time, which, pid: Pid(0), text: Vec::new() }]);
 }
 
-/// Says that events are switched off from now on.
+/// Records that events are switched off from now on.
 pub fn switching_off(log: &Sender<Message>) {
     let (time, which) = (clock::now(), Text::SWITCHING_OFF);
     send(log, vec![Fact::Text { time, which, pid: Pid(0), text: Vec::new() }]);
 }
 
-/// Several looks at what moves.
+/// Reads the descriptors, and reads those with a position several times.
 fn facts_of_running(
     tree: &[Pid],
     everybody: &[Pid],
@@ -155,7 +160,7 @@ fn facts_of_running(
     let moving: Vec<(proc::Descriptor, bool)> = first.iter().filter_map(with_position).collect();
     send(log, first);
     for _ in 1..LOOKS {
-        // The first look is enough for names.
+        // Names need only the first look.
         let again = moving
             .iter()
             .take_while(|_| clock::now() < until)
@@ -165,7 +170,7 @@ fn facts_of_running(
     left_out
 }
 
-/// The descriptor of a fact, if it is of something that has a position.
+/// Returns the descriptor of a fact, if its file has a position.
 fn with_position(fact: &Fact) -> Option<(proc::Descriptor, bool)> {
     let Fact::Fd { pid, fd, link, shared, .. } = fact else { return None };
     let descriptor = proc::Descriptor { pid: *pid, fd: *fd, link: link.clone() };
@@ -175,18 +180,18 @@ fn with_position(fact: &Fact) -> Option<(proc::Descriptor, bool)> {
 /// Sends facts.
 pub fn send(log: &Sender<Message>, facts: Vec<Fact>) {
     if !facts.is_empty() {
-        // The log thread ends only after us.
+        // The log thread ends after all its senders.
         let _ = log.send(Message::Facts(facts.into_iter().map(|it| (None, it)).collect()));
     }
 }
 
-/// The books of a process that has ended and was not yet waited for.
+/// Returns the I/O counters of a process that has ended and was not yet reaped.
 pub fn books_of_ended(pid: i32) -> Option<Fact> {
     proc::text(&format!("/proc/{pid}/io"), Text::PROCESS_IO, Pid(pid)).ok()
 }
 
-/// Waits for a program that has ended, and says what the kernel has in its books if those were closed to us before
-/// ([`books_of_ended`]): a waiting parent gets the books of its child added to its own.
+/// Reaps a program that has ended. Returns its I/O counters, too, if they were not readable before
+/// ([`books_of_ended`]): the kernel adds the counters of a reaped child to those of its parent.
 pub(super) fn reap(program: Running, has_books: bool) -> (Option<Ended>, Option<Fact>) {
     let pid = program.pid();
     let before = (!has_books).then(own_books).flatten();
@@ -201,7 +206,8 @@ pub(super) fn reap(program: Running, has_books: bool) -> (Option<Ended>, Option<
     (ended, text.map(fact))
 }
 
-/// Our own books by one read, if nobody else of us can be at work meanwhile. (A thread that was waited for is there a moment longer.)
+/// Returns the tracer's own I/O counters by one read, if no other thread of the tracer can run in
+/// the meantime. (A joined thread still exists for a moment.)
 fn own_books() -> Option<String> {
     let is_alone = (0..ALONE_TRIES).any(|_| {
         let threads = std::fs::read_dir("/proc/self/task").map_or(0, Iterator::count);
@@ -216,11 +222,13 @@ fn own_books() -> Option<String> {
     String::from_utf8(bytes.get(..length)?.to_vec()).ok()
 }
 
-/// How often, and how long apart, we look whether our threads are gone.
+/// Number of checks whether the other threads of the tracer are gone.
 const ALONE_TRIES: u32 = 200;
+/// Interval between these checks.
 const ALONE_PAUSE: Duration = Duration::from_millis(1);
 
-/// What came to our books between two reads of them, but for the first of these reads itself.
+/// Returns the difference of the tracer's I/O counters between two reads, without the first of
+/// these reads itself.
 fn books_between(before: &str, after: &str) -> Option<String> {
     let number = |line: &str| line.split_once(": ").and_then(|it| it.1.parse::<u64>().ok());
     let mut between = String::new();
@@ -237,10 +245,12 @@ fn books_between(before: &str, after: &str) -> Option<String> {
     Some(between)
 }
 
-/// A CPU on which events were off for less time than this, ns, was there all the time: they are not switched on and off at once.
+/// A CPU whose events were off for less than this time, ns, was online throughout: events are not
+/// switched on and off simultaneously on all CPUs.
 const AWAY_NS_MIN: u64 = 100_000_000;
 
-/// What to say of CPUs that went offline. `on`: how long perf's events were on, which end with their CPU, by its number, ns.
+/// Returns a warning about CPUs that went offline. `on` is the time for which the perf events of
+/// each CPU were on, ns; events end with their CPU.
 pub(super) fn cpus_gone(on: &[(u32, u64)]) -> Option<String> {
     let longest = on.iter().map(|it| it.1).max()?;
     let away = |(cpu, on): &(u32, u64)| (*cpu, longest.saturating_sub(*on));
@@ -253,19 +263,19 @@ pub(super) fn cpus_gone(on: &[(u32, u64)]) -> Option<String> {
         shown.map(|(cpu, it)| format!("CPU {cpu} {}.{} s before the end", it.0, it.1)).collect();
     (!gone.is_empty()).then(|| {
         format!(
-            "went offline: {}: perf's events end with a CPU and do not come back with it, so what ran there since is \
-             missing; with tracefs only which processes and threads were born there, renamed and ended",
+            "went offline: {}: perf's events end with a CPU and do not return with it, so events there are missing \
+             since then; with tracefs only births, names and ends of processes and threads are missing",
             shown.join(", ")
         )
     })
 }
 
-/// What to say of CPUs that are online now and were not at the start.
+/// Returns a warning about CPUs that are online now and were not at the start.
 pub(super) fn late_cpus(at_start: &[u32]) -> Option<String> {
     let late: Vec<String> =
         online_cpus().iter().filter(|it| !at_start.contains(it)).map(u32::to_string).collect();
     let (which, has) = (late.join(", "), !late.is_empty());
-    has.then(|| format!("what ran on CPU {which} is missing: it came online during the recording"))
+    has.then(|| format!("events of CPU {which} are missing: it came online during the recording"))
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! What both sources have in common: tracepoints are looked up, opened on every CPU, switched on and off, and counted.
+//! Interface of the sources of samples: tracepoints are looked up, opened on every CPU, switched on
+//! and off, and counted.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -15,95 +16,100 @@ use crate::sys::tracefs::{Tracefs, TracefsError};
 use crate::tracefs::EventFormat;
 use crate::units::Tid;
 
-/// Tracepoints that are open in the kernel. Dropping it closes them.
+/// Tracepoints that are open in the kernel. Dropping the source closes them.
 pub trait Source: Send + std::fmt::Debug {
-    /// Switches everything on, exits of system calls before their entries: no entry is seen whose exit is not.
+    /// Switches all tracepoints on, exits of system calls before their entries: no entry is
+    /// recorded without its exit.
     ///
     /// # Errors
     ///
-    /// Those of the kernel.
+    /// Errors of the kernel.
     fn enable(&self) -> io::Result<()>;
 
-    /// Switches everything off, entries before exits.
+    /// Switches all tracepoints off, entries before exits.
     ///
     /// # Errors
     ///
-    /// Those of the kernel.
+    /// Errors of the kernel.
     fn disable(&self) -> io::Result<()>;
 
-    /// Follows the threads that `now_there` gives, and their children, if the kernel does that for this source. False if
-    /// they gave birth so fast that some may be missing.
+    /// Follows the threads that `now_there` returns, and their children, if the kernel supports
+    /// that for this source. Returns false if the threads forked so fast that some children may be
+    /// missing.
     ///
     /// # Errors
     ///
-    /// Those of the kernel.
+    /// Errors of the kernel.
     fn follow(&self, now_there: &dyn Fn() -> Vec<Tid>) -> io::Result<bool>;
 
-    /// What somebody else has changed of what we have set, in words: hits may be missing that nobody has counted.
+    /// Describes settings of the tracer that another process has changed: samples may be missing
+    /// without being counted.
     fn disturbed(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// The switches of rings that others can switch off, to be read; [`Self::disturbed`] looks at the end, and does not see what was
-    /// switched on again.
+    /// Returns the switches of rings that other processes can switch off, open for reading.
+    /// [`Self::disturbed`] checks at the end only and does not detect rings that were switched on
+    /// again.
     fn switches(&self) -> Vec<(RingOf, File)> {
         Vec::new()
     }
 
-    /// The tracepoints, in the order of the plan.
+    /// Returns the tracepoints, in the order of the plan.
     fn tracepoints(&self) -> &[Described];
 
-    /// How the records of its rings are laid out.
+    /// Returns the layouts of the records in the rings.
     fn layouts(&self) -> Vec<Layout>;
 
-    /// What the kernel counted of each tracepoint and of each kind of ring; what was found is left at 0: others count it.
+    /// Returns the kernel's counters for each tracepoint and each kind of ring. Counts of recorded
+    /// samples are left at 0: the log thread counts them.
     ///
     /// # Errors
     ///
-    /// Those of the kernel.
+    /// Errors of the kernel.
     fn counts(&self) -> io::Result<Books>;
 }
 
-/// What the kernel counted.
+/// Counters of the kernel.
 #[derive(Clone, Debug, Default)]
 pub struct Books {
-    /// Of each tracepoint, with its `common_type`.
+    /// Counters of each tracepoint, with its `common_type`.
     pub tracepoints: Vec<(u16, Counts)>,
-    /// Of each kind of tracefs ring.
+    /// Counters of each kind of tracefs ring.
     pub rings: Vec<RingCounts>,
 }
 
-/// What was opened.
+/// Result of opening a source.
 #[derive(Debug)]
 pub struct Opened {
-    /// The tracepoints.
+    /// The open tracepoints.
     pub source: Box<dyn Source>,
-    /// What the drain thread takes.
+    /// Rings that the drain thread empties.
     pub drained: Vec<Stream>,
-    /// What the names readers take: the opens, a ring for each CPU.
+    /// Rings that the readers of names empty: the opens, a ring for each CPU.
     pub names: Vec<Stream>,
-    /// How large the rings are, by [`RingOf::index`]; 0: not there.
+    /// Bytes of each ring, by [`RingOf::index`]; 0: no such ring.
     pub ring_bytes: [usize; RingOf::ALL.len()],
 }
 
 /// A tracepoint that this kernel has, with its description.
 #[derive(Clone, Debug)]
 pub struct Described {
-    /// What was planned.
+    /// The planned tracepoint.
     pub planned: Planned,
-    /// Its `common_type`.
+    /// The tracepoint's `common_type`.
     pub id: u16,
-    /// The text of its `format` file.
+    /// Text of the `format` file.
     pub format: String,
 }
 
 impl Described {
-    /// `system:name`.
+    /// Returns `system:name`.
     pub fn name(&self) -> String {
         format!("{}:{}", self.planned.system, self.planned.name)
     }
 
-    /// As the log's header keeps it.
+    /// Returns the tracepoint as the log's header stores it.
     pub fn header(&self) -> Tracepoint {
         Tracepoint {
             system: self.planned.system.to_string(),
@@ -116,11 +122,11 @@ impl Described {
     }
 }
 
-/// Looks up the planned tracepoints. Those that are not needed and not there go into `warnings`.
+/// Looks up the planned tracepoints. Missing tracepoints that are not required go into `warnings`.
 ///
 /// # Errors
 ///
-/// If a needed one is not there or tracefs cannot be read.
+/// If a required tracepoint is missing or tracefs cannot be read.
 pub fn describe(
     planned: Vec<Planned>,
     tracefs: &Tracefs,
@@ -153,11 +159,14 @@ pub fn describe(
     Ok(described)
 }
 
-/// The calls from this number on came one by one with Linux 5.1 and later, on all machines with the same number.
+/// First call number of those that were added one by one since Linux 5.1, with the same number on
+/// all machines.
 const LATER_CALLS: u32 = 424;
 
-/// System calls without tracepoints. The kernel makes these with the calls (`SYSCALL_METADATA`, include/linux/syscalls.h), so a
-/// newer call that has none is not there, and nobody can make it: that is told to whoever asked for it.
+/// Returns a warning about system calls without tracepoints. The kernel creates tracepoints with
+/// the calls (`SYSCALL_METADATA`, include/linux/syscalls.h). A newer call without a tracepoint
+/// therefore does not exist and no program can make it, so the warning names it only if the user
+/// has requested it.
 fn told_absent(calls: BTreeSet<CallId>, is_default: bool) -> Option<String> {
     let is_told = |it: &CallId| !is_default || it.call().x86_64 < LATER_CALLS;
     let names: Vec<&str> = calls.iter().filter(|it| is_told(it)).map(|it| it.call().name).collect();
@@ -169,13 +178,13 @@ fn told_absent(calls: BTreeSet<CallId>, is_default: bool) -> Option<String> {
     })
 }
 
-/// The tracepoint of this kernel that tells most of page faults.
+/// Returns the tracepoint of this kernel that carries the most information about page faults.
 pub fn fault_point(tracefs: &Tracefs) -> (&'static str, &'static str) {
     let [best, other] = FAULT_POINTS;
     if tracefs.format(best.0, best.1).is_ok() { best } else { other }
 }
 
-/// How large the rings are.
+/// Sizes of the rings.
 #[derive(Clone, Copy, Debug)]
 pub struct RingSizes {
     /// Data bytes of each main ring, a power of two.
@@ -186,40 +195,42 @@ pub struct RingSizes {
     pub chains: usize,
 }
 
-/// All main rings together are at most this large, and so are all of chains.
+/// Largest size of all main rings together, and of all rings of chains together.
 const MAIN_RINGS_BYTES_MAX: usize = 512 << 20;
-/// A main ring by default: at least 30 ms of the highest rate that one CPU can produce.
+/// Default size of a main ring: holds at least 30 ms of the highest rate that one CPU can produce.
 const MAIN_RING_BYTES: usize = 8 << 20;
-/// A ring of chains with copies of stacks by default: 8,000 of the usual size.
+/// Default size of a ring of chains with copies of stacks: 8,000 copies of the usual size.
 const STACKS_RING_BYTES: usize = 64 << 20;
-/// A names ring holds the few opens that happen before their reader runs; births and ends of tasks are as few.
+/// Size of a small ring. A names ring holds the few opens that happen before its reader runs;
+/// births and ends of tasks are as rare.
 const SMALL_RING_BYTES: usize = 256 << 10;
 
-/// Data bytes of each, if there is one on each of so many CPUs.
+/// Returns the largest size of a ring, if there is one on each of this number of CPUs.
 fn largest_ring(cpus: usize) -> usize {
     let share = MAIN_RINGS_BYTES_MAX / cpus.max(1);
     1 << share.max(page_bytes()).ilog2()
 }
 
 impl RingSizes {
-    /// The default for so many CPUs.
+    /// Returns the default sizes for this number of CPUs.
     pub fn for_cpus(cpus: usize) -> Self {
         let main = MAIN_RING_BYTES.min(largest_ring(cpus));
         Self { main, small: SMALL_RING_BYTES.max(page_bytes()), chains: main }
     }
 
-    /// With rings for copies of stacks, which are some hundred times as large as other records.
+    /// Returns the sizes with rings for copies of stacks, which are some hundred times as large as
+    /// other records.
     pub fn with_stacks(self, cpus: usize) -> Self {
         Self { chains: STACKS_RING_BYTES.min(largest_ring(cpus)).max(self.chains), ..self }
     }
 
-    /// With main rings of at least so many bytes each.
+    /// Returns the sizes with main rings of at least this many bytes each.
     pub fn with_main(self, bytes: usize) -> Self {
         let main = bytes.max(page_bytes()).next_power_of_two();
         Self { main, chains: main.max(self.chains), ..self }
     }
 
-    /// Half of the largest; `None`: that would be less than the kernel can map.
+    /// Returns the sizes with the main ring halved; `None` if the kernel cannot map smaller rings.
     pub fn halved(self) -> Option<Self> {
         let main = (self.main / 2).max(page_bytes());
         let halved =
@@ -227,7 +238,7 @@ impl RingSizes {
         (self.main > page_bytes()).then_some(halved)
     }
 
-    /// Of one ring.
+    /// Returns the size of one ring.
     pub fn of(self, ring: RingOf) -> usize {
         match ring {
             RingOf::Main | RingOf::Block => self.main,

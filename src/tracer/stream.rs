@@ -1,4 +1,4 @@
-//! One ring of one CPU, wherever it comes from: bytes out, in order.
+//! Stream: one ring of one CPU, from any source, read in order.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -19,44 +19,45 @@ pub const PAGES_LAYOUT: u16 = 1;
 pub struct Stream {
     /// The CPU.
     pub cpu: u32,
-    /// Which of its rings.
+    /// Kind of the ring.
     pub ring: RingOf,
     from: From,
 }
 
-/// Where the bytes are.
+/// Storage of the bytes.
 #[derive(Debug)]
 enum From {
-    /// Memory that the kernel shares with us. It is unmapped before its owner is closed: an event stays enabled while its
-    /// ring is mapped.
+    /// Memory that the kernel shares with the tracer. The ring is unmapped before its owner is
+    /// closed: an event stays enabled while its ring is mapped.
     Perf { ring: Ring, owner: PerfEvent, layout: u16 },
-    /// A file that gives pages.
+    /// A file that returns pages.
     Pages { ring: TraceRing, layout: PageLayout },
 }
 
-/// How much is taken out of a ring.
+/// Amount of data that one read takes from a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Take {
-    /// What costs the writer nothing.
+    /// Data that costs the writer nothing to take.
     Cheap,
-    /// One page, or what is on it so far; of a perf ring, all.
+    /// One page, or the part of one that is filled so far; of a perf ring, all data.
     Page,
-    /// All that was there when it began.
+    /// All data that was in the ring when the read began.
     All,
 }
 
 impl Stream {
-    /// A perf ring and the event that owns it, with records of this layout.
+    /// Returns a stream of a perf ring and the event that owns the ring, with records of this
+    /// layout.
     pub fn perf(cpu: u32, ring: RingOf, layout: u16, mapped: Ring, owner: PerfEvent) -> Self {
         Self { cpu, ring, from: From::Perf { ring: mapped, owner, layout } }
     }
 
-    /// A ring of a tracefs instance.
+    /// Returns a stream of a ring of a tracefs instance.
     pub fn pages(cpu: u32, ring: RingOf, from: TraceRing, layout: PageLayout) -> Self {
         Self { cpu, ring, from: From::Pages { ring: from, layout } }
     }
 
-    /// The event that owns a perf ring.
+    /// Returns the event that owns a perf ring.
     pub fn owner(&self) -> Option<&PerfEvent> {
         match &self.from {
             From::Perf { owner, .. } => Some(owner),
@@ -64,7 +65,7 @@ impl Stream {
         }
     }
 
-    /// Index into the header's `layouts`.
+    /// Returns the index into the header's `layouts`.
     pub fn layout(&self) -> u16 {
         match self.from {
             From::Perf { layout, .. } => layout,
@@ -72,11 +73,11 @@ impl Stream {
         }
     }
 
-    /// Appends what is in the ring: whole records, pages cut behind their data.
+    /// Appends the content of the ring: whole records, and pages cut after their data.
     ///
     /// # Errors
     ///
-    /// Those of reading a tracefs ring.
+    /// Errors of reading a tracefs ring.
     pub fn take(&mut self, how: Take, pipe: &mut PagePipe, out: &mut Vec<u8>) -> io::Result<()> {
         match &mut self.from {
             From::Perf { ring, .. } => {
@@ -98,7 +99,8 @@ impl Stream {
 }
 
 impl AsFd for Stream {
-    /// Readable when there is something to take: perf: at the watermark; tracefs: with `buffer_percent` 0, by each hit.
+    /// Returns the descriptor that is readable when there is data to take. Perf: at the watermark;
+    /// tracefs, with `buffer_percent` 0: after each sample.
     fn as_fd(&self) -> BorrowedFd<'_> {
         match &self.from {
             From::Perf { owner, .. } => owner.as_fd(),

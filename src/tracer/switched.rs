@@ -1,8 +1,8 @@
-//! Whether our rings stay switched on: root can switch an instance of tracefs off and on again, and the kernel counts
-//! nothing of what it does not record meanwhile.
+//! Watch on the switches of tracefs rings. Root can switch an instance of tracefs off and on again,
+//! and the kernel does not count the events that are not recorded in the meantime.
 //!
-//! So a drain thread looks at the switch (`tracing_on`) now and then. What was switched off for less than the time between two looks
-//! is not seen.
+//! So a drain thread reads the switch (`tracing_on`) now and then. A ring that was off for less
+//! than the time between two looks is not detected.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -12,21 +12,23 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::plan::RingOf;
 use crate::units::KernelTime;
 
-/// How long there is between two looks, ns. Each is a read, which a recording of the whole system has in its log.
+/// Time between two looks, ns. Each look is a read, which a recording of the whole system has in
+/// its log.
 const LOOK_NS: u64 = 250_000_000;
 
-/// Times that are told one by one.
+/// Largest number of gaps that are reported one by one.
 const TOLD_MAX: usize = 8;
 
-/// The switches of all rings.
+/// Switches of all rings.
 #[derive(Debug, Default)]
 pub struct SwitchWatch {
     switches: Vec<Switch>,
-    /// True when we switch them off ourselves.
+    /// True when the tracer itself switches the rings off.
     is_over: Arc<AtomicBool>,
     last_look: KernelTime,
     start: Option<KernelTime>,
-    /// Which ring was off, from when on at the latest, and until when at least.
+    /// Ring that was off, the last time at which it was still on, and the time at which it was on
+    /// again.
     gaps: Vec<(RingOf, KernelTime, KernelTime)>,
 }
 
@@ -34,21 +36,21 @@ pub struct SwitchWatch {
 struct Switch {
     ring: RingOf,
     file: File,
-    /// When it was seen on last.
+    /// Last time at which the switch was on.
     on: Option<KernelTime>,
-    /// It was found off, and not on again.
+    /// True if the ring was found off, and not on again since.
     is_off: bool,
 }
 
 impl SwitchWatch {
-    /// Of these rings, each with its switch.
+    /// Returns a watch on these rings, each with its switch.
     pub(super) fn new(switches: Vec<(RingOf, File)>, is_over: Arc<AtomicBool>) -> Self {
         let switch = |(ring, file)| Switch { ring, file, on: None, is_off: false };
         let switches = switches.into_iter().map(switch).collect();
         Self { switches, is_over, ..Self::default() }
     }
 
-    /// Looks at all of them, if it is time to.
+    /// Reads all switches, if it is time.
     pub(super) fn look(&mut self, now: KernelTime) {
         let start = *self.start.get_or_insert(now);
         if now.0.saturating_sub(self.last_look.0) < LOOK_NS {
@@ -57,7 +59,7 @@ impl SwitchWatch {
         self.last_look = now;
         for switch in &mut self.switches {
             let is_on = is_on(&switch.file);
-            // ORDERING: Acquire: if it was us that switched it off, this was said before.
+            // ORDERING: Acquire: the tracer sets the flag before it switches the rings off.
             if self.is_over.load(Ordering::Acquire) {
                 return;
             }
@@ -74,31 +76,31 @@ impl SwitchWatch {
         }
     }
 
-    /// What to say of the times in which a ring was switched off and on again. One that is still off is told of by its
-    /// source.
+    /// Returns a message about rings that were switched off and on again. A ring that is still off
+    /// is reported by its source.
     pub(super) fn told(&self) -> Option<String> {
         let start = self.start?;
-        let seconds = |it: &KernelTime| {
-            let ms = it.0.saturating_sub(start.0) / 1_000_000;
+        let seconds = |time: &KernelTime| {
+            let ms = time.0.saturating_sub(start.0) / 1_000_000;
             format!("{}.{:03}", ms / 1000, ms % 1000)
         };
         let gap = |(ring, from, until): &(RingOf, KernelTime, KernelTime)| {
             format!("{} between {} s and {} s", ring.as_str(), seconds(from), seconds(until))
         };
-        let mut told: Vec<String> = self.gaps.iter().take(TOLD_MAX).map(gap).collect();
+        let mut shown: Vec<String> = self.gaps.iter().take(TOLD_MAX).map(gap).collect();
         let more = self.gaps.len().saturating_sub(TOLD_MAX);
-        told.extend((more > 0).then(|| format!("{more} more times")));
-        (!told.is_empty()).then(|| {
+        shown.extend((more > 0).then(|| format!("{more} more times")));
+        (!shown.is_empty()).then(|| {
             format!(
-                "another process has switched tracefs instances of this recording off and on again: {} after the start; what \
-                 happened then is missing, and the kernel has not counted it",
-                told.join(", ")
+                "another process has switched tracefs instances of this recording off and on again: {} after the start; events \
+                 of these times are missing, and the kernel has not counted them",
+                shown.join(", ")
             )
         })
     }
 }
 
-/// `None`: it cannot be read.
+/// Returns the state of a switch; `None`: it cannot be read.
 fn is_on(switch: &File) -> Option<bool> {
     let mut text = [0; 8];
     let read = switch.read_at(&mut text, 0).ok()?;
@@ -126,7 +128,7 @@ mod tests {
             watch.look(KernelTime(5_000_000_000 + ms * 1_000_000));
         };
         look(&mut watch, 0, "1\n");
-        // Not yet.
+        // Too early for the next look.
         look(&mut watch, 100, "0\n");
         look(&mut watch, 300, "1\n");
         assert_eq!(watch.told(), None);
@@ -136,7 +138,7 @@ mod tests {
         look(&mut watch, 1500, "1\n");
         let told = watch.told().expect("it was off");
         assert!(told.contains(": main between 0.300 s and 1.500 s after the start;"), "{told}");
-        // Our own doing.
+        // Switched off by the tracer itself.
         // ORDERING: as the session does.
         is_over.store(true, Ordering::Release);
         look(&mut watch, 2000, "0\n");

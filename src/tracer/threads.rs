@@ -1,4 +1,5 @@
-//! The threads that carry records from the rings to the log: one for each group of CPUs, and one that writes.
+//! Threads that carry records from the rings to the log: a drain thread for each group of CPUs, and
+//! the log thread.
 
 use std::fs::File;
 use std::sync::atomic::AtomicBool;
@@ -19,21 +20,21 @@ use crate::capture::writer::Writer;
 use crate::sys::trace_ring::PagePipe;
 use crate::sys::{clock, limits};
 
-/// The threads and what they are told by.
+/// The threads, and their connections to the session.
 pub(super) struct Threads {
-    /// To the log thread.
+    /// Channel to the log thread.
     pub to_log: Sender<Message>,
     /// Readable when the log cannot be written any more.
     pub log_failed: Arc<EventFd>,
     log: Option<JoinHandle<(Writer<File>, Counted)>>,
-    /// What the log thread is to begin with.
+    /// Connections and messages with which the log thread will start.
     waiting: Option<(Links, Receiver<Message>)>,
     drains: Drains,
-    /// To be set before the rings are switched off.
+    /// Set before the rings are switched off.
     pub is_over: Arc<AtomicBool>,
 }
 
-/// The drain threads; they end when this goes.
+/// Drain threads; dropping the value stops them.
 struct Drains {
     threads: Vec<JoinHandle<Drained>>,
     stop: Arc<EventFd>,
@@ -53,10 +54,11 @@ impl Drop for Drains {
 }
 
 impl Threads {
-    /// Starts those that take what is in the rings, before anything comes into these: on a busy machine they would be full before the log
-    /// has begun. `ring_bytes`: of a main ring.
+    /// Starts the drain threads, before any record is written to the rings: on a busy machine the
+    /// rings would be full before the log has begun. `ring_bytes` is the size of a main ring.
     pub(super) fn start(
-        (rings, switches): (Vec<Stream>, Vec<(RingOf, File)>),
+        rings: Vec<Stream>,
+        switches: Vec<(RingOf, File)>,
         names: &Arc<NamesReaders>,
         place: &Place,
         ring_bytes: usize,
@@ -106,7 +108,7 @@ impl Threads {
         Ok(Self { to_log, log_failed, log: None, waiting, drains, is_over })
     }
 
-    /// Starts the one that writes: what was taken until now comes first.
+    /// Starts the log thread: records that were taken until now come first.
     pub(super) fn write_to(&mut self, log: Log, own_name: &str) -> Result<(), TracerError> {
         if let Some((links, messages)) = self.waiting.take() {
             self.log = Some(spawn_named(own_name, move || log.run(links, &messages))?);
@@ -114,7 +116,8 @@ impl Threads {
         Ok(())
     }
 
-    /// Takes and writes what is left. What the drain threads give back, and the log, if its thread has not failed.
+    /// Takes and writes the remaining data. Returns the results of the drain threads, and the log,
+    /// if its thread has not failed.
     pub(super) fn finish(mut self) -> (Vec<Drained>, Option<(Writer<File>, Counted)>) {
         let drained = self.drains.end();
         drop(self.to_log);
@@ -122,11 +125,12 @@ impl Threads {
     }
 }
 
-/// A drain thread serves at most so many CPUs.
+/// Largest number of CPUs that one drain thread serves.
 const GROUP_CPUS_MAX: usize = 32;
 
-/// The rings by groups of CPUs that one drain thread serves: CPUs of one node of memory, and not too many. With each
-/// group the CPUs that its thread runs on; none if there is only one group.
+/// Divides the rings into groups of CPUs that one drain thread serves: CPUs of one NUMA node, at
+/// most [`GROUP_CPUS_MAX`]. Returns with each group the CPUs that its thread runs on; none if there
+/// is only one group.
 fn grouped(rings: Vec<Stream>, nodes: &[Vec<u32>]) -> Vec<(Vec<u32>, Vec<Stream>)> {
     let mut groups: Vec<(Vec<u32>, Vec<Stream>)> = nodes
         .iter()
@@ -155,14 +159,14 @@ fn eventfd() -> Result<Arc<EventFd>, TracerError> {
         .map_err(|errno| TracerError::System { what: "make an eventfd", source: errno.into() })
 }
 
-/// A name for our threads that no other process has, so that the kernel's filter can tell them apart in any pid
-/// namespace. At most 15 bytes.
+/// Returns a name for the tracer's threads that no other process has, so that the kernel's filter
+/// can distinguish them in any pid namespace. At most 15 bytes.
 pub(super) fn own_name() -> String {
     let number = clock::now().0 ^ u64::from(std::process::id()) << 20;
     format!("iotrace:{:07x}", number & 0xfff_ffff)
 }
 
-/// Starts a thread of ours.
+/// Starts a thread of the tracer.
 pub(super) fn spawn_named<T: Send + 'static>(
     name: &str,
     run: impl FnOnce() -> T + Send + 'static,

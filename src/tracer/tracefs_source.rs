@@ -1,16 +1,18 @@
-//! Tracefs instances of our own: the planned tracepoints in the kernel's trace rings.
+//! Tracefs source: the planned tracepoints in the trace rings of the tracer's own instances.
 //!
-//! Cheaper than perf for the traced program, nearly free for everybody else in process mode: the kernel keeps a list of
-//! threads (`set_event_pid`) that grows at forks (`event-fork`) and records nobody else. Each instance has its own
-//! list and its own rings:
+//! This source is cheaper than perf for the traced program. In process mode it is nearly free for
+//! all other processes: the kernel keeps a list of threads (`set_event_pid`) that grows at forks
+//! (`event-fork`), and records no other threads. Each instance has its own list and its own rings:
 //!
-//! - `main`: nearly everything;
-//! - `block` (process mode): block requests. A completion carries the thread that was interrupted, so no list;
-//! - `names`: opens. Any hit wakes the reader, so nothing else is in it.
+//! - `main`: nearly all events;
+//! - `block` (process mode): block requests. A completion carries the interrupted thread, so there
+//!   is no list;
+//! - `names`: opens. Each sample wakes the reader, so the ring has no other events.
 //!
-//! Births, names and ends of tasks come from perf, in small rings: those records carry process and thread, and an end
-//! comes after the files of the task were closed; none of that is true of the tracepoints. Hits with chains of functions come from
-//! perf, too: an instance tells each chain in an entry of its own behind the hit, and no more than eight functions of a program
+//! Births, names and ends of tasks come from perf, in small rings. These records carry process and
+//! thread, and an end is recorded after the files of the task were closed; the tracepoints have
+//! neither property. Samples with call chains come from perf, too: an instance records each chain
+//! in an entry of its own after the sample, and at most eight functions of a program
 //! (`events/ftrace/user_stack/format`).
 
 use std::fs::File;
@@ -30,43 +32,45 @@ use crate::sys::perf::Functions;
 use crate::sys::tracefs::Tracefs;
 use crate::units::Tid;
 
-/// Scans in a row that must find no new thread before all are followed (threads that are born and die while one
-/// looks). One scan lost up to all of a chain of forks, three lost none.
+/// Number of consecutive scans that must find no new thread before all threads count as followed
+/// (threads may be born and end during a scan). One scan lost up to all of a chain of forks, three
+/// lost none.
 const CLEAN_SCANS: u32 = 3;
 
-/// Scans at most: a tree that never rests is followed as far as it goes.
+/// Largest number of scans: a tree that keeps forking is followed as far as possible.
 const SCANS_MAX: u32 = 100;
 
-/// The kernel's own limit for `syscall_user_buf_size` (`Documentation/trace/ftrace.rst`).
+/// Limit of the kernel for `syscall_user_buf_size` (`Documentation/trace/ftrace.rst`).
 const STRING_BYTES: &str = "165";
 
-/// Index into the header's `layouts` of hits with chains.
+/// Index into the header's `layouts` of samples with call chains.
 const CHAINS_LAYOUT: u16 = 2;
 
 #[derive(Debug)]
 struct TracefsSource {
     tracepoints: Vec<Described>,
     instances: Vec<(RingOf, Instance)>,
-    /// What was set of each.
+    /// Settings of each instance.
     set: Vec<Vec<String>>,
-    /// Those of the tracepoints that tell chains.
+    /// Tracepoints with call chains.
     chained: PerfSource,
     cpus: Vec<u32>,
     header_page: String,
     header_event: String,
 }
 
-/// Makes the instances and opens their rings, switched off.
+/// Creates the instances and opens their rings, switched off.
 ///
 /// # Errors
 ///
-/// [`TracerError`] says what could not be opened and what would help.
+/// [`TracerError`] reports what could not be opened, and a remedy.
 pub fn open(
     described: Vec<Described>,
     tracefs: &Tracefs,
     cpus: &[u32],
     sizes: RingSizes,
-    (names_from, functions): (Names, Functions),
+    names_from: Names,
+    functions: Functions,
 ) -> Result<Opened, TracerError> {
     let header_page = tracefs.text("header_page")?;
     let header_event = tracefs.text("header_event")?;
@@ -91,7 +95,7 @@ pub fn open(
         let ring = instance.ring(cpu, page.page_bytes()).map_err(TracerError::Instance)?;
         Ok::<_, TracerError>(Stream::pages(cpu, of, ring, page))
     };
-    let (chained, mut drained) = open_chains(&described, cpus, (sizes, CHAINS_LAYOUT), functions)?;
+    let (chained, mut drained) = open_chains(&described, cpus, sizes, CHAINS_LAYOUT, functions)?;
     ring_bytes[RingOf::Chains as usize] = if drained.is_empty() { 0 } else { sizes.chains };
     let mut names = Vec::new();
     for &cpu in cpus {
@@ -115,7 +119,7 @@ pub fn open(
     Ok(Opened { source, drained, names, ring_bytes })
 }
 
-/// An instance with these tracepoints, all set but not on.
+/// Creates an instance with these tracepoints, all configured but not on.
 fn make(
     tracefs: &Tracefs,
     ring: RingOf,
@@ -125,17 +129,18 @@ fn make(
 ) -> io::Result<Instance> {
     let instance = Instance::create(tracefs, ring.as_str())?;
     instance.write("trace_clock", "mono")?;
-    // Inherited from the top instance, where somebody may have set them: each page says what was lost before it, and a ring
-    // is readable only if something is in it.
+    // These options are inherited from the top instance, where other programs may have set them.
+    // Each page records what was lost before it, and a ring is readable only if it has data.
     instance.write("options/overwrite", "1")?;
     let _ = instance.write("options/block", "0");
     instance.write("buffer_size_kb", &(bytes >> 10).to_string())?;
     if ring == RingOf::Names {
-        // Each hit wakes who polls. (Before 5.0 there is no such file, and it is so.)
+        // Each sample wakes the polling thread. (Kernels before 5.0 have no such file and behave
+        // this way.)
         let _ = instance.write("buffer_percent", "0");
     }
-    // From Linux 6.19 on entries carry what pointers of the program point to: paths, but also the first bytes of what is
-    // written. That is nobody's business.
+    // From Linux 6.19 on, entries carry the memory that pointers of the program point to: paths,
+    // but also the first bytes of written data. Written data is private and is not recorded.
     let copied = if ring == RingOf::Names && names_from.has_ring() { STRING_BYTES } else { "0" };
     let _ = instance.write("syscall_user_buf_size", copied);
     for tracepoint in tracepoints {
@@ -149,10 +154,10 @@ fn make(
     Ok(instance)
 }
 
-/// Which events are on, by which clock, and with which filters.
+/// Returns the enabled events, the clock, and the filters of an instance.
 fn settings(instance: &Instance, tracepoints: &[Described]) -> io::Result<Vec<String>> {
-    let filter = |it: &Described| {
-        let planned = &it.planned;
+    let filter = |tracepoint: &Described| {
+        let planned = &tracepoint.planned;
         instance.read(&format!("events/{}/{}/filter", planned.system, planned.name))
     };
     let filtered = tracepoints.iter().filter(|it| !it.planned.filter.is_empty());
@@ -161,7 +166,7 @@ fn settings(instance: &Instance, tracepoints: &[Described]) -> io::Result<Vec<St
 }
 
 impl TracefsSource {
-    /// Those that record only who is followed.
+    /// Returns the instances that record only followed threads.
     fn following(&self) -> impl Iterator<Item = &Instance> {
         self.instances.iter().filter(|it| it.0 != RingOf::Block).map(|it| &it.1)
     }
@@ -175,12 +180,12 @@ impl TracefsSource {
     }
 }
 
-/// What is asked for by others last.
+/// Instances in the order of switching on: those that other records depend on first.
 const ORDER_ON: [RingOf; 3] = [RingOf::Block, RingOf::Names, RingOf::Main];
 
 impl Source for TracefsSource {
     fn enable(&self) -> io::Result<()> {
-        // Ends of calls are among them.
+        // The chained tracepoints include ends of calls.
         self.chained.enable()?;
         self.switch(ORDER_ON, "1")
     }
@@ -196,8 +201,8 @@ impl Source for TracefsSource {
             let is_as_set = is_on && settings(instance, &self.tracepoints).is_ok_and(|it| it == *set);
             (!is_as_set).then(|| {
                 format!(
-                    "somebody has switched off, or changed, the tracefs instance of the ring {}: hits are missing that \
-                     nobody has counted",
+                    "another process has switched off or changed the tracefs instance of the ring {}: samples are missing \
+                     and were not counted",
                     ring.as_str()
                 )
             })
@@ -206,7 +211,8 @@ impl Source for TracefsSource {
     }
 
     fn switches(&self) -> Vec<(RingOf, File)> {
-        // One that cannot be opened is not watched meanwhile; at the end it is read all the same.
+        // A switch that cannot be opened is not watched during the recording; it is still read at
+        // the end.
         let open = |(ring, it): &(RingOf, Instance)| Some((*ring, it.open("tracing_on").ok()?));
         self.instances.iter().filter_map(open).collect()
     }
@@ -242,15 +248,16 @@ impl Source for TracefsSource {
     }
 
     fn counts(&self) -> io::Result<Books> {
-        let tracepoint = |it: &Described| {
-            let ring = it.planned.ring.index();
+        let tracepoint = |described: &Described| {
+            let (name, ring) = (described.name(), described.planned.ring.index());
             // The rings count losses; 0 here keeps the sum right.
-            (it.id, Counts { name: it.name(), ring, lost: Some(0), ..Counts::default() })
+            (described.id, Counts { name, ring, lost: Some(0), ..Counts::default() })
         };
         let mut rings = Vec::new();
         for (ring, instance) in &self.instances {
             let mut sum = RingCounts { ring: ring.index(), ..RingCounts::default() };
-            // Also of CPUs that came later: nobody read those, so it is missing.
+            // CPUs that came online later are included: their rings were not read, so their samples
+            // are missing.
             let later = online_cpus().into_iter().filter(|it| !self.cpus.contains(it));
             for cpu in self.cpus.iter().copied().chain(later) {
                 let stats = instance.stats(cpu)?;
@@ -267,7 +274,8 @@ impl Source for TracefsSource {
     }
 }
 
-/// Adds who was born before the list followed its parent. False if there is no end of them.
+/// Adds the threads that were born before the list contained their parent. Returns false if new
+/// ones keep appearing.
 fn follow_all(instance: &Instance, now_there: &dyn Fn() -> Vec<Tid>) -> io::Result<bool> {
     let mut clean = 0;
     for _ in 0..SCANS_MAX {

@@ -1,12 +1,13 @@
-//! Process mode: which records are of the traced tree.
+//! Process tree: decides in process mode which records belong to the traced processes.
 //!
-//! The events are system-wide, so that forks, switches and closing cost the program nothing, and what others do is
-//! dropped here. The choice is coarse on purpose: it keeps every record of every process that was in the tree at any
-//! time of a round. Who was in it at which moment is decided where the records are in order.
+//! The events are system-wide, so that forks, switches and closing cost the program nothing;
+//! records of other processes are dropped here. The choice is coarse on purpose: it keeps every
+//! record of every process that was in the tree at any time of a round. Exact membership at each
+//! moment is decided where the records are in order.
 //!
-//! A child's first record can be taken from its CPU's ring before the parent's FORK record is taken from another. But
-//! the FORK was *written* before: so it is there at the latest in the round after, and a round is held back until the
-//! next one has been looked through.
+//! A child's first record can be taken from its CPU's ring before the parent's FORK record is taken
+//! from another ring. But the FORK was *written* before. So it arrives at the latest in the
+//! following round, and a round is held back until the next one has been searched for births.
 
 use rustc_hash::FxHashSet;
 
@@ -19,22 +20,23 @@ use crate::record::{RecordKind, SampleLayout};
 use crate::sys::proc;
 use crate::units::{KernelTime, Pid, Tid};
 
-/// The processes of the tree, as far as the records tell.
+/// Processes of the tree, as far as the records report them.
 #[derive(Debug)]
 pub struct Tree {
     members: FxHashSet<i32>,
-    /// Their threads.
+    /// Threads of these processes.
     threads: FxHashSet<i32>,
-    /// Tracepoints whose records concern everybody (`block:*`, `io_uring:*`): the current task says nothing.
+    /// Tracepoints whose records may concern any process (`block:*`, `io_uring:*`): the current
+    /// task is irrelevant.
     global: FxHashSet<u16>,
-    /// True if births, names and ends of all tasks are kept: anybody may be the one who asked for a request.
+    /// True if births, names and ends of all tasks are kept: any task may have submitted a request.
     all_tasks: bool,
-    /// Births seen since the last [`Self::learn`]: when, the parent, the process, the thread.
+    /// Births since the last [`Self::learn`]: time, parent, process and thread.
     births: Vec<(KernelTime, i32, [i32; 2])>,
 }
 
 impl Tree {
-    /// A tree that grows from these processes.
+    /// Returns a tree that grows from these processes.
     pub fn new(
         roots: impl IntoIterator<Item = i32>,
         global: impl IntoIterator<Item = u16>,
@@ -49,7 +51,7 @@ impl Tree {
         }
     }
 
-    /// A tree that grows from these processes, for what is recorded of them.
+    /// Returns a tree that grows from these processes, with the tracepoints that are recorded.
     pub(super) fn followed(
         options: &Options,
         names: Names,
@@ -60,13 +62,13 @@ impl Tree {
         let global = tracepoints.filter(|it| it.planned.is_of_anybody()).map(|it| it.id);
         let mut tree = Self::new(processes.iter().map(|it| it.0), global, options.all_block);
         if names == Names::Fanotify || options.block || options.extents {
-            // Those that are born meanwhile are told.
+            // Later births are recorded.
             tree.threads.extend(proc::threads(processes).iter().map(|it| it.0));
         }
         tree
     }
 
-    /// Looks at a record for a birth.
+    /// Stores the birth that a record reports, if any.
     pub fn note(&mut self, record: &RecordKind<'_>, layout: &SampleLayout) {
         if record.kind != crate::record::abi::record_type::FORK {
             return;
@@ -78,7 +80,7 @@ impl Tree {
         }
     }
 
-    /// Takes the noted births into the tree, in their order in time.
+    /// Adds the stored births to the tree, in their order in time.
     pub fn learn(&mut self) {
         self.births.sort_by_key(|it| it.0);
         for (_, parent, [child, thread]) in self.births.drain(..) {
@@ -99,13 +101,13 @@ impl Tree {
         self.threads.contains(&tid.0)
     }
 
-    /// True if the task was in the tree at any time so far; `pid`: its process, if that is known. A thread that has become the program has
-    /// the number of its process.
+    /// True if the task was in the tree at any time so far. `pid` is the task's process, if known.
+    /// A thread that has executed a program has the number of its process.
     pub fn has_task(&self, pid: Pid, tid: Tid) -> bool {
         self.has(pid) || self.has_thread(tid) || self.members.contains(&tid.0)
     }
 
-    /// True if the record is of the tree, or may concern it.
+    /// True if the record belongs to the tree, or may concern it.
     pub fn keeps(&self, record: &RecordKind<'_>, layout: &SampleLayout) -> bool {
         if let Some(payload) = record.payload(layout)
             && let Some(id) = common_type(payload)
@@ -116,7 +118,8 @@ impl Tree {
         if record.kind == crate::record::abi::record_type::LOST {
             return true;
         }
-        // Births and ends of tasks are written by the parent or the task itself: its own pid decides.
+        // Births and ends of tasks are written by the parent or the task itself: the pid of the
+        // record decides.
         record.task(layout).is_some_and(|(pid, _)| self.members.contains(&pid.0))
             || self.is_about_member(record, layout)
     }

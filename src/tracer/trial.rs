@@ -1,6 +1,7 @@
-//! Calls whose paths are known, and what probes have shown of them.
+//! Test calls with known paths, and the check whether probes show them.
 //!
-//! The calls come from a thread of ours, and all but one of them fail: there is no such file.
+//! A thread of the tracer makes the calls. All but one of them fail, because the files do not
+//! exist.
 
 use std::ffi::{CStr, CString};
 use std::fs::File;
@@ -22,80 +23,89 @@ use crate::record::page::{self, Entry};
 use crate::sys::trace_ring::PagePipe;
 use crate::units::{Fd, Tid};
 
-/// A file that is always there: its inode number is that of the kernel's inode.
+/// File that always exists: its inode number is that of the kernel's inode.
 const FILE: &str = "/proc/self/status";
 
-/// A call that fails, with the paths it is given; the second is used by few.
+/// A call that fails, with its paths; few calls use the second one.
 type Failing = fn(&CStr, &CStr);
 
-/// One for each way in which the kernel takes paths: its name, the system calls that C libraries make for it, the number of its
-/// paths.
+/// One call for each way in which the kernel takes paths: name, system calls that C libraries make
+/// for it, number of paths, function.
 const FAILING: &[(&str, &[&str], usize, Failing)] = &[
-    ("open", &["open", "openat"], 1, |it, _| {
-        let _ = open(it, OFlag::O_RDONLY, Mode::empty());
+    ("open", &["open", "openat"], 1, |path, _| {
+        let _ = open(path, OFlag::O_RDONLY, Mode::empty());
     }),
-    ("stat", &["newstat", "newfstatat", "statx"], 1, |it, _| {
-        let _ = stat(it);
+    ("stat", &["newstat", "newfstatat", "statx"], 1, |path, _| {
+        let _ = stat(path);
     }),
-    ("access", &["access", "faccessat", "faccessat2"], 1, |it, _| {
-        let _ = access(it, AccessFlags::F_OK);
+    ("access", &["access", "faccessat", "faccessat2"], 1, |path, _| {
+        let _ = access(path, AccessFlags::F_OK);
     }),
-    ("readlink", &["readlink", "readlinkat"], 1, |it, _| {
-        let _ = readlink(it);
+    ("readlink", &["readlink", "readlinkat"], 1, |path, _| {
+        let _ = readlink(path);
     }),
-    ("chdir", &["chdir"], 1, |it, _| {
-        let _ = chdir(it);
+    ("chdir", &["chdir"], 1, |path, _| {
+        let _ = chdir(path);
     }),
-    ("truncate", &["truncate"], 1, |it, _| {
-        let _ = truncate(it, 0);
+    ("truncate", &["truncate"], 1, |path, _| {
+        let _ = truncate(path, 0);
     }),
-    ("chmod", &["chmod", "fchmodat"], 1, |it, _| {
-        let _ = fchmodat(AT_FDCWD, it, Mode::empty(), FchmodatFlags::FollowSymlink);
+    ("chmod", &["chmod", "fchmodat"], 1, |path, _| {
+        let _ = fchmodat(AT_FDCWD, path, Mode::empty(), FchmodatFlags::FollowSymlink);
     }),
-    ("unlink", &["unlink", "unlinkat"], 1, |it, _| {
-        let _ = unlink(it);
+    ("unlink", &["unlink", "unlinkat"], 1, |path, _| {
+        let _ = unlink(path);
     }),
-    ("mkdir", &["mkdir", "mkdirat"], 1, |it, _| {
-        let _ = mkdir(it, Mode::empty());
+    ("mkdir", &["mkdir", "mkdirat"], 1, |path, _| {
+        let _ = mkdir(path, Mode::empty());
     }),
-    ("rename", &["rename", "renameat", "renameat2"], 2, |it, to| {
-        let _ = renameat(AT_FDCWD, it, AT_FDCWD, to);
+    ("rename", &["rename", "renameat", "renameat2"], 2, |path, to| {
+        let _ = renameat(AT_FDCWD, path, AT_FDCWD, to);
     }),
-    ("link", &["link", "linkat"], 2, |it, to| {
-        let _ = linkat(AT_FDCWD, it, AT_FDCWD, to, AtFlags::empty());
+    ("link", &["link", "linkat"], 2, |path, to| {
+        let _ = linkat(AT_FDCWD, path, AT_FDCWD, to, AtFlags::empty());
     }),
-    ("symlink", &["symlink", "symlinkat"], 2, |it, to| {
-        let _ = symlinkat(it, AT_FDCWD, to);
+    ("symlink", &["symlink", "symlinkat"], 2, |path, to| {
+        let _ = symlinkat(path, AT_FDCWD, to);
     }),
-    ("execve", &["execve"], 1, |it, _| {
-        let _ = execve::<&CStr, &CStr>(it, &[], &[]);
+    ("execve", &["execve"], 1, |path, _| {
+        let _ = execve::<&CStr, &CStr>(path, &[], &[]);
     }),
 ];
 
 /// A call that was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Call {
-    /// What it is called here.
+    /// Name of the call in this table.
     pub name: &'static str,
-    /// Address and text of its paths.
+    /// Address and text of each path.
     paths: Vec<(u64, Vec<u8>)>,
 }
 
-/// What was done.
+/// Calls that a thread has made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Calls {
-    /// Who did it.
+    /// Thread that made the calls.
     pub tid: Tid,
     pub list: Vec<Call>,
-    /// Descriptor, type and permissions, and inode number of a file that was opened.
-    pub file: (Fd, u32, u64),
+    /// The file that the thread has opened.
+    pub file: TrialFile,
 }
 
-/// Makes the calls, as far as one of these comes of them.
+/// Descriptor and metadata of the file that the test opens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct TrialFile {
+    pub fd: Fd,
+    /// Type and permissions.
+    pub mode: u32,
+    pub ino: u64,
+}
+
+/// Makes those calls for which one of the wanted system calls is used.
 ///
 /// # Errors
 ///
-/// If no thread can be started, or the one file that must be there is not.
+/// If no thread can be started, or the one file that must exist does not.
 pub(super) fn make_calls(own_name: &str, wanted: &[CallId]) -> io::Result<Calls> {
     let is_wanted = |calls: &[&str]| wanted.iter().any(|it| calls.contains(&it.call().name));
     let wanted: Vec<_> = FAILING.iter().filter(|it| is_wanted(it.1)).collect();
@@ -104,14 +114,16 @@ pub(super) fn make_calls(own_name: &str, wanted: &[CallId]) -> io::Result<Calls>
         let list = list.collect();
         let file = File::open(FILE)?;
         let (fd, about) = (Fd(file.as_raw_fd()), file.metadata()?);
+        let file = TrialFile { fd, mode: about.mode(), ino: about.ino() };
         let tid = Tid(nix::unistd::gettid().as_raw());
-        Ok(Calls { tid, list, file: (fd, about.mode(), about.ino()) })
+        Ok(Calls { tid, list, file })
     });
     thread.map_err(io::Error::other)?.join().map_err(|_| io::Error::other("its thread failed"))?
 }
 
 fn make(name: &'static str, paths: usize, call: Failing) -> Call {
-    // Nothing can be made or found below /proc. The second path of a link is looked at only if the first is there.
+    // No file can be created or found below /proc. The kernel examines the second path of a link
+    // only if the first exists.
     let path = |which: &str| match (name, which) {
         ("link", "first") => CString::new(FILE),
         _ => CString::new(format!("/proc/iotrace-trial/{name}-{which}")),
@@ -123,16 +135,16 @@ fn make(name: &'static str, paths: usize, call: Failing) -> Call {
     Call { name, paths: given.map(|it| (address(it), it.to_bytes().to_vec())).collect() }
 }
 
-/// What probes have shown of one thread.
+/// Probe events of one thread.
 #[derive(Debug, Default)]
 pub(super) struct Seen(Vec<Probed>);
 
 impl Seen {
-    /// All that is in the rings of this thread.
+    /// Takes all probe events of this thread from the rings.
     ///
     /// # Errors
     ///
-    /// Those of reading a ring.
+    /// Errors of reading a ring.
     pub(super) fn take(
         rings: &mut [Stream],
         decoder: &Decoder,
@@ -156,9 +168,9 @@ impl Seen {
         Ok(Self(seen))
     }
 
-    /// All paths of the call, each at its address.
+    /// True if all paths of the call are shown, each with its address.
     pub(super) fn shows(&self, call: &Call) -> bool {
-        // Without addresses two paths cannot be told apart.
+        // Without addresses two paths cannot be distinguished.
         let is_path = |probed: &Probed, (at, text): &(u64, Vec<u8>)| match probed {
             Probed::Path { address, bytes } => {
                 let is_there = address.map_or(call.paths.len() == 1, |it| it == *at);
@@ -171,11 +183,11 @@ impl Seen {
         call.paths.iter().all(|path| self.0.iter().any(|it| is_path(it, path)))
     }
 
-    /// The descriptor with what its file is.
-    pub(super) fn shows_file(&self, (fd, mode, ino): (Fd, u32, u64)) -> bool {
-        let is_it = |it: &Probed| {
-            matches!(it, Probed::File { fd: its, stat }
-            if *its == fd && stat.mode == mode && stat.ino == ino)
+    /// True if the descriptor is shown with the metadata of its file.
+    pub(super) fn shows_file(&self, file: &TrialFile) -> bool {
+        let is_it = |probed: &Probed| {
+            matches!(probed, Probed::File { fd, stat }
+            if *fd == file.fd && stat.mode == file.mode && stat.ino == file.ino)
         };
         self.0.iter().any(is_it)
     }
@@ -208,9 +220,10 @@ mod tests {
     fn a_file_must_be_the_same() {
         let stat = FileStat { mode: 0o100_444, dev: Default::default(), ino: 7, size: 0 };
         let seen = Seen(vec![Probed::File { fd: Fd(3), stat }]);
-        assert!(seen.shows_file((Fd(3), 0o100_444, 7)));
-        assert!(!seen.shows_file((Fd(4), 0o100_444, 7)));
-        assert!(!seen.shows_file((Fd(3), 0o100_444, 8)));
+        let file = TrialFile { fd: Fd(3), mode: 0o100_444, ino: 7 };
+        assert!(seen.shows_file(&file));
+        assert!(!seen.shows_file(&TrialFile { fd: Fd(4), ..file }));
+        assert!(!seen.shows_file(&TrialFile { ino: 8, ..file }));
     }
 
     #[test]
@@ -219,6 +232,6 @@ mod tests {
         let calls = make_calls("iotrace:test", &all).expect("a thread");
         assert_eq!(calls.list.len(), FAILING.len());
         assert!(calls.list.iter().all(|it| it.paths.iter().all(|it| it.0 != 0)));
-        assert_eq!(calls.file.1 & libc::S_IFMT, libc::S_IFREG);
+        assert_eq!(calls.file.mode & libc::S_IFMT, libc::S_IFREG);
     }
 }

@@ -1,4 +1,4 @@
-//! What a recording waits for: the end of the program, signals, the time.
+//! Wait for the end of a recording: end of the program, signals, time limit.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
@@ -12,7 +12,8 @@ use crate::sys::clock;
 use crate::sys::mounts::MountWatch;
 use crate::sys::spawn::{Held, process_fd};
 
-/// Descriptors that become readable when what is waited for has ended: the program, or those attached to.
+/// Opens descriptors that become readable when the launched program, or a process attached to, has
+/// ended.
 pub(super) fn awaited(options: &Options, held: Option<&Held>) -> Result<Vec<OwnedFd>, TracerError> {
     let pids: Vec<i32> = match (held, &options.follow) {
         (Some(program), _) => vec![program.pid()],
@@ -23,7 +24,7 @@ pub(super) fn awaited(options: &Options, held: Option<&Held>) -> Result<Vec<Owne
     for pid in pids {
         match process_fd(pid) {
             Ok(fd) => fds.push(fd),
-            // It has ended since it was looked at.
+            // The process has ended since it was found.
             Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
             Err(error) => {
                 return Err(TracerError::System { what: "watch a process", source: error });
@@ -33,17 +34,17 @@ pub(super) fn awaited(options: &Options, held: Option<&Held>) -> Result<Vec<Owne
     Ok(fds)
 }
 
-/// What has happened.
+/// Events that ended a wait.
 pub(super) struct Ready {
     /// The log cannot be written any more.
     pub(super) log_failed: bool,
     /// Something was mounted or unmounted.
     pub(super) mounts_changed: bool,
-    /// Places of the processes that have ended, ascending.
+    /// Indices of the processes that have ended, ascending.
     pub(super) ended: Vec<usize>,
 }
 
-/// Waits until one of them is readable, or for so long.
+/// Waits until one of the descriptors is readable, or the timeout is over.
 pub(super) fn wait_for(
     signals: BorrowedFd<'_>,
     log_failed: &EventFd,
@@ -57,7 +58,7 @@ pub(super) fn wait_for(
     ];
     fds.extend(ends.iter().map(|it| PollFd::new(it.as_fd(), PollFlags::POLLIN)));
     fds.extend(mounts.map(|it| PollFd::new(it.as_fd(), PollFlags::POLLPRI)));
-    // An interrupted wait is as good as any: the caller looks at everything again.
+    // An interrupted wait counts as a completed one: the caller checks everything again.
     let _ = poll(&mut fds, timeout);
     let ready: Vec<bool> = fds.iter().map(|it| it.any().unwrap_or(false)).collect();
     let at = |place: usize| ready.get(place).copied().unwrap_or(false);
@@ -65,7 +66,7 @@ pub(super) fn wait_for(
     Ready { log_failed: at(1), mounts_changed: at(ends.len() + 2), ended }
 }
 
-/// How long may still be waited; `None` if the time is over.
+/// Returns the remaining time; `None` if the time is over.
 pub(super) fn time_left(deadline: Option<u64>) -> Option<PollTimeout> {
     let Some(deadline) = deadline else { return Some(PollTimeout::NONE) };
     let left = deadline.checked_sub(clock::now().0).filter(|&it| it > 0)?;
@@ -73,7 +74,7 @@ pub(super) fn time_left(deadline: Option<u64>) -> Option<PollTimeout> {
     Some(PollTimeout::try_from(milliseconds).unwrap_or(PollTimeout::MAX))
 }
 
-/// As a number.
+/// Returns the duration in nanoseconds.
 pub(super) fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

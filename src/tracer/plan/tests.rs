@@ -1,6 +1,6 @@
 use super::*;
 
-/// Nothing is wanted.
+/// Request for no events.
 const NOTHING: Wanted<'static> = Wanted {
     calls: &[],
     machine: "x86_64",
@@ -94,7 +94,7 @@ fn probes_are_in_the_ring_of_the_calls() {
     let planned = plan(&Wanted { calls: &calls, programs: true, probes: &probes, ..NOTHING });
     let rings: Vec<(&str, RingOf)> = planned.iter().map(|it| (&*it.system, it.ring)).collect();
     let main = |it| (it, RingOf::Main);
-    // The ends of `execve` and `execveat` are there whatever is wanted.
+    // The ends of `execve` and `execveat` are always recorded.
     let syscalls = ["syscalls"; 4];
     let expected = [&["task"][..], &syscalls, &["iotrace_7"]].concat();
     assert_eq!(rings, expected.into_iter().map(main).collect::<Vec<_>>());
@@ -189,7 +189,7 @@ fn what_tells_chains_has_a_ring_of_its_own() {
         assert_eq!(planned(source, &["read"], bios), ["block_bio_queue "]);
         let few = ["sys_exit_read ", "block_bio_queue "];
         assert_eq!(planned(source, &["read", "openat"], both), few);
-        // The opens have a ring whose hits wake somebody.
+        // The opens go to a ring whose samples wake a thread.
         let found = planned(source, &many, both);
         assert_eq!((found.len(), found[1].as_str()), (2, "block_bio_queue "), "{found:?}");
         assert!(found[0].starts_with("sys_exit (id>=0&&id<=1)||(id>=17&&id<=18)||id==74"));

@@ -1,7 +1,8 @@
-//! The helper: opens the files that it is asked about, gives up its rights, reads their headers, and answers.
+//! Helper process that reads headers: opens the files of a question, gives up its privileges, reads
+//! their headers, and answers.
 //!
-//! The open may be where a file system does not answer, so each file is announced before its open and before its read: the process that
-//! asks knows which file was at hand.
+//! An open may block if a file system does not respond. So each file is announced before its open
+//! and before its read, and the asking process knows which file was being processed.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -13,7 +14,7 @@ use super::question::{self, Question, Said};
 use crate::sys::helper::{self, Bounds};
 use crate::sys::regular;
 
-/// What one question may take. The headers of all programs of a machine are read in less than a second.
+/// Limits of one question. The headers of all programs of a machine are read in less than a second.
 pub(super) const BOUNDS: Bounds = Bounds {
     time: Duration::from_secs(5),
     cpu: Duration::from_secs(5),
@@ -22,11 +23,11 @@ pub(super) const BOUNDS: Bounds = Bounds {
     answer_bytes: 4 << 20,
 };
 
-/// Answers the question that stands at standard input.
+/// Answers the question at standard input.
 ///
 /// # Errors
 ///
-/// There is no question, the rights cannot be given up, the reader of the answer is gone.
+/// The question is missing, the privileges cannot be given up, or the reader of the answer is gone.
 pub fn answer() -> io::Result<()> {
     helper::limit(&BOUNDS)?;
     let (question, socket) = helper::asked()?;
@@ -41,7 +42,7 @@ pub fn answer() -> io::Result<()> {
     helper::give_up_rights()?;
     for (number, file) in opened.into_iter().enumerate() {
         question::at_hand(&mut out, number)?;
-        let said = file.and_then(|it| match headers::read(&it) {
+        let said = file.and_then(|file| match headers::read(&file) {
             Ok(Some(headers)) => Ok(Said::Read(headers)),
             Ok(None) => Err(Said::Other),
             Err(_) => Err(Said::Closed),
@@ -51,7 +52,8 @@ pub fn answer() -> io::Result<()> {
     out.flush()
 }
 
-/// Opens a regular file of a file system that is not the kernel's own, and nothing else. Its time of access stays.
+/// Opens a regular file that is not in a file system of the kernel, and nothing else. Its access
+/// time is not changed.
 fn open(path: &Path) -> Result<File, Said> {
     let Some((place, _)) = regular::find_regular(path, true) else {
         let is_gone = path.symlink_metadata().is_err_and(|it| it.kind() == io::ErrorKind::NotFound);

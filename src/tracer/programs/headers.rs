@@ -1,6 +1,6 @@
-//! What the kernel reads of a file to start it as a program, or as the interpreter or loader of one.
+//! Headers of a file that the kernel reads to start it as a program, interpreter or loader.
 //!
-//! No more is read than the kernel reads.
+//! Only the bytes that the kernel reads are read.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -8,13 +8,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// `BINPRM_BUF_SIZE` (`include/uapi/linux/binfmts.h`): what `prepare_binprm()` in `fs/exec.c` reads of each file.
+/// `BINPRM_BUF_SIZE` (`include/uapi/linux/binfmts.h`): bytes that `prepare_binprm()` in `fs/exec.c`
+/// reads of each file.
 pub(super) const HEAD_BYTES: usize = 256;
 
-/// Most bytes of a table of program headers (`load_elf_phdrs()` in `fs/binfmt_elf.c`).
+/// Largest size of a table of program headers (`load_elf_phdrs()` in `fs/binfmt_elf.c`).
 pub(super) const TABLE_BYTES_MAX: usize = 65536;
 
-/// Most bytes of the path of a loader (`PATH_MAX`).
+/// Largest length of the path of a loader (`PATH_MAX`).
 pub(super) const PATH_BYTES_MAX: usize = 4096;
 
 /// `struct elf64_hdr` and `struct elf64_phdr` (`include/uapi/linux/elf.h`).
@@ -22,17 +23,17 @@ pub(super) const ELF_HEADER_BYTES: usize = 64;
 const PROGRAM_HEADER_BYTES: usize = 56;
 const PT_INTERP: u32 = 3;
 
-/// What was found in a file.
+/// Headers of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Headers {
     /// Time of the last change, ns of the wall clock.
     pub changed_ns: i64,
-    /// Length of the read of its beginning.
+    /// Length of the read at the beginning of the file.
     pub head_bytes: usize,
     pub format: Format,
 }
 
-/// What the file is, and which file the kernel opens next.
+/// Format of the file, with the next file that the kernel opens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Format {
     /// A script, and its interpreter.
@@ -42,7 +43,7 @@ pub(super) enum Format {
 }
 
 impl Headers {
-    /// The file that the kernel opens next.
+    /// Returns the next file that the kernel opens.
     pub(super) fn next(&self) -> Option<&PathBuf> {
         match &self.format {
             Format::Script { interpreter } => Some(interpreter),
@@ -51,11 +52,11 @@ impl Headers {
     }
 }
 
-/// Reads them. `Ok(None)`: it is another format.
+/// Reads the headers of a file. `Ok(None)`: the file has another format.
 ///
 /// # Errors
 ///
-/// Those of `fstat(2)` and `pread(2)`.
+/// Errors of `fstat(2)` and `pread(2)`.
 pub(super) fn read(file: &File) -> std::io::Result<Option<Headers>> {
     let found = file.metadata()?;
     let changed_ns = found.ctime().saturating_mul(1_000_000_000).saturating_add(found.ctime_nsec());
@@ -81,7 +82,8 @@ fn read_up_to(file: &File, offset: u64, bytes: usize) -> std::io::Result<Vec<u8>
     Ok(buffer)
 }
 
-/// The interpreter of a script (`load_script()` in `fs/binfmt_script.c`), if it is absolute.
+/// Returns the interpreter of a script (`load_script()` in `fs/binfmt_script.c`), if it is
+/// absolute.
 fn interpreter_of(head: &[u8]) -> Option<PathBuf> {
     let line = head.strip_prefix(b"#!")?;
     let line = line.split(|it| *it == b'\n').next()?;
@@ -90,7 +92,8 @@ fn interpreter_of(head: &[u8]) -> Option<PathBuf> {
     name.starts_with(b"/").then(|| Path::new(OsStr::from_bytes(name)).to_owned())
 }
 
-/// `load_elf_binary()` in `fs/binfmt_elf.c`: the program headers, and the path of the loader.
+/// Reads the program headers and the path of the loader, as `load_elf_binary()` in
+/// `fs/binfmt_elf.c` does.
 fn elf(file: &File, head: &[u8]) -> std::io::Result<Option<Format>> {
     let Some((offset, length)) = place_of_table(head) else { return Ok(None) };
     let table = read_up_to(file, offset, length)?;
@@ -112,7 +115,7 @@ fn elf(file: &File, head: &[u8]) -> std::io::Result<Option<Format>> {
     Ok(path.map(|it| Format::Elf { table_bytes: length, loader: Some(it.to_owned()) }))
 }
 
-/// Offset and length of the program headers of a 64-bit file.
+/// Returns offset and length of the program headers of a 64-bit file.
 fn place_of_table(head: &[u8]) -> Option<(u64, usize)> {
     // Class 64, little-endian.
     if !head.starts_with(b"\x7fELF\x02\x01") || head.len() < ELF_HEADER_BYTES {

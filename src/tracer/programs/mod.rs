@@ -1,10 +1,12 @@
-//! What the kernel reads of a program to start it, found at the end from the program's file.
+//! Reads of the kernel at the start of programs, derived at the end from the program's files.
 //!
-//! In: the paths of execs, as they pass. Out: a text for each program whose files could be read ([`Text::PROGRAM`]), and the programs
-//! with a file that could not be read. The table of these reads is in `docs/accounting.md`.
+//! Input are the paths of execs. Output is a text for each program whose files could be read
+//! ([`Text::PROGRAM`]), and the programs with a file that could not be read. The table of these
+//! reads is in `docs/accounting.md`.
 //!
-//! The files are other users', and their file systems may not answer: a helper opens and reads them ([`apart`]). An interpreter or
-//! loader is found in the file before it, so the helper is asked in rounds.
+//! The files may belong to other users, and their file systems may not respond, so a helper opens
+//! and reads them ([`apart`]). An interpreter or loader is named in the previous file, so the
+//! helper is asked in rounds.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -29,26 +31,27 @@ use apart::BOUNDS;
 use headers::{ELF_HEADER_BYTES, Format, Headers};
 use question::{Answer, FILES_MAX, Question, Said};
 
-/// Paths that are remembered.
+/// Largest number of paths that are remembered.
 const PATHS_MAX: usize = 1 << 12;
 
-/// Interpreters of interpreters that the kernel follows (`exec_binprm()` in `fs/exec.c`).
+/// Largest depth of interpreters of interpreters that the kernel follows (`exec_binprm()` in
+/// `fs/exec.c`).
 const DEPTH_MAX: usize = 5;
 
-/// How long files are read, ns.
+/// Longest time for reading files, ns.
 const READ_NS_MAX: u64 = 20_000_000_000;
 
-/// Unread programs of which the log has path and reason.
+/// Largest number of unread programs whose path and reason are logged.
 const FIRST_MAX: usize = 8;
 
-/// The verb of the helper that reads headers.
+/// Hidden subcommand that starts this program as the helper that reads headers.
 pub const VERB: &str = "read-headers";
 
-/// How the helper is started: this program, or the one with its tests, once more.
+/// Arguments that start this program, or its test program, as the helper.
 const HELPER: &[&str] =
     if cfg!(test) { &["--exact", "tracer::programs::tests::helper", "--ignored"] } else { &[VERB] };
 
-/// Programs that were started, by the path that the exec was given.
+/// Programs that were started, by the path passed to the exec.
 #[derive(Debug, Default)]
 pub struct SeenPrograms {
     point: Option<(u16, IntField, StringField)>,
@@ -58,7 +61,8 @@ pub struct SeenPrograms {
 }
 
 impl SeenPrograms {
-    /// Those that these tracepoints tell of; `None` if execs are not recorded.
+    /// Returns a collector for the execs that these tracepoints record; `None` if execs are not
+    /// recorded.
     pub fn of(tracepoints: &[Described]) -> Option<Self> {
         let point = tracepoints.iter().find(|it| it.planned.name == "sched_process_exec")?;
         let format = EventFormat::parse(&point.format).ok()?;
@@ -71,7 +75,7 @@ impl SeenPrograms {
         })
     }
 
-    /// Takes note of a payload, if it is of an exec.
+    /// Stores the path of a payload, if it belongs to an exec.
     pub fn note(&mut self, payload: &[u8]) {
         let Some((id, pid, filename)) = &self.point else { return };
         if common_type(payload) != Some(*id) || self.paths.len() >= PATHS_MAX {
@@ -80,7 +84,7 @@ impl SeenPrograms {
         let Some(path) = filename.read(payload).map(|it| Path::new(OsStr::from_bytes(it))) else {
             return;
         };
-        // What the tracer finds there is its own.
+        // In these directories the tracer would find its own files.
         if path.starts_with("/dev/fd") || path.starts_with("/proc") {
             return;
         }
@@ -93,11 +97,12 @@ impl SeenPrograms {
         }
     }
 
-    /// Has the files read. The facts, and the programs with a file that is there and could not be read. A program that is gone, or of
-    /// another format, has no fact.
+    /// Has the files read. Returns the facts, and the programs with a file that exists and could
+    /// not be read. A program that is gone or has another format gets no fact.
     pub fn describe(self, patience: &mut Patience<'_>) -> (Vec<Fact>, UnreadPrograms) {
         let (mut facts, mut unread) = (Vec::new(), UnreadPrograms::default());
-        // aarch64 reads a note, too, if the kernel is built so (`parse_elf_properties()` in `fs/binfmt_elf.c`).
+        // On aarch64 the kernel reads a note, too, if it is configured so (`parse_elf_properties()`
+        // in `fs/binfmt_elf.c`).
         if cfg!(not(target_arch = "x86_64")) {
             return (facts, unread);
         }
@@ -127,13 +132,14 @@ impl SeenPrograms {
     }
 }
 
-/// Without `.` and empty parts, as the path of an operation is put together.
+/// Returns the path without `.` and empty components, as the path of an operation is composed.
 fn without_dots(path: &Path) -> PathBuf {
     path.components().collect()
 }
 
-/// The first of these files that is there, and what the kernel opens to start it: interpreters, then the loader. True if one of them could not
-/// be read. It is left out, with what it needs: a process that looks at it may have to wait.
+/// Returns the first of these files that exists, and the files that the kernel opens to start it:
+/// interpreters, then the loader. True if one of them could not be read. Such a file is left out,
+/// together with the files that it needs, because a process that looks at it may block.
 pub fn needed_by(first_of: &[PathBuf], patience: &mut Patience<'_>) -> (Vec<PathBuf>, bool) {
     let mut files = Files::new();
     files.read_with_next(first_of.iter().cloned().collect(), patience);
@@ -152,18 +158,18 @@ pub fn needed_by(first_of: &[PathBuf], patience: &mut Patience<'_>) -> (Vec<Path
     (needed, false)
 }
 
-/// Why a file has no headers.
+/// Reason why a file has no headers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Unread {
-    /// It is not there.
+    /// The file does not exist.
     Gone,
-    /// It has another format.
+    /// The file has another format.
     Other,
-    /// Why it could not be read, in words.
+    /// The file could not be read; the reason as text.
     Failed(String),
 }
 
-/// Files that have been asked about.
+/// Files that the helper was asked about.
 struct Files {
     until: u64,
     of: BTreeMap<PathBuf, Result<Headers, Unread>>,
@@ -174,9 +180,9 @@ impl Files {
         Self { until: clock::now().0.saturating_add(READ_NS_MAX), of: BTreeMap::new() }
     }
 
-    /// Reads these, and the files that they lead to.
+    /// Reads these files, and the files that they lead to.
     fn read_with_next(&mut self, mut wanted: BTreeSet<PathBuf>, patience: &mut Patience<'_>) {
-        // Interpreters, then the loader.
+        // Interpreters come first, then the loader.
         for _ in 0..=DEPTH_MAX + 1 {
             let mut waiting = Vec::from_iter(wanted);
             while !waiting.is_empty() {
@@ -189,7 +195,7 @@ impl Files {
         }
     }
 
-    /// Asks about these once. Those of which nothing was said, for the fault of another one.
+    /// Asks about these files once. Returns those without a result caused by another file.
     fn read(&mut self, waiting: Vec<PathBuf>, patience: &mut Patience<'_>) -> Vec<PathBuf> {
         let is_late = clock::now().0 >= self.until;
         if is_late || patience.is_over() {
@@ -199,12 +205,12 @@ impl Files {
             return Vec::new();
         }
         let question = Question { paths: waiting };
-        let told = helper::ask(HELPER, &question.encode(), &BOUNDS, patience);
-        let Answer { said, at_hand } = Answer::decode(&told.answer, question.paths.len());
-        // Without a helper there is none for the others, either.
-        let is_none = matches!(told.failure, Some(Failure::NotStarted(_)));
-        let is_of_all = told.failure.as_ref().is_some_and(Failure::is_of_all);
-        let why = told.failure.map_or("the answer makes no sense".to_owned(), |it| it.to_string());
+        let reply = helper::ask(HELPER, &question.encode(), &BOUNDS, patience);
+        let Answer { said, at_hand } = Answer::decode(&reply.answer, question.paths.len());
+        // A helper that cannot be started cannot be started for the other files, either.
+        let is_none = matches!(reply.failure, Some(Failure::NotStarted(_)));
+        let is_of_all = reply.failure.as_ref().is_some_and(Failure::is_of_all);
+        let why = reply.failure.map_or("the answer makes no sense".to_owned(), |it| it.to_string());
         let mut left: BTreeMap<usize, PathBuf> = question.paths.into_iter().enumerate().collect();
         let is_innocent = is_of_all && !said.is_empty() && at_hand.is_none();
         for (place, said) in said {
@@ -220,8 +226,9 @@ impl Files {
         waiting
     }
 
-    /// When one of the program's files was last changed, ns of the wall clock, and the length of each read of the kernel. `None`: the program
-    /// is gone, or of another format.
+    /// Returns the time at which one of the program's files was last changed, ns of the wall clock,
+    /// and the length of each read of the kernel. `None`: the program is gone, or has another
+    /// format.
     fn reads_of(&self, program: &Path) -> Result<(i64, Vec<usize>), Option<String>> {
         let mut reads = Vec::new();
         let mut changed_ns = 0;
@@ -264,7 +271,9 @@ fn read(said: Said) -> Result<Headers, Unread> {
         Said::Read(headers) => Ok(headers),
         Said::Gone => Err(Unread::Gone),
         Said::Other => Err(Unread::Other),
-        Said::NotRegular => failed("it is no regular file, or one of the kernel's own"),
+        Said::NotRegular => {
+            failed("it is not a regular file, or is in a file system of the kernel")
+        }
         Said::Closed => failed("it cannot be opened or read"),
     }
 }

@@ -1,6 +1,7 @@
-//! What the helper is asked of the files of programs, and what it answers.
+//! Protocol between the tracer and the helper that reads the headers of programs.
 //!
-//! The maker of a file may have made the answer, too: nothing is taken from it but lengths that the kernel can read and absolute paths.
+//! The author of a file may have forged the answer, too: only lengths that the kernel can read and
+//! absolute paths are accepted.
 
 use std::ffi::OsStr;
 use std::io::{self, Write};
@@ -10,35 +11,35 @@ use std::path::{Path, PathBuf};
 use super::headers::{Format, HEAD_BYTES, Headers, PATH_BYTES_MAX, TABLE_BYTES_MAX};
 use crate::capture::format::Cursor;
 
-/// Files of one question: the helper has all of them open at once.
+/// Largest number of files in one question: the helper has all of them open at the same time.
 pub(super) const FILES_MAX: usize = 256;
 
-/// Files that are asked about.
+/// Files in a question.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Question {
     pub paths: Vec<PathBuf>,
 }
 
-/// What became of a file.
+/// Result for a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Said {
     Read(Headers),
-    /// It has another format.
+    /// The file has another format.
     Other,
-    /// It is not there.
+    /// The file does not exist.
     Gone,
-    /// It is no regular file, or of a file system of the kernel's own.
+    /// The file is not a regular file, or is in a file system of the kernel.
     NotRegular,
-    /// It cannot be opened or read.
+    /// The file cannot be opened or read.
     Closed,
 }
 
-/// What was said until the helper's end.
+/// Results until the helper's end.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Answer {
-    /// By the files' places in the question.
+    /// Results by the files' indices in the question.
     pub said: Vec<(usize, Said)>,
-    /// The file that it was at when it ended.
+    /// File that the helper was processing when it ended.
     pub at_hand: Option<usize>,
 }
 
@@ -57,7 +58,7 @@ impl Question {
         out
     }
 
-    /// `None`: this is none.
+    /// Decodes a question; `None`: the bytes are not one.
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut from = Cursor(bytes);
         let mut paths = Vec::new();
@@ -68,15 +69,15 @@ impl Question {
     }
 }
 
-/// Says that this file is at hand.
+/// Announces that this file is processed next.
 pub(super) fn at_hand(out: &mut impl Write, file: usize) -> io::Result<()> {
     out.write_all(&[AT_HAND])?;
     out.write_all(&number(file))?;
-    // Before it may be the helper's end.
+    // Flushed first, because the file may kill the helper.
     out.flush()
 }
 
-/// Says what became of it.
+/// Writes the result for a file.
 pub(super) fn say(out: &mut impl Write, file: usize, said: &Said) -> io::Result<()> {
     let mut bytes = Vec::new();
     match said {
@@ -107,7 +108,7 @@ pub(super) fn say(out: &mut impl Write, file: usize, said: &Said) -> io::Result<
 }
 
 impl Answer {
-    /// As far as it makes sense; `files`: how many were asked about.
+    /// Decodes the valid part of an answer; `files` is the number of files in the question.
     pub(super) fn decode(answer: &[u8], files: usize) -> Self {
         let mut decoded = Self::default();
         let mut from = Cursor(answer);
@@ -153,7 +154,7 @@ fn length(from: &mut Cursor<'_>, max: usize) -> Option<usize> {
     usize::try_from(from.u32()?).ok().filter(|it| *it <= max)
 }
 
-/// A path that begins at the root.
+/// Reads an absolute path.
 fn path(from: &mut Cursor<'_>) -> Option<PathBuf> {
     let path = Path::new(OsStr::from_bytes(from.bytes()?));
     path.is_absolute().then(|| path.to_owned())
@@ -164,7 +165,7 @@ fn push(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// What is said at once has its limits, far below this one.
+/// Encodes a number. Numbers are limited far below `u32::MAX`.
 fn number(number: usize) -> [u8; 4] {
     u32::try_from(number).unwrap_or(u32::MAX).to_le_bytes()
 }

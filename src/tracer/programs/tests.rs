@@ -4,7 +4,7 @@ use std::process::Command;
 use super::*;
 use crate::sys::patience::testing::{ended_by, endless};
 
-/// The helper, if a test starts this program as one.
+/// Runs the helper, if a test starts this program as one.
 #[test]
 #[ignore = "run by a_script_is_read_once_more_than_its_interpreter"]
 fn helper() {
@@ -22,9 +22,9 @@ fn a_script_is_read_once_more_than_its_interpreter() {
     let dir = tempfile::tempdir().expect("a directory");
     let (script, private) = (dir.path().join("script"), dir.path().join("private"));
     std::fs::write(&script, "#! /bin/sh -e\n").expect("write it");
-    // What only its owner may read is opened before the helper gives up its rights.
+    // A file that only its owner may read is opened before the helper gives up its privileges.
     std::fs::copy("/bin/sh", &private).expect("write it");
-    std::fs::set_permissions(&private, PermissionsExt::from_mode(0o700)).expect("ours");
+    std::fs::set_permissions(&private, PermissionsExt::from_mode(0o700)).expect("the test owns the file");
     let shell = Path::new("/bin/sh");
     let files = read(&[&script, shell, &private], endless());
     let (_, of_script) = files.reads_of(&script).expect("it is there");
@@ -52,7 +52,7 @@ fn what_is_no_program_is_not_described() {
     for path in others.iter().chain([&gone]) {
         assert_eq!(files.reads_of(path), Err(None), "{path:?}");
     }
-    let why = "it is no regular file, or one of the kernel's own";
+    let why = "it is not a regular file, or is in a file system of the kernel";
     for path in [&*fifo, dir.path()] {
         assert_eq!(files.reads_of(path), Err(Some(why.to_owned())), "{path:?}");
     }
@@ -60,7 +60,7 @@ fn what_is_no_program_is_not_described() {
     assert_eq!(files.reads_of(&script), Err(Some(of_script)));
 }
 
-/// Fails if a signal leaves files out without a word.
+/// Fails if a signal leaves files out silently.
 #[test]
 fn files_that_are_not_read_for_a_signal_are_told() {
     let mut seen = SeenPrograms::default();
@@ -88,14 +88,15 @@ fn question_and_answer_are_understood() {
     }
     let decoded = Answer::decode(&answer, 3);
     assert_eq!(decoded, Answer { said: said.clone().into(), at_hand: None });
-    // Cut off in the last one.
+    // The last result is cut off.
     let decoded = Answer::decode(&answer[..answer.len() - 1], 3);
     assert_eq!((decoded.said.len(), decoded.at_hand), (2, Some(2)));
-    // Of a file that was not asked about, and twice of one.
+    // Results for a file that is not in the question, and a second result for the same file, are
+    // rejected.
     assert_eq!(Answer::decode(&answer, 2).said.len(), 2);
     let twice = [answer.clone(), answer].concat();
     assert_eq!(Answer::decode(&twice, 3).said.len(), 3);
-    // A read that the kernel does not make.
+    // The kernel does not read that many bytes.
     let long = Format::Elf { table_bytes: 65537, loader: None };
     let mut answer = Vec::new();
     question::say(&mut answer, 0, &read(long)).expect("memory");

@@ -1,4 +1,4 @@
-//! Requests of others that were left out, counted.
+//! Counts of other programs' requests that were left out.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,8 @@ use crate::units::{DevId, SECTOR_BYTES};
 pub(super) struct LeftOut(BTreeMap<DevId, OthersOnDevice>);
 
 impl LeftOut {
-    /// A request has ended. One that became part of another counts there; one whose end was not seen is not counted by operation.
+    /// Counts a request that has ended. A request that became part of another one is counted there;
+    /// a request whose end was not seen is not counted by operation.
     pub(super) fn add(&mut self, request: &BlockRequest) {
         if matches!(request.ending, Some(Ending::Absorbed { .. })) {
             return;
@@ -27,7 +28,7 @@ impl LeftOut {
         count.bytes = count.bytes.saturating_add(request.diskstats_sectors() * SECTOR_BYTES);
     }
 
-    /// As the log keeps it.
+    /// Returns the counts as the log stores them.
     pub(super) fn into_devices(self) -> Vec<OthersOnDevice> {
         let named =
             |(dev, it): (DevId, OthersOnDevice)| OthersOnDevice { dev: dev.to_string(), ..it };

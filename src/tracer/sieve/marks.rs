@@ -1,52 +1,52 @@
-//! Marks of the records that wait in the log thread: which of them go into the log.
+//! Marks of the records that wait in the log thread: they decide which records go into the log.
 
 use std::collections::VecDeque;
 
-/// What becomes of a record.
+/// Decision about a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::tracer) enum Mark {
-    /// Not known yet.
+    /// Not decided yet.
     Undecided,
-    /// It goes into the log.
+    /// The record goes into the log.
     Kept,
-    /// It does not.
+    /// The record does not go into the log.
     Dropped,
 }
 
-/// One record that waits: the number of its chunk, and its place among the marked records there.
+/// A waiting record: the number of its chunk, and its index among the marked records of the chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RecordRef {
     pub(super) chunk: u64,
     pub(super) index: usize,
 }
 
-/// The marks of one chunk: what was taken from a ring at once.
+/// Marks of one chunk: the records that were taken from a ring together.
 #[derive(Debug, Default)]
 struct Chunk {
     marks: Vec<Mark>,
     undecided: usize,
 }
 
-/// Marks by chunk. Chunks leave in the order in which they came.
+/// Marks by chunk. Chunks leave in the order of their arrival.
 #[derive(Debug, Default)]
 pub(super) struct Marks {
     chunks: VecDeque<Chunk>,
-    /// Number of the first.
+    /// Number of the first chunk.
     first: u64,
 }
 
 impl Marks {
-    /// The number that the next chunk has.
+    /// Returns the number of the next chunk.
     pub(super) fn next_chunk(&self) -> u64 {
         self.first + self.chunks.len() as u64
     }
 
-    /// Adds a chunk of so many records.
+    /// Adds a chunk with this number of records.
     pub(super) fn add(&mut self, records: usize) {
         self.chunks.push_back(Chunk { marks: vec![Mark::Undecided; records], undecided: records });
     }
 
-    /// Marks a record, unless its chunk has left. What is kept stays kept.
+    /// Marks a record, unless its chunk has left. Kept records stay kept.
     pub(super) fn set(&mut self, record: RecordRef, mark: Mark) {
         let Some(chunk) = self.chunk(record.chunk) else { return };
         let Some(place) = chunk.marks.get_mut(record.index) else { return };
@@ -58,7 +58,7 @@ impl Marks {
         }
     }
 
-    /// The mark of a record; of one that has left: kept.
+    /// Returns the mark of a record; `Kept` if its chunk has left.
     pub(super) fn get(&self, record: RecordRef) -> Mark {
         let place = record.chunk.checked_sub(self.first).and_then(|it| usize::try_from(it).ok());
         let chunk = place.and_then(|it| self.chunks.get(it));
@@ -71,7 +71,7 @@ impl Marks {
         place.and_then(|it| self.chunks.get(it)).is_none_or(|it| it.undecided == 0)
     }
 
-    /// Keeps what is undecided in a chunk.
+    /// Keeps all undecided records of a chunk.
     pub(super) fn keep_undecided(&mut self, chunk: u64) {
         let Some(chunk) = self.chunk(chunk) else { return };
         chunk.undecided = 0;
@@ -80,7 +80,7 @@ impl Marks {
         }
     }
 
-    /// The first chunk leaves.
+    /// Removes the first chunk and returns its marks.
     pub(super) fn take_first(&mut self) -> Vec<Mark> {
         let Some(chunk) = self.chunks.pop_front() else { return Vec::new() };
         self.first += 1;

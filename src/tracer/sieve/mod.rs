@@ -1,17 +1,25 @@
-//! Sieve: in process mode block requests and io_uring's operations of other programs, and what file systems say of their files, do not
-//! go into the log.
+//! Sieve: in process mode, block requests and io_uring operations of other programs stay out of the
+//! log, and so do file-system events of their files.
 //!
-//! In: what the rings hold, in rounds, and facts. Out: a mark for each record of a block, file system or io_uring tracepoint; counts of the
-//! requests that are left out.
+//! Input are the records of the rings, in rounds, and facts. Output is a mark for each record of a
+//! block, file-system or io_uring tracepoint, and counts of the requests that are left out.
 //!
 //! ```text
-//!   round N+1 is complete ──► records before the time of round N, in order ──► requests, places ──► marks
-//!                                                                                    round N is written when all its marks are known
+//!   round N+1 is complete ──► records before the time of round N, in order
+//!                                             │
+//!                                             ▼
+//!                                      requests, places
+//!                                             │
+//!                                             ▼
+//!                                           marks
+//!                         round N is written when all its marks are known
 //! ```
 //!
-//! A request is the program's if one of its threads has queued a bio of it, or if a bio of it writes where a file lies that the program
-//! has opened, or may lie: then it is another thread that brings what the program has written. That is decided when the request goes
-//! to its driver. What is undecided is held back for [`HELD_ROUNDS_MAX`] rounds and [`HELD_BYTES_MAX`] bytes at most, then it is kept.
+//! A request is the program's if one of its threads has queued a bio of the request. It is also the
+//! program's if a bio of it writes to a location that belongs, or may belong, to a file that the
+//! program has opened: then another thread writes back the program's data. The decision is made
+//! when the request goes to its driver. Undecided records are held back for at most
+//! [`HELD_ROUNDS_MAX`] rounds and [`HELD_BYTES_MAX`] bytes, then they are kept.
 
 mod count;
 mod marks;
@@ -47,13 +55,13 @@ use crate::record::{Layout, records};
 use crate::sys::{clock, disks};
 use crate::units::{CpuId, DevId, KernelTime, Pid, Tid};
 
-/// Rounds that are held back: a second.
+/// Largest number of rounds that are held back: one second.
 pub(super) const HELD_ROUNDS_MAX: usize = 20;
 
-/// What is held back, in bytes of records.
+/// Largest size of the records that are held back, in bytes.
 pub(super) const HELD_BYTES_MAX: usize = 32 << 20;
 
-/// What arrived.
+/// Decoded event.
 #[derive(Debug)]
 enum What {
     Block(BlockEvent),
@@ -74,33 +82,35 @@ struct Arrived {
     what: What,
 }
 
-/// All that it knows.
+/// State of the sieve.
 #[derive(Debug)]
 pub(super) struct Sieve {
     decoder: Decoder,
     /// Tracepoints whose records are marked.
     marked: FxHashSet<u16>,
-    /// Probes that tell of files.
+    /// Probes that report files.
     probes: FxHashSet<u16>,
     arrived: Vec<Arrived>,
-    /// Records that make no sense: a reader says what is wrong with them.
+    /// Records that cannot be parsed: the reader of the log reports the error.
     odd: Vec<RecordRef>,
-    /// Files that facts told of, and by when they were open: of a process, or of a thread that fanotify named.
+    /// Files from facts, and the time by which each was open, with its process, or its thread as
+    /// reported by fanotify.
     files: Vec<(Option<Pid>, Option<Tid>, KernelTime, FileStat)>,
-    /// What is mounted, if that was told.
+    /// Mounts, if a fact has reported them.
     mounted: Option<Vec<u8>>,
     marks: Marks,
     requests: Requests,
     places: Places,
     rings: Rings,
-    /// Block devices by their nodes.
+    /// Block devices by their device nodes.
     nodes: HashMap<(DevId, u64), DevId>,
-    /// A newer list of disks, and when it was read: earlier records may be of disks that are gone.
+    /// A newer list of disks, and the time of reading it: earlier records may concern disks that
+    /// are gone.
     newer: Option<(KernelTime, Vec<Disk>)>,
 }
 
 impl Sieve {
-    /// For these tracepoints; `None` if nothing of them is to be marked.
+    /// Returns a sieve for these tracepoints; `None` if none of them is to be marked.
     pub(super) fn new(tracepoints: &[Described], machine: &str, disks: &[Disk]) -> Option<Self> {
         let mut decoder = Decoder::new(machine);
         let (mut marked, mut probes) = (FxHashSet::default(), FxHashSet::default());
@@ -153,7 +163,7 @@ impl Sieve {
         self.nodes = disks::nodes(all);
     }
 
-    /// Looks which disks there are now.
+    /// Reads the current list of disks.
     fn look_at_disks(&mut self) {
         let all = disks::disks();
         self.requests.add_disks(&all);
@@ -162,24 +172,26 @@ impl Sieve {
         self.newer = Some((clock::now(), all));
     }
 
-    /// True if the records of this tracepoint are marked.
+    /// True if records of this tracepoint are marked.
     pub(super) fn marks(&self, id: u16) -> bool {
         self.marked.contains(&id)
     }
 
-    /// Takes the records of a ring. The number of their chunk.
+    /// Takes the records of a ring. Returns the number of their chunk.
     pub(super) fn take(&mut self, data: &Data, layout: Layout) -> u64 {
         let chunk = self.marks.next_chunk();
         let mut index = 0;
+        let cpu = CpuId(data.cpu);
         match layout {
             Layout::Perf(layout) => {
                 for (_, record) in records(&data.bytes).flatten() {
                     let Some(time) = record.time(&layout) else { continue };
-                    let task = record.task(&layout).unwrap_or((Pid(-1), Tid(-1)));
+                    let (pid, tid) = record.task(&layout).unwrap_or((Pid(-1), Tid(-1)));
                     if record.kind == record_type::LOST {
                         self.lost(time, data.cpu);
                     } else if let Some(payload) = record.payload(&layout) {
-                        self.hit((time, data.cpu, task), payload, (chunk, &mut index));
+                        let at = At { time, cpu, pid, tid };
+                        self.hit(at, payload, chunk, &mut index);
                     }
                 }
             }
@@ -189,8 +201,8 @@ impl Sieve {
                         Entry::Hit(start, time) => {
                             let bytes = data.bytes.get(start..).unwrap_or_default();
                             let Some(payload) = page::payload(bytes) else { continue };
-                            let place = (time, data.cpu, (Pid(-1), Tid(-1)));
-                            self.hit(place, payload, (chunk, &mut index));
+                            let at = At { time, cpu, pid: Pid(-1), tid: Tid(-1) };
+                            self.hit(at, payload, chunk, &mut index);
                         }
                         Entry::Lost(time, _) => self.lost(time, data.cpu),
                     }
@@ -202,12 +214,7 @@ impl Sieve {
         chunk
     }
 
-    fn hit(
-        &mut self,
-        (time, cpu, (pid, tid)): (KernelTime, u32, (Pid, Tid)),
-        payload: &[u8],
-        (chunk, index): (u64, &mut usize),
-    ) {
+    fn hit(&mut self, at: At, payload: &[u8], chunk: u64, index: &mut usize) {
         let Some(id) = common_type(payload) else { return };
         let is_marked = self.marked.contains(&id);
         if !is_marked && !self.probes.contains(&id) {
@@ -225,8 +232,9 @@ impl Sieve {
             },
             _ => return self.odd.push(record),
         };
+        let At { time, cpu, pid, tid } = at;
         let tid = if tid.0 < 0 { self.decoder.thread(payload).unwrap_or(tid) } else { tid };
-        self.arrived.push(Arrived { time, cpu: CpuId(cpu), pid, tid, record, what });
+        self.arrived.push(Arrived { time, cpu, pid, tid, record, what });
     }
 
     fn lost(&mut self, time: KernelTime, cpu: u32) {
@@ -235,7 +243,7 @@ impl Sieve {
         self.arrived.push(Arrived { time, cpu, pid, tid, record, what: What::Lost });
     }
 
-    /// Takes note of a fact.
+    /// Stores the file or the mounts that a fact reports.
     pub(super) fn note(&mut self, pid: Option<Pid>, fact: &Fact) {
         match fact {
             Fact::Name { of: NameOf::Link, stat: Some(stat), end, .. }
@@ -248,7 +256,7 @@ impl Sieve {
         }
     }
 
-    /// All records before this time have been taken: decides what can be decided.
+    /// Makes all decisions that are possible after all records before this time have been taken.
     pub(super) fn advance(&mut self, until: KernelTime, tree: &Tree) {
         if let Some(text) = self.mounted.take() {
             self.places.mounted(&text);
@@ -314,23 +322,24 @@ impl Sieve {
         self.marks.is_decided(chunk)
     }
 
-    /// Keeps what is undecided in the chunks up to this one; `is_end`: nothing follows.
+    /// Keeps all undecided records in the chunks up to this one; `is_end` is true if no records
+    /// follow.
     pub(super) fn keep_undecided(&mut self, until: u64, is_end: bool) {
         self.requests.keep_undecided(until, is_end, &mut self.marks);
         self.marks.keep_undecided(until);
     }
 
-    /// The first chunk goes to the log: its marks.
+    /// Removes the first chunk, which goes to the log, and returns its marks.
     pub(super) fn take_first(&mut self) -> Vec<Mark> {
         self.marks.take_first()
     }
 
-    /// What is to be told with it.
+    /// Returns the facts to write before the chunk.
     pub(super) fn take_facts(&mut self) -> Vec<Fact> {
         self.places.take_facts()
     }
 
-    /// What was left out.
+    /// Returns the counts of omitted requests.
     pub(super) fn into_others(mut self) -> Others {
         self.requests.finish();
         Others {

@@ -1,10 +1,13 @@
-//! What is known while recording of where files lie: whether a place is a file's that the program has opened.
+//! Extents of files as known during the recording: decides whether a location belongs to a file
+//! that the program has opened.
 //!
-//! In: what file systems say. Out: marks of these records. Of files that the program has not opened they stay here, bounded, and are
-//! told as a fact when a request of the program's is at such a place.
+//! Input are file-system events, output are marks of their records. Extents of files that the
+//! program has not opened are stored here, within limits. They are written as facts when a request
+//! of the program is at such a location.
 
 use rangemap::RangeMap;
 use rustc_hash::{FxHashMap, FxHashSet};
+use std::ops::Range;
 
 use super::marks::Mark;
 use crate::capture::fact::{Fact, Text};
@@ -17,15 +20,16 @@ use crate::units::{DevId, KernelTime, Pid, SECTOR_BYTES};
 /// File system and inode.
 type FileKey = (DevId, u64);
 
-/// A part of a file, the same for all bytes that lie as far from one another on the device as in the file.
+/// A part of a file in which the distance between two bytes is the same on the device and in the
+/// file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Run {
     file: FileKey,
     unit: Unit,
     is_shared: bool,
-    /// Place on the device less place in the file, in bytes, modulo 2^64.
+    /// Address on the device minus offset in the file, in bytes, modulo 2^64.
     shift: u64,
-    /// The log has it.
+    /// True if the log has the extent.
     is_told: bool,
 }
 
@@ -33,41 +37,43 @@ struct Run {
 #[derive(Debug)]
 struct Image {
     dev: DevId,
-    /// Where in the file it begins, in bytes.
+    /// Offset of the device in its file, in bytes.
     offset: u64,
-    /// Its partitions: first sector, the one behind the last, number.
+    /// Partitions: first sector, end sector (exclusive), number.
     partitions: Vec<(u64, u64, DevId)>,
 }
 
-/// Runs that are remembered: some 100 bytes each.
+/// Largest number of runs that are remembered: some 100 bytes each.
 const RUNS_MAX: usize = 1 << 19;
 
-/// Files that are remembered as opened by the program.
+/// Largest number of files that are remembered as opened by the program.
 const FILES_MAX: usize = 1 << 20;
 
-/// Loop devices on files on loop devices; more are not looked through.
+/// Largest depth of loop devices on files on loop devices; deeper ones are not examined.
 const DEPTH_MAX: usize = 8;
 
-/// Places of files.
+/// Known extents of files.
 #[derive(Debug, Default)]
 pub(super) struct Places {
     block_bytes: FxHashMap<DevId, u64>,
     runs: FxHashMap<DevId, RangeMap<u64, Run>>,
     count: usize,
-    /// Runs that were given up for want of room.
+    /// Number of runs that were dropped for want of room.
     pub(super) given_up: u64,
-    /// Files that the program has opened, and when last. An open is known earlier or later than the records of its time.
+    /// Files that the program has opened, and the time of the last open. An open may become known
+    /// earlier or later than the records of its time.
     files: FxHashMap<FileKey, KernelTime>,
-    /// Devices where it has opened some, or that it has opened themselves.
+    /// Devices on which the program has opened files, and devices that it has opened.
     devices: FxHashSet<DevId>,
-    /// It may have opened any.
+    /// True if any file may have been opened by the program.
     is_any: bool,
     /// Devices that were used through their own inodes.
     used: FxHashSet<DevId>,
     images: FxHashMap<FileKey, Image>,
-    /// Of what file systems say, what iomap says holds for writeback, too.
+    /// True if extents reported by iomap also hold for writeback, because tracepoints report those
+    /// of writeback.
     writeback_is_told: bool,
-    /// What is to be told.
+    /// Facts to be written.
     facts: Vec<Fact>,
 }
 
@@ -76,22 +82,22 @@ impl Places {
         Self { writeback_is_told, ..Self::default() }
     }
 
-    /// There are these disks, besides those that are known.
+    /// Adds these disks to the known ones.
     pub(super) fn add_disks(&mut self, disks: &[Disk]) {
         self.images.extend(disks.iter().filter_map(image));
     }
 
-    /// From now on there are no other disks than these.
+    /// Replaces the known disks by these.
     pub(super) fn has_only_disks(&mut self, disks: &[Disk]) {
         self.images.clear();
         self.add_disks(disks);
     }
 
-    /// What is mounted: a text of [`Text::BLOCKS`].
+    /// Replaces the mounts by those of a text of [`Text::BLOCKS`].
     pub(super) fn mounted(&mut self, text: &[u8]) {
         let text = String::from_utf8_lossy(text);
-        let line = |it: &str| {
-            let (dev, bytes) = it.split_once(' ')?;
+        let line = |line: &str| {
+            let (dev, bytes) = line.split_once(' ')?;
             Some((DevId::parse(dev)?, bytes.parse().ok()?))
         };
         let now: FxHashMap<DevId, u64> = text.lines().filter_map(line).collect();
@@ -104,7 +110,8 @@ impl Places {
         }
     }
 
-    /// The program had opened a file by this time. False if that is a block device: which one is asked for.
+    /// Records that the program had opened a file by this time. Returns false for a block device:
+    /// the caller determines which one.
     pub(super) fn opened(&mut self, time: KernelTime, stat: &FileStat) -> bool {
         match stat.mode & libc::S_IFMT {
             libc::S_IFBLK => return false,
@@ -114,14 +121,15 @@ impl Places {
         if let Some(key) = stat.inode() {
             self.has_file(time, key);
         }
-        // Without a device of its own (btrfs, overlay, network) addresses are no places on one.
+        // On file systems without a device of their own (btrfs, overlay, network) addresses are not
+        // locations on a device.
         if stat.dev.major() != 0 {
             self.devices.insert(stat.dev);
         }
         true
     }
 
-    /// The program works with this file.
+    /// Records that the program works with this file.
     fn has_file(&mut self, time: KernelTime, key: FileKey) {
         if self.files.len() >= FILES_MAX && !self.files.contains_key(&key) {
             self.is_any = true;
@@ -131,7 +139,7 @@ impl Places {
         *last = time.max(*last);
     }
 
-    /// The program has opened a block device; `None`: it is not known which.
+    /// Records that the program has opened a block device; `None`: unknown which.
     pub(super) fn opened_device(&mut self, dev: Option<DevId>) {
         match dev {
             Some(dev) => drop(self.devices.insert(dev)),
@@ -139,14 +147,14 @@ impl Places {
         }
     }
 
-    /// Records were lost: readers forget everything.
+    /// Drops all extents after records were lost, as readers of the log do.
     pub(super) fn records_lost(&mut self) {
         self.runs.clear();
         self.used.clear();
         self.count = 0;
     }
 
-    /// What a file system says at this time; `by_own`: in a thread that is followed.
+    /// Learns from a file-system event at this time; `by_own` is true if its thread is followed.
     pub(super) fn learn(&mut self, time: KernelTime, event: &FsEvent, by_own: bool) -> Mark {
         let all = self.is_any;
         let mark = |is_kept: bool| if is_kept || all { Mark::Kept } else { Mark::Dropped };
@@ -154,7 +162,8 @@ impl Places {
             FsEvent::NoExtent => mark(by_own),
             FsEvent::Extent(it) if is_device(it) => mark(self.used.insert(it.on) || by_own),
             FsEvent::Extent(it) => {
-                // It got the descriptor from another program, if no open is known.
+                // If no open is known, the program has received the descriptor from another
+                // program.
                 if by_own {
                     self.has_file(time, (it.dev, it.ino));
                 }
@@ -165,17 +174,18 @@ impl Places {
         }
     }
 
-    /// The inode is gone, and its number may be another file's. True if the log needs it.
+    /// Handles an evicted inode, whose number may be reused for another file. Returns true if the
+    /// log needs the event.
     fn evict(&mut self, time: KernelTime, file: FileKey) -> bool {
         let Some(opened) = self.files.get(&file) else { return false };
-        // An open after it is of the next file with this number.
+        // A later open refers to the next file with this number.
         if *opened < time {
             self.files.remove(&file);
         }
         true
     }
 
-    /// True if the log needs it.
+    /// Stores an extent. Returns true if the log needs the event.
     fn learn_extent(&mut self, it: &Extent, by_own: bool) -> bool {
         let unit = match it.unit {
             Unit::Bytes => Some(1),
@@ -202,7 +212,7 @@ impl Places {
         if !is_own && !differs && !gap && !has_untold {
             return false;
         }
-        // What takes the place of something that the log has is told, too.
+        // An extent that replaces one that the log has is logged, too.
         run.is_told = is_own || differs;
         self.count -= runs.len();
         runs.insert(begin..end, run);
@@ -210,7 +220,7 @@ impl Places {
         run.is_told
     }
 
-    /// True if the log needs it.
+    /// Removes freed blocks. Returns true if the log needs the event.
     fn free(&mut self, dev: DevId, block: u64, count: u64) -> bool {
         let Some(&unit) = self.block_bytes.get(&dev) else { return true };
         let begin = block.saturating_mul(unit);
@@ -223,7 +233,7 @@ impl Places {
         is_told
     }
 
-    /// There is no room: what the log does not have is not known any more.
+    /// Makes room by dropping the extents that the log does not have.
     fn forget_untold(&mut self) {
         let mut left = 0;
         for runs in self.runs.values_mut() {
@@ -235,14 +245,15 @@ impl Places {
         }
         self.count = left;
         if left >= RUNS_MAX / 2 {
-            // Those that the log has are the program's own; a reader has room for more, and forgets none of them.
+            // The extents in the log are the program's own. A reader has room for more, and drops
+            // none of them.
             self.given_up += left as u64;
             self.is_any = true;
             self.records_lost();
         }
     }
 
-    /// True if some of these sectors may be of a file that the program has opened.
+    /// True if some of these sectors may belong to a file that the program has opened.
     pub(super) fn hold_own(&self, place: Place, nr_sector: u64) -> bool {
         self.is_any || self.hold(place, nr_sector, 0)
     }
@@ -273,7 +284,7 @@ impl Places {
         })
     }
 
-    /// A request at this place is in the log: so is what is known of the place.
+    /// Writes the known extents at the location of a request that is in the log.
     pub(super) fn tell(&mut self, time: KernelTime, place: Place, nr_sector: u64) {
         self.tell_at(time, place, nr_sector, 0);
     }
@@ -286,7 +297,7 @@ impl Places {
             runs.overlapping(begin..end).map(|(at, it)| (at.clone(), *it)).collect();
         for (at, run) in found {
             if !run.is_told {
-                self.facts.extend(self.fact(time, place.dev, (at.start, at.end), run));
+                self.facts.extend(self.fact(time, place.dev, &at, run));
                 if let Some(runs) = self.runs.get_mut(&place.dev) {
                     self.count -= runs.len();
                     runs.insert(at.clone(), Run { is_told: true, ..run });
@@ -301,14 +312,9 @@ impl Places {
         }
     }
 
-    /// A run as a text of [`Text::PLACES`], of just before this time.
-    fn fact(
-        &self,
-        time: KernelTime,
-        on: DevId,
-        (begin, end): (u64, u64),
-        run: Run,
-    ) -> Option<Fact> {
+    /// Returns a run as a text of [`Text::PLACES`], with a time just before this one.
+    fn fact(&self, time: KernelTime, on: DevId, at: &Range<u64>, run: Run) -> Option<Fact> {
+        let (begin, end) = (at.start, at.end);
         let (word, unit) = match run.unit {
             Unit::Bytes => ("bytes", 1),
             Unit::Blocks => ("blocks", *self.block_bytes.get(&run.file.0)?),
@@ -322,14 +328,14 @@ impl Places {
         Some(Fact::Text { time, which: Text::PLACES, pid: Pid(0), text: text.into_bytes() })
     }
 
-    /// What is to be told with the next records.
+    /// Returns the facts to write before the next records.
     pub(super) fn take_facts(&mut self) -> Vec<Fact> {
         std::mem::take(&mut self.facts)
     }
 }
 
 impl Image {
-    /// Where a byte of the file is on the device, or on a partition of it.
+    /// Returns the location of a byte of the file on the device, or on a partition of it.
     fn place(&self, offset: u64) -> Place {
         let sector = offset.saturating_sub(self.offset) / SECTOR_BYTES;
         let holds = |it: &&(u64, u64, DevId)| it.0 <= sector && sector < it.1;
@@ -343,9 +349,10 @@ impl Image {
 fn image(disk: &Disk) -> Option<(FileKey, Image)> {
     let file = disk.loop_file.as_ref()?;
     let offset = disk.attributes.get("loop/offset").and_then(|it| it.parse().ok());
-    let partitions = disk.partitions.iter().filter_map(|it| {
-        let start = it.start_sectors?;
-        Some((start, start.checked_add(it.sectors?)?, DevId::parse(&it.dev)?))
+    let partitions = disk.partitions.iter().filter_map(|partition| {
+        let start = partition.start_sectors?;
+        let end = start.checked_add(partition.sectors?)?;
+        Some((start, end, DevId::parse(&partition.dev)?))
     });
     let image = Image {
         dev: DevId::parse(&disk.dev)?,
@@ -355,7 +362,7 @@ fn image(disk: &Disk) -> Option<(FileKey, Image)> {
     Some(((DevId::parse(&file.dev)?, file.ino), image))
 }
 
-/// What is said of a block device's own inode (`operation::behind`).
+/// True if the extent belongs to a block device's own inode (`operation::attribution`).
 fn is_device(extent: &Extent) -> bool {
     extent.dev.major() == 0
         && extent.ino == u64::from(extent.on.0)

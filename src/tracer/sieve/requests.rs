@@ -1,8 +1,8 @@
-//! Requests and bios whose records wait: which are the program's.
+//! Block requests and bios whose records wait for the decision whether they are the program's.
 //!
-//! In: block events in the order of their times. Out: marks. The requests are those that a reader finds (`block`), so what is left
-//! out leaves the same requests for the reader that there were. A request is decided when it goes to the driver: nothing can be
-//! merged into it any more.
+//! Input are block events in the order of their times, output are marks. The requests are the same
+//! that a reader of the log finds (`block`), so omissions do not change the other requests. A
+//! request is decided when it goes to the driver, because nothing can be merged into it any more.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -16,46 +16,46 @@ use crate::capture::header::Disk;
 use crate::event::block::{BlockEvent, BlockPoint, Place, RequestOp};
 use crate::units::{CpuId, DevId, KernelTime, Tid};
 
-/// A record of a block tracepoint.
+/// Record of a block tracepoint.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Hit {
     pub(super) at: At,
     pub(super) record: RecordRef,
-    /// Its thread is one of those that are followed.
+    /// True if its thread is followed.
     pub(super) by_own: bool,
 }
 
-/// The record in which a bio was queued.
+/// Time and CPU of the record that queued a bio.
 type BioKey = (KernelTime, CpuId);
 
-/// A bio that is not wholly a part of requests that are decided.
+/// A bio with sectors that are not part of decided requests.
 #[derive(Debug)]
 struct Bio {
     records: Vec<RecordRef>,
     top: Place,
     nr_sector: u32,
     is_own: bool,
-    /// Some of it is part of a request that is kept.
+    /// True if a part of the bio belongs to a request that is kept.
     is_kept: bool,
-    /// Sectors that are part of no request yet.
+    /// Number of sectors that are not part of a request yet.
     left: u32,
-    /// Requests that have some of it and are undecided.
+    /// Undecided requests with a part of the bio.
     requests: Vec<RequestId>,
 }
 
-/// A request in flight.
+/// Request in flight.
 #[derive(Debug, Default)]
 struct Unit {
     records: Vec<RecordRef>,
     bios: Vec<BioKey>,
     parts_seen: usize,
-    /// It is to be kept.
+    /// True if the request is to be kept.
     is_own: bool,
-    /// What was decided.
+    /// Mark of the request, if decided.
     mark: Option<Mark>,
 }
 
-/// What a thread has passed on from a partition last.
+/// The last bio that a thread has remapped from a partition.
 #[derive(Debug)]
 struct Remapped {
     records: Vec<RecordRef>,
@@ -69,24 +69,24 @@ struct Remapped {
 struct Seen {
     id: RequestId,
     parts: std::sync::Arc<Vec<Part>>,
-    /// It goes to the driver.
+    /// True if the request goes to the driver.
     is_issued: bool,
     ending: Option<Ending>,
-    /// For [`LeftOut`].
+    /// The request, for [`LeftOut`].
     request: Option<Box<BlockRequest>>,
-    /// The request that a flush is for.
+    /// Request that a flush serves.
     serves: Option<RequestId>,
-    /// Its beginning was not seen, so neither was its thread.
+    /// True if the beginning, and so the thread, was not seen.
     has_no_beginning: bool,
 }
 
-/// Bios and requests that are remembered.
+/// Largest number of bios and requests that are remembered.
 const UNITS_MAX: usize = 1 << 16;
 
-/// Threads whose last bio is remembered.
+/// Largest number of threads whose last bio is remembered.
 const THREADS_MAX: usize = 1 << 14;
 
-/// All of them.
+/// All waiting requests and bios.
 #[derive(Debug)]
 pub(super) struct Requests {
     tracker: BlockTracker,
@@ -94,18 +94,18 @@ pub(super) struct Requests {
     units: FxHashMap<RequestId, Unit>,
     remapped: FxHashMap<Tid, Remapped>,
     last_bio: FxHashMap<Tid, BioKey>,
-    /// Devices that lie on others, and those on which they lie: their requests are all kept.
+    /// Stacked devices and the devices below them: all their requests are kept.
     stacked: FxHashSet<DevId>,
-    /// Devices of which bios came to another that is not their disk, and those others.
+    /// Pairs of devices of which the first passed bios to the second, which is not its disk.
     passing: FxHashSet<(DevId, DevId)>,
-    /// Partitions.
+    /// All partitions.
     partitions: FxHashSet<DevId>,
     /// Disks and partitions.
     known: FxHashSet<DevId>,
-    /// Devices that were looked for, as no list of disks had them.
+    /// Devices that were searched for because no list of disks had them.
     sought: FxHashSet<DevId>,
     pub(super) left_out: LeftOut,
-    /// Requests of others that were kept, for they waited too long for their decision.
+    /// Number of requests of other programs that were kept because the decision took too long.
     pub(super) kept_undecided: u64,
 }
 
@@ -127,7 +127,7 @@ impl Requests {
         }
     }
 
-    /// There are these disks, besides those that are known.
+    /// Adds these disks to the known ones.
     pub(super) fn add_disks(&mut self, all: &[Disk]) {
         let partitions = all.iter().flat_map(|it| &it.partitions);
         self.partitions.extend(partitions.filter_map(|it| DevId::parse(&it.dev)));
@@ -143,7 +143,7 @@ impl Requests {
         self.tracker.has_unzoned(unzoned.filter_map(|it| DevId::parse(&it.dev)));
     }
 
-    /// From now on there are no other disks than these.
+    /// Replaces the known disks by these.
     pub(super) fn has_only_disks(&mut self, all: &[Disk]) {
         self.stacked.clear();
         self.partitions.clear();
@@ -153,13 +153,14 @@ impl Requests {
         self.add_disks(all);
     }
 
-    /// True if the event is of a device that is in no list of disks, the first time.
+    /// True if the event's device is in no list of disks, the first time.
     pub(super) fn is_of_unknown(&mut self, event: &BlockEvent) -> bool {
         event.from.is_some_and(|it| !self.known.contains(&it.dev) && self.sought.insert(it.dev))
     }
 
-    /// Records were lost: those of what is not decided, and of what waited for them, are kept. Requests of others that are with
-    /// their driver stay what they are: the tracker prefers newer ones from now on.
+    /// Handles lost records: records of undecided requests are kept, and so are records that waited
+    /// for them. Decided requests of other programs in the driver keep their marks: from now on the
+    /// tracker prefers newer requests.
     pub(super) fn records_lost(&mut self, marks: &mut Marks) {
         self.tracker.records_lost();
         for unit in self.units.values_mut().filter(|it| it.mark.is_none()) {
@@ -197,16 +198,17 @@ impl Requests {
             let mark = if has_anomaly || hit.by_own { Mark::Kept } else { Mark::Dropped };
             return marks.set(hit.record, mark);
         }
-        // What is absorbed is part of another when that one is decided.
+        // A request that was absorbed belongs to its host when the host is decided.
         seen.sort_by_key(|it| !matches!(it.ending, Some(Ending::Absorbed { .. })));
         let asks = matches!(event.point, BlockPoint::GetRq | BlockPoint::Insert);
-        for it in seen {
-            self.note(&it, hit, (is_queued, is_stacked || asks && hit.by_own), marks);
-            self.follow(it, places, marks);
+        for step in seen {
+            let by_own = is_stacked || asks && hit.by_own;
+            self.note(&step, hit, is_queued, by_own, marks);
+            self.follow(step, places, marks);
         }
     }
 
-    /// What waits longer than the others can is kept: records of this chunk and before.
+    /// Keeps undecided records that can wait no longer: those of this chunk and of earlier ones.
     pub(super) fn keep_undecided(&mut self, until: u64, is_end: bool, marks: &mut Marks) {
         let is_old = |it: &[RecordRef]| it.iter().any(|it| it.chunk <= until);
         for unit in self.units.values_mut().filter(|it| it.mark.is_none()) {
@@ -221,7 +223,7 @@ impl Requests {
             bio.records.drain(..).for_each(|it| marks.set(it, Mark::Kept));
             with_them.extend_from_slice(&bio.requests);
         }
-        // A bio in the log without its requests would be taken for a part of later ones.
+        // A bio in the log without its requests would be taken for a part of later requests.
         for id in with_them {
             let unit = self.units.get_mut(&id).filter(|it| it.mark.is_none() && !it.is_own);
             self.kept_undecided += u64::from(!is_end && unit.is_some());
@@ -232,12 +234,12 @@ impl Requests {
         }
     }
 
-    /// Bios that are decided and became no request that is in flight.
+    /// Drops decided bios without a request in flight.
     fn forget_lone_bios(&mut self) {
         self.bios.retain(|_, it| !it.records.is_empty() || !it.requests.is_empty());
     }
 
-    /// The recording is over: requests that were left out and have not ended count, too.
+    /// Counts the requests that were left out and have not ended when the recording ends.
     pub(super) fn finish(&mut self) {
         let Self { tracker, units, left_out, .. } = self;
         tracker.finish(&mut |step| {
@@ -249,7 +251,8 @@ impl Requests {
         });
     }
 
-    /// A device that lies on another that is not its disk, or that other one.
+    /// True for a device that passes bios to another device that is not its disk, and for that
+    /// other device.
     fn is_stacked(&mut self, event: &BlockEvent) -> bool {
         if let Some(from) = event.from.filter(|it| !self.partitions.contains(&it.dev))
             && from.dev != event.dev
@@ -323,7 +326,7 @@ impl Requests {
         }
     }
 
-    /// A part of the bio that the thread has queued last.
+    /// Handles a split of the bio that the thread has queued last.
     fn split(&mut self, hit: &Hit, event: &BlockEvent, marks: &mut Marks) {
         let last = self.last_bio.get(&hit.at.tid).and_then(|it| self.bios.get_mut(it));
         match last.filter(|it| it.top.dev == event.dev || it.left > 0) {
@@ -332,7 +335,7 @@ impl Requests {
         }
     }
 
-    /// What the event makes of requests; true if it fits none.
+    /// Returns the steps that the event makes in requests, and true if it fits no request.
     fn steps(&mut self, at: &At, event: &BlockEvent) -> (Vec<Seen>, bool) {
         let (mut seen, mut has_anomaly) = (Vec::new(), false);
         self.tracker.push(at, event, &mut |step| {
@@ -363,20 +366,14 @@ impl Requests {
         (seen, has_anomaly)
     }
 
-    /// The record, and bios that came to it, are the request's.
-    fn note(
-        &mut self,
-        seen: &Seen,
-        hit: &Hit,
-        (is_queued, by_own): (bool, bool),
-        marks: &mut Marks,
-    ) {
+    /// Assigns the record, and newly added bios, to the request.
+    fn note(&mut self, seen: &Seen, hit: &Hit, is_queued: bool, by_own: bool, marks: &mut Marks) {
         let serves_own = seen.serves.and_then(|it| self.units.get(&it)).is_some_and(|it| it.is_own);
         let unit = self.units.entry(seen.id).or_default();
         if !is_queued && unit.records.last() != Some(&hit.record) {
             unit.records.push(hit.record);
         }
-        // It has waited too long already.
+        // Kept records have waited too long already.
         let was_forced = !is_queued && marks.get(hit.record) == Mark::Kept;
         unit.is_own |= by_own || serves_own || seen.has_no_beginning;
         unit.is_own |= was_forced && unit.mark.is_none();
@@ -398,11 +395,11 @@ impl Requests {
         }
     }
 
-    /// What follows from the step for the request.
+    /// Follows up on a step: absorbs, decides or counts the request.
     fn follow(&mut self, seen: Seen, places: &mut Places, marks: &mut Marks) {
         if let Some(Ending::Absorbed { into: Some(host), .. }) = seen.ending {
             if let Some(unit) = self.units.remove(&seen.id) {
-                self.absorb((seen.id, unit), host, marks);
+                self.absorb(seen.id, unit, host, marks);
             }
             return;
         }
@@ -416,7 +413,7 @@ impl Requests {
         }
     }
 
-    fn absorb(&mut self, (id, unit): (RequestId, Unit), host: RequestId, marks: &mut Marks) {
+    fn absorb(&mut self, id: RequestId, unit: Unit, host: RequestId, marks: &mut Marks) {
         let into = self.units.entry(host).or_default();
         into.is_own |= unit.is_own && into.mark.is_none();
         for key in unit.bios {
@@ -465,15 +462,16 @@ impl Requests {
 }
 
 impl Unit {
-    /// It goes into the log, whatever follows.
+    /// Keeps the records of the request, whatever follows.
     fn keep(&mut self, marks: &mut Marks) {
         self.is_own = true;
         self.records.drain(..).for_each(|it| marks.set(it, Mark::Kept));
     }
 }
 
-/// True of a request that had begun before the recording, or of which records were lost. A flush that a device is told to do
-/// for others has no beginning of its own, and a command of a driver has no bio.
+/// True for a request that had begun before the recording, or of which records were lost. A flush
+/// that a device executes for other requests has no beginning of its own, and a driver command has
+/// no bio.
 fn has_no_beginning(request: &BlockRequest) -> bool {
     let is_seen = matches!(request.first_seen, BlockPoint::GetRq | BlockPoint::BioQueue);
     let is_command = request.op == RequestOp::Other;
@@ -481,7 +479,7 @@ fn has_no_beginning(request: &BlockRequest) -> bool {
 }
 
 impl Remapped {
-    /// No bio of it was seen.
+    /// Decides the records of a remapped bio that was never queued.
     fn decide(self, marks: &mut Marks) {
         let mark = if self.is_own { Mark::Kept } else { Mark::Dropped };
         self.records.into_iter().for_each(|it| marks.set(it, mark));

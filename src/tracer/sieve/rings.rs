@@ -1,29 +1,30 @@
-//! Rings of io_uring: whose their operations are.
+//! Rings of io_uring, and the decision whether their operations are the program's.
 
 use rustc_hash::FxHashSet;
 
 use super::marks::Mark;
 use crate::event::uring::{UringEvent, UringPoint};
 
-/// Rings that are remembered as others'.
+/// Largest number of rings that are remembered as used by other programs only.
 const RINGS_MAX: usize = 1 << 16;
 
 /// Rings by their addresses in the kernel.
 #[derive(Debug, Default)]
 pub(super) struct Rings {
-    /// Those that a thread of the program has used.
+    /// Rings that a thread of the program has used.
     own: FxHashSet<u64>,
-    /// Those that only others have used.
+    /// Rings that only other programs have used.
     others: FxHashSet<u64>,
 }
 
 impl Rings {
-    /// Records were lost: a ring may be another's by now.
+    /// Handles lost records: a ring of another program may be the program's by now.
     pub(super) fn records_lost(&mut self) {
         self.others.clear();
     }
 
-    /// An operation is the program's if its ring is, whatever thread brings its result. What is not known to be another's is kept.
+    /// Returns the mark of an operation: it is the program's if its ring is, whatever thread
+    /// reports its result. It is kept unless the ring is known to be another program's.
     pub(super) fn learn(&mut self, event: &UringEvent, by_own: bool) -> Mark {
         let asks =
             matches!(event.point, UringPoint::Create | UringPoint::Submit | UringPoint::FileGet);

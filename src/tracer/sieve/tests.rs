@@ -1,4 +1,4 @@
-//! Requests of the program and of others, event by event.
+//! Tests of requests of the program and of other programs, event by event.
 
 use super::marks::{Mark, Marks, RecordRef};
 use super::places::Places;
@@ -21,7 +21,7 @@ struct Case {
     count: usize,
 }
 
-/// Threads: the program's, another program's, one of the kernel's.
+/// Threads of the program, of another program, and of the kernel.
 const OWN: i32 = 100;
 const OTHER: i32 = 200;
 const KERNEL: i32 = 300;
@@ -62,13 +62,13 @@ impl Case {
         KernelTime(1000 * self.count as u64)
     }
 
-    /// A bio and its request.
+    /// Queues a bio and gets its request.
     fn asks(&mut self, tid: i32, letters: &str, sector: u64, nr_sector: u32) {
         self.push(tid, BlockPoint::BioQueue, letters, sector, nr_sector);
         self.push(tid, BlockPoint::GetRq, letters, sector, nr_sector);
     }
 
-    /// The request goes to the driver and completes; the completion interrupts a thread of the program.
+    /// Issues and completes the request; the completion interrupts a thread of the program.
     fn is_done(&mut self, letters: &str, sector: u64, nr_sector: u32) {
         self.push(KERNEL, BlockPoint::Issue, letters, sector, nr_sector);
         self.push(OWN, BlockPoint::Complete, letters, sector, nr_sector);
@@ -86,7 +86,7 @@ impl Case {
         assert!(self.places.opened(self.now(), &stat));
     }
 
-    /// `k` kept, `d` dropped, `?` undecided, for each record.
+    /// Checks the marks of all records: `k` kept, `d` dropped, `?` undecided.
     #[track_caller]
     fn check(self, expected: &str, left_out: &[(&str, u64, u64)]) {
         let letter = |index| match self.marks.get(RecordRef { chunk: 0, index }) {
@@ -147,7 +147,7 @@ fn what_others_bring_to_the_programs_files_is_kept() {
     let mut case = Case::new();
     assert_eq!(case.says(OTHER, 51, 1, 1), Mark::Dropped);
     assert_eq!(case.says(OTHER, 52, 2, 1), Mark::Dropped);
-    // On this device nothing is the program's.
+    // On this device no file is the program's yet.
     case.asks(KERNEL, "W", 80, 8);
     case.is_done("W", 80, 8);
     case.opens(51);
@@ -155,7 +155,7 @@ fn what_others_bring_to_the_programs_files_is_kept() {
     case.is_done("W", 8, 8);
     case.asks(KERNEL, "W", 16, 8);
     case.is_done("W", 16, 8);
-    // No file system has reported this place: it may be the program's. Metadata are not.
+    // No file system has reported this location: it may be the program's. Metadata is not.
     case.asks(KERNEL, "W", 24, 8);
     case.is_done("W", 24, 8);
     case.asks(KERNEL, "WM", 32, 8);
@@ -171,7 +171,8 @@ fn what_others_bring_to_the_programs_files_is_kept() {
     case.check("ddddkkkkddddkkkkdddddddd", &[("read", 1, 4096), ("write", 3, 12288)]);
 }
 
-/// Fails if the log has a place that is another file's by now, or one that nobody needs.
+/// Fails if the log has an extent that belongs to another file by now, or an extent that is not
+/// needed.
 #[test]
 fn places_that_take_those_of_the_program_are_told() {
     let mut case = Case::new();
@@ -189,7 +190,7 @@ fn places_that_take_those_of_the_program_are_told() {
     assert_eq!(case.places.learn(case.now(), &gone(51), false), Mark::Kept);
 }
 
-/// Fails if a request that waits in a scheduler holds everything up, or is half in the log.
+/// Fails if a request that waits in a scheduler blocks the log, or is partly in the log.
 #[test]
 fn what_waits_too_long_is_kept() {
     let mut case = Case::new();
@@ -224,7 +225,8 @@ fn what_waits_too_long_is_kept() {
     assert!(case.requests.left_out.into_devices().is_empty());
 }
 
-/// Fails if a result of the program's is left out because another thread brings it, or another program's operations are kept.
+/// Fails if a result of the program's operation is left out because another thread reports it, or
+/// if another program's operations are kept.
 #[test]
 fn operations_of_io_uring_are_those_of_their_ring() {
     let mut rings = super::rings::Rings::default();
@@ -257,7 +259,7 @@ fn operations_of_io_uring_are_those_of_their_ring() {
     );
     assert_eq!(rings.learn(&event(Submit, 8), true), Mark::Kept);
     assert_eq!(rings.learn(&event(Complete, 8), false), Mark::Kept);
-    // Records were lost: it may be the program's by now, until another thread asks it for something.
+    // After lost records the ring may be the program's, until another thread submits to it.
     rings.records_lost();
     assert_eq!(rings.learn(&event(Complete, 7), false), Mark::Kept);
     assert_eq!(rings.learn(&event(Submit, 7), false), Mark::Dropped);
@@ -266,8 +268,8 @@ fn operations_of_io_uring_are_those_of_their_ring() {
     assert_eq!(rings.learn(&event(Submit, 7), false), Mark::Kept);
 }
 
-/// Fails if a file that the program has opened loses its place among the program's because the file that had its inode before is gone: its open
-/// may be known before that record has its turn.
+/// Fails if a file that the program has opened is no longer the program's because the previous file
+/// with its inode was evicted: the open may be known before that record is processed.
 #[test]
 fn an_inode_that_is_used_again_is_the_programs() {
     let mut case = Case::new();
@@ -284,7 +286,7 @@ fn an_inode_that_is_used_again_is_the_programs() {
     case.check("kkkk", &[]);
 }
 
-/// Fails if a request that was left out and did not end is in no number.
+/// Fails if a request that was left out and did not end is not counted.
 #[test]
 fn what_is_left_out_and_under_way_at_the_end_is_counted() {
     let mut case = Case::new();
@@ -298,7 +300,7 @@ fn what_is_left_out_and_under_way_at_the_end_is_counted() {
     assert_eq!((counts, devices[0].operations.len()), (vec![1], 0));
 }
 
-/// Fails if a loss leaves out what may be the program's, or forgets what had been left out before.
+/// Fails if a loss leaves out records that may be the program's, or forgets earlier omissions.
 #[test]
 fn what_is_undecided_when_records_are_lost_is_kept() {
     let mut case = Case::new();
@@ -312,7 +314,8 @@ fn what_is_undecided_when_records_are_lost_is_kept() {
     case.check("dddkkkdkk", &[("write", 1, 4096)]);
 }
 
-/// Fails if a request whose first records were lost, or that was under way at the start, is taken for another program's.
+/// Fails if a request whose first records were lost, or that was in flight at the start, is taken
+/// for another program's.
 #[test]
 fn a_request_without_a_beginning_is_kept() {
     let mut case = Case::new();
@@ -323,7 +326,8 @@ fn a_request_without_a_beginning_is_kept() {
     case.check("kkkkkk", &[]);
 }
 
-/// Fails if the bio of another program is in the log and its request is not: a reader would take it for a part of a later request.
+/// Fails if the bio of another program is in the log and its request is not: a reader would take
+/// the bio for a part of a later request.
 #[test]
 fn a_bio_that_waited_too_long_brings_its_requests() {
     let mut case = Case::new();
@@ -375,7 +379,8 @@ fn requests_of_one_bio_are_kept_together() {
     case.check("kkkkkkkkk", &[]);
 }
 
-/// Fails if what another program asks of a device is in the log for ever because a device has lain on it once.
+/// Fails if requests of another program to a device are always in the log because another device
+/// was stacked on it once.
 #[test]
 fn devices_of_a_stack_are_plain_disks_after_it() {
     let mut case = Case::new();
@@ -389,7 +394,7 @@ fn devices_of_a_stack_are_plain_disks_after_it() {
     case.asks(OTHER, "W", 8, 8);
     case.is_done("W", 8, 8);
     case.asks(OTHER, "W", 80, 8);
-    // Those that have begun stay in the log.
+    // Requests that have begun stay in the log.
     case.requests.has_only_disks(&[disk(&[])]);
     case.is_done("W", 80, 8);
     case.asks(OTHER, "W", 8, 8);
@@ -400,7 +405,7 @@ fn devices_of_a_stack_are_plain_disks_after_it() {
     case.check("kkkkkkkkddddkkkk", &[("write", 1, 4096)]);
 }
 
-/// Fails if a partition that is made while recording makes a stack of its disk.
+/// Fails if a partition that is created during the recording makes its disk a stacked device.
 #[test]
 fn a_partition_that_is_new_is_looked_for() {
     let mut case = Case::new();
@@ -433,7 +438,8 @@ fn a_partition_that_is_new_is_looked_for() {
     case.check("kddddd", &[("write", 1, 4096)]);
 }
 
-/// Fails if the program's own writes to a file that it has got from another program make the file none of its own.
+/// Fails if the program's writes to a file received from another program do not make the file its
+/// own.
 #[test]
 fn a_file_that_the_program_asks_places_of_is_its_own() {
     let mut case = Case::new();

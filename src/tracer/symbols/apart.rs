@@ -1,6 +1,7 @@
-//! The helper: opens what it was asked about, gives up its rights, takes it apart, and answers.
+//! Helper process that finds function names: opens the files of a question, gives up its
+//! privileges, reads the files, and answers.
 //!
-//! Nothing is opened that a file names (`.gnu_debuglink`): it may be there to deceive us.
+//! Files named in a file (`.gnu_debuglink`) are not opened: such a name may be made to deceive.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::File;
@@ -17,21 +18,21 @@ use super::copies::{Copies, give_up_rights, is_same};
 use super::question::{self, Asked, Question, State};
 use crate::sys::helper::{self, Bounds};
 
-/// What one question may take.
+/// Limits of one question.
 pub(in super::super) const BOUNDS: Bounds = Bounds {
     time: Duration::from_secs(30),
     cpu: Duration::from_secs(10),
     memory_bytes: 1 << 30,
-    // The files themselves lie in memory.
+    // The files themselves are mapped.
     address_bytes: 16 << 30,
     answer_bytes: 64 << 20,
 };
 
-/// Answers the question that stands at standard input.
+/// Answers the question at standard input.
 ///
 /// # Errors
 ///
-/// There is no question, the rights cannot be given up, the reader of the answer is gone.
+/// The question is missing, the privileges cannot be given up, or the reader of the answer is gone.
 pub fn answer() -> io::Result<()> {
     helper::limit(&BOUNDS)?;
     let (question, socket) = helper::asked()?;
@@ -50,7 +51,7 @@ fn of_file(file: &CodeFile, processes: &[Asked], out: &mut impl Write) -> io::Re
     let mut copies = Copies::new();
     let mut waiting = BTreeMap::new();
     for (number, it) in processes.iter().enumerate() {
-        waiting.insert(number, copies.candidates(it.pid, it.mapped, file));
+        waiting.insert(number, copies.candidates(it.pid, it.mapped.0, it.mapped.1, file));
     }
     give_up_rights()?;
     loop {
@@ -88,8 +89,9 @@ fn of_file(file: &CodeFile, processes: &[Asked], out: &mut impl Write) -> io::Re
     Ok(())
 }
 
-/// The functions of a file at the places of these processes, by its own tables of symbols. What was made for a debugger is not asked:
-/// that is in other files, which the file names, and the library opens whatever is there.
+/// Returns the functions of a file at the addresses of these processes, from its own symbol tables.
+/// Debug information is not used: it is in other files, which this file names, and the library
+/// opens any file of that name.
 fn of_copy(
     path: &Path,
     processes: &[Asked],
@@ -97,15 +99,18 @@ fn of_copy(
     out: &mut impl Write,
 ) -> io::Result<()> {
     let asked = theirs.iter().filter_map(|it| processes.get(*it));
-    // One byte before: in the call.
+    // One byte earlier is inside the call instruction.
     let places: Vec<u64> = asked.flat_map(|it| &it.places).map(|it| it.saturating_sub(1)).collect();
     let mut elf = Elf::new(path);
     elf.debug_syms = false;
-    let name = |it: Symbolized<'_>| match it {
-        Symbolized::Sym(it) => Some((it.name.as_bytes().to_vec(), it.offset as u64 + 1)),
+    let name = |found: Symbolized<'_>| match found {
+        Symbolized::Sym(symbol) => {
+            Some((symbol.name.as_bytes().to_vec(), symbol.offset as u64 + 1))
+        }
         Symbolized::Unknown(_) => None,
     };
-    // One for each file: it remembers files by their paths, and ours have those of others later.
+    // One symbolizer for each file: it caches files by their paths, and a path is reused for
+    // another file later.
     let symbolizer =
         Symbolizer::builder().enable_code_info(false).enable_inlined_fns(false).build();
     match symbolizer.symbolize(&Source::Elf(elf), Input::FileOffset(&places)) {

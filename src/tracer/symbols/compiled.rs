@@ -1,6 +1,8 @@
-//! Functions that a program has compiled on the way, by the list of them that it writes: `/tmp/perf-PID.map`.
+//! Functions that a program has compiled at run time, from the list that it writes:
+//! `/tmp/perf-PID.map`.
 //!
-//! The list may be anybody's: one is read only if it is a file of the process's user or of root.
+//! Any user can create such a list: it is read only if the file belongs to the process's user or to
+//! root.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, Metadata};
@@ -13,14 +15,14 @@ use super::question::{NAME_BYTES_MAX, Named};
 use crate::sys::regular::open_regular;
 use crate::units::Pid;
 
-/// The most that is read of a list, in bytes.
+/// Largest part of a list that is read, in bytes.
 const LIST_BYTES_MAX: u64 = 64 << 20;
 
-/// Names, and how far behind the beginnings of their functions the addresses are, by the addresses.
+/// Names by address, each with the distance of the address from the start of its function.
 type Compiled = BTreeMap<u64, Named>;
 
-/// The list of a process, if there is one, and how many bytes it has. `owner`: the process's user, as far as that is known; while it
-/// runs, it is asked.
+/// Opens the list of a process, if there is one, and returns its size in bytes. `owner` is the
+/// process's user, as far as known; a running process is queried.
 pub(super) fn open(pid: Pid, owner: Option<u32>) -> Option<(File, u64)> {
     let owner = owner_of(pid).or(owner);
     let inside = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
@@ -31,7 +33,7 @@ pub(super) fn open(pid: Pid, owner: Option<u32>) -> Option<(File, u64)> {
     places.into_iter().find_map(|it: PathBuf| open_list(&it, owner))
 }
 
-/// Whose process it is; `None` if it is over.
+/// Returns the user of a process; `None` if it has ended.
 pub(in super::super) fn owner_of(pid: Pid) -> Option<u32> {
     fs::metadata(format!("/proc/{pid}")).ok().map(|it| it.uid())
 }
@@ -42,17 +44,20 @@ fn open_list(path: &Path, owner: Option<u32>) -> Option<(File, u64)> {
     Some((list, found.len()))
 }
 
-/// What a list of so many bytes calls these addresses; true if it was too long to be read to its end.
+/// Returns the names of these addresses from a list of this size; true if the list was too long to
+/// be read to its end.
 pub(super) fn listed(list: File, bytes: u64, addresses: &BTreeSet<u64>) -> (Compiled, bool) {
     let from = BufReader::new(list.take(LIST_BYTES_MAX));
     (named_by(addresses, from), bytes > LIST_BYTES_MAX)
 }
 
-/// By lines `START BYTES NAME`, numbers in hexadecimal, of which nothing is kept that is not needed. The last one of a start holds,
-/// and one without its end is none: it is just being written.
+/// Parses lines `START BYTES NAME`, numbers in hexadecimal, and stores only the needed ones. The
+/// last line of a start counts. A line without its end is ignored, because it is still being
+/// written.
 fn named_by(addresses: &BTreeSet<u64>, mut lines: impl BufRead) -> Compiled {
     let addresses: Vec<u64> = addresses.iter().copied().collect();
-    // The nearest function before each address that has none nearer to the address before it.
+    // For each address, the nearest function before it, unless that is also before the previous
+    // address.
     let mut nearest: Vec<Option<(u64, u64, Vec<u8>)>> = vec![None; addresses.len()];
     let mut line = Vec::new();
     while {
@@ -66,7 +71,7 @@ fn named_by(addresses: &BTreeSet<u64>, mut lines: impl BufRead) -> Compiled {
         };
         let (Some(start), Some(bytes)) = (number(), number()) else { continue };
         let Some(name) = words.next() else { continue };
-        // Behind a call: never the first byte of the function.
+        // The address is a return address: never the first byte of the function.
         let place = addresses.partition_point(|it| *it <= start);
         if let Some(nearest) = nearest.get_mut(place)
             && nearest.as_ref().is_none_or(|it| it.0 <= start)
@@ -105,7 +110,8 @@ mod tests {
         assert_eq!(found, expected);
     }
 
-    /// Fails if a list of a stranger is believed, or something else than a file is read.
+    /// Fails if a list of another user is trusted, or if something other than a regular file is
+    /// read.
     #[test]
     fn lists_are_files_of_the_user_or_of_root() {
         let dir = tempfile::tempdir().expect("a directory");
@@ -123,7 +129,7 @@ mod tests {
         assert_eq!(count(&link, Some(own)), None);
         assert_eq!(count(&fifo, Some(own)), None);
         if own == 0 {
-            std::os::unix::fs::chown(&list, Some(12345), None).expect("we may");
+            std::os::unix::fs::chown(&list, Some(12345), None).expect("it is allowed");
             assert_eq!(count(&list, None), None);
             assert_eq!(count(&list, Some(12346)), None);
             assert_eq!(count(&list, Some(12345)), Some(1));

@@ -1,7 +1,7 @@
-//! Files of programs, opened while there are rights to it, and read when there are none any more.
+//! Files of programs, opened while the helper has privileges, and read after it has given them up.
 //!
-//! Any of it may be there to deceive or to stop us: nothing is opened but regular files, and no byte of them is looked at while there
-//! are rights to be had.
+//! Any file may be made to deceive or to stop the tracer. So only regular files are opened, and no
+//! byte of them is read while the helper has privileges.
 
 use std::collections::VecDeque;
 use std::ffi::OsStr;
@@ -21,36 +21,39 @@ use crate::sys::helper;
 use crate::sys::regular::open_regular;
 use crate::units::Pid;
 
-/// Files that not everybody may read are copied into memory, all together up to this, in bytes.
+/// Largest total size of files that are copied into memory because not all users may read them, in
+/// bytes.
 const COPIED_BYTES_MAX: u64 = 256 << 20;
 
-/// What is open.
+/// Open files.
 #[derive(Debug)]
 pub(in super::super) struct Copies {
     all: Vec<File>,
-    /// Their numbers by device and inode.
+    /// Indices of the files, by device and inode.
     numbers: FxHashMap<(u64, u64), usize>,
-    /// How much may still be copied, in bytes.
+    /// Bytes that may still be copied.
     left: u64,
 }
 
 impl Copies {
-    /// Nothing so far.
+    /// Returns an empty collection.
     pub(in super::super) fn new() -> Self {
         Self { all: Vec::new(), numbers: FxHashMap::default(), left: COPIED_BYTES_MAX }
     }
 
-    /// Which copies a process may have meant that has this file there in its memory, the likeliest first; they are opened if they are
-    /// not yet.
+    /// Returns the copies that may be the file that a process has mapped there, the likeliest
+    /// first. Copies are opened if they are not open yet.
     pub(in super::super) fn candidates(
         &mut self,
         pid: Pid,
-        (start, end): (u64, u64),
+        start: u64,
+        end: u64,
         file: &CodeFile,
     ) -> VecDeque<usize> {
         let below = Path::new(OsStr::from_bytes(file.path.get(1..).unwrap_or_default()));
         let mapped = PathBuf::from(format!("/proc/{pid}/map_files/{start:x}-{end:x}"));
-        // Some file systems show another device there than `stat` (btrfs): what lies at the place is told by its inode.
+        // Some file systems show another device in `map_files` than `stat` does (btrfs), so this
+        // file is checked by its inode only.
         let places = [
             (mapped, is_inode as fn(&Metadata, &Identity) -> bool),
             (place_in(pid, below), is_file),
@@ -73,45 +76,47 @@ impl Copies {
         candidates
     }
 
-    /// Where a copy is opened once more, behind [`give_up_rights`].
+    /// Returns the path at which a copy is opened again after [`give_up_rights`].
     pub(in super::super) fn path(&self, number: usize) -> Option<PathBuf> {
         self.all.get(number).map(number_path)
     }
 }
 
-/// From here on nothing is opened but what is open, by its number.
+/// Gives up privileges. After this call only open files can be opened again, by their numbers.
 ///
 /// # Errors
 ///
-/// As [`helper::give_up_rights`].
+/// Those of [`helper::give_up_rights`].
 pub(in super::super) fn give_up_rights() -> io::Result<()> {
-    // From the root nobody without rights may come here, if the root is closed to him.
+    // Entered with privileges: without them the path from the root may be inaccessible.
     std::env::set_current_dir("/proc/self/fd")?;
     helper::give_up_rights()
 }
 
-/// The file, or if not everybody may read it, a copy: it is opened once more when there are no rights any more.
+/// Returns the file, or a copy of a file that not all users may read: it is opened again without
+/// privileges.
 fn for_everybody(mut file: File, found: &Metadata, left: &mut u64) -> File {
     if found.mode() & libc::S_IROTH != 0 || found.len() > *left {
         return file;
     }
-    // If it is too large it is found later that it cannot be read.
+    // A file that is too large is later found to be unreadable.
     let Ok(Some((copy, bytes))) = helper::copy_in_memory(&mut file, *left) else { return file };
     *left = left.saturating_sub(bytes);
     copy
 }
 
-/// Where a process has this, a path from its root.
+/// Returns the path at which the tracer sees this path of a process, which is relative to the
+/// process's root.
 pub(super) fn place_in(pid: Pid, path: &Path) -> PathBuf {
     Path::new("/proc").join(pid.to_string()).join("root").join(path)
 }
 
-/// Where it is opened once more, from `/proc/self/fd`.
+/// Returns the path at which the file is opened again, relative to `/proc/self/fd`.
 fn number_path(file: &File) -> PathBuf {
     file.as_raw_fd().to_string().into()
 }
 
-/// False if its inode has not the number that was meant.
+/// False if the inode has another number than the mapped file.
 fn is_inode(found: &Metadata, identity: &Identity) -> bool {
     match identity {
         Identity::BuildId(_) => true,
@@ -119,7 +124,7 @@ fn is_inode(found: &Metadata, identity: &Identity) -> bool {
     }
 }
 
-/// False if its device and inode are not those that were meant.
+/// False if device or inode differ from those of the mapped file.
 fn is_file(found: &Metadata, identity: &Identity) -> bool {
     let is_device = match identity {
         Identity::BuildId(_) => true,
@@ -131,7 +136,7 @@ fn is_file(found: &Metadata, identity: &Identity) -> bool {
     is_device && is_inode(found, identity)
 }
 
-/// False if its build id is not the one that was meant.
+/// False if the build id differs from that of the mapped file.
 pub(in super::super) fn is_same(path: &Path, identity: &Identity) -> bool {
     match identity {
         Identity::BuildId(id) => {

@@ -1,4 +1,4 @@
-//! Functions of the kernel: those of `/proc/kallsyms`.
+//! Functions of the kernel, from `/proc/kallsyms`.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -6,10 +6,11 @@ use std::io::{self, BufRead, BufReader};
 
 use crate::capture::fact::Symbol;
 
-/// No function of the kernel has so much code, in bytes: what is further behind the last one is in none that has a name.
+/// Largest size of a kernel function, in bytes: an address further after the last function belongs
+/// to no named function.
 const KERNEL_FUNCTION_BYTES_MAX: u64 = 1 << 20;
 
-/// The kernel's functions at these addresses.
+/// Returns the kernel's functions at these addresses.
 pub(in super::super) fn functions(addresses: &BTreeSet<u64>) -> io::Result<Vec<Symbol>> {
     if addresses.is_empty() {
         return Ok(Vec::new());
@@ -17,16 +18,17 @@ pub(in super::super) fn functions(addresses: &BTreeSet<u64>) -> io::Result<Vec<S
     named_by(addresses, BufReader::new(File::open("/proc/kallsyms")?))
 }
 
-/// Where a function begins, its name, and its module's.
+/// Start of a function, its name, and the name of its module.
 type Function = (u64, Vec<u8>, Vec<u8>);
 
-/// By lines `ADDRESS TYPE NAME [MODULE]`, in any order, of which nothing is kept that is not needed.
+/// Parses lines `ADDRESS TYPE NAME [MODULE]`, in any order, and stores only the needed ones.
 fn named_by(addresses: &BTreeSet<u64>, mut lines: impl BufRead) -> io::Result<Vec<Symbol>> {
     let addresses: Vec<u64> = addresses.iter().copied().collect();
-    // The nearest function before each address that has none nearer to the address before it.
+    // For each address, the nearest function before it, unless that is also before the previous
+    // address.
     let mut nearest: Vec<Option<Function>> = vec![None; addresses.len()];
     let mut line = Vec::new();
-    let mut is_told = false;
+    let mut has_addresses = false;
     while {
         line.clear();
         lines.read_until(b'\n', &mut line)? > 0
@@ -36,8 +38,8 @@ fn named_by(addresses: &BTreeSet<u64>, mut lines: impl BufRead) -> io::Result<Ve
         let start = start.and_then(|it| u64::from_str_radix(it, 16).ok());
         let is_code = words.next().is_some_and(|it| matches!(it, b"t" | b"T" | b"w" | b"W"));
         let (Some(start), Some(name), true) = (start, words.next(), is_code) else { continue };
-        is_told |= start != 0;
-        // Behind a call: never the first byte of the function.
+        has_addresses |= start != 0;
+        // The address is a return address: never the first byte of the function.
         let place = addresses.partition_point(|it| *it <= start);
         if let Some(nearest) = nearest.get_mut(place)
             && start != 0
@@ -48,7 +50,7 @@ fn named_by(addresses: &BTreeSet<u64>, mut lines: impl BufRead) -> io::Result<Ve
             *nearest = Some((start, name.to_vec(), module.unwrap_or_default().to_vec()));
         }
     }
-    if !is_told {
+    if !has_addresses {
         return Err(io::Error::other("kernel.kptr_restrict hides their addresses"));
     }
     let mut last = None;
@@ -87,7 +89,7 @@ ffffffff81000200 T second
     fn the_nearest_function_before_an_address_is_it() {
         let start = 0xffff_ffff_8100_0000;
         let of_module = 0xffff_ffff_c000_0009;
-        // The last one is in nothing that has a name.
+        // The last address is in no named function.
         let addresses = [start + 0x101, start + 0x1ff, start + 0x200, start + 0x201, of_module];
         let addresses = addresses.into_iter().chain([of_module + (1 << 24)]).collect();
         let found = named_by(&addresses, KALLSYMS.as_bytes()).expect("memory");
@@ -97,7 +99,7 @@ ffffffff81000200 T second
         let expected = [
             ("first", "", 1),
             ("first", "", 0xff),
-            // Behind the last call of the one before.
+            // The return address of the last call in the previous function.
             ("first", "", 0x100),
             ("second", "", 1),
             ("of_module", "loop", 9),

@@ -1,9 +1,11 @@
-//! Addresses → functions, as the kernel and the files say it at the end of a recording.
+//! Symbolization: finds function names for addresses at the end of a recording.
 //!
-//! The kernel's functions are those of `/proc/kallsyms`; a program's those of its ELF files, found where the process has them
-//! (so those of a container, too, while it runs) or where we have them, if they are still the same; and of what was compiled
-//! on the way those of `/tmp/perf-PID.map`, if the program writes that. What programs have made is read by helpers (`apart`), each
-//! of which is asked about one file: if it is killed by it, the addresses in that file have no names, and the reason is told.
+//! The kernel's functions come from `/proc/kallsyms`. Functions of a program come from its ELF
+//! files. Each file is opened at the path that the process has (so also in a container, while it
+//! runs), or at the tracer's own path, if the file there is still the same. Functions compiled at
+//! run time come from `/tmp/perf-PID.map`, if the program writes that list. Data that programs have
+//! made is read by helpers ([`apart`]), each for one file. If a file kills its helper, the
+//! addresses in that file have no names, and the reason is reported.
 
 pub mod apart;
 mod compiled;
@@ -27,22 +29,22 @@ use crate::units::{KernelTime, Pid};
 pub(super) use compiled::owner_of;
 use question::{Answer, Asked, Group, Named, Question, State};
 
-/// What a helper is called by: a verb that is not told.
+/// Hidden subcommand that starts this program as the helper.
 pub const VERB: &str = "name-functions";
 
-/// Processes that one helper is asked about: it opens up to three files for each.
+/// Largest number of processes in one question: the helper opens up to three files for each.
 const PROCESSES_MAX: usize = 64;
 
-/// After this nobody is asked any more, but by whom it is asked now.
+/// Time after which no new question is asked; a running one may finish.
 const ALL_TIME: Duration = Duration::from_secs(120);
 
-/// Names of all programs' functions, in bytes.
+/// Largest size of all names of programs' functions, in bytes.
 const NAMES_BYTES_MAX: usize = 256 << 20;
 
-/// Files that are told by their names if they cannot be read.
+/// Largest number of unreadable files that are reported by name.
 const UNREAD_MAX: usize = 16;
 
-/// What lists of compiled functions are called all together.
+/// Name that stands for all lists of compiled functions.
 const LISTS: &[u8] = b"/tmp/perf-PID.map";
 
 /// An address of a program.
@@ -51,22 +53,23 @@ pub(super) struct Wanted {
     pub pid: Pid,
     pub address: u64,
     pub since: KernelTime,
-    /// What was there.
+    /// Mapping at the address.
     pub code: Option<Code>,
 }
 
-/// What is known of the addresses of programs.
+/// Results for the addresses of programs.
 #[derive(Debug, Default)]
 pub(super) struct Programs {
-    /// Those without a name, too.
+    /// Symbols, also those without a name.
     pub named: Vec<Symbol>,
-    /// Lists of compiled functions that were too long to be read to their ends.
+    /// Number of lists of compiled functions that were too long to be read to their ends.
     pub cut: u64,
-    /// What could not be read.
+    /// Files that could not be read.
     pub unread: Unread,
 }
 
-/// The functions of programs at these addresses. `owners`: users of processes, which may be over.
+/// Returns the functions of programs at these addresses. `owners` has the users of processes, which
+/// may have ended.
 pub(super) fn of_programs(
     wanted: Vec<Wanted>,
     owners: &FxHashMap<Pid, Option<u32>>,
@@ -89,18 +92,18 @@ pub(super) fn of_programs(
     asking.programs
 }
 
-/// How this program is started as a helper.
+/// Arguments that start this program as a helper.
 #[cfg(not(test))]
 const HELPER: &[&str] = &[VERB];
 #[cfg(test)]
 const HELPER: &[&str] = &["--exact", "tracer::symbols::tests::helper", "--ignored"];
 
-/// True if this is the path of a file, and not what the kernel calls memory without one.
+/// True if this is the path of a file, and not the kernel's name of anonymous memory.
 pub(super) fn is_path(path: &[u8]) -> bool {
     path.starts_with(b"/") && !path.starts_with(b"//")
 }
 
-/// What is to be asked of a process.
+/// Returns the part of a question that concerns a process.
 fn asked(pid: Pid, owner: Option<u32>, of_file: bool, wanted: &[Wanted]) -> Asked {
     let code = wanted.first().and_then(|it| it.code.as_ref());
     let mapped = code.map_or((0, 0), |it| (it.start, it.end));
@@ -108,13 +111,13 @@ fn asked(pid: Pid, owner: Option<u32>, of_file: bool, wanted: &[Wanted]) -> Aske
     Asked { pid, owner, mapped, places: wanted.iter().map(place).collect() }
 }
 
-/// Where in its file an address is.
+/// Returns the offset of an address in its file.
 fn place(wanted: &Wanted) -> u64 {
     let code = wanted.code.as_ref();
     code.map_or(0, |it| it.offset.saturating_add(wanted.address.saturating_sub(it.start)))
 }
 
-/// What is known of an address; a name with the distance to its beginning.
+/// Returns the symbol of an address; a name comes with the distance from its start.
 fn symbol(wanted: &Wanted, known: Option<Named>) -> Symbol {
     let Wanted { pid, address, since, code } = wanted;
     let (name, offset) = known.unwrap_or_default();
@@ -130,10 +133,10 @@ fn symbol(wanted: &Wanted, known: Option<Named>) -> Symbol {
     symbol
 }
 
-/// What is asked of a process, and for what.
+/// Part of a question, and the addresses that it covers.
 type Of = (Asked, Vec<Wanted>);
 
-/// What was asked so far.
+/// State of the questions to helpers.
 #[derive(Debug)]
 struct Asking<'a, 'p> {
     patience: &'a mut Patience<'p>,
@@ -142,7 +145,7 @@ struct Asking<'a, 'p> {
     until: KernelTime,
     names_bytes: usize,
     programs: Programs,
-    /// The file that was the last to be unreadable.
+    /// The last file that could not be read.
     last_unread: Vec<u8>,
 }
 
@@ -164,8 +167,8 @@ impl<'a, 'p> Asking<'a, 'p> {
         }
     }
 
-    /// Asks about a file, or the lists, of all these processes: one helper after the other, until each process was told of, or was the
-    /// one whose copy a helper did not survive.
+    /// Asks about a file, or about the lists, of all these processes. Helpers run one after the
+    /// other, until each process has a result or was the one whose copy killed a helper.
     fn ask_all(&mut self, file: Option<&CodeFile>, mut waiting: Vec<Of>) {
         let path = file.map_or(LISTS, |it| &it.path);
         while !waiting.is_empty() {
@@ -186,7 +189,8 @@ impl<'a, 'p> Asking<'a, 'p> {
             let Said { answer, failure } =
                 helper::ask(self.arguments, &question.encode(), &self.bounds, self.patience);
             let Answer { groups, at_hand } = Answer::decode(&answer, &question.processes);
-            // What others used up before is not its fault: it is asked about once more, first.
+            // Earlier files may have used up the limits. In that case the current file is asked
+            // about once more, first.
             let is_innocent =
                 !groups.is_empty() && failure.as_ref().is_some_and(Failure::is_of_all);
             groups.into_iter().for_each(|it| self.take(path, it, &mut wanted));
@@ -197,7 +201,8 @@ impl<'a, 'p> Asking<'a, 'p> {
                 .enumerate()
                 .filter_map(|(place, (asked, wanted))| Some((place, (asked, wanted?))))
                 .collect();
-            // Nobody's copy if it did not come so far: then the first one is blamed, so that it goes on.
+            // If no copy was announced, the first process is blamed, so that the loop makes
+            // progress.
             let blamed = match at_hand.as_slice() {
                 _ if is_innocent => Vec::new(),
                 [] => left.iter().take(1).map(|it| it.0).collect(),
@@ -212,12 +217,14 @@ impl<'a, 'p> Asking<'a, 'p> {
         }
     }
 
-    /// Takes what was said of a copy.
+    /// Stores the result for a copy.
     fn take(&mut self, path: &[u8], group: Group, wanted: &mut [Option<Vec<Wanted>>]) {
         let Group { state, found } = group;
         let why = match state {
-            State::Closed => Some("it cannot be opened without rights, and was not copied before"),
-            State::Unreadable => Some("it is no ELF file that can be read"),
+            State::Closed => {
+                Some("it cannot be opened without privileges, and was not copied before")
+            }
+            State::Unreadable => Some("it is not a readable ELF file"),
             State::Read | State::Cut | State::Other | State::Gone => None,
         };
         if let Some(why) = why {
@@ -242,7 +249,7 @@ impl<'a, 'p> Asking<'a, 'p> {
         }
     }
 
-    /// These have no names.
+    /// Stores these addresses without names.
     fn give_up(&mut self, path: &[u8], why: &str, lost: Vec<Of>) {
         let wanted = lost.iter().flat_map(|it| &it.1);
         self.programs.named.extend(wanted.clone().map(|it| symbol(it, None)));
@@ -274,11 +281,11 @@ mod tests {
     use super::*;
     use crate::sys::patience::testing::{ended_by, endless};
 
-    /// This test program as a helper.
+    /// Runs this test program as a helper.
     #[test]
     #[ignore = "run by functions_of_our_own_are_found_in_our_file"]
     fn helper() {
-        apart::answer().expect("somebody asks");
+        apart::answer().expect("there is a question");
     }
 
     #[test]
@@ -290,7 +297,7 @@ mod tests {
         let which = crate::capture::fact::Text::MAPS;
         let time = KernelTime(5);
         seen.note_fact(&crate::capture::fact::Fact::Text { time, which, pid, text });
-        let code = seen.at_for_tests(pid, address).expect("we are in memory");
+        let code = seen.at_for_tests(pid, address).expect("the test program is mapped");
         let wanted = vec![Wanted { pid, address, since: time, code: Some(code) }];
         let Programs { named, unread, .. } = of_programs(wanted, &FxHashMap::default(), endless());
         let name = String::from_utf8_lossy(&named[0].name).into_owned();
@@ -310,28 +317,29 @@ mod tests {
         let since = KernelTime(1);
         let wanted = [0x1005, 0x1021].map(|address| Wanted { pid, address, since, code: None });
         let programs = of_programs(wanted.into(), &FxHashMap::default(), endless());
-        std::fs::remove_file(&list).expect("it is ours");
+        std::fs::remove_file(&list).expect("the test owns the file");
         let found = programs.named.iter().map(|it| (it.name.as_slice(), it.offset));
         assert_eq!(Vec::from_iter(found), [(&b"compiled"[..], 5), (b"", 0)], "{programs:?}");
     }
 
-    /// A helper that dies of the copies of even processes, in the middle of what it says of them.
+    /// Runs a helper that dies at the copies of processes with even numbers, in the middle of its
+    /// answer.
     #[test]
     #[ignore = "run by of_a_helper_that_dies_only_what_it_was_at_is_lost"]
     fn dies() {
         use std::io::Write;
-        // No core is left.
-        helper::limit(&apart::BOUNDS).expect("we may");
-        let (question, mut socket) = helper::asked().expect("somebody asks");
+        // The limits prevent a core dump.
+        helper::limit(&apart::BOUNDS).expect("it is allowed");
+        let (question, mut socket) = helper::asked().expect("there is a question");
         let question = Question::decode(&question).expect("a question");
         for (number, asked) in question.processes.iter().enumerate() {
-            question::begin(&mut socket, &[number]).expect("somebody listens");
+            question::begin(&mut socket, &[number]).expect("the tracer listens");
             if asked.pid.0 % 2 == 0 {
-                socket.write_all(&[0, 0]).expect("somebody listens");
+                socket.write_all(&[0, 0]).expect("the tracer listens");
                 std::process::abort();
             }
             let named = asked.places.iter().map(|it| Some((format!("f{it}").into_bytes(), 1)));
-            question::end(&mut socket, State::Read, named).expect("somebody listens");
+            question::end(&mut socket, State::Read, named).expect("the tracer listens");
         }
     }
 
@@ -371,7 +379,7 @@ mod tests {
         assert_eq!(asking.programs.unread, Unread { files: 1, addresses: 4, first });
     }
 
-    /// Fails, or does not end, if nothing is said and it is asked again.
+    /// Fails, or does not end, if a helper without an answer is asked again.
     #[test]
     fn whoever_says_nothing_is_not_asked_for_ever() {
         let mut asking = Asking::new(&["--list"], apart::BOUNDS, endless());
@@ -398,7 +406,7 @@ mod tests {
     fn when_a_signal_has_come_nobody_is_asked() {
         let mut asking = Asking::new(DIES, apart::BOUNDS, ended_by(libc::SIGINT));
         all_of(&mut asking, "/a", 1..=3);
-        let reason = "a signal came, so nobody waited for it".to_owned();
+        let reason = Failure::NotWaitedFor.to_string();
         let first = vec![UnreadFile { path: "/a".into(), addresses: 6, reason }];
         assert_eq!(asking.programs.unread, Unread { files: 1, addresses: 6, first });
     }

@@ -1,9 +1,10 @@
-//! What the helper is asked, and what it answers.
+//! Protocol between the tracer and the helper that finds function names.
 //!
-//! A question is about one file, as several processes have it, or about the lists of compiled functions of several processes. The
-//! answer goes by copies: which processes have this one, then, when it was read, what is there at each of their addresses. So if
-//! the helper does not come to its end, it is known of which copy, and what was said of those before is not lost. Whoever has made
-//! the copy may have made the answer, too: nothing is taken from it that was not asked for.
+//! A question is about one file, as several processes have mapped it, or about the lists of
+//! compiled functions of several processes. The answer is ordered by copies: the processes that
+//! have a copy, then, after reading it, the names at each of their addresses. If the helper dies,
+//! it is therefore known at which copy, and earlier answers are not lost. The author of the copy
+//! may have forged the answer, too: data that was not requested is rejected.
 
 use std::io::{self, Write};
 
@@ -11,73 +12,74 @@ use super::super::code::{CodeFile, Identity};
 use crate::capture::format::Cursor;
 use crate::units::Pid;
 
-/// Longer names are cut off, in bytes; whoever reads the log keeps half of it, and counts those that are longer.
+/// Largest length of a name, in bytes; longer names are cut off. The reader of the log keeps half
+/// of this length, and counts longer names.
 pub(super) const NAME_BYTES_MAX: usize = 8 << 10;
 
-/// What is asked.
+/// Question to the helper.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Question {
-    /// The file; `None`: the lists of compiled functions.
+    /// File to read; `None`: the lists of compiled functions.
     pub file: Option<CodeFile>,
     pub processes: Vec<Asked>,
 }
 
-/// What is asked of a process.
+/// Addresses of one process in a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Asked {
     pub pid: Pid,
-    /// Its user, if it was known when it ran.
+    /// User of the process, if known while it ran.
     pub owner: Option<u32>,
-    /// Where it had the file in its memory.
+    /// Range of memory in which the process had mapped the file.
     pub mapped: (u64, u64),
-    /// Of a file the places in it, of a list addresses; both behind a call.
+    /// Offsets in the file, or addresses for a list; both are return addresses.
     pub places: Vec<u64>,
 }
 
-/// A function, and how far behind its beginning a place is, in bytes.
+/// Name of a function, and the distance of an address from its start, in bytes.
 pub(super) type Named = (Vec<u8>, u64);
 
-/// What became of a copy.
+/// Result of reading a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// It was read.
+    /// The copy was read.
     Read,
-    /// Its beginning was read; the rest is too long.
+    /// The beginning was read; the rest is too long.
     Cut,
-    /// It is not the one that was meant: its processes are told of again.
+    /// The copy is not the mapped file: further copies of its processes follow.
     Other,
-    /// There is none.
+    /// There is no copy.
     Gone,
-    /// It cannot be opened without rights, and was too large to be copied.
+    /// The copy cannot be opened without privileges, and was too large to be copied.
     Closed,
-    /// It is no ELF file that can be read.
+    /// The copy is not a readable ELF file.
     Unreadable,
 }
 
-/// What was said of the copy of some processes.
+/// Result for a copy that some processes share.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Group {
     pub state: State,
-    /// Each of the processes by its place in the question, and what is at its places.
+    /// Index of each process in the question, and the names at its addresses.
     pub found: Vec<(usize, Vec<Option<Named>>)>,
 }
 
-/// What was said until the helper's end.
+/// Results until the helper's end.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Answer {
     pub groups: Vec<Group>,
-    /// Whose copy it was at when it ended, by their places in the question.
+    /// Processes whose copy the helper was reading when it ended, by their indices in the question.
     pub at_hand: Vec<usize>,
 }
 
 const STATES: [State; 6] =
     [State::Read, State::Cut, State::Other, State::Gone, State::Closed, State::Unreadable];
 
-/// It is about a file; about lists.
+/// Tags of a question about a file, and of one about lists.
 const FILE: u8 = 0;
 const LISTS: u8 = 1;
 
-/// A file that is told by its build id; by its inode.
+/// Tags of a file with a build id, and of one with an inode.
 const BUILD_ID: u8 = 0;
 const INODE: u8 = 1;
 
@@ -102,7 +104,7 @@ impl Question {
         out
     }
 
-    /// `None`: this is none.
+    /// Decodes a question; `None`: the bytes are not one.
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut from = Cursor(bytes);
         let file = match from.u8()? {
@@ -123,15 +125,16 @@ impl Question {
     }
 }
 
-/// Says that the copy of these processes is at hand.
+/// Announces that the copy of these processes is read next.
 pub(super) fn begin(out: &mut impl Write, processes: &[usize]) -> io::Result<()> {
     out.write_all(&length(processes.len()))?;
     processes.iter().try_for_each(|it| out.write_all(&length(*it)))?;
-    // Before it may be our end.
+    // Flushed first, because reading may kill the helper.
     out.flush()
 }
 
-/// Says what became of it and, if it was read, what is at the places of its processes, in the order in which they were asked.
+/// Writes the result of the copy and, if it was read, the names at the addresses of its processes,
+/// in the order of the question.
 pub(super) fn end(
     out: &mut impl Write,
     state: State,
@@ -140,7 +143,7 @@ pub(super) fn end(
     let place = STATES.iter().position(|it| *it == state).unwrap_or_default();
     out.write_all(&[u8::try_from(place).unwrap_or_default()])?;
     for named in named {
-        // An empty one is none, and says so.
+        // An empty name is written as no name.
         let Some((name, offset)) = named.filter(|it| !it.0.is_empty()) else {
             out.write_all(&length(0))?;
             continue;
@@ -154,19 +157,19 @@ pub(super) fn end(
 }
 
 impl Answer {
-    /// As far as it makes sense.
+    /// Decodes the valid part of an answer.
     pub(super) fn decode(bytes: &[u8], asked: &[Asked]) -> Self {
         let mut answer = Self::default();
         let mut from = Cursor(bytes);
         let mut waiting: Vec<u8> = vec![COPIES_MAX; asked.len()];
-        while let Some(told) = whose(&mut from, &mut waiting) {
-            let processes: Vec<usize> = told.iter().map(|it| it.0).collect();
+        while let Some(announced) = next_processes(&mut from, &mut waiting) {
+            let processes: Vec<usize> = announced.iter().map(|it| it.0).collect();
             let Some(group) = group(&mut from, &processes, asked) else {
                 answer.at_hand = processes;
                 break;
             };
             if group.state == State::Other {
-                for (place, left) in told {
+                for (place, left) in announced {
                     waiting.get_mut(place).into_iter().for_each(|it| *it = left - 1);
                 }
             } else {
@@ -177,11 +180,12 @@ impl Answer {
     }
 }
 
-/// A process may be told of so often: of each of its copies, and that there is none.
+/// Largest number of results for a process: one for each of its copies, and one if there is none.
 const COPIES_MAX: u8 = 4;
 
-/// Those whose copy is told of next, each with how often it may still be told of.
-fn whose(from: &mut Cursor<'_>, waiting: &mut [u8]) -> Option<Vec<(usize, u8)>> {
+/// Returns the processes that the next result concerns, each with the number of results that may
+/// still follow.
+fn next_processes(from: &mut Cursor<'_>, waiting: &mut [u8]) -> Option<Vec<(usize, u8)>> {
     let mut processes = Vec::new();
     for _ in 0..from.u32()? {
         let place = usize::try_from(from.u32()?).ok()?;
@@ -195,7 +199,7 @@ fn group(from: &mut Cursor<'_>, processes: &[usize], asked: &[Asked]) -> Option<
     let state = *STATES.get(usize::from(from.u8()?))?;
     let is_read = matches!(state, State::Read | State::Cut);
     let mut found = Vec::new();
-    // Of another's copy nothing is said.
+    // No names follow for a copy that is not the mapped file.
     for place in processes.iter().filter(|_| state != State::Other) {
         let places = &asked.get(*place)?.places;
         let named = if is_read {
@@ -216,7 +220,7 @@ fn named(from: &mut Cursor<'_>) -> Option<Option<Named>> {
     Some(Some((name.to_vec(), from.u64()?)))
 }
 
-/// A file as it is asked about.
+/// Appends a file in the form of a question.
 pub(in super::super) fn push_file(out: &mut Vec<u8>, CodeFile { path, identity }: &CodeFile) {
     push_bytes(out, path);
     match identity {
@@ -232,7 +236,7 @@ pub(in super::super) fn push_file(out: &mut Vec<u8>, CodeFile { path, identity }
     }
 }
 
-/// The same read; `None`: this is none.
+/// Reads a file in the form of a question; `None`: the bytes are not one.
 pub(in super::super) fn file(from: &mut Cursor<'_>) -> Option<CodeFile> {
     let path = from.bytes()?.to_vec();
     let identity = match from.u8()? {
@@ -243,13 +247,13 @@ pub(in super::super) fn file(from: &mut Cursor<'_>) -> Option<CodeFile> {
     Some(CodeFile { path, identity })
 }
 
-/// Bytes behind their length.
+/// Appends bytes, preceded by their length.
 pub(in super::super) fn push_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend(length(bytes.len()));
     out.extend_from_slice(bytes);
 }
 
-/// What is asked at once has its limits, far below this one.
+/// Encodes a length. Lengths are limited far below `u32::MAX`.
 pub(in super::super) fn length(length: usize) -> [u8; 4] {
     u32::try_from(length).unwrap_or(u32::MAX).to_le_bytes()
 }
@@ -280,10 +284,11 @@ mod tests {
         Some((text.as_bytes().to_vec(), 5))
     }
 
-    /// The first copy is of processes 0 and 2, the second is another one, the third the same process's, then there is none.
+    /// Returns an answer: the first copy belongs to processes 0 and 2, the second is not the mapped
+    /// file, the third belongs to the same process, and the last process has none.
     fn answer() -> Vec<u8> {
         let mut out = Vec::new();
-        // An empty name is as good as none.
+        // An empty name counts as none.
         let named = [name("a"), name(""), name(&"b".repeat(NAME_BYTES_MAX + 1))];
         begin(&mut out, &[0, 2]).expect("memory");
         end(&mut out, State::Read, named).expect("memory");
@@ -313,12 +318,12 @@ mod tests {
         assert_eq!(answer, Answer { groups, at_hand: Vec::new() });
     }
 
-    /// Fails if what was said before is lost, or if it is not known whose copy it was.
+    /// Fails if earlier results are lost, or if the processes of the copy are unknown.
     #[test]
     fn of_a_cut_off_answer_the_whole_groups_are_taken() {
         let whole = answer();
-        let ends = |it: usize| {
-            let answer = Answer::decode(&whole[..it], &four());
+        let ends = |end: usize| {
+            let answer = Answer::decode(&whole[..end], &four());
             (answer.groups.len(), answer.at_hand)
         };
         let first = 4 + 8 + 1 + (4 + 1 + 8) + 4 + (4 + NAME_BYTES_MAX + 8);
@@ -332,9 +337,9 @@ mod tests {
 
     #[test]
     fn nothing_is_taken_that_was_not_asked_for() {
-        let groups = |said: &[&[usize]], state| {
+        let groups = |announced: &[&[usize]], state| {
             let mut out = Vec::new();
-            for processes in said {
+            for processes in announced {
                 begin(&mut out, processes).expect("memory");
                 end(&mut out, state, []).expect("memory");
             }
@@ -359,8 +364,8 @@ mod tests {
         #[test]
         fn any_bytes_are_an_answer(bytes in proptest::collection::vec(0_u8..6, 0..200)) {
             let answer = Answer::decode(&bytes, &four());
-            let told = answer.groups.iter().flat_map(|it| &it.found);
-            let mut all: Vec<usize> = told.map(|it| it.0).chain(answer.at_hand.clone()).collect();
+            let found = answer.groups.iter().flat_map(|it| &it.found);
+            let mut all: Vec<usize> = found.map(|it| it.0).chain(answer.at_hand.clone()).collect();
             let count = all.len();
             all.sort_unstable();
             all.dedup();

@@ -1,4 +1,5 @@
-//! The helper: opens the files of a process, gives up its rights, goes back through its stacks, and answers.
+//! Helper process that unwinds stacks: opens the files of a process, gives up its privileges,
+//! unwinds the stacks, and answers.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -14,15 +15,16 @@ use crate::sys::helper::{self, Bounds};
 use crate::tracer::symbols::apart;
 use crate::tracer::symbols::copies::{Copies, give_up_rights, is_same};
 
-/// What one question may take: more time than one about names, for it may be about thousands of stacks.
+/// Limits of one question. They allow more time than symbolization, because a question may have
+/// thousands of stacks.
 pub(super) const BOUNDS: Bounds =
     Bounds { time: Duration::from_secs(60), cpu: Duration::from_secs(30), ..apart::BOUNDS };
 
-/// Answers the question that stands at standard input.
+/// Answers the question at standard input.
 ///
 /// # Errors
 ///
-/// There is no question, the rights cannot be given up, the reader of the answer is gone.
+/// The question is missing, the privileges cannot be given up, or the reader of the answer is gone.
 pub fn answer() -> io::Result<()> {
     helper::limit(&BOUNDS)?;
     let (question, socket) = helper::asked()?;
@@ -30,7 +32,7 @@ pub fn answer() -> io::Result<()> {
     let Question { pid, files, events } =
         question.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))?;
     let mut copies = Copies::new();
-    let of = |it: &AskedFile| copies.candidates(pid, it.mapped, &it.file);
+    let of = |it: &AskedFile| copies.candidates(pid, it.mapped.0, it.mapped.1, &it.file);
     let candidates: Vec<VecDeque<usize>> = files.iter().map(of).collect();
     give_up_rights()?;
     let maps = files
@@ -42,7 +44,7 @@ pub fn answer() -> io::Result<()> {
     go_back(files, events, &mut BufWriter::new(socket))
 }
 
-/// Answers: a way for each stack, and the files that could not be had.
+/// Writes an unwound stack for each copy, and the files that were not available.
 pub(super) fn go_back(
     mut files: Files<'_>,
     events: Vec<Event>,
@@ -62,7 +64,7 @@ pub(super) fn go_back(
     out.flush()
 }
 
-/// A copy in memory, if it is the one that was meant.
+/// Maps a copy into memory, if it is the file that the process had mapped.
 fn map(copies: &Copies, number: usize, AskedFile { file, .. }: &AskedFile) -> Option<Mmap> {
     let path = copies.path(number)?;
     let opened = File::open(&path).ok()?;

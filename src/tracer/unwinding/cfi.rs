@@ -1,4 +1,5 @@
-//! What a file says of how to go back from its functions to their callers (`.eh_frame`, `.debug_frame`).
+//! Call frame information of a file (`.eh_frame`, `.debug_frame`): rules that lead from a function
+//! to its caller.
 
 use std::rc::Rc;
 
@@ -13,33 +14,34 @@ use rustc_hash::FxHashMap;
 
 type Bytes<'a> = EndianSlice<'a, LittleEndian>;
 
-/// Numbers of registers as DWARF has them (System V ABI, AMD64 supplement, figure 3.36).
+/// Numbers of registers in DWARF (System V ABI, AMD64 supplement, figure 3.36).
 pub(super) mod dwarf {
     pub(in super::super) const BP: u16 = 6;
     pub(in super::super) const SP: u16 = 7;
-    /// Where the caller goes on.
+    /// Return address.
     pub(in super::super) const RETURN: u16 = 16;
 }
 
-/// Registers that are followed, by their numbers; `None`: not known.
+/// Values of registers by their DWARF numbers; `None`: unknown.
 pub(super) type Registers = [Option<u64>; 17];
 
-/// Those that a function leaves as they were for its caller, if nothing else is said: rbx, rbp, r12 to r15.
+/// Registers that a function preserves for its caller, unless a rule defines otherwise: rbx, rbp,
+/// r12 to r15.
 const KEPT: [u16; 6] = [3, dwarf::BP, 12, 13, 14, 15];
 
-/// Ways back that are remembered of a file.
+/// Largest number of rows that are remembered of a file.
 const ROWS_MAX: usize = 1 << 16;
 
-/// Operations of one expression.
+/// Largest number of operations in one expression.
 const EXPRESSION_STEPS_MAX: u32 = 1000;
 
-/// All expressions are for machines like this.
+/// Encoding of all expressions: that of this machine.
 const ENCODING: Encoding = Encoding { address_size: 8, format: Format::Dwarf32, version: 4 };
 
-/// The ways back from the functions of a file.
+/// Call frame information of a file.
 #[derive(Debug)]
 pub(super) struct CallFrames<'a> {
-    /// Place in the file, bytes, and address of what is loaded.
+    /// Loaded segments: offset in the file, bytes, and address.
     segments: Vec<(u64, u64, u64)>,
     eh_frame: EhFrame<Bytes<'a>>,
     index: Option<ParsedEhFrameHdr<Bytes<'a>>>,
@@ -49,44 +51,44 @@ pub(super) struct CallFrames<'a> {
     rows: FxHashMap<u64, Option<Rc<Row>>>,
 }
 
-/// The way back from one place.
+/// Unwind rules of one address.
 #[derive(Debug)]
 struct Row {
     frame: CfaRule<usize>,
-    /// By the numbers of registers.
+    /// Rules by the numbers of registers.
     rules: [Option<RegisterRule<usize>>; 17],
     in_debug_frame: bool,
-    /// The caller was interrupted by a signal: it goes on where it was, not behind a call.
+    /// True if the caller was interrupted by a signal: its address is not a return address.
     is_signal: bool,
 }
 
-/// Where a way back leads.
+/// The caller of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Caller {
     pub registers: Registers,
-    /// Its address is not that behind a call.
+    /// True if the address is not a return address.
     pub is_exact: bool,
 }
 
-/// `None`: there is no caller, this is the outermost function.
+/// Result of unwinding one frame; `None`: this is the outermost function.
 pub(super) type Back = Result<Option<Caller>, NoWay>;
 
-/// Why there is no way back.
+/// Reason why a frame cannot be unwound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NoWay {
-    /// The file says nothing of this place.
+    /// The file has no information about this address.
     NotTold,
-    /// What was on the stack at this address is not known.
+    /// The content of the stack at this address is unknown.
     Memory(u64),
-    /// What it says makes no sense, or needs what is not known.
+    /// The information is invalid, or needs an unknown value.
     Broken,
 }
 
-/// Reads eight bytes of the program's memory; `None`: they are not known.
+/// Reads eight bytes of the program's memory; `None`: unknown.
 pub(super) type Memory<'m> = &'m dyn Fn(u64) -> Option<u64>;
 
 impl<'a> CallFrames<'a> {
-    /// Of the bytes of an ELF file; `None` if it is none for x86-64.
+    /// Reads the information of an ELF file; `None` if the bytes are not an ELF file for x86-64.
     pub(super) fn of(file: &'a [u8]) -> Option<Self> {
         let elf = ElfFile64::<Endianness>::parse(file).ok()?;
         let endian = elf.endian();
@@ -123,7 +125,7 @@ impl<'a> CallFrames<'a> {
         })
     }
 
-    /// The file's own address of what stands at this place in it, in bytes.
+    /// Returns the file's own address of this offset in the file, in bytes.
     pub(super) fn address(&self, place: u64) -> Option<u64> {
         let segment = |&&(offset, bytes, _): &&(u64, u64, u64)| {
             place.checked_sub(offset).is_some_and(|it| it < bytes)
@@ -132,7 +134,7 @@ impl<'a> CallFrames<'a> {
         Some(address.wrapping_add(place - offset))
     }
 
-    /// The way back from this address of the file, with these registers.
+    /// Unwinds the frame at this address of the file, with these registers.
     pub(super) fn back(&mut self, address: u64, registers: &Registers, memory: Memory<'_>) -> Back {
         let row = match self.rows.get(&address) {
             Some(known) => known.clone(),
@@ -156,34 +158,34 @@ impl<'a> CallFrames<'a> {
     fn find(&mut self, address: u64) -> Option<Row> {
         let Self { eh_frame, index, debug_frame, bases, context, .. } = self;
         let table = index.as_ref().and_then(ParsedEhFrameHdr::table);
-        let told = match table {
+        let entry = match table {
             Some(table) => {
                 table.fde_for_address(eh_frame, bases, address, EhFrame::cie_from_offset)
             }
             None => eh_frame.fde_for_address(bases, address, EhFrame::cie_from_offset),
         };
-        if let Ok(told) = told {
-            return row(&told, eh_frame, bases, context, address);
+        if let Ok(entry) = entry {
+            return row(&entry, eh_frame, bases, context, address);
         }
-        let told = debug_frame.fde_for_address(bases, address, DebugFrame::cie_from_offset);
-        let found = row(&told.ok()?, debug_frame, bases, context, address)?;
+        let entry = debug_frame.fde_for_address(bases, address, DebugFrame::cie_from_offset);
+        let found = row(&entry.ok()?, debug_frame, bases, context, address)?;
         Some(Row { in_debug_frame: true, ..found })
     }
 }
 
 fn row<'a, S: UnwindSection<Bytes<'a>>>(
-    told: &FrameDescriptionEntry<Bytes<'a>>,
+    entry: &FrameDescriptionEntry<Bytes<'a>>,
     section: &S,
     bases: &BaseAddresses,
     context: &mut UnwindContext<usize>,
     address: u64,
 ) -> Option<Row> {
-    let row = told.unwind_info_for_address(section, bases, context, address).ok()?;
+    let row = entry.unwind_info_for_address(section, bases, context, address).ok()?;
     let mut rules = [const { None }; 17];
     for (number, rule) in (0..).zip(&mut rules) {
         *rule = row.register(Register(number));
     }
-    let is_signal = told.is_signal_trampoline();
+    let is_signal = entry.is_signal_trampoline();
     Some(Row { frame: row.cfa().clone(), rules, in_debug_frame: false, is_signal })
 }
 
@@ -197,8 +199,8 @@ fn follow<'a, S: UnwindSection<Bytes<'a>>>(
         return Ok(None);
     }
     let read = |at: u64| memory(at).ok_or(NoWay::Memory(at));
-    let expression = |it: &UnwindExpression<usize>, given: Option<u64>| {
-        let bytes = it.get(section).map_err(|_| NoWay::Broken)?.0;
+    let expression = |expression: &UnwindExpression<usize>, given: Option<u64>| {
+        let bytes = expression.get(section).map_err(|_| NoWay::Broken)?.0;
         evaluate(bytes, given, registers, memory)
     };
     let frame = match frame {
@@ -210,7 +212,7 @@ fn follow<'a, S: UnwindSection<Bytes<'a>>>(
     };
     let value = |number: u16, rule: Option<&RegisterRule<usize>>| -> Result<Option<u64>, NoWay> {
         Ok(match rule {
-            // By convention the address of the frame is the caller's stack pointer.
+            // By convention the canonical frame address is the caller's stack pointer.
             None if number == dwarf::SP => Some(frame),
             None | Some(RegisterRule::SameValue) if KEPT.contains(&number) => {
                 known(registers, number)
@@ -228,25 +230,25 @@ fn follow<'a, S: UnwindSection<Bytes<'a>>>(
     let mut back = Registers::default();
     for ((number, rule), register) in (0..).zip(rules).zip(&mut back) {
         *register = match value(number, rule.as_ref()) {
-            // Only what is needed to go on must be known.
+            // Only the return address and the stack pointer must be known.
             Err(_) if number != dwarf::RETURN && number != dwarf::SP => None,
             other => other?,
         };
     }
     match known(&back, dwarf::RETURN) {
         None => Err(NoWay::Broken),
-        // The outermost function of a thread was not called.
+        // The outermost function of a thread has no caller.
         Some(0) => Ok(None),
         Some(_) => Ok(Some(Caller { registers: back, is_exact: *is_signal })),
     }
 }
 
-/// What a register has, by its number.
+/// Returns the value of a register, by its number.
 pub(super) fn known(registers: &Registers, number: u16) -> Option<u64> {
     registers.get(usize::from(number)).copied().flatten()
 }
 
-/// What an expression comes to; `given` is on its stack.
+/// Evaluates an expression; `given` is the initial value on its stack.
 fn evaluate(
     bytes: Bytes<'_>,
     given: Option<u64>,

@@ -1,8 +1,9 @@
-//! Copies of stacks → the functions through which programs came to hits: found at the end, when all that was in memory is known.
+//! Stack unwinding: turns copies of stacks into call chains at the end of a recording, when all
+//! mappings are known.
 //!
-//! The log is read once more, and the copies in it are given to helpers ([`apart`]), each of which is asked about one process: what
-//! tells how to go back stands in files that programs have made. What a helper did not survive has no functions of its program, nor
-//! has what the process did later, and the reason is told.
+//! The log is read again, and the copies in it are passed to helpers ([`apart`]), each for one
+//! process, because the unwind information is in files that programs have made. If a helper dies at
+//! a stack, that stack and later ones of the process have no functions, and the reason is reported.
 
 pub mod apart;
 mod cfi;
@@ -35,31 +36,31 @@ use cfi::Registers;
 use question::{Answer, AskedFile, Event, Question};
 use walk::{Mapped, Sampled};
 
-/// What a helper is called by: a verb that is not told.
+/// Hidden subcommand that starts this program as the helper.
 pub const VERB: &str = "unwind-stacks";
 
-/// Stacks of one question, in bytes.
+/// Size of the stacks in one question, in bytes.
 const QUESTION_BYTES: usize = 24 << 20;
 
-/// Stacks that wait until those of their process are worth a question.
+/// Largest size of stacks that wait until their process has enough for a question.
 const WAITING_BYTES_MAX: usize = 128 << 20;
 
-/// After this nobody is asked any more, but by whom it is asked now.
+/// Time after which no new question is asked; a running one may finish.
 const ALL_TIME: Duration = Duration::from_secs(300);
 
-/// Hits in one fact.
+/// Number of samples in one fact.
 const FACT_HITS: usize = 4096;
 
-/// Files that are told by their names if they could not be had.
+/// Largest number of unreadable files that are reported by name.
 const MISSED_MAX: usize = 16;
 
-/// How this program is started as a helper.
+/// Arguments that start this program as a helper.
 #[cfg(not(test))]
 const HELPER: &[&str] = &[VERB];
 #[cfg(test)]
 const HELPER: &[&str] = &["--exact", "tracer::unwinding::tests::helper", "--ignored"];
 
-/// A hit with the copy of its stack.
+/// A sample with the copy of its stack.
 #[derive(Debug)]
 struct Hit {
     time: KernelTime,
@@ -67,14 +68,14 @@ struct Hit {
     sampled: Sampled,
 }
 
-/// Hits of a process that wait, and the bytes of their stacks.
+/// Waiting samples of a process, and the bytes of their stacks.
 #[derive(Debug, Default)]
 struct Waiting {
     hits: Vec<Hit>,
     bytes: usize,
 }
 
-/// What was found so far.
+/// State of the unwinding.
 #[derive(Debug)]
 struct Unwinding<'a, 'p> {
     seen: &'a mut SeenChains,
@@ -88,18 +89,18 @@ struct Unwinding<'a, 'p> {
     words: usize,
     stacks: Vec<UserStack>,
     hits: Vec<UnwoundHit>,
-    /// Processes that a helper did not survive, by their numbers and births, and why.
+    /// Processes that killed a helper, by number and birth, with the reason.
     deadly: FxHashMap<(Pid, KernelTime), String>,
-    /// Files that were wanted and could not be had.
+    /// Files whose unwind information was needed and not available.
     missed: BTreeSet<Vec<u8>>,
-    /// Hits without a way, by the reason.
+    /// Number of samples that were not unwound, by the reason.
     lost: BTreeMap<String, u64>,
 }
 
-/// What a target of `fuzz/` asks of what is private here; in no other build.
+/// Access to private items for a target of `fuzz/`; in no other build.
 #[cfg(fuzzing)]
 pub mod fuzzing {
-    /// What the helper does with a question whose files are all this one.
+    /// Answers a question as the helper does; every file of the question has these bytes.
     pub fn go_back(question: &[u8], file: &[u8]) {
         let Some(question) = super::Question::decode(question) else { return };
         let stacks = question.events.iter().filter(|it| matches!(it, super::Event::Stack(_)));
@@ -111,7 +112,8 @@ pub mod fuzzing {
     }
 }
 
-/// Finds the ways of all stacks in the log, whose bytes `layouts` describe. The facts, and what is to be said of stacks without a way.
+/// Unwinds all stacks in the log, whose records have these `layouts`. Returns the facts, and
+/// warnings about stacks that were not unwound.
 pub(super) fn unwind(
     mut log: &File,
     layouts: &[Layout],
@@ -157,9 +159,9 @@ impl<'a, 'p> Unwinding<'a, 'p> {
         }
     }
 
-    /// False if the log could not be read to its end.
+    /// Reads the log again; returns false if it could not be read to its end.
     fn read(&mut self, log: &mut &File, layouts: &[Layout]) -> io::Result<bool> {
-        let layout = |it: &FrameHeader| match layouts.get(usize::from(it.layout)) {
+        let layout = |header: &FrameHeader| match layouts.get(usize::from(header.layout)) {
             Some(Layout::Perf(layout)) if layout.has_program() => Some(*layout),
             _ => None,
         };
@@ -177,7 +179,7 @@ impl<'a, 'p> Unwinding<'a, 'p> {
         })
     }
 
-    /// Why nobody is to be asked any more, if that is so.
+    /// Returns the reason why no more questions are asked, if the time is over or a signal arrived.
     fn over(&mut self) -> Option<String> {
         if clock::now() > self.until {
             return Some(format!("no time was left after {} s", ALL_TIME.as_secs()));
@@ -194,7 +196,7 @@ impl<'a, 'p> Unwinding<'a, 'p> {
             return self.lose("they are of 32-bit programs", 1);
         }
         if self.seen.code.known_until.is_some_and(|it| time >= it) {
-            return self.lose("too much came into memory to be remembered", 1);
+            return self.lose("there were too many mappings to store", 1);
         }
         let sampled = sampled(&program);
         let bytes = sampled.stack.len() + size_of::<Hit>();
@@ -217,14 +219,15 @@ impl<'a, 'p> Unwinding<'a, 'p> {
         }
     }
 
-    /// Asks about all that wait.
+    /// Asks about all waiting samples.
     fn ask_all(&mut self) {
         while let Some(pid) = self.waiting.keys().next().copied() {
             self.ask_of(pid);
         }
     }
 
-    /// Asks about those of this number: one helper for each process that had it.
+    /// Asks about the waiting samples of this process number: one helper for each process that had
+    /// the number.
     fn ask_of(&mut self, pid: Pid) {
         let Waiting { mut hits, bytes } = self.waiting.remove(&pid).unwrap_or_default();
         self.waiting_bytes = self.waiting_bytes.saturating_sub(bytes);
@@ -242,7 +245,7 @@ impl<'a, 'p> Unwinding<'a, 'p> {
         }
     }
 
-    /// Asks about hits of one process, in the order of their times.
+    /// Asks about samples of one process, in the order of their times.
     fn ask(&mut self, process: (Pid, KernelTime), hits: &[Hit]) {
         let (pid, _) = process;
         if let Some(why) = self.over() {
@@ -273,13 +276,13 @@ impl<'a, 'p> Unwinding<'a, 'p> {
         let mut question = Question { pid, ..Question::default() };
         let mut numbers = FxHashMap::default();
         let time = |it: Option<&Hit>| it.map_or(KernelTime::MIN, |it| it.time);
-        let history = self.seen.code.history(pid, (time(hits.first()), time(hits.last())));
+        let history = self.seen.code.history(pid, time(hits.first()), time(hits.last()));
         let mut history = history.into_iter().peekable();
         for hit in hits {
             while let Some((_, code)) = history.next_if(|it| it.0 <= hit.time) {
-                let event = code.map(|it| {
-                    let file = number(&mut numbers, &mut question.files, it);
-                    Event::Map(it.start, Mapped { end: it.end, offset: it.offset, file })
+                let event = code.map(|code| {
+                    let file = number(&mut numbers, &mut question.files, code);
+                    Event::Map(code.start, Mapped { end: code.end, offset: code.offset, file })
                 });
                 question.events.push(event.unwrap_or(Event::Clear));
             }
@@ -327,7 +330,7 @@ impl<'a, 'p> Unwinding<'a, 'p> {
         shown.extend((more > 0).then(|| format!("{more} more")));
         let missed = (!shown.is_empty()).then(|| {
             format!(
-                "what files say of how to go back through stacks could not be read, so frame pointers were followed: {}",
+                "unwind information of files could not be read, so frame pointers were used: {}",
                 shown.join(", ")
             )
         });
@@ -335,7 +338,7 @@ impl<'a, 'p> Unwinding<'a, 'p> {
     }
 }
 
-/// The number of its file in the question; `None`: it is of none.
+/// Returns the number of the mapping's file in the question; `None`: the mapping has no file.
 fn number(
     numbers: &mut FxHashMap<Arc<CodeFile>, usize>,
     files: &mut Vec<AskedFile>,
@@ -352,7 +355,7 @@ fn number(
     Some(place)
 }
 
-/// Registers by their numbers in a sample, and as DWARF has them.
+/// Numbers of registers in a sample, and in DWARF.
 const REGISTERS: [(u32, usize); 17] = [
     (x86::AX, 0),
     (x86::DX, 1),

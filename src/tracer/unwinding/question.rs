@@ -1,8 +1,9 @@
-//! What the helper is asked, and what it answers.
+//! Protocol between the tracer and the helper that unwinds stacks.
 //!
-//! A question is about one process: what came into its memory, and between that the copies of its stacks, in the order of their times.
-//! The answer is a row of ways, one for each copy, in the same order, and then the files that were wanted and could not be had. Who has
-//! made the files may have made the answer, too: nothing is taken from it that was not asked for.
+//! A question is about one process: its mappings, and between them the copies of its stacks, in the
+//! order of their times. The answer has an unwound stack for each copy, in the same order, and then
+//! the files whose unwind information was needed and not available. The author of the files may
+//! have forged the answer, too: data that was not requested is rejected.
 
 use super::cfi::Registers;
 use super::walk::{Mapped, Sampled};
@@ -12,7 +13,7 @@ use crate::tracer::code::CodeFile;
 use crate::tracer::symbols::question::{file, length, push_bytes, push_file};
 use crate::units::Pid;
 
-/// What is asked.
+/// Question to the helper.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Question {
     pub pid: Pid,
@@ -20,29 +21,29 @@ pub(super) struct Question {
     pub events: Vec<Event>,
 }
 
-/// A file, and where the process had it in its memory.
+/// A file, and the range of memory in which the process had mapped it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct AskedFile {
     pub file: CodeFile,
     pub mapped: (u64, u64),
 }
 
-/// What was answered.
+/// Answer of the helper.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Answer {
     pub ways: Vec<Unwound>,
-    /// Files by their numbers; none if the answer is not whole.
+    /// Numbers of files that were not available; empty if the answer is incomplete.
     pub missed: Vec<usize>,
 }
 
-/// What happened to a process.
+/// Event in the life of a process.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Event {
-    /// Code came into its memory, from this address on.
+    /// Code was mapped at this address.
     Map(u64, Mapped),
-    /// Nothing is there any more.
+    /// All mappings are gone.
     Clear,
-    /// It was sampled.
+    /// The process was sampled.
     Stack(Box<Sampled>),
 }
 
@@ -52,7 +53,7 @@ mod kind {
     pub(super) const STACK: u8 = 2;
 }
 
-/// What stands for no file.
+/// Number that stands for no file.
 const NO_FILE: u32 = u32::MAX;
 
 impl Question {
@@ -67,7 +68,7 @@ impl Question {
         out
     }
 
-    /// `None`: this is none.
+    /// Decodes a question; `None`: the bytes are not one.
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut from = Cursor(bytes);
         let pid = Pid(from.i32()?);
@@ -132,7 +133,7 @@ impl Event {
     }
 }
 
-/// A way, as it is answered.
+/// Encodes an unwound stack of an answer.
 pub(super) fn encode_way(way: &Unwound) -> Vec<u8> {
     let mut out = vec![way.ending.number(), u8::from(way.is_guessed)];
     out.extend(length(way.addresses.len()));
@@ -140,13 +141,13 @@ pub(super) fn encode_way(way: &Unwound) -> Vec<u8> {
     out
 }
 
-/// What is answered behind all ways.
+/// Encodes the numbers of unavailable files, which follow all unwound stacks.
 pub(super) fn encode_missed(missed: impl Iterator<Item = usize>) -> Vec<u8> {
     missed.flat_map(length).collect()
 }
 
 impl Answer {
-    /// As far as it makes sense: no more ways than this.
+    /// Decodes the valid part of an answer, at most this number of unwound stacks.
     pub(super) fn decode(bytes: &[u8], asked: usize) -> Self {
         let mut from = Cursor(bytes);
         let ways: Vec<Unwound> = std::iter::from_fn(|| way(&mut from)).take(asked).collect();
@@ -220,7 +221,7 @@ mod tests {
         #[test]
         fn any_bytes_are_an_answer(bytes in proptest::collection::vec(0_u8..6, 0..200)) {
             prop_assert!(Answer::decode(&bytes, 3).ways.len() <= 3);
-            // Nor does any question harm.
+            // Decoding them as a question must not panic, either.
             let _ = Question::decode(&bytes);
         }
     }

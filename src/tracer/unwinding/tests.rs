@@ -3,25 +3,25 @@ use crate::capture::fact::{Ending, Text};
 use crate::sys::patience::testing::{ended_by, endless};
 use crate::tracer::code;
 
-/// This test program as a helper.
+/// Runs this test program as a helper.
 #[test]
 #[ignore = "run by a_stack_of_our_own_functions_leads_to_the_outermost_one"]
 fn helper() {
-    apart::answer().expect("somebody asks");
+    apart::answer().expect("there is a question");
 }
 
-/// A helper that answers for the first two hits, and dies, be it of the third.
+/// Runs a helper that answers for the first two samples of a question and then dies.
 #[test]
 #[ignore = "run by what_a_helper_did_not_survive_is_lost_and_told"]
 fn dies() {
     use std::io::Write;
-    helper::limit(&apart::BOUNDS).expect("we may");
-    let (question, mut socket) = helper::asked().expect("somebody asks");
+    helper::limit(&apart::BOUNDS).expect("it is allowed");
+    let (question, mut socket) = helper::asked().expect("there is a question");
     let question = Question::decode(&question).expect("a question");
     let stacks = question.events.iter().filter(|it| matches!(it, Event::Stack(_)));
     for _ in stacks.take(2) {
         let way = Unwound { addresses: [7].into(), ending: Ending::Outermost, is_guessed: false };
-        socket.write_all(&question::encode_way(&way)).expect("somebody listens");
+        socket.write_all(&question::encode_way(&way)).expect("the tracer listens");
     }
     std::process::abort();
 }
@@ -36,14 +36,15 @@ fn what_a_helper_did_not_survive_is_lost_and_told() {
     const DIES: &[&str] = &["--exact", "tracer::unwinding::tests::dies", "--ignored"];
     let mut seen = SeenChains::default();
     let mut unwinding = Unwinding::new(&mut seen, DIES, apart::BOUNDS, endless());
-    // Of the first process both, of the second two of three, of the third one and then one.
+    // The answers cover both samples of the first process, two of three of the second, and one and
+    // then one of the third.
     let waiting =
         |times: &[u64]| Waiting { hits: times.iter().map(|it| hit(*it)).collect(), bytes: 0 };
     for (pid, times) in [(1, &[11, 10][..]), (2, &[10, 11, 12]), (3, &[10])] {
         unwinding.waiting.insert(Pid(pid), waiting(times));
     }
     unwinding.ask_all();
-    // That it died of the second is not tried again.
+    // The process that killed the helper is not tried again.
     unwinding.waiting.insert(Pid(2), waiting(&[13, 14]));
     unwinding.waiting.insert(Pid(3), waiting(&[13]));
     unwinding.ask_all();
@@ -65,7 +66,7 @@ fn what_nobody_waits_for_is_lost_and_told() {
         unwinding.waiting.insert(Pid(pid), Waiting { hits, bytes: 0 });
     }
     unwinding.ask_all();
-    let why = "a signal came, so nobody waited for it";
+    let why = Failure::NotWaitedFor.to_string();
     let expected = vec![format!("4 stacks of programs were not unwound: {why}")];
     assert_eq!(unwinding.finish(), (Vec::new(), expected));
 }
@@ -117,7 +118,7 @@ fn a_history_is_told_before_what_came_later() {
     seen.code = code::made(&changes);
     let unwinding = Unwinding::new(&mut seen, HELPER, apart::BOUNDS, endless());
     let question = unwinding.question(Pid(7), &[hit(15), hit(25)]);
-    let shown = |it: &Event| match it {
+    let shown = |event: &Event| match event {
         Event::Map(_, mapped) => format!("map {:?}", mapped.file),
         Event::Clear => "clear".into(),
         Event::Stack(_) => "stack".into(),
@@ -128,7 +129,7 @@ fn a_history_is_told_before_what_came_later() {
     assert_eq!(places, [(0x1000, 0x2000)]);
 }
 
-/// Fails if hits of two processes that had the same number are asked as if they were of one.
+/// Fails if samples of two processes that had the same number are put into one question.
 #[test]
 fn each_process_of_a_number_is_asked_about_for_itself() {
     const ONE: &[&str] = &["--exact", "tracer::unwinding::tests::one", "--ignored"];
@@ -140,27 +141,27 @@ fn each_process_of_a_number_is_asked_about_for_itself() {
     unwinding.ask_all();
     let (facts, doubts) = unwinding.finish();
     assert_eq!(doubts, Vec::<String>::new());
-    // Its address is how many it was asked about.
-    let told = facts.iter().filter_map(|it| match it {
-        Fact::Stack(it) => Some(it.way.addresses[0]),
+    // The address that the helper returns is the number of stacks in its question.
+    let counts = facts.iter().filter_map(|fact| match fact {
+        Fact::Stack(stack) => Some(stack.way.addresses[0]),
         _ => None,
     });
-    assert_eq!(told.collect::<Vec<_>>(), [1, 2]);
+    assert_eq!(counts.collect::<Vec<_>>(), [1, 2]);
     let Some(Fact::Unwound(hits)) = facts.last() else { panic!("{facts:?}") };
     let hits: Vec<_> = hits.iter().map(|it| (it.time.0, it.stack)).collect();
     assert_eq!(hits, [(5, 0), (15, 1), (16, 1), (20, 1), (25, 1)]);
 }
 
-/// A helper that says of each hit how many it was asked about.
+/// Runs a helper that returns for each sample the number of stacks in its question.
 #[test]
 #[ignore = "run by each_process_of_a_number_is_asked_about_for_itself"]
 fn one() {
     use std::io::Write;
-    let (question, mut socket) = helper::asked().expect("somebody asks");
+    let (question, mut socket) = helper::asked().expect("there is a question");
     let question = Question::decode(&question).expect("a question");
     let stacks = question.events.iter().filter(|it| matches!(it, Event::Stack(_)));
     let count = stacks.count();
     let (addresses, ending) = ([count as u64].into(), Ending::Outermost);
     let way = question::encode_way(&Unwound { addresses, ending, is_guessed: false });
-    socket.write_all(&way.repeat(count)).expect("somebody listens");
+    socket.write_all(&way.repeat(count)).expect("the tracer listens");
 }

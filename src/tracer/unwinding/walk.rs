@@ -1,14 +1,16 @@
-//! From where a program was back to its outermost function, by its registers, a piece of its stack, and what its files say.
+//! Unwinder: finds the callers of a sampled function, from registers, a part of the stack, and the
+//! unwind information of files.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::cfi::{Back, CallFrames, Caller, Memory, NoWay, Registers, dwarf, known};
 use crate::capture::fact::{Ending, Unwound};
 
-/// No chain has more functions than this: each takes eight bytes of a copy at least.
+/// Largest number of functions in a call chain: each takes at least eight bytes of a copy.
 const FRAMES_MAX: usize = 8192;
 
-/// A stack goes on for so many bytes at most (`ulimit -s` is 8 MiB): what is further behind the copy is none of it.
+/// Largest size of a stack, in bytes (`ulimit -s` is 8 MiB): an address further after the copy does
+/// not belong to the stack.
 const STACK_BYTES_MAX: u64 = 8 << 20;
 
 /// Registers and stack of a program when it was sampled.
@@ -16,26 +18,26 @@ const STACK_BYTES_MAX: u64 = 8 << 20;
 pub(super) struct Sampled {
     pub registers: Registers,
     pub stack: Vec<u8>,
-    /// The stack may go on behind the copy.
+    /// True if the stack may continue after the copy.
     pub is_full: bool,
 }
 
-/// Code in the memory of a process.
+/// Executable mapping of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mapped {
     pub end: u64,
-    /// What of the file stands at its start, in bytes.
+    /// Offset in the file at the start of the mapping, in bytes.
     pub offset: u64,
-    /// Number of the file; `None`: there is none.
+    /// Number of the file; `None`: not a file.
     pub file: Option<usize>,
 }
 
-/// What code a process has in its memory, by where it starts.
+/// Executable mappings of a process, by their start.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Code(BTreeMap<u64, Mapped>);
 
 impl Code {
-    /// Something came; of what was there only what lies beside it is left.
+    /// Adds a mapping; of existing mappings only the parts outside of the new one are kept.
     pub(super) fn map(&mut self, start: u64, mapped: Mapped) {
         let before = self.0.range(..mapped.end).rev();
         let covered = before.take_while(|it| it.1.end > start).map(|it| (*it.0, *it.1));
@@ -52,7 +54,7 @@ impl Code {
         self.0.insert(start, mapped);
     }
 
-    /// Nothing is there any more.
+    /// Removes all mappings.
     pub(super) fn clear(&mut self) {
         self.0.clear();
     }
@@ -63,7 +65,8 @@ impl Code {
     }
 }
 
-/// What files say, by their numbers; and of which nothing could be had, but was wanted.
+/// Unwind information of files, by their numbers, and the files whose information was needed and
+/// not available.
 #[derive(Debug)]
 pub(super) struct Files<'a> {
     frames: Vec<Option<CallFrames<'a>>>,
@@ -75,15 +78,16 @@ impl<'a> Files<'a> {
         Self { frames, missed: BTreeSet::new() }
     }
 
-    /// Those that could not be had.
+    /// Returns the files whose unwind information was needed and not available.
     pub(super) fn missed(&self) -> impl Iterator<Item = usize> {
         self.missed.iter().copied()
     }
 
-    /// The way back from there, if its file tells one.
+    /// Unwinds one frame, if the file has information about its code.
     fn back(
         &mut self,
-        (start, mapped): (u64, Mapped),
+        start: u64,
+        mapped: Mapped,
         address: u64,
         registers: &Registers,
         memory: Memory<'_>,
@@ -99,7 +103,7 @@ impl<'a> Files<'a> {
     }
 }
 
-/// The functions through which a program came to where it was sampled.
+/// Unwinds the call chain that led to the sampled location.
 pub(super) fn walk(code: &Code, files: &mut Files<'_>, sampled: &Sampled) -> Unwound {
     let mut registers = sampled.registers;
     let mut way = Unwound { addresses: Box::new([]), ending: Ending::Broken, is_guessed: false };
@@ -120,19 +124,23 @@ pub(super) fn walk(code: &Code, files: &mut Files<'_>, sampled: &Sampled) -> Unw
         if addresses.len() == FRAMES_MAX {
             break Ending::Broken;
         }
-        // In the call, not behind it: that may be in another function.
+        // One byte earlier is inside the call instruction; the return address may be in another
+        // function.
         let inside = if is_exact { address } else { address.wrapping_sub(1) };
-        // As if it were behind a call: so all are looked for one byte before.
+        // The stored address is always one byte later, like a return address: all addresses are
+        // looked up one byte earlier.
         addresses.push(inside.wrapping_add(1));
-        let told = code.at(inside).and_then(|it| files.back(it, inside, &registers, &memory));
-        way.is_guessed |= told.is_none();
-        let back = told.unwrap_or_else(|| by_frame_pointer(code, &registers, &memory));
+        let unwound = code
+            .at(inside)
+            .and_then(|(start, mapped)| files.back(start, mapped, inside, &registers, &memory));
+        way.is_guessed |= unwound.is_none();
+        let back = unwound.unwrap_or_else(|| by_frame_pointer(code, &registers, &memory));
         match back {
             Ok(None) => break Ending::Outermost,
             Ok(Some(caller)) => {
                 let [now, before] = [&caller.registers, &registers].map(|it| known(it, dwarf::SP));
-                // A caller's frame lies behind; one that was interrupted may be on another stack. Some leaves keep their caller's address in
-                // a register.
+                // The frame of a caller has a higher address; an interrupted function may be on
+                // another stack. Some leaf functions keep the return address in a register.
                 let is_leaf = addresses.len() == 1 && now == before;
                 if !caller.is_exact && now <= before && !is_leaf {
                     break Ending::Broken;
@@ -147,10 +155,11 @@ pub(super) fn walk(code: &Code, files: &mut Files<'_>, sampled: &Sampled) -> Unw
     way
 }
 
-/// Where nothing is told: where rbp points lies the caller's rbp, and behind it where the caller goes on, if that is code.
+/// Unwinds by frame pointer, where there is no unwind information: rbp points to the caller's rbp,
+/// and the return address follows, if it is in code.
 fn by_frame_pointer(code: &Code, registers: &Registers, memory: Memory<'_>) -> Back {
     let (frame, stack) = (known(registers, dwarf::BP), known(registers, dwarf::SP));
-    // So the outermost frame is marked (System V ABI, AMD64 supplement, 3.4.1).
+    // A zero marks the outermost frame (System V ABI, AMD64 supplement, 3.4.1).
     if frame == Some(0) {
         return Ok(None);
     }
@@ -177,8 +186,8 @@ pub(super) mod tests {
     use super::super::cfi::CallFrames;
     use super::*;
 
-    /// Three functions, each called at the beginning of the one before, where its caller's address lies on top of the stack. With
-    /// what their addresses are in a chain.
+    /// Returns a sample of three functions, each called at the beginning of the next one, with the
+    /// return addresses on top of the stack; and their addresses in a call chain.
     pub(in super::super) fn called_at_their_beginnings() -> (Sampled, Vec<u64>) {
         let functions: [fn(); 3] = [
             a_way_back_is_told_by_the_file,
@@ -200,7 +209,7 @@ pub(super) mod tests {
         Sampled { registers, stack, is_full: true }
     }
 
-    /// By what our own file says, loaded as it is.
+    /// Unwinds with the test program's own file, at its load addresses.
     fn walked(sampled: &Sampled) -> Unwound {
         let file = std::fs::read("/proc/self/exe").expect("our own");
         let mut code = Code::default();
@@ -227,7 +236,8 @@ pub(super) mod tests {
         check(&sampled, (&addresses, Ending::Outermost, false));
     }
 
-    /// Fails if a way that ends where the copy ends is taken for whole, or the other way round.
+    /// Fails if an unwound stack that ends where the copy ends is taken for complete, or the other
+    /// way round.
     #[test]
     fn what_is_not_copied_ends_the_way() {
         let (mut sampled, addresses) = called_at_their_beginnings();
@@ -244,29 +254,29 @@ pub(super) mod tests {
     #[test]
     fn where_nothing_is_told_frame_pointers_are_followed() {
         let (_, addresses) = called_at_their_beginnings();
-        // The last byte of what is in no function, then the first.
+        // Last byte of a region outside of any function, then the first function.
         let (unknown, first) = (0x10_0000, addresses[0] - 1);
         let mut sampled = sampled(unknown, &[9, 1, first, 0]);
         let shown = unknown + 1;
         check(&sampled, (&[shown], Ending::Broken, true));
-        // The caller's and where it goes on.
+        // Stores one word of the stack.
         let put = |sampled: &mut Sampled, at: usize, word: u64| {
             sampled.stack[8 * at..][..8].copy_from_slice(&word.to_le_bytes());
         };
         sampled.registers[usize::from(dwarf::BP)] = Some(STACK + 8);
         put(&mut sampled, 2, first + 1);
         check(&sampled, (&[shown, first + 1], Ending::Outermost, true));
-        // What is no code is no caller.
+        // An address outside of code is not a caller.
         put(&mut sampled, 2, 0x20_0000);
         check(&sampled, (&[shown], Ending::Broken, true));
         put(&mut sampled, 2, 0);
         check(&sampled, (&[shown], Ending::Outermost, true));
-        // A frame pointer must lead outwards; 0 marks the outermost one.
+        // A frame pointer must point to a higher address; 0 marks the outermost frame.
         sampled.registers[usize::from(dwarf::BP)] = Some(STACK - 8);
         check(&sampled, (&[shown], Ending::Broken, true));
         sampled.registers[usize::from(dwarf::BP)] = Some(0);
         check(&sampled, (&[shown], Ending::Outermost, true));
-        // Too far to be the same stack.
+        // Too far away to be on the same stack.
         sampled.registers[usize::from(dwarf::BP)] = Some(STACK + (64 << 20));
         check(&sampled, (&[shown], Ending::Unreadable, true));
         sampled.registers[usize::from(dwarf::BP)] = Some(STACK + (4 << 20));

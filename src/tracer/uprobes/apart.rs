@@ -1,4 +1,5 @@
-//! The helper: opens the files that it is asked about, gives up its rights, looks through their code, and answers.
+//! Helper process that searches code: opens the files of a question, gives up its privileges,
+//! searches their code, and answers.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -11,27 +12,27 @@ use crate::probe_sites;
 use crate::sys::helper::{self, Bounds};
 use crate::sys::regular;
 
-/// Larger files with code are not looked through: to read their code takes seconds.
+/// Largest size of a file that is searched: reading the code of larger files takes seconds.
 const FILE_BYTES_MAX: u64 = 256 << 20;
 
-/// What the headers of a program may take, from its beginning.
+/// Bytes at the beginning of a program that hold its headers.
 const HEAD_BYTES: usize = 4096;
 
-/// What one question may take. All that the libraries of a machine take is less than a second.
+/// Limits of one question. All libraries of a machine take less than a second.
 pub(super) const BOUNDS: Bounds = Bounds {
     time: Duration::from_secs(20),
     cpu: Duration::from_secs(10),
     memory_bytes: 1 << 30,
-    // One file at a time lies in memory.
+    // One file at a time is mapped.
     address_bytes: 4 << 30,
     answer_bytes: 4 << 20,
 };
 
-/// Answers the question that stands at standard input.
+/// Answers the question at standard input.
 ///
 /// # Errors
 ///
-/// There is no question, the rights cannot be given up, the reader of the answer is gone.
+/// The question is missing, the privileges cannot be given up, or the reader of the answer is gone.
 pub fn answer() -> io::Result<()> {
     helper::limit(&BOUNDS)?;
     let (question, socket) = helper::asked()?;
@@ -55,7 +56,7 @@ fn open(all: &Path, asked: Asked) -> Option<File> {
     regular::open_regular(&all.join(asked.fd.to_string()), true).map(|it| it.0)
 }
 
-/// What a file holds.
+/// Searches a file for probe sites.
 fn look_through(file: &File, only_static: bool, calls: &[CallId]) -> Said {
     match file.metadata() {
         Ok(about) if about.len() > FILE_BYTES_MAX => return Said::TooLarge,

@@ -1,7 +1,9 @@
-//! The files with code that may be used by the recorded programs: found, looked through by the helper, and none of them read here.
+//! Files with code that the recorded programs may use: found here and searched by the helper; none
+//! of them is read here.
 //!
-//! Any user can map any file under the name of a C library. So what is done for a file has its limits: how many files there are, how many
-//! places in them, and the time; those of root come first. What is not looked through is told.
+//! Any user can map any file under the name of a C library. So the work for a file is limited:
+//! number of files, number of sites in a file, and time. Files of root come first. Files that are
+//! not searched are reported.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::{File, Metadata};
@@ -23,18 +25,18 @@ use crate::sys::proc::{self, MappedCode};
 use crate::sys::{clock, regular};
 use crate::units::Pid;
 
-/// A file, and what was found in it.
+/// A file and its probe sites.
 #[derive(Debug)]
 pub(super) struct Probed {
     pub name: String,
-    /// Found, not opened: enough for the kernel to know which file it is.
+    /// Found, not opened (`O_PATH`): enough for the kernel to identify the file.
     pub file: File,
     pub sites: Sites,
-    /// Why it was not looked through, or has no probes.
+    /// Reason why the file was not searched, or has no probes.
     pub missed: Option<String>,
 }
 
-/// A file that is not yet looked through.
+/// A file that is not yet searched.
 #[derive(Debug)]
 struct Found {
     name: String,
@@ -43,15 +45,15 @@ struct Found {
     only_static: bool,
 }
 
-/// What was found.
+/// Files of a recording.
 #[derive(Debug, Default)]
 pub(super) struct Files {
     pub all: Vec<Probed>,
-    /// Files that there was no room for.
+    /// Number of files for which there was no room.
     pub left_out: usize,
 }
 
-/// Those with places, and those that were not looked through, each once.
+/// Returns the files with sites, and those that were not searched, each once.
 pub(super) fn probed(ground: Ground<'_>, wanted: &[CallId], patience: &mut Patience<'_>) -> Files {
     let mut files = Files::default();
     let until = clock::now().0.saturating_add(SEARCH_NS_MAX);
@@ -61,8 +63,8 @@ pub(super) fn probed(ground: Ground<'_>, wanted: &[CallId], patience: &mut Patie
     files
 }
 
-/// The files by owner: one question is about files of one owner, so that no file can tell lies about one of
-/// another owner. Root's come first.
+/// Returns the files by owner: one question is about files of one owner, so that no file can forge
+/// results for a file of another owner. Files of root come first.
 fn found(
     ground: Ground<'_>,
     left_out: &mut usize,
@@ -88,7 +90,8 @@ fn found(
     groups.into_values().collect()
 }
 
-/// Root's files that only root can change are one group, those of each other user another one.
+/// Returns the group of a file: files of root that only root can change are one group, files of
+/// each other user another one.
 fn trust(about: &Metadata) -> u64 {
     let is_for_others = about.mode() & (libc::S_IWGRP | libc::S_IWOTH) != 0;
     match about.uid() {
@@ -97,7 +100,7 @@ fn trust(about: &Metadata) -> u64 {
     }
 }
 
-/// Asks about these until all of them are told of.
+/// Asks about these files until each has a result.
 fn look_through(
     mut waiting: VecDeque<Found>,
     wanted: &[CallId],
@@ -118,12 +121,13 @@ fn look_through(
             files: waiting.iter().map(asked).collect(),
         };
         let lengths: Vec<u64> = waiting.iter().map(|it| it.bytes).collect();
-        let told = helper::ask(&[VERB], &question.encode(), &BOUNDS, patience);
-        let Answer { said, at_hand } = Answer::decode(&told.answer, &question, &lengths);
-        let is_of_all = told.failure.as_ref().is_some_and(Failure::is_of_all);
-        // What the files before it used up is not its fault: it is asked about once more, first.
+        let reply = helper::ask(&[VERB], &question.encode(), &BOUNDS, patience);
+        let Answer { said, at_hand } = Answer::decode(&reply.answer, &question, &lengths);
+        let is_of_all = reply.failure.as_ref().is_some_and(Failure::is_of_all);
+        // Earlier files may have used up the limits. In that case the current file is asked about
+        // once more, first.
         let is_innocent = is_of_all && !said.is_empty();
-        let why = told.failure.map_or("the answer makes no sense".to_owned(), |it| it.to_string());
+        let why = reply.failure.map_or("the answer makes no sense".to_owned(), |it| it.to_string());
         let mut left: BTreeMap<usize, Found> = waiting.drain(..).enumerate().collect();
         for (place, said) in said {
             files.extend(left.remove(&place).and_then(|it| it.looked_through(said)));
@@ -143,7 +147,7 @@ impl Found {
                 let Self { name, file, .. } = self;
                 return Some(Probed { name, file, sites, missed: None });
             }
-            // Others are no files whose code is known here.
+            // Other files have no code that is understood here.
             Said::NoCode | Said::Linked => return None,
             Said::TooMany => "has more places than are probed",
             Said::TooLarge => "has more than 256 MiB",
@@ -152,7 +156,7 @@ impl Found {
         self.missed(why)
     }
 
-    /// Told, unless it would not have been probed anyway.
+    /// Reports the file, unless it would not have been probed anyway.
     fn missed(self, why: &str) -> Option<Probed> {
         let Self { name, file, only_static, .. } = self;
         let probed = Probed { name, file, sites: Sites::default(), missed: Some(why.to_owned()) };
@@ -160,7 +164,8 @@ impl Found {
     }
 }
 
-/// Files that are mapped as code; true for those that matter only if nothing links them.
+/// Returns the files that are mapped as code; true for files that matter only when they are
+/// statically linked.
 fn candidates(
     ground: Ground<'_>,
     left_out: &mut usize,
@@ -168,7 +173,8 @@ fn candidates(
 ) -> Vec<(MappedCode, bool)> {
     let own = std::fs::read_link("/proc/self/exe").unwrap_or_default();
     let mut files = proc::mapped_code("self");
-    // What the launched program will use of the C library is what we use. Our own calls are of no concern.
+    // The launched program will use the same C library as the tracer. The tracer's own calls do not
+    // matter.
     files.retain(|it| Path::new(&it.name) != own);
     files.retain(|it| is_c_library(&it.name));
     if let Some(command) = ground.command.first() {
@@ -179,9 +185,9 @@ fn candidates(
     let mut files: Vec<(MappedCode, bool)> = files.into_iter().map(|it| (it, false)).collect();
     let mut of = |pids: Vec<Pid>| {
         let code = pids.into_iter().flat_map(|it| proc::mapped_code(&it.to_string()));
-        let known = code.map(|it| {
-            let is_library = is_c_library(&it.name);
-            (it, !is_library)
+        let known = code.map(|mapped| {
+            let is_library = is_c_library(&mapped.name);
+            (mapped, !is_library)
         });
         files.extend(known.filter(|it| !it.1 || !it.0.name.contains(".so")));
     };
@@ -196,22 +202,23 @@ fn candidates(
     files
 }
 
-/// True for what has the system calls of nearly all programs. To look through every library of a machine takes seconds.
+/// True for libraries that make the system calls of nearly all programs. Searching every library of
+/// a machine would take seconds.
 fn is_c_library(name: &str) -> bool {
     let name = name.rsplit('/').next().unwrap_or_default();
     let known = ["libc.", "libc-", "libpthread.", "libpthread-", "ld-", "ld."];
     known.iter().any(|it| name.starts_with(it))
 }
 
-/// The program that a command starts, and the interpreters and loader that the kernel starts for it; true if one could not be read. Their
-/// headers are read by a helper.
+/// Returns the program that a command starts, and the interpreters and the loader that the kernel
+/// starts for it; true if one could not be read. A helper reads their headers.
 fn launched(command: &str, patience: &mut Patience<'_>) -> (Vec<MappedCode>, bool) {
     let (needed, is_cut) = programs::needed_by(&places_of(command), patience);
     let code = |it: PathBuf| MappedCode { name: it.display().to_string(), link: it };
     (needed.into_iter().map(code).collect(), is_cut)
 }
 
-/// Where the file may be that a command means.
+/// Returns the possible paths of a command.
 fn places_of(command: &str) -> Vec<PathBuf> {
     let directory = std::env::current_dir().unwrap_or_default();
     if command.contains('/') {

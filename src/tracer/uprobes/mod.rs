@@ -1,10 +1,12 @@
-//! Probes in the code of programs that tell the names of files: where libraries hand a path to the kernel.
+//! Uprobes that report file names: probes at code in libraries that passes a path to the kernel.
 //!
-//! Which places those are is read from the code itself (`sites`), of each file for itself: a probe belongs to a file, and
-//! whoever runs its code passes it. Then calls whose paths are known show whether names come out.
+//! The addresses are found by analysing the code of each file (`probe_sites`). A probe belongs to a
+//! file and fires in every process that runs its code. Calls with known paths then show whether the
+//! probes report names.
 //!
-//! A place is never the `syscall` itself. The kernel would let it run elsewhere, step by step, and hold signals back
-//! until the call has ended: an open that waits for the other end of a pipe could not be interrupted any more.
+//! A probe is never placed at the `syscall` instruction itself. The kernel would single-step it
+//! elsewhere and hold signals back until the call has ended: an open that waits for the other end
+//! of a pipe could not be interrupted any more.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -27,34 +29,36 @@ mod question;
 
 use files::{Files, Probed};
 
-/// The verb of the helper that looks through code.
+/// Hidden subcommand that starts this program as the helper that searches code.
 pub const VERB: &str = "find-sites";
 
-/// Files that are looked through at most.
+/// Largest number of files that are searched.
 const FILES_MAX: usize = 1024;
 
-/// How long they are looked through, ns.
+/// Longest time for the search, ns.
 const SEARCH_NS_MAX: u64 = 30_000_000_000;
 
-/// Probes of one recording. The kernel puts each into the memory of every process that maps its file, and takes it out at
-/// the end.
+/// Largest number of probes in one recording. The kernel inserts each probe into the memory of
+/// every process that maps its file, and removes it at the end.
 const PROBES_MAX: usize = 4096;
 
-/// Files without probes that are told by name.
+/// Largest number of files without probes that are reported by name.
 const TOLD_MAX: usize = 8;
 
-/// Before this release a path of more than 4,080 bytes makes the kernel write behind a page of its own
-/// (CVE-2024-50067, `store_trace_args()`). Some older ones were mended later, but their releases do not say so.
+/// Oldest release with safe uprobes. In earlier kernels a path of more than 4,080 bytes makes the
+/// kernel write beyond its own page (CVE-2024-50067, `store_trace_args()`). Some earlier kernels
+/// were fixed later, but their releases do not show that.
 const RELEASE_MIN: (u32, u32) = (6, 12);
 
-/// Such a path makes newer kernels complain (`WARN_ON_ONCE` in `prepare_uprobe_buffer()`), and this makes them stop then.
+/// Setting that makes a warning a panic. A path of more than 4,080 bytes makes newer kernels warn
+/// (`WARN_ON_ONCE` in `prepare_uprobe_buffer()`).
 const PANIC_ON_WARN: &str = "/proc/sys/kernel/panic_on_warn";
 
-/// Makes them, if the kernel allows it, and tries them out.
+/// Creates the probes, if the kernel allows them, and validates them.
 ///
 /// # Errors
 ///
-/// Why there are none, in words.
+/// Reason why there are none, as text.
 pub fn find(ground: Ground<'_>, patience: &mut Patience<'_>) -> Result<Probes, String> {
     if let Some(why) = hindrance(ground.machine, &proc::host().kernel_release) {
         return Err(why);
@@ -64,7 +68,7 @@ pub fn find(ground: Ground<'_>, patience: &mut Patience<'_>) -> Result<Probes, S
         ground.calls.iter().copied().filter(|it| it.call().has_path()).collect();
     let mut files = files::probed(ground, &wanted, patience);
     if files.all.iter().all(|it| it.sites.sites.is_empty()) {
-        return Err("no place was found where a library hands a path to the kernel".to_owned());
+        return Err("no code was found where a library passes a path to the kernel".to_owned());
     }
     let lock = Instance::create(ground.tracefs, "probes").map_err(|it| it.to_string())?;
     define_all(&mut group, &mut files.all, patience)?;
@@ -73,14 +77,14 @@ pub fn find(ground: Ground<'_>, patience: &mut Patience<'_>) -> Result<Probes, S
     let covers = bench.try_out_twice(&group, &[], Covers::paths).map_err(|it| it.to_string())?;
     if covers.shown.is_empty() {
         return Err(
-            "probes could be made in libraries, but showed none of the paths of a trial".to_owned()
+            "probes could be made in libraries, but showed none of the paths of a test".to_owned()
         );
     }
     let reason = text(&covers, &files);
     Ok(Probes::new(group, reason, covers, lock))
 }
 
-/// What speaks against such probes on this machine, if anything does.
+/// Returns the reason why such probes cannot be used on this machine, if there is one.
 pub fn hindrance(machine: &str, release: &str) -> Option<String> {
     if machine != probe_sites::MACHINE {
         return Some(format!(
@@ -92,14 +96,14 @@ pub fn hindrance(machine: &str, release: &str) -> Option<String> {
     let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
     if version < RELEASE_MIN {
         return Some(format!(
-            "uprobes need Linux 6.12 (this is {release}): older kernels write behind their own memory when a path is very \
+            "uprobes need Linux 6.12 (this is {release}): older kernels write beyond their own memory when a path is very \
              long (CVE-2024-50067)"
         ));
     }
     let cpus = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     if cpus.split_whitespace().any(|it| it == "user_shstk") {
         return Some(
-            "programs may have a shadow stack on this processor, which the kernel's uprobes on calls know nothing of"
+            "programs may have a shadow stack on this processor, which the kernel's uprobes on call instructions do not support"
                 .to_owned(),
         );
     }
@@ -110,7 +114,8 @@ pub fn hindrance(machine: &str, release: &str) -> Option<String> {
     })
 }
 
-/// Makes the probes of all files. One file that takes none, or no more, costs its own names.
+/// Creates the probes of all files. A file that takes no probes, or no more, loses only its own
+/// names.
 fn define_all(
     group: &mut ProbeGroup,
     files: &mut [Probed],
@@ -164,13 +169,13 @@ fn text(covers: &Covers, Files { all: files, left_out }: &Files) -> String {
     let places: Vec<String> =
         places.map(|it| format!("{} ({} places)", it.name, it.sites.sites.len())).collect();
     let blank: Vec<&Probed> = files.iter().filter(|it| is_blank(it)).collect();
-    let told = blank.iter().take(TOLD_MAX).map(|it| match &it.missed {
-        Some(why) => format!(", none of {}, which was not looked through: {why}", it.name),
-        None => format!(", none of {}, whose code is not understood", it.name),
+    let reported = blank.iter().take(TOLD_MAX).map(|file| match &file.missed {
+        Some(why) => format!(", none of {}, which was not searched: {why}", file.name),
+        None => format!(", none of {}, whose code is not understood", file.name),
     });
     let more = blank.len().saturating_sub(TOLD_MAX) + left_out;
     let more = (more > 0).then(|| format!(", none of {more} more files"));
-    let blank: Vec<String> = told.chain(more).collect();
+    let blank: Vec<String> = reported.chain(more).collect();
     let mut hidden: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for file in files {
         for call in &file.sites.hidden {
@@ -181,7 +186,7 @@ fn text(covers: &Covers, Files { all: files, left_out }: &Files) -> String {
         .into_iter()
         .map(|(name, calls)| {
             let calls: Vec<&str> = calls.into_iter().collect();
-            format!(", but of {} in {name}", calls.join(", "))
+            format!(", except of {} in {name}", calls.join(", "))
         })
         .collect();
     format!(
@@ -192,7 +197,7 @@ fn text(covers: &Covers, Files { all: files, left_out }: &Files) -> String {
     )
 }
 
-/// Nothing is known of its calls.
+/// True if no call of the file can be probed.
 fn is_blank(file: &Probed) -> bool {
     file.missed.is_some() || file.sites.sites.is_empty() && file.sites.hidden.is_empty()
 }

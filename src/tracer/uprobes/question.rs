@@ -1,8 +1,8 @@
-//! What the helper is asked of files with code, and what it answers.
+//! Protocol between the tracer and the helper that searches code for probe sites.
 //!
-//! The answer goes file by file, so if the helper does not come to its end, it is known at which file it was, and what was said of
-//! those before is not lost. The maker of a file may have made the answer, too: nothing is taken from it but places inside
-//! of that file, registers that there are, and calls that were asked for.
+//! The answer is written file by file. If the helper dies, it is therefore known at which file, and
+//! earlier results are not lost. The author of a file may have forged the answer, too. Only
+//! addresses inside the file, existing registers, and requested calls are accepted.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -11,59 +11,59 @@ use crate::capture::format::Cursor;
 use crate::event::syscall_table::CallId;
 use crate::probe_sites::{REGISTERS, Site, Sites};
 
-/// Places of one file that take a probe. The C library of Debian 13 has 28. The kernel looks for each of them in the
-/// memory of every process that maps the file.
+/// Largest number of sites in one file. The C library of Debian 13 has 28. The kernel searches for
+/// each site in the memory of every process that maps the file.
 pub(super) const SITES_MAX: usize = 512;
 
-/// What is asked.
+/// Question to the helper.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Question {
-    /// The process that has found the files.
+    /// Process that has found the files.
     pub pid: u32,
     /// Calls whose paths are wanted.
     pub calls: Vec<CallId>,
     pub files: Vec<Asked>,
 }
 
-/// A file that is asked about.
+/// A file in a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Asked {
-    /// Its descriptor in the process that has found it.
+    /// Descriptor in the process that has found the file.
     pub fd: i32,
-    /// It matters only if nothing links it when it starts.
+    /// True if the file matters only when it is statically linked.
     pub only_static: bool,
 }
 
-/// What became of a file.
+/// Result for a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Said {
-    /// It was looked through.
+    /// The file was searched.
     Read(Sites),
-    /// It has more places than are probed.
+    /// The file has more sites than are probed.
     TooMany,
-    /// It is larger than what is looked through.
+    /// The file is larger than the limit of the search.
     TooLarge,
-    /// It is a program that others link.
+    /// The file is a dynamically linked program.
     Linked,
-    /// It has no code that is understood here.
+    /// The file has no code that this program understands.
     NoCode,
-    /// It cannot be opened or mapped.
+    /// The file cannot be opened or mapped.
     Closed,
 }
 
-/// What was said until the helper's end.
+/// Results until the helper's end.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Answer {
-    /// By the files' places in the question.
+    /// Results by the files' indices in the question.
     pub said: Vec<(usize, Said)>,
-    /// The file that it was at when it ended.
+    /// File that the helper was processing when it ended.
     pub at_hand: Option<usize>,
 }
 
 const READ: u8 = 0;
 const OTHERS: [Said; 5] = [Said::TooMany, Said::TooLarge, Said::Linked, Said::NoCode, Said::Closed];
 
-/// No register holds the number.
+/// Code for no register with the call number.
 const NO_REGISTER: u8 = u8::MAX;
 
 impl Question {
@@ -77,7 +77,7 @@ impl Question {
         out
     }
 
-    /// `None`: this is none.
+    /// Decodes a question; `None`: the bytes are not one.
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut from = Cursor(bytes);
         let pid = from.u32()?;
@@ -90,14 +90,14 @@ impl Question {
     }
 }
 
-/// Says that this file is at hand.
+/// Announces that this file is processed next.
 pub(super) fn begin(out: &mut impl Write, file: usize) -> io::Result<()> {
     out.write_all(&number(file))?;
-    // Before it may be our end.
+    // Flushed first, because the file may kill the helper.
     out.flush()
 }
 
-/// Says what became of it.
+/// Writes the result for a file.
 pub(super) fn end(out: &mut impl Write, said: &Said) -> io::Result<()> {
     let Said::Read(sites) = said else {
         let place = OTHERS.iter().position(|it| it == said).unwrap_or_default();
@@ -119,13 +119,13 @@ pub(super) fn end(out: &mut impl Write, said: &Said) -> io::Result<()> {
 }
 
 impl Answer {
-    /// As far as it makes sense. `bytes`: how long each of the files is.
+    /// Decodes the valid part of an answer. `bytes` has the length of each file.
     pub(super) fn decode(answer: &[u8], question: &Question, bytes: &[u64]) -> Self {
         let mut decoded = Self::default();
         let mut from = Cursor(answer);
         let mut is_said = vec![false; question.files.len()];
         while let Some(file) = from.u32().and_then(|it| usize::try_from(it).ok()) {
-            // Of each file once, and of none that was not asked about.
+            // Each file has one result; files that are not in the question have none.
             let Some(said) = is_said.get_mut(file).filter(|it| !**it) else { break };
             *said = true;
             let length = bytes.get(file).copied().unwrap_or(0);
@@ -184,14 +184,14 @@ fn push_calls(out: &mut Vec<u8>, calls: &[CallId]) {
     out.extend(calls.iter().flat_map(|it| it.0.to_le_bytes()));
 }
 
-/// Calls that there are.
+/// Reads calls, all of which must exist.
 fn calls(from: &mut Cursor<'_>) -> Option<Vec<CallId>> {
     let all = CallId::all().count();
     let count = from.u32()?;
     (0..count).map(|_| from.u16().map(CallId).filter(|it| usize::from(it.0) < all)).collect()
 }
 
-/// What is said at once has its limits, far below this one.
+/// Encodes a number. Numbers are limited far below `u32::MAX`.
 fn number(number: usize) -> [u8; 4] {
     u32::try_from(number).unwrap_or(u32::MAX).to_le_bytes()
 }
@@ -241,15 +241,15 @@ mod tests {
         let whole = answer(&said);
         let decoded = Answer::decode(&whole, &self::question(), &BYTES);
         assert_eq!(decoded, Answer { said: said.into(), at_hand: None });
-        // Cut off in the last one, in the first one.
+        // The last result is cut off, then the first one.
         let decoded = Answer::decode(&whole[..whole.len() - 1], &self::question(), &BYTES);
         assert_eq!((decoded.said.len(), decoded.at_hand), (2, Some(2)));
         let decoded = Answer::decode(&whole[..9], &self::question(), &BYTES);
         assert_eq!((decoded.said.len(), decoded.at_hand), (0, Some(1)));
     }
 
-    /// Fails if a probe could stand outside of its file, if there could be more than their limit, or if a call is believed that was
-    /// not asked for.
+    /// Fails if a probe could be outside of its file, if there could be more probes than the limit,
+    /// or if a call is accepted that was not requested.
     #[test]
     fn only_what_was_asked_for_is_taken() {
         let said = |of: Said, bytes| {
