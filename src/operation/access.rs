@@ -47,7 +47,7 @@ pub struct Access {
     pub is_write: bool,
     /// Offset in the file, in bytes; on the disk, in sectors (of 512 bytes).
     pub address: u64,
-    /// Length.
+    /// Length in bytes.
     pub bytes: u64,
     /// Level at which it was seen.
     pub level: Level,
@@ -193,7 +193,7 @@ pub struct Comms {
     ended: VecDeque<(Tid, ThreadKey)>,
 }
 
-/// Threads whose names are remembered when they have ended.
+/// Limit of ended threads whose names are remembered.
 const ENDED_MAX: usize = 4096;
 
 impl Comms {

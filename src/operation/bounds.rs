@@ -16,9 +16,9 @@ const COUNT_AGAIN: u32 = 1 << 12;
 /// Facts of snapshots that were left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeftOut {
-    /// Tasks, and other facts about them.
+    /// Number of tasks, and of other facts about them.
     pub tasks: u64,
-    /// Descriptors.
+    /// Number of descriptors.
     pub descriptors: u64,
 }
 

@@ -370,8 +370,8 @@ impl FdTable {
         Self { since: now, replacing: Vec::new(), ..self.clone() }
     }
 
-    /// Returns a copy of this table that was made at some time in the period. Descriptors that
-    /// changed meanwhile are not in it.
+    /// Returns a copy of this table that was made at some time in the period. A descriptor that
+    /// changed meanwhile may be in the real copy or not; it is left out.
     pub fn copied_between(&self, copied: Copied) -> Self {
         let mut table = self.copied(copied.end);
         table.slots.retain(|&fd, _| self.same_since(Fd(fd), copied.start));

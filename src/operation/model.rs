@@ -175,7 +175,7 @@ pub enum FdEffect {
         fd: Fd,
         /// The requested offset.
         request: i64,
-        /// `SEEK_*`.
+        /// Base of the offset, `SEEK_*`.
         whence: u32,
         /// The new position, in bytes.
         result: u64,

@@ -361,7 +361,7 @@ fn who_joins_other_mounts_is_nobody_knows_where() {
         ("setns 5 0", true),
         ("setns 6 0", false),
     ] {
-        let told = told(&format!(
+        let steps = told(&format!(
             "0 cwd 1 /data
              10 1/1 > openat -100 0 0
              11 1/1 < openat 5 mnt:[4026531841]
@@ -373,7 +373,7 @@ fn who_joins_other_mounts_is_nobody_knows_where() {
              31 1/1 <k openat 8 x"
         ));
         let expected = if is_lost { "8 x@" } else { "8 /data/x kernel-string" };
-        assert!(told.contains(expected), "{call}: {}", told);
+        assert!(steps.contains(expected), "{call}: {steps}");
     }
 }
 

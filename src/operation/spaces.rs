@@ -12,8 +12,8 @@ pub struct Spaces {
     by_inode: FxHashMap<u64, Mounts>,
     /// Number of namespaces besides the tracer's.
     others: u32,
-    /// Namespaces whose mounts do not propagate to others: a mount was made private for all that
-    /// was mounted.
+    /// Namespaces whose mounts do not propagate to others: all of their mounts were made
+    /// private.
     isolated: FxHashSet<Mounts>,
 }
 

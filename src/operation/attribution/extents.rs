@@ -24,8 +24,8 @@ pub fn device_of(key: FileKey) -> Option<DevId> {
 
 /// Returns true for an extent of a block device as a file. The kernel has an inode for each block
 /// device in a file system of its own, which has no device; the inode number is that of the device
-/// (`bdev_add()` in block/bdev.c, from Linux 5.11 on). Such an extent maps the whole device onto
-/// itself.
+/// (`bdev_add()` in block/bdev.c, from Linux 5.11 on). Such an extent concerns all contents of the
+/// device, of whatever kind.
 pub(super) fn is_device(extent: &Extent) -> bool {
     extent.dev.major() == 0
         && extent.ino == u64::from(extent.on.0)

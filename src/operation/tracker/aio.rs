@@ -141,7 +141,7 @@ struct Iocb {
     offset: i64,
     /// True if it goes to the current end of the file (`RWF_APPEND`).
     appends: bool,
-    /// `RWF_*`.
+    /// Flags of the request, `RWF_*`.
     rw_flags: u32,
 }
 

@@ -30,8 +30,8 @@ impl Tracker {
         }
     }
 
-    /// Sets the user of a process from the snapshot; a user from earlier events, by the process's
-    /// program, takes precedence. Later changes are seen in its calls.
+    /// Sets the user of a process from the snapshot. A user that is known already comes from the
+    /// start of its program, and stays. Later changes are seen in its calls.
     pub fn seen_user(&mut self, pid: Pid, user: u32) {
         self.tasks.process(pid).info.user.get_or_insert(user);
     }

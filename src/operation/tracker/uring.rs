@@ -18,7 +18,8 @@ use crate::units::Fd;
 /// `IORING_REGISTER_USE_REGISTERED_RING` (`include/uapi/linux/io_uring.h`).
 const USE_REGISTERED_RING: u64 = 1 << 31;
 
-/// `IORING_REGISTER_FILES`, `_UNREGISTER_FILES`, `_FILES_UPDATE`, `_FILES2`, `_FILES_UPDATE2`, `_FILE_ALLOC_RANGE`.
+/// Operations that concern registered files: `IORING_REGISTER_FILES`, `_UNREGISTER_FILES`,
+/// `_FILES_UPDATE`, `_FILES2`, `_FILES_UPDATE2`, `_FILE_ALLOC_RANGE`.
 const FILE_OPERATIONS: [u64; 6] = [2, 3, 6, 13, 14, 25];
 
 impl Tracker {
