@@ -1,7 +1,7 @@
 //! Memory mappings of files in a process: addresses, and the bytes of the files that they show.
 //!
-//! A mapping outlives its descriptor. It begins with `mmap`, moves with `mremap`, and ends with
-//! `munmap` and with anything that is mapped over it. A fork copies it, and an exec removes it.
+//! A mapping outlives its descriptor. `mmap` makes a mapping, `mremap` moves it; `munmap`, and
+//! anything that is mapped over it, ends it. A fork copies the mappings, and an exec removes them.
 //! Mappings that the kernel makes itself to start a program are not known here.
 
 use std::cell::RefCell;

@@ -143,13 +143,14 @@ impl NameJoin {
         Self { told: Some(told), ..self }
     }
 
-    /// Takes a report of fanotify. It must come before the end of its call. Returns false if too
+    /// Takes a report of fanotify, which must come before the end of its call. Returns false if too
     /// much waits for its calls.
     pub fn add_told(&mut self, tid: Tid, told: Told) -> bool {
         self.told.as_mut().is_none_or(|join| join.add(tid, told))
     }
 
-    /// Takes a name. It must come before its exit. Returns false if too many names wait for theirs.
+    /// Takes a name, which must come before its exit. Returns false if too many names wait for
+    /// theirs.
     pub fn add(&mut self, tid: Tid, record_time: KernelTime, name: ReadName) -> bool {
         let bytes = name.held_bytes();
         let has_room = self.read_bytes + bytes <= NAME_BYTES_MAX;

@@ -123,7 +123,7 @@ impl OpenJoin {
         Self { seen_since, knows_flags, ..Self::default() }
     }
 
-    /// Takes an event. It must come before the calls that it may belong to. Returns false if too
+    /// Takes an event, which must come before the calls that it may belong to. Returns false if too
     /// many events wait for theirs.
     pub fn add(&mut self, tid: Tid, told: Told) -> bool {
         let threads = &self.threads;

@@ -17,7 +17,7 @@ impl Tracker {
     /// Returns the anomaly of an event that was left out.
     pub fn beyond_bounds(event: &Event) -> Anomaly {
         let Event { time, cpu, pid, tid, .. } = *event;
-        let detail = "of a task or with a descriptor beyond the bounds".to_owned();
+        let detail = "event of a task or with a descriptor beyond the limits".to_owned();
         Anomaly { kind: AnomalyKind::BeyondBounds, time, cpu, pid, tid, count: 1, detail }
     }
 
