@@ -1,9 +1,11 @@
-//! Whether a process makes this machine's own calls, or those of another table (32-bit programs on a 64-bit kernel).
+//! ABI of a process: this machine's own system calls, or those of another table (32-bit programs on
+//! a 64-bit kernel).
 //!
-//! Such calls have other numbers. `syscalls:*` is silent about them; `raw_syscalls:*` tells their numbers, which mean
-//! something else in our table. Nothing in a record says which table it is. But a program begins with the end of the call
-//! that started it, and that end goes through the table of the *new* program (the kernel asks the registers, which the
-//! exec has set): `execve` is 59 on x86-64 and 11 on i386. So, after an exec that was seen:
+//! Such calls have other numbers. `syscalls:*` does not report them; `raw_syscalls:*` reports their
+//! numbers, which mean other calls in our table. No record contains its table. But a program begins
+//! with the end of the call that started it, and that end goes through the table of the *new*
+//! program (the kernel uses the registers, which the exec has set): `execve` is 59 on x86-64 and 11
+//! on i386. So, after an exec that was seen:
 //!
 //! ```text
 //!   exec ──► unknown ─┬─ the end of an exec by its own number ──► native
@@ -11,21 +13,21 @@
 //!                     └─ records were lost in between ──────────► as before
 //! ```
 //!
-//! Children have their parent's. Programs that the kernel starts by itself come out of no call, so nothing is concluded
-//! for a process without a user's program before.
+//! Children have their parent's ABI. Programs that the kernel starts by itself do not return from a
+//! call, so nothing is concluded for a process that has not run a user's program before.
 
 use std::rc::Rc;
 
 use super::fd_table::{Description, FdTable};
 use crate::units::KernelTime;
 
-/// Which calls a process makes.
+/// ABI state of a process.
 #[derive(Debug, Default)]
 pub struct Abi {
     state: State,
-    /// It runs a program, or descends from one that does.
+    /// True if it runs a program, or descends from a process that does.
     is_user: bool,
-    /// What it may move unseen.
+    /// Open files whose positions it may move unseen.
     held: Vec<Rc<Description>>,
 }
 
@@ -34,57 +36,58 @@ enum State {
     #[default]
     Native,
     Unknown {
-        /// It was another one before.
+        /// True if the process had another table before.
         was_other: bool,
-        /// When the program began.
+        /// Begin of the program.
         since: KernelTime,
-        /// How many losses there had been.
+        /// Number of losses at that time.
         losses: u32,
     },
     Other,
 }
 
-/// What a record of a process is.
+/// Result for a record of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// What it seems.
+    /// The record is a native call.
     Native,
-    /// The same; and what was known of the process is of no use, for nobody saw what it did until now.
+    /// The record is a native call, after a program of another table: the known state of the
+    /// process is useless, because its calls were not seen until now.
     NativeAgain,
-    /// A call of another table; it is the first that is known of this program.
+    /// The record is a call of another table; the first one of this program.
     OtherNow,
-    /// A call of another table.
+    /// The record is a call of another table.
     Other,
 }
 
-/// A program that has just been started may still be inside the call that did it.
+/// Time in which a program that has just been started may still be inside the call that started it.
 const BEGINNING_NS: u64 = 100_000_000;
 
 impl Abi {
-    /// It runs a program.
+    /// Notes that the process runs a program.
     pub fn is_user(&mut self) {
         self.is_user = true;
     }
 
-    /// It runs a program of the other kind since before the capture.
+    /// Notes that the process has run a program of another table since before the capture.
     pub fn seen_other(&mut self) {
         if self.state == State::Native {
             self.state = State::Other;
         }
     }
 
-    /// That of a child.
+    /// Returns the state of a child.
     pub fn of_child(&self) -> Self {
         Self { state: self.state, is_user: self.is_user, held: Vec::new() }
     }
 
-    /// It is about to become another program. True if that makes the one before one of the others: not even the end of the call that
-    /// started it was seen.
+    /// Handles an exec. Returns true if the previous program must be of another table, because not
+    /// even the end of the call that started it was seen.
     pub fn exec_again(&self, now_losses: u32) -> bool {
         matches!(self.state, State::Unknown { losses, .. } if losses == now_losses)
     }
 
-    /// It has become another program, and has these descriptors.
+    /// Handles the start of another program with these descriptors.
     pub fn exec(&mut self, fds: &FdTable, since: KernelTime, losses: u32) {
         if self.is_user {
             let was_other = self.state != State::Native;
@@ -111,7 +114,7 @@ impl Abi {
                         self.held.drain(..).for_each(|it| it.release());
                         Verdict::Native
                     }
-                    // What it has open it may share with others: nobody knows any more under which numbers.
+                    // It may share its open files with other processes, under unknown numbers.
                     (true, true) => Verdict::NativeAgain,
                     (false, _) => {
                         self.held.iter().for_each(|it| it.forget_position());
@@ -122,14 +125,15 @@ impl Abi {
         }
     }
 
-    /// Nothing follows. True if that makes it one of the others.
+    /// Handles the end of the capture. Returns true if the program must be of another table.
     pub fn is_silent(&self, now: KernelTime, now_losses: u32) -> bool {
         let State::Unknown { since, losses, .. } = self.state else { return false };
         losses == now_losses && now.since(since).is_some_and(|it| it.0 > BEGINNING_NS)
     }
 
-    /// The process has ended. True if it was one of the others and had not been reported. From `off_from` on the ends of calls were no longer
-    /// recorded: then as of a program that runs on.
+    /// Handles the end of the process. Returns true if its program was of another table and had not
+    /// been reported. From `off_from` on the ends of calls were no longer recorded: then the rule
+    /// for a program that runs on applies.
     pub fn end(&self, now: KernelTime, off_from: KernelTime, now_losses: u32) -> bool {
         let is_other = match self.state {
             State::Unknown { .. } if now >= off_from => self.is_silent(off_from, now_losses),

@@ -1,11 +1,12 @@
-//! Programs that make calls of another table, in the language of `tracker_tests`.
+//! Tests of programs with calls of another table, in the language of `tracker_tests`.
 
 use expect_test::{Expect, expect};
 
 use super::context::Followed;
 use super::tracker_tests::check_with;
 
-/// `/a` is open as 3, and process 2 has it from process 1; then `text`, then process 1 reads twice.
+/// Setup: `/a` is open as 3, and process 2 has inherited it from process 1; then `text`, then
+/// process 1 reads twice.
 #[track_caller]
 fn after(text: &str, expected: &Expect) {
     let text = format!(
@@ -126,7 +127,7 @@ fn nothing_is_concluded_from_what_was_lost_or_of_the_kernel_itself() {
     );
 }
 
-/// Fails if a 32-bit program is not told that another program follows in the same process.
+/// Fails if a 32-bit program is not reported when another program follows in the same process.
 #[test]
 fn one_that_starts_another_program_is_told() {
     after(
@@ -146,7 +147,8 @@ fn one_that_starts_another_program_is_told() {
     );
 }
 
-/// Fails if a program is told to be a 32-bit one that was started when the ends of calls were being switched off, or had been.
+/// Fails if a program is reported as a 32-bit one that was started after or during the switching
+/// off of the ends of calls.
 #[test]
 fn nothing_is_concluded_when_calls_are_being_switched_off() {
     let text = "100 1/1 fork 1/1 2/2
@@ -161,7 +163,8 @@ fn nothing_is_concluded_when_calls_are_being_switched_off() {
     check_with(Followed { execs: true, ..Followed::ALL }, text, &expect![[""]]);
 }
 
-/// Fails if two programs of one process, both started while calls were being switched off, are a 32-bit one.
+/// Fails if two programs of one process, both started while calls were being switched off, are
+/// counted as 32-bit ones.
 #[test]
 fn an_exec_after_the_last_call_says_nothing_of_the_one_before() {
     let text = "100 1/1 fork 1/1 2/2

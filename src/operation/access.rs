@@ -1,7 +1,9 @@
-//! Accesses: reads and writes of files, at the level of calls and of devices, one after the other, as tracers of files log them.
+//! Accesses: reads and writes of files, at the level of calls and of devices, one after the other,
+//! as file tracers log them.
 //!
-//! In: steps. Out: for a call or an asynchronous operation the sides on which it moved bytes of a file, with where and how many; for
-//! a block request its pieces. Which of them are wanted, and in what order they are shown, others know.
+//! Input: steps. Output: for a call or an asynchronous operation, the sides on which it moved bytes
+//! of a file, with offset and length; for a block request, its pieces. Callers select the accesses
+//! and their order.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -17,7 +19,7 @@ use crate::event::block::{BlockPoint, RequestOp};
 use crate::event::syscall_table::Class;
 use crate::units::{KernelTime, Pid, SECTOR_BYTES, Tid};
 
-/// Where an access was seen.
+/// Level at which an access was seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
     /// At a system call, or an asynchronous operation.
@@ -39,15 +41,15 @@ impl Level {
 /// One access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// When the call began, the operation was taken, or the bio was queued.
+    /// Begin of the call, acceptance of the operation, or queueing of the bio.
     pub begin: KernelTime,
     /// A write; otherwise a read.
     pub is_write: bool,
-    /// In the file, in bytes; on the disk, in sectors (of 512 bytes).
+    /// Offset in the file, in bytes; on the disk, in sectors (of 512 bytes).
     pub address: u64,
-    /// How many.
+    /// Length in bytes.
     pub bytes: u64,
-    /// Where it was seen.
+    /// Level at which it was seen.
     pub level: Level,
     /// The process.
     pub pid: Pid,
@@ -55,42 +57,44 @@ pub struct Access {
     pub tid: Tid,
 }
 
-/// A file some of whose bytes were moved.
+/// One file of an operation that moved bytes.
 #[derive(Clone, Debug)]
 pub struct Side<'a> {
     /// The file, if it is known.
     pub file: Option<&'a Rc<OpenFile>>,
-    /// The access; its address counts only if that is known.
+    /// The access; its address counts only if `is_known`.
     access: Access,
-    /// Where in the file is known, and how many.
+    /// True if offset and length are known.
     is_known: bool,
-    /// Its result was not seen: so many bytes were asked for.
+    /// True if the result was not seen; the length is then the requested one.
     pub is_asked: bool,
 }
 
 impl Side<'_> {
-    /// The access, if it is known where in the file it was, and how many bytes.
+    /// Returns the access, if its offset and length are known.
     pub fn access(&self) -> Option<Access> {
         self.is_known.then_some(self.access)
     }
 
-    /// Who.
+    /// Returns the thread.
     pub fn tid(&self) -> Tid {
         self.access.tid
     }
 
-    /// When it began.
+    /// Returns the begin of the access.
     pub fn begin(&self) -> KernelTime {
         self.access.begin
     }
 }
 
-/// The sides of what this step ends: none if it moved nothing, one of a read or write, two of a transfer.
+/// Returns the sides of the operation that this step ends: none if it moved no bytes, one for a
+/// read or write, two for a transfer.
 pub fn sides<'a>(step: &'a Step<'_>) -> impl Iterator<Item = Side<'a>> {
     let [first, second] = match step {
         Step::SyscallEnded(it, _) | Step::SyscallUnfinished(it, _) => of_call(it),
         Step::AsyncEnded(it, _) => of_asynchronous(it, it.bytes()),
-        // It is over, and its result was fetched without a call, or not wanted. Most do what they were asked for.
+        // The operation is over; its result was fetched without a call, or not wanted. Most
+        // operations do everything that was requested.
         Step::AsyncUnfinished(it, NoResult::ProcessEnd | NoResult::Skipped | NoResult::Unseen) => {
             let asked = of_asynchronous(it, it.bytes_requested.or(Some(UNKNOWN)));
             asked.map(|side| side.map(|it| Side { is_asked: true, ..it }))
@@ -101,11 +105,11 @@ pub fn sides<'a>(step: &'a Step<'_>) -> impl Iterator<Item = Side<'a>> {
     first.into_iter().chain(second)
 }
 
-/// It is not known how many bytes there are.
+/// Length that is not known.
 const UNKNOWN: u64 = u64::MAX;
 
 fn of_call(it: &SyscallOperation) -> [Option<Side<'_>>; 2] {
-    // What has failed or was cut off has accessed nothing that is known.
+    // Calls that failed or were cut off have accessed nothing that is known.
     let done = it.ret.and_then(|it| u64::try_from(it).ok()).filter(|it| *it > 0);
     let class = it.call.call().class;
     let Some(bytes) = done.filter(|_| class.moves_bytes()) else { return [None, None] };
@@ -118,7 +122,7 @@ fn of_call(it: &SyscallOperation) -> [Option<Side<'_>>; 2] {
 
 fn of_asynchronous(it: &AsyncOperation, bytes: Option<u64>) -> [Option<Side<'_>>; 2] {
     let class = it.opcode.class();
-    // Of a splice no event tells where.
+    // No event reports the offsets of a splice.
     let is_transfer = class == Class::Pipe;
     let bytes = bytes.filter(|it| *it > 0 && (is_transfer || class.moves_bytes()));
     let Some(bytes) = bytes else { return [None, None] };
@@ -148,8 +152,9 @@ impl Moved {
     }
 }
 
-/// A request's pieces, each with its access; `None` if it neither reads nor writes, or came to no device. None of one that became
-/// part of another: that one has them.
+/// Returns the pieces of a request, each with its access. `None` if the request neither reads nor
+/// writes, or reached no device. A request that became part of another has no pieces: they are with
+/// the other request.
 pub fn pieces<'a>(
     request: &BlockRequest,
     pieces: &'a [Piece],
@@ -174,23 +179,25 @@ pub fn pieces<'a>(
     Some(all.iter().map(access))
 }
 
-/// True for a bio of a device without requests that another device has got in its place: the same bytes are told there.
+/// Returns true for a bio of a device without requests that was passed on to another device: the
+/// same bytes are reported there.
 pub fn is_passed_on(request: &BlockRequest) -> bool {
     request.first_seen == BlockPoint::BioQueue && request.issued.is_some()
 }
 
-/// Names of threads, those that ended a moment ago included: what they asked devices for may end later.
+/// Names of threads. Threads that ended a moment ago are included: their device requests may end
+/// later.
 #[derive(Debug, Default)]
 pub struct Comms {
     names: FxHashMap<Tid, (ThreadKey, Rc<[u8]>)>,
     ended: VecDeque<(Tid, ThreadKey)>,
 }
 
-/// Threads whose names are remembered when they have ended.
+/// Limit of ended threads whose names are remembered.
 const ENDED_MAX: usize = 4096;
 
 impl Comms {
-    /// Takes note of a step.
+    /// Updates the names by a step.
     pub fn look(&mut self, step: &Step<'_>) {
         match step {
             Step::ThreadSeen(thread) | Step::ThreadRenamed(thread) => {
@@ -211,7 +218,7 @@ impl Comms {
         }
     }
 
-    /// The name that a thread has now, or had at last.
+    /// Returns the current name of a thread, or its last one.
     pub fn of(&self, tid: Tid) -> Option<&Rc<[u8]>> {
         self.names.get(&tid).map(|it| &it.1)
     }

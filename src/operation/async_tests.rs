@@ -1,15 +1,17 @@
-//! What the tracker says about asynchronous operations, in a small language: one event a line, then what the sink was told.
+//! Tests of asynchronous operations, in a small language: one event a line, and the steps that the
+//! sink got.
 //!
 //! ```text
 //! 100 1 create RING FD              time, process, io_uring_create
 //! 101 1 submit RING REQ DATA OP [FLAGS]
 //! 102 1 file RING REQ FD
 //! 103 1 complete RING REQ DATA RESULT [CFLAGS]     and overflow, failed, worker
-//! 104 1 > io_submit 7 1 80          entry of a call; < io_submit 1 IOCB:OP:FD:BYTES:OFFSET: its exit, and what was read
-//! 105 1 < io_getevents 1 IOCB:RESULT
+//! 104 1 > io_submit 7 1 80          entry of a call
+//! 105 1 < io_submit 1 IOCB:OP:FD:BYTES:OFFSET      its exit, and the memory that was read
+//! 106 1 < io_getevents 1 IOCB:RESULT
 //! ```
 //!
-//! A REQ of -1 is one that the kernel does not tell, 0 none.
+//! A REQ of -1 is not reported by the kernel; 0 is no request.
 
 use std::convert::Infallible;
 use std::fmt::Write;
@@ -107,7 +109,7 @@ fn uring(words: &[&str]) -> Option<EventKind> {
     Some(EventKind::Uring(event))
 }
 
-/// What was read of one argument: an iocb with its address, or a result.
+/// Parses the memory of one argument: an iocb with its address, or a result.
 fn read(word: &str) -> Vec<u8> {
     let parts: Vec<u64> = word.split(':').map(number).collect();
     let words = match parts.as_slice() {
@@ -186,7 +188,7 @@ fn check(text: &str, expected: &Expect) {
             tid: Tid(tid),
             kind: kind(&words[2..]),
         };
-        // What a snapshot saw is no record.
+        // Steps of the snapshot are not records.
         tracker.ledger_mut().records += u64::from(words[2] != "seen");
         let Ok(()) = tracker.push(event, &mut told);
     }

@@ -1,4 +1,5 @@
-//! Operations that are asked for now and done later: those of io_uring and of `io_submit`.
+//! Asynchronous operations: those of io_uring and of `io_submit`, which are requested first and
+//! executed later.
 //!
 //! ```text
 //!             taken by the kernel         file known        result
@@ -7,9 +8,10 @@
 //!                                     └─ no result, or none that was seen ─► unfinished
 //! ```
 //!
-//! io_uring's are found by the address of the kernel's request; kernels before 5.17 do not tell it, and there requests of
-//! one ring with the same `user_data` are taken to end in the order in which they began. Those of `io_submit` are found
-//! by the address of their `struct iocb`.
+//! Operations of io_uring are found by the address of the kernel's request. Kernels before 5.17 do
+//! not report the address; there, requests of one ring with the same `user_data` are assumed to end
+//! in the order in which they began. Operations of `io_submit` are found by the address of their
+//! `struct iocb`.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -25,45 +27,47 @@ use crate::units::{CpuId, Fd, KernelTime, Pid, Tid};
 /// One asynchronous operation.
 #[derive(Clone, Debug)]
 pub struct AsyncOperation {
-    /// Dense number, never used again.
+    /// Dense number, never reused.
     pub id: u64,
-    /// What was asked for.
+    /// Requested operation.
     pub opcode: Opcode,
-    /// The thread from which the kernel took it: with `IORING_SETUP_SQPOLL` the kernel's own thread of that process.
+    /// Thread from which the kernel took it: with `IORING_SETUP_SQPOLL` the kernel thread of that
+    /// process.
     pub thread: ThreadKey,
-    /// Its process.
+    /// Incarnation of its process.
     pub process: ProcessKey,
-    /// Its process (tgid).
+    /// Number of its process (tgid).
     pub pid: Pid,
-    /// The thread.
+    /// Number of the thread.
     pub tid: Tid,
-    /// The CPU where it was taken.
+    /// CPU on which it was taken.
     pub cpu: CpuId,
-    /// When the kernel took it. Of `io_submit`: when that call began.
+    /// Time at which the kernel took it; for `io_submit`, the begin of that call.
     pub start: KernelTime,
-    /// When its result was there. Of `io_submit`: when `io_getevents` returned with it.
+    /// Time at which its result was available; for `io_submit`, the return of `io_getevents` with
+    /// it.
     pub end: Option<KernelTime>,
-    /// What the program calls it: `user_data`, or the address of its `struct iocb`.
+    /// Identifier by the program: `user_data`, or the address of its `struct iocb`.
     pub user_data: u64,
-    /// The descriptor; `None`: it has none, or a file that is registered with the ring.
+    /// Descriptor; `None`: it has none, or a file that is registered with the ring.
     pub fd: Option<Fd>,
-    /// The file behind it.
+    /// File of the descriptor.
     pub file: Option<Rc<OpenFile>>,
     /// A second descriptor and its file.
     pub target: Option<(Fd, Rc<OpenFile>)>,
-    /// It works on a file that is registered with the ring, and which one is not told.
+    /// True if it works on a file that is registered with the ring; the file is not reported.
     pub fixed_file: bool,
     /// Position of the first byte, in bytes; `None`: none, or not known.
     pub offset: Option<u64>,
-    /// Bytes asked for; `None`: none, or not known.
+    /// Requested bytes; `None`: none, or not known.
     pub bytes_requested: Option<u64>,
     /// The (last) result; -4095 to -1 is a negative errno.
     pub result: Option<i64>,
-    /// Results so far.
+    /// Number of results so far.
     pub results: u32,
     /// Bytes of all results before the last one.
     pub bytes_before: u64,
-    /// A worker thread of the kernel's did it.
+    /// True if a kernel worker thread executed it.
     pub by_worker: bool,
     /// `IOSQE_*` and the kernel's own flags.
     pub flags: u64,
@@ -72,7 +76,7 @@ pub struct AsyncOperation {
 }
 
 impl AsyncOperation {
-    /// The error number (positive), if it failed.
+    /// Returns the error number (positive), if the operation failed.
     pub fn errno(&self) -> Option<i32> {
         match self.result {
             Some(result @ -4095..=-1) => i32::try_from(-result).ok(),
@@ -80,13 +84,14 @@ impl AsyncOperation {
         }
     }
 
-    /// True if another thread than the one that asked for it may write its bytes to a file. (`io_submit` hands them over itself.)
+    /// Returns true if another thread than the requesting one may write its bytes to a file.
+    /// (`io_submit` submits them in its own thread.)
     fn hands_over(&self) -> bool {
         let is_write = matches!(self.opcode.class(), Class::Write | Class::Pipe);
         is_write && self.opcode.interface == Interface::IoUring
     }
 
-    /// Bytes that were moved; `None` if it moves none.
+    /// Returns the moved bytes; `None` if it moves none.
     pub fn bytes(&self) -> Option<u64> {
         let last = self.result.and_then(|it| u64::try_from(it).ok()).unwrap_or(0);
         let is_over = self.result.is_some() && self.opcode.has_bytes();
@@ -94,7 +99,7 @@ impl AsyncOperation {
     }
 }
 
-/// Takes one off a count that stands as long as it is not 0.
+/// Decrements a count, and removes it at 0.
 fn one_less(counts: &mut FxHashMap<ProcessKey, usize>, process: ProcessKey) {
     if let Some(count) = counts.get_mut(&process) {
         *count -= 1;
@@ -104,21 +109,22 @@ fn one_less(counts: &mut FxHashMap<ProcessKey, usize>, process: ProcessKey) {
     }
 }
 
-/// Why an asynchronous operation has no result.
+/// Reason for an asynchronous operation without a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NoResult {
     /// The capture ended first.
     CaptureEnd,
     /// Its process ended first.
     ProcessEnd,
-    /// It asked for none unless it fails (`IOSQE_CQE_SKIP_SUCCESS`): it was done.
+    /// A result was requested only for a failure (`IOSQE_CQE_SKIP_SUCCESS`): the operation
+    /// succeeded.
     Skipped,
-    /// Its place was used again: the result was lost, or fetched by the program without a call.
+    /// Its key was reused: the result was lost, or fetched by the program without a call.
     Unseen,
 }
 
 impl NoResult {
-    /// The word for it in every output.
+    /// Returns the word for the reason in every output.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::CaptureEnd => "capture-end",
@@ -129,7 +135,7 @@ impl NoResult {
     }
 }
 
-/// What tells an operation from all others that have not ended.
+/// Key that distinguishes an operation from all others that have not ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Key {
     /// A request of a ring: addresses of both.
@@ -143,38 +149,38 @@ pub enum Key {
 /// An operation that has not ended.
 #[derive(Debug)]
 pub struct Flight {
-    /// As far as it is known.
+    /// The operation, as far as it is known.
     pub operation: AsyncOperation,
     /// The ring of io_uring, or the context of `io_submit`.
     pub ring: u64,
-    /// The file whose position it may move.
+    /// File whose position it may move.
     pub moves: Option<Rc<Description>>,
 }
 
-/// All that have not ended.
+/// All operations that have not ended.
 #[derive(Debug, Default)]
 pub struct InFlight {
     flights: FxHashMap<Key, Flight>,
     /// Keys by ring and `user_data`, oldest first.
     by_data: FxHashMap<(u64, u64), VecDeque<Key>>,
-    /// How many there are of each process that has some.
+    /// Number of operations of each process that has some.
     of_process: FxHashMap<ProcessKey, usize>,
-    /// The same of those that workers may do, and that hand bytes over to a file.
+    /// Number of operations of each process that workers may execute, and that write to a file.
     writes: FxHashMap<ProcessKey, usize>,
 }
 
 impl InFlight {
-    /// The operation.
+    /// Returns the operation.
     pub fn get(&mut self, key: Key) -> Option<&mut Flight> {
         self.flights.get_mut(&key)
     }
 
-    /// The oldest of a ring with this `user_data`.
+    /// Returns the oldest operation of a ring with this `user_data`.
     pub fn oldest(&self, ring: u64, user_data: u64) -> Option<Key> {
         self.by_data.get(&(ring, user_data))?.front().copied()
     }
 
-    /// Takes an operation in. Gives back the one that had its place.
+    /// Adds an operation. Returns the previous one with this key.
     pub fn begin(&mut self, key: Key, flight: Flight) -> Option<Flight> {
         let replaced = self.end(key);
         self.by_data.entry((flight.ring, flight.operation.user_data)).or_default().push_back(key);
@@ -186,12 +192,12 @@ impl InFlight {
         replaced
     }
 
-    /// Takes an operation out.
+    /// Removes and returns an operation.
     pub fn end(&mut self, key: Key) -> Option<Flight> {
         let flight = self.flights.remove(&key)?;
         let data = (flight.ring, flight.operation.user_data);
         if let Some(keys) = self.by_data.get_mut(&data) {
-            // Mostly it is the oldest or the newest: looking through all is for the others.
+            // Mostly the key is the oldest or the newest; only other keys need a search.
             if keys.front() == Some(&key) {
                 keys.pop_front();
             } else if keys.back() == Some(&key) {
@@ -210,12 +216,12 @@ impl InFlight {
         Some(flight)
     }
 
-    /// True if a worker of io_uring may write what the process has handed over.
+    /// Returns true if a worker of io_uring may write data of the process.
     pub fn has_writes(&self, process: ProcessKey) -> bool {
         self.writes.contains_key(&process)
     }
 
-    /// Takes out all of a process, oldest first.
+    /// Removes and returns all operations of a process, oldest first.
     pub fn end_process(&mut self, process: ProcessKey) -> Vec<Flight> {
         if !self.of_process.contains_key(&process) {
             return Vec::new();
@@ -223,14 +229,14 @@ impl InFlight {
         self.end_those(|it| it.operation.process == process)
     }
 
-    /// Takes out all that `io_submit` of a process has begun, oldest first.
+    /// Removes and returns all operations from `io_submit` of a process, oldest first.
     pub fn end_submitted(&mut self, process: ProcessKey) -> Vec<Flight> {
         let keys = self.flights.keys().copied();
         let its = keys.filter(|it| matches!(it, Key::Iocb(of, _) if *of == process)).collect();
         self.end_keys(its)
     }
 
-    /// Takes out all that `io_submit` of a process has begun in a context, oldest first.
+    /// Removes and returns all operations from `io_submit` of a process in a context, oldest first.
     pub fn end_context(&mut self, process: ProcessKey, context: u64) -> Vec<Flight> {
         let is_its = |(key, flight): &(&Key, &Flight)| {
             matches!(key, Key::Iocb(of, _) if *of == process) && flight.ring == context
@@ -238,7 +244,7 @@ impl InFlight {
         self.end_keys(self.flights.iter().filter(is_its).map(|it| *it.0).collect())
     }
 
-    /// Takes out all, oldest first.
+    /// Removes and returns all operations, oldest first.
     pub fn end_all(&mut self) -> Vec<Flight> {
         self.end_those(|_| true)
     }

@@ -1,52 +1,55 @@
-//! How many tasks and descriptors may be alive at once.
+//! Limits on the number of tasks and descriptors that are alive at once.
 
-/// Processes, and threads. A machine has as many numbers for tasks at most as four times this (`PID_MAX_LIMIT`).
+/// Limit of processes, and of threads. The kernel allows at most four times as many task numbers
+/// (`PID_MAX_LIMIT`).
 pub(super) const TASKS_MAX: usize = 1 << 20;
 
-/// Descriptors of all processes together, each counted with [`UNITS_OF_NAME_BYTES`].
+/// Limit of descriptors of all processes together, each counted with [`UNITS_OF_NAME_BYTES`].
 pub(super) const DESCRIPTORS_MAX: usize = 1 << 21;
 
-/// A descriptor counts once more for each of so many bytes of its file's name.
+/// Bytes of a file's name for which a descriptor counts once more.
 const UNITS_OF_NAME_BYTES: usize = 256;
 
-/// After so many refusals what is alive is counted again.
+/// Number of refusals after which the living items are counted again.
 const COUNT_AGAIN: u32 = 1 << 12;
 
-/// What was left out of what snapshots saw.
+/// Facts of snapshots that were left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeftOut {
-    /// Tasks, and what else was seen of them.
+    /// Number of tasks, and of other facts about them.
     pub tasks: u64,
-    /// Descriptors.
+    /// Number of descriptors.
     pub descriptors: u64,
 }
 
-/// Room for what comes and goes unseen.
+/// Capacity for items whose end is not notified.
 #[derive(Debug)]
 pub struct Room {
     max: usize,
-    /// What was taken since it was counted, and what was there then.
+    /// Amount at the last count, plus what was taken since.
     used: usize,
     refused: u32,
 }
 
-/// Names that wait for their calls, bytes: some rounds of them, however many threads open files.
+/// Limit of names that wait for their calls, in bytes: several rounds of them, however many threads
+/// open files.
 pub(super) const NAME_BYTES_MAX: usize = 256 << 20;
 
 impl Default for Room {
-    /// For [`NAME_BYTES_MAX`].
+    /// Returns a room of [`NAME_BYTES_MAX`].
     fn default() -> Self {
         Self::new(NAME_BYTES_MAX)
     }
 }
 
 impl Room {
-    /// So much is free.
+    /// Returns an empty room of this size.
     pub fn new(max: usize) -> Self {
         Self { max, used: 0, refused: 0 }
     }
 
-    /// Takes so much. What has gone is found out where there seems to be no room: `alive` counts all.
+    /// Reserves an amount; false if there is no room. The living items are counted only where there
+    /// seems to be no room: `alive` counts all.
     pub fn take(&mut self, amount: usize, alive: impl FnOnce() -> usize) -> bool {
         if !self.fits(amount) && (self.refused == 0 || self.refused.is_multiple_of(COUNT_AGAIN)) {
             self.used = alive();
@@ -65,14 +68,14 @@ impl Room {
     }
 }
 
-/// The bounds of tasks and descriptors.
+/// Limits of tasks and descriptors.
 #[derive(Debug)]
 pub struct Bounds {
-    /// [`TASKS_MAX`].
+    /// Limit of processes and of threads, [`TASKS_MAX`].
     pub tasks_max: usize,
-    /// For descriptors.
+    /// Room for descriptors.
     pub descriptors: Room,
-    /// What had no room.
+    /// Facts that had no room.
     pub left_out: LeftOut,
 }
 
@@ -86,7 +89,7 @@ impl Default for Bounds {
     }
 }
 
-/// What a descriptor counts whose file has a name of so many bytes.
+/// Returns the units of a descriptor with a file name of `name_bytes` bytes.
 pub(super) fn units(name_bytes: usize) -> usize {
     1 + name_bytes / UNITS_OF_NAME_BYTES
 }

@@ -1,28 +1,28 @@
-//! Descriptors that an event closes, or gives to another file.
+//! Descriptors that an event closes, or gives another file.
 
 use crate::event::EventKind;
 use crate::event::syscall_table::{Class, Role};
 use crate::event::task::TaskEvent;
 
-/// Descriptors that an event closes or gives to another file, as far as its record says.
+/// Descriptors that an event closes or gives another file, as far as its record contains them.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Closes {
-    /// None.
+    /// No descriptor.
     Nothing,
-    /// This one of the process.
+    /// This descriptor of the process.
     One(u64),
-    /// One or more of the process.
+    /// One or more descriptors of the process.
     OfProcess,
-    /// One or more of anybody.
+    /// One or more descriptors of any process.
     Any,
 }
 
-/// The kernel takes a descriptor from the lower half of its register.
+/// Returns the lower half of a register, from which the kernel takes a descriptor.
 pub(super) fn low_half(register: u64) -> u64 {
     register & 0xffff_ffff
 }
 
-/// Descriptors that the event closes.
+/// Returns the descriptors that the event closes.
 pub(super) fn closes(kind: &EventKind) -> Closes {
     match kind {
         EventKind::SysEnter(enter) => {
@@ -38,7 +38,8 @@ pub(super) fn closes(kind: &EventKind) -> Closes {
                 _ => Closes::Nothing,
             }
         }
-        // A close that began before the open ended: which descriptor is not said here.
+        // A close that began before the end of the open: the record does not contain the
+        // descriptor.
         EventKind::SysExit(exit) => match exit.call.call().class {
             Class::Close | Class::Dup | Class::CloseRange => Closes::OfProcess,
             _ => Closes::Nothing,
@@ -46,9 +47,9 @@ pub(super) fn closes(kind: &EventKind) -> Closes {
         EventKind::Task(TaskEvent::Comm { exec: true, .. } | TaskEvent::Exit { .. }) => {
             Closes::OfProcess
         }
-        // The close may be what was lost.
+        // The lost record may be the close.
         EventKind::Lost(_) => Closes::Any,
-        // Which one it closes is not said.
+        // The record does not contain the closed descriptor.
         EventKind::Uring(event) if event.opcode().class() == Class::Close => Closes::OfProcess,
         EventKind::Uring(_)
         | EventKind::Task(_)

@@ -1,4 +1,4 @@
-//! What every call needs to know besides itself.
+//! Context of the calls: state that all calls of a capture share.
 
 use std::cell::RefMut;
 use std::rc::Rc;
@@ -12,25 +12,27 @@ use super::task::Task;
 use crate::event::syscall_table::{Call, CallId, Class, Role};
 use crate::units::Fd;
 
-/// What is the same for all calls at a moment. The tracker has one.
+/// State that is the same for all calls at a moment. The tracker has one.
 #[derive(Debug)]
 pub struct Context {
     /// Number for the next open file.
     next_file: u64,
     /// Names of all open files.
     pub names: FileNames,
-    /// How many losses there have been.
+    /// Number of losses so far.
     pub losses: u32,
-    /// What the capture follows.
+    /// Kinds of calls that were recorded.
     pub followed: Followed,
 }
 
-/// Whether all calls were recorded that change descriptors and positions. What is not recorded cannot be followed.
+/// Kinds of state whose changes were all recorded. State with unrecorded changes cannot be
+/// followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Followed {
-    /// All calls that end descriptors or put others in their place. (What is made unseen has a number that is free.)
+    /// All calls that close descriptors or replace their files. (A descriptor that is made unseen
+    /// has a number that was free.)
     pub descriptors: bool,
-    /// All of those, and all that move positions or change how they move.
+    /// All of the former, and all that move positions or change how they move.
     pub positions: bool,
     /// All calls that change working directories.
     pub directories: bool,
@@ -40,12 +42,12 @@ pub struct Followed {
     pub execs: bool,
     /// The ends of waits.
     pub waits: bool,
-    /// All calls that change mappings, and how large pages are.
+    /// All calls that change mappings; the size of a page.
     pub mappings: Option<u64>,
 }
 
 impl Followed {
-    /// Everything but the ends of execs, without which no program is taken for one of another table.
+    /// Everything but the ends of execs: without those, no program is assigned to another table.
     pub const ALL: Self = Self {
         descriptors: true,
         positions: true,
@@ -56,7 +58,7 @@ impl Followed {
         mappings: Some(4096),
     };
 
-    /// What can be followed on a machine of this kind with these calls.
+    /// Returns the state that can be followed on a machine of this kind with these recorded calls.
     pub fn with(recorded: &[CallId], machine: &str, execs: bool, page_bytes: u64) -> Self {
         let all = |classes: &[Class]| {
             CallId::all()
@@ -82,12 +84,12 @@ impl Followed {
 }
 
 impl Context {
-    /// At the beginning of a capture.
+    /// Returns the context at the beginning of a capture.
     pub fn new(followed: Followed) -> Self {
         Self { next_file: 0, names: FileNames::default(), losses: 0, followed }
     }
 
-    /// The files in the memory of the process, if the call concerns them and they are known.
+    /// Returns the mapped files of the process, if the call concerns them and they are known.
     pub(super) fn memory<'a>(
         &self,
         call: &Call,
@@ -101,14 +103,14 @@ impl Context {
         Some((memory, page_bytes))
     }
 
-    /// A newly opened file.
+    /// Returns a newly opened file.
     pub(super) fn file(&mut self, flags: Option<u32>, pre_created: bool) -> OpenFile {
         let id = self.next_file;
         self.next_file += 1;
         OpenFile { id, path: None, first_path: None, given: None, stat: None, flags, pre_created }
     }
 
-    /// The descriptor's file; one without a name if it was never heard of.
+    /// Returns the descriptor's file; one without a name if the descriptor is not known.
     pub fn description(&mut self, task: Task<'_>, fd: Fd) -> Rc<Description> {
         let mut table = task.fds().borrow_mut();
         if let Some(known) = table.get(fd, self.losses) {
@@ -123,7 +125,7 @@ impl Context {
         self.make_up(&mut table, fd)
     }
 
-    /// A descriptor was there before it was heard of.
+    /// Adds a descriptor that was open before its first record.
     pub fn make_up(&mut self, table: &mut FdTable, fd: Fd) -> Rc<Description> {
         let description = Rc::new(Description::unknown(self.file(None, true), self.losses));
         table.note(fd, Slot { description: Rc::clone(&description), cloexec: None });

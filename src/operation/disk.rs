@@ -1,12 +1,12 @@
-//! What a disk is, in words for people: from the bare attributes that the log has of it.
+//! Disk properties for display, from the bare attributes in the log.
 
 use crate::capture::header::{Disk, End, Header, Partition};
 use crate::units::{DevId, SECTOR_BYTES};
 
-/// How an attribute is shown.
+/// Display form of an attribute.
 #[derive(Clone, Copy)]
 enum Form {
-    /// As it is, without the spaces that some drivers fill up with.
+    /// The value as it is, without the spaces that some drivers pad it with.
     Plain,
     /// `1` or `0`.
     YesNo,
@@ -14,7 +14,7 @@ enum Form {
     Sectors,
 }
 
-/// Attributes and what they are called; of two with one name the first that is there.
+/// Attributes and their display names; of two with one name the first present one is used.
 const PROPERTIES: [(&str, &str, Form); 31] = [
     ("device/vendor", "Vendor", Form::Plain),
     ("device/model", "Model", Form::Plain),
@@ -49,7 +49,7 @@ const PROPERTIES: [(&str, &str, Form); 31] = [
     ("md/array_state", "RAID state", Form::Plain),
 ];
 
-/// What is known of a disk, by name, besides its number and its scheduler.
+/// Returns the properties of a disk by name, without its number and its scheduler.
 pub fn properties(disk: &Disk) -> Vec<(String, String)> {
     let mut properties: Vec<(String, String)> = Vec::new();
     for (attribute, name, form) in PROPERTIES {
@@ -84,18 +84,19 @@ fn partition(it: &Partition) -> (String, String) {
     )
 }
 
-/// Bytes of a disk; `None`: not known, or there is no medium in it.
+/// Returns the bytes of a disk; `None`: not known, or there is no medium in it.
 pub fn size_bytes(disk: &Disk) -> Option<u64> {
     let sectors: u64 = disk.attributes.get("size")?.parse().ok()?;
     sectors.checked_mul(SECTOR_BYTES).filter(|&it| it > 0)
 }
 
-/// The disks of a recording: as they were at the start, and those that came during it as they were at the end.
+/// Returns the disks of a recording: those at the start in their initial state, and those that came
+/// later in their final state.
 pub fn all(header: &Header, end: Option<&End>) -> Vec<Disk> {
     let mut disks = header.disks.clone();
     for late in end.into_iter().flat_map(|it| &it.disks) {
         match disks.iter_mut().find(|it| it.dev == late.dev) {
-            // Something was put into it meanwhile, such as a file into a loop device.
+            // A medium was inserted meanwhile, such as a file into a loop device.
             Some(early) if size_bytes(early).is_none() => *early = late.clone(),
             Some(_) => {}
             None => disks.push(late.clone()),
@@ -104,12 +105,12 @@ pub fn all(header: &Header, end: Option<&End>) -> Vec<Disk> {
     disks
 }
 
-/// Names of these disks and their partitions, by number.
+/// Returns the names of these disks and their partitions, by number.
 pub fn names(disks: &[Disk]) -> Vec<(DevId, String)> {
     let named = |dev: &str, name: &str| Some((DevId::parse(dev)?, name.to_owned()));
-    let of_disk = |it: &Disk| -> Vec<(DevId, String)> {
-        let partitions = it.partitions.iter().filter_map(|it| named(&it.dev, &it.name));
-        named(&it.dev, &it.name).into_iter().chain(partitions).collect()
+    let of_disk = |disk: &Disk| -> Vec<(DevId, String)> {
+        let partitions = disk.partitions.iter().filter_map(|it| named(&it.dev, &it.name));
+        named(&disk.dev, &disk.name).into_iter().chain(partitions).collect()
     };
     disks.iter().flat_map(of_disk).collect()
 }
@@ -143,7 +144,7 @@ mod tests {
                 ("queue/rotational", "1"),
                 ("queue/fua", "maybe"),
                 ("loop/dio", "0"),
-                ("nobody/knows", "1"),
+                ("unlisted/attribute", "1"),
             ],
         );
         it.holders = vec!["dm-0".into(), "md1".into()];

@@ -1,37 +1,37 @@
-//! A page fault on a file in memory. It has no end: no tracepoint tells when the page was there.
+//! Page faults on mapped files. They have no end: no tracepoint reports when the page was there.
 
 use std::rc::Rc;
 
 use super::model::{OpenFile, ProcessKey, ThreadKey};
 use crate::units::{CpuId, KernelTime, Pid, Tid};
 
-/// A page that a program touched and that was not there yet, or not in the way that it wanted.
+/// A page that a program touched and that was not mapped yet, or not with the wanted access.
 #[derive(Clone, Debug)]
 pub struct Fault {
-    /// The thread's incarnation.
+    /// Incarnation of the thread.
     pub thread: ThreadKey,
-    /// The process's incarnation.
+    /// Incarnation of the process.
     pub process: ProcessKey,
-    /// The process.
+    /// Number of the process.
     pub pid: Pid,
-    /// The thread.
+    /// Number of the thread.
     pub tid: Tid,
-    /// Where it ran.
+    /// CPU of the thread.
     pub cpu: CpuId,
-    /// When.
+    /// Time of the fault.
     pub time: KernelTime,
-    /// The address; `None`: the tracepoint tells only the page.
+    /// Faulting address; `None`: the tracepoint reports only the page.
     pub address: Option<u64>,
-    /// It was to be written to; `None`: not told.
+    /// True for a write access; `None`: not reported.
     pub write: Option<bool>,
     /// The file.
     pub file: Rc<OpenFile>,
-    /// The byte of the file, or the first one of its page; bytes from the beginning.
+    /// Offset of the byte in the file, or of its page; in bytes from the beginning.
     pub offset: u64,
 }
 
 impl Fault {
-    /// What was wanted, as every output says it; `None`: not told.
+    /// Returns the wanted access, as in every output; `None`: not reported.
     pub fn access(&self) -> Option<&'static str> {
         self.write.map(|it| if it { "write" } else { "read" })
     }

@@ -1,18 +1,20 @@
 //! Names of open files through renames and removals.
 //!
-//! A name is what the file was called when it was opened. A rename of it, or of a directory above it, gives it another
-//! one; a removal, or a rename onto it, makes it `NAME (deleted)`, as the kernel says in `/proc/PID/fd`. Names that the
-//! kernel has told are resolved; what a call is given may lead through symbolic links. So a call is followed only if it
-//! is certain what it touched:
+//! The name of a file is the one at the time of its opening. A rename of the file, or of a
+//! directory above it, gives it another name; a removal, or a rename onto it, makes it `NAME
+//! (deleted)`, as in `/proc/PID/fd`. Names from the kernel are resolved; the path arguments of a
+//! call may lead through symbolic links. So a call is followed only if its targets are certain:
 //!
 //! ```text
-//!   path of the call          ─┬─ directory is real ──► the open files of that name, and those below it
-//!   (from the root, without .. │  (the kernel has told a name below it, and nobody has moved it since)
-//!    but behind a real one)    └─ else ──────────────► open files with such a part in their names become doubtful
+//!   path of the call        ─┬─ directory is real ──► open files of that name, and those below it
+//!   (from the root; ".." only│  (the kernel has reported a name below it that was not moved since)
+//!    after a real directory) └─ else ──────────────► open files with such a part in their names
+//!                                                    become doubtful
 //! ```
 //!
-//! A name that was read while the call was under way may be from before or after it: it becomes doubtful, too. What
-//! stays unseen is what is not recorded: calls of other programs, and directories that are mounted at two places.
+//! A name that was read during the call may be from before or after the change: it becomes
+//! doubtful, too. Changes that are not recorded stay unseen: calls of other programs, and
+//! directories that are mounted at two places.
 
 mod paths;
 mod relative;
@@ -28,35 +30,35 @@ use super::fd_table::Description;
 use super::model::{FilePath, Mounts, PathSource};
 use crate::units::{DevId, KernelTime};
 
-/// Directories that are remembered as real: what is not remembered only makes names doubtful.
+/// Limit of directories that are remembered as real: a missing directory only makes names doubtful.
 const REAL_MAX: usize = 1024;
 
-/// Mount namespaces of which directories are remembered.
+/// Limit of mount namespaces whose directories are remembered.
 const SPACES_MAX: usize = 256;
 
-/// The names are looked through for closed files when there are so many, at least.
+/// Minimal number of names at which closed files are removed.
 const SWEEP_MIN: usize = 64;
 
 /// Names of open files, and the directories that are known not to be symbolic links.
 #[derive(Debug, Default)]
 pub struct FileNames {
     open: BTreeMap<Vec<u8>, Vec<Known>>,
-    /// Those that are not in `open` yet: most are closed before anything is renamed.
+    /// Names that are not in `open` yet: most files are closed before any rename.
     new: Vec<Known>,
-    /// Those whose directory is not known: only the end of their names is.
+    /// Names whose directory is not known: only their end is.
     relative: Relative,
-    /// How many there are in both, closed ones included.
+    /// Number of names in both, closed files included.
     count: usize,
-    /// When the closed ones are taken out.
+    /// Number of names at which the closed files are removed.
     sweep_at: usize,
     real: BTreeMap<Mounts, BTreeSet<Vec<u8>>>,
-    /// The one that was told last: mostly it is the same again.
+    /// Directory that was reported last: mostly the next one is the same.
     last_real: (Mounts, Vec<u8>),
-    /// Names of files were told in other mounts than the tracer's.
+    /// True if names of files were reported in other mounts than the tracer's.
     is_elsewhere: bool,
-    /// How many losses there had been when `real` was certain.
+    /// Number of losses at the time when `real` was certain.
     losses: u32,
-    /// When the last call ended that changed names.
+    /// Time of the end of the last call that changed names.
     changed: KernelTime,
 }
 
@@ -64,52 +66,53 @@ pub struct FileNames {
 #[derive(Clone, Debug)]
 struct Known {
     description: Weak<Description>,
-    /// Its name is that of what is below a directory only: it has none of its own any more.
+    /// True if the file has no name of its own any more; its last name is only that of the files
+    /// below it.
     deleted: bool,
-    /// Something may have been mounted over it: what its name leads to is another file.
+    /// True if another file may have been mounted over it: its name leads to another file.
     covered: bool,
-    /// When the name was read, at the latest.
+    /// Latest time at which the name was read.
     read: KernelTime,
 }
 
-/// A place that a call named.
+/// Target of a path argument.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spot {
-    /// From the root.
+    /// Path from the root.
     pub path: Vec<u8>,
-    /// Whose path it is.
+    /// Namespace of the path.
     pub mounts: Mounts,
-    /// No symbolic link leads there.
+    /// True if no symbolic link leads there.
     pub sure: bool,
 }
 
-/// What a call did to names.
+/// Effect of a call on names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// What was at the first place is at the second; and the other way round if `exchange`.
+    /// Rename of the first place to the second; if `exchange`, also the other way round.
     Renamed {
         /// The old place.
         from: Spot,
-        /// The new one.
+        /// The new place.
         to: Spot,
-        /// Both change places.
+        /// True if both change places.
         exchange: bool,
     },
-    /// A file or an empty directory is gone.
+    /// Removal of a file or an empty directory.
     Removed(Spot),
 }
 
-/// When a call was entered and when it was left.
+/// Entry and exit times of a call.
 #[derive(Clone, Copy, Debug)]
 pub struct Span {
-    /// The entry.
+    /// Time of the entry.
     pub start: KernelTime,
-    /// The exit.
+    /// Time of the exit.
     pub end: KernelTime,
 }
 
 impl FileNames {
-    /// An open file, whose name was read at this time at the latest.
+    /// Adds an open file, whose name was read at this time at the latest.
     pub fn note(&mut self, description: &Rc<Description>, read: KernelTime) {
         let file = description.file();
         let Some(path) = file.path.as_ref() else { return };
@@ -117,7 +120,7 @@ impl FileNames {
             return;
         }
         if !path.bytes.starts_with(b"/") {
-            // What the kernel calls so is no file of a directory: `pipe:[7]`.
+            // Such a name from the kernel is not that of a file in a directory: `pipe:[7]`.
             if !path.is_resolved() {
                 self.relative.note(description);
             }
@@ -137,29 +140,30 @@ impl FileNames {
         self.count += 1;
     }
 
-    /// Sorts in what was opened since the last time. To be called before names are looked up.
+    /// Sorts in the files that were opened since the last call. Must be called before names are
+    /// looked up.
     pub fn sort_in(&mut self) {
         let new = std::mem::take(&mut self.new);
         self.count -= new.len();
         for known in new {
             let file = known.description.upgrade().map(|it| it.file());
             let path = file.as_ref().and_then(|it| it.path.as_ref());
-            // It may have become doubtful since.
+            // The name may have become doubtful since.
             if let Some(path) = path.filter(|it| it.source != PathSource::Unverified) {
                 self.add(path.bytes.clone(), known);
             }
         }
     }
 
-    /// Somebody has an open file of this name, and it may be any of those that are known: their positions may be moved
-    /// unseen.
+    /// Handles an open file of this name in an unknown process: it may be any of the known files of
+    /// the name, so their positions may be moved unseen.
     pub fn share(&mut self, path: &[u8]) {
         self.sort_in();
         let known = self.open.get(path).into_iter().flatten();
         known.filter_map(|it| it.description.upgrade()).for_each(|it| it.share_outside());
     }
 
-    /// A directory whose path the kernel has told: none of its parts is a symbolic link.
+    /// Adds a directory whose path the kernel has reported: none of its parts is a symbolic link.
     pub fn note_directory(&mut self, path: &[u8], mounts: Mounts) {
         if (mounts, path) == (self.last_real.0, &self.last_real.1)
             || path.len() <= 1
@@ -184,12 +188,13 @@ impl FileNames {
         }
     }
 
-    /// Where processes are was read after everything had been switched on, which counts as a loss to what was before.
+    /// Sets the loss count at which the snapshot of the places is valid: it was read after all
+    /// tracepoints had been switched on, and the switching on counts as a loss for earlier state.
     pub fn certain_at(&mut self, losses: u32) {
         self.losses = losses;
     }
 
-    /// After records were lost, directories may have been moved unseen.
+    /// Forgets the directories after lost records: they may have been moved unseen.
     pub fn doubt_since(&mut self, losses: u32) {
         if self.losses != losses {
             self.losses = losses;
@@ -198,7 +203,8 @@ impl FileNames {
         }
     }
 
-    /// Something was given another name, and it is not known where; `parts`: the last parts of both names, if those are known.
+    /// Handles a rename with unknown paths; `parts`: the last parts of both names, if those are
+    /// known.
     pub fn doubt_renamed(&mut self, parts: Option<[&[u8]; 2]>) {
         self.sort_in();
         let may_be = |path: &[u8]| parts.is_none_or(|it| it.iter().any(|it| has_part(path, it)));
@@ -208,12 +214,12 @@ impl FileNames {
         self.real.clear();
     }
 
-    /// True if names may have changed after this time.
+    /// Returns true if names may have changed after this time.
     pub fn changed_since(&self, time: KernelTime) -> bool {
         self.changed >= time
     }
 
-    /// The place that this path from the root leads to, without following its last part.
+    /// Returns the target of this path from the root, without following its last part.
     pub fn spot(&self, path: &[u8], mounts: Mounts) -> Spot {
         let mut real = Vec::new();
         let mut sure = true;
@@ -233,7 +239,7 @@ impl FileNames {
         Spot { path: real, mounts, sure: sure && mounts != Mounts::UNKNOWN }
     }
 
-    /// True if it is known that no part of this path is a symbolic link.
+    /// Returns true if it is known that no part of this path is a symbolic link.
     pub fn is_real(&self, directory: &[u8], mounts: Mounts) -> bool {
         if directory.len() <= 1 {
             return true;
@@ -246,19 +252,19 @@ impl FileNames {
                 .is_some_and(|it| is_below(it, directory))
     }
 
-    /// True if the kernel has told the name of an open file here or below.
+    /// Returns true if the kernel has reported the name of an open file here or below.
     fn is_open(&self, path: &[u8], mounts: Mounts) -> bool {
-        let told = |it: &Known| {
-            let file = it.description.upgrade().map(|it| it.file());
+        let told = |known: &Known| {
+            let file = known.description.upgrade().map(|it| it.file());
             let path = file.as_ref().and_then(|it| it.path.as_ref());
-            !it.deleted && path.is_some_and(|it| it.is_resolved() && it.mounts.is(mounts))
+            !known.deleted && path.is_some_and(|it| it.is_resolved() && it.mounts.is(mounts))
         };
         let here = self.open.get_key_value(path).into_iter();
         here.chain(self.range_below(path)).any(|it| it.1.iter().any(told))
     }
 
-    /// A call has changed names. The places of processes must have followed it before. False if it has changed none: both are
-    /// names of one file.
+    /// Follows a call that has changed names. The places of processes must have followed it before.
+    /// Returns false if it has changed none, because both are names of one file.
     pub fn follow(&mut self, change: &Change, span: Span) -> bool {
         self.changed = self.changed.max(span.end);
         self.relative.doubt(|path| change.may_concern(path));
@@ -275,7 +281,7 @@ impl FileNames {
                 self.forget_directories_like(&spot.path);
             }
             Change::Renamed { from, to, exchange } => {
-                // Two names of one file: rename(2) does nothing, and both stay.
+                // For two names of one file, rename(2) does nothing, and both names stay.
                 let inode = self.inode(from);
                 let is_one = inode.is_some() && inode == self.inode(to);
                 if is_one || self.is_same_file(from, to) {
@@ -300,13 +306,13 @@ impl FileNames {
         }
         for (list, old, new) in [(moved, from, to), (replaced, to, from)] {
             for (path, known) in list {
-                self.put_moved((path, known), &old.path, new, span);
+                self.put_moved(&path, known, &old.path, new, span);
             }
         }
         self.move_directories(from, to, exchange);
     }
 
-    /// The open file that certainly has this name.
+    /// Returns the inode of the open file that certainly has this name.
     fn inode(&self, spot: &Spot) -> Option<(DevId, u64)> {
         let known = self.open.get(&spot.path).filter(|_| spot.sure)?;
         let is_there = |it: &&Known| !it.deleted && !it.covered;
@@ -315,7 +321,7 @@ impl FileNames {
         description.file().stat?.inode()
     }
 
-    /// What is known of directories, after a rename.
+    /// Moves the known directories after a rename.
     fn move_directories(&mut self, from: &Spot, to: &Spot, exchange: bool) {
         if !(from.sure && to.sure) {
             return [from, to].iter().for_each(|it| self.forget_directories_like(&it.path));
@@ -333,7 +339,7 @@ impl FileNames {
     }
 
     /// Gives an open file its new name, if that is certain.
-    fn put_moved(&mut self, (path, known): (Vec<u8>, Known), old: &[u8], new: &Spot, span: Span) {
+    fn put_moved(&mut self, path: &[u8], known: Known, old: &[u8], new: &Spot, span: Span) {
         let Some(description) = known.description.upgrade() else { return };
         if !new.sure || !is_certain(&description, &known, span) {
             description.doubt_name();
@@ -345,7 +351,7 @@ impl FileNames {
         self.add(name, Known { read: span.end, ..known });
     }
 
-    /// What is open under this name has none any more.
+    /// Marks the open files of this name as deleted.
     fn delete(&mut self, spot: &Spot, span: Span) {
         let path = spot.path.as_slice();
         let Some(list) = self.open.get_mut(path) else { return };
@@ -369,7 +375,7 @@ impl FileNames {
         }
     }
 
-    /// These names may be wrong from now on; they are not followed any more.
+    /// Marks the matching names as doubtful and stops following them.
     fn doubt(&mut self, is_touched: impl Fn(&[u8]) -> bool) {
         let mut doubted = 0;
         self.open.retain(|path, list| {
@@ -385,15 +391,17 @@ impl FileNames {
         self.count -= doubted;
     }
 
-    /// Takes out what is open under this name (but what has lost it), and all below.
+    /// Removes and returns the open files of this name (but not those that have lost it), and all
+    /// below.
     fn take(&mut self, spot: &Spot) -> Vec<(Vec<u8>, Known)> {
         let mut taken = Vec::new();
         let below: Vec<Vec<u8>> = self.range_below(&spot.path).map(|it| it.0.clone()).collect();
         for key in std::iter::once(spot.path.clone()).chain(below) {
             let Some(mut list) = self.open.remove(&key) else { continue };
-            let is_meant = |it: &mut Known| {
-                let is_there = !it.deleted || key != spot.path;
-                is_there && it.description.upgrade().is_none_or(|it| is_within(&it, spot.mounts))
+            let is_meant = |known: &mut Known| {
+                let is_there = !known.deleted || key != spot.path;
+                let description = known.description.upgrade();
+                is_there && description.is_none_or(|it| is_within(&it, spot.mounts))
             };
             taken.extend(list.extract_if(.., is_meant).map(|it| (key.clone(), it)));
             if !list.is_empty() {
@@ -404,8 +412,8 @@ impl FileNames {
         taken
     }
 
-    /// What this call has changed may be open in other mounts, too, under whatever name: it is the same there only if it is
-    /// the same file.
+    /// Handles a change in other mounts: its files may be open there, too, under any name. An open
+    /// file of such a name stays certain only if it is known to be another file.
     fn doubt_elsewhere(&mut self, change: &Change) {
         for (spot, with_below) in change.spots() {
             let (name, mounts) = (last(&spot.path), spot.mounts);
@@ -416,8 +424,8 @@ impl FileNames {
                     return true;
                 }
                 let before = list.len();
-                list.retain(|it| {
-                    let Some(description) = it.description.upgrade() else { return false };
+                list.retain(|known| {
+                    let Some(description) = known.description.upgrade() else { return false };
                     let stat = description.file().stat;
                     let is_other = stat
                         .and_then(|it| it.inode())
@@ -438,7 +446,8 @@ impl FileNames {
         }
     }
 
-    /// The file of this name, and no directory, as far as it is open; `None`: it is not known.
+    /// Returns the inodes of the open files of this name, if none is a directory; `None`: not
+    /// known.
     fn files_at(&self, spot: &Spot) -> Option<BTreeSet<(DevId, u64)>> {
         let known =
             self.open.get(&spot.path).into_iter().flatten().filter(|it| !it.deleted && !it.covered);
@@ -449,8 +458,8 @@ impl FileNames {
         files.filter(|it| spot.sure && !it.is_empty())
     }
 
-    /// Something was mounted at a place, or taken away from there (`None`: anywhere); with `only` in these mounts and no
-    /// others, else in all, for many get what others mount.
+    /// Handles a mount at a place or its end (`None`: anywhere); with `only` in these mounts,
+    /// otherwise in all, because mounts propagate to other namespaces.
     pub fn cover(&mut self, spot: Option<&Spot>, only: Option<Mounts>) {
         self.sort_in();
         self.last_real.1.clear();
@@ -458,8 +467,8 @@ impl FileNames {
             |path: &[u8]| spot.is_none_or(|spot| path == spot.path || is_below(path, &spot.path));
         for (path, list) in &mut self.open {
             if is_covered(path) {
-                let is_meant = |it: &&mut Known| {
-                    let description = it.description.upgrade();
+                let is_meant = |known: &&mut Known| {
+                    let description = known.description.upgrade();
                     only.is_none_or(|only| description.is_some_and(|it| is_within(&it, only)))
                 };
                 list.iter_mut().filter(is_meant).for_each(|it| it.covered = true);
@@ -469,7 +478,8 @@ impl FileNames {
         real.for_each(|it| it.1.retain(|it| !is_covered(it)));
     }
 
-    /// What was at a place (`None`: anywhere), in these mounts or in all, is somewhere else now, or nowhere.
+    /// Handles a place (`None`: anywhere), in these mounts or in all, whose files are at another
+    /// place now, or at none.
     pub fn displace(&mut self, spot: Option<&Spot>, only: Option<Mounts>) {
         self.sort_in();
         let mut doubted = 0;
@@ -478,8 +488,8 @@ impl FileNames {
                 return true;
             }
             let before = list.len();
-            list.retain(|it| {
-                let Some(description) = it.description.upgrade() else { return false };
+            list.retain(|known| {
+                let Some(description) = known.description.upgrade() else { return false };
                 let is_left = only.is_some_and(|only| !is_within(&description, only));
                 if !is_left {
                     description.doubt_name();
@@ -508,7 +518,7 @@ impl FileNames {
         self.count += 1;
     }
 
-    /// Takes out what is closed.
+    /// Removes closed files.
     fn sweep(&mut self) {
         self.open.retain(|_, list| {
             list.retain(|it| it.description.strong_count() > 0);
@@ -519,7 +529,7 @@ impl FileNames {
         self.sweep_at = 2 * self.count;
     }
 
-    /// Takes out this directory and all below.
+    /// Removes and returns this directory and all below.
     fn forget_directories(&mut self, spot: &Spot) -> Vec<Vec<u8>> {
         self.last_real.1.clear();
         let Some(real) = self.real.get_mut(&spot.mounts) else { return Vec::new() };
@@ -540,7 +550,7 @@ impl FileNames {
         self.real.values_mut().for_each(|it| it.retain(|it| !has_part(it, name)));
     }
 
-    /// True if files are open under both names and are one.
+    /// Returns true if files are open under both names and at least one is the same.
     fn is_same_file(&self, one: &Spot, other: &Spot) -> bool {
         let files = |spot: &Spot| {
             let known = self.open.get(&spot.path).into_iter().flatten().filter(|it| !it.deleted);
@@ -553,7 +563,7 @@ impl FileNames {
     }
 }
 
-/// True if the name that the file had when the call began is known.
+/// Returns true if the name of the file at the begin of the call is known.
 fn is_certain(description: &Description, known: &Known, span: Span) -> bool {
     let file = description.file();
     !known.covered
@@ -561,13 +571,13 @@ fn is_certain(description: &Description, known: &Known, span: Span) -> bool {
         && file.path.as_ref().is_some_and(FilePath::is_resolved)
 }
 
-/// True if its name is one in these mounts.
+/// Returns true if its name is one in these mounts.
 fn is_within(description: &Description, mounts: Mounts) -> bool {
     description.file().path.as_ref().is_some_and(|it| it.mounts.is(mounts))
 }
 
 impl Change {
-    /// The places that it concerns, and whether what lies below them is touched.
+    /// Returns the places that the change concerns, and whether the files below them are touched.
     fn spots(&self) -> impl Iterator<Item = (&Spot, bool)> {
         let (first, second) = match self {
             Self::Removed(spot) => ((spot, false), None),
@@ -576,7 +586,7 @@ impl Change {
         [Some(first), second].into_iter().flatten()
     }
 
-    /// True if it may concern a file whose name ends so.
+    /// Returns true if the change may concern a file whose name ends so.
     pub(super) fn may_concern(&self, path: &[u8]) -> bool {
         self.spots().any(|(spot, with_below)| {
             let name = last(&spot.path);
@@ -584,12 +594,12 @@ impl Change {
         })
     }
 
-    /// The places that it concerns.
+    /// Returns the places that the change concerns.
     pub fn places(&self) -> impl Iterator<Item = &Spot> {
         self.spots().map(|it| it.0)
     }
 
-    /// Last parts of the paths that it concerns.
+    /// Returns the last parts of the paths that the change concerns.
     pub fn names(&self) -> impl Iterator<Item = &[u8]> {
         self.spots().map(|it| last(&it.0.path))
     }

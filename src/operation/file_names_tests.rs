@@ -1,10 +1,10 @@
-//! Open files whose names change, in the language of `tracker_tests`.
+//! Tests of open files whose names change, in the language of `tracker_tests`.
 
 use expect_test::{Expect, expect};
 
 use super::tracker_tests::check;
 
-/// `/data/d/a` is open as 3, `/data/b` as 4; then `text`, then both are read.
+/// Setup: `/data/d/a` is open as 3, `/data/b` as 4; then `text`, then both are read.
 #[track_caller]
 fn after(text: &str, expected: &Expect) {
     let text = format!(
@@ -297,7 +297,7 @@ fn of_two_names_of_one_file_both_stay() {
     );
 }
 
-/// `/x` is the working directory of 1; then `text`.
+/// Setup: `/x` is the working directory of 1; then `text`.
 #[track_caller]
 fn in_a_directory(text: &str, expected: &Expect) {
     check(&format!("1 root 1 /\n1 cwd 1 /x\n{text}"), expected);

@@ -1,4 +1,4 @@
-//! The paths that a call was given: where they are from, and where they lead.
+//! Path arguments of a call: their sources and their targets.
 
 use super::file_names::DELETED;
 use super::model::{FilePath, Given, Named, OpenFile, PathSource, SyscallOperation};
@@ -9,21 +9,23 @@ use crate::event::syscall_table::{Class, Role};
 use crate::event::{Name, ReadNames, StringFrom};
 use crate::units::Fd;
 
-/// The name of the file that an open was given this path for.
+/// Returns the name of a file that was opened by this path argument.
 pub(super) fn as_file_path(given: Given) -> FilePath {
     let Given { path: FilePath { bytes, source, mounts }, absolute } = given;
-    // From a root that is not known it is whose name?
+    // An absolute path below an unknown root may be the name of any file.
     let is_lost = absolute.is_none() && is_prompt(source) && bytes.starts_with(b"/");
     let source = if is_lost { PathSource::Unverified } else { source };
     FilePath { bytes: absolute.unwrap_or(bytes), source, mounts }
 }
 
-/// The paths that a call was given. `directory` is what its directory was at the entry, if it is gone by now.
+/// Returns the path arguments of a call. `directory`: its directory at the entry, if it was closed
+/// since.
 pub(super) fn named(
     names: &ReadNames,
     operation: &SyscallOperation,
     directory: Option<&OpenFile>,
-    (task, losses): (Task<'_>, u32),
+    task: Task<'_>,
+    losses: u32,
 ) -> Named {
     let mounts = task.place().borrow().mounts;
     let given = |name: &Option<Name>, from: StringFrom, role: Role| {
@@ -38,7 +40,7 @@ pub(super) fn named(
             StringFrom::EventCut => PathSource::EventCut,
         };
         let path = FilePath { bytes: name.bytes.clone(), source, mounts };
-        let absolute = absolute(&path, role, operation, directory, (task, losses));
+        let absolute = absolute(&path, role, operation, directory, task, losses);
         Some(Given { path, absolute })
     };
     let [first, second] = names.from;
@@ -48,24 +50,25 @@ pub(super) fn named(
     }
 }
 
-/// The whole path; what a symbolic link contains is none before somebody follows it.
+/// Returns the whole path. The contents of a symbolic link have none before they are followed.
 fn absolute(
     path: &FilePath,
     role: Role,
     operation: &SyscallOperation,
     directory: Option<&OpenFile>,
-    (task, losses): (Task<'_>, u32),
+    task: Task<'_>,
+    losses: u32,
 ) -> Option<Vec<u8>> {
     let call = operation.call.call();
     if role == Role::DirFd2 && call.is_symlink() {
         return None;
     }
-    // `openat2` may be told to begin at its directory all the same.
+    // With RESOLVE_IN_ROOT, absolute paths of `openat2` begin at its directory.
     if call.arg(Role::How).is_some() && path.bytes.starts_with(b"/") {
         return None;
     }
     let fd = fd_of(call, role, &operation.args).filter(|it| *it != Fd::AT_FDCWD);
-    // It may have been another directory when the call looked at it.
+    // The descriptor may have been another directory when the call used it.
     let same = fd.filter(|it| !task.fds().borrow().has_changed(*it, operation.start));
     let open = same.and_then(|it| task.fds().borrow().get(it, losses)).map(|it| it.file());
     let sure = directory.or(open.as_deref()).and_then(|it| it.path.as_ref());
@@ -77,7 +80,7 @@ fn absolute(
     task.place().borrow().absolute(base, &path.bytes, during(operation))
 }
 
-/// Seen by a probe: certain, and not resolved.
+/// Returns true for a path seen by a probe: certain, and not resolved.
 fn is_prompt(source: PathSource) -> bool {
     matches!(source, PathSource::Kernel | PathSource::Uprobe)
 }
@@ -86,13 +89,13 @@ fn during(operation: &SyscallOperation) -> During {
     During { by: operation.tid, since: operation.start }
 }
 
-/// It leads from the root to where it leads: not what is there no more.
+/// Returns true for a path from the root to an existing file.
 fn is_whole(path: &FilePath) -> bool {
     !path.bytes.ends_with(DELETED) && path.is_resolved()
         || is_prompt(path.source) && path.bytes.starts_with(b"/")
 }
 
-/// `chdir`, `fchdir` and `chroot` that have ended.
+/// Handles the end of `chdir`, `fchdir` and `chroot`.
 pub(super) fn move_place(operation: &SyscallOperation, task: Task<'_>) {
     let class = operation.call.call().class;
     if !matches!(class, Class::Place | Class::Root) {
@@ -104,7 +107,7 @@ pub(super) fn move_place(operation: &SyscallOperation, task: Task<'_>) {
     task.place().borrow_mut().end_change(operation.tid);
 }
 
-/// Where paths begin now.
+/// Sets the directory at which paths begin now.
 fn enter(operation: &SyscallOperation, task: Task<'_>) {
     let class = operation.call.call().class;
     let given = operation.named.as_ref().and_then(|it| it.first.as_ref());
@@ -121,7 +124,7 @@ fn enter(operation: &SyscallOperation, task: Task<'_>) {
     }
 }
 
-/// The `O_*` flags of an open; those of `openat2` stand in memory that was not read.
+/// Returns the `O_*` flags of an open; `None` for those of `openat2` if their memory was not read.
 pub(super) fn open_flags(operation: &SyscallOperation) -> Option<u32> {
     let call = operation.call.call();
     if let Some(flags) = register(call, Role::MemoryFlags, &operation.args) {

@@ -1,8 +1,8 @@
-//! What is seen inside a system call, from its entry to its exit: the paths that the kernel itself copied, and the file
-//! that the new descriptor got.
+//! State of a system call between entry and exit: the paths that the kernel itself copied, and the
+//! file of the new descriptor.
 //!
-//! A path belongs to the argument with its address. The order of the paths says nothing: some kernels copy the second
-//! path of a rename first.
+//! A path belongs to the argument with its address. The order of the paths has no meaning: some
+//! kernels copy the second path of a rename first.
 
 use super::syscall::fd_of;
 use crate::event::strings::{EventString, event_byte};
@@ -10,31 +10,32 @@ use crate::event::syscall_table::Role;
 use crate::event::{FileStat, Name, Probed, ReadNames, StringFrom, SysEnter};
 use crate::units::Fd;
 
-/// What a call returns whose path cannot be read.
+/// Result of a call whose path cannot be read.
 const EFAULT: i64 = -(libc::EFAULT as i64);
 
 /// A call that a thread is inside.
 #[derive(Debug)]
 pub(super) struct Inside {
-    /// Its entry.
+    /// Entry of the call.
     pub(super) enter: SysEnter,
     strings: Vec<EventString>,
-    /// Of the first and the second argument.
+    /// Paths of the first and the second argument.
     paths: [Option<(Vec<u8>, StringFrom)>; 2],
-    /// The last file, and the one before it.
+    /// The last file; `file_before` is the one before it.
     file: Option<(Fd, FileStat)>,
     file_before: Option<(Fd, FileStat)>,
-    /// What an exec has become.
+    /// Program that an exec has started.
     program: Option<Vec<u8>>,
 }
 
 impl Inside {
-    /// A call that was just entered; `strings` are what its entry carries.
+    /// Returns the state of a call that was just entered; `strings` are those of its entry.
     pub(super) fn new(enter: SysEnter, strings: Vec<EventString>) -> Self {
         Self { enter, strings, paths: [None, None], file: None, file_before: None, program: None }
     }
 
-    /// A probe saw the thread right before it: the last path that stood at an address is the one that was handed over.
+    /// Takes a path from a probe right before the call: the last path at an address is the one that
+    /// was passed.
     pub(super) fn given(&mut self, probed: &Probed) {
         let Probed::Given { address, bytes } = probed else { return };
         let given = self.enter.call.call().paths(&self.enter.args);
@@ -43,19 +44,19 @@ impl Inside {
         }
     }
 
-    /// A probe saw something inside it.
+    /// Takes a hit of a probe inside the call.
     pub(super) fn probed(&mut self, probed: &Probed) {
         match probed {
             Probed::Path { address, bytes: Some(bytes) } => {
                 let given = self.enter.call.call().paths(&self.enter.args);
-                // Without an address it is known only of a call that has one path.
-                let is_it = |it: Option<u64>| match address {
-                    Some(address) => it == Some(*address),
-                    None => it.is_some() && given[1].is_none(),
+                // A path without an address is only used for a call that has one path.
+                let is_argument = |argument: Option<u64>| match address {
+                    Some(address) => argument == Some(*address),
+                    None => argument.is_some() && given[1].is_none(),
                 };
                 for (path, given) in self.paths.iter_mut().zip(given) {
-                    // The first time: what comes later is of the kernel's own opens.
-                    if is_it(given) && path.is_none() {
+                    // The first path is the argument: later ones are of the kernel's own opens.
+                    if is_argument(given) && path.is_none() {
                         *path = Some((bytes.clone(), StringFrom::Kernel));
                     }
                 }
@@ -69,7 +70,7 @@ impl Inside {
         }
     }
 
-    /// A program's path without what the kernel puts before it for the directory that the call was given.
+    /// Returns a program's path without the prefix that the kernel adds for the directory argument.
     fn as_given<'a>(&self, path: &'a [u8]) -> &'a [u8] {
         let call = self.enter.call.call();
         let Some(fd) = fd_of(call, Role::DirFd, &self.enter.args) else { return path };
@@ -81,7 +82,7 @@ impl Inside {
         }
     }
 
-    /// The names that are known of it when it has returned `ret`; `None`: none.
+    /// Returns the known names of the call when it has returned `ret`; `None`: none.
     pub(super) fn names(&self, ret: i64) -> Option<ReadNames> {
         let given = self.enter.call.call().paths(&self.enter.args);
         let of_event = |address: Option<u64>| {
@@ -89,7 +90,8 @@ impl Inside {
             string.map(|it| (it.bytes.clone(), it.from))
         };
         let mut found = self.paths.iter().zip(given).map(|(path, address)| {
-            // What could not be read looks like a string in the record, and the kernel could not read it either.
+            // An unreadable argument looks like a string in the record; the kernel could not read
+            // it either.
             let is_there = |it: &(Vec<u8>, StringFrom)| it.1 == StringFrom::Kernel || ret != EFAULT;
             path.clone().filter(is_there).or_else(|| of_event(address))
         });
@@ -110,7 +112,7 @@ impl Inside {
         Some(ReadNames { argument, second, from, stat, pair, ..ReadNames::default() })
     }
 
-    /// The two descriptors that the call has made, if it makes two.
+    /// Returns the two descriptors that the call has made, if it makes two.
     fn pair(&self, ret: i64) -> Vec<(Fd, Name, Option<FileStat>)> {
         let files = self.file_before.zip(self.file);
         let files = files.filter(|_| ret == 0 && self.enter.call.call().makes_pair());
@@ -119,20 +121,21 @@ impl Inside {
     }
 }
 
-/// True if an event would show this path in such a way.
+/// Returns true if an event would show this path as such a string.
 fn shows(string: &[u8], from: StringFrom, path: &[u8]) -> bool {
     let mut shown = path.iter().map(|&it| event_byte(it));
     let same = string.iter().all(|it| shown.next() == Some(*it));
     same && (from == StringFrom::EventCut || shown.next().is_none())
 }
 
-/// Of what was read and what was seen inside the call the better.
+/// Returns the better names of those that were read and those that were seen inside the call.
 pub(super) fn better(read: ReadNames, seen: ReadNames) -> ReadNames {
     let pick = |read: (Option<Name>, StringFrom), seen: (Option<Name>, StringFrom)| match (
         &read.0, &seen.0,
     ) {
         (Some(_), Some(_)) if seen.1 > read.1 => seen,
-        // The program went on and used its memory for something else, without a call that would show it.
+        // The program used its memory for something else, without a call that would show the
+        // change.
         (Some(name), Some(string)) if !shows(&string.bytes, seen.1, &name.bytes) => seen,
         (None, _) => seen,
         _ => read,
@@ -241,7 +244,7 @@ mod tests {
         assert_eq!(open.names(3).unwrap_or_default().from[0], StringFrom::Kernel);
     }
 
-    /// An exec with this directory, and what the kernel says of the program that it became.
+    /// Checks the name of an exec with this directory, for a program path as the kernel reports it.
     #[track_caller]
     fn check_program(call: &str, directory: i32, told: &str, expected: Option<&str>) {
         let directory = i64::from(directory).cast_unsigned();
@@ -259,7 +262,7 @@ mod tests {
         check_program("execveat", 7, "/dev/fd/70", Some("/dev/fd/70"));
         check_program("execveat", 7, "/bin/x", Some("/bin/x"));
         check_program("execveat", -100, "x", Some("x"));
-        // What a thread becomes inside another call is somebody else's program.
+        // The program of a thread inside another call belongs to another process.
         check_program("openat", 7, "/bin/x", None);
     }
 

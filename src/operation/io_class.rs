@@ -1,9 +1,10 @@
-//! What counts as I/O: whether an operation works on a file, waits at something that other programs, a peer or the
-//! clock must act on first (a pipe, a socket, a terminal, an eventfd), or does neither (the calls that change the user of a
-//! process or start one).
+//! I/O classes. An operation works on a file, or waits for something that other programs, a peer or
+//! the clock must do first (a pipe, a socket, a terminal, an eventfd), or does neither (the calls
+//! that change the user of a process or start one).
 //!
-//! The type of a descriptor is what the kernel said of it (`statx`, the link in `/proc`, a probe), or follows from the
-//! call that made it. A descriptor of which neither is known is of unknown type: nothing is guessed.
+//! The type of a descriptor is the one that the kernel reported (`statx`, the link in `/proc`, a
+//! probe), or follows from the call that made it. Without either the type is unknown: nothing is
+//! guessed.
 
 use super::asynchronous::AsyncOperation;
 use super::model::{FilePath, OpenFile, PathSource, SyscallOperation};
@@ -16,16 +17,17 @@ pub enum IoClass {
     /// Work on a file, a directory, a block device, or a name of one.
     #[default]
     File,
-    /// Work on a pipe, a socket, a terminal or the like, or waiting for results: mostly waiting for others.
+    /// Work on a pipe, a socket, a terminal or the like, or waiting for results: mostly waiting for
+    /// other processes.
     Waiting,
-    /// Work on a descriptor of unknown type: one of the two.
+    /// Work on a descriptor of unknown type: either a file or waiting.
     Unknown,
-    /// No I/O: it changes the user of a process, leaves what is shared, or makes a process.
+    /// No I/O: the call changes the user of a process, leaves shared resources, or makes a process.
     Nothing,
 }
 
 impl IoClass {
-    /// The word for it in every output.
+    /// Returns the word for the class in every output.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::File => "file",
@@ -36,12 +38,12 @@ impl IoClass {
     }
 }
 
-/// How the kernel names what has no path: the beginnings of such names (`d_dname()` of the file systems, and the names
-/// of the rows of [`Class::Make`]).
+/// Prefixes of the kernel's names of objects without a path (`d_dname()` of the file systems, and
+/// the names of the rows of [`Class::Make`]).
 const NAMES_OF_NO_FILE: [&[u8]; 7] =
     [b"pipe:[", b"socket:[", b"anon_inode:", b"pidfd:", b"bpf", b"mqueue", b"dmabuf:"];
 
-/// The name of what was made by a call that may have made anything.
+/// Name of an object from a call that may have made any kind.
 const COPY_OF_ANOTHER: &[u8] = b"pidfd_getfd";
 
 /// Character devices whose reads and writes never wait (null(4), full(4), random(4)).
@@ -52,9 +54,9 @@ fn names_no_file(path: &FilePath) -> bool {
 }
 
 impl OpenFile {
-    /// The class of operations on it.
+    /// Returns the class of operations on the file.
     pub fn io_class(&self) -> IoClass {
-        // Some kernels call an anonymous inode a regular file, and its link does not.
+        // Some kernels report an anonymous inode as a regular file, but its link does not.
         let sure =
             self.path.as_ref().filter(|it| it.is_resolved() || it.source == PathSource::Call);
         if sure.is_some_and(names_no_file) {
@@ -70,7 +72,7 @@ impl OpenFile {
             Some(_) => IoClass::Waiting,
             None if self.path.as_ref().is_some_and(may_be_anything) => IoClass::Unknown,
             None if self.pre_created => IoClass::Unknown,
-            // An open of a path has made it.
+            // An open of a path has made the file.
             None => IoClass::File,
         }
     }
@@ -81,18 +83,19 @@ fn may_be_anything(path: &FilePath) -> bool {
     is_doubtful || path.source == PathSource::Call && path.bytes == COPY_OF_ANOTHER
 }
 
-/// True if an operation of this class succeeds on files only, whatever its descriptor is.
+/// Returns true if an operation of this class succeeds on files only, whatever its descriptor is.
 fn is_of_files(class: Class) -> bool {
     matches!(class, Class::Sync | Class::List | Class::Resize)
 }
 
-/// True if it changes the user of a process, leaves what is shared, or makes a process.
+/// Returns true if the call changes the user of a process, leaves shared resources, or makes a
+/// process.
 fn is_no_io(call: &Call) -> bool {
     let has_file = call.has_path() || call.arg(Role::Fd).is_some();
     !has_file && matches!(call.class, Class::User | Class::Unshare | Class::Process)
 }
 
-/// The class of an operation on these files.
+/// Returns the class of an operation on these files.
 fn of<'a>(class: Class, succeeded: bool, files: impl IntoIterator<Item = &'a OpenFile>) -> IoClass {
     let is_elsewhere = matches!(
         class,
@@ -104,7 +107,8 @@ fn of<'a>(class: Class, succeeded: bool, files: impl IntoIterator<Item = &'a Ope
     let mut found = IoClass::File;
     for file in files {
         match file.io_class() {
-            // Of a transfer between a file and a pipe the time is that of both; what is not only the file's counts as waiting.
+            // The time of a transfer between a file and a pipe is that of both; time that is not
+            // only the file's counts as waiting.
             IoClass::Waiting => return IoClass::Waiting,
             IoClass::Unknown if succeeded && is_of_files(class) => {}
             IoClass::Unknown => found = IoClass::Unknown,
@@ -115,7 +119,7 @@ fn of<'a>(class: Class, succeeded: bool, files: impl IntoIterator<Item = &'a Ope
 }
 
 impl SyscallOperation {
-    /// Whether it is file I/O.
+    /// Returns the class of the call: whether it is file I/O.
     pub fn io_class(&self) -> IoClass {
         let class = self.call.call().class;
         if is_no_io(self.call.call()) {
@@ -123,7 +127,7 @@ impl SyscallOperation {
         }
         let target = self.target.as_ref().filter(|_| class == Class::Transfer);
         let files = self.file.as_deref().into_iter().chain(target.map(|it| it.1.as_ref()));
-        // The descriptor is none.
+        // The number is not a descriptor.
         if self.errno() == Some(libc::EBADF) {
             return IoClass::File;
         }
@@ -132,12 +136,12 @@ impl SyscallOperation {
 }
 
 impl AsyncOperation {
-    /// Whether it is file I/O.
+    /// Returns the class of the operation: whether it is file I/O.
     pub fn io_class(&self) -> IoClass {
         let class = self.opcode.class();
         let target = self.target.as_ref().map(|it| it.1.as_ref());
         let files = self.file.as_deref().into_iter().chain(target);
-        // Which file it is that is registered with the ring is not known.
+        // The file that is registered with the ring is not known.
         if self.fixed_file && self.file.is_none() {
             return IoClass::Unknown;
         }
@@ -145,7 +149,8 @@ impl AsyncOperation {
     }
 }
 
-/// Counts operations whose file has no name, or a doubtful one, and those of which it is not known whether they have a file.
+/// Counts operations whose file has no name, or a doubtful one, and those for which it is not known
+/// whether they have a file.
 pub(super) fn count_names(ledger: &mut Ledger, operation: &SyscallOperation) {
     let works_on_file = operation.file.is_some() || operation.call.call().has_names();
     match operation.path() {
@@ -205,7 +210,7 @@ mod tests {
         check(Some(("socket:[?]", Call)), None, false, Waiting);
         check(Some(("pidfd_getfd", Call)), None, false, Unknown);
         check(Some(("/secretmem", Call)), None, false, File);
-        // A program may call its files as it likes.
+        // A program may give its files any name.
         check(Some(("pipe:[7]", Argument)), None, false, File);
         check(Some(("pipe:[?]", Unverified)), None, false, Unknown);
         check(Some(("/a", Unverified)), None, false, File);
@@ -226,18 +231,18 @@ mod tests {
     fn an_operation_is_of_the_class_of_its_files() {
         use IoClass::{File, Unknown, Waiting};
         let opened = || file(Some(("/a", PathSource::Argument)), None, false);
-        let (pipe, nobody) =
-            (file(Some(("pipe:[?]", PathSource::Call)), None, false), file(None, None, true));
+        let pipe = file(Some(("pipe:[?]", PathSource::Call)), None, false);
+        let untyped = file(None, None, true);
         check_call("read", &opened(), None, 7, File);
         check_call("read", &pipe, None, 7, Waiting);
-        check_call("read", &nobody, None, 7, Unknown);
-        check_call("read", &nobody, None, -i64::from(libc::EBADF), File);
-        // No pipe can be synced.
-        check_call("fsync", &nobody, None, 0, File);
-        check_call("fsync", &nobody, None, -i64::from(libc::EINVAL), Unknown);
+        check_call("read", &untyped, None, 7, Unknown);
+        check_call("read", &untyped, None, -i64::from(libc::EBADF), File);
+        // A pipe cannot be synced.
+        check_call("fsync", &untyped, None, 0, File);
+        check_call("fsync", &untyped, None, -i64::from(libc::EINVAL), Unknown);
         check_call("sendfile64", &opened(), Some(opened()), 7, File);
         check_call("sendfile64", &opened(), Some(pipe), 7, Waiting);
-        check_call("sendfile64", &opened(), Some(nobody), 7, Unknown);
+        check_call("sendfile64", &opened(), Some(untyped), 7, Unknown);
         check_call("accept4", &opened(), None, -i64::from(libc::EAGAIN), Waiting);
         check_call("fchdir", &opened(), None, 0, File);
     }

@@ -1,4 +1,4 @@
-//! Operations made by hand, for tests of what is done with them: what a test does not ask for is as plain as can be.
+//! Operations for tests: fields that a test does not set have the simplest values.
 
 use std::rc::Rc;
 
@@ -42,11 +42,12 @@ pub fn call(
     }
 }
 
-/// A request for so many sectors that went all the way.
+/// Returns a completed request for `nr_sector` sectors.
 pub fn request(
     dev: DevId,
     op: RequestOp,
-    (sector, nr_sector): (u64, u32),
+    sector: u64,
+    nr_sector: u32,
     [queued, completed]: [u64; 2],
 ) -> BlockRequest {
     BlockRequest {
@@ -76,7 +77,7 @@ pub fn request(
     }
 }
 
-/// What lies behind all of a request, which process 12 has queued.
+/// Returns the contents of a whole request, which process 12 has queued.
 pub fn piece(request: &BlockRequest, behind: BlockContents) -> Piece {
     let time = request.queued.unwrap_or(KernelTime::MIN);
     Piece {

@@ -1,10 +1,10 @@
-//! What calls make that make no files, in the language of `tracker_tests`.
+//! Tests of calls that make descriptors without files, in the language of `tracker_tests`.
 
 use expect_test::expect;
 
 use super::tracker_tests::check;
 
-/// Fails if a `signalfd` that changes a descriptor is not told with it, or with what it is.
+/// Fails if a `signalfd` that changes a descriptor is not reported with it, or with its kind.
 #[test]
 fn a_descriptor_that_is_changed_is_the_one_that_was_given() {
     check(

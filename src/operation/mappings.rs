@@ -1,8 +1,8 @@
-//! Files in the memory of a process: which addresses show which bytes of which file.
+//! Memory mappings of files in a process: addresses, and the bytes of the files that they show.
 //!
-//! A mapping outlives its descriptor. It comes with `mmap`, moves with `mremap`, goes with `munmap` and with everything
-//! that is mapped over it, is copied at a fork and gone after an exec. What the kernel maps by itself to start a program is
-//! not known here.
+//! A mapping outlives its descriptor. `mmap` makes a mapping, `mremap` moves it; `munmap`, and
+//! anything that is mapped over it, ends it. A fork copies the mappings, and an exec removes them.
+//! Mappings that the kernel makes itself to start a program are not known here.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -17,30 +17,30 @@ use crate::units::DevId;
 #[derive(Clone, Debug, Default)]
 pub struct Mappings {
     ranges: BTreeMap<u64, Mapping>,
-    /// How many losses there had been when they were certain.
+    /// Number of losses at the time when the mappings were certain.
     losses: u32,
 }
 
-/// Addresses from `start` to before `end`, and what they show.
+/// Mapping of the addresses from `start` to before `end`.
 #[derive(Clone, Debug)]
 pub struct Mapping {
     start: u64,
     end: u64,
     description: Rc<Description>,
-    /// What `start` shows: bytes from the beginning of the file.
+    /// Offset in the file of the byte at `start`.
     offset: u64,
 }
 
-/// A memory that processes may share.
+/// Mappings of a memory that processes may share.
 pub type SharedMappings = Rc<RefCell<Mappings>>;
 
 impl Mapping {
-    /// A mapping of so many bytes.
+    /// Returns a mapping of `bytes` bytes.
     pub fn new(start: u64, bytes: u64, description: Rc<Description>, offset: u64) -> Self {
         Self { start, end: start.saturating_add(bytes), description, offset }
     }
 
-    /// The part of it from `start` to before `end`, which lie within it.
+    /// Returns the part from `start` to before `end`, which are within the mapping.
     fn part(&self, start: u64, end: u64) -> Self {
         let offset = self.offset.saturating_add(start - self.start);
         Self { start, end, description: Rc::clone(&self.description), offset }
@@ -48,7 +48,7 @@ impl Mapping {
 }
 
 impl Mappings {
-    /// What is at this address: the open file, and the offset of the byte.
+    /// Returns the open file at this address, and the offset of the byte.
     pub fn at(&self, address: u64) -> Option<(&Rc<Description>, u64)> {
         let (_, mapping) = self.ranges.range(..=address).next_back()?;
         let is_in = address < mapping.end;
@@ -56,7 +56,7 @@ impl Mappings {
             .then(|| (&mapping.description, mapping.offset.saturating_add(address - mapping.start)))
     }
 
-    /// The open file that is mapped anywhere and lies there.
+    /// Returns the open file with this inode that is mapped at any address.
     pub fn file(&self, dev: DevId, ino: u64) -> Option<Rc<Description>> {
         let mut all = self.ranges.values().map(|it| &it.description);
         let is_it =
@@ -64,7 +64,7 @@ impl Mappings {
         all.find(is_it).map(Rc::clone)
     }
 
-    /// After records were lost, anything may be mapped anywhere.
+    /// Forgets the mappings after records were lost: anything may be mapped anywhere.
     pub fn doubt_since(&mut self, losses: u32) {
         if self.losses != losses {
             self.losses = losses;
@@ -72,7 +72,7 @@ impl Mappings {
         }
     }
 
-    /// Shows a file, and nothing any more that was there before.
+    /// Adds a mapping, in place of those that were there before.
     pub fn put(&mut self, mapping: Mapping) {
         self.take(mapping.start, mapping.end);
         if mapping.start < mapping.end {
@@ -80,7 +80,7 @@ impl Mappings {
         }
     }
 
-    /// Takes out what is shown from `start` to before `end`.
+    /// Removes and returns the mappings from `start` to before `end`.
     pub fn take(&mut self, start: u64, end: u64) -> Vec<Mapping> {
         if end <= start {
             return Vec::new();
@@ -103,7 +103,7 @@ impl Mappings {
         taken
     }
 
-    /// Puts back what was taken out, where nothing else is by now.
+    /// Puts a removed mapping back, unless something else is there by now.
     fn put_back(&mut self, mapping: Mapping) {
         if self.ranges.range(mapping.start..mapping.end).next().is_none() {
             self.ranges.insert(mapping.start, mapping);
@@ -111,13 +111,13 @@ impl Mappings {
     }
 }
 
-/// `MAP_ANONYMOUS`: no file, whatever the descriptor is.
+/// `MAP_ANONYMOUS`: memory without a file, whatever the descriptor is.
 const MAP_ANONYMOUS: u64 = libc::MAP_ANONYMOUS as u64;
 
-/// The old addresses stay what they are.
+/// `MREMAP_DONTUNMAP`: the old addresses stay mapped.
 const MREMAP_DONTUNMAP: u64 = 4;
 
-/// The registers of a call that changes mappings.
+/// Registers of a call that changes mappings.
 struct Registers {
     address: u64,
     bytes: u64,
@@ -126,7 +126,7 @@ struct Registers {
 }
 
 impl Registers {
-    /// Lengths are rounded to pages, as the kernel does.
+    /// Reads the registers. Lengths are rounded to pages, as in the kernel.
     fn of(operation: &SyscallOperation, page_bytes: u64) -> Self {
         let call = operation.call.call();
         let register = |role| {
@@ -145,8 +145,9 @@ impl Registers {
     }
 }
 
-/// The entry of a call with an address: finds the file behind it, and takes out what the call will take away (another thread
-/// may map something there before the exit comes). What it has taken.
+/// Handles the entry of a call with an address: finds the mapped file, and removes the mappings
+/// that the call will remove (another thread may map something there before the exit comes).
+/// Returns what was removed.
 pub fn begin(
     operation: &mut SyscallOperation,
     mappings: &mut Mappings,
@@ -177,7 +178,7 @@ pub fn begin(
     }
 }
 
-/// The exit. `mapped` is the open file behind the descriptor of an `mmap`.
+/// Handles the exit. `mapped` is the open file of the descriptor of an `mmap`.
 pub fn end(
     operation: &SyscallOperation,
     mapped: Option<Rc<Description>>,
@@ -187,7 +188,7 @@ pub fn end(
 ) {
     let call = operation.call.call();
     let it = Registers::of(operation, page_bytes);
-    // Addresses are no negative numbers, but errors are.
+    // Addresses are not negative numbers, but errors are.
     let result = operation.ret.filter(|ret| !(-4095..0).contains(ret)).map(i64::cast_unsigned);
     let Some(result) = result else {
         taken.into_iter().for_each(|it| mappings.put_back(it));
@@ -208,24 +209,25 @@ pub fn end(
     }
 }
 
-/// A file in memory, by `/proc/PID/maps`.
+/// Mapping of a file, from `/proc/PID/maps`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MappedFile<'a> {
     /// First address.
     pub start: u64,
-    /// Behind the last address.
+    /// Address after the last.
     pub end: u64,
-    /// What the first address shows, bytes from the beginning.
+    /// Offset in the file of the first address, in bytes.
     pub offset: u64,
-    /// The device that it lies on.
+    /// Device of the file.
     pub dev: DevId,
-    /// Its inode number.
+    /// Inode number of the file.
     pub ino: u64,
-    /// Its path.
+    /// Path of the file.
     pub path: &'a [u8],
 }
 
-/// The files of a `/proc/PID/maps` (`proc_pid_maps(5)`); lines of memory that is no file's are passed over.
+/// Returns the mapped files of a `/proc/PID/maps` (`proc_pid_maps(5)`); lines of memory without a
+/// file are skipped.
 pub fn mapped_files(text: &[u8]) -> impl Iterator<Item = MappedFile<'_>> {
     text.split(|&it| it == b'\n').filter_map(|line| {
         let path = line.get(line.iter().position(|&it| it == b'/')?..)?;

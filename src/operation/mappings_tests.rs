@@ -1,4 +1,4 @@
-//! Files in memory, in the language of `tracker_tests`.
+//! Tests of mapped files, in the language of `tracker_tests`.
 
 use expect_test::{Expect, expect};
 
@@ -6,7 +6,8 @@ use super::mappings::{MappedFile, mapped_files};
 use super::tracker_tests::check;
 use crate::units::DevId;
 
-/// `/a` is open as 3, its bytes from 4096 to 16384 are at 65536, and 3 is closed; then `text`.
+/// Setup: `/a` is open as 3, its bytes from 4096 to 16384 are mapped at 65536, and 3 is closed;
+/// then `text`.
 #[track_caller]
 fn after(text: &str, expected: &Expect) {
     let text = format!(

@@ -1,4 +1,4 @@
-//! What is known after records that are missing, in the language of `tracker_tests`.
+//! Tests of the state after missing records, in the language of `tracker_tests`.
 
 use expect_test::expect;
 
@@ -48,7 +48,7 @@ fn an_entry_from_before_everything_was_on_is_not_missed() {
     expected.assert_eq(&told_from(KernelTime(110), Followed::ALL, text));
 }
 
-/// Fails if what was under way when everything was switched off counts as lost.
+/// Fails if calls that were in progress at the switching on of all events count as lost.
 #[test]
 fn an_exit_behind_the_end_is_not_missed() {
     let text = |off: &str| {

@@ -1,7 +1,8 @@
-//! Event → operation: begin and end paired, descriptors followed, told in steps.
+//! Operations: pairs begin and end events, follows descriptors, and reports the result in steps.
 //!
-//! In: events in time order. Out: [`Step`]s in time order, to a [`Sink`]. Pure state machines: nothing here knows
-//! where events come from or what becomes of operations.
+//! Input: events in time order. Output: [`Step`]s in time order, to a [`Sink`]. The code consists
+//! of pure state machines: nothing here depends on the source of the events or on the use of the
+//! operations.
 
 pub mod abi;
 pub mod access;
@@ -70,88 +71,89 @@ use fault::Fault;
 use model::{FdEffect, ProcessInfo, ProcessKey, SyscallOperation, ThreadInfo, Unfinished};
 use spans::Span;
 
-/// One thing that happened to an operation, a descriptor or a task.
+/// A change of an operation, a descriptor, a process or a thread.
 #[derive(Debug)]
 pub enum Step<'a> {
-    /// A process is seen for the first time; comes before everything else about it.
+    /// First sight of a process; precedes everything else about the process.
     ProcessSeen(&'a ProcessInfo),
-    /// A thread is seen for the first time; its process was seen before.
+    /// First sight of a thread; its process was seen before.
     ThreadSeen(&'a ThreadInfo),
-    /// A thread has another name now (an exec, `prctl`).
+    /// New name of a thread (an exec, `prctl`).
     ThreadRenamed(&'a ThreadInfo),
-    /// A process has another user now.
+    /// New user of a process.
     UserChanged(&'a ProcessInfo),
-    /// A process has got a child, which has a copy of its descriptors; the child is seen when it does something.
+    /// Fork: a process has a child with a copy of its descriptors. The child is seen when it does
+    /// something.
     Forked {
-        /// Whose descriptors they were.
+        /// Process whose descriptors were copied.
         parent: ProcessKey,
-        /// Who has them now, too.
+        /// Process that has them now, too.
         child: ProcessKey,
     },
-    /// A system call began: `end`, `ret` and, for an open, `file` are not there yet.
+    /// Begin of a system call. `end`, `ret` and, for an open, `file` are not known yet.
     SyscallBegun(&'a SyscallOperation),
-    /// It ended; what it did to descriptors, in order.
+    /// End of a system call, and its effects on descriptors, in order.
     SyscallEnded(&'a SyscallOperation, &'a [FdEffect]),
-    /// It will not end any more.
+    /// System call whose end will not be seen any more.
     SyscallUnfinished(&'a SyscallOperation, Unfinished),
-    /// An asynchronous operation began; its file comes with the next step, if it has one.
+    /// Begin of an asynchronous operation; its file comes with the next step, if it has one.
     AsyncBegun(&'a AsyncOperation),
-    /// Its file is known now.
+    /// File of an asynchronous operation.
     AsyncFile(&'a AsyncOperation),
-    /// Its (last) result is there; what it did to descriptors.
+    /// (Last) result of an asynchronous operation, and its effects on descriptors.
     AsyncEnded(&'a AsyncOperation, &'a [FdEffect]),
-    /// There will be no result.
+    /// Asynchronous operation without a result.
     AsyncUnfinished(&'a AsyncOperation, NoResult),
-    /// Descriptors went without a call: an exec closed them, or the last thread of the process died.
+    /// Descriptors closed without a call: by an exec, or with the last thread of the process.
     DescriptorsClosed(ProcessKey, &'a [Fd]),
-    /// The last thread of a process is gone.
+    /// End of the last thread of a process.
     ProcessEnded(&'a ProcessInfo),
-    /// A thread is gone; nothing about its system calls follows (block requests that it queued may).
+    /// End of a thread. Nothing about its system calls follows; block requests that it queued may.
     ThreadEnded(&'a ThreadInfo),
-    /// A program touched a page of a file in memory that was not there.
+    /// Page fault: a program touched a page of a mapped file that was not in memory.
     Fault(&'a Fault),
-    /// A stretch of time inside no call: a thread of the kernel's at work.
+    /// Span of a kernel thread, outside of any call.
     Aside {
-        /// Which.
+        /// Thread that was at work.
         thread: &'a ThreadInfo,
         /// Its process.
         pid: Pid,
-        /// From when to when.
+        /// Begin and end of the work.
         span: Span,
     },
-    /// A block request took a step; `thread` is the one that asked for it, if it is one of those recorded.
+    /// Step of a block request.
     Block {
-        /// The step.
+        /// New state of the request.
         step: &'a block::BlockStep<'a>,
-        /// Who asked.
+        /// Thread that submitted it, if that thread is recorded.
         thread: Option<&'a ThreadInfo>,
-        /// What stands behind it, by sector: with its last step.
+        /// Contents of the request by sector; with its last step.
         pieces: &'a [attribution::Piece],
     },
-    /// A chain of functions, before everything that came through it.
+    /// A call chain, before everything that came through it.
     ChainSeen(&'a CallChain),
-    /// Something could not become an operation.
+    /// Input that could not become an operation.
     Anomaly(&'a Anomaly),
 }
 
-/// Takes the steps: an archive writer, a printer, a fold.
+/// Consumer of the steps: an archive writer, a printer, a fold.
 pub trait Sink {
-    /// What can go wrong in it.
+    /// Error of the consumer.
     type Error;
 
-    /// One step. Times never go back.
+    /// Takes one step. Times never go back.
     ///
     /// # Errors
     ///
-    /// Whatever the sink runs into; it gets no further step then.
+    /// Any error of the sink; the sink gets no further step then.
     fn step(&mut self, time: KernelTime, step: &Step<'_>) -> Result<(), Self::Error>;
 
-    /// Everything that happened before this time has been told; what is told from now on happened at it or later. Comes now and then
-    /// while a log is read.
+    /// Low watermark: everything before this time has been passed to [`Self::step`]; all later
+    /// steps have this time or a later one. Called now and then while a log is read.
     ///
     /// # Errors
     ///
-    /// As of [`Self::step`].
+    /// The errors of [`Self::step`].
     fn told_until(&mut self, _time: KernelTime) -> Result<(), Self::Error> {
         Ok(())
     }

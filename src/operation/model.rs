@@ -1,4 +1,4 @@
-//! What an operation is, and the steps in which operations are told.
+//! Data model: system calls, files, paths, threads and processes as the steps report them.
 
 use std::rc::Rc;
 
@@ -8,45 +8,46 @@ use crate::event::chain::ChainId;
 use crate::event::syscall_table::CallId;
 use crate::units::{CpuId, Fd, KernelTime, Pid, Tid};
 
-/// One incarnation of a process: pids are used again, these numbers are not. Dense from 0.
+/// Key of one incarnation of a process: pids are reused, keys are not. Dense from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ProcessKey(pub u32);
 
-/// One incarnation of a thread. Dense from 0.
+/// Key of one incarnation of a thread. Dense from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ThreadKey(pub u32);
 
-/// How a path came to be known.
+/// Source of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PathSource {
-    /// `/proc/PID/fd/N` read at the exit of the open, in time.
+    /// `/proc/PID/fd/N`, read at the exit of the open, in time.
     Link,
-    /// What fanotify said that the thread opened, where only this call can have been meant.
+    /// File that fanotify reported as opened by the thread, where only this call can have been
+    /// meant.
     Opened,
-    /// The argument read at the exit of the open, in time: as the program spelled it, not resolved.
+    /// Argument, read at the exit of the open, in time: as the program spelled it, not resolved.
     Argument,
     /// The kernel's own copy of the argument, recorded inside the call: as the program spelled it.
     Kernel,
-    /// The argument, recorded right before the call by the thread itself: as the program spelled it.
+    /// Argument, recorded right before the call by the thread itself: as the program spelled it.
     Uprobe,
-    /// The path of the program that an exec has made of its process, as the kernel's own tracepoint tells it: as spelled.
+    /// Path of the program that an exec has started, from the kernel's own tracepoint: as spelled.
     Exec,
-    /// The argument as the call's tracepoint shows it: bytes that cannot be printed are dots.
+    /// Argument as the call's tracepoint shows it: bytes that cannot be printed are dots.
     Event,
-    /// The same, and what is missing behind it was cut off.
+    /// Argument as the call's tracepoint shows it, cut off at its end.
     EventCut,
-    /// What is made by such a call always has this name (a socket, an eventfd).
+    /// Fixed name of the objects that such a call makes (a socket, an eventfd).
     Call,
-    /// A `/proc` snapshot, for what was open before the recording.
+    /// `/proc` snapshot, for files that were open before the recording.
     Snapshot,
-    /// One of those that the kernel told, followed through renames and removals that were recorded.
+    /// Name from the kernel, followed through renames and removals that were recorded.
     Renamed,
-    /// Read too late to be sure: may be another file's name.
+    /// Name that was read too late to be certain: it may be another file's.
     Unverified,
 }
 
 impl PathSource {
-    /// The word for it in every output.
+    /// Returns the word for the source in every output.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Link => "fd-link",
@@ -64,82 +65,83 @@ impl PathSource {
         }
     }
 
-    /// It is what the program spelled, to the byte.
+    /// Returns true if the bytes are exactly those that the program spelled.
     pub fn is_spelled(self) -> bool {
         matches!(self, Self::Argument | Self::Uprobe | Self::Kernel | Self::Exec)
     }
 
-    /// It may be another file's name, or only the beginning of one.
+    /// Returns true if the path may be another file's name, or only the beginning of one.
     pub fn is_doubtful(self) -> bool {
         matches!(self, Self::Unverified | Self::EventCut)
     }
 }
 
-/// A mount namespace, by a dense number of our own: what a path leads to is the same only within one.
+/// Mount namespace, by a dense number of our own: a path has one meaning only within one namespace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Mounts(pub u32);
 
 impl Mounts {
-    /// The tracer's, and that of everybody of whom nothing else was told.
+    /// The tracer's namespace; also that of processes without a report of another one.
     pub const OWN: Self = Self(0);
-    /// It is not known which.
+    /// A namespace that is not known.
     pub const UNKNOWN: Self = Self(u32::MAX);
 
-    /// True if a path leads to the same in both, as far as known.
+    /// Returns true if a path leads to the same file in both, as far as known.
     pub fn is(self, other: Self) -> bool {
         self == other && self != Self::UNKNOWN
     }
 }
 
-/// A path and where it is from.
+/// A path and its source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FilePath {
-    /// The bytes; not always UTF-8, and `pipe:[7]` and the like for what has no path.
+    /// Bytes of the path; not always UTF-8. Files without a path have `pipe:[7]` and the like.
     pub bytes: Vec<u8>,
-    /// How it is known.
+    /// Source of the path.
     pub source: PathSource,
-    /// Whose path it is.
+    /// Namespace in which the path is valid.
     pub mounts: Mounts,
 }
 
 impl FilePath {
-    /// A path as the tracer sees it.
+    /// Returns a path as the tracer sees it.
     pub fn new(bytes: impl Into<Vec<u8>>, source: PathSource) -> Self {
         Self { bytes: bytes.into(), source, mounts: Mounts::OWN }
     }
 
-    /// The same in other mounts.
+    /// Returns this path in other mounts.
     pub fn within(self, mounts: Mounts) -> Self {
         Self { mounts, ..self }
     }
 
-    /// True for what the kernel calls the file: no part of it is a symbolic link.
+    /// Returns true for the kernel's name of the file: no part of it is a symbolic link.
     pub fn is_resolved(&self) -> bool {
         use PathSource::{Link, Opened, Renamed, Snapshot};
         matches!(self.source, Link | Opened | Snapshot | Renamed)
     }
 }
 
-/// An open file as a descriptor sees it. Shared by `dup` and `fork`.
+/// An open file that descriptors refer to. Shared by `dup` and `fork`.
 #[derive(Debug)]
 pub struct OpenFile {
-    /// Dense number, never used again.
+    /// Dense number, never reused.
     pub id: u64,
     /// Its name, if known.
     pub path: Option<FilePath>,
-    /// The name that it had at first, if it has got another one by a rename or has been removed.
+    /// First name, if the file was renamed or removed since.
     pub first_path: Option<FilePath>,
-    /// What its open was given, from the root, where the kernel calls the file something else: a symbolic link is on the way, or `..`.
+    /// Path argument of its open, from the root, if it differs from the kernel's name: with a
+    /// symbolic link on the way, or `..`.
     pub given: Option<Box<[u8]>>,
-    /// What it is, if known.
+    /// Type and inode, if known.
     pub stat: Option<FileStat>,
     /// `O_*` flags at open (access mode included); `None`: not known.
     pub flags: Option<u32>,
-    /// True if it was there before the recording saw it made.
+    /// True if it was open before the recording saw it being opened.
     pub pre_created: bool,
 }
 
-/// What a call did to a descriptor of its process, in the order it happened.
+/// Effect of a call on a descriptor of its process, in the order of the effects.
 #[derive(Clone, Debug)]
 pub enum FdEffect {
     /// A new descriptor for a newly opened file.
@@ -151,7 +153,7 @@ pub enum FdEffect {
     },
     /// A new descriptor for a file that is open already.
     Duplicated {
-        /// The descriptor that was there.
+        /// The existing descriptor.
         from: Fd,
         /// The new one.
         to: Fd,
@@ -160,20 +162,20 @@ pub enum FdEffect {
         /// True if the new one is close-on-exec.
         cloexec: bool,
     },
-    /// The descriptor is gone.
+    /// A descriptor was closed.
     Destroyed {
         /// The descriptor.
         fd: Fd,
-        /// The file it was for: the number may be in use for another one already.
+        /// The file that it referred to: the number may be in use for another one already.
         file: Rc<OpenFile>,
     },
     /// The file position was set.
     Seeked {
         /// The descriptor.
         fd: Fd,
-        /// The offset as asked for.
+        /// The requested offset.
         request: i64,
-        /// `SEEK_*`.
+        /// Base of the offset, `SEEK_*`.
         whence: u32,
         /// The new position, in bytes.
         result: u64,
@@ -182,33 +184,33 @@ pub enum FdEffect {
     StatusChanged {
         /// The descriptor.
         fd: Fd,
-        /// The open file's `O_*` flags now; `None`: not known.
+        /// The open file's new `O_*` flags; `None`: not known.
         flags: Option<u32>,
-        /// Close-on-exec now; `None`: as before.
+        /// New close-on-exec flag; `None`: unchanged.
         cloexec: Option<bool>,
     },
 }
 
-/// Paths that a call was given.
+/// Path arguments of a call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Named {
-    /// That of the file that it works on.
+    /// Path of the file that the call works on.
     pub first: Option<Given>,
-    /// The other one.
+    /// Second path.
     pub second: Option<Given>,
 }
 
-/// A path that a call was given.
+/// One path argument of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Given {
-    /// As the program spelled it.
+    /// The path as the program spelled it.
     pub path: FilePath,
-    /// From the root, if it is known where it begins; not resolved.
+    /// The path from the root, if its base is known; not resolved.
     pub absolute: Option<Vec<u8>>,
 }
 
 impl Given {
-    /// From the root if that is known, else as spelled.
+    /// Returns the path from the root if that is known, otherwise as spelled.
     pub fn whole(&self) -> &[u8] {
         self.absolute.as_deref().unwrap_or(&self.path.bytes)
     }
@@ -217,11 +219,11 @@ impl Given {
 /// One system call of one thread.
 #[derive(Clone, Debug)]
 pub struct SyscallOperation {
-    /// The row of the table.
+    /// Row of the table of system calls.
     pub call: CallId,
-    /// The thread's incarnation.
+    /// Incarnation of the thread.
     pub thread: ThreadKey,
-    /// The process's incarnation.
+    /// Incarnation of the process.
     pub process: ProcessKey,
     /// The process (tgid).
     pub pid: Pid,
@@ -231,45 +233,47 @@ pub struct SyscallOperation {
     pub cpu: CpuId,
     /// Time of `sys_enter`.
     pub start: KernelTime,
-    /// Time of `sys_exit`; `None` while it is open.
+    /// Time of `sys_exit`; `None` while the call is open.
     pub end: Option<KernelTime>,
     /// The six registers.
     pub args: [u64; 6],
-    /// The result; `None` while it is open or if its exit was lost.
+    /// Result; `None` while the call is open or if its exit was lost.
     pub ret: Option<i64>,
-    /// The descriptor worked on: the argument, or for an open that succeeded the new one. The new one of a `dup` is in
-    /// `target`.
+    /// Descriptor that the call works on: the argument, or the new one of a successful open. The
+    /// new one of a `dup` is in `target`.
     pub fd: Option<Fd>,
-    /// The file behind `fd`.
+    /// File of `fd`.
     pub file: Option<Rc<OpenFile>>,
-    /// The paths that it was given; none for an open that succeeded, whose path is that of its file.
+    /// Path arguments; none for a successful open, whose path is that of its file.
     pub named: Option<Box<Named>>,
-    /// The second descriptor and its file: the target of a transfer, or what a `dup` made.
+    /// Second descriptor and its file: the target of a transfer, or the new one of a `dup`.
     pub target: Option<(Fd, Rc<OpenFile>)>,
     /// Position of the first byte, in bytes; `None`: none, or not known for certain.
     pub offset: Option<u64>,
-    /// The same of the target of a transfer.
+    /// Position in the target of a transfer, in bytes; `None`: none, or not known for certain.
     pub target_offset: Option<u64>,
-    /// Flags of an open that stand in memory, if that was read.
+    /// Flags of an open that are stored in memory, if the memory was read.
     pub flags_in_memory: Option<u32>,
     /// `RESOLVE_*` of `openat2`, if its `open_how` was read to its end.
     pub resolve_in_memory: Option<u64>,
-    /// Bytes asked for; `None` for calls that ask for none and for vectors that were not read.
+    /// Requested bytes; `None` for calls that request none, and for vectors that were not read.
     pub bytes_requested: Option<u64>,
-    /// What was at work meanwhile, as far as it was recorded, in the order of its ends.
+    /// Spans of the layers that were at work meanwhile, as far as recorded, in the order of their
+    /// ends.
     pub spans: Vec<Span>,
-    /// Through which functions of the program its thread came to its end, if that was recorded.
+    /// Call chain at the end of the call, if it was recorded.
     pub chain: Option<ChainId>,
 }
 
 impl OpenFile {
-    /// True if it was made by a call that makes no files: a pipe, a socket, an eventfd.
+    /// Returns true if the file was made by a call that makes no files: a pipe, a socket, an
+    /// eventfd.
     pub fn is_made(&self) -> bool {
         let path = self.path.as_ref();
         self.stat.is_none() && path.is_some_and(|it| it.source == PathSource::Call)
     }
 
-    /// The name that it had before it was followed to another one.
+    /// Returns the name before any rename that was followed.
     pub fn first_path(&self) -> Option<&FilePath> {
         let renamed = self.path.as_ref().is_some_and(|it| it.source == PathSource::Renamed);
         self.first_path.as_ref().filter(|_| renamed).or(self.path.as_ref())
@@ -277,7 +281,7 @@ impl OpenFile {
 }
 
 impl SyscallOperation {
-    /// The error number (positive), if the call failed.
+    /// Returns the error number (positive), if the call failed.
     pub fn errno(&self) -> Option<i32> {
         match self.ret {
             Some(ret @ -4095..=-1) => i32::try_from(-ret).ok(),
@@ -285,31 +289,32 @@ impl SyscallOperation {
         }
     }
 
-    /// The path of the operation's file, from wherever it is known.
+    /// Returns the path of the operation's file, from any source that knows it.
     pub fn path(&self) -> Option<&FilePath> {
         let named = self.named.as_ref().and_then(|it| it.first.as_ref());
         named.map(|it| &it.path).or_else(|| self.file.as_ref()?.path.as_ref())
     }
 
-    /// The second path: the new name of a rename or link, what a symbolic link is to contain.
+    /// Returns the second path: the new name of a rename or link, or the contents of a new symbolic
+    /// link.
     pub fn second_path(&self) -> Option<&FilePath> {
         self.named.as_ref()?.second.as_ref().map(|it| &it.path)
     }
 }
 
-/// Why an operation ended without its exit.
+/// Reason for an operation without an exit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Unfinished {
-    /// The capture ended first.
+    /// The capture ended before the exit.
     CaptureEnd,
-    /// The thread died or was replaced by an exec inside it.
+    /// The thread died inside the call, or was replaced by an exec.
     ThreadEnd,
     /// The thread's next entry came first: the exit was lost.
     ExitLost,
 }
 
 impl Unfinished {
-    /// The word for it in outputs for programs.
+    /// Returns the word in outputs for programs.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::CaptureEnd => "capture-end",
@@ -322,27 +327,27 @@ impl Unfinished {
 /// A thread as the outputs show it.
 #[derive(Clone, Debug)]
 pub struct ThreadInfo {
-    /// Its incarnation.
+    /// Incarnation of the thread.
     pub key: ThreadKey,
-    /// Its process's incarnation.
+    /// Incarnation of its process.
     pub process: ProcessKey,
     /// The thread.
     pub tid: Tid,
-    /// Its name now.
+    /// Current name.
     pub comm: Vec<u8>,
 }
 
 /// A process as the outputs show it.
 #[derive(Clone, Debug)]
 pub struct ProcessInfo {
-    /// Its incarnation.
+    /// Incarnation of the process.
     pub key: ProcessKey,
     /// The process.
     pub pid: Pid,
-    /// The process that made it, if it is one of those recorded.
+    /// Process that made it, if that one is recorded.
     pub parent: Option<ProcessKey>,
-    /// Name of its first thread now.
+    /// Current name of its first thread.
     pub comm: Vec<u8>,
-    /// Whose it is: its real user; `None`: not known.
+    /// Real user of the process; `None`: not known.
     pub user: Option<u32>,
 }

@@ -1,12 +1,13 @@
-//! Joins names to the opens that they were read for, and judges them.
+//! Name join: assigns names to the opens that they were read for, and judges them.
 //!
-//! A name is good if its read ended before anything could have changed what was read: for an argument, before the
-//! thread's next record; for a descriptor, before any close or re-use of it by a thread of the process. So the event of
-//! an open's exit waits until the end of its reads has passed in the stream, some 20 µs, and so does everything behind
-//! it.
+//! A name is valid if its read ended before anything could have changed the name: for an argument,
+//! before the thread's next record; for a descriptor, before any close or reuse of the number by a
+//! thread of the process. So the event of an open's exit waits until the end of its reads has
+//! passed in the stream, some 20 µs, and all later events wait, too.
 //!
-//! What probes and the entries of calls say themselves needs no verdict: it stands in the stream, between the entry and
-//! the exit of the thread's call, and is told by the address of the argument.
+//! Strings that probes and the entries of calls carry themselves need no verdict: their records are
+//! in the stream, between the entry and the exit of the thread's call, and are assigned by the
+//! address of the argument.
 
 use std::collections::VecDeque;
 
@@ -25,59 +26,60 @@ use crate::event::task::TaskEvent;
 use crate::event::{Event, EventKind, FileStat, Name, Probed, ReadNames, StringFrom, SysEnter};
 use crate::units::{Fd, KernelTime, Pid, Tid};
 
-/// A name as it was read.
+/// A name from a reader, with the circumstances of the read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadName {
-    /// What was read.
+    /// Kind of the name.
     pub of: NameOf,
     /// Clock after the read.
     pub end: KernelTime,
-    /// 0, or why it could not be read.
+    /// 0, or the error of a failed read.
     pub errno: i32,
-    /// Where the argument stood (for an argument): it must be the one that the call entered with.
+    /// Address of an argument: it must be the one with which the call was entered.
     pub address: u64,
-    /// What the descriptor was (for a link).
+    /// Type and inode of the descriptor's file (for a link).
     pub stat: Option<FileStat>,
     /// The name.
     pub bytes: Vec<u8>,
 }
 
 impl ReadName {
-    /// What it takes while it waits, about.
+    /// Returns the approximate memory that it needs while it waits.
     fn held_bytes(&self) -> usize {
         2 * size_of::<Self>() + self.bytes.len()
     }
 }
 
-/// Events in, events out in the same order, opens with their names.
+/// Join of events and names: passes the events on in the same order, the opens with their names.
 #[derive(Debug)]
 pub struct NameJoin {
-    /// Every call that closes was recorded; if not, nothing shows that a link was too late.
+    /// True if every call that closes was recorded; if not, nothing shows that a link was read too
+    /// late.
     sees_closes: bool,
-    /// Links were read at once, or every call that renames or removes was recorded; if not, nothing shows that a link has another name
-    /// than what was opened.
+    /// True if links were read at once, or every call that renames or removes was recorded; if not,
+    /// nothing shows that a file was renamed after its opening.
     sees_renames: bool,
-    /// The call that a thread is inside, if something can be read beside it.
+    /// Call that a thread is inside, if memory or links can be read for it.
     entered: FxHashMap<Tid, Inside>,
-    /// What threads are about to hand over; what follows is their next call.
+    /// Path arguments of the next calls of threads, from probes.
     given: FxHashMap<Tid, Vec<Probed>>,
-    /// What the next entry of a thread carries.
+    /// Strings that the next entry of a thread carries.
     strings: Vec<EventString>,
     /// Names by thread and time of the exit that they were read for.
     read: FxHashMap<(Tid, KernelTime), Vec<ReadName>>,
-    /// What they take, about.
+    /// Approximate memory of the names in `read`.
     read_bytes: usize,
-    /// What fanotify told, if it was listened to.
+    /// Join with the events of fanotify, if they were recorded.
     told: Option<OpenJoin>,
-    /// Events that wait behind an open.
+    /// Events that wait after an open.
     waiting: VecDeque<Event>,
     /// Opens among them that are not judged yet, oldest first.
     open: VecDeque<Judged>,
-    /// What may still change for them.
+    /// Index of the open ones by the events that may still change their verdicts.
     undecided: Undecided,
     /// Number of the first waiting event.
     first: u64,
-    /// How many of the open ones are pairs.
+    /// Number of pairs among the open ones.
     pairs: usize,
 }
 
@@ -86,37 +88,38 @@ pub struct NameJoin {
 struct Judged {
     /// Number of its event.
     number: u64,
-    /// Process, thread, and the descriptor that was made, twice; or the two of a pair.
+    /// Process, thread, and the new descriptor, twice; or the two of a pair.
     of: (Pid, Tid, [u64; 2]),
-    /// Two descriptors may have been made, whose numbers were read too late to be sure.
+    /// True if two descriptors may have been made, whose numbers were read too late to be certain.
     is_pair: bool,
     argument_end: KernelTime,
     link_end: KernelTime,
     argument_good: bool,
-    /// The descriptor still was what the open made it.
+    /// True while the descriptor was still the one that the open had made.
     link_good: bool,
-    /// And nobody had given its file another name.
+    /// True while its file had not been renamed.
     name_good: bool,
-    /// What the file is was read, not seen by a probe.
+    /// True if type and inode were read, not seen by a probe.
     stat_is_read: bool,
-    /// What fanotify told of it is not known yet.
+    /// True while the report of fanotify is not known yet.
     awaits_told: bool,
-    /// It is, and nothing speaks against it.
+    /// True if the report is known, and nothing contradicts it.
     told_good: bool,
 }
 
-/// Waiting events: a read that took longer than this many of them is judged as not in time. A named limit instead of
-/// a queue that grows as long as a reader was stuck.
+/// Limit of waiting events: a read that took longer is judged as not in time. Without the limit,
+/// the queue would grow as long as a reader was stuck.
 const WAITING_MAX: usize = 1 << 16;
 
-/// Threads that are about to hand something over: more are none that live.
+/// Limit of threads with path arguments: no machine has more living threads.
 const GIVEN_MAX: usize = 1 << 16;
 
-/// Paths that a thread passes on its way to one call: two at most, some of them twice.
+/// Limit of path arguments of a thread on its way to one call: two at most, some of them twice.
 const GIVEN_OF_THREAD_MAX: usize = 8;
 
 impl NameJoin {
-    /// For a capture in which every call that closes was recorded, or not.
+    /// Returns a join for a capture in which every call that closes (or renames) was recorded, or
+    /// not.
     pub fn new(sees_closes: bool, sees_renames: bool) -> Self {
         Self {
             sees_closes,
@@ -135,17 +138,19 @@ impl NameJoin {
         }
     }
 
-    /// The same with what fanotify tells.
+    /// Adds a join with the reports of fanotify.
     pub fn with_told(self, told: OpenJoin) -> Self {
         Self { told: Some(told), ..self }
     }
 
-    /// Takes what fanotify told. It must come before the call that it may be of ends. False: too much waits for its calls.
+    /// Takes a report of fanotify, which must come before the end of its call. Returns false if too
+    /// much waits for its calls.
     pub fn add_told(&mut self, tid: Tid, told: Told) -> bool {
         self.told.as_mut().is_none_or(|join| join.add(tid, told))
     }
 
-    /// Takes a name. It must come before its exit does. False: too many wait for theirs.
+    /// Takes a name, which must come before its exit. Returns false if too many names wait for
+    /// theirs.
     pub fn add(&mut self, tid: Tid, record_time: KernelTime, name: ReadName) -> bool {
         let bytes = name.held_bytes();
         let has_room = self.read_bytes + bytes <= NAME_BYTES_MAX;
@@ -156,7 +161,7 @@ impl NameJoin {
         has_room
     }
 
-    /// Names of exits before this time whose exit did not come are of no use any more.
+    /// Drops the names of exits before this time: their exits did not come.
     pub fn forget_before(&mut self, time: KernelTime) {
         let read_bytes = &mut self.read_bytes;
         self.read.retain(|key, names| {
@@ -169,12 +174,13 @@ impl NameJoin {
         }
     }
 
-    /// The paths that the entry carries that is pushed next.
+    /// Sets the paths that the next pushed entry carries.
     pub fn carries(&mut self, strings: Vec<EventString>) {
         self.strings = strings;
     }
 
-    /// True if the next event is an end to no wait and begins none, as most are: it need not be pushed.
+    /// Returns true if the next event ends no wait and begins none, as most events: it need not be
+    /// pushed.
     pub fn passes(&self, event: &Event) -> bool {
         let is_beside = match &event.kind {
             EventKind::SysEnter(enter) => {
@@ -187,7 +193,7 @@ impl NameJoin {
         self.open.is_empty() && !is_beside
     }
 
-    /// Takes the next event; passes on those that wait for nothing.
+    /// Takes the next event; passes on the events that wait for nothing.
     pub fn push(&mut self, mut event: Event, out: &mut impl FnMut(Event)) {
         let entered = self.look_inside(&mut event);
         let read = is_exit_with_names(&event).then(|| self.read.remove(&(event.tid, event.time)));
@@ -207,28 +213,29 @@ impl NameJoin {
         self.pass_on(out);
     }
 
-    /// All events of before this time have been pushed: passes on those that wait for nothing else.
+    /// Advances to `now`: all earlier events have been pushed. Passes on the events that wait for
+    /// nothing else.
     pub fn time_passes(&mut self, now: KernelTime, out: &mut impl FnMut(Event)) {
         self.take_verdicts(now);
         self.settle(now);
         self.pass_on(out);
     }
 
-    /// The time of the first event that waits.
+    /// Returns the time of the first event that waits.
     pub fn waits_since(&self) -> Option<KernelTime> {
         self.waiting.front().map(|it| it.time)
     }
 
-    /// Nothing follows: passes on all.
+    /// Ends the join: no event follows. Passes all events on.
     pub fn finish(&mut self, out: &mut impl FnMut(Event)) {
         self.take_verdicts(KernelTime::MAX);
-        // Those whose thread is still inside a call.
+        // The threads of these opens are still inside a call.
         self.open.iter_mut().for_each(|it| it.awaits_told = false);
         self.settle(KernelTime::MAX);
         self.pass_on(out);
     }
 
-    /// An event behind opens: does it show that a read was too late?
+    /// Checks whether a later event shows that a read was too late.
     fn look_at(&mut self, event: &Event) {
         if self.open.is_empty() {
             return;
@@ -236,9 +243,10 @@ impl NameJoin {
         let time = event.time;
         self.look_at_pairs(event);
         for number in self.undecided.of_thread(event.tid) {
-            self.decide(number, |it| it.argument_good &= time > it.argument_end);
+            self.decide(number, |judged| judged.argument_good &= time > judged.argument_end);
         }
-        // The descriptor stays what it is, its name does not: whoever renames or removes it, and wherever.
+        // The descriptor stays the same, but a rename or removal by any process may change its
+        // name.
         if renames(&event.kind) {
             for number in self.undecided.of_names() {
                 self.decide(number, |it| it.name_good &= time > it.link_end);
@@ -255,7 +263,8 @@ impl NameJoin {
         }
     }
 
-    /// If another call has made such a number meanwhile, it is not that of the pair; another pair may be what was read.
+    /// Checks the pairs: a number that another call has made meanwhile is not that of the pair; the
+    /// reader may also have read another pair.
     fn look_at_pairs(&mut self, event: &Event) {
         if self.pairs == 0 {
             return;
@@ -277,7 +286,8 @@ impl NameJoin {
         }
     }
 
-    /// What the event says of calls that fanotify may have told of; until when its own are read, if it is such a call's exit.
+    /// Updates the fanotify join by the event. If the event is the exit of a call that opens,
+    /// returns the time until which the call's reports are read.
     fn look_at_opens(&mut self, event: &Event) -> Option<KernelTime> {
         let number = self.first + self.waiting.len() as u64;
         self.take_verdicts(event.time);
@@ -299,7 +309,7 @@ impl NameJoin {
         None
     }
 
-    /// Gives calls what fanotify told of them, as far as that is known now.
+    /// Gives calls the reports of fanotify, as far as they are known now.
     fn take_verdicts(&mut self, now: KernelTime) {
         for Verdict { number, told, sure } in self.told.iter_mut().flat_map(|it| it.settle(now)) {
             let Ok(place) = self.open.binary_search_by_key(&number, |it| it.number) else {
@@ -321,8 +331,8 @@ impl NameJoin {
         }
     }
 
-    /// What the event says of the call that its thread is inside; that call's entry if this is its exit, which gets the
-    /// names that were seen inside.
+    /// Updates the call that the event's thread is inside. If the event is the exit, returns that
+    /// call's entry, and adds the names that were seen inside.
     fn look_inside(&mut self, event: &mut Event) -> Option<SysEnter> {
         match &mut event.kind {
             EventKind::SysEnter(enter) => {
@@ -341,7 +351,7 @@ impl NameJoin {
                     inside.probed(probed);
                 }
             }
-            // What follows may be of another call.
+            // Later events may belong to another call.
             EventKind::Lost(_) => {
                 self.entered.clear();
                 self.given.clear();
@@ -357,7 +367,7 @@ impl NameJoin {
         None
     }
 
-    /// Until the next call of the thread begins.
+    /// Keeps a path argument until the next call of the thread begins.
     fn keep_given(&mut self, tid: Tid, probed: &Probed) {
         if self.given.len() >= GIVEN_MAX {
             self.given.clear();
@@ -381,7 +391,7 @@ impl NameJoin {
             && is_named
         {
             let mut read = read.unwrap_or_default();
-            // A reader may have taken the address of an older open of the thread.
+            // A reader may have read at the address of an older open of the thread.
             let ret = exit.ret;
             let addresses =
                 entered.as_ref().map(|it| it.call.call().paths(&it.args)).unwrap_or_default();
@@ -389,10 +399,10 @@ impl NameJoin {
                 let call = entered.as_ref().map(|it| (it.call.call(), &it.args));
                 call.is_some_and(|(call, args)| call.memory(args, ret).any(|it| it.0 == address))
             };
-            read.retain(|it| match it.of {
+            read.retain(|name| match name.of {
                 NameOf::Link => true,
-                NameOf::Argument => addresses.contains(&Some(it.address)),
-                NameOf::Memory => has(it.address),
+                NameOf::Argument => addresses.contains(&Some(name.address)),
+                NameOf::Memory => has(name.address),
             });
             let number = self.first + self.waiting.len() as u64;
             let end = |of| {
@@ -406,7 +416,7 @@ impl NameJoin {
             let made = low_half(exit.ret.cast_unsigned());
             let of = (event.pid, event.tid, fds.unwrap_or([made; 2]));
             self.pairs += usize::from(fds.is_some());
-            self.undecided.add(number, of);
+            self.undecided.add(number, of.0, of.1, of.2);
             self.open.push_back(Judged {
                 number,
                 of,
@@ -450,7 +460,8 @@ impl NameJoin {
     /// Writes the verdict into the oldest open's event.
     fn judge_first(&mut self) {
         let Some(judged) = self.open.pop_front() else { return };
-        self.undecided.judged(judged.number, judged.of);
+        let (pid, tid, fds) = judged.of;
+        self.undecided.judged(judged.number, pid, tid, fds);
         self.pairs -= usize::from(judged.is_pair);
         let place = usize::try_from(judged.number - self.first).unwrap_or(usize::MAX);
         if let Some(Event { kind: EventKind::SysExit(exit), .. }) = self.waiting.get_mut(place)
@@ -463,7 +474,7 @@ impl NameJoin {
             for name in read.chain(memory) {
                 name.verified = judged.argument_good;
             }
-            // What a probe saw has no name, and needs no verdict.
+            // A file that a probe saw has no name, and needs no verdict.
             for (_, name, _) in names.pair.iter_mut().filter(|it| !it.1.bytes.is_empty()) {
                 name.verified = judged.link_good;
             }
@@ -490,16 +501,17 @@ impl NameJoin {
     }
 }
 
-/// The exit of a call beside which something can be read.
+/// Returns the approximate memory of waiting names.
 fn held_bytes(names: &[ReadName]) -> usize {
     names.iter().map(ReadName::held_bytes).sum()
 }
 
+/// Returns true for the exit of a call for which names can be read.
 fn is_exit_with_names(event: &Event) -> bool {
     matches!(&event.kind, EventKind::SysExit(exit) if exit.call.call().is_read_beside)
 }
 
-/// What could be read.
+/// Collects the names that could be read.
 fn names(read: Vec<ReadName>, entered: [Option<u64>; 2], pair: Option<[u64; 2]>) -> ReadNames {
     let mut names = ReadNames::default();
     for it in read.into_iter().filter(|it| it.errno == 0) {
@@ -529,7 +541,7 @@ fn names(read: Vec<ReadName>, entered: [Option<u64>; 2], pair: Option<[u64; 2]>)
     names
 }
 
-/// True if a file may get another name or lose it in this call.
+/// Returns true if a file may get another name or lose its name in this call.
 fn renames(kind: &EventKind) -> bool {
     let call = match kind {
         EventKind::SysEnter(enter) => enter.call,
@@ -537,7 +549,8 @@ fn renames(kind: &EventKind) -> bool {
         _ => return false,
     };
     let call = call.call();
-    // What takes two paths and makes no symbolic link is a rename, or a link that becomes one with the next removal.
+    // A call with two paths that makes no symbolic link is a rename, or a link that becomes a
+    // rename with the next removal.
     call.class == Class::Remove || call.arg(Role::Path2).is_some() && !call.is_symlink()
 }
 

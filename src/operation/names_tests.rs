@@ -1,4 +1,5 @@
-//! Which names are good: what may come between a call and the reads beside it, and what needs no read.
+//! Tests of the name join: events between a call and the reads of its names, and names that need no
+//! read.
 
 use super::*;
 use crate::event::syscall_table::CallId;
@@ -26,7 +27,8 @@ fn enter(time: u64, tid: i32, name: &str, first: u64) -> Event {
     event(time, tid, EventKind::SysEnter(SysEnter { call: call(name), args }))
 }
 
-/// Opens fd 5 at 100 with its names read at 130, then `after`. Were argument and link good?
+/// Opens fd 5 at 100 with its names read at 130, then `after`; checks whether argument and link are
+/// valid.
 #[track_caller]
 fn check(after: Vec<Event>, good: (bool, bool)) {
     let mut join = NameJoin::new(true, true);
@@ -82,7 +84,7 @@ fn a_rename_by_anybody_makes_a_link_doubtful() {
     check(vec![enter(120, 8, "symlink", 5)], (true, true));
 }
 
-/// What a descriptor is stays true when its file is renamed, but not when it is closed.
+/// Type and inode of a descriptor stay valid after a rename of its file, but not after a close.
 #[test]
 fn a_rename_leaves_what_the_file_is() {
     for (call, remains) in [("rename", true), ("close", false)] {
@@ -104,7 +106,8 @@ fn a_rename_leaves_what_the_file_is() {
     }
 }
 
-/// A pipe made at 100 whose ends, 5 and 6, are looked at until 130, then `after`. Are they sure?
+/// Makes a pipe at 100 whose ends, 5 and 6, are read until 130, then `after`; checks whether they
+/// are certain.
 #[track_caller]
 fn check_pair(after: Vec<Event>, expected: bool) {
     let mut join = NameJoin::new(true, true);
@@ -145,7 +148,7 @@ fn probed(time: u64, tid: i32, address: u64, bytes: &str) -> Event {
     event(time, tid, EventKind::Probed(Box::new(Probed::Path { address, bytes })))
 }
 
-/// The names with which the last of these events comes out.
+/// Returns the names of the last of these events.
 #[track_caller]
 fn last_names(events: Vec<Event>) -> Option<ReadNames> {
     let mut join = NameJoin::new(true, true);
@@ -180,7 +183,7 @@ fn given(time: u64, tid: i32, address: u64, bytes: &str) -> Event {
     event(time, tid, EventKind::Probed(Box::new(Probed::Given { address, bytes })))
 }
 
-/// The path of the last call, if one was seen right before it.
+/// Checks the path of the last call, as seen by a probe right before the call.
 #[track_caller]
 fn given_path(events: Vec<Event>, expected: Option<&str>) {
     let names = last_names(events).unwrap_or_default();
@@ -199,7 +202,7 @@ fn what_stood_at_the_address_right_before_the_call_is_its_path() {
     given_path(call(&[given(80, 7, 10, "/a")]), Some("/a"));
     given_path(call(&[given(80, 7, 11, "/a")]), None);
     given_path(call(&[given(80, 8, 10, "/a")]), None);
-    // Seen twice on the way: the last is what the call got.
+    // Seen twice on the way: the call got the last one.
     given_path(call(&[given(80, 7, 10, "/a"), given(81, 7, 10, "/b")]), Some("/b"));
     given_path(call(&[given(80, 7, 10, "/a"), event(85, -1, EventKind::Lost(1))]), None);
 }
@@ -258,7 +261,7 @@ fn strings_of_an_entry_are_the_last_choice() {
         (100, "/.read", StringFrom::Event, 0),
         (200, "/.re", StringFrom::EventCut, 0),
         (300, "/event", StringFrom::EventCut, libc::EFAULT),
-        // What was read is not what the call was entered with.
+        // The argument at the read differs from the one at the entry.
         (400, "/.rea", StringFrom::Event, 0),
     ] {
         join.carries(vec![string(bytes, from)]);
@@ -267,7 +270,7 @@ fn strings_of_an_entry_are_the_last_choice() {
         join.push(exit(time + 10, 7, "unlink", 0), &mut |it| out.push(it));
     }
     join.finish(&mut |it| out.push(it));
-    let names = out.into_iter().filter_map(|it| match it.kind {
+    let names = out.into_iter().filter_map(|event| match event.kind {
         EventKind::SysExit(exit) => exit.names,
         _ => None,
     });

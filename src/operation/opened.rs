@@ -1,20 +1,23 @@
-//! Which call opened what fanotify told of.
+//! Fanotify join: assigns each event of fanotify to the call that opened the file.
 //!
-//! An event is put into the kernel's queue inside the call that opened. It says which thread, and between which times
-//! (the queue was empty; it was read), not which call. Within a thread events and calls are in the same order:
+//! An event is put into the kernel's queue inside the call that opened. The event has its thread,
+//! and two times between which it was queued (the queue was empty; it was read), but not its call.
+//! Within a thread, events and calls are in the same order:
 //!
 //! ```text
 //!  calls of the thread    ──[─1─]──[──2──]────────[─3─]──►
 //!  events, and their times   └──a──┘  └───b, c──────────┘     b is of 2 and c of 3; a of 1
 //! ```
 //!
-//! A call may have none: it failed, opened no file or directory, or one of a file system that is not listened to, or the kernel
-//! merged its event into an older one that nobody had read. But each event is of a call. So an event is certain if in all ways
-//! to give every event a call of its own, in order and in time, it gets the same one: that is so if the earliest and the
-//! latest way agree on it. Otherwise nothing is said.
+//! A call may have no event: it failed, opened no file or directory, or one of a file system that
+//! is not watched, or the kernel merged its event into an older unread one. But each event belongs
+//! to a call. So an event is certain if it has the same call in all assignments that give every
+//! event a call of its own, in order and in time. This is true if the earliest and the latest
+//! assignment agree on it. Otherwise no assignment is reported.
 //!
-//! Not seen: who opens by other means than a call that opens (`swapon`, `acct`, and `io_uring` where that is not recorded).
-//! Where a thread does so and within the same moment opens what has no event, one may be taken for the other.
+//! Not seen: opens by other means than a call that opens (`swapon`, `acct`, and `io_uring` where
+//! that is not recorded). If a thread does so and within the same moment opens a file without an
+//! event, one may be mistaken for the other.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -26,18 +29,18 @@ use crate::event::syscall_table::Role;
 use crate::event::{SysEnter, SysExit};
 use crate::units::{KernelTime, Tid};
 
-/// An event.
+/// An event of fanotify.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Told {
-    /// It was put into the queue after this time.
+    /// Earliest time of its queueing.
     pub since: KernelTime,
-    /// It was read at this time.
+    /// Time of its reading.
     pub until: KernelTime,
     /// Clock after the name was read.
     pub end: KernelTime,
-    /// What was opened.
+    /// Type and inode of the opened file.
     pub stat: Option<FileStat>,
-    /// Its name.
+    /// Name of the opened file.
     pub bytes: Vec<u8>,
 }
 
@@ -47,29 +50,29 @@ impl Told {
     }
 }
 
-/// What is known of a call's event.
+/// Result for a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
-    /// The number that the call was given.
+    /// Number of the call.
     pub number: u64,
-    /// Its event, if it is known which.
+    /// Event of the call, if it could be assigned.
     pub told: Option<Told>,
-    /// Nothing speaks against it.
+    /// True if nothing contradicts the assignment.
     pub sure: bool,
 }
 
-/// Calls and events that have not found each other.
+/// Calls and events that are not assigned to each other yet.
 #[derive(Debug, Default)]
 pub struct OpenJoin {
-    /// All calls that open were recorded from this time on.
+    /// Time from which on all calls that open were recorded.
     seen_since: KernelTime,
-    /// The bits of `O_*` are those of this machine.
+    /// True if the bits of `O_*` are those of this machine.
     knows_flags: bool,
     threads: FxHashMap<Tid, Thread>,
     room: Room,
-    /// Those that open by other means, too.
+    /// Threads that also open by other means.
     otherwise: FxHashSet<Tid>,
-    /// When a thread's calls may be judged.
+    /// Times at which the calls of threads may be judged.
     due: BTreeSet<(KernelTime, Tid)>,
 }
 
@@ -77,13 +80,13 @@ pub struct OpenJoin {
 struct Thread {
     told: VecDeque<Told>,
     calls: VecDeque<Call>,
-    /// Begin of the call that it is inside, and what that may have an event of.
+    /// Begin of the call that it is inside, and the kind of file that the call may open.
     inside: Option<(KernelTime, Opens)>,
-    /// Its calls cannot be judged up to this time, and are due then.
+    /// Time until which its calls cannot be judged, and at which they are due.
     not_before: KernelTime,
 }
 
-/// What a call may open that is told, by its flags.
+/// Kind of file that a call may open with an event, by its flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Opens {
     Nothing,
@@ -98,28 +101,30 @@ struct Call {
     opens: Opens,
     start: KernelTime,
     end: KernelTime,
-    /// `None`: it failed.
+    /// Number of the call; `None`: it failed.
     number: Option<u64>,
 }
 
-/// How far a thread's calls can be judged.
+/// Progress of the judging of a thread's calls.
 enum Progress {
-    /// All are.
+    /// All calls are judged.
     Done,
-    /// Not before this time has passed.
+    /// The rest must wait until this time has passed.
     Due(KernelTime),
-    /// Not before the call ends that it is inside.
+    /// The rest must wait for the end of the call that the thread is inside.
     Inside,
 }
 
 impl OpenJoin {
-    /// For a capture, of such a machine, in which all calls that open are recorded from this time on; `MAX`: not all are.
+    /// Returns a join for a capture of such a machine, in which all calls that open are recorded
+    /// from this time on; `MAX`: not all are.
     pub fn new(seen_since: KernelTime, machine: &str) -> Self {
         let knows_flags = machine == std::env::consts::ARCH;
         Self { seen_since, knows_flags, ..Self::default() }
     }
 
-    /// Takes an event. It must come before the calls that it may be of. False: too many wait for theirs.
+    /// Takes an event, which must come before the calls that it may belong to. Returns false if too
+    /// many events wait for theirs.
     pub fn add(&mut self, tid: Tid, told: Told) -> bool {
         let threads = &self.threads;
         let waiting = || threads.values().flat_map(|it| &it.told).map(Told::held_bytes).sum();
@@ -127,7 +132,7 @@ impl OpenJoin {
             return false;
         }
         let thread = self.threads.entry(tid).or_default();
-        // They come in the order in which they were read.
+        // Events come in the order in which they were read.
         let is_in_order = |last: &Told| {
             last.since <= told.since && last.until <= told.until && last.end <= told.end
         };
@@ -138,7 +143,7 @@ impl OpenJoin {
         true
     }
 
-    /// Events of before this time whose calls did not come are of no use any more.
+    /// Drops the events from before this time: their calls did not come.
     pub fn forget_before(&mut self, time: KernelTime) {
         self.threads.retain(|_, thread| {
             if thread.calls.is_empty() {
@@ -148,7 +153,7 @@ impl OpenJoin {
         });
     }
 
-    /// Calls may be missing before this time.
+    /// Handles a loss: calls may be missing before this time.
     pub fn lost(&mut self, time: KernelTime) {
         self.seen_since = self.seen_since.max(time);
         for thread in self.threads.values_mut() {
@@ -156,12 +161,12 @@ impl OpenJoin {
         }
     }
 
-    /// The thread has a ring open files: nothing that is told of it from now on is certainly a call's.
+    /// Notes that the thread has a ring open files: none of its later events is certainly a call's.
     pub fn opens_otherwise(&mut self, tid: Tid) {
         self.otherwise.insert(tid);
     }
 
-    /// A call that opens begins.
+    /// Handles the entry of a call that opens.
     pub fn enter(&mut self, tid: Tid, time: KernelTime, enter: &SysEnter) {
         let opens = match Opens::by_flags(enter) {
             Opens::File | Opens::Directory if !self.knows_flags => Opens::Either,
@@ -170,7 +175,8 @@ impl OpenJoin {
         self.threads.entry(tid).or_default().inside = Some((time, opens));
     }
 
-    /// It has ended. Until when its events are read and looked at, if it has to wait for that: its verdict has this number.
+    /// Handles the exit. If its events must be awaited, returns the time at which they are read;
+    /// the verdict will have this number.
     pub fn exit(
         &mut self,
         tid: Tid,
@@ -195,7 +201,8 @@ impl OpenJoin {
             thread.calls.extend(until.map(|_| call));
             waits_until = until.filter(|_| exit.ret >= 0);
         }
-        // What could not be judged before the end of this call can be now, if its time has come.
+        // Calls that had to wait for the end of this call can be judged now, if their time has
+        // come.
         if !thread.calls.is_empty() {
             if time > thread.not_before {
                 self.due.insert((time, tid));
@@ -206,10 +213,11 @@ impl OpenJoin {
         waits_until
     }
 
-    /// The thread has ended, maybe inside a call.
+    /// Handles the end of a thread, maybe inside a call.
     pub fn ended(&mut self, tid: Tid, time: KernelTime) {
         let Some(thread) = self.threads.get_mut(&tid) else { return };
-        // The number may be another thread's from now on; what is not judged yet is still this one's.
+        // The number may be another thread's from now on; calls that are not judged yet belong to
+        // this one.
         if thread.calls.is_empty() {
             self.otherwise.remove(&tid);
         }
@@ -219,7 +227,7 @@ impl OpenJoin {
         self.due.insert((time, tid));
     }
 
-    /// The verdicts that are possible when all events of before this time have come.
+    /// Returns the verdicts that are possible when all events from before this time have come.
     pub fn settle(&mut self, now: KernelTime) -> Vec<Verdict> {
         let mut verdicts = Vec::new();
         while let Some(&(time, tid)) = self.due.first()
@@ -242,7 +250,7 @@ impl OpenJoin {
 }
 
 impl Opens {
-    /// Those of `openat2` stand in memory.
+    /// Returns the kind of file by the flags of a call; those of `openat2` are stored in memory.
     fn by_flags(enter: &SysEnter) -> Self {
         let call = enter.call.call();
         let Some(flags) = call.arg(Role::OpenFlags).and_then(|it| enter.args.get(it)) else {
@@ -254,12 +262,12 @@ impl Opens {
         };
         let writes = has(libc::O_WRONLY) != has(libc::O_RDWR);
         match () {
-            // The same on every machine that is known.
+            // `O_PATH` is the same on every supported machine.
             () if has(libc::O_PATH) => Self::Nothing,
-            // It has the bit of O_DIRECTORY, too.
+            // `O_TMPFILE` includes the bit of `O_DIRECTORY`.
             () if has(libc::O_TMPFILE) => Self::File,
             () if has(libc::O_DIRECTORY) => Self::Directory,
-            // A directory is opened neither for writing nor to be made (`EISDIR`).
+            // A directory is opened neither for writing nor with creation (`EISDIR`).
             () if writes || has(libc::O_CREAT) => Self::File,
             () => Self::Either,
         }
@@ -267,7 +275,7 @@ impl Opens {
 }
 
 impl Call {
-    /// At that time.
+    /// Returns true if the call and the event overlap in time.
     fn is_while(&self, told: &Told) -> bool {
         self.start <= told.until && self.end >= told.since
     }
@@ -284,7 +292,7 @@ impl Call {
 }
 
 impl Thread {
-    /// Events that were read before this time are of none of its calls.
+    /// Drops the events that were read before this time: they belong to none of its calls.
     fn forget_told(&mut self, time: KernelTime) {
         while self.told.front().is_some_and(|it| it.until < time) {
             self.told.pop_front();
@@ -301,7 +309,7 @@ impl Thread {
         while let Some(first) = self.told.front()
             && !self.calls.is_empty()
         {
-            // Those that share an event with one another.
+            // Group of events and calls that overlap in time.
             let (mut told, mut calls, mut until) = (1, 0, first.until);
             loop {
                 calls += self.calls.iter().skip(calls).take_while(|it| it.start <= until).count();
@@ -330,7 +338,7 @@ impl Thread {
     }
 }
 
-/// The call of each event, where there is only one way.
+/// Returns a verdict for each call, with its event where the assignment is unique.
 fn verdicts_of(told: Vec<Told>, calls: &[Call], seen_since: KernelTime) -> Vec<Verdict> {
     let mut its: Vec<Option<Told>> = calls.iter().map(|_| None).collect();
     let mut sure = false;
@@ -348,7 +356,8 @@ fn verdicts_of(told: Vec<Told>, calls: &[Call], seen_since: KernelTime) -> Vec<V
     numbered.map(|(number, told)| Verdict { number, told, sure }).collect()
 }
 
-/// The first and the last call that each event may be of; `None`: there are events of something else.
+/// Returns the first and the last call that each event may belong to; `None`: some events are not
+/// of these calls.
 fn places(told: &[Told], calls: &[Call]) -> Option<Vec<(usize, usize)>> {
     let mut free = 0;
     let mut earliest = Vec::new();
@@ -368,8 +377,8 @@ fn places(told: &[Told], calls: &[Call]) -> Option<Vec<(usize, usize)>> {
     Some(earliest.into_iter().zip(latest).collect())
 }
 
-/// False if the call failed before it had opened anything: with all errors but those of what comes behind (a security
-/// module's last word, truncating).
+/// Returns false if the call failed before it had opened a file. With other errors (of a security
+/// module, or of truncating) the file had been opened.
 fn may_have_opened(ret: i64) -> bool {
     const BEFORE: [i32; 8] = [
         libc::ENOENT,

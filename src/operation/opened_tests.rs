@@ -1,5 +1,6 @@
-//! Which event is whose. Times are one digit or more; a call is `START-END` (`x` behind it: it failed late; `p`: `O_PATH`; `n`:
-//! there is nothing; `d`: `O_DIRECTORY`; `w`: `O_WRONLY`), an event `NAME:SINCE-UNTIL`. Calls have the numbers 0, 1, 2, ….
+//! Tests of the assignment of events to calls. Times have one digit or more; a call is `START-END`
+//! (suffix `x`: it failed late; `p`: `O_PATH`; `n`: no such file; `d`: `O_DIRECTORY`; `w`:
+//! `O_WRONLY`), an event is `NAME:SINCE-UNTIL`. Calls have the numbers 0, 1, 2, ….
 
 use super::*;
 use crate::event::syscall_table::CallId;
@@ -20,13 +21,14 @@ fn told(word: &str) -> Told {
     Told { since, until, end: until, stat: Some(stat(name)), bytes }
 }
 
-/// A name with a slash behind it is a directory's.
+/// Returns type and inode for a name; with a trailing slash it is a directory.
 fn stat(name: &str) -> FileStat {
     let mode = if name.ends_with('/') { libc::S_IFDIR } else { libc::S_IFREG };
     FileStat { mode, dev: Default::default(), ino: 1, size: 0 }
 }
 
-/// One thread's calls and events, and what is said of each call that made a descriptor: `-` nothing, `NAME` certain, `NAME?` not.
+/// Runs the calls and events of one thread; returns the verdict of each call that made a
+/// descriptor: `-` none, `NAME` certain, `NAME?` not certain.
 #[track_caller]
 fn check(calls: &str, events: &str, expected: &str) {
     let mut join = OpenJoin::new(KernelTime(0), std::env::consts::ARCH);
@@ -103,7 +105,7 @@ fn as_many_events_as_calls_are_in_the_same_order() {
 #[test]
 fn of_fewer_events_it_is_not_known_whose_they_are() {
     check("10-20 30-40", "a:5-70", "- -");
-    // The one in the middle had none, or the last one is the first one again.
+    // Either the middle call has no event, or the last call opened the first file again.
     check("10-20 30-40 50-60", "a:5-70 b:5-70", "- - -");
 }
 
@@ -111,7 +113,7 @@ fn of_fewer_events_it_is_not_known_whose_they_are() {
 fn times_tell_of_some_whose_they_are() {
     check("10-20 30-40 50-60", "a:5-25 b:26-70", "a - -");
     check("10-20 30-40 50-60", "a:5-45 b:46-70", "- - b");
-    // What is left for the second is the second.
+    // The second call gets the remaining event.
     check("10-20 30-40 50-60", "a:5-25 b:5-45 c:46-60", "a b c");
 }
 
@@ -225,14 +227,14 @@ fn what_nobody_waits_for_is_forgotten() {
     assert_eq!(join.threads.len(), 0);
 }
 
-/// A listener that looks at the queue at these times, and a program whose opens are told or not: whatever is said for certain
-/// is right.
+/// Properties with a listener that reads the queue at these times, and a program whose opens have
+/// events or not: every certain verdict is right.
 mod properties {
     use proptest::prelude::*;
 
     use super::*;
 
-    /// What an open is: of file so-and-so, or of what has no events.
+    /// Opens of a program: of a file with events, or of one without.
     fn opens() -> impl Strategy<Value = Vec<(u64, u64, Option<u8>)>> {
         let open = (1..6_u64, 1..6_u64, proptest::option::weighted(0.8, 0..3_u8));
         proptest::collection::vec(open, 1..12)

@@ -1,7 +1,8 @@
-//! The first moments of a capture, when the events are on and the snapshot is not over.
+//! Beginning of a capture: the events are on, and the snapshot is not complete.
 //!
-//! A snapshot says what a descriptor was when it was looked at. The events of before are held back until it is over:
-//! a descriptor that nobody closed or made between the start and the look was the same from the start on.
+//! A snapshot reports the file of a descriptor at the time of its reading. Earlier events are held
+//! back until the snapshot is complete. A descriptor that was neither closed nor made between the
+//! start and the reading was the same from the start on.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -11,40 +12,42 @@ use crate::event::task::TaskEvent;
 use crate::event::{Event, EventKind, ReadNames, SeenFd};
 use crate::units::{Fd, KernelTime, Pid, Tid};
 
-/// Events that are held at most; if a snapshot takes longer than this many, names begin where it saw them.
+/// Limit of held events. If a snapshot takes longer, names begin at the time when the snapshot read
+/// them.
 const HELD_MAX: usize = 1 << 19;
 
-/// Nor more bytes of names of descriptors.
+/// Limit of held bytes of names of descriptors.
 const HELD_BYTES_MAX: usize = 64 << 20;
 
-/// Holds the first events until the snapshot is over.
+/// Holder of the first events until the snapshot is complete.
 #[derive(Debug, Default)]
 pub struct Opening {
     held: Vec<Event>,
-    /// Of the names of descriptors among them.
+    /// Bytes of the names of descriptors in `held`.
     held_bytes: usize,
-    /// When the snapshot was over.
+    /// Time at which the snapshot was complete.
     over: Option<KernelTime>,
 }
 
-/// What is told when the opening is over.
+/// Result of the opening.
 #[derive(Debug, Default)]
 pub struct Opened {
     /// Descriptors that were the same from the start on.
     pub from_start: Vec<SeenFd>,
-    /// Processes that went elsewhere before the snapshot was over: it may have seen them there.
+    /// Processes that changed their directory, root or mounts before the snapshot was complete,
+    /// which may have read the new ones.
     pub moved: FxHashSet<Pid>,
     /// The events that were held.
     pub events: Vec<Event>,
 }
 
 impl Opening {
-    /// The snapshot was over at this time.
+    /// Sets the time at which the snapshot was complete.
     pub fn snapshot_over(&mut self, at: KernelTime) {
         self.over = Some(at);
     }
 
-    /// Takes an event. True if the opening is over now.
+    /// Takes an event. Returns true if the opening is over now.
     pub fn hold(&mut self, event: Event) -> bool {
         let over = self.over.is_some_and(|it| event.time > it);
         if let EventKind::SeenFd(seen) = &event.kind {
@@ -54,21 +57,22 @@ impl Opening {
         over || self.held.len() >= HELD_MAX || self.held_bytes >= HELD_BYTES_MAX
     }
 
-    /// What is known of the first moments.
+    /// Returns what is known of the first moments.
     pub fn finish(self) -> Opened {
         let changes = Changes::of(&self.held);
-        let seen = self.held.iter().filter_map(|it| {
-            if let EventKind::SeenFd(seen) = &it.kind { Some((it.time, seen)) } else { None }
+        let seen = self.held.iter().filter_map(|event| match &event.kind {
+            EventKind::SeenFd(seen) => Some((event.time, seen)),
+            _ => None,
         });
         let from_start = seen
             .filter(|(at, it)| !changes.before(it) && !changes.renamed(&it.link, *at))
             .map(|it| it.1)
-            // It has moved since.
+            // The position has moved since.
             .map(|it| SeenFd { position: None, ..SeenFd::clone(it) })
             .collect();
         let is_before = |it: &&Event| self.over.is_none_or(|over| it.time <= over);
-        let moves = |it: &&Event| {
-            let EventKind::SysExit(exit) = &it.kind else { return false };
+        let moves = |event: &&Event| {
+            let EventKind::SysExit(exit) = &event.kind else { return false };
             use Class::{Mount, Place, Root, Unshare};
             exit.ret == 0 && matches!(exit.call.call().class, Place | Root | Mount | Unshare)
         };
@@ -77,18 +81,19 @@ impl Opening {
     }
 }
 
-/// The calls that threads are inside, and since when.
+/// Calls that threads are inside, and the times of their entries.
 type Inside = FxHashMap<Tid, (KernelTime, CallId)>;
 
-/// When descriptors were first made or closed.
+/// Times of the first changes of descriptors and names.
 #[derive(Debug, Default)]
 struct Changes {
     of_fd: FxHashMap<(Pid, Fd), KernelTime>,
-    /// Of any descriptor of a process, or of one that is not known.
+    /// First change of any descriptor of a process, or of one that is not known.
     of_process: FxHashMap<Pid, KernelTime>,
-    /// Calls that changed names of files: when they began, and the last parts of those names; `None`: not known.
+    /// Calls that changed names of files: times of their entries, and the last parts of the names;
+    /// `None`: not known.
     of_names: Vec<(KernelTime, Option<[Vec<u8>; 2]>)>,
-    /// What was lost may have been anything of anybody.
+    /// Time of the first loss: lost records may have concerned any process.
     lost: Option<KernelTime>,
 }
 
@@ -99,13 +104,13 @@ impl Changes {
         for event in events {
             changes.look_at(event, &mut inside);
         }
-        // What these do is not told here.
+        // The effects of unfinished calls are not reported here.
         let open = inside.into_values().filter(|it| it.1.call().changes_names());
         changes.of_names.extend(open.map(|it| (it.0, None)));
         changes
     }
 
-    /// True if the descriptor may have been another one before it was looked at.
+    /// Returns true if the descriptor may have been another one before it was read.
     fn before(&self, seen: &SeenFd) -> bool {
         let is_before = |it: Option<&KernelTime>| it.is_some_and(|&it| it <= seen.begin);
         is_before(self.of_fd.get(&(seen.pid, seen.fd)))
@@ -113,7 +118,7 @@ impl Changes {
             || is_before(self.lost.as_ref())
     }
 
-    /// True if the file may have had another name before it was looked at, which was over at `at`.
+    /// Returns true if the file may have had another name before it was read, which ended at `at`.
     fn renamed(&self, link: &[u8], at: KernelTime) -> bool {
         let link = link.strip_suffix(b" (deleted)").unwrap_or(link);
         self.of_names.iter().filter(|it| it.0 <= at).any(|(_, parts)| {
@@ -154,11 +159,11 @@ impl Changes {
                     self.of_names.push((began, last_parts(exit.names.as_deref())));
                 }
                 match exit.call.call().class {
-                    // A result is a descriptor, or not: fcntl returns both.
+                    // The result is a descriptor or another number: fcntl returns both.
                     Class::Open | Class::Dup | Class::Control | Class::Make(_) => {
                         self.fd(event, exit.ret)
                     }
-                    // Which two it does not say.
+                    // The exit does not report the two descriptors.
                     Class::MakePair => self.process(event.pid, event.time),
                     Class::Close | Class::CloseRange if entered.is_none() => {
                         self.process(event.pid, event.time)
@@ -173,7 +178,7 @@ impl Changes {
                 self.process(*pid, event.time)
             }
             EventKind::Lost(_) => self.lost = self.lost.or(Some(event.time)),
-            // Which descriptor it makes or closes is told later, or never.
+            // The descriptor that it makes or closes is reported later, or never.
             EventKind::Uring(it) if it.opcode().class().changes_descriptors() => {
                 self.process(event.pid, event.time);
             }
@@ -193,7 +198,8 @@ impl Changes {
     }
 }
 
-/// The last parts of the paths that a call was given, if they were read in time; of a call with one path twice the same.
+/// Returns the last parts of the paths of a call, if they were read in time; for a call with one
+/// path, that part twice.
 fn last_parts(names: Option<&ReadNames>) -> Option<[Vec<u8>; 2]> {
     let first = names?.argument.as_ref()?;
     let second = names?.second.as_ref().unwrap_or(first);

@@ -1,37 +1,40 @@
-//! Which process a thread is of: a hit in a tracefs ring carries only the thread.
+//! Owners of threads: the process of each thread, because a hit in a tracefs ring carries only the
+//! thread.
 //!
-//! Births and execs are learned as they pass, in the order of time; what was there before from the snapshot.
+//! Births and execs are learned from the events, in the order of time; older threads from the
+//! snapshot.
 
 use rustc_hash::FxHashMap;
 
 use crate::units::{Pid, Tid};
 
-/// The process of each thread that was heard of.
+/// Process of each known thread.
 #[derive(Debug)]
 pub struct Owners {
-    /// Ends are not followed: a number is overwritten by its next birth, and a dead thread still causes block requests.
+    /// Processes by thread. Ends are not followed: a number is overwritten by its next birth, and a
+    /// dead thread still causes block requests.
     by_tid: FxHashMap<i32, Pid>,
 }
 
 impl Default for Owners {
     fn default() -> Self {
-        // The idle threads: 0 on each CPU, of no process that `/proc` shows.
+        // The idle threads: 0 on each CPU, of no process in `/proc`.
         Self { by_tid: FxHashMap::from_iter([(0, Pid(0))]) }
     }
 }
 
 impl Owners {
-    /// The thread was born in this process, or has become it by an exec.
+    /// Sets the process of a thread that was born in it, or has become it by an exec.
     pub fn is_of(&mut self, tid: Tid, pid: Pid) {
         self.by_tid.insert(tid.0, pid);
     }
 
-    /// A snapshot saw the thread in this process. A birth that was recorded is later, and stays.
+    /// Sets the process of a thread by the snapshot. A birth that was recorded is later, and stays.
     pub fn seen(&mut self, tid: Tid, pid: Pid) {
         self.by_tid.entry(tid.0).or_insert(pid);
     }
 
-    /// The thread's process, if it is known.
+    /// Returns the thread's process, if it is known.
     pub fn of(&self, tid: Tid) -> Option<Pid> {
         self.by_tid.get(&tid.0).copied()
     }

@@ -1,5 +1,6 @@
-//! Calls that make two descriptors (`pipe2`, `socketpair`): the numbers stand in memory. Where that was not read in time, what
-//! the descriptors of these numbers were soon after shows whether they can be the two.
+//! Calls that make two descriptors (`pipe2`, `socketpair`): the numbers are stored in memory. If
+//! the memory was not read in time, the files of the descriptors soon after the call show whether
+//! they can be the two.
 
 use super::names::ReadName;
 use crate::capture::fact::NameOf;
@@ -7,14 +8,15 @@ use crate::event::syscall_table::{Call, Role};
 use crate::event::{FileStat, Name, SysExit};
 use crate::units::Fd;
 
-/// The numbers of the two descriptors that were looked at for a call that makes two.
+/// Returns the two descriptors that a reader has read for a call that makes two.
 pub(super) fn fds_of(read: &[ReadName], exit: &SysExit) -> Option<[u64; 2]> {
     let links = read.iter().filter(|it| it.of == NameOf::Link && exit.call.call().makes_pair());
     let fds: Vec<u64> = links.map(|it| it.address).collect();
     fds.as_slice().try_into().ok()
 }
 
-/// The two descriptors that a call has made, by what was looked at soon after, if both are what the call makes.
+/// Returns the two descriptors that a call has made, from the links that were read soon after, if
+/// both files are of the kind that the call makes.
 pub(super) fn looked_at(call: &Call, pair: &[(Fd, Name, Option<FileStat>)]) -> Option<[Fd; 2]> {
     let [(first, link, of_first), (second, other_link, of_second)] = pair else { return None };
     let is_pipe = call.arg(Role::Pair) == Some(0);

@@ -1,9 +1,9 @@
-//! Where the paths of a process begin: its working directory and its root.
+//! Places of processes: the working directory and the root, at which their paths begin.
 //!
-//! Both come from the snapshot, are copied at a fork, and move with `chdir`, `fchdir` and `chroot`. What is not known for
-//! certain makes the paths that begin there unknown, not wrong: a directory that was removed, and one that another thread may
-//! have changed while the call was under way. Paths are put together, not resolved: `..` and symbolic
-//! links stay, for what they lead to is the file system's to say.
+//! Both come from the snapshot, are copied at a fork, and move with `chdir`, `fchdir` and `chroot`.
+//! A place that is not certain makes the paths that begin there unknown, not wrong: a directory
+//! that was removed, or one that another thread may have changed during the call. Paths are joined,
+//! not resolved: `..` and symbolic links stay, because only the file system knows their targets.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -13,49 +13,49 @@ use super::model::Mounts;
 use crate::event::syscall_table::Class;
 use crate::units::{KernelTime, Tid};
 
-/// Where the paths of several threads or processes begin (`CLONE_FS`).
+/// Place that several threads or processes share (`CLONE_FS`).
 pub type SharedPlace = Rc<RefCell<Place>>;
 
-/// Absolute paths, as the tracer sees them.
+/// Working directory and root, as absolute paths in the tracer's view.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Place {
     directory: Start,
     root: Start,
-    /// What these paths lead to.
+    /// Mount namespace of these paths.
     pub mounts: Mounts,
 }
 
-/// A directory at which paths begin, and which calls change it.
+/// A directory at which paths begin, and the calls that change it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Start {
-    /// `None`: not known.
+    /// Its path; `None`: not known.
     path: Option<Vec<u8>>,
     /// Threads inside a call that may change it.
     changing: Vec<Tid>,
-    /// When it was changed last.
+    /// Time of its last change.
     changed: KernelTime,
 }
 
-/// A call: of which thread, and since when.
+/// Thread and begin of a call.
 #[derive(Clone, Copy, Debug)]
 pub struct During {
-    /// Its thread.
+    /// Thread that makes the call.
     pub by: Tid,
-    /// Its entry.
+    /// Time of the entry.
     pub since: KernelTime,
 }
 
-/// What a relative path begins at.
+/// Base of a relative path.
 #[derive(Clone, Copy, Debug)]
 pub enum Base<'a> {
     /// The working directory.
     Working,
-    /// A directory that is open; `None`: its path is not known.
+    /// An open directory; `None`: its path is not known.
     Directory(Option<&'a [u8]>),
 }
 
-/// The longest path that the kernel takes (`PATH_MAX`). What is put together from `sub` and `..` again and again gets longer:
-/// then it is not known any more.
+/// Longest path that the kernel accepts (`PATH_MAX`). Paths that are joined repeatedly from `sub`
+/// and `..` get longer; they are then not known any more.
 const PATH_BYTES_MAX: usize = 4096;
 
 impl Start {
@@ -70,13 +70,14 @@ impl Start {
         }
     }
 
-    /// The path, if it is the same from the entry of the call on: another thread may change it meanwhile.
+    /// Returns the path, if it was the same since the entry of the call: another thread may change
+    /// it meanwhile.
     fn of(&self, call: During) -> Option<&[u8]> {
         let others = self.changing.iter().any(|it| *it != call.by);
         self.path.as_deref().filter(|_| !others && self.changed < call.since)
     }
 
-    /// The end of the thread's call was not seen: it may have changed the directory.
+    /// Handles a call of the thread whose end was not seen: it may have changed the directory.
     fn abandon(&mut self, by: Tid) {
         if self.changing.contains(&by) {
             self.changing.retain(|it| *it != by);
@@ -96,17 +97,17 @@ impl Place {
         [&mut self.directory, &mut self.root]
     }
 
-    /// A snapshot saw the working directory; what a call said is newer.
+    /// Notes the working directory from a snapshot; a path from a call is newer.
     pub fn seen_directory(&mut self, path: &[u8]) {
         self.directory.seen(path);
     }
 
-    /// A snapshot saw the root; what a call said is newer.
+    /// Notes the root from a snapshot; a path from a call is newer.
     pub fn seen_root(&mut self, path: &[u8]) {
         self.root.seen(path);
     }
 
-    /// A thread begins a call, which may change where paths begin.
+    /// Begins a call of a thread, which may change the place.
     pub fn begin_call(&mut self, class: Class, by: Tid) {
         self.abandon_change(by);
         match class {
@@ -116,43 +117,45 @@ impl Place {
         }
     }
 
-    /// That call has ended, whether it has changed anything or not.
+    /// Ends that call, whether or not it has changed anything.
     pub fn end_change(&mut self, by: Tid) {
         self.starts().into_iter().for_each(|it| it.changing.retain(|it| *it != by));
     }
 
-    /// The thread does something else: the end of its call was not seen.
+    /// Abandons the thread's call, whose end was not seen: the thread does something else.
     pub fn abandon_change(&mut self, by: Tid) {
         self.starts().into_iter().for_each(|it| it.abandon(by));
     }
 
-    /// `chdir`, `fchdir`: it is there now. If another thread does the same meanwhile, which of them was the last is not known.
+    /// Sets the working directory (`chdir`, `fchdir`). If another thread does the same meanwhile,
+    /// the order of the two is not known.
     pub fn enter(&mut self, directory: Option<Vec<u8>>, call: During, at: KernelTime) {
         enter(&mut self.directory, directory, call, at);
     }
 
-    /// `chroot`: absolute paths begin there now.
+    /// Sets the root, at which absolute paths begin (`chroot`).
     pub fn enter_root(&mut self, root: Option<Vec<u8>>, call: During, at: KernelTime) {
         enter(&mut self.root, root, call, at);
     }
 
-    /// A copy for another process or thread, made at some time from this one on.
+    /// Returns a copy for another process or thread, made at some time from `since` on.
     pub fn copied_since(&self, since: KernelTime) -> Self {
         let [directory, root] = [&self.directory, &self.root].map(|it| it.copied_since(since));
         Self { directory, root, mounts: self.mounts }
     }
 
-    /// A copy that was made just now.
+    /// Returns a copy that was made just now.
     pub fn copied(&self) -> Self {
         self.copied_since(KernelTime::MAX)
     }
 
-    /// Something was mounted there, or taken away (`None`: anywhere): a path through it leads to something else now.
+    /// Handles a mount at a spot or its end (`None`: anywhere): a path through the spot leads to
+    /// another file now.
     pub fn cover(&mut self, spot: Option<&Spot>) {
         self.directory.path.take_if(|it| is_at(it, spot));
     }
 
-    /// What was there is somewhere else now.
+    /// Handles a spot whose files are at another place now.
     pub fn displace(&mut self, spot: Option<&Spot>) {
         for start in self.starts() {
             // The root of a namespace cannot be moved.
@@ -160,30 +163,31 @@ impl Place {
         }
     }
 
-    /// The working directory is not known.
+    /// Forgets the working directory.
     pub fn lose_directory(&mut self) {
         self.directory.path = None;
     }
 
-    /// True if absolute paths lead to the same as for the tracer.
+    /// Returns true if absolute paths lead to the same files as for the tracer.
     pub fn is_at_own_root(&self) -> bool {
         self.root.path.as_deref() == Some(b"/") && self.mounts.is(Mounts::OWN)
     }
 
-    /// Both lead elsewhere, and it is not known where.
+    /// Forgets both directories: they were changed to unknown ones.
     pub fn lose(&mut self) {
         (self.directory.path, self.root.path) = (None, None);
     }
 
-    /// Something has another name, or is gone, and it is not known where: what may be below it is not known any more.
+    /// Handles a rename or removal with unknown paths: directories that may be below it are not
+    /// known any more.
     pub fn doubt(&mut self, may_be: impl Fn(&[u8]) -> bool) {
         for start in self.starts() {
             start.path.take_if(|it| it.as_slice() != b"/" && may_be(it));
         }
     }
 
-    /// Directories have other names now, or are gone: it may be below one of them. What may have been moved and is not known to
-    /// have been is not known any more.
+    /// Follows a rename or removal of directories: the place may be below one of them. A directory
+    /// that may or may not have been moved is not known any more.
     pub fn follow(&mut self, change: &Change, names: &FileNames, at: KernelTime) {
         let mounts = self.mounts;
         for start in self.starts() {
@@ -196,7 +200,8 @@ impl Place {
         }
     }
 
-    /// The whole of a path that a call was given; `None` if what it begins at is not known, or may have been changed meanwhile.
+    /// Returns the whole path for a path argument; `None` if its base is not known, or may have
+    /// been changed meanwhile.
     pub fn absolute(&self, base: Base<'_>, path: &[u8], call: During) -> Option<Vec<u8>> {
         let base = match base {
             _ if path.starts_with(b"/") => self.root.of(call),
@@ -213,14 +218,14 @@ fn enter(start: &mut Start, path: Option<Vec<u8>>, call: During, at: KernelTime)
     start.set(path.filter(|_| !overlaps), at);
 }
 
-/// True if it is there, or below.
+/// Returns true if the path is the spot, or below.
 fn is_at(path: &[u8], spot: Option<&Spot>) -> bool {
     spot.is_none_or(|spot| path == spot.path || is_below(path, &spot.path))
 }
 
-/// Where a directory is after a change of names.
+/// Returns the path of a directory after a change of names.
 fn followed(path: Vec<u8>, mounts: Mounts, change: &Change, names: &FileNames) -> Option<Vec<u8>> {
-    // Where something is gone, or something else has come to its place.
+    // Spot whose file is gone, or was replaced by another.
     let is_gone = |spot: &Spot| match spot.sure && spot.mounts.is(mounts) {
         true => path == spot.path,
         false => last(&path) == last(&spot.path),
@@ -252,7 +257,7 @@ fn followed(path: Vec<u8>, mounts: Mounts, change: &Change, names: &FileNames) -
     moved(to, from).filter(|_| *exchange).unwrap_or(Some(path))
 }
 
-/// One behind the other, without empty parts and `.`.
+/// Joins two paths, without empty parts and `.`.
 fn joined(base: &[u8], path: &[u8]) -> Vec<u8> {
     let parts = path.split(|&it| it == b'/').filter(|it| !it.is_empty() && *it != b".");
     let mut whole = base.strip_suffix(b"/").unwrap_or(base).to_vec();

@@ -1,4 +1,4 @@
-//! Who is who: processes and threads, their names, and who is followed.
+//! Registry of processes and threads: their names, their state, and whether they are followed.
 
 use std::cell::RefCell;
 use std::collections::hash_map::Entry;
@@ -15,59 +15,62 @@ use super::place::{Place, SharedPlace};
 use super::spaces::Spaces;
 use super::spans::OpenSpans;
 use super::syscall::Pending;
-use super::task::{Copied, Own, Task, become_process, unshare};
+use super::task::{Copied, Own, Task, TaskId, become_process, unshare};
 use crate::anomaly::Ignored;
 use crate::event::task::{CLONE_FILES, CLONE_FS, CLONE_NEWNS, CLONE_PARENT, CLONE_VM};
 use crate::units::{KernelTime, Pid, Tid};
 
-/// Whom the capture follows.
+/// Processes that the capture follows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scope {
-    /// Everybody but the tracer; otherwise the roots and their descendants.
+    /// True for all processes but the tracer; otherwise the roots and their descendants are
+    /// followed.
     pub system: bool,
-    /// Block requests of others are told, too.
+    /// True if block requests of other processes are reported, too.
     pub all_requests: bool,
-    /// The launched process or those attached to.
+    /// The launched process, or those attached to.
     pub roots: Vec<Pid>,
-    /// The roots were launched: what they do before their first exec is the tracer's own code.
+    /// True if the roots were launched: until their first exec they run the tracer's own code.
     pub launched: bool,
-    /// The tracer.
+    /// Process of the tracer.
     pub own: Pid,
 }
 
-/// The parent of the kernel's own threads, in the first pid namespace (`rest_init()` in `init/main.c`).
+/// `kthreadd`: the parent of kernel threads, in the first pid namespace (`rest_init()` in
+/// `init/main.c`).
 pub const KTHREADD: Pid = Pid(2);
 
-/// A process.
+/// State of a process.
 #[derive(Debug)]
 pub struct Process {
-    /// As the outputs show it.
+    /// The process as the outputs show it.
     pub info: ProcessInfo,
-    /// The process that the kernel adds its accounting to when that waits for it; `None`: it was there before.
+    /// Process to which the kernel adds its accounting when that one waits for it; `None`: it was
+    /// there before.
     pub waiter: Option<(Pid, Option<ProcessKey>)>,
-    /// Its operations are wanted.
+    /// True if its operations are wanted.
     pub followed: bool,
-    /// It has not become the program yet.
+    /// True until its exec has started the program.
     pub before_exec: bool,
     /// Its descriptors.
     pub fds: SharedTable,
-    /// Files in its memory.
+    /// Mapped files.
     pub memory: SharedMappings,
-    /// Where its paths begin.
+    /// Working directory and root.
     pub place: SharedPlace,
-    /// Which calls it makes.
+    /// Tables of its system calls.
     pub abi: Abi,
-    /// One of the kernel's own threads.
+    /// True for a kernel thread.
     pub is_kernel: bool,
-    /// The outputs know it.
+    /// True after the outputs have been notified.
     pub announced: bool,
-    /// How many of its threads we know.
+    /// Number of its known threads.
     threads: u32,
     leader_ended: bool,
 }
 
 impl Process {
-    /// Why its records are not wanted, if they are not.
+    /// Returns the reason why its records are not wanted, if they are not.
     pub fn unwanted(&self) -> Option<Ignored> {
         match (self.followed, self.before_exec) {
             (_, true) => Some(Ignored::BeforeExec),
@@ -76,7 +79,7 @@ impl Process {
         }
     }
 
-    /// What is known of its files is not true any more.
+    /// Forgets its files, which are not valid any more.
     pub fn forget_files(&mut self) {
         self.fds = SharedTable::default();
         self.memory = SharedMappings::default();
@@ -84,36 +87,38 @@ impl Process {
     }
 }
 
-/// A thread.
+/// State of a thread.
 #[derive(Debug)]
 pub struct Thread {
-    /// As the outputs show it.
+    /// The thread as the outputs show it.
     pub info: ThreadInfo,
     /// Its process.
     pub pid: Pid,
-    /// Its birth or a call of it was seen when everything was on: it cannot be inside a call that is older than that.
+    /// True if its birth or a call of it was seen when all tracepoints were on: it cannot be inside
+    /// an older call.
     pub seen: bool,
-    /// The call that it is inside.
+    /// Call that it is inside.
     pub pending: Option<Pending>,
-    /// What is at work in it.
+    /// Layers that are at work in it.
     pub spans: OpenSpans,
-    /// What it does not share with its process.
+    /// Resources that it does not share with its process.
     pub own: Own,
-    /// The outputs know it.
+    /// True after the outputs have been notified.
     pub announced: bool,
 }
 
 impl Thread {
-    /// True if it is inside a call that starts a program.
+    /// Returns true if it is inside a call that starts a program.
     fn is_in_exec(&self) -> bool {
         self.pending.as_ref().is_some_and(|it| it.operation.call.call().is_exec())
     }
 }
 
-/// The process; made if it was never heard of.
+/// Returns the process; creates it if it was not known.
 fn process_of<'a>(
     processes: &'a mut FxHashMap<i32, Process>,
-    (scope, next): (&Scope, &mut u32),
+    scope: &Scope,
+    next: &mut u32,
     pid: Pid,
 ) -> &'a mut Process {
     processes.entry(pid.0).or_insert_with(|| {
@@ -136,7 +141,7 @@ fn process_of<'a>(
     })
 }
 
-/// One more thread of the process.
+/// Creates one more thread of the process.
 fn new_thread(process: &mut Process, key: ThreadKey, tid: Tid) -> Thread {
     process.threads += 1;
     let ProcessInfo { key: of, pid, comm, .. } = &process.info;
@@ -157,7 +162,7 @@ pub struct Tasks {
     scope: Scope,
     /// Mount namespaces.
     pub spaces: Spaces,
-    /// Of what is alive.
+    /// Limits of the state of living tasks.
     pub bounds: Bounds,
     processes: FxHashMap<i32, Process>,
     threads: FxHashMap<i32, Thread>,
@@ -167,17 +172,17 @@ pub struct Tasks {
     last_child: FxHashMap<i32, Tid>,
 }
 
-/// What is left of a thread.
+/// Remains of an ended thread.
 #[derive(Debug)]
 pub struct Gone {
-    /// The thread; `None` if it was never heard of.
+    /// The thread; `None` if it was not known.
     pub thread: Option<Thread>,
     /// Its process, if that was its last thread.
     pub process: Option<Process>,
 }
 
 impl Tasks {
-    /// Nobody known yet but the roots.
+    /// Returns a registry that knows only the roots.
     pub fn new(scope: Scope) -> Self {
         let mut tasks = Self {
             spaces: Spaces::default(),
@@ -199,14 +204,14 @@ impl Tasks {
         tasks
     }
 
-    /// The process; made if it was never heard of.
+    /// Returns the process; creates it if it was not known.
     pub fn process(&mut self, pid: Pid) -> &mut Process {
-        process_of(&mut self.processes, (&self.scope, &mut self.next_process), pid)
+        process_of(&mut self.processes, &self.scope, &mut self.next_process, pid)
     }
 
-    /// The thread and its process; made if they were never heard of.
+    /// Returns the thread and its process; creates them if they were not known.
     pub fn thread(&mut self, pid: Pid, tid: Tid) -> (&mut Process, &mut Thread) {
-        let process = process_of(&mut self.processes, (&self.scope, &mut self.next_process), pid);
+        let process = process_of(&mut self.processes, &self.scope, &mut self.next_process, pid);
         let thread = match self.threads.entry(tid.0) {
             Entry::Occupied(it) if it.get().pid == pid => it.into_mut(),
             other => {
@@ -218,14 +223,14 @@ impl Tasks {
         (process, thread)
     }
 
-    /// True if these are known, or may become so.
+    /// Returns true if these are known, or if there is room for them.
     pub fn has_room(&self, pid: Pid, tid: Tid) -> bool {
         let max = self.bounds.tasks_max;
         (self.threads.len() < max || self.threads.contains_key(&tid.0))
             && (self.processes.len() < max || self.processes.contains_key(&pid.0))
     }
 
-    /// Takes room for a descriptor of a file whose name has so many bytes.
+    /// Reserves room for a descriptor of a file with a name of `name_bytes` bytes.
     pub fn take_descriptor(&mut self, name_bytes: usize) -> bool {
         self.take_descriptors(units(name_bytes))
     }
@@ -240,18 +245,18 @@ impl Tasks {
         })
     }
 
-    /// True if a thread of another process has this number.
+    /// Returns true if a thread of another process has this number.
     pub fn is_other(&self, pid: Pid, tid: Tid) -> bool {
         self.threads.get(&tid.0).is_some_and(|it| it.pid != pid)
     }
 
-    /// Takes out the thread that has this number in another process: its end, and the birth of the one that has the
-    /// number now, were not seen.
+    /// Removes and returns the thread of another process that has this number: its end, and the
+    /// birth of the thread that has the number now, were not seen.
     pub fn take_stale(&mut self, pid: Pid, tid: Tid) -> Option<Thread> {
         self.is_other(pid, tid).then(|| self.take_thread(tid)).flatten()
     }
 
-    /// Takes a thread out of its process.
+    /// Removes a thread from its process.
     fn take_thread(&mut self, tid: Tid) -> Option<Thread> {
         let thread = self.threads.remove(&tid.0)?;
         if let Some(process) = self.processes.get_mut(&thread.pid.0) {
@@ -260,7 +265,7 @@ impl Tasks {
         Some(thread)
     }
 
-    /// True if it has a parent among those that were seen to make it, and that one is gone.
+    /// Returns true if its waiter is a process that was seen to make it, and that process is gone.
     pub fn is_orphan(&self, process: &Process) -> bool {
         process.waiter.is_some_and(|(pid, key)| {
             let waiter = self.processes.get(&pid.0).map(|it| it.info.key);
@@ -268,76 +273,77 @@ impl Tasks {
         })
     }
 
-    /// Any of them may have gone elsewhere unseen. (Who leaves its root is another matter: that is not for everybody.)
+    /// Forgets all working directories: any process may have changed its own unseen. (Roots stay:
+    /// leaving a root requires privileges.)
     pub fn forget_directories(&mut self) {
         self.places().for_each(|it| it.borrow_mut().lose_directory());
     }
 
-    /// Followed processes that were seen to be made and have not ended.
+    /// Returns the number of followed processes that were seen to be made and have not ended.
     pub fn left(&self) -> u64 {
         let left = self.processes.values().filter(|it| it.followed && it.waiter.is_some());
         u64::try_from(left.count()).unwrap_or(u64::MAX)
     }
 
-    /// True for one of the kernel's own threads, as far as known.
+    /// Returns true for a kernel thread, as far as known.
     pub fn is_kernel(&self, pid: Pid) -> bool {
         self.processes.get(&pid.0).is_some_and(|it| it.is_kernel)
     }
 
-    /// The process, if it was heard of.
+    /// Returns the process, if it is known.
     pub fn known_process(&self, pid: Pid) -> Option<&Process> {
         self.processes.get(&pid.0)
     }
 
-    /// The thread, if it was heard of.
+    /// Returns the thread, if it is known.
     pub fn known_thread(&self, tid: Tid) -> Option<&Thread> {
         self.threads.get(&tid.0)
     }
 
-    /// As [`Self::known_thread`].
+    /// Returns the thread for changes, if it is known.
     pub fn known_thread_mut(&mut self, tid: Tid) -> Option<&mut Thread> {
         self.threads.get_mut(&tid.0)
     }
 
-    /// Where the paths of processes begin, each place once.
+    /// Returns the places of all processes and threads, each place once.
     pub fn places(&self) -> impl Iterator<Item = &RefCell<Place>> {
         let own = self.threads.values().filter_map(|it| it.own.place());
-        // Several may share one.
+        // Several processes or threads may share one place.
         let mut seen = FxHashSet::default();
         let all = self.processes().map(|it| &it.place).chain(own);
         all.filter(move |it| seen.insert(Rc::as_ptr(it))).map(Rc::as_ref)
     }
 
-    /// Tables of descriptors; one may come more than once.
+    /// Returns all tables of descriptors; a shared one may come more than once.
     pub fn tables(&self) -> impl Iterator<Item = &SharedTable> {
         let own = self.threads.values().filter_map(|it| it.own.fds());
         self.processes().map(|it| &it.fds).chain(own)
     }
 
-    /// All processes.
+    /// Returns all processes.
     pub fn processes(&self) -> impl Iterator<Item = &Process> {
         self.processes.values()
     }
 
-    /// True for the tracer itself.
+    /// Returns true for the tracer itself.
     pub fn is_own(&self, pid: Pid) -> bool {
         pid == self.scope.own
     }
 
-    /// A task was born: a thread of its parent's process, or a process with a copy of its parent's descriptors. Gives
-    /// back the threads that had its numbers before and whose end was not seen.
-    pub fn fork(&mut self, now: KernelTime, parent: (Pid, Tid), child: (Pid, Tid)) -> Vec<Thread> {
-        self.last_child.insert(parent.1.0, child.1);
-        let mut replaced = Vec::from_iter(self.take_thread(child.1));
-        if parent.0 != child.0 {
-            replaced.extend(self.begin_process(now, parent, child.0));
+    /// Adds a new task: a thread of its parent's process, or a process with a copy of its parent's
+    /// descriptors. Returns the threads that had its numbers before and whose end was not seen.
+    pub fn fork(&mut self, now: KernelTime, parent: TaskId, child: TaskId) -> Vec<Thread> {
+        self.last_child.insert(parent.tid.0, child.tid);
+        let mut replaced = Vec::from_iter(self.take_thread(child.tid));
+        if parent.pid != child.pid {
+            replaced.extend(self.begin_process(now, parent, child.pid));
         }
-        // Whoever had that number is gone.
-        self.thread(child.0, child.1);
-        let of_parent = self.threads.get(&parent.1.0).filter(|it| it.pid == parent.0);
-        let own = of_parent.filter(|_| parent.0 == child.0).map(|it| it.own.clone());
-        let comm = self.threads.get(&parent.1.0).map(|it| it.info.comm.clone());
-        if let Some(thread) = self.threads.get_mut(&child.1.0) {
+        // The previous thread of that number is gone.
+        self.thread(child.pid, child.tid);
+        let of_parent = self.threads.get(&parent.tid.0).filter(|it| it.pid == parent.pid);
+        let own = of_parent.filter(|_| parent.pid == child.pid).map(|it| it.own.clone());
+        let comm = self.threads.get(&parent.tid.0).map(|it| it.info.comm.clone());
+        if let Some(thread) = self.threads.get_mut(&child.tid.0) {
             thread.seen = true;
             thread.own = own.unwrap_or_default();
             thread.info.comm = comm.unwrap_or_else(|| std::mem::take(&mut thread.info.comm));
@@ -345,14 +351,15 @@ impl Tasks {
         replaced
     }
 
-    /// A process begins as a copy of its parent. Gives back the threads of one that had its number and has ended unseen.
-    fn begin_process(&mut self, now: KernelTime, parent: (Pid, Tid), child: Pid) -> Vec<Thread> {
+    /// Creates a process as a copy of its parent. Returns the threads of a process that had its
+    /// number and has ended unseen.
+    fn begin_process(&mut self, now: KernelTime, parent: TaskId, child: Pid) -> Vec<Thread> {
         let replaced = match self.processes.remove(&child.0) {
             Some(_) => self.take_threads(|_, thread| thread.pid == child),
             None => Vec::new(),
         };
         let system = self.scope.system;
-        self.process(parent.0);
+        self.process(parent.pid);
         let task = self.task(parent).expect("made above");
         let (descriptors, all) = {
             let table = task.fds().borrow();
@@ -371,9 +378,9 @@ impl Tasks {
         let process = self.process(child);
         process.followed = if system { process.followed } else { followed };
         process.before_exec = before_exec;
-        process.is_kernel = parent.0 == KTHREADD;
+        process.is_kernel = parent.pid == KTHREADD;
         process.info.parent = Some(key);
-        process.waiter = Some((parent.0, Some(key)));
+        process.waiter = Some((parent.pid, Some(key)));
         process.info.comm = comm;
         process.info.user = user;
         process.fds = Rc::new(RefCell::new(fds));
@@ -383,12 +390,13 @@ impl Tasks {
         replaced
     }
 
-    /// Everything is on from now on: any thread may be inside a call whose entry was not to be seen.
+    /// Handles the moment when all tracepoints are on: any thread may be inside a call whose entry
+    /// was not seen.
     pub fn forget_seen(&mut self) {
         self.threads.values_mut().for_each(|it| it.seen = false);
     }
 
-    /// Takes out the threads for which this holds, in the order in which they were first seen.
+    /// Removes and returns the matching threads, in the order in which they were first seen.
     fn take_threads(&mut self, is_wanted: impl Fn(i32, &Thread) -> bool) -> Vec<Thread> {
         let mut taken: Vec<Thread> =
             self.threads.extract_if(|tid, thread| is_wanted(*tid, thread)).map(|it| it.1).collect();
@@ -396,28 +404,30 @@ impl Tasks {
         taken
     }
 
-    /// The incarnations that have these numbers now.
+    /// Returns the incarnations that have these numbers now.
     pub fn keys(&self, parent: Pid, child: Pid) -> Option<(ProcessKey, ProcessKey)> {
         let key = |it: Pid| self.processes.get(&it.0).map(|it| it.info.key);
         key(parent).zip(key(child))
     }
 
-    /// A process as this thread has it, or as it has it if the thread was never heard of; `None`: neither was.
-    pub fn task(&self, (pid, tid): (Pid, Tid)) -> Option<Task<'_>> {
-        let process = self.processes.get(&pid.0)?;
-        let thread = self.threads.get(&tid.0).filter(|it| it.pid == pid);
+    /// Returns the resources of a thread, or those of its process if the thread is not known;
+    /// `None`: neither is known.
+    pub fn task(&self, id: TaskId) -> Option<Task<'_>> {
+        let process = self.processes.get(&id.pid.0)?;
+        let thread = self.threads.get(&id.tid.0).filter(|it| it.pid == id.pid);
         Some(thread.map_or(Task::of_process(process), |it| Task::new(process, &it.own)))
     }
 
-    /// What the last child of this thread shares with it.
+    /// Applies the clone flags of the last child of this thread, which determine what the two
+    /// share.
     pub fn new_task(
         &mut self,
-        parent: (Pid, Tid),
+        parent: TaskId,
         clone_flags: u64,
         comm: Option<&[u8]>,
         now: KernelTime,
     ) {
-        let Some(child) = self.last_child.remove(&parent.1.0) else { return };
+        let Some(child) = self.last_child.remove(&parent.tid.0) else { return };
         let Some(thread) = self.threads.get_mut(&child.0) else { return };
         let pid = thread.pid;
         if let Some(comm) = comm {
@@ -427,7 +437,7 @@ impl Tasks {
             }
         }
         let Some(from) = self.task(parent) else { return };
-        if pid == parent.0 {
+        if pid == parent.pid {
             let own = Own::of_child(from, clone_flags, now);
             self.threads.entry(child.0).and_modify(|it| it.own = own);
             return;
@@ -455,19 +465,20 @@ impl Tasks {
         }
     }
 
-    /// A thread leaves what it shares.
-    pub fn unshare(&mut self, (pid, tid): (Pid, Tid), flags: u64, copied: Copied) {
-        let (process, thread) = self.thread(pid, tid);
-        let alone = process.threads == 1;
-        unshare((process, thread, alone), flags, copied);
+    /// Gives a thread its own copy of resources that it shares.
+    pub fn unshare(&mut self, id: TaskId, flags: u64, copied: Copied) {
+        let (process, thread) = self.thread(id.pid, id.tid);
+        let is_alone = process.threads == 1;
+        unshare(process, thread, is_alone, flags, copied);
         if flags & CLONE_NEWNS != 0 {
             let mounts = self.spaces.made();
-            let task = self.task((pid, tid));
+            let task = self.task(id);
             task.iter().for_each(|it| it.place().borrow_mut().mounts = mounts);
         }
     }
 
-    /// An exec of a process in which not all threads have the same: what does the one have that calls it?
+    /// Handles an exec of a process whose threads have different resources: determines those of the
+    /// calling thread.
     fn settle_exec(&mut self, pid: Pid) {
         let mut threads = self.threads.values().filter(|it| it.pid == pid);
         if !threads.any(|it| it.own.is_something()) {
@@ -489,7 +500,8 @@ impl Tasks {
         }
     }
 
-    /// The task ended. What is left of it, and of its process if it was the last thread.
+    /// Ends a task. Returns the remains of the thread, and of its process if that was the last
+    /// thread.
     pub fn exit(&mut self, pid: Pid, tid: Tid) -> Gone {
         self.last_child.remove(&tid.0);
         let thread = self.take_thread(tid);
@@ -502,8 +514,8 @@ impl Tasks {
         Gone { thread, process }
     }
 
-    /// An exec: the other threads of the process are gone without a word, and the one that called it has the
-    /// process's number now.
+    /// Handles an exec: the other threads of the process are gone without an exit event, and the
+    /// calling thread has the number of the process now. Returns the other threads.
     pub fn other_threads(&mut self, pid: Pid) -> Vec<Thread> {
         self.settle_exec(pid);
         self.threads.entry(pid.0).and_modify(|it| it.own = Own::default());
@@ -515,7 +527,7 @@ impl Tasks {
         gone
     }
 
-    /// Takes all threads out, in the order in which they were first seen.
+    /// Removes all threads, in the order in which they were first seen.
     pub fn drain_threads(&mut self) -> Vec<Thread> {
         self.take_threads(|_, _| true)
     }

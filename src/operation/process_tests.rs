@@ -1,4 +1,4 @@
-//! What processes become, in the language of `tracker_tests`.
+//! Tests of forks, execs and ends of processes, in the language of `tracker_tests`.
 
 use expect_test::{Expect, expect};
 
@@ -22,7 +22,7 @@ fn a_program_has_the_path_that_the_exec_was_given() {
     );
 }
 
-/// Fails if paths are said to lead on from a place that the process may have left.
+/// Fails if paths are followed from a place that the process may have left.
 #[test]
 fn where_moves_are_not_recorded_relative_paths_are_not_completed() {
     let text = "0 cwd 1 /data
@@ -67,7 +67,7 @@ fn also_behind_a_directory_that_the_exec_closes() {
     );
 }
 
-/// What process 1 makes by such a call, then an exec: is it still there?
+/// Checks whether the descriptor that process 1 makes by such a call is still there after an exec.
 #[track_caller]
 fn is_kept(call: &str, arguments: &str) -> bool {
     let told = told(&format!(
@@ -105,7 +105,7 @@ fn an_exec_closes_what_was_made_to_be_closed() {
         ("dup3", format!("0 5 {bit}"), "0 5 0"),
     ] {
         assert!(!is_kept(call, &closed), "{call} {closed}");
-        // What is made by a `dup` has no name here.
+        // A descriptor from `dup` has no name here.
         assert!(is_kept(call, kept) || call == "dup3", "{call} {kept}");
     }
     for call in
@@ -162,8 +162,8 @@ fn a_result_may_be_no_descriptor() {
     );
 }
 
-/// `/a` is open as 3 in process 1, in `/data`, whose threads are 1 and 2, born with `flags`; then `text`, then each thread reads
-/// 3 and opens `x`.
+/// Setup: `/a` is open as 3 in process 1, in `/data`, whose threads are 1 and 2, born with `flags`;
+/// then `text`, then each thread reads 3 and opens `x`.
 #[track_caller]
 fn after(flags: u64, text: &str, expected: &Expect) {
     check(
@@ -191,7 +191,7 @@ fn after(flags: u64, text: &str, expected: &Expect) {
 /// `CLONE_VM`, `CLONE_SIGHAND` and `CLONE_THREAD`.
 const THREAD: u64 = 0x10900;
 
-/// With them `CLONE_FS` and `CLONE_FILES`: as threads are made.
+/// Usual flags of threads: those, `CLONE_FS` and `CLONE_FILES`.
 const ALL: u64 = THREAD | 0x600;
 
 #[test]
@@ -353,14 +353,15 @@ fn processes_may_share_where_they_are() {
 #[test]
 fn who_joins_other_mounts_is_nobody_knows_where() {
     for (call, is_lost) in [
-        // Of mounts; of a network; of what the descriptor says: not known, mounts, a network.
+        // Flags of mounts, of a network, or none. Without flags the descriptor decides: not known,
+        // mounts, a network.
         ("setns 7 131072", true),
         ("setns 7 1073741824", false),
         ("setns 7 0", true),
         ("setns 5 0", true),
         ("setns 6 0", false),
     ] {
-        let told = told(&format!(
+        let steps = told(&format!(
             "0 cwd 1 /data
              10 1/1 > openat -100 0 0
              11 1/1 < openat 5 mnt:[4026531841]
@@ -372,7 +373,7 @@ fn who_joins_other_mounts_is_nobody_knows_where() {
              31 1/1 <k openat 8 x"
         ));
         let expected = if is_lost { "8 x@" } else { "8 /data/x kernel-string" };
-        assert!(told.contains(expected), "{call}: {told}");
+        assert!(steps.contains(expected), "{call}: {steps}");
     }
 }
 
@@ -396,8 +397,8 @@ fn another_root_for_all_is_another_place_for_all() {
     );
 }
 
-/// Processes 1 and 2 have mounts of their own, and `/data/a` open in them: another file in each, or the same (`~` is another
-/// name of one). Then `text` in process 1, then both are read.
+/// Setup: processes 1 and 2 have mounts of their own, and `/data/a` open in them: another file in
+/// each, or the same (`~` is another name of one). Then `text` in process 1, then both are read.
 #[track_caller]
 fn in_two_namespaces(second: &str, text: &str, expected: &Expect) {
     check(
@@ -566,7 +567,7 @@ fn how_mounts_are_shared_covers_nothing_and_says_whom_a_mount_concerns() {
              25 1/1 < unlink 0 /data/a"
         )
     };
-    // MS_REC with MS_PRIVATE: what 2 mounts is nothing to 1. MS_REC with MS_SHARED: it is.
+    // MS_REC with MS_PRIVATE: mounts of 2 do not propagate to 1. MS_REC with MS_SHARED: they do.
     in_two_namespaces(
         "/b",
         &text(0x4_4000),

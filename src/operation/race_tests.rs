@@ -1,10 +1,11 @@
-//! What threads do to descriptors and directories at the same time, in the language of `tracker_tests`.
+//! Tests of concurrent changes of descriptors and directories by threads, in the language of
+//! `tracker_tests`.
 
 use expect_test::{Expect, expect};
 
 use super::tracker_tests::check;
 
-/// `/a` is open as 3, `/b` as 4, and process 1 has a second thread; then `text`.
+/// Setup: `/a` is open as 3, `/b` as 4, and process 1 has a second thread; then `text`.
 #[track_caller]
 fn after(text: &str, expected: &Expect) {
     let text = format!(
@@ -126,7 +127,7 @@ fn directories_that_change_places_do_so_once_for_all_who_share_one() {
     );
 }
 
-/// Two threads share `/x`; then `text`.
+/// Setup: two threads share `/x`; then `text`.
 #[track_caller]
 fn in_one_directory(text: &str, expected: &Expect) {
     let text = format!("1 root 1 /\n1 cwd 1 /x\n10 1/1 fork 1/1 1/2\n11 1/1 born 1536\n{text}");

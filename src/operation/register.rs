@@ -1,31 +1,32 @@
-//! Argument registers of system calls, as the kernel sees them.
+//! Argument registers of system calls, as the kernel interprets them.
 
 use crate::event::syscall_table::{Call, Role};
 use crate::units::Fd;
 
-/// The register of this role, as a descriptor.
+/// Returns the register of this role, as a descriptor.
 pub(super) fn fd_of(call: &Call, role: Role, args: &[u64; 6]) -> Option<Fd> {
     Some(as_fd(*args.get(call.arg(role)?)?))
 }
 
-/// The descriptor that a call is to work on.
+/// Returns the descriptor that a call is to work on.
 pub(super) fn asked_fd(call: &Call, args: &[u64; 6]) -> Option<Fd> {
     fd_of(call, Role::Fd, args).or_else(|| call.changed_fd(args).map(as_fd))
 }
 
-/// The kernel looks at the lower 32 bits only.
+/// Returns the descriptor in a register: the kernel uses the lower 32 bits only.
 fn as_fd(register: u64) -> Fd {
     let [a, b, c, d, ..] = register.to_le_bytes();
     Fd(i32::from_le_bytes([a, b, c, d]))
 }
 
-/// False for a negative number (`loff_t`).
+/// Returns false for a negative number (`loff_t`).
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "a filter of options")]
 pub(super) fn is_position(number: &u64) -> bool {
     i64::try_from(*number).is_ok()
 }
 
-/// The argument of this role, as the kernel sees it: of an `int` only the lower half of the register.
+/// Returns the argument of this role, as the kernel interprets it: only the lower half of the
+/// register for an `int`.
 pub(super) fn register(call: &Call, role: Role, args: &[u64; 6]) -> Option<u64> {
     let register = args.get(call.arg(role)?).copied()?;
     Some(if call.is_int(role) { register & 0xffff_ffff } else { register })

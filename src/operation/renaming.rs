@@ -1,4 +1,5 @@
-//! What calls that rename and remove do to the names of open files and to where processes are.
+//! Renames and removals: effects of calls on the names of open files and on the directories of
+//! processes.
 
 use super::file_names::{Change, FileNames, Span, has_part, last};
 use super::model::{Given, SyscallOperation};
@@ -8,14 +9,14 @@ use crate::event::syscall_table::{Class, Role};
 /// Both places are exchanged (`include/uapi/linux/fs.h`).
 const RENAME_EXCHANGE: u64 = 2;
 
-/// What a call has done to names.
+/// Effect of a call on names.
 #[derive(Clone, Debug)]
 pub enum Outcome {
-    /// Nothing.
+    /// No effect.
     Nothing,
-    /// Something, and it is not known to which.
+    /// An effect on names that are not known.
     Unknown,
-    /// This.
+    /// Known change, and the span of the call.
     Changed(Change, Span),
 }
 
@@ -27,7 +28,7 @@ pub fn follow(operation: &SyscallOperation, names: &mut FileNames, tasks: &Tasks
     }
     names.sort_in();
     let Some(change) = change(operation, names) else { return Outcome::Unknown };
-    // Where processes are is judged by the directories as they were.
+    // The directories of processes are determined with the names before the change.
     let end = operation.end.unwrap_or(operation.start);
     if concerns_directories(operation) {
         tasks.places().for_each(|it| it.borrow_mut().follow(&change, names, end));
@@ -39,7 +40,7 @@ pub fn follow(operation: &SyscallOperation, names: &mut FileNames, tasks: &Tasks
     }
 }
 
-/// True unless it has removed what is no directory.
+/// Returns false if the call has removed something other than a directory.
 fn concerns_directories(operation: &SyscallOperation) -> bool {
     let call = operation.call.call();
     let flags = call.arg(Role::RemoveFlags).and_then(|it| operation.args.get(it)).copied();
@@ -47,8 +48,8 @@ fn concerns_directories(operation: &SyscallOperation) -> bool {
     !removes_file || flags.is_some_and(|it| it & libc::AT_REMOVEDIR.unsigned_abs() as u64 != 0)
 }
 
-/// The places of processes after a call that has changed a name, and it is not known where: a directory that may be meant is not
-/// known any more.
+/// Marks the places of processes as doubtful after a call that has changed an unknown name: a
+/// directory that may be meant is not known any more.
 pub fn doubt_places(operation: &SyscallOperation, tasks: &Tasks) {
     if !concerns_directories(operation) {
         return;
@@ -65,7 +66,7 @@ pub fn doubt_places(operation: &SyscallOperation, tasks: &Tasks) {
     places.for_each(|it| it.borrow_mut().doubt(|path| name.is_none_or(|it| last(path) == it)));
 }
 
-/// The last parts of both paths, if they were read and are no `.` or `..`.
+/// Returns the last parts of both paths, if they were read and are not `.` or `..`.
 pub fn last_parts(operation: &SyscallOperation) -> Option<[&[u8]; 2]> {
     let named = operation.named.as_ref()?;
     let is_name = |part: &[u8]| !matches!(part, b"" | b"." | b"..");
@@ -75,7 +76,7 @@ pub fn last_parts(operation: &SyscallOperation) -> Option<[&[u8]; 2]> {
     (is_read && is_name(first) && is_name(second)).then_some([first, second])
 }
 
-/// What it has done; `None` if its paths are not known.
+/// Returns the change that the call has made; `None` if its paths are not known.
 fn change(operation: &SyscallOperation, names: &FileNames) -> Option<Change> {
     let spot = |given: &Option<Given>| {
         let given = given.as_ref().filter(|it| it.path.source.is_spelled())?;
@@ -90,7 +91,7 @@ fn change(operation: &SyscallOperation, names: &FileNames) -> Option<Change> {
     Some(Change::Renamed { from: spot(&named.first)?, to: spot(&named.second)?, exchange })
 }
 
-/// True for a rename that gives each of two files the other's name.
+/// Returns true for a rename that exchanges the names of two files.
 pub fn exchanges(operation: &SyscallOperation) -> bool {
     let flags = operation.call.call().arg(Role::RenameFlags);
     let flags = flags.and_then(|it| operation.args.get(it));

@@ -4,27 +4,29 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::model::Mounts;
 
-/// Those that were told or made.
+/// Known mount namespaces.
 #[derive(Debug, Default)]
 pub struct Spaces {
-    /// By the inode numbers of the kernel; those that were made during the capture have none that is known.
+    /// Numbers by the kernel's inode numbers; the inodes of namespaces made during the capture are
+    /// not known.
     by_inode: FxHashMap<u64, Mounts>,
-    /// How many there are besides the tracer's.
+    /// Number of namespaces besides the tracer's.
     others: u32,
-    /// What is mounted in these does not come to others: they have said so for all that was mounted.
+    /// Namespaces whose mounts do not propagate to others: all of their mounts were made
+    /// private.
     isolated: FxHashSet<Mounts>,
 }
 
-/// Namespaces that are told apart; all beyond it are unknown.
+/// Limit of distinct namespaces; further ones are unknown.
 const SPACES_MAX: u32 = 1 << 16;
 
 impl Spaces {
-    /// The tracer is in this one.
+    /// Sets the inode of the tracer's namespace.
     pub fn is_own(&mut self, inode: u64) {
         self.by_inode.insert(inode, Mounts::OWN);
     }
 
-    /// The one with this number of the kernel's.
+    /// Returns the namespace with this inode.
     pub fn of(&mut self, inode: u64) -> Mounts {
         if let Some(&known) = self.by_inode.get(&inode) {
             return known;
@@ -36,7 +38,7 @@ impl Spaces {
         new
     }
 
-    /// Its mounts are shared with nobody, or may be.
+    /// Sets whether the mounts of a namespace are private, or may be shared.
     pub fn isolate(&mut self, mounts: Mounts, isolated: bool) {
         if isolated && mounts != Mounts::UNKNOWN && self.isolated.len() < SPACES_MAX as usize {
             self.isolated.insert(mounts);
@@ -45,12 +47,12 @@ impl Spaces {
         }
     }
 
-    /// True if what is mounted there does not come to others.
+    /// Returns true if mounts there do not propagate to other namespaces.
     pub fn is_isolated(&self, mounts: Mounts) -> bool {
         self.isolated.contains(&mounts)
     }
 
-    /// One that was made just now.
+    /// Returns a namespace that was made just now.
     pub fn made(&mut self) -> Mounts {
         if self.others >= SPACES_MAX {
             return Mounts::UNKNOWN;
@@ -60,7 +62,7 @@ impl Spaces {
     }
 }
 
-/// The number in `mnt:[4026531841]`.
+/// Returns the number in `mnt:[4026531841]`.
 pub fn namespace_inode(link: &[u8]) -> Option<u64> {
     let number = link.strip_prefix(b"mnt:[")?.strip_suffix(b"]")?;
     std::str::from_utf8(number).ok()?.parse().ok()

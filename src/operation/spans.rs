@@ -1,4 +1,5 @@
-//! Stretches of time inside system calls: begun and ended by hits of one thread, put with the call that it is inside.
+//! Spans inside system calls: begun and ended by hits of one thread, and stored with the call that
+//! contains them.
 
 use std::collections::VecDeque;
 
@@ -11,50 +12,53 @@ use crate::event::layer::{COMMIT, Edge, IOMAP_DIO, Layer, LayerEvent};
 use crate::event::syscall_table::Class;
 use crate::units::{DevId, KernelTime, Tid};
 
-/// One stretch.
+/// One span of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// Who was at work.
+    /// Layer that was at work.
     pub layer: Layer,
-    /// The function, or what stands for it.
+    /// Function, or the word that represents it.
     pub what: &'static str,
-    /// From.
+    /// Begin of the span.
     pub begin: KernelTime,
-    /// To.
+    /// End of the span.
     pub end: KernelTime,
 }
 
 impl Span {
-    /// How long, ns.
+    /// Returns the duration in ns.
     pub fn ns(&self) -> u64 {
         self.end.0.saturating_sub(self.begin.0)
     }
 }
 
-/// Spans of one call: a write has one for each folio, so a large one has many. What is more is counted.
+/// Limit of the spans of one call. A write has one span for each folio, so a large write has many.
+/// Spans beyond the limit are counted.
 pub const SPANS_MAX: usize = 1 << 18;
 
-/// Spans that lie in each other; a thread of the kernel's that makes no calls would keep all whose ends are lost.
+/// Limit of nested spans; a kernel thread that makes no calls would keep all spans whose ends are
+/// lost.
 const DEPTH_MAX: usize = 64;
 
-/// What is open in one thread.
+/// Open spans of one thread.
 #[derive(Clone, Debug, Default)]
 pub struct OpenSpans {
     open: Vec<(&'static str, KernelTime)>,
-    /// When the last one began or ended in this call.
+    /// Time of the last begin or end in this call.
     last: Option<KernelTime>,
 }
 
 impl OpenSpans {
-    /// A call begins or ends; gives back how many were begun and not ended.
+    /// Clears the spans at the begin or end of a call; returns the number of those that were begun
+    /// and not ended.
     pub(super) fn clear(&mut self) -> usize {
         self.last = None;
         // The end of direct I/O is not always recorded.
         std::mem::take(&mut self.open).iter().filter(|it| it.0 != IOMAP_DIO).count()
     }
 
-    /// The next hit of the thread, which is inside a call since `call`. The span that it ends; `Err`: it begins nothing and ends
-    /// nothing that was begun.
+    /// Takes the next hit of the thread, which is inside a call since `call`. Returns the span that
+    /// the hit ends; `Err`: it begins nothing, and ends nothing that was begun.
     pub(super) fn hit(
         &mut self,
         hit: &LayerEvent,
@@ -65,7 +69,7 @@ impl OpenSpans {
             Ok(Some(Span { layer: hit.layer, what: hit.what, begin, end }))
         };
         match hit.edge {
-            // Deeper than any: ends were lost.
+            // Deeper than any real nesting: ends were lost.
             Edge::Begin if self.open.len() >= DEPTH_MAX => Err(()),
             Edge::Begin => {
                 self.open.push((hit.what, time));
@@ -73,7 +77,7 @@ impl OpenSpans {
                 Ok(None)
             }
             Edge::End => {
-                // What lies above it was left without its end.
+                // Spans above it have lost their ends.
                 let place = self.open.iter().rposition(|it| it.0 == hit.what).ok_or(())?;
                 let begin = self.open.get(place).map_or(time, |it| it.1);
                 self.open.truncate(place);
@@ -81,7 +85,7 @@ impl OpenSpans {
                 span(begin, time)
             }
             Edge::Since => {
-                // Outside of calls (a page fault, a thread of the kernel's) nobody knows since when.
+                // Outside of calls (a page fault, a kernel thread) the begin is not known.
                 let begin = call.map(|it| self.last.unwrap_or(it));
                 self.last = Some(time);
                 begin.map_or(Ok(None), |it| span(it, time))
@@ -95,7 +99,7 @@ impl OpenSpans {
     }
 }
 
-/// Puts a span with the call that it lies in. False: there is no room.
+/// Stores a span with the call that contains it. Returns false if there is no room.
 pub(super) fn put(operation: &mut SyscallOperation, span: Span) -> bool {
     let has_room = operation.spans.len() < SPANS_MAX;
     if has_room {
@@ -104,11 +108,12 @@ pub(super) fn put(operation: &mut SyscallOperation, span: Span) -> bool {
     has_room
 }
 
-/// For each thread that has queued some of it: how long it waited for its driver, and how long the driver had it.
+/// Returns, for each thread that has queued some of the request, the time that it waited for its
+/// driver, and the time that the driver took.
 pub(super) fn of_request(request: &BlockRequest) -> Vec<(Tid, Vec<Span>)> {
     let Some(completed) = request.completed else { return Vec::new() };
     if is_passed_on(request) {
-        // What it is made of on the devices below says where the time went.
+        // The requests on the devices below have the times.
         return Vec::new();
     }
     let mut threads: Vec<(Tid, KernelTime)> = Vec::new();
@@ -130,24 +135,24 @@ pub(super) fn of_request(request: &BlockRequest) -> Vec<(Tid, Vec<Span>)> {
     threads.into_iter().map(|(tid, queued)| (tid, spans(queued))).collect()
 }
 
-/// Commits of a device that are remembered: of those that one call may have waited for.
+/// Limit of remembered commits of a device: one call may have waited for this many.
 const COMMITS_MAX: usize = 256;
 
-/// When the journals of file systems were written.
+/// Commits of the journals of file systems.
 #[derive(Debug, Default)]
 pub struct Commits {
-    /// By device, in order; the last one may be under way.
+    /// Begin and end by device, in order; the last one may be in progress.
     all: FxHashMap<DevId, VecDeque<(KernelTime, Option<KernelTime>)>>,
 }
 
 impl Commits {
-    /// A hit; true if it is one of a commit.
+    /// Takes a hit; returns true if it belongs to a commit.
     pub(super) fn hit(&mut self, hit: &LayerEvent, time: KernelTime) -> bool {
         let Some(dev) = hit.dev else { return false };
         match hit.edge {
             Edge::CommitBegin => {
                 let of_device = self.all.entry(dev).or_default();
-                // When an older one has ended was not seen.
+                // The end of an older commit was not seen.
                 of_device.retain(|it| it.1.is_some());
                 if of_device.len() == COMMITS_MAX {
                     of_device.pop_front();
@@ -165,12 +170,13 @@ impl Commits {
         true
     }
 
-    /// Anything may have happened.
+    /// Forgets all: records were lost, and any commit may have happened.
     pub(super) fn forget(&mut self) {
         self.all.clear();
     }
 
-    /// A call that is to bring something to the disk has ended: gives it the commits that it has seen. False: there is no room.
+    /// Adds the commits during a call that syncs to the disk, at its end. Returns false if there is
+    /// no room.
     pub(super) fn put_with(&self, operation: &mut SyscallOperation, end: KernelTime) -> bool {
         let is_sync = operation.call.call().class == Class::Sync
             || operation.spans.iter().any(|it| it.what.contains("sync"));
@@ -180,7 +186,7 @@ impl Commits {
         let dev = operation.file.as_ref().and_then(|it| it.stat).map(|it| it.dev);
         let name = operation.call.call().name;
         if name == "sync_file_range" {
-            // It leaves the journal alone.
+            // This call does not wait for the journal.
             return true;
         }
         let all = name == "sync";
@@ -210,10 +216,10 @@ mod tests {
         KernelTime(ns)
     }
 
-    /// From when to when; or an end without a beginning.
+    /// Begin and end; or an end without a beginning.
     type Told = Result<(u64, u64), ()>;
 
-    /// Hits of a thread that is inside a call since 100, each with its time; what they end.
+    /// Returns the results of hits of a thread that is inside a call since 100, each with its time.
     fn hits(all: &[(&'static str, Edge, u64)]) -> (OpenSpans, Vec<Told>) {
         let mut spans = OpenSpans::default();
         let mut ended = Vec::new();
@@ -241,7 +247,7 @@ mod tests {
         ]);
         assert_eq!(ended, [Ok((120, 130)), Ok((140, 150)), Ok((110, 160)), Err(())]);
         assert_eq!(spans.clear(), 0);
-        // One of the same name inside another; one whose end was lost.
+        // A span of the same name inside another; one whose end was lost.
         let (mut spans, ended) = hits(&[
             ("a", Begin, 110),
             ("a", Begin, 120),
@@ -293,7 +299,7 @@ mod tests {
         commits.hit(&hit(COMMIT, Edge::CommitBegin), time(9100));
         let open = of_device(&commits).iter().filter(|it| it.1.is_none()).count();
         assert_eq!((open, of_device(&commits).back().copied()), (1, Some((time(9100), None))));
-        // Without a device nobody knows whose it is.
+        // Without a device the commit cannot be attributed.
         assert!(
             !commits.hit(&LayerEvent { dev: None, ..hit(COMMIT, Edge::CommitEnd) }, time(9200))
         );

@@ -1,7 +1,8 @@
-//! What the audit needs to know of processes: which programs they became, and which of them were waited for.
+//! Processes in the audit: the programs that they became, and whether they were waited for.
 //!
-//! In: programs as `sched_process_exec` tells them, ends of waits, ends and clone flags of processes. Out: counts by
-//! program, and the processes whose accounting did not go to a parent. Files are not looked at here.
+//! Input: programs from `sched_process_exec`, ends of waits, ends and clone flags of processes.
+//! Output: counts by program, and the processes whose accounting did not go to a parent. Files are
+//! not examined here.
 
 use std::collections::BTreeMap;
 
@@ -11,36 +12,36 @@ use super::model::ProcessKey;
 use crate::event::SysExit;
 use crate::units::{KernelTime, Pid};
 
-/// Programs that are counted by their paths; further ones are counted as unnamed.
+/// Limit of programs that are counted by their paths; further ones are counted as unnamed.
 const PROGRAMS_MAX: usize = 1 << 14;
 
 /// Execs of the program of one path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Execs {
-    /// How many.
+    /// Number of execs.
     pub count: u64,
-    /// The first of them.
+    /// Time of the first of them.
     pub first: KernelTime,
 }
 
-/// Programs that followed processes became.
+/// Programs of followed processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Started {
     /// By absolute path, not resolved.
     pub programs: BTreeMap<Vec<u8>, Execs>,
-    /// Those whose path is not known.
+    /// Execs of programs whose path is not known.
     pub unnamed: u64,
-    /// Execs that failed because no handler knew the format (`ENOEXEC`): the kernel has read the beginning of the file
-    /// (`search_binary_handler()` in `fs/exec.c`).
+    /// Execs that failed because no handler supported the format (`ENOEXEC`): the kernel has read
+    /// the beginning of the file (`search_binary_handler()` in `fs/exec.c`).
     pub unknown_format: u64,
-    /// Execs that failed for another reason: before or after the kernel has read of the file.
+    /// Execs that failed for another reason: before or after the kernel has read from the file.
     pub failed: u64,
     /// Processes that were ended by a signal that may write a core dump.
     pub core_signals: u64,
 }
 
 impl Started {
-    /// Counts an exec that failed. False for other ends of calls.
+    /// Counts an exec that failed. Returns false for other ends of calls.
     pub(super) fn ends_failed_exec(&mut self, exit: &SysExit) -> bool {
         let failed = exit.call.call().is_exec() && exit.ret < 0;
         let is_unknown = exit.ret == -i64::from(libc::ENOEXEC);
@@ -49,7 +50,7 @@ impl Started {
         failed
     }
 
-    /// A process became this program.
+    /// Counts a process that became this program.
     pub(super) fn program(&mut self, path: Option<Vec<u8>>, now: KernelTime) {
         let is_known = path.as_ref().is_some_and(|it| self.programs.contains_key(it));
         match path.filter(|_| is_known || self.programs.len() < PROGRAMS_MAX) {
@@ -62,37 +63,40 @@ impl Started {
     }
 }
 
-/// Processes that have ended and that were not waited for yet.
+/// Processes that have ended and were not waited for yet.
 #[derive(Debug, Default)]
 pub(super) struct Zombies {
     waiters: FxHashMap<i32, (Pid, Option<ProcessKey>)>,
-    /// Successful waits that do not say for which child, by waiter.
+    /// Successful waits without a known child, by waiter.
     unnamed_waits: FxHashMap<i32, u64>,
 }
 
 impl Zombies {
-    /// A process has ended. True if another one of this number was there, whose accounting the kernel threw away: a number is
-    /// used again when its process is gone.
+    /// Adds a process that has ended. Returns true if another one of this number was there, whose
+    /// accounting the kernel discarded: a number is reused when its process is gone.
     pub(super) fn ended(&mut self, pid: Pid, waiter: (Pid, Option<ProcessKey>)) -> bool {
         self.waiters.insert(pid.0, waiter).is_some()
     }
 
-    /// A wait of this process has taken a child, or has heard that one stopped. `is_alive`: there is a process of that number. (In a
-    /// pid namespace the result is a number of that namespace.)
+    /// Handles a wait of this process that has taken a child, or was notified of a stop.
+    /// `is_alive`: there is a process of that number. (In a pid namespace the result is a number of
+    /// that namespace.)
     pub(super) fn waited(&mut self, waiter: Pid, child: Option<Pid>, is_alive: bool) {
         let its_waiter = child.and_then(|it| self.waiters.get(&it.0)).map(|it| it.0);
         match (child, its_waiter) {
             (Some(child), Some(parent)) if parent == waiter => {
                 self.waiters.remove(&child.0);
             }
-            // Tracers of processes wait for them, too, before the parent does (`wait_task_zombie()` in `kernel/exit.c`).
+            // Tracers of processes wait for them, too, before the parent does (`wait_task_zombie()`
+            // in `kernel/exit.c`).
             (Some(_), Some(_)) => {}
             _ if is_alive => {}
             _ => *self.unnamed_waits.entry(waiter.0).or_default() += 1,
         }
     }
 
-    /// How many are left, less those that waits may have taken that do not say which child.
+    /// Returns the number of processes left, minus those that waits without a known child may have
+    /// taken.
     pub(super) fn left(&self) -> u64 {
         let mut by_waiter: FxHashMap<i32, u64> = FxHashMap::default();
         self.waiters.values().for_each(|it| *by_waiter.entry(it.0.0).or_default() += 1);

@@ -1,28 +1,29 @@
-//! What the addresses of chains are called: told at the end of the recording, when the files were still there.
+//! Symbols of the addresses in call chains, stored at the end of the recording, when the files
+//! still existed.
 
 use std::collections::BTreeMap;
 
 use crate::capture::fact::Symbol;
 use crate::units::{KernelTime, Pid};
 
-/// Addresses that have a name of their own.
+/// Limit of stored symbols.
 const SYMBOLS_MAX: usize = 1 << 20;
 
-/// What is kept of a name, in bytes.
+/// Limit of a name, in bytes.
 const NAME_BYTES_MAX: usize = 4096;
 
-/// Functions by process, address, and since when.
+/// Functions by process, address, and begin of validity.
 #[derive(Clone, Debug, Default)]
 pub struct Symbols {
     all: BTreeMap<(Pid, u64, KernelTime), Symbol>,
-    /// Those for which there was no room: their addresses have no names.
+    /// Symbols beyond the limit: their addresses have no names.
     pub left_out: u64,
-    /// Names of functions and files of which only the beginning is kept.
+    /// Names of functions and files that were cut at the limit.
     pub cut: u64,
 }
 
 impl Symbols {
-    /// One more.
+    /// Adds a symbol.
     pub fn add(&mut self, mut symbol: Symbol) {
         let key = (symbol.pid, symbol.address, symbol.since);
         if self.all.len() < SYMBOLS_MAX || self.all.contains_key(&key) {
@@ -37,19 +38,19 @@ impl Symbols {
         }
     }
 
-    /// What the kernel's address was.
+    /// Returns the symbol of an address of the kernel.
     pub fn kernel(&self, address: u64) -> Option<&Symbol> {
         self.at(Pid(0), address, KernelTime::MAX)
     }
 
-    /// What this address was in the process at that time.
+    /// Returns the symbol of an address in the process at that time.
     pub fn at(&self, pid: Pid, address: u64, time: KernelTime) -> Option<&Symbol> {
         let until = self.all.range((pid, address, KernelTime::MIN)..=(pid, address, time));
         until.last().map(|it| it.1)
     }
 
-    /// False if this is in nothing that the process had in its memory, as far as that was told: what was taken for an address is
-    /// none then.
+    /// Returns false if the address was in no mapping of the process, as far as the mappings are
+    /// known: the value is then not a code address.
     pub fn may_be_code(&self, pid: Pid, address: u64, time: KernelTime) -> bool {
         let is_something = |it: &Symbol| !it.name.is_empty() || !it.module.is_empty();
         self.all.is_empty() || self.at(pid, address, time).is_some_and(is_something)

@@ -1,4 +1,4 @@
-//! One system call from its entry to its exit: what it works on, and what it does to descriptors.
+//! System calls from entry to exit: the files that they work on, and their effects on descriptors.
 
 mod memory;
 
@@ -21,29 +21,32 @@ use crate::units::{Fd, KernelTime};
 /// A call that has not ended.
 #[derive(Debug)]
 pub struct Pending {
-    /// As far as it is known.
+    /// The operation, as far as it is known.
     pub operation: SyscallOperation,
-    /// The file whose position it moves.
+    /// File whose position it moves.
     moves: Option<Rc<Description>>,
-    /// The second file whose position it moves.
+    /// Second file whose position it moves.
     moves_target: Option<Rc<Description>>,
-    /// It is a write that goes to the end of the file for once (`RWF_APPEND`).
+    /// True for a write that goes to the end of the file, for this call only (`RWF_APPEND`).
     appends: bool,
-    /// The descriptor that it closes. It is free from the entry on: another thread may get it before the exit.
+    /// Descriptor that it closes. The number is free from the entry on: another thread may get it
+    /// before the exit.
     closed: Option<(Fd, Slot)>,
-    /// The file that it maps.
+    /// File that it maps.
     mapped: Option<Rc<Description>>,
-    /// The mappings that it takes away, for the same reason.
+    /// Mappings that it removes. The addresses are free from the entry on.
     unmapped: Vec<Mapping>,
-    /// The directory that an exec was given: the exec may close it.
+    /// Directory argument of an exec: the exec may close it.
     directory: Option<Rc<Description>>,
 }
 
-/// The entry. The call is put where it waits for its exit at once: it is large, and moving it is dear.
+/// Handles the entry. The call is built directly in its slot, where it waits for its exit: it is
+/// large, and moving it is expensive.
 pub fn begin<'a>(
     event: &Event,
     enter: &SysEnter,
-    (task, thread): (Task<'_>, ThreadKey),
+    task: Task<'_>,
+    thread: ThreadKey,
     context: &mut Context,
     place: &'a mut Option<Pending>,
 ) -> &'a mut Pending {
@@ -52,7 +55,7 @@ pub fn begin<'a>(
     task.fds().borrow_mut().begin_call(event.tid);
     task.place().borrow_mut().begin_call(call.class, event.tid);
     let asked = asked_fd(call, args);
-    // Of memory without a file the kernel does not look at the descriptor.
+    // For memory without a file the kernel ignores the descriptor.
     let is_anonymous = call.class == Class::Map
         && register(call, Role::MapFlags, args)
             .is_some_and(|it| it & libc::MAP_ANONYMOUS.cast_unsigned() as u64 != 0);
@@ -109,10 +112,10 @@ pub fn begin<'a>(
     pending
 }
 
-/// All bits of it: one of them is `O_DIRECTORY`.
+/// All bits of `O_TMPFILE`: one of them is `O_DIRECTORY`.
 const TMPFILE: u32 = libc::O_TMPFILE.cast_unsigned();
 
-/// `pwritev2`: append to the file this time (`include/uapi/linux/fs.h`).
+/// `RWF_APPEND` of `pwritev2`: this write appends to the file (`include/uapi/linux/fs.h`).
 pub(super) const RWF_APPEND: u64 = 0x10;
 
 fn begin_on_file(
@@ -126,10 +129,10 @@ fn begin_on_file(
     if let Some(replaced) = replaced(call, &args) {
         task.fds().borrow_mut().begin_replace(replaced, pending.operation.tid);
     }
-    let is_known = |it: &Fd| {
+    let is_known = |fd: &Fd| {
         let mut table = task.fds().borrow_mut();
-        let is_replaced = table.is_replaced(*it);
-        if let (true, Some(old)) = (is_replaced, table.peek(*it)) {
+        let is_replaced = table.is_replaced(*fd);
+        if let (true, Some(old)) = (is_replaced, table.peek(*fd)) {
             old.forget_position();
         }
         !is_replaced
@@ -180,7 +183,7 @@ fn begin_on_file(
     }
 }
 
-/// The descriptor that a `dup2` is about to give another file.
+/// Returns the descriptor that a `dup2` is about to give another file.
 fn replaced(call: &Call, args: &[u64; 6]) -> Option<Fd> {
     if call.class != Class::Dup {
         return None;
@@ -189,7 +192,7 @@ fn replaced(call: &Call, args: &[u64; 6]) -> Option<Fd> {
     (fd_of(call, Role::Fd, args) != Some(fd)).then_some(fd)
 }
 
-/// The exit: makes the operation whole. Its effects.
+/// Handles the exit: completes the operation. Returns its effects.
 pub fn end(
     pending: &mut Pending,
     event: &Event,
@@ -204,12 +207,12 @@ pub fn end(
     operation.ret = Some(exit.ret);
     operation.chain = exit.chain;
     let call = operation.call.call();
-    let moves = (pending.moves.take(), pending.moves_target.take());
-    settle_positions(operation, moves, pending.appends, event.time);
+    let (moves, target) = (pending.moves.take(), pending.moves_target.take());
+    settle_positions(operation, moves, target, pending.appends, event.time);
     let was_used = replaced(call, &operation.args).is_some()
         && task.fds().borrow_mut().end_replace(operation.tid);
     if let (true, Some(from)) = (was_used, operation.fd) {
-        // Or it was already this file that was used.
+        // The call may also have used this file already.
         task.fds().borrow().peek(from).into_iter().for_each(Description::forget_position);
     }
     let names = exit.names.as_deref();
@@ -221,7 +224,8 @@ pub fn end(
         Class::Make(object) => effects.make(operation, object, names, context),
         Class::MakePair => effects.make_pair(operation, pair, context),
         Class::Close => {
-            // close(2): the descriptor is gone even if the call reports an error of an earlier write.
+            // close(2): the descriptor is closed even if the call reports an error of an earlier
+            // write.
             effects.list.extend(pending.closed.take().map(|(fd, slot)| destroyed(fd, &slot)));
         }
         Class::CloseRange => effects.close_range(operation),
@@ -229,9 +233,10 @@ pub fn end(
         Class::Control => effects.control(operation, context),
         Class::Seek => effects.seek(operation),
         _ => {
-            let at = (task, context.losses);
-            operation.named =
-                names.map(|it| Box::new(named(it, operation, directory.as_deref(), at)));
+            operation.named = names.map(|names| {
+                let directory = directory.as_deref();
+                Box::new(named(names, operation, directory, task, context.losses))
+            });
             move_place(operation, task);
         }
     }
@@ -251,7 +256,8 @@ pub fn end(
     effects.list
 }
 
-/// Its descriptor was closed or made anew meanwhile: it may have worked on another file.
+/// Marks the file as doubtful: the descriptor was closed or made anew meanwhile, so the call may
+/// have worked on another file.
 fn doubt(operation: &mut SyscallOperation) {
     if let Some(file) = operation.file.take() {
         operation.file = Some(Rc::new(file.doubtful()));
@@ -260,7 +266,7 @@ fn doubt(operation: &mut SyscallOperation) {
     }
 }
 
-/// Its exit will not come.
+/// Abandons a call whose exit will not come.
 pub fn abandon(pending: Pending, now: KernelTime) -> SyscallOperation {
     for description in pending.moves.into_iter().chain(pending.moves_target) {
         description.end_unknown(now);
@@ -268,25 +274,28 @@ pub fn abandon(pending: Pending, now: KernelTime) -> SyscallOperation {
     pending.operation
 }
 
-/// A descriptor that was made by an asynchronous operation, for a file whose name is unknown, or such an object.
+/// Adds a descriptor that was made by an asynchronous operation, for a file with an unknown name or
+/// for an object.
 pub fn made_elsewhere(
-    (fd, object): (Fd, Option<&str>),
+    fd: Fd,
+    object: Option<&str>,
     task: Task<'_>,
     now: KernelTime,
     context: &mut Context,
 ) -> (Rc<OpenFile>, Vec<FdEffect>) {
     let mut effects = Effects { list: Vec::new(), task, now };
-    (effects.taken((fd, object), None, context), effects.list)
+    (effects.taken(fd, object, None, context), effects.list)
 }
 
 fn destroyed(fd: Fd, slot: &Slot) -> FdEffect {
     FdEffect::Destroyed { fd, file: slot.description.file() }
 }
 
-/// Moves the positions that the call moved, and notes where it worked.
+/// Moves the positions that the call has moved, and sets the offsets of the operation.
 fn settle_positions(
     operation: &mut SyscallOperation,
-    (moves, target): (Option<Rc<Description>>, Option<Rc<Description>>),
+    moves: Option<Rc<Description>>,
+    target: Option<Rc<Description>>,
     appends: bool,
     now: KernelTime,
 ) {
@@ -301,7 +310,7 @@ fn settle_positions(
         } else {
             operation.offset = description.end_move(moved, class == Class::Write, now);
         }
-        // A snapshot may have named it meanwhile.
+        // A snapshot may have given it a name meanwhile.
         operation.file = Some(description.file());
     }
     if let Some(description) = target {
@@ -312,7 +321,7 @@ fn settle_positions(
 /// `OPEN_TREE_CLONE` (`include/uapi/linux/mount.h`).
 const OPEN_TREE_CLONE: u64 = 1;
 
-/// Effects while they are collected.
+/// Effects of a call, while they are collected.
 struct Effects<'a> {
     list: Vec<FdEffect>,
     task: Task<'a>,
@@ -320,12 +329,12 @@ struct Effects<'a> {
 }
 
 impl Effects<'_> {
-    /// True if the descriptor has been the same since.
+    /// Returns true if the descriptor has not changed since.
     fn is_same(&self, fd: Option<Fd>, since: KernelTime) -> bool {
         fd.is_none_or(|fd| !self.task.fds().borrow().has_changed(fd, since))
     }
 
-    /// Gives a descriptor a file; what it had before was closed unseen, or by `dup2`.
+    /// Gives a descriptor a file; its previous file was closed unseen, or by `dup2`.
     fn put(&mut self, fd: Fd, description: &Rc<Description>, cloexec: Option<bool>) {
         let slot = Slot { description: Rc::clone(description), cloexec };
         let before = self.task.fds().borrow_mut().put(fd, slot, self.now);
@@ -338,14 +347,14 @@ impl Effects<'_> {
         names: Option<&ReadNames>,
         context: &mut Context,
     ) {
-        let at = (self.task, context.losses);
+        let (task, losses) = (self.task, context.losses);
         let Some(fd) = new_fd(operation) else {
-            operation.named = names.map(|it| Box::new(named(it, operation, None, at)));
+            operation.named = names.map(|it| Box::new(named(it, operation, None, task, losses)));
             return;
         };
-        let given = names.and_then(|it| named(it, operation, None, at).first);
+        let given = names.and_then(|it| named(it, operation, None, task, losses).first);
         let flags = open_flags(operation);
-        // The path is that of the directory in which a file without a name is made.
+        // The path is that of the directory in which the unnamed file is made.
         let is_nameless = flags.is_some_and(|it| it & TMPFILE == TMPFILE);
         let spelled = given.as_ref().filter(|it| it.path.source.is_spelled());
         let whole = spelled.and_then(|it| it.absolute.clone());
@@ -358,7 +367,7 @@ impl Effects<'_> {
         let linked = |it: &Name, source| FilePath::new(it.bytes.clone(), source).within(mounts);
         file.path = match link {
             Some(link) if link.verified => Some(linked(link, PathSource::Link)),
-            // The argument that was read in time is better than a link that was not.
+            // An argument that was read in time is better than a link that was not.
             late => match opened {
                 Some(opened) if opened.verified => Some(linked(opened, PathSource::Opened)),
                 doubtful => as_argument
@@ -370,7 +379,7 @@ impl Effects<'_> {
             whole.filter(|it| resolved.is_some_and(|path| path.bytes != *it)).map(Into::into);
         let description = Rc::new(Description::opened(file, context.losses));
         if self.is_detached(operation) {
-            // What the kernel tells is no path.
+            // The kernel's name is not a path.
             description.detach();
             description.doubt_name();
         }
@@ -378,7 +387,7 @@ impl Effects<'_> {
         let call = operation.call.call();
         let cloexec = match flags {
             Some(flags) => Some(flags & libc::O_CLOEXEC.cast_unsigned() != 0),
-            // Those of `openat2` stand in memory.
+            // The flags of `openat2` are stored in memory.
             None => call.arg(Role::How).is_none().then(|| call.is_cloexec(&operation.args)),
         };
         self.put(fd, &description, cloexec);
@@ -387,7 +396,8 @@ impl Effects<'_> {
         self.list.push(FdEffect::Created { fd, file: description.file() });
     }
 
-    /// True if what was opened lies in a tree that is mounted nowhere: a copy of mounts (`open_tree`), or below such a one.
+    /// Returns true if the opened file is in a tree that is not mounted: a copy of mounts
+    /// (`open_tree`), or below one.
     fn is_detached(&self, operation: &SyscallOperation) -> bool {
         let call = operation.call.call();
         let is_copy = matches!(call.name, "open_tree" | "open_tree_attr")
@@ -397,7 +407,7 @@ impl Effects<'_> {
         is_copy || directory.and_then(|it| table.peek(it)).is_some_and(Description::is_detached)
     }
 
-    /// Makes a descriptor for what has no path.
+    /// Makes a descriptor for an object without a path.
     fn make(
         &mut self,
         operation: &mut SyscallOperation,
@@ -407,23 +417,25 @@ impl Effects<'_> {
     ) {
         let call = operation.call.call();
         let Some(fd) = new_fd(operation).filter(|_| call.makes(&operation.args)) else {
-            let at = (self.task, context.losses);
+            let (task, losses) = (self.task, context.losses);
             let given = names.filter(|_| call.has_path());
-            operation.named = given.map(|it| Box::new(named(it, operation, None, at)));
+            operation.named = given.map(|it| Box::new(named(it, operation, None, task, losses)));
             return;
         };
         operation.fd = Some(fd);
-        let made = (fd, call.is_cloexec(&operation.args));
+        let cloexec = call.is_cloexec(&operation.args);
         operation.file = Some(match call.arg(Role::TakenFd) {
-            Some(_) => self.taken((made.0, None), Some(made.1), context),
-            None => self.made(made, object, context),
+            Some(_) => self.taken(fd, None, Some(cloexec), context),
+            None => self.made(fd, cloexec, object, context),
         });
     }
 
-    /// A descriptor for an open file that is another process's, or made elsewhere: which one is not known, nor where it stands.
+    /// Adds a descriptor for an open file of another process, or for one that was made elsewhere:
+    /// neither the file nor its position is known.
     fn taken(
         &mut self,
-        (fd, object): (Fd, Option<&str>),
+        fd: Fd,
+        object: Option<&str>,
         cloexec: Option<bool>,
         context: &mut Context,
     ) -> Rc<OpenFile> {
@@ -435,7 +447,7 @@ impl Effects<'_> {
         description.file()
     }
 
-    /// Makes two, if it is known which.
+    /// Makes two descriptors, if their numbers are known.
     fn make_pair(
         &mut self,
         operation: &mut SyscallOperation,
@@ -448,20 +460,15 @@ impl Effects<'_> {
         let object = if is_pipe { "pipe:[?]" } else { "socket:[?]" };
         let cloexec = call.is_cloexec(&operation.args);
         operation.fd = Some(first);
-        operation.file = Some(self.made((first, cloexec), object, context));
-        operation.target = Some((second, self.made((second, cloexec), object, context)));
+        operation.file = Some(self.made(first, cloexec, object, context));
+        operation.target = Some((second, self.made(second, cloexec, object, context)));
     }
 
-    fn made(
-        &mut self,
-        (fd, cloexec): (Fd, bool),
-        object: &str,
-        context: &mut Context,
-    ) -> Rc<OpenFile> {
+    fn made(&mut self, fd: Fd, cloexec: bool, object: &str, context: &mut Context) -> Rc<OpenFile> {
         let mut file = context.file(None, false);
         file.path = Some(FilePath::new(object, PathSource::Call));
         let description = Rc::new(Description::opened(file, context.losses));
-        // What `fsmount` makes is mounted nowhere yet.
+        // The tree of `fsmount` is not mounted yet.
         if object == "fsmount" {
             description.detach();
         }
@@ -509,7 +516,7 @@ impl Effects<'_> {
         }
         let description = match operation.file {
             Some(_) => context.description(self.task, from),
-            // Another thread was replacing it: it may be either file.
+            // Another thread was replacing the descriptor: it may be either file.
             None => Rc::new(Description::unknown(context.file(None, false), context.losses)),
         };
         self.put(to, &description, Some(cloexec));
@@ -561,19 +568,19 @@ impl Effects<'_> {
         });
     }
 
-    /// "Bad file descriptor": what was made up for it at the entry is not there.
+    /// Handles "Bad file descriptor": the file that was made up at the entry does not exist.
     fn forget_nobody(&mut self, operation: &SyscallOperation) {
         let Some(fd) = operation.fd else { return };
         let mut table = self.task.fds().borrow_mut();
-        let nobody =
+        let is_made_up =
             table.peek(fd).is_some_and(|it| it.file().pre_created && it.file().path.is_none());
-        if nobody {
+        if is_made_up {
             table.remove(fd, self.now);
         }
     }
 }
 
-/// The descriptor that the call returned.
+/// Returns the descriptor that the call returned.
 fn new_fd(operation: &SyscallOperation) -> Option<Fd> {
     operation.ret.filter(|it| *it >= 0).and_then(|it| i32::try_from(it).ok()).map(Fd)
 }

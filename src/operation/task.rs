@@ -1,8 +1,10 @@
-//! What a thread has: for itself, or with the other threads of its process.
+//! Resources of a thread: its own ones, or those that it shares with the other threads of its
+//! process.
 //!
-//! The kernel gives each thread its descriptors, its directories and its mounts, and they are shared as `clone` was told
-//! (`CLONE_FILES`, `CLONE_FS`). The threads of a process nearly always share all; one that has called `unshare`, or was made
-//! without, has its own.
+//! The kernel gives each thread its descriptors, its directories and its mounts; the flags of
+//! `clone` (`CLONE_FILES`, `CLONE_FS`) determine whether they are shared. The threads of a process
+//! nearly always share all; a thread that has called `unshare`, or was made without these flags,
+//! has its own.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -11,16 +13,25 @@ use super::fd_table::SharedTable;
 use super::place::SharedPlace;
 use super::process::{Process, Thread};
 use crate::event::task::{CLONE_FILES, CLONE_FS, CLONE_NEWNS, CLONE_NEWUSER};
-use crate::units::KernelTime;
+use crate::units::{KernelTime, Pid, Tid};
 
-/// What a thread does not share with the other threads of its process.
+/// Numbers of a thread and of its process.
+#[derive(Clone, Copy, Debug)]
+pub struct TaskId {
+    /// The process (tgid).
+    pub pid: Pid,
+    /// The thread.
+    pub tid: Tid,
+}
+
+/// Resources that a thread does not share with the other threads of its process.
 #[derive(Clone, Debug, Default)]
 pub struct Own {
     fds: Option<SharedTable>,
     place: Option<SharedPlace>,
 }
 
-/// A process as one of its threads has it.
+/// Resources of a process as one of its threads has them.
 #[derive(Clone, Copy, Debug)]
 pub struct Task<'a> {
     /// The process.
@@ -29,53 +40,54 @@ pub struct Task<'a> {
 }
 
 impl<'a> Task<'a> {
-    /// As a thread has it that has this for itself.
+    /// Returns the resources of a thread that has some of its own.
     pub fn new(process: &'a Process, own: &'a Own) -> Self {
         Self { process, own: Some(own) }
     }
 
-    /// As most of its threads have it.
+    /// Returns the resources of most threads of the process.
     pub fn of_process(process: &'a Process) -> Self {
         Self { process, own: None }
     }
 
-    /// Its descriptors.
+    /// Returns its descriptors.
     pub fn fds(&self) -> &'a SharedTable {
         self.own.and_then(|it| it.fds.as_ref()).unwrap_or(&self.process.fds)
     }
 
-    /// Where its paths begin.
+    /// Returns its working directory and root.
     pub fn place(&self) -> &'a SharedPlace {
         self.own.and_then(|it| it.place.as_ref()).unwrap_or(&self.process.place)
     }
 }
 
-/// From when to when it was copied: what has changed in between may be in the copy or not.
+/// Period in which a copy was made: a change in between may be in the copy or not.
 #[derive(Clone, Copy, Debug)]
 pub struct Copied {
-    /// Not before.
+    /// Earliest time of the copy.
     pub start: KernelTime,
-    /// Not after.
+    /// Latest time of the copy.
     pub end: KernelTime,
 }
 
 impl Own {
-    /// True if it has something.
+    /// Returns true if the thread has any resource of its own.
     pub fn is_something(&self) -> bool {
         self.fds.is_some() || self.place.is_some()
     }
 
-    /// Its descriptors, if it has its own.
+    /// Returns its descriptors, if it has its own.
     pub fn fds(&self) -> Option<&SharedTable> {
         self.fds.as_ref()
     }
 
-    /// Its directories, if it has its own.
+    /// Returns its directories, if it has its own.
     pub fn place(&self) -> Option<&SharedPlace> {
         self.place.as_ref()
     }
 
-    /// What a thread has that was born with these flags of a thread of the same process that had `parent`.
+    /// Returns the resources of a new thread with these clone flags; its parent, of the same
+    /// process, has `parent`.
     pub fn of_child(parent: Task<'_>, flags: u64, now: KernelTime) -> Self {
         let mut own = parent.own.cloned().unwrap_or_default();
         if flags & CLONE_FILES == 0 {
@@ -88,21 +100,25 @@ impl Own {
     }
 }
 
-/// A thread leaves what it shares (`unshare(2)`), as far as it concerns us. `alone`: it is the only one of its process.
+/// Gives a thread copies of what it leaves (`unshare(2)`), as far as it concerns us. `is_alone`: it
+/// is the only one of its process.
 pub fn unshare(
-    (process, thread, alone): (&mut Process, &mut Thread, bool),
+    process: &mut Process,
+    thread: &mut Thread,
+    is_alone: bool,
     flags: u64,
     copied: Copied,
 ) {
     let task = Task::new(process, &thread.own);
     let fds = (flags & CLONE_FILES != 0).then(|| task.fds().borrow().copied_between(copied));
-    // A mount namespace cannot be shared by halves: who leaves it, or the user namespace, leaves the directories.
+    // A mount namespace cannot be shared in part: a thread that leaves it, or the user namespace,
+    // also leaves the directories.
     let leaves_place = flags & (CLONE_FS | CLONE_NEWNS | CLONE_NEWUSER) != 0;
     let place =
         leaves_place.then(|| RefCell::new(task.place().borrow().copied_since(copied.start)));
     if let Some(fds) = fds {
         let fds = Rc::new(RefCell::new(fds));
-        if alone {
+        if is_alone {
             (process.fds, thread.own.fds) = (fds, None);
         } else {
             thread.own.fds = Some(fds);
@@ -110,7 +126,7 @@ pub fn unshare(
     }
     if let Some(place) = place {
         let place = Rc::new(place);
-        if alone {
+        if is_alone {
             (process.place, thread.own.place) = (place, None);
         } else {
             thread.own.place = Some(place);
@@ -118,7 +134,7 @@ pub fn unshare(
     }
 }
 
-/// The process becomes another program, in this thread: what the thread had is the process's now.
+/// Gives the process the resources of the thread in which it becomes another program.
 pub fn become_process(process: &mut Process, own: Own) {
     process.fds = own.fds.unwrap_or_else(|| Rc::clone(&process.fds));
     process.place = own.place.unwrap_or_else(|| Rc::clone(&process.place));

@@ -1,4 +1,5 @@
-//! The place where events become operations: finds who did it, pairs it, tells the steps, keeps the books.
+//! Tracker: turns events into operations, assigns them to tasks, reports the steps, and keeps the
+//! accounting.
 
 mod aio;
 mod asynchronous;
@@ -31,7 +32,7 @@ use super::process::{Process, Scope, Tasks, Thread};
 use super::spans::Commits;
 use super::started::{Started, Zombies};
 use super::syscall;
-use super::task::Task;
+use super::task::{Task, TaskId};
 use super::{Sink, Step, io_class, user};
 use crate::anomaly::{Anomaly, AnomalyKind, Ignored, Ledger};
 use crate::event::fs::FsEvent;
@@ -40,39 +41,41 @@ use crate::event::task::TaskEvent;
 use crate::event::{Event, EventKind, SeenFd, SysEnter, SysExit};
 use crate::units::{CpuId, KernelTime, Pid, Tid};
 
-/// Events in, steps out.
+/// State machine with events as input and steps as output.
 #[derive(Debug)]
 pub struct Tracker {
     tasks: Tasks,
     block: BlockTracker,
     asynchronous: Asynchronous,
-    /// The requests in flight.
+    /// Requests in flight.
     requests: FxHashMap<RequestId, Asked>,
-    /// What stands behind them.
+    /// Files and extents, for the attribution of requests.
     files: FileAttribution,
     /// Requests in flight that are older than the recording.
     older: Older,
-    /// Block requests of those who are not followed are told, too.
+    /// True if block requests of processes that are not followed are reported, too.
     all_requests: bool,
-    /// When journals were written.
+    /// Commits of journals.
     commits: Commits,
     ledger: Ledger,
     context: Context,
-    /// When the last tracepoint had been switched on: what was learnt before may have been changed unseen.
+    /// Time at which the last tracepoint had been switched on: earlier state may have been changed
+    /// unseen.
     all_on: KernelTime,
-    /// When the first one was switched off: of what is under way then, any part may be missing.
+    /// Time at which the first tracepoint was switched off: any part of operations in progress then
+    /// may be missing.
     off_from: KernelTime,
-    /// Descriptors that were at that moment what a snapshot saw later.
+    /// Descriptors that were the same at the start as in the snapshot later.
     from_start: Vec<SeenFd>,
-    /// What the audit needs to know of processes.
+    /// Program starts, for the audit.
     started: Started,
     zombies: Zombies,
-    /// Looks at the memory of processes that wait for their time.
+    /// Reads of the memory maps of processes, until their time comes.
     seen_maps: VecDeque<fault::SeenMaps>,
 }
 
 impl Tracker {
-    /// A tracker for such a capture.
+    /// Returns a tracker for a capture with these properties.
     pub fn new(scope: Scope, block: BlockOptions, followed: Followed, all_on: KernelTime) -> Self {
         Self {
             context: Context::new(followed),
@@ -94,17 +97,17 @@ impl Tracker {
         }
     }
 
-    /// The books so far.
+    /// Returns the accounting so far.
     pub fn ledger(&self) -> &Ledger {
         &self.ledger
     }
 
-    /// The books, for those who find anomalies before they become events.
+    /// Returns the accounting, for anomalies that are found before they become events.
     pub fn ledger_mut(&mut self) -> &mut Ledger {
         &mut self.ledger
     }
 
-    /// Everything is switched on from some moment on; what was learnt before it may have been changed unseen.
+    /// Advances to a time. When all tracepoints are on, earlier state may have been changed unseen.
     fn come_to(&mut self, time: KernelTime) {
         if time >= self.all_on {
             self.all_on = KernelTime::MAX;
@@ -112,7 +115,7 @@ impl Tracker {
             self.context.names.certain_at(self.context.losses);
             self.tasks.forget_seen();
             for seen in std::mem::take(&mut self.from_start) {
-                // Nobody has changed its name since the start.
+                // Its name has not changed since the start.
                 self.seen_fd(&seen, KernelTime::MIN);
             }
         }
@@ -121,11 +124,11 @@ impl Tracker {
         }
     }
 
-    /// The next event.
+    /// Takes the next event.
     ///
     /// # Errors
     ///
-    /// Those of the sink.
+    /// The errors of the sink.
     pub fn push<S: Sink>(&mut self, event: Event, sink: &mut S) -> Result<(), S::Error> {
         self.come_to(event.time);
         match &event.kind {
@@ -165,11 +168,12 @@ impl Tracker {
         }
     }
 
-    /// Something before the events could not be used; that is told now, whatever time it is of.
+    /// Reports input that could not become an event. It is reported at `now`, whatever its own time
+    /// is.
     ///
     /// # Errors
     ///
-    /// Those of the sink.
+    /// The errors of the sink.
     pub fn anomaly<S: Sink>(
         &mut self,
         anomaly: &Anomaly,
@@ -179,17 +183,17 @@ impl Tracker {
         self.ledger.anomalous(anomaly.kind);
         use AnomalyKind::{Late, NoProcess, Undecodable};
         if matches!(anomaly.kind, Late | Undecodable | NoProcess) {
-            // To what is followed it is as good as lost.
+            // For the followed state this equals a loss.
             self.records_lost();
         }
         sink.step(now, &Step::Anomaly(anomaly))
     }
 
-    /// The capture is over: everything that is open ends as unfinished.
+    /// Ends the capture: all open operations end as unfinished.
     ///
     /// # Errors
     ///
-    /// Those of the sink.
+    /// The errors of the sink.
     pub fn finish<S: Sink>(&mut self, at: KernelTime, sink: &mut S) -> Result<(), S::Error> {
         self.ledger.unwaited += self.tasks.left() + self.zombies_left();
         for process in self.tasks.processes().filter(|it| it.followed) {
@@ -216,12 +220,12 @@ impl Tracker {
         Ok(())
     }
 
-    /// Why this process's records are not wanted, if they are not.
+    /// Returns the reason why the records of this process are not wanted, if they are not.
     fn unwanted(&mut self, pid: Pid) -> Option<Ignored> {
         self.never_wanted(pid).or_else(|| self.tasks.process(pid).unwanted())
     }
 
-    /// Why records of this number are not, whoever has it.
+    /// Returns the reason why records of this number are not wanted, whichever process has it.
     fn never_wanted(&self, pid: Pid) -> Option<Ignored> {
         match pid {
             Pid(..=0) => Some(Ignored::Invisible),
@@ -230,7 +234,8 @@ impl Tracker {
         }
     }
 
-    /// True if this record of a call is not wanted, or one of another table. `ends_exec`: it is the end of an exec.
+    /// Returns true if this record of a call is not wanted, or belongs to another table.
+    /// `ends_exec`: it is the end of an exec.
     fn leaves_out(&mut self, pid: Pid, ends_exec: bool) -> bool {
         if let Some(reason) = self.never_wanted(pid) {
             self.ledger.ignore(reason);
@@ -274,8 +279,9 @@ impl Tracker {
             sink.step(event.time, &Step::SyscallUnfinished(&operation, why))?;
         }
         thread.seen = true;
-        let by = (Task::new(process, &thread.own), thread.info.key);
-        let pending = syscall::begin(event, enter, by, &mut self.context, &mut thread.pending);
+        let task = Task::new(process, &thread.own);
+        let (key, place) = (thread.info.key, &mut thread.pending);
+        let pending = syscall::begin(event, enter, task, key, &mut self.context, place);
         sink.step(event.time, &Step::SyscallBegun(&pending.operation))
     }
 
@@ -313,16 +319,18 @@ impl Tracker {
             }
             other => {
                 let other = other.take();
-                // A child comes out of the call that its parent went into; so does who has another number since an exec.
+                // A child leaves the call that its parent entered; so does a thread whose number
+                // has changed by an exec.
                 let is_alone = other.is_none() && exit.call.call().class == Class::Process;
                 if is_alone && (exit.ret == 0 || self.started.ends_failed_exec(exit)) {
                     thread.seen = true;
                     self.ledger.ignore(Ignored::UnderWay);
                     return Ok(());
                 }
-                // It may have moved any position of its process.
+                // The call may have moved any position of its process.
                 Task::new(process, &thread.own).fds().borrow().forget_positions();
-                // Its entry may be from before everything was on, or behind its being switched off.
+                // The entry may be from before all tracepoints were on, or from after they were
+                // switched off.
                 let all_were_on = self.all_on == KernelTime::MAX && event.time < self.off_from;
                 let entry_was_seen = std::mem::replace(&mut thread.seen, true) && all_were_on;
                 if other.is_none() && !entry_was_seen && self.ledger.lost == 0 {
@@ -342,7 +350,7 @@ impl Tracker {
         }
     }
 
-    /// What else follows from a call that has ended.
+    /// Handles further consequences of a call that has ended.
     fn follow<S: Sink>(
         &mut self,
         event: &Event,
@@ -368,7 +376,7 @@ impl Tracker {
         Ok(())
     }
 
-    /// A process may be somebody else's after this call.
+    /// Updates the user of a process after a call that may change it.
     fn user<S: Sink>(
         &mut self,
         event: &Event,
@@ -384,7 +392,7 @@ impl Tracker {
         sink.step(event.time, &Step::UserChanged(&process.info))
     }
 
-    /// Anything may have happened that was not seen.
+    /// Handles a loss: anything may have happened unseen.
     fn records_lost(&mut self) {
         self.context.losses += 1;
         self.block.records_lost();
@@ -417,7 +425,9 @@ impl Tracker {
         }
         match task {
             TaskEvent::Fork { pid, tid, ppid, ptid } => {
-                let replaced = self.tasks.fork(event.time, (*ppid, *ptid), (*pid, *tid));
+                let parent = TaskId { pid: *ppid, tid: *ptid };
+                let child = TaskId { pid: *pid, tid: *tid };
+                let replaced = self.tasks.fork(event.time, parent, child);
                 replaced.into_iter().try_for_each(|it| self.thread_gone(event.time, it, sink))?;
                 match self.tasks.keys(*ppid, *pid).filter(|_| ppid != pid) {
                     Some((parent, child)) => sink.step(event.time, &Step::Forked { parent, child }),
@@ -425,12 +435,12 @@ impl Tracker {
                 }
             }
             TaskEvent::NewTask { clone_flags, comm, .. } => {
-                let (parent, comm) = ((event.pid, event.tid), comm.as_deref());
-                self.tasks.new_task(parent, *clone_flags, comm, event.time);
+                let parent = TaskId { pid: event.pid, tid: event.tid };
+                self.tasks.new_task(parent, *clone_flags, comm.as_deref(), event.time);
                 Ok(())
             }
             TaskEvent::Comm { pid, tid, comm, exec } => {
-                self.renamed(event, (*pid, *tid), comm, *exec, sink)
+                self.renamed(event, TaskId { pid: *pid, tid: *tid }, comm, *exec, sink)
             }
             TaskEvent::Exit { pid, tid } => self.ended(event.time, *pid, *tid, sink),
         }
@@ -458,7 +468,7 @@ impl Tracker {
             self.async_process_ended(at, process.info.key, sink)?;
         }
         if let Some(process) = gone.process.filter(|it| it.announced) {
-            // Others may share the table and live on.
+            // Other processes may share the table and live on.
             let last = std::rc::Rc::strong_count(&process.fds) == 1;
             let open = process.fds.borrow().all();
             if last && !open.is_empty() {
@@ -469,7 +479,7 @@ impl Tracker {
         Ok(())
     }
 
-    /// A thread of another process had this number: that one is gone.
+    /// Ends a thread of another process that had this number.
     fn end_stale<S: Sink>(
         &mut self,
         at: KernelTime,
@@ -504,7 +514,7 @@ impl Tracker {
     }
 }
 
-/// Tells the outputs about a thread before the first thing that it does.
+/// Reports a thread to the outputs before its first action.
 fn announce<S: Sink>(
     at: KernelTime,
     process: &mut Process,
@@ -522,7 +532,7 @@ fn announce<S: Sink>(
     Ok(())
 }
 
-/// Counts a call of which the thread's next record says that it must have ended.
+/// Counts a call without an exit: the thread's next record shows that it must have ended.
 fn without_exit(is_off: bool, ledger: &mut Ledger) -> Unfinished {
     if is_off {
         ledger.open_at_end += 1;

@@ -1,10 +1,11 @@
-//! What the tracker says about calls, in a small language: one event a line, then what the sink was told.
+//! Tests of the tracker's calls, in a small language: one event a line, and the steps that the sink
+//! got.
 //!
 //! ```text
 //! 100 1/1 > openat                 time, process/thread, entry and arguments
-//! 101 1/1 < openat 3 /a            exit, result, the name that was read in time (and the second one)
-//! 5 cwd 1 /data                    a snapshot saw where process 1 is
-//! 5 mounts 1 mnt:[7]               and in which mounts; process 0 is the tracer
+//! 101 1/1 < openat 3 /a            exit, result, the name that was read in time (and the second)
+//! 5 cwd 1 /data                    working directory of process 1 in a snapshot
+//! 5 mounts 1 mnt:[7]               its mount namespace; process 0 is the tracer
 //! 110 off                          from then on events are switched off
 //! ```
 
@@ -77,7 +78,8 @@ impl Sink for Told {
 
 const REGULAR: FileStat = FileStat { mode: libc::S_IFREG | 0o644, dev: DevId(1), ino: 2, size: 0 };
 
-/// Each path has its own; one with `~` behind it is another name of the same file.
+/// Returns the inode of a path: each path has its own; a path with the suffix `~` is another name
+/// of the same file.
 fn inode(path: &str) -> u64 {
     let bytes = path.trim_end_matches('~').bytes();
     bytes.fold(0, |sum, it| 31 * sum % 1_000_000_007 + u64::from(it))
@@ -95,7 +97,7 @@ fn kind(words: &[&str]) -> EventKind {
             let args = [2, 3, 4, 5, 6, 7].map(|it| number(it).cast_unsigned());
             EventKind::SysEnter(SysEnter { call: call(), args })
         }
-        // As a probe sees them, a tracepoint of execs, or the names readers.
+        // Names from a probe, from the tracepoint of execs, or from the readers.
         "<k" | "<x" | "<" => {
             let name = |index: usize| {
                 words.get(index).map(|it| Name { bytes: it.as_bytes().to_vec(), verified: true })
@@ -117,7 +119,7 @@ fn kind(words: &[&str]) -> EventKind {
             let (call, ret) = (call(), number(2));
             EventKind::SysExit(SysExit { call, ret, names: Some(names.into()), chain: None })
         }
-        // The two that a call has put into memory.
+        // The two descriptors that a call has put into memory.
         "<pair" => {
             let [address, first, second] = [2, 3, 4].map(number);
             let fds = [first, second].map(|it| i32::try_from(it).expect("a number").to_le_bytes());
@@ -130,7 +132,7 @@ fn kind(words: &[&str]) -> EventKind {
             let ((ppid, ptid), (pid, tid)) = (task(1), task(2));
             EventKind::Task(TaskEvent::Fork { pid, tid, ppid, ptid })
         }
-        // `born FLAGS` comes behind its fork, in the thread that forked.
+        // `born FLAGS` follows the fork, in the thread that forked.
         "born" => {
             let clone_flags = number(1).cast_unsigned();
             EventKind::Task(TaskEvent::NewTask { tid: Tid(0), clone_flags, comm: None })
@@ -161,13 +163,13 @@ pub(super) fn check(text: &str, expected: &Expect) {
     check_with(Followed::ALL, text, expected);
 }
 
-/// With what was recorded.
+/// Checks the steps with these kinds of recorded calls.
 #[track_caller]
 pub(super) fn check_with(followed: Followed, text: &str, expected: &Expect) {
     expected.assert_eq(&told_with(followed, text));
 }
 
-/// What the sink was told of these lines.
+/// Returns the steps of these lines.
 #[track_caller]
 pub(super) fn told(text: &str) -> String {
     told_with(Followed::ALL, text)
@@ -178,7 +180,7 @@ fn told_with(followed: Followed, text: &str) -> String {
     told_from(KernelTime::MIN, followed, text)
 }
 
-/// What the sink was told if everything was on from this time on.
+/// Returns the steps of these lines if all events were on from this time on.
 #[track_caller]
 pub(super) fn told_from(all_on: KernelTime, followed: Followed, text: &str) -> String {
     let scope = Scope {

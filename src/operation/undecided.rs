@@ -1,7 +1,8 @@
-//! Of which opens something may still show that a name was read too late.
+//! Undecided opens: a later event may still show that their names were read too late.
 //!
-//! An event that bears on an open decides: it came before the read had ended, or after it, and then so do all that follow. So each open
-//! is looked at by one such event of each kind, however many are waiting.
+//! The first event that bears on an open decides: it came before the end of the read, or after it,
+//! and then so do all later ones. So each open is checked by one such event of each kind, however
+//! many opens are waiting.
 
 use std::collections::VecDeque;
 
@@ -12,20 +13,20 @@ use crate::units::{Pid, Tid};
 /// Numbers of opens, ascending.
 type Numbers = VecDeque<u64>;
 
-/// Opens by what bears on them.
+/// Opens by the events that bear on them.
 #[derive(Debug, Default)]
 pub(super) struct Undecided {
-    /// On what stands in memory: whatever the thread does next.
+    /// By the thread, whose next action may change its memory.
     by_thread: FxHashMap<Tid, Numbers>,
-    /// On the descriptor: what closes it.
+    /// By the descriptor, which a close may end.
     by_descriptor: FxHashMap<Pid, FxHashMap<u64, Numbers>>,
-    /// On the file's name: all renames and removals.
+    /// By the file's name: all renames and removals.
     by_name: Numbers,
 }
 
 impl Undecided {
-    /// An open whose number is higher than all before.
-    pub(super) fn add(&mut self, number: u64, (pid, tid, [fd, second]): (Pid, Tid, [u64; 2])) {
+    /// Adds an open; its number is higher than all before.
+    pub(super) fn add(&mut self, number: u64, pid: Pid, tid: Tid, [fd, second]: [u64; 2]) {
         self.by_thread.entry(tid).or_default().push_back(number);
         let descriptors = self.by_descriptor.entry(pid).or_default();
         descriptors.entry(fd).or_default().push_back(number);
@@ -35,8 +36,8 @@ impl Undecided {
         self.by_name.push_back(number);
     }
 
-    /// It has been judged, and all before it.
-    pub(super) fn judged(&mut self, number: u64, (pid, tid, fds): (Pid, Tid, [u64; 2])) {
+    /// Removes an open that has been judged, and all before it.
+    pub(super) fn judged(&mut self, number: u64, pid: Pid, tid: Tid, fds: [u64; 2]) {
         let drop_until = |numbers: &mut Numbers| {
             while numbers.front().is_some_and(|it| *it <= number) {
                 numbers.pop_front();
@@ -58,17 +59,18 @@ impl Undecided {
         }
     }
 
-    /// The thread has done something.
+    /// Takes the opens on which an action of the thread bears.
     pub(super) fn of_thread(&mut self, tid: Tid) -> Numbers {
         self.by_thread.remove(&tid).unwrap_or_default()
     }
 
-    /// A file was renamed or removed.
+    /// Takes the opens on which a rename or removal bears.
     pub(super) fn of_names(&mut self) -> Numbers {
         std::mem::take(&mut self.by_name)
     }
 
-    /// A descriptor of the process was closed; `None`: any of them.
+    /// Takes the opens on which the close of a descriptor of the process bears; `None`: any of
+    /// them.
     pub(super) fn of_descriptor(&mut self, pid: Pid, fd: Option<u64>) -> Numbers {
         match fd {
             Some(fd) => {
@@ -82,7 +84,7 @@ impl Undecided {
         }
     }
 
-    /// Anything may have been closed.
+    /// Takes the opens on which any close bears.
     pub(super) fn of_all_descriptors(&mut self) -> Numbers {
         let all = std::mem::take(&mut self.by_descriptor);
         all.into_values().flat_map(FxHashMap::into_values).flatten().collect()

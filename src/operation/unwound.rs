@@ -1,21 +1,23 @@
-//! Through which functions of their programs threads came to hits: told at the end of the recording, found from copies of stacks.
+//! Unwound stacks: call chains of programs at hits, found from copies of stacks and stored at the
+//! end of the recording.
 
 use crate::capture::fact::{Ending, Unwound, UnwoundHit, UserStack};
 use crate::capture::unwound::{HITS_MAX, WAYS_MAX, WORDS_MAX};
 use crate::units::{KernelTime, Tid};
 
-/// What was told.
+/// Unwound stacks and the hits that they belong to.
 #[derive(Clone, Debug, Default)]
 pub struct Ways {
-    /// By their numbers.
+    /// Stacks by their numbers.
     ways: Vec<Unwound>,
     words: usize,
-    /// In the order of their times.
+    /// Hits in the order of their times.
     hits: Vec<UnwoundHit>,
 }
 
 impl Ways {
-    /// One more way. Those for which there is no room, or that come out of order, are not known: their hits have none.
+    /// Adds a stack. Stacks beyond the limits, or out of order, are not stored: their hits have
+    /// none.
     pub fn add(&mut self, stack: UserStack) {
         let UserStack { number, way, .. } = stack;
         let words = self.words.saturating_add(way.addresses.len());
@@ -26,7 +28,7 @@ impl Ways {
         }
     }
 
-    /// These hits had some of them. Those for which there is no room, or that come out of order, have none.
+    /// Adds hits with their stacks. Hits beyond the limit, or out of order, have none.
     pub fn add_hits(&mut self, hits: &[UnwoundHit]) {
         for hit in hits {
             let is_behind = self.hits.last().is_none_or(|it| it <= hit);
@@ -36,7 +38,7 @@ impl Ways {
         }
     }
 
-    /// The way of a hit; `None` if it is not known, or was told twice.
+    /// Returns the stack of a hit; `None` if it is not known, or was stored twice.
     pub fn of(&self, tid: Tid, time: KernelTime) -> Option<&Unwound> {
         let is_before = |it: &UnwoundHit| (it.time, it.tid) < (time, tid);
         let place = self.hits.partition_point(is_before);
@@ -49,19 +51,19 @@ impl Ways {
     }
 }
 
-/// How far the ways of hits led whose stacks were copied.
+/// Completeness of the unwound stacks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WaysFound {
-    /// Hits, by what stopped their ways ([`Ending::ALL`]).
+    /// Hits, by the reason for which unwinding stopped ([`Ending::ALL`]).
     pub endings: [u64; Ending::ALL.len()],
-    /// Of them, those on whose ways were functions of which no file says how to go back.
+    /// Hits with functions in their stacks that have no unwind information.
     pub guessed: u64,
-    /// Hits without a way.
+    /// Hits without a stack.
     pub unknown: u64,
 }
 
 impl WaysFound {
-    /// One more hit.
+    /// Counts one more hit.
     pub fn add(&mut self, way: Option<&Unwound>) {
         let Some(way) = way else {
             self.unknown += 1;
@@ -73,12 +75,12 @@ impl WaysFound {
         }
     }
 
-    /// Those whose ways ended so.
+    /// Returns the number of hits whose stacks ended so.
     pub fn ended(&self, ending: Ending) -> u64 {
         Ending::ALL.iter().zip(self.endings).filter(|it| *it.0 == ending).map(|it| it.1).sum()
     }
 
-    /// All hits whose stacks were copied.
+    /// Returns the number of all hits whose stacks were copied.
     pub fn all(&self) -> u64 {
         self.endings.iter().sum::<u64>() + self.unknown
     }
@@ -105,7 +107,7 @@ mod tests {
             ways.add(stack);
         }
         ways.add_hits(&[hit(5, 7, 0), hit(10, 7, 1), hit(10, 8, 0), hit(20, 7, 1)]);
-        // The first comes too late.
+        // The first hit comes too late.
         ways.add_hits(&[hit(20, 6, 0), hit(30, 7, 3), hit(40, 7, 0), hit(40, 7, 1)]);
         let of = |time, tid| ways.of(Tid(tid), KernelTime(time)).map(|it| it.addresses[0]);
         let found = [(5, 7), (10, 7), (10, 8), (20, 7), (20, 6), (30, 7), (40, 7), (50, 7)];

@@ -1,23 +1,23 @@
-//! Whose a process is: its real user, by the calls that change it (`setuid(2)`, `setreuid(2)`, `setresuid(2)`). A program that runs as
-//! its owner (`S_ISUID`) does not.
+//! Real users of processes, by the calls that change them (`setuid(2)`, `setreuid(2)`,
+//! `setresuid(2)`). A program that runs as its owner (`S_ISUID`) does not change the real user.
 
 use super::model::SyscallOperation;
 
-/// "Not this one" (`(uid_t) -1`).
+/// Value for "unchanged" (`(uid_t) -1`).
 const UNCHANGED: u32 = u32::MAX;
 
-/// The real user behind this call, of a process that was this one's.
+/// Returns the real user after this call; `before` is the one of its process before.
 pub(super) fn after(operation: &SyscallOperation, before: Option<u32>) -> Option<u32> {
     let [asked, ..] = operation.args;
     let asked = u32::try_from(asked & 0xffff_ffff).ok().filter(|_| operation.ret == Some(0));
     asked.map_or(before, |it| asked_for(operation.call.call().name, it, before))
 }
 
-/// The same of a call that succeeded.
+/// Returns the real user after a call that succeeded.
 fn asked_for(call: &str, asked: u32, before: Option<u32>) -> Option<u32> {
     match call {
-        // Who may do anything changes all of it; others change as whom they act only. Nothing tells which of the two somebody is who
-        // is not root and acts as root.
+        // A privileged process changes all its users, others only the effective one. No event
+        // reports which of the two applies to a process that is not root's and acts as root.
         "setuid" => match before {
             Some(0) => Some(asked),
             _ => before.filter(|it| *it == asked),

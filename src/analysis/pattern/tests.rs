@@ -69,7 +69,7 @@ fn told(lines: &str, flags: u32) -> Patterns {
 
 /// A request for a piece of a file with this inode; it begins where it begins in the file.
 fn request(patterns: &mut Patterns, op: RequestOp, time: u64, ino: u64, offset: u64) {
-    let request = made::request(DEV, op, (offset / SECTOR_BYTES, 8), [time, time + 50]);
+    let request = made::request(DEV, op, offset / SECTOR_BYTES, 8, [time, time + 50]);
     let behind = BlockContents::File {
         key: (DEV, ino),
         offset: Some(offset),

@@ -84,8 +84,8 @@ fn asked(file: &Rc<OpenFile>, begin: u64, offset: &str, bytes: &str) -> AsyncOpe
 
 /// On the disk it lies 1000 sectors further on than on the device of the file system.
 fn bio(begin: u64, (sector, nr_sector): (u64, u64), behind: &str) -> (BlockRequest, Piece) {
-    let run = (1000 + sector, u32::try_from(nr_sector).expect("small"));
-    let request = made::request(DISK, RequestOp::Write, run, [begin, begin + 9]);
+    let (start, length) = (1000 + sector, u32::try_from(nr_sector).expect("small"));
+    let request = made::request(DISK, RequestOp::Write, start, length, [begin, begin + 9]);
     let link = if behind.starts_with('?') { Link::Inferred } else { Link::Exact };
     let behind = match behind.trim_start_matches('?').parse() {
         Ok(ino) => BlockContents::File { key: (DEV, ino), offset: None, file: None, link },

@@ -1,4 +1,5 @@
-//! Where the contents of files lie on a device, as far as its file system has said.
+//! Extents: locations of the contents of files on a device, as far as its file system has reported
+//! them.
 
 use rangemap::RangeMap;
 use rustc_hash::FxHashMap;
@@ -6,88 +7,93 @@ use rustc_hash::FxHashMap;
 use crate::event::fs::{Extent, Unit};
 use crate::units::DevId;
 
-/// A file: its file system, as `st_dev` says it, and its inode; or [`device_file`].
+/// File: its file system, as in `st_dev`, and its inode number; or [`device_file`].
 pub type FileKey = (DevId, u64);
 
-/// A block device as a file, whichever node it was opened by: what lies in it lies at the same place on the device.
+/// Returns the key of a block device as a file, whichever node it was opened by: offsets in it are
+/// the places on the device.
 pub fn device_file(dev: DevId) -> FileKey {
     (DevId(0), dev.0.into())
 }
 
-/// The device, if it is one.
-pub fn device_of((dev, ino): FileKey) -> Option<DevId> {
+/// Returns the device, if the key is that of one.
+pub fn device_of(key: FileKey) -> Option<DevId> {
+    let (dev, ino) = key;
     u32::try_from(ino).ok().filter(|_| dev == DevId(0)).map(DevId)
 }
 
-/// The kernel has an inode for each block device in a file system of its own, which has no device; its number is that of the
-/// device (`bdev_add()` in block/bdev.c, from Linux 5.11 on). What is said of it is said of all that lies behind, whatever it is.
+/// Returns true for an extent of a block device as a file. The kernel has an inode for each block
+/// device in a file system of its own, which has no device; the inode number is that of the device
+/// (`bdev_add()` in block/bdev.c, from Linux 5.11 on). Such an extent concerns all contents of the
+/// device, of whatever kind.
 pub(super) fn is_device(extent: &Extent) -> bool {
     extent.dev.major() == 0
         && extent.ino == u64::from(extent.on.0)
         && extent.offset == extent.address
 }
 
-/// Who said where some of a file lies.
+/// Source of an extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ExtentSource {
-    /// ext4, which also says when it does not any more.
+    /// ext4, which also reports the end of an extent's validity.
     Blocks,
-    /// iomap: it holds for what is read or written next.
+    /// iomap: the extent holds for the next read or write.
     Mapping,
-    /// The same, of what other files may have, too.
+    /// iomap, for an extent that may be shared with other files.
     Shared,
 }
 
-/// A part of a file's contents. The same for all bytes that lie as far from one another on the device as they do in the file.
+/// A part of a file's contents. Equal for all bytes that have the same distance from each other on
+/// the device and in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Run {
     file: FileKey,
     told: ExtentSource,
-    /// Place on the device less place in the file, in bytes, modulo 2^64.
+    /// Place on the device minus offset in the file, in bytes, modulo 2^64.
     shift: u64,
 }
 
-/// What lies in a range.
+/// Contents of a range of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Found {
     /// First byte on the device.
     pub begin: u64,
-    /// The byte behind the last.
+    /// Byte after the last.
     pub end: u64,
-    /// The file, where in it, in bytes, and who said so; `None`: not known.
+    /// File, offset in it in bytes, and source of the extent; `None`: not known.
     pub of: Option<(FileKey, u64, ExtentSource)>,
 }
 
-/// Where files lie on all devices.
+/// Extents of all devices.
 #[derive(Debug, Default)]
 pub(super) struct Extents {
     /// Bytes of a block, by file system.
     block_bytes: FxHashMap<DevId, u64>,
-    /// By the device and the bytes on it.
+    /// Runs by device and by bytes on the device.
     runs: FxHashMap<DevId, RangeMap<u64, Run>>,
     count: usize,
     /// Extents in blocks whose size is not known.
     pub unsized_: u64,
-    /// Runs that were given up for want of room.
+    /// Runs that were evicted for want of room.
     pub given_up: u64,
 }
 
-/// Runs that are remembered: some 100 bytes each.
+/// Limit of remembered runs: some 100 bytes each.
 const RUNS_MAX: usize = 1 << 22;
 
 impl Extents {
-    /// How large the blocks of a file system are.
+    /// Sets the block size of a file system.
     pub(super) fn has_blocks(&mut self, dev: DevId, bytes: u64) {
         self.block_bytes.insert(dev, bytes);
     }
 
-    /// Another file system is there now, or none.
+    /// Forgets a device: it has another file system now, or none.
     pub(super) fn forget_device(&mut self, dev: DevId) {
         self.block_bytes.remove(&dev);
         self.count -= self.runs.remove(&dev).map_or(0, |it| it.len());
     }
 
-    /// Some of a file lies there; what lay there before does not any more.
+    /// Records an extent. The previous contents of its range are not valid any more.
     pub(super) fn learn(&mut self, extent: &Extent) {
         let unit = match extent.unit {
             Unit::Bytes => Some(1),
@@ -114,7 +120,7 @@ impl Extents {
         self.change(extent.on, begin, end, |runs| runs.insert(begin..end, run));
     }
 
-    /// These blocks belong to no file any more.
+    /// Removes blocks that belong to no file any more.
     pub(super) fn free(&mut self, dev: DevId, block: u64, count: u64) {
         if let Some(&unit) = self.block_bytes.get(&dev) {
             let begin = block.saturating_mul(unit);
@@ -123,13 +129,13 @@ impl Extents {
         }
     }
 
-    /// Anything may have been freed and used again unseen.
+    /// Forgets everything: any extent may have been freed and reused unseen.
     pub(super) fn forget(&mut self) {
         self.runs.clear();
         self.count = 0;
     }
 
-    /// What lies in `[begin, end)` of a device, in order and without gaps.
+    /// Returns the contents of `[begin, end)` of a device, in order and without gaps.
     pub(super) fn find(&self, dev: DevId, begin: u64, end: u64) -> Vec<Found> {
         let mut found = Vec::new();
         let mut at = begin;
@@ -149,7 +155,7 @@ impl Extents {
         found
     }
 
-    /// Changes a range that is not empty, and counts.
+    /// Changes a range that is not empty, and updates the count.
     fn change(
         &mut self,
         dev: DevId,
@@ -185,11 +191,12 @@ mod tests {
         extents
     }
 
-    /// `begin-end` of each piece in blocks, with `inode@offset`.
+    /// Returns `begin-end` of each piece in blocks, with `inode@offset`.
     fn text(extents: &Extents, begin: u64, end: u64) -> String {
-        let piece = |it: Found| {
-            let of = it.of.map(|((_, ino), offset, _)| format!("{ino}@{}", offset / 1024));
-            format!("{}-{}:{}", it.begin / 1024, it.end / 1024, of.as_deref().unwrap_or("?"))
+        let piece = |found: Found| {
+            let of = found.of.map(|((_, ino), offset, _)| format!("{ino}@{}", offset / 1024));
+            let of = of.as_deref().unwrap_or("?");
+            format!("{}-{}:{of}", found.begin / 1024, found.end / 1024)
         };
         let found = extents.find(DEV, begin * 1024, end * 1024);
         found.into_iter().map(piece).collect::<Vec<_>>().join(" ")
@@ -237,7 +244,7 @@ mod tests {
         let (unit, dev, on, ino) = (Unit::Blocks, DEV, DEV, 1);
         let (offset, length, address, is_shared) = (0, 10, 100, false);
         all.learn(&Extent { dev, ino, on, unit, offset, length, address, is_shared });
-        assert_eq!(all.unsized_, 1, "how large its blocks are is not known any more");
+        assert_eq!(all.unsized_, 1, "the block size is not known any more");
     }
 
     #[test]
@@ -253,7 +260,8 @@ mod tests {
         #[test]
         fn any_extents_never_overlap_and_leave_no_gap(
             list in proptest::collection::vec((0u64..3, 0u64..20, 0u64..9, 0u64..20), 0..20),
-            (begin, length) in (0u64..20, 0u64..20),
+            begin in 0u64..20,
+            length in 0u64..20,
         ) {
             let all = extents(&list);
             let found = all.find(DEV, begin, begin + length);

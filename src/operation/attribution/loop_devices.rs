@@ -1,7 +1,8 @@
-//! Loop devices: what is asked of one is asked of a file on another device.
+//! Loop devices: a request to a loop device becomes a request to a file on another device.
 //!
-//! The requests of both are told, each on its own device. No event links them: the lower one's file is the upper one's device, so
-//! what lies in the file is found by the place in it.
+//! Requests to both are reported, each on its own device. No event links them. The backing file of
+//! the upper device is a file on the lower one, so the offset in that file gives the sector, and
+//! thereby the contents.
 
 use rustc_hash::FxHashMap;
 
@@ -17,9 +18,9 @@ use crate::units::{DevId, SECTOR_BYTES};
 #[derive(Debug)]
 struct LoopDevice {
     dev: DevId,
-    /// Where in the file it begins, in bytes.
+    /// Offset in the file at which the device begins, in bytes.
     offset: u64,
-    /// Its partitions: first sector, the one behind the last, number.
+    /// Its partitions: first sector, sector after the last, number.
     partitions: Vec<(u64, u64, DevId)>,
 }
 
@@ -27,27 +28,28 @@ struct LoopDevice {
 #[derive(Debug, Default)]
 pub(super) struct LoopDevices(FxHashMap<FileKey, LoopDevice>);
 
-/// A device that lies in a file, and what lies there.
+/// Location on a device that is stored in a file, and its contents.
 #[derive(Clone, Debug)]
 pub struct StackedLocation {
-    /// Where on the device: on a partition of it, if there is one.
+    /// Sector on the device: on a partition of it, if there is one.
     pub place: Place,
-    /// What lies there.
+    /// Contents of the sectors.
     pub behind: BlockContents,
 }
 
-/// Loop devices on files on loop devices; more are not looked through.
+/// Limit of loop devices on files on loop devices.
 const DEPTH_MAX: usize = 8;
 
 impl LoopDevices {
-    /// Those among the disks whose files are known.
+    /// Returns the loop devices among the disks whose backing files are known.
     pub(super) fn of<'a>(disks: impl Iterator<Item = &'a Disk>) -> Self {
         let image = |disk: &Disk| {
             let file = disk.loop_file.as_ref()?;
             let offset = disk.attributes.get("loop/offset").and_then(|it| it.parse().ok());
-            let partition = |it: &crate::capture::header::Partition| {
-                let start = it.start_sectors?;
-                Some((start, start.checked_add(it.sectors?)?, DevId::parse(&it.dev)?))
+            let partition = |partition: &crate::capture::header::Partition| {
+                let start = partition.start_sectors?;
+                let end = start.checked_add(partition.sectors?)?;
+                Some((start, end, DevId::parse(&partition.dev)?))
             };
             let image = LoopDevice {
                 dev: DevId::parse(&disk.dev)?,
@@ -59,7 +61,7 @@ impl LoopDevices {
         Self(disks.filter_map(image).collect())
     }
 
-    /// Where a byte of a file is on its loop device.
+    /// Returns the location of a byte of a file on its loop device.
     fn place(&self, key: FileKey, offset: u64) -> Option<Place> {
         let image = self.0.get(&key)?;
         let sector = offset.checked_sub(image.offset)? / SECTOR_BYTES;
@@ -72,8 +74,9 @@ impl LoopDevices {
 }
 
 impl FileAttribution {
-    /// What lies in the sectors of a file that is a loop device: lengths in sectors, and the devices, the nearest first. Without
-    /// one it is a single length with nothing.
+    /// Returns the contents of the sectors of a file that backs a loop device: lengths in sectors,
+    /// and the stacked devices, the nearest first. Any other contents give a single length without
+    /// stacked devices.
     pub(super) fn above(
         &self,
         behind: &BlockContents,
@@ -103,7 +106,8 @@ impl FileAttribution {
         all
     }
 
-    /// What file systems say of sectors of a device: lengths in sectors, and files.
+    /// Returns the contents of sectors of a device, as reported by file systems: lengths in
+    /// sectors, and files.
     pub(super) fn contents(
         &self,
         place: Place,
@@ -112,17 +116,21 @@ impl FileAttribution {
     ) -> Vec<(u64, BlockContents)> {
         let begin = place.sector.saturating_mul(SECTOR_BYTES);
         let end = begin.saturating_add(nr_sector.saturating_mul(SECTOR_BYTES));
-        let told = self.extents.find(place.dev, begin, end).into_iter();
-        let known = told.flat_map(|it| match it.of.and_then(|of| self.by_events(of, look)) {
-            Some(behind) => vec![(it, behind)],
-            // It may have moved since.
-            None => {
-                let asked = self.at_the_end.find(place.dev, it.begin, it.end).into_iter();
-                let behind = |it: Found| match it.of {
-                    Some((key, offset, _)) => self.file(key, Some(offset), Link::Inferred),
-                    None => BlockContents::Unknown,
-                };
-                asked.map(|it| (it, behind(it))).collect()
+        let from_events = self.extents.find(place.dev, begin, end).into_iter();
+        let known = from_events.flat_map(|run| {
+            let by_events =
+                run.of.and_then(|(key, offset, told)| self.by_events(key, offset, told, look));
+            match by_events {
+                Some(behind) => vec![(run, behind)],
+                // The contents may have moved since.
+                None => {
+                    let at_the_end = self.at_the_end.find(place.dev, run.begin, run.end);
+                    let behind = |found: Found| match found.of {
+                        Some((key, offset, _)) => self.file(key, Some(offset), Link::Inferred),
+                        None => BlockContents::Unknown,
+                    };
+                    at_the_end.into_iter().map(|it| (it, behind(it))).collect()
+                }
             }
         });
         // A run may end inside a sector.
@@ -130,10 +138,13 @@ impl FileAttribution {
         known.map(|(it, behind)| (sectors(it), behind)).filter(|it| it.0 > 0).collect()
     }
 
-    /// What lies there by what was said since the recording began; `None`: that does not hold for this.
+    /// Returns the contents by the events since the recording began; `None`: they do not hold for
+    /// this request.
     fn by_events(
         &self,
-        (key, offset, told): (FileKey, u64, ExtentSource),
+        key: FileKey,
+        offset: u64,
+        told: ExtentSource,
         look: Lookup,
     ) -> Option<BlockContents> {
         if told == ExtentSource::Blocks && key.1 == EXT4_JOURNAL_INO {

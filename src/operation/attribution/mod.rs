@@ -1,8 +1,12 @@
-//! What stands behind a block request: files, places in them, and who wrote what is written now.
+//! Attribution: files, offsets in them, and writers of the data of a block request.
 //!
-//! In: the parts of requests (`operation::block`), what file systems say ([`FsEvent`]), files that are opened and written. Out:
-//! [`Piece`]s. Each says how it is known: by what the file system has said since the recording began (exact), by what it said at
-//! the end, the call that the thread was inside, who wrote these bytes last (inferred), or not at all.
+//! Input: the parts of requests (`operation::block`), the reports of file systems ([`FsEvent`]),
+//! and the files that are opened and written. Output: [`Piece`]s. Each piece has the way in which
+//! it is known:
+//! - reports of the file system since the recording began (exact),
+//! - its report at the end, the call that the thread was inside, or the last writers of these bytes
+//!   (inferred),
+//! - or not known at all.
 
 mod extents;
 mod loop_devices;
@@ -32,32 +36,33 @@ use crate::event::block::{Place, RequestOp};
 use crate::event::fs::{Extent, FsEvent, Unit};
 use crate::units::{DevId, KernelTime, SECTOR_BYTES};
 
-/// What lies in the sectors.
+/// Contents of a range of sectors.
 #[derive(Clone, Debug)]
 pub enum BlockContents {
     /// A part of a file.
     File {
         /// The file.
         key: FileKey,
-        /// Where in it, in bytes; `None`: not known.
+        /// Offset in the file, in bytes; `None`: not known.
         offset: Option<u64>,
-        /// As it was opened last, if that was seen, under the name that it has when the request is queued.
+        /// The file as it was last opened, if that was seen, with its name at the time when the
+        /// request is queued.
         file: Option<Rc<OpenFile>>,
-        /// How this is known.
+        /// How the attribution is known.
         link: Link,
     },
-    /// The journal of the file system, or what it puts in its place before a commit.
+    /// The journal of the file system, or what it writes to its place before a commit.
     Journal,
-    /// The file system's own.
+    /// The file system's own data.
     Metadata,
-    /// No contents: a flush, or a discard of what belongs to nothing.
+    /// No contents: a flush, or a discard of sectors that belong to nothing.
     Nothing,
     /// Not known.
     Unknown,
 }
 
 impl BlockContents {
-    /// The word for what is no file.
+    /// Returns the word for the kind of contents.
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::File { .. } => "file",
@@ -68,7 +73,7 @@ impl BlockContents {
         }
     }
 
-    /// True if the other is what comes so many sectors further on.
+    /// Returns true if `other` is the contents `nr_sector` sectors further on.
     fn goes_on(&self, nr_sector: u64, other: &Self) -> bool {
         match (self.further(nr_sector), other) {
             (
@@ -79,7 +84,7 @@ impl BlockContents {
         }
     }
 
-    /// The same, so many sectors further on.
+    /// Returns these contents `nr_sector` sectors further on.
     fn further(&self, nr_sector: u64) -> Self {
         match self {
             Self::File { key, offset: Some(offset), file, link } => {
@@ -90,7 +95,7 @@ impl BlockContents {
         }
     }
 
-    /// How it is known.
+    /// Returns how the attribution is known.
     pub fn link(&self) -> Link {
         match self {
             Self::File { link, .. } => *link,
@@ -107,23 +112,25 @@ pub struct Piece {
     pub sector: u64,
     /// Length in sectors.
     pub nr_sector: u64,
-    /// When its bio was queued, and by whom.
+    /// Submitter of its bio, and the time of queueing.
     pub queued: At,
-    /// The devices above, the nearest first.
+    /// Devices above, the nearest first.
     pub levels: Rc<[Place]>,
-    /// What lies there.
+    /// Contents of its sectors.
     pub behind: BlockContents,
-    /// If that is the file of a loop device: where it is on that device and what lies there, the nearest first.
+    /// If the contents are the backing file of a loop device: locations on that device and their
+    /// contents, the nearest first.
     pub above: Vec<StackedLocation>,
-    /// It may be another program's: its bio was queued by one of the kernel's own threads, by one that is not followed, or by one
-    /// that brings to the device what is not known to be of a recorded write.
+    /// True if the piece may belong to another program. Its bio was queued by a kernel thread, by a
+    /// thread that is not followed, or by one that writes back data without a known recorded write.
     pub for_others: bool,
-    /// Who wrote this last, if another brings it to the device.
+    /// Last writers of these bytes, if another thread writes them back.
     pub writers: Vec<Writer>,
 }
 
 impl Piece {
-    /// How it is known which program wanted it; `None`: none did, it is the kernel's own.
+    /// Returns how the requesting program is known; `None`: there is none, the piece is the
+    /// kernel's own.
     pub fn program(&self) -> Option<Link> {
         let is_own = matches!(
             self.behind,
@@ -138,16 +145,27 @@ impl Piece {
     }
 }
 
-/// What the thread that queues a bio is doing.
+/// Sectors of a part that have the same contents.
+#[derive(Debug)]
+struct Sectors {
+    first: u64,
+    count: u64,
+    behind: BlockContents,
+    above: Vec<StackedLocation>,
+}
+
+/// State of the thread that queues a bio.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SubmitContext<'a> {
-    /// The file of the system call that it is inside.
+    /// File of the system call that the thread is inside.
     pub file: Option<&'a Rc<OpenFile>>,
-    /// It is one of the kernel's own threads, or not one of those followed.
+    /// True for a kernel thread, or a thread that is not followed.
     pub for_others: bool,
-    /// The process, if what it writes now was in memory before, so that others may have put it there: it is inside a call that is
-    /// no write (`sync`, `fsync`, but also a `close`, by which ext4 writes out what has replaced a file), or inside none that is
-    /// recorded (an `ioctl` that clones or maps a file, a `chmod` by which an overlay copies it, the end of the process).
+    /// The process, if the data that it writes now was in memory before, so that other processes
+    /// may have written it there. The process is inside a call that is not a write (`sync`,
+    /// `fsync`, but also a `close`, by which ext4 writes out a file that has replaced another), or
+    /// inside none that is recorded (an `ioctl` that clones or maps a file, a `chmod` by which an
+    /// overlay copies it, the end of the process).
     pub brings: Option<ProcessKey>,
 }
 
@@ -157,66 +175,69 @@ impl SubmitContext<'_> {
     }
 }
 
-/// When, and for what, it is asked what lies somewhere.
+/// Time and purpose of a lookup of contents.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lookup {
     at: KernelTime,
-    /// It is written, and was in memory before.
+    /// True if the request writes data that was in memory before.
     was_in_memory: bool,
 }
 
-/// Files and what is known of their places.
+/// Files, and what is known of their locations.
 #[derive(Debug, Default)]
 pub struct FileAttribution {
     extents: Extents,
-    /// Where files lay at the end, by their file systems.
+    /// Extents at the end of the recording, as reported by the file systems.
     at_the_end: Extents,
-    /// As they were opened last.
+    /// Files as they were last opened.
     opened: FxHashMap<FileKey, RefCell<NamedFile>>,
-    /// What has become of their names.
+    /// Changes of their names.
     changes: NameChanges,
-    /// Files were opened in other mounts than the tracer's, or under names whose directory is not known.
+    /// True if files were opened in other mounts than the tracer's, or under names whose directory
+    /// is not known.
     is_elsewhere: bool,
     writers: Writers,
     images: LoopDevices,
     /// Block devices by their names.
     devices: FxHashMap<Vec<u8>, DevId>,
-    /// Devices that somebody uses by their nodes.
+    /// Devices that are used directly by their nodes.
     used_directly: FxHashSet<DevId>,
-    /// Devices with a file system that is mounted.
+    /// Devices with a mounted file system, and its block size if events count in blocks.
     mounted: FxHashMap<DevId, Option<u64>>,
-    /// Until this time something may be mounted elsewhere than is known.
+    /// Until this time mounts may differ from the known ones.
     mounts_change_until: KernelTime,
-    /// File systems that use iomap say where what they write back goes.
+    /// True if file systems that use iomap report the targets of their writeback.
     writeback_is_told: bool,
-    /// Files that were forgotten for want of room.
+    /// Files that were evicted for want of room.
     given_up: u64,
-    /// What was found for parts of requests that are not over.
+    /// Pieces of the parts of requests that are not over.
     pieces: FxHashMap<u64, Vec<Piece>>,
 }
 
-/// The file that ext4 has its journal in (`fs/ext4/ext4.h`).
+/// Inode of the ext4 journal (`fs/ext4/ext4.h`).
 const EXT4_JOURNAL_INO: u64 = 8;
 
-/// So long after a mount or unmount it is known for certain what is mounted (the tracer is woken, and looks).
+/// Time after a mount or unmount until the mounts are known for certain (the tracer is woken, and
+/// reads them).
 const MOUNTS_TOLD_NS: u64 = 1_000_000_000;
 
-/// Files that are remembered by inode.
+/// Limit of files that are remembered by inode.
 const FILES_MAX: usize = 1 << 20;
 
 impl FileAttribution {
-    /// These are the disks.
+    /// Sets the disks.
     pub fn has_disks<'a>(&mut self, disks: impl Iterator<Item = &'a Disk> + Clone) {
         self.devices = disks.clone().flat_map(names).collect();
         self.images = LoopDevices::of(disks);
     }
 
-    /// Where a file lay at the end: a text of [`Text::EXTENTS`](crate::capture::fact::Text::EXTENTS).
+    /// Adds final extents of a file: a text of
+    /// [`Text::EXTENTS`](crate::capture::fact::Text::EXTENTS).
     pub fn lay_at_the_end(&mut self, text: &[u8]) {
         let text = String::from_utf8_lossy(text);
         let mut lines = text.lines().map(str::split_whitespace);
-        let file = |mut it: SplitWhitespace<'_>| {
-            Some((DevId::parse(it.next()?)?, it.next()?.parse().ok()?))
+        let file = |mut words: SplitWhitespace<'_>| {
+            Some((DevId::parse(words.next()?)?, words.next()?.parse().ok()?))
         };
         let Some((dev, ino)) = lines.next().and_then(file) else { return };
         for line in lines {
@@ -230,8 +251,8 @@ impl FileAttribution {
         }
     }
 
-    /// What is mounted now: devices, and how large their blocks are if events count in them. Of all others nothing is known any
-    /// more.
+    /// Sets the mounted devices, each with its block size if events count in blocks. Everything
+    /// that is known of changed devices is forgotten.
     pub fn file_systems(&mut self, all: &[(DevId, Option<u64>)]) {
         let now: FxHashMap<DevId, Option<u64>> = all.iter().copied().collect();
         let before = std::mem::replace(&mut self.mounted, now);
@@ -247,17 +268,17 @@ impl FileAttribution {
         self.mounts_change_until = KernelTime::MIN;
     }
 
-    /// Something was mounted or unmounted; what it was is told soon.
+    /// Notes a mount or unmount; the new mounts are reported soon.
     pub fn mounts_change(&mut self, at: KernelTime) {
         self.mounts_change_until = KernelTime(at.0.saturating_add(MOUNTS_TOLD_NS));
     }
 
-    /// File systems that use iomap say where what they write back goes.
+    /// Notes that file systems that use iomap report the targets of their writeback.
     pub fn tells_writeback(&mut self) {
         self.writeback_is_told = true;
     }
 
-    /// What a file system says.
+    /// Takes a report of a file system.
     pub fn learn(&mut self, event: &FsEvent) {
         match event {
             FsEvent::Extent(extent) if is_device(extent) => {
@@ -273,7 +294,7 @@ impl FileAttribution {
         }
     }
 
-    /// A file was opened, or found open; its name was read at this time at the latest.
+    /// Notes a file that was opened, or found open; its name was read at this time at the latest.
     pub fn opened(&mut self, file: &Rc<OpenFile>, read: KernelTime) {
         let Some(key) = self.key_of(file) else { return };
         if let (Some(dev), true) = (device_of(key), self.used_directly.len() < FILES_MAX) {
@@ -289,24 +310,24 @@ impl FileAttribution {
         self.opened.insert(key, RefCell::new(named));
     }
 
-    /// A call has changed names.
+    /// Notes a call that has changed names.
     pub fn names_changed(&mut self, change: &Change, span: Span) {
         let is_own = change.places().all(|it| it.mounts == Mounts::OWN);
         let one_space = is_own && !self.is_elsewhere;
         self.room_for_changes().changed(change, span, one_space);
     }
 
-    /// A call has given something another name, and it is not known where; `parts`: the last parts of both names, if known.
+    /// Notes a rename with unknown paths; `parts`: the last parts of both names, if known.
     pub fn renamed_somewhere(&mut self, parts: Option<[&[u8]; 2]>) {
         self.room_for_changes().renamed_somewhere(parts);
     }
 
-    /// Something was mounted at a place (`None`: anywhere) in these mounts (`None`: in all), or taken away from there.
+    /// Notes a mount at a place (`None`: anywhere) in these mounts (`None`: in all), or its end.
     pub fn covered(&mut self, spot: Option<&Spot>, only: Option<Mounts>) {
         self.room_for_changes().covered(spot, only);
     }
 
-    /// What was at a place (`None`: anywhere) is somewhere else now, or nowhere.
+    /// Notes that the files at a place (`None`: anywhere) are at another place now, or at none.
     pub fn displaced(&mut self, spot: Option<&Spot>, only: Option<Mounts>) {
         self.room_for_changes().displaced(spot, only);
     }
@@ -319,29 +340,31 @@ impl FileAttribution {
         &mut self.changes
     }
 
-    /// A write of so many bytes at `offset`; `None`: its place is not known.
+    /// Notes a write of `bytes` bytes at `offset`; `None`: the offset is not known.
     pub fn wrote(&mut self, by: WriterRef<'_>, file: &OpenFile, offset: Option<u64>, bytes: u64) {
         if let Some(key) = self.key_of(file) {
             self.writers.wrote(key, by, offset, bytes);
         }
     }
 
-    /// Records were lost: extents may have changed, files been replaced, others have written.
+    /// Handles lost records: extents may have changed, files may have been replaced, other
+    /// processes may have written.
     pub fn records_lost(&mut self) {
         self.extents.forget();
         self.opened.clear();
         self.writers.forget();
     }
 
-    /// Extents in blocks of a size that is not known; runs, files and writers that were given up.
+    /// Returns the number of extents in blocks of unknown size, and of evicted runs, files and
+    /// writers.
     pub fn not_kept(&self) -> (u64, u64) {
         let runs = self.extents.given_up + self.at_the_end.given_up;
         let given_up = [runs, self.writers.given_up, self.given_up];
         (self.extents.unsized_, given_up.iter().sum())
     }
 
-    /// Looks at a part of a request, if that was not done when it was part of another. True if somebody is known to have
-    /// written some of it.
+    /// Determines the pieces of a part of a request, unless they were determined while it was part
+    /// of another request. Returns true if a writer of some of it is known.
     pub fn look(&mut self, part: &Part, request: &BlockRequest, doing: SubmitContext<'_>) -> bool {
         if !self.pieces.contains_key(&part.number) {
             let pieces = self.pieces_of(part, request, doing);
@@ -350,7 +373,7 @@ impl FileAttribution {
         self.pieces[&part.number].iter().any(|it| !it.writers.is_empty())
     }
 
-    /// The pieces of a request, by sector, as few as can be.
+    /// Returns the pieces of a request, by sector, as few as possible.
     pub fn pieces(&self, request: &BlockRequest) -> Vec<Piece> {
         let found = request.parts.iter().filter_map(|it| self.pieces.get(&it.number));
         let mut all: Vec<&Piece> = found.flatten().collect();
@@ -372,7 +395,7 @@ impl FileAttribution {
         joined
     }
 
-    /// A request is over, and not part of another.
+    /// Forgets a request that is over, and not part of another.
     pub fn forget(&mut self, request: &BlockRequest) {
         for part in request.parts.iter() {
             self.pieces.remove(&part.number);
@@ -399,7 +422,7 @@ impl FileAttribution {
         for (length, behind) in contents {
             let behind = match behind {
                 BlockContents::Journal | BlockContents::Nothing => behind,
-                // By the file system's own word, whatever lay there before.
+                // Reported by the file system itself, whatever was there before.
                 _ if request.rwbs.is_meta() => BlockContents::Metadata,
                 BlockContents::Unknown => self.by_call(
                     Place { dev: top.dev, sector: top.sector.saturating_add(sector - part.sector) },
@@ -409,12 +432,16 @@ impl FileAttribution {
             };
             let mut done = 0;
             for (length, above) in self.above(&behind, length, look, 0) {
-                let place = (sector.saturating_add(done), length);
-                let behind = behind.further(done);
-                pieces.push(self.piece((part, request), place, (behind, above), doing));
+                let sectors = Sectors {
+                    first: sector.saturating_add(done),
+                    count: length,
+                    behind: behind.further(done),
+                    above,
+                };
+                pieces.push(self.piece(part, request, sectors, doing));
                 done += length;
             }
-            // Whatever a damaged log says.
+            // A damaged log may have any length.
             sector = sector.saturating_add(length);
         }
         pieces
@@ -422,11 +449,12 @@ impl FileAttribution {
 
     fn piece(
         &self,
-        (part, request): (&Part, &BlockRequest),
-        (sector, nr_sector): (u64, u64),
-        (behind, above): (BlockContents, Vec<StackedLocation>),
+        part: &Part,
+        request: &BlockRequest,
+        sectors: Sectors,
         doing: SubmitContext<'_>,
     ) -> Piece {
+        let Sectors { first: sector, count: nr_sector, behind, above } = sectors;
         let by = sector - part.sector;
         let levels = part.levels.iter();
         let was_in_memory = request.writes_data() && doing.was_in_memory();
@@ -434,7 +462,7 @@ impl FileAttribution {
             true => self.writers_of(&behind, nr_sector),
             false => Vec::new(),
         };
-        // Of a flush without contents the thread is the one that wants it.
+        // A flush without contents is wanted by the thread that submits it.
         let is_brought = was_in_memory && !matches!(behind, BlockContents::Nothing);
         let for_others = doing.for_others || is_brought && writers.is_empty();
         let only_itself = writers.iter().all(|it| Some(it.process) == doing.brings);
@@ -458,8 +486,9 @@ impl FileAttribution {
         BlockContents::File { key, offset, file, link }
     }
 
-    /// The file of the call that the thread is inside, if it is on that device: it may as well be metadata. Where no file system
-    /// is known, it is the device itself, if somebody has opened that.
+    /// Returns the file of the call that the thread is inside, if it is on that device (the request
+    /// may as well be metadata). On a device without a known file system, the contents are the
+    /// device itself, if its node has been opened.
     fn by_call(&self, top: Place, doing: SubmitContext<'_>) -> BlockContents {
         let stat = doing.file.and_then(|it| it.stat);
         let itself = device_file(top.dev);
@@ -473,7 +502,7 @@ impl FileAttribution {
         BlockContents::Unknown
     }
 
-    /// What has contents on a device: regular files, and the devices themselves.
+    /// Returns the key of a file with contents on a device: a regular file, or the device itself.
     fn key_of(&self, file: &OpenFile) -> Option<FileKey> {
         let stat = file.stat.as_ref()?;
         if stat.mode & libc::S_IFMT != libc::S_IFBLK {
@@ -498,14 +527,14 @@ fn regular(stat: &FileStat) -> Option<FileKey> {
     stat.inode().filter(|_| stat.mode & libc::S_IFMT == libc::S_IFREG)
 }
 
-/// A disk and its partitions, as their nodes in `/dev` are called.
+/// Returns the names in `/dev` of a disk and its partitions.
 fn names(disk: &Disk) -> impl Iterator<Item = (Vec<u8>, DevId)> {
     let partitions = disk.partitions.iter().map(|it| (&it.name, &it.dev));
     let all = std::iter::once((&disk.name, &disk.dev)).chain(partitions);
     all.filter_map(|(name, dev)| Some((name.as_bytes().to_vec(), DevId::parse(dev)?)))
 }
 
-/// The second goes on where the first ends, on all devices and in all files.
+/// Returns true if the second piece continues the first, on all devices and in all files.
 fn continues(first: &Piece, second: &Piece) -> bool {
     let length = first.nr_sector;
     let next = |it: &Place| Place { dev: it.dev, sector: it.sector.saturating_add(length) };

@@ -1,9 +1,9 @@
 //! Names of the files that are remembered by inode, open or closed, through renames and removals.
 //!
-//! Open files are renamed when a call changes a name (`operation::file_names`). A file that is written back may be closed by
-//! then, and there may be a million of them, so these names are followed only when one is asked for: the changes are kept in
-//! their order, and found by the names that they concern. A name that a change may have touched, and it is not certain how, is
-//! unverified from then on.
+//! Open files are renamed when a call changes a name (`operation::file_names`). A file may be
+//! closed before it is written back, and there may be a million such files, so their names are
+//! followed only on demand. The changes are kept in order, and are indexed by the names that they
+//! concern. A name that a change may have touched in an uncertain way is unverified from then on.
 
 use std::rc::Rc;
 
@@ -13,51 +13,54 @@ use crate::operation::file_names::{Change, Span, Spot, has_part, is_below, last,
 use crate::operation::model::{FilePath, Mounts, OpenFile, PathSource};
 use crate::units::KernelTime;
 
-/// A change of what paths lead to.
+/// A change of the targets of paths.
 #[derive(Clone, Debug)]
 enum Entry {
-    /// By a rename or a removal.
+    /// Rename or removal.
     Change(Change, Span),
-    /// By a rename of it is not known what; the last parts of both names, if those are known.
+    /// Rename with unknown paths; the last parts of both names, if those are known.
     Unknown(Option<[Vec<u8>; 2]>),
-    /// By a mount, or its end, at a place (`None`: anywhere), in these mounts (`None`: in all).
+    /// Mount, or its end, at a place (`None`: anywhere), in these mounts (`None`: in all).
     Covered(Option<Vec<u8>>, Option<Mounts>),
-    /// By a mount that was moved away from a place, with all that is below it; the same.
+    /// Mount that was moved away from a place (`None`: anywhere), with everything below it, in
+    /// these mounts (`None`: in all).
     Displaced(Option<Vec<u8>>, Option<Mounts>),
 }
 
-/// Changes that are kept; then all names are followed at once, and the changes forgotten.
+/// Limit of kept changes. Beyond it all names are brought up to date, and the changes are evicted.
 const CHANGES_MAX: usize = 1 << 16;
 
 /// Changes of names in the order in which they ended.
 #[derive(Debug, Default)]
 pub(super) struct NameChanges {
-    /// How many were forgotten, for all names have followed them.
+    /// Number of changes that were evicted because all names have followed them.
     before: u64,
     kept: Vec<Entry>,
-    /// Numbers of changes, ascending: by the path that one concerns, or by a part of a path where it is not certain which.
+    /// Numbers of changes, ascending: by the path that one concerns, or by a part of a path if the
+    /// path is not certain.
     by_name: FxHashMap<Vec<u8>, Vec<u64>>,
-    /// Those that may concern any name.
+    /// Changes that may concern any name.
     of_any: Vec<u64>,
 }
 
 impl NameChanges {
-    /// The number that the next one gets.
+    /// Returns the number of the next change.
     pub(super) fn next(&self) -> u64 {
         self.before + self.kept.len() as u64
     }
 
-    /// True if names must follow before more is kept.
+    /// Returns true if names must follow before more changes are kept.
     pub(super) fn is_full(&self) -> bool {
         self.kept.len() >= CHANGES_MAX
     }
 
-    /// All names have followed all changes.
+    /// Evicts all changes; all names have followed them.
     pub(super) fn forget(&mut self) {
         *self = Self { before: self.next(), ..Self::default() };
     }
 
-    /// A rename or removal has ended. `one_space`: all files and the change are in the same mounts.
+    /// Adds a rename or removal that has ended. `one_space`: all files and the change are in the
+    /// same mounts.
     pub(super) fn changed(&mut self, change: &Change, span: Span, one_space: bool) {
         let number = self.next();
         for spot in change.places() {
@@ -71,7 +74,7 @@ impl NameChanges {
         self.kept.push(Entry::Change(change.clone(), span));
     }
 
-    /// Something was renamed, and it is not known where.
+    /// Adds a rename with unknown paths.
     pub(super) fn renamed_somewhere(&mut self, parts: Option<[&[u8]; 2]>) {
         let number = self.next();
         match parts {
@@ -81,13 +84,13 @@ impl NameChanges {
         self.kept.push(Entry::Unknown(parts.map(|it| it.map(<[u8]>::to_vec))));
     }
 
-    /// Something was mounted at a place, or taken away from there.
+    /// Adds a mount at a place, or its end.
     pub(super) fn covered(&mut self, spot: Option<&Spot>, only: Option<Mounts>) {
         self.of_place(spot);
         self.kept.push(Entry::Covered(spot.map(|it| it.path.clone()), only));
     }
 
-    /// What was at a place is somewhere else now, or nowhere.
+    /// Adds the loss of a place: the files at the place are at another one now, or at none.
     pub(super) fn displaced(&mut self, spot: Option<&Spot>, only: Option<Mounts>) {
         self.of_place(spot);
         self.kept.push(Entry::Displaced(spot.map(|it| it.path.clone()), only));
@@ -109,7 +112,7 @@ impl NameChanges {
         }
     }
 
-    /// The first change from this number on that may concern a path.
+    /// Returns the first change from this number on that may concern a path.
     fn first_of(&self, path: &[u8], from: u64) -> Option<(u64, &Entry)> {
         let first = |numbers: &Vec<u64>| {
             let place = numbers.partition_point(|it| *it < from);
@@ -125,38 +128,38 @@ impl NameChanges {
     }
 }
 
-/// A file and what it is called.
+/// A file and its current name.
 #[derive(Debug)]
 pub(super) struct NamedFile {
     file: Rc<OpenFile>,
-    /// When the name was read, at the latest.
+    /// Latest time at which the name was read.
     read: KernelTime,
-    /// The first change that it has not followed.
+    /// First change that the name has not followed.
     next: u64,
-    /// It has no name any more; what is said is the last one.
+    /// True if the file has no name any more; the stored name is the last one.
     is_deleted: bool,
-    /// Its name may lead to another file.
+    /// True if the name may lead to another file.
     is_covered: bool,
 }
 
-/// What a change makes of a name.
+/// Effect of a change on a name.
 #[derive(Debug, PartialEq, Eq)]
 enum Fate {
     Same,
     Moved(Vec<u8>),
     Deleted,
-    /// It may have another name now.
+    /// The file may have another name now.
     Doubtful,
 }
 
 impl NamedFile {
-    /// A file whose name was read at this time at the latest.
+    /// Returns a file whose name was read at this time at the latest.
     pub(super) fn new(file: &Rc<OpenFile>, read: KernelTime, changes: &NameChanges) -> Self {
         let (is_deleted, is_covered) = (false, false);
         Self { file: Rc::clone(file), read, next: changes.next(), is_deleted, is_covered }
     }
 
-    /// The file as it is called now.
+    /// Returns the file with its current name.
     pub(super) fn now(&mut self, changes: &NameChanges) -> Rc<OpenFile> {
         while let Some(place) = self.place()
             && let Some((number, entry)) = changes.first_of(place, self.next)
@@ -168,7 +171,7 @@ impl NamedFile {
         Rc::clone(&self.file)
     }
 
-    /// Where it is, or was; `None`: it has no path that could change.
+    /// Returns the current or last path; `None`: no path that could change.
     fn place(&self) -> Option<&[u8]> {
         let path = self.file.path.as_ref();
         let path =
@@ -201,7 +204,7 @@ impl NamedFile {
                 }
             }
             Entry::Change(change, span) => {
-                let fate = fate((place, self.is_deleted), mounts, change);
+                let fate = fate(place, self.is_deleted, mounts, change);
                 let is_certain = !self.is_covered && self.read < span.start && path.is_resolved();
                 match fate {
                     Fate::Same => Fate::Same,
@@ -221,9 +224,10 @@ impl NamedFile {
     }
 }
 
-/// What a change makes of a name in these mounts. A file that is deleted moves with the directories above it, and no more.
-fn fate((path, is_deleted): (&[u8], bool), mounts: Mounts, change: &Change) -> Fate {
-    // Where a relative name begins is not known.
+/// Returns the effect of a change on a name in these mounts. A deleted file moves only with the
+/// directories above it.
+fn fate(path: &[u8], is_deleted: bool, mounts: Mounts, change: &Change) -> Fate {
+    // The directory of a relative name is not known.
     let is_whole = path.starts_with(b"/");
     let is_sure = |spot: &Spot| is_whole && spot.sure && spot.mounts.is(mounts);
     let is_it = |spot: &Spot| !is_deleted && path == spot.path;

@@ -74,11 +74,11 @@ fn what_is_not_certain_is_unverified() {
     check("/a/b/c", &unsure, "/a/b/c unverified");
     check("/a/c", &unsure, "/a/c fd-link");
     check("/a/b", &[Change::Removed(spot("/l/b", false))], "/a/b unverified");
-    // As the program spelled it: it may lead through a link.
+    // A path as the program spelled it may lead through a link.
     let changes = journal(&[renamed("/a/b", "/a/c")]);
     let mut file = named("/a/b", PathSource::Kernel, &NameChanges::default());
     assert_eq!(text(&mut file, &changes), "/a/b unverified");
-    // The name was read while the call was under way.
+    // The name was read during the call.
     let mut changes = NameChanges::default();
     let span = Span { start: KernelTime(5), end: KernelTime(21) };
     changes.changed(&renamed("/a/b", "/a/c"), span, true);

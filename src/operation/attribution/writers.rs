@@ -1,4 +1,5 @@
-//! Who wrote which bytes of a file last, by the calls that wrote: the kernel's threads bring them to the device later.
+//! Last writers of the bytes of files, by the calls that wrote: kernel threads write them to the
+//! device later.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -10,25 +11,25 @@ use super::extents::{FileKey, device_file};
 use crate::operation::model::ProcessKey;
 use crate::units::{DevId, Pid};
 
-/// Somebody who wrote.
+/// Process that wrote to a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Writer {
-    /// Its incarnation.
+    /// Incarnation of the process.
     pub process: ProcessKey,
-    /// The process.
+    /// Number of the process.
     pub pid: Pid,
-    /// Its name when it wrote.
+    /// Name of the process at the time of the write.
     pub comm: Rc<[u8]>,
 }
 
-/// A writer whose name is borrowed: most writes are by the writer that is known already.
+/// A writer whose name is borrowed: most writes are by a writer that is known already.
 #[derive(Clone, Copy, Debug)]
 pub struct WriterRef<'a> {
-    /// Its incarnation.
+    /// Incarnation of the process.
     pub process: ProcessKey,
-    /// The process.
+    /// Number of the process.
     pub pid: Pid,
-    /// Its name when it wrote.
+    /// Name of the process at the time of the write.
     pub comm: &'a [u8],
 }
 
@@ -43,32 +44,33 @@ impl WriterRef<'_> {
     }
 }
 
-/// Who wrote one file.
+/// Writers of one file.
 #[derive(Debug, Default)]
 struct Ranges {
     known: RangeMap<u64, Writer>,
-    /// Those who wrote nobody knows where (an append), the last ones.
+    /// Last writers whose offset is not known (an append).
     anywhere: VecDeque<Writer>,
 }
 
-/// All files.
+/// Writers of all files.
 #[derive(Debug, Default)]
 pub(super) struct Writers {
     files: FxHashMap<FileKey, Ranges>,
-    /// Files, and ranges of all of them.
+    /// Files, plus the ranges of all files.
     count: usize,
-    /// So many of them were forgotten for want of room.
+    /// Entries that were evicted for want of room.
     pub given_up: u64,
 }
 
-/// Files and ranges that are remembered; then all are forgotten: nothing is inferred from a part of them.
+/// Limit of remembered files and ranges. Beyond it all are evicted: nothing is inferred from a part
+/// of them.
 const RANGES_MAX: usize = 1 << 20;
 
-/// So many writers of one piece are told, and so many who appended remembered.
+/// Limit of reported writers of one piece, and of remembered writers that appended.
 const TOLD_MAX: usize = 8;
 
 impl Writers {
-    /// A write of so many bytes at `offset`; `None`: its place is not known.
+    /// Records a write of `bytes` bytes at `offset`; `None`: the offset is not known.
     pub(super) fn wrote(
         &mut self,
         key: FileKey,
@@ -98,7 +100,7 @@ impl Writers {
         self.count = self.count + ranges.known.len() - before;
     }
 
-    /// Who wrote these bytes.
+    /// Returns the writers of these bytes.
     pub(super) fn of(&self, key: FileKey, begin: u64, end: u64) -> Vec<Writer> {
         let Some(ranges) = self.files.get(&key) else { return Vec::new() };
         let mut found: Vec<Writer> = Vec::new();
@@ -115,19 +117,19 @@ impl Writers {
         found
     }
 
-    /// Another file may have this number next.
+    /// Forgets a file: its inode number may be reused for another file.
     pub(super) fn forget_file(&mut self, key: FileKey) {
         self.count -= self.files.remove(&key).map_or(0, |it| it.known.len() + 1);
     }
 
-    /// Another file system is there now, or none.
+    /// Forgets a device: it has another file system now, or none.
     pub(super) fn forget_device(&mut self, dev: DevId) {
         let gone: Vec<FileKey> = self.files.keys().copied().filter(|it| it.0 == dev).collect();
         gone.into_iter().for_each(|it| self.forget_file(it));
         self.forget_file(device_file(dev));
     }
 
-    /// Anything may have been written unseen.
+    /// Forgets everything: any bytes may have been written unseen.
     pub(super) fn forget(&mut self) {
         self.files.clear();
         self.count = 0;
@@ -147,6 +149,8 @@ impl Ranges {
 
 #[cfg(test)]
 mod tests {
+    use std::ops::Range;
+
     use super::*;
 
     const KEY: FileKey = (DevId(1), 2);
@@ -161,34 +165,34 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(list: &[(u32, Option<u64>, u64)], (begin, end): (u64, u64), expected: &[u32]) {
-        let found = writers(list).of(KEY, begin, end);
+    fn check(list: &[(u32, Option<u64>, u64)], bytes: Range<u64>, expected: &[u32]) {
+        let found = writers(list).of(KEY, bytes.start, bytes.end);
         assert_eq!(found.iter().map(|it| it.process.0).collect::<Vec<_>>(), expected);
     }
 
     #[test]
     fn who_wrote_last_is_told() {
         let twice = [(1, Some(0), 100), (2, Some(40), 20)];
-        check(&twice, (0, 40), &[1]);
-        check(&twice, (45, 50), &[2]);
-        check(&twice, (30, 70), &[1, 2]);
-        check(&twice, (60, 61), &[1]);
-        check(&twice, (100, 200), &[]);
-        check(&[(1, Some(0), 100), (2, Some(0), 100)], (0, 100), &[2]);
+        check(&twice, 0..40, &[1]);
+        check(&twice, 45..50, &[2]);
+        check(&twice, 30..70, &[1, 2]);
+        check(&twice, 60..61, &[1]);
+        check(&twice, 100..200, &[]);
+        check(&[(1, Some(0), 100), (2, Some(0), 100)], 0..100, &[2]);
     }
 
     #[test]
     fn one_that_goes_on_is_one_range() {
         let all = writers(&[(1, Some(0), 10), (1, Some(10), 10), (1, Some(5), 100)]);
         assert_eq!(all.count, 2, "the file and one range");
-        check(&[(2, Some(15), 5), (1, Some(0), 10), (1, Some(10), 10)], (0, 20), &[1]);
+        check(&[(2, Some(15), 5), (1, Some(0), 10), (1, Some(10), 10)], 0..20, &[1]);
     }
 
     #[test]
     fn an_append_may_be_anywhere() {
-        check(&[(1, Some(0), 10), (2, None, 10)], (0, 10), &[1, 2]);
+        check(&[(1, Some(0), 10), (2, None, 10)], 0..10, &[1, 2]);
         let many: Vec<_> = (0..100).map(|it| (it, None, 1)).collect();
-        check(&many, (0, 10), &[92, 93, 94, 95, 96, 97, 98, 99]);
+        check(&many, 0..10, &[92, 93, 94, 95, 96, 97, 98, 99]);
     }
 
     #[test]

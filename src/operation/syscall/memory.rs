@@ -1,4 +1,4 @@
-//! What the arguments of a call point to.
+//! Memory that the arguments of a call point to.
 
 use crate::event::Name;
 use crate::event::syscall_table::{IOVEC_BYTES, Role};
@@ -6,8 +6,8 @@ use crate::operation::model::SyscallOperation;
 use crate::operation::register::is_position;
 use crate::units::Fd;
 
-/// What the arguments point to, where it was read in time: lengths of buffers, positions, flags; and the two descriptors
-/// that a call has made.
+/// Decodes the memory that the arguments point to, where it was read in time: lengths of buffers,
+/// positions, flags. Returns the two descriptors that a call has made.
 pub(super) fn look_behind(
     operation: &mut SyscallOperation,
     memory: &[(u64, Name)],
@@ -17,7 +17,7 @@ pub(super) fn look_behind(
         return pair;
     }
     let call = operation.call.call();
-    // The kernel has moved a position by what it has done.
+    // The kernel has advanced the position by the bytes that it has moved.
     let moved = operation.ret.and_then(|it| u64::try_from(it).ok()).unwrap_or(0);
     let before = |it: u64| Some(it).filter(is_position).and_then(|it| it.checked_sub(moved));
     for (role, address) in call.args.into_iter().zip(operation.args) {
@@ -33,9 +33,9 @@ pub(super) fn look_behind(
                 operation.resolve_in_memory = word(bytes, 2);
             }
             Role::Pair => {
-                pair = number().map(|it| {
-                    let [a, b, c, d, e, f, g, h] = it.to_le_bytes();
-                    [[a, b, c, d], [e, f, g, h]].map(|it| Fd(i32::from_le_bytes(it)))
+                pair = number().map(|number| {
+                    let [a, b, c, d, e, f, g, h] = number.to_le_bytes();
+                    [[a, b, c, d], [e, f, g, h]].map(|fd| Fd(i32::from_le_bytes(fd)))
                 });
             }
             _ => {}
@@ -44,13 +44,13 @@ pub(super) fn look_behind(
     pair
 }
 
-/// A number of eight bytes among others.
+/// Returns an eight-byte number at an index.
 fn word(bytes: &[u8], index: usize) -> Option<u64> {
     let word = bytes.chunks_exact(size_of::<u64>()).nth(index)?;
     word.first_chunk().map(|it| u64::from_le_bytes(*it))
 }
 
-/// Lengths of all buffers of a vector.
+/// Returns the sum of the lengths of all buffers of a vector.
 fn sum_of_buffers(vector: &[u8]) -> u64 {
     let length = |it: &[u8]| it.last_chunk().map_or(0, |it| u64::from_le_bytes(*it));
     let bytes = usize::try_from(IOVEC_BYTES).unwrap_or(usize::MAX);

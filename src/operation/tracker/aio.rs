@@ -1,4 +1,5 @@
-//! `io_submit` and `io_getevents`: from what they were given, which was read beside them.
+//! `io_submit` and `io_getevents`: operations from the memory of their arguments, which readers
+//! have read.
 
 use super::Tracker;
 use super::asynchronous::{operation, read_beside};
@@ -11,11 +12,12 @@ use crate::operation::model::SyscallOperation;
 use crate::operation::syscall::RWF_APPEND;
 use crate::units::Fd;
 
-/// Early results that are kept at most; older operations than the capture have results, too.
+/// Limit of early results that are kept; operations from before the capture have results, too.
 const EARLY_MAX: usize = 1 << 16;
 
 impl Tracker {
-    /// `io_submit` or `io_getevents` has ended: what it was given was read beside it. Or `io_destroy` has.
+    /// Handles the end of `io_submit` or `io_getevents`, whose arguments were read, or of
+    /// `io_destroy`.
     pub(super) fn aio<S: Sink>(
         &mut self,
         event: &Event,
@@ -52,8 +54,8 @@ impl Tracker {
         Ok(())
     }
 
-    /// An operation whose result was not read, and whose `struct iocb` was submitted again without our reading that: it
-    /// would get the next one's result.
+    /// Handles memory that was not read. An operation whose result was not read, and whose `struct
+    /// iocb` was submitted again unseen, would get the next operation's result.
     fn aio_unread<S: Sink>(
         &mut self,
         event: &Event,
@@ -88,7 +90,7 @@ impl Tracker {
         operation.offset = operation.offset.filter(|_| !iocb.appends);
         operation.rw_flags = iocb.rw_flags;
         operation.bytes_requested = iocb.bytes.filter(|_| operation.opcode.has_bytes());
-        // Somebody has its result already, and may have used its memory again before it was read.
+        // The program has its result already, and may have reused the memory before it was read.
         let early = self.asynchronous.early_result.remove(&key).filter(|it| it.0 >= call.start);
         if early.is_some() {
             (operation.offset, operation.bytes_requested) = (None, None);
@@ -129,17 +131,17 @@ impl Tracker {
     }
 }
 
-/// A `struct iocb` (`include/uapi/linux/aio_abi.h`; little-endian).
+/// Contents of a `struct iocb` (`include/uapi/linux/aio_abi.h`; little-endian).
 struct Iocb {
     address: u64,
     opcode: Opcode,
     fd: Fd,
-    /// Bytes asked for; of a vectored one the sum of its buffers, if that could be read.
+    /// Requested bytes; for a vector the sum of its buffers, if that could be read.
     bytes: Option<u64>,
     offset: i64,
-    /// It goes to the end of the file, wherever that is (`RWF_APPEND`).
+    /// True if it goes to the current end of the file (`RWF_APPEND`).
     appends: bool,
-    /// `RWF_*`.
+    /// Flags of the request, `RWF_*`.
     rw_flags: u32,
 }
 
@@ -163,7 +165,7 @@ impl Iocb {
     }
 }
 
-/// The eight bytes at this place; 0 behind the end.
+/// Returns the eight bytes at this place; 0 after the end.
 fn word(read: &[u8], place: usize) -> u64 {
     let bytes = read.get(place..).and_then(|it| it.first_chunk());
     bytes.map_or(0, |it| u64::from_le_bytes(*it))

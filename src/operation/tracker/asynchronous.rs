@@ -1,4 +1,4 @@
-//! Asynchronous operations, whoever they were asked of: how they begin, get their file, and end.
+//! Asynchronous operations of any interface: their begin, their file and their end.
 
 use std::rc::Rc;
 
@@ -19,22 +19,24 @@ use crate::operation::task::Task;
 use crate::operation::{Sink, Step};
 use crate::units::{Fd, KernelTime, Tid};
 
-/// What is known between events.
+/// State between events.
 #[derive(Debug, Default)]
 pub(super) struct Asynchronous {
     pub(super) in_flight: InFlight,
     pub(super) next: u64,
-    /// Rings that were seen made, by their addresses: they have no request that is older than the capture.
+    /// Rings whose creation was seen, by address: they have no request that is older than the
+    /// capture.
     pub(super) rings: FxHashMap<u64, Ring>,
-    /// The last result of a ring: some kernels tell it again when the queue is full.
+    /// Last result of a ring: some kernels report it again when the queue is full.
     pub(super) last: FxHashMap<u64, (u64, i64, Tid)>,
-    /// Kernels that do not tell a request's address tell its descriptor before the request.
+    /// Descriptor by ring and thread: kernels that do not report a request's address report its
+    /// descriptor before the request.
     pub(super) early_file: FxHashMap<(u64, Tid), Fd>,
-    /// What a thread has got the file of and begins now.
+    /// Operation that a thread has got the file of, and begins now.
     pub(super) beginning: FxHashMap<Tid, Key>,
-    /// Results of `io_getevents` that came before the call that asked for them had ended.
+    /// Results of `io_getevents` that came before the end of the call that requested them.
     pub(super) early_result: FxHashMap<Key, (KernelTime, i64)>,
-    /// Processes of which results could not be read: what is in flight may have ended.
+    /// Processes whose results could not be read: operations in flight may have ended.
     pub(super) unread_results: FxHashSet<ProcessKey>,
 }
 
@@ -43,11 +45,11 @@ pub(super) struct Asynchronous {
 pub(super) struct Ring {
     pub(super) process: ProcessKey,
     pub(super) fd: Fd,
-    /// The one file that is registered with it; `None`: not one, or not known.
+    /// The only file that is registered with it; `None`: not exactly one, or not known.
     pub(super) file: Option<Rc<Description>>,
 }
 
-/// A new operation of a thread.
+/// Returns a new operation of a thread.
 pub(super) fn operation(
     opcode: Opcode,
     user_data: u64,
@@ -110,7 +112,7 @@ impl Tracker {
         let process = self.tasks.process(event.pid);
         let description = self.context.description(Task::of_process(process), fd);
         let operation = &mut flight.operation;
-        // It may be asked for again; what has two files asks for another one.
+        // The file may be looked up again; an operation with two files looks up another one.
         if let Some(first) = operation.fd {
             if first == fd {
                 return Ok(());
@@ -121,7 +123,7 @@ impl Tracker {
         }
         operation.fd = Some(fd);
         operation.file = Some(description.file());
-        // Whether it uses the file's own position stands where no tracepoint tells it; `io_submit` never does.
+        // No tracepoint reports whether it uses the file's own position; `io_submit` never does.
         let class = operation.opcode.class();
         let may_move = matches!(class, Class::Read | Class::Write);
         if class == Class::Pipe {
@@ -165,15 +167,16 @@ impl Tracker {
         let name = operation.file.as_ref().and_then(|it| it.path.as_ref());
         let is_nameless = works_on_file && result >= 0 && name.is_none();
         self.ledger.async_nameless += u64::from(is_nameless);
-        // Its paths stand in memory that nobody reads.
+        // Its paths are in memory that is not read.
         let renames = matches!(operation.opcode.class(), Class::Rename | Class::Remove);
         self.ledger.unfollowed += u64::from(renames && result == 0);
         sink.step(now, &Step::AsyncEnded(operation, &effects))
     }
 
-    /// What it did to descriptors. A new one may be a place in the ring's own table instead, which has a number, too: a number
-    /// that is certainly in use is no new descriptor; of another one nothing is known but that it may be there. Which one a
-    /// close has ended is not told, so none is certain any more.
+    /// Applies its effects on descriptors. A new descriptor may instead be a slot in the ring's own
+    /// table, which has a number, too: a number that is certainly in use is not a new descriptor;
+    /// another number only may be one. The descriptor of a close is not reported, so afterwards
+    /// none is certain any more.
     fn async_effects(&mut self, operation: &mut AsyncOperation, now: KernelTime) -> Vec<FdEffect> {
         let class = operation.opcode.class();
         if class == Class::Close && operation.result == Some(0) {
@@ -216,7 +219,7 @@ impl Tracker {
         sink.step(now, &Step::AsyncUnfinished(&flight.operation, why))
     }
 
-    /// A process has ended, and with it what it asked for.
+    /// Ends the operations of a process that has ended.
     pub(super) fn async_process_ended<S: Sink>(
         &mut self,
         at: KernelTime,
@@ -225,14 +228,14 @@ impl Tracker {
     ) -> Result<(), S::Error> {
         self.asynchronous.unread_results.remove(&process);
         for flight in self.asynchronous.in_flight.end_process(process) {
-            // What comes of it later is nobody's.
+            // Later results cannot be attributed.
             self.asynchronous.rings.remove(&flight.ring);
             self.async_unfinished(at, flight, NoResult::ProcessEnd, sink)?;
         }
         Ok(())
     }
 
-    /// The capture is over.
+    /// Ends all operations at the end of the capture.
     pub(super) fn async_finish<S: Sink>(
         &mut self,
         at: KernelTime,
@@ -258,14 +261,14 @@ impl Asynchronous {
         }
     }
 
-    /// A thread does something else than what it had got the file for.
+    /// Forgets the operation that the thread was about to begin: the thread does something else.
     pub(super) fn leave(&mut self, tid: Tid) {
         if !self.beginning.is_empty() {
             self.beginning.remove(&tid);
         }
     }
 
-    /// The operation that an event of io_uring is about.
+    /// Returns the operation of an io_uring event.
     pub(super) fn key(&self, it: &UringEvent) -> Option<Key> {
         match it.req {
             Some(req @ 1..) => Some(Key::Request(it.ctx, req)),
@@ -273,13 +276,13 @@ impl Asynchronous {
         }
     }
 
-    /// True if the ring has just told this result, in the same breath.
+    /// Returns true if the ring has reported this result immediately before.
     pub(super) fn is_told(&mut self, event: &Event, it: &UringEvent) -> bool {
         self.last.remove(&it.ctx) == Some((it.user_data, it.res, event.tid))
     }
 }
 
-/// What stands where the argument of this role points to, if it was read in time.
+/// Returns the memory that the argument of this role points to, if it was read in time.
 pub(super) fn read_beside<'a>(call: &SyscallOperation, exit: &'a SysExit, role: Role) -> &'a [u8] {
     let address = call.call.call().arg(role).and_then(|it| call.args.get(it)).copied();
     let names = exit.names.as_deref();

@@ -1,4 +1,4 @@
-//! Block events: whose requests they are, and which of them are told.
+//! Block events: their submitters, and the requests that are reported.
 
 use super::{Tracker, announce, anomaly};
 use crate::anomaly::{AnomalyKind, Ignored, Link};
@@ -15,7 +15,7 @@ use crate::operation::{Sink, Step};
 use crate::units::{KernelTime, Pid, SECTOR_BYTES, Tid};
 
 impl Tracker {
-    /// The kernel's counters of all devices, read at this time.
+    /// Takes the kernel's counters of all devices, read at this time.
     pub fn seen_counters(&mut self, time: KernelTime, diskstats: &[u8]) {
         self.older.counters(time, diskstats);
     }
@@ -72,9 +72,10 @@ impl Tracker {
         self.anomaly(&anomaly(event, AnomalyKind::UnmatchedBlock, 1, detail), event.time, sink)
     }
 
-    /// A thread of the kernel that was born meanwhile has queued a bio, whose record has its name. Nothing else may tell the name: its parent
-    /// (`kthreadd`) gives it to the thread at its birth (`copy_process()` in `kernel/fork.c`, from Linux 6.14 on without a
-    /// rename), and that is recorded only where everybody is.
+    /// Names a kernel thread that was born during the recording, by the record of a bio that it has
+    /// queued. Nothing else may report the name: its parent (`kthreadd`) sets it at the thread's
+    /// birth (`copy_process()` in `kernel/fork.c`, from Linux 6.14 on without a rename), which is
+    /// recorded only system-wide.
     fn name_kernel_thread<S: Sink>(
         &mut self,
         event: &Event,
@@ -94,13 +95,13 @@ impl Tracker {
         told.map_or(Ok(()), |it| sink.step(event.time, &it))
     }
 
-    /// A file system has said something.
+    /// Takes a report of a file system.
     pub(super) fn file_system(&mut self, said: &FsEvent) {
         self.ledger.events += 1;
         self.files.learn(said);
     }
 
-    /// Passes a step on if its request is wanted. True if it is.
+    /// Passes a step on if its request is wanted. Returns true if it is.
     pub(super) fn block_step<S: Sink>(
         &mut self,
         at: KernelTime,
@@ -121,7 +122,7 @@ impl Tracker {
             StepKind::Ended => self.files.pieces(request),
             _ => Vec::new(),
         };
-        // In process mode only those whose writers are followed are known.
+        // In process mode only followed writers are known.
         let is_wanted = self.all_requests || known.thread.is_some() || known.has_writers;
         if is_wanted {
             let mut tell = |step: StepKind, pieces: &[Piece]| {
@@ -129,7 +130,7 @@ impl Tracker {
                 let thread = known.thread.as_ref();
                 sink.step(at, &Step::Block { step: &step, thread, pieces })
             };
-            // It may have become so only by a merge.
+            // The request may have become wanted only by a merge.
             if !known.is_told && step != StepKind::Queued {
                 tell(StepKind::Queued, &[])?;
             }
@@ -166,7 +167,7 @@ impl Tracker {
             (true, Some(Ending::Unfinished(_))) => self.ledger.requests_open += 1,
             (true, _) => self.ledger.requests += 1,
         }
-        // What a request on another device is made of is counted once, at the bottom.
+        // A request that consists of requests to another device is counted once, at the bottom.
         let is_passed_on = request.first_seen == BlockPoint::BioQueue && request.issued.is_some();
         if request.ending != Some(Ending::Completed) || is_passed_on || request.is_stillborn {
             return;
@@ -180,7 +181,7 @@ impl Tracker {
             left -= sectors;
             self.book_piece(piece, sectors);
         }
-        // Of bios that were not seen.
+        // Sectors of bios that were not seen.
         let submitter = request.submitter.filter(|it| it.source == SubmitterSource::GetRq);
         let by_program = submitter.is_some_and(|it| !self.tasks.is_kernel(it.pid));
         let program = if by_program { Link::Exact } else { Link::Unknown };
@@ -198,7 +199,7 @@ impl Tracker {
         }
     }
 
-    /// Remembers who asked for a request, as they are called now.
+    /// Remembers the submitter of a request, with its current name.
     fn note_submitter<S: Sink>(
         &mut self,
         at: KernelTime,
@@ -206,7 +207,7 @@ impl Tracker {
         sink: &mut S,
     ) -> Result<(), S::Error> {
         let submitter = request.submitter.map(|it| (it.pid, it.tid));
-        let is_wanted = |it: &(Pid, Tid)| match self.unwanted(it.0) {
+        let is_wanted = |submitter: &(Pid, Tid)| match self.unwanted(submitter.0) {
             None => true,
             Some(reason) => self.all_requests && reason == Ignored::Foreign,
         };
@@ -228,17 +229,17 @@ impl Tracker {
 /// A request that is not over.
 #[derive(Debug, Default)]
 pub(super) struct Asked {
-    /// Who asked for it, if it is one of those recorded.
+    /// Thread that submitted it, if that one is recorded.
     thread: Option<ThreadInfo>,
-    /// The outputs know it.
+    /// True after the outputs have been notified.
     is_told: bool,
-    /// So many of its parts were looked at: others may still be merged into it.
+    /// Number of its parts that were examined: others may still be merged into it.
     looked_at: usize,
-    /// It is known of some of it who wrote it.
+    /// True if a writer of some of it is known.
     has_writers: bool,
 }
 
-/// What the thread is doing that has queued this.
+/// Returns the state of the thread that has queued this part.
 fn doing<'a>(tasks: &'a Tasks, in_flight: &InFlight, part: &Part) -> SubmitContext<'a> {
     let At { pid, tid, .. } = part.queued;
     let pending = tasks.known_thread(tid).and_then(|it| it.pending.as_ref());
@@ -246,7 +247,7 @@ fn doing<'a>(tasks: &'a Tasks, in_flight: &InFlight, part: &Part) -> SubmitConte
     let process = tasks.known_process(pid).filter(|it| it.followed && !it.is_kernel);
     let brings = match pending {
         Some(it) => !hands_over(it.call.call().class),
-        // A worker of io_uring makes no calls, and writes what it was asked for.
+        // A worker of io_uring makes no calls, and writes the data of its requests.
         None => !process.is_some_and(|it| in_flight.has_writes(it.info.key)),
     };
     SubmitContext {
@@ -256,7 +257,7 @@ fn doing<'a>(tasks: &'a Tasks, in_flight: &InFlight, part: &Part) -> SubmitConte
     }
 }
 
-/// True if what such a call writes to a device is what it was given itself.
+/// Returns true if such a call writes to a device only its own data.
 fn hands_over(class: Class) -> bool {
     matches!(class, Class::Write | Class::Transfer | Class::Pipe | Class::Async)
 }
@@ -287,7 +288,7 @@ impl StepKind {
     }
 }
 
-/// A step that outlives the call that told it; anomalies are told apart from the others.
+/// Returns a step that outlives the reporting call; anomalies are not included.
 pub(super) fn owned(step: &BlockStep<'_>) -> Option<(StepKind, BlockRequest)> {
     Some(match *step {
         BlockStep::Queued(it) => (StepKind::Queued, it.clone()),
@@ -301,7 +302,7 @@ pub(super) fn owned(step: &BlockStep<'_>) -> Option<(StepKind, BlockRequest)> {
     })
 }
 
-/// What is to be known of a file when its blocks are read or written.
+/// Records the opens and writes that the attribution of block requests needs.
 pub(super) fn note_file(
     files: &mut FileAttribution,
     operation: &SyscallOperation,
@@ -323,7 +324,7 @@ pub(super) fn note_file(
     }
 }
 
-/// What a thread of the kernel is called that has only its parent's name.
+/// Name of a kernel thread that still has only its parent's name.
 const INHERITED: &[u8] = b"kthreadd";
 
 #[cfg(test)]
@@ -349,7 +350,7 @@ mod tests {
         }
     }
 
-    /// Fails if a journal's thread that was born meanwhile has the name of its parent.
+    /// Fails if a journal's thread that was born during the recording has the name of its parent.
     #[test]
     fn a_thread_of_the_kernel_is_named_by_its_bios() {
         let scope = Scope {
@@ -386,7 +387,7 @@ mod tests {
             })
         };
         assert_eq!(push(20, 50, bio(b"jbd2/loop0-8")).as_deref(), Some("jbd2/loop0-8"));
-        // It has one now.
+        // The thread has a name now.
         assert_eq!(push(30, 50, bio(b"other")).as_deref(), Some("jbd2/loop0-8"));
     }
 }

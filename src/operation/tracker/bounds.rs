@@ -1,7 +1,9 @@
-//! Bounds on what is alive: a log that was made to harm is packed a thousandth of what its reader would keep.
+//! Limits on living state: a malicious log may be packed to a thousandth of what its reader would
+//! keep.
 //!
-//! What lives is bounded, not what has lived: room comes back when tasks end and descriptors are closed. What is beyond a bound is
-//! left out and counted; its calls are missing in every report, which names the number.
+//! Living tasks and descriptors are limited, not all that have lived: room is freed when tasks end
+//! and descriptors are closed. Events beyond a limit are left out and counted; their calls are
+//! missing in every report, which shows the number.
 
 use super::Tracker;
 use crate::anomaly::{Anomaly, AnomalyKind};
@@ -12,14 +14,14 @@ use crate::operation::bounds::LeftOut;
 use crate::units::{CpuId, KernelTime, Pid, Tid};
 
 impl Tracker {
-    /// An event that was left out.
+    /// Returns the anomaly of an event that was left out.
     pub fn beyond_bounds(event: &Event) -> Anomaly {
         let Event { time, cpu, pid, tid, .. } = *event;
-        let detail = "of a task or with a descriptor beyond the bounds".to_owned();
+        let detail = "event of a task or with a descriptor beyond the limits".to_owned();
         Anomaly { kind: AnomalyKind::BeyondBounds, time, cpu, pid, tid, count: 1, detail }
     }
 
-    /// False: the event would make a task or a descriptor that is beyond the bounds.
+    /// Returns false if the event would make a task or a descriptor beyond the limits.
     pub fn has_room_for(&mut self, event: &Event) -> bool {
         let (pid, tid) = (event.pid, event.tid);
         match &event.kind {
@@ -41,14 +43,14 @@ impl Tracker {
         }
     }
 
-    /// False: what a snapshot saw is of a task beyond the bounds, and is counted.
+    /// Returns false for a task of a snapshot beyond the limits, and counts it.
     pub fn has_room_for_task(&mut self, pid: Pid, tid: Tid) -> bool {
         let has_room = self.tasks.has_room(pid, tid);
         self.tasks.bounds.left_out.tasks += u64::from(!has_room);
         has_room
     }
 
-    /// False: there is no room for the descriptor that a snapshot saw, which is counted.
+    /// Returns false for a descriptor of a snapshot beyond the limits, and counts it.
     pub(super) fn has_room_for_descriptor(&mut self, seen: &SeenFd) -> bool {
         let has_room = self.tasks.has_room(seen.pid, Tid(seen.pid.0))
             && self.tasks.take_descriptor(seen.link.len());
@@ -56,7 +58,8 @@ impl Tracker {
         has_room
     }
 
-    /// What was left out of facts, when all has been told; `waiting`: of those that had no room to wait for their calls.
+    /// Returns the facts that were left out, at the end; `waiting`: those that had no room to wait
+    /// for their calls.
     pub fn left_out(&self, waiting: u64, time: KernelTime) -> Option<Anomaly> {
         let LeftOut { tasks, descriptors } = self.tasks.bounds.left_out;
         let count = tasks + descriptors + waiting;

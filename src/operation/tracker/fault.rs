@@ -1,4 +1,4 @@
-//! Page faults: which file they concern.
+//! Page faults: the files that they concern.
 
 use std::rc::Rc;
 
@@ -13,25 +13,25 @@ use crate::operation::model::{FilePath, OpenFile, PathSource};
 use crate::operation::{Sink, Step};
 use crate::units::{KernelTime, Pid};
 
-/// A look at `/proc/PID/maps` that waits for its time.
+/// Contents of `/proc/PID/maps`, until their time comes.
 #[derive(Debug)]
 pub(super) struct SeenMaps {
-    /// When the look began: what a call did after that is done to it again.
+    /// Begin of the read: later calls are applied to the contents again.
     pub(super) begin: KernelTime,
     pub(super) pid: Pid,
     pub(super) text: Vec<u8>,
 }
 
 impl Tracker {
-    /// The files in the memory of a process, by `/proc/PID/maps`, which somebody began to read at this time.
+    /// Takes the mapped files of a process from `/proc/PID/maps`, whose read began at this time.
     pub fn seen_maps(&mut self, begin: KernelTime, pid: Pid, text: Vec<u8>) {
-        // They may be there for the functions of programs only.
+        // The contents may have been recorded only for the symbols of programs.
         if self.context.followed.mappings.is_some() {
             self.seen_maps.push_back(SeenMaps { begin, pid, text });
         }
     }
 
-    /// The looks before this time.
+    /// Applies the contents that were read before this time.
     pub(super) fn look_at_maps(&mut self, time: KernelTime) {
         while self.seen_maps.front().is_some_and(|it| it.begin <= time)
             && let Some(seen) = self.seen_maps.pop_front()
@@ -46,7 +46,7 @@ impl Tracker {
         let mut last: Option<Rc<Description>> = None;
         let mounts = self.tasks.process(seen.pid).place.borrow().mounts;
         for it in mapped_files(&seen.text) {
-            // The parts of a file stand one behind the other.
+            // The mappings of a file follow each other.
             let same = last
                 .take()
                 .filter(|last| last.file().path.as_ref().is_some_and(|path| path.bytes == it.path));
@@ -66,7 +66,7 @@ impl Tracker {
         *self.tasks.process(seen.pid).memory.borrow_mut() = mappings;
     }
 
-    /// A page fault.
+    /// Handles a page fault.
     pub(super) fn fault<S: Sink>(
         &mut self,
         event: &Event,

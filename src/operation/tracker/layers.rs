@@ -1,4 +1,4 @@
-//! What is at work inside calls.
+//! Layers that are at work inside calls.
 
 use super::{Tracker, announce};
 use crate::anomaly::Ledger;
@@ -11,7 +11,7 @@ use crate::operation::{Sink, Step};
 use crate::units::KernelTime;
 
 impl Tracker {
-    /// A stretch of time begins or ends.
+    /// Begins or ends a span.
     pub(super) fn layer<S: Sink>(
         &mut self,
         event: &Event,
@@ -20,7 +20,7 @@ impl Tracker {
     ) -> Result<(), S::Error> {
         let is_commit = self.commits.hit(hit, event.time);
         if is_commit {
-            // For whoever waits for it.
+            // For the calls that wait for it.
             self.ledger.events += 1;
             return Ok(());
         }
@@ -51,7 +51,7 @@ impl Tracker {
         }
     }
 
-    /// Direct I/O of the thread begins, which its call waits for.
+    /// Notes the begin of direct I/O of the thread, for which its call waits.
     pub(super) fn begin_direct(&mut self, event: &Event) {
         let begin = LayerEvent { layer: Layer::Fs, what: IOMAP_DIO, edge: Edge::Begin, dev: None };
         if let Some(thread) = self.tasks.known_thread_mut(event.tid) {
@@ -59,7 +59,7 @@ impl Tracker {
         }
     }
 
-    /// Some request has completed: whoever has queued it may be waiting inside a call.
+    /// Adds the times of a completed request to the calls that may wait for it.
     pub(super) fn time_request(&mut self, request: &BlockRequest) {
         for (tid, spans) in spans::of_request(request) {
             let pending = self.tasks.known_thread_mut(tid).and_then(|it| it.pending.as_mut());
@@ -73,14 +73,14 @@ impl Tracker {
     }
 }
 
-/// A call of this thread is over: what it has waited for is known.
+/// Completes the spans of the thread's call at its end.
 pub(super) fn end_spans(
     thread: &mut Thread,
     commits: &mut Commits,
     ledger: &mut Ledger,
     now: KernelTime,
 ) {
-    // A request of its own that goes on without it, or an end that was lost.
+    // A request of the call that goes on without it, or an end that was lost.
     ledger.spans.without_end += thread.spans.clear() as u64;
     let Some(pending) = &mut thread.pending else { return };
     let operation = &mut pending.operation;

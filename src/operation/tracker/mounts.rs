@@ -1,7 +1,9 @@
-//! What mounts change: what paths lead to, what files are called, and where processes are.
+//! Mounts: their effects on the targets of paths, on the names of files, and on the places of
+//! processes.
 //!
-//! A mount covers what is at its place. A mount that is moved, or taken away while files of it are open, takes these along: where
-//! to is not followed, so their names, and directories below, are not certain any more.
+//! A mount covers the files at its place. A mount that is moved, or detached while files of it are
+//! open, takes these along: their new place is not followed, so their names, and the directories
+//! below, are not certain any more.
 
 use super::Tracker;
 use crate::event::syscall_table::Role;
@@ -9,22 +11,23 @@ use crate::operation::fd_table::Description;
 use crate::operation::file_names::Spot;
 use crate::operation::model::{Mounts, SyscallOperation};
 use crate::operation::syscall::fd_of;
+use crate::operation::task::TaskId;
 
-/// What a call does to what was mounted before.
+/// Effect of a call on earlier mounts.
 #[derive(Debug, PartialEq, Eq)]
 enum Displaced {
     Nothing,
-    /// What is at a place; `None`: it is not known where.
+    /// Files at a place are displaced; `None`: the place is not known.
     At(Option<Vec<u8>>),
 }
 
 impl Tracker {
-    /// Paths lead elsewhere after this call.
+    /// Handles a call after which paths lead to other files.
     pub(super) fn mounted(&mut self, operation: &SyscallOperation) {
         if operation.ret != Some(0) {
             return;
         }
-        let task = self.tasks.task((operation.pid, operation.tid));
+        let task = self.tasks.task(TaskId { pid: operation.pid, tid: operation.tid });
         let mounts = task.map_or(Mounts::UNKNOWN, |it| it.place().borrow().mounts);
         let only = Some(mounts).filter(|it| self.tasks.spaces.is_isolated(*it));
         // Each process may have been at the old root, and is at the new one then.
@@ -44,7 +47,7 @@ impl Tracker {
             }
             return;
         }
-        // A tree that was mounted nowhere takes nothing along.
+        // A tree that was not mounted takes nothing along.
         let is_new = self.attached(operation);
         if let Displaced::At(path) = displaced(operation, flags, &paths)
             && !is_new
@@ -61,15 +64,16 @@ impl Tracker {
         }
     }
 
-    /// A tree that a descriptor stands for has been mounted. True if it was mounted nowhere before.
+    /// Notes that the tree of a descriptor has been mounted. Returns true if it was not mounted
+    /// before.
     fn attached(&self, operation: &SyscallOperation) -> bool {
         let tree = fd_of(operation.call.call(), Role::DirFd, &operation.args);
-        let task = self.tasks.task((operation.pid, operation.tid));
+        let task = self.tasks.task(TaskId { pid: operation.pid, tid: operation.tid });
         let Some((task, tree)) = task.zip(tree) else { return false };
         task.fds().borrow().peek(tree).is_some_and(Description::attach)
     }
 
-    /// Paths of files at a place (`None`: any) lead to others now.
+    /// Handles paths at a place (`None`: any) that lead to other files now.
     fn cover(&mut self, spot: Option<&Spot>, only: Option<Mounts>) {
         self.context.names.cover(spot, only);
         self.files.covered(spot, only);
@@ -78,7 +82,7 @@ impl Tracker {
         places.for_each(|it| it.borrow_mut().cover(spot));
     }
 
-    /// What was at a place (`None`: anywhere) is somewhere else now, or nowhere.
+    /// Handles files at a place (`None`: anywhere) that are at another place now, or at none.
     fn displace(&mut self, spot: Option<&Spot>, only: Option<Mounts>) {
         self.context.names.displace(spot, only);
         self.files.displaced(spot, only);
@@ -88,7 +92,7 @@ impl Tracker {
     }
 }
 
-/// The paths of a call, from the root, as far as they are known.
+/// Returns the paths of a call, from the root, as far as they are known.
 fn spelled(operation: &SyscallOperation) -> [Option<Vec<u8>>; 2] {
     let named = operation.named.as_deref();
     let given = named.map(|it| [it.first.as_ref(), it.second.as_ref()]).unwrap_or_default();
@@ -96,7 +100,7 @@ fn spelled(operation: &SyscallOperation) -> [Option<Vec<u8>>; 2] {
     given.map(|it| it.and_then(|it| it.absolute.clone()))
 }
 
-/// What a call moves or takes away that may be in use.
+/// Returns the place whose mounts a call moves or detaches while they may be in use.
 fn displaced(
     operation: &SyscallOperation,
     mount_flags: Option<u64>,
@@ -104,10 +108,10 @@ fn displaced(
 ) -> Displaced {
     let has = |flags: Option<u64>, bit: u64| flags.is_some_and(|it| it & bit != 0);
     match operation.call.call().name {
-        // The path of what is moved is not read.
+        // The path of the moved mount is not read.
         "mount" if has(mount_flags, libc::MS_MOVE) => Displaced::At(None),
         "move_mount" => Displaced::At(first.clone()),
-        // Without this flag it fails as long as a file of it is open.
+        // Without this flag the call fails as long as a file of the mount is open.
         "umount" if has(operation.args.get(1).copied(), DETACH) => Displaced::At(first.clone()),
         _ => Displaced::Nothing,
     }
@@ -116,8 +120,9 @@ fn displaced(
 /// `MNT_DETACH` of `umount2`.
 const DETACH: u64 = libc::MNT_DETACH.unsigned_abs() as u64;
 
-/// What a `mount` does that mounts nothing (`path_mount()` in `fs/namespace.c`): true if others get what is mounted there from
-/// now on, or if it is not known; false if they do not, all that is below included. `None`: it mounts something.
+/// Returns the effect of a `mount` that mounts nothing (`path_mount()` in `fs/namespace.c`): true
+/// if later mounts there propagate to other namespaces, or if this is not known; false if they do
+/// not, everything below included. `None`: the call mounts something.
 fn propagation(flags: u64) -> Option<bool> {
     use libc::{MS_BIND, MS_PRIVATE, MS_REC, MS_REMOUNT, MS_SHARED, MS_SLAVE, MS_UNBINDABLE};
     let has = |bits: libc::c_ulong| flags & bits != 0;

@@ -1,4 +1,5 @@
-//! What a call that has ended does to names: of open files, of those that are remembered by inode, of the places of processes.
+//! Effects of ended calls on names: of open files, of files remembered by inode, and of the places
+//! of processes.
 
 use super::Tracker;
 use crate::event::syscall_table::Class;
@@ -6,7 +7,7 @@ use crate::operation::model::SyscallOperation;
 use crate::operation::renaming::{self, Outcome};
 
 impl Tracker {
-    /// Open files may have other names after this call.
+    /// Updates the names of open files after a call.
     pub(super) fn follow_names(&mut self, operation: &SyscallOperation) {
         self.context.names.doubt_since(self.context.losses);
         match renaming::follow(operation, &mut self.context.names, &self.tasks) {
@@ -15,7 +16,7 @@ impl Tracker {
             Outcome::Unknown => {
                 self.ledger.unfollowed += 1;
                 renaming::doubt_places(operation, &self.tasks);
-                // What was removed keeps a name that was its own; what was renamed has another's.
+                // A removed file keeps a name that was its own; a renamed file has another file's.
                 if operation.call.call().class == Class::Rename {
                     let parts = renaming::last_parts(operation);
                     self.context.names.doubt_renamed(parts);

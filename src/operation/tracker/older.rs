@@ -1,33 +1,35 @@
-//! Block requests that are older than the recording: no more than the kernel had in flight when its counters were read, just
-//! after everything was on.
+//! Block requests that are older than the recording: at most as many as the kernel had in flight
+//! when its counters were read, just after all tracepoints were on.
 //!
-//! An end that fits no request is explained by one of these while there are any; before the counters were read nobody says how
-//! many there were. Some of those in flight were seen to begin. How many, at the very moment at which the kernel counted, nobody
-//! knows: they are not taken off, so it is an upper bound. (Kernels before 6.10 count only what is at the driver. What was
-//! queued then is seen at its issue, and needs no explanation.)
+//! An end that fits no request is explained by one of these while there are any left; before the
+//! counters were read, their number is not known. The begin of some requests in flight was seen.
+//! Their number at the exact moment of the kernel's count is not known, so they are not subtracted:
+//! the count is an upper bound. (Kernels before 6.10 count only requests at the driver. Requests
+//! that were queued then are seen at their issue, and need no explanation.)
 
 use rustc_hash::FxHashMap;
 
 use crate::operation::block::AnomalyReason;
 use crate::units::{DevId, KernelTime};
 
-/// How many there may be.
+/// Number of older requests.
 #[derive(Debug, Default)]
 pub(super) struct Older {
-    /// When the counters were read; `None`: nobody has read them.
+    /// Time at which the counters were read; `None`: they were not read.
     counted: Option<KernelTime>,
-    /// Those in flight then whose end may still come.
+    /// Requests in flight then whose end may still come.
     left: FxHashMap<DevId, u64>,
 }
 
 impl Older {
-    /// The text of `/proc/diskstats`, read at this time.
+    /// Takes the text of `/proc/diskstats`, read at this time.
     pub(super) fn counters(&mut self, time: KernelTime, text: &[u8]) {
         self.counted = Some(time);
         self.left = String::from_utf8_lossy(text).lines().filter_map(in_flight).collect();
     }
 
-    /// True if what does not fit, at this time, may be about one of them; if that was its end, it is one less.
+    /// Returns true if an unmatched event at this time may concern one of them; its end removes
+    /// that one.
     pub(super) fn explains(&mut self, time: KernelTime, dev: DevId, reason: AnomalyReason) -> bool {
         let is_end = match reason {
             AnomalyReason::UnmatchedCompletion
@@ -56,8 +58,8 @@ impl Older {
     }
 }
 
-/// Number of a device, and how many of its requests are in flight: the first two and the twelfth field of a line
-/// (`Documentation/admin-guide/iostats.rst`).
+/// Returns the number of a device, and the number of its requests in flight: the first two and the
+/// twelfth field of a line (`Documentation/admin-guide/iostats.rst`).
 fn in_flight(line: &str) -> Option<(DevId, u64)> {
     let mut fields = line.split_whitespace();
     let dev = DevId::parse(&format!("{}:{}", fields.next()?, fields.next()?))?;

@@ -1,19 +1,21 @@
-//! A task that has another name, and mostly is another program.
+//! Renames of tasks, which are mostly execs of another program.
 
 use super::Tracker;
 use crate::event::Event;
+use crate::operation::task::TaskId;
 use crate::operation::{Sink, Step};
-use crate::units::{KernelTime, Pid, Tid};
+use crate::units::KernelTime;
 
 impl Tracker {
     pub(super) fn renamed<S: Sink>(
         &mut self,
         event: &Event,
-        (pid, tid): (Pid, Tid),
+        id: TaskId,
         comm: &[u8],
         exec: bool,
         sink: &mut S,
     ) -> Result<(), S::Error> {
+        let TaskId { pid, tid } = id;
         if exec {
             for thread in self.tasks.other_threads(pid) {
                 self.thread_gone(event.time, thread, sink)?;
@@ -21,7 +23,7 @@ impl Tracker {
         }
         self.end_stale(event.time, pid, tid, sink)?;
         let (process, thread) = self.tasks.thread(pid, tid);
-        // The end of an exec before may be missing because events are being switched off.
+        // The end of an earlier exec may be missing because events are being switched off.
         let is_switched_on = event.time < self.off_from;
         let starts_program = exec && process.followed && is_switched_on;
         if starts_program && process.abi.exec_again(self.context.losses) {

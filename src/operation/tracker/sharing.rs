@@ -1,4 +1,4 @@
-//! What a thread shares with others, and how it leaves it.
+//! Shared resources of threads, and calls by which a thread leaves them.
 
 use super::Tracker;
 use crate::event::syscall_table::{Class, Role};
@@ -8,38 +8,39 @@ use crate::operation::fd_table::Description;
 use crate::operation::model::{Mounts, SyscallOperation};
 use crate::operation::spaces::namespace_inode;
 use crate::operation::syscall::fd_of;
-use crate::operation::task::Copied;
+use crate::operation::task::{Copied, TaskId};
 
 impl Tracker {
-    /// A call ends that may have left what its thread shares with others: it has its own before anything else is said of the
-    /// call, for `close_range` closes in the copy.
+    /// Handles the end of a call by which its thread may have left shared resources. The thread
+    /// gets its own copies before any other effect of the call, because `close_range` closes in the
+    /// copy.
     pub(super) fn leave_shared(&mut self, event: &Event, exit: &SysExit) {
         let class = exit.call.call().class;
         if exit.ret != 0 || !matches!(class, Class::Unshare | Class::CloseRange) {
             return;
         }
-        let who = (event.pid, event.tid);
-        let (_, thread) = self.tasks.thread(who.0, who.1);
+        let id = TaskId { pid: event.pid, tid: event.tid };
+        let (_, thread) = self.tasks.thread(id.pid, id.tid);
         let pending = thread.pending.as_ref().filter(|it| it.operation.call == exit.call);
         let Some(operation) = pending.map(|it| &it.operation) else { return };
         let flags = left(operation);
         let of_file = operation.file.as_ref().and_then(|it| it.path.as_ref());
         let inode = of_file.filter(|it| it.is_resolved()).and_then(|it| namespace_inode(&it.bytes));
         let copied = Copied { start: operation.start, end: event.time };
-        // `setns` joins: where paths begin then, nothing tells.
+        // `setns` joins: no event reports the new place.
         let joins = class == Class::Unshare && operation.call.call().arg(Role::Fd).is_some();
-        self.tasks.unshare(who, flags, copied);
+        self.tasks.unshare(id, flags, copied);
         if joins && flags & CLONE_NEWNS != 0 {
             let mounts = inode.map_or(Mounts::UNKNOWN, |it| self.tasks.spaces.of(it));
-            let Some(task) = self.tasks.task(who) else { return };
+            let Some(task) = self.tasks.task(id) else { return };
             let mut place = task.place().borrow_mut();
             place.lose();
             place.mounts = mounts;
         }
     }
 
-    /// The call has taken an open file of some process by the number of its descriptor: it may be any of that number, and its
-    /// position is moved by two programs from now on.
+    /// Handles a call that has taken an open file of a process by the number of its descriptor: it
+    /// may be any file of that number, and two programs move its position from now on.
     pub(super) fn taken(&mut self, operation: &SyscallOperation) {
         let fd = fd_of(operation.call.call(), Role::TakenFd, &operation.args);
         let Some(fd) = fd.filter(|_| operation.ret.is_some_and(|it| it >= 0)) else { return };
@@ -49,7 +50,7 @@ impl Tracker {
     }
 }
 
-/// What the call leaves, as flags of `unshare`.
+/// Returns the resources that the call leaves, as flags of `unshare`.
 fn left(operation: &SyscallOperation) -> u64 {
     let call = operation.call.call();
     let register = |role| call.arg(role).and_then(|it| operation.args.get(it)).copied();
@@ -61,7 +62,7 @@ fn left(operation: &SyscallOperation) -> u64 {
     if call.arg(Role::Fd).is_none() {
         return flags;
     }
-    // Of `setns`, without flags the descriptor says it.
+    // Without flags, the descriptor of `setns` determines the namespace.
     let of_file = operation.file.as_ref().and_then(|it| it.path.as_ref());
     let may_be_mounts = match of_file.filter(|it| it.is_resolved()) {
         Some(path) if flags == 0 => path.bytes.starts_with(b"mnt:"),

@@ -1,4 +1,4 @@
-//! What a look at `/proc` has seen.
+//! Snapshot: state of the tasks and files as read from `/proc`.
 
 use super::Tracker;
 use crate::capture::fact::Text;
@@ -12,12 +12,12 @@ use crate::operation::spaces::namespace_inode;
 use crate::units::{DevId, KernelTime, Pid, Tid};
 
 impl Tracker {
-    /// A task that a snapshot saw.
+    /// Adds a task of the snapshot.
     pub fn seen_task(&mut self, pid: Pid, tid: Tid, ppid: Pid, comm: &[u8]) {
         if ppid == KTHREADD || pid == KTHREADD {
             self.tasks.process(pid).is_kernel = true;
         }
-        // The stream and the snapshot disagree whose number it is: the stream will tell.
+        // The stream and the snapshot disagree about this number: the stream decides later.
         if self.tasks.is_other(pid, tid) {
             return;
         }
@@ -30,13 +30,14 @@ impl Tracker {
         }
     }
 
-    /// Whose a process was when a snapshot saw it; what was said before that is so from its program on. What it becomes is told by its
-    /// calls.
+    /// Sets the user of a process from the snapshot. A user that is known already comes from the
+    /// start of its program, and stays. Later changes are seen in its calls.
     pub fn seen_user(&mut self, pid: Pid, user: u32) {
         self.tasks.process(pid).info.user.get_or_insert(user);
     }
 
-    /// Where a process stood when a snapshot saw it. If nobody tells when that changes, it is not known.
+    /// Sets the place of a process from the snapshot. The place stays unknown if its changes are
+    /// not recorded.
     pub fn seen_place(&mut self, pid: Pid, which: Text, path: &[u8]) {
         let Followed { directories, roots, .. } = self.context.followed;
         let mut place = self.tasks.process(pid).place.borrow_mut();
@@ -48,7 +49,8 @@ impl Tracker {
         }
     }
 
-    /// The mount namespace of a process, as `/proc/PID/ns/mnt` tells it; process 0: that of the tracer, which comes first.
+    /// Sets the mount namespace of a process from `/proc/PID/ns/mnt`; process 0: that of the
+    /// tracer, which comes first.
     pub fn seen_mounts(&mut self, pid: Pid, link: &[u8]) {
         let Some(inode) = namespace_inode(link) else { return };
         if pid.0 == 0 {
@@ -59,19 +61,19 @@ impl Tracker {
         }
     }
 
-    /// Where a process stood is not known: it moved while the snapshot looked.
+    /// Forgets the place of a process: it moved during the snapshot.
     pub fn lose_place(&mut self, pid: Pid) {
         let mut place = self.tasks.process(pid).place.borrow_mut();
         place.lose();
         place.mounts = Mounts::UNKNOWN;
     }
 
-    /// A process runs a program, as a snapshot saw.
+    /// Notes that a process runs a program, as the snapshot has shown.
     pub fn seen_program(&mut self, pid: Pid) {
         self.tasks.process(pid).abi.is_user();
     }
 
-    /// That program makes calls of another table.
+    /// Notes that this program makes calls of another table.
     pub fn seen_other_table(&mut self, pid: Pid) {
         let process = self.tasks.process(pid);
         process.abi.seen_other();
@@ -80,7 +82,7 @@ impl Tracker {
         }
     }
 
-    /// A descriptor that a snapshot saw, told when the stream has come to the time after it.
+    /// Adds a descriptor of the snapshot, at the time in the stream after its reading.
     pub fn seen_fd(&mut self, seen: &SeenFd, now: KernelTime) {
         self.come_to(seen.begin);
         if !self.has_room_for_descriptor(seen) {
@@ -112,7 +114,7 @@ impl Tracker {
         }
     }
 
-    /// The disks that there were at the start.
+    /// Sets the disks that were present at the start.
     pub fn has_disks(&mut self, disks: &[Disk], later: &[Disk]) {
         let all = disks.iter().chain(later);
         let unzoned = all.clone().filter(|it| it.has_no_zones());
@@ -120,27 +122,28 @@ impl Tracker {
         self.files.has_disks(all);
     }
 
-    /// Where a file lay at the end.
+    /// Adds the final extents of a file.
     pub fn seen_extents(&mut self, text: &[u8]) {
         self.files.lay_at_the_end(text);
     }
 
-    /// From then on events are switched off, one after the other.
+    /// Sets the time from which on events are switched off, one tracepoint after the other.
     pub fn switching_off(&mut self, time: KernelTime) {
         self.off_from = time;
     }
 
-    /// What is mounted: devices, and how large their blocks are if their events count in them.
+    /// Sets the mounted devices, each with its block size if its events count in blocks.
     pub fn seen_file_systems(&mut self, all: &[(DevId, Option<u64>)]) {
         self.files.file_systems(all);
     }
 
-    /// File systems that use iomap say where what they write back goes.
+    /// Notes that file systems that use iomap report the targets of their writeback.
     pub fn tells_writeback(&mut self) {
         self.files.tells_writeback();
     }
 
-    /// Descriptors that have been the same since everything was switched on, to be told before the events.
+    /// Sets the descriptors that have been the same since all tracepoints were switched on; they
+    /// are added before the events.
     pub fn same_from_start(&mut self, seen: Vec<SeenFd>) {
         self.from_start = seen;
     }

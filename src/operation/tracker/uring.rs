@@ -1,4 +1,4 @@
-//! io_uring: from its tracepoints, and from what it was given to register.
+//! io_uring: operations from its tracepoints, and files from the memory of its register call.
 
 use super::asynchronous::{Ring, operation, read_beside};
 use super::{Tracker, announce, anomaly};
@@ -18,11 +18,12 @@ use crate::units::Fd;
 /// `IORING_REGISTER_USE_REGISTERED_RING` (`include/uapi/linux/io_uring.h`).
 const USE_REGISTERED_RING: u64 = 1 << 31;
 
-/// `IORING_REGISTER_FILES`, `_UNREGISTER_FILES`, `_FILES_UPDATE`, `_FILES2`, `_FILES_UPDATE2`, `_FILE_ALLOC_RANGE`.
+/// Operations that concern registered files: `IORING_REGISTER_FILES`, `_UNREGISTER_FILES`,
+/// `_FILES_UPDATE`, `_FILES2`, `_FILES_UPDATE2`, `_FILE_ALLOC_RANGE`.
 const FILE_OPERATIONS: [u64; 6] = [2, 3, 6, 13, 14, 25];
 
 impl Tracker {
-    /// io_uring spoke.
+    /// Handles an event of io_uring.
     pub(super) fn uring<S: Sink>(
         &mut self,
         event: &Event,
@@ -30,7 +31,7 @@ impl Tracker {
         sink: &mut S,
     ) -> Result<(), S::Error> {
         self.asynchronous.beginning.remove(&event.tid);
-        // Results may be told by whoever runs; whose they are the request says.
+        // Any running thread may report a result; the request determines its process.
         let result = matches!(it.point, UringPoint::Complete | UringPoint::Overflow);
         if result {
             return self.uring_result(event, it, sink);
@@ -61,7 +62,7 @@ impl Tracker {
         }
     }
 
-    /// A request was taken from the queue.
+    /// Handles a request that was taken from the queue.
     fn uring_taken<S: Sink>(
         &mut self,
         event: &Event,
@@ -77,7 +78,7 @@ impl Tracker {
         operation.file = ring.and_then(|it| Some(it.file.as_ref()?.file()));
         let class = operation.opcode.class();
         if class.changes_descriptors() || operation.opcode.asked().name == "FILES_UPDATE" {
-            // It may change the ring's files instead.
+            // The request may change the ring's files instead.
             self.asynchronous.forget_file(it.ctx);
         }
         if it.point == UringPoint::Failed {
@@ -95,7 +96,7 @@ impl Tracker {
         }
     }
 
-    /// A request got its file, by this descriptor of its process.
+    /// Handles the file of a request, by this descriptor of its process.
     fn uring_file<S: Sink>(
         &mut self,
         event: &Event,
@@ -115,7 +116,7 @@ impl Tracker {
         }
     }
 
-    /// A result of io_uring.
+    /// Handles a result of io_uring.
     fn uring_result<S: Sink>(
         &mut self,
         event: &Event,
@@ -148,7 +149,7 @@ impl Tracker {
         }
     }
 
-    /// A result of a request that is not known.
+    /// Handles a result of an unknown request.
     fn uring_stray<S: Sink>(
         &mut self,
         event: &Event,
@@ -159,7 +160,8 @@ impl Tracker {
             self.ledger.ignore(reason);
             return Ok(());
         }
-        // Rings send messages to each other, and a send's buffer is told free: those are nobody's results.
+        // Rings send messages to each other, and the buffer of a send is reported as free: these
+        // results belong to no request.
         let is_request = it.req != Some(0) && it.cflags & IORING_CQE_F_NOTIF == 0;
         if !is_request {
             self.ledger.events += 1;
@@ -169,7 +171,7 @@ impl Tracker {
             self.ledger.ignore(Ignored::UnderWay);
             return Ok(());
         }
-        // A descriptor that was told for it is not that of the next one.
+        // A descriptor that was reported for it does not belong to the next one.
         self.asynchronous.early_file.remove(&(it.ctx, event.tid));
         self.ledger.async_orphans += 1;
         let detail = format!(
@@ -179,7 +181,8 @@ impl Tracker {
         self.anomaly(&anomaly(event, AnomalyKind::OrphanResult, 1, detail), event.time, sink)
     }
 
-    /// A file system begins direct I/O in this thread: if io_uring has just got the file for a request, it is this request's.
+    /// Handles the begin of direct I/O of a file system in this thread: if io_uring has just got
+    /// the file for a request, the I/O belongs to that request.
     pub(super) fn file_io(&mut self, event: &Event, io: &FileIo) {
         if let Some(reason) = self.unwanted(event.pid) {
             self.ledger.ignore(reason);
@@ -199,7 +202,7 @@ impl Tracker {
         }
     }
 
-    /// `io_uring_register` has ended: a ring may have other files now.
+    /// Handles the end of `io_uring_register`: a ring may have other files now.
     pub(super) fn uring_registered(&mut self, call: &SyscallOperation, exit: &SysExit) {
         if exit.ret < 0 {
             return;
@@ -211,7 +214,7 @@ impl Tracker {
         let told = read_beside(call, exit, Role::Registered).as_chunks().0;
         let fds: Vec<i32> = told.iter().map(|it| i32::from_le_bytes(*it)).collect();
         let process = self.tasks.process(call.pid);
-        // Whoever works on a registered file may use its own position, and nothing tells.
+        // Operations on a registered file may use its own position, and no event reports that.
         let is_about_files = files.is_some() || FILE_OPERATIONS.contains(&operation);
         if is_about_files && told.len() as u64 == files.unwrap_or(u64::MAX) {
             let table = process.fds.borrow();
