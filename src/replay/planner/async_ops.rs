@@ -1,4 +1,5 @@
-//! Asynchronous operations: what was submitted, and what is planned of it when its result is there ([`crate::replay::async_lanes`]).
+//! Asynchronous operations: submitted operations, each of which is planned when its result is known
+//! ([`crate::replay::async_lanes`]).
 
 use super::in_memory::buffers_are_repeated;
 use super::{Out, Planner, sinks};
@@ -14,7 +15,8 @@ use crate::replay::planned_op::{PlannedOp, WorkerInfo};
 use crate::replay::replayability::SkipReason;
 
 impl<O: Out> Planner<O> {
-    /// An operation was taken, and its file is known: its descriptor may be another one's at its end.
+    /// Adds a submitted operation once its file is known: its descriptor may refer to another file
+    /// when the operation ends.
     pub(super) fn submitted(&mut self, operation: &AsyncOperation) {
         let (Some(fd), Some(file)) = (operation.fd, &operation.file) else { return };
         if !may_be_done(operation.opcode) || self.lanes.has(operation.id) {
@@ -23,7 +25,7 @@ impl<O: Out> Planner<O> {
         let known = self.handles.get(operation.process, fd, Some(file.id));
         let handle = match known {
             Some(handle) => handle,
-            None => self.open_before(operation.process, fd, file, (false, 0)),
+            None => self.open_before(operation.process, fd, file, false, 0),
         };
         let handle = self.handles.usable(handle).map(|it| (it, file.id));
         if handle.is_ok() {
@@ -33,7 +35,7 @@ impl<O: Out> Planner<O> {
         self.lanes.begun(operation.id, Flight { thread: operation.thread, behind, handle });
     }
 
-    /// What a thread has done last, or what was done before it came.
+    /// Returns the last operation of a thread, or the operations before the thread began.
     fn behind(&self, thread: ThreadKey) -> WaitSet {
         let mut behind = WaitSet::default();
         if let Some(it) = self.threads.get(&thread) {
@@ -44,7 +46,7 @@ impl<O: Out> Planner<O> {
         behind
     }
 
-    /// Its result is there.
+    /// Plans an asynchronous operation that has a result.
     pub(super) fn asynchronous_ended(
         &mut self,
         operation: &AsyncOperation,
@@ -63,7 +65,7 @@ impl<O: Out> Planner<O> {
         result
     }
 
-    /// Nobody saw its result.
+    /// Removes an asynchronous operation whose result was not seen.
     pub(super) fn asynchronous_lost(&mut self, operation: &AsyncOperation) {
         let flight = self.lanes.over(operation.id);
         self.under_way.over(Inside::Operation(operation.id));
@@ -76,7 +78,8 @@ impl<O: Out> Planner<O> {
         *self.left.entry((reason, What::Async(operation.opcode))).or_default() += 1;
     }
 
-    /// What is done again of it and whom it waits for; or why it is not.
+    /// Plans an asynchronous operation. Returns the planned operation and the operations for which
+    /// it waits, or the reason to skip it.
     fn on_lane(
         &mut self,
         operation: &AsyncOperation,
@@ -91,19 +94,19 @@ impl<O: Out> Planner<O> {
         }
         self.nodes(&call, [&None, &None])?;
         buffers_are_repeated(&call)?;
-        // From here on it is done again.
+        // From here on, the operation is replayed.
         let at = self.lane(&call, &behind);
         let mut before = behind;
         self.families.over(operation.process, operation.start, &mut before);
         let planned = PlannedOp {
             asynchronous: Some(operation.opcode),
-            ..self.planned(&call, [Some(handle), None], (at, ret))
+            ..self.planned(&call, [Some(handle), None], at, ret)
         };
-        self.touched(&call, [Some(handle), None], (at, &mut before));
+        self.touched(&call, [Some(handle), None], at, &mut before);
         Ok((planned, before))
     }
 
-    /// Its place on a lane of its thread.
+    /// Returns a slot on a lane of the operation's thread.
     fn lane(&mut self, call: &SyscallOperation, behind: &WaitSet) -> TimedOp {
         let (start, end) = self.times(call.start, call.end.unwrap_or(call.start));
         let count = |worker: Worker| self.counts[worker.0 as usize];
@@ -129,12 +132,13 @@ impl<O: Out> Planner<O> {
         timed
     }
 
-    /// What is the same of every call that is done again.
+    /// Creates a planned operation from the parts that all calls have in common.
     pub(super) fn planned(
         &self,
         operation: &SyscallOperation,
         handles: [Option<Handle>; 2],
-        (at, ret): (TimedOp, i64),
+        at: TimedOp,
+        ret: i64,
     ) -> PlannedOp {
         let sunk = sinks::bytes(operation, handles[1]);
         PlannedOp {

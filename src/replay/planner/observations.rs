@@ -1,4 +1,4 @@
-//! What the result of an operation shows of what it was given.
+//! Observations: facts about the initial files that the result of an operation shows.
 
 use super::{Out, Planner};
 use crate::event::syscall_table::Class;
@@ -8,12 +8,14 @@ use crate::replay::infer_initial_state;
 use crate::replay::namespace::{EntryKind, NodeId};
 
 impl<O: Out> Planner<O> {
-    /// What its result says of what was there. What is behind a descriptor that it has made.
+    /// Records what the result of an operation shows of the initial files. Returns the target of a
+    /// descriptor that the operation has made.
     pub(super) fn learn(
         &mut self,
         operation: &SyscallOperation,
         ret: i64,
-        (nodes, handle): ([Option<NodeId>; 2], Option<Handle>),
+        nodes: [Option<NodeId>; 2],
+        handle: Option<Handle>,
     ) -> Option<HandleTarget> {
         let (call, args) = (operation.call.call(), &operation.args);
         if let Some(errno) = operation.errno() {

@@ -1,4 +1,4 @@
-//! What the planner is told, step by step.
+//! Sink of the planner: handles each step of the capture.
 
 use super::{NewThread, Out, Planner};
 use crate::event::syscall_table::Role;
@@ -24,7 +24,8 @@ impl<O: Out> Sink for Planner<O> {
                 let mut born = self.newest.get(&thread.process).map(|it| it.0);
                 let mut before = WaitSet::default();
                 if let Some(last) = self.families.siblings(thread.process, time, &mut before) {
-                    // Else all children of a shell that does nothing between them would be there at once, and wait for each other.
+                    // Otherwise all children of a shell that is idle between them would begin at
+                    // once, and wait for each other.
                     born.replace(last).into_iter().for_each(|it| before.add(it));
                 }
                 self.new.insert(thread.key, NewThread { comm: thread.comm.clone(), born, before });
