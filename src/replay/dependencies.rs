@@ -72,8 +72,8 @@ pub(super) struct Access {
     changes: bool,
     /// The operation found the resource as the ended operations had left it.
     pub(super) saw: bool,
-    /// Another operation waited for this one and also found the resource so. Operations that wait
-    /// for the other one wait for this one through it.
+    /// Another operation that also found the resource in that state has waited for this one.
+    /// Operations that wait for the other one wait for this one through it.
     is_hidden: bool,
 }
 

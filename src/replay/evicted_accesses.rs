@@ -55,7 +55,7 @@ impl EvictedAccesses {
     pub(super) fn wait(&mut self, by: TimedOp, past: &Past, before: &mut WaitSet) {
         let Worker(worker) = by.at.worker;
         let worker = worker as usize;
-        if self.of.is_empty() || self.settled.get(worker).is_some_and(|it| *it) {
+        if self.of.is_empty() || self.settled.get(worker).is_some_and(|settled| *settled) {
             return;
         }
         let times = |access: &Access| access.end..access.until;
@@ -163,9 +163,12 @@ mod tests {
     #[test]
     fn who_began_long_ago_waits_for_what_was_there_then() {
         let mut forgotten = EvictedAccesses::default();
-        let all: Vec<TimedOp> =
-            (0..1000_u32).map(|it| op(1, it, u64::from(it) * 10, u64::from(it) * 10 + 5)).collect();
-        forgotten.add(all.iter().map(|it| thing(&[*it])), &Past::of(0, &[77]));
+        let by = |number: u32| {
+            let start = u64::from(number) * 10;
+            op(1, number, start, start + 5)
+        };
+        let all: Vec<TimedOp> = (0..1000).map(by).collect();
+        forgotten.add(all.iter().map(|op| thing(&[*op])), &Past::of(0, &[77]));
         assert_eq!(forgotten.len(), 2);
         assert_eq!(waits(&mut forgotten, 77), [(1, 7)]);
     }

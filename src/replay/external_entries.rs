@@ -56,7 +56,7 @@ impl ExternalEntries {
         let (Some(node), Some(end)) = (nodes[0], operation.end) else { return Ok(()) };
         let class = operation.call.call().class;
         let is_settled = !is_contended && self.taken <= operation.start;
-        let is_missing = |it| is_settled && world.is_known_absent(it);
+        let is_missing = |place| is_settled && world.is_known_absent(place);
         if let Some(errno) = operation.errno() {
             let last = nodes[1].unwrap_or(node);
             if is_refused_as_full(operation) && self.is_filled_by_them(world, last) {

@@ -259,8 +259,8 @@ mod tests {
         let (_, flags, [first, second], ret) = done;
         let mut args = [0; 6];
         for role in [Role::OpenFlags, Role::RenameFlags] {
-            if let Some(it) = call.arg(role) {
-                args[it] = u64::from(flags.cast_unsigned());
+            if let Some(register) = call.arg(role) {
+                args[register] = u64::from(flags.cast_unsigned());
             }
         }
         Operation {

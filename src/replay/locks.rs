@@ -230,33 +230,34 @@ mod tests {
     fn who_gets_a_lock_waits_for_who_had_it() {
         use Mode::{Exclusive, Shared};
         let mut locks = Locks::default();
-        check(|it| locks.got(asked(1, Exclusive), op(1, 0), it), &[]);
-        check(|it| locks.refused(asked(2, Shared), op(2, 0).at, it), &[(1, 0)]);
-        check(|it| locks.let_go(1, op(1, 1).at, it), &[(1, 0), (2, 0)]);
+        check(|before| locks.got(asked(1, Exclusive), op(1, 0), before), &[]);
+        check(|before| locks.refused(asked(2, Shared), op(2, 0).at, before), &[(1, 0)]);
+        check(|before| locks.let_go(1, op(1, 1).at, before), &[(1, 0), (2, 0)]);
         // Shared holders wait for the exclusive one, not for each other.
-        check(|it| locks.got(asked(2, Shared), op(2, 1), it), &[(1, 1)]);
-        check(|it| locks.got(asked(3, Shared), op(3, 0), it), &[(1, 1)]);
+        check(|before| locks.got(asked(2, Shared), op(2, 1), before), &[(1, 1)]);
+        check(|before| locks.got(asked(3, Shared), op(3, 0), before), &[(1, 1)]);
         assert_eq!(locks.in_the_way(asked(4, Shared)).count(), 0);
-        let in_the_way: Vec<u64> = locks.in_the_way(asked(4, Exclusive)).map(|it| it.0).collect();
+        let in_the_way: Vec<u64> =
+            locks.in_the_way(asked(4, Exclusive)).map(|(by, _)| by).collect();
         assert_eq!(in_the_way, [2, 3]);
-        check(|it| locks.let_go(2, op(2, 2).at, it), &[(2, 1)]);
-        check(|it| locks.let_go(3, op(3, 1).at, it), &[(3, 0)]);
-        check(|it| locks.got(asked(4, Exclusive), op(4, 0), it), &[(1, 1), (2, 2), (3, 1)]);
-        check(|it| locks.let_go(4, op(4, 1).at, it), &[(4, 0)]);
+        check(|before| locks.let_go(2, op(2, 2).at, before), &[(2, 1)]);
+        check(|before| locks.let_go(3, op(3, 1).at, before), &[(3, 0)]);
+        check(|before| locks.got(asked(4, Exclusive), op(4, 0), before), &[(1, 1), (2, 2), (3, 1)]);
+        check(|before| locks.let_go(4, op(4, 1).at, before), &[(4, 0)]);
         // Earlier operations are covered by the exclusive lock.
-        check(|it| locks.got(asked(1, Exclusive), op(1, 2), it), &[(4, 1)]);
+        check(|before| locks.got(asked(1, Exclusive), op(1, 2), before), &[(4, 1)]);
     }
 
     #[test]
     fn a_lock_of_another_kind_takes_the_place_of_the_first() {
         use Mode::{Exclusive, Shared};
         let mut locks = Locks::default();
-        check(|it| locks.got(asked(1, Exclusive), op(1, 0), it), &[]);
-        check(|it| locks.refused(asked(2, Exclusive), op(2, 0).at, it), &[(1, 0)]);
-        check(|it| locks.got(asked(1, Shared), op(1, 1), it), &[(1, 1), (2, 0)]);
-        check(|it| locks.got(asked(2, Shared), op(2, 1), it), &[(1, 1)]);
+        check(|before| locks.got(asked(1, Exclusive), op(1, 0), before), &[]);
+        check(|before| locks.refused(asked(2, Exclusive), op(2, 0).at, before), &[(1, 0)]);
+        check(|before| locks.got(asked(1, Shared), op(1, 1), before), &[(1, 1), (2, 0)]);
+        check(|before| locks.got(asked(2, Shared), op(2, 1), before), &[(1, 1)]);
         // A refused upgrade loses the shared lock.
-        check(|it| locks.refused(asked(2, Exclusive), op(2, 2).at, it), &[(1, 1), (2, 1)]);
+        check(|before| locks.refused(asked(2, Exclusive), op(2, 2).at, before), &[(1, 1), (2, 1)]);
         assert!(!locks.has(2) && locks.has(1));
     }
 

@@ -9,7 +9,7 @@
 //!                floor: no begin before                        all others
 //! ```
 //!
-//! No operation that is yet to come began between the two. State that matters only for operations
+//! No operation in flight or to come began between the two. State that matters only for operations
 //! that began there is no longer needed.
 
 use std::collections::BTreeMap;
@@ -44,7 +44,7 @@ impl Past {
 
     /// Returns the begin of the oldest operation in flight.
     pub(super) fn oldest(&self) -> Option<u64> {
-        self.starts.first_key_value().map(|it| *it.0)
+        self.starts.first_key_value().map(|(start, _)| *start)
     }
 
     /// Raises the floor: no later operation began before the oldest one in flight, or before `now`
@@ -75,7 +75,7 @@ impl Past {
     /// Creates a watermark where the first operation began at 0 and operations with these begins
     /// are in flight.
     pub(super) fn of(floor: u64, starts: &[u64]) -> Self {
-        let starts = starts.iter().map(|it| (*it, 1)).collect();
+        let starts = starts.iter().map(|start| (*start, 1)).collect();
         Self { starts, first: Some(0), floor }
     }
 }

@@ -200,7 +200,7 @@ impl FsModel {
     /// which `.` and `..` were looked up are directories, if they were there.
     pub fn passed(&mut self, path: &[u8], to_its_end: bool) {
         let mut at = NodeId(0);
-        for part in path.split(|it| *it == b'/') {
+        for part in path.split(|byte| *byte == b'/') {
             at = self.behind(at, &mut Vec::new());
             at = match part {
                 b"" => at,
@@ -226,8 +226,8 @@ impl FsModel {
     /// whenever the same operations are processed, whatever was forgotten meanwhile. (Two places
     /// may have the same key where directories were renamed.)
     pub fn keys(&self, node: NodeId) -> Keys {
-        let it = self.node(node);
-        Keys { place: it.key, within: self.node(it.parent).inside }
+        let node = self.node(node);
+        Keys { place: node.key, within: self.node(node.parent).inside }
     }
 
     /// Returns the number of the directory that is there.
@@ -245,7 +245,7 @@ impl FsModel {
     /// Returns the entry that is there, as far as known.
     pub fn thing(&self, node: NodeId) -> Option<EntryKind> {
         match self.node(node).now {
-            State::There(it) => Some(it),
+            State::There(kind) => Some(kind),
             _ => None,
         }
     }
@@ -257,7 +257,7 @@ impl FsModel {
 
     /// Returns true if no entry is there, and no link on the way can lead to another place.
     pub fn is_known_absent(&self, node: NodeId) -> bool {
-        let is_link = |it| matches!(self.thing(it), Some(EntryKind::Link(_)));
+        let is_link = |place| matches!(self.thing(place), Some(EntryKind::Link(_)));
         self.is_absent(node) && !self.way(node).any(is_link)
     }
 
@@ -275,7 +275,7 @@ impl FsModel {
             State::Unasked => kind,
             State::There(EntryKind::Any) => kind,
             State::There(EntryKind::Link(0)) if matches!(kind, EntryKind::Link(_)) => kind,
-            State::There(it) => return self.agrees(it, kind),
+            State::There(known) => return self.agrees(known, kind),
             State::Absent => {
                 self.unexplained += 1;
                 return;
@@ -481,15 +481,15 @@ impl FsModel {
     /// Records that the way to an entry consists of directories.
     fn leads_to_parent(&mut self, node: NodeId) {
         let above: Vec<NodeId> = self.way(node).skip(1).collect();
-        for it in above {
-            match self.node(it).now {
+        for place in above {
+            match self.node(place).now {
                 State::There(EntryKind::Directory) => break,
                 State::Unasked | State::There(EntryKind::Any) => {
-                    self.set(it, State::There(EntryKind::Directory));
+                    self.set(place, State::There(EntryKind::Directory));
                 }
-                // Its kind was unknown when it was opened.
-                State::There(EntryKind::File(_)) if self.node(it).first.is_some() => {
-                    self.set(it, State::There(EntryKind::Directory));
+                // The kind of the entry was unknown when the entry was opened.
+                State::There(EntryKind::File(_)) if self.node(place).first.is_some() => {
+                    self.set(place, State::There(EntryKind::Directory));
                 }
                 // A link may lead to a directory.
                 State::There(EntryKind::Link(_)) => {}

@@ -235,7 +235,7 @@ impl<O: Out> Planner<O> {
     }
 
     /// Applies the descriptor effects of an operation that is not replayed: descriptors that it
-    /// makes are missing in the replay, and descriptors that it closes are not closed by a call.
+    /// makes are missing in the replay, and implicit operations close those that it closes.
     fn foreign(
         &mut self,
         operation: &SyscallOperation,
@@ -429,7 +429,7 @@ impl<O: Out> Planner<O> {
         let is_contended = self.under_way.may_make_names();
         self.strangers.ended(&self.world, operation, nodes, is_contended)?;
         let call = operation.call.call();
-        match operation.errno().and_then(|it| Some((it, excuse(call, it)?))) {
+        match operation.errno().and_then(|errno| Some((errno, excuse(call, errno)?))) {
             Some((errno, reason)) => {
                 infer_initial_state::failed(&mut self.world, operation, errno, nodes);
                 Err(reason)

@@ -89,16 +89,16 @@ impl Resources {
             let Some(node) = node else { continue };
             let changes =
                 changes_names(operation) || may_make(operation) && world.thing(node).is_none();
-            for (depth, it) in world.way(node).enumerate() {
+            for (depth, name) in world.way(node).enumerate() {
                 let touch = if depth == 0 && changes { Touch::Changes } else { Touch::Uses };
-                // The ended operations determine what a name is. An operation that found a name so
-                // came after them, and before those that change the name later.
+                // Ended operations determine the state of a name. An operation that found the name in
+                // that state came after them, and before those that change the name later.
                 let saw = match found_there(operation, place, depth) {
-                    Some(true) => world.thing(it).is_some(),
-                    Some(false) => world.is_absent(it),
+                    Some(true) => world.thing(name).is_some(),
+                    Some(false) => world.is_absent(name),
                     None => false,
                 };
-                accessor.touch_seen(self.names.entry(it).or_default(), saw, touch);
+                accessor.touch_seen(self.names.entry(name).or_default(), saw, touch);
             }
         }
     }
@@ -145,14 +145,15 @@ impl Resources {
             self.moved(description, accessor);
         }
         let offset = if is_target { operation.target_offset } else { operation.offset };
-        let bytes = operation.ret.and_then(|it| u64::try_from(it).ok()).unwrap_or(0);
+        let bytes = operation.ret.and_then(|ret| u64::try_from(ret).ok()).unwrap_or(0);
         let writes = call.class == Class::Write || call.class == Class::Transfer && is_target;
         let reads = call.class == Class::Read || call.class == Class::Transfer && !is_target;
         match call.class {
             _ if reads || writes => {
-                let is_longer = offset.is_none_or(|it| it.saturating_add(bytes) > of_itself);
+                let is_longer =
+                    offset.is_none_or(|offset| offset.saturating_add(bytes) > of_itself);
                 let touch = if writes { Touch::Changes } else { Touch::Uses };
-                self.range(file, offset.map(|it| (it, bytes)), touch, accessor);
+                self.range(file, offset.map(|offset| (offset, bytes)), touch, accessor);
                 if is_longer {
                     accessor.touch(self.lengths.entry(file).or_default(), touch);
                 }
@@ -217,7 +218,7 @@ impl Resources {
     /// Returns true if all accesses to a name had ended by `oldest`. Then an operation that began
     /// later need not wait for any that found the name so or changed the name.
     pub(super) fn is_settled(&self, node: NodeId, oldest: u64) -> bool {
-        self.names.get(&node).is_none_or(|it| it.is_over(oldest))
+        self.names.get(&node).is_none_or(|history| history.is_over(oldest))
     }
 
     /// Evicts names, open files and files that no longer exist, and all pieces if there are too
@@ -231,11 +232,13 @@ impl Resources {
     ) {
         let Self { names, positions, pieces, whole, lengths, forgotten } = self;
         let is_many = pieces.len() > PIECES_KEPT;
-        let names = names.extract_if(|it, _| is_gone(*it)).map(|it| it.1);
-        let positions = positions.extract_if(|it, _| !is_open(*it)).map(|it| it.1);
-        let pieces = pieces.extract_if(|it, _| is_many || !is_there(it.0)).map(|it| it.1);
-        let whole = whole.extract_if(|it, _| !is_there(*it)).map(|it| it.1);
-        let lengths = lengths.extract_if(|it, _| !is_there(*it)).map(|it| it.1);
+        let names = names.extract_if(|node, _| is_gone(*node)).map(|(_, name)| name);
+        let positions = positions.extract_if(|description, _| !is_open(*description));
+        let positions = positions.map(|(_, position)| position);
+        let pieces = pieces.extract_if(|(file, _), _| is_many || !is_there(*file));
+        let pieces = pieces.map(|(_, piece)| piece);
+        let whole = whole.extract_if(|file, _| !is_there(*file)).map(|(_, whole)| whole);
+        let lengths = lengths.extract_if(|file, _| !is_there(*file)).map(|(_, length)| length);
         forgotten.add(names.chain(positions).chain(pieces).chain(whole).chain(lengths), past);
         self.names.shrink_to_fit();
         self.positions.shrink_to_fit();
@@ -289,7 +292,7 @@ pub(super) fn appends(
     file: Option<&OpenFile>,
     is_target: bool,
 ) -> bool {
-    let flags = file.and_then(|it| it.flags).unwrap_or(0);
+    let flags = file.and_then(|file| file.flags).unwrap_or(0);
     let writes = operation.call.call().class == Class::Write || is_target;
     writes && flags & libc::O_APPEND.cast_unsigned() != 0
 }
@@ -297,12 +300,12 @@ pub(super) fn appends(
 /// Returns true if an operation begins at the position, and moves the position.
 pub(super) fn moves_position(operation: &SyscallOperation, is_target: bool) -> bool {
     let call = operation.call.call();
-    let is_null = |role| call.arg(role).is_none_or(|it| operation.args[it] == 0);
+    let is_null = |role| call.arg(role).is_none_or(|register| operation.args[register] == 0);
     match call.class {
         Class::Seek | Class::List => true,
         // -1 means the position (preadv2(2)).
         Class::Read | Class::Write => {
-            call.arg(Role::Offset).is_none_or(|it| operation.args[it] == u64::MAX)
+            call.arg(Role::Offset).is_none_or(|register| operation.args[register] == u64::MAX)
         }
         Class::Transfer if is_target => is_null(Role::OffsetPtr2),
         Class::Transfer => is_null(Role::OffsetPtr),

@@ -107,7 +107,7 @@ proptest! {
             prop_assert!(*coarser || !expected);
         }
         for (did, direct) in blind.iter().zip(&direct) {
-            let ends = |at: &OpId| all.iter().find(|it| it.by.at == *at).expect("it was there").by.end;
+            let ends = |at: &OpId| all.iter().find(|did| did.by.at == *at).expect("it was there").by.end;
             prop_assert!(direct.iter().all(|at| ends(at) <= did.by.start));
         }
     }

@@ -309,8 +309,8 @@ fn is_before(changed: &Changed, place: &[u8], at: u64) -> bool {
     changed.get(place).is_some_and(|first| *first < at)
 }
 
-/// Returns the place to which a path leads, as far as known. A changed place, and places below it,
-/// are not links.
+/// Returns the place to which a path leads, as far as known. Links at a changed place, or below
+/// one, are not followed.
 fn through(path: &[u8], targets: &Targets, is_changed: impl Fn(&[u8]) -> bool) -> Vec<u8> {
     let mut at = Vec::new();
     let mut is_known = true;

@@ -28,8 +28,8 @@ impl FsModel {
 
     /// Updates the parent of an initial entry that is found: if the directory was found not empty,
     /// this entry explains that. A file that an open may have made explains nothing.
-    pub(super) fn explains_contents(&mut self, it: FirstId, state: State) {
-        let known = self.first(it);
+    pub(super) fn explains_contents(&mut self, entry: FirstId, state: State) {
+        let known = self.first(entry);
         let is_new = !matches!(known.state, State::There(_)) && matches!(state, State::There(_));
         if is_new && !known.perhaps {
             let parent = known.parent;

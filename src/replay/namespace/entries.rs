@@ -50,7 +50,9 @@ impl FsModel {
             };
             let first = self.first(child);
             let State::There(thing) = first.state else { continue };
-            if first.perhaps && matches!(thing, EntryKind::File(it) if self.size(it).first() == 0) {
+            if first.perhaps
+                && matches!(thing, EntryKind::File(file) if self.size(file).first() == 0)
+            {
                 continue;
             }
             path.push(b'/');
@@ -107,7 +109,7 @@ impl FsModel {
         let mut names = Vec::new();
         while at != FirstId(0) {
             let parent = self.first(at).parent;
-            let name = self.first(parent).children.iter().find(|it| *it.1 == at)?.0;
+            let name = self.first(parent).children.iter().find(|(_, child)| **child == at)?.0;
             names.push(&**name);
             at = parent;
         }
@@ -131,7 +133,7 @@ impl FsModel {
     /// another kind, or there was none.
     pub fn thing_at_start(&mut self, path: &[u8], kind: EntryKind) -> Option<EntryKind> {
         let mut at = FirstId(0);
-        for part in path.split(|it| *it == b'/').filter(|it| !it.is_empty()) {
+        for part in path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()) {
             if self.first(at).state == State::Absent {
                 return None;
             }
@@ -142,7 +144,7 @@ impl FsModel {
             at = known.or_else(|| self.first_child(at, part))?;
         }
         match (self.first(at).state, kind) {
-            (State::There(it @ (EntryKind::File(_) | EntryKind::Directory)), _) => Some(it),
+            (State::There(kind @ (EntryKind::File(_) | EntryKind::Directory)), _) => Some(kind),
             (State::Unasked | State::There(EntryKind::Any), kind) => {
                 let thing = match kind {
                     EntryKind::Directory => kind,

@@ -25,7 +25,7 @@ impl<O: Out> Planner<O> {
             return Ok([Some(short(self.without_gone(file, path))?), None]);
         }
         // `utimensat` without a path works on its descriptor.
-        let is_given = call.paths(&operation.args)[0].is_some_and(|it| it != 0);
+        let is_given = call.paths(&operation.args)[0].is_some_and(|path| path != 0);
         if !is_given {
             return Ok([None, None]);
         }
@@ -64,7 +64,7 @@ impl<O: Out> Planner<O> {
         let first = self.descriptor(operation, role, file)?;
         // The second descriptor of a `dup` is its result.
         let is_second = call.class == Class::Transfer;
-        let target = operation.target.as_ref().filter(|_| is_second).map(|it| &*it.1);
+        let target = operation.target.as_ref().filter(|_| is_second).map(|(_, file)| &**file);
         let second = match is_second {
             true => self.target(operation, target)?,
             false => None,
@@ -82,7 +82,7 @@ impl<O: Out> Planner<O> {
         handle: Option<Handle>,
     ) -> Result<(), SkipReason> {
         let command = operation.call.call().arg(Role::Command);
-        let command = command.and_then(|it| i32::try_from(operation.args[it]).ok());
+        let command = command.and_then(|register| i32::try_from(operation.args[register]).ok());
         let (Some(libc::F_GETFD | libc::F_SETFD), Some(handle)) = (command, handle) else {
             return Ok(());
         };
@@ -100,7 +100,7 @@ impl<O: Out> Planner<O> {
         let Some(register) = call.arg(role) else { return Ok(None) };
         let [a, b, c, d, ..] = operation.args[register].to_le_bytes();
         let fd = Fd(i32::from_le_bytes([a, b, c, d]));
-        let known = self.handles.get(operation.process, fd, file.map(|it| it.id));
+        let known = self.handles.get(operation.process, fd, file.map(|file| file.id));
         let handle = match (known, file) {
             (Some(handle), _) => handle,
             (None, _) if operation.errno() == Some(libc::EBADF) => return Ok(None),
@@ -127,7 +127,8 @@ impl<O: Out> Planner<O> {
         offset: u64,
     ) -> Handle {
         let found = self.found_open(file, lists);
-        let behind = found.as_ref().map_or_else(|reason| HandleTarget::Left(*reason), |it| it.1);
+        let behind =
+            found.as_ref().map_or_else(|reason| HandleTarget::Left(*reason), |(_, behind)| *behind);
         let handle = self.handles.given((process, fd), file.id, behind);
         if let Ok((path, _)) = found {
             self.handles.position(handle).set(offset);
@@ -146,7 +147,7 @@ impl<O: Out> Planner<O> {
         lists: bool,
     ) -> Result<(Vec<u8>, HandleTarget), SkipReason> {
         let told = at_start(file)?;
-        let is_directory = lists || file.stat.is_some_and(|it| it.is_directory());
+        let is_directory = lists || file.stat.is_some_and(|stat| stat.is_directory());
         // A file without a known name has been removed.
         let Ok(path) = of_file(file) else { return self.was_at(told, is_directory) };
         let node = self.world.find(path).ok_or(SkipReason::NoDirectory)?;
@@ -162,7 +163,7 @@ impl<O: Out> Planner<O> {
         }
         let flags = file.flags.unwrap_or(0)
             & !(libc::O_CREAT | libc::O_TRUNC | libc::O_EXCL).cast_unsigned();
-        let is_open = |it| self.handles.has_open(it);
+        let is_open = |file| self.handles.has_open(file);
         let file = infer_initial_state::opened(&mut self.world, node, flags, file.stat, is_open);
         Ok((first, file.map_or(HandleTarget::Directory, HandleTarget::File)))
     }

@@ -27,7 +27,7 @@ impl<O: Out> Planner<O> {
             Some(handle) => handle,
             None => self.open_before(operation.process, fd, file, false, 0),
         };
-        let handle = self.handles.usable(handle).map(|it| (it, file.id));
+        let handle = self.handles.usable(handle).map(|handle| (handle, file.id));
         if handle.is_ok() {
             self.under_way.begun(Inside::Operation(operation.id), operation.start.0, false);
         }
@@ -38,10 +38,10 @@ impl<O: Out> Planner<O> {
     /// Returns the last operation of a thread, or the operations before the thread began.
     fn behind(&self, thread: ThreadKey) -> WaitSet {
         let mut behind = WaitSet::default();
-        if let Some(it) = self.threads.get(&thread) {
-            behind.add(it.last.at);
+        if let Some(seen) = self.threads.get(&thread) {
+            behind.add(seen.last.at);
         } else if let Some(new) = self.new.get(&thread) {
-            new.born.iter().chain(new.before.all()).for_each(|it| behind.add(*it));
+            new.born.iter().chain(new.before.all()).for_each(|op| behind.add(*op));
         }
         behind
     }
@@ -53,7 +53,7 @@ impl<O: Out> Planner<O> {
     ) -> Result<(), O::Error> {
         let flight = self.lanes.over(operation.id);
         self.under_way.over(Inside::Operation(operation.id));
-        let thread = flight.as_ref().map(|it| it.thread);
+        let thread = flight.as_ref().map(|flight| flight.thread);
         let result = match self.on_lane(operation, flight) {
             Ok((planned, before)) => self.emit(operation.process, planned, before),
             Err(reason) => {
@@ -61,7 +61,7 @@ impl<O: Out> Planner<O> {
                 Ok(())
             }
         };
-        thread.into_iter().for_each(|it| self.lanes.settled(it));
+        thread.into_iter().for_each(|thread| self.lanes.settled(thread));
         result
     }
 
@@ -70,7 +70,7 @@ impl<O: Out> Planner<O> {
         let flight = self.lanes.over(operation.id);
         self.under_way.over(Inside::Operation(operation.id));
         self.leave_asynchronous(operation, SkipReason::NoResult);
-        flight.into_iter().for_each(|it| self.lanes.settled(it.thread));
+        flight.into_iter().for_each(|flight| self.lanes.settled(flight.thread));
     }
 
     fn leave_asynchronous(&mut self, operation: &AsyncOperation, reason: SkipReason) {
@@ -106,7 +106,7 @@ impl<O: Out> Planner<O> {
         Ok((planned, before))
     }
 
-    /// Returns a slot on a lane of the operation's thread.
+    /// Returns the operation's place on a lane of its thread.
     fn lane(&mut self, call: &SyscallOperation, behind: &WaitSet) -> TimedOp {
         let (start, end) = self.times(call.start, call.end.unwrap_or(call.start));
         let count = |worker: Worker| self.counts[worker.0 as usize];
@@ -120,8 +120,8 @@ impl<O: Out> Planner<O> {
         };
         let worker = self.new_worker();
         let comm = match self.threads.get(&call.thread) {
-            Some(it) => self.who[it.worker.0 as usize].comm.clone(),
-            None => self.new.get(&call.thread).map(|it| it.comm.clone()).unwrap_or_default(),
+            Some(thread) => self.who[thread.worker.0 as usize].comm.clone(),
+            None => self.new.get(&call.thread).map(|new| new.comm.clone()).unwrap_or_default(),
         };
         let (pid, tid) = (call.pid.0, call.tid.0);
         let before = behind.all().first().copied().into_iter().collect();
@@ -149,7 +149,7 @@ impl<O: Out> Planner<O> {
             handle: handles[0],
             target: handles[1],
             makes: None,
-            file: handles[0].and_then(|it| self.handles.file(it)),
+            file: handles[0].and_then(|handle| self.handles.file(handle)),
             path: None,
             second_path: None,
             flags: operation.flags_in_memory,

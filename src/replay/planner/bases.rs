@@ -21,10 +21,10 @@ impl<O: Out> Planner<O> {
     ///
     /// Reason why the path is unknown.
     pub(super) fn given_path(&mut self, given: &Given) -> Result<Vec<u8>, SkipReason> {
-        let Some((base, spelled)) = parts(given).filter(|it| has_parent(it.0)) else {
+        let Some((base, spelled)) = parts(given).filter(|(base, _)| has_parent(base)) else {
             return of_given(given);
         };
-        let absolute = self.collapsed(base).map(|it| [it.as_slice(), spelled].concat());
+        let absolute = self.collapsed(base).map(|base| [base.as_slice(), spelled].concat());
         of_given(&Given { path: given.path.clone(), absolute })
     }
 
@@ -41,10 +41,10 @@ impl<O: Out> Planner<O> {
     /// Returns true if a directory before a `..` of the path is gone.
     fn leads_through_gone(&mut self, path: &[u8]) -> bool {
         let mut behind = 0;
-        for part in path.split(|it| *it == b'/') {
+        for part in path.split(|byte| *byte == b'/') {
             let before = path.get(..behind).filter(|_| part == b"..");
-            let node = before.and_then(|it| self.world.find(it));
-            if node.is_some_and(|it| self.world.is_absent(it)) {
+            let node = before.and_then(|before| self.world.find(before));
+            if node.is_some_and(|node| self.world.is_absent(node)) {
                 return true;
             }
             behind += part.len() + 1;
@@ -63,28 +63,28 @@ impl<O: Out> Planner<O> {
 
 /// Splits a path into the directory at which it began, and the rest.
 fn parts(given: &Given) -> Option<(&[u8], &[u8])> {
-    let names = given.path.bytes.split(|it| *it == b'/');
-    let names = names.filter(|it| !it.is_empty() && *it != b".");
-    let bytes: usize = names.map(|it| it.len() + 1).sum();
+    let names = given.path.bytes.split(|byte| *byte == b'/');
+    let names = names.filter(|name| !name.is_empty() && *name != b".");
+    let bytes: usize = names.map(|name| name.len() + 1).sum();
     let absolute = given.absolute.as_deref()?;
     absolute.split_at_checked(absolute.len().checked_sub(bytes)?)
 }
 
 fn has_parent(path: &[u8]) -> bool {
-    path.split(|it| *it == b'/').any(|it| it == b"..")
+    path.split(|byte| *byte == b'/').any(|name| name == b"..")
 }
 
 /// Removes `.` and `..`, as if no name on the way were a link.
 fn without_parents(path: &[u8]) -> Vec<u8> {
     let mut names: Vec<&[u8]> = Vec::new();
-    for part in path.split(|it| *it == b'/') {
+    for part in path.split(|byte| *byte == b'/') {
         match part {
             b"" | b"." => {}
             b".." => drop(names.pop()),
             name => names.push(name),
         }
     }
-    names.iter().flat_map(|it| [b"/", *it].concat()).collect()
+    names.iter().flat_map(|name| [b"/", *name].concat()).collect()
 }
 
 #[cfg(test)]
@@ -108,7 +108,8 @@ mod tests {
 
     #[test]
     fn parents_of_the_root_are_the_root() {
-        let without = |it: &str| String::from_utf8(without_parents(it.as_bytes())).expect("text");
+        let without =
+            |path: &str| String::from_utf8(without_parents(path.as_bytes())).expect("text");
         assert_eq!(without("/a/b/../../c/."), "/c");
         assert_eq!(without("/../a/.."), "");
     }

@@ -16,17 +16,18 @@ impl<O: Out> Planner<O> {
         let Self { world, handles, things, strangers, locks, under_way, .. } = self;
         let (files, descriptions) = handles.known();
         // Files precede names: names of files that were made and removed need not be known.
-        world.forget_files(|it| files.contains(&it));
+        world.forget_files(|file| files.contains(&file));
         // A call that makes a name may have to wait for calls that found the name missing
         // meanwhile.
         let oldest = under_way.makes_names_since().unwrap_or(u64::MAX);
         let oldest = oldest.saturating_sub(self.first.unwrap_or(0));
-        let is_gone = world.forget_names(|it| strangers.has(it) || !things.is_settled(it, oldest));
-        locks.forget(|it| world.knows(it));
+        let is_gone =
+            world.forget_names(|node| strangers.has(node) || !things.is_settled(node, oldest));
+        locks.forget(|file| world.knows(file));
         things.forget(
-            |it| is_gone[it.0 as usize],
-            |it| descriptions.contains(&it),
-            |it| world.knows(it),
+            |node| is_gone[node.0 as usize],
+            |description| descriptions.contains(&description),
+            |file| world.knows(file),
             under_way.past(),
         );
         self.forget_at = KEPT.max(2 * self.kept());

@@ -80,7 +80,7 @@ impl<O: Out> Planner<O> {
         let at = TimedOp { at, start: self.since_first(now), end: by.end };
         self.locks.let_go(description, at.at, &mut before);
         for process in self.handles.owners(description) {
-            self.newest.get(&process).iter().for_each(|it| before.add(it.0));
+            self.newest.get(&process).iter().for_each(|(op, _)| before.add(*op));
             self.newest.get(&process).iter().for_each(|(op, _)| before.add(*op));
         }
         let accessor = &mut Accessor { by: at, past: self.under_way.past(), before: &mut before };
@@ -98,14 +98,14 @@ impl<O: Out> Planner<O> {
             return Ok(());
         }
         let Ok(handles) = self.descriptors(operation, true) else { return Ok(()) };
-        let target = operation.target.as_ref().map(|it| &it.1);
+        let target = operation.target.as_ref().map(|(_, file)| file);
         let offset = if class == Class::Seek { seeked_from(operation) } else { operation.offset };
         let places = [(offset, operation.file.as_ref()), (operation.target_offset, target)];
         for (number, (handle, (offset, file))) in handles.into_iter().zip(places).enumerate() {
             let is_target = number == 1;
             if let Some((handle, offset)) = handle.zip(offset)
                 && moves_position(operation, is_target)
-                && !appends(operation, file.map(|it| &**it), is_target)
+                && !appends(operation, file.map(|file| &**file), is_target)
                 && self.handles.file(handle).is_some()
                 && self.handles.position(handle).get() != offset
             {
@@ -137,7 +137,7 @@ impl<O: Out> Planner<O> {
     pub(super) fn marked(&mut self, operation: &SyscallOperation, fd: Fd) -> Result<(), O::Error> {
         let is_range = operation.call.call().class == Class::CloseRange;
         let handle = self.handles.get(operation.process, fd, None).filter(|_| is_range);
-        let Some(handle) = handle.filter(|it| self.handles.usable(*it).is_ok()) else {
+        let Some(handle) = handle.filter(|handle| self.handles.usable(*handle).is_ok()) else {
             return Ok(());
         };
         if !self.handles.has_own_flag(handle, true) {
@@ -201,8 +201,8 @@ impl<O: Out> Planner<O> {
 
 /// Returns the position from which a relative seek began.
 fn seeked_from(operation: &SyscallOperation) -> Option<u64> {
-    let register = |role| operation.call.call().arg(role).map(|it| operation.args[it]);
+    let register = |role| operation.call.call().arg(role).map(|register| operation.args[register]);
     let is_from_there = register(Role::Whence)? == u64::from(libc::SEEK_CUR.cast_unsigned());
-    let now = operation.ret.and_then(|it| u64::try_from(it).ok());
+    let now = operation.ret.and_then(|ret| u64::try_from(ret).ok());
     now.filter(|_| is_from_there)?.checked_sub_signed(register(Role::Offset)?.cast_signed())
 }

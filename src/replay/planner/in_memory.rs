@@ -12,7 +12,7 @@ const SECTOR_BYTES: u64 = 512;
 /// file's position.
 fn places_are_known(operation: &SyscallOperation) -> Result<(), SkipReason> {
     let call = operation.call.call();
-    let is_given = |role| call.arg(role).is_some_and(|it| operation.args[it] != 0);
+    let is_given = |role| call.arg(role).is_some_and(|register| operation.args[register] != 0);
     let is_unread = is_given(Role::OffsetPtr) && operation.offset.is_none()
         || is_given(Role::OffsetPtr2) && operation.target_offset.is_none();
     if is_unread { Err(SkipReason::Unread) } else { Ok(()) }
@@ -35,7 +35,7 @@ pub(super) fn how_is_repeated(operation: &SyscallOperation) -> Result<(), SkipRe
         Some(libc::EINVAL | libc::E2BIG) => return Err(SkipReason::OpenHow),
         // A link; another mount or a directory above the base; or a name that is not in memory.
         Some(libc::ELOOP | libc::EXDEV | libc::EAGAIN) => true,
-        Some(_) => resolve.is_some_and(|it| it & libc::RESOLVE_IN_ROOT != 0),
+        Some(_) => resolve.is_some_and(|resolve| resolve & libc::RESOLVE_IN_ROOT != 0),
     };
     match resolve {
         _ if !may_be_resolve => Ok(()),
@@ -51,13 +51,13 @@ pub(super) fn how_is_repeated(operation: &SyscallOperation) -> Result<(), SkipRe
 /// offset or the length explains it.
 pub(super) fn buffers_are_repeated(operation: &SyscallOperation) -> Result<(), SkipReason> {
     let call = operation.call.call();
-    let flags = operation.file.as_ref().and_then(|it| it.flags).unwrap_or(0);
+    let flags = operation.file.as_ref().and_then(|file| file.flags).unwrap_or(0);
     let is_direct = flags & libc::O_DIRECT.cast_unsigned() != 0;
     let is_refused = operation.errno() == Some(libc::EINVAL);
     if !is_direct || !is_refused || !matches!(call.class, Class::Read | Class::Write) {
         return Ok(());
     }
-    let is_odd = |it: u64| !it.is_multiple_of(SECTOR_BYTES);
+    let is_odd = |value: u64| !value.is_multiple_of(SECTOR_BYTES);
     // Buffers of a vector may be odd each although their total is even.
     let explains = [operation.offset, operation.bytes_requested].into_iter().flatten().any(is_odd);
     if explains { Ok(()) } else { Err(SkipReason::BufferAddress) }

@@ -183,7 +183,7 @@ mod tests {
                 (4, "mkdir", "/l", 0),
             ],
         );
-        let before: Vec<Vec<OpId>> = planner.out.0.iter().map(|it| it.before.clone()).collect();
+        let before: Vec<Vec<OpId>> = planner.out.0.iter().map(|op| op.before.clone()).collect();
         let after = |workers: &[u32]| -> Vec<OpId> {
             workers.iter().map(|number| OpId { worker: Worker(*number), number: 0 }).collect()
         };

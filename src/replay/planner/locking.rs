@@ -24,7 +24,7 @@ impl<O: Out> Planner<O> {
 
     /// Returns the object whose lock a call changes.
     pub(super) fn locked_by(&self, operation: &SyscallOperation, handle: Handle) -> Locked {
-        let inode = operation.file.as_ref().and_then(|it| it.stat?.inode());
+        let inode = operation.file.as_ref().and_then(|file| file.stat?.inode());
         match (self.handles.behind(handle), inode) {
             (HandleTarget::File(file), _) => Locked::File(file),
             (_, Some((dev, ino))) => Locked::Directory(dev, ino),

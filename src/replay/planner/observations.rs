@@ -25,15 +25,15 @@ impl<O: Out> Planner<O> {
         match (call.class, nodes[0]) {
             // An open file gets a name (`linkat` with `AT_EMPTY_PATH`).
             (Class::Name, None) => {
-                let file = handle.and_then(|it| self.handles.file(it));
+                let file = handle.and_then(|handle| self.handles.file(handle));
                 let (new, file) = nodes[1].zip(file)?;
                 self.world.made(new, EntryKind::File(file));
                 None
             }
             (Class::Open, Some(node)) => {
-                let stat = operation.file.as_ref().and_then(|it| it.stat);
+                let stat = operation.file.as_ref().and_then(|file| file.stat);
                 let flags = infer_initial_state::open_flags(operation);
-                let is_open = |it| self.handles.has_open(it);
+                let is_open = |file| self.handles.has_open(file);
                 let file = infer_initial_state::opened(&mut self.world, node, flags, stat, is_open);
                 Some(file.map_or(HandleTarget::Directory, HandleTarget::File))
             }

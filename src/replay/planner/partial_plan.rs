@@ -55,26 +55,26 @@ impl<O: Out> Sink for Selected<O> {
                 planner.is_needed = false;
                 Ok(())
             }
-            (_, Step::SyscallEnded(it, effects)) => {
-                planner.not_done(verdict, What::Call(it.call));
+            (_, Step::SyscallEnded(operation, effects)) => {
+                planner.not_done(verdict, What::Call(operation.call));
                 let effects = match self.needs.is_behind(time) {
                     true => Vec::new(),
                     false => self.needs.of_needed(effects),
                 };
-                planner.passed_by(it, &effects)
+                planner.passed_by(operation, &effects)
             }
-            (_, Step::SyscallUnfinished(it, _)) => {
-                planner.not_done(verdict, What::Call(it.call));
-                planner.passed_by(it, &[])
+            (_, Step::SyscallUnfinished(operation, _)) => {
+                planner.not_done(verdict, What::Call(operation.call));
+                planner.passed_by(operation, &[])
             }
-            (_, Step::AsyncEnded(it, _) | Step::AsyncUnfinished(it, _)) => {
-                planner.not_done(verdict, What::Async(it.opcode));
-                planner.asynchronous_passed_by(it);
+            (_, Step::AsyncEnded(operation, _) | Step::AsyncUnfinished(operation, _)) => {
+                planner.not_done(verdict, What::Async(operation.opcode));
+                planner.asynchronous_passed_by(operation);
                 Ok(())
             }
             // Steps after the last wanted operation cannot make any operation wait.
             _ if self.needs.is_behind(time) => Ok(()),
-            (_, Step::AsyncFile(it)) if !self.needs.is_on_needed(it) => Ok(()),
+            (_, Step::AsyncFile(operation)) if !self.needs.is_on_needed(operation) => Ok(()),
             _ => planner.step(time, step),
         }
     }
@@ -83,7 +83,7 @@ impl<O: Out> Sink for Selected<O> {
 impl<O: Out> Planner<O> {
     /// Notes an operation that is in the plan because it is wanted.
     fn wanted(&mut self, step: &Step<'_>) {
-        let start = Done::of(step).map(|it| self.since_first(it.start));
+        let start = Done::of(step).map(|done| self.since_first(done.start));
         self.wanted_from = self.wanted_from.into_iter().chain(start).min();
     }
 
@@ -111,7 +111,7 @@ impl<O: Out> Planner<O> {
     fn asynchronous_passed_by(&mut self, operation: &AsyncOperation) {
         let flight = self.lanes.over(operation.id);
         self.under_way.over(Inside::Operation(operation.id));
-        flight.into_iter().for_each(|it| self.lanes.settled(it.thread));
+        flight.into_iter().for_each(|flight| self.lanes.settled(flight.thread));
     }
 }
 

@@ -58,13 +58,13 @@ impl<O: Out> Planner<O> {
 
 /// Returns true for a successful `sendfile`: its failures depend on the target.
 fn may_sink(operation: &SyscallOperation) -> bool {
-    operation.call.call().name == DOES && operation.ret.is_some_and(|it| it >= 0)
+    operation.call.call().name == DOES && operation.ret.is_some_and(|ret| ret >= 0)
 }
 
 /// Returns the bytes that go to a sink: the bytes that were moved, as a target may have taken fewer
 /// than it was given. `None`: the call has another target.
 pub(super) fn bytes(operation: &SyscallOperation, target: Option<Handle>) -> Option<u64> {
-    let moved = operation.ret.and_then(|it| u64::try_from(it).ok());
+    let moved = operation.ret.and_then(|ret| u64::try_from(ret).ok());
     moved.filter(|_| target.is_none() && may_sink(operation))
 }
 
